@@ -1,0 +1,2 @@
+//! The shunt binary.
+fn main() {}
