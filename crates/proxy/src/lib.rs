@@ -1,1 +1,5 @@
-//! (to be written)
+//! The proxy: CQL clients in front, nodes behind.
+
+pub mod config;
+pub mod control;
+pub mod metrics;

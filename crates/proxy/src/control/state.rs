@@ -1,0 +1,78 @@
+//! What the control plane and the cores tell each other.
+//!
+//! The control plane builds a [`ClusterState`] whenever the ring or its schema changed and posts it whole to every
+//! core as [`CoreMail::Cluster`]; a core swaps its `Arc` and never sees half a change. Cores ask for things by
+//! [`ControlRequest`] over a bounded channel. Nothing here is touched per query.
+
+use std::sync::Arc;
+
+use shunt_topology::{NodeId, RoutingTable};
+
+use crate::config::Config;
+
+/// Everything a core needs to know about the ring; immutable, replaced as a whole.
+#[derive(Clone, Debug)]
+pub struct ClusterState {
+    /// Counts up with every state of this process, so that logs of several cores can be compared.
+    pub generation: u64,
+    /// Nodes, tokens, replicas and schema.
+    pub routing: Arc<RoutingTable>,
+    /// Highest native protocol version that every node of the ring speaks, 3 to 5.
+    pub protocol_version_max: u8,
+    /// Class name of the ring's authenticator; `None` when the ring needs no login.
+    pub authenticator: Option<String>,
+    /// `system.local.cluster_name`.
+    pub cluster_name: String,
+    /// `system.local.release_version` of the control node.
+    pub release_version: String,
+    /// `system.local.cql_version`.
+    pub cql_version: String,
+    /// `system.local.partitioner`, a class name.
+    pub partitioner: String,
+    /// COMPRESSION values of the control node's SUPPORTED (`lz4`, `snappy`).
+    pub compressions: Vec<String>,
+    /// The datacentre drivers see the proxy in: the configured one, else the control node's.
+    pub datacentre: String,
+    /// Rack of the control node.
+    pub rack: String,
+    /// Schema version the nodes that are up agreed on when this state was read (else the control node's); 0 = unknown.
+    pub schema_version: u128,
+}
+
+/// What the control plane and the binary post into a core's loop.
+#[derive(Clone, Debug)]
+pub enum CoreMail {
+    /// The ring or its schema changed, or is known for the first time.
+    Cluster(Arc<ClusterState>),
+    /// Body of a SCHEMA_CHANGE EVENT message as the node sent it (not compressed), for the clients that registered.
+    SchemaEvent(Arc<[u8]>),
+    /// Answer to [`ControlRequest::AwaitSchemaAgreement`].
+    SchemaAgreed {
+        /// The asker's number, echoed.
+        ticket: u64,
+        /// Whether all nodes that are up had one schema version before the time was over.
+        agreed: bool,
+    },
+    /// Take no new queries' clients, finish what is in flight, then close the clients and stop the loop.
+    Drain,
+    /// Close every client and stop the loop now.
+    CloseAll,
+    /// A new configuration; keys that need a restart still have their old values in it.
+    Reload(Arc<Config>),
+}
+
+/// What a core may ask of the control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControlRequest {
+    /// Poll schema versions until they are equal (at most 10 s), then post [`CoreMail::SchemaAgreed`] to this core.
+    AwaitSchemaAgreement {
+        /// Index of the asking core.
+        core: usize,
+        /// Any number; comes back in the answer.
+        ticket: u64,
+    },
+    /// Links to this node keep failing: look at the ring soon.
+    NodeUnreachable(NodeId),
+    /// Read topology and schema again soon.
+    Refresh,
+}

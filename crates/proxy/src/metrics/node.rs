@@ -1,0 +1,56 @@
+//! What one core counts about one node.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use shunt_topology::NodeId;
+
+use super::{Counter, Gauge, Histogram};
+
+/// Counters of one core's links to one node. Written by that core only.
+#[derive(Debug, Default)]
+pub struct NodeMetrics {
+    /// Queries sent.
+    pub queries: Counter,
+    /// Writes to links that carried queries.
+    pub writes: Counter,
+    /// Bytes received.
+    pub bytes_in: Counter,
+    /// Bytes sent.
+    pub bytes_out: Counter,
+    /// Queries in flight now.
+    pub in_flight: Gauge,
+    /// Open links now.
+    pub links: Gauge,
+    /// Connects or handshakes that failed.
+    pub connect_failures: Counter,
+    /// Links that were open and died.
+    pub links_lost: Counter,
+    /// Nanoseconds from sending a query to its answer.
+    pub latency_ns: Histogram,
+}
+
+/// Where a core's [`NodeMetrics`] can be found by the admin thread. Locked only when the topology changes and when
+/// metrics are shown; on the data path a core keeps the `Arc`s in its own table indexed by [`NodeId`].
+#[derive(Debug, Default)]
+pub struct NodeRegistry {
+    nodes: Mutex<Vec<Option<Arc<NodeMetrics>>>>,
+}
+
+impl NodeRegistry {
+    /// The metrics of a node, made on first use and kept for the life of the process. Takes a lock: call it when the
+    /// topology changes, not per query.
+    pub fn node(&self, id: NodeId) -> Arc<NodeMetrics> {
+        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = usize::from(id.0);
+        if nodes.len() <= index {
+            nodes.resize(index + 1, None);
+        }
+        Arc::clone(nodes[index].get_or_insert_default())
+    }
+
+    /// The metrics of a node if its core has any.
+    pub fn get(&self, id: NodeId) -> Option<Arc<NodeMetrics>> {
+        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        nodes.get(usize::from(id.0)).cloned().flatten()
+    }
+}
