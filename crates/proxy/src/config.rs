@@ -3,6 +3,10 @@
 //! How a file and flags become a [`Config`] is the binary's business (`crates/shunt`). Cores hold an `Arc<Config>` and
 //! get a new one by `CoreMail::Reload`.
 
+mod validate;
+
+pub use validate::{Problem, split_host_port};
+
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -56,8 +60,9 @@ pub struct Config {
     pub client_backlog_bytes: usize,
     /// Idle time after which a link is probed by OPTIONS.
     pub heartbeat_interval_ms: u64,
-    /// CQL port of the nodes when `system.peers_v2` does not tell.
-    pub node_port: u16,
+    /// CQL port of nodes that do not tell theirs (`system.peers_v2.native_port`, from Cassandra 4.0); `None`: the port
+    /// of the contact point in use.
+    pub node_port: Option<u16>,
     /// Address drivers see in `system.local`; `None`: the one the client connected to. Port 0: the port connected to.
     pub advertise: Option<SocketAddr>,
     /// How long a successful login of a role is remembered.
@@ -72,6 +77,77 @@ pub struct Config {
     pub log: String,
     /// How log lines look.
     pub log_format: LogFormat,
+}
+
+impl Config {
+    /// `new` as far as a running proxy can take it over: keys that only a restart can change keep their present value.
+    /// Also names the keys that changed, and those among them that wait for the restart.
+    pub fn reloaded(&self, new: &Config) -> Reloaded {
+        let mut config = new.clone();
+        let mut waiting = Vec::new();
+        macro_rules! keep {
+            ($($key:ident),+) => {$(
+                if self.$key != new.$key {
+                    config.$key = self.$key.clone();
+                    waiting.push(stringify!($key));
+                }
+            )+};
+        }
+        keep!(
+            listen,
+            cores,
+            io,
+            admin,
+            log_format,
+            links_per_node,
+            in_flight_max,
+            aggregate
+        );
+        let mut changed = Vec::new();
+        macro_rules! compare {
+            ($($key:ident),+ $(,)?) => {$(
+                if self.$key != config.$key {
+                    changed.push(stringify!($key));
+                }
+            )+};
+        }
+        compare!(
+            contact_points,
+            local_datacentre,
+            window,
+            credentials,
+            query_timeout_ms,
+            connect_timeout_ms,
+            drain_timeout_ms,
+            handshake_timeout_ms,
+            clients_max,
+            frame_bytes_max,
+            client_backlog_bytes,
+            heartbeat_interval_ms,
+            node_port,
+            advertise,
+            auth_cache_ms,
+            refresh_interval_ms,
+            require_ring_ms,
+            log,
+        );
+        Reloaded {
+            config,
+            changed,
+            waiting,
+        }
+    }
+}
+
+/// What [`Config::reloaded`] found.
+#[derive(Debug)]
+pub struct Reloaded {
+    /// The configuration to go on with.
+    pub config: Config,
+    /// Keys whose new value takes effect now.
+    pub changed: Vec<&'static str>,
+    /// Keys whose new value needs a restart.
+    pub waiting: Vec<&'static str>,
 }
 
 impl Default for Config {
@@ -96,7 +172,7 @@ impl Default for Config {
             frame_bytes_max: FRAME_BYTES_LIMIT,
             client_backlog_bytes: 1024 * 1024,
             heartbeat_interval_ms: 30_000,
-            node_port: CQL_PORT,
+            node_port: None,
             advertise: None,
             auth_cache_ms: 2_000,
             aggregate: Aggregate::Auto,
