@@ -1,0 +1,11 @@
+"""Real Apache Cassandra nodes on loopback, and small tools around them, for the whole-system tests and `make run`.
+
+jars.py     Cassandra's jars from Maven Central, a Java that runs them, an archive of loaded classes for fast starts
+node.py     one Cassandra process: configuration, start, stop, kill -9, SIGSTOP
+cluster.py  several nodes as one ring: tokens, seeds, waiting until every node sees every other one up
+cql.py      a CQL client that is deliberately not a driver: one socket, no reconnect, no retry
+proxy.py    a `shunt proxy` process
+commands.py the command line of `scripts/ring`
+
+Only the standard library is used here, so that nothing has to be installed before a ring can start.
+"""

@@ -1,0 +1,142 @@
+"""Several nodes as one ring, found again from files so that separate commands can work on it."""
+
+import json
+import shutil
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from . import cql, jars
+from .node import Node, Settings
+
+STATE = jars.TARGET / "ring"
+TOKENS_PER_NODE = 8
+NODES_PLANNED = 3  # the fixed tokens divide the ring evenly between so many nodes
+SUPERUSER = ("cassandra", "cassandra")
+
+
+def tokens_of(index: int, total: int) -> list:
+    """Evenly spread, interleaved tokens. Nodes beyond the planned ones halve every gap of one planned node's.
+
+    Fixed tokens let the first nodes start at the same time: nobody has to learn the others' tokens before choosing.
+    """
+    planned = max(total, 1) if total < NODES_PLANNED else NODES_PLANNED
+    slots = planned * TOKENS_PER_NODE
+    step = 2**64 // slots
+    first = index % planned * step
+    offset = step * (index // planned) // 2
+    return [-(2**63) + 1 + first + offset + planned * step * turn for turn in range(TOKENS_PER_NODE)]
+
+
+class Cluster:
+    """A ring named `name` whose nodes are at 127.0.0.first, first + 1, ... Its files are in target/ring/<name>."""
+
+    def __init__(self, name: str = "ring", nodes: int = 3, first: int = 1, authentication: bool = False,
+                 heap_mb: int = 512, optimise: bool = False):
+        self.directory = STATE / name
+        self.name, self.first, self.authentication = name, first, authentication
+        self.heap_mb, self.optimise, self.planned = heap_mb, optimise, nodes
+        self.nodes = [self._node(index) for index in range(nodes)]
+
+    @classmethod
+    def load(cls, name: str) -> "Cluster | None":
+        """The ring as it was started by this or another program."""
+        try:
+            state = json.loads((STATE / name / "cluster.json").read_text())
+        except OSError:
+            return None
+        joined = state.pop("joined")
+        cluster = cls(name, **state)
+        cluster.nodes += [cluster._node(cluster.planned + index) for index in range(joined)]
+        return cluster
+
+    @classmethod
+    def all(cls) -> list:
+        return [cls.load(path.parent.name) for path in sorted(STATE.glob("*/cluster.json"))]
+
+    def save(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.directory / "cluster.json").write_text(json.dumps({
+            "nodes": self.planned, "first": self.first, "authentication": self.authentication,
+            "heap_mb": self.heap_mb, "optimise": self.optimise, "joined": len(self.nodes) - self.planned}))
+
+    def _node(self, index: int) -> Node:
+        seeds = [f"127.0.0.{self.first + seed}" for seed in range(self.planned)]
+        return Node(Settings(
+            cluster=self.name, address=f"127.0.0.{self.first + index}", directory=self.directory / f"node{index + 1}",
+            seeds=seeds, tokens=tokens_of(index, self.planned), authentication=self.authentication,
+            bootstrap=index >= self.planned, replicas_of_system=min(3, self.planned),
+            heap_mb=self.heap_mb, optimise=self.optimise))
+
+    @property
+    def contacts(self) -> str:
+        return ",".join(node.contact for node in self.nodes)
+
+    @property
+    def credentials(self):
+        return SUPERUSER if self.authentication else None
+
+    def start(self, wipe: bool = False) -> None:
+        """Starts every node that does not run, and returns when all see each other up. Data stays, unless wiped."""
+        if wipe:
+            self.stop()
+            shutil.rmtree(self.directory, ignore_errors=True)
+        self.save()
+        for node in self.nodes:
+            node.start()
+        for node in self.nodes:
+            node.wait_ready()
+        self.wait_up()
+
+    def join(self) -> Node:
+        """Starts one more node, which takes its share of the data from the others first. Does not wait for it."""
+        node = self._node(len(self.nodes))
+        self.nodes.append(node)
+        self.save()
+        node.start()
+        return node
+
+    def stop(self, wipe: bool = False) -> None:
+        with ThreadPoolExecutor(len(self.nodes)) as together:
+            list(together.map(Node.stop, self.nodes))
+        if wipe:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def wait_up(self, timeout_seconds: float = 120) -> None:
+        """Until every running node knows all the others and has every one of them up, and all agree on the schema."""
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            problem = self._problem()
+            if problem is None:
+                return
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"ring {self.name} not complete after {timeout_seconds} s: {problem}")
+            time.sleep(0.3)
+
+    def _problem(self) -> str | None:
+        running = [node for node in self.nodes if node.pid()]
+        schemas = set()
+        for node in running:
+            try:
+                with cql.Session(node.address, node.settings.cql_port, self.credentials) as session:
+                    peers = len(session.query("SELECT peer FROM system.peers_v2"))
+                    if peers != len(running) - 1:
+                        return f"{node.address} knows {peers} other nodes"
+                    # Spans all token ranges and asks every replica of each, so it is refused while a node is down.
+                    session.query("SELECT id FROM system_distributed.repair_history LIMIT 1", cql.ALL)
+                    schemas.add(session.query("SELECT schema_version FROM system.local")[0]["schema_version"])
+            except (OSError, TimeoutError, cql.ConnectionLost, cql.CqlError) as error:
+                return f"{node.address}: {error!r}"
+        return None if len(schemas) <= 1 else "the nodes' schemas differ"
+
+    def nodetool(self, number: int, *arguments: str) -> subprocess.CompletedProcess:
+        """Runs nodetool against the node with that number, counted from 1."""
+        node = self.nodes[number - 1]
+        options = [line for line in (jars.HERE / "jvm17.options").read_text().splitlines() if line.startswith("--")]
+        return subprocess.run([
+            str(jars.java()), *options, "-Xmx96M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+            f"-Dcassandra.storagedir={self.directory}/nodetool", f"-Dcassandra.config=file://{node.directory}/cassandra.yaml",
+            f"-Dlogback.configurationFile={jars.HERE / 'logback-tools.xml'}", "-cp", f"{jars.library()}/*",
+            "org.apache.cassandra.tools.NodeTool", "-p", str(node.settings.jmx_port), *arguments],
+            text=True, capture_output=True)
