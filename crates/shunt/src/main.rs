@@ -1,2 +1,3 @@
 //! The shunt binary.
+mod settings;
 fn main() {}
