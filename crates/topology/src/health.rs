@@ -1,0 +1,152 @@
+//! Whether a node may be used, from what its links and the ring's events say; and how long to wait before trying again.
+//!
+//! Pure: time comes in as nanoseconds of the loop's clock and randomness as a number, so a test or the simulator can
+//! replay it.
+
+use std::time::Duration;
+
+use crate::node::NodeId;
+
+/// Exponential backoff with jitter: the n-th delay is uniform in `[d/2, d]` with `d = min(base * 2^n, max)`. The lower
+/// half is kept so that a node just restarting is not hammered; the jitter keeps many proxies from returning together.
+#[derive(Copy, Clone, Debug)]
+pub struct Backoff {
+    /// Upper end of the first delay.
+    pub base: Duration,
+    /// Upper end of any delay.
+    pub max: Duration,
+    attempt: u32,
+}
+
+impl Backoff {
+    /// Starts at `base`.
+    #[must_use]
+    pub fn new(base: Duration, max: Duration) -> Backoff {
+        Backoff { base, max, attempt: 0 }
+    }
+
+    /// The next delay; `random` is any uniformly distributed number.
+    pub fn next(&mut self, random: u64) -> Duration {
+        let ceiling = self.base.saturating_mul(1u32.checked_shl(self.attempt).unwrap_or(u32::MAX)).min(self.max);
+        self.attempt = self.attempt.saturating_add(1);
+        let half = u64::try_from(ceiling.as_nanos() / 2).unwrap_or(u64::MAX / 2);
+        let jitter = (u128::from(random) * u128::from(half)) >> 64;
+        Duration::from_nanos(half.saturating_add(jitter as u64))
+    }
+
+    /// After a success: the next failure starts from `base` again.
+    pub fn reset(&mut self) {
+        self.attempt = 0;
+    }
+}
+
+/// What is thought of a node.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Status {
+    /// Send it queries: a link is open, or nothing speaks against opening one.
+    Usable,
+    /// The last attempt to reach it failed or its last link broke; try again at this time and not before.
+    Waiting {
+        /// Nanoseconds of the loop's clock.
+        until_ns: u64,
+    },
+}
+
+/// One core's view of all nodes. Grows with the highest node number seen, never with load.
+#[derive(Debug)]
+pub struct Health {
+    backoff: Backoff,
+    nodes: Vec<NodeHealth>,
+}
+
+#[derive(Copy, Clone, Debug)]
+struct NodeHealth {
+    backoff: Backoff,
+    links_open: u32,
+    waiting_until_ns: Option<u64>,
+}
+
+impl Health {
+    /// Every node is usable until it fails; delays run from `base` to `max`.
+    #[must_use]
+    pub fn new(base: Duration, max: Duration) -> Health {
+        Health { backoff: Backoff::new(base, max), nodes: Vec::new() }
+    }
+
+    /// What is thought of a node now.
+    #[must_use]
+    pub fn status(&self, node: NodeId) -> Status {
+        match self.nodes.get(usize::from(node.0)).and_then(|health| health.waiting_until_ns) {
+            Some(until_ns) => Status::Waiting { until_ns },
+            None => Status::Usable,
+        }
+    }
+
+    /// Whether queries may be sent to it (or a link to it be opened) now.
+    #[must_use]
+    pub fn is_usable(&self, node: NodeId, now_ns: u64) -> bool {
+        match self.status(node) {
+            Status::Usable => true,
+            Status::Waiting { until_ns } => now_ns >= until_ns,
+        }
+    }
+
+    /// A link finished its handshake.
+    pub fn link_opened(&mut self, node: NodeId) {
+        let health = self.entry(node);
+        health.links_open += 1;
+        health.waiting_until_ns = None;
+        health.backoff.reset();
+    }
+
+    /// An attempt to connect failed, or a link broke before its handshake was done. Returns when to try again. Other
+    /// links to the node that still work keep it usable.
+    pub fn connect_failed(&mut self, node: NodeId, now_ns: u64, random: u64) -> u64 {
+        let health = self.entry(node);
+        let delay_ns = u64::try_from(health.backoff.next(random).as_nanos()).unwrap_or(u64::MAX);
+        let until_ns = now_ns.saturating_add(delay_ns);
+        health.waiting_until_ns = (health.links_open == 0).then_some(until_ns);
+        until_ns
+    }
+
+    /// A link that had been open is gone. Returns when to reconnect.
+    pub fn link_lost(&mut self, node: NodeId, now_ns: u64, random: u64) -> u64 {
+        let health = self.entry(node);
+        health.links_open = health.links_open.saturating_sub(1);
+        self.connect_failed(node, now_ns, random)
+    }
+
+    /// The ring says the node is up again: try at once.
+    pub fn event_up(&mut self, node: NodeId) {
+        let health = self.entry(node);
+        health.waiting_until_ns = None;
+        health.backoff.reset();
+    }
+
+    /// The ring says the node is down. Gossip is often wrong about a node that this proxy can still reach, so this
+    /// counts only while no link to it is open.
+    pub fn event_down(&mut self, node: NodeId, now_ns: u64, random: u64) {
+        if self.entry(node).links_open == 0 && self.is_usable(node, now_ns) {
+            self.connect_failed(node, now_ns, random);
+        }
+    }
+
+    /// The node left the ring; a later one may get its number only after a restart, but its record is freed.
+    pub fn removed(&mut self, node: NodeId) {
+        let fresh = self.fresh();
+        *self.entry(node) = fresh;
+    }
+
+    fn fresh(&self) -> NodeHealth {
+        NodeHealth { backoff: self.backoff, links_open: 0, waiting_until_ns: None }
+    }
+
+    fn entry(&mut self, node: NodeId) -> &mut NodeHealth {
+        let position = usize::from(node.0);
+        if position >= self.nodes.len() {
+            let fresh = self.fresh();
+            self.nodes.resize(position + 1, fresh);
+        }
+        &mut self.nodes[position]
+    }
+}

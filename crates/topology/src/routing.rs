@@ -1,0 +1,157 @@
+//! The snapshot every core routes by.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use shunt_wire::cql::statement::Identifier;
+
+use crate::node::{Node, NodeId};
+use crate::replicas::{Map, Placement, Replicas};
+use crate::ring::Ring;
+use crate::schema::{Keyspace, Table};
+use crate::token::Token;
+
+/// A keyspace of one snapshot. Only meaningful with the [`RoutingTable`] it came from.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct KeyspaceIndex(u32);
+
+/// Everything needed to route, as of one moment. Immutable; replaced in whole when the ring or its schema changes.
+/// All look-ups are allocation-free and logarithmic.
+#[derive(Debug)]
+pub struct RoutingTable {
+    nodes: Vec<Node>,
+    /// Node number -> position in `nodes`.
+    positions: Vec<Option<u16>>,
+    local_nodes: Vec<NodeId>,
+    local_datacentre: Option<String>,
+    ring: Ring,
+    placements: Vec<Placement>,
+    /// Sorted by name.
+    keyspaces: Vec<KeyspaceEntry>,
+    /// Sorted by keyspace, then name.
+    tables: Vec<Table>,
+}
+
+#[derive(Debug)]
+struct KeyspaceEntry {
+    keyspace: Keyspace,
+    placement: usize,
+}
+
+impl RoutingTable {
+    /// Works out the replicas of every range for every distinct replication setting.
+    ///
+    /// `local_datacentre`: whose nodes are preferred; with `None`, or a name no node has, all nodes are equal.
+    /// Node numbers must differ from each other; of two nodes with one number the first is taken.
+    #[must_use]
+    pub fn build(
+        nodes: Vec<Node>,
+        keyspaces: Vec<Keyspace>,
+        tables: Vec<Table>,
+        local_datacentre: Option<&str>,
+    ) -> RoutingTable {
+        let (nodes, positions) = index_nodes(nodes);
+        let local_datacentre = local_datacentre.filter(|name| nodes.iter().any(|node| node.datacentre == *name));
+        let is_local = |node: &&Node| local_datacentre.is_none_or(|name| node.datacentre == name);
+        let local_nodes = nodes.iter().filter(is_local).map(|node| node.id).collect();
+        let ring = Ring::new(&nodes);
+        let map = Map::new(&nodes, local_datacentre);
+        let (keyspaces, placements) = place_keyspaces(keyspaces, &ring, &map);
+        let mut tables = tables;
+        tables.sort_by(|a, b| (&a.keyspace, &a.name).cmp(&(&b.keyspace, &b.name)));
+        let local_datacentre = local_datacentre.map(str::to_owned);
+        RoutingTable { nodes, positions, local_nodes, local_datacentre, ring, placements, keyspaces, tables }
+    }
+
+    /// All nodes, in order of their numbers.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The node with this number, unless it has left the ring.
+    #[must_use]
+    pub fn node(&self, id: NodeId) -> Option<&Node> {
+        let position = (*self.positions.get(usize::from(id.0))?)?;
+        self.nodes.get(usize::from(position))
+    }
+
+    /// Candidates for a query that may go anywhere: the local datacentre's nodes, or all if none is known there.
+    #[must_use]
+    pub fn local_nodes(&self) -> &[NodeId] {
+        &self.local_nodes
+    }
+
+    /// The datacentre preferred, if it has nodes.
+    #[must_use]
+    pub fn local_datacentre(&self) -> Option<&str> {
+        self.local_datacentre.as_deref()
+    }
+
+    /// Keyspace by its stored (case-sensitive) name.
+    #[must_use]
+    pub fn keyspace(&self, name: &str) -> Option<KeyspaceIndex> {
+        self.resolve_keyspace(&Identifier::exact(name))
+    }
+
+    /// Keyspace by its name as written in a statement.
+    #[must_use]
+    pub fn resolve_keyspace(&self, name: &Identifier<'_>) -> Option<KeyspaceIndex> {
+        let position = self.keyspaces.binary_search_by(|entry| name.compare(&entry.keyspace.name).reverse()).ok()?;
+        Some(KeyspaceIndex(position as u32))
+    }
+
+    /// All keyspaces, in order of name.
+    pub fn keyspaces(&self) -> impl Iterator<Item = &Keyspace> {
+        self.keyspaces.iter().map(|entry| &entry.keyspace)
+    }
+
+    /// Table by its stored (case-sensitive) names.
+    #[must_use]
+    pub fn table(&self, keyspace: &str, table: &str) -> Option<&Table> {
+        self.resolve_table(&Identifier::exact(keyspace), &Identifier::exact(table))
+    }
+
+    /// Table by its names as written in a statement; for a session's keyspace use [`Identifier::exact`].
+    #[must_use]
+    pub fn resolve_table(&self, keyspace: &Identifier<'_>, table: &Identifier<'_>) -> Option<&Table> {
+        let position = self.tables.binary_search_by(|known| {
+            let order = keyspace.compare(&known.keyspace).reverse();
+            if order == Ordering::Equal { table.compare(&known.name).reverse() } else { order }
+        });
+        self.tables.get(position.ok()?)
+    }
+
+    /// The nodes that hold a token of this keyspace, in order of preference.
+    #[must_use]
+    pub fn replicas(&self, keyspace: KeyspaceIndex, token: Token) -> Replicas<'_> {
+        let Some(entry) = self.keyspaces.get(keyspace.0 as usize) else { return Replicas::NONE };
+        self.placements[entry.placement].replicas(&self.ring, token)
+    }
+}
+
+fn index_nodes(mut nodes: Vec<Node>) -> (Vec<Node>, Vec<Option<u16>>) {
+    nodes.sort_by_key(|node| node.id);
+    nodes.dedup_by_key(|node| node.id);
+    let mut positions = vec![None; nodes.last().map_or(0, |node| usize::from(node.id.0) + 1)];
+    for (node, position) in nodes.iter().zip(0u16..=u16::MAX) {
+        positions[usize::from(node.id.0)] = Some(position);
+    }
+    (nodes, positions)
+}
+
+/// Keyspaces with the same replication setting share one placement.
+fn place_keyspaces(mut keyspaces: Vec<Keyspace>, ring: &Ring, map: &Map) -> (Vec<KeyspaceEntry>, Vec<Placement>) {
+    keyspaces.sort_by(|a, b| a.name.cmp(&b.name));
+    keyspaces.dedup_by(|later, first| later.name == first.name);
+    let mut placements = Vec::new();
+    let mut known = HashMap::new();
+    let entries = keyspaces.into_iter().map(|keyspace| {
+        let placement = *known.entry(keyspace.replication.clone()).or_insert_with_key(|replication| {
+            placements.push(Placement::new(replication, ring, map));
+            placements.len() - 1
+        });
+        KeyspaceEntry { keyspace, placement }
+    });
+    (entries.collect(), placements)
+}

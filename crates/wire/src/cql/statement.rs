@@ -1,0 +1,117 @@
+//! What routing must know of query text: kind, table, partition key terms, and whether it may be repeated.
+//!
+//! This is not a CQL parser: it recognises the statements applications send and answers "do not know" to the rest. It
+//! errs to one side only. A statement not fully understood has no key terms (it goes to any node, which coordinates
+//! it) and is not idempotent (it is never repeated). Nothing here allocates; terms are found again on demand from
+//! slices of the text.
+//!
+//! The tokens are those of Cassandra's `Lexer.g`, the clauses those of its `Parser.g`.
+
+mod identifier;
+mod lexer;
+mod parser;
+mod routing;
+mod terms;
+#[cfg(test)]
+mod tests;
+
+pub use identifier::Identifier;
+pub use routing::{Bind, routing_key};
+pub use terms::{KeyTerm, KeyTerms, Selected, SelectedColumns, Term};
+
+use terms::TermSource;
+
+/// What a statement does.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum Kind {
+    /// `SELECT`
+    Select,
+    /// `INSERT`, also of JSON
+    Insert,
+    /// `UPDATE`
+    Update,
+    /// `DELETE`
+    Delete,
+    /// `BEGIN [UNLOGGED | COUNTER] BATCH .. APPLY BATCH`
+    Batch,
+    /// `USE`: changes the session. Every text that a server would take as `USE` has this kind, well-formed or not.
+    Use,
+    /// `CREATE`, `ALTER` or `DROP` of anything in the schema (not of roles)
+    Ddl,
+    /// `TRUNCATE`
+    Truncate,
+    /// Anything else, and anything not understood.
+    Other,
+}
+
+/// A classified statement. Borrows from its text.
+#[derive(Copy, Clone, Debug)]
+pub struct Statement<'a> {
+    /// What it does.
+    pub kind: Kind,
+    /// Keyspace written in front of the table's name; for [`Kind::Use`] the keyspace it changes to.
+    pub keyspace: Option<Identifier<'a>>,
+    /// The table. For a batch, that of its first statement.
+    pub table: Option<Identifier<'a>>,
+    /// A lightweight transaction: has an `IF`.
+    pub conditional: bool,
+    /// May be sent a second time when it is not known whether the first was executed. Conservative: true only for a
+    /// statement understood to its end.
+    pub idempotent: bool,
+    /// How many bind markers it has (as far as it was understood).
+    pub markers: u16,
+    /// `WHERE` is absent or nothing but `column = literal or marker` joined by `AND`, so that
+    /// [`Statement::key_terms`] says all of it.
+    pub plain_where: bool,
+    /// `SELECT` only: something follows `WHERE` (`LIMIT`, `ORDER BY`, `ALLOW FILTERING`, ..).
+    pub has_tail: bool,
+    selection: &'a str,
+    terms: TermSource<'a>,
+}
+
+/// Classifies query text. Never fails and never allocates: what is not understood is [`Kind::Other`], or has its kind
+/// but no terms.
+#[must_use]
+pub fn classify(text: &str) -> Statement<'_> {
+    parser::statement(text)
+}
+
+impl<'a> Statement<'a> {
+    /// The `column = term` pairs that fix columns to one value: equalities of `WHERE`, or the columns and values of
+    /// `INSERT`. Of a batch, those of its first statement. Terms that are not one literal or bind marker are left out.
+    #[must_use]
+    pub fn key_terms(&self) -> KeyTerms<'a> {
+        self.terms.iter()
+    }
+
+    /// Keyspace (if written) and table that a `SELECT` reads; `None` for other statements. The proxy recognises reads
+    /// of `system.local` and `system.peers` by it.
+    #[must_use]
+    pub fn selected_table(&self) -> Option<(Option<Identifier<'a>>, Identifier<'a>)> {
+        if self.kind != Kind::Select {
+            return None;
+        }
+        Some((self.keyspace, self.table?))
+    }
+
+    /// What a `SELECT` asks for, in order.
+    #[must_use]
+    pub fn selected_columns(&self) -> SelectedColumns<'a> {
+        SelectedColumns::new(self.selection)
+    }
+
+    fn unknown(kind: Kind) -> Statement<'a> {
+        Statement {
+            kind,
+            keyspace: None,
+            table: None,
+            conditional: false,
+            idempotent: false,
+            markers: 0,
+            plain_where: false,
+            has_tail: false,
+            selection: "",
+            terms: TermSource::None,
+        }
+    }
+}
