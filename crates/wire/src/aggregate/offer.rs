@@ -1,0 +1,81 @@
+//! What a node says in SUPPORTED about aggregated frames.
+
+/// Key in SUPPORTED under which a node lists that it takes aggregated frames, and within which limits.
+pub const SUPPORTED_KEY: &str = "SHUNT_AGGREGATE";
+
+/// The version of the layout that is written and read here.
+const LAYOUT: &str = "v1";
+const COUNT_MAX: &str = "count_max=";
+const BYTES_MAX: &str = "bytes_max=";
+
+/// The values under [`SUPPORTED_KEY`]: `["v1", "count_max=N", "bytes_max=N"]`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Offer {
+    /// Most entries in a frame; at least 1.
+    pub count_max: u32,
+    /// Most bytes in the body of a frame.
+    pub bytes_max: u32,
+}
+
+impl Offer {
+    /// Reads the values. `None` unless the layout is one known here and both limits are there, are numbers and are not
+    /// 0; then the node gets ordinary envelopes. Values not known here are passed over.
+    pub fn parse<'s>(values: impl IntoIterator<Item = &'s str>) -> Option<Offer> {
+        let (mut known, mut count_max, mut bytes_max) = (false, None, None);
+        for value in values {
+            if value == LAYOUT {
+                known = true;
+            } else if let Some(number) = value.strip_prefix(COUNT_MAX) {
+                count_max = number.parse().ok();
+            } else if let Some(number) = value.strip_prefix(BYTES_MAX) {
+                bytes_max = number.parse().ok();
+            }
+        }
+        let offer = Offer {
+            count_max: count_max?,
+            bytes_max: bytes_max?,
+        };
+        (known && offer.count_max > 0 && offer.bytes_max > 0).then_some(offer)
+    }
+
+    /// The values as they are listed.
+    pub fn values(&self) -> [String; 3] {
+        [
+            LAYOUT.to_owned(),
+            format!("{COUNT_MAX}{}", self.count_max),
+            format!("{BYTES_MAX}{}", self.bytes_max),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offer_survives_the_round_trip() {
+        let offer = Offer {
+            count_max: 64,
+            bytes_max: 65_536,
+        };
+        let values = offer.values();
+        assert_eq!(values, ["v1", "count_max=64", "bytes_max=65536"]);
+        assert_eq!(Offer::parse(values.iter().map(String::as_str)), Some(offer));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_not_taken() {
+        assert_eq!(Offer::parse(["v2", "count_max=64", "bytes_max=1"]), None);
+        assert_eq!(Offer::parse(["v1", "count_max=64"]), None);
+        assert_eq!(Offer::parse(["v1", "count_max=0", "bytes_max=1"]), None);
+        assert_eq!(Offer::parse(["v1", "count_max=x", "bytes_max=1"]), None);
+        let offer = Offer {
+            count_max: 2,
+            bytes_max: 9,
+        };
+        assert_eq!(
+            Offer::parse(["new=1", "v1", "bytes_max=9", "count_max=2"]),
+            Some(offer)
+        );
+    }
+}

@@ -1,0 +1,239 @@
+//! v5's outer framing: segments, each with two checksums, around a stream of envelopes.
+//!
+//! v5, section 2 calls a segment "frame". A segment holds one or more whole envelopes ("self contained") or a part of
+//! one large envelope. Everything before the answer to STARTUP is not framed (section 2.3.1).
+//!
+//! ```text
+//! uncompressed:  3 bytes lengths and flag | 3 bytes CRC24 | payload | 4 bytes CRC32       (section 2.1)
+//! lz4:           5 bytes lengths and flag | 3 bytes CRC24 | payload | 4 bytes CRC32       (section 2.2)
+//! ```
+//! Integers of the framing are little-endian.
+
+mod assemble;
+mod crc;
+mod write;
+
+use std::fmt;
+
+use super::compression::{CompressionError, lz4_block};
+
+pub use assemble::Assembler;
+pub use write::SegmentWriter;
+
+/// Largest payload of a segment in bytes, compressed or not: 17 bits of length.
+pub const PAYLOAD_BYTES_MAX: usize = (1 << 17) - 1;
+
+/// Length of the CRC24 of a segment header, and of the CRC32 of a payload.
+const CRC24_BYTES: usize = 3;
+const CRC32_BYTES: usize = 4;
+
+/// Length of a segment header in bytes, with its CRC24.
+const fn header_bytes(lz4: bool) -> usize {
+    length_bytes(lz4) + CRC24_BYTES
+}
+
+/// Length of the lengths and the flag in a segment header in bytes.
+const fn length_bytes(lz4: bool) -> usize {
+    if lz4 { 5 } else { 3 }
+}
+
+/// A segment whose checksums are right.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Segment<'a> {
+    /// The payload as received, perhaps compressed; see [`Segment::payload`].
+    pub payload: &'a [u8],
+    /// Length of the payload once it is decompressed, in bytes.
+    pub uncompressed_len: usize,
+    /// Whether `payload` is an LZ4 block.
+    pub compressed: bool,
+    /// Whether the payload is whole envelopes; if not, it is a part of one, for [`Assembler`].
+    pub self_contained: bool,
+    /// Bytes of the input that the segment takes.
+    pub consumed: usize,
+}
+
+impl<'a> Segment<'a> {
+    /// The payload, decompressed into `scratch` if it has to be. What `scratch` held before is lost.
+    ///
+    /// # Errors
+    /// When the LZ4 block is damaged or has another length than it claims.
+    pub fn payload<'s>(&self, scratch: &'s mut Vec<u8>) -> Result<&'s [u8], FrameError>
+    where
+        'a: 's,
+    {
+        if !self.compressed {
+            return Ok(self.payload);
+        }
+        scratch.clear();
+        // The claim is below 2^17, so it can be believed before it is tried.
+        lz4_block(self.payload, self.uncompressed_len, scratch).map_err(FrameError::Payload)?;
+        Ok(scratch)
+    }
+}
+
+/// Why bytes are no segment, or segments no envelope.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum FrameError {
+    /// The CRC24 of a segment header is wrong; where the next segment starts is not known.
+    HeaderCrc {
+        /// The checksum of the bytes received.
+        expected: u32,
+        /// The checksum received.
+        found: u32,
+    },
+    /// The CRC32 of a payload is wrong.
+    PayloadCrc {
+        /// The checksum of the bytes received.
+        expected: u32,
+        /// The checksum received.
+        found: u32,
+    },
+    /// A payload could not be decompressed.
+    Payload(CompressionError),
+    /// A large envelope has a body longer than allowed.
+    EnvelopeTooLarge {
+        /// Bytes that the envelope's header claims.
+        claimed: u32,
+        /// Bytes allowed.
+        max: u32,
+    },
+    /// The last part of a large envelope is longer than what was missing.
+    EnvelopeOverrun {
+        /// Bytes that were missing.
+        missing: usize,
+        /// Bytes of the part.
+        found: usize,
+    },
+}
+
+impl fmt::Display for FrameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FrameError::HeaderCrc { expected, found } => {
+                write!(
+                    f,
+                    "segment header: expected CRC24 {expected:#08x}, found {found:#08x}"
+                )
+            }
+            FrameError::PayloadCrc { expected, found } => {
+                write!(
+                    f,
+                    "segment payload: expected CRC32 {expected:#010x}, found {found:#010x}"
+                )
+            }
+            FrameError::Payload(error) => write!(f, "segment payload: {error}"),
+            FrameError::EnvelopeTooLarge { claimed, max } => {
+                write!(
+                    f,
+                    "large envelope: expected a body of at most {max} bytes, {claimed} are claimed"
+                )
+            }
+            FrameError::EnvelopeOverrun { missing, found } => {
+                write!(
+                    f,
+                    "large envelope: expected at most the {missing} bytes missing, found {found}"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for FrameError {}
+
+/// The segment at the start of `bytes`; `None` when it is not there whole. `lz4` says whether STARTUP agreed on LZ4.
+///
+/// At most [`PAYLOAD_BYTES_MAX`] bytes and header and checksums are ever waited for. The header's checksum is looked
+/// at before its lengths are believed.
+///
+/// # Errors
+/// When a checksum is wrong.
+#[inline]
+pub fn decode(bytes: &[u8], lz4: bool) -> Result<Option<Segment<'_>>, FrameError> {
+    let Some(header) = SegmentHeader::decode(bytes, lz4)? else {
+        return Ok(None);
+    };
+    let start = header_bytes(lz4);
+    let end = start + header.payload_len;
+    let (Some(payload), Some(trailer)) = (bytes.get(start..end), bytes.get(end..end + CRC32_BYTES))
+    else {
+        return Ok(None);
+    };
+    let found = trailer
+        .first_chunk()
+        .map_or(0, |crc| u32::from_le_bytes(*crc));
+    let expected = crc::crc32(payload);
+    if found != expected {
+        return Err(FrameError::PayloadCrc { expected, found });
+    }
+    // "An uncompressed length of 0 signals that the compressed payload should be used as-is" (section 2.2).
+    let compressed = lz4 && header.uncompressed_len != 0;
+    Ok(Some(Segment {
+        payload,
+        uncompressed_len: if compressed {
+            header.uncompressed_len
+        } else {
+            payload.len()
+        },
+        compressed,
+        self_contained: header.self_contained,
+        consumed: end + CRC32_BYTES,
+    }))
+}
+
+/// Lengths and flag of a segment header.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct SegmentHeader {
+    payload_len: usize,
+    /// 0 if the payload is not compressed, and always without LZ4.
+    uncompressed_len: usize,
+    self_contained: bool,
+}
+
+impl SegmentHeader {
+    #[inline]
+    fn decode(bytes: &[u8], lz4: bool) -> Result<Option<SegmentHeader>, FrameError> {
+        let Some((lengths, rest)) = bytes.split_at_checked(length_bytes(lz4)) else {
+            return Ok(None);
+        };
+        let Some(crc) = rest.first_chunk::<CRC24_BYTES>() else {
+            return Ok(None);
+        };
+        let found = little_endian(crc) as u32;
+        let expected = crc::crc24(lengths);
+        if found != expected {
+            return Err(FrameError::HeaderCrc { expected, found });
+        }
+        let lengths = little_endian(lengths);
+        let field = |shift: u32| (lengths >> shift) as usize & PAYLOAD_BYTES_MAX;
+        Ok(Some(SegmentHeader {
+            payload_len: field(0),
+            uncompressed_len: if lz4 { field(17) } else { 0 },
+            self_contained: lengths >> if lz4 { 34 } else { 17 } & 1 == 1,
+        }))
+    }
+
+    /// Writes the header with its CRC24 over `room`, which has [`header_bytes`] bytes.
+    fn encode(self, lz4: bool, room: &mut [u8]) {
+        let flag = u64::from(self.self_contained);
+        let lengths = match lz4 {
+            true => self.payload_len as u64 | (self.uncompressed_len as u64) << 17 | flag << 34,
+            false => self.payload_len as u64 | flag << 17,
+        };
+        let (fields, crc) = room.split_at_mut(length_bytes(lz4).min(room.len()));
+        put_little_endian(fields, lengths);
+        put_little_endian(crc, u64::from(crc::crc24(fields)));
+    }
+}
+
+fn little_endian(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |value, byte| value << 8 | u64::from(*byte))
+}
+
+fn put_little_endian(room: &mut [u8], value: u64) {
+    for (byte, from) in room.iter_mut().zip(value.to_le_bytes()) {
+        *byte = from;
+    }
+}

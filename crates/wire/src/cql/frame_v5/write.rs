@@ -1,0 +1,170 @@
+//! Writing segments: envelopes go in one by one, segments come out at the end of an output buffer.
+
+use std::fmt;
+
+use super::{PAYLOAD_BYTES_MAX, SegmentHeader, crc, header_bytes};
+use crate::cql::compression::Compressor;
+use crate::cql::envelope::HEADER_BYTES;
+
+/// Packs envelopes into segments at the end of an output buffer, as many as fit into each.
+///
+/// While a segment is open nothing else may be appended to the buffer, and the buffer may not be sent or replaced; so
+/// [`SegmentWriter::finish`] comes before the flush. No memory is taken per envelope or segment once the tables are
+/// there and the buffers have grown.
+pub struct SegmentWriter {
+    lz4: bool,
+    open: Option<Open>,
+    compressor: Compressor,
+    scratch: Vec<u8>,
+}
+
+/// The segment that is being filled: where it starts, and where the buffer ended after the last push.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    start: usize,
+    end: usize,
+}
+
+impl fmt::Debug for SegmentWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SegmentWriter")
+            .field("lz4", &self.lz4)
+            .field("open", &self.open)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SegmentWriter {
+    /// A writer for a connection whose STARTUP agreed on LZ4, or on no compression.
+    pub fn new(lz4: bool) -> SegmentWriter {
+        SegmentWriter {
+            lz4,
+            open: None,
+            compressor: Compressor::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Appends an envelope to the segment at the end of `out`, opening and closing segments as needed; one that does
+    /// not fit into a single payload is split over segments of its own.
+    ///
+    /// Returns where in `out` the body starts, if it lies there in one piece and will stay uncompressed; else
+    /// `usize::MAX`. `header` holds the length of `body`, which is not checked here.
+    #[inline]
+    pub fn push(&mut self, out: &mut Vec<u8>, header: &[u8; HEADER_BYTES], body: &[u8]) -> usize {
+        let envelope_len = HEADER_BYTES + body.len();
+        if envelope_len > PAYLOAD_BYTES_MAX {
+            self.finish(out);
+            self.split(out, header, body);
+            return usize::MAX;
+        }
+        let open = self.open_with_room(out, envelope_len);
+        out.extend_from_slice(header);
+        let body_at = out.len();
+        out.extend_from_slice(body);
+        self.open = Some(Open {
+            end: out.len(),
+            ..open
+        });
+        if self.lz4 { usize::MAX } else { body_at }
+    }
+
+    /// Completes the open segment, if there is one.
+    #[inline]
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        if let Some(open) = self.take_open(out) {
+            self.close(out, open.start, true);
+        }
+    }
+
+    /// Whether a segment is open, so that [`SegmentWriter::finish`] has something to do.
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// The open segment, after closing one without room for `envelope_len` bytes.
+    fn open_with_room(&mut self, out: &mut Vec<u8>, envelope_len: usize) -> Open {
+        if let Some(open) = self.take_open(out) {
+            let payload_len = open.end - open.start - header_bytes(self.lz4);
+            if payload_len + envelope_len <= PAYLOAD_BYTES_MAX {
+                return open;
+            }
+            self.close(out, open.start, true);
+        }
+        let start = out.len();
+        out.resize(start + header_bytes(self.lz4), 0);
+        Open {
+            start,
+            end: out.len(),
+        }
+    }
+
+    /// Takes the open segment, unless the buffer is not as it was left: then its bytes are gone, and to touch others
+    /// would harm what they belong to.
+    fn take_open(&mut self, out: &[u8]) -> Option<Open> {
+        let open = self.open.take()?;
+        debug_assert_eq!(
+            open.end,
+            out.len(),
+            "the buffer was changed while a segment was open"
+        );
+        (open.end == out.len()).then_some(open)
+    }
+
+    /// Appends an envelope as segments that are not self contained.
+    fn split(&mut self, out: &mut Vec<u8>, header: &[u8; HEADER_BYTES], body: &[u8]) {
+        let (first, rest) = body.split_at(body.len().min(PAYLOAD_BYTES_MAX - HEADER_BYTES));
+        self.part(out, header, first);
+        for part in rest.chunks(PAYLOAD_BYTES_MAX) {
+            self.part(out, &[], part);
+        }
+    }
+
+    fn part(&mut self, out: &mut Vec<u8>, header: &[u8], body: &[u8]) {
+        let start = out.len();
+        out.resize(start + header_bytes(self.lz4), 0);
+        out.extend_from_slice(header);
+        out.extend_from_slice(body);
+        self.close(out, start, false);
+    }
+
+    /// Turns what follows the room left at `start` into the payload of a segment.
+    fn close(&mut self, out: &mut Vec<u8>, start: usize, self_contained: bool) {
+        let payload_at = start + header_bytes(self.lz4);
+        let uncompressed_len = if self.lz4 {
+            self.compress_from(out, payload_at)
+        } else {
+            0
+        };
+        let Some((room, payload)) = out
+            .get_mut(start..)
+            .and_then(|bytes| bytes.split_at_mut_checked(payload_at - start))
+        else {
+            return;
+        };
+        SegmentHeader {
+            payload_len: payload.len(),
+            uncompressed_len,
+            self_contained,
+        }
+        .encode(self.lz4, room);
+        let crc = crc::crc32(payload);
+        out.extend_from_slice(&crc.to_le_bytes());
+    }
+
+    /// Compresses the end of `out` in place. Returns how long it was, or 0 if it was left as it is, since compressing
+    /// did not make it shorter.
+    fn compress_from(&mut self, out: &mut Vec<u8>, payload_at: usize) -> usize {
+        let payload = out.get(payload_at..).unwrap_or_default();
+        let payload_len = payload.len();
+        self.scratch.clear();
+        match self.compressor.lz4_block(payload, &mut self.scratch) {
+            Some(written) if written < payload_len => {
+                out.truncate(payload_at);
+                out.extend_from_slice(&self.scratch);
+                payload_len
+            }
+            _ => 0,
+        }
+    }
+}

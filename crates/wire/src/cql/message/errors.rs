@@ -1,0 +1,390 @@
+//! ERROR: code, text and what some codes add (v5, sections 4.2.1 and 8; v3 and v4, section 9).
+
+use std::net::IpAddr;
+
+use super::primitive::{Consistency, Reader, StringList};
+use super::put;
+use crate::error::DecodeError;
+
+/// Error codes (v5, section 8).
+pub mod error_code {
+    /// Something unexpected happened in the server.
+    pub const SERVER_ERROR: i32 = 0x0000;
+    /// A message violated the protocol.
+    pub const PROTOCOL_ERROR: i32 = 0x000A;
+    /// Authentication was required and failed.
+    pub const BAD_CREDENTIALS: i32 = 0x0100;
+    /// Fewer replicas alive than the consistency needs.
+    pub const UNAVAILABLE: i32 = 0x1000;
+    /// The coordinator has too much to do.
+    pub const OVERLOADED: i32 = 0x1001;
+    /// The coordinator is joining the ring.
+    pub const IS_BOOTSTRAPPING: i32 = 0x1002;
+    /// A truncation failed.
+    pub const TRUNCATE_ERROR: i32 = 0x1003;
+    /// Too few replicas acknowledged a write in time.
+    pub const WRITE_TIMEOUT: i32 = 0x1100;
+    /// Too few replicas answered a read in time.
+    pub const READ_TIMEOUT: i32 = 0x1200;
+    /// Replicas failed a read; v4 and later.
+    pub const READ_FAILURE: i32 = 0x1300;
+    /// A user-defined function failed; v4 and later.
+    pub const FUNCTION_FAILURE: i32 = 0x1400;
+    /// Replicas failed a write; v4 and later.
+    pub const WRITE_FAILURE: i32 = 0x1500;
+    /// Change data capture has no space left; v5.
+    pub const CDC_WRITE_FAILURE: i32 = 0x1600;
+    /// A conditional write may or may not take effect; v5.
+    pub const CAS_WRITE_UNKNOWN: i32 = 0x1700;
+    /// The statement does not parse.
+    pub const SYNTAX_ERROR: i32 = 0x2000;
+    /// The role lacks a permission.
+    pub const UNAUTHORIZED: i32 = 0x2100;
+    /// The statement parses and is not valid.
+    pub const INVALID: i32 = 0x2200;
+    /// The statement is not valid under the configuration.
+    pub const CONFIG_ERROR: i32 = 0x2300;
+    /// A keyspace or table is there already.
+    pub const ALREADY_EXISTS: i32 = 0x2400;
+    /// The node does not know the id of a prepared statement.
+    pub const UNPREPARED: i32 = 0x2500;
+}
+
+/// A view of an ERROR body; also what its encoder takes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ErrorMessage<'a> {
+    /// One of [`error_code`], or one that is not known here.
+    pub code: i32,
+    /// Text for humans.
+    pub message: &'a str,
+    /// What the code adds.
+    pub details: ErrorDetails<'a>,
+}
+
+/// What follows the text of an error, by code.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ErrorDetails<'a> {
+    /// Nothing, or nothing known: codes without details, and codes not known here.
+    None,
+    /// Details of `UNAVAILABLE`.
+    Unavailable {
+        /// Level of the query.
+        consistency: Consistency,
+        /// Replicas needed.
+        required: i32,
+        /// Replicas known to be alive.
+        alive: i32,
+    },
+    /// Details of `WRITE_TIMEOUT`.
+    WriteTimeout {
+        /// Acknowledgements.
+        counts: ReplicaCounts,
+        /// `SIMPLE`, `BATCH`, `UNLOGGED_BATCH`, `COUNTER`, `BATCH_LOG`, `CAS`, `VIEW` or `CDC`.
+        write_type: &'a str,
+        /// How often a conditional write met another (v5, `CAS` only).
+        contentions: Option<u16>,
+    },
+    /// Details of `READ_TIMEOUT`.
+    ReadTimeout {
+        /// Answers.
+        counts: ReplicaCounts,
+        /// Whether the replica that was asked for the data itself answered.
+        data_present: bool,
+    },
+    /// Details of `READ_FAILURE`.
+    ReadFailure {
+        /// Answers.
+        counts: ReplicaCounts,
+        /// Which replicas failed.
+        failures: Failures<'a>,
+        /// Whether the replica that was asked for the data itself answered.
+        data_present: bool,
+    },
+    /// Details of `WRITE_FAILURE`.
+    WriteFailure {
+        /// Acknowledgements.
+        counts: ReplicaCounts,
+        /// Which replicas failed.
+        failures: Failures<'a>,
+        /// As in `WriteTimeout`.
+        write_type: &'a str,
+    },
+    /// Details of `FUNCTION_FAILURE`.
+    FunctionFailure {
+        /// Keyspace of the function.
+        keyspace: &'a str,
+        /// Name of the function.
+        function: &'a str,
+        /// CQL types of its arguments.
+        arguments: StringList<'a>,
+    },
+    /// Details of `CAS_WRITE_UNKNOWN`.
+    CasWriteUnknown {
+        /// Acknowledgements.
+        counts: ReplicaCounts,
+    },
+    /// Details of `ALREADY_EXISTS`.
+    AlreadyExists {
+        /// The keyspace.
+        keyspace: &'a str,
+        /// The table; empty if it was a keyspace that should be created.
+        table: &'a str,
+    },
+    /// Details of `UNPREPARED`.
+    Unprepared {
+        /// The id that the node does not know.
+        id: &'a [u8],
+    },
+}
+
+/// How many replicas answered and how many were needed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ReplicaCounts {
+    /// Level of the query.
+    pub consistency: Consistency,
+    /// Replicas that answered or acknowledged.
+    pub received: i32,
+    /// Replicas needed for the level.
+    pub block_for: i32,
+}
+
+/// Which replicas failed: a number in v4, addresses with reasons in v5.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Failures<'a> {
+    /// v4: how many failed.
+    Count(i32),
+    /// v5: a reason code for each address.
+    Reasons(FailureReasons<'a>),
+}
+
+/// A view of v5's "map of endpoint to failure reason codes".
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FailureReasons<'a> {
+    count: usize,
+    items: &'a [u8],
+}
+
+impl<'a> FailureReasons<'a> {
+    /// The addresses and reason codes in order.
+    pub fn iter(self) -> impl Iterator<Item = (IpAddr, u16)> + use<'a> {
+        let mut reader = Reader::new(self.items);
+        (0..self.count).map_while(move |_| {
+            Some((
+                reader.inet_address("failed replica").ok()?,
+                reader.short("failure reason").ok()?,
+            ))
+        })
+    }
+}
+
+impl<'a> ErrorMessage<'a> {
+    /// An error whose code adds nothing.
+    pub fn plain(code: i32, message: &'a str) -> ErrorMessage<'a> {
+        ErrorMessage {
+            code,
+            message,
+            details: ErrorDetails::None,
+        }
+    }
+
+    /// Reads an ERROR body.
+    ///
+    /// # Errors
+    /// When the text or the details of a known code are not there or not valid.
+    pub fn decode(version: u8, body: &'a [u8]) -> Result<ErrorMessage<'a>, DecodeError> {
+        let mut reader = Reader::new(body);
+        let code = reader.int("error code")?;
+        let message = reader.string("error text")?;
+        Ok(ErrorMessage {
+            code,
+            message,
+            details: read_details(code, version, &mut reader)?,
+        })
+    }
+
+    /// The id of an UNPREPARED error.
+    pub fn unprepared_id(&self) -> Option<&'a [u8]> {
+        match self.details {
+            ErrorDetails::Unprepared { id } => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Appends the body of the error as `version` writes it. The details must be those of the code.
+    pub fn put(&self, out: &mut Vec<u8>, version: u8) {
+        put::int(out, self.code);
+        put::string(out, self.message);
+        put_details(&self.details, out, version);
+    }
+}
+
+fn read_details<'a>(
+    code: i32,
+    version: u8,
+    reader: &mut Reader<'a>,
+) -> Result<ErrorDetails<'a>, DecodeError> {
+    Ok(match code {
+        error_code::UNAVAILABLE => ErrorDetails::Unavailable {
+            consistency: reader.consistency("consistency")?,
+            required: reader.int("replicas required")?,
+            alive: reader.int("replicas alive")?,
+        },
+        error_code::WRITE_TIMEOUT => {
+            let counts = read_counts(reader)?;
+            let write_type = reader.string("write type")?;
+            // Early v5 servers do not send the field, so its absence is no error.
+            let has_contentions = version >= 5 && write_type == "CAS" && reader.rest().len() >= 2;
+            let contentions = if has_contentions {
+                Some(reader.short("contentions")?)
+            } else {
+                None
+            };
+            ErrorDetails::WriteTimeout {
+                counts,
+                write_type,
+                contentions,
+            }
+        }
+        error_code::READ_TIMEOUT => ErrorDetails::ReadTimeout {
+            counts: read_counts(reader)?,
+            data_present: reader.byte("data present")? != 0,
+        },
+        error_code::READ_FAILURE => ErrorDetails::ReadFailure {
+            counts: read_counts(reader)?,
+            failures: read_failures(version, reader)?,
+            data_present: reader.byte("data present")? != 0,
+        },
+        error_code::WRITE_FAILURE => ErrorDetails::WriteFailure {
+            counts: read_counts(reader)?,
+            failures: read_failures(version, reader)?,
+            write_type: reader.string("write type")?,
+        },
+        error_code::FUNCTION_FAILURE => ErrorDetails::FunctionFailure {
+            keyspace: reader.string("keyspace")?,
+            function: reader.string("function")?,
+            arguments: reader.string_list("argument types")?,
+        },
+        error_code::CAS_WRITE_UNKNOWN => ErrorDetails::CasWriteUnknown {
+            counts: read_counts(reader)?,
+        },
+        error_code::ALREADY_EXISTS => ErrorDetails::AlreadyExists {
+            keyspace: reader.string("keyspace")?,
+            table: reader.string("table")?,
+        },
+        error_code::UNPREPARED => ErrorDetails::Unprepared {
+            id: reader.short_bytes("prepared id")?,
+        },
+        _ => ErrorDetails::None,
+    })
+}
+
+fn read_counts(reader: &mut Reader<'_>) -> Result<ReplicaCounts, DecodeError> {
+    Ok(ReplicaCounts {
+        consistency: reader.consistency("consistency")?,
+        received: reader.int("replicas received")?,
+        block_for: reader.int("replicas needed")?,
+    })
+}
+
+fn read_failures<'a>(version: u8, reader: &mut Reader<'a>) -> Result<Failures<'a>, DecodeError> {
+    if version < 5 {
+        return reader.int("failure count").map(Failures::Count);
+    }
+    let count = reader.count("failure count")?;
+    let start = reader.position();
+    // Each turn reads at least 7 bytes or fails, so a false count costs no more than the body is long.
+    for _ in 0..count {
+        reader.inet_address("failed replica")?;
+        reader.short("failure reason")?;
+    }
+    Ok(Failures::Reasons(FailureReasons {
+        count,
+        items: reader.since(start),
+    }))
+}
+
+fn put_details(details: &ErrorDetails<'_>, out: &mut Vec<u8>, version: u8) {
+    match *details {
+        ErrorDetails::None => {}
+        ErrorDetails::Unavailable {
+            consistency,
+            required,
+            alive,
+        } => {
+            put::consistency(out, consistency);
+            put::int(out, required);
+            put::int(out, alive);
+        }
+        ErrorDetails::WriteTimeout {
+            counts,
+            write_type,
+            contentions,
+        } => {
+            put_counts(out, counts);
+            put::string(out, write_type);
+            if let Some(contentions) = contentions.filter(|_| version >= 5 && write_type == "CAS") {
+                put::short(out, contentions);
+            }
+        }
+        ErrorDetails::ReadTimeout {
+            counts,
+            data_present,
+        } => {
+            put_counts(out, counts);
+            out.push(u8::from(data_present));
+        }
+        ErrorDetails::ReadFailure {
+            counts,
+            failures,
+            data_present,
+        } => {
+            put_counts(out, counts);
+            put_failures(out, failures, version);
+            out.push(u8::from(data_present));
+        }
+        ErrorDetails::WriteFailure {
+            counts,
+            failures,
+            write_type,
+        } => {
+            put_counts(out, counts);
+            put_failures(out, failures, version);
+            put::string(out, write_type);
+        }
+        ErrorDetails::FunctionFailure {
+            keyspace,
+            function,
+            arguments,
+        } => {
+            put::string(out, keyspace);
+            put::string(out, function);
+            put::string_list(out, arguments.iter());
+        }
+        ErrorDetails::CasWriteUnknown { counts } => put_counts(out, counts),
+        ErrorDetails::AlreadyExists { keyspace, table } => {
+            put::string(out, keyspace);
+            put::string(out, table);
+        }
+        ErrorDetails::Unprepared { id } => put::short_bytes(out, id),
+    }
+}
+
+fn put_counts(out: &mut Vec<u8>, counts: ReplicaCounts) {
+    put::consistency(out, counts.consistency);
+    put::int(out, counts.received);
+    put::int(out, counts.block_for);
+}
+
+/// A number goes to v5 as a map without entries, a map to v4 as its number of entries.
+fn put_failures(out: &mut Vec<u8>, failures: Failures<'_>, version: u8) {
+    match failures {
+        Failures::Count(_) if version >= 5 => put::int(out, 0),
+        Failures::Count(count) => put::int(out, count),
+        Failures::Reasons(reasons) => {
+            put::int(out, i32::try_from(reasons.count).unwrap_or(i32::MAX));
+            if version >= 5 {
+                out.extend_from_slice(reasons.items);
+            }
+        }
+    }
+}

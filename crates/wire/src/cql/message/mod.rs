@@ -1,0 +1,36 @@
+//! Message bodies as views that borrow from the bytes they came in, and their encoders.
+//!
+//! Each view has `decode(version, body)`, where a version matters, or `decode(body)`. A body is what follows the
+//! header, decompressed and without its prefix ([`prefix`]). Bytes after the end of a message are ignored: "the body
+//! may contain more data than what is described in this document" (v5, section 2.4). Section numbers are those of the
+//! v5 specification, in which sections 4 and 8 hold what is section 4 and 9 of v3 and v4.
+//!
+//! OPTIONS and READY have empty bodies and so neither view nor encoder.
+
+pub mod encode;
+pub mod encode_result;
+pub mod errors;
+pub mod event;
+pub mod metadata;
+pub mod prefix;
+pub mod primitive;
+pub mod put;
+pub mod query_params;
+pub mod request;
+pub mod response;
+pub mod result;
+pub mod values;
+
+pub use errors::{ErrorDetails, ErrorMessage, error_code};
+pub use event::{Event, SchemaChange};
+pub use metadata::{ColumnSpec, Metadata};
+pub use prefix::{ResponsePrefix, split_request_prefix, split_response_prefix};
+pub use primitive::{BytesMap, Consistency, Reader, StringList, StringMap, StringMultimap};
+pub use query_params::{QueryParams, query_flag};
+pub use request::{
+    AuthResponse, Batch, BatchChild, BatchKind, BatchStatement, Execute, Prepare, Query, Register,
+    Startup,
+};
+pub use response::{AuthToken, Authenticate, Supported};
+pub use result::{Prepared, ResultMessage, Row, Rows, result_kind};
+pub use values::{Value, ValueList, Values};

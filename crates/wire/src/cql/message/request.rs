@@ -1,0 +1,276 @@
+//! Requests: what clients send (v5, section 4.1).
+
+use super::primitive::{Reader, StringList, StringMap};
+use super::query_params::QueryParams;
+use super::values::Values;
+use crate::error::{DecodeError, Problem};
+
+/// STARTUP (section 4.1.1): options of the connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Startup<'a> {
+    /// The options: `CQL_VERSION` and, if wanted, `COMPRESSION`, `DRIVER_NAME` and others.
+    pub options: StringMap<'a>,
+}
+
+impl<'a> Startup<'a> {
+    /// Reads a STARTUP body.
+    ///
+    /// # Errors
+    /// When it is not a `[string map]`.
+    pub fn decode(body: &'a [u8]) -> Result<Startup<'a>, DecodeError> {
+        Ok(Startup {
+            options: Reader::new(body).string_map("startup options")?,
+        })
+    }
+}
+
+/// QUERY (section 4.1.4).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Query<'a> {
+    /// The statement.
+    pub text: &'a str,
+    /// Consistency, values and the rest.
+    pub params: QueryParams<'a>,
+}
+
+impl<'a> Query<'a> {
+    /// Reads a QUERY body.
+    ///
+    /// # Errors
+    /// When the text is not UTF-8, or the parameters are not what their flags announce.
+    #[inline]
+    pub fn decode(version: u8, body: &'a [u8]) -> Result<Query<'a>, DecodeError> {
+        let mut reader = Reader::new(body);
+        let text = reader.long_string("query text")?;
+        Ok(Query {
+            text,
+            params: QueryParams::read(&mut reader, version)?,
+        })
+    }
+}
+
+/// PREPARE (section 4.1.5).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Prepare<'a> {
+    /// The statement.
+    pub text: &'a str,
+    /// Keyspace of the statement instead of the connection's (v5).
+    pub keyspace: Option<&'a str>,
+}
+
+/// "With keyspace" among the flags of PREPARE in v5; the only one.
+pub(super) const PREPARE_KEYSPACE: i32 = 0x01;
+
+impl<'a> Prepare<'a> {
+    /// Reads a PREPARE body. v3 and v4 have the text alone.
+    ///
+    /// # Errors
+    /// When the text is not UTF-8, or a keyspace is announced and not there.
+    pub fn decode(version: u8, body: &'a [u8]) -> Result<Prepare<'a>, DecodeError> {
+        let mut reader = Reader::new(body);
+        let text = reader.long_string("query text")?;
+        let flags = if version >= 5 {
+            reader.int("prepare flags")?
+        } else {
+            0
+        };
+        let keyspace = if flags & PREPARE_KEYSPACE != 0 {
+            Some(reader.string("keyspace")?)
+        } else {
+            None
+        };
+        Ok(Prepare { text, keyspace })
+    }
+}
+
+/// EXECUTE (section 4.1.6).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Execute<'a> {
+    /// Id of the prepared statement.
+    pub id: &'a [u8],
+    /// Id of the result's metadata as the client knows it (v5; `None` before).
+    pub result_metadata_id: Option<&'a [u8]>,
+    /// Consistency, values and the rest.
+    pub params: QueryParams<'a>,
+}
+
+impl<'a> Execute<'a> {
+    /// Reads an EXECUTE body.
+    ///
+    /// # Errors
+    /// When an id ends beyond the body, or the parameters are not what their flags announce.
+    #[inline]
+    pub fn decode(version: u8, body: &'a [u8]) -> Result<Execute<'a>, DecodeError> {
+        let mut reader = Reader::new(body);
+        let id = reader.short_bytes("prepared id")?;
+        let result_metadata_id = if version >= 5 {
+            Some(reader.short_bytes("result metadata id")?)
+        } else {
+            None
+        };
+        Ok(Execute {
+            id,
+            result_metadata_id,
+            params: QueryParams::read(&mut reader, version)?,
+        })
+    }
+}
+
+/// Kind of a batch.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum BatchKind {
+    /// All or nothing, by way of the batch log.
+    Logged = 0,
+    /// Statements that merely travel together.
+    Unlogged = 1,
+    /// Counter updates.
+    Counter = 2,
+}
+
+/// BATCH (section 4.1.7).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Batch<'a> {
+    /// Logged, unlogged or counter.
+    pub kind: BatchKind,
+    /// Consistency and the rest; of a batch that follows the specification its values are empty.
+    pub params: QueryParams<'a>,
+    version: u8,
+    count: u16,
+    children: &'a [u8],
+}
+
+impl<'a> Batch<'a> {
+    /// Reads a BATCH body, walking over all children once.
+    ///
+    /// Values of children have no names even if the names flag is set, which comes only after them: "this feature
+    /// does not work and should not be used".
+    ///
+    /// # Errors
+    /// An unknown kind, or a child or parameter that is not there or not valid.
+    pub fn decode(version: u8, body: &'a [u8]) -> Result<Batch<'a>, DecodeError> {
+        let mut reader = Reader::new(body);
+        let kind = match reader.byte("batch kind")? {
+            0 => BatchKind::Logged,
+            1 => BatchKind::Unlogged,
+            2 => BatchKind::Counter,
+            found => {
+                let problem = Problem::Unknown {
+                    found: u32::from(found),
+                    expected: "kind 0, 1 or 2",
+                };
+                return Err(DecodeError {
+                    problem,
+                    field: "batch kind",
+                    offset: 0,
+                });
+            }
+        };
+        let count = reader.short("batch child count")?;
+        let start = reader.position();
+        for _ in 0..count {
+            read_child(&mut reader, version)?;
+        }
+        let children = reader.since(start);
+        Ok(Batch {
+            kind,
+            version,
+            count,
+            children,
+            params: QueryParams::read(&mut reader, version)?,
+        })
+    }
+
+    /// Number of children.
+    pub fn len(&self) -> usize {
+        usize::from(self.count)
+    }
+
+    /// Whether there is no child.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The children in order.
+    #[inline]
+    pub fn children(&self) -> impl Iterator<Item = BatchChild<'a>> + use<'a> {
+        let mut reader = Reader::new(self.children);
+        let version = self.version;
+        (0..self.count).map_while(move |_| read_child(&mut reader, version).ok())
+    }
+}
+
+/// One statement of a batch with its values.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct BatchChild<'a> {
+    /// The statement.
+    pub statement: BatchStatement<'a>,
+    /// Its bound values.
+    pub values: Values<'a>,
+}
+
+/// The statement of a [`BatchChild`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum BatchStatement<'a> {
+    /// Query text.
+    Text(&'a str),
+    /// Id of a prepared statement.
+    Prepared(&'a [u8]),
+}
+
+#[inline]
+fn read_child<'a>(reader: &mut Reader<'a>, version: u8) -> Result<BatchChild<'a>, DecodeError> {
+    let start = *reader;
+    let statement = match reader.byte("batch child kind")? {
+        0 => BatchStatement::Text(reader.long_string("batch child text")?),
+        1 => BatchStatement::Prepared(reader.short_bytes("batch child id")?),
+        found => {
+            let problem = Problem::Unknown {
+                found: u32::from(found),
+                expected: "kind 0 or 1",
+            };
+            return Err(start.error("batch child kind", problem));
+        }
+    };
+    Ok(BatchChild {
+        statement,
+        values: Values::read(reader, version, false)?,
+    })
+}
+
+/// REGISTER (section 4.1.8).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Register<'a> {
+    /// Kinds of events: `TOPOLOGY_CHANGE`, `STATUS_CHANGE`, `SCHEMA_CHANGE`.
+    pub events: StringList<'a>,
+}
+
+impl<'a> Register<'a> {
+    /// Reads a REGISTER body.
+    ///
+    /// # Errors
+    /// When it is not a `[string list]`.
+    pub fn decode(body: &'a [u8]) -> Result<Register<'a>, DecodeError> {
+        Ok(Register {
+            events: Reader::new(body).string_list("event kinds")?,
+        })
+    }
+}
+
+/// AUTH_RESPONSE (section 4.1.2).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct AuthResponse<'a> {
+    /// The client's SASL token; `None` is null.
+    pub token: Option<&'a [u8]>,
+}
+
+impl<'a> AuthResponse<'a> {
+    /// Reads an AUTH_RESPONSE body.
+    ///
+    /// # Errors
+    /// When it is not `[bytes]`.
+    pub fn decode(body: &'a [u8]) -> Result<AuthResponse<'a>, DecodeError> {
+        Ok(AuthResponse {
+            token: Reader::new(body).bytes("authentication token")?,
+        })
+    }
+}
