@@ -3,7 +3,7 @@
 //! Views that hold everything that goes on the wire encode themselves; what needs more is a function here.
 
 use super::errors::ErrorMessage;
-use super::primitive::Consistency;
+use super::consistency::Consistency;
 use super::query_params::QueryParams;
 use super::request::{BatchChild, BatchKind, BatchStatement, PREPARE_KEYSPACE};
 use super::result::result_kind;

@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use super::primitive::{Reader, StringList};
+use super::collections::StringList;
+use super::primitive::Reader;
 use super::put;
 use crate::error::DecodeError;
 

@@ -7,8 +7,11 @@
 //!
 //! OPTIONS and READY have empty bodies and so neither view nor encoder.
 
+pub mod collections;
+pub mod consistency;
 pub mod encode;
 pub mod encode_result;
+pub mod error_code;
 pub mod errors;
 pub mod event;
 pub mod metadata;
@@ -21,11 +24,13 @@ pub mod response;
 pub mod result;
 pub mod values;
 
-pub use errors::{ErrorDetails, ErrorMessage, error_code};
+pub use collections::{BytesMap, StringList, StringMap, StringMultimap};
+pub use consistency::Consistency;
+pub use errors::{ErrorDetails, ErrorMessage, Failures, ReplicaCounts};
 pub use event::{Event, SchemaChange};
 pub use metadata::{ColumnSpec, Metadata};
 pub use prefix::{ResponsePrefix, split_request_prefix, split_response_prefix};
-pub use primitive::{BytesMap, Consistency, Reader, StringList, StringMap, StringMultimap};
+pub use primitive::Reader;
 pub use query_params::{QueryParams, query_flag};
 pub use request::{
     AuthResponse, Batch, BatchChild, BatchKind, BatchStatement, Execute, Prepare, Query, Register,

@@ -3,7 +3,8 @@
 //! v5, section 4: `[<tracing_id>][<warnings>][<custom_payload>]<message>`. A request has the custom payload alone; its
 //! tracing flag adds no bytes.
 
-use super::primitive::{BytesMap, Reader, StringList};
+use super::collections::{BytesMap, StringList};
+use super::primitive::Reader;
 use super::put;
 use crate::cql::envelope::flag;
 use crate::error::DecodeError;

@@ -1,11 +1,12 @@
-//! The notations of the specification (section 3): a bounds-checked reader, and the collections that messages hold.
+//! The notations of the specification (section 3): a bounds-checked reader.
 //!
 //! [`Reader`] is the only place of this crate that takes bytes out of a body. Every method names the field it reads,
 //! so that an error can say what was missing.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use super::collections::{BytesMap, Counted, StringList, StringMap, StringMultimap};
+use super::consistency::Consistency;
 use crate::error::{DecodeError, Problem};
 
 /// A position in a body. Methods advance it by what they return, or leave it where it was and return an error.
@@ -216,7 +217,7 @@ impl<'a> Reader<'a> {
     /// `[string list]`. Walks it, so that iterating over the list cannot fail.
     pub fn string_list(&mut self, field: &'static str) -> Result<StringList<'a>, DecodeError> {
         self.list(field, |reader| reader.string(field).map(drop))
-            .map(StringList)
+            .map(StringList::new)
     }
 
     /// `[string map]`. Walks it, so that iterating over the map cannot fail.
@@ -225,7 +226,7 @@ impl<'a> Reader<'a> {
             reader.string(field)?;
             reader.string(field).map(drop)
         })
-        .map(StringMap)
+        .map(StringMap::new)
     }
 
     /// `[string multimap]`. Walks it, so that iterating over the map cannot fail.
@@ -237,7 +238,7 @@ impl<'a> Reader<'a> {
             reader.string(field)?;
             reader.string_list(field).map(drop)
         })
-        .map(StringMultimap)
+        .map(StringMultimap::new)
     }
 
     /// `[bytes map]`. Walks it, so that iterating over the map cannot fail.
@@ -246,7 +247,7 @@ impl<'a> Reader<'a> {
             reader.string(field)?;
             reader.bytes(field).map(drop)
         })
-        .map(BytesMap)
+        .map(BytesMap::new)
     }
 
     /// A `[short]` count and as many items, each walked over by `item`.
@@ -263,10 +264,7 @@ impl<'a> Reader<'a> {
                 return self.or_back_to(start, Err(error));
             }
         }
-        Ok(Counted {
-            count,
-            items: self.since(items),
-        })
+        Ok(Counted::new(count, self.since(items)))
     }
 
     fn utf8(&self, bytes: &'a [u8], field: &'static str) -> Result<&'a str, DecodeError> {
@@ -284,151 +282,5 @@ impl<'a> Reader<'a> {
             *self = start;
         }
         result
-    }
-}
-
-/// `[consistency]`, as the number on the wire. Any number is carried through: whether it is acceptable is for the node
-/// to say.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Consistency(pub u16);
-
-impl Consistency {
-    /// A write that any node may hold for the replica.
-    pub const ANY: Consistency = Consistency(0);
-    /// One replica.
-    pub const ONE: Consistency = Consistency(1);
-    /// Two replicas.
-    pub const TWO: Consistency = Consistency(2);
-    /// Three replicas.
-    pub const THREE: Consistency = Consistency(3);
-    /// More than half of all replicas.
-    pub const QUORUM: Consistency = Consistency(4);
-    /// Every replica.
-    pub const ALL: Consistency = Consistency(5);
-    /// More than half of the replicas in the coordinator's datacentre.
-    pub const LOCAL_QUORUM: Consistency = Consistency(6);
-    /// More than half of the replicas in each datacentre.
-    pub const EACH_QUORUM: Consistency = Consistency(7);
-    /// Linearizable over all datacentres.
-    pub const SERIAL: Consistency = Consistency(8);
-    /// Linearizable within the coordinator's datacentre.
-    pub const LOCAL_SERIAL: Consistency = Consistency(9);
-    /// One replica in the coordinator's datacentre.
-    pub const LOCAL_ONE: Consistency = Consistency(10);
-
-    /// Whether the level asks for a linearizable read or write.
-    pub fn is_serial(self) -> bool {
-        self == Consistency::SERIAL || self == Consistency::LOCAL_SERIAL
-    }
-}
-
-impl fmt::Display for Consistency {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMES: [&str; 11] = [
-            "ANY",
-            "ONE",
-            "TWO",
-            "THREE",
-            "QUORUM",
-            "ALL",
-            "LOCAL_QUORUM",
-            "EACH_QUORUM",
-            "SERIAL",
-            "LOCAL_SERIAL",
-            "LOCAL_ONE",
-        ];
-        match NAMES.get(usize::from(self.0)) {
-            Some(name) => f.write_str(name),
-            None => write!(f, "consistency {:#06x}", self.0),
-        }
-    }
-}
-
-/// Items that have been walked over once, so that reading them again cannot fail.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-struct Counted<'a> {
-    count: u16,
-    items: &'a [u8],
-}
-
-impl<'a> Counted<'a> {
-    fn iter<T>(
-        self,
-        mut item: impl FnMut(&mut Reader<'a>) -> Result<T, DecodeError>,
-    ) -> impl Iterator<Item = T> {
-        let mut reader = Reader::new(self.items);
-        (0..self.count).map_while(move |_| item(&mut reader).ok())
-    }
-}
-
-/// A view of a `[string list]`.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct StringList<'a>(Counted<'a>);
-
-impl<'a> StringList<'a> {
-    /// The strings in order.
-    pub fn iter(self) -> impl Iterator<Item = &'a str> {
-        self.0.iter(|reader| reader.string("string"))
-    }
-
-    /// Number of strings.
-    pub fn len(self) -> usize {
-        usize::from(self.0.count)
-    }
-
-    /// Whether there is no string.
-    pub fn is_empty(self) -> bool {
-        self.0.count == 0
-    }
-}
-
-/// A view of a `[string map]`.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct StringMap<'a>(Counted<'a>);
-
-impl<'a> StringMap<'a> {
-    /// The pairs in order.
-    pub fn iter(self) -> impl Iterator<Item = (&'a str, &'a str)> {
-        self.0
-            .iter(|reader| Ok((reader.string("key")?, reader.string("value")?)))
-    }
-
-    /// The value of `key`; the last one if it is there more than once.
-    pub fn get(self, key: &str) -> Option<&'a str> {
-        self.iter()
-            .filter(|(found, _)| *found == key)
-            .last()
-            .map(|(_, value)| value)
-    }
-}
-
-/// A view of a `[string multimap]`.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct StringMultimap<'a>(Counted<'a>);
-
-impl<'a> StringMultimap<'a> {
-    /// The keys with their values in order.
-    pub fn iter(self) -> impl Iterator<Item = (&'a str, StringList<'a>)> {
-        self.0
-            .iter(|reader| Ok((reader.string("key")?, reader.string_list("values")?)))
-    }
-
-    /// The values of `key`.
-    pub fn get(self, key: &str) -> Option<StringList<'a>> {
-        self.iter()
-            .find(|(found, _)| *found == key)
-            .map(|(_, values)| values)
-    }
-}
-
-/// A view of a `[bytes map]`, which is what a custom payload is.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct BytesMap<'a>(Counted<'a>);
-
-impl<'a> BytesMap<'a> {
-    /// The pairs in order; a value of `None` is null.
-    pub fn iter(self) -> impl Iterator<Item = (&'a str, Option<&'a [u8]>)> {
-        self.0
-            .iter(|reader| Ok((reader.string("key")?, reader.bytes("value")?)))
     }
 }

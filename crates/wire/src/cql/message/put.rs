@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::primitive::Consistency;
+use super::consistency::Consistency;
 
 /// `[short]`.
 pub fn short(out: &mut Vec<u8>, value: u16) {

@@ -1,6 +1,7 @@
 //! The parameters that follow the statement in QUERY and EXECUTE, and the children in BATCH (v5, section 4.1.4).
 
-use super::primitive::{Consistency, Reader};
+use super::consistency::Consistency;
+use super::primitive::Reader;
 use super::put;
 use super::values::Values;
 use crate::error::DecodeError;

@@ -1,6 +1,7 @@
 //! Requests: what clients send (v5, section 4.1).
 
-use super::primitive::{Reader, StringList, StringMap};
+use super::collections::{StringList, StringMap};
+use super::primitive::Reader;
 use super::query_params::QueryParams;
 use super::values::Values;
 use crate::error::{DecodeError, Problem};

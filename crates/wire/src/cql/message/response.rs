@@ -1,6 +1,7 @@
 //! The small responses: AUTHENTICATE, AUTH_CHALLENGE, AUTH_SUCCESS, SUPPORTED (v5, section 4.2).
 
-use super::primitive::{Reader, StringMultimap};
+use super::collections::StringMultimap;
+use super::primitive::Reader;
 use crate::error::DecodeError;
 
 /// AUTHENTICATE (section 4.2.3).
