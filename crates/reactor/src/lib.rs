@@ -1,1 +1,43 @@
-//! (to be written)
+//! The event loop under Shunt's data path: one thread per core, nothing shared between loops.
+//!
+//! ```text
+//!            Service (sans-IO: bytes in -> bytes out)
+//!               ^ callbacks        | output(), connect(), close(), ...
+//!               |                  v
+//!            Io: connection table, buffer pool, timers, sent log
+//!               ^ what happened    | dirty outputs, commands
+//!               |                  v
+//!            driver: epoll | uring | sim
+//! ```
+//!
+//! A turn of the loop: wait for events, read the clock once, hand over everything that arrived, then mail, timers and
+//! other due work, [`Service::turn_ended`], and one write for each connection that got output. All that one turn
+//! produced for a connection leaves in one write; that is where aggregation comes from.
+//!
+//! In steady state a turn allocates nothing: buffers come from a pool, lists keep their capacity.
+
+mod acceptor;
+mod buffer;
+mod connection;
+mod driver;
+mod engine;
+mod fd_limit;
+mod input;
+mod io;
+mod mailbox;
+mod options;
+mod output;
+mod run;
+mod sent_log;
+mod service;
+mod timer;
+
+pub use acceptor::{Acceptor, CoreSlot, listen};
+pub use driver::sim;
+pub use fd_limit::raise_fd_limit;
+pub use io::{Counters, Io};
+pub use mailbox::{Inbox, Mailer, mailbox};
+pub use options::{IoChoice, LoopOptions};
+pub use run::run;
+pub use sent_log::SentLog;
+pub use service::{Accepted, CloseReason, ConnId, Service};

@@ -1,0 +1,228 @@
+//! One thread accepts for all loops and hands each connection to the one with the least to carry: with few heavy
+//! connections the kernel's own spreading (`SO_REUSEPORT`) is unfair.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, acceptfrom_with, ipproto, sockopt};
+
+use crate::driver::{clock, socket};
+use crate::mailbox::Mailer;
+use crate::service::Accepted;
+
+/// Pending connections the kernel holds for us; it cuts this to `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+/// First and longest pause when the process is out of files or memory.
+const BACK_OFF_MIN: Duration = Duration::from_millis(10);
+const BACK_OFF_MAX: Duration = Duration::from_secs(1);
+/// How long to wait for room when every mailbox is full.
+const FULL_WAIT: Duration = Duration::from_millis(1);
+
+/// A loop that takes connections.
+pub struct CoreSlot<M> {
+    /// The loop's mailbox.
+    pub mailer: Mailer<M>,
+    /// Connections the loop carries: the acceptor counts up when it hands one over, and the loop counts down when one
+    /// is gone, if [`LoopOptions::load`](crate::LoopOptions::load) is the same counter.
+    pub load: Arc<AtomicUsize>,
+}
+
+/// Opens a listening socket with a long backlog. Fails as bind and listen do (address in use, no permission).
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let family = if address.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let listener = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    sockopt::set_socket_reuseaddr(&listener, true)?;
+    rustix::net::bind(&listener, &address)?;
+    rustix::net::listen(&listener, BACKLOG)?;
+    Ok(listener.into())
+}
+
+/// The accepting thread. Dropping it stops it.
+pub struct Acceptor {
+    stop: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Acceptor {
+    /// Starts accepting on `listeners`; [`Accepted::listener`] is the position in this list. Fails if the thread or
+    /// its eventfd cannot be had.
+    pub fn start<M: Send + 'static>(
+        listeners: Vec<TcpListener>,
+        cores: Vec<CoreSlot<M>>,
+    ) -> io::Result<Acceptor> {
+        for listener in &listeners {
+            listener.set_nonblocking(true)?;
+        }
+        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let mut accepting = Accepting {
+            listeners,
+            cores,
+            next: 0,
+            stop: stop.clone(),
+            back_off: BACK_OFF_MIN,
+        };
+        let thread = std::thread::Builder::new()
+            .name("accept".into())
+            .spawn(move || accepting.run())?;
+        Ok(Acceptor {
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// Stops accepting and closes the listening sockets; returns when that is done.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Acceptor {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+struct Accepting<M> {
+    listeners: Vec<TcpListener>,
+    cores: Vec<CoreSlot<M>>,
+    /// Where the search for the least load starts, so that equals take turns.
+    next: usize,
+    stop: Arc<OwnedFd>,
+    back_off: Duration,
+}
+
+impl<M> Accepting<M> {
+    fn run(&mut self) {
+        loop {
+            let mut fds = vec![PollFd::new(&*self.stop, PollFlags::IN)];
+            fds.extend(
+                self.listeners
+                    .iter()
+                    .map(|listener| PollFd::new(listener, PollFlags::IN)),
+            );
+            match poll(&mut fds, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => tracing::error!(%error, "waiting for connections failed"),
+            }
+            if !fds[0].revents().is_empty() {
+                return;
+            }
+            let ready: Vec<bool> = fds[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
+            for (position, _) in ready.iter().enumerate().filter(|(_, ready)| **ready) {
+                if !self.accept_all(position) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Accepts until nothing is pending. False if told to stop.
+    fn accept_all(&mut self, position: usize) -> bool {
+        loop {
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            match acceptfrom_with(&self.listeners[position], flags) {
+                Ok((socket, peer)) => {
+                    self.back_off = BACK_OFF_MIN;
+                    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+                    if !self.place(position, socket, peer) {
+                        return false;
+                    }
+                }
+                Err(Errno::AGAIN) => return true,
+                Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS)) => {
+                    return self.pause(error);
+                }
+                // The peer gave up while it was pending, or the network had an error for it alone.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Out of files or memory: what is pending stays in the kernel's queue until some connections have ended.
+    fn pause(&mut self, error: Errno) -> bool {
+        if self.back_off == BACK_OFF_MIN {
+            tracing::warn!(%error, "cannot accept connections for now");
+        }
+        let pause = self.back_off;
+        self.back_off = (pause * 2).min(BACK_OFF_MAX);
+        !self.stopped_within(pause)
+    }
+
+    fn stopped_within(&self, pause: Duration) -> bool {
+        let mut fds = [PollFd::new(&*self.stop, PollFlags::IN)];
+        let timeout = clock::timespec(pause.as_nanos() as u64);
+        matches!(poll(&mut fds, Some(&timeout)), Ok(1..))
+    }
+
+    /// Hands a connection over. False if told to stop while every mailbox was full.
+    fn place(&mut self, position: usize, mut socket: OwnedFd, peer: Option<SocketAddr>) -> bool {
+        // A connection whose addresses or options cannot be had is gone already.
+        let local = rustix::net::getsockname(&socket)
+            .ok()
+            .and_then(|local| SocketAddr::try_from(local).ok());
+        let (Some(peer), Some(local), Ok(())) = (peer, local, socket::prepare(&socket)) else {
+            return true;
+        };
+        let origin = Accepted {
+            listener: position as u16,
+            peer,
+            local,
+        };
+        loop {
+            match self.offer(socket, origin) {
+                Ok(()) => return true,
+                Err(_) if self.cores.iter().all(|core| core.mailer.is_closed()) => return true,
+                Err(back) => socket = back,
+            }
+            if self.stopped_within(FULL_WAIT) {
+                return false;
+            }
+        }
+    }
+
+    /// Offers it to the least loaded loop, and to the others in turn if that one is full.
+    fn offer(&mut self, mut socket: OwnedFd, origin: Accepted) -> Result<(), OwnedFd> {
+        let count = self.cores.len();
+        let least = (0..count)
+            .map(|step| (self.next + step) % count)
+            .min_by_key(|&core| self.cores[core].load.load(Ordering::Relaxed));
+        let Some(least) = least else {
+            return Err(socket);
+        };
+        for step in 0..count {
+            let chosen = (least + step) % count;
+            let core = &self.cores[chosen];
+            core.load.fetch_add(1, Ordering::Relaxed);
+            match core.mailer.adopt(socket, origin) {
+                Ok(()) => {
+                    self.next = (chosen + 1) % count;
+                    return Ok(());
+                }
+                Err(back) => {
+                    core.load.fetch_sub(1, Ordering::Relaxed);
+                    socket = back;
+                }
+            }
+        }
+        Err(socket)
+    }
+}

@@ -1,0 +1,29 @@
+//! The monotonic clock, and sleeping by it.
+
+use std::num::NonZeroU64;
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+/// Nanoseconds of the monotonic clock.
+#[inline]
+pub(crate) fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+pub(crate) fn timespec(ns: u64) -> Timespec {
+    Timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as _,
+    }
+}
+
+/// Sleeps about this long; a signal may cut it short.
+pub(crate) fn sleep_ns(ns: u64) {
+    let _ = rustix::thread::nanosleep(&timespec(ns));
+}
+
+/// Sleeps of this thread end when they should, not up to 50 µs later: the waiting window is shorter than that.
+pub(crate) fn sleep_precisely() {
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+}

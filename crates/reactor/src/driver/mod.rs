@@ -1,0 +1,77 @@
+//! The drivers move bytes between [`Io`] and the world: `epoll` and `uring` for sockets, `sim` for a simulated
+//! network. Each reports what happened through the functions of `engine.rs`, `input.rs` and `output.rs`, then calls
+//! [`finish_turn`].
+
+pub(crate) mod clock;
+pub(crate) mod epoll;
+pub mod sim;
+pub(crate) mod socket;
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use crate::engine::Command;
+use crate::io::Io;
+use crate::service::Service;
+
+/// What the end of a turn needs from a driver. `index` is the slot in the connection table.
+pub(crate) trait Driver {
+    /// Start connecting; report with [`Io::established`], [`Io::ended`] or [`Io::fail`]. The time limit is not the
+    /// driver's concern.
+    fn connect(&mut self, io: &mut Io, index: u32, to: SocketAddr);
+    /// [`Io::unsent`] is new: write it once; report with [`Io::wrote`] or [`Io::fail`], now or in a later turn.
+    fn send(&mut self, io: &mut Io, index: u32);
+    /// Read again, if reading had stopped.
+    fn resume(&mut self, io: &mut Io, index: u32);
+    /// Announce the end of the stream to the peer.
+    fn shutdown(&mut self, io: &mut Io, index: u32);
+    /// Close, with a reset if `reset`; then [`Io::release_slot`], now or once nothing refers to the slot.
+    fn close(&mut self, io: &mut Io, index: u32, reset: bool);
+}
+
+/// What [`run`](crate::run) needs beyond that from a driver of real sockets.
+pub(crate) trait SocketDriver: Driver {
+    /// Waits for events, at most this long (`None`: until there is one).
+    fn wait(&mut self, io: &mut Io, timeout_ns: Option<u64>) -> io::Result<()>;
+    /// Hands over the events that the wait brought. True if the mailbox has something.
+    fn dispatch<S: Service>(&mut self, io: &mut Io, service: &mut S) -> bool;
+    /// Takes an accepted socket in under this slot.
+    fn adopt(&mut self, io: &mut Io, index: u32, socket: OwnedFd) -> io::Result<()>;
+    /// The last turn is over: whatever is on its way to the kernel must get there.
+    fn finish(&mut self, io: &mut Io);
+}
+
+/// The second half of every turn, after the driver has reported the turn's events.
+pub(crate) fn finish_turn<D: Driver, S: Service>(io: &mut Io, driver: &mut D, service: &mut S) {
+    io.run_due(service);
+    service.turn_ended(io);
+    io.counters.turns += 1;
+    flush(io, driver);
+}
+
+/// One write for each connection with output, then the commands of the turn.
+pub(crate) fn flush<D: Driver>(io: &mut Io, driver: &mut D) {
+    let mut position = 0;
+    while let Some(&index) = io.dirty.get(position) {
+        position += 1;
+        if io.begin_send(index) {
+            driver.send(io, index);
+        }
+    }
+    io.dirty.clear();
+    let mut position = 0;
+    while let Some(&command) = io.commands.get(position) {
+        position += 1;
+        match command {
+            Command::Connect { index, to } => driver.connect(io, index, to),
+            Command::Resume { index } => driver.resume(io, index),
+            Command::Shutdown { index } => driver.shutdown(io, index),
+            Command::Close { index, reset } => driver.close(io, index, reset),
+        }
+    }
+    io.commands.clear();
+    if !io.notify_check.is_empty() {
+        io.check_new_notifies();
+    }
+}

@@ -1,0 +1,28 @@
+//! The deterministic driver: whole systems of services in one thread, without sockets, threads or a clock.
+//!
+//! A [`World`] holds hosts, each a [`Service`](crate::Service) with an [`Io`](crate::Io) of its own, and a network
+//! between them that delays, cuts up, holds back and loses as its [`Options`] say. Every draw comes from one seed, so
+//! a run that failed is replayed by its seed; [`for_seeds`] runs a test over many and prints the one that failed.
+//! Set `SHUNT_SIM_TRACE=1` to see what happened.
+//!
+//! What a socket of a real host would do is in `network`, what a loop does in `host`; the engine in between is the
+//! same code that the socket drivers use.
+//!
+//! ```text
+//!  world (clock, queue) -> host (Service + Io) -> network (kernel, wires) -> queue -> world
+//! ```
+
+mod host;
+mod network;
+mod options;
+mod queue;
+mod random;
+mod seeds;
+mod trace;
+mod wire;
+mod world;
+
+pub use options::{MICROSECOND, MILLISECOND, Options, SECOND};
+pub use random::Random;
+pub use seeds::for_seeds;
+pub use world::{HostId, World};

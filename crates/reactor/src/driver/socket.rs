@@ -1,0 +1,87 @@
+//! System calls on TCP sockets that both socket drivers share.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, ipproto, sockopt,
+};
+
+/// A dead peer is noticed after about 30 + 3 * 10 seconds of silence.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_PROBES: u32 = 3;
+
+/// What every TCP connection gets: no delay, keepalive.
+pub(crate) fn prepare(socket: &OwnedFd) -> io::Result<()> {
+    sockopt::set_tcp_nodelay(socket, true)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
+    Ok(())
+}
+
+/// Starts connecting without blocking; writability tells the end of it, [`connect_outcome`] which.
+pub(crate) fn start_connect(to: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if to.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    prepare(&socket)?;
+    match rustix::net::connect(&socket, &to) {
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The outcome of a connect that is no longer in progress.
+pub(crate) fn connect_outcome(socket: &OwnedFd) -> io::Result<()> {
+    match sockopt::socket_error(socket) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) | Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads once, at most `bytes_max`, behind what is in `buffer`, as far as there is capacity.
+#[inline]
+pub(crate) fn receive_behind(
+    socket: impl AsFd,
+    buffer: &mut Vec<u8>,
+    bytes_max: usize,
+) -> io::Result<usize> {
+    let spare = buffer.spare_capacity_mut();
+    let room = spare.len().min(bytes_max);
+    let (filled, _) = rustix::net::recv(socket, &mut spare[..room], RecvFlags::DONTWAIT)?.0;
+    let count = filled.len();
+    let length = buffer.len() + count;
+    // SAFETY: the kernel has initialised the first `count` bytes of the spare capacity, which starts at the length.
+    unsafe { buffer.set_len(length) };
+    Ok(count)
+}
+
+/// Writes once, without blocking.
+#[inline]
+pub(crate) fn send(socket: impl AsFd, bytes: &[u8]) -> rustix::io::Result<usize> {
+    rustix::net::send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+}
+
+/// Announces the end of the stream. A connection that is gone already needs none.
+pub(crate) fn shutdown_write(socket: &OwnedFd) {
+    let _ = rustix::net::shutdown(socket, Shutdown::Write);
+}
+
+/// Ends both directions at once.
+pub(crate) fn shutdown_both(socket: &OwnedFd) {
+    let _ = rustix::net::shutdown(socket, Shutdown::Both);
+}
+
+/// Closing the socket will send a reset and free what the kernel still holds of it.
+pub(crate) fn reset_on_close(socket: &OwnedFd) {
+    let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
+}

@@ -1,0 +1,275 @@
+//! The driver's side of [`Io`]: slots, the life of a connection, and the work that falls due without a socket event.
+//! `input.rs` and `output.rs` have the two directions of bytes. No system call is made here, so that the simulation
+//! runs the same code as the real drivers.
+//!
+//! A turn: the driver reports what happened (`admit`, `established`, `deliver` or `receive`, `ended`, `wrote`), then
+//! [`finish_turn`](crate::driver::finish_turn) runs what is due, flushes, and hands the driver its commands.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+
+use crate::connection::{Connection, State};
+use crate::io::Io;
+use crate::service::{CloseReason, ConnId, Service};
+use crate::timer::Due;
+
+/// A kept part up to this size is copied in front of the next read, which then can be large; a longer one means that a
+/// large message is arriving, and the next read goes straight behind it.
+pub(crate) const KEPT_COPY_MAX: usize = 16 << 10;
+
+/// What the service asked for and only a driver can do. Executed in order, after the turn's flush.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Command {
+    /// Start an outgoing connection.
+    Connect { index: u32, to: SocketAddr },
+    /// Reading is wanted again (it may never have stopped).
+    Resume { index: u32 },
+    /// All was sent: announce the end of the stream, go on reading.
+    Shutdown { index: u32 },
+    /// Close the socket (with a reset if `reset`), then give the slot back with [`Io::release_slot`].
+    Close { index: u32, reset: bool },
+}
+
+impl Io {
+    /// The service's id of a slot.
+    #[inline]
+    pub(crate) fn id(&self, index: u32) -> ConnId {
+        ConnId {
+            index,
+            generation: self.connections[index as usize].generation,
+        }
+    }
+
+    /// Takes a slot and makes its id valid.
+    pub(crate) fn allocate(&mut self, state: State) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.connections.push(Connection::default());
+            self.connections.len() as u32 - 1
+        });
+        let connection = &mut self.connections[index as usize];
+        debug_assert_eq!(connection.state, State::Free);
+        connection.state = state;
+        connection.generation = connection.generation.wrapping_add(1);
+        index
+    }
+
+    /// A slot for a connection somebody else has accepted; `None` if the table is full. The driver calls
+    /// [`Service::accepted`] itself, once the socket is registered.
+    pub(crate) fn admit(&mut self) -> Option<u32> {
+        if self.connections() >= self.connections_max {
+            self.counters.refused += 1;
+            return None;
+        }
+        let index = self.allocate(State::Open);
+        self.connections[index as usize].accepted = true;
+        self.counters.accepts += 1;
+        Some(index)
+    }
+
+    /// An outgoing connection is established.
+    pub(crate) fn established<S: Service>(&mut self, index: u32, service: &mut S) {
+        let connection = &mut self.connections[index as usize];
+        if connection.state != State::Connecting {
+            return;
+        }
+        connection.state = State::Open;
+        self.counters.connects += 1;
+        self.mark_dirty(index);
+        let conn = self.id(index);
+        service.connected(self, conn);
+    }
+
+    /// The peer or the operating system ended the connection.
+    pub(crate) fn ended<S: Service>(&mut self, index: u32, reason: CloseReason, service: &mut S) {
+        let connection = &mut self.connections[index as usize];
+        match connection.state {
+            State::Connecting | State::Open => {
+                connection.state = State::Ending;
+                let conn = self.id(index);
+                service.closed(self, conn, reason);
+                self.retire(index);
+                let connection = &mut self.connections[index as usize];
+                connection.peer_ended = true;
+                if reason == CloseReason::Peer && connection.backlog() > 0 {
+                    // The peer may have closed only its own direction: what was answered still belongs to it.
+                    self.start_flushing(index);
+                } else {
+                    self.finish(index, false);
+                }
+            }
+            State::Flushing if reason == CloseReason::Peer => connection.peer_ended = true,
+            State::Flushing | State::Lingering => self.finish(index, false),
+            State::Free | State::Ending | State::Closed => {}
+        }
+    }
+
+    /// As [`ended`](Io::ended), for a driver that finds out while no service is at hand; reported in the next turn.
+    pub(crate) fn fail(&mut self, index: u32, reason: CloseReason) {
+        match self.connections[index as usize].state {
+            State::Connecting | State::Open => self.failed.push((self.id(index), reason)),
+            State::Flushing | State::Lingering => self.finish(index, false),
+            State::Free | State::Ending | State::Closed => {}
+        }
+    }
+
+    /// The driver has closed the socket and nothing refers to the slot any more.
+    pub(crate) fn release_slot(&mut self, index: u32) {
+        let connection = &mut self.connections[index as usize];
+        debug_assert_eq!(connection.state, State::Closed);
+        let old = std::mem::replace(
+            connection,
+            Connection {
+                generation: connection.generation,
+                ..Connection::default()
+            },
+        );
+        self.pool.put(old.output);
+        self.pool.put(old.sending);
+        self.pool.put(old.input);
+        self.free.push(index);
+        if old.accepted {
+            self.unload();
+        }
+    }
+
+    /// An accepted connection is gone (or was never taken over): the core has one less to carry.
+    pub(crate) fn unload(&self) {
+        if let Some(load) = &self.load {
+            load.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Closed by the service: send what there is, then say goodbye.
+    pub(crate) fn start_closing(&mut self, index: u32) {
+        let paused = std::mem::replace(&mut self.connections[index as usize].paused, false);
+        self.retire(index);
+        self.start_flushing(index);
+        if paused {
+            self.commands.push(Command::Resume { index });
+        }
+    }
+
+    fn start_flushing(&mut self, index: u32) {
+        self.connections[index as usize].state = State::Flushing;
+        self.timers.set(
+            self.now_ns.saturating_add(self.linger_ns),
+            Due::Connection(self.id(index)),
+        );
+        self.mark_dirty(index);
+        self.flushed(index);
+    }
+
+    /// Goes on with a close once nothing is left to send.
+    pub(crate) fn flushed(&mut self, index: u32) {
+        let connection = &mut self.connections[index as usize];
+        if connection.state != State::Flushing || connection.backlog() > 0 {
+            return;
+        }
+        if connection.peer_ended {
+            self.finish(index, false);
+        } else {
+            connection.state = State::Lingering;
+            self.commands.push(Command::Shutdown { index });
+        }
+    }
+
+    /// Makes the service's id invalid and lets go of all that was kept for the service.
+    pub(crate) fn retire(&mut self, index: u32) {
+        let connection = &mut self.connections[index as usize];
+        connection.generation = connection.generation.wrapping_add(1);
+        connection.notify = false;
+        connection.paused = false;
+        connection.input_start = 0;
+        let input = std::mem::take(&mut connection.input);
+        let log = connection.log.take();
+        self.pool.put(input);
+        if let Some(log) = log {
+            log.into_buffers().for_each(|buffer| self.pool.put(buffer));
+        }
+    }
+
+    /// Nothing more is sent or received; the driver closes the socket at the end of the turn.
+    pub(crate) fn finish(&mut self, index: u32, reset: bool) {
+        let connection = &mut self.connections[index as usize];
+        connection.state = State::Closed;
+        let output = std::mem::take(&mut connection.output);
+        if !connection.kernel_reads {
+            connection.sent = 0;
+            let sending = std::mem::take(&mut connection.sending);
+            self.pool.put(sending);
+        }
+        self.pool.put(output);
+        self.commands.push(Command::Close { index, reset });
+    }
+
+    /// How long the driver may wait for events: `Some(0)` if something is due already, `None` for no limit.
+    #[inline]
+    pub(crate) fn wait_ns(&self, now_ns: u64) -> Option<u64> {
+        let due = !(self.drained.is_empty()
+            && self.resumed.is_empty()
+            && self.failed.is_empty()
+            && self.dirty.is_empty()
+            && self.commands.is_empty());
+        if due {
+            return Some(0);
+        }
+        self.timers
+            .next_ns()
+            .map(|at_ns| at_ns.saturating_sub(now_ns))
+    }
+
+    /// Timers, failures found during the last flush, `drained`, and kept bytes of resumed connections. What falls due
+    /// while this runs waits for the next turn, so that a turn always ends.
+    pub(crate) fn run_due<S: Service>(&mut self, service: &mut S) {
+        self.run_timers(service);
+        for position in 0..self.failed.len() {
+            let (conn, reason) = self.failed[position];
+            if self.is_open(conn) {
+                self.ended(conn.index, reason, service);
+            }
+        }
+        self.failed.clear();
+        let due = self.drained.len();
+        for position in 0..due {
+            let conn = self.drained[position];
+            if self.is_open(conn) {
+                service.drained(self, conn);
+            }
+        }
+        self.drained.drain(..due);
+        let due = self.resumed.len();
+        for position in 0..due {
+            self.present_resumed(self.resumed[position], service);
+        }
+        self.resumed.drain(..due);
+    }
+
+    fn run_timers<S: Service>(&mut self, service: &mut S) {
+        for _ in 0..self.timers.len() {
+            match self.timers.pop_due(self.now_ns) {
+                None => break,
+                Some(Due::Service(key)) => service.timer(self, key),
+                Some(Due::Connection(conn)) => {
+                    match self.get(conn).map(|connection| connection.state) {
+                        Some(State::Connecting) => {
+                            self.ended(conn.index, CloseReason::ConnectTimedOut, service)
+                        }
+                        Some(State::Flushing | State::Lingering) => self.finish(conn.index, true),
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What an error of the operating system means to the service.
+pub(crate) fn close_reason(error: io::ErrorKind) -> CloseReason {
+    match error {
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::ConnectionAborted => CloseReason::Reset,
+        other => CloseReason::Error(other),
+    }
+}

@@ -1,0 +1,207 @@
+//! From the socket to the service: presenting bytes, keeping what was not consumed, and putting both together without
+//! copying large messages twice.
+
+use std::io;
+
+use crate::connection::State;
+use crate::engine::{Command, KEPT_COPY_MAX, close_reason};
+use crate::io::Io;
+use crate::service::{CloseReason, Service};
+
+/// When a large message is gathered, at least this much room is made for the next read.
+const LARGE_ROOM_MIN: usize = 64 << 10;
+
+impl Io {
+    /// Hands over bytes that are already in memory. Bytes for a connection the service has closed are discarded, those
+    /// for a paused one kept.
+    #[inline]
+    pub(crate) fn deliver<S: Service>(&mut self, index: u32, data: &[u8], service: &mut S) {
+        self.counters.reads += 1;
+        self.counters.bytes_in += data.len() as u64;
+        let connection = &mut self.connections[index as usize];
+        if connection.state != State::Open {
+            return;
+        }
+        if connection.input.is_empty() && !connection.paused {
+            if let Some(consumed) = self.present(index, data, service) {
+                self.keep(index, &data[consumed..]);
+            }
+        } else {
+            let paused = connection.paused;
+            self.append_kept(index, data);
+            if !paused {
+                self.present_kept(index, service);
+            }
+        }
+    }
+
+    /// Reads once with `read(buffer, bytes_max)`, which appends to the buffer, and hands over what came. Ends the
+    /// connection on the end of the stream and on errors.
+    #[inline]
+    pub(crate) fn receive<S: Service>(
+        &mut self,
+        index: u32,
+        service: &mut S,
+        read: impl FnOnce(&mut Vec<u8>, usize) -> io::Result<usize>,
+    ) {
+        let connection = &self.connections[index as usize];
+        let kept = connection.unread();
+        let outcome = if connection.state != State::Open {
+            self.receive_buffer.clear();
+            read(&mut self.receive_buffer, self.receive_bytes_max)
+        } else if kept <= KEPT_COPY_MAX {
+            self.receive_behind_copy(index, kept, service, read)
+        } else {
+            self.receive_behind_kept(index, service, read)
+        };
+        match outcome {
+            Ok(0) => self.ended(index, CloseReason::Peer, service),
+            Ok(_) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) => {}
+            Err(error) => self.ended(index, close_reason(error.kind()), service),
+        }
+    }
+
+    /// The usual read: into the loop's receive buffer, behind a copy of the (short or absent) kept part.
+    #[inline]
+    fn receive_behind_copy<S: Service>(
+        &mut self,
+        index: u32,
+        kept: usize,
+        service: &mut S,
+        read: impl FnOnce(&mut Vec<u8>, usize) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let mut buffer = std::mem::take(&mut self.receive_buffer);
+        buffer.clear();
+        if kept > 0 {
+            let connection = &self.connections[index as usize];
+            buffer.extend_from_slice(&connection.input[connection.input_start..]);
+        }
+        let outcome = read(&mut buffer, self.receive_bytes_max);
+        if let Ok(count @ 1..) = outcome {
+            self.counters.reads += 1;
+            self.counters.bytes_in += count as u64;
+            if let Some(consumed) = self.present(index, &buffer, service) {
+                if kept == 0 {
+                    self.keep(index, &buffer[consumed..]);
+                } else if consumed == 0 {
+                    self.append_kept(index, &buffer[kept..]);
+                } else {
+                    self.drop_kept(index);
+                    self.keep(index, &buffer[consumed..]);
+                }
+            }
+        }
+        self.receive_buffer = buffer;
+        outcome
+    }
+
+    /// A large message is arriving: read straight behind what is there.
+    #[cold]
+    fn receive_behind_kept<S: Service>(
+        &mut self,
+        index: u32,
+        service: &mut S,
+        read: impl FnOnce(&mut Vec<u8>, usize) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        self.compact_kept(index);
+        let bytes_max = self.receive_bytes_max;
+        let input = &mut self.connections[index as usize].input;
+        if input.capacity() - input.len() < LARGE_ROOM_MIN {
+            input.reserve(LARGE_ROOM_MIN);
+        }
+        let outcome = read(input, bytes_max);
+        if let Ok(count @ 1..) = outcome {
+            self.counters.reads += 1;
+            self.counters.bytes_in += count as u64;
+            self.present_kept(index, service);
+        }
+        outcome
+    }
+
+    /// Calls the service. Returns how much it consumed, or `None` if the connection is gone.
+    #[inline]
+    fn present<S: Service>(&mut self, index: u32, data: &[u8], service: &mut S) -> Option<usize> {
+        let conn = self.id(index);
+        let consumed = service.received(self, conn, data);
+        debug_assert!(consumed <= data.len(), "consumed more than was there");
+        (self.connections[index as usize].generation == conn.generation)
+            .then_some(consumed.min(data.len()))
+    }
+
+    /// Presents the kept bytes, of which there are some.
+    fn present_kept<S: Service>(&mut self, index: u32, service: &mut S) {
+        let connection = &mut self.connections[index as usize];
+        let input = std::mem::take(&mut connection.input);
+        let start = std::mem::take(&mut connection.input_start);
+        match self.present(index, &input[start..], service) {
+            None => self.pool.put(input),
+            Some(consumed) => self.put_back(index, input, start + consumed),
+        }
+    }
+
+    /// Keeps `input` from `start`. A short tail moves out of a large buffer.
+    fn put_back(&mut self, index: u32, input: Vec<u8>, start: usize) {
+        let rest = input.len() - start;
+        if rest > 0 && (rest > KEPT_COPY_MAX || input.capacity() < 4 * KEPT_COPY_MAX) {
+            let connection = &mut self.connections[index as usize];
+            connection.input = input;
+            connection.input_start = start;
+        } else {
+            self.keep(index, &input[start..]);
+            self.pool.put(input);
+        }
+    }
+
+    /// Keeps bytes of a connection that has none.
+    #[inline]
+    fn keep(&mut self, index: u32, rest: &[u8]) {
+        if !rest.is_empty() {
+            let mut input = self.pool.take(rest.len());
+            input.extend_from_slice(rest);
+            self.connections[index as usize].input = input;
+        }
+    }
+
+    fn append_kept(&mut self, index: u32, data: &[u8]) {
+        if self.connections[index as usize].input.is_empty() {
+            return self.keep(index, data);
+        }
+        self.compact_kept(index);
+        self.connections[index as usize]
+            .input
+            .extend_from_slice(data);
+    }
+
+    fn compact_kept(&mut self, index: u32) {
+        let connection = &mut self.connections[index as usize];
+        let start = std::mem::take(&mut connection.input_start);
+        connection.input.drain(..start);
+    }
+
+    fn drop_kept(&mut self, index: u32) {
+        let connection = &mut self.connections[index as usize];
+        connection.input_start = 0;
+        let input = std::mem::take(&mut connection.input);
+        self.pool.put(input);
+    }
+
+    /// A connection was resumed: presents what is kept, then lets the driver read again.
+    pub(crate) fn present_resumed<S: Service>(&mut self, index: u32, service: &mut S) {
+        let connection = &mut self.connections[index as usize];
+        connection.resumed = false;
+        if connection.state != State::Open || connection.paused {
+            return;
+        }
+        if connection.unread() > 0 {
+            self.present_kept(index, service);
+        }
+        if self.connections[index as usize].wants_read() {
+            self.commands.push(Command::Resume { index });
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! The loop as a service sees it. Nothing here touches a socket: operations change the connection table, mark outputs
+//! dirty and queue commands; the driver acts on these at the end of the turn (`engine.rs` is its side of this struct).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use crate::buffer::Pool;
+use crate::connection::{Connection, State};
+use crate::engine::Command;
+use crate::options::LoopOptions;
+use crate::sent_log::{NONE, Place, SentLog};
+use crate::service::{CloseReason, ConnId};
+use crate::timer::{Due, Timers};
+
+/// The scratch buffer for output to dead connections is freed beyond this size.
+const SCRATCH_BYTES_MAX: usize = 64 << 10;
+
+/// What a loop has done since its start.
+#[derive(Copy, Clone, Default, Debug, Eq, PartialEq)]
+pub struct Counters {
+    /// Turns of the loop.
+    pub turns: u64,
+    /// Waits for events (system calls).
+    pub waits: u64,
+    /// Reads that brought bytes.
+    pub reads: u64,
+    /// Writes of which the kernel took bytes.
+    pub writes: u64,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes the kernel took.
+    pub bytes_out: u64,
+    /// Connections taken over from the acceptor.
+    pub accepts: u64,
+    /// Accepted connections closed at once because the table was full.
+    pub refused: u64,
+    /// Outgoing connections established.
+    pub connects: u64,
+}
+
+/// The connection table, buffers, timers and counters of one loop.
+pub struct Io {
+    pub(crate) now_ns: u64,
+    pub(crate) connections: Vec<Connection>,
+    pub(crate) free: Vec<u32>,
+    /// Indices of connections with output to flush at the end of the turn.
+    pub(crate) dirty: Vec<u32>,
+    /// For the driver, in order.
+    pub(crate) commands: Vec<Command>,
+    /// Resumed connections whose kept bytes are to be presented.
+    pub(crate) resumed: Vec<u32>,
+    /// Connections to check for `drained` after the flush.
+    pub(crate) notify_check: Vec<u32>,
+    /// `drained` is due.
+    pub(crate) drained: Vec<ConnId>,
+    /// Connections the driver found broken outside a callback; `closed` is due.
+    pub(crate) failed: Vec<(ConnId, CloseReason)>,
+    pub(crate) timers: Timers,
+    pub(crate) pool: Pool,
+    /// Every read goes here first, unless a large frame is being gathered.
+    pub(crate) receive_buffer: Vec<u8>,
+    pub(crate) receive_bytes_max: usize,
+    scratch: Vec<u8>,
+    pub(crate) counters: Counters,
+    pub(crate) window_ns: u64,
+    pub(crate) stopping: bool,
+    pub(crate) linger_ns: u64,
+    pub(crate) connections_max: usize,
+    pub(crate) load: Option<Arc<AtomicUsize>>,
+    pub(crate) driver_name: &'static str,
+}
+
+impl Io {
+    /// Nanoseconds of a monotonic clock, read once per turn.
+    #[inline]
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Starts a connection; [`connected`](crate::Service::connected) or [`closed`](crate::Service::closed) follows in
+    /// a later turn, at most `timeout_ns` later. What is written before that is sent once it is connected.
+    pub fn connect(&mut self, to: SocketAddr, timeout_ns: u64) -> ConnId {
+        let index = self.allocate(State::Connecting);
+        let conn = self.id(index);
+        self.timers.set(
+            self.now_ns.saturating_add(timeout_ns),
+            Due::Connection(conn),
+        );
+        self.commands.push(Command::Connect { index, to });
+        conn
+    }
+
+    /// Sends what was written, then closes. Nothing more is read, and no callback follows. The flush, and the wait for
+    /// the peer to close its side, are bounded by [`LoopOptions::linger_ns`].
+    pub fn close(&mut self, conn: ConnId) {
+        let Some(connection) = self.get_mut(conn) else {
+            return;
+        };
+        match connection.state {
+            State::Connecting => self.abort(conn),
+            State::Open => self.start_closing(conn.index),
+            _ => {}
+        }
+    }
+
+    /// Closes at the end of this turn without sending what is still unsent; the peer sees a reset. No callback follows.
+    pub fn abort(&mut self, conn: ConnId) {
+        let Some(connection) = self.get_mut(conn) else {
+            return;
+        };
+        if matches!(connection.state, State::Connecting | State::Open) {
+            self.retire(conn.index);
+            self.finish(conn.index, true);
+        }
+    }
+
+    /// Whether the id still names a connection (connecting or open).
+    #[inline]
+    pub fn is_open(&self, conn: ConnId) -> bool {
+        self.get(conn).is_some()
+    }
+
+    /// How many connections there are, those included that are still flushing after a close.
+    #[inline]
+    pub fn connections(&self) -> usize {
+        self.connections.len() - self.free.len()
+    }
+
+    /// The buffer that leaves in one write at the end of the turn. Append only. A dead connection gives a scratch
+    /// buffer that is thrown away.
+    #[inline]
+    pub fn output(&mut self, conn: ConnId) -> &mut Vec<u8> {
+        match self.connections.get_mut(conn.index as usize) {
+            Some(connection) if connection.generation == conn.generation => {
+                if !connection.dirty {
+                    connection.dirty = true;
+                    self.dirty.push(conn.index);
+                    if connection.output.capacity() == 0 {
+                        connection.output = self.pool.take(connection.output_expected);
+                    }
+                }
+                &mut connection.output
+            }
+            _ => emptied(&mut self.scratch),
+        }
+    }
+
+    /// Bytes written by the service and not yet taken by the kernel, the current buffer included.
+    #[inline]
+    pub fn backlog(&self, conn: ConnId) -> usize {
+        self.get(conn).map_or(0, Connection::backlog)
+    }
+
+    /// Asks for one [`drained`](crate::Service::drained) once the backlog is at most `below` bytes, in this turn or a
+    /// later one. Asking again before it came replaces the mark.
+    pub fn notify_drained(&mut self, conn: ConnId, below: usize) {
+        let Some(connection) = self.get_mut(conn) else {
+            return;
+        };
+        connection.notify_below = below;
+        if !connection.notify {
+            connection.notify = true;
+            self.notify_check.push(conn.index);
+        }
+    }
+
+    /// Stops presenting and reading. A reset seen while paused is reported at once, an end of stream after the resume.
+    #[inline]
+    pub fn pause_reading(&mut self, conn: ConnId) {
+        if let Some(connection) = self.get_mut(conn) {
+            connection.paused = true;
+        }
+    }
+
+    /// Reads again; kept bytes are presented in this turn or the next even if nothing new arrives.
+    pub fn resume_reading(&mut self, conn: ConnId) {
+        let Some(connection) = self.get_mut(conn) else {
+            return;
+        };
+        if std::mem::replace(&mut connection.paused, false) && !connection.resumed {
+            connection.resumed = true;
+            self.resumed.push(conn.index);
+        }
+    }
+
+    /// Whether reading is paused.
+    #[inline]
+    pub fn is_paused(&self, conn: ConnId) -> bool {
+        self.get(conn).is_some_and(|connection| connection.paused)
+    }
+
+    /// Bytes received, presented (or held back by a pause) and not consumed.
+    #[inline]
+    pub fn unread(&self, conn: ConnId) -> usize {
+        self.get(conn).map_or(0, Connection::unread)
+    }
+
+    /// [`timer`](crate::Service::timer) is called with `key` once the clock has reached `at_ns`. There is no cancel:
+    /// services ignore keys that mean nothing any more.
+    #[inline]
+    pub fn set_timer(&mut self, at_ns: u64, key: u64) {
+        self.timers.set(at_ns, Due::Service(key));
+    }
+
+    /// Delays every turn that events start by this long, so that more of them are handled together; 0 switches it off.
+    /// At saturation the loop batches by itself and a window gains nothing.
+    #[inline]
+    pub fn set_window_ns(&mut self, window_ns: u64) {
+        self.window_ns = window_ns;
+    }
+
+    /// The loop returns after this turn's flush. Connections are closed as they are: a service that wants its last
+    /// bytes delivered closes them first and waits for [`connections`](Io::connections) to fall.
+    pub fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    /// What the loop has done so far.
+    #[inline]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Writes to this connection of which the kernel took bytes.
+    #[inline]
+    pub fn writes_of(&self, conn: ConnId) -> u64 {
+        self.get(conn).map_or(0, |connection| connection.writes)
+    }
+
+    /// Name of the driver: `epoll`, `uring` or `sim`.
+    pub fn driver_name(&self) -> &'static str {
+        self.driver_name
+    }
+
+    /// Switches the sent log of a connection on.
+    pub fn keep_sent(&mut self, conn: ConnId) {
+        if let Some(connection) = self.get_mut(conn) {
+            connection.log.get_or_insert_default();
+        }
+    }
+
+    /// Something in the present output buffer must be kept after it is sent: counts one up for that buffer and returns
+    /// its sequence number. The bytes are found again at their position in [`output`](Io::output) when they were
+    /// appended. Without a sent log, or on a dead connection, the number returned names nothing.
+    #[inline]
+    pub fn retain(&mut self, conn: ConnId) -> u32 {
+        match self
+            .get_mut(conn)
+            .and_then(|connection| connection.log.as_mut())
+        {
+            Some(log) => log.retain(),
+            None => NONE,
+        }
+    }
+
+    /// Counts one down; at 0, and when sent completely, the buffer goes back to the pool.
+    #[inline]
+    pub fn release(&mut self, conn: ConnId, sequence: u32) {
+        let Some(log) = self
+            .get_mut(conn)
+            .and_then(|connection| connection.log.as_mut())
+        else {
+            return;
+        };
+        if let Some(buffer) = log.release(sequence) {
+            self.pool.put(buffer);
+        }
+    }
+
+    /// The whole buffer, whether sent, being sent or still filling; empty if nothing has this number.
+    pub fn sent(&self, conn: ConnId, sequence: u32) -> &[u8] {
+        let Some(connection) = self.get(conn) else {
+            return &[];
+        };
+        let Some(log) = &connection.log else {
+            return &[];
+        };
+        match log.place(sequence) {
+            Place::Filling => &connection.output,
+            Place::Sending => &connection.sending,
+            Place::Kept(bytes) => bytes,
+            Place::Nowhere => &[],
+        }
+    }
+
+    /// Memory held by buffers that were sent completely and are still retained, in bytes.
+    #[inline]
+    pub fn retained_bytes(&self, conn: ConnId) -> usize {
+        self.get(conn)
+            .and_then(|connection| connection.log.as_ref())
+            .map_or(0, |log| log.bytes())
+    }
+
+    /// Takes all retained buffers out, for use inside [`closed`](crate::Service::closed). Retained bytes not yet sent
+    /// are taken too and will not be sent.
+    pub fn take_sent_log(&mut self, conn: ConnId) -> SentLog {
+        let Some(connection) = self.get_mut(conn) else {
+            return SentLog::default();
+        };
+        let Some(log) = connection.log.as_mut() else {
+            return SentLog::default();
+        };
+        let log = std::mem::take(&mut **log);
+        let filling = if log.is_filling() {
+            std::mem::take(&mut connection.output)
+        } else {
+            Vec::new()
+        };
+        let sending = if !log.is_sending() {
+            Vec::new()
+        } else if connection.kernel_reads {
+            // Rare: the connection ended while a blocked send was in the kernel's hands. The original must stay.
+            connection.sending.clone()
+        } else {
+            connection.sent = 0;
+            std::mem::take(&mut connection.sending)
+        };
+        log.into_log(filling, sending)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, conn: ConnId) -> Option<&Connection> {
+        self.connections
+            .get(conn.index as usize)
+            .filter(|connection| connection.generation == conn.generation)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, conn: ConnId) -> Option<&mut Connection> {
+        self.connections
+            .get_mut(conn.index as usize)
+            .filter(|connection| connection.generation == conn.generation)
+    }
+
+    pub(crate) fn new(options: &LoopOptions, driver_name: &'static str) -> Io {
+        let receive_bytes_max = options.receive_buffer_bytes.max(4096);
+        Io {
+            now_ns: 0,
+            connections: Vec::new(),
+            free: Vec::new(),
+            dirty: Vec::with_capacity(1024),
+            commands: Vec::with_capacity(64),
+            resumed: Vec::with_capacity(64),
+            notify_check: Vec::with_capacity(64),
+            drained: Vec::with_capacity(64),
+            failed: Vec::with_capacity(64),
+            timers: Timers::default(),
+            pool: Pool::new(options.pool_bytes_max),
+            receive_buffer: Vec::with_capacity(receive_bytes_max + crate::engine::KEPT_COPY_MAX),
+            receive_bytes_max,
+            scratch: Vec::new(),
+            counters: Counters::default(),
+            window_ns: 0,
+            stopping: false,
+            linger_ns: options.linger_ns,
+            connections_max: options.connections_max,
+            load: options.load.clone(),
+            driver_name,
+        }
+    }
+}
+
+#[cold]
+fn emptied(scratch: &mut Vec<u8>) -> &mut Vec<u8> {
+    scratch.clear();
+    scratch.shrink_to(SCRATCH_BYTES_MAX);
+    scratch
+}

@@ -1,0 +1,182 @@
+//! How other threads reach a loop: a bounded queue under a lock, and an eventfd that wakes the loop when the queue was
+//! empty before. It carries configuration, cluster state and accepted connections, never a query.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::service::Accepted;
+
+/// What lies in the queue.
+pub(crate) enum Item<M> {
+    Mail(M),
+    Connection(OwnedFd, Accepted),
+}
+
+struct Queue<M> {
+    items: VecDeque<Item<M>>,
+    closed: bool,
+}
+
+struct Shared<M> {
+    queue: Mutex<Queue<M>>,
+    capacity: usize,
+    wake: OwnedFd,
+}
+
+impl<M> Shared<M> {
+    /// A poisoned lock means that a poster panicked between two complete operations; the queue is sound.
+    fn lock(&self) -> MutexGuard<'_, Queue<M>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, item: Item<M>) -> Result<(), Item<M>> {
+        let mut queue = self.lock();
+        if queue.closed || queue.items.len() >= self.capacity {
+            return Err(item);
+        }
+        let was_empty = queue.items.is_empty();
+        queue.items.push_back(item);
+        drop(queue);
+        if was_empty {
+            // Fails only if the counter would overflow, and then the loop is awake anyway.
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        }
+        Ok(())
+    }
+}
+
+/// The sending side of a loop's mailbox.
+pub struct Mailer<M> {
+    shared: Arc<Shared<M>>,
+}
+
+impl<M> Clone for Mailer<M> {
+    fn clone(&self) -> Self {
+        Mailer {
+            shared: self.shared.clone(),
+        }
+    }
+}
+
+impl<M> Mailer<M> {
+    /// Posts to the loop; gives the mail back if the queue is full or the loop is gone.
+    pub fn post(&self, mail: M) -> Result<(), M> {
+        self.shared
+            .push(Item::Mail(mail))
+            .map_err(|item| match item {
+                Item::Mail(mail) => mail,
+                Item::Connection(..) => unreachable!("the item just pushed"),
+            })
+    }
+
+    /// Hands an accepted connection to the loop; gives the socket back if the queue is full or the loop is gone.
+    pub fn adopt(&self, socket: impl Into<OwnedFd>, origin: Accepted) -> Result<(), OwnedFd> {
+        self.shared
+            .push(Item::Connection(socket.into(), origin))
+            .map_err(|item| match item {
+                Item::Connection(socket, _) => socket,
+                Item::Mail(_) => unreachable!("the item just pushed"),
+            })
+    }
+
+    /// Whether the loop has ended.
+    pub fn is_closed(&self) -> bool {
+        self.shared.lock().closed
+    }
+}
+
+/// The loop's side of its mailbox; give it to [`run`](crate::run).
+pub struct Inbox<M> {
+    shared: Arc<Shared<M>>,
+    /// Taken from the queue, not yet handed over.
+    taken: VecDeque<Item<M>>,
+}
+
+/// A mailbox for one loop that holds at most `capacity` items. Fails if no eventfd is to be had.
+pub fn mailbox<M>(capacity: usize) -> io::Result<(Mailer<M>, Inbox<M>)> {
+    let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    let queue = Mutex::new(Queue {
+        items: VecDeque::with_capacity(capacity),
+        closed: false,
+    });
+    let shared = Arc::new(Shared {
+        queue,
+        capacity,
+        wake,
+    });
+    Ok((
+        Mailer {
+            shared: shared.clone(),
+        },
+        Inbox {
+            shared,
+            taken: VecDeque::with_capacity(capacity),
+        },
+    ))
+}
+
+impl<M> Inbox<M> {
+    /// Readable when something was posted.
+    pub(crate) fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.shared.wake.as_fd()
+    }
+
+    /// Takes over what was posted. Call when [`wake_fd`](Inbox::wake_fd) was readable.
+    pub(crate) fn collect(&mut self) {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.shared.wake, &mut count);
+        let mut queue = self.shared.lock();
+        if self.taken.is_empty() {
+            std::mem::swap(&mut self.taken, &mut queue.items);
+        } else {
+            self.taken.append(&mut queue.items);
+        }
+    }
+
+    /// The next item taken over.
+    pub(crate) fn next(&mut self) -> Option<Item<M>> {
+        self.taken.pop_front()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.taken.is_empty()
+    }
+}
+
+impl<M> Drop for Inbox<M> {
+    /// From here on nothing is accepted; what was not handed over is dropped with the queue.
+    fn drop(&mut self) {
+        let mut queue = self.shared.lock();
+        queue.closed = true;
+        let items = std::mem::take(&mut queue.items);
+        drop(queue);
+        drop(items);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_order_bounded_and_closed() {
+        let (mailer, mut inbox) = mailbox(2).unwrap();
+        assert_eq!(mailer.post(1), Ok(()));
+        assert_eq!(mailer.clone().post(2), Ok(()));
+        assert_eq!(mailer.post(3), Err(3));
+        inbox.collect();
+        assert!(matches!(inbox.next(), Some(Item::Mail(1))));
+        assert_eq!(mailer.post(4), Ok(()));
+        inbox.collect();
+        assert!(matches!(inbox.next(), Some(Item::Mail(2))));
+        assert!(matches!(inbox.next(), Some(Item::Mail(4))));
+        assert!(inbox.next().is_none() && inbox.is_empty());
+        drop(inbox);
+        assert_eq!(mailer.post(5), Err(5));
+        assert!(mailer.is_closed());
+    }
+}

@@ -1,0 +1,112 @@
+//! From the service to the socket. A connection has at most one buffer being sent; what is written meanwhile gathers
+//! in the next one. The driver's part: [`begin_send`](Io::begin_send), one write of [`unsent`](Io::unsent), and
+//! [`wrote`](Io::wrote) for each success.
+
+use crate::connection::State;
+use crate::io::Io;
+use crate::service::ConnId;
+
+impl Io {
+    /// Puts a connection with output into the list for this turn's flush.
+    pub(crate) fn mark_dirty(&mut self, index: u32) {
+        let connection = &mut self.connections[index as usize];
+        if !connection.dirty && !connection.output.is_empty() {
+            connection.dirty = true;
+            self.dirty.push(index);
+        }
+    }
+
+    /// Makes the output the buffer being sent. False if there is nothing to send, or nothing may be sent now.
+    #[inline]
+    pub(crate) fn begin_send(&mut self, index: u32) -> bool {
+        let connection = &mut self.connections[index as usize];
+        connection.dirty = false;
+        if connection.output.is_empty() {
+            if connection.log.as_ref().is_none_or(|log| !log.is_filling()) {
+                let output = std::mem::take(&mut connection.output);
+                self.pool.put(output);
+            }
+            return false;
+        }
+        if !connection.sending.is_empty()
+            || !matches!(connection.state, State::Open | State::Flushing)
+        {
+            return false;
+        }
+        std::mem::swap(&mut connection.output, &mut connection.sending);
+        connection.sent = 0;
+        let expected = connection.output_expected;
+        connection.output_expected = connection.sending.len().max(expected - expected / 8);
+        if let Some(log) = &mut connection.log {
+            log.started_sending();
+        }
+        true
+    }
+
+    /// What is left of the buffer being sent.
+    #[inline]
+    pub(crate) fn unsent(&self, index: u32) -> &[u8] {
+        let connection = &self.connections[index as usize];
+        &connection.sending[connection.sent..]
+    }
+
+    /// One write succeeded and the kernel took `count` bytes. True if nothing is left of the buffer.
+    #[inline]
+    pub(crate) fn wrote(&mut self, index: u32, count: usize) -> bool {
+        self.counters.writes += 1;
+        self.counters.bytes_out += count as u64;
+        let connection = &mut self.connections[index as usize];
+        connection.writes += 1;
+        connection.sent += count;
+        debug_assert!(connection.sent <= connection.sending.len());
+        let complete = connection.sent == connection.sending.len();
+        if complete {
+            self.finish_send(index);
+        }
+        let connection = &mut self.connections[index as usize];
+        if connection.notify {
+            self.check_notify(index);
+        }
+        complete
+    }
+
+    #[inline]
+    fn finish_send(&mut self, index: u32) {
+        let connection = &mut self.connections[index as usize];
+        connection.sent = 0;
+        let buffer = std::mem::take(&mut connection.sending);
+        match &mut connection.log {
+            None => self.pool.put(buffer),
+            Some(log) => {
+                if let Some(buffer) = log.finished_sending(buffer) {
+                    self.pool.put(buffer);
+                }
+            }
+        }
+        if !connection.output.is_empty() {
+            self.mark_dirty(index);
+        } else if connection.state == State::Flushing {
+            self.flushed(index);
+        }
+    }
+
+    /// Queues `drained` if it was asked for and the backlog is low enough.
+    pub(crate) fn check_notify(&mut self, index: u32) {
+        let connection = &mut self.connections[index as usize];
+        if connection.notify && connection.backlog() <= connection.notify_below {
+            connection.notify = false;
+            self.drained.push(ConnId {
+                index,
+                generation: connection.generation,
+            });
+        }
+    }
+
+    /// After the flush: answers the requests for `drained` made in this turn.
+    pub(crate) fn check_new_notifies(&mut self) {
+        for position in 0..self.notify_check.len() {
+            self.check_notify(self.notify_check[position]);
+        }
+        self.notify_check.clear();
+    }
+}

@@ -1,0 +1,79 @@
+//! What a service sees of the loop besides [`Io`]: connection ids, the origin of an accepted connection, the reasons
+//! a connection ends, and the callbacks themselves.
+
+use std::io;
+use std::net::SocketAddr;
+
+use crate::Io;
+
+/// Names one connection of one loop. The generation changes when the slot is used again, so a stale id never reaches
+/// somebody else's connection: every operation on it does nothing.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
+pub struct ConnId {
+    /// Slot in the loop's connection table; small and dense, fit for indexing a `Vec`.
+    pub index: u32,
+    /// Which user of the slot; odd while the connection is alive.
+    pub generation: u32,
+}
+
+/// Where an accepted connection came from.
+#[derive(Copy, Clone, Debug)]
+pub struct Accepted {
+    /// Position of the listener in the list given to the acceptor.
+    pub listener: u16,
+    /// The client's address.
+    pub peer: SocketAddr,
+    /// The address the client connected to.
+    pub local: SocketAddr,
+}
+
+/// Why a connection ended that the service did not end itself.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum CloseReason {
+    /// The peer closed its side in order (end of stream).
+    Peer,
+    /// The peer reset the connection.
+    Reset,
+    /// An outgoing connect was refused or could not be started.
+    ConnectFailed(io::ErrorKind),
+    /// An outgoing connect did not complete within its time.
+    ConnectTimedOut,
+    /// Any other error the operating system reported for the socket.
+    Error(io::ErrorKind),
+}
+
+/// Sans-IO code driven by the loop. Every callback runs on the loop's own thread and must not block.
+pub trait Service {
+    /// What other threads may post to this loop.
+    type Mail: Send + 'static;
+
+    /// Called once, before the first turn.
+    fn started(&mut self, _io: &mut Io) {}
+
+    /// A connection was handed to this loop by the acceptor.
+    fn accepted(&mut self, io: &mut Io, conn: ConnId, origin: &Accepted);
+
+    /// An outgoing [`Io::connect`] completed.
+    fn connected(&mut self, io: &mut Io, conn: ConnId);
+
+    /// `data` is everything received and not yet consumed. Returns how many bytes were consumed; the rest is kept and
+    /// presented again in front of what arrives next. A connection paused inside this call is not presented again
+    /// until it is resumed; on resume the kept bytes are presented even if nothing new arrived.
+    fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize;
+
+    /// The peer or the operating system closed the connection, or a connect failed. Called exactly once, and never
+    /// after [`Io::close`] or [`Io::abort`]. The id is still valid during this call (for the sent log), dead afterwards.
+    fn closed(&mut self, io: &mut Io, conn: ConnId, reason: CloseReason);
+
+    /// The backlog fell to what was asked for with [`Io::notify_drained`].
+    fn drained(&mut self, io: &mut Io, conn: ConnId);
+
+    /// A timer set with [`Io::set_timer`] is due.
+    fn timer(&mut self, io: &mut Io, key: u64);
+
+    /// Something was posted by another thread.
+    fn mail(&mut self, io: &mut Io, mail: Self::Mail);
+
+    /// All events of the turn were handed over; what is written now still leaves in this turn's flush.
+    fn turn_ended(&mut self, io: &mut Io);
+}
