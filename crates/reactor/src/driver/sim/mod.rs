@@ -12,7 +12,9 @@
 //!  world (clock, queue) -> host (Service + Io) -> network (kernel, wires) -> queue -> world
 //! ```
 
+mod delivery;
 mod host;
+mod kernel;
 mod network;
 mod options;
 mod queue;

@@ -1,0 +1,284 @@
+//! The state of the simulated network and of the machines on it. `kernel` has what a host asks of its side of it,
+//! `delivery` what arrives there.
+//!
+//! Everything that takes time is a packet in the event queue. Packets of one pipe keep their order; packets of
+//! different pipes overtake each other as their delays are drawn. Nothing here knows of services or of `Io`.
+
+use super::options::{Options, SECOND};
+use super::queue::{Event, Packet, Queue};
+use super::random::Random;
+use super::trace::Trace;
+use super::wire::{End, Pipe, Socket, Wire};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+/// The host number of an address nobody ever listened on.
+pub(super) const NOWHERE: usize = usize::MAX;
+
+/// What the network knows of a host.
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub(super) name: String,
+    pub(super) address: IpAddr,
+    pub(super) up: bool,
+    /// Without power, or cut off from everything: packets to it vanish instead of being refused.
+    pub(super) dark: bool,
+    pub(super) frozen: bool,
+    /// Counts restarts, so that events meant for an earlier life are dropped.
+    pub(super) life: u32,
+    pub(super) turn_due: bool,
+    pub(super) window_ns: u64,
+    pub(super) ready: Vec<End>,
+    /// Connections made by the kernel and not yet accepted by the service, with their listener.
+    pub(super) backlog: VecDeque<(u16, End)>,
+    pub(super) next_port: u16,
+}
+
+/// All hosts, listeners, wires and events of a world.
+#[derive(Debug)]
+pub(super) struct Network {
+    pub(super) now_ns: u64,
+    pub(super) random: Random,
+    pub(super) options: Options,
+    pub(super) trace: Trace,
+    pub(super) queue: Queue,
+    pub(super) machines: Vec<Machine>,
+    pub(super) wires: Vec<Wire>,
+    /// Several hosts may listen on one address (the cores of one process); a connect gets any of them.
+    pub(super) listeners: BTreeMap<SocketAddr, Vec<(usize, u16)>>,
+    cuts: BTreeSet<(usize, usize)>,
+    pub(super) held: Vec<(usize, Packet)>,
+}
+
+impl Network {
+    pub(super) fn new(seed: u64, options: Options) -> Network {
+        Network {
+            now_ns: SECOND,
+            random: Random::new(seed),
+            options,
+            trace: Trace::new(),
+            queue: Queue::default(),
+            machines: Vec::new(),
+            wires: Vec::new(),
+            listeners: BTreeMap::new(),
+            cuts: BTreeSet::new(),
+            held: Vec::new(),
+        }
+    }
+
+    pub(super) fn add_machine(&mut self, name: &str, address: IpAddr) -> usize {
+        self.machines.push(Machine {
+            name: name.to_owned(),
+            address,
+            up: true,
+            dark: false,
+            frozen: false,
+            life: 0,
+            turn_due: false,
+            window_ns: 0,
+            ready: Vec::new(),
+            backlog: VecDeque::new(),
+            next_port: 32_768,
+        });
+        self.machines.len() - 1
+    }
+
+    /// Lets the host's loop turn soon.
+    pub(super) fn poke(&mut self, host: usize) {
+        let machine = &mut self.machines[host];
+        if machine.up && !machine.frozen && !machine.turn_due {
+            let delay = self.random.range(&self.options.turn_delay_ns);
+            machine.turn_due = true;
+            let event = Event::Turn {
+                host,
+                life: machine.life,
+            };
+            self.queue
+                .push(self.now_ns + machine.window_ns + delay, event);
+        }
+    }
+
+    /// Puts the end on its host's list of things to look at and lets the host turn.
+    pub(super) fn wake(&mut self, end: End) {
+        let socket = &mut self.wires[end.wire].sockets[end.side];
+        if !socket.attached {
+            return;
+        }
+        let host = socket.host;
+        if !socket.queued {
+            socket.queued = true;
+            self.machines[host].ready.push(end);
+        }
+        self.poke(host);
+    }
+
+    /// The host's loop looks at its timers at this time, or a little later.
+    pub(super) fn set_timer(&mut self, host: usize, at_ns: u64) {
+        let late = self.random.range(&self.options.timer_delay_ns);
+        let event = Event::Timer {
+            host,
+            life: self.machines[host].life,
+        };
+        self.queue
+            .push(at_ns.max(self.now_ns).saturating_add(late), event);
+    }
+
+    /// A turn is due: whether the host can take it.
+    pub(super) fn takes_turn(&mut self, host: usize, life: u32) -> bool {
+        let machine = &mut self.machines[host];
+        if machine.life != life {
+            return false;
+        }
+        machine.turn_due = false;
+        machine.up && !machine.frozen
+    }
+
+    /// The slot of the connection table that this end belongs to, while its host holds it.
+    pub(super) fn slot(&self, end: End) -> Option<u32> {
+        self.wires[end.wire].sockets[end.side].slot
+    }
+
+    // --- what happens to a host ---
+
+    /// All connections of the host end. A killed process resets or closes them; a machine without power does
+    /// neither, and answers nothing.
+    pub(super) fn host_gone(&mut self, host: usize, dark: bool) {
+        let machine = &mut self.machines[host];
+        machine.up = false;
+        machine.dark = dark;
+        machine.frozen = false;
+        machine.turn_due = false;
+        machine.life += 1;
+        machine.ready.clear();
+        machine.backlog.clear();
+        for (wire, side) in self.ends_of(host) {
+            let end = End { wire, side };
+            if dark {
+                let socket = &mut self.wires[wire].sockets[side];
+                socket.attached = false;
+                socket.slot = None;
+                socket.forgotten = true;
+                self.silence(wire);
+            } else {
+                let reset = self.random.chance(0.5);
+                self.detach(end, reset);
+            }
+        }
+    }
+
+    /// Nothing passes between the two hosts until they are joined again.
+    pub(super) fn cut(&mut self, a: usize, b: usize) {
+        if self.cuts.insert((a.min(b), a.max(b))) {
+            for wire in self.wires_between(a, b) {
+                self.expect_give_up(wire);
+            }
+        }
+    }
+
+    /// Lets through what was held back.
+    pub(super) fn join(&mut self, a: usize, b: usize) {
+        if !self.cuts.remove(&(a.min(b), a.max(b))) {
+            return;
+        }
+        for wire in self.wires_between(a, b) {
+            if !self.wires[wire].silent {
+                self.wires[wire].silences += 1;
+            }
+        }
+        let held = std::mem::take(&mut self.held);
+        for (wire, packet) in held {
+            if self.is_cut(wire) {
+                self.held.push((wire, packet));
+            } else {
+                self.send_later(wire, packet);
+            }
+        }
+    }
+
+    /// The pairs of hosts that cannot reach each other.
+    pub(super) fn cut_pairs(&self) -> Vec<(usize, usize)> {
+        self.cuts.iter().copied().collect()
+    }
+
+    /// From now on nothing passes, and nobody is told.
+    pub(super) fn silence(&mut self, wire: usize) {
+        if !self.wires[wire].silent {
+            self.wires[wire].silent = true;
+            self.expect_give_up(wire);
+        }
+    }
+
+    /// The network resets the connection; both ends hear of it, each in its own time.
+    pub(super) fn break_wire(&mut self, wire: usize) {
+        for side in [0, 1] {
+            self.send_reset(End { wire, side });
+        }
+    }
+
+    // --- details ---
+
+    pub(super) fn send_later(&mut self, wire: usize, packet: Packet) {
+        let mut at = self.now_ns + self.random.range(&self.options.latency_ns);
+        if let Packet::Data { side } = packet {
+            let pipe: &mut Pipe = &mut self.wires[wire].pipes[side];
+            pipe.last_arrival_ns = pipe.last_arrival_ns.max(at);
+            at = pipe.last_arrival_ns;
+        }
+        self.queue.push(at, Event::Packet { wire, packet });
+    }
+
+    pub(super) fn send_reset(&mut self, to: End) {
+        self.send_later(to.wire, Packet::Reset { side: to.side });
+    }
+
+    pub(super) fn expect_give_up(&mut self, wire: usize) {
+        self.wires[wire].silences += 1;
+        let event = Event::GiveUp {
+            wire,
+            silence: self.wires[wire].silences,
+        };
+        let spread = self.random.below(self.options.give_up_ns / 8 + 1);
+        self.queue
+            .push(self.now_ns + self.options.give_up_ns + spread, event);
+    }
+
+    fn ends_of(&self, host: usize) -> Vec<(usize, usize)> {
+        let attached = |&(wire, side): &(usize, usize)| {
+            let socket: &Socket = &self.wires[wire].sockets[side];
+            socket.host == host && socket.attached
+        };
+        (0..self.wires.len())
+            .flat_map(|wire| [(wire, 0), (wire, 1)])
+            .filter(attached)
+            .collect()
+    }
+
+    fn wires_between(&self, a: usize, b: usize) -> Vec<usize> {
+        let between = |wire: &usize| {
+            let hosts = self.wires[*wire].hosts();
+            hosts == [a, b] || hosts == [b, a]
+        };
+        (0..self.wires.len()).filter(between).collect()
+    }
+
+    pub(super) fn is_cut(&self, wire: usize) -> bool {
+        let [a, b] = self.wires[wire].hosts();
+        !self.cuts.is_empty() && self.cuts.contains(&(a.min(b), a.max(b)))
+    }
+
+    /// Puts into the trace what a host did with one of its ends.
+    pub(super) fn note(&mut self, host: usize, what: &'static str, end: End, amount: u64) {
+        let facts = [host as u64, end.wire as u64, end.side as u64, amount];
+        let name = &self.machines[host].name;
+        self.trace.note(self.now_ns, what, &facts, || {
+            format!("{name} wire {} {amount}", end.wire)
+        });
+    }
+
+    pub(super) fn fault(&mut self, what: &'static str, end: End) {
+        let facts = [end.wire as u64, end.side as u64];
+        self.trace.note(self.now_ns, what, &facts, || {
+            format!("wire {} side {}", end.wire, end.side)
+        });
+    }
+}

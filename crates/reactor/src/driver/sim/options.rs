@@ -1,0 +1,149 @@
+//! How rough a simulated world is: the probabilities of every fault and the ranges of every delay.
+
+use super::random::Random;
+use std::ops::Range;
+
+/// Nanoseconds in a microsecond.
+pub const MICROSECOND: u64 = 1_000;
+/// Nanoseconds in a millisecond.
+pub const MILLISECOND: u64 = 1_000_000;
+/// Nanoseconds in a second.
+pub const SECOND: u64 = 1_000_000_000;
+
+/// Faults and delays. Probabilities are between 0 and 1, times in nanoseconds of virtual time.
+/// Ranges are drawn from anew each time, except where it says "per connection".
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// One way, from the write on one host until the bytes can be read on the other.
+    pub latency_ns: Range<u64>,
+    /// From the first thing a host could react to until its loop turns.
+    pub turn_delay_ns: Range<u64>,
+    /// How much later than asked for a timer fires.
+    pub timer_delay_ns: Range<u64>,
+    /// Per connection and direction: bytes sent and not yet read by the other side before writes stop being taken.
+    pub window_bytes: Range<u64>,
+    /// A read gets only part of what has arrived.
+    pub partial_read: f64,
+    /// A write takes only part of what it could.
+    pub short_write: f64,
+    /// Something that is ready is left for a later turn, so that connections overtake each other.
+    pub deferral: f64,
+    /// The bytes of a write are held back for `stall_ns` (a lost and repeated packet); only this connection waits.
+    pub stall: f64,
+    /// How long a stall lasts.
+    pub stall_ns: Range<u64>,
+    /// A write makes the network reset the connection: what was under way in both directions is lost.
+    pub reset: f64,
+    /// A connect is refused.
+    pub connect_refused: f64,
+    /// A connect is never answered.
+    pub connect_lost: f64,
+    /// A write turns the connection into a half-open one: nothing gets through any more and nobody is told.
+    pub half_open: f64,
+    /// After so long without a sign of the other side (half-open, partition) an end gives its connection up
+    /// with `Error(TimedOut)`, as keepalive probes do.
+    pub give_up_ns: u64,
+    /// Connections that wait to be accepted by a frozen host; more are not answered.
+    pub accept_backlog: usize,
+}
+
+impl Options {
+    /// No faults and short, even delays: what a healthy machine room looks like.
+    pub fn calm() -> Options {
+        Options {
+            latency_ns: 20 * MICROSECOND..60 * MICROSECOND,
+            turn_delay_ns: MICROSECOND..5 * MICROSECOND,
+            timer_delay_ns: 0..50 * MICROSECOND,
+            window_bytes: 262_144..262_145,
+            partial_read: 0.0,
+            short_write: 0.0,
+            deferral: 0.0,
+            stall: 0.0,
+            stall_ns: 10 * MILLISECOND..200 * MILLISECOND,
+            reset: 0.0,
+            connect_refused: 0.0,
+            connect_lost: 0.0,
+            half_open: 0.0,
+            give_up_ns: 60 * SECOND,
+            accept_backlog: 128,
+        }
+    }
+
+    /// Bytes arrive in crumbs and late, but every connection lives: for tests of what must come through whole.
+    pub fn crumbs() -> Options {
+        Options {
+            latency_ns: 10 * MICROSECOND..2 * MILLISECOND,
+            turn_delay_ns: MICROSECOND..200 * MICROSECOND,
+            timer_delay_ns: 0..2 * MILLISECOND,
+            window_bytes: 16..8192,
+            partial_read: 0.5,
+            short_write: 0.4,
+            deferral: 0.2,
+            stall: 0.01,
+            ..Options::calm()
+        }
+    }
+
+    /// Everything at once.
+    pub fn rough() -> Options {
+        Options {
+            reset: 0.003,
+            connect_refused: 0.05,
+            connect_lost: 0.03,
+            half_open: 0.001,
+            ..Options::crumbs()
+        }
+    }
+
+    /// Another mixture for every seed: each fault is either off or of a strength of its own. Runs with few
+    /// kinds of faults get deep where runs with all of them die early.
+    pub fn mixed(seed: u64) -> Options {
+        let mut random = Random::new(seed ^ 0x6d69_7865_6420_6f70);
+        let mut strength = |most: f64| -> f64 {
+            let part = random.below(1 << 20) as f64 / (1u64 << 20) as f64;
+            if random.chance(0.5) {
+                0.0
+            } else {
+                most * part * part
+            }
+        };
+        let mut options = Options {
+            partial_read: strength(0.9),
+            short_write: strength(0.9),
+            deferral: strength(0.5),
+            stall: strength(0.05),
+            reset: strength(0.02),
+            connect_refused: strength(0.4),
+            connect_lost: strength(0.2),
+            half_open: strength(0.005),
+            ..Options::calm()
+        };
+        if random.chance(0.5) {
+            options.latency_ns =
+                10 * MICROSECOND..random.range(&(20 * MICROSECOND..5 * MILLISECOND));
+        }
+        if random.chance(0.5) {
+            options.turn_delay_ns = MICROSECOND..random.range(&(2 * MICROSECOND..MILLISECOND));
+        }
+        if random.chance(0.5) {
+            options.window_bytes = 16..random.range(&(512..65_536));
+        }
+        options
+    }
+
+    /// Never breaks a connection, but leaves the delays and the crumbs as they are.
+    pub fn without_losses(mut self) -> Options {
+        self.reset = 0.0;
+        self.connect_refused = 0.0;
+        self.connect_lost = 0.0;
+        self.half_open = 0.0;
+        self
+    }
+}
+
+impl Default for Options {
+    /// [`Options::rough`].
+    fn default() -> Options {
+        Options::rough()
+    }
+}

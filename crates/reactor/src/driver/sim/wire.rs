@@ -1,0 +1,174 @@
+//! One simulated TCP connection: two ends and a bounded byte pipe towards each of them.
+//!
+//! Plain state with no clock and no chance in it; `network` decides when and whether something moves.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+/// One end of a wire. Side 0 is the end that connected, side 1 the one that accepted.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub(super) struct End {
+    pub(super) wire: usize,
+    pub(super) side: usize,
+}
+
+impl End {
+    pub(super) fn other(self) -> End {
+        End {
+            wire: self.wire,
+            side: 1 - self.side,
+        }
+    }
+}
+
+/// How far the wire has come.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub(super) enum Stage {
+    /// The connect request is under way or was lost.
+    Opening,
+    /// Bytes may pass.
+    Open,
+    /// Reset or refused: nothing but that news passes any more.
+    Broken,
+}
+
+/// What an end has been told and not yet acted upon.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub(super) enum News {
+    Connected,
+    Refused,
+    Reset,
+    TimedOut,
+}
+
+/// One host's view of the wire.
+#[derive(Debug)]
+pub(super) struct Socket {
+    pub(super) host: usize,
+    pub(super) address: SocketAddr,
+    /// The slot in the connection table of the host's `Io`; none before it is accepted.
+    pub(super) slot: Option<u32>,
+    /// The host holds this end: it has a socket for it, or its backlog does.
+    pub(super) attached: bool,
+    /// The host lost its power: it would answer anything with a reset once it is back.
+    pub(super) forgotten: bool,
+    pub(super) news: Option<News>,
+    /// A write was refused or cut short; the end waits for room.
+    pub(super) blocked: bool,
+    /// Word of room is on its way to the end.
+    pub(super) room_announced: bool,
+    /// Stands in its host's list of ready ends.
+    pub(super) queued: bool,
+}
+
+/// Bytes on their way to one end.
+#[derive(Debug)]
+pub(super) struct Pipe {
+    /// Sent and not yet read; the first `arrived` bytes can be read.
+    pub(super) bytes: VecDeque<u8>,
+    pub(super) arrived: usize,
+    /// Lengths of the parcels that have not arrived, oldest first.
+    pub(super) parcels: VecDeque<usize>,
+    /// Most bytes that may be sent and unread.
+    pub(super) window: usize,
+    /// Arrival of the youngest parcel: none may overtake it.
+    pub(super) last_arrival_ns: u64,
+    /// The sender said that no more will come; it is told after the last byte.
+    pub(super) end_sent: bool,
+    pub(super) end_arrived: bool,
+}
+
+impl Pipe {
+    pub(super) fn new(window: usize) -> Pipe {
+        Pipe {
+            bytes: VecDeque::new(),
+            arrived: 0,
+            parcels: VecDeque::new(),
+            window: window.max(1),
+            last_arrival_ns: 0,
+            end_sent: false,
+            end_arrived: false,
+        }
+    }
+
+    pub(super) fn room(&self) -> usize {
+        self.window.saturating_sub(self.bytes.len())
+    }
+
+    /// The oldest parcel arrives. A parcel of no bytes is the end of the stream.
+    pub(super) fn parcel_arrives(&mut self) {
+        match self.parcels.pop_front() {
+            Some(0) => self.end_arrived = true,
+            Some(length) => self.arrived += length,
+            None => {}
+        }
+    }
+
+    /// What was sent and has not arrived is lost.
+    pub(super) fn lose_parcels(&mut self) {
+        self.parcels.clear();
+        self.bytes.truncate(self.arrived);
+    }
+
+    /// What has arrived is thrown away.
+    pub(super) fn discard_arrived(&mut self) {
+        self.bytes.drain(..std::mem::take(&mut self.arrived));
+    }
+
+    /// Gives the memory back; nobody is left at either end.
+    pub(super) fn discard(&mut self) {
+        self.parcels.clear();
+        self.bytes = VecDeque::new();
+        self.arrived = 0;
+    }
+}
+
+/// A simulated TCP connection.
+#[derive(Debug)]
+pub(super) struct Wire {
+    pub(super) stage: Stage,
+    pub(super) sockets: [Socket; 2],
+    /// `pipes[side]` leads to `sockets[side]`.
+    pub(super) pipes: [Pipe; 2],
+    /// Half-open: nothing passes any more.
+    pub(super) silent: bool,
+    /// Counts the silences, so that a give-up set for an earlier one is not taken for this one's.
+    pub(super) silences: u32,
+}
+
+impl Wire {
+    pub(super) fn new(sockets: [Socket; 2], windows: [usize; 2]) -> Wire {
+        Wire {
+            stage: Stage::Opening,
+            sockets,
+            pipes: windows.map(Pipe::new),
+            silent: false,
+            silences: 0,
+        }
+    }
+
+    pub(super) fn hosts(&self) -> [usize; 2] {
+        [self.sockets[0].host, self.sockets[1].host]
+    }
+}
+
+impl Socket {
+    pub(super) fn new(
+        host: usize,
+        address: SocketAddr,
+        slot: Option<u32>,
+        attached: bool,
+    ) -> Socket {
+        Socket {
+            host,
+            address,
+            slot,
+            attached,
+            forgotten: false,
+            news: None,
+            blocked: false,
+            room_announced: false,
+            queued: false,
+        }
+    }
+}

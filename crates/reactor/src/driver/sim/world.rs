@@ -1,0 +1,390 @@
+//! The world: hosts of any service types on one network, under one virtual clock and one seed.
+
+use super::host::{Host, Running};
+use super::network::Network;
+use super::options::Options;
+use super::queue::Event;
+use crate::io::Io;
+use crate::options::LoopOptions;
+use crate::service::{ConnId, Service};
+use std::marker::PhantomData;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// More events than this without the clock moving mean that services wake each other for ever.
+const EVENTS_PER_INSTANT_MAX: u64 = 1_000_000;
+
+/// Names a host of a world and the type of its service.
+pub struct HostId<S> {
+    index: usize,
+    service: PhantomData<fn() -> S>,
+}
+
+impl<S> Clone for HostId<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for HostId<S> {}
+
+impl<S> std::fmt::Debug for HostId<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HostId({})", self.index)
+    }
+}
+
+/// A deterministic world. The same seed, options and calls give the same run.
+///
+/// Between events the test may look at services, post mail, kill, freeze and cut; [`run_for`](World::run_for) and
+/// [`run_until`](World::run_until) let time pass.
+pub struct World {
+    network: Network,
+    hosts: Vec<Option<Box<dyn Host>>>,
+    loop_options: Vec<LoopOptions>,
+    instant_events: u64,
+}
+
+impl World {
+    /// An empty world, one virtual second after its epoch.
+    pub fn new(seed: u64, options: Options) -> World {
+        World {
+            network: Network::new(seed, options),
+            hosts: Vec::new(),
+            loop_options: Vec::new(),
+            instant_events: 0,
+        }
+    }
+
+    /// Adds a host that runs the service, at an address of its own. `name` is for traces.
+    pub fn add<S: Service + 'static>(&mut self, name: &str, service: S) -> HostId<S> {
+        self.add_with(name, LoopOptions::default(), service)
+    }
+
+    /// [`add`](World::add) with settings for the host's loop.
+    pub fn add_with<S: Service + 'static>(
+        &mut self,
+        name: &str,
+        options: LoopOptions,
+        service: S,
+    ) -> HostId<S> {
+        let number = self.hosts.len();
+        let address = IpAddr::V4(Ipv4Addr::new(
+            10,
+            0,
+            (number / 250) as u8,
+            (number % 250 + 1) as u8,
+        ));
+        let index = self.network.add_machine(name, address);
+        self.hosts
+            .push(Some(Box::new(Running::new(index, &options, service))));
+        self.loop_options.push(options);
+        self.network.poke(index);
+        HostId {
+            index,
+            service: PhantomData,
+        }
+    }
+
+    /// The host's own address, from which it connects.
+    pub fn address_of<S>(&self, host: HostId<S>) -> IpAddr {
+        self.network.machines[host.index].address
+    }
+
+    /// The host accepts connections to this address, also after a restart. Several hosts may share an address.
+    /// Returns the number by which [`Accepted::listener`](crate::Accepted::listener) names it.
+    pub fn listen<S>(&mut self, host: HostId<S>, address: SocketAddr) -> u16 {
+        let number = self
+            .network
+            .listeners
+            .values()
+            .flatten()
+            .filter(|entry| entry.0 == host.index)
+            .count() as u16;
+        self.network
+            .listeners
+            .entry(address)
+            .or_default()
+            .push((host.index, number));
+        number
+    }
+
+    /// The host no longer accepts connections to this address.
+    pub fn stop_listening<S>(&mut self, host: HostId<S>, address: SocketAddr) {
+        if let Some(entries) = self.network.listeners.get_mut(&address) {
+            entries.retain(|entry| entry.0 != host.index);
+        }
+    }
+
+    // --- looking and touching ---
+
+    /// The service of a host.
+    ///
+    /// # Panics
+    /// If the host was killed.
+    pub fn host<S: Service + 'static>(&self, host: HostId<S>) -> &S {
+        &self.running(host).service
+    }
+
+    /// The loop of a host, for its counters, backlogs and connections.
+    ///
+    /// # Panics
+    /// If the host was killed.
+    pub fn io<S: Service + 'static>(&self, host: HostId<S>) -> &Io {
+        &self.running(host).io
+    }
+
+    /// Runs a turn of the host that begins with this call.
+    ///
+    /// # Panics
+    /// If the host was killed.
+    pub fn with<S: Service + 'static, R>(
+        &mut self,
+        host: HostId<S>,
+        call: impl FnOnce(&mut S, &mut Io) -> R,
+    ) -> R {
+        let running = self.hosts[host.index]
+            .as_mut()
+            .and_then(|running| running.as_any_mut().downcast_mut());
+        let running: &mut Running<S> = running.expect("the host is dead");
+        running.turn_with(&mut self.network, |running, _| {
+            call(&mut running.service, &mut running.io)
+        })
+    }
+
+    /// Posts mail to the host. Mail to a dead host is lost.
+    pub fn post<S: Service + 'static>(&mut self, host: HostId<S>, mail: S::Mail) {
+        let running = self.hosts[host.index]
+            .as_mut()
+            .and_then(|running| running.as_any_mut().downcast_mut());
+        if let Some(running) = running {
+            let running: &mut Running<S> = running;
+            running.mail.push_back(mail);
+            self.network.poke(host.index);
+        }
+    }
+
+    /// Whether the host runs: it was not killed and did not stop itself. A frozen host runs.
+    pub fn is_running<S>(&self, host: HostId<S>) -> bool {
+        self.network.machines[host.index].up
+    }
+
+    // --- faults by hand ---
+
+    /// Kills the process: its connections are closed or reset by its kernel, and connects to it refused. Returns the
+    /// service, so that what it had "on disk" can go into the next one; `None` if it was dead already.
+    pub fn kill<S: Service + 'static>(&mut self, host: HostId<S>) -> Option<S> {
+        self.end_host(host, false)
+    }
+
+    /// Cuts the power: as [`kill`](World::kill), but nobody is told anything, and connects are not answered.
+    pub fn power_off<S: Service + 'static>(&mut self, host: HostId<S>) -> Option<S> {
+        self.end_host(host, true)
+    }
+
+    /// Starts the host again with another service value. A host that still runs is killed first.
+    pub fn restart<S: Service + 'static>(&mut self, host: HostId<S>, service: S) {
+        self.kill(host);
+        self.note("restart", host.index, 0);
+        let machine = &mut self.network.machines[host.index];
+        machine.up = true;
+        machine.dark = false;
+        let options = &self.loop_options[host.index];
+        self.hosts[host.index] = Some(Box::new(Running::new(host.index, options, service)));
+        self.network.poke(host.index);
+    }
+
+    /// Stops the process as SIGSTOP does: it neither reads nor writes nor accepts, its connections stay, and its
+    /// kernel goes on taking bytes and connections until its buffers are full.
+    pub fn freeze<S>(&mut self, host: HostId<S>) {
+        self.note("freeze", host.index, 0);
+        self.network.machines[host.index].frozen = true;
+    }
+
+    /// Lets a frozen process go on.
+    pub fn thaw<S>(&mut self, host: HostId<S>) {
+        self.thaw_index(host.index);
+    }
+
+    /// Cuts the network between two hosts: what is sent waits, connects are not answered.
+    pub fn cut<A, B>(&mut self, a: HostId<A>, b: HostId<B>) {
+        self.note("cut", a.index, b.index);
+        self.network.cut(a.index, b.index);
+    }
+
+    /// Joins what was cut; what was under way arrives.
+    pub fn join<A, B>(&mut self, a: HostId<A>, b: HostId<B>) {
+        self.note("join", a.index, b.index);
+        self.network.join(a.index, b.index);
+    }
+
+    /// The network resets a connection of the host; both ends will be told.
+    pub fn reset<S>(&mut self, host: HostId<S>, conn: ConnId) {
+        if let Some(end) = self.hosts[host.index]
+            .as_ref()
+            .and_then(|running| running.end_of(conn))
+        {
+            self.network.break_wire(end.wire);
+        }
+    }
+
+    /// Makes a connection of the host half-open: nothing passes any more and nobody is told.
+    pub fn silence<S>(&mut self, host: HostId<S>, conn: ConnId) {
+        if let Some(end) = self.hosts[host.index]
+            .as_ref()
+            .and_then(|running| running.end_of(conn))
+        {
+            self.network.silence(end.wire);
+        }
+    }
+
+    /// Other faults and delays from now on.
+    pub fn set_options(&mut self, options: Options) {
+        self.network.options = options;
+    }
+
+    /// The faults and delays of the moment.
+    pub fn options(&self) -> &Options {
+        &self.network.options
+    }
+
+    /// All faults cease: no new ones are drawn, everything cut is joined and everything frozen goes on. Dead hosts
+    /// stay dead, and half-open connections half-open until their ends give up.
+    pub fn calm(&mut self) {
+        self.network.options = Options::calm();
+        for (a, b) in self.network.cut_pairs() {
+            self.note("join", a, b);
+            self.network.join(a, b);
+        }
+        for index in 0..self.hosts.len() {
+            self.thaw_index(index);
+        }
+    }
+
+    // --- time ---
+
+    /// Nanoseconds of virtual time.
+    pub fn now_ns(&self) -> u64 {
+        self.network.now_ns
+    }
+
+    /// Handles the next event if it is not later than `limit_ns`; says whether there was one.
+    pub fn step(&mut self, limit_ns: u64) -> bool {
+        if self
+            .network
+            .queue
+            .next_ns()
+            .is_none_or(|at_ns| at_ns > limit_ns)
+        {
+            return false;
+        }
+        let Some((at_ns, event)) = self.network.queue.pop() else {
+            return false;
+        };
+        self.advance(at_ns);
+        match event {
+            Event::Turn { host, life } => {
+                if self.network.takes_turn(host, life) {
+                    self.running_turn(host, |running, network| running.turn(network));
+                }
+            }
+            Event::Timer { host, life } => {
+                let machine = &self.network.machines[host];
+                if machine.life == life && machine.up && !machine.frozen {
+                    self.running_turn(host, |running, network| running.timer_due(network));
+                }
+            }
+            Event::Packet { wire, packet } => self.network.deliver(wire, packet),
+            Event::GiveUp { wire, silence } => self.network.give_up(wire, silence),
+        }
+        true
+    }
+
+    /// Lets this much time pass.
+    pub fn run_for(&mut self, duration_ns: u64) {
+        let end_ns = self.network.now_ns + duration_ns;
+        while self.step(end_ns) {}
+        self.advance(end_ns);
+    }
+
+    /// Lets time pass until the condition holds, but no longer than this; says whether it came to hold. The condition
+    /// is looked at after every event and may act upon the world.
+    pub fn run_until(
+        &mut self,
+        max_ns: u64,
+        mut condition: impl FnMut(&mut World) -> bool,
+    ) -> bool {
+        let end_ns = self.network.now_ns + max_ns;
+        loop {
+            if condition(self) {
+                return true;
+            }
+            if !self.step(end_ns) {
+                self.advance(end_ns);
+                return condition(self);
+            }
+        }
+    }
+
+    /// A digest of everything that has happened so far.
+    pub fn digest(&self) -> u64 {
+        self.network.trace.digest()
+    }
+
+    /// How many things have happened so far.
+    pub fn events(&self) -> u64 {
+        self.network.trace.events()
+    }
+
+    fn advance(&mut self, at_ns: u64) {
+        if at_ns > self.network.now_ns {
+            self.network.now_ns = at_ns;
+            self.instant_events = 0;
+        }
+        self.instant_events += 1;
+        assert!(
+            self.instant_events < EVENTS_PER_INSTANT_MAX,
+            "the clock stands still: hosts wake each other for ever"
+        );
+    }
+
+    fn running_turn(&mut self, host: usize, turn: impl FnOnce(&mut dyn Host, &mut Network)) {
+        if let Some(running) = &mut self.hosts[host] {
+            turn(running.as_mut(), &mut self.network);
+        }
+    }
+
+    fn end_host<S: Service + 'static>(&mut self, host: HostId<S>, dark: bool) -> Option<S> {
+        let running = self.hosts[host.index].take()?;
+        self.note(if dark { "power off" } else { "kill" }, host.index, 0);
+        self.network.host_gone(host.index, dark);
+        let running: Running<S> = *running.into_any().downcast().ok()?;
+        Some(running.service)
+    }
+
+    fn thaw_index(&mut self, index: usize) {
+        if std::mem::replace(&mut self.network.machines[index].frozen, false) {
+            self.note("thaw", index, 0);
+            self.network.poke(index);
+        }
+    }
+
+    fn running<S: Service + 'static>(&self, host: HostId<S>) -> &Running<S> {
+        let running = self.hosts[host.index].as_ref().expect("the host is dead");
+        running
+            .as_any()
+            .downcast_ref()
+            .expect("the id carries the type of the service")
+    }
+
+    fn note(&mut self, what: &'static str, host: usize, other: usize) {
+        let network = &mut self.network;
+        let machines = &network.machines;
+        let text = || match what {
+            "cut" | "join" => format!("{} - {}", machines[host].name, machines[other].name),
+            _ => machines[host].name.clone(),
+        };
+        network
+            .trace
+            .note(network.now_ns, what, &[host as u64, other as u64], text);
+    }
+}
