@@ -9,6 +9,7 @@ mod literal;
 mod spec;
 #[cfg(test)]
 mod tests;
+mod time;
 
 use std::fmt;
 
@@ -108,8 +109,13 @@ impl CqlType {
     /// name kept: routing cannot encode literals of it, and bind values need no type.
     #[must_use]
     pub fn parse(name: &str) -> CqlType {
-        let native = NATIVE.iter().find(|(known, _)| name.trim().eq_ignore_ascii_case(known));
-        native.map_or_else(|| CqlType::Custom(name.to_owned()), |(_, cql_type)| cql_type.clone())
+        let native = NATIVE
+            .iter()
+            .find(|(known, _)| name.trim().eq_ignore_ascii_case(known));
+        native.map_or_else(
+            || CqlType::Custom(name.to_owned()),
+            |(_, cql_type)| cql_type.clone(),
+        )
     }
 
     /// Reads one type specification from the front of `input` and moves `input` past it (`[option]`: native protocol
@@ -155,7 +161,10 @@ impl Column {
     /// From a name and a type name, as in `system_schema.columns`.
     #[must_use]
     pub fn new(name: impl Into<String>, type_name: &str) -> Column {
-        Column { name: name.into(), cql_type: CqlType::parse(type_name) }
+        Column {
+            name: name.into(),
+            cql_type: CqlType::parse(type_name),
+        }
     }
 }
 
@@ -171,11 +180,21 @@ where
     let values = values.into_iter();
     let columns = values.len();
     let mut values = values;
-    build_key(columns, out, |_, out| values.next().flatten().map(|value| out.extend_from_slice(value)).is_some())
+    build_key(columns, out, |_, out| {
+        values
+            .next()
+            .flatten()
+            .map(|value| out.extend_from_slice(value))
+            .is_some()
+    })
 }
 
 /// As [`partition_key`], with `write(column, out)` appending the value of each column or saying no.
-pub(crate) fn build_key(columns: usize, out: &mut Vec<u8>, mut write: impl FnMut(usize, &mut Vec<u8>) -> bool) -> bool {
+pub(crate) fn build_key(
+    columns: usize,
+    out: &mut Vec<u8>,
+    mut write: impl FnMut(usize, &mut Vec<u8>) -> bool,
+) -> bool {
     out.clear();
     let composite = columns > 1;
     let complete = columns > 0
@@ -188,7 +207,9 @@ pub(crate) fn build_key(columns: usize, out: &mut Vec<u8>, mut write: impl FnMut
             if !write(column, out) {
                 return false;
             }
-            let Ok(length) = u16::try_from(out.len() - value) else { return false };
+            let Ok(length) = u16::try_from(out.len() - value) else {
+                return false;
+            };
             if composite {
                 out[start..value].copy_from_slice(&length.to_be_bytes());
                 out.push(0);

@@ -1,0 +1,176 @@
+//! Terms: literals, markers, collections, casts, function calls and what is calculated from them.
+
+use super::Parser;
+use crate::cql::statement::lexer::{Token, TokenKind};
+use crate::cql::statement::terms::Term;
+
+/// What a term is made of.
+#[derive(Copy, Clone, Debug)]
+pub(in crate::cql::statement) struct Shape<'a> {
+    /// The term, if it is one literal or one marker.
+    pub(in crate::cql::statement) term: Option<Term<'a>>,
+    /// Nothing but literals and markers: executing it twice gives the same value.
+    pub(super) fixed: bool,
+    /// Starts with `{`: a set, map or UDT literal.
+    pub(super) braces: bool,
+}
+
+impl<'a> Shape<'a> {
+    fn simple(term: Term<'a>) -> Shape<'a> {
+        Shape {
+            term: Some(term),
+            fixed: true,
+            braces: false,
+        }
+    }
+
+    fn compound(fixed: bool) -> Shape<'a> {
+        Shape {
+            term: None,
+            fixed,
+            braces: false,
+        }
+    }
+}
+
+/// What was seen between brackets.
+pub(super) struct Nested {
+    pub(super) function: bool,
+    /// Words that are neither constants nor field names of a UDT: perhaps columns, perhaps a type.
+    words: bool,
+}
+
+impl<'a> Parser<'a> {
+    /// `primary (operator primary)*`
+    pub(in crate::cql::statement) fn term(&mut self) -> Option<Shape<'a>> {
+        let mut shape = self.primary()?;
+        loop {
+            match self.token.kind {
+                TokenKind::Punctuation(b'+' | b'-' | b'*' | b'/' | b'%') => {
+                    self.bump();
+                }
+                // `c -1` is two tokens to Cassandra's lexer too, a name and a number.
+                TokenKind::Number if self.token.text.starts_with('-') => {}
+                _ => return Some(shape),
+            }
+            let right = self.primary()?;
+            shape = Shape::compound(shape.fixed && right.fixed);
+        }
+    }
+
+    fn primary(&mut self) -> Option<Shape<'a>> {
+        // What stands before the value proper: signs and casts.
+        let mut prefixed = false;
+        let mut fixed = true;
+        loop {
+            if let Some(term) = self.marker()? {
+                return Some(if prefixed {
+                    Shape::compound(fixed)
+                } else {
+                    Shape::simple(term)
+                });
+            }
+            let token = self.bump();
+            let shape = match token.kind {
+                _ if token.is_literal() => Shape::simple(Term::Literal(token.text)),
+                TokenKind::Word | TokenKind::Quoted => self.named(token)?,
+                TokenKind::Punctuation(b'-') => {
+                    prefixed = true;
+                    continue;
+                }
+                TokenKind::Punctuation(b'(') => {
+                    let nested = self.nested()?;
+                    fixed &= !nested.function;
+                    if self.at_cast_value() {
+                        prefixed = true;
+                        continue;
+                    }
+                    Shape::compound(!nested.words)
+                }
+                TokenKind::Punctuation(opening @ (b'[' | b'{')) => {
+                    let nested = self.nested()?;
+                    let fixed = !nested.function && !nested.words;
+                    Shape {
+                        term: None,
+                        fixed,
+                        braces: opening == b'{',
+                    }
+                }
+                _ => return None,
+            };
+            return Some(if prefixed || !fixed {
+                Shape::compound(fixed && shape.fixed)
+            } else {
+                shape
+            });
+        }
+    }
+
+    /// After `(..)`: does a value follow, so that it was a cast? A negative number is taken for subtraction instead,
+    /// which is the cautious reading, and so is a word, which may be the next clause.
+    fn at_cast_value(&self) -> bool {
+        let negative = self.token.kind == TokenKind::Number && self.token.text.starts_with('-');
+        (self.token.is_literal() && !negative)
+            || matches!(
+                self.token.kind,
+                TokenKind::Punctuation(b'?' | b':' | b'(' | b'[' | b'{')
+            )
+    }
+
+    /// What starts with a name: a constant, a function call or a column.
+    fn named(&mut self, first: Token<'a>) -> Option<Shape<'a>> {
+        let mut qualified = false;
+        while self.eat(b'.') {
+            self.identifier()?;
+            qualified = true;
+        }
+        if self.eat(b'(') {
+            self.nested()?;
+            return Some(Shape::compound(false));
+        }
+        if !qualified && is_constant(&first) {
+            return Some(Shape::simple(Term::Literal(first.text)));
+        }
+        Some(Shape::compound(false))
+    }
+
+    /// Passes over everything up to the bracket that closes the one just taken, counting markers. Kinds of brackets
+    /// need not be told apart: text that mixes them is refused by every server.
+    pub(super) fn nested(&mut self) -> Option<Nested> {
+        let mut nested = Nested {
+            function: false,
+            words: false,
+        };
+        let mut depth = 1u32;
+        // In `{'k': :v}` the first colon separates and the second begins a marker: it is where a value is due.
+        let mut value_due = true;
+        while depth > 0 {
+            if self.token.is(b'?') || (value_due && self.token.is(b':')) {
+                self.marker()?;
+                value_due = false;
+                continue;
+            }
+            let token = self.bump();
+            value_due = false;
+            match token.kind {
+                TokenKind::End | TokenKind::Bad | TokenKind::Punctuation(b';') => return None,
+                TokenKind::Punctuation(b'(' | b'[' | b'{') => {
+                    depth = depth.checked_add(1)?;
+                    value_due = true;
+                }
+                TokenKind::Punctuation(b')' | b']' | b'}') => depth -= 1,
+                TokenKind::Punctuation(_) => value_due = true,
+                TokenKind::Word | TokenKind::Quoted => {
+                    nested.function |= self.token.is(b'(');
+                    nested.words |= !is_constant(&token) && !self.token.is(b':');
+                }
+                TokenKind::String | TokenKind::Number | TokenKind::Uuid | TokenKind::Blob => {}
+            }
+        }
+        Some(nested)
+    }
+}
+
+fn is_constant(token: &Token<'_>) -> bool {
+    token.is_any_word(&["true", "false", "null", "nan", "infinity"])
+}

@@ -1,0 +1,164 @@
+//! Kind, table and condition of statements.
+
+use crate::cql::statement::Kind::{self, *};
+use crate::cql::statement::classify;
+
+/// `keyspace.table` as stored, `-` for what is absent.
+fn target(text: &str) -> String {
+    let statement = classify(text);
+    let name = |name: Option<_>| {
+        name.map_or(
+            "-".to_owned(),
+            |name: crate::cql::statement::Identifier<'_>| name.to_string(),
+        )
+    };
+    format!("{}.{}", name(statement.keyspace), name(statement.table))
+}
+
+#[test]
+fn kind_and_table() {
+    let list: &[(&str, Kind, &str)] = &[
+        ("SELECT * FROM t", Select, "-.t"),
+        ("select a, b from KS.T where a = 1", Select, "ks.t"),
+        ("SELECT * FROM \"Ks\".\"T\"\"x\"", Select, "Ks.T\"x"),
+        ("SELECT \"from\" FROM ks . t;", Select, "ks.t"),
+        (
+            "SELECT cast(a AS text), f(?, b), m['from'] FROM t",
+            Select,
+            "-.t",
+        ),
+        ("SELECT JSON DISTINCT a FROM t ;; ", Select, "-.t"),
+        (
+            "  \n\t-- comment; DROP\n // other ' one\r /* FROM x */SELECT/**/a/* */FROM t",
+            Select,
+            "-.t",
+        ),
+        ("SELECT a FROM t WHERE x = '; DROP TABLE t'", Select, "-.t"),
+        ("SELECT a FROM t WHERE x = $$it's; $ -- $$", Select, "-.t"),
+        ("INSERT INTO ks.t (a, b) VALUES (1, 'x')", Insert, "ks.t"),
+        ("INSERT INTO t JSON '{\"a\": 1}'", Insert, "-.t"),
+        (
+            "insert into t json ? default unset if not exists",
+            Insert,
+            "-.t",
+        ),
+        (
+            "UPDATE t USING TTL 5 AND TIMESTAMP ? SET a = 1 WHERE k = 2",
+            Update,
+            "-.t",
+        ),
+        ("DELETE FROM t WHERE k = 1", Delete, "-.t"),
+        (
+            "DELETE a, b['x'], c.d FROM ks.t USING TIMESTAMP 9 WHERE k = 1",
+            Delete,
+            "ks.t",
+        ),
+        ("BEGIN BATCH APPLY BATCH", Batch, "-.-"),
+        (
+            "BEGIN BATCH INSERT INTO ks.t (a) VALUES (1); UPDATE u SET b = 1 WHERE a = 2; APPLY BATCH;",
+            Batch,
+            "ks.t",
+        ),
+        (
+            "begin unlogged batch using timestamp 5 delete from t where a = 1 delete from u where a = 1 apply batch",
+            Batch,
+            "-.t",
+        ),
+        (
+            "BEGIN COUNTER BATCH UPDATE t SET c = c + 1 WHERE k = 1 APPLY BATCH",
+            Batch,
+            "-.t",
+        ),
+        ("USE ks", Use, "ks.-"),
+        ("use \"Ks\" ;", Use, "Ks.-"),
+        ("/* x */ USE/**/ks-- y", Use, "ks.-"),
+        ("USE", Use, "-.-"),
+        ("USE a b", Use, "-.-"),
+        ("USE a; SELECT * FROM t", Use, "-.-"),
+        ("CREATE TABLE t (k int PRIMARY KEY)", Ddl, "-.-"),
+        ("alter keyspace ks with durable_writes = false", Ddl, "-.-"),
+        ("DROP INDEX IF EXISTS i", Ddl, "-.-"),
+        ("CREATE ROLE r", Other, "-.-"),
+        ("DROP USER u", Other, "-.-"),
+        ("GRANT SELECT ON t TO r", Other, "-.-"),
+        ("TRUNCATE ks.t", Truncate, "ks.t"),
+        ("TRUNCATE TABLE t", Truncate, "-.t"),
+        (
+            "BEGIN TRANSACTION SELECT * FROM t; COMMIT TRANSACTION",
+            Other,
+            "-.-",
+        ),
+        ("", Other, "-.-"),
+        (";", Other, "-.-"),
+        ("(SELECT * FROM t)", Other, "-.-"),
+        ("SELECTED * FROM t", Other, "-.-"),
+        ("SELECT * FROM t; SELECT * FROM u", Other, "-.-"),
+        ("UPDATE t SET a = 1 WHERE k = 1; DROP TABLE t", Other, "-.-"),
+        ("'SELECT'", Other, "-.-"),
+        ("\u{feff}SELECT * FROM t", Other, "-.-"),
+    ];
+    for (text, kind, table) in list {
+        assert_eq!(classify(text).kind, *kind, "{text}");
+        assert_eq!(target(text), *table, "{text}");
+    }
+}
+
+#[test]
+fn conditional() {
+    let list = [
+        ("INSERT INTO t (a) VALUES (1) IF NOT EXISTS", true),
+        (
+            "INSERT INTO t (a) VALUES (1) IF NOT EXISTS USING TTL 5",
+            true,
+        ),
+        ("UPDATE t SET a = 1 WHERE k = 1 IF EXISTS", true),
+        (
+            "UPDATE t SET a = 1 WHERE k = 1 IF a = ? AND b IN (1, 2) AND c['x'] > 1",
+            true,
+        ),
+        ("DELETE FROM t WHERE k = 1 IF a != 5", true),
+        (
+            "BEGIN BATCH INSERT INTO t (a) VALUES (1) UPDATE t SET b = 1 WHERE a = 1 IF b = 2 APPLY BATCH",
+            true,
+        ),
+        ("INSERT INTO t (\"if\") VALUES ('IF NOT EXISTS')", false),
+        ("UPDATE t SET a = 1 WHERE k = 1 -- IF EXISTS", false),
+    ];
+    for (text, conditional) in list {
+        let statement = classify(text);
+        assert_eq!(statement.conditional, conditional, "{text}");
+        assert_eq!(statement.idempotent, !conditional, "{text}");
+    }
+}
+
+#[test]
+fn names_match_as_the_server_would_read_them() {
+    let list = [
+        ("abc", "abc", true),
+        ("aBc", "abc", true),
+        ("aBc", "aBc", false),
+        ("\"aBc\"", "aBc", true),
+        ("\"aBc\"", "abc", false),
+        ("\"a\"\"b\"", "a\"b", true),
+        ("\"a\"\"\"\"b\"", "a\"\"b", true),
+        ("\"a\"\"b\"", "a\"\"b", false),
+        ("\"größe\"", "größe", true),
+        ("ab", "abc", false),
+        ("abc", "ab", false),
+    ];
+    for (written, stored, matches) in list {
+        let text = format!("USE {written}");
+        let keyspace = classify(&text).keyspace.expect(written);
+        assert_eq!(keyspace.matches(stored), matches, "{written} {stored}");
+        assert_eq!(
+            keyspace.to_string() == stored,
+            matches,
+            "{written} {stored}"
+        );
+        assert_eq!(
+            keyspace.compare(stored),
+            keyspace.to_string().as_str().cmp(stored),
+            "{written} {stored}"
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! What a `SELECT` reads, for the system tables that the proxy answers itself.
+
+use crate::cql::statement::{Selected, classify};
+
+fn selected(text: &str) -> String {
+    let columns = classify(text).selected_columns().map(|item| match item {
+        Selected::All => "*".to_owned(),
+        Selected::Column { name, alias: None } => name.to_string(),
+        Selected::Column {
+            name,
+            alias: Some(alias),
+        } => format!("{name} as {alias}"),
+        Selected::Other => "?".to_owned(),
+    });
+    columns.collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn columns() {
+    let list = [
+        ("SELECT * FROM system.local", "*"),
+        (
+            "SELECT peer, \"Data\" , rack FROM system.peers",
+            "peer,Data,rack",
+        ),
+        (
+            "select host_id AS h, key as \"K\" from system.local",
+            "host_id as h,key as K",
+        ),
+        (
+            "SELECT count(*), key, cast(a AS text), (int) b FROM t",
+            "?,key,?,?",
+        ),
+        ("SELECT DISTINCT key FROM t", "?"),
+        ("SELECT JSON * FROM t", "?"),
+        ("SELECT a.b, m['x'], a + b, c FROM t", "?,?,?,c"),
+        ("SELECT f(a, b), g({1, 2}, [3, 4]), c FROM t", "?,?,c"),
+        ("SELECT a AS 5 FROM t", "?"),
+        ("INSERT INTO t (a) VALUES (1)", ""),
+        ("SELECT a", ""),
+    ];
+    for (text, expected) in list {
+        assert_eq!(selected(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn tables() {
+    let list = [
+        (
+            "SELECT * FROM system.local WHERE key='local'",
+            Some((Some("system"), "local")),
+            true,
+            false,
+        ),
+        (
+            "select release_version from SYSTEM.\"peers_v2\";",
+            Some((Some("system"), "peers_v2")),
+            true,
+            false,
+        ),
+        (
+            "SELECT * FROM local LIMIT 1",
+            Some((None, "local")),
+            true,
+            true,
+        ),
+        (
+            "SELECT * FROM system.peers WHERE peer > '1' ALLOW FILTERING",
+            Some((Some("system"), "peers")),
+            false,
+            true,
+        ),
+        (
+            "SELECT * FROM system.peers WHERE peer ~ 1",
+            Some((Some("system"), "peers")),
+            false,
+            false,
+        ),
+        (
+            "DELETE FROM system.peers WHERE peer = '1'",
+            None,
+            true,
+            false,
+        ),
+        ("SELECT * FROM 'system.local'", None, false, false),
+    ];
+    for (text, table, plain_where, has_tail) in list {
+        let statement = classify(text);
+        let found = statement.selected_table();
+        assert_eq!(found.is_some(), table.is_some(), "{text}");
+        if let (Some((keyspace, name)), Some((wanted_keyspace, wanted_name))) = (found, table) {
+            assert!(name.matches(wanted_name), "{text}");
+            assert_eq!(
+                keyspace.map(|keyspace| keyspace.to_string()).as_deref(),
+                wanted_keyspace,
+                "{text}"
+            );
+        }
+        assert_eq!(
+            (statement.plain_where, statement.has_tail),
+            (plain_where, has_tail),
+            "{text}"
+        );
+    }
+}
