@@ -14,6 +14,8 @@
 
 mod offer;
 mod read;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use offer::{Offer, SUPPORTED_KEY};

@@ -39,6 +39,7 @@ pub struct AggregateWriter {
     limits: Limits,
     response: bool,
     open: Option<Open>,
+    frames: u32,
 }
 
 /// The frame that is being filled: where it starts, where the buffer ended after the last push, and its entries.
@@ -56,6 +57,7 @@ impl AggregateWriter {
             limits,
             response: false,
             open: None,
+            frames: 0,
         }
     }
 
@@ -130,6 +132,11 @@ impl AggregateWriter {
         );
     }
 
+    /// Frames completed since this was last asked.
+    pub fn take_frames(&mut self) -> u32 {
+        std::mem::take(&mut self.frames)
+    }
+
     /// Completes the open frame, if there is one.
     #[inline]
     pub fn finish(&mut self, out: &mut Vec<u8>) {
@@ -168,7 +175,8 @@ impl AggregateWriter {
     }
 
     /// Fills in header and count.
-    fn close(&self, out: &mut [u8], open: Open) {
+    fn close(&mut self, out: &mut [u8], open: Open) {
+        self.frames += 1;
         let length = u32::try_from(open.end - open.start - HEADER_BYTES).unwrap_or(u32::MAX);
         let header = Header {
             version: HEADER_VERSION,

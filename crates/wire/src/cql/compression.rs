@@ -4,6 +4,9 @@
 //! first four bytes of the body will be the uncompressed length", big-endian, then one LZ4 block. snappy: the raw
 //! format. v5 compresses segments instead: [`super::frame_v5`].
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::str::FromStr;
 

@@ -11,6 +11,8 @@
 
 mod assemble;
 mod crc;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::fmt;
