@@ -34,6 +34,7 @@ mod timer;
 
 pub use acceptor::{Acceptor, CoreSlot, listen};
 pub use driver::sim;
+pub use driver::uring::probe_uring;
 pub use fd_limit::raise_fd_limit;
 pub use io::{Counters, Io};
 pub use mailbox::{Inbox, Mailer, mailbox};

@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::driver::epoll::Epoll;
+use crate::driver::uring::Uring;
 use crate::driver::{self, SocketDriver, clock};
 use crate::io::Io;
 use crate::mailbox::{Inbox, Item};
@@ -27,7 +28,10 @@ pub fn run<S: Service>(
             let driver = Epoll::new(inbox.wake_fd())?;
             turns(&mut io, driver, service, inbox)
         }
-        IoChoice::Uring => Err(io::ErrorKind::Unsupported.into()),
+        IoChoice::Uring => {
+            let driver = Uring::new(inbox.wake_fd())?;
+            turns(&mut io, driver, service, inbox)
+        }
     }
 }
 
@@ -40,25 +44,37 @@ fn turns<S: Service, D: SocketDriver>(
     io.now_ns = clock::now_ns();
     service.started(io);
     driver::flush(io, &mut driver);
-    while !io.stopping {
-        let timeout_ns = match io.wait_ns(io.now_ns) {
-            Some(0) => Some(0),
-            _ if !inbox.is_empty() => Some(0),
-            None => None,
-            // The turn may have taken long: look again at the clock only when it matters.
-            Some(_) => io.wait_ns(clock::now_ns()),
-        };
-        driver.wait(io, timeout_ns)?;
-        io.now_ns = clock::now_ns();
-        if driver.dispatch(io, service) {
-            inbox.collect();
-        }
-        if !inbox.is_empty() {
-            hand_over(io, &mut driver, service, &mut inbox);
-        }
-        driver::finish_turn(io, &mut driver, service);
+    let mut outcome = Ok(());
+    while outcome.is_ok() && !io.stopping {
+        outcome = turn(io, &mut driver, service, &mut inbox);
     }
     driver.finish(io);
+    outcome
+}
+
+#[inline]
+fn turn<S: Service, D: SocketDriver>(
+    io: &mut Io,
+    driver: &mut D,
+    service: &mut S,
+    inbox: &mut Inbox<S::Mail>,
+) -> io::Result<()> {
+    let timeout_ns = match io.wait_ns(io.now_ns) {
+        Some(0) => Some(0),
+        _ if !inbox.is_empty() => Some(0),
+        None => None,
+        // Only if it matters is the clock looked at again: the last turn may have taken long.
+        Some(_) => io.wait_ns(clock::now_ns()),
+    };
+    driver.wait(io, timeout_ns)?;
+    io.now_ns = clock::now_ns();
+    if driver.dispatch(io, service) {
+        inbox.collect();
+    }
+    if !inbox.is_empty() {
+        hand_over(io, driver, service, inbox);
+    }
+    driver::finish_turn(io, driver, service);
     Ok(())
 }
 

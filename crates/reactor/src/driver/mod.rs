@@ -6,6 +6,7 @@ pub(crate) mod clock;
 pub(crate) mod epoll;
 pub mod sim;
 pub(crate) mod socket;
+pub(crate) mod uring;
 
 use std::io;
 use std::net::SocketAddr;
