@@ -1,5 +1,33 @@
 //! The proxy: CQL clients in front, nodes behind.
+//!
+//! ```text
+//! client bytes -> accept -> decode -> route -> aggregate -> node link -> [storage node]
+//! client bytes <- reply  <- disaggregate    <-------------- node link <-
+//! ```
+//!
+//! Each step is the module of that name; read in this order they follow one query. One [`core::Core`] per event loop
+//! owns everything a query touches; nothing is shared between cores on the data path. What is cold lies beside it:
+//! logging in and USE ([`auth`]), what the system tables show ([`system_tables`]), second attempts ([`repair`]). The
+//! control plane ([`control`]) watches the ring and posts what changed.
 
+mod accept;
+mod decode;
+mod route;
+mod aggregate;
+mod node;
+mod disaggregate;
+mod reply;
+
+mod auth;
+mod client;
+mod repair;
+mod system_tables;
+
+pub mod core;
+pub mod limits;
+pub mod prepared;
+
+pub mod admin;
 pub mod config;
 pub mod control;
 pub mod metrics;

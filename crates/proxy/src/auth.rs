@@ -1,0 +1,244 @@
+//! Logging in, and USE: both move a client from one pool to another.
+//!
+//! The proxy checks no password. A client's SASL answer is carried to a node; only if the node says AUTH_SUCCESS does
+//! the client join the pool of links opened with exactly that answer. The answer stays in memory to open that pool's
+//! other links, which works for mechanisms that take one step, such as PLAIN of Cassandra's PasswordAuthenticator;
+//! a mechanism with challenges is refused with an error that says so. A login that succeeded is believed for
+//! `auth_cache_ms`, as Cassandra's own `credentials_validity`, so that thousands of clients starting at once do not
+//! cost a node thousands of password hashes.
+
+use std::sync::Arc;
+
+use shunt_reactor::Io;
+use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::message::{Query, encode, error_code, split_request_prefix};
+use shunt_wire::cql::statement::classify;
+
+use crate::accept::TOO_MANY_POOLS;
+use crate::client::{ClientRef, Phase, Stall, Switch};
+use crate::core::Core;
+use crate::metrics::{Outcome, Refusal};
+use crate::node::{PoolId, PoolKey};
+use crate::route::{NO_STATEMENT, Plan};
+
+impl Core {
+    /// AUTH_RESPONSE of a client.
+    pub(crate) fn take_login(&mut self, io: &mut Io, slot: u32, stream: i16, token: &[u8]) {
+        let Some(client) = self.clients.get(slot as usize) else { return };
+        let key = PoolKey {
+            login: Some(Arc::from(token)),
+            version: client.version,
+            keyspace: None,
+            compression: client.compression,
+            no_compact: client.no_compact,
+        };
+        self.start_switch(io, slot, stream, &key, true);
+    }
+
+    /// A request that is USE, as text or prepared. Never sent on a shared link, not even malformed.
+    pub(crate) fn use_keyspace(&mut self, io: &mut Io, slot: u32, header: &Header, plan: &Plan, body: &[u8]) {
+        self.metrics.queries.of(plan.kind).add(1);
+        self.metrics.outcomes.of(Outcome::Intercepted).add(1);
+        let statement = match plan.statement {
+            NO_STATEMENT => None,
+            index => Some(Arc::clone(&self.prepared.get(index).statement)),
+        };
+        let asked = split_request_prefix(header.flags, body).and_then(|(_, body)| Query::decode(header.version, body));
+        let text = match (&statement, &asked) {
+            (Some(statement), _) => &statement.text,
+            (None, Ok(query)) => query.text,
+            (None, Err(_)) => "",
+        };
+        match classify(text).keyspace {
+            Some(keyspace) => self.take_use(io, slot, header.stream, &keyspace.to_string()),
+            None => self.reply_error(io, slot, header.stream, error_code::SYNTAX_ERROR, "USE needs one keyspace name"),
+        }
+    }
+
+    /// USE of a client: the keyspace belongs to its pool, never to a link others share.
+    pub(crate) fn take_use(&mut self, io: &mut Io, slot: u32, stream: i16, keyspace: &str) {
+        let Some(client) = self.clients.get(slot as usize) else { return };
+        let Some(pool) = client.pool.and_then(|pool| self.pools.get(pool)) else { return };
+        let key = PoolKey { keyspace: Some(Arc::from(keyspace)), ..pool.key.clone() };
+        let login_verified_ns = pool.verified_ns;
+        if let Some(id) = self.start_switch(io, slot, stream, &key, false)
+            && let Some(pool) = self.pools.get_mut(id)
+        {
+            pool.verified_ns = pool.verified_ns.max(login_verified_ns);
+            self.ensure_links(io, id);
+        }
+    }
+
+    fn start_switch(&mut self, io: &mut Io, slot: u32, stream: i16, key: &PoolKey, login: bool) -> Option<PoolId> {
+        let now = io.now_ns();
+        let client = self.client_ref(slot);
+        let Some(id) = self.pools.find_or_create(key, now) else {
+            self.refuse_client(io, slot, stream, error_code::OVERLOADED, TOO_MANY_POOLS);
+            return None;
+        };
+        let cache_ns = self.config.auth_cache_ms * 1_000_000;
+        let deadline_ns = now + self.config.connect_timeout_ms * 1_000_000;
+        let pool = self.pools.get_mut(id)?;
+        pool.clients += 1;
+        let done = if login { pool.login_is_fresh(now, cache_ns) } else { pool.ready > 0 };
+        if !done {
+            pool.waiting.push(client);
+        }
+        if let Some(client) = self.clients.get_mut(slot as usize) {
+            client.switch = Some(Switch { pool: id, stream, login, deadline_ns });
+        }
+        if done {
+            self.complete_switch(io, client);
+            return Some(id);
+        }
+        self.stall(io, slot, Stall::SWITCH);
+        if login {
+            self.verify_login(io, id);
+        } else {
+            self.ensure_links(io, id);
+        }
+        Some(id)
+    }
+
+    /// Has a node check the pool's login, on a connection of its own if the pool has links already.
+    fn verify_login(&mut self, io: &mut Io, id: PoolId) {
+        let now = io.now_ns();
+        let Some(pool) = self.pools.get_mut(id) else { return };
+        if std::mem::replace(&mut pool.verifying, true) {
+            return;
+        }
+        if pool.verified_ns == 0 {
+            self.ensure_links(io, id);
+            if self.pools.get(id).is_some_and(|pool| pool.links().next().is_some()) {
+                return;
+            }
+        }
+        let Some(cluster) = self.cluster.clone() else { return };
+        let nodes = cluster.routing.local_nodes();
+        self.cursor = self.cursor.wrapping_add(1);
+        let usable = (0..nodes.len())
+            .map(|offset| nodes[(self.cursor + offset) % nodes.len()])
+            .find(|node| self.health.is_usable(*node, now));
+        let opened = usable.is_some_and(|node| self.open_link(io, id, node, true));
+        if !opened && let Some(pool) = self.pools.get_mut(id) {
+            pool.verifying = false; // Tried again by the tick until the clients' deadline.
+        }
+    }
+
+    /// A node accepted the pool's login.
+    pub(crate) fn login_accepted(&mut self, io: &mut Io, id: PoolId) {
+        let now = io.now_ns();
+        let Some(pool) = self.pools.get_mut(id) else { return };
+        pool.verified_ns = now.max(1);
+        pool.verifying = false;
+        for client in self.take_login_waiters(id) {
+            self.complete_switch(io, client);
+        }
+    }
+
+    /// A node refused the pool's login, or USE: those who wait get the node's own words.
+    pub(crate) fn switch_refused(&mut self, io: &mut Io, id: PoolId, login: bool, error_body: &[u8]) {
+        let Some(pool) = self.pools.get_mut(id) else { return };
+        if login {
+            pool.verifying = false;
+            pool.verified_ns = 0;
+        } else if pool.ready > 0 {
+            return; // Works elsewhere: this node's schema lags.
+        }
+        let waiting = if login { self.take_login_waiters(id) } else { std::mem::take(&mut pool.waiting) };
+        for client in waiting {
+            let Some(found) = self.client(client) else { continue };
+            let Some(switch) = found.switch.take_if(|switch| switch.pool == id) else { continue };
+            self.leave_pool(io, id, client.id);
+            self.reply(io, client.slot, 0, opcode::ERROR, switch.stream, error_body);
+            if switch.login {
+                self.metrics.clients_refused.of(Refusal::Authentication).add(1);
+                self.close_client(io, client.slot);
+            } else {
+                self.unstall(client.slot, Stall::SWITCH);
+            }
+        }
+        let unused = self.pools.get(id).is_some_and(|pool| pool.clients == 0 && pool.links().next().is_none());
+        if unused {
+            self.pools.remove(id);
+        }
+    }
+
+    /// The connection that was to check a login broke: another node is tried while somebody waits.
+    pub(crate) fn verification_interrupted(&mut self, io: &mut Io, id: PoolId) {
+        let Some(pool) = self.pools.get_mut(id) else { return };
+        if std::mem::replace(&mut pool.verifying, false) && !pool.waiting.is_empty() {
+            self.verify_login(io, id);
+        }
+    }
+
+    fn take_login_waiters(&mut self, id: PoolId) -> Vec<ClientRef> {
+        let Some(pool) = self.pools.get_mut(id) else { return Vec::new() };
+        let waiting = std::mem::take(&mut pool.waiting);
+        let (logins, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|client| {
+            let found = self.clients.get(client.slot as usize).filter(|found| found.id == client.id);
+            found.is_some_and(|found| found.switch.is_some_and(|switch| switch.login))
+        });
+        if let Some(pool) = self.pools.get_mut(id) {
+            pool.waiting = others;
+        }
+        logins
+    }
+
+    /// The client belongs to its new pool from here on.
+    pub(crate) fn complete_switch(&mut self, io: &mut Io, client: ClientRef) {
+        let Some(found) = self.client(client) else { return };
+        let Some(switch) = found.switch.take() else { return };
+        let old = found.pool.replace(switch.pool);
+        if switch.login {
+            found.phase = Phase::Ready;
+        }
+        if let Some(old) = old {
+            self.leave_pool(io, old, client.id);
+        }
+        let mut body = Vec::new();
+        if switch.login {
+            encode::auth_success(&mut body, None);
+            self.reply(io, client.slot, 0, opcode::AUTH_SUCCESS, switch.stream, &body);
+        } else {
+            let keyspace = self.pools.get(switch.pool).and_then(|pool| pool.key.keyspace.clone());
+            encode::set_keyspace(&mut body, keyspace.as_deref().unwrap_or_default());
+            self.reply(io, client.slot, 0, opcode::RESULT, switch.stream, &body);
+        }
+        self.unstall(client.slot, Stall::SWITCH);
+    }
+
+    /// Gives up logins and USEs that no node could answer in time.
+    pub(crate) fn expire_switches(&mut self, io: &mut Io) {
+        let now = io.now_ns();
+        let late: Vec<(ClientRef, Switch)> = self
+            .clients
+            .iter()
+            .filter_map(|(slot, client)| {
+                let switch = client.switch.filter(|switch| now > switch.deadline_ns)?;
+                Some((ClientRef { slot: slot as u32, id: client.id }, switch))
+            })
+            .collect();
+        for (client, switch) in late {
+            if let Some(found) = self.client(client) {
+                found.switch = None;
+            }
+            self.leave_pool(io, switch.pool, client.id);
+            let why = "no node could be reached in time to carry out the request";
+            if switch.login {
+                self.refuse_client(io, client.slot, switch.stream, error_code::SERVER_ERROR, why);
+            } else {
+                self.reply_error(io, client.slot, switch.stream, error_code::OVERLOADED, why);
+                self.unstall(client.slot, Stall::SWITCH);
+            }
+        }
+        for id in self.pools.ids() {
+            let waits = self.pools.get(id).is_some_and(|pool| {
+                !pool.verifying && pool.key.login.is_some() && !pool.waiting.is_empty() && pool.verified_ns == 0
+            });
+            if waits {
+                self.verify_login(io, id);
+            }
+        }
+    }
+}

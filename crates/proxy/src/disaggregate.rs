@@ -1,0 +1,288 @@
+//! Node bytes to answers: the mirror image of [`crate::aggregate`].
+//!
+//! Cuts what a node sent into envelopes, segments or aggregated frames, looks each answer's stream id up in the
+//! link's table and hands it to the client who asked, under that client's own stream id. A node that sends garbage or
+//! answers what nobody asked loses that link and nothing else.
+
+use shunt_reactor::Io;
+use shunt_wire::aggregate::AggregateReader;
+use shunt_wire::cql::compression;
+use shunt_wire::cql::envelope::{HEADER_BYTES, Header, flag, opcode};
+use shunt_wire::cql::frame_v5;
+use shunt_wire::cql::message::result_kind;
+
+use crate::core::Core;
+use crate::metrics::Outcome;
+use crate::node::{LinkWriter, Pending, Purpose, Retained, Step};
+use crate::route::After;
+
+/// One answer, wherever it came from.
+#[derive(Clone, Copy)]
+pub(crate) struct Answer<'a> {
+    pub(crate) stream: i16,
+    pub(crate) flags: u8,
+    pub(crate) opcode: u8,
+    pub(crate) body: &'a [u8],
+}
+
+impl Core {
+    /// Handles what a node sent; returns how much of it is done with.
+    #[inline]
+    pub(crate) fn link_received(&mut self, io: &mut Io, key: u32, data: &[u8]) -> usize {
+        let now = io.now_ns();
+        let Some(link) = self.links.get_mut(key as usize) else { return data.len() };
+        link.last_received_ns = now;
+        let (node, segmented) = (usize::from(link.node.0), link.segmented);
+        let used = if segmented {
+            self.read_segments(io, key, data)
+        } else {
+            let mut used = self.read_envelopes(io, key, data);
+            if used < data.len() && self.links.get(key as usize).is_some_and(|link| link.segmented) {
+                used += self.read_segments(io, key, &data[used..]);
+            }
+            used
+        };
+        if let Some(node) = self.nodes.get_mut(node) {
+            node.metrics.bytes_in.add(used as u64);
+            node.silent = false;
+        }
+        if let Some(link) = self.links.get_mut(key as usize) {
+            let (full, done) = (link.full, link.retiring && link.streams.len() == 0);
+            if full {
+                self.reconsider_full(io, key);
+            }
+            if done {
+                self.drop_link(io, key);
+            }
+        }
+        used
+    }
+
+    /// Whole envelopes at the head of `data`; returns the bytes done with.
+    #[inline]
+    fn read_envelopes(&mut self, io: &mut Io, key: u32, data: &[u8]) -> usize {
+        let mut at = 0;
+        loop {
+            let Some(link) = self.links.get(key as usize) else { return data.len() };
+            let (step, segmented, version) = (link.step, link.segmented, link.version);
+            let Some(header) = Header::decode(&data[at..]) else { return at };
+            if !header.response || header.version != version && step == Step::Ready {
+                self.node_fault(io, key, &format!("its header {header:?} is no answer of version {version}"));
+                return data.len();
+            }
+            if header.length > self.config.frame_bytes_max {
+                let max = self.config.frame_bytes_max;
+                self.node_fault(io, key, &format!("an answer of {} bytes exceeds {max}", header.length));
+                return data.len();
+            }
+            let start = at + HEADER_BYTES;
+            let end = start + header.length as usize;
+            let Some(body) = data.get(start..end) else { return at };
+            at = end;
+            if step != Step::Ready {
+                self.handshake_answer(io, key, &header, body);
+            } else if header.opcode == opcode::AGGREGATE {
+                self.read_aggregate(io, key, &header, body);
+            } else if header.opcode != opcode::EVENT {
+                let answer = Answer { stream: header.stream, flags: header.flags, opcode: header.opcode, body };
+                self.answer(io, key, &answer);
+            }
+            // The answer to STARTUP switches a v5 connection to segments.
+            let switched = self.links.get(key as usize).is_some_and(|link| link.segmented != segmented);
+            if switched {
+                return at;
+            }
+        }
+    }
+
+    /// Whole v5 segments at the head of `data`; returns the bytes done with.
+    fn read_segments(&mut self, io: &mut Io, key: u32, data: &[u8]) -> usize {
+        let mut at = 0;
+        loop {
+            let Some(link) = self.links.get_mut(key as usize) else { return data.len() };
+            let segment = match frame_v5::decode(&data[at..], false) {
+                Ok(None) => return at,
+                Ok(Some(segment)) => segment,
+                Err(error) => {
+                    self.node_fault(io, key, &error.to_string());
+                    return data.len();
+                }
+            };
+            at += segment.consumed;
+            // Links are opened without compression, so the payload is the bytes themselves.
+            if link.carry.is_empty() {
+                let used = self.read_envelopes(io, key, segment.payload);
+                if used < segment.payload.len()
+                    && let Some(link) = self.links.get_mut(key as usize)
+                {
+                    link.carry.extend_from_slice(&segment.payload[used..]);
+                }
+            } else {
+                let mut carry = std::mem::take(&mut link.carry);
+                carry.extend_from_slice(segment.payload);
+                let used = self.read_envelopes(io, key, &carry);
+                carry.drain(..used.min(carry.len()));
+                if let Some(link) = self.links.get_mut(key as usize) {
+                    link.carry = carry;
+                }
+            }
+        }
+    }
+
+    fn read_aggregate(&mut self, io: &mut Io, key: u32, header: &Header, body: &[u8]) {
+        let expected = self
+            .links
+            .get(key as usize)
+            .is_some_and(|link| matches!(link.writer, LinkWriter::Aggregate(_)) && header.flags == 0);
+        if !expected {
+            self.node_fault(io, key, "it sent an aggregated frame on a link where none was asked for");
+            return;
+        }
+        let entries = match AggregateReader::new(body) {
+            Ok(entries) => entries,
+            Err(error) => {
+                self.node_fault(io, key, &error.to_string());
+                return;
+            }
+        };
+        for entry in entries {
+            match entry {
+                Ok(entry) => {
+                    let answer =
+                        Answer { stream: entry.stream, flags: entry.flags, opcode: entry.opcode, body: entry.body };
+                    self.answer(io, key, &answer);
+                }
+                Err(error) => {
+                    self.node_fault(io, key, &error.to_string());
+                    return;
+                }
+            }
+        }
+    }
+
+    /// One answer to one request in flight.
+    #[inline]
+    fn answer(&mut self, io: &mut Io, key: u32, answer: &Answer<'_>) {
+        let Some(link) = self.links.get_mut(key as usize) else { return };
+        let conn = link.conn;
+        let Some(pending) = link.streams.remove(answer.stream) else {
+            self.node_fault(io, key, &format!("it answered stream {}, which nobody asked for", answer.stream));
+            return;
+        };
+        if let Some(node) = self.nodes.get_mut(usize::from(link.node.0)) {
+            node.in_flight = node.in_flight.saturating_sub(1);
+        }
+        match pending.purpose {
+            Purpose::Client if answer.opcode != opcode::ERROR && pending.plan.after == After::Deliver => {
+                self.release(io, conn, pending.retained);
+                self.measure(io, key, &pending);
+                self.deliver(io, &pending, answer, Outcome::Ok);
+            }
+            Purpose::Client => {
+                self.measure(io, key, &pending);
+                self.answer_with_care(io, key, &pending, answer);
+                self.release(io, conn, pending.retained);
+            }
+            Purpose::Heartbeat => {
+                if let Some(link) = self.links.get_mut(key as usize) {
+                    link.probe_sent_ns = 0;
+                }
+            }
+            Purpose::Spread => self.release(io, conn, pending.retained),
+            Purpose::Reprepare { repair } => {
+                self.release(io, conn, pending.retained);
+                self.reprepared(io, key, repair, answer);
+            }
+            Purpose::Orphan => {
+                if let Some(link) = self.links.get_mut(key as usize) {
+                    link.orphans = link.orphans.saturating_sub(1);
+                }
+            }
+        }
+    }
+
+    /// Passes an answer on to the client who asked.
+    #[inline]
+    pub(crate) fn deliver(&mut self, io: &mut Io, pending: &Pending, answer: &Answer<'_>, outcome: Outcome) {
+        self.metrics.outcomes.of(outcome).add(1);
+        self.metrics.in_flight.sub(1);
+        self.metrics.latency_ns.record(io.now_ns().saturating_sub(pending.received_ns));
+        let draining = self.draining;
+        let Some(client) = self.client(pending.client) else { return };
+        client.in_flight = client.in_flight.saturating_sub(1);
+        let last = draining && client.in_flight == 0;
+        self.reply(io, pending.client.slot, answer.flags, answer.opcode, pending.stream, answer.body);
+        if last {
+            self.close_client(io, pending.client.slot);
+        }
+    }
+
+    #[inline]
+    fn measure(&self, io: &Io, key: u32, pending: &Pending) {
+        if let Some(link) = self.links.get(key as usize)
+            && let Some(node) = self.nodes.get(usize::from(link.node.0))
+        {
+            node.metrics.latency_ns.record(io.now_ns().saturating_sub(pending.sent_ns));
+        }
+    }
+
+    /// The bytes of a request are not needed any more.
+    #[inline]
+    pub(crate) fn release(&mut self, io: &mut Io, conn: shunt_reactor::ConnId, retained: Retained) {
+        match retained {
+            Retained::Nothing => {}
+            Retained::Sent { sequence, .. } => io.release(conn, sequence),
+            Retained::Copy { key } => {
+                self.copies.try_remove(key as usize);
+            }
+        }
+    }
+
+    /// Answers the proxy must look into: errors, and those of requests with an `after`.
+    #[cold]
+    fn answer_with_care(&mut self, io: &mut Io, key: u32, pending: &Pending, answer: &Answer<'_>) {
+        let mut plain = Vec::new();
+        let body = if answer.flags & flag::COMPRESSION != 0 {
+            let algorithm = self.links.get(key as usize).and_then(|link| self.pools.get(link.pool)?.key.compression);
+            let max = self.config.frame_bytes_max;
+            match algorithm.map(|algorithm| compression::decompress(algorithm, answer.body, max, &mut plain)) {
+                Some(Ok(())) => &plain[..],
+                _ => {
+                    self.node_fault(io, key, "an answer's body could not be decompressed");
+                    self.fail_request(io, pending, Outcome::LinkLost, "the node's answer was malformed");
+                    return;
+                }
+            }
+        } else {
+            answer.body
+        };
+        if answer.opcode == opcode::ERROR {
+            if !self.repair_unprepared(io, key, pending, answer.flags, body) {
+                self.deliver(io, pending, answer, Outcome::Error);
+            }
+            return;
+        }
+        match pending.plan.after {
+            After::Learn => self.learn_prepared(io, key, pending, answer, body),
+            After::Rewrite(table) => self.show_proxy(io, pending, answer, body, table),
+            After::Agree => self.hold_for_agreement(io, pending, answer, body),
+            After::Inspect => {
+                let prefix = answer.flags & (flag::TRACING | flag::WARNING | flag::CUSTOM_PAYLOAD);
+                let rest =
+                    shunt_wire::cql::message::split_response_prefix(prefix, body).map_or(&[][..], |(_, rest)| rest);
+                self.deliver(io, pending, answer, Outcome::Ok);
+                if result_kind::peek(rest) == Some(result_kind::SET_KEYSPACE) && answer.opcode == opcode::RESULT {
+                    self.node_fault(io, key, "a statement changed the keyspace of a shared link");
+                }
+            }
+            After::Deliver | After::Use => self.deliver(io, pending, answer, Outcome::Ok),
+        }
+    }
+
+    /// A node broke the protocol: this link is given up.
+    #[cold]
+    pub(crate) fn node_fault(&mut self, io: &mut Io, key: u32, why: &str) {
+        self.metrics.node_protocol_errors.add(1);
+        self.break_link(io, key, why);
+    }
+}

@@ -1,0 +1,86 @@
+//! Every bound of the data path in one place, with the relations between them checked at compile time.
+//!
+//! What an operator may set lives in [`crate::config::Config`]; the figures here bound what no operator should have to
+//! think about. Nothing on the data path grows beyond one of these.
+
+/// Stream ids of one connection (native protocol v3 to v5, section 2.3: non-negative 16-bit numbers).
+pub const STREAMS_PER_CONNECTION_MAX: usize = 32_768;
+
+/// Bytes written to a link and not yet taken by the kernel beyond which the link counts as full.
+pub const LINK_BACKLOG_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// A full link takes queries again when its backlog has fallen to this.
+pub const LINK_BACKLOG_BYTES_LOW: usize = LINK_BACKLOG_BYTES_MAX / 4;
+
+/// Request bytes kept for retries beyond which a link counts as full.
+pub const LINK_RETAINED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Retained bytes from which the sweep copies old requests out of the sent log, so that a few slow queries do not
+/// hold the buffers of thousands that are answered.
+pub const LINK_RETAINED_BYTES_SWEEP: usize = LINK_RETAINED_BYTES_MAX / 4;
+
+/// Reply bytes a client may leave untaken before it is closed. Reading from it stops much earlier
+/// (`client_backlog_bytes`); what comes beyond that are replies to queries already in flight.
+pub const CLIENT_BACKLOG_BYTES_HARD: usize = 512 * 1024 * 1024;
+
+/// Largest request body taken from a client: `native_transport_max_frame_size` of Cassandra 4 and 5 (16 MiB).
+pub const REQUEST_BYTES_MAX: u32 = 16 * 1024 * 1024;
+
+/// Largest body of a client that has not logged in: a STARTUP or AUTH_RESPONSE is small.
+pub const HANDSHAKE_BYTES_MAX: u32 = 64 * 1024;
+
+/// Statements remembered for all clients together; the oldest unused ones leave first.
+pub const PREPARED_STATEMENTS_MAX: usize = 65_536;
+
+/// Pools of one core: one per (role, protocol version, keyspace, compression) in use.
+pub const POOLS_MAX: usize = 1_024;
+
+/// A pool nobody has used for this long closes its links.
+pub const POOL_IDLE_NS: u64 = 120 * SECOND_NS;
+
+/// Requests waiting on a core for a repair (PREPARE again, schema agreement, link not open yet).
+pub const REPAIRS_MAX: usize = 16_384;
+
+/// Times one request may be repaired by preparing again: a BATCH may name many statements.
+pub const REPREPARES_PER_REQUEST_MAX: u8 = 64;
+
+/// How often deadlines, heartbeats and reconnects are looked at.
+pub const TICK_NS: u64 = 250_000_000;
+
+/// A link with queries outstanding that has been silent for this long is probed by OPTIONS.
+pub const LINK_SILENCE_PROBE_NS: u64 = SECOND_NS;
+
+/// A probed link that says nothing for this long is given up; its idempotent queries are retried elsewhere.
+pub const LINK_SILENCE_MAX_NS: u64 = 4 * SECOND_NS;
+
+/// A client may take this long over one request from its first to its last byte before it is closed (slow loris).
+pub const REQUEST_READ_NS: u64 = 60 * SECOND_NS;
+
+/// How long a client is held back by a full or absent link before its queries are answered with Overloaded.
+pub const STALL_MAX_NS: u64 = 5 * SECOND_NS;
+
+/// How long a schema change may wait for agreement before its answer is passed on all the same.
+pub const SCHEMA_AGREEMENT_NS: u64 = 12 * SECOND_NS;
+
+/// First and largest pause between attempts to reach a node.
+pub const RECONNECT_FIRST_MS: u64 = 100;
+/// See [`RECONNECT_FIRST_MS`].
+pub const RECONNECT_MAX_MS: u64 = 10_000;
+
+/// Timed-out queries whose stream ids a link may hold before it is given up as sick.
+pub const LINK_ORPHANS_MAX: usize = 8_192;
+
+/// One second in the loop's unit.
+pub const SECOND_NS: u64 = 1_000_000_000;
+
+const _: () = {
+    assert!(LINK_BACKLOG_BYTES_LOW < LINK_BACKLOG_BYTES_MAX);
+    assert!(LINK_RETAINED_BYTES_SWEEP < LINK_RETAINED_BYTES_MAX);
+    assert!((HANDSHAKE_BYTES_MAX as usize) < LINK_BACKLOG_BYTES_MAX);
+    assert!(HANDSHAKE_BYTES_MAX < REQUEST_BYTES_MAX);
+    assert!((REQUEST_BYTES_MAX as usize) * 2 < LINK_RETAINED_BYTES_MAX);
+    assert!(LINK_ORPHANS_MAX < STREAMS_PER_CONNECTION_MAX);
+    assert!(LINK_SILENCE_PROBE_NS < LINK_SILENCE_MAX_NS);
+    assert!(TICK_NS < LINK_SILENCE_PROBE_NS);
+    assert!(RECONNECT_FIRST_MS < RECONNECT_MAX_MS);
+};

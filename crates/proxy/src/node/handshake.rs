@@ -1,0 +1,180 @@
+//! Opening a link: OPTIONS, STARTUP, the pool's login, USE of the pool's keyspace, each after the answer to the one
+//! before (section 3 and 4 of the specifications).
+
+use shunt_reactor::Io;
+use shunt_wire::aggregate::{AggregateWriter, Limits, Offer, SUPPORTED_KEY};
+use shunt_wire::cql::compression::Algorithm;
+use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::frame_v5::SegmentWriter;
+use shunt_wire::cql::message::{Consistency, Supported, encode};
+
+use crate::config::Aggregate;
+use crate::core::Core;
+use crate::node::{LinkWriter, Step};
+
+impl Core {
+    pub(crate) fn link_connected(&mut self, io: &mut Io, key: u32) {
+        let Some(link) = self.links.get_mut(key as usize) else { return };
+        link.step = Step::Options;
+        link.last_received_ns = io.now_ns();
+        self.write_handshake(io, key, opcode::OPTIONS, &[]);
+    }
+
+    /// The answer to the last step.
+    pub(crate) fn handshake_answer(&mut self, io: &mut Io, key: u32, header: &Header, body: &[u8]) {
+        let Some(link) = self.links.get(key as usize) else { return };
+        match (link.step, header.opcode) {
+            (Step::Options, opcode::SUPPORTED) => self.send_startup(io, key, body),
+            (Step::Startup, opcode::READY) => {
+                self.switch_framing(key);
+                self.send_use(io, key);
+            }
+            (Step::Startup, opcode::AUTHENTICATE) => {
+                self.switch_framing(key);
+                self.send_login(io, key);
+            }
+            (Step::Login, opcode::AUTH_SUCCESS) => {
+                let (pool, verify_only) = (link.pool, link.verify_only);
+                self.login_accepted(io, pool);
+                if verify_only {
+                    self.drop_link(io, key);
+                } else {
+                    self.send_use(io, key);
+                }
+            }
+            (Step::Login, opcode::AUTH_CHALLENGE) => {
+                let why = "the node's login takes several steps, which this proxy cannot repeat for its shared links";
+                self.refuse_login(io, key, why);
+            }
+            (Step::Use, opcode::RESULT) => self.link_ready(io, key),
+            (Step::Login, opcode::ERROR) => self.step_refused(io, key, true, body),
+            (Step::Use, opcode::ERROR) => self.step_refused(io, key, false, body),
+            (step, op) => {
+                let name = opcode::name(op).unwrap_or("an unknown message");
+                self.node_fault(io, key, &format!("{name} is no answer to {step:?}"));
+            }
+        }
+    }
+
+    fn send_startup(&mut self, io: &mut Io, key: u32, supported: &[u8]) {
+        let Some(link) = self.links.get_mut(key as usize) else { return };
+        let Some(pool) = self.pools.get(link.pool) else { return };
+        let offer = match Supported::decode(supported) {
+            Ok(supported) => supported.options.get(SUPPORTED_KEY).and_then(|values| Offer::parse(values.iter())),
+            Err(error) => {
+                self.node_fault(io, key, &format!("SUPPORTED is malformed: {error}"));
+                return;
+            }
+        };
+        if let Some(offer) = offer
+            && self.config.aggregate == Aggregate::Auto
+        {
+            // Aggregated frames exist on v4 connections; what they carry is of the clients' version.
+            link.aggregate = Some(offer);
+            link.version = 4;
+        }
+        let mut options = vec![("CQL_VERSION", "3.0.0"), ("DRIVER_NAME", "Shunt")];
+        options.push(("DRIVER_VERSION", env!("CARGO_PKG_VERSION")));
+        match pool.key.compression {
+            Some(Algorithm::Lz4) => options.push(("COMPRESSION", "lz4")),
+            Some(Algorithm::Snappy) => options.push(("COMPRESSION", "snappy")),
+            None => {}
+        }
+        if pool.key.no_compact {
+            options.push(("NO_COMPACT", "true"));
+        }
+        link.step = Step::Startup;
+        let mut body = Vec::new();
+        encode::startup(&mut body, options);
+        self.write_handshake(io, key, opcode::STARTUP, &body);
+    }
+
+    /// v5: after the answer to STARTUP everything travels in segments (v5 section 2.2).
+    fn switch_framing(&mut self, key: u32) {
+        let Some(link) = self.links.get_mut(key as usize) else { return };
+        if link.version >= 5 {
+            link.segmented = true;
+            link.writer = LinkWriter::Segments(SegmentWriter::new(false));
+        }
+    }
+
+    fn send_login(&mut self, io: &mut Io, key: u32) {
+        let Some(link) = self.links.get_mut(key as usize) else { return };
+        let Some(pool) = self.pools.get(link.pool) else { return };
+        let Some(token) = pool.key.login.clone() else {
+            self.node_fault(io, key, "it asks for a login, which the ring did not when its clients connected");
+            return;
+        };
+        link.step = Step::Login;
+        let mut body = Vec::new();
+        encode::auth_response(&mut body, Some(&token));
+        self.write_handshake(io, key, opcode::AUTH_RESPONSE, &body);
+    }
+
+    fn send_use(&mut self, io: &mut Io, key: u32) {
+        let Some(link) = self.links.get_mut(key as usize) else { return };
+        let keyspace = self.pools.get(link.pool).and_then(|pool| pool.key.keyspace.clone());
+        let Some(keyspace) = keyspace else {
+            self.link_ready(io, key);
+            return;
+        };
+        link.step = Step::Use;
+        let version = link.version;
+        let text = format!("USE \"{}\"", keyspace.replace('"', "\"\""));
+        let mut body = Vec::new();
+        encode::query_simple(&mut body, version, &text, Consistency::ONE);
+        self.write_handshake(io, key, opcode::QUERY, &body);
+    }
+
+    /// An ERROR where the login or the keyspace was to be accepted: it goes to the clients who asked for it.
+    fn step_refused(&mut self, io: &mut Io, key: u32, login: bool, body: &[u8]) {
+        let Some(link) = self.links.get(key as usize) else { return };
+        let (pool, node) = (link.pool, link.node);
+        let (now, random) = (io.now_ns(), self.random());
+        if !login {
+            self.health.connect_failed(node, now, random);
+        }
+        self.drop_link(io, key);
+        self.switch_refused(io, pool, login, body);
+    }
+
+    fn refuse_login(&mut self, io: &mut Io, key: u32, why: &str) {
+        let mut body = Vec::new();
+        encode::error(&mut body, shunt_wire::cql::message::error_code::BAD_CREDENTIALS, why);
+        self.step_refused(io, key, true, &body);
+    }
+
+    /// Handshake messages travel one at a time, so they need no stream table.
+    fn write_handshake(&mut self, io: &mut Io, key: u32, op: u8, body: &[u8]) {
+        let Some(link) = self.links.get_mut(key as usize) else { return };
+        let header = Header {
+            version: link.version,
+            response: false,
+            flags: 0,
+            stream: 0,
+            opcode: op,
+            length: body.len() as u32,
+        };
+        let out = io.output(link.conn);
+        match &mut link.writer {
+            LinkWriter::Segments(writer) => {
+                writer.push(out, &header.to_bytes(), body);
+                if !std::mem::replace(&mut link.dirty, true) {
+                    self.dirty_links.push(key);
+                }
+            }
+            LinkWriter::Envelopes | LinkWriter::Aggregate(_) => {
+                out.extend_from_slice(&header.to_bytes());
+                out.extend_from_slice(body);
+            }
+        }
+    }
+
+    /// From here on queries go out in the layout the node understands best.
+    pub(crate) fn choose_layout(&mut self, key: u32) {
+        let Some(link) = self.links.get_mut(key as usize) else { return };
+        if let Some(offer) = link.aggregate {
+            link.writer = LinkWriter::Aggregate(AggregateWriter::new(Limits::from(offer)));
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! Which links are open: one per core, pool and node of the local datacentre, opened when a pool is first used,
+//! opened again with growing pauses when lost, probed when silent, closed when their node leaves or their pool idles.
+
+use std::sync::Arc;
+
+use shunt_reactor::{CloseReason, Io};
+use shunt_topology::NodeId;
+use shunt_wire::cql::envelope::opcode;
+
+use crate::client::{ClientRef, Stall};
+use crate::control::state::{ClusterState, ControlRequest};
+use crate::core::Core;
+use crate::limits;
+use crate::node::{Link, LinkWriter, NodeState, Pending, PoolId, Purpose, Retained, Step};
+use crate::route::Plan;
+
+impl Core {
+    /// The ring or its schema changed: route by the new table, let go of nodes that left, reach for new ones.
+    pub(crate) fn cluster_changed(&mut self, io: &mut Io, cluster: Arc<ClusterState>) {
+        let routing = Arc::clone(&cluster.routing);
+        let first = self.cluster.is_none();
+        self.generation = self.generation.wrapping_add(1);
+        let count = routing.nodes().iter().map(|node| usize::from(node.id.0) + 1).max().unwrap_or(0);
+        for index in self.nodes.len()..count {
+            let metrics = self.metrics.nodes.node(NodeId(index as u16));
+            self.nodes.push(NodeState { in_flight: 0, silent: false, metrics });
+        }
+        for node in routing.nodes() {
+            let before = self.cluster.as_ref().and_then(|old| old.routing.node(node.id)).map(|old| old.up);
+            if node.up && before == Some(false) {
+                self.health.event_up(node.id);
+            }
+        }
+        let gone: Vec<u32> = self
+            .links
+            .iter()
+            .filter(|(_, link)| {
+                let before = self.cluster.as_ref().and_then(|old| old.routing.node(link.node)).map(|node| node.address);
+                let now = routing.node(link.node).map(|node| node.address);
+                now.is_none() || (before.is_some() && before != now)
+            })
+            .map(|(key, _)| key as u32)
+            .collect();
+        self.prepared.resolve(&routing);
+        self.cluster = Some(cluster);
+        for link in gone {
+            self.retire_link(io, link);
+        }
+        for pool in self.pools.ids() {
+            self.ensure_links(io, pool);
+        }
+        if first {
+            let slots: Vec<u32> = self.clients.iter().map(|(slot, _)| slot as u32).collect();
+            for slot in slots {
+                self.unstall(slot, Stall::CLUSTER);
+            }
+        }
+    }
+
+    /// Opens the links a pool is missing, as far as the nodes' back-off allows. A pool with a login that has not been
+    /// verified yet opens one only, so that a wrong password is tried once and not on every node.
+    pub(crate) fn ensure_links(&mut self, io: &mut Io, pool_id: PoolId) {
+        let Some(cluster) = self.cluster.clone() else { return };
+        let now = io.now_ns();
+        let candidates = cluster.routing.local_nodes();
+        for offset in 0..candidates.len() {
+            let Some(pool) = self.pools.get(pool_id) else { return };
+            if pool.clients == 0 && pool.ready == 0 && pool.waiting.is_empty() {
+                return;
+            }
+            let unverified = pool.key.login.is_some() && pool.verified_ns == 0;
+            if unverified && pool.links().next().is_some() {
+                return;
+            }
+            let node = candidates[(self.cursor + offset) % candidates.len()];
+            if pool.link(node).is_none() && self.health.is_usable(node, now) {
+                self.open_link(io, pool_id, node, false);
+            }
+        }
+    }
+
+    /// Starts to open a link; `false` when the node or the pool is not known any more.
+    pub(crate) fn open_link(&mut self, io: &mut Io, pool_id: PoolId, node: NodeId, verify_only: bool) -> bool {
+        let Some(address) = self.cluster.as_ref().and_then(|c| c.routing.node(node)).map(|node| node.address) else {
+            return false;
+        };
+        let Some(pool) = self.pools.get_mut(pool_id) else { return false };
+        let timeout_ns = self.config.connect_timeout_ms * 1_000_000;
+        let conn = io.connect(address, timeout_ns);
+        let in_flight_max = (self.config.in_flight_max as usize).min(limits::STREAMS_PER_CONNECTION_MAX);
+        let mut link = Link::new(conn, node, pool_id, pool.key.version, in_flight_max);
+        link.verify_only = verify_only;
+        link.open_deadline_ns = io.now_ns() + timeout_ns;
+        let key = self.links.insert(link) as u32;
+        if !verify_only {
+            pool.set_link(node, Some(key));
+        }
+        self.own_link(conn, key);
+        true
+    }
+
+    /// The handshake is done: the link takes queries.
+    pub(crate) fn link_ready(&mut self, io: &mut Io, key: u32) {
+        self.choose_layout(key);
+        let Some(link) = self.links.get_mut(key as usize) else { return };
+        link.step = Step::Ready;
+        link.last_received_ns = io.now_ns();
+        let (node, pool_id, conn) = (link.node, link.pool, link.conn);
+        let on_ready = std::mem::take(&mut link.on_ready);
+        io.keep_sent(conn);
+        self.health.link_opened(node);
+        if let Some(state) = self.nodes.get_mut(usize::from(node.0)) {
+            state.metrics.links.add(1);
+            state.silent = false;
+        }
+        let Some(pool) = self.pools.get_mut(pool_id) else {
+            self.retire_link(io, key);
+            return;
+        };
+        pool.ready += 1;
+        let mut waiting = std::mem::take(&mut pool.waiting);
+        for client in waiting.drain(..) {
+            if self.client(client).is_some_and(|found| found.switch.is_some_and(|switch| !switch.login)) {
+                self.complete_switch(io, client);
+            }
+            if self.client(client).is_some() {
+                self.unstall(client.slot, Stall::POOL);
+            }
+        }
+        for repair in on_ready {
+            self.continue_repair(io, repair);
+        }
+        self.ensure_links(io, pool_id);
+    }
+
+    /// The connection of a link ended, or never came about.
+    pub(crate) fn link_lost(&mut self, io: &mut Io, key: u32, reason: CloseReason) {
+        let Some(link) = self.links.get(key as usize) else { return };
+        let (conn, node, pool_id, step) = (link.conn, link.node, link.pool, link.step);
+        self.disown(conn);
+        let log = io.take_sent_log(conn);
+        let mut link = self.links.remove(key as usize);
+        let now = io.now_ns();
+        let random = self.random();
+        let until_ns = if step == Step::Ready {
+            self.health.link_lost(node, now, random)
+        } else {
+            self.health.connect_failed(node, now, random)
+        };
+        tracing::info!(
+            core = self.index,
+            node = node.0,
+            ?reason,
+            ?step,
+            in_flight = link.streams.len(),
+            retry_in_ms = until_ns.saturating_sub(now) / 1_000_000,
+            "link to a node is lost"
+        );
+        self.detach_link(key, &link);
+        let _ = self.control.try_send(ControlRequest::NodeUnreachable(node));
+        let mut waiting = std::mem::take(&mut link.waiting);
+        self.unstall_all(&mut waiting, Stall::LINK);
+        for repair in std::mem::take(&mut link.on_ready) {
+            self.fail_repair(io, repair, "the link to the node was lost");
+        }
+        for pending in link.streams.take_all() {
+            self.request_lost(io, node, &pending, &log);
+        }
+        if link.verify_only || step != Step::Ready {
+            self.verification_interrupted(io, pool_id);
+        }
+        self.ensure_links(io, pool_id);
+    }
+
+    /// Takes a link out of its pool and its node's figures.
+    fn detach_link(&mut self, key: u32, link: &Link) {
+        if let Some(state) = self.nodes.get_mut(usize::from(link.node.0)) {
+            state.in_flight = state.in_flight.saturating_sub(link.streams.len() as u32);
+            state.metrics.in_flight.set(u64::from(state.in_flight));
+            if link.step == Step::Ready {
+                state.metrics.links.sub(1);
+                state.metrics.links_lost.add(1);
+            } else if !link.verify_only {
+                state.metrics.connect_failures.add(1);
+            }
+        }
+        if let Some(pool) = self.pools.get_mut(link.pool) {
+            if pool.link(link.node) == Some(key) {
+                pool.set_link(link.node, None);
+            }
+            if link.step == Step::Ready && !link.retiring {
+                pool.ready = pool.ready.saturating_sub(1);
+            }
+        }
+    }
+
+    /// No new queries on this link; it closes when what is in flight is answered.
+    pub(crate) fn retire_link(&mut self, io: &mut Io, key: u32) {
+        let Some(link) = self.links.get_mut(key as usize) else { return };
+        if !link.retiring && link.step == Step::Ready {
+            let (node, pool) = (link.node, link.pool);
+            if let Some(pool) = self.pools.get_mut(pool) {
+                pool.ready = pool.ready.saturating_sub(1);
+                if pool.link(node) == Some(key) {
+                    pool.set_link(node, None);
+                }
+            }
+        }
+        let Some(link) = self.links.get_mut(key as usize) else { return };
+        link.retiring = true;
+        if link.streams.len() == 0 || link.step != Step::Ready {
+            self.drop_link(io, key);
+        }
+    }
+
+    /// Closes a link from this side. What is in flight on it is treated as lost.
+    pub(crate) fn drop_link(&mut self, io: &mut Io, key: u32) {
+        let Some(link) = self.links.get(key as usize) else { return };
+        let conn = link.conn;
+        let log = io.take_sent_log(conn);
+        io.abort(conn);
+        self.disown(conn);
+        let mut link = self.links.remove(key as usize);
+        self.detach_link(key, &link);
+        let mut waiting = std::mem::take(&mut link.waiting);
+        self.unstall_all(&mut waiting, Stall::LINK);
+        for repair in std::mem::take(&mut link.on_ready) {
+            self.fail_repair(io, repair, "the link to the node was closed");
+        }
+        for pending in link.streams.take_all() {
+            self.request_lost(io, link.node, &pending, &log);
+        }
+    }
+
+    /// A link that misbehaved or fell silent is given up as if it had broken by itself.
+    pub(crate) fn break_link(&mut self, io: &mut Io, key: u32, why: &str) {
+        let Some(link) = self.links.get(key as usize) else { return };
+        let (node, pool_id, step) = (link.node, link.pool, link.step);
+        let verify_only = link.verify_only;
+        tracing::warn!(core = self.index, node = node.0, why, "giving up a link to a node");
+        let (now, random) = (io.now_ns(), self.random());
+        if step == Step::Ready {
+            self.health.link_lost(node, now, random);
+        } else {
+            self.health.connect_failed(node, now, random);
+        }
+        let _ = self.control.try_send(ControlRequest::NodeUnreachable(node));
+        self.drop_link(io, key);
+        if verify_only || step != Step::Ready {
+            self.verification_interrupted(io, pool_id);
+        }
+    }
+
+    pub(crate) fn close_links(&mut self, io: &mut Io) {
+        let conns: Vec<_> = self.links.iter().map(|(_, link)| link.conn).collect();
+        for conn in conns {
+            io.close(conn);
+            self.disown(conn);
+        }
+        self.links.clear();
+    }
+
+    /// A client no longer uses a pool; nodes that keep state per client are told.
+    pub(crate) fn leave_pool(&mut self, io: &mut Io, pool_id: PoolId, client_id: u32) {
+        let now = io.now_ns();
+        let Some(pool) = self.pools.get_mut(pool_id) else { return };
+        pool.clients = pool.clients.saturating_sub(1);
+        if pool.clients == 0 {
+            pool.idle_since_ns = now;
+        }
+        for key in pool.links() {
+            let Some(link) = self.links.get_mut(key as usize) else { continue };
+            if let LinkWriter::Aggregate(writer) = &mut link.writer
+                && link.step == Step::Ready
+            {
+                writer.push_client_gone(io.output(link.conn), client_id);
+                if !std::mem::replace(&mut link.dirty, true) {
+                    self.dirty_links.push(key);
+                }
+            }
+        }
+    }
+
+    /// A client begins to use a pool.
+    pub(crate) fn join_pool(&mut self, io: &mut Io, slot: u32, pool_id: PoolId) {
+        if let Some(pool) = self.pools.get_mut(pool_id) {
+            pool.clients += 1;
+        }
+        if let Some(client) = self.clients.get_mut(slot as usize) {
+            client.pool = Some(pool_id);
+        }
+        self.ensure_links(io, pool_id);
+    }
+
+    /// Reconnects and idle pools.
+    pub(crate) fn tick_pools(&mut self, io: &mut Io) {
+        let now = io.now_ns();
+        for id in self.pools.ids() {
+            let Some(pool) = self.pools.get(id) else { continue };
+            let idle = pool.clients == 0 && now.saturating_sub(pool.idle_since_ns) > limits::POOL_IDLE_NS;
+            if idle {
+                let links: Vec<u32> = pool.links().collect();
+                for link in links {
+                    self.retire_link(io, link);
+                }
+                self.pools.remove(id);
+            } else {
+                self.ensure_links(io, id);
+            }
+        }
+    }
+
+    /// Deadlines, heartbeats and silence of links.
+    pub(crate) fn tick_links(&mut self, io: &mut Io) {
+        let now = io.now_ns();
+        let keys: Vec<u32> = self.links.iter().map(|(key, _)| key as u32).collect();
+        for key in keys {
+            self.expire_requests(io, key);
+            let Some(link) = self.links.get(key as usize) else { continue };
+            if link.step != Step::Ready {
+                if now > link.open_deadline_ns {
+                    self.break_link(io, key, "the handshake took too long");
+                }
+                continue;
+            }
+            let silent_ns = now.saturating_sub(link.last_received_ns);
+            let probed_ns = now.saturating_sub(link.probe_sent_ns);
+            let busy = link.streams.len() > 0;
+            if link.probe_sent_ns != 0 && probed_ns > limits::LINK_SILENCE_MAX_NS {
+                self.break_link(io, key, "it did not answer OPTIONS");
+            } else if link.orphans > limits::LINK_ORPHANS_MAX {
+                self.break_link(io, key, "too many of its queries timed out");
+            } else if link.probe_sent_ns != 0 {
+                let node = usize::from(link.node.0);
+                if let Some(state) = self.nodes.get_mut(node) {
+                    state.silent |= probed_ns > limits::LINK_SILENCE_PROBE_NS;
+                }
+            } else if (busy && silent_ns > limits::LINK_SILENCE_PROBE_NS)
+                || silent_ns > self.config.heartbeat_interval_ms * 1_000_000
+            {
+                self.probe_link(io, key);
+            }
+        }
+    }
+
+    fn probe_link(&mut self, io: &mut Io, key: u32) {
+        let pending = Pending {
+            purpose: Purpose::Heartbeat,
+            client: ClientRef::PROXY,
+            stream: 0,
+            opcode: opcode::OPTIONS,
+            flags: 0,
+            retries: 0,
+            reprepares: 0,
+            plan: Plan::anywhere(),
+            received_ns: io.now_ns(),
+            sent_ns: io.now_ns(),
+            retained: Retained::Nothing,
+        };
+        if self.send_on_link(io, key, pending, &[])
+            && let Some(link) = self.links.get_mut(key as usize)
+        {
+            link.probe_sent_ns = io.now_ns();
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The nodes behind the proxy and the links to them.
+//!
+//! A link is one connection to one node, shared by all clients of one pool. `handshake` opens it, `lifecycle` keeps
+//! the right ones open, `streams` remembers what is in flight on it, `pool` says who may share it. Requests are put
+//! on a link by [`crate::aggregate`] and come back through [`crate::disaggregate`].
+
+pub(crate) mod handshake;
+pub(crate) mod lifecycle;
+pub(crate) mod pool;
+pub(crate) mod streams;
+
+use std::sync::Arc;
+
+use shunt_reactor::ConnId;
+use shunt_topology::NodeId;
+use shunt_wire::aggregate::{AggregateWriter, Offer};
+use shunt_wire::cql::frame_v5::SegmentWriter;
+
+use crate::client::ClientRef;
+use crate::metrics::NodeMetrics;
+
+pub(crate) use pool::{Pool, PoolId, PoolKey, Pools};
+pub(crate) use streams::{Pending, Purpose, Retained, Streams};
+
+/// How requests are laid out on a link.
+#[allow(clippy::large_enum_variant, reason = "one per link, and used on every query")]
+pub(crate) enum LinkWriter {
+    /// v3/v4: one envelope after the other.
+    Envelopes,
+    /// v5: envelopes in segments.
+    Segments(SegmentWriter),
+    /// Aggregated frames (opcode 0x64) on a v4 connection.
+    Aggregate(AggregateWriter),
+}
+
+/// How far the opening of a link has come; each step waits for the node's answer to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Connecting,
+    Options,
+    Startup,
+    Login,
+    Use,
+    Ready,
+}
+
+/// One connection to a node.
+pub(crate) struct Link {
+    pub(crate) conn: ConnId,
+    pub(crate) node: NodeId,
+    pub(crate) pool: PoolId,
+    pub(crate) step: Step,
+    /// Only opened to see whether a login is right; closed afterwards.
+    pub(crate) verify_only: bool,
+    pub(crate) writer: LinkWriter,
+    /// v5: whether what the node sends is in segments.
+    pub(crate) segmented: bool,
+    /// Version of envelopes on this connection.
+    pub(crate) version: u8,
+    /// What the node offers for aggregated frames.
+    pub(crate) aggregate: Option<Offer>,
+    pub(crate) streams: Streams,
+    /// Something was written this turn.
+    pub(crate) dirty: bool,
+    /// Queries written this turn.
+    pub(crate) queries_this_turn: u32,
+    /// It takes no more for now; clients wait in `waiting`.
+    pub(crate) full: bool,
+    /// No new queries; closes when the last one in flight is answered.
+    pub(crate) retiring: bool,
+    /// Clients held until it is not full.
+    pub(crate) waiting: Vec<ClientRef>,
+    /// Bytes of envelopes whose segments were taken but which are not complete.
+    pub(crate) carry: Vec<u8>,
+    pub(crate) last_received_ns: u64,
+    /// When an OPTIONS was sent that is not answered; 0: none is.
+    pub(crate) probe_sent_ns: u64,
+    /// Streams held by timed-out queries.
+    pub(crate) orphans: usize,
+    /// Requests to send once it is ready (keys of repairs).
+    pub(crate) on_ready: Vec<u32>,
+    /// When opening it is given up, nanoseconds.
+    pub(crate) open_deadline_ns: u64,
+}
+
+impl Link {
+    pub(crate) fn new(conn: ConnId, node: NodeId, pool: PoolId, version: u8, in_flight_max: usize) -> Self {
+        Self {
+            conn,
+            node,
+            pool,
+            step: Step::Connecting,
+            verify_only: false,
+            writer: LinkWriter::Envelopes,
+            segmented: false,
+            version,
+            aggregate: None,
+            streams: Streams::new(in_flight_max),
+            dirty: false,
+            queries_this_turn: 0,
+            full: false,
+            retiring: false,
+            waiting: Vec::new(),
+            carry: Vec::new(),
+            last_received_ns: 0,
+            probe_sent_ns: 0,
+            orphans: 0,
+            on_ready: Vec::new(),
+            open_deadline_ns: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_ready(&self) -> bool {
+        self.step == Step::Ready && !self.retiring && !self.verify_only
+    }
+}
+
+/// What a core remembers about one node, whatever the pool.
+pub(crate) struct NodeState {
+    /// Queries in flight on all links of this core to it; what routing compares.
+    pub(crate) in_flight: u32,
+    /// It has been probed and has not answered: used only when nobody else can.
+    pub(crate) silent: bool,
+    pub(crate) metrics: Arc<NodeMetrics>,
+}

@@ -1,0 +1,189 @@
+//! Pools: the links that may be shared by the same clients.
+//!
+//! Two clients share links only when nothing on the node's side could tell them apart: same login, same protocol
+//! version, same keyspace, same compression, same NO_COMPACT. That is the pool's key. The login in the key is the
+//! exact SASL token that the role's first link was opened with, so that a client with another password, or another
+//! role, never meets a link that is not its own.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use shunt_topology::NodeId;
+use shunt_wire::cql::compression::Algorithm;
+
+use crate::client::ClientRef;
+use crate::limits;
+
+/// Index of a pool in its core's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PoolId(pub(crate) u32);
+
+/// What must not mix.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PoolKey {
+    /// SASL token of a successful login; `None`: the ring asks for none.
+    pub(crate) login: Option<Arc<[u8]>>,
+    pub(crate) version: u8,
+    /// Set by USE.
+    pub(crate) keyspace: Option<Arc<str>>,
+    /// v3/v4 only; v5 compresses per segment, hop by hop.
+    pub(crate) compression: Option<Algorithm>,
+    pub(crate) no_compact: bool,
+}
+
+/// The links of one pool and who waits for them.
+pub(crate) struct Pool {
+    pub(crate) key: PoolKey,
+    /// By node id: key of its link in the core's table, open or opening.
+    links: Vec<Option<u32>>,
+    /// How many of them take queries.
+    pub(crate) ready: usize,
+    /// Clients that belong to it or are switching to it.
+    pub(crate) clients: usize,
+    /// Clients held until a link is ready.
+    pub(crate) waiting: Vec<ClientRef>,
+    /// When its login last succeeded, nanoseconds; 0: never.
+    pub(crate) verified_ns: u64,
+    /// A link is being opened to verify a login.
+    pub(crate) verifying: bool,
+    /// When its last client left, nanoseconds.
+    pub(crate) idle_since_ns: u64,
+}
+
+impl Pool {
+    fn new(key: PoolKey, now_ns: u64) -> Self {
+        Self {
+            key,
+            links: Vec::new(),
+            ready: 0,
+            clients: 0,
+            waiting: Vec::new(),
+            verified_ns: 0,
+            verifying: false,
+            idle_since_ns: now_ns,
+        }
+    }
+
+    /// The link to a node, open or opening.
+    #[inline]
+    pub(crate) fn link(&self, node: NodeId) -> Option<u32> {
+        self.links.get(usize::from(node.0)).copied().flatten()
+    }
+
+    pub(crate) fn set_link(&mut self, node: NodeId, link: Option<u32>) {
+        let index = usize::from(node.0);
+        if self.links.len() <= index {
+            self.links.resize(index + 1, None);
+        }
+        self.links[index] = link;
+    }
+
+    /// All links, open or opening.
+    pub(crate) fn links(&self) -> impl Iterator<Item = u32> + '_ {
+        self.links.iter().filter_map(|link| *link)
+    }
+
+    /// Whether the login was verified recently enough to be believed.
+    pub(crate) fn login_is_fresh(&self, now_ns: u64, cache_ns: u64) -> bool {
+        self.verified_ns != 0 && now_ns.saturating_sub(self.verified_ns) < cache_ns
+    }
+}
+
+/// All pools of a core.
+#[derive(Default)]
+pub(crate) struct Pools {
+    pools: Vec<Option<Pool>>,
+    by_key: HashMap<PoolKey, PoolId>,
+}
+
+impl Pools {
+    #[inline]
+    pub(crate) fn get(&self, id: PoolId) -> Option<&Pool> {
+        self.pools.get(id.0 as usize).and_then(Option::as_ref)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: PoolId) -> Option<&mut Pool> {
+        self.pools.get_mut(id.0 as usize).and_then(Option::as_mut)
+    }
+
+    pub(crate) fn find(&self, key: &PoolKey) -> Option<PoolId> {
+        self.by_key.get(key).copied()
+    }
+
+    /// The pool of `key`, made if there is none; `None` when there are too many.
+    pub(crate) fn find_or_create(&mut self, key: &PoolKey, now_ns: u64) -> Option<PoolId> {
+        if let Some(id) = self.find(key) {
+            return Some(id);
+        }
+        if self.by_key.len() >= limits::POOLS_MAX {
+            return None;
+        }
+        let free = self.pools.iter().position(Option::is_none);
+        let index = free.unwrap_or_else(|| {
+            self.pools.push(None);
+            self.pools.len() - 1
+        });
+        self.pools[index] = Some(Pool::new(key.clone(), now_ns));
+        let id = PoolId(index as u32);
+        self.by_key.insert(key.clone(), id);
+        Some(id)
+    }
+
+    pub(crate) fn remove(&mut self, id: PoolId) -> Option<Pool> {
+        let pool = self.pools.get_mut(id.0 as usize)?.take()?;
+        self.by_key.remove(&pool.key);
+        Some(pool)
+    }
+
+    /// Ids of all pools there are.
+    pub(crate) fn ids(&self) -> Vec<PoolId> {
+        let used = self.pools.iter().enumerate().filter(|(_, pool)| pool.is_some());
+        used.map(|(index, _)| PoolId(index as u32)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(login: Option<&[u8]>, keyspace: Option<&str>) -> PoolKey {
+        PoolKey {
+            login: login.map(Arc::from),
+            version: 4,
+            keyspace: keyspace.map(Arc::from),
+            compression: None,
+            no_compact: false,
+        }
+    }
+
+    #[test]
+    fn clients_that_differ_in_anything_get_different_pools() {
+        let mut pools = Pools::default();
+        let mut find = |key: PoolKey| pools.find_or_create(&key, 0).unwrap();
+        let alice = find(key(Some(b"\0alice\0secret"), None));
+        let others = [
+            find(key(None, None)),
+            find(key(Some(b"\0bob\0secret"), None)),
+            find(key(Some(b"\0alice\0wrong"), None)),
+            find(key(Some(b"\0alice\0secret"), Some("ks"))),
+            find(PoolKey { version: 5, ..key(Some(b"\0alice\0secret"), None) }),
+            find(PoolKey { compression: Some(Algorithm::Lz4), ..key(Some(b"\0alice\0secret"), None) }),
+            find(PoolKey { no_compact: true, ..key(Some(b"\0alice\0secret"), None) }),
+        ];
+        assert!(others.iter().all(|other| *other != alice));
+        assert_eq!(find(key(Some(b"\0alice\0secret"), None)), alice);
+    }
+
+    #[test]
+    fn the_number_of_pools_is_bounded_and_places_are_reused() {
+        let mut pools = Pools::default();
+        for i in 0..limits::POOLS_MAX {
+            assert!(pools.find_or_create(&key(None, Some(&i.to_string())), 0).is_some());
+        }
+        assert!(pools.find_or_create(&key(None, Some("one more")), 0).is_none());
+        let gone = pools.find(&key(None, Some("7"))).unwrap();
+        assert!(pools.remove(gone).is_some());
+        assert_eq!(pools.find_or_create(&key(None, Some("one more")), 0), Some(gone));
+    }
+}

@@ -1,0 +1,491 @@
+//! Requests that need a second look before they are answered: sent again because their link died, prepared again
+//! because a node did not know the statement, answered because their time is over, held until the schema agrees.
+//!
+//! Cold code: a request comes here at most a few times in its life, and then its bytes are copied.
+
+use std::sync::Arc;
+
+use shunt_reactor::{Io, SentLog};
+use shunt_topology::NodeId;
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::errors::ReplicaCounts;
+use shunt_wire::cql::message::{Consistency, ErrorDetails, ErrorMessage, Prepare, ResultMessage};
+use shunt_wire::cql::message::{encode, error_code, split_request_prefix, split_response_prefix};
+use shunt_wire::cql::statement;
+
+use crate::client::ClientRef;
+use crate::control::state::ControlRequest;
+use crate::core::Core;
+use crate::disaggregate::Answer;
+use crate::limits;
+use crate::metrics::Outcome;
+use crate::node::{Pending, PoolKey, Purpose, Retained};
+use crate::prepared::PreparedStatement;
+use crate::route::{Choice, Plan, Work};
+
+/// A request whose statement is being prepared again on the node it went to.
+pub(crate) struct Repair {
+    pending: Pending,
+    /// Its bytes.
+    body: Vec<u8>,
+    /// Link it goes back to, and that link's node.
+    link: u32,
+    node: NodeId,
+    statement: Arc<PreparedStatement>,
+    deadline_ns: u64,
+}
+
+/// The answer to a schema change that waits until the nodes agree.
+pub(crate) struct AwaitingAgreement {
+    pending: Pending,
+    flags: u8,
+    opcode: u8,
+    body: Vec<u8>,
+    deadline_ns: u64,
+}
+
+impl Core {
+    // ---- UNPREPARED -------------------------------------------------------------------------------------------------
+
+    /// An ERROR answered a client's request. If it is UNPREPARED and the statement is known, prepares it on that node
+    /// and sends the request again; `false` leaves the error to the client.
+    pub(crate) fn repair_unprepared(
+        &mut self,
+        io: &mut Io,
+        key: u32,
+        pending: &Pending,
+        flags: u8,
+        body: &[u8],
+    ) -> bool {
+        let Ok((_, body)) = split_response_prefix(flags, body) else { return false };
+        if body.first_chunk().map(|code| i32::from_be_bytes(*code)) != Some(error_code::UNPREPARED) {
+            return false;
+        }
+        let version = self.version_of(key);
+        let Ok(error) = ErrorMessage::decode(version, body) else { return false };
+        let Some(id) = error.unprepared_id() else { return false };
+        let Some(statement) = self.prepared.statement(id) else { return false };
+        if pending.reprepares >= limits::REPREPARES_PER_REQUEST_MAX || self.repairs.len() >= limits::REPAIRS_MAX {
+            return false;
+        }
+        let Some(link) = self.links.get(key as usize) else { return false };
+        let (node, conn) = (link.node, link.conn);
+        let Some(bytes) = self.retained_bytes_of(io.sent_of(conn, pending.retained), pending.retained) else {
+            return false;
+        };
+        self.metrics.outcomes.of(Outcome::Reprepared).add(1);
+        let mut pending = *pending;
+        pending.reprepares += 1;
+        pending.retained = Retained::Nothing;
+        let deadline_ns = pending.received_ns + self.config.query_timeout_ms * 1_000_000;
+        let repair = Repair { pending, body: bytes, link: key, node, statement, deadline_ns };
+        let repair = self.repairs.insert(repair) as u32;
+        self.continue_repair(io, repair);
+        true
+    }
+
+    /// Sends the PREPARE of a repair, on a link whose keyspace is the one the statement was prepared in.
+    pub(crate) fn continue_repair(&mut self, io: &mut Io, key: u32) {
+        let Some(repair) = self.repairs.get(key as usize) else { return };
+        let (link, node) = (repair.link, repair.node);
+        let statement = Arc::clone(&repair.statement);
+        let Some(target) = self.link_to_prepare_on(io, link, node, &statement, key) else { return };
+        let mut body = Vec::new();
+        let version = self.version_of(target);
+        let explicit = statement.keyspace.as_deref().filter(|_| statement.explicit_keyspace && version >= 5);
+        encode::prepare(&mut body, version, &statement.text, explicit);
+        let pending = self.own_request(io, Purpose::Reprepare { repair: key }, opcode::PREPARE);
+        if !self.send_on_link(io, target, pending, &body) {
+            self.fail_repair(io, key, "the link to the node is full");
+        }
+    }
+
+    /// The link itself if its pool has the right keyspace, else one of a sister pool to the same node. `None`: failed,
+    /// or waiting for that link to open.
+    fn link_to_prepare_on(
+        &mut self,
+        io: &mut Io,
+        link: u32,
+        node: NodeId,
+        statement: &PreparedStatement,
+        repair: u32,
+    ) -> Option<u32> {
+        let Some(found) = self.links.get(link as usize) else {
+            self.fail_repair(io, repair, "the link to the node was lost");
+            return None;
+        };
+        let pool = self.pools.get(found.pool)?;
+        let version = pool.key.version;
+        let explicit = statement.explicit_keyspace && version >= 5;
+        if explicit || pool.key.keyspace.as_deref() == statement.keyspace.as_deref() {
+            return Some(link);
+        }
+        let verified_ns = pool.verified_ns;
+        let key = PoolKey { keyspace: statement.keyspace.as_deref().map(Arc::from), ..pool.key.clone() };
+        let Some(sister) = self.pools.find_or_create(&key, io.now_ns()) else {
+            self.fail_repair(io, repair, "too many pools are in use");
+            return None;
+        };
+        if let Some(pool) = self.pools.get_mut(sister) {
+            pool.verified_ns = pool.verified_ns.max(verified_ns);
+        }
+        if self.pools.get(sister)?.link(node).is_none() {
+            self.open_link(io, sister, node, false);
+        }
+        let target = self.pools.get(sister)?.link(node);
+        let Some(target) = target else {
+            self.fail_repair(io, repair, "the node cannot be reached");
+            return None;
+        };
+        let sister_link = self.links.get_mut(target as usize)?;
+        if sister_link.is_ready() {
+            return Some(target);
+        }
+        sister_link.on_ready.push(repair);
+        None
+    }
+
+    /// The node answered the PREPARE of a repair.
+    pub(crate) fn reprepared(&mut self, io: &mut Io, _link: u32, key: u32, answer: &Answer<'_>) {
+        let Some(repair) = self.repairs.try_remove(key as usize) else { return };
+        if answer.opcode == opcode::ERROR {
+            // The statement cannot be prepared any more (its table is gone, say): the node's words are the answer.
+            self.deliver(io, &repair.pending, answer, Outcome::Error);
+        } else if !self.links.get(repair.link as usize).is_some_and(|link| link.node == repair.node && link.is_ready())
+            || !self.send_on_link(io, repair.link, repair.pending, &repair.body)
+        {
+            self.send_elsewhere(io, repair.pending, &repair.body);
+        }
+    }
+
+    /// A repair cannot go on: the request is sent to another node if it may be, else answered with an error.
+    pub(crate) fn fail_repair(&mut self, io: &mut Io, key: u32, why: &str) {
+        let Some(repair) = self.repairs.try_remove(key as usize) else { return };
+        // The node refused it as UNPREPARED, so it was not executed and may be sent again whatever it is.
+        if repair.pending.retries == 0 {
+            self.send_elsewhere(io, repair.pending, &repair.body);
+        } else {
+            self.fail_request(io, &repair.pending, Outcome::LinkLost, why);
+        }
+    }
+
+    // ---- lost links -------------------------------------------------------------------------------------------------
+
+    /// A request was in flight on a link that is gone.
+    pub(crate) fn request_lost(&mut self, io: &mut Io, _node: NodeId, pending: &Pending, log: &SentLog) {
+        match pending.purpose {
+            Purpose::Client => {
+                let body = match pending.retained {
+                    Retained::Sent { sequence, .. } => {
+                        self.retained_bytes_of(log.get(sequence).unwrap_or_default(), pending.retained)
+                    }
+                    other => self.retained_bytes_of(&[], other),
+                };
+                let mut pending = *pending;
+                self.forget_copy(&mut pending);
+                match body {
+                    Some(body) if pending.plan.idempotent && pending.retries == 0 => {
+                        self.send_elsewhere(io, pending, &body);
+                    }
+                    _ => self.fail_request(io, &pending, Outcome::LinkLost, "the connection to the node was lost"),
+                }
+            }
+            Purpose::Reprepare { repair } => self.fail_repair(io, repair, "the connection to the node was lost"),
+            Purpose::Spread => self.forget_copy(&mut { *pending }),
+            Purpose::Heartbeat | Purpose::Orphan => {}
+        }
+    }
+
+    /// Sends a request once more, to whichever node is best now.
+    fn send_elsewhere(&mut self, io: &mut Io, mut pending: Pending, body: &[u8]) {
+        pending.retries += 1;
+        let pool = self.client(pending.client).and_then(|client| client.pool);
+        let Some(pool) = pool else {
+            self.metrics.in_flight.sub(1);
+            return;
+        };
+        match self.choose(pool, &pending.plan) {
+            Choice::Link(link) => {
+                self.metrics.outcomes.of(Outcome::Retried).add(1);
+                self.send_on_link(io, link, pending, body);
+            }
+            Choice::Full(_) => {
+                self.fail_request(io, &pending, Outcome::Overloaded, "the other replicas are overloaded")
+            }
+            Choice::Nothing => self.fail_request(io, &pending, Outcome::LinkLost, "no other node can be reached"),
+        }
+    }
+
+    // ---- errors -----------------------------------------------------------------------------------------------------
+
+    /// Answers a request with the error that tells a driver the truth: a write whose fate is unknown is a write
+    /// timeout, a query that may be repeated and could not be carried out is Overloaded.
+    pub(crate) fn fail_request(&mut self, io: &mut Io, pending: &Pending, outcome: Outcome, why: &str) {
+        let Some(client) = self.client(pending.client) else {
+            self.metrics.in_flight.sub(1);
+            return;
+        };
+        let version = client.version;
+        let mut body = Vec::new();
+        failure(&pending.plan, outcome, why).put(&mut body, version);
+        let answer = Answer { stream: pending.stream, flags: 0, opcode: opcode::ERROR, body: &body };
+        self.deliver(io, pending, &answer, outcome);
+    }
+
+    /// Queries of a link whose time is over. Their stream ids stay taken until the node answers.
+    pub(crate) fn expire_requests(&mut self, io: &mut Io, key: u32) {
+        let now = io.now_ns();
+        let timeout_ns = self.config.query_timeout_ms * 1_000_000;
+        let Some(link) = self.links.get_mut(key as usize) else { return };
+        let conn = link.conn;
+        let sweep = io.retained_bytes(conn) > limits::LINK_RETAINED_BYTES_SWEEP;
+        let late: Vec<(u16, Pending)> = link
+            .streams
+            .iter()
+            .filter(|(_, pending)| {
+                let age_ns = now.saturating_sub(pending.received_ns);
+                age_ns > timeout_ns || (sweep && age_ns > limits::SECOND_NS)
+            })
+            .map(|(stream, pending)| (stream, *pending))
+            .collect();
+        for (stream, pending) in late {
+            if now.saturating_sub(pending.received_ns) <= timeout_ns {
+                self.copy_out(io, key, stream, &pending);
+                continue;
+            }
+            if matches!(pending.purpose, Purpose::Heartbeat | Purpose::Orphan) {
+                continue;
+            }
+            if let Some(link) = self.links.get_mut(key as usize)
+                && let Some(slot) = link.streams.get_mut(stream)
+            {
+                slot.purpose = Purpose::Orphan;
+                slot.retained = Retained::Nothing;
+                link.orphans += 1;
+            }
+            self.release(io, conn, pending.retained);
+            match pending.purpose {
+                Purpose::Client => {
+                    self.fail_request(io, &pending, Outcome::TimedOut, "the node did not answer in time");
+                }
+                Purpose::Reprepare { repair } => {
+                    if let Some(repair) = self.repairs.try_remove(repair as usize) {
+                        let why = "the node did not prepare the statement in time";
+                        self.fail_request(io, &repair.pending, Outcome::TimedOut, why);
+                    }
+                }
+                Purpose::Spread | Purpose::Heartbeat | Purpose::Orphan => {}
+            }
+        }
+    }
+
+    /// Moves a slow request's bytes out of the sent log, so that the buffers it shares with others can go.
+    fn copy_out(&mut self, io: &mut Io, key: u32, stream: u16, pending: &Pending) {
+        if !matches!(pending.retained, Retained::Sent { .. }) {
+            return;
+        }
+        let Some(conn) = self.links.get(key as usize).map(|link| link.conn) else { return };
+        let Some(bytes) = self.retained_bytes_of(io.sent_of(conn, pending.retained), pending.retained) else { return };
+        let copy = self.copies.insert(bytes) as u32;
+        if let Some(slot) = self.links.get_mut(key as usize).and_then(|link| link.streams.get_mut(stream)) {
+            slot.retained = Retained::Copy { key: copy };
+        }
+        self.release(io, conn, pending.retained);
+    }
+
+    pub(crate) fn tick_repairs(&mut self, io: &mut Io) {
+        let now = io.now_ns();
+        let late: Vec<usize> =
+            self.repairs.iter().filter(|(_, repair)| now > repair.deadline_ns).map(|(key, _)| key).collect();
+        for key in late {
+            let repair = self.repairs.remove(key);
+            let why = "the node did not prepare the statement in time";
+            self.fail_request(io, &repair.pending, Outcome::TimedOut, why);
+        }
+        let late: Vec<usize> =
+            self.awaiting.iter().filter(|(_, held)| now > held.deadline_ns).map(|(key, _)| key).collect();
+        for key in late {
+            self.schema_agreed(io, key as u64);
+        }
+        self.expire_switches(io);
+    }
+
+    // ---- schema changes ---------------------------------------------------------------------------------------------
+
+    /// Holds the answer to a schema change until the nodes agree, so that the client's next query, which may go to
+    /// another node, finds the new schema. A driver would wait for that itself, but it only sees the proxy.
+    pub(crate) fn hold_for_agreement(&mut self, io: &mut Io, pending: &Pending, answer: &Answer<'_>, body: &[u8]) {
+        let rest = split_response_prefix(answer.flags & !1, body).map_or(&[][..], |(_, rest)| rest);
+        let changed = matches!(ResultMessage::decode(4, rest), Ok(ResultMessage::SchemaChange(_)));
+        if !changed || self.awaiting.len() >= limits::REPAIRS_MAX {
+            self.deliver(io, pending, answer, Outcome::Ok);
+            return;
+        }
+        let held = AwaitingAgreement {
+            pending: *pending,
+            flags: answer.flags,
+            opcode: answer.opcode,
+            body: answer.body.to_vec(),
+            deadline_ns: io.now_ns() + limits::SCHEMA_AGREEMENT_NS,
+        };
+        let ticket = self.awaiting.insert(held) as u64;
+        let request = ControlRequest::AwaitSchemaAgreement { core: self.index, ticket };
+        if self.control.try_send(request).is_err() {
+            self.schema_agreed(io, ticket);
+        }
+    }
+
+    /// The nodes agree, or will not: the client gets its answer.
+    pub(crate) fn schema_agreed(&mut self, io: &mut Io, ticket: u64) {
+        let Some(held) = self.awaiting.try_remove(ticket as usize) else { return };
+        let answer = Answer { stream: held.pending.stream, flags: held.flags, opcode: held.opcode, body: &held.body };
+        self.deliver(io, &held.pending, &answer, Outcome::Ok);
+    }
+
+    // ---- PREPARE ----------------------------------------------------------------------------------------------------
+
+    /// A node prepared a client's statement: remember it, tell the client, and prepare it on the other nodes too.
+    pub(crate) fn learn_prepared(
+        &mut self,
+        io: &mut Io,
+        key: u32,
+        pending: &Pending,
+        answer: &Answer<'_>,
+        body: &[u8],
+    ) {
+        if let Some(text) = self.remember_statement(io, key, pending, answer, body) {
+            self.deliver(io, pending, answer, Outcome::Ok);
+            self.spread(io, key, &text, pending);
+        } else {
+            self.deliver(io, pending, answer, Outcome::Ok);
+        }
+    }
+
+    fn remember_statement(
+        &mut self,
+        io: &Io,
+        key: u32,
+        pending: &Pending,
+        answer: &Answer<'_>,
+        body: &[u8],
+    ) -> Option<Vec<u8>> {
+        let link = self.links.get(key as usize)?;
+        let pool = self.pools.get(link.pool)?;
+        let version = pool.key.version;
+        let session = pool.key.keyspace.clone();
+        let compression = pool.key.compression;
+        let (_, rest) = split_response_prefix(answer.flags, body).ok()?;
+        let ResultMessage::Prepared(prepared) = ResultMessage::decode(version, rest).ok()? else { return None };
+        let sent = self.retained_bytes_of(io.sent_of(link.conn, pending.retained), pending.retained)?;
+        let mut plain = Vec::new();
+        let request = if pending.flags & shunt_wire::cql::envelope::flag::COMPRESSION != 0 && version < 5 {
+            let max = limits::REQUEST_BYTES_MAX;
+            shunt_wire::cql::compression::decompress(compression?, &sent, max, &mut plain).ok()?;
+            &plain[..]
+        } else {
+            &sent[..]
+        };
+        let (_, request) = split_request_prefix(pending.flags, request).ok()?;
+        let asked = Prepare::decode(version, request).ok()?;
+        let parsed = statement::classify(asked.text);
+        let keyspace = asked.keyspace.or(session.as_deref());
+        let routing = self.cluster.as_ref().map(|cluster| &*cluster.routing);
+        let learned =
+            PreparedStatement::learn(asked.text, &parsed, keyspace, asked.keyspace.is_some(), &prepared, routing);
+        self.prepared.learn(learned);
+        Some(sent)
+    }
+
+    /// Prepares a statement on the pool's other nodes, ahead of need; nobody waits for the answers.
+    fn spread(&mut self, io: &mut Io, from: u32, body: &[u8], prepare: &Pending) {
+        let Some(link) = self.links.get(from as usize) else { return };
+        let Some(pool) = self.pools.get(link.pool) else { return };
+        let others: Vec<u32> = pool.links().filter(|key| *key != from).collect();
+        for key in others {
+            let fits = self.links.get(key as usize).is_some_and(|link| link.is_ready() && !link.full);
+            if fits {
+                let mut pending = self.own_request(io, Purpose::Spread, opcode::PREPARE);
+                // Without tracing, which only the client's own request asked for.
+                pending.flags = prepare.flags & !shunt_wire::cql::envelope::flag::TRACING;
+                self.send_on_link(io, key, pending, body);
+            }
+        }
+    }
+
+    // ---- helpers ----------------------------------------------------------------------------------------------------
+
+    /// A request of the proxy itself.
+    fn own_request(&self, io: &Io, purpose: Purpose, op: u8) -> Pending {
+        Pending {
+            purpose,
+            client: ClientRef::PROXY,
+            stream: 0,
+            opcode: op,
+            flags: 0,
+            retries: 0,
+            reprepares: 0,
+            plan: Plan::anywhere(),
+            received_ns: io.now_ns(),
+            sent_ns: io.now_ns(),
+            retained: Retained::Nothing,
+        }
+    }
+
+    /// Version of the bodies on a link, which on aggregated links differs from that of its envelopes.
+    fn version_of(&self, link: u32) -> u8 {
+        let link = self.links.get(link as usize);
+        link.map_or(4, |link| self.pools.get(link.pool).map_or(link.version, |pool| pool.key.version))
+    }
+
+    /// A copy of a request's bytes, found in `buffer` (of its link's sent log) or among the copies.
+    fn retained_bytes_of(&self, buffer: &[u8], retained: Retained) -> Option<Vec<u8>> {
+        match retained {
+            Retained::Nothing => None,
+            Retained::Sent { offset, length, .. } => {
+                let start = offset as usize;
+                buffer.get(start..start + length as usize).map(<[u8]>::to_vec)
+            }
+            Retained::Copy { key } => self.copies.get(key as usize).cloned(),
+        }
+    }
+
+    fn forget_copy(&mut self, pending: &mut Pending) {
+        if let Retained::Copy { key } = pending.retained {
+            self.copies.try_remove(key as usize);
+        }
+        pending.retained = Retained::Nothing;
+    }
+}
+
+/// The sent log's buffer a request lies in.
+trait SentOf {
+    fn sent_of(&self, conn: shunt_reactor::ConnId, retained: Retained) -> &[u8];
+}
+
+impl SentOf for Io {
+    fn sent_of(&self, conn: shunt_reactor::ConnId, retained: Retained) -> &[u8] {
+        match retained {
+            Retained::Sent { sequence, .. } => self.sent(conn, sequence),
+            Retained::Nothing | Retained::Copy { .. } => &[],
+        }
+    }
+}
+
+/// The error for a request that was not answered.
+fn failure<'a>(plan: &Plan, outcome: Outcome, why: &'a str) -> ErrorMessage<'a> {
+    let counts = ReplicaCounts { consistency: Consistency(plan.consistency), received: 0, block_for: 1 };
+    match (plan.work, outcome) {
+        (_, Outcome::Overloaded) => ErrorMessage::plain(error_code::OVERLOADED, why),
+        (Work::Write, _) => ErrorMessage {
+            code: error_code::WRITE_TIMEOUT,
+            message: why,
+            details: ErrorDetails::WriteTimeout { counts, write_type: "SIMPLE", contentions: None },
+        },
+        (Work::Read, Outcome::TimedOut) => ErrorMessage {
+            code: error_code::READ_TIMEOUT,
+            message: why,
+            details: ErrorDetails::ReadTimeout { counts, data_present: false },
+        },
+        (Work::Read | Work::Other, _) => ErrorMessage::plain(error_code::OVERLOADED, why),
+    }
+}

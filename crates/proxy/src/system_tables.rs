@@ -1,0 +1,169 @@
+//! `system.local` and `system.peers` as drivers see them: one host, the proxy.
+//!
+//! A driver that saw the nodes behind the proxy would connect to them and walk around it. So reads of these tables go
+//! to a node like any other, and the answer is rewritten: `system.local` keeps what it says about the cluster but
+//! names the proxy's address, host id and a token; `system.peers` and `peers_v2` are empty. Everything else, the
+//! schema tables above all, is the ring's own.
+
+use std::net::{IpAddr, SocketAddr};
+
+use shunt_reactor::Io;
+use shunt_topology::token;
+use shunt_wire::cql::envelope::flag;
+use shunt_wire::cql::message::{ResultMessage, Rows, put, split_response_prefix};
+use shunt_wire::cql::statement::Statement;
+
+use crate::core::Core;
+use crate::disaggregate::Answer;
+use crate::metrics::Outcome;
+use crate::node::Pending;
+use crate::route::NO_STATEMENT;
+
+/// A table whose rows are rewritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SystemTable {
+    Local,
+    Peers,
+}
+
+impl SystemTable {
+    /// The table a SELECT reads, if it is one of these.
+    pub(crate) fn of(parsed: &Statement<'_>) -> Option<SystemTable> {
+        let (keyspace, table) = parsed.selected_table()?;
+        if !keyspace?.matches("system") {
+            return None;
+        }
+        if table.matches("local") {
+            Some(SystemTable::Local)
+        } else if table.matches("peers") || table.matches("peers_v2") {
+            Some(SystemTable::Peers)
+        } else {
+            None
+        }
+    }
+}
+
+impl Core {
+    /// Rewrites the answer to a read of a system table and passes it on.
+    pub(crate) fn show_proxy(
+        &mut self,
+        io: &mut Io,
+        pending: &Pending,
+        answer: &Answer<'_>,
+        body: &[u8],
+        table: SystemTable,
+    ) {
+        let Some(client) = self.client(pending.client) else {
+            self.deliver(io, pending, answer, Outcome::Ok);
+            return;
+        };
+        let (version, local) = (client.version, client.local);
+        let address = shown_address(self.config.advertise, local);
+        let names: Vec<Box<str>> = match pending.plan.statement {
+            NO_STATEMENT => Vec::new(),
+            index => self.prepared.get(index).statement.result_columns.to_vec(),
+        };
+        let cluster_name = self.cluster.as_ref().map(|cluster| cluster.cluster_name.clone()).unwrap_or_default();
+        let view = View { address, host_id: host_id(&cluster_name, address) };
+        match rewrite(table, &view, version, answer.flags, body, &names) {
+            Some(rewritten) => {
+                let shown = Answer { flags: answer.flags & !flag::COMPRESSION, body: &rewritten, ..*answer };
+                self.deliver(io, pending, &shown, Outcome::Intercepted);
+            }
+            None => self.deliver(io, pending, answer, Outcome::Ok),
+        }
+    }
+}
+
+/// What is shown instead of the node.
+struct View {
+    address: SocketAddr,
+    host_id: [u8; 16],
+}
+
+/// The configured address, with the parts left open (port 0) taken from the one the client used.
+fn shown_address(advertise: Option<SocketAddr>, local: SocketAddr) -> SocketAddr {
+    match advertise {
+        Some(address) if address.port() == 0 => SocketAddr::new(address.ip(), local.port()),
+        Some(address) => address,
+        None => local,
+    }
+}
+
+/// A host id that stays the same as long as cluster and address do, on every core and after every restart.
+fn host_id(cluster_name: &str, address: SocketAddr) -> [u8; 16] {
+    let seed = format!("shunt proxy of {cluster_name} at {address}");
+    let (high, low) = (token::token(seed.as_bytes()).0, token::token(format!("{seed} ").as_bytes()).0);
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&high.to_be_bytes());
+    id[8..].copy_from_slice(&low.to_be_bytes());
+    // RFC 9562, section 5.8: version 8 (custom), variant 10.
+    id[6] = (id[6] & 0x0f) | 0x80;
+    id[8] = (id[8] & 0x3f) | 0x80;
+    id
+}
+
+fn rewrite(
+    table: SystemTable,
+    view: &View,
+    version: u8,
+    flags: u8,
+    body: &[u8],
+    names: &[Box<str>],
+) -> Option<Vec<u8>> {
+    let (prefix, rest) = split_response_prefix(flags, body).ok()?;
+    let ResultMessage::Rows(rows) = ResultMessage::decode(version, rest).ok()? else { return None };
+    let head = prefix.length + rows.content_offset;
+    let mut out = body.get(..head)?.to_vec();
+    match table {
+        SystemTable::Peers => {
+            let count = out.len().checked_sub(4)?;
+            out.truncate(count);
+            put::int(&mut out, 0);
+        }
+        SystemTable::Local => show_local(&mut out, view, &rows, names)?,
+    }
+    Some(out)
+}
+
+/// Copies the rows, putting the proxy's own values in place of the node's.
+fn show_local(out: &mut Vec<u8>, view: &View, rows: &Rows<'_>, names: &[Box<str>]) -> Option<()> {
+    let mut columns: Vec<&str> = rows.metadata.columns().map(|column| column.name).collect();
+    if columns.is_empty() {
+        columns = names.iter().map(|name| &**name).collect();
+    }
+    if columns.len() != rows.metadata.column_count {
+        return None;
+    }
+    for row in rows.rows() {
+        for (column, value) in columns.iter().zip(row.ok()?.values()) {
+            match value.and_then(|_| view.value(column)) {
+                Some(own) => put::bytes(out, Some(&own)),
+                None => put::bytes(out, value),
+            }
+        }
+    }
+    Some(())
+}
+
+impl View {
+    /// The proxy's value of a column of `system.local`; `None`: the node's is right.
+    fn value(&self, column: &str) -> Option<Vec<u8>> {
+        match column {
+            "rpc_address" | "broadcast_address" | "listen_address" => Some(match self.address.ip() {
+                IpAddr::V4(ip) => ip.octets().to_vec(),
+                IpAddr::V6(ip) => ip.octets().to_vec(),
+            }),
+            "rpc_port" | "native_port" => Some(i32::from(self.address.port()).to_be_bytes().to_vec()),
+            "host_id" => Some(self.host_id.to_vec()),
+            "tokens" => {
+                // set<varchar> with one token: the proxy owns the whole ring.
+                let mut set = Vec::new();
+                put::int(&mut set, 1);
+                put::bytes(&mut set, Some(b"0"));
+                Some(set)
+            }
+            _ => None,
+        }
+    }
+}
