@@ -1,0 +1,67 @@
+package shunt.drivers;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.datastax.oss.driver.api.core.DefaultConsistencyLevel;
+import com.datastax.oss.driver.api.core.cql.AsyncResultSet;
+import com.datastax.oss.driver.api.core.cql.ResultSet;
+import com.datastax.oss.driver.api.core.cql.Row;
+import com.datastax.oss.driver.api.core.cql.SimpleStatement;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletionStage;
+import org.junit.jupiter.api.Test;
+
+/** Conditional statements. */
+class LightweightTransactionTest extends Scenario {
+  @Test
+  void insertIfNotExistsAppliesOnceAndThenShowsTheExistingRow() {
+    var insert = session.prepare("INSERT INTO items (key, number, note) VALUES (?, ?, ?) IF NOT EXISTS");
+    assertTrue(session.execute(insert.bind(key, 1, "first")).wasApplied());
+    ResultSet second = session.execute(insert.bind(key, 2, "second"));
+    assertFalse(second.wasApplied());
+    Row existing = second.one();
+    assertEquals(1, existing.getInt("number"));
+    assertEquals("first", existing.getString("note"));
+  }
+
+  @Test
+  void updateIfComparesTheCurrentValue() {
+    session.execute("INSERT INTO items (key, number) VALUES (?, 1) IF NOT EXISTS", key);
+    String update = "UPDATE items SET number = ? WHERE key = ? IF number = ?";
+    assertTrue(session.execute(update, 2, key, 1).wasApplied());
+    ResultSet refused = session.execute(update, 3, key, 1);
+    assertFalse(refused.wasApplied());
+    assertEquals(2, refused.one().getInt("number"));
+  }
+
+  @Test
+  void deleteIfExists() {
+    assertFalse(session.execute("DELETE FROM items WHERE key = ? IF EXISTS", key).wasApplied());
+    session.execute("INSERT INTO items (key, number) VALUES (?, 1) IF NOT EXISTS", key);
+    assertTrue(session.execute("DELETE FROM items WHERE key = ? IF EXISTS", key).wasApplied());
+  }
+
+  @Test
+  void serialReadSeesTheLastTransaction() {
+    session.execute("INSERT INTO items (key, number) VALUES (?, 11) IF NOT EXISTS", key);
+    var read =
+        SimpleStatement.newInstance("SELECT number FROM items WHERE key = ?", key)
+            .setConsistencyLevel(DefaultConsistencyLevel.SERIAL);
+    assertEquals(11, session.execute(read).one().getInt(0));
+  }
+
+  @Test
+  void oneOfManyRacersWins() {
+    List<CompletionStage<AsyncResultSet>> racers = new ArrayList<>();
+    for (int i = 0; i < 10; i++) {
+      racers.add(
+          session.executeAsync("INSERT INTO items (key, number) VALUES (?, ?) IF NOT EXISTS", key, i));
+    }
+    long winners =
+        racers.stream().filter(racer -> racer.toCompletableFuture().join().wasApplied()).count();
+    assertEquals(1, winners);
+  }
+}
