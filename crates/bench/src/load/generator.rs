@@ -1,0 +1,425 @@
+//! The run of a load: phases, queries out, answers in.
+
+use hdrhistogram::Histogram;
+use shunt_reactor::Io;
+use shunt_wire::cql::{
+    envelope::{Header, opcode},
+    message::{ResultMessage, result_kind, split_response_prefix},
+};
+
+use crate::{
+    framing::Next,
+    load::{
+        LoadCounts, LoadOptions, Round, TIMER_ARRIVAL, TIMER_PHASE, TIMER_STALL,
+        keys::{Keys, value_belongs},
+        pace::Pace,
+        result::new_histogram,
+        session::{Session, SessionRest, Slot, Step},
+        template::{Operation, Template},
+    },
+    random::Random,
+};
+
+/// Where a run is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Phase {
+    /// Connections are being made.
+    Connecting,
+    /// Every key is being written once.
+    Populating,
+    /// Load, not measured yet.
+    WarmUp,
+    /// This round is being measured.
+    Round(u32),
+    /// No more queries; the last answers are waited for.
+    Draining,
+    /// Over.
+    Done,
+}
+
+/// What the observer is told.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Mark {
+    /// All connections are ready; nothing was sent yet.
+    Ready,
+    /// A round begins.
+    RoundStart(u32),
+    /// A round ends.
+    RoundEnd(u32),
+}
+
+/// Answers still missing after this time are given up.
+const DRAIN_NS: u64 = 3_000_000_000;
+/// Without any answer for this long the run has failed.
+const STALL_NS: u64 = 10_000_000_000;
+
+pub(super) struct Generator {
+    pub(super) options: LoadOptions,
+    pub(super) phase: Phase,
+    pub(super) counts: LoadCounts,
+    pub(super) rounds: Vec<Round>,
+    pub(super) failure: Option<String>,
+    /// Id and EXECUTE of the statements, by [`Operation`].
+    pub(super) statements: [Option<(Vec<u8>, Template)>; 2],
+    /// The table is there (or was not to be created).
+    pub(super) gate_open: bool,
+    /// Body of a request being made.
+    pub(super) body: Vec<u8>,
+    observer: Box<dyn FnMut(Mark)>,
+    keys: Keys,
+    random: Random,
+    pace: Option<Pace>,
+    armed_ns: u64,
+    /// Open loop: stream ids to use next.
+    free: std::collections::VecDeque<(u32, u16)>,
+    unfinished: Vec<u32>,
+    fresh: Vec<u32>,
+    ready: u32,
+    in_flight: u64,
+    populated: u64,
+    started_ns: u64,
+    round_from: (u64, LoadCounts, u64),
+    /// Latencies count for queries from here on: those in flight while the observer worked are left out.
+    measured_from_ns: u64,
+    latency: Histogram<u64>,
+    answered_at_last_look: u64,
+}
+
+impl Generator {
+    pub(super) fn new(options: LoadOptions, observer: Box<dyn FnMut(Mark)>) -> Self {
+        Self {
+            gate_open: options.create.is_none(),
+            keys: Keys::new(options.keys, options.distribution),
+            random: Random::new(options.seed),
+            options,
+            phase: Phase::Connecting,
+            counts: LoadCounts::default(),
+            rounds: Vec::new(),
+            failure: None,
+            statements: [None, None],
+            body: Vec::new(),
+            observer,
+            pace: None,
+            armed_ns: 0,
+            free: std::collections::VecDeque::new(),
+            unfinished: Vec::new(),
+            fresh: Vec::new(),
+            ready: 0,
+            in_flight: 0,
+            populated: 0,
+            started_ns: 0,
+            round_from: (0, LoadCounts::default(), 0),
+            measured_from_ns: u64::MAX,
+            latency: new_histogram(),
+            answered_at_last_look: 0,
+        }
+    }
+
+    pub(super) fn started(&mut self, io: &mut Io) {
+        self.started_ns = io.now_ns();
+        io.set_timer(io.now_ns() + STALL_NS, TIMER_STALL);
+    }
+
+    pub(super) fn fail(&mut self, io: &mut Io, why: String) {
+        self.failure.get_or_insert(why);
+        self.finish(io);
+    }
+
+    fn finish(&mut self, io: &mut Io) {
+        self.phase = Phase::Done;
+        if self.options.stops_loop {
+            io.stop();
+        }
+    }
+
+    pub(super) fn note_unfinished(&mut self, rest: &mut SessionRest) {
+        if rest.output.is_segmented() && !rest.unfinished {
+            rest.unfinished = true;
+            self.unfinished.push(rest.index as u32);
+        }
+    }
+
+    pub(super) fn session_ready(&mut self, rest: &SessionRest) {
+        self.ready += 1;
+        self.fresh.push(rest.index as u32);
+    }
+
+    pub(super) fn session_lost(&mut self, in_flight: u32) {
+        self.ready -= 1;
+        self.in_flight -= u64::from(in_flight);
+        self.counts.connections_lost += 1;
+        self.counts.queries_lost += u64::from(in_flight);
+    }
+
+    // ---- answers ----
+
+    #[inline]
+    pub(super) fn envelope(&mut self, io: &mut Io, rest: &mut SessionRest, header: Header, body: &[u8]) -> Next {
+        if header.stream < 0 && header.opcode == opcode::EVENT {
+            return Next::Continue;
+        }
+        if rest.step != Step::Ready {
+            return self.handshake(io, rest, header, body);
+        }
+        let slot = rest.slots.get_mut(header.stream as usize).filter(|slot| slot.intended_ns != 0);
+        let Some(slot) = slot.filter(|_| header.response && header.version == self.options.layout.version) else {
+            self.counts.wrong_answers += 1;
+            return Next::Continue;
+        };
+        let asked = *slot;
+        slot.intended_ns = 0;
+        rest.in_flight -= 1;
+        self.in_flight -= 1;
+        self.counts.answered += 1;
+        self.check(asked, header, body);
+        let now_ns = io.now_ns();
+        if asked.intended_ns >= self.measured_from_ns {
+            self.latency.saturating_record(now_ns.saturating_sub(asked.intended_ns).max(1));
+        }
+        self.send_next(io, rest, header.stream as u16, now_ns);
+        Next::Continue
+    }
+
+    #[inline]
+    fn check(&mut self, asked: Slot, header: Header, body: &[u8]) {
+        self.counts.selects += u64::from(asked.select);
+        let message = match split_response_prefix(header.flags, body) {
+            Ok((_, message)) => message,
+            Err(_) => &[],
+        };
+        match (header.opcode, result_kind::peek(message)) {
+            (opcode::RESULT, Some(result_kind::VOID)) if !asked.select => {}
+            (opcode::RESULT, Some(result_kind::ROWS)) if asked.select => {
+                if self.options.verify {
+                    self.check_value(asked.key, header.version, message);
+                }
+            }
+            (opcode::ERROR, Some(code)) => *self.counts.errors.entry(code as u32).or_insert(0) += 1,
+            _ => self.counts.wrong_answers += 1,
+        }
+    }
+
+    fn check_value(&mut self, key: u64, version: u8, message: &[u8]) {
+        let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, message) else {
+            self.counts.wrong_answers += 1;
+            return;
+        };
+        match rows.rows().next() {
+            None => self.counts.not_found += 1,
+            Some(Ok(row)) if row.get(0).is_some_and(|value| value_belongs(key, value)) => {}
+            Some(_) => self.counts.wrong_values += 1,
+        }
+    }
+
+    // ---- queries ----
+
+    /// A stream id became free: uses it again if there is something to send.
+    #[inline]
+    fn send_next(&mut self, io: &mut Io, rest: &mut SessionRest, stream: u16, now_ns: u64) {
+        match self.phase {
+            Phase::Populating => self.send_populating(io, rest, stream, now_ns),
+            Phase::WarmUp | Phase::Round(_) => match &mut self.pace {
+                None => self.send(io, rest, stream, now_ns),
+                Some(pace) => match pace.take() {
+                    Some(intended_ns) => self.send(io, rest, stream, intended_ns),
+                    None => self.free.push_back((rest.index as u32, stream)),
+                },
+            },
+            _ => {}
+        }
+    }
+
+    fn send_populating(&mut self, io: &mut Io, rest: &mut SessionRest, stream: u16, now_ns: u64) {
+        if self.populated < self.options.keys {
+            let key = self.populated;
+            self.populated += 1;
+            self.send_operation(io, rest, stream, now_ns, Operation::Insert, key);
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, io: &mut Io, rest: &mut SessionRest, stream: u16, intended_ns: u64) {
+        let key = self.keys.draw(&mut self.random);
+        let reads = self.options.reads;
+        let select = reads >= 1.0 || reads > 0.0 && self.random.unit() < reads;
+        let operation = if select { Operation::Select } else { Operation::Insert };
+        self.send_operation(io, rest, stream, intended_ns, operation, key);
+    }
+
+    #[inline]
+    fn send_operation(
+        &mut self,
+        io: &mut Io,
+        rest: &mut SessionRest,
+        stream: u16,
+        intended_ns: u64,
+        operation: Operation,
+        key: u64,
+    ) {
+        let Some((_, template)) = &mut self.statements[operation as usize] else { return };
+        let Some(slot) = rest.slots.get_mut(usize::from(stream)) else { return };
+        *slot = Slot { intended_ns: intended_ns.max(1), key, select: operation == Operation::Select };
+        rest.in_flight += 1;
+        self.in_flight += 1;
+        let header = Header::request(self.options.layout.version, stream as i16, opcode::EXECUTE);
+        rest.output.push(io.output(rest.conn), header, template.body(key));
+        self.note_unfinished(rest);
+    }
+
+    // ---- phases ----
+
+    pub(super) fn turn_ended(&mut self, io: &mut Io, sessions: &mut [Session]) {
+        if self.phase == Phase::Connecting {
+            self.while_connecting(io, sessions);
+        } else if !self.fresh.is_empty() {
+            self.start_fresh(io, sessions);
+        }
+        self.next_phase_if_over(io, sessions);
+        self.send_arrivals(io, sessions);
+        while let Some(index) = self.unfinished.pop() {
+            if let Some(session) = sessions.get_mut(index as usize) {
+                session.rest.unfinished = false;
+                session.rest.output.finish(io.output(session.rest.conn));
+            }
+        }
+    }
+
+    fn while_connecting(&mut self, io: &mut Io, sessions: &mut [Session]) {
+        if self.gate_open && sessions[0].rest.step == Step::Gate {
+            for session in sessions.iter_mut().filter(|session| session.rest.step == Step::Gate) {
+                self.start_preparing(io, &mut session.rest);
+            }
+        }
+        if self.ready == self.options.connections {
+            (self.observer)(Mark::Ready);
+            self.enter(io, if self.options.populate { Phase::Populating } else { Phase::WarmUp });
+            self.start_fresh(io, sessions);
+        }
+    }
+
+    /// Fills the stream ids of connections that have just become ready.
+    fn start_fresh(&mut self, io: &mut Io, sessions: &mut [Session]) {
+        if self.options.idle {
+            self.fresh.clear();
+            return;
+        }
+        let now_ns = io.now_ns();
+        // Stream by stream and not connection by connection, so that few queries spread over all connections.
+        for stream in 0..self.options.outstanding {
+            for position in 0..self.fresh.len() {
+                let rest = &mut sessions[self.fresh[position] as usize].rest;
+                if rest.step == Step::Ready {
+                    self.send_next(io, rest, stream as u16, now_ns);
+                }
+            }
+        }
+        self.fresh.clear();
+    }
+
+    fn next_phase_if_over(&mut self, io: &mut Io, sessions: &mut [Session]) {
+        match self.phase {
+            Phase::Populating if self.populated == self.options.keys && self.in_flight == 0 => {
+                self.fresh = (0..sessions.len() as u32).collect();
+                self.enter(io, Phase::WarmUp);
+                self.start_fresh(io, sessions);
+            }
+            Phase::Draining if self.in_flight == 0 => self.finish(io),
+            _ => {}
+        }
+    }
+
+    fn enter(&mut self, io: &mut Io, phase: Phase) {
+        self.phase = phase;
+        let now_ns = io.now_ns();
+        let lasts_ns = match phase {
+            Phase::WarmUp => {
+                let seed = self.options.seed.wrapping_add(1);
+                self.pace = self.options.rate.map(|rate| Pace::new(rate, now_ns, seed));
+                self.options.warm_up_ns
+            }
+            Phase::Round(number) => {
+                (self.observer)(Mark::RoundStart(number));
+                self.latency.reset();
+                self.measured_from_ns = now_ns + 1;
+                self.round_from = (now_ns, self.counts.clone(), io.counters().turns);
+                self.options.duration_ns
+            }
+            Phase::Draining => DRAIN_NS,
+            _ => return,
+        };
+        io.set_timer(now_ns + lasts_ns, TIMER_PHASE);
+    }
+
+    pub(super) fn phase_timer(&mut self, io: &mut Io) {
+        match self.phase {
+            Phase::WarmUp => self.enter(io, Phase::Round(0)),
+            Phase::Round(number) => {
+                self.end_round(io, number);
+                let last = number + 1 >= self.options.rounds;
+                self.enter(io, if last { Phase::Draining } else { Phase::Round(number + 1) });
+            }
+            Phase::Draining => self.finish(io),
+            _ => {}
+        }
+    }
+
+    fn end_round(&mut self, io: &mut Io, number: u32) {
+        (self.observer)(Mark::RoundEnd(number));
+        self.measured_from_ns = u64::MAX;
+        let (start_ns, counts, turns) = &self.round_from;
+        if let Some(pace) = &self.pace {
+            self.counts.shed = pace.shed;
+        }
+        self.rounds.push(Round {
+            number,
+            wall_ns: io.now_ns() - start_ns,
+            counts: self.counts.since(counts),
+            latency: self.latency.clone(),
+            turns: io.counters().turns - turns,
+        });
+    }
+
+    // ---- open loop ----
+
+    pub(super) fn arrival_timer(&mut self) {
+        self.armed_ns = 0;
+    }
+
+    fn send_arrivals(&mut self, io: &mut Io, sessions: &mut [Session]) {
+        if !matches!(self.phase, Phase::WarmUp | Phase::Round(_)) {
+            return;
+        }
+        let Some(pace) = &mut self.pace else { return };
+        let next_ns = pace.advance(io.now_ns());
+        if self.armed_ns == 0 || self.armed_ns > next_ns {
+            self.armed_ns = next_ns;
+            io.set_timer(next_ns, TIMER_ARRIVAL);
+        }
+        while self.pace.as_ref().is_some_and(|pace| pace.waiting() > 0) {
+            let Some((index, stream)) = self.free.pop_front() else { break };
+            let Some(session) = sessions.get_mut(index as usize) else { continue };
+            // A connection lost meanwhile left its stream ids here.
+            let usable = session.rest.step == Step::Ready
+                && session.rest.slots.get(usize::from(stream)).is_some_and(|slot| slot.intended_ns == 0);
+            if usable && let Some(intended_ns) = self.pace.as_mut().and_then(Pace::take) {
+                self.send(io, &mut session.rest, stream, intended_ns);
+            }
+        }
+    }
+
+    /// Looks from time to time whether anything still moves.
+    pub(super) fn stall_timer(&mut self, io: &mut Io) {
+        let still = self.counts.answered == self.answered_at_last_look && !self.options.idle;
+        if still && matches!(self.phase, Phase::Populating | Phase::WarmUp | Phase::Round(_)) {
+            let waited_for = self.in_flight;
+            self.fail(io, format!("no answer for 10 s ({waited_for} queries in flight)"));
+            return;
+        }
+        if self.phase == Phase::Connecting && io.now_ns() - self.started_ns > 6 * STALL_NS {
+            self.fail(io, "connecting took more than a minute".into());
+            return;
+        }
+        self.answered_at_last_look = self.counts.answered;
+        io.set_timer(io.now_ns() + STALL_NS, TIMER_STALL);
+    }
+}

@@ -1,0 +1,228 @@
+//! The load generator: many connections, each with queries in flight, closed or open loop, on one event loop.
+//!
+//! [`Load`] is a [`Service`] like the proxy itself, so that it costs less than what it measures and runs in the
+//! simulation too. [`command`] runs it on sockets.
+//!
+//! ```text
+//! connect -> handshake (session) -> prepare -> [populate] -> warm up -> round, round, .. -> drain
+//!                                                             |  queries: keys, template, pace
+//!                                                             '  answers: checked, counted, timed
+//! ```
+
+mod args;
+pub mod command;
+mod generator;
+mod handshake;
+pub mod keys;
+mod options;
+pub mod pace;
+mod report;
+pub mod result;
+mod session;
+pub mod template;
+
+use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
+
+pub use self::{
+    args::{CompressionChoice, LoadArgs},
+    generator::{Mark, Phase},
+    keys::Distribution,
+    options::LoadOptions,
+    report::{NodeSide, ProcessReport, RoundReport},
+    result::{LoadCounts, Round},
+};
+use self::{
+    generator::Generator,
+    session::{Session, Step},
+};
+use crate::framing::{Next, Scratch};
+
+/// Connects that may be under way at once.
+const CONNECTING_MAX: usize = 512;
+const CONNECT_TIMEOUT_NS: u64 = 5_000_000_000;
+/// Pause before a connection is tried again.
+const RETRY_NS: u64 = 200_000_000;
+/// Attempts in a row before the whole run is given up.
+const ATTEMPTS_MAX: u32 = 50;
+
+/// Timer keys: the phase's end, the next arrival, the look for a standstill; above, a session's retry.
+const TIMER_PHASE: u64 = 0;
+const TIMER_ARRIVAL: u64 = 1;
+const TIMER_STALL: u64 = 2;
+const TIMER_SESSION: u64 = 16;
+
+/// Load on one event loop.
+pub struct Load {
+    generator: Generator,
+    sessions: Vec<Session>,
+    /// Session of each connection, by the connection's index.
+    session_of: Vec<u32>,
+    connecting: usize,
+    next_to_connect: usize,
+    scratch: Scratch,
+}
+
+impl Load {
+    /// Load that begins when its loop starts. `observer` is told where rounds begin and end.
+    pub fn new(options: LoadOptions, observer: Box<dyn FnMut(Mark)>) -> Self {
+        let sessions =
+            (0..options.connections as usize).map(|index| Session::new(index, options.outstanding)).collect();
+        Self {
+            generator: Generator::new(options, observer),
+            sessions,
+            session_of: Vec::new(),
+            connecting: 0,
+            next_to_connect: 0,
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Where the run is.
+    pub fn phase(&self) -> Phase {
+        self.generator.phase
+    }
+
+    /// Counted since the start, warm-up included.
+    pub fn counts(&self) -> &LoadCounts {
+        &self.generator.counts
+    }
+
+    /// The measured rounds so far.
+    pub fn rounds(&self) -> &[Round] {
+        &self.generator.rounds
+    }
+
+    /// Why the run was given up, if it was.
+    pub fn failure(&self) -> Option<&str> {
+        self.generator.failure.as_deref()
+    }
+
+    fn connect_more(&mut self, io: &mut Io) {
+        while self.connecting < CONNECTING_MAX && self.next_to_connect < self.sessions.len() {
+            self.connect(io, self.next_to_connect);
+            self.next_to_connect += 1;
+        }
+    }
+
+    fn connect(&mut self, io: &mut Io, index: usize) {
+        let targets = &self.generator.options.targets;
+        let conn = io.connect(targets[index % targets.len()], CONNECT_TIMEOUT_NS);
+        let slot = conn.index as usize;
+        if self.session_of.len() <= slot {
+            self.session_of.resize(slot + 1, u32::MAX);
+        }
+        self.session_of[slot] = index as u32;
+        self.sessions[index].rest.conn = conn;
+        self.sessions[index].rest.step = Step::Connecting;
+        self.connecting += 1;
+    }
+
+    fn session(&mut self, conn: ConnId) -> Option<&mut Session> {
+        let index = *self.session_of.get(conn.index as usize)?;
+        self.sessions.get_mut(index as usize).filter(|session| session.rest.conn == conn)
+    }
+
+    /// A connection is gone, whoever closed it.
+    fn lost(&mut self, io: &mut Io, conn: ConnId, why: &str) {
+        let Some(session) = self.session(conn) else { return };
+        let step = session.rest.step;
+        let lost = session.reset();
+        session.rest.attempts += 1;
+        let (index, attempts) = (session.rest.index, session.rest.attempts);
+        if matches!(step, Step::Connecting) {
+            self.connecting -= 1;
+        }
+        if step == Step::Ready {
+            self.generator.session_lost(lost);
+        }
+        if attempts >= ATTEMPTS_MAX {
+            let target = self.generator.options.targets[index % self.generator.options.targets.len()];
+            self.generator.fail(io, format!("no usable connection to {target}: {why}"));
+        } else {
+            io.set_timer(io.now_ns() + RETRY_NS, TIMER_SESSION + index as u64);
+        }
+    }
+}
+
+impl Service for Load {
+    type Mail = ();
+
+    fn started(&mut self, io: &mut Io) {
+        self.generator.started(io);
+        self.connect_more(io);
+    }
+
+    fn accepted(&mut self, io: &mut Io, conn: ConnId, _origin: &Accepted) {
+        io.abort(conn); // nobody has business connecting to a load generator
+    }
+
+    fn connected(&mut self, io: &mut Io, conn: ConnId) {
+        self.connecting = self.connecting.saturating_sub(1);
+        let Self { generator, sessions, session_of, .. } = self;
+        let index = session_of.get(conn.index as usize).copied().unwrap_or(u32::MAX);
+        if let Some(session) = sessions.get_mut(index as usize) {
+            generator.send_startup(io, &mut session.rest);
+        }
+        self.connect_more(io);
+    }
+
+    fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
+        let Self { generator, sessions, session_of, scratch, .. } = self;
+        let index = session_of.get(conn.index as usize).copied().unwrap_or(u32::MAX);
+        let Some(session) = sessions.get_mut(index as usize).filter(|session| session.rest.conn == conn) else {
+            return data.len();
+        };
+        let rest = &mut session.rest;
+        let mut stopped = None;
+        let outcome = session.input.feed(data, scratch, |header, body| {
+            let next = generator.envelope(io, rest, header, body);
+            if next == Next::Stop {
+                stopped = Some(String::from("the handshake failed"));
+            }
+            next
+        });
+        if rest.negotiated {
+            session.input.compression = rest.output.compression;
+        }
+        let used = outcome.unwrap_or_else(|fault| {
+            generator.counts.wrong_answers += 1;
+            stopped = Some(fault.0);
+            data.len()
+        });
+        if let Some(why) = stopped {
+            io.abort(conn);
+            self.lost(io, conn, &why);
+            return data.len();
+        }
+        used
+    }
+
+    fn closed(&mut self, io: &mut Io, conn: ConnId, reason: CloseReason) {
+        self.lost(io, conn, &format!("{reason:?}"));
+    }
+
+    fn drained(&mut self, _io: &mut Io, _conn: ConnId) {}
+
+    fn timer(&mut self, io: &mut Io, key: u64) {
+        match key {
+            TIMER_PHASE => self.generator.phase_timer(io),
+            TIMER_ARRIVAL => self.generator.arrival_timer(),
+            TIMER_STALL => self.generator.stall_timer(io),
+            _ => {
+                let index = (key.saturating_sub(TIMER_SESSION)) as usize;
+                let Some(session) = self.sessions.get_mut(index) else { return };
+                match session.rest.step {
+                    Step::Idle => self.connect(io, index),
+                    Step::PrepareInsert => self.generator.send_prepare(io, &mut session.rest),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn mail(&mut self, _io: &mut Io, (): ()) {}
+
+    fn turn_ended(&mut self, io: &mut Io) {
+        self.generator.turn_ended(io, &mut self.sessions);
+    }
+}

@@ -1,0 +1,216 @@
+//! A round as it is reported: latency, cost per query of watched processes, and what nodes and proxy say of their side.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::Serialize;
+
+use crate::{load::Round, measure::ProcessDelta};
+
+/// What a watched process cost.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ProcessReport {
+    /// Process id.
+    pub pid: u32,
+    /// CPU microseconds per query, all threads.
+    pub cpu_us_per_query: f64,
+    /// Part of them in the kernel (coarse).
+    pub system_share: f64,
+    /// CPU time over wall time.
+    pub utilisation: f64,
+    /// Times a thread went to sleep, per query.
+    pub voluntary_switches_per_query: f64,
+    /// Times a thread was taken off its CPU.
+    pub forced_switches: u64,
+    /// Resident memory at the end, bytes.
+    pub resident_bytes: u64,
+}
+
+impl ProcessReport {
+    /// The costs of `delta` over `queries`.
+    pub fn new(delta: &ProcessDelta, queries: u64) -> Self {
+        let queries = queries.max(1) as f64;
+        Self {
+            pid: delta.pid,
+            cpu_us_per_query: delta.cpu_ns as f64 / 1e3 / queries,
+            system_share: delta.system_share,
+            utilisation: delta.utilisation,
+            voluntary_switches_per_query: delta.voluntary_switches as f64 / queries,
+            forced_switches: delta.forced_switches,
+            resident_bytes: delta.resident_bytes,
+        }
+    }
+}
+
+/// Queries and the frames, reads or writes they travelled in.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct NodeSide {
+    /// Queries per read at the nodes (several writes may be read at once).
+    pub queries_per_read: Option<f64>,
+    /// Queries per envelope at the nodes.
+    pub queries_per_frame: Option<f64>,
+    /// Connections to the nodes.
+    pub connections: Option<u64>,
+    /// Share of queries sent to a node without the key.
+    pub misrouted_share: Option<f64>,
+    /// Queries per write to the nodes, as the proxy counts them.
+    pub queries_per_write: Option<f64>,
+}
+
+/// Everything about one round.
+#[derive(Clone, Debug, Serialize)]
+pub struct RoundReport {
+    /// Its number, from 0.
+    pub round: u32,
+    /// Seconds it took.
+    pub seconds: f64,
+    /// Answers.
+    pub queries: u64,
+    /// Answers per second.
+    pub rate: f64,
+    /// Share of the answers that were ERRORs.
+    pub error_share: f64,
+    /// ERRORs by code.
+    pub errors: BTreeMap<String, u64>,
+    /// Answers that cannot be right.
+    pub wrong_answers: u64,
+    /// Values that belong to another key.
+    pub wrong_values: u64,
+    /// SELECTs without a row.
+    pub not_found: u64,
+    /// Connections lost.
+    pub connections_lost: u64,
+    /// Queries in flight on them.
+    pub queries_lost: u64,
+    /// Open loop: arrivals dropped.
+    pub shed: u64,
+    /// Latency in microseconds by quantile.
+    pub latency_us: Latency,
+    /// Watched processes.
+    pub processes: Vec<ProcessReport>,
+    /// The load generator itself.
+    pub own: Option<ProcessReport>,
+    /// CPU microseconds of one 70-byte send and receive on loopback at that time.
+    pub calibration_us: Option<f64>,
+    /// The nodes' side.
+    pub nodes: NodeSide,
+}
+
+/// Latencies in microseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Latency {
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 90 %.
+    pub p90: f64,
+    /// 99 %.
+    pub p99: f64,
+    /// 99.9 %.
+    pub p999: f64,
+    /// Longest.
+    pub max: f64,
+}
+
+impl RoundReport {
+    /// The load's own part; the rest is filled in by whoever watched.
+    pub fn new(round: &Round) -> Self {
+        let counts = &round.counts;
+        Self {
+            round: round.number,
+            seconds: round.wall_ns as f64 / 1e9,
+            queries: counts.answered,
+            rate: round.rate(),
+            error_share: counts.errors_total() as f64 / counts.answered.max(1) as f64,
+            errors: counts.errors.iter().map(|(code, count)| (format!("{code:#06x}"), *count)).collect(),
+            wrong_answers: counts.wrong_answers,
+            wrong_values: counts.wrong_values,
+            not_found: counts.not_found,
+            connections_lost: counts.connections_lost,
+            queries_lost: counts.queries_lost,
+            shed: counts.shed,
+            latency_us: Latency {
+                mean: round.latency.mean() / 1e3,
+                p50: round.latency_us(0.5),
+                p90: round.latency_us(0.9),
+                p99: round.latency_us(0.99),
+                p999: round.latency_us(0.999),
+                max: round.latency.max() as f64 / 1e3,
+            },
+            processes: Vec::new(),
+            own: None,
+            calibration_us: None,
+            nodes: NodeSide::default(),
+        }
+    }
+}
+
+impl fmt::Display for RoundReport {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let latency = &self.latency_us;
+        writeln!(
+            out,
+            "round {}: {} queries in {:.2} s, {:.0} per second",
+            self.round, self.queries, self.seconds, self.rate
+        )?;
+        writeln!(
+            out,
+            "  latency us   mean {:.1}  p50 {:.1}  p90 {:.1}  p99 {:.1}  p99.9 {:.1}  max {:.1}",
+            latency.mean, latency.p50, latency.p90, latency.p99, latency.p999, latency.max
+        )?;
+        let own = self.own.iter().map(|process| ("load generator", process));
+        for (name, process) in self.processes.iter().map(|process| ("process", process)).chain(own) {
+            writeln!(
+                out,
+                "  {name} {}: {:.3} us CPU per query ({:.0} % kernel), {:.0} % of a CPU, {:.3} sleeps per query, {:.1} MB",
+                process.pid,
+                process.cpu_us_per_query,
+                process.system_share * 100.0,
+                process.utilisation * 100.0,
+                process.voluntary_switches_per_query,
+                process.resident_bytes as f64 / 1e6
+            )?;
+        }
+        self.write_sides(out)?;
+        self.write_faults(out)
+    }
+}
+
+impl RoundReport {
+    fn write_sides(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(calibration) = self.calibration_us {
+            writeln!(out, "  one 70-byte send and receive on loopback: {calibration:.2} us CPU")?;
+        }
+        let nodes = &self.nodes;
+        if let Some(per_write) = nodes.queries_per_write {
+            writeln!(out, "  proxy: {per_write:.2} queries per write to nodes")?;
+        }
+        if let (Some(per_read), Some(per_frame)) = (nodes.queries_per_read, nodes.queries_per_frame) {
+            let connections = nodes.connections.unwrap_or_default();
+            let misrouted = nodes.misrouted_share.unwrap_or_default() * 100.0;
+            writeln!(
+                out,
+                "  nodes: {per_read:.2} queries per read, {per_frame:.2} per frame, {connections} connections, {misrouted:.1} % misrouted"
+            )?;
+        }
+        Ok(())
+    }
+
+    fn write_faults(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let numbers = [
+            ("wrong answers", self.wrong_answers),
+            ("wrong values", self.wrong_values),
+            ("not found", self.not_found),
+            ("connections lost", self.connections_lost),
+            ("queries lost", self.queries_lost),
+            ("arrivals dropped", self.shed),
+        ];
+        for (name, number) in numbers.into_iter().filter(|&(_, number)| number > 0) {
+            writeln!(out, "  {name}: {number}")?;
+        }
+        for (code, count) in &self.errors {
+            writeln!(out, "  error {code}: {count}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! What a round of load measured, as the service hands it over: counts and the latency histogram.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+
+/// Counted by the load generator.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct LoadCounts {
+    /// Queries answered, with success or an error.
+    pub answered: u64,
+    /// Part of them that were SELECTs.
+    pub selects: u64,
+    /// ERROR answers by error code.
+    pub errors: BTreeMap<u32, u64>,
+    /// Answers that cannot be right: unknown stream ids, wrong opcodes or result kinds, undecodable bytes.
+    pub wrong_answers: u64,
+    /// SELECTs whose value belongs to another key (with `verify`).
+    pub wrong_values: u64,
+    /// SELECTs that found no row.
+    pub not_found: u64,
+    /// Connections that were lost.
+    pub connections_lost: u64,
+    /// Queries in flight on lost connections.
+    pub queries_lost: u64,
+    /// Open loop: arrivals dropped because too many waited.
+    pub shed: u64,
+}
+
+impl LoadCounts {
+    /// What was counted since `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let errors = self.errors.iter().map(|(code, count)| (*code, count - earlier.errors.get(code).unwrap_or(&0)));
+        Self {
+            answered: self.answered - earlier.answered,
+            selects: self.selects - earlier.selects,
+            errors: errors.filter(|&(_, count)| count > 0).collect(),
+            wrong_answers: self.wrong_answers - earlier.wrong_answers,
+            wrong_values: self.wrong_values - earlier.wrong_values,
+            not_found: self.not_found - earlier.not_found,
+            connections_lost: self.connections_lost - earlier.connections_lost,
+            queries_lost: self.queries_lost - earlier.queries_lost,
+            shed: self.shed - earlier.shed,
+        }
+    }
+
+    /// Sum of the ERROR answers.
+    pub fn errors_total(&self) -> u64 {
+        self.errors.values().sum()
+    }
+
+    /// Whether every answer was of the right kind (errors of the server are answers too).
+    pub fn is_sound(&self) -> bool {
+        self.wrong_answers == 0 && self.wrong_values == 0
+    }
+}
+
+/// One measured round.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// Its number, from 0.
+    pub number: u32,
+    /// How long it took, nanoseconds.
+    pub wall_ns: u64,
+    /// What was counted in it.
+    pub counts: LoadCounts,
+    /// Latencies, nanoseconds.
+    pub latency: Histogram<u64>,
+    /// Turns of the load generator's loop in it.
+    pub turns: u64,
+}
+
+impl Round {
+    /// Answers per second.
+    pub fn rate(&self) -> f64 {
+        self.counts.answered as f64 * 1e9 / self.wall_ns.max(1) as f64
+    }
+
+    /// Latency at a quantile (0 to 1), microseconds.
+    pub fn latency_us(&self, quantile: f64) -> f64 {
+        self.latency.value_at_quantile(quantile) as f64 / 1e3
+    }
+}
+
+/// An empty latency histogram: 1 ns to 100 s with three digits.
+pub fn new_histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("constant bounds within what the histogram allows")
+}

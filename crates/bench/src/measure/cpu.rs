@@ -1,0 +1,49 @@
+//! Which CPU a thread may run on. A child process inherits the mask of the thread that starts it, so pinning a child
+//! needs no code in the child.
+
+use std::{fs, io};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// The CPUs the calling thread may use, in order.
+pub fn allowed() -> Vec<usize> {
+    let Ok(set) = sched_getaffinity(None) else { return vec![0] };
+    (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
+}
+
+/// Lets the calling thread run on these CPUs only.
+///
+/// # Errors
+/// A CPU does not exist or is not given to this process.
+pub fn pin(cpus: &[usize]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        set.set(cpu);
+    }
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Runs `action` (which starts a process) while the calling thread is on `cpu`, then restores the mask.
+///
+/// # Errors
+/// As [`pin`], or the error of `action`.
+pub fn with_pinned<T>(cpu: usize, action: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let before = allowed();
+    pin(&[cpu])?;
+    let outcome = action();
+    pin(&before)?;
+    outcome
+}
+
+/// CPU time of the calling thread, nanoseconds.
+pub fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Process id of the kernel thread that does deferred network work on `cpu`, if it is visible here.
+pub fn softirq_thread(cpu: usize) -> Option<u32> {
+    let wanted = format!("ksoftirqd/{cpu}");
+    let pids = fs::read_dir("/proc").ok()?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    pids.into_iter().find(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == wanted))
+}

@@ -1,0 +1,34 @@
+//! What is read from outside around a measurement: CPU time of processes, memory, the speed of this machine's loopback
+//! at that moment, and the counters that servers publish over HTTP.
+
+use std::{
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+pub mod calibration;
+pub mod cpu;
+pub mod process;
+pub mod watch;
+
+pub use calibration::Calibration;
+pub use process::{ProcessDelta, ProcessSample};
+pub use watch::Watch;
+
+/// The body of an HTTP GET answered with 200.
+///
+/// # Errors
+/// Nothing answers within two seconds, or with another status.
+pub fn http_get(address: SocketAddr, path: &str) -> io::Result<String> {
+    let timeout = Duration::from_secs(2);
+    let mut stream = TcpStream::connect_timeout(&address, timeout)?;
+    stream.set_read_timeout(Some(timeout))?;
+    // HTTP/1.0 keeps the answer free of chunks.
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.split_whitespace().nth(1).unwrap_or_default();
+    if status == "200" { Ok(body.to_owned()) } else { Err(io::Error::other(format!("{path} gave status {status}"))) }
+}

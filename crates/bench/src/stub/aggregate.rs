@@ -1,0 +1,105 @@
+//! Aggregated frames at the stub: every entry is answered as if it had come alone, all answers leave in one frame.
+
+use shunt_reactor::{ConnId, Io};
+use shunt_wire::{
+    aggregate::{AggregateReader, AggregateWriter, Entry},
+    cql::{
+        envelope::{Header, opcode},
+        message::{encode, error_code},
+    },
+};
+
+use crate::{
+    framing::Next,
+    stub::{
+        desk::{Desk, Reply},
+        session::{SessionRest, response_to},
+    },
+};
+
+impl Desk {
+    /// Executes the entries of a frame in order and appends the frame of their answers.
+    pub(super) fn serve_aggregate(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        node: usize,
+        rest: &mut SessionRest,
+        header: Header,
+        body: &[u8],
+    ) -> Next {
+        let Some(limits) = self.aggregate else { return Next::Stop };
+        rest.counts.aggregated_frames += 1;
+        let entries = match AggregateReader::new(body) {
+            Ok(entries) => entries,
+            Err(error) => return self.refuse_frame(io, conn, rest, header, &error.to_string()),
+        };
+        let mut writer = AggregateWriter::responses(limits);
+        for entry in entries {
+            let next = match entry {
+                Ok(entry) if entry.opcode == opcode::CLIENT_GONE => {
+                    rest.counts.clients_gone += 1;
+                    Next::Continue
+                }
+                Ok(entry) => self.serve_entry(io, conn, node, rest, &mut writer, &entry),
+                Err(error) => {
+                    writer.finish(io.output(conn));
+                    return self.refuse_frame(io, conn, rest, header, &error.to_string());
+                }
+            };
+            if next == Next::Stop {
+                writer.finish(io.output(conn));
+                return Next::Stop;
+            }
+        }
+        writer.finish(io.output(conn));
+        Next::Continue
+    }
+
+    fn serve_entry(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        node: usize,
+        rest: &mut SessionRest,
+        writer: &mut AggregateWriter,
+        entry: &Entry<'_>,
+    ) -> Next {
+        rest.counts.aggregated_queries += 1;
+        let asked = Header {
+            flags: entry.flags,
+            length: entry.body.len() as u32,
+            ..Header::request(entry.version, entry.stream, entry.opcode)
+        };
+        // There is no later in a frame that is answered as a whole, so a delayed answer is given at once.
+        match self.reply(node, rest, asked, entry.body, true) {
+            Reply::Body(header) | Reply::Later(_, header) => {
+                let (stream, flags) = (header.stream, header.flags);
+                let out = io.output(conn);
+                writer.push(out, stream, entry.client_id, entry.version, flags, header.opcode, self.answer_body());
+            }
+            Reply::Nothing => {}
+            Reply::Garbage(bytes) => {
+                writer.finish(io.output(conn));
+                io.output(conn).extend_from_slice(&bytes);
+            }
+            Reply::Close => return Next::Stop,
+        }
+        Next::Continue
+    }
+
+    fn refuse_frame(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        rest: &mut SessionRest,
+        header: Header,
+        problem: &str,
+    ) -> Next {
+        rest.counts.protocol_errors += 1;
+        let mut body = Vec::new();
+        encode::error(&mut body, error_code::PROTOCOL_ERROR, problem);
+        self.send(io, conn, rest, response_to(header, opcode::ERROR), &body);
+        Next::Stop
+    }
+}

@@ -1,0 +1,369 @@
+//! How a stub node answers a request: the body of the response, from the body of the request.
+//!
+//! Knows nothing of connections and framing; the keyspace of the connection and the memory come as arguments.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hasher},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use shunt_topology::token;
+use shunt_wire::cql::{
+    envelope::opcode,
+    message::{
+        Batch, BatchStatement, ErrorDetails, ErrorMessage, Execute, Prepare, Query, QueryParams, Values, encode,
+        encode_result::{PreparedSpec, RowsWriter, native, prepared},
+        error_code,
+    },
+};
+use shunt_wire::error::DecodeError;
+
+use crate::{
+    random::scramble,
+    stub::{
+        counts::Counts,
+        plan::{Plan, Planned, plan},
+        ring::{Placement, Ring},
+        system_tables::{self, KEYSPACE, TABLE, TABLE_COLUMNS},
+        table::{Column, Table},
+    },
+};
+
+/// What was written, shared by all nodes that should agree.
+pub type Memory = Arc<Mutex<HashMap<Vec<u8>, Vec<u8>>>>;
+
+/// Id of a prepared statement.
+pub type StatementId = [u8; 16];
+
+/// Ids are hashes already; their first bytes are taken as they are.
+#[derive(Debug, Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for (index, byte) in bytes.iter().take(8).enumerate() {
+            self.0 ^= u64::from(*byte) << (8 * index);
+        }
+    }
+
+    fn write_usize(&mut self, _length: usize) {}
+}
+
+/// One node: its tables and prepared statements.
+#[derive(Debug)]
+pub struct Node {
+    index: usize,
+    tables: Vec<Table>,
+    placement: Option<Placement>,
+    statements: HashMap<StatementId, Planned, BuildHasherDefault<IdHasher>>,
+    memory: Option<Memory>,
+    /// What a SELECT finds when nothing is remembered.
+    value: Vec<u8>,
+    /// Whole bodies for `SELECT v` of a known value: with and without metadata.
+    ready: [Vec<u8>; 2],
+}
+
+/// What a response says beside its body.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub struct Answered {
+    /// Response opcode.
+    pub opcode: u8,
+    /// The keyspace that the connection has from now on.
+    pub keyspace: Option<String>,
+}
+
+impl Node {
+    /// Node `index` of `ring`, with values of `value_bytes`.
+    pub fn new(ring: &Ring, index: usize, value_bytes: usize, memory: Option<Memory>) -> Self {
+        let value = vec![0x5A; value_bytes];
+        let ready = [false, true].map(|skip_metadata| {
+            let mut body = Vec::new();
+            put_bench_row(&mut body, &[1], skip_metadata, Some(&[]), Some(&value));
+            body
+        });
+        let mut node =
+            Self { index, tables: Vec::new(), placement: None, statements: HashMap::default(), memory, value, ready };
+        node.set_ring(ring);
+        node
+    }
+
+    /// Shows another ring from now on.
+    pub fn set_ring(&mut self, ring: &Ring) {
+        self.tables = system_tables::build(ring, self.index);
+        self.placement = (ring.nodes.len() > 1).then(|| Placement::of(ring));
+    }
+
+    /// Forgets all prepared statements, as a restart does.
+    pub fn forget_statements(&mut self) {
+        self.statements.clear();
+    }
+
+    /// Answers QUERY, PREPARE, EXECUTE or BATCH: appends the response's body to `out`.
+    pub fn answer(
+        &mut self,
+        version: u8,
+        request_opcode: u8,
+        body: &[u8],
+        keyspace: Option<&str>,
+        counts: &mut Counts,
+        out: &mut Vec<u8>,
+    ) -> Answered {
+        let start = out.len();
+        let outcome = match request_opcode {
+            opcode::EXECUTE => self.execute(version, body, counts, out),
+            opcode::QUERY => self.query(version, body, keyspace, counts, out),
+            opcode::PREPARE => self.prepare(version, body, keyspace, counts, out),
+            opcode::BATCH => self.batch(version, body, keyspace, counts, out),
+            _ => Err(Failure::Protocol("unexpected opcode".into())),
+        };
+        match outcome {
+            Ok(keyspace) => Answered { opcode: opcode::RESULT, keyspace },
+            Err(failure) => {
+                out.truncate(start);
+                counts.errors += 1;
+                failure.put(out, version);
+                Answered { opcode: opcode::ERROR, keyspace: None }
+            }
+        }
+    }
+
+    fn execute(&mut self, version: u8, body: &[u8], counts: &mut Counts, out: &mut Vec<u8>) -> Outcome {
+        counts.queries += 1;
+        let request = Execute::decode(version, body)?;
+        let id = StatementId::try_from(request.id).map_err(|_| Failure::Unprepared(request.id.to_vec()))?;
+        let planned = self.statements.get(&id).ok_or_else(|| Failure::Unprepared(request.id.to_vec()))?;
+        self.perform(&planned.plan, &request.params, counts, out)
+    }
+
+    fn query(
+        &mut self,
+        version: u8,
+        body: &[u8],
+        keyspace: Option<&str>,
+        counts: &mut Counts,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        counts.queries += 1;
+        let request = Query::decode(version, body)?;
+        let planned = plan(request.text, request.params.keyspace.or(keyspace), &self.tables);
+        self.perform(&planned.plan, &request.params, counts, out)
+    }
+
+    fn batch(
+        &mut self,
+        version: u8,
+        body: &[u8],
+        keyspace: Option<&str>,
+        counts: &mut Counts,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        counts.queries += 1;
+        let batch = Batch::decode(version, body)?;
+        for child in batch.children() {
+            match child.statement {
+                BatchStatement::Text(text) => {
+                    let planned = plan(text, batch.params.keyspace.or(keyspace), &self.tables);
+                    self.write(&planned.plan, &child.values, counts);
+                }
+                BatchStatement::Prepared(id) => {
+                    let known = StatementId::try_from(id).ok().and_then(|id| self.statements.get(&id));
+                    let planned = known.ok_or_else(|| Failure::Unprepared(id.to_vec()))?;
+                    self.write(&planned.plan, &child.values, counts);
+                }
+            }
+        }
+        encode::void(out);
+        Ok(None)
+    }
+
+    fn prepare(
+        &mut self,
+        version: u8,
+        body: &[u8],
+        keyspace: Option<&str>,
+        counts: &mut Counts,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        counts.prepares += 1;
+        let request = Prepare::decode(version, body)?;
+        let keyspace = request.keyspace.or(keyspace);
+        let planned = plan(request.text, keyspace, &self.tables);
+        if let Plan::Invalid(reason) = planned.plan {
+            return Err(Failure::Invalid(reason));
+        }
+        let id = statement_id(keyspace, request.text);
+        self.put_prepared(version, id, &planned, out);
+        self.statements.insert(id, planned);
+        Ok(None)
+    }
+
+    fn put_prepared(&self, version: u8, id: StatementId, planned: &Planned, out: &mut Vec<u8>) {
+        let (source, columns, result): (_, &[Column], Vec<Column>) = match &planned.plan {
+            Plan::System { table, columns, .. } => {
+                let table = &self.tables[*table];
+                ((table.keyspace, table.name), table.columns, table.specifications(columns))
+            }
+            Plan::Read { columns, .. } => {
+                ((KEYSPACE, TABLE), TABLE_COLUMNS, columns.iter().map(|&column| TABLE_COLUMNS[column]).collect())
+            }
+            _ => ((KEYSPACE, TABLE), TABLE_COLUMNS, Vec::new()),
+        };
+        let of_bench = matches!(planned.plan, Plan::Read { .. } | Plan::Write { .. });
+        let bind: Vec<(&str, &[u8])> = planned
+            .markers
+            .iter()
+            .map(|(name, column)| (name.as_str(), column.map_or(TABLE_COLUMNS[0].1, |column| columns[column].1)))
+            .collect();
+        let key = planned.markers.iter().position(|&(_, column)| column == Some(0)).filter(|_| of_bench);
+        let partition_key: Vec<u16> = key.map(|index| index as u16).into_iter().collect();
+        let spec = PreparedSpec {
+            id: &id,
+            result_metadata_id: &id,
+            keyspace: source.0,
+            table: source.1,
+            bind: &bind,
+            partition_key: &partition_key,
+            result: &result,
+        };
+        prepared(out, version, &spec);
+    }
+
+    fn perform(&self, plan: &Plan, params: &QueryParams<'_>, counts: &mut Counts, out: &mut Vec<u8>) -> Outcome {
+        match plan {
+            Plan::Write { conditional, .. } => {
+                self.write(plan, &params.values, counts);
+                if *conditional {
+                    let mut writer = RowsWriter::new(out, KEYSPACE, TABLE, &[("[applied]", native::BOOLEAN)]);
+                    writer.value(Some(&[1]));
+                    writer.finish();
+                } else {
+                    encode::void(out);
+                }
+            }
+            Plan::Read { columns, key } => {
+                let key = key.as_ref().and_then(|key| key.resolve(&params.values));
+                self.check_route(key, counts);
+                self.read(columns, key, params.skips_metadata(), out);
+            }
+            Plan::System { table, columns, filters } => {
+                let wanted = |row: &[Option<Vec<u8>>]| {
+                    filters.iter().all(|(column, operand)| row[*column].as_deref() == operand.resolve(&params.values))
+                };
+                self.tables[*table].put_rows(out, columns, params.skips_metadata(), wanted);
+            }
+            Plan::Use(name) => {
+                encode::set_keyspace(out, name);
+                return Ok(Some(name.clone()));
+            }
+            Plan::Nothing => encode::void(out),
+            Plan::Invalid(reason) => return Err(Failure::Invalid(reason.clone())),
+        }
+        Ok(None)
+    }
+
+    fn write(&self, plan: &Plan, values: &Values<'_>, counts: &mut Counts) {
+        let Plan::Write { key, value, .. } = plan else { return };
+        if self.memory.is_none() && self.placement.is_none() {
+            return;
+        }
+        let key = key.as_ref().and_then(|key| key.resolve(values));
+        self.check_route(key, counts);
+        if let Some((memory, key)) = self.memory.as_ref().zip(key) {
+            let mut rows = memory.lock().unwrap_or_else(PoisonError::into_inner);
+            match value.as_ref().and_then(|value| value.resolve(values)) {
+                Some(value) => rows.insert(key.to_vec(), value.to_vec()),
+                None => rows.remove(key),
+            };
+        }
+    }
+
+    fn read(&self, columns: &[usize], key: Option<&[u8]>, skip_metadata: bool, out: &mut Vec<u8>) {
+        if let Some(memory) = &self.memory {
+            let rows = memory.lock().unwrap_or_else(PoisonError::into_inner);
+            let value = key.and_then(|key| rows.get(key)).map(Vec::as_slice);
+            put_bench_row(out, columns, skip_metadata, key, value);
+        } else if columns == [1] {
+            out.extend_from_slice(&self.ready[usize::from(skip_metadata)]);
+        } else {
+            put_bench_row(out, columns, skip_metadata, key, Some(&self.value));
+        }
+    }
+
+    fn check_route(&self, key: Option<&[u8]>, counts: &mut Counts) {
+        if let Some((placement, key)) = self.placement.as_ref().zip(key) {
+            let here = placement.replicas(token::token(key).0) >> self.index & 1;
+            counts.misrouted += 1 - here;
+        }
+    }
+}
+
+/// The row of `key` with its `value`, or no row when there is none.
+fn put_bench_row(out: &mut Vec<u8>, columns: &[usize], skip_metadata: bool, key: Option<&[u8]>, value: Option<&[u8]>) {
+    let mut writer = if skip_metadata {
+        RowsWriter::without_metadata(out, columns.len())
+    } else {
+        let specifications: Vec<Column> = columns.iter().map(|&column| TABLE_COLUMNS[column]).collect();
+        RowsWriter::new(out, KEYSPACE, TABLE, &specifications)
+    };
+    if value.is_some() {
+        for &column in columns {
+            writer.value(if column == 0 { key } else { value });
+        }
+    }
+    writer.finish();
+}
+
+/// The same id on every node for the same text and keyspace, as Cassandra has it.
+pub fn statement_id(keyspace: Option<&str>, text: &str) -> StatementId {
+    let mut halves = [0x0123_4567_89AB_CDEFu64, 0xFEDC_BA98_7654_3210];
+    for half in &mut halves {
+        for byte in keyspace.unwrap_or_default().bytes().chain([0]).chain(text.bytes()) {
+            *half = scramble(half.rotate_left(9) ^ u64::from(byte));
+        }
+    }
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&halves[0].to_be_bytes());
+    id[8..].copy_from_slice(&halves[1].to_be_bytes());
+    id
+}
+
+type Outcome = Result<Option<String>, Failure>;
+
+/// Why a request gets an ERROR.
+#[derive(Debug)]
+enum Failure {
+    Protocol(String),
+    Invalid(String),
+    Unprepared(Vec<u8>),
+}
+
+impl From<DecodeError> for Failure {
+    fn from(error: DecodeError) -> Self {
+        Self::Protocol(error.to_string())
+    }
+}
+
+impl Failure {
+    fn put(&self, out: &mut Vec<u8>, version: u8) {
+        match self {
+            Self::Protocol(text) => encode::error(out, error_code::PROTOCOL_ERROR, text),
+            Self::Invalid(text) => encode::error(out, error_code::INVALID, text),
+            Self::Unprepared(id) => put_unprepared(out, version, id),
+        }
+    }
+}
+
+/// Appends the body of ERROR UNPREPARED for this id.
+pub fn put_unprepared(out: &mut Vec<u8>, version: u8, id: &[u8]) {
+    let message = ErrorMessage {
+        code: error_code::UNPREPARED,
+        message: "Prepared query is not known here",
+        details: ErrorDetails::Unprepared { id },
+    };
+    encode::error_with(out, version, &message);
+}

@@ -1,0 +1,348 @@
+//! Where requests are looked at: handshake here, queries to the node's [`answer`](super::answer), aggregated frames to
+//! [`aggregate`](super::aggregate); and before all that the hook, which may want something else done.
+
+use std::collections::HashMap;
+
+use shunt_reactor::{ConnId, Io};
+use shunt_wire::aggregate::{Offer, SUPPORTED_KEY};
+use shunt_wire::cql::{
+    envelope::{Header, flag, opcode},
+    message::{
+        AuthResponse, BytesMap, Execute, Register, ResponsePrefix, Startup, encode, error_code, split_request_prefix,
+    },
+};
+
+use crate::{
+    framing::Next,
+    stub::{
+        StubOptions,
+        answer::{Node, put_unprepared},
+        hook::{Action, Hook, Request},
+        ring::Ring,
+        session::{SessionRest, Stage, response_to},
+    },
+};
+
+/// Limits of aggregated frames as SUPPORTED states them.
+pub use shunt_wire::aggregate::Limits as AggregateLimits;
+
+/// An answer that waits for its time.
+#[derive(Debug)]
+pub(super) struct Delayed {
+    pub(super) conn: ConnId,
+    pub(super) header: Header,
+    pub(super) body: Vec<u8>,
+}
+
+/// The nodes and what all their connections share.
+pub(super) struct Desk {
+    pub(super) nodes: Vec<Node>,
+    pub(super) hook: Option<Hook>,
+    /// Connections whose output has an open segment.
+    pub(super) unfinished: Vec<ConnId>,
+    pub(super) aggregate: Option<AggregateLimits>,
+    protocol_max: u8,
+    credentials: Vec<(String, String)>,
+    /// The response's body being made.
+    body: Vec<u8>,
+    delays: u64,
+    answer_bytes: usize,
+    memory: Option<super::Memory>,
+}
+
+/// What becomes of one query.
+pub(super) enum Reply {
+    /// This opcode, flags and stream, with the body in the desk's buffer.
+    Body(Header),
+    Nothing,
+    Later(u64, Header),
+    Garbage(Vec<u8>),
+    Close,
+}
+
+impl Desk {
+    pub(super) fn new(options: StubOptions) -> Self {
+        let mut desk = Self {
+            nodes: Vec::new(),
+            hook: options.hook,
+            unfinished: Vec::new(),
+            aggregate: options.aggregate,
+            protocol_max: options.protocol_max.clamp(3, 5),
+            credentials: options.credentials,
+            body: Vec::new(),
+            delays: 0,
+            answer_bytes: options.answer_bytes,
+            memory: options.memory,
+        };
+        desk.set_ring(&options.ring);
+        desk
+    }
+
+    pub(super) fn set_ring(&mut self, ring: &Ring) {
+        self.nodes.iter_mut().for_each(|node| node.set_ring(ring));
+        for index in self.nodes.len()..ring.nodes.len() {
+            self.nodes.push(Node::new(ring, index, self.answer_bytes, self.memory.clone()));
+        }
+    }
+
+    /// Appends a response to the connection's output.
+    pub(super) fn send(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) {
+        rest.output.push(io.output(conn), header, body);
+        self.note_unfinished(conn, rest);
+    }
+
+    fn note_unfinished(&mut self, conn: ConnId, rest: &mut SessionRest) {
+        if rest.output.is_segmented() && !rest.unfinished {
+            rest.unfinished = true;
+            self.unfinished.push(conn);
+        }
+    }
+
+    fn send_own_body(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header) {
+        rest.output.push(io.output(conn), header, &self.body);
+        self.note_unfinished(conn, rest);
+    }
+
+    /// Serves one envelope.
+    #[allow(clippy::too_many_arguments)] // all of it is one connection's state, borrowed in parts
+    pub(super) fn serve(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        node: usize,
+        rest: &mut SessionRest,
+        header: Header,
+        body: &[u8],
+        delayed: &mut HashMap<u64, Delayed>,
+    ) -> Next {
+        rest.counts.frames += 1;
+        self.body.clear();
+        if header.response || !(3..=self.protocol_max).contains(&header.version) {
+            return self.refuse_version(io, conn, rest, header);
+        }
+        if matches!(header.opcode, opcode::QUERY | opcode::EXECUTE | opcode::PREPARE | opcode::BATCH)
+            && rest.stage == Stage::Open
+        {
+            let reply = self.reply(node, rest, header, body, false);
+            return self.send_reply(io, conn, rest, reply, delayed);
+        }
+        if header.opcode == opcode::AGGREGATE && self.aggregate.is_some() && rest.stage == Stage::Open {
+            return self.serve_aggregate(io, conn, node, rest, header, body);
+        }
+        self.handshake(io, conn, rest, header, body)
+    }
+
+    fn send_reply(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        rest: &mut SessionRest,
+        reply: Reply,
+        delayed: &mut HashMap<u64, Delayed>,
+    ) -> Next {
+        match reply {
+            Reply::Body(header) => self.send_own_body(io, conn, rest, header),
+            Reply::Nothing => {}
+            Reply::Later(delay_ns, header) => {
+                self.delays += 1;
+                delayed.insert(self.delays, Delayed { conn, header, body: self.body.clone() });
+                io.set_timer(io.now_ns() + delay_ns, self.delays);
+            }
+            Reply::Garbage(bytes) => {
+                rest.output.finish(io.output(conn));
+                io.output(conn).extend_from_slice(&bytes);
+            }
+            Reply::Close => return Next::Stop,
+        }
+        Next::Continue
+    }
+
+    /// Works out the answer to a query into the desk's buffer, or what the hook wants instead.
+    pub(super) fn reply(
+        &mut self,
+        node: usize,
+        rest: &mut SessionRest,
+        header: Header,
+        body: &[u8],
+        aggregated: bool,
+    ) -> Reply {
+        self.body.clear();
+        let action = match &mut self.hook {
+            None => Action::Answer,
+            Some(hook) => hook(&Request {
+                node,
+                version: header.version,
+                stream: header.stream,
+                opcode: header.opcode,
+                body,
+                aggregated,
+            }),
+        };
+        match action {
+            Action::Answer => Reply::Body(self.right_answer(node, rest, header, body)),
+            Action::Delay(delay_ns) => Reply::Later(delay_ns, self.right_answer(node, rest, header, body)),
+            Action::Silence => Reply::Nothing,
+            Action::Garbage(bytes) => Reply::Garbage(bytes),
+            Action::Close => Reply::Close,
+            Action::UnknownStream(stream) => {
+                let answer = self.right_answer(node, rest, header, body);
+                Reply::Body(Header { stream, ..answer })
+            }
+            Action::Unprepared if header.opcode == opcode::EXECUTE => {
+                rest.counts.errors += 1;
+                let message = split_request_prefix(header.flags, body).map_or(body, |(_, message)| message);
+                let id = Execute::decode(header.version, message).map_or(&[][..], |request| request.id);
+                put_unprepared(&mut self.body, header.version, id);
+                Reply::Body(response_to(header, opcode::ERROR))
+            }
+            Action::Unprepared => Reply::Body(self.right_answer(node, rest, header, body)),
+            Action::Error(code) => {
+                rest.counts.errors += 1;
+                encode::error(&mut self.body, code, "as the hook wants it");
+                Reply::Body(response_to(header, opcode::ERROR))
+            }
+        }
+    }
+
+    /// The answer with what its request asks to stand before it: a tracing id, the custom payload echoed.
+    fn right_answer(&mut self, node: usize, rest: &mut SessionRest, header: Header, body: &[u8]) -> Header {
+        let (payload, message) = match split_request_prefix(header.flags, body) {
+            Ok(split) => split,
+            Err(error) => {
+                encode::error(&mut self.body, error_code::PROTOCOL_ERROR, &error.to_string());
+                return response_to(header, opcode::ERROR);
+            }
+        };
+        let flags =
+            if header.flags & flag::TRACING != 0 || payload.is_some() { self.put_prefix(header, payload) } else { 0 };
+        let node = &mut self.nodes[node];
+        let keyspace = rest.keyspace.as_deref();
+        let answered = node.answer(header.version, header.opcode, message, keyspace, &mut rest.counts, &mut self.body);
+        if answered.keyspace.is_some() {
+            rest.keyspace = answered.keyspace;
+        }
+        Header { flags, ..response_to(header, answered.opcode) }
+    }
+
+    fn put_prefix(&mut self, header: Header, custom_payload: Option<BytesMap<'_>>) -> u8 {
+        let tracing_id = (header.flags & flag::TRACING != 0).then_some([0x77; 16]);
+        let prefix = ResponsePrefix { tracing_id, custom_payload, ..ResponsePrefix::default() };
+        prefix.put(&mut self.body);
+        prefix.flags()
+    }
+
+    /// The bytes of the answer made last.
+    pub(super) fn answer_body(&self) -> &[u8] {
+        &self.body
+    }
+
+    fn refuse_version(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header) -> Next {
+        rest.counts.protocol_errors += 1;
+        let version = self.protocol_max;
+        let supported: Vec<String> = (3..=version).map(|version| format!("{version}/v{version}")).collect();
+        let text = format!(
+            "Invalid or unsupported protocol version ({}); supported versions are ({})",
+            header.version,
+            supported.join(", ")
+        );
+        encode::error(&mut self.body, error_code::PROTOCOL_ERROR, &text);
+        self.send_own_body(io, conn, rest, Header::response(version, header.stream, opcode::ERROR));
+        Next::Stop
+    }
+
+    fn handshake(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) -> Next {
+        let answer = match (header.opcode, rest.stage) {
+            (opcode::OPTIONS, _) => {
+                rest.counts.options += 1;
+                self.put_supported();
+                Ok(opcode::SUPPORTED)
+            }
+            (opcode::STARTUP, Stage::New) => return self.startup(io, conn, rest, header, body),
+            (opcode::AUTH_RESPONSE, Stage::Login) => Ok(self.login(rest, body)),
+            (opcode::REGISTER, Stage::Open) => Register::decode(body)
+                .map(|request| {
+                    rest.registered.extend(request.events.iter().map(str::to_owned));
+                    opcode::READY
+                })
+                .map_err(|error| error.to_string()),
+            (other, stage) => Err(format!("opcode {other:#x} while the connection is {stage:?}")),
+        };
+        let opcode = answer.unwrap_or_else(|problem| {
+            rest.counts.errors += 1;
+            encode::error(&mut self.body, error_code::PROTOCOL_ERROR, &problem);
+            opcode::ERROR
+        });
+        self.send_own_body(io, conn, rest, response_to(header, opcode));
+        Next::Continue
+    }
+
+    fn put_supported(&mut self) {
+        let versions: Vec<String> = (3..=self.protocol_max).map(|version| format!("{version}/v{version}")).collect();
+        let mut options: Vec<(&str, Vec<&str>)> = vec![
+            ("COMPRESSION", vec!["lz4", "snappy"]),
+            ("CQL_VERSION", vec!["3.4.7"]),
+            ("PROTOCOL_VERSIONS", versions.iter().map(String::as_str).collect()),
+        ];
+        let offer =
+            self.aggregate.map(|limits| Offer { count_max: limits.count_max, bytes_max: limits.bytes_max }.values());
+        if let Some(values) = &offer {
+            options.push((SUPPORTED_KEY, values.iter().map(String::as_str).collect()));
+        }
+        encode::supported(&mut self.body, options);
+    }
+
+    fn startup(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) -> Next {
+        let asked = Startup::decode(body).map(|request| request.options.get("COMPRESSION").map(str::to_owned));
+        let compression = match asked {
+            Ok(None) => Ok(None),
+            Ok(Some(name)) => name.parse().map(Some).map_err(|_| format!("unknown compression {name}")),
+            Err(error) => Err(error.to_string()),
+        };
+        let compression = match compression {
+            Ok(compression) => compression,
+            Err(problem) => {
+                encode::error(&mut self.body, error_code::PROTOCOL_ERROR, &problem);
+                self.send_own_body(io, conn, rest, response_to(header, opcode::ERROR));
+                return Next::Stop;
+            }
+        };
+        rest.version = header.version;
+        let opcode = if self.credentials.is_empty() {
+            rest.stage = Stage::Open;
+            opcode::READY
+        } else {
+            rest.stage = Stage::Login;
+            encode::authenticate(&mut self.body, "org.apache.cassandra.auth.PasswordAuthenticator");
+            opcode::AUTHENTICATE
+        };
+        self.send_own_body(io, conn, rest, response_to(header, opcode));
+        if header.version < 5 {
+            rest.pending_compression = compression;
+            rest.output.compression = compression;
+            return Next::Continue;
+        }
+        // "the first response ... is the last message that is not framed" (v5, section 2.3.1).
+        let lz4 = compression.is_some();
+        rest.output.start_segments(lz4);
+        Next::Segments { lz4 }
+    }
+
+    /// SASL PLAIN as PasswordAuthenticator takes it: `[authzid] 0 user 0 password`.
+    fn login(&mut self, rest: &mut SessionRest, body: &[u8]) -> u8 {
+        let token = AuthResponse::decode(body).ok().and_then(|response| response.token).unwrap_or_default();
+        let mut parts = token.split(|&byte| byte == 0).skip(1);
+        let (user, password) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let known = self
+            .credentials
+            .iter()
+            .any(|(known_user, known_password)| known_user.as_bytes() == user && known_password.as_bytes() == password);
+        if known {
+            rest.stage = Stage::Open;
+            encode::auth_success(&mut self.body, None);
+            return opcode::AUTH_SUCCESS;
+        }
+        rest.counts.errors += 1;
+        encode::error(&mut self.body, error_code::BAD_CREDENTIALS, "Provided username and/or password are incorrect");
+        opcode::ERROR
+    }
+}

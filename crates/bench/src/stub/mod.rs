@@ -1,0 +1,299 @@
+//! A CQL node that answers at memory speed: protocol v3 to v5, the system tables drivers read, one table, aggregated
+//! frames if wanted, and misbehaviour on purpose.
+//!
+//! [`Stub`] is a [`Service`]: [`serve`] runs it on sockets, tests run it in the simulation. One `Stub` can be several
+//! nodes of a ring (one per listener) or one of them.
+//!
+//! ```text
+//! bytes -> framing -> desk -> answer (plan, system_tables) -> framing -> bytes
+//!                      |-- hook: something else than the right answer
+//!                      '-- aggregate: the entries of one frame, answered in one frame
+//! ```
+
+mod aggregate;
+pub mod answer;
+mod args;
+pub mod counts;
+mod desk;
+pub mod hook;
+pub mod plan;
+pub mod ring;
+pub mod serve;
+mod session;
+pub mod system_tables;
+pub mod table;
+pub mod value;
+
+use std::{collections::HashMap, net::SocketAddr, sync::mpsc::SyncSender};
+
+use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
+use shunt_wire::cql::{
+    envelope::{EVENT_STREAM, Header, opcode},
+    message::{Event, encode, error_code},
+};
+
+pub use self::{
+    answer::Memory,
+    args::StubArgs,
+    counts::{Counts, NodeReport, Report},
+    desk::AggregateLimits,
+    hook::{Action, Hook},
+    ring::Ring,
+};
+use self::{
+    counts::ConnectionReport,
+    desk::{Delayed, Desk},
+    session::Session,
+};
+use crate::framing::{Next, Scratch};
+
+/// What a stub is and how it answers.
+pub struct StubOptions {
+    /// The ring that its nodes belong to.
+    pub ring: Ring,
+    /// Which node of the ring each listener is.
+    pub listeners: Vec<usize>,
+    /// Bytes of the value a SELECT finds without a memory.
+    pub answer_bytes: usize,
+    /// Keep what is written and answer SELECTs with it.
+    pub memory: Option<Memory>,
+    /// Offer and execute aggregated frames.
+    pub aggregate: Option<AggregateLimits>,
+    /// Highest protocol version, 3 to 5.
+    pub protocol_max: u8,
+    /// Users and passwords; without any, no login is asked for.
+    pub credentials: Vec<(String, String)>,
+    /// Misbehaviour.
+    pub hook: Option<Hook>,
+}
+
+impl StubOptions {
+    /// All nodes of `ring`, one listener each, everything right and nothing remembered.
+    pub fn new(ring: Ring) -> Self {
+        Self {
+            listeners: (0..ring.nodes.len()).collect(),
+            ring,
+            answer_bytes: 100,
+            memory: None,
+            aggregate: None,
+            protocol_max: 5,
+            credentials: Vec::new(),
+            hook: None,
+        }
+    }
+}
+
+/// What other threads, or a test, may tell a running stub.
+pub enum StubMail {
+    /// Send what was counted so far.
+    Report(SyncSender<Report>),
+    /// Show this ring from now on, and tell nobody.
+    Ring(Ring),
+    /// Misbehave like this from now on.
+    Hook(Option<Hook>),
+    /// Node by index: forget all prepared statements.
+    ForgetStatements(usize),
+    /// Send a STATUS_CHANGE (`UP`, `DOWN`) from all nodes to whoever registered for it.
+    Status(&'static str, SocketAddr),
+    /// Send a TOPOLOGY_CHANGE (`NEW_NODE`, `REMOVED_NODE`) likewise.
+    Topology(&'static str, SocketAddr),
+    /// Send this body of an EVENT to whoever registered for the kind.
+    Event(String, Vec<u8>),
+}
+
+/// The nodes of a stub, behind the connections of one event loop.
+pub struct Stub {
+    desk: Desk,
+    listeners: Vec<usize>,
+    sessions: Vec<Option<Box<Session>>>,
+    closed_counts: Vec<Counts>,
+    accepted: Vec<u64>,
+    delayed: HashMap<u64, Delayed>,
+    scratch: Scratch,
+}
+
+impl Stub {
+    /// A stub that waits for connections.
+    pub fn new(options: StubOptions) -> Self {
+        let nodes = options.ring.nodes.len();
+        Self {
+            listeners: options.listeners.clone(),
+            desk: Desk::new(options),
+            sessions: Vec::new(),
+            closed_counts: vec![Counts::default(); nodes],
+            accepted: vec![0; nodes],
+            delayed: HashMap::new(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Everything counted so far.
+    pub fn report(&self, io: &Io) -> Report {
+        let node = |index: usize| {
+            let mut report = NodeReport {
+                counts: self.closed_counts[index],
+                accepted: self.accepted[index],
+                connections: Vec::new(),
+            };
+            for session in self.sessions.iter().flatten().filter(|session| session.node == index) {
+                report.counts += &session.rest.counts;
+                report.connections.push(ConnectionReport { peer: session.peer, counts: session.rest.counts });
+            }
+            report
+        };
+        Report {
+            nodes: (0..self.closed_counts.len()).map(node).collect(),
+            turns: io.counters().turns,
+            writes: io.counters().writes,
+        }
+    }
+
+    /// Sums over all connections of all nodes.
+    pub fn counts(&self) -> Counts {
+        let mut total = Counts::default();
+        let open = self.sessions.iter().flatten().map(|session| &session.rest.counts);
+        self.closed_counts.iter().chain(open).for_each(|counts| total += counts);
+        total
+    }
+
+    /// Shows another ring from now on; nodes it adds are not listened for here. No event is sent.
+    pub fn set_ring(&mut self, ring: &Ring) {
+        self.desk.set_ring(ring);
+        let nodes = ring.nodes.len().max(self.accepted.len());
+        self.closed_counts.resize(nodes, Counts::default());
+        self.accepted.resize(nodes, 0);
+    }
+
+    /// Misbehaves like this from now on.
+    pub fn set_hook(&mut self, hook: Option<Hook>) {
+        self.desk.hook = hook;
+    }
+
+    /// Makes a node forget all prepared statements.
+    pub fn forget_statements(&mut self, node: usize) {
+        if let Some(node) = self.desk.nodes.get_mut(node) {
+            node.forget_statements();
+        }
+    }
+
+    /// Sends an EVENT with this body to the connections that registered for `kind`.
+    pub fn send_event(&mut self, io: &mut Io, kind: &str, body: &[u8]) {
+        for session in self.sessions.iter_mut().flatten() {
+            if session.rest.registered.iter().any(|registered| registered == kind) {
+                let header = Header::response(session.rest.version, EVENT_STREAM, opcode::EVENT);
+                self.desk.send(io, session.conn, &mut session.rest, header, body);
+            }
+        }
+    }
+
+    fn send(&mut self, io: &mut Io, event: &Event<'_>) {
+        let mut body = Vec::new();
+        encode::event(&mut body, event);
+        self.send_event(io, event.kind(), &body);
+    }
+
+    fn take(&mut self, conn: ConnId) -> Option<Box<Session>> {
+        let slot = self.sessions.get_mut(conn.index as usize)?;
+        if slot.as_ref()?.conn == conn { slot.take() } else { None }
+    }
+
+    fn forget(&mut self, session: &Session) {
+        self.closed_counts[session.node] += &session.rest.counts;
+    }
+}
+
+impl Service for Stub {
+    type Mail = StubMail;
+
+    fn accepted(&mut self, io: &mut Io, conn: ConnId, origin: &Accepted) {
+        let listener = usize::from(origin.listener);
+        let Some(&node) = self.listeners.get(listener).filter(|&&node| node < self.accepted.len()) else {
+            return io.abort(conn);
+        };
+        self.accepted[node] += 1;
+        let index = conn.index as usize;
+        if self.sessions.len() <= index {
+            self.sessions.resize_with(index + 1, || None);
+        }
+        self.sessions[index] = Some(Box::new(Session::new(conn, node, origin.peer)));
+    }
+
+    fn connected(&mut self, io: &mut Io, conn: ConnId) {
+        io.abort(conn); // a stub connects to nobody
+    }
+
+    fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
+        let Some(mut session) = self.take(conn) else { return data.len() };
+        let Session { input, rest, node, .. } = &mut *session;
+        rest.counts.reads += 1;
+        let mut stopped = false;
+        let (desk, delayed) = (&mut self.desk, &mut self.delayed);
+        let outcome = input.feed(data, &mut self.scratch, |header, body| {
+            let next = desk.serve(io, conn, *node, rest, header, body, delayed);
+            stopped = next == Next::Stop;
+            next
+        });
+        input.compression = rest.pending_compression;
+        let used = match outcome {
+            Ok(used) if !stopped => used,
+            Ok(_) => data.len(),
+            Err(fault) => {
+                rest.counts.protocol_errors += 1;
+                let mut body = Vec::new();
+                encode::error(&mut body, error_code::PROTOCOL_ERROR, &fault.0);
+                let header = Header::response(rest.version, 0, opcode::ERROR);
+                self.desk.send(io, conn, rest, header, &body);
+                stopped = true;
+                data.len()
+            }
+        };
+        rest.counts.bytes_in += used as u64;
+        if stopped {
+            rest.output.finish(io.output(conn));
+            io.close(conn);
+            self.forget(&session);
+        } else {
+            self.sessions[conn.index as usize] = Some(session);
+        }
+        used
+    }
+
+    fn closed(&mut self, _io: &mut Io, conn: ConnId, _reason: CloseReason) {
+        if let Some(session) = self.take(conn) {
+            self.forget(&session);
+        }
+    }
+
+    fn drained(&mut self, _io: &mut Io, _conn: ConnId) {}
+
+    fn timer(&mut self, io: &mut Io, key: u64) {
+        let Some(delayed) = self.delayed.remove(&key) else { return };
+        if let Some(mut session) = self.take(delayed.conn) {
+            self.desk.send(io, delayed.conn, &mut session.rest, delayed.header, &delayed.body);
+            self.sessions[delayed.conn.index as usize] = Some(session);
+        }
+    }
+
+    fn mail(&mut self, io: &mut Io, mail: StubMail) {
+        match mail {
+            // Whoever asked may have gone; nobody else wants the report then.
+            StubMail::Report(asked_by) => drop(asked_by.try_send(self.report(io))),
+            StubMail::Ring(ring) => self.set_ring(&ring),
+            StubMail::Hook(hook) => self.set_hook(hook),
+            StubMail::ForgetStatements(node) => self.forget_statements(node),
+            StubMail::Status(change, address) => self.send(io, &Event::StatusChange { change, address }),
+            StubMail::Topology(change, address) => self.send(io, &Event::TopologyChange { change, address }),
+            StubMail::Event(kind, body) => self.send_event(io, &kind, &body),
+        }
+    }
+
+    fn turn_ended(&mut self, io: &mut Io) {
+        while let Some(conn) = self.desk.unfinished.pop() {
+            if let Some(mut session) = self.take(conn) {
+                session.rest.unfinished = false;
+                session.rest.output.finish(io.output(conn));
+                self.sessions[conn.index as usize] = Some(session);
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What a statement means to a stub node, worked out once per text: a read of a system table, a read or write of the
+//! one table it has, or something it only nods at.
+
+use shunt_wire::cql::{
+    message::Values,
+    statement::{self, Identifier, Kind, Term},
+    types,
+};
+
+use crate::stub::{
+    system_tables::{KEYSPACE, TABLE, TABLE_COLUMNS},
+    table::{Column, Table},
+};
+
+/// What a statement does here.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Plan {
+    /// Reads a system table.
+    System {
+        /// Its index among the node's tables.
+        table: usize,
+        /// Positions of the columns asked for.
+        columns: Vec<usize>,
+        /// Columns that must have a value, by position.
+        filters: Vec<(usize, Operand)>,
+    },
+    /// Reads the bench table by key.
+    Read {
+        /// Positions of the columns asked for in [`TABLE_COLUMNS`].
+        columns: Vec<usize>,
+        /// The key, if the statement fixes it.
+        key: Option<Operand>,
+    },
+    /// Writes the bench table.
+    Write {
+        /// The key, if the statement fixes it.
+        key: Option<Operand>,
+        /// The value; `None` deletes.
+        value: Option<Operand>,
+        /// A lightweight transaction, whose condition always holds here.
+        conditional: bool,
+    },
+    /// Changes the connection's keyspace.
+    Use(String),
+    /// Succeeds without doing anything: schema changes, TRUNCATE, grants.
+    Nothing,
+    /// Cannot be answered; the text says why.
+    Invalid(String),
+}
+
+/// A value in a statement.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Operand {
+    /// Written in the text; the serialized bytes.
+    Literal(Vec<u8>),
+    /// Bound; position among the markers.
+    Marker(u16),
+    /// Bound by name.
+    Named(String, u16),
+}
+
+impl Operand {
+    /// The bytes, from the text or from the values of a request. `None` for null, unset or missing.
+    pub fn resolve<'a>(&'a self, values: &Values<'a>) -> Option<&'a [u8]> {
+        match self {
+            Self::Literal(bytes) => Some(bytes),
+            Self::Named(name, _) if values.is_named() => values.named(name)?.bytes(),
+            Self::Marker(index) | Self::Named(_, index) => values.get(usize::from(*index))?.bytes(),
+        }
+    }
+}
+
+/// A plan with its bind markers, as PREPARED describes them.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Planned {
+    /// What to do.
+    pub plan: Plan,
+    /// Name and table column (`None` if it is of no column known here) of every marker.
+    pub markers: Vec<(String, Option<usize>)>,
+}
+
+/// Works out what `text` does at a node with these system tables, on a connection with this keyspace.
+pub fn plan(text: &str, keyspace: Option<&str>, tables: &[Table]) -> Planned {
+    let statement = statement::classify(text);
+    let named = |written: Option<Identifier<'_>>, name: &str| match written {
+        Some(identifier) => identifier.matches(name),
+        None => keyspace == Some(name),
+    };
+    let is_table = |of: &str, name: &str| {
+        named(statement.keyspace, of) && statement.table.is_some_and(|identifier| identifier.matches(name))
+    };
+    let plan = match statement.kind {
+        Kind::Use => Plan::Use(statement.keyspace.map(text_of).unwrap_or_default()),
+        Kind::Ddl | Kind::Truncate | Kind::Batch | Kind::Other => Plan::Nothing,
+        Kind::Select => match tables.iter().position(|table| is_table(table.keyspace, table.name)) {
+            Some(table) => system_read(&statement, table, &tables[table]),
+            None if is_table(KEYSPACE, TABLE) => bench_read(&statement),
+            None => Plan::Invalid(format!("unconfigured table in: {}", text.chars().take(200).collect::<String>())),
+        },
+        Kind::Insert | Kind::Update | Kind::Delete if is_table(KEYSPACE, TABLE) => bench_write(&statement, text),
+        Kind::Insert | Kind::Update | Kind::Delete => Plan::Invalid("unconfigured table".into()),
+    };
+    let markers = markers(&statement, &plan);
+    Planned { plan, markers }
+}
+
+fn text_of(identifier: Identifier<'_>) -> String {
+    let mut text = String::new();
+    identifier.write_to(&mut text);
+    text
+}
+
+fn operand(term: Term<'_>, serialize: impl FnOnce(&str) -> Option<Vec<u8>>) -> Option<Operand> {
+    Some(match term {
+        Term::Literal(text) => Operand::Literal(serialize(text)?),
+        Term::Marker(index) => Operand::Marker(index),
+        Term::NamedMarker { name, index } => Operand::Named(text_of(name), index),
+    })
+}
+
+fn blob(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    types::literal(&types::CqlType::Blob, text, &mut bytes).then_some(bytes)
+}
+
+fn key_of(statement: &statement::Statement<'_>) -> Option<Operand> {
+    let term = statement.key_terms().find(|term| term.column.matches(TABLE_COLUMNS[0].0))?;
+    operand(term.term, blob)
+}
+
+fn columns_of(statement: &statement::Statement<'_>, all: &[Column]) -> Option<Vec<usize>> {
+    let mut columns = Vec::new();
+    for selected in statement.selected_columns() {
+        match selected {
+            statement::Selected::All => columns.extend(0..all.len()),
+            statement::Selected::Column { name, .. } => {
+                columns.push(all.iter().position(|(column, _)| name.matches(column))?);
+            }
+            statement::Selected::Other => return None,
+        }
+    }
+    Some(columns).filter(|columns| !columns.is_empty())
+}
+
+fn system_read(statement: &statement::Statement<'_>, index: usize, table: &Table) -> Plan {
+    let Some(columns) = columns_of(statement, table.columns) else {
+        return Plan::Invalid(format!("undefined column in a SELECT of {}.{}", table.keyspace, table.name));
+    };
+    let mut filters = Vec::new();
+    for term in statement.key_terms() {
+        let Some(column) = table.columns.iter().position(|(name, _)| term.column.matches(name)) else { continue };
+        let cql_type = types::CqlType::decode(&mut { table.columns[column].1 });
+        let serialize = |text: &str| {
+            let mut bytes = Vec::new();
+            types::literal(cql_type.as_ref()?, text, &mut bytes).then_some(bytes)
+        };
+        filters.extend(operand(term.term, serialize).map(|operand| (column, operand)));
+    }
+    Plan::System { table: index, columns, filters }
+}
+
+fn bench_read(statement: &statement::Statement<'_>) -> Plan {
+    match columns_of(statement, TABLE_COLUMNS) {
+        Some(columns) => Plan::Read { columns, key: key_of(statement) },
+        None => Plan::Invalid("undefined column".into()),
+    }
+}
+
+fn bench_write(statement: &statement::Statement<'_>, text: &str) -> Plan {
+    let key = key_of(statement);
+    let value = match statement.kind {
+        Kind::Insert => {
+            let term = statement.key_terms().find(|term| term.column.matches(TABLE_COLUMNS[1].0));
+            term.and_then(|term| operand(term.term, blob))
+        }
+        // SET comes before WHERE and the table has one column to set, so its marker is the first.
+        Kind::Update if text.contains('?') => Some(Operand::Marker(0)),
+        _ => None,
+    };
+    Plan::Write { key, value, conditional: statement.conditional }
+}
+
+/// Names of all markers; those that are not the key or value of the plan are called by their position.
+fn markers(statement: &statement::Statement<'_>, plan: &Plan) -> Vec<(String, Option<usize>)> {
+    let mut markers: Vec<_> = (0..statement.markers).map(|index| (format!("arg{index}"), None)).collect();
+    let mut set = |operand: Option<&Operand>, name: &str, column: usize| match operand {
+        Some(Operand::Marker(index)) => {
+            if let Some(marker) = markers.get_mut(usize::from(*index)) {
+                *marker = (name.to_owned(), Some(column));
+            }
+        }
+        Some(Operand::Named(own, index)) => {
+            if let Some(marker) = markers.get_mut(usize::from(*index)) {
+                *marker = (own.clone(), Some(column));
+            }
+        }
+        _ => {}
+    };
+    match plan {
+        Plan::Read { key, .. } => set(key.as_ref(), TABLE_COLUMNS[0].0, 0),
+        Plan::Write { key, value, .. } => {
+            set(value.as_ref(), TABLE_COLUMNS[1].0, 1);
+            set(key.as_ref(), TABLE_COLUMNS[0].0, 0);
+        }
+        Plan::System { filters, .. } => {
+            for (column, operand) in filters {
+                set(Some(operand), "value", *column);
+            }
+        }
+        _ => {}
+    }
+    markers
+}

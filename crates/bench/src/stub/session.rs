@@ -1,0 +1,67 @@
+//! One connection to a stub node: handshake, framing, what it registered for, what it sent.
+
+use std::net::SocketAddr;
+
+use shunt_reactor::ConnId;
+use shunt_wire::cql::{compression::Algorithm, envelope::Header};
+
+use crate::{
+    framing::{Input, Output},
+    stub::counts::Counts,
+};
+
+/// How far the handshake is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Stage {
+    /// Before STARTUP.
+    New,
+    /// AUTHENTICATE was sent.
+    Login,
+    /// Queries are served.
+    Open,
+}
+
+/// A connection's state.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) conn: ConnId,
+    pub(super) node: usize,
+    pub(super) peer: SocketAddr,
+    pub(super) input: Input,
+    pub(super) rest: SessionRest,
+}
+
+/// What requests change; apart from the input, which is being read meanwhile.
+#[derive(Debug)]
+pub(super) struct SessionRest {
+    pub(super) stage: Stage,
+    pub(super) version: u8,
+    pub(super) output: Output,
+    pub(super) keyspace: Option<String>,
+    pub(super) registered: Vec<String>,
+    pub(super) counts: Counts,
+    /// Whether the output's open segment is already on the list of those to finish this turn.
+    pub(super) unfinished: bool,
+    pub(super) pending_compression: Option<Algorithm>,
+}
+
+impl Session {
+    pub(super) fn new(conn: ConnId, node: usize, peer: SocketAddr) -> Self {
+        let rest = SessionRest {
+            stage: Stage::New,
+            version: 4,
+            output: Output::default(),
+            keyspace: None,
+            registered: Vec::new(),
+            counts: Counts::default(),
+            unfinished: false,
+            pending_compression: None,
+        };
+        Self { conn, node, peer, input: Input::default(), rest }
+    }
+}
+
+/// The header of a response to `request`.
+pub(super) fn response_to(request: Header, opcode: u8) -> Header {
+    Header::response(request.version, request.stream, opcode)
+}
