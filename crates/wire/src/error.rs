@@ -12,7 +12,8 @@ pub struct DecodeError {
     pub problem: Problem,
     /// The field of the specification that was being read, such as `"page size"`.
     pub field: &'static str,
-    /// Where the field starts: bytes from the start of the slice that was given to the decoder.
+    /// Where reading stopped: bytes from the start of the slice that was given to the decoder. This is where the field
+    /// starts, or behind its length if the length is there and what it counts is not.
     pub offset: usize,
 }
 

@@ -22,6 +22,8 @@ pub mod query_params;
 pub mod request;
 pub mod response;
 pub mod result;
+#[cfg(test)]
+mod tests;
 pub mod values;
 
 pub use collections::{BytesMap, StringList, StringMap, StringMultimap};
