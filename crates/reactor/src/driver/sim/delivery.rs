@@ -105,11 +105,7 @@ impl Network {
     fn tell(&mut self, end: End, news: News) {
         let wire = &mut self.wires[end.wire];
         if matches!(news, News::Reset | News::TimedOut) {
-            wire.stage = if wire.sockets[1 - end.side].attached {
-                wire.stage
-            } else {
-                Stage::Broken
-            };
+            wire.sockets[end.side].lost = true;
             wire.pipes[end.side].lose_parcels();
         }
         let socket = &mut wire.sockets[end.side];

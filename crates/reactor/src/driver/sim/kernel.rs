@@ -3,7 +3,7 @@
 
 use super::network::{NOWHERE, Network};
 use super::queue::{Event, Packet};
-use super::wire::{End, News, Pipe, Socket, Stage, Wire};
+use super::wire::{End, Pipe, Socket, Stage, Wire};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 
@@ -38,7 +38,7 @@ impl Network {
     /// How many bytes the kernel takes; 0 means that it is full and the end will be woken when there is room.
     pub(super) fn write(&mut self, end: End, bytes: &[u8]) -> Result<usize, ErrorKind> {
         let wire = &self.wires[end.wire];
-        if wire.stage != Stage::Open || wire.sockets[end.side].news == Some(News::Reset) {
+        if wire.stage != Stage::Open || wire.sockets[end.side].lost {
             return Err(ErrorKind::ConnectionReset);
         }
         self.maybe_break(end);
@@ -122,8 +122,9 @@ impl Network {
         }
         socket.attached = false;
         socket.slot = None;
-        let (stage, other) = (wire.stage, wire.sockets[1 - end.side].attached);
-        if stage == Stage::Open && other {
+        let silent = socket.lost || wire.stage != Stage::Open;
+        let other = wire.sockets[1 - end.side].attached;
+        if other && !silent {
             if reset || unread {
                 self.send_reset(end.other());
             } else {

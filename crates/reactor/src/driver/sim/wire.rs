@@ -28,7 +28,7 @@ pub(super) enum Stage {
     Opening,
     /// Bytes may pass.
     Open,
-    /// Reset or refused: nothing but that news passes any more.
+    /// Refused: nothing passes any more.
     Broken,
 }
 
@@ -53,6 +53,8 @@ pub(super) struct Socket {
     /// The host lost its power: it would answer anything with a reset once it is back.
     pub(super) forgotten: bool,
     pub(super) news: Option<News>,
+    /// Its kernel knows that the connection is lost: nothing is sent from here any more.
+    pub(super) lost: bool,
     /// A write was refused or cut short; the end waits for room.
     pub(super) blocked: bool,
     /// Word of room is on its way to the end.
@@ -166,6 +168,7 @@ impl Socket {
             attached,
             forgotten: false,
             news: None,
+            lost: false,
             blocked: false,
             room_announced: false,
             queued: false,
