@@ -109,13 +109,8 @@ impl CqlType {
     /// name kept: routing cannot encode literals of it, and bind values need no type.
     #[must_use]
     pub fn parse(name: &str) -> CqlType {
-        let native = NATIVE
-            .iter()
-            .find(|(known, _)| name.trim().eq_ignore_ascii_case(known));
-        native.map_or_else(
-            || CqlType::Custom(name.to_owned()),
-            |(_, cql_type)| cql_type.clone(),
-        )
+        let native = NATIVE.iter().find(|(known, _)| name.trim().eq_ignore_ascii_case(known));
+        native.map_or_else(|| CqlType::Custom(name.to_owned()), |(_, cql_type)| cql_type.clone())
     }
 
     /// Reads one type specification from the front of `input` and moves `input` past it (`[option]`: native protocol
@@ -161,10 +156,7 @@ impl Column {
     /// From a name and a type name, as in `system_schema.columns`.
     #[must_use]
     pub fn new(name: impl Into<String>, type_name: &str) -> Column {
-        Column {
-            name: name.into(),
-            cql_type: CqlType::parse(type_name),
-        }
+        Column { name: name.into(), cql_type: CqlType::parse(type_name) }
     }
 }
 
@@ -180,21 +172,11 @@ where
     let values = values.into_iter();
     let columns = values.len();
     let mut values = values;
-    build_key(columns, out, |_, out| {
-        values
-            .next()
-            .flatten()
-            .map(|value| out.extend_from_slice(value))
-            .is_some()
-    })
+    build_key(columns, out, |_, out| values.next().flatten().map(|value| out.extend_from_slice(value)).is_some())
 }
 
 /// As [`partition_key`], with `write(column, out)` appending the value of each column or saying no.
-pub(crate) fn build_key(
-    columns: usize,
-    out: &mut Vec<u8>,
-    mut write: impl FnMut(usize, &mut Vec<u8>) -> bool,
-) -> bool {
+pub(crate) fn build_key(columns: usize, out: &mut Vec<u8>, mut write: impl FnMut(usize, &mut Vec<u8>) -> bool) -> bool {
     out.clear();
     let composite = columns > 1;
     let complete = columns > 0

@@ -27,12 +27,8 @@ fn write(cql_type: &CqlType, text: &str, out: &mut Vec<u8>) -> Option<()> {
             write_string(text, out)?;
             out[start..].is_ascii().then_some(())?;
         }
-        CqlType::Tinyint => {
-            out.extend_from_slice(&i8::try_from(integer(text)?).ok()?.to_be_bytes())
-        }
-        CqlType::Smallint => {
-            out.extend_from_slice(&i16::try_from(integer(text)?).ok()?.to_be_bytes())
-        }
+        CqlType::Tinyint => out.extend_from_slice(&i8::try_from(integer(text)?).ok()?.to_be_bytes()),
+        CqlType::Smallint => out.extend_from_slice(&i16::try_from(integer(text)?).ok()?.to_be_bytes()),
         CqlType::Int => out.extend_from_slice(&i32::try_from(integer(text)?).ok()?.to_be_bytes()),
         CqlType::Bigint => out.extend_from_slice(&bigint(text)?),
         CqlType::Varint => write_varint(integer(text)?, out),
@@ -57,9 +53,7 @@ fn write(cql_type: &CqlType, text: &str, out: &mut Vec<u8>) -> Option<()> {
         CqlType::Time => {
             let nanoseconds = match plain_string(text) {
                 Some(text) => time::time_ns(text)?,
-                None => i64::try_from(integer(text)?)
-                    .ok()
-                    .filter(|ns| (0..time::DAY_NS).contains(ns))?,
+                None => i64::try_from(integer(text)?).ok().filter(|ns| (0..time::DAY_NS).contains(ns))?,
             };
             out.extend_from_slice(&nanoseconds.to_be_bytes());
         }
@@ -101,9 +95,7 @@ fn write_string(text: &str, out: &mut Vec<u8>) -> Option<()> {
 
 /// A string literal without quotes inside: what addresses and dates are written as.
 fn plain_string(text: &str) -> Option<&str> {
-    quoted(text)
-        .map(|(inside, _)| inside)
-        .filter(|inside| !inside.contains('\''))
+    quoted(text).map(|(inside, _)| inside).filter(|inside| !inside.contains('\''))
 }
 
 /// `-?[0-9]+`. Values beyond 128 bits, which only `varint` and `decimal` could hold, are not worth big numbers.
@@ -119,11 +111,7 @@ fn bigint(text: &str) -> Option<[u8; 8]> {
 
 /// Two's complement, big-endian, as short as possible (`BigInteger.toByteArray`).
 fn write_varint(value: i128, out: &mut Vec<u8>) {
-    let sign_bits = if value < 0 {
-        value.leading_ones()
-    } else {
-        value.leading_zeros()
-    };
+    let sign_bits = if value < 0 { value.leading_ones() } else { value.leading_zeros() };
     // One sign bit must stay.
     let redundant = (sign_bits as usize - 1) / 8;
     out.extend_from_slice(&value.to_be_bytes()[redundant..]);
@@ -133,10 +121,7 @@ fn write_varint(value: i128, out: &mut Vec<u8>) {
 /// `1.5` differ, on the server too.
 fn write_decimal(text: &str, out: &mut Vec<u8>) -> Option<()> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (
-            mantissa,
-            integer(exponent.strip_prefix('+').unwrap_or(exponent))?,
-        ),
+        Some((mantissa, exponent)) => (mantissa, integer(exponent.strip_prefix('+').unwrap_or(exponent))?),
         None => (text, 0),
     };
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -144,9 +129,7 @@ fn write_decimal(text: &str, out: &mut Vec<u8>) -> Option<()> {
     let mut unscaled = integer(whole)?;
     for digit in fraction.bytes() {
         let digit = i128::from(char::from(digit).to_digit(10)?);
-        unscaled = unscaled
-            .checked_mul(10)?
-            .checked_add(if negative { -digit } else { digit })?;
+        unscaled = unscaled.checked_mul(10)?.checked_add(if negative { -digit } else { digit })?;
     }
     let scale = i32::try_from((fraction.len() as i128).checked_sub(exponent)?).ok()?;
     out.extend_from_slice(&scale.to_be_bytes());
@@ -158,9 +141,7 @@ fn write_decimal(text: &str, out: &mut Vec<u8>) -> Option<()> {
 fn float<F: std::str::FromStr>(text: &str) -> Option<F> {
     let unsigned = text.strip_prefix('-').unwrap_or(text);
     let number = unsigned.starts_with(|first: char| first.is_ascii_digit())
-        && unsigned
-            .bytes()
-            .all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
+        && unsigned.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
     let constant = text.eq_ignore_ascii_case("nan") || unsigned.eq_ignore_ascii_case("infinity");
     (number || constant).then(|| text.parse().ok())?
 }
@@ -178,12 +159,10 @@ fn uuid(text: &str) -> Option<u128> {
     if text.len() != 36 {
         return None;
     }
-    text.bytes()
-        .enumerate()
-        .try_fold(0u128, |value, (position, byte)| match position {
-            8 | 13 | 18 | 23 => (byte == b'-').then_some(value),
-            _ => Some(value << 4 | u128::from(hex_digit(byte)?)),
-        })
+    text.bytes().enumerate().try_fold(0u128, |value, (position, byte)| match position {
+        8 | 13 | 18 | 23 => (byte == b'-').then_some(value),
+        _ => Some(value << 4 | u128::from(hex_digit(byte)?)),
+    })
 }
 
 fn hex_digit(byte: u8) -> Option<u8> {
@@ -191,9 +170,7 @@ fn hex_digit(byte: u8) -> Option<u8> {
 }
 
 fn write_blob(text: &str, out: &mut Vec<u8>) -> Option<()> {
-    let digits = text
-        .strip_prefix("0x")
-        .or_else(|| text.strip_prefix("0X"))?;
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))?;
     let (pairs, []) = digits.as_bytes().as_chunks::<2>() else {
         return None;
     };

@@ -26,23 +26,13 @@ pub(super) fn decode(input: &mut &[u8], depth: u32) -> Option<CqlType> {
         id::SET => CqlType::Set(Box::new(element(input)?)),
         id::MAP => CqlType::Map(Box::new(element(input)?), Box::new(element(input)?)),
         // Counts are not believed: vectors grow only as elements are found.
-        id::TUPLE => CqlType::Tuple(
-            (0..short(input)?)
-                .map(|_| element(input))
-                .collect::<Option<_>>()?,
-        ),
+        id::TUPLE => CqlType::Tuple((0..short(input)?).map(|_| element(input)).collect::<Option<_>>()?),
         id::UDT => {
             let keyspace = string(input)?.to_owned();
             let name = string(input)?.to_owned();
             let field = |input: &mut &[u8]| Some((string(input)?.to_owned(), element(input)?));
-            let fields = (0..short(input)?)
-                .map(|_| field(input))
-                .collect::<Option<_>>()?;
-            CqlType::Udt {
-                keyspace,
-                name,
-                fields,
-            }
+            let fields = (0..short(input)?).map(|_| field(input)).collect::<Option<_>>()?;
+            CqlType::Udt { keyspace, name, fields }
         }
         id => native(id)?,
     })

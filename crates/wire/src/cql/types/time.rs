@@ -28,8 +28,7 @@ pub(super) fn time_ns(text: &str) -> Option<i64> {
     let mut fraction_ns = 0;
     if cursor.byte(b'.').is_some() {
         let digits = cursor.0.len();
-        fraction_ns =
-            cursor.number(digits, 0..=999_999_999)? * 10i64.pow(9u32.checked_sub(digits as u32)?);
+        fraction_ns = cursor.number(digits, 0..=999_999_999)? * 10i64.pow(9u32.checked_sub(digits as u32)?);
     }
     cursor.end()?;
     Some(hour * HOUR_NS + (minute * 60 + second) * 1_000_000_000 + fraction_ns)
@@ -63,10 +62,7 @@ pub(super) fn timestamp_ms(text: &str) -> Option<i64> {
 
 fn plain_number(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
-    digits
-        .bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then(|| text.parse().ok())?
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
 /// What of the text is still to be read.
@@ -84,14 +80,10 @@ impl Cursor<'_> {
 
     /// Exactly `digits` digits (1 to 9) with a value in `range`.
     fn number(&mut self, digits: usize, range: std::ops::RangeInclusive<i64>) -> Option<i64> {
-        let (number, rest) = self
-            .0
-            .split_at_checked(digits)
-            .filter(|_| (1..=9).contains(&digits))?;
-        let value = number.iter().try_fold(0, |value, byte| {
-            byte.is_ascii_digit()
-                .then(|| value * 10 + i64::from(byte - b'0'))
-        })?;
+        let (number, rest) = self.0.split_at_checked(digits).filter(|_| (1..=9).contains(&digits))?;
+        let value = number
+            .iter()
+            .try_fold(0, |value, byte| byte.is_ascii_digit().then(|| value * 10 + i64::from(byte - b'0')))?;
         self.0 = rest;
         range.contains(&value).then_some(value)
     }
@@ -103,20 +95,7 @@ impl Cursor<'_> {
         let month = self.number(2, 1..=12)?;
         self.byte(b'-')?;
         let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-        let lengths = [
-            31,
-            if leap { 29 } else { 28 },
-            31,
-            30,
-            31,
-            30,
-            31,
-            31,
-            30,
-            31,
-            30,
-            31,
-        ];
+        let lengths = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
         let month_index = month as usize - 1;
         let day = self.number(2, 1..=lengths[month_index])?;
         let leap_days = |year: i64| year / 4 - year / 100 + year / 400;
@@ -134,18 +113,11 @@ impl Cursor<'_> {
         if self.byte(b'Z').is_some() {
             return Some(0);
         }
-        let sign = if self.byte(b'+').is_some() {
-            1
-        } else {
-            self.byte(b'-').map(|()| -1)?
-        };
+        let sign = if self.byte(b'+').is_some() { 1 } else { self.byte(b'-').map(|()| -1)? };
         let hours = self.number(2, 0..=18)?;
-        let _ = self.byte(b':');
-        let minutes = if self.0.is_empty() {
-            0
-        } else {
-            self.number(2, 0..=59)?
-        };
+        let separated = self.byte(b':').is_some();
+        let minutes =
+            if self.0.is_empty() && !separated { 0 } else { self.number(2, if hours < 18 { 0..=59 } else { 0..=0 })? };
         Some(sign * (hours * 60 + minutes))
     }
 }
