@@ -158,10 +158,7 @@ impl Core {
                 self.unstall(client.slot, Stall::SWITCH);
             }
         }
-        let unused = self.pools.get(id).is_some_and(|pool| pool.clients == 0 && pool.links().next().is_none());
-        if unused {
-            self.pools.remove(id);
-        }
+        self.remove_pool_if_unused(id);
     }
 
     /// The connection that was to check a login broke: another node is tried while somebody waits.

@@ -4,6 +4,7 @@
 //! of [`Core`] are spread over the modules of the data path; this file holds the state they share, hands events to
 //! them, and does what is due once per turn and once per tick.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
@@ -66,9 +67,10 @@ pub struct Core {
     pub(crate) health: Health,
     pub(crate) prepared: PreparedCache,
     /// Requests that wait for something before they can go on.
-    pub(crate) repairs: Slab<Repair>,
+    pub(crate) repairs: BTreeMap<u32, Repair>,
     /// Answers to schema changes that wait for agreement.
-    pub(crate) awaiting: Slab<AwaitingAgreement>,
+    pub(crate) awaiting: BTreeMap<u64, AwaitingAgreement>,
+    pub(crate) tickets: u32,
     /// Bytes of requests that do not lie in a sent log.
     pub(crate) copies: Slab<Vec<u8>>,
 
@@ -111,8 +113,9 @@ impl Core {
             nodes: Vec::new(),
             health: Health::new(base, max),
             prepared: PreparedCache::new(options.prepared),
-            repairs: Slab::new(),
-            awaiting: Slab::new(),
+            repairs: BTreeMap::new(),
+            awaiting: BTreeMap::new(),
+            tickets: 0,
             copies: Slab::new(),
             owners: Vec::new(),
             next_client_id: 1,

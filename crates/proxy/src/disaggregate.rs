@@ -4,7 +4,7 @@
 //! link's table and hands it to the client who asked, under that client's own stream id. A node that sends garbage or
 //! answers what nobody asked loses that link and nothing else.
 
-use shunt_reactor::Io;
+use shunt_reactor::{ConnId, Io};
 use shunt_wire::aggregate::AggregateReader;
 use shunt_wire::cql::compression;
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, flag, opcode};
@@ -13,7 +13,7 @@ use shunt_wire::cql::message::result_kind;
 
 use crate::core::Core;
 use crate::metrics::Outcome;
-use crate::node::{LinkWriter, Pending, Purpose, Retained, Step};
+use crate::node::{Link, LinkWriter, Pending, Purpose, Retained, Step};
 use crate::route::After;
 
 /// One answer, wherever it came from.
@@ -32,13 +32,13 @@ impl Core {
         let now = io.now_ns();
         let Some(link) = self.links.get_mut(key as usize) else { return data.len() };
         link.last_received_ns = now;
-        let (node, segmented) = (usize::from(link.node.0), link.segmented);
+        let (conn, node, segmented) = (link.conn, usize::from(link.node.0), link.segmented);
         let used = if segmented {
-            self.read_segments(io, key, data)
+            self.read_segments(io, key, conn, data)
         } else {
-            let mut used = self.read_envelopes(io, key, data);
-            if used < data.len() && self.links.get(key as usize).is_some_and(|link| link.segmented) {
-                used += self.read_segments(io, key, &data[used..]);
+            let mut used = self.read_envelopes(io, key, conn, data);
+            if used < data.len() && self.link_is(key, conn).is_some_and(|link| link.segmented) {
+                used += self.read_segments(io, key, conn, &data[used..]);
             }
             used
         };
@@ -46,7 +46,7 @@ impl Core {
             node.metrics.bytes_in.add(used as u64);
             node.silent = false;
         }
-        if let Some(link) = self.links.get_mut(key as usize) {
+        if let Some(link) = self.link_is(key, conn) {
             let (full, done) = (link.full, link.retiring && link.streams.len() == 0);
             if full {
                 self.reconsider_full(io, key);
@@ -60,10 +60,10 @@ impl Core {
 
     /// Whole envelopes at the head of `data`; returns the bytes done with.
     #[inline]
-    fn read_envelopes(&mut self, io: &mut Io, key: u32, data: &[u8]) -> usize {
+    fn read_envelopes(&mut self, io: &mut Io, key: u32, conn: ConnId, data: &[u8]) -> usize {
         let mut at = 0;
         loop {
-            let Some(link) = self.links.get(key as usize) else { return data.len() };
+            let Some(link) = self.link_is(key, conn) else { return data.len() };
             let (step, segmented, version) = (link.step, link.segmented, link.version);
             let Some(header) = Header::decode(&data[at..]) else { return at };
             if !header.response || header.version != version && step == Step::Ready {
@@ -82,13 +82,13 @@ impl Core {
             if step != Step::Ready {
                 self.handshake_answer(io, key, &header, body);
             } else if header.opcode == opcode::AGGREGATE {
-                self.read_aggregate(io, key, &header, body);
+                self.read_aggregate(io, key, conn, &header, body);
             } else if header.opcode != opcode::EVENT {
                 let answer = Answer { stream: header.stream, flags: header.flags, opcode: header.opcode, body };
                 self.answer(io, key, &answer);
             }
             // The answer to STARTUP switches a v5 connection to segments.
-            let switched = self.links.get(key as usize).is_some_and(|link| link.segmented != segmented);
+            let switched = self.link_is(key, conn).is_some_and(|link| link.segmented != segmented);
             if switched {
                 return at;
             }
@@ -96,10 +96,10 @@ impl Core {
     }
 
     /// Whole v5 segments at the head of `data`; returns the bytes done with.
-    fn read_segments(&mut self, io: &mut Io, key: u32, data: &[u8]) -> usize {
+    fn read_segments(&mut self, io: &mut Io, key: u32, conn: ConnId, data: &[u8]) -> usize {
         let mut at = 0;
         loop {
-            let Some(link) = self.links.get_mut(key as usize) else { return data.len() };
+            let Some(link) = self.link_is(key, conn) else { return data.len() };
             let segment = match frame_v5::decode(&data[at..], false) {
                 Ok(None) => return at,
                 Ok(Some(segment)) => segment,
@@ -111,25 +111,25 @@ impl Core {
             at += segment.consumed;
             // Links are opened without compression, so the payload is the bytes themselves.
             if link.carry.is_empty() {
-                let used = self.read_envelopes(io, key, segment.payload);
+                let used = self.read_envelopes(io, key, conn, segment.payload);
                 if used < segment.payload.len()
-                    && let Some(link) = self.links.get_mut(key as usize)
+                    && let Some(link) = self.link_is(key, conn)
                 {
                     link.carry.extend_from_slice(&segment.payload[used..]);
                 }
             } else {
                 let mut carry = std::mem::take(&mut link.carry);
                 carry.extend_from_slice(segment.payload);
-                let used = self.read_envelopes(io, key, &carry);
+                let used = self.read_envelopes(io, key, conn, &carry);
                 carry.drain(..used.min(carry.len()));
-                if let Some(link) = self.links.get_mut(key as usize) {
+                if let Some(link) = self.link_is(key, conn) {
                     link.carry = carry;
                 }
             }
         }
     }
 
-    fn read_aggregate(&mut self, io: &mut Io, key: u32, header: &Header, body: &[u8]) {
+    fn read_aggregate(&mut self, io: &mut Io, key: u32, conn: ConnId, header: &Header, body: &[u8]) {
         let expected = self
             .links
             .get(key as usize)
@@ -147,17 +147,25 @@ impl Core {
         };
         for entry in entries {
             match entry {
-                Ok(entry) => {
+                Ok(entry) if self.link_is(key, conn).is_some() => {
                     let answer =
                         Answer { stream: entry.stream, flags: entry.flags, opcode: entry.opcode, body: entry.body };
                     self.answer(io, key, &answer);
                 }
+                Ok(_) => return,
                 Err(error) => {
                     self.node_fault(io, key, &error.to_string());
                     return;
                 }
             }
         }
+    }
+
+    /// The link under this key if it is still the one on this connection: a link given up in the middle of what it
+    /// sent may already have a successor under the same key.
+    #[inline]
+    fn link_is(&mut self, key: u32, conn: ConnId) -> Option<&mut Link> {
+        self.links.get_mut(key as usize).filter(|link| link.conn == conn)
     }
 
     /// One answer to one request in flight.
@@ -228,7 +236,7 @@ impl Core {
 
     /// The bytes of a request are not needed any more.
     #[inline]
-    pub(crate) fn release(&mut self, io: &mut Io, conn: shunt_reactor::ConnId, retained: Retained) {
+    pub(crate) fn release(&mut self, io: &mut Io, conn: ConnId, retained: Retained) {
         match retained {
             Retained::Nothing => {}
             Retained::Sent { sequence, .. } => io.release(conn, sequence),

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use shunt_reactor::{Io, SentLog};
+use shunt_reactor::{ConnId, Io, SentLog};
 use shunt_topology::NodeId;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::errors::ReplicaCounts;
@@ -30,6 +30,7 @@ pub(crate) struct Repair {
     body: Vec<u8>,
     /// Link it goes back to, and that link's node.
     link: u32,
+    conn: ConnId,
     node: NodeId,
     statement: Arc<PreparedStatement>,
     deadline_ns: u64,
@@ -78,18 +79,19 @@ impl Core {
         pending.reprepares += 1;
         pending.retained = Retained::Nothing;
         let deadline_ns = pending.received_ns + self.config.query_timeout_ms * 1_000_000;
-        let repair = Repair { pending, body: bytes, link: key, node, statement, deadline_ns };
-        let repair = self.repairs.insert(repair) as u32;
-        self.continue_repair(io, repair);
+        let repair = Repair { pending, body: bytes, link: key, conn, node, statement, deadline_ns };
+        let ticket = self.next_ticket();
+        self.repairs.insert(ticket, repair);
+        self.continue_repair(io, ticket);
         true
     }
 
     /// Sends the PREPARE of a repair, on a link whose keyspace is the one the statement was prepared in.
     pub(crate) fn continue_repair(&mut self, io: &mut Io, key: u32) {
-        let Some(repair) = self.repairs.get(key as usize) else { return };
-        let (link, node) = (repair.link, repair.node);
+        let Some(repair) = self.repairs.get(&key) else { return };
+        let (link, conn, node) = (repair.link, repair.conn, repair.node);
         let statement = Arc::clone(&repair.statement);
-        let Some(target) = self.link_to_prepare_on(io, link, node, &statement, key) else { return };
+        let Some(target) = self.link_to_prepare_on(io, link, conn, node, &statement, key) else { return };
         let mut body = Vec::new();
         let version = self.version_of(target);
         let explicit = statement.keyspace.as_deref().filter(|_| statement.explicit_keyspace && version >= 5);
@@ -106,11 +108,12 @@ impl Core {
         &mut self,
         io: &mut Io,
         link: u32,
+        conn: ConnId,
         node: NodeId,
         statement: &PreparedStatement,
         repair: u32,
     ) -> Option<u32> {
-        let Some(found) = self.links.get(link as usize) else {
+        let Some(found) = self.links.get(link as usize).filter(|found| found.conn == conn) else {
             self.fail_repair(io, repair, "the link to the node was lost");
             return None;
         };
@@ -147,11 +150,11 @@ impl Core {
 
     /// The node answered the PREPARE of a repair.
     pub(crate) fn reprepared(&mut self, io: &mut Io, _link: u32, key: u32, answer: &Answer<'_>) {
-        let Some(repair) = self.repairs.try_remove(key as usize) else { return };
+        let Some(repair) = self.repairs.remove(&key) else { return };
         if answer.opcode == opcode::ERROR {
             // The statement cannot be prepared any more (its table is gone, say): the node's words are the answer.
             self.deliver(io, &repair.pending, answer, Outcome::Error);
-        } else if !self.links.get(repair.link as usize).is_some_and(|link| link.node == repair.node && link.is_ready())
+        } else if !self.links.get(repair.link as usize).is_some_and(|link| link.conn == repair.conn && link.is_ready())
             || !self.send_on_link(io, repair.link, repair.pending, &repair.body)
         {
             self.send_elsewhere(io, repair.pending, &repair.body);
@@ -160,7 +163,7 @@ impl Core {
 
     /// A repair cannot go on: the request is sent to another node if it may be, else answered with an error.
     pub(crate) fn fail_repair(&mut self, io: &mut Io, key: u32, why: &str) {
-        let Some(repair) = self.repairs.try_remove(key as usize) else { return };
+        let Some(repair) = self.repairs.remove(&key) else { return };
         // The node refused it as UNPREPARED, so it was not executed and may be sent again whatever it is.
         if repair.pending.retries == 0 {
             self.send_elsewhere(io, repair.pending, &repair.body);
@@ -269,7 +272,7 @@ impl Core {
                     self.fail_request(io, &pending, Outcome::TimedOut, "the node did not answer in time");
                 }
                 Purpose::Reprepare { repair } => {
-                    if let Some(repair) = self.repairs.try_remove(repair as usize) {
+                    if let Some(repair) = self.repairs.remove(&repair) {
                         let why = "the node did not prepare the statement in time";
                         self.fail_request(io, &repair.pending, Outcome::TimedOut, why);
                     }
@@ -295,17 +298,17 @@ impl Core {
 
     pub(crate) fn tick_repairs(&mut self, io: &mut Io) {
         let now = io.now_ns();
-        let late: Vec<usize> =
-            self.repairs.iter().filter(|(_, repair)| now > repair.deadline_ns).map(|(key, _)| key).collect();
+        let late: Vec<u32> =
+            self.repairs.iter().filter(|(_, repair)| now > repair.deadline_ns).map(|(key, _)| *key).collect();
         for key in late {
-            let repair = self.repairs.remove(key);
+            let Some(repair) = self.repairs.remove(&key) else { continue };
             let why = "the node did not prepare the statement in time";
             self.fail_request(io, &repair.pending, Outcome::TimedOut, why);
         }
-        let late: Vec<usize> =
-            self.awaiting.iter().filter(|(_, held)| now > held.deadline_ns).map(|(key, _)| key).collect();
-        for key in late {
-            self.schema_agreed(io, key as u64);
+        let late: Vec<u64> =
+            self.awaiting.iter().filter(|(_, held)| now > held.deadline_ns).map(|(ticket, _)| *ticket).collect();
+        for ticket in late {
+            self.schema_agreed(io, ticket);
         }
         self.expire_switches(io);
     }
@@ -328,7 +331,8 @@ impl Core {
             body: answer.body.to_vec(),
             deadline_ns: io.now_ns() + limits::SCHEMA_AGREEMENT_NS,
         };
-        let ticket = self.awaiting.insert(held) as u64;
+        let ticket = u64::from(self.next_ticket());
+        self.awaiting.insert(ticket, held);
         let request = ControlRequest::AwaitSchemaAgreement { core: self.index, ticket };
         if self.control.try_send(request).is_err() {
             self.schema_agreed(io, ticket);
@@ -337,7 +341,7 @@ impl Core {
 
     /// The nodes agree, or will not: the client gets its answer.
     pub(crate) fn schema_agreed(&mut self, io: &mut Io, ticket: u64) {
-        let Some(held) = self.awaiting.try_remove(ticket as usize) else { return };
+        let Some(held) = self.awaiting.remove(&ticket) else { return };
         let answer = Answer { stream: held.pending.stream, flags: held.flags, opcode: held.opcode, body: &held.body };
         self.deliver(io, &held.pending, &answer, Outcome::Ok);
     }
@@ -414,6 +418,12 @@ impl Core {
 
     // ---- helpers ----------------------------------------------------------------------------------------------------
 
+    /// Names a request that waits; not reused while its answer could still be on its way.
+    fn next_ticket(&mut self) -> u32 {
+        self.tickets = self.tickets.wrapping_add(1);
+        self.tickets
+    }
+
     /// A request of the proxy itself.
     fn own_request(&self, io: &Io, purpose: Purpose, op: u8) -> Pending {
         Pending {
@@ -459,11 +469,11 @@ impl Core {
 
 /// The sent log's buffer a request lies in.
 trait SentOf {
-    fn sent_of(&self, conn: shunt_reactor::ConnId, retained: Retained) -> &[u8];
+    fn sent_of(&self, conn: ConnId, retained: Retained) -> &[u8];
 }
 
 impl SentOf for Io {
-    fn sent_of(&self, conn: shunt_reactor::ConnId, retained: Retained) -> &[u8] {
+    fn sent_of(&self, conn: ConnId, retained: Retained) -> &[u8] {
         match retained {
             Retained::Sent { sequence, .. } => self.sent(conn, sequence),
             Retained::Nothing | Retained::Copy { .. } => &[],

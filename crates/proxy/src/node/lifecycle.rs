@@ -303,10 +303,18 @@ impl Core {
                 for link in links {
                     self.retire_link(io, link);
                 }
-                self.pools.remove(id);
+                self.remove_pool_if_unused(id);
             } else {
                 self.ensure_links(io, id);
             }
+        }
+    }
+
+    /// A pool's place is given away only when no client and no link refers to it.
+    pub(crate) fn remove_pool_if_unused(&mut self, id: PoolId) {
+        let clients = self.pools.get(id).map_or(0, |pool| pool.clients);
+        if clients == 0 && !self.links.iter().any(|(_, link)| link.pool == id) {
+            self.pools.remove(id);
         }
     }
 
