@@ -93,16 +93,7 @@ impl Config {
                 }
             )+};
         }
-        keep!(
-            listen,
-            cores,
-            io,
-            admin,
-            log_format,
-            links_per_node,
-            in_flight_max,
-            aggregate
-        );
+        keep!(listen, cores, io, admin, log_format, links_per_node, in_flight_max, aggregate);
         let mut changed = Vec::new();
         macro_rules! compare {
             ($($key:ident),+ $(,)?) => {$(
@@ -131,11 +122,7 @@ impl Config {
             require_ring_ms,
             log,
         );
-        Reloaded {
-            config,
-            changed,
-            waiting,
-        }
+        Reloaded { config, changed, waiting }
     }
 }
 

@@ -26,27 +26,20 @@ impl Config {
         self.check_times(&mut found);
         self.check_sizes(&mut found);
         if let Some(login) = &self.credentials
-            && (login.username.is_empty()
-                || login.username.contains('\0')
-                || login.password.reveal().contains('\0'))
+            && (login.username.is_empty() || login.username.contains('\0') || login.password.reveal().contains('\0'))
         {
-            found.add("username", "a role name must not be empty, and neither it nor the password may hold a zero byte");
+            found
+                .add("username", "a role name must not be empty, and neither it nor the password may hold a zero byte");
         }
         if self.local_datacentre.as_deref() == Some("") {
-            found.add(
-                "local_datacentre",
-                "is empty; give a datacentre's name or leave the key out",
-            );
+            found.add("local_datacentre", "is empty; give a datacentre's name or leave the key out");
         }
         found.0
     }
 
     fn check_addresses(&self, found: &mut Findings) {
         if self.listen.is_empty() {
-            found.add(
-                "listen",
-                "no address to listen on; give at least one, such as 127.0.0.1:9042",
-            );
+            found.add("listen", "no address to listen on; give at least one, such as 127.0.0.1:9042");
         }
         for (index, address) in self.listen.iter().enumerate() {
             if address.port() != 0 && self.listen[..index].contains(address) {
@@ -56,24 +49,21 @@ impl Config {
         if let Some(admin) = self.admin
             && self.listen.iter().any(|listen| reaches(*listen, admin))
         {
-            found.add(
-                "admin",
-                format!("{admin} is also an address for clients; give it a port of its own"),
-            );
+            found.add("admin", format!("{admin} is also an address for clients; give it a port of its own"));
         }
         if let Some(advertise) = self.advertise
             && advertise.ip().is_unspecified()
         {
-            found.add("advertise", format!("drivers cannot connect to {advertise}; give the address they reach this proxy at"));
+            found.add(
+                "advertise",
+                format!("drivers cannot connect to {advertise}; give the address they reach this proxy at"),
+            );
         }
     }
 
     fn check_contact_points(&self, found: &mut Findings) {
         if self.contact_points.is_empty() {
-            found.add(
-                "contact_points",
-                "no node to ask for the ring; give the address of at least one",
-            );
+            found.add("contact_points", "no node to ask for the ring; give the address of at least one");
         }
         for point in &self.contact_points {
             match split_host_port(point) {
@@ -81,14 +71,10 @@ impl Config {
                 Ok((host, port)) => {
                     let port = port.or(self.node_port).unwrap_or(super::CQL_PORT);
                     if let Ok(ip) = host.parse::<IpAddr>()
-                        && self
-                            .listen
-                            .iter()
-                            .any(|listen| reaches(*listen, SocketAddr::new(ip, port)))
+                        && self.listen.iter().any(|listen| reaches(*listen, SocketAddr::new(ip, port)))
                     {
-                        let message = format!(
-                            "{ip}:{port} is this proxy itself; give a node's address, or listen elsewhere"
-                        );
+                        let message =
+                            format!("{ip}:{port} is this proxy itself; give a node's address, or listen elsewhere");
                         found.add("contact_points", message);
                     }
                 }
@@ -103,22 +89,10 @@ impl Config {
         found.range("query_timeout_ms", self.query_timeout_ms, 1..=DAY_MS);
         found.range("connect_timeout_ms", self.connect_timeout_ms, 1..=DAY_MS);
         found.range("drain_timeout_ms", self.drain_timeout_ms, 0..=DAY_MS);
-        found.range(
-            "handshake_timeout_ms",
-            self.handshake_timeout_ms,
-            1..=DAY_MS,
-        );
-        found.range(
-            "heartbeat_interval_ms",
-            self.heartbeat_interval_ms,
-            100..=DAY_MS,
-        );
+        found.range("handshake_timeout_ms", self.handshake_timeout_ms, 1..=DAY_MS);
+        found.range("heartbeat_interval_ms", self.heartbeat_interval_ms, 100..=DAY_MS);
         found.range("auth_cache_ms", self.auth_cache_ms, 0..=DAY_MS);
-        found.range(
-            "refresh_interval_ms",
-            self.refresh_interval_ms,
-            100..=DAY_MS,
-        );
+        found.range("refresh_interval_ms", self.refresh_interval_ms, 100..=DAY_MS);
         found.range("require_ring_ms", self.require_ring_ms, 0..=DAY_MS);
         if let Window::Fixed { us } = self.window {
             found.range("window_us", us, 0..=100_000);
@@ -129,21 +103,9 @@ impl Config {
         found.range("cores", self.cores as u64, 1..=1024);
         found.range("clients_max", self.clients_max as u64, 1..=10_000_000);
         found.range("links_per_node", self.links_per_node as u64, 1..=64);
-        found.range(
-            "in_flight_max",
-            self.in_flight_max.into(),
-            1..=STREAMS_MAX.into(),
-        );
-        found.range(
-            "frame_bytes_max",
-            self.frame_bytes_max.into(),
-            4096..=FRAME_BYTES_LIMIT.into(),
-        );
-        found.range(
-            "client_backlog_bytes",
-            self.client_backlog_bytes as u64,
-            65_536..=1 << 32,
-        );
+        found.range("in_flight_max", self.in_flight_max.into(), 1..=STREAMS_MAX.into());
+        found.range("frame_bytes_max", self.frame_bytes_max.into(), 4096..=FRAME_BYTES_LIMIT.into());
+        found.range("client_backlog_bytes", self.client_backlog_bytes as u64, 65_536..=1 << 32);
     }
 }
 
@@ -152,22 +114,12 @@ struct Findings(Vec<Problem>);
 
 impl Findings {
     fn add(&mut self, key: &'static str, message: impl Into<String>) {
-        self.0.push(Problem {
-            key,
-            message: message.into(),
-        });
+        self.0.push(Problem { key, message: message.into() });
     }
 
     fn range(&mut self, key: &'static str, value: u64, allowed: RangeInclusive<u64>) {
         if !allowed.contains(&value) {
-            self.add(
-                key,
-                format!(
-                    "{value} is out of range; allowed are {} to {}",
-                    allowed.start(),
-                    allowed.end()
-                ),
-            );
+            self.add(key, format!("{value} is out of range; allowed are {} to {}", allowed.start(), allowed.end()));
         }
     }
 }
@@ -175,8 +127,7 @@ impl Findings {
 /// Whether a connection to `target` on this machine would arrive at a listener on `listen`.
 fn reaches(listen: SocketAddr, target: SocketAddr) -> bool {
     let same_host = listen.ip() == target.ip()
-        || (listen.ip().is_unspecified()
-            && (target.ip().is_loopback() || target.ip().is_unspecified()));
+        || (listen.ip().is_unspecified() && (target.ip().is_loopback() || target.ip().is_unspecified()));
     listen.port() != 0 && listen.port() == target.port() && same_host
 }
 
@@ -187,9 +138,7 @@ fn reaches(listen: SocketAddr, target: SocketAddr) -> bool {
 pub fn split_host_port(text: &str) -> Result<(&str, Option<u16>), String> {
     let port_of = |digits: &str| match digits.parse::<u16>() {
         Ok(port) if port > 0 => Ok(Some(port)),
-        _ => Err(format!(
-            "has `{digits}` where a port from 1 to 65535 belongs"
-        )),
+        _ => Err(format!("has `{digits}` where a port from 1 to 65535 belongs")),
     };
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (host, after) = rest.split_once(']').ok_or("lacks the closing `]`")?;
@@ -221,18 +170,11 @@ mod tests {
     use super::*;
 
     fn valid() -> Config {
-        Config {
-            contact_points: vec!["10.0.0.1".to_owned()],
-            ..Config::default()
-        }
+        Config { contact_points: vec!["10.0.0.1".to_owned()], ..Config::default() }
     }
 
     fn keys(config: &Config) -> Vec<&'static str> {
-        config
-            .problems()
-            .iter()
-            .map(|problem| problem.key)
-            .collect()
+        config.problems().iter().map(|problem| problem.key).collect()
     }
 
     #[test]
@@ -262,10 +204,7 @@ mod tests {
         config.window = Window::Fixed { us: 1_000_000 };
         config.admin = config.listen.first().copied();
         config.advertise = Some("0.0.0.0:9042".parse().expect("address"));
-        config.credentials = Some(Credentials {
-            username: String::new(),
-            password: Secret::new("x"),
-        });
+        config.credentials = Some(Credentials { username: String::new(), password: Secret::new("x") });
         config.node_port = Some(0);
         config.local_datacentre = Some(String::new());
         let mut found = keys(&config);
@@ -288,28 +227,11 @@ mod tests {
 
     #[test]
     fn contact_points_are_split_into_host_and_port() {
-        assert_eq!(
-            split_host_port("cassandra.example"),
-            Ok(("cassandra.example", None))
-        );
-        assert_eq!(
-            split_host_port("10.0.0.1:9043"),
-            Ok(("10.0.0.1", Some(9043)))
-        );
+        assert_eq!(split_host_port("cassandra.example"), Ok(("cassandra.example", None)));
+        assert_eq!(split_host_port("10.0.0.1:9043"), Ok(("10.0.0.1", Some(9043))));
         assert_eq!(split_host_port("[::1]:9043"), Ok(("::1", Some(9043))));
         assert_eq!(split_host_port("fe80::1"), Ok(("fe80::1", None)));
-        for wrong in [
-            "",
-            ":9042",
-            "host:",
-            "host:0",
-            "host:70000",
-            "[::1",
-            "[x]:1",
-            "[::1]9042",
-            "a b",
-            "http://x",
-        ] {
+        for wrong in ["", ":9042", "host:", "host:0", "host:70000", "[::1", "[x]:1", "[::1]9042", "a b", "http://x"] {
             assert!(split_host_port(wrong).is_err(), "{wrong}");
         }
     }
@@ -317,19 +239,9 @@ mod tests {
     #[test]
     fn reload_keeps_what_needs_a_restart() {
         let old = valid();
-        let new = Config {
-            cores: 7,
-            clients_max: 5,
-            ..valid()
-        };
+        let new = Config { cores: 7, clients_max: 5, ..valid() };
         let reloaded = old.reloaded(&new);
-        assert_eq!(
-            (reloaded.config.cores, reloaded.config.clients_max),
-            (old.cores, 5)
-        );
-        assert_eq!(
-            (reloaded.changed, reloaded.waiting),
-            (vec!["clients_max"], vec!["cores"])
-        );
+        assert_eq!((reloaded.config.cores, reloaded.config.clients_max), (old.cores, 5));
+        assert_eq!((reloaded.changed, reloaded.waiting), (vec!["clients_max"], vec!["cores"]));
     }
 }

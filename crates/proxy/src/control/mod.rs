@@ -1,5 +1,27 @@
 //! The control plane: follows the ring and keeps the cores informed. One thread with a small tokio runtime.
+//!
+//! ```text
+//! plane: connect (handshake) -> follow: events, requests -> read (ring, schema by tables) -> publish -> post -> cores
+//! ```
+//!
+//! It never touches the data path: cores get whole new states by mail and ask by a bounded channel.
 
+mod agreement;
+mod connection;
+mod error;
+mod follow;
+mod handshake;
+mod plane;
+mod post;
+mod ring;
+mod schema;
 pub mod state;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod view;
 
+pub use plane::{ControlOptions, ControlPlane};
+pub use post::Mailbox;
 pub use state::{ClusterState, ControlRequest, CoreMail};
+pub use view::ClusterView;

@@ -11,10 +11,7 @@ impl Counter {
     /// Adds `n`. A load and a store, not an atomic addition: only the owning thread may call it.
     #[inline]
     pub fn add(&self, n: u64) {
-        self.0.store(
-            self.0.load(Ordering::Relaxed).wrapping_add(n),
-            Ordering::Relaxed,
-        );
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
     /// Sets the value, for counters kept elsewhere (such as the reactor's) and copied over once per turn.
@@ -38,19 +35,13 @@ impl Gauge {
     /// Adds `n`.
     #[inline]
     pub fn add(&self, n: u64) {
-        self.0.store(
-            self.0.load(Ordering::Relaxed).saturating_add(n),
-            Ordering::Relaxed,
-        );
+        self.0.store(self.0.load(Ordering::Relaxed).saturating_add(n), Ordering::Relaxed);
     }
 
     /// Subtracts `n`; stops at 0.
     #[inline]
     pub fn sub(&self, n: u64) {
-        self.0.store(
-            self.0.load(Ordering::Relaxed).saturating_sub(n),
-            Ordering::Relaxed,
-        );
+        self.0.store(self.0.load(Ordering::Relaxed).saturating_sub(n), Ordering::Relaxed);
     }
 
     /// Sets the value.
@@ -100,10 +91,7 @@ impl<L: Label, const N: usize> Family<L, N> {
 
 impl<L, const N: usize> Default for Family<L, N> {
     fn default() -> Self {
-        Self {
-            counters: std::array::from_fn(|_| Counter::default()),
-            label: PhantomData,
-        }
+        Self { counters: std::array::from_fn(|_| Counter::default()), label: PhantomData }
     }
 }
 

@@ -16,10 +16,7 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self {
-            buckets: std::array::from_fn(|_| AtomicU64::new(0)),
-            sum: AtomicU64::new(0),
-        }
+        Self { buckets: std::array::from_fn(|_| AtomicU64::new(0)), sum: AtomicU64::new(0) }
     }
 }
 
@@ -28,14 +25,8 @@ impl Histogram {
     #[inline]
     pub fn record(&self, value: u64) {
         let bucket = &self.buckets[bucket_of(value)];
-        bucket.store(
-            bucket.load(Ordering::Relaxed).wrapping_add(1),
-            Ordering::Relaxed,
-        );
-        self.sum.store(
-            self.sum.load(Ordering::Relaxed).wrapping_add(value),
-            Ordering::Relaxed,
-        );
+        bucket.store(bucket.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        self.sum.store(self.sum.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
     }
 
     /// Adds this histogram's present counts to `snapshot`.
@@ -63,10 +54,7 @@ pub struct Snapshot {
 
 impl Default for Snapshot {
     fn default() -> Self {
-        Self {
-            buckets: [0; BUCKETS],
-            sum: 0,
-        }
+        Self { buckets: [0; BUCKETS], sum: 0 }
     }
 }
 
@@ -134,14 +122,8 @@ mod tests {
     fn every_value_lies_in_the_first_bucket_whose_bound_reaches_it() {
         for value in (0..5000).chain((12..39).flat_map(|e| [(1 << e) - 1, 1 << e, (1 << e) + 1])) {
             let bucket = bucket_of(value);
-            assert!(
-                value <= bound_of(bucket),
-                "{value} above the bound of {bucket}"
-            );
-            assert!(
-                bucket == 0 || value > bound_of(bucket - 1),
-                "{value} belongs below {bucket}"
-            );
+            assert!(value <= bound_of(bucket), "{value} above the bound of {bucket}");
+            assert!(bucket == 0 || value > bound_of(bucket - 1), "{value} belongs below {bucket}");
         }
     }
 

@@ -3,11 +3,17 @@
 //! A core writes its own [`CoreMetrics`] with plain loads and stores (no lock, no read-modify-write); the admin thread
 //! reads them at any moment and sums over the cores. Nothing is allocated per query.
 
+mod control;
 mod counter;
+mod encode;
+mod exposition;
 mod histogram;
 mod node;
+mod process;
 
+pub use control::ControlMetrics;
 pub use counter::{Counter, Family, Gauge, Label};
+pub use exposition::Sources;
 pub use histogram::{BUCKETS, Histogram, Snapshot};
 pub use node::{NodeMetrics, NodeRegistry};
 
@@ -139,9 +145,6 @@ pub struct CoreMetrics {
 impl CoreMetrics {
     /// Metrics of core `core`, all zero.
     pub fn new(core: usize) -> Self {
-        Self {
-            core,
-            ..Self::default()
-        }
+        Self { core, ..Self::default() }
     }
 }

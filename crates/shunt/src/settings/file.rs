@@ -47,18 +47,10 @@ pub(crate) fn parse(text: &str) -> Result<File, Vec<FileError>> {
         Ok(table) => table.into_inner(),
         Err(error) => {
             let place = place_of(text, error.span().unwrap_or(0..0));
-            return Err(vec![FileError {
-                place,
-                message: one_line(error.message()),
-            }]);
+            return Err(vec![FileError { place, message: one_line(error.message()) }]);
         }
     };
-    let mut reader = Reader {
-        text,
-        known: Options::keys(),
-        file: File::default(),
-        errors: Vec::new(),
-    };
+    let mut reader = Reader { text, known: Options::keys(), file: File::default(), errors: Vec::new() };
     reader.table("", table);
     if reader.errors.is_empty() {
         Ok(reader.file)
@@ -80,10 +72,7 @@ impl<'t> Reader<'t> {
     fn table(&mut self, prefix: &str, table: DeTable<'t>) {
         for (key, value) in table {
             let name = format!("{prefix}{}", key.get_ref());
-            let is_prefix = self
-                .known
-                .iter()
-                .any(|known| known.starts_with(&format!("{name}_")));
+            let is_prefix = self.known.iter().any(|known| known.starts_with(&format!("{name}_")));
             if let (DeValue::Table(_), true) = (value.get_ref(), is_prefix) {
                 if let DeValue::Table(inner) = value.into_inner() {
                     self.table(&format!("{name}_"), inner);
@@ -100,17 +89,11 @@ impl<'t> Reader<'t> {
         }
         let place = place_of(self.text, key.clone());
         if let Some(before) = self.file.places.insert(name.clone(), place) {
-            let message = format!(
-                "`{name}` is given twice, first in line {}",
-                before.line.min(place.line)
-            );
+            let message = format!("`{name}` is given twice, first in line {}", before.line.min(place.line));
             return self.error(key, message);
         }
         let span = value.span();
-        let one = MapDeserializer::new(std::iter::once((
-            name.as_str(),
-            ValueDeserializer::from(value),
-        )));
+        let one = MapDeserializer::new(std::iter::once((name.as_str(), ValueDeserializer::from(value))));
         match Options::deserialize(one) {
             Ok(options) => self.file.options = options.over(std::mem::take(&mut self.file.options)),
             Err(error) => {
@@ -122,19 +105,14 @@ impl<'t> Reader<'t> {
     }
 
     fn error(&mut self, span: Range<usize>, message: String) {
-        self.errors.push(FileError {
-            place: place_of(self.text, span),
-            message,
-        });
+        self.errors.push(FileError { place: place_of(self.text, span), message });
     }
 }
 
 /// The message for a key that does not exist.
 fn unknown(name: &str, known: &[String]) -> String {
     let likeness = |key: &String| strsim::jaro_winkler(name, key);
-    let nearest = known
-        .iter()
-        .max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
     match nearest.filter(|key| likeness(key) >= LIKENESS_MIN) {
         Some(nearest) => format!("unknown key `{name}`; did you mean `{nearest}`?"),
         None => format!("unknown key `{name}`; `shunt proxy --help` lists all"),
@@ -145,19 +123,12 @@ fn unknown(name: &str, known: &[String]) -> String {
 fn place_of(text: &str, span: Range<usize>) -> Place {
     let before = text.get(..span.start).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    Place {
-        line: before.matches('\n').count() + 1,
-        column: before[line_start..].chars().count() + 1,
-    }
+    Place { line: before.matches('\n').count() + 1, column: before[line_start..].chars().count() + 1 }
 }
 
 /// A parser's message without its line breaks.
 fn one_line(message: &str) -> String {
-    message
-        .lines()
-        .map(str::trim)
-        .collect::<Vec<_>>()
-        .join(", ")
+    message.lines().map(str::trim).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -178,27 +149,18 @@ mod tests {
     fn an_unknown_key_names_the_nearest_and_the_place() {
         let (line, column, message) = error_of("cores = 2\n  contact_point = [\"a\"]\n");
         assert_eq!((line, column), (2, 3));
-        assert_eq!(
-            message,
-            "unknown key `contact_point`; did you mean `contact_points`?"
-        );
+        assert_eq!(message, "unknown key `contact_point`; did you mean `contact_points`?");
         let (.., message) = error_of("zzz = 1");
         assert_eq!(message, "unknown key `zzz`; `shunt proxy --help` lists all");
         let (line, _, message) = error_of("[log]\nformt = \"json\"");
-        assert_eq!(
-            (line, message.as_str()),
-            (2, "unknown key `log_formt`; did you mean `log_format`?")
-        );
+        assert_eq!((line, message.as_str()), (2, "unknown key `log_formt`; did you mean `log_format`?"));
     }
 
     #[test]
     fn a_wrong_value_names_the_key_and_the_place() {
         let (line, column, message) = error_of("cores = \"two\"");
         assert_eq!((line, column), (1, 9));
-        assert!(
-            message.starts_with("`cores`: invalid type: string \"two\""),
-            "{message}"
-        );
+        assert!(message.starts_with("`cores`: invalid type: string \"two\""), "{message}");
         let (_, _, message) = error_of("io = \"kqueue\"");
         assert!(message.starts_with("`io`: "), "{message}");
         let (_, _, message) = error_of("window_us = -1");
@@ -223,14 +185,8 @@ mod tests {
         let file = parse("window_us = \"auto\"\n[log]\nformat = \"json\"").expect("valid");
         assert_eq!(file.options.window_us, Some(WindowUs(Window::Auto)));
         assert_eq!(file.options.log_format, Some(Format(LogFormat::Json)));
-        assert_eq!(
-            file.places.get("log_format"),
-            Some(&Place { line: 3, column: 1 })
-        );
+        assert_eq!(file.places.get("log_format"), Some(&Place { line: 3, column: 1 }));
         let (_, _, message) = error_of("log_format = \"text\"\n[log]\nformat = \"json\"");
-        assert!(
-            message.contains("given twice, first in line 1"),
-            "{message}"
-        );
+        assert!(message.contains("given twice, first in line 1"), "{message}");
     }
 }

@@ -60,13 +60,7 @@ impl Settings {
         let _ = match (flags.contains(key), file.places.get(*key), &self.config) {
             (true, ..) => write!(line, "--{flag}: "),
             (false, Some(place), Some(path)) => {
-                write!(
-                    line,
-                    "{}:{}:{}: `{key}`: ",
-                    path.display(),
-                    place.line,
-                    place.column
-                )
+                write!(line, "{}:{}:{}: `{key}`: ", path.display(), place.line, place.column)
             }
             _ => write!(line, "`{key}` (--{flag}): "),
         };
@@ -80,24 +74,17 @@ fn read(path: &Path) -> Result<File, SettingsError> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| SettingsError(vec![format!("{name}: cannot be read: {error}")]))?;
     file::parse(&text).map_err(|errors| {
-        let line = |e: &file::FileError| {
-            format!("{name}:{}:{}: {}", e.place.line, e.place.column, e.message)
-        };
+        let line = |e: &file::FileError| format!("{name}:{}:{}: {}", e.place.line, e.place.column, e.message);
         SettingsError(errors.iter().map(line).collect())
     })
 }
 
 /// Fills in defaults.
 fn resolve(options: Options, problems: &mut Vec<Problem>) -> Config {
-    let default = Config {
-        cores: default_cores(),
-        ..Config::default()
-    };
+    let default = Config { cores: default_cores(), ..Config::default() };
     let credentials = credentials(&options, problems);
     Config {
-        listen: options.listen.map_or(default.listen, |list| {
-            list.iter().map(|listen| listen.0).collect()
-        }),
+        listen: options.listen.map_or(default.listen, |list| list.iter().map(|listen| listen.0).collect()),
         contact_points: options.contact_points.unwrap_or(default.contact_points),
         local_datacentre: options.local_datacentre.or(default.local_datacentre),
         cores: options.cores.unwrap_or(default.cores),
@@ -106,39 +93,23 @@ fn resolve(options: Options, problems: &mut Vec<Problem>) -> Config {
         window: options.window_us.map_or(default.window, |window| window.0),
         credentials,
         query_timeout_ms: options.query_timeout_ms.unwrap_or(default.query_timeout_ms),
-        connect_timeout_ms: options
-            .connect_timeout_ms
-            .unwrap_or(default.connect_timeout_ms),
+        connect_timeout_ms: options.connect_timeout_ms.unwrap_or(default.connect_timeout_ms),
         drain_timeout_ms: options.drain_timeout_ms.unwrap_or(default.drain_timeout_ms),
-        handshake_timeout_ms: options
-            .handshake_timeout_ms
-            .unwrap_or(default.handshake_timeout_ms),
+        handshake_timeout_ms: options.handshake_timeout_ms.unwrap_or(default.handshake_timeout_ms),
         clients_max: options.clients_max.unwrap_or(default.clients_max),
         links_per_node: options.links_per_node.unwrap_or(default.links_per_node),
         in_flight_max: options.in_flight_max.unwrap_or(default.in_flight_max),
         frame_bytes_max: options.frame_bytes_max.unwrap_or(default.frame_bytes_max),
-        client_backlog_bytes: options
-            .client_backlog_bytes
-            .unwrap_or(default.client_backlog_bytes),
-        heartbeat_interval_ms: options
-            .heartbeat_interval_ms
-            .unwrap_or(default.heartbeat_interval_ms),
+        client_backlog_bytes: options.client_backlog_bytes.unwrap_or(default.client_backlog_bytes),
+        heartbeat_interval_ms: options.heartbeat_interval_ms.unwrap_or(default.heartbeat_interval_ms),
         node_port: options.node_port.or(default.node_port),
-        advertise: options
-            .advertise
-            .map_or(default.advertise, |advertise| Some(advertise.0)),
+        advertise: options.advertise.map_or(default.advertise, |advertise| Some(advertise.0)),
         auth_cache_ms: options.auth_cache_ms.unwrap_or(default.auth_cache_ms),
-        aggregate: options
-            .aggregate
-            .map_or(default.aggregate, |aggregate| aggregate.0),
-        refresh_interval_ms: options
-            .refresh_interval_ms
-            .unwrap_or(default.refresh_interval_ms),
+        aggregate: options.aggregate.map_or(default.aggregate, |aggregate| aggregate.0),
+        refresh_interval_ms: options.refresh_interval_ms.unwrap_or(default.refresh_interval_ms),
         require_ring_ms: options.require_ring_ms.unwrap_or(default.require_ring_ms),
         log: options.log.unwrap_or(default.log),
-        log_format: options
-            .log_format
-            .map_or(default.log_format, |format| format.0),
+        log_format: options.log_format.map_or(default.log_format, |format| format.0),
     }
 }
 
@@ -153,35 +124,23 @@ fn credentials(options: &Options, problems: &mut Vec<Problem>) -> Option<Credent
     let mut problem = |key, message: String| problems.push(Problem { key, message });
     let password = match (&options.password, &options.password_file) {
         (Some(_), Some(_)) => {
-            problem(
-                "password_file",
-                "give either this or `password`, not both".to_owned(),
-            );
+            problem("password_file", "give either this or `password`, not both".to_owned());
             return None;
         }
         (Some(password), None) => Some(password.clone()),
         (None, Some(path)) => match std::fs::read_to_string(path) {
             Ok(text) => Some(text.lines().next().unwrap_or_default().to_owned()),
             Err(error) => {
-                problem(
-                    "password_file",
-                    format!("{} cannot be read: {error}", path.display()),
-                );
+                problem("password_file", format!("{} cannot be read: {error}", path.display()));
                 return None;
             }
         },
         (None, None) => None,
     };
     match (options.username.clone(), password) {
-        (Some(username), Some(password)) => Some(Credentials {
-            username,
-            password: Secret::new(password),
-        }),
+        (Some(username), Some(password)) => Some(Credentials { username, password: Secret::new(password) }),
         (Some(_), None) => {
-            problem(
-                "username",
-                "has no password; give `password_file`".to_owned(),
-            );
+            problem("username", "has no password; give `password_file`".to_owned());
             None
         }
         (None, Some(_)) => {

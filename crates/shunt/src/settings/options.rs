@@ -15,20 +15,10 @@ use shunt_reactor::IoChoice;
 #[serde(default)]
 pub(crate) struct Options {
     /// Addresses for clients [default: 127.0.0.1:9042]
-    #[arg(
-        long,
-        value_name = "ADDR",
-        value_delimiter = ',',
-        help_heading = "Addresses"
-    )]
+    #[arg(long, value_name = "ADDR", value_delimiter = ',', help_heading = "Addresses")]
     pub(crate) listen: Option<Vec<Listen>>,
     /// Nodes to ask for the ring, any of them will do: HOST or HOST:PORT
-    #[arg(
-        long,
-        value_name = "HOST",
-        value_delimiter = ',',
-        help_heading = "Addresses"
-    )]
+    #[arg(long, value_name = "HOST", value_delimiter = ',', help_heading = "Addresses")]
     pub(crate) contact_points: Option<Vec<String>>,
     /// Address of metrics, health and status, or `off` [default: 127.0.0.1:9180]
     #[arg(long, value_name = "ADDR", help_heading = "Addresses")]
@@ -179,10 +169,7 @@ impl Options {
             #[command(flatten)]
             _options: Options,
         }
-        Bare::command()
-            .get_arguments()
-            .map(|argument| argument.get_id().to_string())
-            .collect()
+        Bare::command().get_arguments().map(|argument| argument.get_id().to_string()).collect()
     }
 }
 
@@ -219,11 +206,7 @@ impl FromStr for Admin {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "off" {
-            Ok(Self(None))
-        } else {
-            address(text, ADMIN_PORT).map(|address| Self(Some(address)))
-        }
+        if text == "off" { Ok(Self(None)) } else { address(text, ADMIN_PORT).map(|address| Self(Some(address))) }
     }
 }
 
@@ -247,16 +230,11 @@ fn address(text: &str, default_port: u16) -> Result<SocketAddr, String> {
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Ok(SocketAddr::new(ip, default_port));
     }
-    let (host, port) =
-        shunt_proxy::config::split_host_port(text).map_err(|why| format!("`{text}` {why}"))?;
+    let (host, port) = shunt_proxy::config::split_host_port(text).map_err(|why| format!("`{text}` {why}"))?;
     let mut found = (host, port.unwrap_or(default_port))
         .to_socket_addrs()
-        .map_err(|error| {
-            format!("`{text}` is no IP address, and looking up the name failed: {error}")
-        })?;
-    found
-        .next()
-        .ok_or_else(|| format!("`{text}` has no address"))
+        .map_err(|error| format!("`{text}` is no IP address, and looking up the name failed: {error}"))?;
+    found.next().ok_or_else(|| format!("`{text}` has no address"))
 }
 
 /// The waiting window as written: microseconds or `auto`.
@@ -271,9 +249,7 @@ impl FromStr for WindowUs {
             "auto" => Ok(Self(Window::Auto)),
             _ => match text.parse() {
                 Ok(us) => Ok(Self(Window::Fixed { us })),
-                Err(_) => Err(format!(
-                    "`{text}` is neither `auto` nor a number of microseconds"
-                )),
+                Err(_) => Err(format!("`{text}` is neither `auto` nor a number of microseconds")),
             },
         }
     }
@@ -339,8 +315,5 @@ impl FromStr for Format {
 
 /// Reads the I/O driver from a string; the type itself belongs to the reactor.
 fn io_choice<'de, D: Deserializer<'de>>(input: D) -> Result<Option<IoChoice>, D::Error> {
-    String::deserialize(input)?
-        .parse()
-        .map(Some)
-        .map_err(de::Error::custom)
+    String::deserialize(input)?.parse().map(Some).map_err(de::Error::custom)
 }

@@ -16,11 +16,7 @@ struct Line {
 
 /// Each key with a value that is not its default: as a flag and as TOML.
 const EXAMPLES: &[(&str, &str, &str)] = &[
-    (
-        "listen",
-        "127.0.0.2:9142,[::1]:9142",
-        r#"["127.0.0.2:9142", "[::1]:9142"]"#,
-    ),
+    ("listen", "127.0.0.2:9142,[::1]:9142", r#"["127.0.0.2:9142", "[::1]:9142"]"#),
     ("contact_points", "a,b:9043", r#"["a", "b:9043"]"#),
     ("admin", "127.0.0.1:9999", r#""127.0.0.1:9999""#),
     ("advertise", "192.0.2.1", r#""192.0.2.1""#),
@@ -55,8 +51,7 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str, text: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("shunt-settings-{}-{name}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("shunt-settings-{}-{name}", std::process::id()));
         std::fs::write(&path, text).expect("write");
         Self(path)
     }
@@ -74,10 +69,7 @@ impl Drop for Scratch {
 
 fn load(arguments: &[String]) -> Result<Config, SettingsError> {
     let line = std::iter::once("shunt".to_owned()).chain(arguments.iter().cloned());
-    Line::try_parse_from(line)
-        .expect("arguments")
-        .settings
-        .load()
+    Line::try_parse_from(line).expect("arguments").settings.load()
 }
 
 /// Other options that this one needs to make a valid configuration.
@@ -110,86 +102,41 @@ fn every_option_is_a_flag_and_a_key_and_means_the_same() {
         let file = Scratch::new(key, &format!("{key} = {file_value}\n"));
         let by_file = load(&[base, vec![format!("--config={}", file.path())]].concat()).expect(key);
 
-        assert_eq!(
-            by_flag.reloaded(&by_file).changed,
-            Vec::<&str>::new(),
-            "{key}"
-        );
-        assert_eq!(
-            by_flag.reloaded(&by_file).waiting,
-            Vec::<&str>::new(),
-            "{key}"
-        );
+        assert_eq!(by_flag.reloaded(&by_file).changed, Vec::<&str>::new(), "{key}");
+        assert_eq!(by_flag.reloaded(&by_file).waiting, Vec::<&str>::new(), "{key}");
         let difference = plain.reloaded(&by_flag);
-        assert_eq!(
-            difference.changed.len() + difference.waiting.len(),
-            1,
-            "{key}: {difference:?}"
-        );
+        assert_eq!(difference.changed.len() + difference.waiting.len(), 1, "{key}: {difference:?}");
         assert_eq!(format!("{by_flag:?}"), format!("{by_file:?}"), "{key}");
     }
 }
 
 #[test]
 fn a_flag_goes_before_the_file_and_the_file_before_the_default() {
-    let file = Scratch::new(
-        "precedence",
-        "contact_points = [\"a\"]\nclients_max = 5\nlinks_per_node = 2\n",
-    );
-    let config = load(&[
-        format!("--config={}", file.path()),
-        "--clients-max=7".to_owned(),
-    ])
-    .expect("valid");
-    assert_eq!(
-        (
-            config.clients_max,
-            config.links_per_node,
-            config.in_flight_max
-        ),
-        (7, 2, 16_384)
-    );
+    let file = Scratch::new("precedence", "contact_points = [\"a\"]\nclients_max = 5\nlinks_per_node = 2\n");
+    let config = load(&[format!("--config={}", file.path()), "--clients-max=7".to_owned()]).expect("valid");
+    assert_eq!((config.clients_max, config.links_per_node, config.in_flight_max), (7, 2, 16_384));
 }
 
 #[test]
 fn problems_say_where_the_value_came_from() {
     let file = Scratch::new("problems", "\ncores = 0\n");
-    let error = load(&[
-        format!("--config={}", file.path()),
-        "--clients-max=0".to_owned(),
-    ])
-    .expect_err("invalid");
+    let error = load(&[format!("--config={}", file.path()), "--clients-max=0".to_owned()]).expect_err("invalid");
     let text = error.to_string();
-    assert!(
-        text.contains(&format!("{}:2:1: `cores`: 0 is out of range", file.path())),
-        "{text}"
-    );
+    assert!(text.contains(&format!("{}:2:1: `cores`: 0 is out of range", file.path())), "{text}");
     assert!(text.contains("--clients-max: 0 is out of range"), "{text}");
-    assert!(
-        text.contains("`contact_points` (--contact-points): no node"),
-        "{text}"
-    );
+    assert!(text.contains("`contact_points` (--contact-points): no node"), "{text}");
 }
 
 #[test]
 fn a_missing_file_and_half_a_login_are_named() {
-    let error = load(&["--config=/nowhere/shunt.toml".to_owned()])
-        .expect_err("invalid")
-        .to_string();
-    assert!(
-        error.starts_with("/nowhere/shunt.toml: cannot be read"),
-        "{error}"
-    );
-    let error = load(&["--contact-points=a".to_owned(), "--username=u".to_owned()])
-        .expect_err("invalid")
-        .to_string();
+    let error = load(&["--config=/nowhere/shunt.toml".to_owned()]).expect_err("invalid").to_string();
+    assert!(error.starts_with("/nowhere/shunt.toml: cannot be read"), "{error}");
+    let error = load(&["--contact-points=a".to_owned(), "--username=u".to_owned()]).expect_err("invalid").to_string();
     assert_eq!(error, "--username: has no password; give `password_file`");
 }
 
 #[test]
 fn a_password_shows_nowhere() {
-    let config =
-        load(&["--contact-points=a", "--username=u", "--password=hunter2"].map(str::to_owned))
-            .expect("valid");
+    let config = load(&["--contact-points=a", "--username=u", "--password=hunter2"].map(str::to_owned)).expect("valid");
     assert!(!format!("{config:?}").contains("hunter2"));
 }

@@ -1,0 +1,98 @@
+//! `/status`: the present state of the proxy as one JSON object.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::Admin;
+use crate::config::{Config, Window};
+use crate::control::ClusterState;
+use crate::metrics::{CoreMetrics, Snapshot};
+
+/// Builds the object.
+pub(super) fn status(admin: &Admin) -> Value {
+    let cores = &admin.sources.cores;
+    let config = admin.config.borrow().clone();
+    let mut latency = Snapshot::default();
+    cores.iter().for_each(|core| core.latency_ns.add_to(&mut latency));
+    let sum = |number: fn(&CoreMetrics) -> u64| -> u64 { cores.iter().map(|core| number(core)).sum() };
+    let microseconds = |quantile| latency.quantile(quantile).map(|ns| ns as f64 / 1000.0);
+    json!({
+        "version": admin.sources.version,
+        "uptime_seconds": admin.started.elapsed().as_secs(),
+        "ready": admin.not_ready().is_none(),
+        "reason": admin.not_ready(),
+        "listen": admin.listening.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "clients": sum(|core| core.clients.get()),
+        "in_flight": sum(|core| core.in_flight.get()),
+        "queries": sum(|core| core.queries.total()),
+        "latency_us": { "p50": microseconds(0.5), "p99": microseconds(0.99), "p999": microseconds(0.999) },
+        "cores": cores.iter().map(core_status).collect::<Vec<_>>(),
+        "ring": admin.sources.cluster.get().map(|cluster| ring_status(&cluster, cores)),
+        "control_connected": admin.sources.control.connected.get() == 1,
+        "window_us": match config.window {
+            Window::Auto => json!("auto"),
+            Window::Fixed { us } => json!(us),
+        },
+        "limits": limits(&config),
+    })
+}
+
+fn core_status(core: &Arc<CoreMetrics>) -> Value {
+    json!({
+        "core": core.core,
+        "driver": core.driver.get(),
+        "turns": core.turns.get(),
+        "clients": core.clients.get(),
+        "clients_paused": core.clients_paused.get(),
+        "in_flight": core.in_flight.get(),
+        "window_us": core.window_ns.get() as f64 / 1000.0,
+    })
+}
+
+fn ring_status(cluster: &ClusterState, cores: &[Arc<CoreMetrics>]) -> Value {
+    let node_status = |node: &shunt_topology::Node| {
+        let metrics: Vec<_> = cores.iter().filter_map(|core| core.nodes.get(node.id)).collect();
+        json!({
+            "address": node.address.to_string(),
+            "host_id": uuid_text(node.host_id),
+            "datacentre": node.datacentre,
+            "rack": node.rack,
+            "release_version": node.release_version,
+            "up": node.up,
+            "tokens": node.tokens.len(),
+            "links": metrics.iter().map(|node| node.links.get()).sum::<u64>(),
+            "in_flight": metrics.iter().map(|node| node.in_flight.get()).sum::<u64>(),
+        })
+    };
+    json!({
+        "cluster_name": cluster.cluster_name,
+        "generation": cluster.generation,
+        "datacentre": cluster.datacentre,
+        "partitioner": cluster.partitioner,
+        "protocol_version_max": cluster.protocol_version_max,
+        "login_needed": cluster.authenticator.is_some(),
+        "schema_version": uuid_text(cluster.schema_version),
+        "nodes": cluster.routing.nodes().iter().map(node_status).collect::<Vec<_>>(),
+    })
+}
+
+fn limits(config: &Config) -> Value {
+    json!({
+        "clients_max": config.clients_max,
+        "links_per_node": config.links_per_node,
+        "in_flight_max": config.in_flight_max,
+        "frame_bytes_max": config.frame_bytes_max,
+        "client_backlog_bytes": config.client_backlog_bytes,
+        "query_timeout_ms": config.query_timeout_ms,
+        "connect_timeout_ms": config.connect_timeout_ms,
+        "handshake_timeout_ms": config.handshake_timeout_ms,
+        "drain_timeout_ms": config.drain_timeout_ms,
+    })
+}
+
+/// A UUID in its usual form.
+fn uuid_text(uuid: u128) -> String {
+    let hex = format!("{uuid:032x}");
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}

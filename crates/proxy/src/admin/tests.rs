@@ -1,0 +1,218 @@
+//! The pages over real connections, with counters and a ring made up.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use shunt_topology::{Node, NodeId, RoutingTable};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::*;
+use crate::control::{ClusterState, ClusterView};
+use crate::metrics::{ControlMetrics, CoreMetrics, Outcome, QueryKind};
+
+struct Bench {
+    admin: Arc<Admin>,
+    address: SocketAddr,
+    cores: Vec<Arc<CoreMetrics>>,
+    ring: watch::Sender<Option<Arc<ClusterState>>>,
+    _config: watch::Sender<Arc<Config>>,
+}
+
+impl Bench {
+    async fn start() -> Self {
+        let cores: Vec<_> = (0..2).map(|core| Arc::new(CoreMetrics::new(core))).collect();
+        let (ring, cluster) = ClusterView::new();
+        let (config_sender, config) = watch::channel(Arc::new(Config::default()));
+        let control = Arc::<ControlMetrics>::default();
+        let sources = Sources { cores: cores.clone().into(), control, cluster, version: "1.2.3" };
+        let listening = vec!["127.0.0.1:9042".parse().expect("address")];
+        let admin = Admin::new(sources, config, listening);
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let address = listener.local_addr().expect("address");
+        tokio::spawn(Arc::clone(&admin).serve(listener));
+        Self { admin, address, cores, ring, _config: config_sender }
+    }
+
+    /// Two nodes, the second down.
+    fn know_ring(&self) {
+        let node = |number: u16| Node {
+            id: NodeId(number),
+            host_id: u128::from(number) + 0xABC0,
+            address: SocketAddr::from(([10, 0, 0, number as u8], 9042)),
+            datacentre: "dc \"1\"".to_owned(),
+            rack: "r".to_owned(),
+            tokens: vec![i64::from(number), 7],
+            up: number == 0,
+            release_version: "5.0.9".to_owned(),
+        };
+        let state = ClusterState {
+            generation: 3,
+            routing: Arc::new(RoutingTable::build(vec![node(0), node(1)], vec![], vec![], None)),
+            protocol_version_max: 5,
+            authenticator: None,
+            cluster_name: "test".to_owned(),
+            release_version: "5.0.9".to_owned(),
+            cql_version: "3.4.7".to_owned(),
+            partitioner: "Murmur3Partitioner".to_owned(),
+            compressions: vec![],
+            datacentre: "dc1".to_owned(),
+            rack: "r".to_owned(),
+            schema_version: 1,
+        };
+        self.ring.send_replace(Some(Arc::new(state)));
+    }
+
+    /// Status code, headers and body.
+    async fn ask(&self, method: &str, path: &str) -> (u16, String, String) {
+        let mut stream = TcpStream::connect(self.address).await.expect("connect");
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("write");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("read");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("head");
+        let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("code");
+        (code, head.to_lowercase(), body.to_owned())
+    }
+
+    async fn json(&self, path: &str) -> (u16, Value) {
+        let (code, head, body) = self.ask("GET", path).await;
+        assert!(head.contains("content-type: application/json"), "{head}");
+        (code, serde_json::from_str(&body).expect("JSON"))
+    }
+}
+
+/// A metric family as its text describes it.
+#[derive(Default)]
+struct Family {
+    kind: String,
+    help: bool,
+    /// Name with labels -> value.
+    samples: BTreeMap<String, f64>,
+}
+
+/// Reads OpenMetrics text and checks its form: HELP and TYPE before samples, families not torn apart, numbers valid.
+fn parse(text: &str) -> BTreeMap<String, Family> {
+    let mut families = BTreeMap::<String, Family>::new();
+    let mut current = String::new();
+    assert!(text.ends_with("# EOF\n"));
+    for line in text.lines().filter(|line| *line != "# EOF") {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (name, help) = rest.split_once(' ').expect("help");
+            assert!(help.ends_with('.') && !families.contains_key(name), "{line}");
+            current = name.to_owned();
+            families.entry(current.clone()).or_default().help = true;
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').expect("type");
+            assert_eq!(name, current);
+            families.entry(current.clone()).or_default().kind = kind.to_owned();
+        } else if let Some(rest) = line.strip_prefix("# UNIT ") {
+            let (name, unit) = rest.split_once(' ').expect("unit");
+            assert!(name == current && name.ends_with(unit), "{line}");
+        } else {
+            let (name, value) = line.rsplit_once(' ').expect("sample");
+            assert!(name.starts_with(&current), "{line} is not of {current}");
+            let samples = &mut families.get_mut(&current).expect("family").samples;
+            let twice = samples.insert(name.to_owned(), value.parse().expect("number"));
+            assert_eq!(twice, None, "{line}");
+        }
+    }
+    families
+}
+
+#[tokio::test]
+async fn metrics_can_be_parsed_and_are_right() {
+    let bench = Bench::start().await;
+    bench.know_ring();
+    for core in &bench.cores {
+        core.queries.of(QueryKind::Execute).add(5);
+        core.outcomes.of(Outcome::Ok).add(4);
+        core.latency_ns.record(1 << 20);
+        core.latency_ns.record(1 << 36);
+        core.queries_per_write.record(10);
+        let node = core.nodes.node(NodeId(0));
+        node.queries.add(21);
+        node.links.add(1);
+    }
+    bench.cores[1].clients.add(3);
+    let (code, head, body) = bench.ask("GET", "/metrics").await;
+    assert_eq!(code, 200);
+    assert!(head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{head}");
+    let families = parse(&body);
+    let value = |family: &str, sample: &str| {
+        let family = families.get(family).unwrap_or_else(|| panic!("no family {family}"));
+        assert!(family.help && !family.kind.is_empty());
+        *family.samples.get(sample).unwrap_or_else(|| panic!("no {sample} in {:?}", family.samples))
+    };
+    assert_eq!(value("shunt_queries", "shunt_queries_total{kind=\"execute\"}"), 10.0);
+    assert_eq!(value("shunt_query_outcomes", "shunt_query_outcomes_total{outcome=\"ok\"}"), 8.0);
+    assert_eq!(value("shunt_clients", "shunt_clients{core=\"1\"}"), 3.0);
+    let labels = "node=\"10.0.0.0:9042\",datacentre=\"dc \\\"1\\\"\"";
+    assert_eq!(value("shunt_node_queries", &format!("shunt_node_queries_total{{{labels}}}")), 42.0);
+    assert_eq!(value("shunt_node_up", &format!("shunt_node_up{{{labels}}}")), 1.0);
+    let family = "shunt_query_duration_seconds";
+    let bucket = |le: &str| value(family, &format!("{family}_bucket{{le=\"{le}\"}}"));
+    assert_eq!((bucket("0.000524288"), bucket("0.001048576"), bucket("+Inf")), (0.0, 2.0, 4.0));
+    assert_eq!(value(family, &format!("{family}_count")), 4.0);
+    assert_eq!(value("shunt_queries_per_write", "shunt_queries_per_write_sum"), 20.0);
+    assert!(families.keys().all(|name| name.starts_with("shunt_") || name.starts_with("process_")));
+}
+
+#[tokio::test]
+async fn readiness_follows_the_ring_and_the_drain() {
+    let bench = Bench::start().await;
+    let (code, body) = bench.json("/readyz").await;
+    assert_eq!((code, &body["reason"]), (503, &"the ring is not known yet".into()));
+    bench.know_ring();
+    assert_eq!(bench.json("/readyz").await.0, 200);
+    bench.admin.set_draining();
+    let (code, body) = bench.json("/readyz").await;
+    assert_eq!((code, &body["reason"]), (503, &"draining".into()));
+}
+
+#[tokio::test]
+async fn health_is_about_turning_loops() {
+    let bench = Bench::start().await;
+    assert_eq!(bench.json("/healthz").await.0, 200);
+    let start = Instant::now();
+    assert_eq!(bench.admin.stuck_cores(start + STUCK_AFTER / 2), Vec::<usize>::new());
+    bench.cores[1].turns.add(1);
+    let late = start + STUCK_AFTER * 2;
+    assert_eq!(bench.admin.stuck_cores(late), [0]);
+    assert_eq!(bench.admin.stuck_cores(late + STUCK_AFTER * 2), [0, 1]);
+    bench.cores.iter().for_each(|core| core.turns.add(1));
+    assert_eq!(bench.admin.stuck_cores(late + STUCK_AFTER * 2), Vec::<usize>::new());
+}
+
+#[tokio::test]
+async fn status_shows_cores_and_nodes() {
+    let bench = Bench::start().await;
+    let (_, before) = bench.json("/status").await;
+    assert_eq!((&before["ring"], &before["ready"]), (&Value::Null, &false.into()));
+    bench.know_ring();
+    bench.cores[0].driver.set("epoll".to_owned()).expect("first");
+    bench.cores[0].clients.add(2);
+    bench.cores[1].nodes.node(NodeId(1)).links.add(4);
+    let (code, status) = bench.json("/status").await;
+    assert_eq!((code, &status["version"], &status["clients"]), (200, &"1.2.3".into(), &2.into()));
+    assert_eq!(status["cores"][0]["driver"], "epoll");
+    assert_eq!(status["listen"][0], "127.0.0.1:9042");
+    let node = &status["ring"]["nodes"][1];
+    assert_eq!((&node["links"], &node["up"], &node["tokens"]), (&4.into(), &false.into(), &2.into()));
+    assert_eq!(node["host_id"], "00000000-0000-0000-0000-00000000abc1");
+    assert_eq!(status["limits"]["clients_max"], 60_000);
+}
+
+#[tokio::test]
+async fn head_has_no_body_and_unknown_pages_and_methods_are_told_as_json() {
+    let bench = Bench::start().await;
+    let (code, head, body) = bench.ask("HEAD", "/metrics").await;
+    assert_eq!((code, body.as_str()), (200, ""));
+    assert!(head.contains("content-length: ") && !head.contains("content-length: 0"), "{head}");
+    let (code, body) = bench.json("/nowhere").await;
+    assert_eq!(code, 404);
+    assert!(body["error"].as_str().expect("text").contains("/nowhere"));
+    let (code, _, body) = bench.ask("POST", "/metrics").await;
+    assert_eq!(code, 405);
+    assert!(serde_json::from_str::<Value>(&body).expect("JSON")["error"].is_string());
+}

@@ -1,0 +1,196 @@
+//! One CQL connection of the control plane: a request at a time, events in between.
+//!
+//! No task of its own: whoever awaits it drives it. Reading appends to a buffer of the connection, so a read that is
+//! given up (in `select!`) loses nothing.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use shunt_wire::cql::envelope::{EVENT_STREAM, HEADER_BYTES, Header, opcode};
+use shunt_wire::cql::frame_v5::{self, SegmentWriter};
+use shunt_wire::cql::message::{ErrorMessage, split_response_prefix};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::error::ControlError;
+
+/// Largest answer believed: a page of a system table is far below.
+const BODY_BYTES_MAX: u32 = 64 * 1024 * 1024;
+/// Events kept while a request is being answered; a node that sends more is broken.
+const EVENTS_MAX: usize = 65_536;
+/// Bytes asked of the kernel at a time.
+const READ_BYTES: usize = 64 * 1024;
+
+/// A message of the node.
+#[derive(Debug)]
+pub(super) struct Message {
+    /// Version the node answered in.
+    pub(super) version: u8,
+    /// Opcode.
+    pub(super) opcode: u8,
+    stream: i16,
+    /// Body without tracing id, warnings and custom payload.
+    pub(super) body: Vec<u8>,
+}
+
+impl Message {
+    /// The node's ERROR as our error; any other message is an unexpected answer to `asked`.
+    pub(super) fn refusal(&self, asked: &'static str) -> ControlError {
+        if self.opcode != opcode::ERROR {
+            return ControlError::Unexpected { asked, opcode: self.opcode };
+        }
+        match ErrorMessage::decode(self.version, &self.body) {
+            Ok(error) => ControlError::Node { code: error.code, message: error.message.to_owned() },
+            Err(error) => error.into(),
+        }
+    }
+}
+
+/// An open connection, in any state from connected to closed.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: TcpStream,
+    /// The address connected to.
+    pub(super) address: SocketAddr,
+    /// Protocol version, 3 to 5.
+    pub(super) version: u8,
+    /// v5 after STARTUP: envelopes travel in segments.
+    framed: bool,
+    /// Received, segments not yet taken apart.
+    received: Vec<u8>,
+    /// Envelopes not yet taken apart.
+    envelopes: Vec<u8>,
+    events: VecDeque<Vec<u8>>,
+    last_stream: i16,
+}
+
+impl Connection {
+    /// Opens a TCP connection.
+    pub(super) async fn open(address: SocketAddr, version: u8, limit: Duration) -> Result<Self, ControlError> {
+        let connect = timeout(limit, TcpStream::connect(address));
+        let stream = connect.await.map_err(|_| ControlError::TimedOut("connecting"))??;
+        stream.set_nodelay(true)?;
+        Ok(Self {
+            stream,
+            address,
+            version,
+            framed: false,
+            received: Vec::new(),
+            envelopes: Vec::new(),
+            events: VecDeque::new(),
+            last_stream: 0,
+        })
+    }
+
+    /// From now on both sides send segments (v5, section 2.3.1: after the answer to STARTUP).
+    pub(super) fn start_framing(&mut self) {
+        self.framed = self.version >= 5;
+    }
+
+    /// Sends a request and waits for its answer, whatever it is. Events that arrive meanwhile are kept.
+    /// `name` is for the error when `limit` is over; the connection must then be given up.
+    pub(super) async fn request(
+        &mut self,
+        opcode: u8,
+        body: &[u8],
+        name: &'static str,
+        limit: Duration,
+    ) -> Result<Message, ControlError> {
+        let exchange = async {
+            let stream = self.send(opcode, body).await?;
+            loop {
+                match self.next_message().await? {
+                    message if message.stream == stream => return Ok(message),
+                    message => self.keep_event(message)?,
+                }
+            }
+        };
+        timeout(limit, exchange).await.map_err(|_| ControlError::TimedOut(name))?
+    }
+
+    /// The body of the next EVENT. Waits as long as it takes; may be given up at any moment.
+    pub(super) async fn next_event(&mut self) -> Result<Vec<u8>, ControlError> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Ok(event);
+            }
+            let message = self.next_message().await?;
+            self.keep_event(message)?;
+        }
+    }
+
+    fn keep_event(&mut self, message: Message) -> Result<(), ControlError> {
+        if message.opcode != opcode::EVENT || message.stream != EVENT_STREAM {
+            let what = format!("opcode {:#04x} on stream {} that nobody asked on", message.opcode, message.stream);
+            return Err(ControlError::Garbage(what));
+        }
+        if self.events.len() >= EVENTS_MAX {
+            return Err(ControlError::Garbage("more events than there can be".to_owned()));
+        }
+        self.events.push_back(message.body);
+        Ok(())
+    }
+
+    async fn send(&mut self, opcode: u8, body: &[u8]) -> Result<i16, ControlError> {
+        self.last_stream = if self.last_stream == i16::MAX { 1 } else { self.last_stream + 1 };
+        let mut header = Header::request(self.version, self.last_stream, opcode);
+        header.length = body.len() as u32;
+        let mut out = Vec::with_capacity(body.len() + 64);
+        if self.framed {
+            let mut writer = SegmentWriter::new(false);
+            writer.push(&mut out, &header.to_bytes(), body);
+            writer.finish(&mut out);
+        } else {
+            out.extend_from_slice(&header.to_bytes());
+            out.extend_from_slice(body);
+        }
+        self.stream.write_all(&out).await?;
+        Ok(self.last_stream)
+    }
+
+    /// The next whole message; reads until there is one.
+    async fn next_message(&mut self) -> Result<Message, ControlError> {
+        loop {
+            self.unpack_segments()?;
+            if let Some(message) = self.take_message()? {
+                return Ok(message);
+            }
+            let buffer = if self.framed { &mut self.received } else { &mut self.envelopes };
+            buffer.reserve(READ_BYTES);
+            if self.stream.read_buf(buffer).await? == 0 {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+        }
+    }
+
+    /// Moves the payloads of whole segments over to the envelopes.
+    fn unpack_segments(&mut self) -> Result<(), ControlError> {
+        let mut consumed = 0;
+        let mut scratch = Vec::new();
+        while let Some(segment) = frame_v5::decode(&self.received[consumed..], false)? {
+            self.envelopes.extend_from_slice(segment.payload(&mut scratch)?);
+            consumed += segment.consumed;
+        }
+        self.received.drain(..consumed);
+        Ok(())
+    }
+
+    fn take_message(&mut self) -> Result<Option<Message>, ControlError> {
+        let Some(header) = Header::decode(&self.envelopes) else { return Ok(None) };
+        if !header.response || !(1..=6).contains(&header.version) {
+            return Err(ControlError::Garbage(format!("version byte {:#04x}", self.envelopes[0])));
+        }
+        if header.length > BODY_BYTES_MAX {
+            return Err(ControlError::Garbage(format!("a message of {} bytes", header.length)));
+        }
+        let end = HEADER_BYTES + header.length as usize;
+        let Some(body) = self.envelopes.get(HEADER_BYTES..end) else { return Ok(None) };
+        let (_, body) = split_response_prefix(header.flags, body)?;
+        let body = body.to_vec();
+        self.envelopes.drain(..end);
+        Ok(Some(Message { version: header.version, opcode: header.opcode, stream: header.stream, body }))
+    }
+}

@@ -1,0 +1,82 @@
+//! What can go wrong between the control plane and a node.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+use shunt_wire::cql::frame_v5::FrameError;
+use shunt_wire::error::DecodeError;
+
+/// Why a control connection could not be made or was lost.
+#[derive(Debug)]
+pub(super) enum ControlError {
+    /// The network's fault, or the node closed the connection.
+    Io(io::Error),
+    /// The node did not answer in time.
+    TimedOut(&'static str),
+    /// The node sent bytes that cannot be read.
+    Garbage(String),
+    /// The node answered, with something other than asked for.
+    Unexpected { asked: &'static str, opcode: u8 },
+    /// The node answered with ERROR.
+    Node { code: i32, message: String },
+    /// The node does not speak any version that we do.
+    NoCommonVersion(String),
+    /// The node asks for a login that was not given.
+    LoginNeeded { class: String },
+    /// The node refused the login, or wants more than a password.
+    LoginRefused { class: String, message: String },
+    /// A row of a system table lacks what we cannot do without.
+    Incomplete(&'static str),
+}
+
+impl fmt::Display for ControlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                f.write_str("the node closed the connection")
+            }
+            Self::Io(error) => error.fmt(f),
+            Self::TimedOut(what) => write!(f, "no answer to {what} in time"),
+            Self::Garbage(what) => write!(f, "the node sent what is not CQL: {what}"),
+            Self::Unexpected { asked, opcode } => write!(f, "the node answered {asked} with opcode {opcode:#04x}"),
+            Self::Node { code, message } => write!(f, "the node answered with error {code:#06x}: {message}"),
+            Self::NoCommonVersion(message) => write!(f, "no common protocol version (ours are 3 to 5): {message}"),
+            Self::LoginNeeded { class } => {
+                write!(f, "the node wants a login ({class}): set `username` and `password_file`")
+            }
+            Self::LoginRefused { class, message } => write!(f, "login refused ({class}): {message}"),
+            Self::Incomplete(what) => write!(f, "the node's system tables lack {what}"),
+        }
+    }
+}
+
+impl From<io::Error> for ControlError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<DecodeError> for ControlError {
+    fn from(error: DecodeError) -> Self {
+        Self::Garbage(error.to_string())
+    }
+}
+
+impl From<FrameError> for ControlError {
+    fn from(error: FrameError) -> Self {
+        Self::Garbage(error.to_string())
+    }
+}
+
+/// A failed attempt at one address, for the log.
+pub(super) struct Attempt {
+    pub(super) address: SocketAddr,
+    pub(super) error: ControlError,
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.address, self.error)
+    }
+}

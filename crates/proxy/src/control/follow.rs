@@ -1,0 +1,307 @@
+//! Following the ring on one control connection: events, requests of cores, periodic reading, heartbeat.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shunt_topology::{Node, NodeId};
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::event::{SCHEMA_CHANGE, STATUS_CHANGE, TOPOLOGY_CHANGE};
+use shunt_wire::cql::message::{Event, encode};
+use tokio::time::{Instant, sleep};
+use tracing::{debug, info, warn};
+
+use super::agreement::{Agreement, Answer};
+use super::error::ControlError;
+use super::handshake::Session;
+use super::plane::{ControlPlane, Step, node_port, probe, until};
+use super::{ControlRequest, CoreMail, ring, schema};
+
+/// Wait after the first of several topology or status events, so that they cost one reading. Nodes also tell of a
+/// change before they can be asked about it.
+const TOPOLOGY_DELAY: Duration = Duration::from_millis(1000);
+/// Wait after the first of several schema events.
+const SCHEMA_DELAY: Duration = Duration::from_millis(300);
+/// How often mail that did not fit a core's mailbox is tried again.
+pub(super) const POST_RETRY: Duration = Duration::from_millis(20);
+
+/// Follows until the connection is lost (an error) or all cores are gone.
+pub(super) async fn follow(plane: &mut ControlPlane, session: Session) -> Step {
+    let now = Instant::now();
+    let mut follower = Follower {
+        plane,
+        session,
+        topology_due: None,
+        schema_due: None,
+        refresh_due: now,
+        heartbeat_due: now,
+        agreement: Agreement::default(),
+    };
+    let outcome = follower.run().await;
+    let unanswered = follower.agreement.abandon();
+    follower.answer(unanswered);
+    outcome
+}
+
+/// A control connection and what is due on it.
+struct Follower<'p> {
+    plane: &'p mut ControlPlane,
+    session: Session,
+    topology_due: Option<Instant>,
+    schema_due: Option<Instant>,
+    refresh_due: Instant,
+    heartbeat_due: Instant,
+    agreement: Agreement,
+}
+
+impl Follower<'_> {
+    async fn run(&mut self) -> Step {
+        self.register().await?;
+        self.refresh_all().await?;
+        self.probe_others();
+        while self.turn().await? {}
+        Ok(())
+    }
+
+    /// Waits for one thing and does it. `false`: all cores are gone.
+    async fn turn(&mut self) -> Result<bool, ControlError> {
+        let plane = &mut *self.plane;
+        tokio::select! {
+            event = self.session.connection.next_event() => {
+                let event = event?;
+                self.event(&event)?;
+            }
+            request = plane.requests.recv() => match request {
+                Some(request) => self.request(request),
+                None => return Ok(false),
+            },
+            Some(probed) = plane.probes.join_next() => {
+                if let Ok((host_id, answers)) = probed {
+                    self.mark(host_id, answers, "its answer to a probe");
+                }
+            }
+            changed = plane.config.changed() => {
+                // The sender lives as long as the process; if it does not, there is nothing more to follow.
+                if changed.is_err() {
+                    return Ok(false);
+                }
+                self.plane.publish(&self.session);
+                self.refresh_due = Instant::now();
+            }
+            () = until(self.topology_due) => self.refresh_ring().await?,
+            () = until(self.schema_due) => self.refresh_all().await?,
+            () = until(Some(self.refresh_due)) => {
+                self.refresh_all().await?;
+                self.probe_down();
+            }
+            () = until(Some(self.heartbeat_due)) => self.heartbeat().await?,
+            () = until(self.agreement.due()) => self.check_agreement().await?,
+            () = sleep(POST_RETRY), if plane.post.is_waiting() => plane.post.retry(),
+        }
+        Ok(true)
+    }
+
+    async fn register(&mut self) -> Step {
+        let mut body = Vec::new();
+        encode::register(&mut body, [TOPOLOGY_CHANGE, STATUS_CHANGE, SCHEMA_CHANGE]);
+        let limit = self.limit();
+        let answer = self.session.connection.request(opcode::REGISTER, &body, "REGISTER", limit).await?;
+        if answer.opcode == opcode::READY { Ok(()) } else { Err(answer.refusal("REGISTER")) }
+    }
+
+    fn limit(&self) -> Duration {
+        Duration::from_millis(self.plane.settings().query_timeout_ms)
+    }
+
+    /// Reads topology and schema; publishes if anything changed or nothing was known.
+    async fn refresh_all(&mut self) -> Step {
+        let ring_changed = self.read_ring().await?;
+        let schema_changed = self.read_schema().await?;
+        self.refresh_due = Instant::now() + Duration::from_millis(self.plane.settings().refresh_interval_ms);
+        self.plane.count_refresh();
+        if ring_changed || schema_changed {
+            self.plane.publish(&self.session);
+        }
+        Ok(())
+    }
+
+    async fn refresh_ring(&mut self) -> Step {
+        if self.read_ring().await? {
+            self.plane.publish(&self.session);
+        }
+        Ok(())
+    }
+
+    /// Reads the ring; says whether it differs from what was known.
+    async fn read_ring(&mut self) -> Result<bool, ControlError> {
+        self.topology_due = None;
+        let limit = self.limit();
+        let connection = &mut self.session.connection;
+        let port = node_port(&self.plane.settings(), connection.address);
+        let read = ring::read(connection, &mut self.plane.known, port, limit).await;
+        let ring = self.counted(read)?;
+        self.still_alive();
+        self.plane.down.remove(&ring.control_host_id);
+        self.plane.down.retain(|host_id| ring.nodes.iter().any(|node| node.host_id == *host_id));
+        let changed = self.plane.ring.as_ref() != Some(&ring);
+        if changed {
+            self.tell_changes(&ring);
+            self.plane.ring = Some(ring);
+        }
+        Ok(changed)
+    }
+
+    /// Reads the schema; says whether it differs from what was known.
+    async fn read_schema(&mut self) -> Result<bool, ControlError> {
+        self.schema_due = None;
+        let limit = self.limit();
+        let read = schema::read(&mut self.session.connection, limit).await;
+        let schema = self.counted(read)?;
+        self.still_alive();
+        let changed = schema != self.plane.schema;
+        self.plane.schema = schema;
+        Ok(changed)
+    }
+
+    fn counted<T>(&self, outcome: Result<T, ControlError>) -> Result<T, ControlError> {
+        if outcome.is_err() {
+            self.plane.metrics.refresh_failures.add(1);
+        }
+        outcome
+    }
+
+    fn tell_changes(&self, ring: &ring::Ring) {
+        let before = self.plane.ring.as_ref().map(|ring| ring.nodes.as_slice()).unwrap_or_default();
+        for node in ring.nodes.iter().filter(|node| !before.iter().any(|old| old.host_id == node.host_id)) {
+            info!(address = %node.address, datacentre = %node.datacentre, tokens = node.tokens.len(), "node found");
+        }
+        for node in before.iter().filter(|old| !ring.nodes.iter().any(|node| node.host_id == old.host_id)) {
+            info!(address = %node.address, "node has left the ring");
+        }
+    }
+
+    fn event(&mut self, body: &[u8]) -> Step {
+        self.plane.metrics.events.add(1);
+        self.still_alive();
+        let topology_due = Instant::now() + TOPOLOGY_DELAY;
+        match Event::decode(body)? {
+            Event::SchemaChange(_) => {
+                self.plane.post.send_all(&CoreMail::SchemaEvent(Arc::from(body)));
+                self.schema_due.get_or_insert(Instant::now() + SCHEMA_DELAY);
+            }
+            Event::StatusChange { change, address } => {
+                debug!(change, %address, "status event");
+                let nodes = self.plane.ring.as_ref().map(|ring| ring.nodes.as_slice()).unwrap_or_default();
+                let known = self.plane.known.find(nodes, address);
+                self.topology_due.get_or_insert(topology_due);
+                if let Some(host_id) = known {
+                    self.mark(host_id, change == "UP", "an event");
+                }
+            }
+            Event::TopologyChange { change, address } => {
+                debug!(change, %address, "topology event");
+                self.topology_due.get_or_insert(topology_due);
+            }
+            Event::Other { kind, .. } => debug!(kind, "an event of a kind that is not known"),
+        }
+        Ok(())
+    }
+
+    fn request(&mut self, request: ControlRequest) {
+        match request {
+            ControlRequest::AwaitSchemaAgreement { core, ticket } => self.agreement.ask(core, ticket, Instant::now()),
+            ControlRequest::NodeUnreachable(id) => self.unreachable(id),
+            ControlRequest::Refresh => {
+                let due = Instant::now() + TOPOLOGY_DELAY;
+                self.topology_due.get_or_insert(due);
+                self.schema_due.get_or_insert(due);
+            }
+        }
+    }
+
+    /// A core cannot reach a node: look at the ring, and at the node itself.
+    fn unreachable(&mut self, id: NodeId) {
+        let now = Instant::now();
+        self.topology_due.get_or_insert(now + TOPOLOGY_DELAY);
+        let nodes = self.plane.ring.iter().flat_map(|ring| ring.nodes.iter().map(move |node| (ring, node)));
+        let control = nodes.into_iter().any(|(ring, node)| node.id == id && node.host_id == ring.control_host_id);
+        if control {
+            self.heartbeat_due = now;
+        }
+        self.probe_nodes(|node, _| node.id == id);
+    }
+
+    /// Notes that a node is up or down, and publishes if that is news.
+    fn mark(&mut self, host_id: u128, up: bool, by: &str) {
+        let Some(node) = self.plane.ring.iter().flat_map(|ring| &ring.nodes).find(|node| node.host_id == host_id)
+        else {
+            return;
+        };
+        let address = node.address;
+        let news = if up { self.plane.down.remove(&host_id) } else { self.plane.down.insert(host_id) };
+        if !news {
+            return;
+        }
+        if up {
+            info!(%address, by, "node is up");
+        } else {
+            warn!(%address, by, "node is down");
+        }
+        self.plane.publish(&self.session);
+    }
+
+    /// After (re)connecting: whoever went down or came up while nobody listened.
+    fn probe_others(&mut self) {
+        self.probe_nodes(|_, _| true);
+    }
+
+    /// Nodes believed down may be back without anybody having said so.
+    fn probe_down(&mut self) {
+        self.probe_nodes(|node, down| down.contains(&node.host_id));
+    }
+
+    fn probe_nodes(&mut self, wanted: impl Fn(&Node, &HashSet<u128>) -> bool) {
+        let limit = Duration::from_millis(self.plane.settings().connect_timeout_ms);
+        let plane = &mut *self.plane;
+        let Some(ring) = &plane.ring else { return };
+        // A few rounds of probes may overlap, but not pile up.
+        let room = (4 * ring.nodes.len()).saturating_sub(plane.probes.len());
+        let others = ring.nodes.iter().filter(|node| node.host_id != ring.control_host_id);
+        for node in others.filter(|node| wanted(node, &plane.down)).take(room) {
+            probe(&mut plane.probes, node, limit);
+        }
+    }
+
+    /// The connection just worked.
+    fn still_alive(&mut self) {
+        let interval = Duration::from_millis(self.plane.settings().heartbeat_interval_ms);
+        self.heartbeat_due = Instant::now() + interval;
+    }
+
+    async fn heartbeat(&mut self) -> Step {
+        let limit = Duration::from_millis(self.plane.settings().connect_timeout_ms);
+        self.session.connection.request(opcode::OPTIONS, &[], "a heartbeat", limit).await?;
+        self.still_alive();
+        Ok(())
+    }
+
+    async fn check_agreement(&mut self) -> Step {
+        let limit = self.limit();
+        let asked_until = self.agreement.start_check();
+        let versions = ring::schema_versions(&mut self.session.connection, limit).await?;
+        self.still_alive();
+        let up = |host_id: &u128| !self.plane.down.contains(host_id);
+        let mut versions = versions.iter().filter(|(host_id, _)| up(host_id)).map(|(_, version)| version);
+        let first = versions.next();
+        let agreed = versions.all(|version| Some(version) == first);
+        let answers = self.agreement.finish_check(asked_until, agreed, Instant::now());
+        self.answer(answers);
+        Ok(())
+    }
+
+    fn answer(&mut self, answers: Vec<Answer>) {
+        for Answer { core, ticket, agreed } in answers {
+            self.plane.post.send(core, CoreMail::SchemaAgreed { ticket, agreed });
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! From an address to a connection that can be queried: protocol step-down, STARTUP, login.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::{Authenticate, ErrorMessage, Supported, encode, error_code};
+
+use super::connection::{Connection, Message};
+use super::error::ControlError;
+use crate::config::Credentials;
+
+/// Versions tried, best first.
+const VERSIONS: [u8; 3] = [5, 4, 3];
+
+/// A connection after its handshake, and what the node said of itself.
+#[derive(Debug)]
+pub(super) struct Session {
+    /// The connection.
+    pub(super) connection: Connection,
+    /// COMPRESSION values of SUPPORTED.
+    pub(super) compressions: Vec<String>,
+    /// Class of the authenticator that asked for a login.
+    pub(super) authenticator: Option<String>,
+}
+
+/// Connects and logs in, in the highest version that the node speaks too. `limit` holds for each step.
+pub(super) async fn connect(
+    address: SocketAddr,
+    credentials: Option<&Credentials>,
+    limit: Duration,
+) -> Result<Session, ControlError> {
+    let mut refused = String::new();
+    for version in VERSIONS {
+        match connect_with(address, version, credentials, limit).await {
+            // A node that does not know the version says so, and closes the connection (v5, section 2.2).
+            Err(ControlError::Node { code: error_code::PROTOCOL_ERROR, message }) => refused = message,
+            outcome => return outcome,
+        }
+    }
+    Err(ControlError::NoCommonVersion(refused))
+}
+
+/// Whether a node answers CQL at all: OPTIONS in the oldest version, which needs no login.
+pub(super) async fn probe(address: SocketAddr, limit: Duration) -> Result<(), ControlError> {
+    let mut connection = Connection::open(address, VERSIONS[VERSIONS.len() - 1], limit).await?;
+    connection.request(opcode::OPTIONS, &[], "OPTIONS", limit).await.map(|_| ())
+}
+
+async fn connect_with(
+    address: SocketAddr,
+    version: u8,
+    credentials: Option<&Credentials>,
+    limit: Duration,
+) -> Result<Session, ControlError> {
+    let mut connection = Connection::open(address, version, limit).await?;
+    let supported = connection.request(opcode::OPTIONS, &[], "OPTIONS", limit).await?;
+    if supported.opcode != opcode::SUPPORTED {
+        return Err(supported.refusal("OPTIONS"));
+    }
+    let compressions = compressions(&supported)?;
+    let mut body = Vec::new();
+    let driver = [("CQL_VERSION", "3.0.0"), ("DRIVER_NAME", "shunt"), ("DRIVER_VERSION", env!("CARGO_PKG_VERSION"))];
+    encode::startup(&mut body, driver);
+    let answer = connection.request(opcode::STARTUP, &body, "STARTUP", limit).await?;
+    connection.start_framing();
+    let authenticator = match answer.opcode {
+        opcode::READY => None,
+        opcode::AUTHENTICATE => Some(log_in(&mut connection, &answer, credentials, limit).await?),
+        _ => return Err(answer.refusal("STARTUP")),
+    };
+    Ok(Session { connection, compressions, authenticator })
+}
+
+fn compressions(supported: &Message) -> Result<Vec<String>, ControlError> {
+    let options = Supported::decode(&supported.body)?.options;
+    Ok(options.get("COMPRESSION").map(|list| list.iter().map(str::to_owned).collect()).unwrap_or_default())
+}
+
+/// Sends user and password as SASL PLAIN (RFC 4616), which PasswordAuthenticator takes as the first answer.
+/// Returns the class of the authenticator.
+async fn log_in(
+    connection: &mut Connection,
+    authenticate: &Message,
+    credentials: Option<&Credentials>,
+    limit: Duration,
+) -> Result<String, ControlError> {
+    let class = Authenticate::decode(&authenticate.body)?.class.to_owned();
+    let Some(credentials) = credentials else { return Err(ControlError::LoginNeeded { class }) };
+    let token = format!("\0{}\0{}", credentials.username, credentials.password.reveal());
+    let mut body = Vec::new();
+    encode::auth_response(&mut body, Some(token.as_bytes()));
+    let answer = connection.request(opcode::AUTH_RESPONSE, &body, "AUTH_RESPONSE", limit).await?;
+    match answer.opcode {
+        opcode::AUTH_SUCCESS => Ok(class),
+        opcode::AUTH_CHALLENGE => {
+            let message = "it wants more than a password, which is not supported".to_owned();
+            Err(ControlError::LoginRefused { class, message })
+        }
+        opcode::ERROR => {
+            let message = ErrorMessage::decode(answer.version, &answer.body)?.message.to_owned();
+            Err(ControlError::LoginRefused { class, message })
+        }
+        _ => Err(answer.refusal("AUTH_RESPONSE")),
+    }
+}

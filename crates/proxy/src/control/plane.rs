@@ -1,0 +1,318 @@
+//! The control plane's life: get a control connection, follow the ring on it, get another when it is lost.
+//!
+//! ```text
+//! connect to any known node -> register for events -> read ring and schema -> publish
+//!       ^                                                                      |
+//!       +---- lost <- events, requests of cores, periodic reading, heartbeat <-+
+//! ```
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use shunt_topology::{Backoff, Node, RoutingTable};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tracing::{debug, error, info, warn};
+
+use super::error::{Attempt, ControlError};
+use super::handshake::{self, Session};
+use super::post::{Mailbox, Post};
+use super::ring::{self, KnownNodes, Ring};
+use super::schema::Schema;
+use super::{ClusterState, ControlRequest, CoreMail, follow};
+use crate::config::{CQL_PORT, Config, split_host_port};
+use crate::metrics::ControlMetrics;
+
+/// First and longest wait between two rounds over all known addresses.
+const RECONNECT_FIRST: Duration = Duration::from_millis(250);
+const RECONNECT_MAX: Duration = Duration::from_secs(10);
+
+/// What the control plane is made from.
+pub struct ControlOptions {
+    /// Settings, followed as they change.
+    pub config: watch::Receiver<Arc<Config>>,
+    /// Ways to the cores, by index.
+    pub mailboxes: Vec<Mailbox>,
+    /// Requests of the cores.
+    pub requests: mpsc::Receiver<ControlRequest>,
+    /// Where the ring is shown to the admin interface; from [`super::ClusterView::new`].
+    pub view: watch::Sender<Option<Arc<ClusterState>>>,
+    /// Where it counts.
+    pub metrics: Arc<ControlMetrics>,
+    /// Seed of jitter and of the order in which nodes are tried.
+    pub seed: u64,
+}
+
+/// Everything the control plane knows; outlives control connections.
+pub struct ControlPlane {
+    pub(super) config: watch::Receiver<Arc<Config>>,
+    pub(super) post: Post,
+    pub(super) requests: mpsc::Receiver<ControlRequest>,
+    pub(super) metrics: Arc<ControlMetrics>,
+    pub(super) known: KnownNodes,
+    /// As last read; `None` before.
+    pub(super) ring: Option<Ring>,
+    pub(super) schema: Schema,
+    /// Host ids of nodes believed down.
+    pub(super) down: HashSet<u128>,
+    /// Questions to nodes whether they are there.
+    pub(super) probes: JoinSet<(u128, bool)>,
+    view: watch::Sender<Option<Arc<ClusterState>>>,
+    generation: u64,
+    random: u64,
+}
+
+impl ControlPlane {
+    /// A control plane that knows nothing yet.
+    pub fn new(options: ControlOptions) -> Self {
+        Self {
+            config: options.config,
+            post: Post::new(options.mailboxes, Arc::clone(&options.metrics)),
+            requests: options.requests,
+            metrics: options.metrics,
+            known: KnownNodes::default(),
+            ring: None,
+            schema: Schema::default(),
+            down: HashSet::new(),
+            probes: JoinSet::new(),
+            view: options.view,
+            generation: 0,
+            random: options.seed | 1,
+        }
+    }
+
+    /// Runs for the life of the process; ends when all cores have dropped their request channels. Needs a tokio
+    /// runtime with I/O and time.
+    pub async fn run(mut self) {
+        while let Some(session) = self.connect().await {
+            let address = session.connection.address;
+            info!(%address, version = session.connection.version, "control connection to the ring");
+            self.metrics.connected.set(1);
+            let outcome = follow::follow(&mut self, session).await;
+            self.metrics.connected.set(0);
+            let Err(error) = outcome else { break };
+            self.metrics.connections_lost.add(1);
+            warn!(%address, %error, "control connection lost");
+        }
+        debug!("all cores are gone, the control plane ends");
+    }
+
+    pub(super) fn settings(&self) -> Arc<Config> {
+        Arc::clone(&self.config.borrow())
+    }
+
+    /// Tries all known addresses until one gives a session; `None` when all cores are gone.
+    async fn connect(&mut self) -> Option<Session> {
+        let mut backoff = Backoff::new(RECONNECT_FIRST, RECONNECT_MAX);
+        loop {
+            let config = self.settings();
+            let candidates = self.candidates(&config);
+            let round = try_round(config, candidates);
+            match refuse_meanwhile(&mut self.requests, &mut self.post, round).await? {
+                Ok(session) => return Some(session),
+                Err(attempts) => self.report(&attempts),
+            }
+            let pause = backoff.next(self.random());
+            refuse_meanwhile(&mut self.requests, &mut self.post, sleep(pause)).await?;
+        }
+    }
+
+    /// Known nodes in random order, those that are up first, then the contact points.
+    fn candidates(&mut self, config: &Config) -> Candidates {
+        let mut nodes: Vec<Node> = self.ring.as_ref().map(|ring| ring.nodes.clone()).unwrap_or_default();
+        let local = config.local_datacentre.as_deref();
+        let mut keyed: Vec<_> = nodes
+            .drain(..)
+            .map(|node| {
+                let remote = local.is_some_and(|local| local != node.datacentre);
+                ((self.down.contains(&node.host_id), remote, self.random()), node.address)
+            })
+            .collect();
+        keyed.sort();
+        let mut names = config.contact_points.clone();
+        shuffle(&mut names, |bound| (self.random() % bound as u64) as usize);
+        Candidates { nodes: keyed.into_iter().map(|(_, address)| address).collect(), names }
+    }
+
+    fn report(&self, attempts: &[String]) {
+        self.metrics.connect_failures.add(attempts.len() as u64);
+        let attempts = attempts.join("; ");
+        if self.ring.is_some() {
+            warn!(%attempts, "no node could be reached for the control connection; the last known ring stays in use");
+        } else {
+            error!(%attempts, "no contact point could be reached; clients are refused until one answers");
+        }
+    }
+
+    /// Builds a routing table of what is known and hands it to everybody.
+    pub(super) fn publish(&mut self, session: &Session) {
+        let Some(ring) = &self.ring else { return };
+        let config = self.settings();
+        let datacentre = config.local_datacentre.clone().unwrap_or_else(|| self.home_datacentre(ring));
+        let mut nodes = ring.nodes.clone();
+        for node in &mut nodes {
+            node.up = !self.down.contains(&node.host_id);
+        }
+        if config.local_datacentre.is_some() && !nodes.iter().any(|node| node.datacentre == datacentre) {
+            let mut there: Vec<_> = nodes.iter().map(|node| node.datacentre.as_str()).collect();
+            there.sort_unstable();
+            there.dedup();
+            warn!(%datacentre, ?there, "no node is in the local datacentre, so all datacentres are used alike");
+        }
+        let schema = self.schema.clone();
+        let routing = RoutingTable::build(nodes, schema.keyspaces, schema.tables, Some(&datacentre));
+        self.generation += 1;
+        let state = Arc::new(ClusterState {
+            generation: self.generation,
+            protocol_version_max: version_of_all(ring, session.connection.version),
+            authenticator: session.authenticator.clone(),
+            cluster_name: ring.cluster_name.clone(),
+            release_version: ring.release_version.clone(),
+            cql_version: ring.cql_version.clone(),
+            partitioner: ring.partitioner.clone(),
+            compressions: session.compressions.clone(),
+            datacentre,
+            rack: ring.rack.clone(),
+            schema_version: ring.schema_version,
+            routing: Arc::new(routing),
+        });
+        self.post.send_all(&CoreMail::Cluster(Arc::clone(&state)));
+        self.view.send_replace(Some(state));
+    }
+
+    /// The datacentre used when none is configured: that of the first node reached, for ever.
+    fn home_datacentre(&self, ring: &Ring) -> String {
+        match &*self.view.borrow() {
+            Some(state) if ring.nodes.iter().any(|node| node.datacentre == state.datacentre) => {
+                state.datacentre.clone()
+            }
+            _ => ring.datacentre.clone(),
+        }
+    }
+
+    pub(super) fn count_refresh(&self) {
+        self.metrics.refreshes.add(1);
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.metrics.refreshed_at_seconds.set(now.as_secs());
+    }
+
+    /// xorshift; good enough for jitter, and repeatable from the seed.
+    fn random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+}
+
+/// The port of nodes that do not tell theirs.
+pub(super) fn node_port(config: &Config, control: SocketAddr) -> u16 {
+    config.node_port.unwrap_or(control.port())
+}
+
+/// The lowest of the highest versions of all nodes.
+fn version_of_all(ring: &Ring, negotiated: u8) -> u8 {
+    let of_node = |node: &Node| ring::protocol_version_max(&node.release_version);
+    ring.nodes.iter().filter_map(of_node).chain([negotiated]).min().unwrap_or(negotiated)
+}
+
+/// Addresses to try.
+struct Candidates {
+    nodes: Vec<SocketAddr>,
+    names: Vec<String>,
+}
+
+/// Tries one address after the other; the errors of all when none worked.
+async fn try_round(config: Arc<Config>, candidates: Candidates) -> Result<Session, Vec<String>> {
+    let limit = Duration::from_millis(config.connect_timeout_ms);
+    let mut failed = Vec::new();
+    let mut tried = HashSet::new();
+    for address in candidates.nodes {
+        tried.insert(address);
+        match handshake::connect(address, config.credentials.as_ref(), limit).await {
+            Ok(session) => return Ok(session),
+            Err(error) => failed.push(Attempt { address, error }.to_string()),
+        }
+    }
+    for name in candidates.names {
+        let addresses = match resolve(&name, config.node_port.unwrap_or(CQL_PORT)).await {
+            Ok(addresses) => addresses,
+            Err(error) => {
+                failed.push(format!("{name}: {error}"));
+                continue;
+            }
+        };
+        for address in addresses {
+            if !tried.insert(address) {
+                continue;
+            }
+            match handshake::connect(address, config.credentials.as_ref(), limit).await {
+                Ok(session) => return Ok(session),
+                Err(error) => failed.push(Attempt { address, error }.to_string()),
+            }
+        }
+    }
+    Err(failed)
+}
+
+/// All addresses of a contact point.
+async fn resolve(contact_point: &str, default_port: u16) -> Result<Vec<SocketAddr>, String> {
+    let (host, port) = split_host_port(contact_point)?;
+    let found = tokio::net::lookup_host((host, port.unwrap_or(default_port))).await;
+    found.map(Iterator::collect).map_err(|error| format!("the name cannot be looked up: {error}"))
+}
+
+/// Does `work`, and meanwhile answers requests that need a control connection with what can be said without one.
+/// `None` when all cores are gone.
+async fn refuse_meanwhile<T>(
+    requests: &mut mpsc::Receiver<ControlRequest>,
+    post: &mut Post,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    tokio::pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return Some(done),
+            request = requests.recv() => match request? {
+                ControlRequest::AwaitSchemaAgreement { core, ticket } => {
+                    post.send(core, CoreMail::SchemaAgreed { ticket, agreed: false });
+                }
+                ControlRequest::NodeUnreachable(_) | ControlRequest::Refresh => {}
+            },
+            () = sleep(follow::POST_RETRY), if post.is_waiting() => post.retry(),
+        }
+    }
+}
+
+/// Fisher-Yates.
+fn shuffle<T>(list: &mut [T], mut below: impl FnMut(usize) -> usize) {
+    for last in (1..list.len()).rev() {
+        list.swap(last, below(last + 1));
+    }
+}
+
+/// Starts asking a node whether it is there; the answer comes out of [`ControlPlane::probes`].
+pub(super) fn probe(probes: &mut JoinSet<(u128, bool)>, node: &Node, limit: Duration) {
+    let (host_id, address) = (node.host_id, node.address);
+    probes.spawn(async move {
+        let outcome = handshake::probe(address, limit).await;
+        if let Err(error) = &outcome {
+            debug!(%address, %error, "a node does not answer");
+        }
+        (host_id, outcome.is_ok())
+    });
+}
+
+/// A point in time at which something is due, or never.
+pub(super) async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The outcome of one step on a control connection.
+pub(super) type Step = Result<(), ControlError>;

@@ -1,0 +1,64 @@
+//! Reads the part of the schema that routing needs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use shunt_topology::{Column, Keyspace, Replication, Table};
+use shunt_wire::cql::message::error_code;
+
+use super::connection::Connection;
+use super::error::ControlError;
+use super::tables::{self, Row};
+
+/// Keyspaces and tables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Schema {
+    pub(super) keyspaces: Vec<Keyspace>,
+    pub(super) tables: Vec<Table>,
+}
+
+/// Reads it from `system_schema`. Empty with servers that have no such keyspace (before Cassandra 3.0): then queries
+/// are routed to any node.
+pub(super) async fn read(connection: &mut Connection, limit: Duration) -> Result<Schema, ControlError> {
+    let query = "SELECT keyspace_name, replication FROM system_schema.keyspaces";
+    let keyspaces = match tables::read(connection, query, limit).await {
+        Err(ControlError::Node { code: error_code::INVALID, .. }) => return Ok(Schema::default()),
+        outcome => outcome?,
+    };
+    let query = "SELECT keyspace_name, table_name, column_name, kind, position, type FROM system_schema.columns";
+    let columns = tables::read(connection, query, limit).await?;
+    Ok(Schema { keyspaces: keyspaces.iter().filter_map(keyspace).collect(), tables: group(&columns) })
+}
+
+fn keyspace(row: &Row) -> Option<Keyspace> {
+    let replication = Replication::parse(row.text_map("replication"));
+    Some(Keyspace { name: row.text("keyspace_name")?.to_owned(), replication })
+}
+
+/// Tables (and materialised views) from the rows of their columns. A table with a row that cannot be read is left out.
+fn group(columns: &[Row]) -> Vec<Table> {
+    #[derive(Default)]
+    struct Parts {
+        key: Vec<(i32, Column)>,
+        has_counters: bool,
+    }
+    let mut tables: BTreeMap<(&str, &str), Parts> = BTreeMap::new();
+    for row in columns {
+        let (Some(keyspace), Some(table)) = (row.text("keyspace_name"), row.text("table_name")) else { continue };
+        let (Some(name), Some(cql_type)) = (row.text("column_name"), row.text("type")) else { continue };
+        let parts = tables.entry((keyspace, table)).or_default();
+        parts.has_counters |= cql_type == "counter";
+        if row.text("kind") == Some("partition_key") {
+            let column = Column::new(name, cql_type);
+            parts.key.push((row.int("position").unwrap_or_default(), column));
+        }
+    }
+    let table = |((keyspace, name), mut parts): ((&str, &str), Parts)| {
+        parts.key.sort_by_key(|(position, _)| *position);
+        let in_order = parts.key.iter().map(|(position, _)| *position).eq(0..parts.key.len() as i32);
+        let partition_key = parts.key.into_iter().map(|(_, column)| column).collect();
+        let (keyspace, name) = (keyspace.to_owned(), name.to_owned());
+        in_order.then_some(Table { keyspace, name, partition_key, has_counters: parts.has_counters })
+    };
+    tables.into_iter().filter_map(table).collect()
+}

@@ -1,0 +1,129 @@
+//! Reads whole system tables, page by page, into rows whose columns are found by name.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::{
+    Consistency, Metadata, QueryParams, Reader, ResultMessage, Row as WireRow, encode, query_flag,
+};
+
+use super::connection::Connection;
+use super::error::ControlError;
+
+/// Rows per page.
+const PAGE_ROWS: i32 = 1000;
+/// Rows of one table in all; a node that says more is broken.
+const ROWS_MAX: usize = 10_000_000;
+
+/// One row, with its own copy of the values.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    names: Arc<[String]>,
+    values: Vec<Option<Vec<u8>>>,
+}
+
+impl Row {
+    fn copy(names: &Arc<[String]>, row: &WireRow<'_>) -> Self {
+        let values = row.values().map(|value| value.map(<[u8]>::to_vec)).collect();
+        Self { names: Arc::clone(names), values }
+    }
+
+    /// The value as bytes; `None` if it is null or there is no such column.
+    pub(super) fn bytes(&self, column: &str) -> Option<&[u8]> {
+        let index = self.names.iter().position(|name| name == column)?;
+        self.values.get(index)?.as_deref()
+    }
+
+    /// A text or ascii column.
+    pub(super) fn text(&self, column: &str) -> Option<&str> {
+        std::str::from_utf8(self.bytes(column)?).ok()
+    }
+
+    /// An int column.
+    pub(super) fn int(&self, column: &str) -> Option<i32> {
+        Some(i32::from_be_bytes(self.bytes(column)?.try_into().ok()?))
+    }
+
+    /// A uuid column.
+    pub(super) fn uuid(&self, column: &str) -> Option<u128> {
+        Some(u128::from_be_bytes(self.bytes(column)?.try_into().ok()?))
+    }
+
+    /// An inet column.
+    pub(super) fn address(&self, column: &str) -> Option<IpAddr> {
+        let bytes = self.bytes(column)?;
+        if let Ok(v4) = <[u8; 4]>::try_from(bytes) {
+            return Some(IpAddr::from(v4));
+        }
+        <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from)
+    }
+
+    /// A port in an int column, without 0.
+    pub(super) fn port(&self, column: &str) -> Option<u16> {
+        u16::try_from(self.int(column)?).ok().filter(|port| *port > 0)
+    }
+
+    /// A list or set of text; empty when null or not readable.
+    pub(super) fn texts(&self, column: &str) -> Vec<&str> {
+        let read = |bytes| {
+            let mut reader = Reader::new(bytes);
+            (0..reader.count("count").ok()?).map(|_| element(&mut reader)).collect()
+        };
+        self.bytes(column).and_then(read).unwrap_or_default()
+    }
+
+    /// A map of text to text; empty when null or not readable.
+    pub(super) fn text_map(&self, column: &str) -> Vec<(&str, &str)> {
+        let read = |bytes| {
+            let mut reader = Reader::new(bytes);
+            (0..reader.count("count").ok()?).map(|_| Some((element(&mut reader)?, element(&mut reader)?))).collect()
+        };
+        self.bytes(column).and_then(read).unwrap_or_default()
+    }
+}
+
+/// An element of a collection: `[bytes]` since v3 (v3, section 6).
+fn element<'a>(reader: &mut Reader<'a>) -> Option<&'a str> {
+    std::str::from_utf8(reader.bytes("element").ok()??).ok()
+}
+
+/// Runs a query and reads all its pages. `limit` holds for each page.
+pub(super) async fn read(connection: &mut Connection, query: &str, limit: Duration) -> Result<Vec<Row>, ControlError> {
+    let mut rows = Vec::new();
+    let mut paging_state: Option<Vec<u8>> = None;
+    loop {
+        let mut params = QueryParams::simple(Consistency::ONE);
+        params.flags |= query_flag::PAGE_SIZE;
+        params.page_size = Some(PAGE_ROWS);
+        if let Some(state) = &paging_state {
+            params.flags |= query_flag::PAGING_STATE;
+            params.paging_state = Some(state);
+        }
+        let mut body = Vec::new();
+        encode::query(&mut body, connection.version, query, &params);
+        let answer = connection.request(opcode::QUERY, &body, "a query of the system tables", limit).await?;
+        if answer.opcode != opcode::RESULT {
+            return Err(answer.refusal("QUERY"));
+        }
+        let ResultMessage::Rows(page) = ResultMessage::decode(answer.version, &answer.body)? else {
+            return Err(ControlError::Garbage("a result without rows".to_owned()));
+        };
+        let names = names(&page.metadata);
+        for row in page.rows() {
+            rows.push(Row::copy(&names, &row?));
+        }
+        if rows.len() > ROWS_MAX {
+            return Err(ControlError::Garbage(format!("more than {ROWS_MAX} rows of `{query}`")));
+        }
+        paging_state = page.metadata.paging_state.map(<[u8]>::to_vec);
+        if paging_state.is_none() {
+            return Ok(rows);
+        }
+    }
+}
+
+fn names(metadata: &Metadata<'_>) -> Arc<[String]> {
+    metadata.columns().map(|column| column.name.to_owned()).collect()
+}

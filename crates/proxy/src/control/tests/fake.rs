@@ -1,0 +1,406 @@
+//! A ring of CQL servers in this process, as far as the control plane asks.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use shunt_wire::cql::envelope::{EVENT_STREAM, HEADER_BYTES, Header, opcode};
+use shunt_wire::cql::frame_v5::{self, SegmentWriter};
+use shunt_wire::cql::message::encode_result::{RowsWriter, native};
+use shunt_wire::cql::message::{AuthResponse, Event, Query, encode, error_code, put};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::broadcast;
+use tokio::task::{AbortHandle, JoinSet};
+
+/// A node as the system tables show it.
+#[derive(Clone)]
+pub(super) struct FakeNode {
+    pub(super) host_id: u128,
+    /// Advertised in `system.local` and `system.peers`.
+    pub(super) address: SocketAddr,
+    pub(super) datacentre: &'static str,
+    pub(super) tokens: Vec<i64>,
+    pub(super) release_version: &'static str,
+    pub(super) schema_version: u128,
+}
+
+/// What all nodes of the ring say.
+pub(super) struct FakeState {
+    pub(super) nodes: Vec<FakeNode>,
+    /// Name and replication.
+    pub(super) keyspaces: Vec<(String, Vec<(String, String)>)>,
+    /// Keyspace, table, column, kind, position, type.
+    pub(super) columns: Vec<(String, String, String, &'static str, i32, &'static str)>,
+    pub(super) version_max: u8,
+    pub(super) login: Option<(&'static str, &'static str)>,
+    /// Cassandra 4.0 and later: `peers_v2`, ports in the tables.
+    pub(super) tells_ports: bool,
+    /// Rows of a page, whatever is asked for.
+    pub(super) page_rows: usize,
+    /// Queries answered.
+    pub(super) queries: usize,
+}
+
+/// The ring.
+pub(super) struct FakeRing {
+    pub(super) state: Arc<Mutex<FakeState>>,
+    events: broadcast::Sender<Vec<u8>>,
+    running: HashMap<u128, AbortHandle>,
+}
+
+impl FakeRing {
+    /// `count` nodes with host ids from 1 on loopback, on ports of their own.
+    pub(super) async fn start(count: u128) -> Self {
+        let state = FakeState {
+            nodes: Vec::new(),
+            keyspaces: Vec::new(),
+            columns: Vec::new(),
+            version_max: 5,
+            login: None,
+            tells_ports: true,
+            page_rows: 2,
+            queries: 0,
+        };
+        let state = Arc::new(Mutex::new(state));
+        let mut ring = Self { state, events: broadcast::channel(64).0, running: HashMap::new() };
+        for host_id in 1..=count {
+            ring.add_node(host_id, "127.0.0.1:0").await;
+        }
+        ring
+    }
+
+    /// Starts one more node.
+    pub(super) async fn add_node(&mut self, host_id: u128, address: &str) -> SocketAddr {
+        let listener = TcpListener::bind(address).await.expect("bind");
+        let address = listener.local_addr().expect("address");
+        let node = FakeNode {
+            host_id,
+            address,
+            datacentre: "dc1",
+            tokens: vec![host_id as i64 * 1000],
+            release_version: "5.0.9",
+            schema_version: 77,
+        };
+        self.edit(|state| state.nodes.push(node));
+        self.serve(host_id, listener);
+        address
+    }
+
+    fn serve(&mut self, host_id: u128, listener: TcpListener) {
+        let (state, events) = (Arc::clone(&self.state), self.events.clone());
+        let task = tokio::spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let server = Server { host_id, state: Arc::clone(&state), version: 0, framed: false, out: Vec::new() };
+                connections.spawn(server.run(stream, events.subscribe()));
+            }
+        });
+        self.running.insert(host_id, task.abort_handle());
+    }
+
+    /// Closes a node's listener and connections.
+    pub(super) fn kill(&mut self, host_id: u128) {
+        if let Some(task) = self.running.remove(&host_id) {
+            task.abort();
+        }
+    }
+
+    pub(super) fn address(&self, host_id: u128) -> SocketAddr {
+        let state = self.state.lock().expect("lock");
+        state.nodes.iter().find(|node| node.host_id == host_id).expect("node").address
+    }
+
+    pub(super) fn edit(&self, change: impl FnOnce(&mut FakeState)) {
+        change(&mut self.state.lock().expect("lock"));
+    }
+
+    /// Sends an event on all connections that registered; returns its body.
+    pub(super) fn event(&self, event: &Event<'_>) -> Vec<u8> {
+        let mut body = Vec::new();
+        encode::event(&mut body, event);
+        self.events.send(body.clone()).expect("nobody is connected");
+        body
+    }
+
+    /// A keyspace with one table `t` whose partition key is `a`, `b`, and a counter table `c`.
+    pub(super) fn add_keyspace(&self, name: &str) {
+        let option = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let class = option("class", "org.apache.cassandra.locator.SimpleStrategy");
+        let column = |table: &str, column: &str, kind, position, cql_type| {
+            (name.to_owned(), table.to_owned(), column.to_owned(), kind, position, cql_type)
+        };
+        self.edit(|state| {
+            state.keyspaces.push((name.to_owned(), vec![class, option("replication_factor", "1")]));
+            state.columns.push(column("t", "b", "partition_key", 1, "text"));
+            state.columns.push(column("t", "a", "partition_key", 0, "int"));
+            state.columns.push(column("t", "v", "regular", -1, "text"));
+            state.columns.push(column("c", "k", "partition_key", 0, "int"));
+            state.columns.push(column("c", "n", "regular", -1, "counter"));
+        });
+    }
+}
+
+type Value = Option<Vec<u8>>;
+
+/// One connection of a node.
+struct Server {
+    host_id: u128,
+    state: Arc<Mutex<FakeState>>,
+    version: u8,
+    framed: bool,
+    out: Vec<u8>,
+}
+
+impl Server {
+    async fn run(mut self, mut stream: TcpStream, mut events: broadcast::Receiver<Vec<u8>>) {
+        let (mut received, mut registered) = (Vec::new(), false);
+        loop {
+            tokio::select! {
+                read = stream.read_buf(&mut received) => {
+                    if read.unwrap_or_default() == 0 {
+                        return;
+                    }
+                    while let Some((header, body)) = self.next(&mut received) {
+                        registered |= header.opcode == opcode::REGISTER;
+                        if !self.answer(header, &body) {
+                            let _ = stream.write_all(&self.out).await;
+                            return;
+                        }
+                    }
+                }
+                event = events.recv(), if registered => {
+                    let body = event.expect("event");
+                    self.send(EVENT_STREAM, opcode::EVENT, &body);
+                }
+            }
+            if stream.write_all(&std::mem::take(&mut self.out)).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Takes a request out of what was received.
+    fn next(&self, received: &mut Vec<u8>) -> Option<(Header, Vec<u8>)> {
+        let (consumed, envelope) = if self.framed {
+            let segment = frame_v5::decode(received, false).expect("segment")?;
+            (segment.consumed, segment.payload(&mut Vec::new()).expect("payload").to_vec())
+        } else {
+            let length = HEADER_BYTES + Header::decode(received)?.length as usize;
+            (length, received.get(..length)?.to_vec())
+        };
+        received.drain(..consumed);
+        let header = Header::decode(&envelope).expect("header");
+        Some((header, envelope[HEADER_BYTES..].to_vec()))
+    }
+
+    fn send(&mut self, stream: i16, opcode: u8, body: &[u8]) {
+        let mut header = Header::response(self.version, stream, opcode);
+        header.length = body.len() as u32;
+        if self.framed {
+            let mut writer = SegmentWriter::new(false);
+            writer.push(&mut self.out, &header.to_bytes(), body);
+            writer.finish(&mut self.out);
+        } else {
+            self.out.extend_from_slice(&header.to_bytes());
+            self.out.extend_from_slice(body);
+        }
+    }
+
+    /// Answers a request; `false` closes the connection.
+    fn answer(&mut self, header: Header, body: &[u8]) -> bool {
+        let (version_max, login) = {
+            let state = self.state.lock().expect("lock");
+            (state.version_max, state.login)
+        };
+        let (stream, mut answer) = (header.stream, Vec::new());
+        if header.version > version_max {
+            self.version = version_max;
+            encode::error(&mut answer, error_code::PROTOCOL_ERROR, "Invalid or unsupported protocol version");
+            self.send(stream, opcode::ERROR, &answer);
+            return false;
+        }
+        self.version = header.version;
+        match header.opcode {
+            opcode::OPTIONS => {
+                encode::supported(
+                    &mut answer,
+                    [("COMPRESSION", vec!["snappy", "lz4"]), ("CQL_VERSION", vec!["3.4.7"])],
+                );
+                self.send(stream, opcode::SUPPORTED, &answer);
+            }
+            opcode::STARTUP if login.is_some() => {
+                encode::authenticate(&mut answer, "org.apache.cassandra.auth.PasswordAuthenticator");
+                self.send(stream, opcode::AUTHENTICATE, &answer);
+                self.framed = self.version >= 5;
+            }
+            opcode::STARTUP => {
+                self.send(stream, opcode::READY, &[]);
+                self.framed = self.version >= 5;
+            }
+            opcode::AUTH_RESPONSE => {
+                let (user, password) = login.expect("nobody asked for a login");
+                let expected = format!("\0{user}\0{password}");
+                if AuthResponse::decode(body).expect("token").token == Some(expected.as_bytes()) {
+                    encode::auth_success(&mut answer, None);
+                    self.send(stream, opcode::AUTH_SUCCESS, &answer);
+                } else {
+                    encode::error(&mut answer, error_code::BAD_CREDENTIALS, "wrong password");
+                    self.send(stream, opcode::ERROR, &answer);
+                }
+            }
+            opcode::REGISTER => self.send(stream, opcode::READY, &[]),
+            opcode::QUERY => {
+                let opcode = self.query(body, &mut answer);
+                self.send(stream, opcode, &answer);
+            }
+            other => panic!("unexpected opcode {other:#x}"),
+        }
+        true
+    }
+
+    /// Answers a query; returns the opcode of the answer.
+    fn query(&self, body: &[u8], answer: &mut Vec<u8>) -> u8 {
+        let mut state = self.state.lock().expect("lock");
+        state.queries += 1;
+        let query = Query::decode(self.version, body).expect("query");
+        let text = query.text;
+        let (columns, rows) = if text.contains("FROM system.local") {
+            local(&state, self.host_id)
+        } else if text.contains("FROM system.peers_v2") && state.tells_ports {
+            peers_v2(&state, self.host_id)
+        } else if text.ends_with("FROM system.peers") {
+            peers(&state, self.host_id)
+        } else if text.contains("FROM system_schema.keyspaces") {
+            keyspaces(&state)
+        } else if text.contains("FROM system_schema.columns") {
+            columns_table(&state)
+        } else {
+            encode::error(answer, error_code::INVALID, "unconfigured table");
+            return opcode::ERROR;
+        };
+        let start = query.params.paging_state.map_or(0, |state| usize::from(state[0]));
+        let end = (start + state.page_rows).min(rows.len());
+        let mut writer = RowsWriter::new(answer, "system", "table", &columns);
+        rows[start..end].iter().flatten().for_each(|value| {
+            writer.value(value.as_deref());
+        });
+        writer.finish();
+        if end < rows.len() {
+            // Flag HAS_MORE_PAGES, and the paging state behind the column count.
+            answer[7] |= 2;
+            let mut paging_state = Vec::new();
+            put::bytes(&mut paging_state, Some(&[end as u8]));
+            answer.splice(12..12, paging_state);
+        }
+        opcode::RESULT
+    }
+}
+
+type Table = (Vec<(&'static str, &'static [u8])>, Vec<Vec<Value>>);
+
+fn text(text: &str) -> Value {
+    Some(text.as_bytes().to_vec())
+}
+
+fn uuid(uuid: u128) -> Value {
+    Some(uuid.to_be_bytes().to_vec())
+}
+
+fn int(int: i32) -> Value {
+    Some(int.to_be_bytes().to_vec())
+}
+
+fn inet(address: SocketAddr) -> Value {
+    match address {
+        SocketAddr::V4(v4) => Some(v4.ip().octets().to_vec()),
+        SocketAddr::V6(v6) => Some(v6.ip().octets().to_vec()),
+    }
+}
+
+/// A collection of texts: a count, then each with its length.
+fn texts<'t>(texts: impl IntoIterator<Item = &'t str>, count: usize) -> Value {
+    let mut out = Vec::new();
+    put::int(&mut out, count as i32);
+    texts.into_iter().for_each(|text| put::bytes(&mut out, Some(text.as_bytes())));
+    Some(out)
+}
+
+const COMMON: [(&str, &[u8]); 6] = [
+    ("host_id", native::UUID),
+    ("data_center", native::TEXT),
+    ("rack", native::TEXT),
+    ("release_version", native::TEXT),
+    ("schema_version", native::UUID),
+    ("tokens", native::SET_OF_TEXT),
+];
+
+fn common(node: &FakeNode) -> Vec<Value> {
+    let tokens: Vec<String> = node.tokens.iter().map(ToString::to_string).collect();
+    vec![
+        uuid(node.host_id),
+        text(node.datacentre),
+        text("r1"),
+        text(node.release_version),
+        uuid(node.schema_version),
+        texts(tokens.iter().map(String::as_str), tokens.len()),
+    ]
+}
+
+fn local(state: &FakeState, host_id: u128) -> Table {
+    let node = state.nodes.iter().find(|node| node.host_id == host_id).expect("node");
+    let mut columns = COMMON.to_vec();
+    let mut row = common(node);
+    columns.extend([("cluster_name", native::TEXT), ("cql_version", native::TEXT), ("partitioner", native::TEXT)]);
+    row.extend([text("fake"), text("3.4.7"), text("org.apache.cassandra.dht.Murmur3Partitioner")]);
+    columns.push(("rpc_address", native::INET));
+    if state.tells_ports {
+        columns.push(("rpc_port", native::INT));
+        row.extend([inet(node.address), int(node.address.port().into())]);
+    } else {
+        row.push(Some(vec![0; 4]));
+    }
+    (columns, vec![row])
+}
+
+fn peers_v2(state: &FakeState, host_id: u128) -> Table {
+    let mut columns = COMMON.to_vec();
+    columns.extend([("peer", native::INET), ("native_address", native::INET), ("native_port", native::INT)]);
+    let row = |node: &FakeNode| {
+        let mut row = common(node);
+        row.extend([inet(node.address), inet(node.address), int(node.address.port().into())]);
+        row
+    };
+    (columns, state.nodes.iter().filter(|node| node.host_id != host_id).map(row).collect())
+}
+
+/// The table of old: no ports, and here every address a wildcard.
+fn peers(state: &FakeState, host_id: u128) -> Table {
+    let mut columns = COMMON.to_vec();
+    columns.extend([("peer", native::INET), ("rpc_address", native::INET)]);
+    let row = |node: &FakeNode| {
+        let mut row = common(node);
+        row.extend([inet(node.address), Some(vec![0; 4])]);
+        row
+    };
+    (columns, state.nodes.iter().filter(|node| node.host_id != host_id).map(row).collect())
+}
+
+fn keyspaces(state: &FakeState) -> Table {
+    let row = |(name, replication): &(String, Vec<(String, String)>)| {
+        let pairs = replication.iter().flat_map(|(key, value)| [key.as_str(), value.as_str()]);
+        vec![text(name), texts(pairs, replication.len())]
+    };
+    let columns = vec![("keyspace_name", native::TEXT), ("replication", native::MAP_OF_TEXT)];
+    (columns, state.keyspaces.iter().map(row).collect())
+}
+
+fn columns_table(state: &FakeState) -> Table {
+    let names = ["keyspace_name", "table_name", "column_name", "kind"].map(|name| (name, native::TEXT));
+    let mut columns = names.to_vec();
+    columns.extend([("position", native::INT), ("type", native::TEXT)]);
+    let rows = state.columns.iter().map(|(keyspace, table, column, kind, position, cql_type)| {
+        vec![text(keyspace), text(table), text(column), text(kind), int(*position), text(cql_type)]
+    });
+    (columns, rows.collect())
+}

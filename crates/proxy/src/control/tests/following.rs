@@ -1,0 +1,157 @@
+//! Events, lost nodes, requests of cores.
+
+use shunt_wire::cql::message::{Event, SchemaChange};
+
+use super::fake::FakeRing;
+use super::*;
+
+async fn started(ring: &FakeRing) -> Bench {
+    let mut bench = Bench::start(&[ring.address(1)], |_| {});
+    bench.cluster_where(|_| true).await;
+    bench
+}
+
+fn schema_change(keyspace: &str) -> Event<'_> {
+    Event::SchemaChange(SchemaChange { change: "CREATED", target: "KEYSPACE", keyspace, name: None, arguments: None })
+}
+
+#[tokio::test]
+async fn status_events_mark_nodes() {
+    let ring = FakeRing::start(3).await;
+    let mut bench = started(&ring).await;
+    ring.event(&Event::StatusChange { change: "DOWN", address: ring.address(3) });
+    let state = bench.cluster_where(|state| !is_up(state, 3)).await;
+    assert!(is_up(&state, 1) && is_up(&state, 2));
+    ring.event(&Event::StatusChange { change: "UP", address: ring.address(3) });
+    bench.cluster_where(|state| is_up(state, 3)).await;
+}
+
+#[tokio::test]
+async fn schema_events_reach_the_cores_as_they_came_and_then_the_new_schema() {
+    let ring = FakeRing::start(1).await;
+    let mut bench = started(&ring).await;
+    ring.add_keyspace("fresh");
+    let body = ring.event(&schema_change("fresh"));
+    match bench.next_mail().await {
+        CoreMail::SchemaEvent(received) => assert_eq!(&received[..], body),
+        other => panic!("{other:?}"),
+    }
+    let state = bench.cluster_where(|_| true).await;
+    assert!(state.routing.keyspace("fresh").is_some() && state.routing.table("fresh", "t").is_some());
+}
+
+#[tokio::test]
+async fn a_new_node_gets_a_new_number_and_the_others_keep_theirs() {
+    let mut ring = FakeRing::start(2).await;
+    let mut bench = started(&ring).await;
+    let before = bench.view.get().expect("view");
+    let address = ring.add_node(3, "127.0.0.1:0").await;
+    ring.event(&Event::TopologyChange { change: "NEW_NODE", address });
+    let after = bench.cluster_where(|state| state.routing.nodes().len() == 3).await;
+    for node in before.routing.nodes() {
+        assert_eq!(after.routing.node(node.id).map(|node| node.host_id), Some(node.host_id));
+    }
+    ring.kill(3);
+    ring.edit(|state| state.nodes.retain(|node| node.host_id != 3));
+    ring.event(&Event::TopologyChange { change: "REMOVED_NODE", address });
+    bench.cluster_where(|state| state.routing.nodes().len() == 2).await;
+}
+
+#[tokio::test]
+async fn the_loss_of_the_control_node_moves_the_connection_and_marks_the_node() {
+    let mut ring = FakeRing::start(3).await;
+    let mut bench = started(&ring).await;
+    ring.kill(1);
+    let state = bench.cluster_where(|state| !is_up(state, 1)).await;
+    assert!(is_up(&state, 2) && is_up(&state, 3));
+    assert_eq!(bench.metrics.connections_lost.get(), 1);
+    eventually(|| bench.metrics.connected.get() == 1).await;
+    ring.add_keyspace("later");
+    ring.event(&schema_change("later"));
+    bench.cluster_where(|state| state.routing.keyspace("later").is_some()).await;
+}
+
+#[tokio::test]
+async fn a_node_that_a_core_cannot_reach_is_looked_at() {
+    let mut ring = FakeRing::start(3).await;
+    let mut bench = started(&ring).await;
+    let id = bench.view.get().expect("view").routing.nodes().iter().find(|node| node.host_id == 2).expect("node").id;
+    // The probes of the start must be over, or they would find the loss.
+    eventually(|| bench.metrics.connected.get() == 1).await;
+    ring.kill(2);
+    bench.ask(ControlRequest::NodeUnreachable(id)).await;
+    bench.cluster_where(|state| !is_up(state, 2)).await;
+}
+
+#[tokio::test]
+async fn reading_the_same_again_is_not_news() {
+    let ring = FakeRing::start(2).await;
+    let mut bench = started(&ring).await;
+    let generation = bench.view.get().expect("view").generation;
+    bench.ask(ControlRequest::Refresh).await;
+    eventually(|| bench.metrics.refreshes.get() >= 2).await;
+    assert_eq!(bench.view.get().expect("view").generation, generation);
+    assert!(bench.mail.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn schema_agreement_is_awaited() {
+    let ring = FakeRing::start(3).await;
+    let mut bench = started(&ring).await;
+    ring.edit(|state| state.nodes[2].schema_version = 78);
+    let queries = ring.state.lock().expect("lock").queries;
+    bench.ask(ControlRequest::AwaitSchemaAgreement { core: 0, ticket: 5 }).await;
+    // At least two checks that find disagreement; each asks local and peers.
+    eventually(|| ring.state.lock().expect("lock").queries >= queries + 6).await;
+    assert!(bench.mail.try_recv().is_err());
+    ring.edit(|state| state.nodes.iter_mut().for_each(|node| node.schema_version = 78));
+    match bench.next_mail().await {
+        CoreMail::SchemaAgreed { ticket, agreed } => assert_eq!((ticket, agreed), (5, true)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn schema_agreement_ignores_nodes_that_are_down() {
+    let mut ring = FakeRing::start(3).await;
+    ring.edit(|state| state.nodes[2].schema_version = 12);
+    ring.kill(3);
+    let mut bench = Bench::start(&[ring.address(1)], |_| {});
+    bench.cluster_where(|state| !is_up(state, 3)).await;
+    bench.ask(ControlRequest::AwaitSchemaAgreement { core: 0, ticket: 1 }).await;
+    match bench.next_mail().await {
+        CoreMail::SchemaAgreed { ticket, agreed } => assert_eq!((ticket, agreed), (1, true)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn without_a_control_connection_nobody_waits_for_agreement() {
+    let mut ring = FakeRing::start(1).await;
+    let address = ring.address(1);
+    ring.kill(1);
+    let mut bench = Bench::start(&[address], |_| {});
+    bench.ask(ControlRequest::AwaitSchemaAgreement { core: 0, ticket: 9 }).await;
+    match bench.next_mail().await {
+        CoreMail::SchemaAgreed { ticket, agreed } => assert_eq!((ticket, agreed), (9, false)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_reload_changes_the_local_datacentre() {
+    let ring = FakeRing::start(2).await;
+    ring.edit(|state| state.nodes[1].datacentre = "dc2");
+    let mut bench = started(&ring).await;
+    bench.config.send_modify(|config| Arc::make_mut(config).local_datacentre = Some("dc2".to_owned()));
+    bench.cluster_where(|state| state.datacentre == "dc2").await;
+}
+
+#[tokio::test]
+async fn the_plane_ends_with_the_cores() {
+    let ring = FakeRing::start(1).await;
+    let bench = started(&ring).await;
+    let Bench { requests, _plane: plane, .. } = bench;
+    drop(requests);
+    timeout(GUARD, plane).await.expect("still running").expect("panicked");
+}

@@ -1,0 +1,89 @@
+//! The control plane against a ring of fake nodes over real sockets.
+
+mod fake;
+mod following;
+mod reading;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::{ClusterState, ClusterView, ControlOptions, ControlPlane, ControlRequest, CoreMail, Mailbox};
+use crate::config::Config;
+use crate::metrics::ControlMetrics;
+
+/// Longest wait for anything; only a broken test reaches it.
+const GUARD: Duration = Duration::from_secs(60);
+
+/// A control plane under test, with one core whose mail can be read.
+struct Bench {
+    mail: mpsc::UnboundedReceiver<CoreMail>,
+    requests: mpsc::Sender<ControlRequest>,
+    config: watch::Sender<Arc<Config>>,
+    view: ClusterView,
+    metrics: Arc<ControlMetrics>,
+    _plane: JoinHandle<()>,
+}
+
+impl Bench {
+    /// Starts it towards these contact points.
+    fn start(contact_points: &[SocketAddr], change: impl FnOnce(&mut Config)) -> Self {
+        let contact_points = contact_points.iter().map(ToString::to_string).collect();
+        let mut config = Config { contact_points, refresh_interval_ms: 3_600_000, ..Config::default() };
+        change(&mut config);
+        let (config, settings) = watch::channel(Arc::new(config));
+        let (sender, view) = ClusterView::new();
+        let (post, mail) = mpsc::unbounded_channel();
+        let (requests, receiver) = mpsc::channel(16);
+        let metrics = Arc::<ControlMetrics>::default();
+        let mailbox: Mailbox = Box::new(move |mail| post.send(mail).map_err(|error| error.0));
+        let options = ControlOptions {
+            config: settings,
+            mailboxes: vec![mailbox],
+            requests: receiver,
+            view: sender,
+            metrics: Arc::clone(&metrics),
+            seed: 7,
+        };
+        let plane = tokio::spawn(ControlPlane::new(options).run());
+        Self { mail, requests, config, view, metrics, _plane: plane }
+    }
+
+    async fn next_mail(&mut self) -> CoreMail {
+        timeout(GUARD, self.mail.recv()).await.expect("no mail came").expect("the plane has ended")
+    }
+
+    /// The next cluster state that is as wanted; other mail before it is dropped.
+    async fn cluster_where(&mut self, wanted: impl Fn(&ClusterState) -> bool) -> Arc<ClusterState> {
+        loop {
+            if let CoreMail::Cluster(state) = self.next_mail().await
+                && wanted(&state)
+            {
+                return state;
+            }
+        }
+    }
+
+    async fn ask(&self, request: ControlRequest) {
+        self.requests.send(request).await.expect("the plane has ended");
+    }
+}
+
+/// Waits until something that is not told by mail has happened.
+async fn eventually(mut happened: impl FnMut() -> bool) {
+    let poll = async {
+        while !happened() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(GUARD, poll).await.expect("it never happened");
+}
+
+/// Whether the node with this host id is up; panics if it is not in the ring.
+fn is_up(state: &ClusterState, host_id: u128) -> bool {
+    state.routing.nodes().iter().find(|node| node.host_id == host_id).expect("node").up
+}

@@ -1,0 +1,29 @@
+//! The ring as the control plane last read it, for readers outside the cores: the admin interface and the metrics.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::ClusterState;
+
+/// A reader of the last [`ClusterState`]. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ClusterView(watch::Receiver<Option<Arc<ClusterState>>>);
+
+impl ClusterView {
+    /// A view and the end that feeds it. Nothing is known at first.
+    pub fn new() -> (watch::Sender<Option<Arc<ClusterState>>>, Self) {
+        let (sender, receiver) = watch::channel(None);
+        (sender, Self(receiver))
+    }
+
+    /// The last state; `None` until the ring was first read.
+    pub fn get(&self) -> Option<Arc<ClusterState>> {
+        self.0.borrow().clone()
+    }
+
+    /// Waits until the ring is known. `false`: the control plane ended before.
+    pub async fn known(&mut self) -> bool {
+        self.0.wait_for(Option::is_some).await.is_ok()
+    }
+}

@@ -1,0 +1,99 @@
+//! Writes whole metric families through prometheus-client's encoder.
+
+use std::fmt;
+
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Unit;
+
+use super::Snapshot;
+
+/// Labels of one value: names and texts.
+pub(super) type Labels = Vec<(&'static str, String)>;
+/// One value of a family.
+pub(super) type Value = (Labels, f64);
+
+/// Bounds of duration histograms are powers of two nanoseconds: 16 µs to 17 s.
+const DURATION_EXPONENTS: std::ops::RangeInclusive<u32> = 14..=34;
+/// Bounds of size histograms are powers of two: 1 to 4096.
+const SIZE_EXPONENTS: std::ops::RangeInclusive<u32> = 0..=12;
+
+/// Writes families one after another.
+pub(super) struct Encoder<'a>(DescriptorEncoder<'a>);
+
+impl<'a> Encoder<'a> {
+    pub(super) fn new(encoder: DescriptorEncoder<'a>) -> Self {
+        Self(encoder)
+    }
+
+    /// A family of counters; `_total` is put behind the name.
+    pub(super) fn counter(&mut self, name: &str, help: &str, unit: Option<&Unit>, values: &[Value]) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, unit, MetricType::Counter)?;
+        for (labels, value) in values {
+            write(&mut family, labels, |metric| {
+                // Whole numbers are written as such: parsers that keep counters as integers exist.
+                if value.fract() == 0.0 {
+                    metric.encode_counter::<NoLabelSet, u64, u64>(&(*value as u64), None)
+                } else {
+                    metric.encode_counter::<NoLabelSet, f64, u64>(value, None)
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A family of gauges.
+    pub(super) fn gauge(&mut self, name: &str, help: &str, unit: Option<&Unit>, values: &[Value]) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, unit, MetricType::Gauge)?;
+        for (labels, value) in values {
+            write(&mut family, labels, |metric| metric.encode_gauge(value))?;
+        }
+        Ok(())
+    }
+
+    /// A family of histograms of nanoseconds, shown in seconds.
+    pub(super) fn durations(&mut self, name: &str, help: &str, values: &[(Labels, Snapshot)]) -> fmt::Result {
+        self.histogram(name, help, Some(&Unit::Seconds), values, DURATION_EXPONENTS, 1e9)
+    }
+
+    /// A family of histograms of counts.
+    pub(super) fn sizes(&mut self, name: &str, help: &str, values: &[(Labels, Snapshot)]) -> fmt::Result {
+        self.histogram(name, help, None, values, SIZE_EXPONENTS, 1.0)
+    }
+
+    fn histogram(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        values: &[(Labels, Snapshot)],
+        exponents: std::ops::RangeInclusive<u32>,
+        scale: f64,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, unit, MetricType::Histogram)?;
+        for (labels, snapshot) in values {
+            // The encoder wants each bucket's own count and adds them up itself.
+            let mut below = 0;
+            let mut buckets = Vec::new();
+            for exponent in exponents.clone() {
+                let up_to = snapshot.count_to_power(exponent);
+                buckets.push(((1u64 << exponent) as f64 / scale, up_to - below));
+                below = up_to;
+            }
+            let count = snapshot.count();
+            buckets.push((f64::INFINITY, count - below));
+            let sum = snapshot.sum() as f64 / scale;
+            write(&mut family, labels, |metric| metric.encode_histogram::<NoLabelSet>(sum, count, &buckets, None))?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes one metric of a family. One without labels is the family itself, or it would get an empty `{}`.
+fn write(
+    family: &mut MetricEncoder<'_>,
+    labels: &Labels,
+    value: impl FnOnce(&mut MetricEncoder<'_>) -> fmt::Result,
+) -> fmt::Result {
+    if labels.is_empty() { value(family) } else { value(&mut family.encode_family(labels)?) }
+}

@@ -1,0 +1,243 @@
+//! The metrics as Prometheus reads them (OpenMetrics text). Summed over cores unless a core label says otherwise.
+//!
+//! The counters stay ours; prometheus-client only writes the text, through its [`Collector`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::encode::{Encoder, Labels, Value};
+use super::{ControlMetrics, CoreMetrics, Counter, Family, Gauge, Label, NodeMetrics, Snapshot, process};
+use crate::control::ClusterView;
+
+/// Everything that is exposed, and where it is read from.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    /// Counters of every core.
+    pub cores: Arc<[Arc<CoreMetrics>]>,
+    /// Counters of the control plane.
+    pub control: Arc<ControlMetrics>,
+    /// The ring as last read.
+    pub cluster: ClusterView,
+    /// Version of the program.
+    pub version: &'static str,
+}
+
+impl Sources {
+    /// The exposition as text, ending in `# EOF`.
+    ///
+    /// # Errors
+    /// None in practice: writing to a `String` does not fail.
+    pub fn render(&self) -> Result<String, fmt::Error> {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(self.clone()));
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry)?;
+        Ok(text)
+    }
+
+    /// Sum of one number over all cores.
+    fn total(&self, number: impl Fn(&CoreMetrics) -> u64) -> u64 {
+        self.cores.iter().map(|core| number(core)).sum()
+    }
+
+    /// Sum of a family over all cores, by label.
+    fn family<L: Label, const N: usize>(&self, family: impl Fn(&CoreMetrics) -> &Family<L, N>) -> Vec<Value> {
+        let value = |label: &L| {
+            let labels = vec![(L::NAME, label.text().to_owned())];
+            (labels, self.total(|core| family(core).of(*label).get()) as f64)
+        };
+        L::ALL.iter().map(value).collect()
+    }
+
+    /// One value per core.
+    fn per_core(&self, number: impl Fn(&CoreMetrics) -> f64) -> Vec<Value> {
+        let value = |core: &Arc<CoreMetrics>| (vec![("core", core.core.to_string())], number(core));
+        self.cores.iter().map(value).collect()
+    }
+
+    fn process(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        encoder.gauge(
+            "shunt_build",
+            "Version of the program.",
+            None,
+            &[(vec![("version", self.version.to_owned())], 1.0)],
+        )?;
+        let info = |core: &Arc<CoreMetrics>| {
+            let driver = core.driver.get().cloned().unwrap_or_else(|| "none".to_owned());
+            (vec![("core", core.core.to_string()), ("driver", driver)], 1.0)
+        };
+        let loops: Vec<Value> = self.cores.iter().map(info).collect();
+        encoder.gauge("shunt_loop", "Event loops and the I/O driver each uses.", None, &loops)?;
+        let turns = self.per_core(|core| core.turns.get() as f64);
+        encoder.counter("shunt_turns", "Turns of the event loop.", None, &turns)?;
+        let window = self.per_core(|core| core.window_ns.get() as f64 / 1e9);
+        encoder.gauge("shunt_window", "Waiting window in force.", Some(&Unit::Seconds), &window)?;
+        let usage = process::usage();
+        encoder.counter(
+            "process_cpu",
+            "CPU time, user and system.",
+            Some(&Unit::Seconds),
+            &[plain(usage.cpu_seconds)],
+        )?;
+        encoder.gauge(
+            "process_resident_memory",
+            "Resident memory.",
+            Some(&Unit::Bytes),
+            &[plain(usage.resident_bytes)],
+        )?;
+        encoder.gauge("process_open_fds", "Open file descriptors.", None, &[plain(usage.open_fds)])?;
+        encoder.gauge("process_max_fds", "Limit of open file descriptors.", None, &[plain(usage.max_fds)])
+    }
+
+    fn clients(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        let clients = self.per_core(|core| core.clients.get() as f64);
+        encoder.gauge("shunt_clients", "Clients connected.", None, &clients)?;
+        let accepted = self.total(|core| core.clients_accepted.get()) as f64;
+        encoder.counter("shunt_clients_accepted", "Clients accepted.", None, &[plain(accepted)])?;
+        let refused = self.family(|core| &core.clients_refused);
+        encoder.counter("shunt_clients_refused", "Clients turned away, by reason.", None, &refused)?;
+        let paused = self.total(|core| core.clients_paused.get()) as f64;
+        encoder.gauge("shunt_clients_paused", "Clients not read from now (backpressure).", None, &[plain(paused)])?;
+        let pauses = self.total(|core| core.client_pauses.get()) as f64;
+        encoder.counter("shunt_client_pauses", "Times a client was paused.", None, &[plain(pauses)])?;
+        let errors = self.total(|core| core.client_protocol_errors.get()) as f64;
+        encoder.counter("shunt_client_protocol_errors", "Malformed messages from clients.", None, &[plain(errors)])?;
+        let bytes_in = self.total(|core| core.client_bytes_in.get()) as f64;
+        encoder.counter("shunt_client_received", "Received from clients.", Some(&Unit::Bytes), &[plain(bytes_in)])?;
+        let bytes_out = self.total(|core| core.client_bytes_out.get()) as f64;
+        encoder.counter("shunt_client_sent", "Sent to clients.", Some(&Unit::Bytes), &[plain(bytes_out)])
+    }
+
+    fn queries(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        encoder.counter("shunt_queries", "Requests of clients, by kind.", None, &self.family(|core| &core.queries))?;
+        let outcomes = self.family(|core| &core.outcomes);
+        let help = "Ends of requests, by outcome; retried and reprepared come on top of an end.";
+        encoder.counter("shunt_query_outcomes", help, None, &outcomes)?;
+        let routed = self.family(|core| &core.routed);
+        encoder.counter("shunt_queries_routed", "How the node of a query was chosen.", None, &routed)?;
+        let in_flight = self.per_core(|core| core.in_flight.get() as f64);
+        encoder.gauge("shunt_in_flight", "Queries in flight.", None, &in_flight)?;
+        let frames = self.total(|core| core.aggregated_frames.get()) as f64;
+        encoder.counter("shunt_aggregated_frames", "Aggregated frames sent to nodes.", None, &[plain(frames)])?;
+        let errors = self.total(|core| core.node_protocol_errors.get()) as f64;
+        encoder.counter(
+            "shunt_node_protocol_errors",
+            "Malformed or unexpected messages from nodes.",
+            None,
+            &[plain(errors)],
+        )?;
+        let (mut latency, mut per_write) = (Snapshot::default(), Snapshot::default());
+        for core in self.cores.iter() {
+            core.latency_ns.add_to(&mut latency);
+            core.queries_per_write.add_to(&mut per_write);
+        }
+        let help = "Time from a request's arrival to its reply, as clients see it.";
+        encoder.durations("shunt_query_duration", help, &[(Vec::new(), latency)])?;
+        encoder.sizes("shunt_queries_per_write", "Queries in one write to a node.", &[(Vec::new(), per_write)])
+    }
+
+    fn nodes(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        let nodes = self.node_sums();
+        let gauge = |number: fn(&NodeMetrics) -> &Gauge| -> Vec<Value> {
+            nodes.iter().map(|node| node.value(|metrics| number(metrics).get())).collect()
+        };
+        let counter = |number: fn(&NodeMetrics) -> &Counter| -> Vec<Value> {
+            nodes.iter().map(|node| node.value(|metrics| number(metrics).get())).collect()
+        };
+        let up: Vec<Value> = nodes.iter().map(|node| (node.labels.clone(), f64::from(node.up))).collect();
+        encoder.gauge("shunt_node_up", "Whether the ring says that the node is up.", None, &up)?;
+        encoder.gauge("shunt_node_links", "Open links to the node.", None, &gauge(|node| &node.links))?;
+        encoder.gauge(
+            "shunt_node_in_flight",
+            "Queries in flight at the node.",
+            None,
+            &gauge(|node| &node.in_flight),
+        )?;
+        encoder.counter("shunt_node_queries", "Queries sent to the node.", None, &counter(|node| &node.queries))?;
+        let writes = counter(|node| &node.writes);
+        encoder.counter("shunt_node_writes", "Writes to links that carried queries.", None, &writes)?;
+        let failures = counter(|node| &node.connect_failures);
+        encoder.counter("shunt_node_connect_failures", "Connects or logins that failed.", None, &failures)?;
+        let lost = counter(|node| &node.links_lost);
+        encoder.counter("shunt_node_links_lost", "Links that were open and died.", None, &lost)?;
+        let bytes_in = counter(|node| &node.bytes_in);
+        encoder.counter("shunt_node_received", "Received from the node.", Some(&Unit::Bytes), &bytes_in)?;
+        let bytes_out = counter(|node| &node.bytes_out);
+        encoder.counter("shunt_node_sent", "Sent to the node.", Some(&Unit::Bytes), &bytes_out)?;
+        let latency: Vec<(Labels, Snapshot)> = nodes.iter().map(|node| (node.labels.clone(), node.latency())).collect();
+        encoder.durations("shunt_node_duration", "Time from sending a query to the node's answer.", &latency)
+    }
+
+    /// The ring's present nodes with what every core counts about them.
+    fn node_sums(&self) -> Vec<NodeSums> {
+        let Some(cluster) = self.cluster.get() else { return Vec::new() };
+        let sums = |node: &shunt_topology::Node| NodeSums {
+            labels: vec![("node", node.address.to_string()), ("datacentre", node.datacentre.clone())],
+            up: node.up,
+            cores: self.cores.iter().filter_map(|core| core.nodes.get(node.id)).collect(),
+        };
+        cluster.routing.nodes().iter().map(sums).collect()
+    }
+
+    fn control(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        let control = &self.control;
+        let ring = self.cluster.get().map_or(0, |cluster| cluster.routing.nodes().len());
+        encoder.gauge("shunt_ring_nodes", "Nodes of the ring as last read.", None, &[plain(ring as f64)])?;
+        let connected = [plain(control.connected.get() as f64)];
+        encoder.gauge("shunt_control_connected", "Whether the control connection stands.", None, &connected)?;
+        let at = [plain(control.refreshed_at_seconds.get() as f64)];
+        let help = "When the ring was last read, since the epoch.";
+        encoder.gauge("shunt_control_refreshed_at", help, Some(&Unit::Seconds), &at)?;
+        let counters: [(&str, &str, &Counter); 6] = [
+            ("shunt_control_connect_failures", "Failed attempts at a control connection.", &control.connect_failures),
+            ("shunt_control_connections_lost", "Control connections lost.", &control.connections_lost),
+            ("shunt_control_events", "Events received from the ring.", &control.events),
+            ("shunt_control_refreshes", "Complete readings of topology and schema.", &control.refreshes),
+            ("shunt_control_refresh_failures", "Readings that failed.", &control.refresh_failures),
+            ("shunt_control_mail_delayed", "Messages that a core's full mailbox made wait.", &control.mail_delayed),
+        ];
+        for (name, help, counter) in counters {
+            encoder.counter(name, help, None, &[plain(counter.get() as f64)])?;
+        }
+        Ok(())
+    }
+}
+
+impl Collector for Sources {
+    fn encode(&self, encoder: DescriptorEncoder) -> fmt::Result {
+        let mut encoder = Encoder::new(encoder);
+        self.process(&mut encoder)?;
+        self.clients(&mut encoder)?;
+        self.queries(&mut encoder)?;
+        self.nodes(&mut encoder)?;
+        self.control(&mut encoder)
+    }
+}
+
+/// A value without labels.
+fn plain(value: f64) -> Value {
+    (Vec::new(), value)
+}
+
+/// One node and what each core counts about it.
+struct NodeSums {
+    labels: Labels,
+    up: bool,
+    cores: Vec<Arc<NodeMetrics>>,
+}
+
+impl NodeSums {
+    fn value(&self, number: impl Fn(&NodeMetrics) -> u64) -> Value {
+        (self.labels.clone(), self.cores.iter().map(|core| number(core)).sum::<u64>() as f64)
+    }
+
+    fn latency(&self) -> Snapshot {
+        let mut sum = Snapshot::default();
+        self.cores.iter().for_each(|core| core.latency_ns.add_to(&mut sum));
+        sum
+    }
+}
