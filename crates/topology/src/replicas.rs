@@ -46,7 +46,9 @@ impl Placement {
         let mut strategy = Strategy::new(replication, map);
         let mut known = HashMap::new();
         for range in 0..ring.len() {
-            let Some(found) = strategy.replicas(ring.walk(range)) else { break };
+            let Some(found) = strategy.replicas(ring.walk(range)) else {
+                break;
+            };
             let index = *known.entry(found.to_vec()).or_insert_with_key(|found| placement.add(found, map));
             placement.ranges.push(index);
         }
@@ -64,7 +66,9 @@ impl Placement {
     }
 
     pub(crate) fn replicas(&self, ring: &Ring, token: Token) -> Replicas<'_> {
-        let Some(&index) = self.ranges.get(ring.range_of(token)) else { return Replicas::NONE };
+        let Some(&index) = self.ranges.get(ring.range_of(token)) else {
+            return Replicas::NONE;
+        };
         let set = self.sets[index as usize];
         let start = set.start as usize;
         Replicas { nodes: &self.nodes[start..start + usize::from(set.length)], local: usize::from(set.local) }
@@ -77,8 +81,16 @@ pub(crate) struct Map {
     places: HashMap<NodeId, Place>,
     datacentres: Vec<Datacentre>,
     racks: usize,
-    /// `None`: every node counts as local.
-    local: Option<usize>,
+    local: Local,
+}
+
+/// Which nodes are preferred.
+#[derive(Copy, Clone, Debug)]
+enum Local {
+    All,
+    /// None that owns tokens.
+    None,
+    Datacentre(usize),
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -97,12 +109,15 @@ struct Datacentre {
 impl Map {
     /// Nodes without tokens are left out, as in Cassandra: a node that joins must not change what the others hold.
     pub(crate) fn new(nodes: &[Node], local_datacentre: Option<&str>) -> Map {
-        let mut map = Map { places: HashMap::new(), datacentres: Vec::new(), racks: 0, local: None };
+        let mut map = Map { places: HashMap::new(), datacentres: Vec::new(), racks: 0, local: Local::All };
         for node in nodes.iter().filter(|node| !node.tokens.is_empty()) {
             let place = map.place(&node.datacentre, &node.rack);
             map.places.insert(node.id, place);
         }
-        map.local = map.datacentres.iter().position(|datacentre| Some(&*datacentre.name) == local_datacentre);
+        if let Some(local) = local_datacentre {
+            let found = map.datacentres.iter().position(|datacentre| datacentre.name == local);
+            map.local = found.map_or(Local::None, Local::Datacentre);
+        }
         map
     }
 
@@ -122,7 +137,11 @@ impl Map {
     }
 
     fn is_local(&self, node: NodeId) -> bool {
-        self.local.is_none() || self.places.get(&node).map(|place| place.datacentre) == self.local
+        match self.local {
+            Local::All => true,
+            Local::None => false,
+            Local::Datacentre(local) => self.places.get(&node).is_some_and(|place| place.datacentre == local),
+        }
     }
 }
 
@@ -249,7 +268,9 @@ impl NetworkTopology {
             if unfilled == 0 {
                 break;
             }
-            let Some(place) = map.places.get(&node) else { continue };
+            let Some(place) = map.places.get(&node) else {
+                continue;
+            };
             let left = &mut self.left[place.datacentre];
             if left.replicas == 0 || found.contains(&node) {
                 continue;

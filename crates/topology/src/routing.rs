@@ -125,7 +125,9 @@ impl RoutingTable {
     /// The nodes that hold a token of this keyspace, in order of preference.
     #[must_use]
     pub fn replicas(&self, keyspace: KeyspaceIndex, token: Token) -> Replicas<'_> {
-        let Some(entry) = self.keyspaces.get(keyspace.0 as usize) else { return Replicas::NONE };
+        let Some(entry) = self.keyspaces.get(keyspace.0 as usize) else {
+            return Replicas::NONE;
+        };
         self.placements[entry.placement].replicas(&self.ring, token)
     }
 }

@@ -1,0 +1,91 @@
+//! Which node may be used, and when to try again.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use shunt_topology::health::Status;
+use shunt_topology::{Backoff, Health, NodeId};
+
+const NODE: NodeId = NodeId(3);
+const BASE: Duration = Duration::from_millis(100);
+const MAX: Duration = Duration::from_secs(10);
+/// The longest delay: the ceiling (all but a nanosecond).
+const LATEST: u64 = u64::MAX;
+const MS: u64 = 1_000_000;
+
+#[test]
+fn delays_double_up_to_the_maximum_and_start_again_after_a_success() {
+    let mut backoff = Backoff::new(BASE, MAX);
+    let ceilings_ms: Vec<u128> = (0..9).map(|_| backoff.next(LATEST).as_nanos().div_ceil(u128::from(MS))).collect();
+    assert_eq!(ceilings_ms, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+    backoff.reset();
+    assert_eq!(backoff.next(0), BASE / 2);
+}
+
+#[test]
+fn a_node_is_usable_until_it_fails_and_again_when_its_time_has_come() {
+    let mut health = Health::new(BASE, MAX);
+    assert_eq!(health.status(NODE), Status::Usable);
+    let until_ns = health.connect_failed(NODE, 1_000, 0);
+    assert_eq!(until_ns, 1_000 + 50 * MS);
+    assert_eq!(health.status(NODE), Status::Waiting { until_ns });
+    assert!(!health.is_usable(NODE, until_ns - 1));
+    assert!(health.is_usable(NODE, until_ns));
+    assert!(health.is_usable(NodeId(2), 0) && health.is_usable(NodeId(900), 0), "others are not touched");
+    health.link_opened(NODE);
+    assert_eq!(health.status(NODE), Status::Usable);
+}
+
+#[test]
+fn a_node_with_a_working_link_stays_usable() {
+    let mut health = Health::new(BASE, MAX);
+    health.link_opened(NODE);
+    health.link_opened(NODE);
+    assert_eq!(health.link_lost(NODE, 0, 0), 50 * MS);
+    assert_eq!(health.status(NODE), Status::Usable);
+    health.event_down(NODE, 0, 0);
+    assert_eq!(health.status(NODE), Status::Usable, "gossip does not count while a link works");
+    let until_ns = health.link_lost(NODE, 0, 0);
+    assert_eq!(health.status(NODE), Status::Waiting { until_ns });
+}
+
+#[test]
+fn events_about_a_node_without_links() {
+    let mut health = Health::new(BASE, MAX);
+    health.event_down(NODE, 0, 0);
+    assert_eq!(health.status(NODE), Status::Waiting { until_ns: 50 * MS });
+    health.event_down(NODE, 0, 0);
+    assert_eq!(health.status(NODE), Status::Waiting { until_ns: 50 * MS }, "said twice, waits no longer");
+    health.event_up(NODE);
+    assert_eq!(health.status(NODE), Status::Usable);
+    assert_eq!(health.connect_failed(NODE, 0, 0), 50 * MS, "from the base again");
+}
+
+#[test]
+fn a_removed_node_leaves_nothing_behind() {
+    let mut health = Health::new(BASE, MAX);
+    health.link_opened(NODE);
+    health.removed(NODE);
+    let until_ns = health.connect_failed(NODE, 0, 0);
+    assert_eq!(health.status(NODE), Status::Waiting { until_ns });
+}
+
+proptest! {
+    #[test]
+    fn a_delay_lies_in_the_upper_half_of_its_ceiling(
+        base_ns in 1u64..1 << 40,
+        max_ns in 1u64..1 << 50,
+        randoms in prop::collection::vec(any::<u64>(), 1..80),
+    ) {
+        let mut backoff = Backoff::new(Duration::from_nanos(base_ns), Duration::from_nanos(max_ns));
+        for (attempt, random) in randoms.into_iter().enumerate() {
+            let doubled = if attempt < 30 { u128::from(base_ns) << attempt } else { u128::MAX };
+            let ceiling = doubled.min(u128::from(max_ns));
+            let delay = backoff.next(random).as_nanos();
+            if attempt < 30 {
+                prop_assert!(delay >= ceiling / 2 && delay <= ceiling, "{} of {}", delay, ceiling);
+            }
+            prop_assert!(delay <= u128::from(max_ns));
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! What the crate must do, held against Cassandra's own answers and against slow, simple versions of itself.
+
+mod cassandra;
+mod cluster;
+mod health;
+mod placement;
+mod routing_table;
+mod schema;
