@@ -26,25 +26,16 @@ impl<'a> Identifier<'a> {
     /// A stored name in the place of a written one, for example the keyspace of a session.
     #[must_use]
     pub fn exact(name: &'a str) -> Identifier<'a> {
-        Identifier {
-            raw: name,
-            form: Form::Exact,
-        }
+        Identifier { raw: name, form: Form::Exact }
     }
 
     pub(super) fn unquoted(raw: &'a str) -> Identifier<'a> {
-        Identifier {
-            raw,
-            form: Form::Folded,
-        }
+        Identifier { raw, form: Form::Folded }
     }
 
     /// `raw` without its outer quotes.
     pub(super) fn quoted(raw: &'a str) -> Identifier<'a> {
-        Identifier {
-            raw,
-            form: Form::Quoted,
-        }
+        Identifier { raw, form: Form::Quoted }
     }
 
     /// Whether it means this stored name.
@@ -97,10 +88,7 @@ impl fmt::Display for Identifier<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.form {
             Form::Exact => f.write_str(self.raw),
-            Form::Folded => self
-                .raw
-                .chars()
-                .try_for_each(|c| f.write_char(c.to_ascii_lowercase())),
+            Form::Folded => self.raw.chars().try_for_each(|c| f.write_char(c.to_ascii_lowercase())),
             Form::Quoted => {
                 let mut parts = self.raw.split("\"\"");
                 f.write_str(parts.next().unwrap_or_default())?;

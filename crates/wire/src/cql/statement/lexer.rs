@@ -56,10 +56,7 @@ impl<'a> Token<'a> {
 
     /// A literal that is one token, apart from the words `true`, `false`, `null`, `nan` and `infinity`.
     pub(super) fn is_literal(&self) -> bool {
-        matches!(
-            self.kind,
-            TokenKind::String | TokenKind::Number | TokenKind::Uuid | TokenKind::Blob
-        )
+        matches!(self.kind, TokenKind::String | TokenKind::Number | TokenKind::Uuid | TokenKind::Blob)
     }
 }
 
@@ -98,14 +95,11 @@ impl<'a> Lexer<'a> {
         let (kind, length) = match first {
             _ if is_uuid(rest) => (TokenKind::Uuid, UUID_CHARS),
             b'a'..=b'z' | b'A'..=b'Z' => (TokenKind::Word, run(rest, is_word_byte)),
-            b'0' if matches!(rest.get(1), Some(b'x' | b'X')) => (
-                TokenKind::Blob,
-                2 + run(&rest[2..], |byte| byte.is_ascii_hexdigit()),
-            ),
-            b'0'..=b'9' => (TokenKind::Number, number(rest)),
-            b'-' if rest.get(1).is_some_and(u8::is_ascii_digit) => {
-                (TokenKind::Number, 1 + number(&rest[1..]))
+            b'0' if matches!(rest.get(1), Some(b'x' | b'X')) => {
+                (TokenKind::Blob, 2 + run(&rest[2..], |byte| byte.is_ascii_hexdigit()))
             }
+            b'0'..=b'9' => (TokenKind::Number, number(rest)),
+            b'-' if rest.get(1).is_some_and(u8::is_ascii_digit) => (TokenKind::Number, 1 + number(&rest[1..])),
             b'\'' => delimited(TokenKind::String, rest, b'\''),
             b'"' => delimited(TokenKind::Quoted, rest, b'"'),
             b'$' if rest.starts_with(b"$$") => match find(&rest[2..], b"$$") {
@@ -120,11 +114,7 @@ impl<'a> Lexer<'a> {
 
     fn take(&mut self, kind: TokenKind, start: usize, end: usize) -> Token<'a> {
         self.position = end;
-        Token {
-            kind,
-            text: self.slice(start, end),
-            start,
-        }
+        Token { kind, text: self.slice(start, end), start }
     }
 
     /// Skips white space and comments; `Err` with the offset of a comment that does not end.
@@ -151,13 +141,10 @@ const UUID_CHARS: usize = 36;
 
 fn is_uuid(rest: &[u8]) -> bool {
     rest.len() >= UUID_CHARS
-        && rest[..UUID_CHARS]
-            .iter()
-            .enumerate()
-            .all(|(position, &byte)| match position {
-                8 | 13 | 18 | 23 => byte == b'-',
-                _ => byte.is_ascii_hexdigit(),
-            })
+        && rest[..UUID_CHARS].iter().enumerate().all(|(position, &byte)| match position {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
 }
 
 fn is_word_byte(byte: u8) -> bool {
@@ -165,10 +152,7 @@ fn is_word_byte(byte: u8) -> bool {
 }
 
 fn run(bytes: &[u8], belongs: impl Fn(u8) -> bool) -> usize {
-    bytes
-        .iter()
-        .position(|&byte| !belongs(byte))
-        .unwrap_or(bytes.len())
+    bytes.iter().position(|&byte| !belongs(byte)).unwrap_or(bytes.len())
 }
 
 fn find(bytes: &[u8], end: &[u8; 2]) -> Option<usize> {

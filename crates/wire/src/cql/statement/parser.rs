@@ -29,10 +29,8 @@ pub(super) fn statement(text: &str) -> Statement<'_> {
     statement.markers = parser.markers;
     match ending {
         Some(Ending::Clean) => {
-            let repeats = matches!(
-                statement.kind,
-                Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch
-            );
+            let repeats =
+                matches!(statement.kind, Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch);
             statement.idempotent = repeats && parser.repeatable && !statement.conditional;
         }
         Some(Ending::AnotherStatement) if statement.kind != Kind::Use => {
@@ -70,12 +68,7 @@ impl<'a> Parser<'a> {
     pub(super) fn new(text: &'a str, markers: u16) -> Parser<'a> {
         let mut lexer = Lexer::new(text);
         let token = lexer.next();
-        Parser {
-            lexer,
-            token,
-            markers,
-            repeatable: true,
-        }
+        Parser { lexer, token, markers, repeatable: true }
     }
 
     fn bump(&mut self) -> Token<'a> {
@@ -132,10 +125,7 @@ impl<'a> Parser<'a> {
             return Some(None);
         }
         let name = self.identifier()?;
-        Some(Some(Term::NamedMarker {
-            name,
-            index: self.count_marker()?,
-        }))
+        Some(Some(Term::NamedMarker { name, index: self.count_marker()? }))
     }
 
     fn ending(&mut self) -> Ending {
@@ -163,10 +153,7 @@ impl<'a> Parser<'a> {
             ("TRUNCATE", Kind::Truncate),
         ];
         let first = self.bump();
-        let kind = KINDS
-            .iter()
-            .find(|(word, _)| first.is_word(word))
-            .map_or(Kind::Other, |&(_, kind)| kind);
+        let kind = KINDS.iter().find(|(word, _)| first.is_word(word)).map_or(Kind::Other, |&(_, kind)| kind);
         match kind {
             // Roles are not part of the schema.
             Kind::Ddl if self.token.is_any_word(&["ROLE", "USER", "IDENTITY"]) => Kind::Other,
@@ -175,11 +162,7 @@ impl<'a> Parser<'a> {
                     self.repeatable &= !self.bump().is_word("COUNTER");
                 }
                 // `BEGIN TRANSACTION` is something else.
-                if self.eat_word("BATCH") {
-                    Kind::Batch
-                } else {
-                    Kind::Other
-                }
+                if self.eat_word("BATCH") { Kind::Batch } else { Kind::Other }
             }
             kind => kind,
         }
@@ -212,9 +195,7 @@ impl<'a> Parser<'a> {
             return Some(());
         }
         match self.bump().kind {
-            TokenKind::End | TokenKind::Bad | TokenKind::Punctuation(b';' | b')' | b']' | b'}') => {
-                None
-            }
+            TokenKind::End | TokenKind::Bad | TokenKind::Punctuation(b';' | b')' | b']' | b'}') => None,
             TokenKind::Punctuation(b'(' | b'[' | b'{') => self.nested().map(drop),
             _ => Some(()),
         }

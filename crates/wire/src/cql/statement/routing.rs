@@ -30,22 +30,14 @@ pub fn routing_key<'v>(
 ) -> bool {
     build_key(partition_key.len(), out, |position, out| {
         let column = &partition_key[position];
-        let Some(found) = statement
-            .key_terms()
-            .find(|term| term.column.matches(&column.name))
-        else {
+        let Some(found) = statement.key_terms().find(|term| term.column.matches(&column.name)) else {
             return false;
         };
         let bind = match found.term {
             Term::Literal(text) => return literal(&column.cql_type, text, out),
-            Term::Marker(index) => Bind {
-                index,
-                name: found.column,
-            },
+            Term::Marker(index) => Bind { index, name: found.column },
             Term::NamedMarker { name, index } => Bind { index, name },
         };
-        value(bind)
-            .map(|bytes| out.extend_from_slice(bytes))
-            .is_some()
+        value(bind).map(|bytes| out.extend_from_slice(bytes)).is_some()
     })
 }

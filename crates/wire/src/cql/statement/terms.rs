@@ -52,11 +52,9 @@ impl<'a> TermSource<'a> {
         KeyTerms(match self {
             TermSource::None => Walk::Done,
             TermSource::Where { text, marker } => Walk::Where(Parser::new(text, marker)),
-            TermSource::Insert {
-                columns,
-                values,
-                marker,
-            } => Walk::Insert(Lexer::new(columns), Parser::new(values, marker)),
+            TermSource::Insert { columns, values, marker } => {
+                Walk::Insert(Lexer::new(columns), Parser::new(values, marker))
+            }
         })
     }
 }
@@ -85,15 +83,7 @@ impl<'a> Iterator for KeyTerms<'a> {
                     let column = columns.next().identifier();
                     columns.next();
                     let term = values.term().map(|shape| shape.term);
-                    (
-                        column.zip(term).map(|(column, term)| {
-                            Some(KeyTerm {
-                                column,
-                                term: term?,
-                            })
-                        }),
-                        values.eat(b','),
-                    )
+                    (column.zip(term).map(|(column, term)| Some(KeyTerm { column, term: term? })), values.eat(b','))
                 }
             };
             if !more || term.is_none() {

@@ -7,10 +7,8 @@ use crate::cql::statement::terms::{KeyTerm, TermSource};
 
 /// Words that end a list of relations or conditions. All but `GROUP` and `PER` are reserved, and these two can only be
 /// columns at the start of a relation, where they are not looked for.
-const CLAUSE_ENDS: [&str; 12] = [
-    "ORDER", "GROUP", "LIMIT", "PER", "ALLOW", "IF", "WITH", "USING", "INSERT", "UPDATE", "DELETE",
-    "APPLY",
-];
+const CLAUSE_ENDS: [&str; 12] =
+    ["ORDER", "GROUP", "LIMIT", "PER", "ALLOW", "IF", "WITH", "USING", "INSERT", "UPDATE", "DELETE", "APPLY"];
 
 impl<'a> Parser<'a> {
     fn at_clause_end(&self) -> bool {
@@ -40,10 +38,7 @@ impl<'a> Parser<'a> {
             }
         }
         statement.plain_where = plain;
-        statement.terms = TermSource::Where {
-            text: self.lexer.slice(start, self.token.start),
-            marker,
-        };
+        statement.terms = TermSource::Where { text: self.lexer.slice(start, self.token.start), marker };
         Some(())
     }
 
@@ -80,9 +75,9 @@ impl<'a> Parser<'a> {
             }
             let token = self.bump();
             match token.kind {
-                TokenKind::End
-                | TokenKind::Bad
-                | TokenKind::Punctuation(b';' | b')' | b']' | b'}' | b',') => return None,
+                TokenKind::End | TokenKind::Bad | TokenKind::Punctuation(b';' | b')' | b']' | b'}' | b',') => {
+                    return None;
+                }
                 TokenKind::Punctuation(b'(' | b'[' | b'{') => {
                     let nested = self.nested()?;
                     self.repeatable &= !nested.function;

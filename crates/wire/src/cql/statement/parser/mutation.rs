@@ -59,11 +59,7 @@ impl<'a> Parser<'a> {
             return None;
         }
         statement.plain_where = true;
-        statement.terms = TermSource::Insert {
-            columns: columns_text,
-            values: values_text,
-            marker,
-        };
+        statement.terms = TermSource::Insert { columns: columns_text, values: values_text, marker };
         Some(())
     }
 
@@ -107,8 +103,7 @@ impl<'a> Parser<'a> {
             return self.addend();
         }
         let value = self.term()?;
-        let repeatable =
-            value.fixed && subscript.is_none_or(|subscript| is_safe_element(&subscript, &value));
+        let repeatable = value.fixed && subscript.is_none_or(|subscript| is_safe_element(&subscript, &value));
         Some(repeatable)
     }
 

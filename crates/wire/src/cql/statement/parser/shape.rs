@@ -17,19 +17,11 @@ pub(in crate::cql::statement) struct Shape<'a> {
 
 impl<'a> Shape<'a> {
     fn simple(term: Term<'a>) -> Shape<'a> {
-        Shape {
-            term: Some(term),
-            fixed: true,
-            braces: false,
-        }
+        Shape { term: Some(term), fixed: true, braces: false }
     }
 
     fn compound(fixed: bool) -> Shape<'a> {
-        Shape {
-            term: None,
-            fixed,
-            braces: false,
-        }
+        Shape { term: None, fixed, braces: false }
     }
 }
 
@@ -64,11 +56,7 @@ impl<'a> Parser<'a> {
         let mut fixed = true;
         loop {
             if let Some(term) = self.marker()? {
-                return Some(if prefixed {
-                    Shape::compound(fixed)
-                } else {
-                    Shape::simple(term)
-                });
+                return Some(if prefixed { Shape::compound(fixed) } else { Shape::simple(term) });
             }
             let token = self.bump();
             let shape = match token.kind {
@@ -90,19 +78,11 @@ impl<'a> Parser<'a> {
                 TokenKind::Punctuation(opening @ (b'[' | b'{')) => {
                     let nested = self.nested()?;
                     let fixed = !nested.function && !nested.words;
-                    Shape {
-                        term: None,
-                        fixed,
-                        braces: opening == b'{',
-                    }
+                    Shape { term: None, fixed, braces: opening == b'{' }
                 }
                 _ => return None,
             };
-            return Some(if prefixed || !fixed {
-                Shape::compound(fixed && shape.fixed)
-            } else {
-                shape
-            });
+            return Some(if prefixed || !fixed { Shape::compound(fixed && shape.fixed) } else { shape });
         }
     }
 
@@ -111,10 +91,7 @@ impl<'a> Parser<'a> {
     fn at_cast_value(&self) -> bool {
         let negative = self.token.kind == TokenKind::Number && self.token.text.starts_with('-');
         (self.token.is_literal() && !negative)
-            || matches!(
-                self.token.kind,
-                TokenKind::Punctuation(b'?' | b':' | b'(' | b'[' | b'{')
-            )
+            || matches!(self.token.kind, TokenKind::Punctuation(b'?' | b':' | b'(' | b'[' | b'{'))
     }
 
     /// What starts with a name: a constant, a function call or a column.
@@ -137,10 +114,7 @@ impl<'a> Parser<'a> {
     /// Passes over everything up to the bracket that closes the one just taken, counting markers. Kinds of brackets
     /// need not be told apart: text that mixes them is refused by every server.
     pub(super) fn nested(&mut self) -> Option<Nested> {
-        let mut nested = Nested {
-            function: false,
-            words: false,
-        };
+        let mut nested = Nested { function: false, words: false };
         let mut depth = 1u32;
         // In `{'k': :v}` the first colon separates and the second begins a marker: it is where a value is due.
         let mut value_due = true;

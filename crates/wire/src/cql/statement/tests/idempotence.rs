@@ -133,12 +133,7 @@ fn harmless_statements_may_be_repeated() {
 fn neither_case_nor_blanks_nor_comments_hide_the_danger() {
     for text in DANGEROUS {
         let spaced = text.replace(' ', " /* harmless */\n\t");
-        for variant in [
-            text.to_uppercase(),
-            text.to_lowercase(),
-            spaced,
-            format!("-- x\n{text} ;"),
-        ] {
+        for variant in [text.to_uppercase(), text.to_lowercase(), spaced, format!("-- x\n{text} ;")] {
             assert!(!classify(&variant).idempotent, "{variant}");
         }
     }

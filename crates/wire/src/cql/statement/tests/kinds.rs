@@ -6,12 +6,8 @@ use crate::cql::statement::classify;
 /// `keyspace.table` as stored, `-` for what is absent.
 fn target(text: &str) -> String {
     let statement = classify(text);
-    let name = |name: Option<_>| {
-        name.map_or(
-            "-".to_owned(),
-            |name: crate::cql::statement::Identifier<'_>| name.to_string(),
-        )
-    };
+    let name =
+        |name: Option<_>| name.map_or("-".to_owned(), |name: crate::cql::statement::Identifier<'_>| name.to_string());
     format!("{}.{}", name(statement.keyspace), name(statement.table))
 }
 
@@ -22,53 +18,25 @@ fn kind_and_table() {
         ("select a, b from KS.T where a = 1", Select, "ks.t"),
         ("SELECT * FROM \"Ks\".\"T\"\"x\"", Select, "Ks.T\"x"),
         ("SELECT \"from\" FROM ks . t;", Select, "ks.t"),
-        (
-            "SELECT cast(a AS text), f(?, b), m['from'] FROM t",
-            Select,
-            "-.t",
-        ),
+        ("SELECT cast(a AS text), f(?, b), m['from'] FROM t", Select, "-.t"),
         ("SELECT JSON DISTINCT a FROM t ;; ", Select, "-.t"),
-        (
-            "  \n\t-- comment; DROP\n // other ' one\r /* FROM x */SELECT/**/a/* */FROM t",
-            Select,
-            "-.t",
-        ),
+        ("  \n\t-- comment; DROP\n // other ' one\r /* FROM x */SELECT/**/a/* */FROM t", Select, "-.t"),
         ("SELECT a FROM t WHERE x = '; DROP TABLE t'", Select, "-.t"),
         ("SELECT a FROM t WHERE x = $$it's; $ -- $$", Select, "-.t"),
         ("INSERT INTO ks.t (a, b) VALUES (1, 'x')", Insert, "ks.t"),
         ("INSERT INTO t JSON '{\"a\": 1}'", Insert, "-.t"),
-        (
-            "insert into t json ? default unset if not exists",
-            Insert,
-            "-.t",
-        ),
-        (
-            "UPDATE t USING TTL 5 AND TIMESTAMP ? SET a = 1 WHERE k = 2",
-            Update,
-            "-.t",
-        ),
+        ("insert into t json ? default unset if not exists", Insert, "-.t"),
+        ("UPDATE t USING TTL 5 AND TIMESTAMP ? SET a = 1 WHERE k = 2", Update, "-.t"),
         ("DELETE FROM t WHERE k = 1", Delete, "-.t"),
-        (
-            "DELETE a, b['x'], c.d FROM ks.t USING TIMESTAMP 9 WHERE k = 1",
-            Delete,
-            "ks.t",
-        ),
+        ("DELETE a, b['x'], c.d FROM ks.t USING TIMESTAMP 9 WHERE k = 1", Delete, "ks.t"),
         ("BEGIN BATCH APPLY BATCH", Batch, "-.-"),
-        (
-            "BEGIN BATCH INSERT INTO ks.t (a) VALUES (1); UPDATE u SET b = 1 WHERE a = 2; APPLY BATCH;",
-            Batch,
-            "ks.t",
-        ),
+        ("BEGIN BATCH INSERT INTO ks.t (a) VALUES (1); UPDATE u SET b = 1 WHERE a = 2; APPLY BATCH;", Batch, "ks.t"),
         (
             "begin unlogged batch using timestamp 5 delete from t where a = 1 delete from u where a = 1 apply batch",
             Batch,
             "-.t",
         ),
-        (
-            "BEGIN COUNTER BATCH UPDATE t SET c = c + 1 WHERE k = 1 APPLY BATCH",
-            Batch,
-            "-.t",
-        ),
+        ("BEGIN COUNTER BATCH UPDATE t SET c = c + 1 WHERE k = 1 APPLY BATCH", Batch, "-.t"),
         ("USE ks", Use, "ks.-"),
         ("use \"Ks\" ;", Use, "Ks.-"),
         ("/* x */ USE/**/ks-- y", Use, "ks.-"),
@@ -83,11 +51,7 @@ fn kind_and_table() {
         ("GRANT SELECT ON t TO r", Other, "-.-"),
         ("TRUNCATE ks.t", Truncate, "ks.t"),
         ("TRUNCATE TABLE t", Truncate, "-.t"),
-        (
-            "BEGIN TRANSACTION SELECT * FROM t; COMMIT TRANSACTION",
-            Other,
-            "-.-",
-        ),
+        ("BEGIN TRANSACTION SELECT * FROM t; COMMIT TRANSACTION", Other, "-.-"),
         ("", Other, "-.-"),
         (";", Other, "-.-"),
         ("(SELECT * FROM t)", Other, "-.-"),
@@ -107,20 +71,11 @@ fn kind_and_table() {
 fn conditional() {
     let list = [
         ("INSERT INTO t (a) VALUES (1) IF NOT EXISTS", true),
-        (
-            "INSERT INTO t (a) VALUES (1) IF NOT EXISTS USING TTL 5",
-            true,
-        ),
+        ("INSERT INTO t (a) VALUES (1) IF NOT EXISTS USING TTL 5", true),
         ("UPDATE t SET a = 1 WHERE k = 1 IF EXISTS", true),
-        (
-            "UPDATE t SET a = 1 WHERE k = 1 IF a = ? AND b IN (1, 2) AND c['x'] > 1",
-            true,
-        ),
+        ("UPDATE t SET a = 1 WHERE k = 1 IF a = ? AND b IN (1, 2) AND c['x'] > 1", true),
         ("DELETE FROM t WHERE k = 1 IF a != 5", true),
-        (
-            "BEGIN BATCH INSERT INTO t (a) VALUES (1) UPDATE t SET b = 1 WHERE a = 1 IF b = 2 APPLY BATCH",
-            true,
-        ),
+        ("BEGIN BATCH INSERT INTO t (a) VALUES (1) UPDATE t SET b = 1 WHERE a = 1 IF b = 2 APPLY BATCH", true),
         ("INSERT INTO t (\"if\") VALUES ('IF NOT EXISTS')", false),
         ("UPDATE t SET a = 1 WHERE k = 1 -- IF EXISTS", false),
     ];
@@ -150,15 +105,7 @@ fn names_match_as_the_server_would_read_them() {
         let text = format!("USE {written}");
         let keyspace = classify(&text).keyspace.expect(written);
         assert_eq!(keyspace.matches(stored), matches, "{written} {stored}");
-        assert_eq!(
-            keyspace.to_string() == stored,
-            matches,
-            "{written} {stored}"
-        );
-        assert_eq!(
-            keyspace.compare(stored),
-            keyspace.to_string().as_str().cmp(stored),
-            "{written} {stored}"
-        );
+        assert_eq!(keyspace.to_string() == stored, matches, "{written} {stored}");
+        assert_eq!(keyspace.compare(stored), keyspace.to_string().as_str().cmp(stored), "{written} {stored}");
     }
 }

@@ -11,23 +11,9 @@ fn exercise(text: &str) {
     assert!(terms <= text.len());
     assert!(statement.selected_columns().count() <= text.len() + 1);
     let mut out = Vec::new();
-    for kind in [
-        "text",
-        "int",
-        "timestamp",
-        "decimal",
-        "inet",
-        "blob",
-        "time",
-        "date",
-    ] {
+    for kind in ["text", "int", "timestamp", "decimal", "inet", "blob", "time", "date"] {
         let columns = [Column::new("a", kind), Column::new("b", kind)];
-        routing_key(
-            &statement,
-            &columns,
-            |bind| (bind.index < 2).then_some(&b"value"[..]),
-            &mut out,
-        );
+        routing_key(&statement, &columns, |bind| (bind.index < 2).then_some(&b"value"[..]), &mut out);
     }
 }
 
@@ -109,10 +95,7 @@ fn pieces() -> impl Strategy<Value = String> {
         "!=",
     ]);
     prop::collection::vec((piece, prop::bool::weighted(0.8)), 0..40).prop_map(|pieces| {
-        pieces
-            .iter()
-            .map(|(piece, space)| format!("{piece}{}", if *space { " " } else { "" }))
-            .collect()
+        pieces.iter().map(|(piece, space)| format!("{piece}{}", if *space { " " } else { "" })).collect()
     })
 }
 

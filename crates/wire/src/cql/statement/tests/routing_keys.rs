@@ -8,17 +8,11 @@ const POSITIONAL: [Option<&[u8]>; 3] = [Some(b"zero"), Some(b"one"), None];
 const NAMED: [(&str, &[u8]); 2] = [("b", b"by column"), ("Name", b"by name")];
 
 fn key(text: &str, named: bool, columns: &[(&str, &str)]) -> Option<Vec<u8>> {
-    let columns: Vec<_> = columns
-        .iter()
-        .map(|(name, kind)| Column::new(*name, kind))
-        .collect();
+    let columns: Vec<_> = columns.iter().map(|(name, kind)| Column::new(*name, kind)).collect();
     let mut out = b"left over".to_vec();
     let value = |bind: crate::cql::statement::Bind<'_>| {
         if named {
-            NAMED
-                .iter()
-                .find(|(name, _)| bind.name.matches(name))
-                .map(|(_, value)| *value)
+            NAMED.iter().find(|(name, _)| bind.name.matches(name)).map(|(_, value)| *value)
         } else {
             POSITIONAL.get(usize::from(bind.index)).copied().flatten()
         }
@@ -47,10 +41,7 @@ fn single_column() {
         ("SELECT * FROM t", None),
         ("INSERT INTO t JSON '{\"a\": \"x\"}'", None),
         ("DROP TABLE t", None),
-        (
-            "BEGIN BATCH INSERT INTO t (a) VALUES ('k') APPLY BATCH",
-            Some(b"k"),
-        ),
+        ("BEGIN BATCH INSERT INTO t (a) VALUES ('k') APPLY BATCH", Some(b"k")),
     ];
     for (text, expected) in list {
         assert_eq!(key(text, false, a).as_deref(), *expected, "{text}");
@@ -67,11 +58,7 @@ fn several_columns_are_encoded_in_the_order_of_the_key() {
         "SELECT * FROM t WHERE b = ? AND a = 5",
         "INSERT INTO t (x, b, a) VALUES (1, ?, 5)",
     ] {
-        assert_eq!(
-            key(text, false, columns).as_deref(),
-            Some(expected),
-            "{text}"
-        );
+        assert_eq!(key(text, false, columns).as_deref(), Some(expected), "{text}");
     }
     assert_eq!(key("SELECT * FROM t WHERE a = 5", false, columns), None);
 }

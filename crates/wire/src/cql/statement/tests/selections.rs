@@ -6,10 +6,7 @@ fn selected(text: &str) -> String {
     let columns = classify(text).selected_columns().map(|item| match item {
         Selected::All => "*".to_owned(),
         Selected::Column { name, alias: None } => name.to_string(),
-        Selected::Column {
-            name,
-            alias: Some(alias),
-        } => format!("{name} as {alias}"),
+        Selected::Column { name, alias: Some(alias) } => format!("{name} as {alias}"),
         Selected::Other => "?".to_owned(),
     });
     columns.collect::<Vec<_>>().join(",")
@@ -19,18 +16,9 @@ fn selected(text: &str) -> String {
 fn columns() {
     let list = [
         ("SELECT * FROM system.local", "*"),
-        (
-            "SELECT peer, \"Data\" , rack FROM system.peers",
-            "peer,Data,rack",
-        ),
-        (
-            "select host_id AS h, key as \"K\" from system.local",
-            "host_id as h,key as K",
-        ),
-        (
-            "SELECT count(*), key, cast(a AS text), (int) b FROM t",
-            "?,key,?,?",
-        ),
+        ("SELECT peer, \"Data\" , rack FROM system.peers", "peer,Data,rack"),
+        ("select host_id AS h, key as \"K\" from system.local", "host_id as h,key as K"),
+        ("SELECT count(*), key, cast(a AS text), (int) b FROM t", "?,key,?,?"),
         ("SELECT DISTINCT key FROM t", "?"),
         ("SELECT JSON * FROM t", "?"),
         ("SELECT a.b, m['x'], a + b, c FROM t", "?,?,?,c"),
@@ -47,42 +35,12 @@ fn columns() {
 #[test]
 fn tables() {
     let list = [
-        (
-            "SELECT * FROM system.local WHERE key='local'",
-            Some((Some("system"), "local")),
-            true,
-            false,
-        ),
-        (
-            "select release_version from SYSTEM.\"peers_v2\";",
-            Some((Some("system"), "peers_v2")),
-            true,
-            false,
-        ),
-        (
-            "SELECT * FROM local LIMIT 1",
-            Some((None, "local")),
-            true,
-            true,
-        ),
-        (
-            "SELECT * FROM system.peers WHERE peer > '1' ALLOW FILTERING",
-            Some((Some("system"), "peers")),
-            false,
-            true,
-        ),
-        (
-            "SELECT * FROM system.peers WHERE peer ~ 1",
-            Some((Some("system"), "peers")),
-            false,
-            false,
-        ),
-        (
-            "DELETE FROM system.peers WHERE peer = '1'",
-            None,
-            true,
-            false,
-        ),
+        ("SELECT * FROM system.local WHERE key='local'", Some((Some("system"), "local")), true, false),
+        ("select release_version from SYSTEM.\"peers_v2\";", Some((Some("system"), "peers_v2")), true, false),
+        ("SELECT * FROM local LIMIT 1", Some((None, "local")), true, true),
+        ("SELECT * FROM system.peers WHERE peer > '1' ALLOW FILTERING", Some((Some("system"), "peers")), false, true),
+        ("SELECT * FROM system.peers WHERE peer ~ 1", Some((Some("system"), "peers")), false, false),
+        ("DELETE FROM system.peers WHERE peer = '1'", None, true, false),
         ("SELECT * FROM 'system.local'", None, false, false),
     ];
     for (text, table, plain_where, has_tail) in list {
@@ -91,16 +49,8 @@ fn tables() {
         assert_eq!(found.is_some(), table.is_some(), "{text}");
         if let (Some((keyspace, name)), Some((wanted_keyspace, wanted_name))) = (found, table) {
             assert!(name.matches(wanted_name), "{text}");
-            assert_eq!(
-                keyspace.map(|keyspace| keyspace.to_string()).as_deref(),
-                wanted_keyspace,
-                "{text}"
-            );
+            assert_eq!(keyspace.map(|keyspace| keyspace.to_string()).as_deref(), wanted_keyspace, "{text}");
         }
-        assert_eq!(
-            (statement.plain_where, statement.has_tail),
-            (plain_where, has_tail),
-            "{text}"
-        );
+        assert_eq!((statement.plain_where, statement.has_tail), (plain_where, has_tail), "{text}");
     }
 }
