@@ -74,6 +74,7 @@ role_manager: CassandraRoleManager
 permissions_validity: {"0ms" if password else "2000ms"}
 roles_validity: {"0ms" if password else "2000ms"}
 storage_compatibility_mode: NONE
+auto_snapshot: false
 paxos_variant: v2
 # Several nodes and their tests share few cores: give a slow answer the time to arrive.
 write_request_timeout: 5000ms
@@ -112,6 +113,7 @@ def java_command(settings: Settings) -> list:
         "cassandra.superuser_setup_delay_ms": 0,
         "cassandra.shutdown_announce_in_ms": 200,
         "cassandra.memtable.row_overhead_size": 180,  # what its own measurement at every start finds
+        "cassandra.test.flush_local_schema_changes": "false",  # the commit log has them too
         "cassandra.consistent.rangemovement": "false",
         "cassandra.system_distributed.default_rf": settings.replicas_of_system,
         "cassandra.system_traces.default_rf": min(2, settings.replicas_of_system),
@@ -161,6 +163,8 @@ class Node:
         """Starts the process if it does not run; does not wait for it."""
         if self.pid():
             return
+        if cql.answers(self.address, self.settings.cql_port):
+            raise RuntimeError(f"something else answers CQL on {self.contact} already")
         command = java_command(self.settings)
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "cassandra.yaml").write_text(yaml_of(self.settings))

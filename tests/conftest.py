@@ -1,0 +1,49 @@
+"""What the whole-system tests run against.
+
+SHUNT_CONTACT (host:port of the proxy) and SHUNT_RING (host:port of the nodes behind it, comma-separated) say what is
+already running. Without them a ring and a proxy are started for the run and stopped after it.
+"""
+
+import os
+from dataclasses import dataclass
+
+import pytest
+
+from ring.cluster import Cluster
+from ring.proxy import LISTEN, Proxy
+
+
+@dataclass
+class Backend:
+    """Where the tests connect, and the nodes behind it."""
+
+    host: str
+    port: int
+    nodes: list
+
+    @property
+    def through_proxy(self) -> bool:
+        """False while a test is tried directly against a node."""
+        return f"{self.host}:{self.port}" not in self.nodes
+
+
+@pytest.fixture(scope="session")
+def backend():
+    contact, nodes = os.environ.get("SHUNT_CONTACT"), os.environ.get("SHUNT_RING")
+    if contact and nodes:
+        yield _backend(contact, nodes)
+        return
+    ring = Cluster.load("ring") or Cluster("ring")
+    ours = not any(node.pid() for node in ring.nodes)
+    ring.start()
+    try:
+        with Proxy(ring.contacts):
+            yield _backend(LISTEN, ring.contacts)
+    finally:
+        if ours:
+            ring.stop()
+
+
+def _backend(contact: str, nodes: str) -> Backend:
+    host, port = contact.rsplit(":", 1)
+    return Backend(host, int(port), nodes.split(","))

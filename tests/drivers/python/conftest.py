@@ -1,0 +1,69 @@
+"""Sessions of the Python driver with its default settings, once for protocol v4 and once for v5, with lz4."""
+
+import pytest
+from cassandra import ConsistencyLevel
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+
+VERSIONS = [4, 5]
+
+
+@pytest.fixture(scope="session", params=VERSIONS, ids=["v4", "v5"])
+def version(request):
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def connect(backend):
+    """Makes clusters with the driver's default settings, except that a read sees every write acknowledged before it."""
+    clusters = []
+
+    def make(version=None, **settings):
+        if version is not None:
+            settings["protocol_version"] = version
+        profile = ExecutionProfile(consistency_level=ConsistencyLevel.QUORUM)
+        cluster = Cluster([backend.host], port=backend.port, execution_profiles={EXEC_PROFILE_DEFAULT: profile}, **settings)
+        clusters.append(cluster)
+        return cluster
+
+    yield make
+    for cluster in clusters:
+        cluster.shutdown()
+
+
+@pytest.fixture(scope="session")
+def cluster(connect, version):
+    return connect(version)
+
+
+@pytest.fixture(scope="session")
+def keyspace(cluster, version):
+    """A keyspace with three replicas that exists as long as the tests of one protocol version."""
+    name = f"python_v{version}"
+    session = cluster.connect()
+    session.execute(f"DROP KEYSPACE IF EXISTS {name}")
+    session.execute(f"CREATE KEYSPACE {name} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 3}}")
+    yield name
+    session.execute(f"DROP KEYSPACE {name}", timeout=30)
+
+
+@pytest.fixture(scope="session")
+def session(cluster, keyspace):
+    return cluster.connect(keyspace)
+
+
+@pytest.fixture
+def table(session, request):
+    """Creates a table named after the test from the columns it gives, and returns its name."""
+
+    def create(columns: str) -> str:
+        test = request.node.originalname.removeprefix("test_")[:40]
+        number = len(made)
+        made.append(test)
+        name = f"{test}_{number}"
+        session.execute(f"CREATE TABLE {name} ({columns})")
+        return name
+
+    return create
+
+
+made = []  # every table of the run, so that their names differ; they go with the keyspace

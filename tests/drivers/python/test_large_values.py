@@ -1,0 +1,52 @@
+"""Values of 5 MB: far more than one v5 segment, one read, or one buffer."""
+
+import hashlib
+import random
+
+import pytest
+from cassandra.concurrent import execute_concurrent_with_args
+
+MEGABYTES = 5
+
+
+def noise(seed: int, count: int = MEGABYTES * 1024 * 1024) -> bytes:
+    """Bytes that do not compress."""
+    return random.Random(seed).randbytes(count)
+
+
+@pytest.mark.parametrize("value", [noise(1), b"\0" * MEGABYTES * 1024 * 1024], ids=["random", "zeros"])
+def test_value_of_five_megabytes(session, table, value):
+    name = table("id int PRIMARY KEY, v blob")
+    insert = session.prepare(f"INSERT INTO {name} (id, v) VALUES (?, ?)")
+    session.execute(insert, (1, value), timeout=60)
+    got = session.execute(f"SELECT v FROM {name} WHERE id = 1", timeout=60).one().v
+    assert hashlib.sha256(got).digest() == hashlib.sha256(value).digest()
+
+
+def test_small_queries_between_large_ones(session, table):
+    """A large value on the way does not break or starve the small ones around it."""
+    name = table("id int PRIMARY KEY, v blob")
+    insert = session.prepare(f"INSERT INTO {name} (id, v) VALUES (?, ?)")
+    select = session.prepare(f"SELECT v FROM {name} WHERE id = ?")
+    small = [(number, b"%d" % number) for number in range(100, 400)]
+    large = [(number, noise(number, 1024 * 1024)) for number in range(6)]
+    futures = []
+    for number, value in small:
+        futures.append(session.execute_async(insert, (number, value), timeout=60))
+        if number % 50 == 0:
+            futures.append(session.execute_async(insert, large[(number - 100) // 50], timeout=60))
+    for future in futures:
+        future.result()
+    results = execute_concurrent_with_args(session, select, [(number,) for number, _ in large + small], concurrency=20)
+    for (_, expected), (_, rows) in zip(large + small, results):
+        assert rows.one().v == expected
+
+
+def test_value_above_the_servers_limit_fails_alone(session, table):
+    """16 MB is Cassandra's own default limit; the error is the server's and the session goes on."""
+    name = table("id int PRIMARY KEY, v blob")
+    insert = session.prepare(f"INSERT INTO {name} (id, v) VALUES (?, ?)")
+    with pytest.raises(Exception):
+        session.execute(insert, (1, b"\0" * 17 * 1024 * 1024), timeout=60)
+    session.execute(insert, (2, b"small"), timeout=60)
+    assert session.execute(f"SELECT v FROM {name} WHERE id = 2").one().v == b"small"

@@ -1,0 +1,85 @@
+"""Schema changes: seen by the session that makes them at once, and by other sessions through events."""
+
+import time
+
+import pytest
+
+SEEN_WITHIN_SECONDS = 30
+
+
+def eventually(condition) -> bool:
+    deadline = time.monotonic() + SEEN_WITHIN_SECONDS
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.fixture
+def watcher(connect, version):
+    """Another application's cluster object, with its own control connection."""
+    cluster = connect(version, schema_event_refresh_window=0, max_schema_agreement_wait=20)
+    cluster.connect()
+    return cluster
+
+
+def test_table_created_altered_and_dropped(session, keyspace, watcher):
+    def tables():
+        return watcher.metadata.keyspaces[keyspace].tables
+
+    session.execute("CREATE TABLE changing (id int PRIMARY KEY)")
+    session.execute("INSERT INTO changing (id) VALUES (1)")
+    assert eventually(lambda: "changing" in tables())
+    session.execute("ALTER TABLE changing ADD extra text")
+    session.execute("UPDATE changing SET extra = 'x' WHERE id = 1")
+    assert eventually(lambda: "extra" in tables()["changing"].columns)
+    session.execute("CREATE INDEX changing_extra ON changing (extra)")
+    assert eventually(lambda: "changing_extra" in tables()["changing"].indexes)
+    session.execute("DROP TABLE changing")
+    assert eventually(lambda: "changing" not in tables())
+
+
+def test_keyspace_created_and_dropped(session, version, watcher):
+    name = f"python_passing_v{version}"
+    session.execute(f"CREATE KEYSPACE {name} WITH replication = {{'class': 'NetworkTopologyStrategy', 'datacenter1': 2}}")
+    assert eventually(lambda: name in watcher.metadata.keyspaces)
+    session.execute(f"CREATE TABLE {name}.t (id int PRIMARY KEY, v int)")
+    for number in range(20):
+        session.execute(f"INSERT INTO {name}.t (id, v) VALUES ({number}, 1)")
+    assert len(session.execute(f"SELECT id FROM {name}.t").all()) == 20
+    session.execute(f"DROP KEYSPACE {name}")
+    assert eventually(lambda: name not in watcher.metadata.keyspaces)
+
+
+def test_type_created_and_dropped(session, keyspace, watcher):
+    session.execute("CREATE TYPE passing (a int)")
+    assert eventually(lambda: "passing" in watcher.metadata.keyspaces[keyspace].user_types)
+    session.execute("DROP TYPE passing")
+    assert eventually(lambda: "passing" not in watcher.metadata.keyspaces[keyspace].user_types)
+
+
+def test_the_schema_is_agreed_upon_when_the_answer_arrives(session):
+    """The driver compares the versions in system.local and system.peers and notes what it found in the response."""
+    future = session.execute_async("CREATE TABLE agreed (id int PRIMARY KEY)")
+    future.result()
+    assert future.is_schema_agreed
+    session.execute("DROP TABLE agreed")
+
+
+def test_a_table_made_by_one_session_is_used_by_another_at_once(connect, version, keyspace, session):
+    other = connect(version).connect(keyspace)
+    for turn in range(5):
+        session.execute(f"CREATE TABLE turn_{turn} (id int PRIMARY KEY, v int)")
+        insert = other.prepare(f"INSERT INTO turn_{turn} (id, v) VALUES (?, ?)")
+        other.execute(insert, (turn, turn))
+        session.execute(f"DROP TABLE turn_{turn}")
+
+
+def test_a_table_dropped_and_made_again_with_other_columns(session):
+    for kind, value in (("int", 7), ("text", "seven")):
+        session.execute(f"CREATE TABLE reborn (id {kind} PRIMARY KEY, v int)")
+        insert = session.prepare("INSERT INTO reborn (id, v) VALUES (?, 1)")
+        session.execute(insert, (value,))
+        assert session.execute("SELECT id FROM reborn").one().id == value
+        session.execute("DROP TABLE reborn")

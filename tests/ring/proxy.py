@@ -1,0 +1,108 @@
+"""A `shunt proxy` process in front of a ring."""
+
+import os
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from . import cql, jars
+
+LISTEN = "127.0.0.1:9042"
+ADMIN = "127.0.0.1:9180"
+
+
+def binary() -> Path:
+    """The release binary; SHUNT_BINARY names another one."""
+    named = os.environ.get("SHUNT_BINARY")
+    return Path(named) if named else Path(os.environ.get("CARGO_TARGET_DIR", jars.TARGET)) / "release" / "shunt"
+
+
+class Proxy:
+    """One process. Its output goes to a file, which is quoted when it fails."""
+
+    def __init__(self, contact_points: str, listen: str = LISTEN, admin: str = ADMIN, options=(), log: Path = None):
+        self.contact_points, self.listen, self.admin, self.options = contact_points, listen, admin, list(options)
+        self.host, port = listen.rsplit(":", 1)
+        self.port = int(port)
+        self.log = log or jars.TARGET / "ring" / f"proxy-{self.port}.log"
+        self.process = None
+
+    def start(self, ready_within_seconds: float = 30) -> "Proxy":
+        if not binary().is_file():
+            raise RuntimeError(f"{binary()} is missing: cargo build --release -p shunt")
+        if cql.answers(self.host, self.port, 1):
+            raise RuntimeError(f"something else answers CQL on {self.listen} already")
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        command = [str(binary()), "proxy", "--listen", self.listen, "--admin", self.admin,
+                   "--contact-points", self.contact_points, *self.options]
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                                            start_new_session=True)
+        deadline = time.monotonic() + ready_within_seconds
+        while not self.ready():
+            ended = self.process.poll()
+            if ended is not None or time.monotonic() > deadline:
+                self.kill()
+                what = f"ended with {ended}" if ended is not None else f"not ready after {ready_within_seconds} s"
+                raise RuntimeError(f"shunt proxy {what}; the end of its log:\n{self.log_tail()}")
+            time.sleep(0.05)
+        return self
+
+    def ready(self) -> bool:
+        return self.get("/readyz")[0] == 200 and cql.answers(self.host, self.port, 2)
+
+    def get(self, path: str) -> tuple:
+        """(status, text) of a page of the admin interface; status 0 if there is none."""
+        try:
+            with urllib.request.urlopen(f"http://{self.admin}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode(errors="replace")
+        except OSError:
+            return 0, ""
+
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def terminate(self) -> None:
+        """SIGTERM: asks it to drain. Does not wait."""
+        self.process.send_signal(signal.SIGTERM)
+
+    def wait(self, timeout_seconds: float) -> int:
+        """The exit code."""
+        return self.process.wait(timeout_seconds)
+
+    def stop(self, timeout_seconds: float = 40) -> int | None:
+        """SIGTERM and wait; the exit code, negative if it had to be killed."""
+        if self.process is None:
+            return None
+        if self.alive():
+            self.terminate()
+            try:
+                self.process.wait(timeout_seconds)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        return self.process.returncode
+
+    def kill(self) -> None:
+        if self.alive():
+            self.process.kill()
+        self.process.wait(10)
+
+    def resident_bytes(self) -> int:
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise RuntimeError("the proxy has no VmRSS")
+
+    def log_tail(self, lines: int = 40) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.is_file() else ""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
