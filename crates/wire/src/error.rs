@@ -77,29 +77,13 @@ mod tests {
 
     #[test]
     fn display_says_what_where_and_what_was_expected() {
+        let error = DecodeError { problem: Problem::Truncated { needed: 12, left: 3 }, field: "query text", offset: 4 };
+        assert_eq!(error.to_string(), "query text at byte 4: expected 12 bytes, 3 are left");
         let error = DecodeError {
-            problem: Problem::Truncated {
-                needed: 12,
-                left: 3,
-            },
-            field: "query text",
-            offset: 4,
-        };
-        assert_eq!(
-            error.to_string(),
-            "query text at byte 4: expected 12 bytes, 3 are left"
-        );
-        let error = DecodeError {
-            problem: Problem::Unknown {
-                found: 9,
-                expected: "kind 0 or 1",
-            },
+            problem: Problem::Unknown { found: 9, expected: "kind 0 or 1" },
             field: "batch child kind",
             offset: 3,
         };
-        assert_eq!(
-            error.to_string(),
-            "batch child kind at byte 3: expected kind 0 or 1, found 0x9"
-        );
+        assert_eq!(error.to_string(), "batch child kind at byte 3: expected kind 0 or 1, found 0x9");
     }
 }

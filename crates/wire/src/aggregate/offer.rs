@@ -31,20 +31,13 @@ impl Offer {
                 bytes_max = number.parse().ok();
             }
         }
-        let offer = Offer {
-            count_max: count_max?,
-            bytes_max: bytes_max?,
-        };
+        let offer = Offer { count_max: count_max?, bytes_max: bytes_max? };
         (known && offer.count_max > 0 && offer.bytes_max > 0).then_some(offer)
     }
 
     /// The values as they are listed.
     pub fn values(&self) -> [String; 3] {
-        [
-            LAYOUT.to_owned(),
-            format!("{COUNT_MAX}{}", self.count_max),
-            format!("{BYTES_MAX}{}", self.bytes_max),
-        ]
+        [LAYOUT.to_owned(), format!("{COUNT_MAX}{}", self.count_max), format!("{BYTES_MAX}{}", self.bytes_max)]
     }
 }
 
@@ -54,10 +47,7 @@ mod tests {
 
     #[test]
     fn an_offer_survives_the_round_trip() {
-        let offer = Offer {
-            count_max: 64,
-            bytes_max: 65_536,
-        };
+        let offer = Offer { count_max: 64, bytes_max: 65_536 };
         let values = offer.values();
         assert_eq!(values, ["v1", "count_max=64", "bytes_max=65536"]);
         assert_eq!(Offer::parse(values.iter().map(String::as_str)), Some(offer));
@@ -69,13 +59,7 @@ mod tests {
         assert_eq!(Offer::parse(["v1", "count_max=64"]), None);
         assert_eq!(Offer::parse(["v1", "count_max=0", "bytes_max=1"]), None);
         assert_eq!(Offer::parse(["v1", "count_max=x", "bytes_max=1"]), None);
-        let offer = Offer {
-            count_max: 2,
-            bytes_max: 9,
-        };
-        assert_eq!(
-            Offer::parse(["new=1", "v1", "bytes_max=9", "count_max=2"]),
-            Some(offer)
-        );
+        let offer = Offer { count_max: 2, bytes_max: 9 };
+        assert_eq!(Offer::parse(["new=1", "v1", "bytes_max=9", "count_max=2"]), Some(offer));
     }
 }

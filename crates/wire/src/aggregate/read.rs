@@ -41,15 +41,8 @@ impl<'a> AggregateReader<'a> {
         let left = reader.count("aggregate count")?;
         let max = reader.rest().len() / ENTRY_HEADER_BYTES;
         if left > max {
-            let problem = Problem::TooLarge {
-                found: left as u64,
-                max: max as u64,
-            };
-            return Err(DecodeError {
-                problem,
-                field: "aggregate count",
-                offset: 0,
-            });
+            let problem = Problem::TooLarge { found: left as u64, max: max as u64 };
+            return Err(DecodeError { problem, field: "aggregate count", offset: 0 });
         }
         Ok(AggregateReader { reader, left })
     }
@@ -75,15 +68,7 @@ impl<'a> AggregateReader<'a> {
         let length = reader.count("entry length")?;
         let offset = reader.position();
         let body = reader.take(length, "entry body")?;
-        Ok(Entry {
-            stream,
-            client_id,
-            version,
-            flags,
-            opcode,
-            body,
-            offset,
-        })
+        Ok(Entry { stream, client_id, version, flags, opcode, body, offset })
     }
 }
 

@@ -4,10 +4,7 @@ use super::*;
 use crate::cql::envelope::{HEADER_BYTES, Header, opcode};
 use crate::error::{DecodeError, Problem};
 
-const ROOMY: Limits = Limits {
-    count_max: 1000,
-    bytes_max: 1 << 20,
-};
+const ROOMY: Limits = Limits { count_max: 1000, bytes_max: 1 << 20 };
 
 /// Header and entries of each frame in `bytes`.
 fn frames(mut bytes: &[u8]) -> Vec<(Header, Vec<Entry<'_>>)> {
@@ -35,10 +32,7 @@ fn a_frame_has_the_designed_layout() {
     writer.finish(&mut out);
     let header = [4, 0, 0, 0, 0x64, 0, 0, 0, 19];
     let entry = [1, 2, 3, 4, 5, 6, 5, 2, 0x0A, 0, 0, 0, 2, b'a', b'b'];
-    assert_eq!(
-        out,
-        [&b"before"[..], &header, &[0, 0, 0, 1], &entry].concat()
-    );
+    assert_eq!(out, [&b"before"[..], &header, &[0, 0, 0, 1], &entry].concat());
 }
 
 #[test]
@@ -52,25 +46,17 @@ fn entries_survive_the_round_trip_in_order() {
     }
     writer.finish(&mut out);
     let frames = frames(&out);
-    let [(header, entries)] = &frames[..] else {
-        panic!("one frame")
-    };
+    let [(header, entries)] = &frames[..] else { panic!("one frame") };
     assert!(header.response && header.version == 4 && header.opcode == opcode::AGGREGATE);
     for (stream, (entry, body)) in entries.iter().zip(bodies).enumerate() {
-        assert_eq!(
-            (entry.stream, entry.client_id, entry.body),
-            (stream as i16, 9, body)
-        );
+        assert_eq!((entry.stream, entry.client_id, entry.body), (stream as i16, 9, body));
         assert_eq!(entry.offset + HEADER_BYTES, offsets[stream]);
     }
 }
 
 #[test]
 fn frames_end_at_either_limit() {
-    let limits = Limits {
-        count_max: 3,
-        bytes_max: COUNT_BYTES as u32 + 2 * ENTRY_HEADER_BYTES as u32 + 20,
-    };
+    let limits = Limits { count_max: 3, bytes_max: COUNT_BYTES as u32 + 2 * ENTRY_HEADER_BYTES as u32 + 20 };
     let lengths = |bodies: &[usize]| {
         let mut out = Vec::new();
         let mut writer = AggregateWriter::new(limits);
@@ -79,10 +65,7 @@ fn frames_end_at_either_limit() {
         }
         writer.finish(&mut out);
         let frames = frames(&out);
-        frames
-            .iter()
-            .map(|(_, entries)| entries.len())
-            .collect::<Vec<_>>()
+        frames.iter().map(|(_, entries)| entries.len()).collect::<Vec<_>>()
     };
     assert_eq!(lengths(&[0, 0, 0, 0]), [3, 1]);
     assert_eq!(lengths(&[10, 10, 10]), [2, 1]);
@@ -98,19 +81,13 @@ fn a_client_that_is_gone_is_an_entry_without_a_body() {
     writer.push_client_gone(&mut out, 77);
     writer.finish(&mut out);
     let entry = frames(&out)[0].1[0];
-    assert_eq!(
-        (entry.opcode, entry.client_id, entry.body),
-        (opcode::CLIENT_GONE, 77, &b""[..])
-    );
+    assert_eq!((entry.opcode, entry.client_id, entry.body), (opcode::CLIENT_GONE, 77, &b""[..]));
 }
 
 #[test]
 fn a_count_is_not_believed() {
     let error = AggregateReader::new(&[0x7F, 0xFF, 0xFF, 0xFF, 0]).unwrap_err();
-    let problem = Problem::TooLarge {
-        found: 0x7FFF_FFFF,
-        max: 0,
-    };
+    let problem = Problem::TooLarge { found: 0x7FFF_FFFF, max: 0 };
     assert_eq!((error.problem, error.offset), (problem, 0));
     let error = AggregateReader::new(&[0xFF; 4]).unwrap_err();
     assert_eq!(error.problem, Problem::Negative { found: -1 });
@@ -127,15 +104,8 @@ fn after_a_damaged_entry_comes_nothing() {
     let frame = &mut out[HEADER_BYTES..];
     frame[COUNT_BYTES + 9..COUNT_BYTES + 13].copy_from_slice(&100_i32.to_be_bytes());
     let mut reader = AggregateReader::new(frame).unwrap();
-    let problem = Problem::Truncated {
-        needed: 100,
-        left: 38,
-    };
-    let error = DecodeError {
-        problem,
-        field: "entry body",
-        offset: 17,
-    };
+    let problem = Problem::Truncated { needed: 100, left: 38 };
+    let error = DecodeError { problem, field: "entry body", offset: 17 };
     assert_eq!(reader.next(), Some(Err(error)));
     assert_eq!(reader.next(), None);
 }

@@ -23,10 +23,7 @@ impl Limits {
 
 impl From<Offer> for Limits {
     fn from(offer: Offer) -> Limits {
-        Limits {
-            count_max: offer.count_max,
-            bytes_max: offer.bytes_max,
-        }
+        Limits { count_max: offer.count_max, bytes_max: offer.bytes_max }
     }
 }
 
@@ -53,20 +50,12 @@ struct Open {
 impl AggregateWriter {
     /// A writer of queries within the limits of a node.
     pub fn new(limits: Limits) -> AggregateWriter {
-        AggregateWriter {
-            limits,
-            response: false,
-            open: None,
-            frames: 0,
-        }
+        AggregateWriter { limits, response: false, open: None, frames: 0 }
     }
 
     /// A writer of answers.
     pub fn responses(limits: Limits) -> AggregateWriter {
-        AggregateWriter {
-            response: true,
-            ..AggregateWriter::new(limits)
-        }
+        AggregateWriter { response: true, ..AggregateWriter::new(limits) }
     }
 
     /// The limits.
@@ -88,10 +77,7 @@ impl AggregateWriter {
     /// room for it is completed and the next one opened. An entry that [`Limits::fits`] refuses gets a frame of its
     /// own, above the limit.
     #[inline]
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "the fields of an entry, in the order of the wire"
-    )]
+    #[allow(clippy::too_many_arguments, reason = "the fields of an entry, in the order of the wire")]
     pub fn push(
         &mut self,
         out: &mut Vec<u8>,
@@ -111,25 +97,13 @@ impl AggregateWriter {
         out.extend_from_slice(&length.to_be_bytes());
         let body_at = out.len();
         out.extend_from_slice(body.get(..length as usize).unwrap_or(body));
-        self.open = Some(Open {
-            end: out.len(),
-            count: open.count + 1,
-            ..open
-        });
+        self.open = Some(Open { end: out.len(), count: open.count + 1, ..open });
         body_at
     }
 
     /// Appends the entry that lets the node forget a client.
     pub fn push_client_gone(&mut self, out: &mut Vec<u8>, client_id: u32) {
-        self.push(
-            out,
-            0,
-            client_id,
-            HEADER_VERSION,
-            0,
-            opcode::CLIENT_GONE,
-            &[],
-        );
+        self.push(out, 0, client_id, HEADER_VERSION, 0, opcode::CLIENT_GONE, &[]);
     }
 
     /// Frames completed since this was last asked.
@@ -139,7 +113,7 @@ impl AggregateWriter {
 
     /// Completes the open frame, if there is one.
     #[inline]
-    pub fn finish(&mut self, out: &mut Vec<u8>) {
+    pub fn finish(&mut self, out: &mut [u8]) {
         if let Some(open) = self.take_open(out) {
             self.close(out, open);
         }
@@ -155,22 +129,14 @@ impl AggregateWriter {
         }
         let start = out.len();
         out.resize(start + HEADER_BYTES + COUNT_BYTES, 0);
-        Open {
-            start,
-            end: out.len(),
-            count: 0,
-        }
+        Open { start, end: out.len(), count: 0 }
     }
 
     /// Takes the open frame, unless the buffer is not as it was left: then its bytes are gone, and to touch others
     /// would harm what they belong to.
     fn take_open(&mut self, out: &[u8]) -> Option<Open> {
         let open = self.open.take()?;
-        debug_assert_eq!(
-            open.end,
-            out.len(),
-            "the buffer was changed while a frame was open"
-        );
+        debug_assert_eq!(open.end, out.len(), "the buffer was changed while a frame was open");
         (open.end == out.len()).then_some(open)
     }
 

@@ -10,9 +10,7 @@ mod tests;
 use std::fmt;
 use std::str::FromStr;
 
-use lz4_flex::block::{
-    CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
-};
+use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size};
 
 /// How bodies of a connection are compressed, as agreed in STARTUP.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -100,34 +98,19 @@ impl fmt::Display for CompressionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CompressionError::Truncated { found } => {
-                write!(
-                    f,
-                    "compressed body: expected a length of 4 bytes at byte 0, {found} are there"
-                )
+                write!(f, "compressed body: expected a length of 4 bytes at byte 0, {found} are there")
             }
             CompressionError::TooLarge { claimed, max } => {
-                write!(
-                    f,
-                    "compressed body: expected at most {max} bytes uncompressed, {claimed} are claimed"
-                )
+                write!(f, "compressed body: expected at most {max} bytes uncompressed, {claimed} are claimed")
             }
-            CompressionError::Implausible {
-                claimed,
-                compressed,
-            } => {
-                write!(
-                    f,
-                    "compressed body: {compressed} bytes cannot hold the {claimed} that are claimed"
-                )
+            CompressionError::Implausible { claimed, compressed } => {
+                write!(f, "compressed body: {compressed} bytes cannot hold the {claimed} that are claimed")
             }
             CompressionError::Damaged(algorithm) => {
                 write!(f, "compressed body: expected valid {algorithm}")
             }
             CompressionError::LengthMismatch { claimed, found } => {
-                write!(
-                    f,
-                    "compressed body: expected {claimed} bytes uncompressed, found {found}"
-                )
+                write!(f, "compressed body: expected {claimed} bytes uncompressed, found {found}")
             }
         }
     }
@@ -147,12 +130,7 @@ const RATIO_SLACK: u64 = 64;
 /// # Errors
 /// When the body is damaged, or claims more than `max` bytes or more than it can hold. The claim is checked before
 /// memory is taken; on an error `out` is as it was.
-pub fn decompress(
-    algorithm: Algorithm,
-    body: &[u8],
-    max: u32,
-    out: &mut Vec<u8>,
-) -> Result<(), CompressionError> {
+pub fn decompress(algorithm: Algorithm, body: &[u8], max: u32, out: &mut Vec<u8>) -> Result<(), CompressionError> {
     let start = out.len();
     let result = match algorithm {
         Algorithm::Lz4 => decompress_lz4(body, max, out),
@@ -174,11 +152,7 @@ fn decompress_lz4(body: &[u8], max: u32, out: &mut Vec<u8>) -> Result<(), Compre
 }
 
 /// Appends the LZ4 block `block`, which holds `claimed` bytes; the claim has been checked.
-pub(super) fn lz4_block(
-    block: &[u8],
-    claimed: usize,
-    out: &mut Vec<u8>,
-) -> Result<(), CompressionError> {
+pub(super) fn lz4_block(block: &[u8], claimed: usize, out: &mut Vec<u8>) -> Result<(), CompressionError> {
     if claimed == 0 && block.is_empty() {
         return Ok(());
     }
@@ -199,37 +173,16 @@ fn decompress_snappy(body: &[u8], max: u32, out: &mut Vec<u8>) -> Result<(), Com
     let start = out.len();
     out.resize(start + claimed, 0);
     let room = out.get_mut(start..).unwrap_or_default();
-    let found = snap::raw::Decoder::new()
-        .decompress(body, room)
-        .map_err(|_| damaged)?;
-    if found == claimed {
-        Ok(())
-    } else {
-        Err(CompressionError::LengthMismatch { claimed, found })
-    }
+    let found = snap::raw::Decoder::new().decompress(body, room).map_err(|_| damaged)?;
+    if found == claimed { Ok(()) } else { Err(CompressionError::LengthMismatch { claimed, found }) }
 }
 
-fn check_claim(
-    claimed: u64,
-    max: u32,
-    compressed: usize,
-    ratio: u64,
-) -> Result<(), CompressionError> {
+fn check_claim(claimed: u64, max: u32, compressed: usize, ratio: u64) -> Result<(), CompressionError> {
     if claimed > u64::from(max) {
-        return Err(CompressionError::TooLarge {
-            claimed,
-            max: u64::from(max),
-        });
+        return Err(CompressionError::TooLarge { claimed, max: u64::from(max) });
     }
-    if claimed
-        > (compressed as u64)
-            .saturating_mul(ratio)
-            .saturating_add(RATIO_SLACK)
-    {
-        return Err(CompressionError::Implausible {
-            claimed,
-            compressed,
-        });
+    if claimed > (compressed as u64).saturating_mul(ratio).saturating_add(RATIO_SLACK) {
+        return Err(CompressionError::Implausible { claimed, compressed });
     }
     Ok(())
 }
@@ -255,10 +208,7 @@ impl Default for Compressor {
 impl Compressor {
     /// A compressor for any algorithm. Takes memory when it is first used.
     pub fn new() -> Compressor {
-        Compressor {
-            lz4: None,
-            snappy: None,
-        }
+        Compressor { lz4: None, snappy: None }
     }
 
     /// Appends the compressed `body` to `out` and returns `true`; or `false` and appends nothing if compressing does
@@ -290,9 +240,7 @@ impl Compressor {
     }
 
     fn snappy(&mut self, body: &[u8], out: &mut Vec<u8>) -> Option<usize> {
-        let encoder = self
-            .snappy
-            .get_or_insert_with(|| Box::new(snap::raw::Encoder::new()));
+        let encoder = self.snappy.get_or_insert_with(|| Box::new(snap::raw::Encoder::new()));
         let start = out.len();
         // 0 means that the body is too long for the format.
         let room = Some(snap::raw::max_compress_len(body.len())).filter(|room| *room > 0)?;

@@ -39,8 +39,7 @@ impl Header {
     /// the connection. A length above [`BODY_BYTES_MAX`] must be refused before its body is waited for.
     #[inline]
     pub fn decode(bytes: &[u8]) -> Option<Header> {
-        let &[version, flags, stream_high, stream_low, opcode, a, b, c, d] =
-            bytes.first_chunk::<HEADER_BYTES>()?;
+        let &[version, flags, stream_high, stream_low, opcode, a, b, c, d] = bytes.first_chunk::<HEADER_BYTES>()?;
         Some(Header {
             version: version & !DIRECTION_RESPONSE,
             response: version & DIRECTION_RESPONSE != 0,
@@ -57,41 +56,17 @@ impl Header {
         let direction = if self.response { DIRECTION_RESPONSE } else { 0 };
         let [stream_high, stream_low] = self.stream.to_be_bytes();
         let [a, b, c, d] = self.length.to_be_bytes();
-        [
-            (self.version & !DIRECTION_RESPONSE) | direction,
-            self.flags,
-            stream_high,
-            stream_low,
-            self.opcode,
-            a,
-            b,
-            c,
-            d,
-        ]
+        [(self.version & !DIRECTION_RESPONSE) | direction, self.flags, stream_high, stream_low, self.opcode, a, b, c, d]
     }
 
     /// A request header without flags and with a length of 0.
     pub fn request(version: u8, stream: i16, opcode: u8) -> Header {
-        Header {
-            version,
-            response: false,
-            flags: 0,
-            stream,
-            opcode,
-            length: 0,
-        }
+        Header { version, response: false, flags: 0, stream, opcode, length: 0 }
     }
 
     /// A response header without flags and with a length of 0.
     pub fn response(version: u8, stream: i16, opcode: u8) -> Header {
-        Header {
-            version,
-            response: true,
-            flags: 0,
-            stream,
-            opcode,
-            length: 0,
-        }
+        Header { version, response: true, flags: 0, stream, opcode, length: 0 }
     }
 }
 
@@ -148,6 +123,30 @@ pub mod opcode {
     pub const AGGREGATE: u8 = 0x64;
     /// Inside an aggregated frame: the node may forget a client; see [`crate::aggregate`].
     pub const CLIENT_GONE: u8 = 0x65;
+
+    /// The name the specifications give an opcode, for error messages.
+    pub fn name(opcode: u8) -> Option<&'static str> {
+        const NAMES: [&str; 17] = [
+            "ERROR",
+            "STARTUP",
+            "READY",
+            "AUTHENTICATE",
+            "",
+            "OPTIONS",
+            "SUPPORTED",
+            "QUERY",
+            "RESULT",
+            "PREPARE",
+            "EXECUTE",
+            "REGISTER",
+            "EVENT",
+            "BATCH",
+            "AUTH_CHALLENGE",
+            "AUTH_RESPONSE",
+            "AUTH_SUCCESS",
+        ];
+        NAMES.get(usize::from(opcode)).copied().filter(|name| !name.is_empty())
+    }
 }
 
 /// Header flags (v5, section 2.4.1.2).
@@ -172,14 +171,7 @@ mod tests {
     fn header_survives_the_round_trip() {
         for version in 3..=5 {
             for response in [false, true] {
-                let header = Header {
-                    version,
-                    response,
-                    flags: 0x1F,
-                    stream: -2,
-                    opcode: 0x0A,
-                    length: 0x0102_0304,
-                };
+                let header = Header { version, response, flags: 0x1F, stream: -2, opcode: 0x0A, length: 0x0102_0304 };
                 assert_eq!(Header::decode(&header.to_bytes()), Some(header));
             }
         }
@@ -187,14 +179,7 @@ mod tests {
 
     #[test]
     fn header_has_the_specified_layout() {
-        let header = Header {
-            version: 4,
-            response: true,
-            flags: 2,
-            stream: 0x0102,
-            opcode: 8,
-            length: 5,
-        };
+        let header = Header { version: 4, response: true, flags: 2, stream: 0x0102, opcode: 8, length: 5 };
         assert_eq!(header.to_bytes(), [0x84, 2, 1, 2, 8, 0, 0, 0, 5]);
     }
 
@@ -208,9 +193,7 @@ mod tests {
     #[test]
     fn append_sets_the_length() {
         let mut out = vec![0xEE];
-        append(&mut out, Header::request(4, 7, opcode::OPTIONS), |body| {
-            body.extend_from_slice(b"abc")
-        });
+        append(&mut out, Header::request(4, 7, opcode::OPTIONS), |body| body.extend_from_slice(b"abc"));
         assert_eq!(out, [0xEE, 4, 0, 0, 7, 5, 0, 0, 0, 3, b'a', b'b', b'c']);
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! `cassandra-protocol` knows v3 to v5, requests and responses, and both framings of v5; `scylla-cql` knows v4.
 
+#![allow(clippy::unwrap_used, reason = "a test may say what it expects and stop there")]
+
 mod compression;
 mod requests;
 mod responses;

@@ -15,10 +15,7 @@ fn bodies_survive_the_round_trip_behind_what_is_there() {
             assert!(compressor.compress(algorithm, body, &mut compressed));
             assert!(compressed.len() < body.len() && compressed.starts_with(b"header"));
             let mut out = b"before".to_vec();
-            assert_eq!(
-                decompress(algorithm, &compressed[6..], MAX, &mut out),
-                Ok(())
-            );
+            assert_eq!(decompress(algorithm, &compressed[6..], MAX, &mut out), Ok(()));
             assert_eq!(out, [b"before", &body[..]].concat());
         }
     }
@@ -45,11 +42,9 @@ fn lz4_has_its_length_big_endian_in_front() {
 
 #[test]
 fn an_empty_body_may_be_marked_as_compressed() {
-    for (algorithm, body) in [
-        (Algorithm::Lz4, &[0, 0, 0, 0][..]),
-        (Algorithm::Lz4, &[0, 0, 0, 0, 0]),
-        (Algorithm::Snappy, &[0]),
-    ] {
+    for (algorithm, body) in
+        [(Algorithm::Lz4, &[0, 0, 0, 0][..]), (Algorithm::Lz4, &[0, 0, 0, 0, 0]), (Algorithm::Snappy, &[0])]
+    {
         let mut out = Vec::new();
         assert_eq!(decompress(algorithm, body, MAX, &mut out), Ok(()));
         assert!(out.is_empty());
@@ -62,31 +57,13 @@ fn a_claim_is_checked_before_memory_is_taken() {
     let lz4 = [0x7F, 0xFF, 0xFF, 0xFF, 0x10, b'a'];
     let error = decompress(Algorithm::Lz4, &lz4, MAX, &mut out).unwrap_err();
     let claimed = 0x7FFF_FFFF;
-    assert_eq!(
-        error,
-        CompressionError::TooLarge {
-            claimed,
-            max: u64::from(MAX)
-        }
-    );
+    assert_eq!(error, CompressionError::TooLarge { claimed, max: u64::from(MAX) });
     let error = decompress(Algorithm::Lz4, &lz4, u32::MAX, &mut out).unwrap_err();
-    assert_eq!(
-        error,
-        CompressionError::Implausible {
-            claimed,
-            compressed: 2
-        }
-    );
+    assert_eq!(error, CompressionError::Implausible { claimed, compressed: 2 });
     // A varint of 2^28 in front of nothing.
     let snappy = [0x80, 0x80, 0x80, 0x80, 0x01];
     let error = decompress(Algorithm::Snappy, &snappy, u32::MAX, &mut out).unwrap_err();
-    assert_eq!(
-        error,
-        CompressionError::Implausible {
-            claimed: 1 << 28,
-            compressed: 5
-        }
-    );
+    assert_eq!(error, CompressionError::Implausible { claimed: 1 << 28, compressed: 5 });
     assert_eq!(out.capacity(), 0);
 }
 

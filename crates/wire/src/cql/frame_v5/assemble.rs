@@ -34,11 +34,7 @@ impl Assembler {
     /// # Errors
     /// When the envelope's header claims a body of more than `body_max` bytes, or the part is longer than what is
     /// missing. The envelope is lost.
-    pub fn push(
-        &mut self,
-        payload: &[u8],
-        body_max: u32,
-    ) -> Result<Option<(Header, &[u8])>, FrameError> {
+    pub fn push(&mut self, payload: &[u8], body_max: u32) -> Result<Option<(Header, &[u8])>, FrameError> {
         let before = self.bytes.len();
         self.bytes.extend_from_slice(payload);
         let Some(header) = Header::decode(&self.bytes) else {
@@ -46,19 +42,13 @@ impl Assembler {
         };
         if header.length > body_max {
             self.clear();
-            return Err(FrameError::EnvelopeTooLarge {
-                claimed: header.length,
-                max: body_max,
-            });
+            return Err(FrameError::EnvelopeTooLarge { claimed: header.length, max: body_max });
         }
         let whole = HEADER_BYTES + header.length as usize;
         if self.bytes.len() > whole {
             self.clear();
             let missing = whole.saturating_sub(before);
-            return Err(FrameError::EnvelopeOverrun {
-                missing,
-                found: payload.len(),
-            });
+            return Err(FrameError::EnvelopeOverrun { missing, found: payload.len() });
         }
         if self.bytes.len() < whole {
             return Ok(None);

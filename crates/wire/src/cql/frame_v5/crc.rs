@@ -40,11 +40,7 @@ const fn crc32_bitwise(bytes: &[u8]) -> u32 {
         crc ^= bytes[index] as u32;
         let mut bit = 0;
         while bit < 8 {
-            crc = if crc & 1 == 1 {
-                crc >> 1 ^ 0xEDB8_8320
-            } else {
-                crc >> 1
-            };
+            crc = if crc & 1 == 1 { crc >> 1 ^ 0xEDB8_8320 } else { crc >> 1 };
             bit += 1;
         }
         index += 1;
@@ -87,11 +83,7 @@ mod tests {
             bytes.iter().fold(CRC24_INITIAL, |crc, byte| {
                 (0..8).fold(crc ^ u32::from(*byte) << 16, |crc, _| {
                     let crc = crc << 1;
-                    if crc & 0x0100_0000 != 0 {
-                        crc ^ CRC24_POLYNOMIAL
-                    } else {
-                        crc
-                    }
+                    if crc & 0x0100_0000 != 0 { crc ^ CRC24_POLYNOMIAL } else { crc }
                 })
             })
         };

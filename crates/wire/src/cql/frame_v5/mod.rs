@@ -112,29 +112,17 @@ impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FrameError::HeaderCrc { expected, found } => {
-                write!(
-                    f,
-                    "segment header: expected CRC24 {expected:#08x}, found {found:#08x}"
-                )
+                write!(f, "segment header: expected CRC24 {expected:#08x}, found {found:#08x}")
             }
             FrameError::PayloadCrc { expected, found } => {
-                write!(
-                    f,
-                    "segment payload: expected CRC32 {expected:#010x}, found {found:#010x}"
-                )
+                write!(f, "segment payload: expected CRC32 {expected:#010x}, found {found:#010x}")
             }
             FrameError::Payload(error) => write!(f, "segment payload: {error}"),
             FrameError::EnvelopeTooLarge { claimed, max } => {
-                write!(
-                    f,
-                    "large envelope: expected a body of at most {max} bytes, {claimed} are claimed"
-                )
+                write!(f, "large envelope: expected a body of at most {max} bytes, {claimed} are claimed")
             }
             FrameError::EnvelopeOverrun { missing, found } => {
-                write!(
-                    f,
-                    "large envelope: expected at most the {missing} bytes missing, found {found}"
-                )
+                write!(f, "large envelope: expected at most the {missing} bytes missing, found {found}")
             }
         }
     }
@@ -156,13 +144,10 @@ pub fn decode(bytes: &[u8], lz4: bool) -> Result<Option<Segment<'_>>, FrameError
     };
     let start = header_bytes(lz4);
     let end = start + header.payload_len;
-    let (Some(payload), Some(trailer)) = (bytes.get(start..end), bytes.get(end..end + CRC32_BYTES))
-    else {
+    let (Some(payload), Some(trailer)) = (bytes.get(start..end), bytes.get(end..end + CRC32_BYTES)) else {
         return Ok(None);
     };
-    let found = trailer
-        .first_chunk()
-        .map_or(0, |crc| u32::from_le_bytes(*crc));
+    let found = trailer.first_chunk().map_or(0, |crc| u32::from_le_bytes(*crc));
     let expected = crc::crc32(payload);
     if found != expected {
         return Err(FrameError::PayloadCrc { expected, found });
@@ -171,11 +156,7 @@ pub fn decode(bytes: &[u8], lz4: bool) -> Result<Option<Segment<'_>>, FrameError
     let compressed = lz4 && header.uncompressed_len != 0;
     Ok(Some(Segment {
         payload,
-        uncompressed_len: if compressed {
-            header.uncompressed_len
-        } else {
-            payload.len()
-        },
+        uncompressed_len: if compressed { header.uncompressed_len } else { payload.len() },
         compressed,
         self_contained: header.self_contained,
         consumed: end + CRC32_BYTES,
@@ -228,10 +209,7 @@ impl SegmentHeader {
 }
 
 fn little_endian(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .rev()
-        .fold(0, |value, byte| value << 8 | u64::from(*byte))
+    bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
 fn put_little_endian(room: &mut [u8], value: u64) {

@@ -11,18 +11,12 @@ const OPTIONS_SEGMENT_LZ4: &str = "0900000004c2b895050000050500000000a317e51d";
 const LETTERS_SEGMENT_LZ4: &str = "0b006400042dacc41f6201001950626262626225c4f9e0";
 
 fn unhex(text: &str) -> Vec<u8> {
-    (0..text.len() / 2)
-        .map(|at| u8::from_str_radix(&text[at * 2..at * 2 + 2], 16).unwrap())
-        .collect()
+    (0..text.len() / 2).map(|at| u8::from_str_radix(&text[at * 2..at * 2 + 2], 16).unwrap()).collect()
 }
 
 fn header(body: &[u8]) -> [u8; HEADER_BYTES] {
     let length = body.len() as u32;
-    Header {
-        length,
-        ..Header::request(5, 1, opcode::QUERY)
-    }
-    .to_bytes()
+    Header { length, ..Header::request(5, 1, opcode::QUERY) }.to_bytes()
 }
 
 /// Bytes that LZ4 cannot make shorter.
@@ -76,19 +70,11 @@ fn reads_what_another_implementation_writes() {
 
 #[test]
 fn headers_hold_the_largest_lengths() {
-    let largest = SegmentHeader {
-        payload_len: PAYLOAD_BYTES_MAX,
-        uncompressed_len: 0,
-        self_contained: false,
-    };
+    let largest = SegmentHeader { payload_len: PAYLOAD_BYTES_MAX, uncompressed_len: 0, self_contained: false };
     let mut room = [0; 6];
     largest.encode(false, &mut room);
     assert_eq!(room, *unhex("ffff013891fe"));
-    let largest = SegmentHeader {
-        payload_len: 1234,
-        uncompressed_len: PAYLOAD_BYTES_MAX,
-        self_contained: false,
-    };
+    let largest = SegmentHeader { payload_len: 1234, uncompressed_len: PAYLOAD_BYTES_MAX, self_contained: false };
     let mut room = [0; 8];
     largest.encode(true, &mut room);
     assert_eq!(room, *unhex("d204feff0383cd3c"));
@@ -97,11 +83,7 @@ fn headers_hold_the_largest_lengths() {
 
 #[test]
 fn any_flipped_bit_is_noticed() {
-    for (lz4, vector) in [
-        (false, OPTIONS_SEGMENT),
-        (true, OPTIONS_SEGMENT_LZ4),
-        (true, LETTERS_SEGMENT_LZ4),
-    ] {
+    for (lz4, vector) in [(false, OPTIONS_SEGMENT), (true, OPTIONS_SEGMENT_LZ4), (true, LETTERS_SEGMENT_LZ4)] {
         let segment = unhex(vector);
         for bit in 0..segment.len() * 8 {
             let mut damaged = segment.clone();
@@ -133,10 +115,7 @@ fn envelopes_share_a_segment_and_say_where_their_bodies_are() {
     for (body, offset) in bodies.iter().zip(offsets) {
         assert_eq!(&out[offset..offset + body.len()], *body);
     }
-    let payload = bodies
-        .iter()
-        .flat_map(|body| [&header(body)[..], body].concat())
-        .collect();
+    let payload = bodies.iter().flat_map(|body| [&header(body)[..], body].concat()).collect();
     assert_eq!(decode_all(&out[6..], false), [(true, payload)]);
 }
 
@@ -150,15 +129,9 @@ fn a_full_segment_makes_room_for_the_next() {
         writer.push(&mut out, &header(body), body);
     }
     writer.finish(&mut out);
-    let lengths: Vec<_> = decode_all(&out, false)
-        .iter()
-        .map(|(whole, payload)| (*whole, payload.len()))
-        .collect();
+    let lengths: Vec<_> = decode_all(&out, false).iter().map(|(whole, payload)| (*whole, payload.len())).collect();
     let half = half.len() + HEADER_BYTES;
-    assert_eq!(
-        lengths,
-        [(true, PAYLOAD_BYTES_MAX), (true, half), (true, half)]
-    );
+    assert_eq!(lengths, [(true, PAYLOAD_BYTES_MAX), (true, half), (true, half)]);
 }
 
 #[test]
@@ -180,10 +153,8 @@ fn a_large_envelope_is_split_and_put_together() {
             for (_, part) in &parts[..parts.len() - 1] {
                 assert_eq!(assembler.push(part, u32::MAX), Ok(None));
             }
-            let (found, whole) = assembler
-                .push(&parts[parts.len() - 1].1, u32::MAX)
-                .unwrap()
-                .expect("the envelope is whole");
+            let (found, whole) =
+                assembler.push(&parts[parts.len() - 1].1, u32::MAX).unwrap().expect("the envelope is whole");
             assert_eq!((found.to_bytes(), whole), (header(&body), &body[..]));
             assembler.clear();
             assert!(assembler.is_empty());
@@ -208,13 +179,7 @@ fn the_assembler_refuses_what_is_too_long() {
     assert!(assembler.is_empty());
     assert_eq!(assembler.push(&header(b"four"), 4), Ok(None));
     let error = assembler.push(b"fourth", 4).unwrap_err();
-    assert_eq!(
-        error,
-        FrameError::EnvelopeOverrun {
-            missing: 4,
-            found: 6
-        }
-    );
+    assert_eq!(error, FrameError::EnvelopeOverrun { missing: 4, found: 6 });
     assert!(assembler.is_empty());
 }
 
@@ -235,19 +200,12 @@ fn a_false_uncompressed_length_is_an_error_behind_right_checksums() {
     let block = &unhex(LETTERS_SEGMENT_LZ4)[8..19];
     for claimed in [1, 49, 51, PAYLOAD_BYTES_MAX] {
         let mut bytes = vec![0; 8];
-        SegmentHeader {
-            payload_len: block.len(),
-            uncompressed_len: claimed,
-            self_contained: true,
-        }
-        .encode(true, &mut bytes);
+        SegmentHeader { payload_len: block.len(), uncompressed_len: claimed, self_contained: true }
+            .encode(true, &mut bytes);
         bytes.extend_from_slice(block);
         bytes.extend_from_slice(&crc::crc32(block).to_le_bytes());
         let segment = decode(&bytes, true).unwrap().unwrap();
         let error = segment.payload(&mut Vec::new()).unwrap_err();
-        assert!(
-            matches!(error, FrameError::Payload(_)),
-            "{claimed}: {error}"
-        );
+        assert!(matches!(error, FrameError::Payload(_)), "{claimed}: {error}");
     }
 }

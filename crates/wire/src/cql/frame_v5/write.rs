@@ -27,22 +27,14 @@ struct Open {
 
 impl fmt::Debug for SegmentWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SegmentWriter")
-            .field("lz4", &self.lz4)
-            .field("open", &self.open)
-            .finish_non_exhaustive()
+        f.debug_struct("SegmentWriter").field("lz4", &self.lz4).field("open", &self.open).finish_non_exhaustive()
     }
 }
 
 impl SegmentWriter {
     /// A writer for a connection whose STARTUP agreed on LZ4, or on no compression.
     pub fn new(lz4: bool) -> SegmentWriter {
-        SegmentWriter {
-            lz4,
-            open: None,
-            compressor: Compressor::new(),
-            scratch: Vec::new(),
-        }
+        SegmentWriter { lz4, open: None, compressor: Compressor::new(), scratch: Vec::new() }
     }
 
     /// Appends an envelope to the segment at the end of `out`, opening and closing segments as needed; one that does
@@ -62,10 +54,7 @@ impl SegmentWriter {
         out.extend_from_slice(header);
         let body_at = out.len();
         out.extend_from_slice(body);
-        self.open = Some(Open {
-            end: out.len(),
-            ..open
-        });
+        self.open = Some(Open { end: out.len(), ..open });
         if self.lz4 { usize::MAX } else { body_at }
     }
 
@@ -93,21 +82,14 @@ impl SegmentWriter {
         }
         let start = out.len();
         out.resize(start + header_bytes(self.lz4), 0);
-        Open {
-            start,
-            end: out.len(),
-        }
+        Open { start, end: out.len() }
     }
 
     /// Takes the open segment, unless the buffer is not as it was left: then its bytes are gone, and to touch others
     /// would harm what they belong to.
     fn take_open(&mut self, out: &[u8]) -> Option<Open> {
         let open = self.open.take()?;
-        debug_assert_eq!(
-            open.end,
-            out.len(),
-            "the buffer was changed while a segment was open"
-        );
+        debug_assert_eq!(open.end, out.len(), "the buffer was changed while a segment was open");
         (open.end == out.len()).then_some(open)
     }
 
@@ -131,23 +113,13 @@ impl SegmentWriter {
     /// Turns what follows the room left at `start` into the payload of a segment.
     fn close(&mut self, out: &mut Vec<u8>, start: usize, self_contained: bool) {
         let payload_at = start + header_bytes(self.lz4);
-        let uncompressed_len = if self.lz4 {
-            self.compress_from(out, payload_at)
-        } else {
-            0
-        };
-        let Some((room, payload)) = out
-            .get_mut(start..)
-            .and_then(|bytes| bytes.split_at_mut_checked(payload_at - start))
+        let uncompressed_len = if self.lz4 { self.compress_from(out, payload_at) } else { 0 };
+        let Some((room, payload)) =
+            out.get_mut(start..).and_then(|bytes| bytes.split_at_mut_checked(payload_at - start))
         else {
             return;
         };
-        SegmentHeader {
-            payload_len: payload.len(),
-            uncompressed_len,
-            self_contained,
-        }
-        .encode(self.lz4, room);
+        SegmentHeader { payload_len: payload.len(), uncompressed_len, self_contained }.encode(self.lz4, room);
         let crc = crc::crc32(payload);
         out.extend_from_slice(&crc.to_le_bytes());
     }

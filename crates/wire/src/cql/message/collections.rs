@@ -18,10 +18,7 @@ impl<'a> Counted<'a> {
         Counted { count, items }
     }
 
-    fn iter<T>(
-        self,
-        mut item: impl FnMut(&mut Reader<'a>) -> Result<T, DecodeError>,
-    ) -> impl Iterator<Item = T> {
+    fn iter<T>(self, mut item: impl FnMut(&mut Reader<'a>) -> Result<T, DecodeError>) -> impl Iterator<Item = T> {
         let mut reader = Reader::new(self.items);
         (0..self.count).map_while(move |_| item(&mut reader).ok())
     }
@@ -63,16 +60,12 @@ impl<'a> StringMap<'a> {
 
     /// The pairs in order.
     pub fn iter(self) -> impl Iterator<Item = (&'a str, &'a str)> {
-        self.0
-            .iter(|reader| Ok((reader.string("key")?, reader.string("value")?)))
+        self.0.iter(|reader| Ok((reader.string("key")?, reader.string("value")?)))
     }
 
     /// The value of `key`; the last one if it is there more than once.
     pub fn get(self, key: &str) -> Option<&'a str> {
-        self.iter()
-            .filter(|(found, _)| *found == key)
-            .last()
-            .map(|(_, value)| value)
+        self.iter().filter(|(found, _)| *found == key).last().map(|(_, value)| value)
     }
 }
 
@@ -87,15 +80,12 @@ impl<'a> StringMultimap<'a> {
 
     /// The keys with their values in order.
     pub fn iter(self) -> impl Iterator<Item = (&'a str, StringList<'a>)> {
-        self.0
-            .iter(|reader| Ok((reader.string("key")?, reader.string_list("values")?)))
+        self.0.iter(|reader| Ok((reader.string("key")?, reader.string_list("values")?)))
     }
 
     /// The values of `key`.
     pub fn get(self, key: &str) -> Option<StringList<'a>> {
-        self.iter()
-            .find(|(found, _)| *found == key)
-            .map(|(_, values)| values)
+        self.iter().find(|(found, _)| *found == key).map(|(_, values)| values)
     }
 }
 
@@ -110,7 +100,6 @@ impl<'a> BytesMap<'a> {
 
     /// The pairs in order; a value of `None` is null.
     pub fn iter(self) -> impl Iterator<Item = (&'a str, Option<&'a [u8]>)> {
-        self.0
-            .iter(|reader| Ok((reader.string("key")?, reader.bytes("value")?)))
+        self.0.iter(|reader| Ok((reader.string("key")?, reader.bytes("value")?)))
     }
 }

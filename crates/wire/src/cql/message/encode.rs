@@ -2,8 +2,8 @@
 //!
 //! Views that hold everything that goes on the wire encode themselves; what needs more is a function here.
 
-use super::errors::ErrorMessage;
 use super::consistency::Consistency;
+use super::errors::ErrorMessage;
 use super::query_params::QueryParams;
 use super::request::{BatchChild, BatchKind, BatchStatement, PREPARE_KEYSPACE};
 use super::result::result_kind;
@@ -41,13 +41,7 @@ pub fn prepare(out: &mut Vec<u8>, version: u8, text: &str, keyspace: Option<&str
 }
 
 /// EXECUTE. In v5 a `result_metadata_id` of `None` is written as an empty one; before, it is left out.
-pub fn execute(
-    out: &mut Vec<u8>,
-    version: u8,
-    id: &[u8],
-    result_metadata_id: Option<&[u8]>,
-    params: &QueryParams<'_>,
-) {
+pub fn execute(out: &mut Vec<u8>, version: u8, id: &[u8], result_metadata_id: Option<&[u8]>, params: &QueryParams<'_>) {
     put::short_bytes(out, id);
     if version >= 5 {
         put::short_bytes(out, result_metadata_id.unwrap_or_default());

@@ -64,12 +64,7 @@ pub struct RowsWriter<'o> {
 
 impl<'o> RowsWriter<'o> {
     /// Appends the metadata of columns that all belong to one table.
-    pub fn new(
-        out: &'o mut Vec<u8>,
-        keyspace: &str,
-        table: &str,
-        columns: &[Column<'_>],
-    ) -> RowsWriter<'o> {
+    pub fn new(out: &'o mut Vec<u8>, keyspace: &str, table: &str, columns: &[Column<'_>]) -> RowsWriter<'o> {
         put::int(out, result_kind::ROWS);
         put_metadata(out, keyspace, table, columns);
         RowsWriter::after_metadata(out, columns.len())
@@ -86,12 +81,7 @@ impl<'o> RowsWriter<'o> {
     fn after_metadata(out: &'o mut Vec<u8>, column_count: usize) -> RowsWriter<'o> {
         let count_at = out.len();
         put::int(out, 0);
-        RowsWriter {
-            out,
-            count_at,
-            column_count,
-            values: 0,
-        }
+        RowsWriter { out, count_at, column_count, values: 0 }
     }
 
     /// Appends the next value; `None` is null. Rows follow from the number of columns.
@@ -148,11 +138,7 @@ pub fn prepared(out: &mut Vec<u8>, version: u8, spec: &PreparedSpec<'_>) {
     if version >= 5 {
         put::short_bytes(out, spec.result_metadata_id);
     }
-    let global = if spec.bind.is_empty() {
-        0
-    } else {
-        metadata_flag::GLOBAL_TABLE
-    };
+    let global = if spec.bind.is_empty() { 0 } else { metadata_flag::GLOBAL_TABLE };
     put::int(out, global);
     put::int(out, length(spec.bind.len()));
     if version >= 4 {
@@ -172,11 +158,7 @@ pub fn prepared(out: &mut Vec<u8>, version: u8, spec: &PreparedSpec<'_>) {
 }
 
 fn put_metadata(out: &mut Vec<u8>, keyspace: &str, table: &str, columns: &[Column<'_>]) {
-    let flags = if columns.is_empty() {
-        0
-    } else {
-        metadata_flag::GLOBAL_TABLE
-    };
+    let flags = if columns.is_empty() { 0 } else { metadata_flag::GLOBAL_TABLE };
     put::int(out, flags);
     put::int(out, length(columns.len()));
     put_columns(out, keyspace, table, columns);

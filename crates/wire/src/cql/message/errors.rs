@@ -128,10 +128,7 @@ impl<'a> FailureReasons<'a> {
     pub fn iter(self) -> impl Iterator<Item = (IpAddr, u16)> + use<'a> {
         let mut reader = Reader::new(self.items);
         (0..self.count).map_while(move |_| {
-            Some((
-                reader.inet_address("failed replica").ok()?,
-                reader.short("failure reason").ok()?,
-            ))
+            Some((reader.inet_address("failed replica").ok()?, reader.short("failure reason").ok()?))
         })
     }
 }
@@ -139,11 +136,7 @@ impl<'a> FailureReasons<'a> {
 impl<'a> ErrorMessage<'a> {
     /// An error whose code adds nothing.
     pub fn plain(code: i32, message: &'a str) -> ErrorMessage<'a> {
-        ErrorMessage {
-            code,
-            message,
-            details: ErrorDetails::None,
-        }
+        ErrorMessage { code, message, details: ErrorDetails::None }
     }
 
     /// Reads an ERROR body.
@@ -154,11 +147,7 @@ impl<'a> ErrorMessage<'a> {
         let mut reader = Reader::new(body);
         let code = reader.int("error code")?;
         let message = reader.string("error text")?;
-        Ok(ErrorMessage {
-            code,
-            message,
-            details: read_details(code, version, &mut reader)?,
-        })
+        Ok(ErrorMessage { code, message, details: read_details(code, version, &mut reader)? })
     }
 
     /// The id of an UNPREPARED error.
@@ -177,11 +166,7 @@ impl<'a> ErrorMessage<'a> {
     }
 }
 
-fn read_details<'a>(
-    code: i32,
-    version: u8,
-    reader: &mut Reader<'a>,
-) -> Result<ErrorDetails<'a>, DecodeError> {
+fn read_details<'a>(code: i32, version: u8, reader: &mut Reader<'a>) -> Result<ErrorDetails<'a>, DecodeError> {
     Ok(match code {
         error_code::UNAVAILABLE => ErrorDetails::Unavailable {
             consistency: reader.consistency("consistency")?,
@@ -193,21 +178,12 @@ fn read_details<'a>(
             let write_type = reader.string("write type")?;
             // Early v5 servers do not send the field, so its absence is no error.
             let has_contentions = version >= 5 && write_type == "CAS" && reader.rest().len() >= 2;
-            let contentions = if has_contentions {
-                Some(reader.short("contentions")?)
-            } else {
-                None
-            };
-            ErrorDetails::WriteTimeout {
-                counts,
-                write_type,
-                contentions,
-            }
+            let contentions = if has_contentions { Some(reader.short("contentions")?) } else { None };
+            ErrorDetails::WriteTimeout { counts, write_type, contentions }
         }
-        error_code::READ_TIMEOUT => ErrorDetails::ReadTimeout {
-            counts: read_counts(reader)?,
-            data_present: reader.byte("data present")? != 0,
-        },
+        error_code::READ_TIMEOUT => {
+            ErrorDetails::ReadTimeout { counts: read_counts(reader)?, data_present: reader.byte("data present")? != 0 }
+        }
         error_code::READ_FAILURE => ErrorDetails::ReadFailure {
             counts: read_counts(reader)?,
             failures: read_failures(version, reader)?,
@@ -223,16 +199,11 @@ fn read_details<'a>(
             function: reader.string("function")?,
             arguments: reader.string_list("argument types")?,
         },
-        error_code::CAS_WRITE_UNKNOWN => ErrorDetails::CasWriteUnknown {
-            counts: read_counts(reader)?,
-        },
-        error_code::ALREADY_EXISTS => ErrorDetails::AlreadyExists {
-            keyspace: reader.string("keyspace")?,
-            table: reader.string("table")?,
-        },
-        error_code::UNPREPARED => ErrorDetails::Unprepared {
-            id: reader.short_bytes("prepared id")?,
-        },
+        error_code::CAS_WRITE_UNKNOWN => ErrorDetails::CasWriteUnknown { counts: read_counts(reader)? },
+        error_code::ALREADY_EXISTS => {
+            ErrorDetails::AlreadyExists { keyspace: reader.string("keyspace")?, table: reader.string("table")? }
+        }
+        error_code::UNPREPARED => ErrorDetails::Unprepared { id: reader.short_bytes("prepared id")? },
         _ => ErrorDetails::None,
     })
 }
@@ -256,65 +227,39 @@ fn read_failures<'a>(version: u8, reader: &mut Reader<'a>) -> Result<Failures<'a
         reader.inet_address("failed replica")?;
         reader.short("failure reason")?;
     }
-    Ok(Failures::Reasons(FailureReasons {
-        count,
-        items: reader.since(start),
-    }))
+    Ok(Failures::Reasons(FailureReasons { count, items: reader.since(start) }))
 }
 
 fn put_details(details: &ErrorDetails<'_>, out: &mut Vec<u8>, version: u8) {
     match *details {
         ErrorDetails::None => {}
-        ErrorDetails::Unavailable {
-            consistency,
-            required,
-            alive,
-        } => {
+        ErrorDetails::Unavailable { consistency, required, alive } => {
             put::consistency(out, consistency);
             put::int(out, required);
             put::int(out, alive);
         }
-        ErrorDetails::WriteTimeout {
-            counts,
-            write_type,
-            contentions,
-        } => {
+        ErrorDetails::WriteTimeout { counts, write_type, contentions } => {
             put_counts(out, counts);
             put::string(out, write_type);
             if let Some(contentions) = contentions.filter(|_| version >= 5 && write_type == "CAS") {
                 put::short(out, contentions);
             }
         }
-        ErrorDetails::ReadTimeout {
-            counts,
-            data_present,
-        } => {
+        ErrorDetails::ReadTimeout { counts, data_present } => {
             put_counts(out, counts);
             out.push(u8::from(data_present));
         }
-        ErrorDetails::ReadFailure {
-            counts,
-            failures,
-            data_present,
-        } => {
+        ErrorDetails::ReadFailure { counts, failures, data_present } => {
             put_counts(out, counts);
             put_failures(out, failures, version);
             out.push(u8::from(data_present));
         }
-        ErrorDetails::WriteFailure {
-            counts,
-            failures,
-            write_type,
-        } => {
+        ErrorDetails::WriteFailure { counts, failures, write_type } => {
             put_counts(out, counts);
             put_failures(out, failures, version);
             put::string(out, write_type);
         }
-        ErrorDetails::FunctionFailure {
-            keyspace,
-            function,
-            arguments,
-        } => {
+        ErrorDetails::FunctionFailure { keyspace, function, arguments } => {
             put::string(out, keyspace);
             put::string(out, function);
             put::string_list(out, arguments.iter());

@@ -65,19 +65,14 @@ impl<'a> Event<'a> {
     pub fn decode(body: &'a [u8]) -> Result<Event<'a>, DecodeError> {
         let mut reader = Reader::new(body);
         Ok(match reader.string("event kind")? {
-            TOPOLOGY_CHANGE => Event::TopologyChange {
-                change: reader.string("change")?,
-                address: reader.inet("node address")?,
-            },
-            STATUS_CHANGE => Event::StatusChange {
-                change: reader.string("change")?,
-                address: reader.inet("node address")?,
-            },
+            TOPOLOGY_CHANGE => {
+                Event::TopologyChange { change: reader.string("change")?, address: reader.inet("node address")? }
+            }
+            STATUS_CHANGE => {
+                Event::StatusChange { change: reader.string("change")?, address: reader.inet("node address")? }
+            }
             SCHEMA_CHANGE => Event::SchemaChange(SchemaChange::read(&mut reader)?),
-            kind => Event::Other {
-                kind,
-                rest: reader.rest(),
-            },
+            kind => Event::Other { kind, rest: reader.rest() },
         })
     }
 
@@ -114,22 +109,12 @@ impl<'a> SchemaChange<'a> {
         let change = reader.string("change")?;
         let target = reader.string("target")?;
         let keyspace = reader.string("keyspace")?;
-        let name = if target == "KEYSPACE" {
-            None
-        } else {
-            Some(reader.string("name")?)
-        };
+        let name = if target == "KEYSPACE" { None } else { Some(reader.string("name")?) };
         let arguments = match target {
             "FUNCTION" | "AGGREGATE" => Some(reader.string_list("argument types")?),
             _ => None,
         };
-        Ok(SchemaChange {
-            change,
-            target,
-            keyspace,
-            name,
-            arguments,
-        })
+        Ok(SchemaChange { change, target, keyspace, name, arguments })
     }
 
     /// Appends the parts. Those that are there must be those of the target.

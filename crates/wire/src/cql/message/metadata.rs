@@ -56,15 +56,7 @@ impl<'a> Metadata<'a> {
             false => Columns::read(reader, column_count, has(metadata_flag::GLOBAL_TABLE))?,
         };
         let raw = reader.since(offset);
-        Ok(Metadata {
-            flags,
-            column_count,
-            paging_state,
-            new_metadata_id,
-            raw,
-            offset,
-            columns,
-        })
+        Ok(Metadata { flags, column_count, paging_state, new_metadata_id, raw, offset, columns })
     }
 
     /// The column specifications; none if the metadata was left out.
@@ -100,11 +92,7 @@ pub(super) struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    pub(super) fn read(
-        reader: &mut Reader<'a>,
-        count: usize,
-        global: bool,
-    ) -> Result<Columns<'a>, DecodeError> {
+    pub(super) fn read(reader: &mut Reader<'a>, count: usize, global: bool) -> Result<Columns<'a>, DecodeError> {
         let global = match global {
             true => Some((reader.string("keyspace")?, reader.string("table")?)),
             false => None,
@@ -114,11 +102,7 @@ impl<'a> Columns<'a> {
         for _ in 0..count {
             read_column(reader, global)?;
         }
-        Ok(Columns {
-            count,
-            global,
-            items: reader.since(start),
-        })
+        Ok(Columns { count, global, items: reader.since(start) })
     }
 
     pub(super) fn iter(self) -> impl Iterator<Item = ColumnSpec<'a>> + use<'a> {
@@ -127,10 +111,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-fn read_column<'a>(
-    reader: &mut Reader<'a>,
-    global: Option<(&'a str, &'a str)>,
-) -> Result<ColumnSpec<'a>, DecodeError> {
+fn read_column<'a>(reader: &mut Reader<'a>, global: Option<(&'a str, &'a str)>) -> Result<ColumnSpec<'a>, DecodeError> {
     let (keyspace, table) = match global {
         Some(global) => global,
         None => (reader.string("keyspace")?, reader.string("table")?),
@@ -138,12 +119,7 @@ fn read_column<'a>(
     let name = reader.string("column name")?;
     let start = reader.position();
     skip_type(reader, 0)?;
-    Ok(ColumnSpec {
-        keyspace,
-        table,
-        name,
-        type_option: reader.since(start),
-    })
+    Ok(ColumnSpec { keyspace, table, name, type_option: reader.since(start) })
 }
 
 /// Deepest nesting of types that is read. Cassandra's parser nests by recursion and gives up long before a real schema
@@ -153,10 +129,7 @@ const TYPE_DEPTH_MAX: u32 = 64;
 /// Skips one type `[option]` (section 4.2.5.2).
 pub(super) fn skip_type(reader: &mut Reader<'_>, depth: u32) -> Result<(), DecodeError> {
     if depth > TYPE_DEPTH_MAX {
-        let problem = Problem::TooLarge {
-            found: u64::from(depth),
-            max: u64::from(TYPE_DEPTH_MAX),
-        };
+        let problem = Problem::TooLarge { found: u64::from(depth), max: u64::from(TYPE_DEPTH_MAX) };
         return Err(reader.error("nesting of column type", problem));
     }
     match reader.short("column type")? {

@@ -50,10 +50,7 @@ impl ResponsePrefix<'_> {
 /// # Errors
 /// When an announced part is not there or not valid.
 #[inline]
-pub fn split_response_prefix(
-    flags: u8,
-    body: &[u8],
-) -> Result<(ResponsePrefix<'_>, &[u8]), DecodeError> {
+pub fn split_response_prefix(flags: u8, body: &[u8]) -> Result<(ResponsePrefix<'_>, &[u8]), DecodeError> {
     let mut prefix = ResponsePrefix::default();
     if flags & (flag::TRACING | flag::WARNING | flag::CUSTOM_PAYLOAD) == 0 {
         return Ok((prefix, body));
@@ -77,10 +74,7 @@ pub fn split_response_prefix(
 /// # Errors
 /// When the payload is not a `[bytes map]`.
 #[inline]
-pub fn split_request_prefix(
-    flags: u8,
-    body: &[u8],
-) -> Result<(Option<BytesMap<'_>>, &[u8]), DecodeError> {
+pub fn split_request_prefix(flags: u8, body: &[u8]) -> Result<(Option<BytesMap<'_>>, &[u8]), DecodeError> {
     if flags & flag::CUSTOM_PAYLOAD == 0 {
         return Ok((None, body));
     }
@@ -102,26 +96,17 @@ mod tests {
         let flags = flag::TRACING | flag::WARNING | flag::CUSTOM_PAYLOAD;
         let (prefix, rest) = split_response_prefix(flags, &body).unwrap();
         assert_eq!(prefix.tracing_id, Some([7; 16]));
-        assert_eq!(
-            prefix.warnings.unwrap().iter().collect::<Vec<_>>(),
-            ["slow"]
-        );
+        assert_eq!(prefix.warnings.unwrap().iter().collect::<Vec<_>>(), ["slow"]);
         let payload = prefix.custom_payload.unwrap().iter().collect::<Vec<_>>();
         assert_eq!(payload, [("k", Some(&b"v"[..])), ("n", None)]);
         assert_eq!((rest, prefix.length), (&b"rest"[..], body.len() - 4));
         let mut again = Vec::new();
         prefix.put(&mut again);
-        assert_eq!(
-            (&again[..], prefix.flags()),
-            (&body[..prefix.length], flags)
-        );
+        assert_eq!((&again[..], prefix.flags()), (&body[..prefix.length], flags));
     }
 
     #[test]
     fn a_traced_request_has_no_prefix() {
-        assert_eq!(
-            split_request_prefix(flag::TRACING, b"abc"),
-            Ok((None, &b"abc"[..]))
-        );
+        assert_eq!(split_request_prefix(flag::TRACING, b"abc"), Ok((None, &b"abc"[..])));
     }
 }

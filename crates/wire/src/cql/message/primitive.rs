@@ -39,11 +39,7 @@ impl<'a> Reader<'a> {
 
     /// An error about `field`, which starts here.
     pub fn error(&self, field: &'static str, problem: Problem) -> DecodeError {
-        DecodeError {
-            problem,
-            field,
-            offset: self.position,
-        }
+        DecodeError { problem, field, offset: self.position }
     }
 
     /// The next `length` bytes.
@@ -55,10 +51,7 @@ impl<'a> Reader<'a> {
                 Ok(taken)
             }
             None => {
-                let problem = Problem::Truncated {
-                    needed: length as u64,
-                    left: self.rest().len(),
-                };
+                let problem = Problem::Truncated { needed: length as u64, left: self.rest().len() };
                 Err(self.error(field, problem))
             }
         }
@@ -72,13 +65,7 @@ impl<'a> Reader<'a> {
                 self.position += N;
                 Ok(*taken)
             }
-            None => Err(self.error(
-                field,
-                Problem::Truncated {
-                    needed: N as u64,
-                    left: self.rest().len(),
-                },
-            )),
+            None => Err(self.error(field, Problem::Truncated { needed: N as u64, left: self.rest().len() })),
         }
     }
 
@@ -127,9 +114,7 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn string(&mut self, field: &'static str) -> Result<&'a str, DecodeError> {
         let start = *self;
-        let result = self
-            .short_bytes(field)
-            .and_then(|bytes| start.utf8(bytes, field));
+        let result = self.short_bytes(field).and_then(|bytes| start.utf8(bytes, field));
         self.or_back_to(start, result)
     }
 
@@ -137,10 +122,8 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn long_string(&mut self, field: &'static str) -> Result<&'a str, DecodeError> {
         let start = *self;
-        let result = self
-            .count(field)
-            .and_then(|length| self.take(length, field))
-            .and_then(|bytes| start.utf8(bytes, field));
+        let result =
+            self.count(field).and_then(|length| self.take(length, field)).and_then(|bytes| start.utf8(bytes, field));
         self.or_back_to(start, result)
     }
 
@@ -148,9 +131,7 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn short_bytes(&mut self, field: &'static str) -> Result<&'a [u8], DecodeError> {
         let start = *self;
-        let result = self
-            .short(field)
-            .and_then(|length| self.take(usize::from(length), field));
+        let result = self.short(field).and_then(|length| self.take(usize::from(length), field));
         self.or_back_to(start, result)
     }
 
@@ -184,10 +165,7 @@ impl<'a> Reader<'a> {
         match u16::try_from(port) {
             Ok(port) => Ok(SocketAddr::new(address, port)),
             Err(_) => {
-                let problem = Problem::Unknown {
-                    found: port as u32,
-                    expected: "a port from 0 to 65535",
-                };
+                let problem = Problem::Unknown { found: port as u32, expected: "a port from 0 to 65535" };
                 self.or_back_to(start, Err(port_at.error(field, problem)))
             }
         }
@@ -197,17 +175,10 @@ impl<'a> Reader<'a> {
     pub fn inet_address(&mut self, field: &'static str) -> Result<IpAddr, DecodeError> {
         let start = *self;
         let result = match self.byte(field)? {
-            4 => self
-                .array::<4>(field)
-                .map(|octets| IpAddr::V4(Ipv4Addr::from(octets))),
-            16 => self
-                .array::<16>(field)
-                .map(|octets| IpAddr::V6(Ipv6Addr::from(octets))),
+            4 => self.array::<4>(field).map(|octets| IpAddr::V4(Ipv4Addr::from(octets))),
+            16 => self.array::<16>(field).map(|octets| IpAddr::V6(Ipv6Addr::from(octets))),
             other => {
-                let problem = Problem::Unknown {
-                    found: u32::from(other),
-                    expected: "an address of 4 or 16 bytes",
-                };
+                let problem = Problem::Unknown { found: u32::from(other), expected: "an address of 4 or 16 bytes" };
                 Err(start.error(field, problem))
             }
         };
@@ -216,8 +187,7 @@ impl<'a> Reader<'a> {
 
     /// `[string list]`. Walks it, so that iterating over the list cannot fail.
     pub fn string_list(&mut self, field: &'static str) -> Result<StringList<'a>, DecodeError> {
-        self.list(field, |reader| reader.string(field).map(drop))
-            .map(StringList::new)
+        self.list(field, |reader| reader.string(field).map(drop)).map(StringList::new)
     }
 
     /// `[string map]`. Walks it, so that iterating over the map cannot fail.
@@ -230,10 +200,7 @@ impl<'a> Reader<'a> {
     }
 
     /// `[string multimap]`. Walks it, so that iterating over the map cannot fail.
-    pub fn string_multimap(
-        &mut self,
-        field: &'static str,
-    ) -> Result<StringMultimap<'a>, DecodeError> {
+    pub fn string_multimap(&mut self, field: &'static str) -> Result<StringMultimap<'a>, DecodeError> {
         self.list(field, |reader| {
             reader.string(field)?;
             reader.string_list(field).map(drop)
@@ -273,11 +240,7 @@ impl<'a> Reader<'a> {
 
     /// Puts the position back to `start` if `result` is an error.
     #[inline]
-    fn or_back_to<T>(
-        &mut self,
-        start: Reader<'a>,
-        result: Result<T, DecodeError>,
-    ) -> Result<T, DecodeError> {
+    fn or_back_to<T>(&mut self, start: Reader<'a>, result: Result<T, DecodeError>) -> Result<T, DecodeError> {
         if result.is_err() {
             *self = start;
         }

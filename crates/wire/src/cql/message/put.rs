@@ -76,7 +76,7 @@ pub fn inet(out: &mut Vec<u8>, value: SocketAddr) {
 
 /// `[string list]`; what is beyond 65,535 strings is left out.
 pub fn string_list<'s>(out: &mut Vec<u8>, values: impl IntoIterator<Item = &'s str>) {
-    counted(out, values, |out, value| string(out, value));
+    counted(out, values, string);
 }
 
 /// `[string map]`; what is beyond 65,535 pairs is left out.
@@ -88,10 +88,7 @@ pub fn string_map<'s>(out: &mut Vec<u8>, pairs: impl IntoIterator<Item = (&'s st
 }
 
 /// `[bytes map]`; what is beyond 65,535 pairs is left out.
-pub fn bytes_map<'s>(
-    out: &mut Vec<u8>,
-    pairs: impl IntoIterator<Item = (&'s str, Option<&'s [u8]>)>,
-) {
+pub fn bytes_map<'s>(out: &mut Vec<u8>, pairs: impl IntoIterator<Item = (&'s str, Option<&'s [u8]>)>) {
     counted(out, pairs, |out, (key, value)| {
         string(out, key);
         bytes(out, value);
@@ -99,11 +96,7 @@ pub fn bytes_map<'s>(
 }
 
 /// A `[short]` count and as many items.
-pub(super) fn counted<T>(
-    out: &mut Vec<u8>,
-    items: impl IntoIterator<Item = T>,
-    mut put: impl FnMut(&mut Vec<u8>, T),
-) {
+pub(super) fn counted<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, mut put: impl FnMut(&mut Vec<u8>, T)) {
     let at = out.len();
     short(out, 0);
     let mut count = 0_u16;
@@ -118,12 +111,7 @@ pub(super) fn counted<T>(
 
 /// The longest start of `text` that has at most `max` bytes and ends between characters.
 fn cut(text: &str, max: usize) -> &str {
-    if text.len() <= max {
-        text
-    } else {
-        text.get(..text.floor_char_boundary(max))
-            .unwrap_or_default()
-    }
+    if text.len() <= max { text } else { text.get(..text.floor_char_boundary(max)).unwrap_or_default() }
 }
 
 #[cfg(test)]

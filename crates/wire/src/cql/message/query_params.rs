@@ -119,16 +119,10 @@ impl<'a> QueryParams<'a> {
         let mut flags = self.flags & query_flag::SKIP_METADATA;
         let mut set = |flag: u32, present: bool| flags |= if present { flag } else { 0 };
         set(query_flag::VALUES, !self.values.is_empty());
-        set(
-            query_flag::NAMES,
-            !self.values.is_empty() && self.values.is_named(),
-        );
+        set(query_flag::NAMES, !self.values.is_empty() && self.values.is_named());
         set(query_flag::PAGE_SIZE, self.page_size.is_some());
         set(query_flag::PAGING_STATE, self.paging_state.is_some());
-        set(
-            query_flag::SERIAL_CONSISTENCY,
-            self.serial_consistency.is_some(),
-        );
+        set(query_flag::SERIAL_CONSISTENCY, self.serial_consistency.is_some());
         set(query_flag::TIMESTAMP, self.timestamp.is_some());
         set(query_flag::KEYSPACE, keyspace.is_some());
         set(query_flag::NOW_IN_SECONDS, now_in_seconds.is_some());

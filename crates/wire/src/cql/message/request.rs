@@ -19,9 +19,7 @@ impl<'a> Startup<'a> {
     /// # Errors
     /// When it is not a `[string map]`.
     pub fn decode(body: &'a [u8]) -> Result<Startup<'a>, DecodeError> {
-        Ok(Startup {
-            options: Reader::new(body).string_map("startup options")?,
-        })
+        Ok(Startup { options: Reader::new(body).string_map("startup options")? })
     }
 }
 
@@ -43,10 +41,7 @@ impl<'a> Query<'a> {
     pub fn decode(version: u8, body: &'a [u8]) -> Result<Query<'a>, DecodeError> {
         let mut reader = Reader::new(body);
         let text = reader.long_string("query text")?;
-        Ok(Query {
-            text,
-            params: QueryParams::read(&mut reader, version)?,
-        })
+        Ok(Query { text, params: QueryParams::read(&mut reader, version)? })
     }
 }
 
@@ -70,16 +65,8 @@ impl<'a> Prepare<'a> {
     pub fn decode(version: u8, body: &'a [u8]) -> Result<Prepare<'a>, DecodeError> {
         let mut reader = Reader::new(body);
         let text = reader.long_string("query text")?;
-        let flags = if version >= 5 {
-            reader.int("prepare flags")?
-        } else {
-            0
-        };
-        let keyspace = if flags & PREPARE_KEYSPACE != 0 {
-            Some(reader.string("keyspace")?)
-        } else {
-            None
-        };
+        let flags = if version >= 5 { reader.int("prepare flags")? } else { 0 };
+        let keyspace = if flags & PREPARE_KEYSPACE != 0 { Some(reader.string("keyspace")?) } else { None };
         Ok(Prepare { text, keyspace })
     }
 }
@@ -104,16 +91,8 @@ impl<'a> Execute<'a> {
     pub fn decode(version: u8, body: &'a [u8]) -> Result<Execute<'a>, DecodeError> {
         let mut reader = Reader::new(body);
         let id = reader.short_bytes("prepared id")?;
-        let result_metadata_id = if version >= 5 {
-            Some(reader.short_bytes("result metadata id")?)
-        } else {
-            None
-        };
-        Ok(Execute {
-            id,
-            result_metadata_id,
-            params: QueryParams::read(&mut reader, version)?,
-        })
+        let result_metadata_id = if version >= 5 { Some(reader.short_bytes("result metadata id")?) } else { None };
+        Ok(Execute { id, result_metadata_id, params: QueryParams::read(&mut reader, version)? })
     }
 }
 
@@ -155,15 +134,8 @@ impl<'a> Batch<'a> {
             1 => BatchKind::Unlogged,
             2 => BatchKind::Counter,
             found => {
-                let problem = Problem::Unknown {
-                    found: u32::from(found),
-                    expected: "kind 0, 1 or 2",
-                };
-                return Err(DecodeError {
-                    problem,
-                    field: "batch kind",
-                    offset: 0,
-                });
+                let problem = Problem::Unknown { found: u32::from(found), expected: "kind 0, 1 or 2" };
+                return Err(DecodeError { problem, field: "batch kind", offset: 0 });
             }
         };
         let count = reader.short("batch child count")?;
@@ -172,13 +144,7 @@ impl<'a> Batch<'a> {
             read_child(&mut reader, version)?;
         }
         let children = reader.since(start);
-        Ok(Batch {
-            kind,
-            version,
-            count,
-            children,
-            params: QueryParams::read(&mut reader, version)?,
-        })
+        Ok(Batch { kind, version, count, children, params: QueryParams::read(&mut reader, version)? })
     }
 
     /// Number of children.
@@ -225,17 +191,11 @@ fn read_child<'a>(reader: &mut Reader<'a>, version: u8) -> Result<BatchChild<'a>
         0 => BatchStatement::Text(reader.long_string("batch child text")?),
         1 => BatchStatement::Prepared(reader.short_bytes("batch child id")?),
         found => {
-            let problem = Problem::Unknown {
-                found: u32::from(found),
-                expected: "kind 0 or 1",
-            };
+            let problem = Problem::Unknown { found: u32::from(found), expected: "kind 0 or 1" };
             return Err(start.error("batch child kind", problem));
         }
     };
-    Ok(BatchChild {
-        statement,
-        values: Values::read(reader, version, false)?,
-    })
+    Ok(BatchChild { statement, values: Values::read(reader, version, false)? })
 }
 
 /// REGISTER (section 4.1.8).
@@ -251,9 +211,7 @@ impl<'a> Register<'a> {
     /// # Errors
     /// When it is not a `[string list]`.
     pub fn decode(body: &'a [u8]) -> Result<Register<'a>, DecodeError> {
-        Ok(Register {
-            events: Reader::new(body).string_list("event kinds")?,
-        })
+        Ok(Register { events: Reader::new(body).string_list("event kinds")? })
     }
 }
 
@@ -270,8 +228,6 @@ impl<'a> AuthResponse<'a> {
     /// # Errors
     /// When it is not `[bytes]`.
     pub fn decode(body: &'a [u8]) -> Result<AuthResponse<'a>, DecodeError> {
-        Ok(AuthResponse {
-            token: Reader::new(body).bytes("authentication token")?,
-        })
+        Ok(AuthResponse { token: Reader::new(body).bytes("authentication token")? })
     }
 }

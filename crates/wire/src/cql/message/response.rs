@@ -17,9 +17,7 @@ impl<'a> Authenticate<'a> {
     /// # Errors
     /// When it is not a `[string]`.
     pub fn decode(body: &'a [u8]) -> Result<Authenticate<'a>, DecodeError> {
-        Ok(Authenticate {
-            class: Reader::new(body).string("authenticator")?,
-        })
+        Ok(Authenticate { class: Reader::new(body).string("authenticator")? })
     }
 }
 
@@ -36,9 +34,7 @@ impl<'a> AuthToken<'a> {
     /// # Errors
     /// When it is not `[bytes]`.
     pub fn decode(body: &'a [u8]) -> Result<AuthToken<'a>, DecodeError> {
-        Ok(AuthToken {
-            token: Reader::new(body).bytes("authentication token")?,
-        })
+        Ok(AuthToken { token: Reader::new(body).bytes("authentication token")? })
     }
 }
 
@@ -55,8 +51,6 @@ impl<'a> Supported<'a> {
     /// # Errors
     /// When it is not a `[string multimap]`.
     pub fn decode(body: &'a [u8]) -> Result<Supported<'a>, DecodeError> {
-        Ok(Supported {
-            options: Reader::new(body).string_multimap("supported options")?,
-        })
+        Ok(Supported { options: Reader::new(body).string_multimap("supported options")? })
     }
 }

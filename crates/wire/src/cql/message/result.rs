@@ -51,19 +51,10 @@ impl<'a> ResultMessage<'a> {
             result_kind::ROWS => ResultMessage::Rows(Rows::read(&mut reader, version)?),
             result_kind::SET_KEYSPACE => ResultMessage::SetKeyspace(reader.string("keyspace")?),
             result_kind::PREPARED => ResultMessage::Prepared(Prepared::read(&mut reader, version)?),
-            result_kind::SCHEMA_CHANGE => {
-                ResultMessage::SchemaChange(SchemaChange::read(&mut reader)?)
-            }
+            result_kind::SCHEMA_CHANGE => ResultMessage::SchemaChange(SchemaChange::read(&mut reader)?),
             found => {
-                let problem = Problem::Unknown {
-                    found: found as u32,
-                    expected: "kind 1 to 5",
-                };
-                return Err(DecodeError {
-                    problem,
-                    field: "result kind",
-                    offset: 0,
-                });
+                let problem = Problem::Unknown { found: found as u32, expected: "kind 1 to 5" };
+                return Err(DecodeError { problem, field: "result kind", offset: 0 });
             }
         })
     }
@@ -90,22 +81,12 @@ impl<'a> Rows<'a> {
         let content = reader.rest();
         // A row has at least the 4-byte length of each column; a row without columns has no end that could be found.
         let row_bytes_min = (metadata.column_count as u64).saturating_mul(4);
-        let row_count_max = (content.len() as u64)
-            .checked_div(row_bytes_min)
-            .unwrap_or(0);
+        let row_count_max = (content.len() as u64).checked_div(row_bytes_min).unwrap_or(0);
         if row_count as u64 > row_count_max {
-            let problem = Problem::TooLarge {
-                found: row_count as u64,
-                max: row_count_max,
-            };
+            let problem = Problem::TooLarge { found: row_count as u64, max: row_count_max };
             return Err(count_at.error("row count", problem));
         }
-        Ok(Rows {
-            metadata,
-            row_count,
-            content,
-            content_offset: reader.position(),
-        })
+        Ok(Rows { metadata, row_count, content, content_offset: reader.position() })
     }
 
     /// The rows in order. After an error, whose offset counts from `content`, comes nothing more.
@@ -122,10 +103,7 @@ impl<'a> Rows<'a> {
                     return Some(Err(error));
                 }
             }
-            Some(Ok(Row {
-                column_count,
-                raw: reader.since(start),
-            }))
+            Some(Ok(Row { column_count, raw: reader.since(start) }))
         })
     }
 }
@@ -206,22 +184,13 @@ impl<'a> BindMetadata<'a> {
             0 => Columns::read(reader, count, flags & metadata_flag::GLOBAL_TABLE != 0)?,
             _ => Columns::default(),
         };
-        Ok(BindMetadata {
-            count,
-            raw: reader.since(start),
-            partition_key,
-            markers,
-        })
+        Ok(BindMetadata { count, raw: reader.since(start), partition_key, markers })
     }
 
     /// The index of the bind marker for each column of the partition key, in key order. Empty if a column has none, and
     /// always in v3.
     pub fn partition_key(&self) -> impl ExactSizeIterator<Item = u16> + use<'a> {
-        self.partition_key
-            .as_chunks::<2>()
-            .0
-            .iter()
-            .map(|index| u16::from_be_bytes(*index))
+        self.partition_key.as_chunks::<2>().0.iter().map(|index| u16::from_be_bytes(*index))
     }
 
     /// The bind markers in order.

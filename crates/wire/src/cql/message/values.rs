@@ -44,11 +44,7 @@ impl<'a> Values<'a> {
     /// # Errors
     /// A value that ends beyond the body, a name that is not UTF-8, or (v4 and later) a length below -2.
     #[inline]
-    pub fn read(
-        reader: &mut Reader<'a>,
-        version: u8,
-        named: bool,
-    ) -> Result<Values<'a>, DecodeError> {
+    pub fn read(reader: &mut Reader<'a>, version: u8, named: bool) -> Result<Values<'a>, DecodeError> {
         let count = reader.short("value count")?;
         let start = reader.position();
         for _ in 0..count {
@@ -57,12 +53,7 @@ impl<'a> Values<'a> {
             }
             read_value(reader, version)?;
         }
-        Ok(Values {
-            count,
-            named,
-            version,
-            items: reader.since(start),
-        })
+        Ok(Values { count, named, version, items: reader.since(start) })
     }
 
     /// Number of values.
@@ -88,20 +79,13 @@ impl<'a> Values<'a> {
 
     /// The value with the name `name`, compared byte by byte; `None` too if the values have no names.
     pub fn named(&self, name: &str) -> Option<Value<'a>> {
-        self.iter()
-            .find(|(found, _)| *found == Some(name))
-            .map(|(_, value)| value)
+        self.iter().find(|(found, _)| *found == Some(name)).map(|(_, value)| value)
     }
 
     /// The values in order, each with its name if the values have names.
     #[inline]
     pub fn iter(&self) -> ValuesIter<'a> {
-        ValuesIter {
-            reader: Reader::new(self.items),
-            left: self.count,
-            named: self.named,
-            version: self.version,
-        }
+        ValuesIter { reader: Reader::new(self.items), left: self.count, named: self.named, version: self.version }
     }
 
     /// Appends the count and the values as they were read.
@@ -126,11 +110,7 @@ impl<'a> Iterator for ValuesIter<'a> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
-        let name = if self.named {
-            Some(self.reader.string("value name").ok()?)
-        } else {
-            None
-        };
+        let name = if self.named { Some(self.reader.string("value name").ok()?) } else { None };
         Some((name, read_value(&mut self.reader, self.version).ok()?))
     }
 }
@@ -168,20 +148,12 @@ pub struct ValueList {
 impl ValueList {
     /// An empty list of values without names, for protocol `version`.
     pub fn positional(version: u8) -> ValueList {
-        ValueList {
-            version,
-            named: false,
-            count: 0,
-            items: Vec::new(),
-        }
+        ValueList { version, named: false, count: 0, items: Vec::new() }
     }
 
     /// An empty list of values with names, for protocol `version`.
     pub fn named(version: u8) -> ValueList {
-        ValueList {
-            named: true,
-            ..ValueList::positional(version)
-        }
+        ValueList { named: true, ..ValueList::positional(version) }
     }
 
     /// Appends a value. The name of a value that has none in a list of named ones is empty. Values beyond the
@@ -215,12 +187,7 @@ impl ValueList {
 
     /// The list as the encoders take it.
     pub fn values(&self) -> Values<'_> {
-        Values {
-            count: self.count,
-            named: self.named,
-            version: self.version,
-            items: &self.items,
-        }
+        Values { count: self.count, named: self.named, version: self.version, items: &self.items }
     }
 }
 
@@ -246,18 +213,14 @@ mod tests {
     fn a_length_below_minus_two_is_refused_from_v4() {
         let bytes = [0, 1, 0xFF, 0xFF, 0xFF, 0xFD];
         let error = read(&bytes, 5, false).unwrap_err();
-        assert_eq!(
-            (error.problem, error.offset),
-            (Problem::Negative { found: -3 }, 2)
-        );
+        assert_eq!((error.problem, error.offset), (Problem::Negative { found: -3 }, 2));
         assert_eq!(read(&bytes, 3, false).unwrap().get(0), Some(Value::Null));
     }
 
     #[test]
     fn named_values_are_found_by_name() {
         let mut list = ValueList::named(4);
-        list.push_named("a", Value::Bytes(b"x"))
-            .push_named("b", Value::Bytes(b""));
+        list.push_named("a", Value::Bytes(b"x")).push_named("b", Value::Bytes(b""));
         let values = list.values();
         assert_eq!(values.named("b"), Some(Value::Bytes(b"")));
         assert_eq!(values.named("c"), None);
@@ -268,12 +231,6 @@ mod tests {
     fn a_claimed_length_is_not_believed() {
         let bytes = [0, 1, 0x7F, 0xFF, 0xFF, 0xFF, 1];
         let error = read(&bytes, 4, false).unwrap_err();
-        assert_eq!(
-            error.problem,
-            Problem::Truncated {
-                needed: 0x7FFF_FFFF,
-                left: 1
-            }
-        );
+        assert_eq!(error.problem, Problem::Truncated { needed: 0x7FFF_FFFF, left: 1 });
     }
 }

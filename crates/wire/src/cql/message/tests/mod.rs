@@ -14,10 +14,7 @@ fn body(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 }
 
 /// Checks that every proper start of `body` is refused, at a place within it.
-fn refuses_every_start<'a, T>(
-    body: &'a [u8],
-    decode: impl Fn(&'a [u8]) -> Result<T, DecodeError>,
-) {
+fn refuses_every_start<'a, T>(body: &'a [u8], decode: impl Fn(&'a [u8]) -> Result<T, DecodeError>) {
     assert!(decode(body).is_ok());
     for length in 0..body.len() {
         match decode(&body[..length]) {
