@@ -1,0 +1,241 @@
+package drivers
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+)
+
+func TestStatementWithLiterals(t *testing.T) {
+	inEverySetup(t, func(s *scenario) {
+		s.exec("INSERT INTO items (key, number, note) VALUES ('" + s.key + "', 7, 'it''s')")
+		var note string
+		s.scan("SELECT note FROM items WHERE key = '"+s.key+"'", nil, &note)
+		s.equal(note, "it's", "note")
+		s.equal(s.number(s.key), 7, "number")
+	})
+}
+
+// gocql prepares every statement that has values.
+func TestPreparedStatement(t *testing.T) {
+	inEverySetup(t, func(s *scenario) {
+		for i := 0; i < 100; i++ {
+			s.exec("INSERT INTO items (key, number, note) VALUES (?, ?, ?)", fmt.Sprint(s.key, i), i, fmt.Sprint("n", i))
+		}
+		for i := 0; i < 100; i++ {
+			var key, note string
+			var number int
+			s.scan("SELECT key, number, note FROM items WHERE key = ?", []any{fmt.Sprint(s.key, i)}, &key, &number, &note)
+			s.equal(number, i, "number")
+			s.equal(note, fmt.Sprint("n", i), "note")
+		}
+	})
+}
+
+func TestNamedMarkers(t *testing.T) {
+	inEverySetup(t, func(s *scenario) {
+		s.exec("INSERT INTO items (key, number) VALUES (:k, :n)", s.key, 9)
+		s.equal(s.number(s.key), 9, "number")
+	})
+}
+
+func TestStatementMetadataTellsThePartitionKey(t *testing.T) {
+	inEverySetup(t, func(s *scenario) {
+		metadata, err := s.session.StatementMetadata(s.Context(), "UPDATE lines SET body = ? WHERE line = ? AND key = ?", keyspace)
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.equal(fmt.Sprint(metadata.PKBindColumnIndexes), "[2]", "partition key positions")
+		s.equal(metadata.BindColumns[2].Name, "key", "column")
+	})
+}
+
+func TestStatementPreparedByOneSessionIsAlsoPreparedByAnother(t *testing.T) {
+	inEverySetup(t, func(s *scenario) {
+		insert := "INSERT INTO items (key, number) VALUES (?, ?) USING TTL 1000"
+		s.exec(insert, s.key, 1)
+		if err := s.open(s.T, keyspace).Query(insert, s.key, 2).Exec(); err != nil {
+			s.Fatal(err)
+		}
+		s.equal(s.number(s.key), 2, "number")
+	})
+}
+
+func TestPreparedStatementSurvivesItsTableBeingDroppedAndCreatedAgain(t *testing.T) {
+	inEverySetup(t, func(s *scenario) {
+		table := "reborn_" + s.name
+		s.exec("CREATE TABLE " + table + " (key text PRIMARY KEY, number int)")
+		insert := "INSERT INTO " + table + " (key, number) VALUES (?, ?)"
+		s.exec(insert, s.key, 1)
+		s.exec("DROP TABLE " + table)
+		s.exec("CREATE TABLE " + table + " (key text PRIMARY KEY, number int)")
+		s.exec(insert, s.key, 2)
+		var number int
+		s.scan("SELECT number FROM "+table+" WHERE key = ?", []any{s.key}, &number)
+		s.equal(number, 2, "number")
+	})
+}
+
+func TestPreparedSelectShowsAColumnAddedMeanwhile(t *testing.T) {
+	inEverySetup(t, func(s *scenario) {
+		if s.expected < 5 {
+			s.Skip("the result-metadata id came with protocol v5 (CASSANDRA-10786)")
+		}
+		table := "grown_" + s.name
+		s.exec("CREATE TABLE " + table + " (key text PRIMARY KEY, number int)")
+		s.exec("INSERT INTO "+table+" (key, number) VALUES (?, 1)", s.key)
+		query := "SELECT * FROM " + table + " WHERE key = ?"
+		row := map[string]any{}
+		if err := s.session.Query(query, s.key).MapScan(row); err != nil || len(row) != 2 {
+			s.Fatal(row, err)
+		}
+		s.exec("ALTER TABLE " + table + " ADD added text")
+		s.exec("UPDATE "+table+" SET added = 'new' WHERE key = ?", s.key)
+		row = map[string]any{}
+		if err := s.session.Query(query, s.key).MapScan(row); err != nil {
+			s.Fatal(err)
+		}
+		s.equal(row["added"], "new", "added")
+		s.equal(row["number"], 1, "number")
+	})
+}
+
+func TestUnsetValueLeavesTheColumnAloneAndNullDeletesIt(t *testing.T) {
+	inEverySetup(t, func(s *scenario) {
+		insert := "INSERT INTO items (key, number, note) VALUES (?, ?, ?)"
+		s.exec(insert, s.key, 1, "kept")
+		s.exec(insert, s.key, 2, gocql.UnsetValue)
+		var note *string
+		s.scan("SELECT note FROM items WHERE key = ?", []any{s.key}, &note)
+		if note == nil || *note != "kept" {
+			s.Fatalf("note: %v", note)
+		}
+		s.exec(insert, s.key, 3, nil)
+		s.scan("SELECT note FROM items WHERE key = ?", []any{s.key}, &note)
+		if note != nil {
+			s.Fatalf("note: %v", *note)
+		}
+	})
+}
+
+func TestUpdateAndDelete(t *testing.T) {
+	inEverySetup(t, func(s *scenario) {
+		s.exec("INSERT INTO items (key, number) VALUES (?, 1)", s.key)
+		s.exec("UPDATE items SET number = 2 WHERE key = ?", s.key)
+		s.equal(s.number(s.key), 2, "number")
+		s.exec("DELETE FROM items WHERE key = ?", s.key)
+		s.missing(s.key)
+	})
+}
+
+func TestQueryTimestampReachesTheStore(t *testing.T) {
+	inEverySetup(t, func(s *scenario) {
+		err := s.session.Query("INSERT INTO items (key, number) VALUES (?, 1)", s.key).WithTimestamp(123_456_789).Exec()
+		if err != nil {
+			s.Fatal(err)
+		}
+		var written int64
+		s.scan("SELECT writetime(number) FROM items WHERE key = ?", []any{s.key}, &written)
+		s.equal(written, int64(123_456_789), "writetime")
+	})
+}
+
+func TestConsistencyLevelReachesTheStore(t *testing.T) {
+	inEverySetup(t, func(s *scenario) {
+		err := s.session.Query("INSERT INTO items (key, number) VALUES (?, 1)", s.key).Consistency(gocql.All).Exec()
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.equal(s.number(s.key), 1, "number")
+	})
+}
+
+// tracer keeps the id of the last traced query.
+type tracer struct{ id []byte }
+
+func (t *tracer) Trace(id []byte) { t.id = id }
+
+func TestTracingIdComesBackWithATracedQuery(t *testing.T) {
+	inEverySetup(t, func(s *scenario) {
+		trace := &tracer{}
+		if err := s.session.Query("SELECT key FROM system.local").Trace(trace).Exec(); err != nil {
+			s.Fatal(err)
+		}
+		s.equal(len(trace.id), 16, "bytes of the tracing id")
+	})
+}
+
+func TestCustomPayloadIsAccepted(t *testing.T) {
+	inEverySetup(t, func(s *scenario) {
+		payload := map[string][]byte{"unknown": {1, 2, 3}}
+		if err := s.session.Query("SELECT key FROM system.local").CustomPayload(payload).Exec(); err != nil {
+			s.Fatal(err)
+		}
+	})
+}
+
+func TestWarningsOfTheStoreComeBack(t *testing.T) {
+	inEverySetup(t, func(s *scenario) {
+		iter := s.session.Query("SELECT count(*) FROM counts").Iter()
+		warnings := iter.Warnings()
+		if err := iter.Close(); err != nil {
+			s.Fatal(err)
+		}
+		if len(warnings) == 0 || !strings.Contains(warnings[0], "ggregation") {
+			s.Fatalf("warnings: %q", warnings)
+		}
+	})
+}
+
+func TestKeyspaceOfTheSession(t *testing.T) {
+	inEverySetup(t, func(s *scenario) {
+		system := s.open(s.T, "system")
+		for i := 0; i < 20; i++ {
+			s.exec("SELECT key FROM items LIMIT 1")
+			var key string
+			if err := system.Query("SELECT key FROM local").Scan(&key); err != nil {
+				s.Fatal(err)
+			}
+			if err := system.Query("SELECT key FROM items LIMIT 1").Exec(); err == nil {
+				s.Fatal("items found in keyspace system")
+			}
+		}
+	})
+}
+
+func TestSamePreparedTextInTwoKeyspacesReachesTwoTables(t *testing.T) {
+	inEverySetup(t, func(s *scenario) {
+		other := keyspace + "_" + s.name
+		s.exec("DROP KEYSPACE IF EXISTS " + other)
+		s.exec("CREATE KEYSPACE " + other + " WITH replication = " + replication())
+		s.exec("CREATE TABLE " + other + ".items (key text PRIMARY KEY, number int)")
+		own := s.open(s.T, other)
+		s.exec("INSERT INTO items (key, number) VALUES (?, ?)", s.key, 1)
+		if err := own.Query("INSERT INTO items (key, number) VALUES (?, ?)", s.key, 2).Exec(); err != nil {
+			s.Fatal(err)
+		}
+		var number int
+		if err := own.Query("SELECT number FROM items WHERE key = ?", s.key).Scan(&number); err != nil {
+			s.Fatal(err)
+		}
+		s.equal(number, 2, "number there")
+		s.equal(s.number(s.key), 1, "number here")
+		s.exec("DROP KEYSPACE " + other)
+	})
+}
+
+func TestKeyspaceOfASingleQuery(t *testing.T) {
+	inEverySetup(t, func(s *scenario) {
+		if s.expected < 5 {
+			s.Skip("protocol v5 brought it")
+		}
+		own := s.open(s.T, "")
+		insert := own.Query("INSERT INTO items (key, number) VALUES (?, 3)", s.key).SetKeyspace(keyspace)
+		if err := insert.Exec(); err != nil {
+			s.Fatal(err)
+		}
+		s.equal(s.number(s.key), 3, "number")
+	})
+}

@@ -1,0 +1,215 @@
+// Package drivers runs end-to-end scenarios with gocql, unmodified, against whatever speaks CQL at
+// SHUNT_CONTACT. One scenario per test, each in every setup.
+package drivers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+	"github.com/apache/cassandra-gocql-driver/v2/lz4"
+)
+
+const keyspace = "driver_go"
+
+var tables = []string{
+	"CREATE TABLE items (key text PRIMARY KEY, number int, note text)",
+	"CREATE TABLE lines (key text, line int, body text, PRIMARY KEY (key, line))",
+	"CREATE TABLE scanned (key text PRIMARY KEY, number int)",
+	"CREATE TABLE counts (key text PRIMARY KEY, hits counter)",
+	"CREATE TABLE blobs (key text PRIMARY KEY, body blob)",
+	"CREATE TYPE address (street text, number int, tags frozen<set<text>>)",
+	"CREATE TYPE person (name text, home frozen<address>, phones frozen<list<text>>)",
+	"CREATE TABLE people (key text PRIMARY KEY, who frozen<person>, known list<frozen<person>>," +
+		" homes map<text, frozen<address>>)",
+	"CREATE TABLE collected (key text PRIMARY KEY, l list<int>, s set<text>, m map<text, bigint>," +
+		" t tuple<int, text, boolean>, n map<int, frozen<list<frozen<set<int>>>>>, v vector<float, 3>)",
+	"CREATE TABLE scalars (key text PRIMARY KEY, a ascii, bi bigint, bl blob, bo boolean, d date," +
+		" de decimal, dbl double, du duration, f float, ip inet, i int, si smallint, t time," +
+		" ts timestamp, tu timeuuid, ti tinyint, u uuid, vc varchar, vi varint)",
+}
+
+// setup is a way in which every scenario connects: what is set explicitly, all else being the driver's default.
+type setup struct {
+	name       string
+	version    int // 0: the driver negotiates
+	expected   int
+	compressor gocql.Compressor
+	session    *gocql.Session
+	seen       *versions
+}
+
+var setups = []*setup{
+	{name: "negotiated", expected: 5},
+	{name: "v4_lz4", version: 4, expected: 4, compressor: lz4.LZ4Compressor{}},
+	{name: "v5_lz4", version: 5, expected: 5, compressor: lz4.LZ4Compressor{}},
+}
+
+// versions notes the protocol version of the last frame that came in.
+type versions struct{ last atomic.Int32 }
+
+func (v *versions) ObserveFrameHeader(_ context.Context, frame gocql.ObservedFrameHeader) {
+	v.last.Store(int32(frame.Version & 0x7f))
+}
+
+func contact() (host string, port int) {
+	text := os.Getenv("SHUNT_CONTACT")
+	if text == "" {
+		text = "127.0.0.1:9042"
+	}
+	host, portText, err := net.SplitHostPort(text)
+	if err == nil {
+		port, err = strconv.Atoi(portText)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("SHUNT_CONTACT %q: %v", text, err))
+	}
+	return host, port
+}
+
+func environment(name, otherwise string) string {
+	if value := os.Getenv(name); value != "" {
+		return value
+	}
+	return otherwise
+}
+
+func singleHostExpected() bool { return environment("SHUNT_EXPECT_SINGLE_HOST", "1") != "0" }
+
+func replication() string {
+	return "{'class': 'SimpleStrategy', 'replication_factor': " + environment("SHUNT_RF", "1") + "}"
+}
+
+// cluster is the configuration of a setup. Only the time-outs differ from the driver's defaults, because
+// the machines that run this are busy.
+func (s *setup) cluster() *gocql.ClusterConfig {
+	host, port := contact()
+	config := gocql.NewCluster(host)
+	config.Port = port
+	config.ProtoVersion = s.version
+	config.Compressor = s.compressor
+	config.Timeout = 30 * time.Second
+	config.ConnectTimeout = 30 * time.Second
+	s.seen = &versions{}
+	config.FrameHeaderObserver = s.seen
+	return config
+}
+
+// open makes a session of this scenario's own; with no keyspace if the name is empty.
+func (s *setup) open(t *testing.T, keyspace string) *gocql.Session {
+	t.Helper()
+	config := s.cluster()
+	config.Keyspace = keyspace
+	session, err := config.CreateSession()
+	if err != nil {
+		t.Fatalf("connect: %v", err)
+	}
+	t.Cleanup(session.Close)
+	return session
+}
+
+// TestMain creates the schema, and the session that the scenarios of one setup share.
+func TestMain(m *testing.M) {
+	if err := prepare(); err != nil {
+		fmt.Fprintln(os.Stderr, "schema:", err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	for _, s := range setups {
+		s.session.Close()
+	}
+	os.Exit(code)
+}
+
+func prepare() error {
+	session, err := setups[0].cluster().CreateSession()
+	if err != nil {
+		return err
+	}
+	statements := []string{
+		"DROP KEYSPACE IF EXISTS " + keyspace,
+		"CREATE KEYSPACE " + keyspace + " WITH replication = " + replication(),
+	}
+	for _, statement := range statements {
+		if err := session.Query(statement).Exec(); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	session.Close()
+	for _, s := range setups {
+		config := s.cluster()
+		config.Keyspace = keyspace
+		if s.session, err = config.CreateSession(); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	for _, statement := range tables {
+		if err := setups[0].session.Query(statement).Exec(); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	return nil
+}
+
+// scenario is what a test works with: the shared session of its setup and a partition key nobody else uses.
+type scenario struct {
+	*testing.T
+	*setup
+	key string
+}
+
+// inEverySetup runs a scenario once per setup.
+func inEverySetup(t *testing.T, run func(s *scenario)) {
+	for _, setup := range setups {
+		t.Run(setup.name, func(t *testing.T) {
+			run(&scenario{T: t, setup: setup, key: gocql.MustRandomUUID().String()})
+		})
+	}
+}
+
+// exec runs a statement that must succeed.
+func (s *scenario) exec(statement string, values ...any) {
+	s.Helper()
+	if err := s.session.Query(statement, values...).Exec(); err != nil {
+		s.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// scan reads the one row of a query that must succeed.
+func (s *scenario) scan(query string, values []any, into ...any) {
+	s.Helper()
+	if err := s.session.Query(query, values...).Scan(into...); err != nil {
+		s.Fatalf("%s: %v", query, err)
+	}
+}
+
+// number reads the column that most scenarios use.
+func (s *scenario) number(key string) int {
+	s.Helper()
+	var number int
+	s.scan("SELECT number FROM items WHERE key = ?", []any{key}, &number)
+	return number
+}
+
+func (s *scenario) equal(got, want any, what string) {
+	s.Helper()
+	if got != want {
+		s.Fatalf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+func (s *scenario) missing(key string) {
+	s.Helper()
+	var number *int
+	err := s.session.Query("SELECT number FROM items WHERE key = ?", key).Scan(&number)
+	if !errors.Is(err, gocql.ErrNotFound) {
+		s.Fatalf("row %s: got %v, want not found", key, err)
+	}
+}

@@ -1,0 +1,78 @@
+package drivers
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	gocql "github.com/apache/cassandra-gocql-driver/v2"
+)
+
+func TestInsertIfNotExistsAppliesOnceAndThenShowsTheExistingRow(t *testing.T) {
+	inEverySetup(t, func(s *scenario) {
+		insert := "INSERT INTO items (key, number, note) VALUES (?, ?, ?) IF NOT EXISTS"
+		applied, err := s.session.Query(insert, s.key, 1, "first").MapScanCAS(map[string]any{})
+		if err != nil || !applied {
+			s.Fatal(applied, err)
+		}
+		existing := map[string]any{}
+		applied, err = s.session.Query(insert, s.key, 2, "second").MapScanCAS(existing)
+		if err != nil || applied {
+			s.Fatal(applied, err)
+		}
+		s.equal(existing["number"], 1, "number")
+		s.equal(existing["note"], "first", "note")
+	})
+}
+
+func TestUpdateIfComparesTheCurrentValue(t *testing.T) {
+	inEverySetup(t, func(s *scenario) {
+		s.exec("INSERT INTO items (key, number) VALUES (?, 1) IF NOT EXISTS", s.key)
+		update := "UPDATE items SET number = ? WHERE key = ? IF number = ?"
+		var current int
+		applied, err := s.session.Query(update, 2, s.key, 1).ScanCAS(&current)
+		if err != nil || !applied {
+			s.Fatal(applied, err)
+		}
+		applied, err = s.session.Query(update, 3, s.key, 1).ScanCAS(&current)
+		if err != nil || applied {
+			s.Fatal(applied, err)
+		}
+		s.equal(current, 2, "current value")
+	})
+}
+
+func TestSerialReadSeesTheLastTransaction(t *testing.T) {
+	inEverySetup(t, func(s *scenario) {
+		s.exec("INSERT INTO items (key, number) VALUES (?, 11) IF NOT EXISTS", s.key)
+		var number int
+		err := s.session.Query("SELECT number FROM items WHERE key = ?", s.key).Consistency(gocql.Serial).Scan(&number)
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.equal(number, 11, "number")
+	})
+}
+
+func TestOneOfManyRacersWins(t *testing.T) {
+	inEverySetup(t, func(s *scenario) {
+		var winners atomic.Int32
+		var racers sync.WaitGroup
+		for i := 0; i < 10; i++ {
+			racers.Add(1)
+			go func() {
+				defer racers.Done()
+				insert := s.session.Query("INSERT INTO items (key, number) VALUES (?, ?) IF NOT EXISTS", s.key, i)
+				applied, err := insert.MapScanCAS(map[string]any{})
+				if err != nil {
+					s.Error(err)
+				}
+				if applied {
+					winners.Add(1)
+				}
+			}()
+		}
+		racers.Wait()
+		s.equal(winners.Load(), int32(1), "winners")
+	})
+}
