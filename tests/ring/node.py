@@ -73,6 +73,7 @@ authorizer: {"CassandraAuthorizer" if password else "AllowAllAuthorizer"}
 role_manager: CassandraRoleManager
 permissions_validity: {"0ms" if password else "2000ms"}
 roles_validity: {"0ms" if password else "2000ms"}
+credentials_validity: {"0ms" if password else "2000ms"}
 storage_compatibility_mode: NONE
 auto_snapshot: false
 paxos_variant: v2
@@ -111,6 +112,7 @@ def java_command(settings: Settings) -> list:
         "cassandra.ring_delay_ms": 3000,
         "cassandra.skip_wait_for_gossip_to_settle": 0,
         "cassandra.superuser_setup_delay_ms": 0,
+        "cassandra.role_password_update_min_interval_in_ms": 0,
         "cassandra.shutdown_announce_in_ms": 200,
         "cassandra.memtable.row_overhead_size": 180,  # what its own measurement at every start finds
         "cassandra.test.flush_local_schema_changes": "false",  # the commit log has them too
@@ -143,7 +145,9 @@ class Node:
 
     def pid(self) -> int | None:
         """The process id, or None if it does not run. A recycled number does not count."""
-        if self._process is not None and self._process.poll() is not None:
+        if self._process is not None:
+            if self._process.poll() is None:
+                return self._process.pid
             self._process = None
         try:
             pid = int((self.directory / "pid").read_text())
