@@ -229,7 +229,6 @@ impl Core {
     fn forget_client(&mut self, io: &mut Io, slot: u32) {
         let Some(client) = self.clients.try_remove(slot as usize) else { return };
         self.metrics.clients.sub(1);
-        self.metrics.load.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         if client.stalls.any() {
             self.metrics.clients_paused.sub(1);
         }
