@@ -36,11 +36,7 @@ pub struct CoreSlot<M> {
 
 /// Opens a listening socket with a long backlog. Fails as bind and listen do (address in use, no permission).
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let family = if address.is_ipv4() {
-        AddressFamily::INET
-    } else {
-        AddressFamily::INET6
-    };
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let listener = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
     sockopt::set_socket_reuseaddr(&listener, true)?;
@@ -58,28 +54,14 @@ pub struct Acceptor {
 impl Acceptor {
     /// Starts accepting on `listeners`; [`Accepted::listener`] is the position in this list. Fails if the thread or
     /// its eventfd cannot be had.
-    pub fn start<M: Send + 'static>(
-        listeners: Vec<TcpListener>,
-        cores: Vec<CoreSlot<M>>,
-    ) -> io::Result<Acceptor> {
+    pub fn start<M: Send + 'static>(listeners: Vec<TcpListener>, cores: Vec<CoreSlot<M>>) -> io::Result<Acceptor> {
         for listener in &listeners {
             listener.set_nonblocking(true)?;
         }
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let mut accepting = Accepting {
-            listeners,
-            cores,
-            next: 0,
-            stop: stop.clone(),
-            back_off: BACK_OFF_MIN,
-        };
-        let thread = std::thread::Builder::new()
-            .name("accept".into())
-            .spawn(move || accepting.run())?;
-        Ok(Acceptor {
-            stop,
-            thread: Some(thread),
-        })
+        let mut accepting = Accepting { listeners, cores, next: 0, stop: stop.clone(), back_off: BACK_OFF_MIN };
+        let thread = std::thread::Builder::new().name("accept".into()).spawn(move || accepting.run())?;
+        Ok(Acceptor { stop, thread: Some(thread) })
     }
 
     /// Stops accepting and closes the listening sockets; returns when that is done.
@@ -114,11 +96,7 @@ impl<M> Accepting<M> {
     fn run(&mut self) {
         loop {
             let mut fds = vec![PollFd::new(&*self.stop, PollFlags::IN)];
-            fds.extend(
-                self.listeners
-                    .iter()
-                    .map(|listener| PollFd::new(listener, PollFlags::IN)),
-            );
+            fds.extend(self.listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
             match poll(&mut fds, None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => tracing::error!(%error, "waiting for connections failed"),
@@ -176,17 +154,11 @@ impl<M> Accepting<M> {
     /// Hands a connection over. False if told to stop while every mailbox was full.
     fn place(&mut self, position: usize, mut socket: OwnedFd, peer: Option<SocketAddr>) -> bool {
         // A connection whose addresses or options cannot be had is gone already.
-        let local = rustix::net::getsockname(&socket)
-            .ok()
-            .and_then(|local| SocketAddr::try_from(local).ok());
+        let local = rustix::net::getsockname(&socket).ok().and_then(|local| SocketAddr::try_from(local).ok());
         let (Some(peer), Some(local), Ok(())) = (peer, local, socket::prepare(&socket)) else {
             return true;
         };
-        let origin = Accepted {
-            listener: position as u16,
-            peer,
-            local,
-        };
+        let origin = Accepted { listener: position as u16, peer, local };
         loop {
             match self.offer(socket, origin) {
                 Ok(()) => return true,

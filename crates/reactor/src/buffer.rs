@@ -6,6 +6,8 @@
 const CLASS_BYTES_MIN: usize = 1 << 10;
 const CLASS_SHIFT: u32 = 3;
 const CLASSES: usize = 5;
+/// So many classes are looked into for a buffer: one up to 512 times too large is not.
+const CLASSES_TRIED: usize = 3;
 /// Larger buffers go back to the allocator.
 const BUFFER_BYTES_MAX: usize = 8 << 20;
 
@@ -18,34 +20,28 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(bytes_max: usize) -> Pool {
-        Pool {
-            classes: std::array::from_fn(|_| Vec::with_capacity(256)),
-            bytes: 0,
-            bytes_max,
-        }
+        Pool { classes: std::array::from_fn(|_| Vec::with_capacity(256)), bytes: 0, bytes_max }
     }
 
-    /// An empty buffer for about `expected` bytes.
+    /// An empty buffer for about `expected` bytes. If there is none of the right class, a somewhat larger one is as
+    /// good: buffers that grew while they were filled would otherwise pile up there.
     #[inline]
     pub(crate) fn take(&mut self, expected: usize) -> Vec<u8> {
         let class = class_for(expected);
-        match self.classes[class].pop() {
-            Some(buffer) => {
+        for larger in &mut self.classes[class..(class + CLASSES_TRIED).min(CLASSES)] {
+            if let Some(buffer) = larger.pop() {
                 self.bytes -= buffer.capacity();
-                buffer
+                return buffer;
             }
-            None => allocate(class, expected),
         }
+        allocate(class, expected)
     }
 
     /// Takes a buffer back; its contents are forgotten. Beyond the bounds it is freed.
     #[inline]
     pub(crate) fn put(&mut self, mut buffer: Vec<u8>) {
         let capacity = buffer.capacity();
-        if capacity < CLASS_BYTES_MIN
-            || capacity > BUFFER_BYTES_MAX
-            || self.bytes + capacity > self.bytes_max
-        {
+        if !(CLASS_BYTES_MIN..=BUFFER_BYTES_MAX).contains(&capacity) || self.bytes + capacity > self.bytes_max {
             return;
         }
         buffer.clear();
@@ -87,25 +83,9 @@ mod tests {
     #[test]
     fn a_buffer_is_at_least_as_large_as_asked_for() {
         let mut pool = Pool::new(64 << 20);
-        for expected in [
-            0,
-            1,
-            1023,
-            1024,
-            1025,
-            8192,
-            8193,
-            65536,
-            65537,
-            524_288,
-            524_289,
-            4 << 20,
-        ] {
+        for expected in [0, 1, 1023, 1024, 1025, 8192, 8193, 65536, 65537, 524_288, 524_289, 4 << 20] {
             let buffer = pool.take(expected);
-            assert!(
-                buffer.capacity() >= expected && buffer.is_empty(),
-                "{expected}"
-            );
+            assert!(buffer.capacity() >= expected && buffer.is_empty(), "{expected}");
             pool.put(buffer);
             let again = pool.take(expected);
             assert!(again.capacity() >= expected, "{expected}");
@@ -143,5 +123,11 @@ mod tests {
         let large = pool.take(600_000);
         pool.put(large);
         assert!(pool.take(100).capacity() < 8192);
+        let mut pool = Pool::new(64 << 20);
+        let somewhat_larger = pool.take(9000);
+        let address = somewhat_larger.as_ptr();
+        pool.put(somewhat_larger);
+        let small = pool.take(100);
+        assert_eq!(small.as_ptr(), address);
     }
 }

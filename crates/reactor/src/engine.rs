@@ -35,10 +35,7 @@ impl Io {
     /// The service's id of a slot.
     #[inline]
     pub(crate) fn id(&self, index: u32) -> ConnId {
-        ConnId {
-            index,
-            generation: self.connections[index as usize].generation,
-        }
+        ConnId { index, generation: self.connections[index as usize].generation }
     }
 
     /// Takes a slot and makes its id valid.
@@ -117,13 +114,8 @@ impl Io {
     pub(crate) fn release_slot(&mut self, index: u32) {
         let connection = &mut self.connections[index as usize];
         debug_assert_eq!(connection.state, State::Closed);
-        let old = std::mem::replace(
-            connection,
-            Connection {
-                generation: connection.generation,
-                ..Connection::default()
-            },
-        );
+        let old =
+            std::mem::replace(connection, Connection { generation: connection.generation, ..Connection::default() });
         self.pool.put(old.output);
         self.pool.put(old.sending);
         self.pool.put(old.input);
@@ -152,10 +144,7 @@ impl Io {
 
     fn start_flushing(&mut self, index: u32) {
         self.connections[index as usize].state = State::Flushing;
-        self.timers.set(
-            self.now_ns.saturating_add(self.linger_ns),
-            Due::Connection(self.id(index)),
-        );
+        self.timers.set(self.now_ns.saturating_add(self.linger_ns), Due::Connection(self.id(index)));
         self.mark_dirty(index);
         self.flushed(index);
     }
@@ -214,9 +203,7 @@ impl Io {
         if due {
             return Some(0);
         }
-        self.timers
-            .next_ns()
-            .map(|at_ns| at_ns.saturating_sub(now_ns))
+        self.timers.next_ns().map(|at_ns| at_ns.saturating_sub(now_ns))
     }
 
     /// Timers, failures found during the last flush, `drained`, and kept bytes of resumed connections. What falls due
@@ -250,15 +237,11 @@ impl Io {
             match self.timers.pop_due(self.now_ns) {
                 None => break,
                 Some(Due::Service(key)) => service.timer(self, key),
-                Some(Due::Connection(conn)) => {
-                    match self.get(conn).map(|connection| connection.state) {
-                        Some(State::Connecting) => {
-                            self.ended(conn.index, CloseReason::ConnectTimedOut, service)
-                        }
-                        Some(State::Flushing | State::Lingering) => self.finish(conn.index, true),
-                        _ => {}
-                    }
-                }
+                Some(Due::Connection(conn)) => match self.get(conn).map(|connection| connection.state) {
+                    Some(State::Connecting) => self.ended(conn.index, CloseReason::ConnectTimedOut, service),
+                    Some(State::Flushing | State::Lingering) => self.finish(conn.index, true),
+                    _ => {}
+                },
             }
         }
     }
@@ -267,9 +250,9 @@ impl Io {
 /// What an error of the operating system means to the service.
 pub(crate) fn close_reason(error: io::ErrorKind) -> CloseReason {
     match error {
-        io::ErrorKind::ConnectionReset
-        | io::ErrorKind::BrokenPipe
-        | io::ErrorKind::ConnectionAborted => CloseReason::Reset,
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted => {
+            CloseReason::Reset
+        }
         other => CloseReason::Error(other),
     }
 }

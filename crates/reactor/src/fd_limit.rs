@@ -12,13 +12,7 @@ pub fn raise_fd_limit(wanted: u64) -> (u64, u64) {
     if raised <= current {
         return (current, hard);
     }
-    match setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: Some(raised),
-            maximum: limit.maximum,
-        },
-    ) {
+    match setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum: limit.maximum }) {
         Ok(()) => (raised, hard),
         Err(_) => (current, hard),
     }

@@ -57,11 +57,7 @@ impl Io {
         match outcome {
             Ok(0) => self.ended(index, CloseReason::Peer, service),
             Ok(_) => {}
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) => {}
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Err(error) => self.ended(index, close_reason(error.kind()), service),
         }
     }
@@ -129,8 +125,7 @@ impl Io {
         let conn = self.id(index);
         let consumed = service.received(self, conn, data);
         debug_assert!(consumed <= data.len(), "consumed more than was there");
-        (self.connections[index as usize].generation == conn.generation)
-            .then_some(consumed.min(data.len()))
+        (self.connections[index as usize].generation == conn.generation).then_some(consumed.min(data.len()))
     }
 
     /// Presents the kept bytes, of which there are some.
@@ -172,9 +167,7 @@ impl Io {
             return self.keep(index, data);
         }
         self.compact_kept(index);
-        self.connections[index as usize]
-            .input
-            .extend_from_slice(data);
+        self.connections[index as usize].input.extend_from_slice(data);
     }
 
     fn compact_kept(&mut self, index: u32) {

@@ -83,10 +83,7 @@ impl Io {
     pub fn connect(&mut self, to: SocketAddr, timeout_ns: u64) -> ConnId {
         let index = self.allocate(State::Connecting);
         let conn = self.id(index);
-        self.timers.set(
-            self.now_ns.saturating_add(timeout_ns),
-            Due::Connection(conn),
-        );
+        self.timers.set(self.now_ns.saturating_add(timeout_ns), Due::Connection(conn));
         self.commands.push(Command::Connect { index, to });
         conn
     }
@@ -245,10 +242,7 @@ impl Io {
     /// appended. Without a sent log, or on a dead connection, the number returned names nothing.
     #[inline]
     pub fn retain(&mut self, conn: ConnId) -> u32 {
-        match self
-            .get_mut(conn)
-            .and_then(|connection| connection.log.as_mut())
-        {
+        match self.get_mut(conn).and_then(|connection| connection.log.as_mut()) {
             Some(log) => log.retain(),
             None => NONE,
         }
@@ -257,10 +251,7 @@ impl Io {
     /// Counts one down; at 0, and when sent completely, the buffer goes back to the pool.
     #[inline]
     pub fn release(&mut self, conn: ConnId, sequence: u32) {
-        let Some(log) = self
-            .get_mut(conn)
-            .and_then(|connection| connection.log.as_mut())
-        else {
+        let Some(log) = self.get_mut(conn).and_then(|connection| connection.log.as_mut()) else {
             return;
         };
         if let Some(buffer) = log.release(sequence) {
@@ -287,9 +278,7 @@ impl Io {
     /// Memory held by buffers that were sent completely and are still retained, in bytes.
     #[inline]
     pub fn retained_bytes(&self, conn: ConnId) -> usize {
-        self.get(conn)
-            .and_then(|connection| connection.log.as_ref())
-            .map_or(0, |log| log.bytes())
+        self.get(conn).and_then(|connection| connection.log.as_ref()).map_or(0, |log| log.bytes())
     }
 
     /// Takes all retained buffers out, for use inside [`closed`](crate::Service::closed). Retained bytes not yet sent
@@ -302,11 +291,7 @@ impl Io {
             return SentLog::default();
         };
         let log = std::mem::take(&mut **log);
-        let filling = if log.is_filling() {
-            std::mem::take(&mut connection.output)
-        } else {
-            Vec::new()
-        };
+        let filling = if log.is_filling() { std::mem::take(&mut connection.output) } else { Vec::new() };
         let sending = if !log.is_sending() {
             Vec::new()
         } else if connection.kernel_reads {
@@ -321,16 +306,12 @@ impl Io {
 
     #[inline]
     pub(crate) fn get(&self, conn: ConnId) -> Option<&Connection> {
-        self.connections
-            .get(conn.index as usize)
-            .filter(|connection| connection.generation == conn.generation)
+        self.connections.get(conn.index as usize).filter(|connection| connection.generation == conn.generation)
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, conn: ConnId) -> Option<&mut Connection> {
-        self.connections
-            .get_mut(conn.index as usize)
-            .filter(|connection| connection.generation == conn.generation)
+        self.connections.get_mut(conn.index as usize).filter(|connection| connection.generation == conn.generation)
     }
 
     pub(crate) fn new(options: &LoopOptions, driver_name: &'static str) -> Io {

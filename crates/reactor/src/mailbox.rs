@@ -56,31 +56,25 @@ pub struct Mailer<M> {
 
 impl<M> Clone for Mailer<M> {
     fn clone(&self) -> Self {
-        Mailer {
-            shared: self.shared.clone(),
-        }
+        Mailer { shared: self.shared.clone() }
     }
 }
 
 impl<M> Mailer<M> {
     /// Posts to the loop; gives the mail back if the queue is full or the loop is gone.
     pub fn post(&self, mail: M) -> Result<(), M> {
-        self.shared
-            .push(Item::Mail(mail))
-            .map_err(|item| match item {
-                Item::Mail(mail) => mail,
-                Item::Connection(..) => unreachable!("the item just pushed"),
-            })
+        self.shared.push(Item::Mail(mail)).map_err(|item| match item {
+            Item::Mail(mail) => mail,
+            Item::Connection(..) => unreachable!("the item just pushed"),
+        })
     }
 
     /// Hands an accepted connection to the loop; gives the socket back if the queue is full or the loop is gone.
     pub fn adopt(&self, socket: impl Into<OwnedFd>, origin: Accepted) -> Result<(), OwnedFd> {
-        self.shared
-            .push(Item::Connection(socket.into(), origin))
-            .map_err(|item| match item {
-                Item::Connection(socket, _) => socket,
-                Item::Mail(_) => unreachable!("the item just pushed"),
-            })
+        self.shared.push(Item::Connection(socket.into(), origin)).map_err(|item| match item {
+            Item::Connection(socket, _) => socket,
+            Item::Mail(_) => unreachable!("the item just pushed"),
+        })
     }
 
     /// Whether the loop has ended.
@@ -99,24 +93,9 @@ pub struct Inbox<M> {
 /// A mailbox for one loop that holds at most `capacity` items. Fails if no eventfd is to be had.
 pub fn mailbox<M>(capacity: usize) -> io::Result<(Mailer<M>, Inbox<M>)> {
     let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-    let queue = Mutex::new(Queue {
-        items: VecDeque::with_capacity(capacity),
-        closed: false,
-    });
-    let shared = Arc::new(Shared {
-        queue,
-        capacity,
-        wake,
-    });
-    Ok((
-        Mailer {
-            shared: shared.clone(),
-        },
-        Inbox {
-            shared,
-            taken: VecDeque::with_capacity(capacity),
-        },
-    ))
+    let queue = Mutex::new(Queue { items: VecDeque::with_capacity(capacity), closed: false });
+    let shared = Arc::new(Shared { queue, capacity, wake });
+    Ok((Mailer { shared: shared.clone() }, Inbox { shared, taken: VecDeque::with_capacity(capacity) }))
 }
 
 impl<M> Inbox<M> {

@@ -75,9 +75,7 @@ impl FromStr for IoChoice {
             "auto" => Ok(IoChoice::Auto),
             "epoll" => Ok(IoChoice::Epoll),
             "uring" | "io_uring" => Ok(IoChoice::Uring),
-            other => Err(format!(
-                "unknown I/O driver '{other}' (auto, epoll or uring)"
-            )),
+            other => Err(format!("unknown I/O driver '{other}' (auto, epoll or uring)")),
         }
     }
 }

@@ -28,9 +28,7 @@ impl Io {
             }
             return false;
         }
-        if !connection.sending.is_empty()
-            || !matches!(connection.state, State::Open | State::Flushing)
-        {
+        if !connection.sending.is_empty() || !matches!(connection.state, State::Open | State::Flushing) {
             return false;
         }
         std::mem::swap(&mut connection.output, &mut connection.sending);
@@ -95,10 +93,7 @@ impl Io {
         let connection = &mut self.connections[index as usize];
         if connection.notify && connection.backlog() <= connection.notify_below {
             connection.notify = false;
-            self.drained.push(ConnId {
-                index,
-                generation: connection.generation,
-            });
+            self.drained.push(ConnId { index, generation: connection.generation });
         }
     }
 

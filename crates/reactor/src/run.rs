@@ -80,12 +80,7 @@ fn turn<S: Service, D: SocketDriver>(
 
 /// Mail and accepted connections.
 #[cold]
-fn hand_over<S: Service, D: SocketDriver>(
-    io: &mut Io,
-    driver: &mut D,
-    service: &mut S,
-    inbox: &mut Inbox<S::Mail>,
-) {
+fn hand_over<S: Service, D: SocketDriver>(io: &mut Io, driver: &mut D, service: &mut S, inbox: &mut Inbox<S::Mail>) {
     for _ in 0..MAIL_PER_TURN {
         match inbox.next() {
             None => break,

@@ -40,13 +40,7 @@ pub(crate) enum Place<'a> {
 
 impl Default for LogTable {
     fn default() -> Self {
-        LogTable {
-            slots: Vec::new(),
-            free: Vec::new(),
-            filling: NONE,
-            sending: NONE,
-            bytes: 0,
-        }
+        LogTable { slots: Vec::new(), free: Vec::new(), filling: NONE, sending: NONE, bytes: 0 }
     }
 }
 

@@ -44,11 +44,7 @@ pub(crate) struct Timers {
 impl Timers {
     pub(crate) fn set(&mut self, at_ns: u64, due: Due) {
         self.order += 1;
-        self.heap.push(Reverse(Entry {
-            at_ns,
-            order: self.order,
-            due,
-        }));
+        self.heap.push(Reverse(Entry { at_ns, order: self.order, due }));
     }
 
     /// When the next timer is due.

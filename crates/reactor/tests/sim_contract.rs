@@ -41,13 +41,7 @@ fn a_paused_connection_is_presented_on_resume_without_new_bytes() {
 
 #[test]
 fn pausing_holds_the_sender_back() {
-    let mut pair = Pair::new(
-        2,
-        Options {
-            window_bytes: 10_000..10_001,
-            ..Options::calm()
-        },
-    );
+    let mut pair = Pair::new(2, Options { window_bytes: 10_000..10_001, ..Options::calm() });
     pair.called_io(Io::pause_reading);
     pair.caller_io(|io, conn| io.output(conn).resize(1 << 20, 7));
     pair.settle();
@@ -109,13 +103,7 @@ fn abort_resets_and_is_not_reported() {
 
 #[test]
 fn drained_comes_once_when_the_backlog_has_fallen() {
-    let mut pair = Pair::new(
-        5,
-        Options {
-            window_bytes: 1000..1001,
-            ..Options::calm()
-        },
-    );
+    let mut pair = Pair::new(5, Options { window_bytes: 1000..1001, ..Options::calm() });
     pair.called_io(Io::pause_reading);
     pair.caller_io(|io, conn| {
         io.output(conn).resize(5000, 1);
@@ -125,12 +113,7 @@ fn drained_comes_once_when_the_backlog_has_fallen() {
     assert!(!pair.caller().seen.contains(&Seen::Drained(pair.out)));
     pair.called_io(Io::resume_reading);
     pair.settle();
-    let drained = pair
-        .caller()
-        .seen
-        .iter()
-        .filter(|seen| matches!(seen, Seen::Drained(_)))
-        .count();
+    let drained = pair.caller().seen.iter().filter(|seen| matches!(seen, Seen::Drained(_))).count();
     assert_eq!(drained, 1);
 }
 
@@ -147,13 +130,7 @@ fn all_that_a_turn_wrote_leaves_in_one_write() {
 #[test]
 fn the_sent_log_survives_a_loss() {
     for_seeds(50, |seed| {
-        let mut pair = Pair::new(
-            seed,
-            Options {
-                window_bytes: 16..64,
-                ..Options::crumbs()
-            },
-        );
+        let mut pair = Pair::new(seed, Options { window_bytes: 16..64, ..Options::crumbs() });
         let sequences = pair.caller_io(|io, conn| {
             io.keep_sent(conn);
             io.output(conn).extend_from_slice(b"first");
@@ -188,10 +165,7 @@ fn released_buffers_are_no_longer_kept() {
     pair.settle();
     assert!(pair.caller_io(|io, conn| io.retained_bytes(conn)) > 0);
     pair.caller_io(|io, conn| (0..3).for_each(|_| io.release(conn, sequence)));
-    assert_eq!(
-        pair.caller_io(|io, conn| (io.retained_bytes(conn), io.sent(conn, sequence).len())),
-        (0, 0)
-    );
+    assert_eq!(pair.caller_io(|io, conn| (io.retained_bytes(conn), io.sent(conn, sequence).len())), (0, 0));
 }
 
 #[test]
@@ -206,37 +180,11 @@ fn timers_and_mail_come_in_order_and_not_early() {
         });
         (0..5).for_each(|mail| pair.world.post(pair.caller, mail));
         pair.world.run_for(9 * MILLISECOND);
-        assert!(
-            !pair
-                .caller()
-                .seen
-                .iter()
-                .any(|seen| matches!(seen, Seen::Timer(_)))
-        );
+        assert!(!pair.caller().seen.iter().any(|seen| matches!(seen, Seen::Timer(_))));
         pair.settle();
-        let seen = |wanted: fn(&Seen) -> Option<u64>| {
-            pair.caller()
-                .seen
-                .iter()
-                .filter_map(wanted)
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(
-            seen(|seen| if let Seen::Timer(key) = seen {
-                Some(*key)
-            } else {
-                None
-            }),
-            [10, 20, 30]
-        );
-        assert_eq!(
-            seen(|seen| if let Seen::Mail(n) = seen {
-                Some(u64::from(*n))
-            } else {
-                None
-            }),
-            [0, 1, 2, 3, 4]
-        );
+        let seen = |wanted: fn(&Seen) -> Option<u64>| pair.caller().seen.iter().filter_map(wanted).collect::<Vec<_>>();
+        assert_eq!(seen(|seen| if let Seen::Timer(key) = seen { Some(*key) } else { None }), [10, 20, 30]);
+        assert_eq!(seen(|seen| if let Seen::Mail(n) = seen { Some(u64::from(*n)) } else { None }), [0, 1, 2, 3, 4]);
         assert!(pair.world.now_ns() > start);
     });
 }

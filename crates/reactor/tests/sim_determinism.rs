@@ -13,10 +13,7 @@ fn digest_of(seed: u64) -> (u64, u64) {
     let server = world.add("server", Checked::new(Echo::default()));
     world.listen(server, address);
     for number in 0..4 {
-        world.add(
-            "client",
-            Checked::new(Client::new(number, address, 30, 2000)),
-        );
+        world.add("client", Checked::new(Client::new(number, address, 30, 2000)));
     }
     world.run_for(SECOND / 2);
     world.freeze(server);
@@ -39,8 +36,5 @@ fn the_same_seed_gives_the_same_run() {
         assert!(first.1 > 100, "nothing happened");
         digests.insert(first.0);
     });
-    assert!(
-        digests.len() == 1 || digests.len() >= 100,
-        "different seeds must give different runs"
-    );
+    assert!(digests.len() == 1 || digests.len() >= 100, "different seeds must give different runs");
 }

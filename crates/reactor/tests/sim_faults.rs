@@ -24,18 +24,10 @@ fn a_reset_is_seen_by_both_ends() {
 
 #[test]
 fn a_frozen_host_keeps_its_connections_and_goes_on_after_the_thaw() {
-    let mut pair = Pair::new(
-        1,
-        Options {
-            window_bytes: 1000..1001,
-            ..Options::calm()
-        },
-    );
+    let mut pair = Pair::new(1, Options { window_bytes: 1000..1001, ..Options::calm() });
     pair.world.freeze(pair.called);
     pair.caller_io(|io, conn| io.output(conn).resize(3000, 1));
-    let late = pair
-        .world
-        .with(pair.caller, |_, io| io.connect(pair.address, SECOND));
+    let late = pair.world.with(pair.caller, |_, io| io.connect(pair.address, SECOND));
     pair.settle();
     // The kernel of the frozen host takes a window of bytes and the connection; the service sees neither.
     assert_eq!(pair.caller_io(|io, conn| io.backlog(conn)), 2000);
@@ -44,26 +36,14 @@ fn a_frozen_host_keeps_its_connections_and_goes_on_after_the_thaw() {
     pair.world.thaw(pair.called);
     pair.settle();
     assert_eq!(pair.called().bytes().len(), 3000);
-    assert_eq!(
-        pair.called()
-            .seen
-            .iter()
-            .filter(|seen| matches!(seen, Seen::Accepted(..)))
-            .count(),
-        2
-    );
-    assert_eq!(
-        (pair.caller().closed(), pair.called().closed()),
-        (vec![], vec![])
-    );
+    assert_eq!(pair.called().seen.iter().filter(|seen| matches!(seen, Seen::Accepted(..))).count(), 2);
+    assert_eq!((pair.caller().closed(), pair.called().closed()), (vec![], vec![]));
 }
 
 #[test]
 fn timers_of_a_frozen_host_are_late_and_not_lost() {
     let mut pair = Pair::new(2, Options::calm());
-    pair.world.with(pair.called, |_, io| {
-        io.set_timer(io.now_ns() + MILLISECOND, 5)
-    });
+    pair.world.with(pair.called, |_, io| io.set_timer(io.now_ns() + MILLISECOND, 5));
     pair.world.freeze(pair.called);
     pair.settle();
     assert!(!pair.called().seen.contains(&Seen::Timer(5)));
@@ -80,21 +60,12 @@ fn a_killed_host_ends_its_connections_and_refuses_until_its_restart() {
         assert!(pair.world.kill(pair.called).is_some());
         assert!(!pair.world.is_running(pair.called) && pair.world.kill(pair.called).is_none());
         pair.settle();
-        assert!(matches!(
-            pair.caller().closed()[..],
-            [CloseReason::Reset | CloseReason::Peer]
-        ));
-        pair.world
-            .with(pair.caller, |_, io| io.connect(pair.address, SECOND));
+        assert!(matches!(pair.caller().closed()[..], [CloseReason::Reset | CloseReason::Peer]));
+        pair.world.with(pair.caller, |_, io| io.connect(pair.address, SECOND));
         pair.settle();
-        assert_eq!(
-            pair.caller().closed()[1..],
-            [CloseReason::ConnectFailed(ErrorKind::ConnectionRefused)]
-        );
+        assert_eq!(pair.caller().closed()[1..], [CloseReason::ConnectFailed(ErrorKind::ConnectionRefused)]);
         pair.world.restart(pair.called, Checked::new(Script::new()));
-        let again = pair
-            .world
-            .with(pair.caller, |_, io| io.connect(pair.address, SECOND));
+        let again = pair.world.with(pair.caller, |_, io| io.connect(pair.address, SECOND));
         pair.settle();
         assert!(pair.caller().seen.contains(&Seen::Connected(again)));
         assert!(pair.called().accepted_conn().is_some());
@@ -105,8 +76,7 @@ fn a_killed_host_ends_its_connections_and_refuses_until_its_restart() {
 fn a_host_without_power_tells_nobody() {
     let mut pair = Pair::new(3, Options::calm());
     pair.world.power_off(pair.called);
-    pair.world
-        .with(pair.caller, |_, io| io.connect(pair.address, 3 * SECOND));
+    pair.world.with(pair.caller, |_, io| io.connect(pair.address, 3 * SECOND));
     pair.world.run_for(10 * SECOND);
     assert_eq!(pair.caller().closed(), [CloseReason::ConnectTimedOut]);
     // Back again, it knows nothing of the old connection and resets it at the first byte.
@@ -122,16 +92,10 @@ fn a_half_open_connection_is_given_up_in_the_end() {
     pair.world.silence(pair.caller, pair.out);
     pair.caller_io(|io, conn| io.output(conn).push(1));
     pair.world.run_for(50 * SECOND);
-    assert_eq!(
-        (pair.caller().closed(), pair.called().closed()),
-        (vec![], vec![])
-    );
+    assert_eq!((pair.caller().closed(), pair.called().closed()), (vec![], vec![]));
     pair.world.run_for(50 * SECOND);
     let timed_out = [CloseReason::Error(ErrorKind::TimedOut)];
-    assert_eq!(
-        (pair.caller().closed(), pair.called().closed()),
-        (timed_out.to_vec(), timed_out.to_vec())
-    );
+    assert_eq!((pair.caller().closed(), pair.called().closed()), (timed_out.to_vec(), timed_out.to_vec()));
     assert_eq!(pair.called().bytes(), b"");
 }
 
@@ -153,10 +117,7 @@ fn a_short_cut_delays_and_a_long_one_breaks() {
         pair.world.cut(pair.caller, pair.called);
         pair.world.run_for(100 * SECOND);
         let timed_out = [CloseReason::Error(ErrorKind::TimedOut)];
-        assert_eq!(
-            (pair.caller().closed(), pair.called().closed()),
-            (timed_out.to_vec(), timed_out.to_vec())
-        );
+        assert_eq!((pair.caller().closed(), pair.called().closed()), (timed_out.to_vec(), timed_out.to_vec()));
     });
 }
 
@@ -164,9 +125,7 @@ fn a_short_cut_delays_and_a_long_one_breaks() {
 fn a_connect_across_a_cut_succeeds_once_it_is_joined() {
     let mut pair = Pair::new(5, Options::calm());
     pair.world.cut(pair.caller, pair.called);
-    let late = pair
-        .world
-        .with(pair.caller, |_, io| io.connect(pair.address, 20 * SECOND));
+    let late = pair.world.with(pair.caller, |_, io| io.connect(pair.address, 20 * SECOND));
     pair.world.run_for(4 * SECOND);
     pair.world.join(pair.caller, pair.called);
     pair.world.run_for(4 * SECOND);
@@ -176,42 +135,24 @@ fn a_connect_across_a_cut_succeeds_once_it_is_joined() {
 #[test]
 fn connects_fail_as_the_options_say() {
     let mut pair = Pair::new(6, Options::calm());
-    pair.world.set_options(Options {
-        connect_refused: 1.0,
-        ..Options::calm()
-    });
-    pair.world
-        .with(pair.caller, |_, io| io.connect(pair.address, SECOND));
+    pair.world.set_options(Options { connect_refused: 1.0, ..Options::calm() });
+    pair.world.with(pair.caller, |_, io| io.connect(pair.address, SECOND));
     pair.settle();
-    pair.world.set_options(Options {
-        connect_lost: 1.0,
-        ..Options::calm()
-    });
-    pair.world
-        .with(pair.caller, |_, io| io.connect(pair.address, SECOND / 2));
+    pair.world.set_options(Options { connect_lost: 1.0, ..Options::calm() });
+    pair.world.with(pair.caller, |_, io| io.connect(pair.address, SECOND / 2));
     pair.settle();
     let refused = CloseReason::ConnectFailed(ErrorKind::ConnectionRefused);
-    assert_eq!(
-        pair.caller().closed(),
-        [refused, CloseReason::ConnectTimedOut]
-    );
+    assert_eq!(pair.caller().closed(), [refused, CloseReason::ConnectTimedOut]);
 }
 
 #[test]
 fn a_full_table_turns_connections_away() {
     let mut pair = Pair::new(7, Options::calm());
-    let options = LoopOptions {
-        connections_max: 1,
-        ..LoopOptions::default()
-    };
-    let small = pair
-        .world
-        .add_with("small", options, Checked::new(Script::new()));
+    let options = LoopOptions { connections_max: 1, ..LoopOptions::default() };
+    let small = pair.world.add_with("small", options, Checked::new(Script::new()));
     pair.world.listen(small, "10.8.8.8:1".parse().unwrap());
     for _ in 0..3 {
-        pair.world.with(pair.caller, |_, io| {
-            io.connect("10.8.8.8:1".parse().unwrap(), SECOND)
-        });
+        pair.world.with(pair.caller, |_, io| io.connect("10.8.8.8:1".parse().unwrap(), SECOND));
     }
     pair.settle();
     assert_eq!(pair.caller().closed().len(), 2);

@@ -12,10 +12,7 @@ pub(crate) fn now_ns() -> u64 {
 }
 
 pub(crate) fn timespec(ns: u64) -> Timespec {
-    Timespec {
-        tv_sec: (ns / 1_000_000_000) as i64,
-        tv_nsec: (ns % 1_000_000_000) as _,
-    }
+    Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as _ }
 }
 
 /// Sleeps about this long; a signal may cut it short.

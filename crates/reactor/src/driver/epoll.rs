@@ -34,16 +34,8 @@ struct Interest {
     write: bool,
 }
 
-const READ: Interest = Interest {
-    registered: true,
-    read: true,
-    write: false,
-};
-const CONNECT: Interest = Interest {
-    registered: true,
-    read: false,
-    write: true,
-};
+const READ: Interest = Interest { registered: true, read: true, write: false };
+const CONNECT: Interest = Interest { registered: true, read: false, write: true };
 
 /// An epoll instance and the sockets of one loop.
 pub(crate) struct Epoll {
@@ -59,12 +51,7 @@ impl Epoll {
     pub(crate) fn new(wake: BorrowedFd<'_>) -> io::Result<Epoll> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, wake, EventData::new_u64(WAKE), EventFlags::IN)?;
-        Ok(Epoll {
-            epoll,
-            sockets: Vec::new(),
-            events: Vec::with_capacity(EVENTS_MAX),
-            coarse: false,
-        })
+        Ok(Epoll { epoll, sockets: Vec::new(), events: Vec::with_capacity(EVENTS_MAX), coarse: false })
     }
 
     fn poll(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
@@ -73,22 +60,12 @@ impl Epoll {
             Some(ns @ 1..) if !self.coarse => self.poll_precisely(ns),
             _ => {
                 let timeout = timeout_ns.map(clock::timespec);
-                epoll::wait(
-                    &self.epoll,
-                    rustix::buffer::spare_capacity(&mut self.events),
-                    timeout.as_ref(),
-                )
-                .map(|_| ())
-                .map_err(io::Error::from)
+                epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref())
+                    .map(|_| ())
+                    .map_err(io::Error::from)
             }
         };
-        outcome.or_else(|error| {
-            if error.kind() == io::ErrorKind::Interrupted {
-                Ok(())
-            } else {
-                Err(error)
-            }
-        })
+        outcome.or_else(|error| if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) })
     }
 
     /// `epoll_pwait2`, which rustix offers only to those who need no older kernel.
@@ -153,10 +130,7 @@ impl Epoll {
         if self.sockets.len() <= index {
             self.sockets.resize_with(index + 1, Socket::default);
         }
-        self.sockets[index] = Socket {
-            fd: Some(fd),
-            interest: Interest::default(),
-        };
+        self.sockets[index] = Socket { fd: Some(fd), interest: Interest::default() };
     }
 
     /// Handles one event of a connection.
@@ -172,9 +146,7 @@ impl Epoll {
         let Some(fd) = &socket.fd else { return };
         if io.connections[index as usize].wants_read() {
             let bytes_max = io.receive_bytes_max;
-            io.receive(index, service, |buffer, _| {
-                socket::receive_behind(fd, buffer, bytes_max)
-            });
+            io.receive(index, service, |buffer, _| socket::receive_behind(fd, buffer, bytes_max));
         } else {
             self.unwanted(io, index, flags, service);
         }
@@ -202,14 +174,7 @@ impl Epoll {
         }
         if io.unsent(index).is_empty() {
             let interest = self.sockets[index as usize].interest;
-            self.set_interest(
-                io,
-                index,
-                Interest {
-                    write: false,
-                    ..interest
-                },
-            );
+            self.set_interest(io, index, Interest { write: false, ..interest });
         }
         true
     }
@@ -217,27 +182,14 @@ impl Epoll {
     /// An event for a connection that is paused, or that nobody will read any more: stop asking for it. What is
     /// reported without asking means that the connection is dead.
     #[cold]
-    fn unwanted<S: Service>(
-        &mut self,
-        io: &mut Io,
-        index: u32,
-        flags: EventFlags,
-        service: &mut S,
-    ) {
+    fn unwanted<S: Service>(&mut self, io: &mut Io, index: u32, flags: EventFlags, service: &mut S) {
         if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
             io.ended(index, CloseReason::Reset, service);
             // Nothing is reported any more until the socket is closed at the end of the turn.
             self.set_interest(io, index, Interest::default());
         } else {
             let interest = self.sockets[index as usize].interest;
-            self.set_interest(
-                io,
-                index,
-                Interest {
-                    read: false,
-                    ..interest
-                },
-            );
+            self.set_interest(io, index, Interest { read: false, ..interest });
         }
     }
 }
@@ -278,29 +230,13 @@ impl Driver for Epoll {
             Err(error) => return io.fail(index, close_reason(io::Error::from(error).kind())),
         }
         let interest = self.sockets[index as usize].interest;
-        self.set_interest(
-            io,
-            index,
-            Interest {
-                registered: true,
-                write: true,
-                ..interest
-            },
-        );
+        self.set_interest(io, index, Interest { registered: true, write: true, ..interest });
     }
 
     fn resume(&mut self, io: &mut Io, index: u32) {
         if io.connections[index as usize].wants_read() {
             let interest = self.sockets[index as usize].interest;
-            self.set_interest(
-                io,
-                index,
-                Interest {
-                    registered: true,
-                    read: true,
-                    ..interest
-                },
-            );
+            self.set_interest(io, index, Interest { registered: true, read: true, ..interest });
         }
     }
 

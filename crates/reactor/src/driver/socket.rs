@@ -5,9 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, ipproto, sockopt,
-};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, ipproto, sockopt};
 
 /// A dead peer is noticed after about 30 + 3 * 10 seconds of silence.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
@@ -26,11 +24,7 @@ pub(crate) fn prepare(socket: &OwnedFd) -> io::Result<()> {
 
 /// Starts connecting without blocking; writability tells the end of it, [`connect_outcome`] which.
 pub(crate) fn start_connect(to: SocketAddr) -> io::Result<OwnedFd> {
-    let family = if to.is_ipv4() {
-        AddressFamily::INET
-    } else {
-        AddressFamily::INET6
-    };
+    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
     prepare(&socket)?;
@@ -50,11 +44,7 @@ pub(crate) fn connect_outcome(socket: &OwnedFd) -> io::Result<()> {
 
 /// Reads once, at most `bytes_max`, behind what is in `buffer`, as far as there is capacity.
 #[inline]
-pub(crate) fn receive_behind(
-    socket: impl AsFd,
-    buffer: &mut Vec<u8>,
-    bytes_max: usize,
-) -> io::Result<usize> {
+pub(crate) fn receive_behind(socket: impl AsFd, buffer: &mut Vec<u8>, bytes_max: usize) -> io::Result<usize> {
     let spare = buffer.spare_capacity_mut();
     let room = spare.len().min(bytes_max);
     let (filled, _) = rustix::net::recv(socket, &mut spare[..room], RecvFlags::DONTWAIT)?.0;

@@ -21,19 +21,12 @@ struct Known {
 
 impl<S> Checked<S> {
     pub fn new(inner: S) -> Self {
-        Checked {
-            inner,
-            known: HashMap::new(),
-            closed: Vec::new(),
-        }
+        Checked { inner, known: HashMap::new(), closed: Vec::new() }
     }
 
     fn must_be_open(&self, io: &Io, conn: ConnId, what: &str) {
         assert!(io.is_open(conn), "{what} for {conn:?}, which is not open");
-        assert!(
-            self.known.get(&conn).is_some_and(|known| known.open),
-            "{what} for {conn:?}, not announced"
-        );
+        assert!(self.known.get(&conn).is_some_and(|known| known.open), "{what} for {conn:?}, not announced");
     }
 }
 
@@ -46,27 +39,15 @@ impl<S: Service> Service for Checked<S> {
 
     fn accepted(&mut self, io: &mut Io, conn: ConnId, origin: &Accepted) {
         assert!(io.is_open(conn));
-        let known = Known {
-            open: true,
-            rest: Vec::new(),
-        };
-        assert!(
-            self.known.insert(conn, known).is_none(),
-            "{conn:?} was used before"
-        );
+        let known = Known { open: true, rest: Vec::new() };
+        assert!(self.known.insert(conn, known).is_none(), "{conn:?} was used before");
         self.inner.accepted(io, conn, origin);
     }
 
     fn connected(&mut self, io: &mut Io, conn: ConnId) {
         assert!(io.is_open(conn));
-        let known = Known {
-            open: true,
-            rest: Vec::new(),
-        };
-        assert!(
-            self.known.insert(conn, known).is_none(),
-            "{conn:?} connected twice"
-        );
+        let known = Known { open: true, rest: Vec::new() };
+        assert!(self.known.insert(conn, known).is_none(), "{conn:?} connected twice");
         self.inner.connected(io, conn);
     }
 
@@ -74,10 +55,7 @@ impl<S: Service> Service for Checked<S> {
         self.must_be_open(io, conn, "received");
         assert!(!io.is_paused(conn), "presented while paused");
         let known = self.known.get_mut(&conn).unwrap();
-        assert!(
-            !data.is_empty() && data.starts_with(&known.rest),
-            "kept bytes did not come again"
-        );
+        assert!(!data.is_empty() && data.starts_with(&known.rest), "kept bytes did not come again");
         let consumed = self.inner.received(io, conn, data);
         let known = self.known.get_mut(&conn).unwrap();
         known.rest.clear();
@@ -88,10 +66,7 @@ impl<S: Service> Service for Checked<S> {
     fn closed(&mut self, io: &mut Io, conn: ConnId, reason: CloseReason) {
         assert!(io.is_open(conn), "the id is valid during closed()");
         let was_open = self.known.entry(conn).or_default().open;
-        let connecting = matches!(
-            reason,
-            CloseReason::ConnectFailed(_) | CloseReason::ConnectTimedOut
-        );
+        let connecting = matches!(reason, CloseReason::ConnectFailed(_) | CloseReason::ConnectTimedOut);
         assert_eq!(was_open, !connecting, "{conn:?} {reason:?}");
         self.known.get_mut(&conn).unwrap().open = false;
         self.closed.push((conn, reason));

@@ -130,9 +130,7 @@ impl Service for Client {
 
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
         assert_eq!(self.conn, Some(conn));
-        let Some(&length) = self.in_flight.front() else {
-            panic!("an answer to nothing")
-        };
+        let Some(&length) = self.in_flight.front() else { panic!("an answer to nothing") };
         if data.len() < length {
             self.partial_answers += 1;
             return 0;

@@ -31,14 +31,7 @@ impl Pair {
         assert!(world.run_until(SECOND, accepted));
         world.run_for(SECOND / 10);
         let inn = world.host(called).inner.accepted_conn().unwrap();
-        Pair {
-            world,
-            caller,
-            called,
-            address,
-            out,
-            inn,
-        }
+        Pair { world, caller, called, address, out, inn }
     }
 
     pub fn caller_io<R>(&mut self, call: impl FnOnce(&mut Io, ConnId) -> R) -> R {
@@ -60,8 +53,7 @@ impl Pair {
     }
 
     pub fn called_mut<R>(&mut self, call: impl FnOnce(&mut Script) -> R) -> R {
-        self.world
-            .with(self.called, |script, _| call(&mut script.inner))
+        self.world.with(self.called, |script, _| call(&mut script.inner))
     }
 
     pub fn settle(&mut self) {

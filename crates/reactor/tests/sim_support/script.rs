@@ -24,13 +24,7 @@ pub struct Script {
 
 impl Script {
     pub fn new() -> Script {
-        Script {
-            seen: Vec::new(),
-            appetite: usize::MAX,
-            least: 0,
-            pause_after_received: false,
-            turns: 0,
-        }
+        Script { seen: Vec::new(), appetite: usize::MAX, least: 0, pause_after_received: false, turns: 0 }
     }
 
     pub fn accepted_conn(&self) -> Option<ConnId> {
@@ -74,8 +68,7 @@ impl Service for Script {
             return 0;
         }
         let consumed = data.len().min(self.appetite);
-        self.seen
-            .push(Seen::Received(conn, data[..consumed].to_vec()));
+        self.seen.push(Seen::Received(conn, data[..consumed].to_vec()));
         if self.pause_after_received {
             io.pause_reading(conn);
         }

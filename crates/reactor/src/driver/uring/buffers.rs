@@ -57,8 +57,7 @@ pub(super) struct Buffers {
 impl Buffers {
     /// Registers buffers of `bytes` in all: few large ones if the kernel can use them piecemeal, else many small.
     pub(super) fn new(ring: &Ring) -> io::Result<Buffers> {
-        Buffers::register(ring, 32, 64 << 10, INCREMENTAL)
-            .or_else(|_| Buffers::register(ring, 256, 16 << 10, 0))
+        Buffers::register(ring, 32, 64 << 10, INCREMENTAL).or_else(|_| Buffers::register(ring, 256, 16 << 10, 0))
     }
 
     fn register(ring: &Ring, count: u16, buffer_bytes: usize, flags: u16) -> io::Result<Buffers> {
@@ -72,12 +71,7 @@ impl Buffers {
         };
         // SAFETY: the ring's memory is page-aligned, has room for `count` entries, and outlives the io_uring.
         unsafe {
-            ring.submitter().register_buf_ring_with_flags(
-                buffers.ring.start as u64,
-                count,
-                GROUP,
-                flags,
-            )?;
+            ring.submitter().register_buf_ring_with_flags(buffers.ring.start as u64, count, GROUP, flags)?;
         }
         for buffer in 0..count {
             buffers.offer(buffer);
@@ -104,9 +98,7 @@ impl Buffers {
 
     fn publish(&self) {
         // SAFETY: the tail lies inside the first entry, is aligned for u16, and is shared with the kernel alone.
-        let tail = unsafe {
-            &*BufRingEntry::tail(self.ring.start.cast::<BufRingEntry>()).cast::<AtomicU16>()
-        };
+        let tail = unsafe { &*BufRingEntry::tail(self.ring.start.cast::<BufRingEntry>()).cast::<AtomicU16>() };
         tail.store(self.tail, Ordering::Release);
     }
 
@@ -118,12 +110,7 @@ impl Buffers {
         // SAFETY: inside the memory by the assertion and the index above; initialised (zeroed, then written by the
         // kernel), and not written again before `used`.
         unsafe {
-            std::slice::from_raw_parts(
-                self.memory
-                    .start
-                    .add(usize::from(buffer) * self.buffer_bytes + offset),
-                length,
-            )
+            std::slice::from_raw_parts(self.memory.start.add(usize::from(buffer) * self.buffer_bytes + offset), length)
         }
     }
 

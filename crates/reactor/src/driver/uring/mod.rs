@@ -33,6 +33,16 @@ const FINISH_WAIT_NS: u64 = 10_000_000;
 
 /// Whether io_uring can be used here; the error says why not.
 pub fn probe_uring() -> Result<(), String> {
+    // On a thread of its own: the kernel interrupts system calls of a thread that has given up a ring.
+    let probe = std::thread::Builder::new().name("probe".into()).spawn(|| set_up().map(drop));
+    match probe.map(std::thread::JoinHandle::join) {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(_)) => Err("probing io_uring failed".to_owned()),
+        Err(error) => Err(format!("no thread to probe io_uring with: {error}")),
+    }
+}
+
+fn set_up() -> Result<(Ring, Buffers), String> {
     let ring = Ring::new().map_err(|error| match error.raw_os_error() {
         Some(libc::ENOSYS) => "the kernel has no io_uring".to_owned(),
         Some(libc::EPERM | libc::EACCES) => {
@@ -42,9 +52,7 @@ pub fn probe_uring() -> Result<(), String> {
         _ => format!("setting up io_uring failed: {error}"),
     })?;
     let mut probe = io_uring::Probe::new();
-    ring.submitter()
-        .register_probe(&mut probe)
-        .map_err(|error| format!("probing io_uring failed: {error}"))?;
+    ring.submitter().register_probe(&mut probe).map_err(|error| format!("probing io_uring failed: {error}"))?;
     let needed = [
         (opcode::RecvMulti::CODE, "recv"),
         (opcode::Send::CODE, "send"),
@@ -54,9 +62,10 @@ pub fn probe_uring() -> Result<(), String> {
     if let Some((_, name)) = needed.iter().find(|(code, _)| !probe.is_supported(*code)) {
         return Err(format!("the kernel's io_uring has no '{name}' operation"));
     }
-    Buffers::new(&ring)
-        .map(drop)
-        .map_err(|error| format!("io_uring takes no receive buffers: {error}"))
+    match Buffers::new(&ring) {
+        Ok(buffers) => Ok((ring, buffers)),
+        Err(error) => Err(format!("io_uring takes no receive buffers: {error}")),
+    }
 }
 
 /// What the kernel is doing with a connection's sending buffer.
@@ -78,6 +87,8 @@ struct Socket {
     sending: Sending,
     connecting: bool,
     receiving: bool,
+    /// While the receive is cancelled: waiting to hear of a reset.
+    watching: bool,
     cancelling: bool,
     closing: bool,
     /// How often the requests of a closing connection were cancelled.
@@ -90,7 +101,7 @@ impl Socket {
     }
 
     fn is_busy(&self) -> bool {
-        self.sending != Sending::No || self.connecting || self.receiving || self.cancelling
+        self.sending != Sending::No || self.connecting || self.receiving || self.watching || self.cancelling
     }
 }
 
@@ -102,6 +113,8 @@ pub(crate) struct Uring {
     wake: RawFd,
     /// Connections with a send queued since the last settlement.
     queued: Vec<u32>,
+    /// Somebody waits for one of them to be settled, which no completion will announce.
+    urgent: bool,
     /// Completions of sends, not yet handled.
     sends: Vec<Completion>,
     /// Other completions, not yet handed over.
@@ -111,15 +124,14 @@ pub(crate) struct Uring {
 impl Uring {
     /// `wake` becomes readable when there is mail; it must stay open as long as this lives.
     pub(crate) fn new(wake: BorrowedFd<'_>) -> io::Result<Uring> {
-        probe_uring().map_err(|reason| io::Error::new(io::ErrorKind::Unsupported, reason))?;
-        let ring = Ring::new()?;
-        let buffers = Buffers::new(&ring)?;
+        let (ring, buffers) = set_up().map_err(|reason| io::Error::new(io::ErrorKind::Unsupported, reason))?;
         let mut uring = Uring {
             ring,
             buffers,
             sockets: Vec::new(),
             wake: wake.as_raw_fd(),
             queued: Vec::with_capacity(1024),
+            urgent: false,
             sends: Vec::with_capacity(1024),
             events: Vec::with_capacity(4096),
         };
@@ -129,9 +141,7 @@ impl Uring {
 
     fn watch_wake(&mut self) {
         self.push(
-            opcode::PollAdd::new(types::Fd(self.wake), libc::POLLIN as u32)
-                .build()
-                .user_data(Kind::Wake.user_data(0)),
+            opcode::PollAdd::new(types::Fd(self.wake), libc::POLLIN as u32).build().user_data(Kind::Wake.user_data(0)),
         );
     }
 
@@ -148,25 +158,13 @@ impl Uring {
     fn push_send(&mut self, io: &mut Io, index: u32, wait: bool) {
         let bytes = io.unsent(index);
         let socket = &mut self.sockets[index as usize];
-        let at_once = if wait {
-            0
-        } else {
-            libc::MSG_DONTWAIT | libc::MSG_WAITALL
-        };
+        let at_once = if wait { 0 } else { libc::MSG_DONTWAIT | libc::MSG_WAITALL };
         let entry = opcode::Send::new(types::Fd(socket.raw()), bytes.as_ptr(), bytes.len() as u32)
             .flags(libc::MSG_NOSIGNAL | at_once)
             .build()
             .user_data(Kind::Send.user_data(index));
-        let entry = if wait {
-            entry
-        } else {
-            entry.flags(squeue::Flags::SKIP_SUCCESS)
-        };
-        socket.sending = if wait {
-            Sending::Waiting
-        } else {
-            Sending::Queued
-        };
+        let entry = if wait { entry } else { entry.flags(squeue::Flags::SKIP_SUCCESS) };
+        socket.sending = if wait { Sending::Waiting } else { Sending::Queued };
         io.connections[index as usize].kernel_reads = true;
         // SAFETY: the buffer stays in the connection's `sending`, unchanged, while `kernel_reads` is set, and that is
         // reset only by the completion or by the settlement of a queue that was submitted completely.
@@ -176,9 +174,8 @@ impl Uring {
     fn receive(&mut self, index: u32) {
         let socket = &mut self.sockets[index as usize];
         socket.receiving = true;
-        let entry = opcode::RecvMulti::new(types::Fd(socket.raw()), GROUP)
-            .build()
-            .user_data(Kind::Receive.user_data(index));
+        let entry =
+            opcode::RecvMulti::new(types::Fd(socket.raw()), GROUP).build().user_data(Kind::Receive.user_data(index));
         self.push(entry);
     }
 
@@ -189,9 +186,7 @@ impl Uring {
             return;
         }
         let all = types::CancelBuilder::fd(types::Fd(socket.raw())).all();
-        let entry = opcode::AsyncCancel2::new(all)
-            .build()
-            .user_data(Kind::Cancel.user_data(index));
+        let entry = opcode::AsyncCancel2::new(all).build().user_data(Kind::Cancel.user_data(index));
         self.push(entry);
     }
 
@@ -201,9 +196,8 @@ impl Uring {
         if std::mem::replace(&mut socket.cancelling, true) {
             return;
         }
-        let entry = opcode::AsyncCancel::new(Kind::Receive.user_data(index))
-            .build()
-            .user_data(Kind::Cancel.user_data(index));
+        let entry =
+            opcode::AsyncCancel::new(Kind::Receive.user_data(index)).build().user_data(Kind::Cancel.user_data(index));
         self.push(entry);
     }
 
@@ -257,10 +251,7 @@ impl Uring {
                     continue;
                 }
             } else if !matches!(-result, 0 | libc::EAGAIN | libc::EINTR) {
-                io.fail(
-                    index,
-                    close_reason(io::Error::from_raw_os_error(-result).kind()),
-                );
+                io.fail(index, close_reason(io::Error::from_raw_os_error(-result).kind()));
                 continue;
             }
             self.push_send(io, index, true);
@@ -270,12 +261,8 @@ impl Uring {
 
     #[inline]
     fn received<S: Service>(&mut self, io: &mut Io, completion: Completion, service: &mut S) {
-        let Completion {
-            index,
-            result,
-            flags,
-            ..
-        } = completion;
+        let Completion { index, result, flags, .. } = completion;
+        let wanted = io.connections[index as usize].wants_read();
         if !cqueue::more(flags) {
             self.sockets[index as usize].receiving = false;
         }
@@ -284,18 +271,16 @@ impl Uring {
             if length > 0 {
                 io.deliver(index, self.buffers.bytes(buffer, length), service);
             }
-            self.buffers
-                .used(buffer, length, cqueue::buffer_more(flags));
+            self.buffers.used(buffer, length, cqueue::buffer_more(flags));
         }
         if result <= 0 {
             self.receive_ended(io, index, -result, service);
         }
-        let wanted = io.connections[index as usize].wants_read();
-        let socket = &self.sockets[index as usize];
-        if wanted && !socket.receiving && !socket.closing {
-            self.receive(index);
-        } else if !wanted {
+        let wants_read = io.connections[index as usize].wants_read();
+        if !wants_read && !wanted {
             self.unwanted(io, index);
+        } else if wants_read && !self.sockets[index as usize].receiving {
+            self.receive(index);
         }
     }
 
@@ -304,27 +289,46 @@ impl Uring {
     fn receive_ended<S: Service>(&mut self, io: &mut Io, index: u32, error: i32, service: &mut S) {
         match error {
             // Seen while paused, the end of the stream is reported when a resumed receive finds it again.
-            0 if io.connections[index as usize].wants_read() => {
-                io.ended(index, CloseReason::Peer, service)
-            }
+            0 if io.connections[index as usize].wants_read() => io.ended(index, CloseReason::Peer, service),
             0 | libc::ENOBUFS | libc::ECANCELED | libc::EINTR | libc::EAGAIN => {}
-            _ => io.ended(
-                index,
-                close_reason(io::Error::from_raw_os_error(error).kind()),
-                service,
-            ),
+            _ => io.ended(index, close_reason(io::Error::from_raw_os_error(error).kind()), service),
         }
     }
 
-    /// Something was received on a connection that is paused or closed.
+    /// Something came for a connection that was paused or closed already (a short pause costs nothing).
     #[cold]
     fn unwanted(&mut self, io: &mut Io, index: u32) {
-        let socket = &self.sockets[index as usize];
+        let socket = &mut self.sockets[index as usize];
         if socket.closing {
-            self.release_if_idle(io, index);
-        } else if socket.receiving {
+            return self.release_if_idle(io, index);
+        }
+        if socket.receiving {
             self.cancel_receive(index);
         }
+        if !std::mem::replace(&mut self.sockets[index as usize].watching, true) {
+            // Errors and hang-ups are reported without being asked for.
+            self.poll(index, 0, Kind::Watch);
+        }
+    }
+
+    /// A connection whose receive was cancelled was reset, or the peer has ended its stream, which nobody needs to know
+    /// before the resume. If it is being read again, the receive reports either.
+    #[cold]
+    fn watch_ended<S: Service>(&mut self, io: &mut Io, index: u32, events: i32, service: &mut S) {
+        let socket = &mut self.sockets[index as usize];
+        socket.watching = false;
+        if socket.closing {
+            self.release_if_idle(io, index);
+        } else if events & i32::from(libc::POLLERR | libc::POLLHUP) != 0 && !io.connections[index as usize].wants_read()
+        {
+            io.ended(index, CloseReason::Reset, service);
+        }
+    }
+
+    fn poll(&mut self, index: u32, events: libc::c_short, kind: Kind) {
+        let fd = types::Fd(self.sockets[index as usize].raw());
+        let entry = opcode::PollAdd::new(fd, events as u32).build();
+        self.push(entry.user_data(kind.user_data(index)));
     }
 
     #[cold]
@@ -368,10 +372,7 @@ impl Uring {
         if self.sockets.len() <= index {
             self.sockets.resize_with(index + 1, Socket::default);
         }
-        self.sockets[index] = Socket {
-            fd: Some(fd),
-            ..Socket::default()
-        };
+        self.sockets[index] = Socket { fd: Some(fd), ..Socket::default() };
     }
 }
 
@@ -383,12 +384,8 @@ impl Driver for Uring {
         match socket::start_connect(to) {
             Ok(fd) => {
                 self.insert(index, fd);
-                let socket = &mut self.sockets[index as usize];
-                socket.connecting = true;
-                let entry = opcode::PollAdd::new(types::Fd(socket.raw()), libc::POLLOUT as u32)
-                    .build()
-                    .user_data(Kind::Connect.user_data(index));
-                self.push(entry);
+                self.sockets[index as usize].connecting = true;
+                self.poll(index, libc::POLLOUT, Kind::Connect);
             }
             Err(error) => io.fail(index, CloseReason::ConnectFailed(error.kind())),
         }
@@ -398,6 +395,8 @@ impl Driver for Uring {
     fn send(&mut self, io: &mut Io, index: u32) {
         self.push_send(io, index, false);
         self.queued.push(index);
+        let connection = &io.connections[index as usize];
+        self.urgent |= connection.notify || connection.state == State::Flushing;
     }
 
     fn resume(&mut self, io: &mut Io, index: u32) {
@@ -433,7 +432,8 @@ impl Driver for Uring {
 impl SocketDriver for Uring {
     fn wait(&mut self, io: &mut Io, timeout_ns: Option<u64>) -> io::Result<()> {
         io.counters.waits += 1;
-        let wanted = u32::from(timeout_ns != Some(0));
+        let urgent = std::mem::take(&mut self.urgent);
+        let wanted = u32::from(timeout_ns != Some(0) && !urgent);
         self.ring.enter(wanted, timeout_ns)?;
         self.ring.collect(&mut self.sends, &mut self.events);
         if io.window_ns > 0 && !self.events.is_empty() {
@@ -457,6 +457,7 @@ impl SocketDriver for Uring {
                     Kind::Receive => self.received(io, completion, service),
                     Kind::Connect => self.connect_ended(io, completion.index, service),
                     Kind::Cancel => self.cancel_ended(io, completion.index),
+                    Kind::Watch => self.watch_ended(io, completion.index, completion.result, service),
                     Kind::Wake => {
                         mail = true;
                         self.watch_wake();
@@ -499,6 +500,7 @@ impl SocketDriver for Uring {
                     Kind::Connect => socket.connecting = false,
                     Kind::Receive => socket.receiving &= cqueue::more(completion.flags),
                     Kind::Cancel => socket.cancelling = false,
+                    Kind::Watch => socket.watching = false,
                     Kind::Wake => {}
                 }
             }

@@ -20,6 +20,7 @@ pub(super) enum Kind {
     Connect,
     Receive,
     Send,
+    Watch,
     Cancel,
 }
 
@@ -34,6 +35,7 @@ impl Kind {
             1 => Kind::Connect,
             2 => Kind::Receive,
             3 => Kind::Send,
+            4 => Kind::Watch,
             _ => Kind::Cancel,
         }
     }
@@ -65,11 +67,7 @@ impl Ring {
 
     fn build(no_array: bool) -> io::Result<IoUring> {
         let mut builder = IoUring::builder();
-        builder
-            .setup_cqsize(COMPLETIONS)
-            .setup_single_issuer()
-            .setup_submit_all()
-            .setup_defer_taskrun();
+        builder.setup_cqsize(COMPLETIONS).setup_single_issuer().setup_submit_all().setup_defer_taskrun();
         if no_array {
             builder.setup_no_sqarray();
         }
@@ -107,26 +105,15 @@ impl Ring {
         drop(submission);
         let outcome = match timeout_ns {
             Some(ns) if wanted > 0 => {
-                let timeout = types::Timespec::new()
-                    .sec(ns / 1_000_000_000)
-                    .nsec((ns % 1_000_000_000) as u32);
+                let timeout = types::Timespec::new().sec(ns / 1_000_000_000).nsec((ns % 1_000_000_000) as u32);
                 let arguments = types::SubmitArgs::new().timespec(&timeout);
                 // SAFETY: the arguments are of the type that the flag announces, and outlive the call.
                 unsafe {
-                    self.ring.submitter().enter(
-                        queued,
-                        wanted,
-                        ENTER_GETEVENTS | ENTER_EXT_ARG,
-                        Some(&arguments),
-                    )
+                    self.ring.submitter().enter(queued, wanted, ENTER_GETEVENTS | ENTER_EXT_ARG, Some(&arguments))
                 }
             }
             // SAFETY: no argument is passed.
-            _ => unsafe {
-                self.ring
-                    .submitter()
-                    .enter::<libc::sigset_t>(queued, wanted, ENTER_GETEVENTS, None)
-            },
+            _ => unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued, wanted, ENTER_GETEVENTS, None) },
         };
         match outcome {
             Ok(_) => Ok(()),
@@ -152,17 +139,9 @@ impl Ring {
             for entry in self.ring.completion() {
                 let user_data = entry.user_data();
                 let kind = Kind::of(user_data);
-                let completion = Completion {
-                    kind,
-                    index: user_data as u32,
-                    result: entry.result(),
-                    flags: entry.flags(),
-                };
-                if kind == Kind::Send {
-                    sends.push(completion)
-                } else {
-                    others.push(completion)
-                }
+                let completion =
+                    Completion { kind, index: user_data as u32, result: entry.result(), flags: entry.flags() };
+                if kind == Kind::Send { sends.push(completion) } else { others.push(completion) }
             }
             // A send counts as done when no completion says otherwise, so none may be left behind.
             if !self.ring.submission().cq_overflow() || self.enter(0, None).is_err() {

@@ -1,0 +1,257 @@
+//! The ends of a connection: who is told, what is still delivered, and what a stale id can do (nothing).
+
+use std::io::{ErrorKind, Read, Write};
+use std::time::Duration;
+
+use shunt_reactor::{CloseReason, ConnId, IoChoice, LoopOptions};
+
+use crate::support::*;
+
+for_each_driver!(
+    the_peer_closes,
+    the_peer_resets,
+    close_flushes_to_a_slow_reader,
+    close_is_bounded,
+    abort_resets,
+    answers_reach_a_half_closed_peer,
+    no_callback_after_the_services_own_close,
+    a_stale_id_reaches_nobody,
+    the_last_flush_leaves_before_the_loop_ends,
+    load_is_counted_down,
+);
+
+fn the_peer_closes(choice: IoChoice) {
+    let (handler, told) = reporting(|io, event, tell| {
+        if let Event::Closed(conn, reason) = event {
+            assert!(io.is_open(conn));
+            tell((reason, io.unread(conn)));
+        }
+        0
+    });
+    let server = Server::start(choice, handler);
+    let mut client = server.connect();
+    client.write_all(b"half a frame").unwrap();
+    drop(client);
+    assert_eq!(next(&told), (CloseReason::Peer, 12));
+    assert!(told.recv_timeout(Duration::from_millis(20)).is_err());
+}
+
+fn the_peer_resets(choice: IoChoice) {
+    let (handler, told) = reporting(|_, event, tell| match event {
+        Event::Received(_, data) => {
+            tell(None);
+            data.len()
+        }
+        Event::Closed(_, reason) => {
+            tell(Some(reason));
+            0
+        }
+        _ => 0,
+    });
+    let server = Server::start(choice, handler);
+    let mut client = server.connect();
+    client.write_all(b"x").unwrap();
+    assert_eq!(next(&told), None);
+    reset_on_close(&client);
+    drop(client);
+    assert_eq!(next(&told), Some(CloseReason::Reset));
+}
+
+/// The client has sent more than the service ever reads, which must not cost it the answer.
+fn close_flushes_to_a_slow_reader(choice: IoChoice) {
+    const BYTES: usize = 8 << 20;
+    let server = Server::start(choice, |io, event| {
+        if let Event::Received(conn, _) = event {
+            io.output(conn).extend(pattern(BYTES, 5));
+            io.close(conn);
+            assert!(!io.is_open(conn));
+        }
+        0
+    });
+    let mut client = server.connect();
+    client.write_all(&pattern(200_000, 1)).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(read_exactly(&mut client, BYTES) == pattern(BYTES, 5));
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+}
+
+/// A peer that neither reads nor closes does not keep the connection for ever.
+fn close_is_bounded(choice: IoChoice) {
+    let (handler, told) = reporting(|io, event, tell| {
+        match event {
+            Event::Accepted(conn, _) => {
+                io.output(conn).extend(pattern(32 << 20, 5));
+                io.close(conn);
+                io.set_timer(io.now_ns(), 0);
+            }
+            Event::Timer(_) if io.connections() == 0 => tell(()),
+            Event::Timer(_) => io.set_timer(io.now_ns() + 1_000_000, 0),
+            _ => {}
+        }
+        0
+    });
+    let options = LoopOptions { linger_ns: 50_000_000, ..LoopOptions::default() };
+    let server = Server::start_with(choice, options, handler);
+    let client = server.connect();
+    next(&told);
+    drop(client);
+}
+
+fn abort_resets(choice: IoChoice) {
+    let (handler, told) = reporting(|io, event, tell| match event {
+        Event::Received(conn, data) => {
+            io.output(conn).extend_from_slice(b"never sent");
+            io.abort(conn);
+            assert!(!io.is_open(conn));
+            data.len()
+        }
+        Event::Closed(..) => {
+            tell(());
+            0
+        }
+        _ => 0,
+    });
+    let server = Server::start(choice, handler);
+    let mut client = server.connect();
+    client.write_all(b"x").unwrap();
+    assert_eq!(client.read(&mut [0; 16]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert!(told.try_recv().is_err());
+}
+
+fn answers_reach_a_half_closed_peer(choice: IoChoice) {
+    let (handler, told) = reporting(|io, event, tell| match event {
+        Event::Received(conn, data) if data.ends_with(b".") => {
+            io.output(conn).extend(pattern(4 << 20, 8));
+            data.len()
+        }
+        Event::Closed(_, reason) => {
+            tell(reason);
+            0
+        }
+        _ => 0,
+    });
+    let server = Server::start(choice, handler);
+    let mut client = server.connect();
+    client.write_all(b"all I have to say.").unwrap();
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(next(&told), CloseReason::Peer);
+    assert!(read_exactly(&mut client, 4 << 20) == pattern(4 << 20, 8));
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+}
+
+fn no_callback_after_the_services_own_close(choice: IoChoice) {
+    let mut over = false;
+    let (handler, told) = reporting(move |io, event, tell| match event {
+        Event::Received(conn, data) => {
+            assert!(!over, "received after close");
+            over = true;
+            io.notify_drained(conn, 0);
+            io.close(conn);
+            io.resume_reading(conn);
+            data.len()
+        }
+        Event::Drained(_) | Event::Closed(..) => panic!("told of a connection it had closed"),
+        Event::Mail(_) => {
+            tell(io.connections());
+            0
+        }
+        _ => 0,
+    });
+    let server = Server::start(choice, handler);
+    let mut client = server.connect();
+    client.write_all(b"x").unwrap();
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    client.write_all(b"more").unwrap();
+    drop(client);
+    loop {
+        server.core.post(0);
+        if next(&told) == 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    server.core.join();
+}
+
+fn a_stale_id_reaches_nobody(choice: IoChoice) {
+    let mut old: Option<ConnId> = None;
+    let (handler, told) = reporting(move |io, event, tell| match event {
+        Event::Accepted(conn, _) => {
+            tell(Some(conn));
+            match old {
+                None => old = Some(conn),
+                Some(old) => {
+                    assert_eq!(old.index, conn.index);
+                    assert!(!io.is_open(old) && io.is_open(conn));
+                    io.output(old).extend_from_slice(b"for somebody else");
+                    io.pause_reading(old);
+                    io.notify_drained(old, 0);
+                    io.keep_sent(old);
+                    io.abort(old);
+                    io.close(old);
+                    assert_eq!(io.retain(old), u32::MAX);
+                    io.release(old, 0);
+                    assert!(io.sent(old, 0).is_empty());
+                    assert_eq!((io.backlog(old), io.backlog(conn), io.unread(old)), (0, 0, 0));
+                }
+            }
+            0
+        }
+        Event::Mail(_) => {
+            if io.connections() == 0 {
+                tell(None);
+            }
+            0
+        }
+        other => echo(io, other),
+    });
+    let server = Server::start(choice, handler);
+    let first = server.connect();
+    let id = next(&told).unwrap();
+    drop(first);
+    // Once the slot is free the next connection gets it.
+    loop {
+        server.core.post(0);
+        match told.recv_timeout(Duration::from_millis(5)) {
+            Ok(None) => break,
+            Ok(Some(_)) => panic!("nobody else connects"),
+            Err(_) => {}
+        }
+    }
+    let mut second = server.connect();
+    let other = next(&told).unwrap();
+    assert_eq!(id.index, other.index);
+    assert_ne!(id.generation, other.generation);
+    round_trip(&mut second, b"only this");
+}
+
+fn the_last_flush_leaves_before_the_loop_ends(choice: IoChoice) {
+    let server = Server::start(choice, |io, event| match event {
+        Event::Received(conn, data) => {
+            io.output(conn).extend_from_slice(b"goodbye");
+            io.stop();
+            data.len()
+        }
+        _ => 0,
+    });
+    let mut client = server.connect();
+    client.write_all(b"x").unwrap();
+    assert_eq!(read_exactly(&mut client, 7), b"goodbye");
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    server.core.join();
+}
+
+fn load_is_counted_down(choice: IoChoice) {
+    use std::sync::atomic::Ordering::Relaxed;
+    let server = Server::start(choice, echo);
+    let mut clients: Vec<_> = (0..5).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        round_trip(client, b"x");
+    }
+    assert_eq!(server.core.load.load(Relaxed), 5);
+    clients.truncate(2);
+    while server.core.load.load(Relaxed) != 2 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    round_trip(&mut clients[0], b"y");
+}
