@@ -52,6 +52,8 @@ pub enum Mark {
 const DRAIN_NS: u64 = 3_000_000_000;
 /// Without any answer for this long the run has failed.
 const STALL_NS: u64 = 10_000_000_000;
+/// Connections still missing after this time will not come.
+const CONNECTING_NS: u64 = 60_000_000_000;
 
 pub(super) struct Generator {
     pub(super) options: LoadOptions,
@@ -83,6 +85,9 @@ pub(super) struct Generator {
     measured_from_ns: u64,
     latency: Histogram<u64>,
     answered_at_last_look: u64,
+    /// When the timers of phase and standstill are due; earlier ones are left over from another load on the same loop.
+    phase_ends_ns: u64,
+    look_due_ns: u64,
 }
 
 impl Generator {
@@ -112,12 +117,14 @@ impl Generator {
             measured_from_ns: u64::MAX,
             latency: new_histogram(),
             answered_at_last_look: 0,
+            phase_ends_ns: 0,
+            look_due_ns: 0,
         }
     }
 
     pub(super) fn started(&mut self, io: &mut Io) {
         self.started_ns = io.now_ns();
-        io.set_timer(io.now_ns() + STALL_NS, TIMER_STALL);
+        self.look_again(io);
     }
 
     pub(super) fn fail(&mut self, io: &mut Io, why: String) {
@@ -347,10 +354,14 @@ impl Generator {
             Phase::Draining => DRAIN_NS,
             _ => return,
         };
-        io.set_timer(now_ns + lasts_ns, TIMER_PHASE);
+        self.phase_ends_ns = now_ns + lasts_ns;
+        io.set_timer(self.phase_ends_ns, TIMER_PHASE);
     }
 
     pub(super) fn phase_timer(&mut self, io: &mut Io) {
+        if io.now_ns() < self.phase_ends_ns {
+            return;
+        }
         match self.phase {
             Phase::WarmUp => self.enter(io, Phase::Round(0)),
             Phase::Round(number) => {
@@ -407,19 +418,27 @@ impl Generator {
         }
     }
 
+    fn look_again(&mut self, io: &mut Io) {
+        self.look_due_ns = io.now_ns() + STALL_NS;
+        io.set_timer(self.look_due_ns, TIMER_STALL);
+    }
+
     /// Looks from time to time whether anything still moves.
     pub(super) fn stall_timer(&mut self, io: &mut Io) {
+        if io.now_ns() < self.look_due_ns || self.phase == Phase::Done {
+            return;
+        }
         let still = self.counts.answered == self.answered_at_last_look && !self.options.idle;
         if still && matches!(self.phase, Phase::Populating | Phase::WarmUp | Phase::Round(_)) {
             let waited_for = self.in_flight;
             self.fail(io, format!("no answer for 10 s ({waited_for} queries in flight)"));
             return;
         }
-        if self.phase == Phase::Connecting && io.now_ns() - self.started_ns > 6 * STALL_NS {
+        if self.phase == Phase::Connecting && io.now_ns() - self.started_ns > CONNECTING_NS {
             self.fail(io, "connecting took more than a minute".into());
             return;
         }
         self.answered_at_last_look = self.counts.answered;
-        io.set_timer(io.now_ns() + STALL_NS, TIMER_STALL);
+        self.look_again(io);
     }
 }

@@ -97,6 +97,13 @@ impl Load {
         self.generator.failure.as_deref()
     }
 
+    /// Closes all connections, for a loop that goes on without this load.
+    pub fn close_all(&mut self, io: &mut Io) {
+        for session in &self.sessions {
+            io.abort(session.rest.conn);
+        }
+    }
+
     fn connect_more(&mut self, io: &mut Io) {
         while self.connecting < CONNECTING_MAX && self.next_to_connect < self.sessions.len() {
             self.connect(io, self.next_to_connect);
@@ -210,7 +217,7 @@ impl Service for Load {
             TIMER_STALL => self.generator.stall_timer(io),
             _ => {
                 let index = (key.saturating_sub(TIMER_SESSION)) as usize;
-                let Some(session) = self.sessions.get_mut(index) else { return };
+                let Some(session) = self.sessions[..self.next_to_connect].get_mut(index) else { return };
                 match session.rest.step {
                     Step::Idle => self.connect(io, index),
                     Step::PrepareInsert => self.generator.send_prepare(io, &mut session.rest),

@@ -31,6 +31,9 @@ pub struct StubArgs {
     /// Keep what is inserted, in one memory for all nodes, and return that
     #[arg(long)]
     pub remember: bool,
+    /// Answer EXECUTE without looking at it: the floor of what serving the clients' sockets costs
+    #[arg(long)]
+    pub echo: bool,
     /// Highest protocol version accepted
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(3..=5))]
     pub protocol_max: u8,

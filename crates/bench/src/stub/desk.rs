@@ -41,6 +41,7 @@ pub(super) struct Desk {
     /// Connections whose output has an open segment.
     pub(super) unfinished: Vec<ConnId>,
     pub(super) aggregate: Option<AggregateLimits>,
+    echo: bool,
     protocol_max: u8,
     credentials: Vec<(String, String)>,
     /// The response's body being made.
@@ -67,6 +68,7 @@ impl Desk {
             hook: options.hook,
             unfinished: Vec::new(),
             aggregate: options.aggregate,
+            echo: options.echo,
             protocol_max: options.protocol_max.clamp(3, 5),
             credentials: options.credentials,
             body: Vec::new(),
@@ -120,6 +122,9 @@ impl Desk {
         if header.response || !(3..=self.protocol_max).contains(&header.version) {
             return self.refuse_version(io, conn, rest, header);
         }
+        if self.echo && header.opcode == opcode::EXECUTE && rest.stage == Stage::Open {
+            return self.echo(io, conn, node, rest, header, body);
+        }
         if matches!(header.opcode, opcode::QUERY | opcode::EXECUTE | opcode::PREPARE | opcode::BATCH)
             && rest.stage == Stage::Open
         {
@@ -130,6 +135,23 @@ impl Desk {
             return self.serve_aggregate(io, conn, node, rest, header, body);
         }
         self.handshake(io, conn, rest, header, body)
+    }
+
+    /// The answer by the kind of statement that its id tells.
+    fn echo(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        node: usize,
+        rest: &mut SessionRest,
+        header: Header,
+        body: &[u8],
+    ) -> Next {
+        rest.counts.queries += 1;
+        let answer = self.nodes[node].fixed_answer(body.get(2).copied().unwrap_or_default());
+        rest.output.push(io.output(conn), response_to(header, opcode::RESULT), answer);
+        self.note_unfinished(conn, rest);
+        Next::Continue
     }
 
     fn send_reply(

@@ -59,6 +59,8 @@ pub struct StubOptions {
     pub memory: Option<Memory>,
     /// Offer and execute aggregated frames.
     pub aggregate: Option<AggregateLimits>,
+    /// Answer EXECUTE by the kind in its statement's id alone, without reading further (and without the hook).
+    pub echo: bool,
     /// Highest protocol version, 3 to 5.
     pub protocol_max: u8,
     /// Users and passwords; without any, no login is asked for.
@@ -76,6 +78,7 @@ impl StubOptions {
             answer_bytes: 100,
             memory: None,
             aggregate: None,
+            echo: false,
             protocol_max: 5,
             credentials: Vec::new(),
             hook: None,

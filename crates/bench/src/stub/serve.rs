@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Limits of aggregated frames that the stub offers.
-const AGGREGATE_LIMITS: AggregateLimits = AggregateLimits { count_max: 1024, bytes_max: 1 << 20 };
+pub const AGGREGATE_LIMITS: AggregateLimits = AggregateLimits { count_max: 1024, bytes_max: 1 << 20 };
 /// Connections may wait this many at a time for each loop.
 const MAILBOX_CAPACITY: usize = 16_384;
 /// A loop that does not report within this time is left out.
@@ -81,6 +81,7 @@ impl Running {
                 answer_bytes: args.answer_bytes as usize,
                 memory: memory.clone(),
                 aggregate: args.aggregate.then_some(AGGREGATE_LIMITS),
+                echo: args.echo,
                 protocol_max: args.protocol_max,
                 hook: hook_of(args, u64::from(core))?,
                 ..StubOptions::new(ring.clone())
