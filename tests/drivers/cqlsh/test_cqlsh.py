@@ -1,0 +1,132 @@
+"""cqlsh from PyPI, unmodified: DESCRIBE, COPY both ways, tracing, paging, errors."""
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+KEYSPACE = "shell"
+ROWS = 3000
+CQLSH = Path(sys.executable).with_name("cqlsh")
+
+
+@pytest.fixture(scope="module")
+def cqlsh(backend, tmp_path_factory):
+    """Runs statements as a file, as a user would with -f, and returns what was printed."""
+    directory = tmp_path_factory.mktemp("cqlsh")
+
+    def run(script: str, *options: str, fails: bool = False) -> str:
+        file = directory / "script.cql"
+        file.write_text(script)
+        result = subprocess.run(
+            [CQLSH, backend.host, str(backend.port), "--no-color", "--request-timeout", "60",
+             "--connect-timeout", "20", "-f", str(file), *options],
+            capture_output=True, text=True, timeout=240, env={"HOME": str(directory), "PATH": "/usr/bin:/bin"})
+        assert (result.returncode != 0) == fails, result.stdout + result.stderr
+        return result.stdout + result.stderr
+
+    return run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def schema(cqlsh, tmp_path_factory):
+    rows = tmp_path_factory.mktemp("rows") / "rows.csv"
+    with open(rows, "w", newline="") as output:
+        csv.writer(output).writerows((n, n % 7, f"note, \"{n}\"", n / 8, f"{{'k{n}': {n}}}") for n in range(ROWS))
+    cqlsh(f"""
+        DROP KEYSPACE IF EXISTS {KEYSPACE};
+        DROP KEYSPACE IF EXISTS {KEYSPACE}2;
+        CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 2}};
+        CREATE TYPE {KEYSPACE}.pair (a int, b text);
+        CREATE TABLE {KEYSPACE}.items (id int, part int, note text, weight double, tags map<text, int>,
+            PRIMARY KEY (id, part)) WITH comment = 'things';
+        CREATE INDEX items_note ON {KEYSPACE}.items (note);
+        CREATE TABLE {KEYSPACE}.copied (id int, part int, note text, weight double, tags map<text, int>,
+            PRIMARY KEY (id, part));
+        CONSISTENCY ALL;
+        COPY {KEYSPACE}.items (id, part, note, weight, tags) FROM '{rows}';
+    """)
+    yield rows
+    cqlsh(f"DROP KEYSPACE {KEYSPACE};")
+
+
+def test_says_what_it_is_connected_to(cqlsh):
+    assert "Cassandra 5.0." in cqlsh("SHOW VERSION;")
+
+
+def test_describe_tables_and_keyspaces(cqlsh):
+    assert "items" in cqlsh("DESCRIBE TABLES;", "-k", KEYSPACE)
+    assert KEYSPACE in cqlsh("DESCRIBE KEYSPACES;")
+
+
+def test_describe_a_table(cqlsh):
+    text = cqlsh(f"DESCRIBE TABLE {KEYSPACE}.items;")
+    assert f"CREATE TABLE {KEYSPACE}.items" in text
+    assert "comment = 'things'" in text
+    assert f"CREATE INDEX items_note ON {KEYSPACE}.items" in text
+
+
+def test_describe_a_keyspace_is_a_script_that_makes_it(cqlsh):
+    text = cqlsh(f"DESCRIBE KEYSPACE {KEYSPACE};")
+    script = "\n".join(line for line in text.splitlines() if not line.startswith("WARNING"))
+    cqlsh(script.replace(f"{KEYSPACE}.", f"{KEYSPACE}2.").replace(f"KEYSPACE {KEYSPACE} ", f"KEYSPACE {KEYSPACE}2 "))
+    try:
+        again = cqlsh(f"DESCRIBE KEYSPACE {KEYSPACE}2;")
+        assert again.replace(f"{KEYSPACE}2", KEYSPACE) == text
+    finally:
+        cqlsh(f"DROP KEYSPACE {KEYSPACE}2;")
+
+
+def test_describe_a_type_and_the_cluster(cqlsh):
+    assert "CREATE TYPE shell.pair" in cqlsh(f"DESCRIBE TYPE {KEYSPACE}.pair;")
+    assert "Murmur3Partitioner" in cqlsh("DESCRIBE CLUSTER;")
+
+
+def test_copy_from_brought_every_row(cqlsh):
+    text = cqlsh(f"CONSISTENCY ALL; SELECT count(*) FROM {KEYSPACE}.items; "
+                 f"SELECT note, tags FROM {KEYSPACE}.items WHERE id = 1234;")
+    assert f" {ROWS}\n" in text
+    assert 'note, "1234"' in text and "{'k1234': 1234}" in text
+
+
+def test_copy_to_and_back(cqlsh, schema, tmp_path):
+    out = tmp_path / "out.csv"
+    text = cqlsh(f"CONSISTENCY ALL; COPY {KEYSPACE}.items (id, part, note, weight, tags) TO '{out}'; "
+                 f"COPY {KEYSPACE}.copied (id, part, note, weight, tags) FROM '{out}'; "
+                 f"SELECT count(*) FROM {KEYSPACE}.copied;")
+    assert f"{ROWS} rows exported to 1 files" in text
+    assert f" {ROWS}\n" in text
+
+    def read(path):
+        with open(path, newline="") as file:
+            return sorted((int(i), int(part), note, float(weight), tags.replace(" ", ""))
+                          for i, part, note, weight, tags in csv.reader(file, escapechar="\\"))
+
+    assert [row[0] for row in read(out)] == list(range(ROWS))
+    assert [row[:2] + row[3:] for row in read(out)] == [row[:2] + row[3:] for row in read(schema)]
+
+
+def test_tracing(cqlsh):
+    text = cqlsh(f"TRACING ON; SELECT note FROM {KEYSPACE}.items WHERE id = 5;")
+    assert "Tracing session:" in text
+    assert "Request complete" in text
+
+
+def test_paging(cqlsh):
+    text = cqlsh(f"PAGING 100; SELECT id FROM {KEYSPACE}.items;")
+    assert f"({ROWS} rows)" in text
+
+
+def test_errors_are_shown(cqlsh):
+    assert "SyntaxException" in cqlsh("SELEKT;", fails=True)
+    assert "InvalidRequest" in cqlsh(f"SELECT * FROM {KEYSPACE}.nothing;", fails=True)
+
+
+def test_lightweight_transaction_and_batch(cqlsh):
+    text = cqlsh(f"BEGIN BATCH INSERT INTO {KEYSPACE}.items (id, part, note) VALUES (-1, 0, 'a'); "
+                 f"INSERT INTO {KEYSPACE}.items (id, part, note) VALUES (-1, 1, 'b'); APPLY BATCH; "
+                 f"INSERT INTO {KEYSPACE}.items (id, part, note) VALUES (-1, 0, 'c') IF NOT EXISTS; "
+                 f"DELETE FROM {KEYSPACE}.items WHERE id = -1;")
+    assert "False" in text
