@@ -138,6 +138,7 @@ impl<M> Drop for Inbox<M> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
 

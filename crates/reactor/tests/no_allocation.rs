@@ -1,6 +1,8 @@
 //! In steady state a turn allocates nothing: counted over real sockets, with both drivers, with small messages,
 //! messages in pieces, and a link whose sent buffers are retained.
 
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and wait")]
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::{Read, Write};
