@@ -1,3 +1,50 @@
-//! The shunt binary.
+//! The `shunt` binary: the command line and the wiring, nothing else.
+
+mod cli;
+mod exit;
+mod logging;
+mod proxy;
 mod settings;
-fn main() {}
+mod version;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+use exit::Exit;
+use settings::Settings;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match cli.command {
+        Some(Command::Proxy(settings)) => proxy::run(*settings).into(),
+        Some(Command::Check(settings)) => check(&settings).into(),
+        Some(Command::Bench(bench)) => shunt_bench::cli::run(bench.command),
+        None => {
+            print(&version::text(cli.verbose));
+            Exit::Done.into()
+        }
+    }
+}
+
+/// `shunt check`: everything that `shunt proxy` would refuse, without starting anything.
+fn check(settings: &Settings) -> Exit {
+    match settings.load() {
+        Ok(_) => {
+            let name = settings.config.as_ref().map(|path| format!("{}: ", path.display()));
+            print(&format!("{}valid\n", name.unwrap_or_default()));
+            Exit::Done
+        }
+        Err(problems) => {
+            eprint!("{problems}");
+            Exit::Configuration
+        }
+    }
+}
+
+/// To standard output; nobody listening there is no error.
+fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}

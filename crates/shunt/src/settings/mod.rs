@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use shunt_proxy::config::{Config, Credentials, Problem, Secret};
 
+use crate::logging;
 use file::File;
 pub(crate) use options::Options;
 
@@ -29,7 +30,7 @@ pub(crate) struct SettingsError(Vec<String>);
 
 impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join("\n"))
+        self.0.iter().try_for_each(|problem| writeln!(f, "error: {problem}"))
     }
 }
 
@@ -45,6 +46,7 @@ impl Settings {
         let mut problems = Vec::new();
         let config = resolve(options, &mut problems);
         problems.extend(config.problems());
+        problems.extend(logging::filter(&config.log).err().map(|message| Problem { key: "log", message }));
         if problems.is_empty() {
             return Ok(config);
         }

@@ -130,9 +130,9 @@ fn problems_say_where_the_value_came_from() {
 #[test]
 fn a_missing_file_and_half_a_login_are_named() {
     let error = load(&["--config=/nowhere/shunt.toml".to_owned()]).expect_err("invalid").to_string();
-    assert!(error.starts_with("/nowhere/shunt.toml: cannot be read"), "{error}");
+    assert!(error.starts_with("error: /nowhere/shunt.toml: cannot be read"), "{error}");
     let error = load(&["--contact-points=a".to_owned(), "--username=u".to_owned()]).expect_err("invalid").to_string();
-    assert_eq!(error, "--username: has no password; give `password_file`");
+    assert_eq!(error, "error: --username: has no password; give `password_file`\n");
 }
 
 #[test]

@@ -1,0 +1,96 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand};
+use shunt_bench::cli::BenchCommand;
+
+use crate::exit;
+use crate::settings::Settings;
+
+const ABOUT: &str = "\
+A query tier for Apache Cassandra and compatible stores.
+
+Point any CQL driver at Shunt instead of at a node. It gathers the queries of all clients into few large writes per
+node, and sends each to a replica of its key.";
+
+const EXAMPLES: &str = "\
+Examples:
+  shunt proxy --contact-points 10.0.0.1,10.0.0.2 --listen 0.0.0.0:9042
+  shunt check --config shunt.toml
+  shunt help proxy
+";
+
+const PROXY_EXAMPLES: &str = "\
+Examples:
+  shunt proxy --contact-points 10.0.0.1,10.0.0.2
+      The ring is found from any of its nodes. Clients connect to 127.0.0.1:9042, metrics are on port 9180.
+
+  shunt proxy --contact-points cassandra.example --listen 0.0.0.0:9042 --local-datacentre dc1 --cores 2
+      For clients on other machines, with replicas in dc1 preferred.
+
+  shunt proxy --config shunt.toml --log debug
+      A flag goes before the file. The file has the same names with `_` for `-`:
+          contact_points = [\"10.0.0.1\", \"10.0.0.2\"]
+          listen = [\"0.0.0.0:9042\"]
+          clients_max = 20000
+
+Signals:
+  SIGTERM, SIGINT  stop accepting, finish the queries in flight (--drain-timeout-ms), end; a second one ends at once
+  SIGHUP           read the file again and apply what can change without closing clients
+";
+
+/// Shunt's command line.
+#[derive(Debug, Parser)]
+#[command(name = "shunt", about = ABOUT, after_help = format!("{EXAMPLES}\n{}", exit::HELP))]
+#[command(disable_version_flag = true, subcommand_required = false, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// Print the version; with -v also commit, compiler and I/O drivers
+    #[arg(long, short = 'V')]
+    pub(crate) version: bool,
+    /// Say more
+    #[arg(long, short, requires = "version")]
+    pub(crate) verbose: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// What Shunt can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the proxy
+    #[command(after_help = format!("{PROXY_EXAMPLES}\n{}", exit::HELP))]
+    Proxy(Box<Settings>),
+    /// Check a configuration without starting anything
+    #[command(after_help = "Example:\n  shunt check --config shunt.toml")]
+    Check(Box<Settings>),
+    /// Measure: a stub node, a load generator, and a comparison with going directly
+    Bench(Box<Bench>),
+}
+
+/// `shunt bench`.
+#[derive(Args, Debug)]
+pub(crate) struct Bench {
+    /// What to measure.
+    #[command(subcommand)]
+    pub(crate) command: BenchCommand,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_names_examples_and_exit_codes() {
+        for path in [&["shunt", "--help"][..], &["shunt", "help", "proxy"][..]] {
+            let help = Cli::try_parse_from(path).expect_err("help ends the parsing").to_string();
+            assert!(help.contains("Examples:") && help.contains("Exit codes:"), "{help}");
+        }
+    }
+}

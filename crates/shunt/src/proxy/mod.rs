@@ -1,0 +1,90 @@
+//! `shunt proxy`: binds, wires the parts together, starts the threads, and hands over to the supervisor.
+//!
+//! ```text
+//! accept thread -> core threads (event loops) <- mail - control thread (ring, admin, signals)
+//!                        |  requests, metrics  ------------^        |
+//!                        +---- notices -> supervisor (main thread) <+
+//! ```
+
+mod control;
+mod start;
+mod supervise;
+
+use std::fmt;
+use std::io::Write as _;
+use std::net::SocketAddr;
+
+use tracing::{error, info};
+
+use crate::exit::Exit;
+use crate::logging;
+use crate::settings::Settings;
+
+/// Why the proxy could not be started.
+#[derive(Debug)]
+struct StartError {
+    exit: Exit,
+    message: String,
+}
+
+impl StartError {
+    fn internal(what: &str, error: impl fmt::Display) -> Self {
+        Self { exit: Exit::Internal, message: format!("{what}: {error}") }
+    }
+}
+
+/// Runs the proxy until a signal or a fatal error ends it.
+pub(crate) fn run(settings: Settings) -> Exit {
+    let config = match settings.load() {
+        Ok(config) => config,
+        Err(problems) => {
+            eprint!("{problems}");
+            return Exit::Configuration;
+        }
+    };
+    let filter = match logging::start(&config.log, config.log_format) {
+        Ok(filter) => filter,
+        Err(why) => {
+            eprintln!("logging could not be started: {why}");
+            return Exit::Internal;
+        }
+    };
+    match start::start(config) {
+        Ok(started) => {
+            announce(&started.listening, started.admin);
+            supervise::Supervisor::new(started, settings, filter).run()
+        }
+        Err(failed) => {
+            error!("{}", failed.message);
+            failed.exit
+        }
+    }
+}
+
+/// Says on standard output what was bound and how to connect. A closed standard output is no reason to end.
+fn announce(listening: &[SocketAddr], admin: Option<SocketAddr>) {
+    let mut out = std::io::stdout().lock();
+    for address in listening {
+        let _ = writeln!(out, "listening for CQL clients on {address}");
+    }
+    if let Some(admin) = admin {
+        let _ = writeln!(out, "metrics and status on http://{}/status", reachable(admin));
+    }
+    if let Some(first) = listening.first() {
+        let first = reachable(*first);
+        let _ = writeln!(out, "connect with: cqlsh {} {}", first.ip(), first.port());
+    }
+    let _ = out.flush();
+    info!(?listening, ?admin, version = env!("CARGO_PKG_VERSION"), "started");
+}
+
+/// An address at which a listener on this machine can be reached from it.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}

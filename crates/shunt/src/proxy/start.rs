@@ -1,0 +1,217 @@
+//! Binds the addresses and starts the threads.
+
+use std::net::{SocketAddr, TcpListener};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc as notices;
+use std::thread::JoinHandle;
+
+use shunt_proxy::admin::Admin;
+use shunt_proxy::config::Config;
+use shunt_proxy::control::{ClusterView, ControlOptions, ControlRequest, CoreMail, Mailbox};
+use shunt_proxy::core::{Core, CoreOptions};
+use shunt_proxy::metrics::{ControlMetrics, CoreMetrics, Sources};
+use shunt_proxy::prepared::PreparedStore;
+use shunt_reactor::{
+    Acceptor, CoreSlot, Inbox, IoChoice, LoopOptions, Mailer, mailbox, probe_uring, raise_fd_limit, run,
+};
+use tokio::sync::{mpsc, watch};
+use tracing::{info, warn};
+
+use super::StartError;
+use super::control::{self, ControlThread};
+use super::supervise::Notice;
+use crate::exit::Exit;
+
+/// Mail and fresh connections that may wait for one core; the accepting thread waits when it is full.
+const MAILBOX_CAPACITY: usize = 4096;
+/// Requests of all cores that may wait for the control plane.
+const REQUESTS_CAPACITY: usize = 1024;
+/// Open files beside the clients: links to nodes, listeners, the control plane.
+const FILES_BESIDE_CLIENTS: u64 = 4096;
+
+/// A running proxy.
+pub(super) struct Started {
+    /// Addresses clients connect to, as bound.
+    pub(super) listening: Vec<SocketAddr>,
+    /// Address of the admin interface, as bound.
+    pub(super) admin: Option<SocketAddr>,
+    pub(super) admin_pages: Arc<Admin>,
+    pub(super) acceptor: Acceptor,
+    pub(super) mailers: Vec<Mailer<CoreMail>>,
+    pub(super) config: watch::Sender<Arc<Config>>,
+    pub(super) notices: notices::Receiver<Notice>,
+}
+
+/// Binds first, so that a taken port leaves nothing half started.
+pub(super) fn start(mut config: Config) -> Result<Started, StartError> {
+    let listeners = listen(&config.listen)?;
+    let admin_listener = config.admin.map(listen_admin).transpose()?;
+    let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
+    let listening: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+    config.io = usable_driver(config.io);
+    check_open_files(&config);
+
+    let (notice, notices) = notices::channel();
+    let (requests, request_receiver) = mpsc::channel(REQUESTS_CAPACITY);
+    let config = Arc::new(config);
+    let (config_sender, config_receiver) = watch::channel(Arc::clone(&config));
+    let cores = start_cores(&config, &requests, &notice)?;
+    drop(requests);
+
+    let (view_sender, view) = ClusterView::new();
+    let metrics = Arc::<ControlMetrics>::default();
+    let sources = Sources {
+        cores: cores.iter().map(|core| Arc::clone(&core.metrics)).collect(),
+        control: Arc::clone(&metrics),
+        cluster: view.clone(),
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    let admin_pages = Admin::new(sources, config_receiver.clone(), listening.clone());
+    let plane = ControlOptions {
+        config: config_receiver,
+        mailboxes: cores.iter().map(|core| mailbox_of(core.mailer.clone())).collect(),
+        requests: request_receiver,
+        view: view_sender,
+        metrics,
+        seed: random_seed(),
+    };
+    let pages = Arc::clone(&admin_pages);
+    let require_ring_ms = config.require_ring_ms;
+    control::start(ControlThread {
+        plane,
+        admin: admin_listener.map(|listener| (listener, pages)),
+        view,
+        require_ring_ms,
+        notice,
+    })?;
+
+    let slot = |core: &StartedCore| CoreSlot { mailer: core.mailer.clone(), load: Arc::clone(&core.metrics.load) };
+    let acceptor = Acceptor::start(listeners, cores.iter().map(slot).collect())
+        .map_err(|error| StartError::internal("the accepting thread could not be started", error))?;
+    let mailers = cores.into_iter().map(|core| core.mailer).collect();
+    Ok(Started { listening, admin: admin_address, admin_pages, acceptor, mailers, config: config_sender, notices })
+}
+
+fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, StartError> {
+    let bind = |address: &SocketAddr| {
+        shunt_reactor::listen(*address).map_err(|error| cannot_listen("--listen", *address, &error))
+    };
+    addresses.iter().map(bind).collect()
+}
+
+fn listen_admin(address: SocketAddr) -> Result<TcpListener, StartError> {
+    let bind = || {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    };
+    bind().map_err(|error| cannot_listen("--admin", address, &error))
+}
+
+fn cannot_listen(flag: &str, address: SocketAddr, error: &std::io::Error) -> StartError {
+    let advice = match error.kind() {
+        std::io::ErrorKind::AddrInUse => "; another process has it, so stop that or choose another address",
+        std::io::ErrorKind::AddrNotAvailable => "; this machine does not have that address",
+        std::io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege (CAP_NET_BIND_SERVICE)",
+        _ => "",
+    };
+    StartError { exit: Exit::CannotListen, message: format!("cannot listen on {address} ({flag}): {error}{advice}") }
+}
+
+/// io_uring where it was asked for and can be had.
+fn usable_driver(choice: IoChoice) -> IoChoice {
+    match choice {
+        IoChoice::Uring => match probe_uring() {
+            Ok(()) => IoChoice::Uring,
+            Err(why) => {
+                info!(%why, "io_uring is not available here, epoll is used");
+                IoChoice::Epoll
+            }
+        },
+        other => other,
+    }
+}
+
+/// Raises the limit of open files and says so if it is too low for the clients.
+fn check_open_files(config: &Config) {
+    let wanted = config.clients_max as u64 + FILES_BESIDE_CLIENTS;
+    let (soft, hard) = raise_fd_limit(wanted);
+    if soft < wanted {
+        let clients = soft.saturating_sub(FILES_BESIDE_CLIENTS);
+        let clients_max = config.clients_max;
+        warn!(
+            soft,
+            hard,
+            clients_max,
+            "the limit of open files allows about {clients} clients; raise it (`ulimit -Hn`, LimitNOFILE) or lower clients_max"
+        );
+    }
+}
+
+/// A core whose thread runs.
+struct StartedCore {
+    mailer: Mailer<CoreMail>,
+    metrics: Arc<CoreMetrics>,
+}
+
+fn start_cores(
+    config: &Arc<Config>,
+    requests: &mpsc::Sender<ControlRequest>,
+    notice: &notices::Sender<Notice>,
+) -> Result<Vec<StartedCore>, StartError> {
+    let prepared = Arc::new(PreparedStore::new());
+    let start = |index| {
+        let (mailer, inbox) = mailbox(MAILBOX_CAPACITY)
+            .map_err(|error| StartError::internal("a core's mailbox could not be made", error))?;
+        let metrics = Arc::new(CoreMetrics::new(index));
+        let _ = metrics.driver.set(config.io.driver_name().to_owned());
+        let core = Core::new(CoreOptions {
+            index,
+            config: Arc::clone(config),
+            metrics: Arc::clone(&metrics),
+            prepared: Arc::clone(&prepared),
+            control: requests.clone(),
+            seed: random_seed(),
+        });
+        let load = Some(Arc::clone(&metrics.load));
+        let connections_max = config.clients_max.div_ceil(config.cores) + FILES_BESIDE_CLIENTS as usize;
+        let options = LoopOptions { load, connections_max, ..LoopOptions::default() };
+        spawn_core(index, core, config.io, options, inbox, notice.clone())
+            .map_err(|error| StartError::internal("a core's thread could not be started", error))?;
+        Ok(StartedCore { mailer, metrics })
+    };
+    (0..config.cores).map(start).collect()
+}
+
+/// Runs a core on a thread of its own; however that ends, the supervisor hears of it.
+fn spawn_core(
+    index: usize,
+    mut core: Core,
+    io: IoChoice,
+    options: LoopOptions,
+    inbox: Inbox<CoreMail>,
+    notice: notices::Sender<Notice>,
+) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(format!("core-{index}")).spawn(move || {
+        let outcome = catch_unwind(AssertUnwindSafe(|| run(io, options, &mut core, inbox)));
+        // The core holds a sender of the control plane's requests, which ends when the last is gone.
+        drop(core);
+        let failure = match outcome {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some("it panicked; the log says where".to_owned()),
+        };
+        let _ = notice.send(Notice::CoreEnded { index, failure });
+    })
+}
+
+fn mailbox_of(mailer: Mailer<CoreMail>) -> Mailbox {
+    Box::new(move |mail| mailer.post(mail))
+}
+
+/// A seed for jitter; the standard library's hash keys are random per process.
+fn random_seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
