@@ -4,7 +4,8 @@ use shunt_reactor::{ConnId, Io};
 use shunt_wire::{
     aggregate::{AggregateReader, AggregateWriter, Entry},
     cql::{
-        envelope::{Header, opcode},
+        compression,
+        envelope::{BODY_BYTES_MAX, Header, flag, opcode},
         message::{encode, error_code},
     },
 };
@@ -66,13 +67,23 @@ impl Desk {
         entry: &Entry<'_>,
     ) -> Next {
         rest.counts.aggregated_queries += 1;
+        // Bodies of entries are compressed one by one, as they would be in envelopes of their own (v3, v4).
+        let mut plain = Vec::new();
+        let mut body = entry.body;
+        if entry.flags & flag::COMPRESSION != 0 && entry.version < 5 {
+            let Some(algorithm) = rest.pending_compression else { return Next::Stop };
+            if compression::decompress(algorithm, body, BODY_BYTES_MAX, &mut plain).is_err() {
+                return Next::Stop;
+            }
+            body = &plain;
+        }
         let asked = Header {
             flags: entry.flags,
-            length: entry.body.len() as u32,
+            length: body.len() as u32,
             ..Header::request(entry.version, entry.stream, entry.opcode)
         };
         // There is no later in a frame that is answered as a whole, so a delayed answer is given at once.
-        match self.reply(node, rest, asked, entry.body, true) {
+        match self.reply(node, rest, asked, body, true) {
             Reply::Body(header) | Reply::Later(_, header) => {
                 let (stream, flags) = (header.stream, header.flags);
                 let out = io.output(conn);
