@@ -5,6 +5,7 @@ node.py     one Cassandra process: configuration, start, stop, kill -9, SIGSTOP
 cluster.py  several nodes as one ring: tokens, seeds, waiting until every node sees every other one up
 cql.py      a CQL client that is deliberately not a driver: one socket, no reconnect, no retry
 proxy.py    a `shunt proxy` process
+load.py     clients that remember every write acknowledged to them
 commands.py the command line of `scripts/ring`
 
 Only the standard library is used here, so that nothing has to be installed before a ring can start.

@@ -1,0 +1,42 @@
+# Shunt's front door. `make` alone lists what there is.
+
+CARGO ?= cargo
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint unit e2e ring ring-stop deny fuzz-corpus build clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: ## build the proxy, start a one-node Cassandra and the proxy in front of it on 127.0.0.1:9042; Ctrl-C stops both
+	@scripts/run
+
+test: ## everything CI runs
+	@scripts/test
+
+lint: ## formatting, clippy, house rules
+	@scripts/test lint
+
+unit: ## unit, property and simulation tests, and the fuzz targets over their corpus
+	@scripts/test unit
+
+e2e: ## drivers, cqlsh and faults against a real three-node ring
+	@scripts/test e2e
+
+ring: ## start a three-node Cassandra ring on 127.0.0.1 to 127.0.0.3, CQL on port 19042
+	@scripts/prerequisites ring
+	@scripts/ring start
+
+ring-stop: ## stop every ring that was started here; data stays in target/ring
+	@scripts/ring stop
+
+build: ## the release binary, target/release/shunt
+	@scripts/prerequisites rust
+	@$(CARGO) build --release --locked -p shunt
+
+deny: ## licences, advisories and sources of all dependencies (installs cargo-deny if it is missing; not part of `test`)
+	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
+	@$(CARGO) deny check
+
+clean: ring-stop ## stop the rings and delete everything that was built
+	@$(CARGO) clean

@@ -1,0 +1,137 @@
+"""Steps with a name, a duration and a log that is shown when they fail; used by scripts/run and scripts/test."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGET = ROOT / "target"
+LOG_LINES_SHOWN = 120
+
+
+@dataclass
+class Outcome:
+    """How a step ended."""
+
+    passed: int
+    failed: int
+    seconds: float
+
+
+class Steps:
+    """Runs commands one after another, quietly."""
+
+    def __init__(self, logs: Path):
+        self.logs = logs
+        self.outcomes = {}
+        self._child = None
+        logs.mkdir(parents=True, exist_ok=True)
+        self._terminal = sys.stdout.isatty()
+
+    def run(self, name: str, command, environment=None, count=None, timeout_seconds: float = 1800) -> bool:
+        """Runs a step to its end; True if it succeeded.
+
+        `count` turns the step's output into (passed, failed). A step that is no suite of tests counts as one test.
+        """
+        log = self.logs / (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") + ".log")
+        print(f"  {name:<44}", end=" ", flush=True)
+        begun = time.monotonic()
+        status = self._execute(command, log, environment, timeout_seconds)
+        seconds = time.monotonic() - begun
+        text = log.read_text(errors="replace")
+        passed, failed = count(text) if count else (0, 0)
+        if status != 0 and failed == 0:
+            failed = 1
+        elif not count and status == 0:
+            passed = 1
+        elif count and status == 0 and passed == 0:
+            failed = 1  # a suite that ran nothing proves nothing
+            text += "\nno test was counted in the output above\n"
+        self.outcomes[name] = Outcome(passed, failed, seconds)
+        numbers = f"{passed} passed" + (f", {failed} FAILED" if failed else "") if count else ("FAILED" if failed else "ok")
+        print(f"{seconds:6.1f} s  {numbers}", flush=True)
+        if failed:
+            self._show(log, text)
+        return not failed
+
+    def skip(self, name: str, reason: str) -> None:
+        """A step that cannot run because an earlier one failed."""
+        self.outcomes[name] = Outcome(0, 1, 0.0)
+        print(f"  {name:<44}    not run: {reason}", flush=True)
+
+    def totals(self) -> tuple:
+        return (sum(outcome.passed for outcome in self.outcomes.values()),
+                sum(outcome.failed for outcome in self.outcomes.values()))
+
+    def _execute(self, command, log: Path, environment, timeout_seconds: float) -> int:
+        with open(log, "wb") as output:
+            try:
+                self._child = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **(environment or {})},
+                                               stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                                               start_new_session=True)
+            except OSError as error:
+                output.write(f"{command[0]}: {error}\n".encode())
+                return 127
+            try:
+                return self._child.wait(timeout_seconds)
+            except subprocess.TimeoutExpired:
+                output.write(f"\nstopped after {timeout_seconds} s\n".encode())
+                return 124
+            finally:
+                self._end_child()
+
+    def _end_child(self) -> None:
+        """Ends the process group of a step that was broken off, SIGINT first: that lets tests stop what they started."""
+        child, self._child = self._child, None
+        for number, patience_seconds in ((signal.SIGINT, 60), (signal.SIGTERM, 10), (signal.SIGKILL, 10)):
+            if child.poll() is not None:
+                return
+            try:
+                os.killpg(child.pid, number)
+                child.wait(patience_seconds)
+            except (ProcessLookupError, subprocess.TimeoutExpired):
+                pass
+
+    def _show(self, log: Path, text: str) -> None:
+        lines = text.splitlines()
+        print(f"    --- {log.relative_to(ROOT)}, last {min(len(lines), LOG_LINES_SHOWN)} of {len(lines)} lines ---")
+        for line in lines[-LOG_LINES_SHOWN:]:
+            print(f"    {line}")
+        print("    ---", flush=True)
+
+
+def count_cargo(text: str) -> tuple:
+    """Totals over the `test result:` lines of cargo test."""
+    return _sums(r"test result: \w+\. (\d+) passed; (\d+) failed", text)
+
+
+def count_pytest(text: str) -> tuple:
+    last = next((line for line in reversed(text.splitlines()) if re.search(r"\d+ (passed|failed|error)", line)), "")
+    number = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|error)", last)}
+    return number.get("passed", 0), number.get("failed", 0) + number.get("error", 0)
+
+
+def count_go(text: str) -> tuple:
+    """Tests and subtests of go test -v; a package that does not build counts as a failure."""
+    passed = len(re.findall(r"^\s*--- PASS", text, re.MULTILINE))
+    failed = len(re.findall(r"^\s*--- FAIL", text, re.MULTILINE))
+    return passed, failed + len(re.findall(r"^FAIL\s+\S+ \[", text, re.MULTILINE))
+
+
+def count_surefire(text: str) -> tuple:
+    """The summary of Maven Surefire: the last `Tests run:` line without a time."""
+    summaries = re.findall(r"Tests run: (\d+), Failures: (\d+), Errors: (\d+), Skipped: (\d+)\s*$", text, re.MULTILINE)
+    if not summaries:
+        return 0, 0
+    run, failures, errors, skipped = map(int, summaries[-1])
+    return run - failures - errors - skipped, failures + errors
+
+
+def _sums(pattern: str, text: str) -> tuple:
+    found = re.findall(pattern, text)
+    return sum(int(passed) for passed, _ in found), sum(int(failed) for _, failed in found)

@@ -1,0 +1,69 @@
+"""A ring of its own and one proxy in front of it, which has to outlive every fault that these tests cause."""
+
+import resource
+
+import pytest
+
+from ring import cql
+from ring.cluster import Cluster
+from ring.proxy import Proxy
+
+FIRST = 21  # 127.0.0.21 and following: beside the ring of the driver tests
+LISTEN, ADMIN = "127.0.0.1:9044", "127.0.0.1:9182"
+FILES_NEEDED = 12_000
+
+SCHEMA = (
+    "CREATE KEYSPACE IF NOT EXISTS faults WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}",
+    "CREATE TABLE IF NOT EXISTS faults.writes (key text PRIMARY KEY, value text)",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """The node that joins comes last: it changes the ring for good."""
+    items.sort(key=lambda item: "joins" in item.nodeid)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def files():
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_NEEDED if hard == resource.RLIM_INFINITY else min(FILES_NEEDED, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+@pytest.fixture(scope="session")
+def ring():
+    cluster = Cluster("faults", nodes=3, first=FIRST)
+    try:
+        cluster.start(wipe=True)
+        with cql.Session(cluster.nodes[0].address, cluster.nodes[0].settings.cql_port) as session:
+            for statement in SCHEMA:
+                session.query(statement)
+        yield cluster
+    finally:
+        cluster.stop(wipe=True)
+
+
+@pytest.fixture(scope="session")
+def front(ring):
+    """The proxy of all scenarios except draining."""
+    with Proxy(ring.contacts, LISTEN, ADMIN) as proxy:
+        yield proxy
+        assert proxy.alive(), proxy.log_tail()
+
+
+@pytest.fixture
+def whole(ring):
+    """Every node runs and is seen up by the others, before and after the test."""
+    _mend(ring)
+    yield ring
+    _mend(ring)
+
+
+def _mend(ring):
+    for node in ring.nodes:
+        if node.state() == "T":
+            node.resume()
+        node.start()
+    for node in ring.nodes:
+        node.wait_ready()
+    ring.wait_up()

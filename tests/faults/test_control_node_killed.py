@@ -1,0 +1,59 @@
+"""kill -9 of the node which the proxy's control connection goes to."""
+
+import asyncio
+
+from ring.load import OF_A_LOST_REPLICA, Load
+from ring import cql
+
+
+def control_node(ring):
+    """The node that has a client which tells the proxy's version: links between proxy and nodes do not."""
+    found = []
+    for node in ring.nodes:
+        with cql.Session(node.address, node.settings.cql_port) as session:
+            clients = session.query("SELECT driver_name, driver_version FROM system_views.clients")
+        if any(client["driver_name"] == "shunt" and client["driver_version"] for client in clients):
+            found.append(node)
+    assert len(found) == 1, f"control connections on {[node.address for node in found]}"
+    return found[0]
+
+
+def test_control_node_killed(front, whole):
+    victim = control_node(whole)
+
+    async def scenario():
+        async with Load(front.host, front.port, "control") as load:
+            await load.more_acknowledged(1000)
+            victim.kill()
+            await load.more_acknowledged(2000)
+            await asyncio.to_thread(schema_change_is_seen, front)
+            assert '"control_connected":true' in front.get("/status")[1].replace(" ", "")
+            victim.start()
+            await asyncio.to_thread(victim.wait_ready)
+            await load.more_acknowledged(1000)
+        load.assert_clients_unharmed(OF_A_LOST_REPLICA)
+        await asyncio.to_thread(whole.wait_up)
+        await load.assert_nothing_lost()
+
+    asyncio.run(scenario())
+    assert control_node(whole) is not None
+
+
+def schema_change_is_seen(front):
+    """The new control connection follows the ring: an event still reaches a client that registered for it."""
+
+    async def change():
+        watcher = await cql.Connection.open(front.host, front.port)
+        await watcher.register("SCHEMA_CHANGE")
+        maker = await cql.Connection.open(front.host, front.port)
+        await maker.query("CREATE TABLE faults.control (id int PRIMARY KEY)", timeout_seconds=60)
+        for _ in range(300):
+            if any(b"control" in event for event in watcher.events):
+                break
+            await asyncio.sleep(0.1)
+        else:
+            raise AssertionError("no event of the new table")
+        await maker.query("DROP TABLE faults.control", timeout_seconds=60)
+        watcher.close(), maker.close()
+
+    asyncio.run(change())

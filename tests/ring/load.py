@@ -1,0 +1,123 @@
+"""Load that remembers: every write acknowledged to a client is noted, every lost connection and every error counted."""
+
+import asyncio
+import time
+from collections import Counter
+
+from ring import cql
+
+WRITE = "INSERT INTO faults.writes (key, value) VALUES (?, ?)"
+READ = "SELECT value FROM faults.writes WHERE key = ?"
+ANSWER_WITHIN_SECONDS = 40  # far beyond the deadlines of the proxy and of Cassandra: an answer, even an error, must come
+
+
+class Load:
+    """Clients that write and read back in a loop, each over one socket that is never reopened.
+
+    Used as an asynchronous context manager; leaving it stops the clients and waits for their last answers.
+    """
+
+    def __init__(self, host: str, port: int, name: str, clients: int = 24, consistency: int = cql.QUORUM):
+        self.host, self.port, self.name, self.consistency = host, port, name, consistency
+        self.acknowledged = {}
+        self.errors = Counter()  # by CQL error code
+        self.messages = {}  # one example for each code
+        self.lost = []  # connections that ended under their client
+        self.silent = []  # queries that were never answered
+        self.wrong = []  # reads at QUORUM that missed an acknowledged write
+        self._clients = clients
+        self._connections = []
+        self._tasks = []
+        self._running = True
+
+    async def __aenter__(self):
+        self._connections = await asyncio.gather(
+            *(cql.Connection.open(self.host, self.port) for _ in range(self._clients)))
+        self._tasks = [asyncio.create_task(self._client(number, connection))
+                       for number, connection in enumerate(self._connections)]
+        return self
+
+    async def __aexit__(self, *_):
+        self._running = False
+        await asyncio.gather(*self._tasks)
+        for connection in self._connections:
+            if connection.lost.done():
+                self.lost.append(f"afterwards: {connection.lost.result()}")
+            connection.close()
+
+    async def more_acknowledged(self, count: int, within_seconds: float = 90) -> None:
+        """Waits until so many more writes were acknowledged: the ring and the proxy do work."""
+        goal = len(self.acknowledged) + count
+        deadline = time.monotonic() + within_seconds
+        while len(self.acknowledged) < goal:
+            assert not self.lost, f"connections lost: {self.lost[:3]}"
+            assert time.monotonic() < deadline, \
+                f"{len(self.acknowledged) - goal + count} of {count} writes in {within_seconds} s; {self.summary()}"
+            await asyncio.sleep(0.05)
+
+    async def _client(self, number: int, connection: cql.Connection) -> None:
+        statements = None
+        turn = 0
+        while self._running:
+            turn += 1
+            key, value = f"{self.name}-{number}-{turn}", f"{turn * 7919 % 1_000_003}"
+            try:
+                if statements is None:
+                    statements = [await connection.prepare(text, ANSWER_WITHIN_SECONDS) for text in (WRITE, READ)]
+                await connection.execute(statements[0], [key.encode(), value.encode()], self.consistency,
+                                         ANSWER_WITHIN_SECONDS)
+                self.acknowledged[key] = value
+                if turn % 4 == 0 and self.consistency == cql.QUORUM:
+                    await self._read_back(connection, statements[1], key, value)
+            except cql.CqlError as error:
+                self.errors[error.code] += 1
+                self.messages.setdefault(error.code, error.message)
+            except cql.ConnectionLost as error:
+                self.lost.append(f"client {number} in turn {turn}: {error}")
+                return
+            except TimeoutError:
+                self.silent.append(key)
+
+    async def _read_back(self, connection, statement, key: str, value: str) -> None:
+        found = await connection.execute(statement, [key.encode()], self.consistency, ANSWER_WITHIN_SECONDS)
+        if [row["value"] for row in found] != [value]:
+            self.wrong.append((key, value, found))
+
+    def summary(self) -> str:
+        errors = {f"{code:#06x}": (count, self.messages.get(code)) for code, count in self.errors.items()}
+        return (f"{len(self.acknowledged)} writes acknowledged, errors {errors}, {len(self.lost)} connections lost, "
+                f"{len(self.silent)} queries without an answer, {len(self.wrong)} wrong reads")
+
+    def assert_clients_unharmed(self, errors_allowed=frozenset()) -> None:
+        """Nobody lost a connection or waits in vain, and only errors came that the fault explains."""
+        print(self.summary())
+        assert not self.lost, self.lost[:5]
+        assert not self.silent, self.silent[:5]
+        assert not self.wrong, self.wrong[:5]
+        assert not any(connection.strays for connection in self._connections)
+        surprising = {f"{code:#06x}": self.messages[code] for code in self.errors if code not in errors_allowed}
+        assert not surprising, surprising
+
+    async def assert_nothing_lost(self, consistency: int = cql.QUORUM) -> None:
+        """Reads every acknowledged write."""
+        connection = await cql.Connection.open(self.host, self.port)
+        try:
+            statement = await connection.prepare(READ)
+            missing = []
+            keys = list(self.acknowledged)
+            for start in range(0, len(keys), 200):
+                part = keys[start:start + 200]
+                answers = await asyncio.gather(
+                    *(connection.execute(statement, [key.encode()], consistency, ANSWER_WITHIN_SECONDS) for key in part))
+                missing += [key for key, rows in zip(part, answers)
+                            if [row["value"] for row in rows] != [self.acknowledged[key]]]
+        finally:
+            connection.close()
+        assert keys, "no write was acknowledged at all"
+        assert not missing, f"{len(missing)} of {len(keys)} acknowledged writes lost: {missing[:5]}"
+
+
+# What a coordinator may answer while a replica it counted on does not (native_protocol_v4.spec, section 9).
+UNAVAILABLE, OVERLOADED, WRITE_TIMEOUT, READ_TIMEOUT = 0x1000, 0x1001, 0x1100, 0x1200
+WRITE_FAILURE, READ_FAILURE = 0x1500, 0x1300
+OF_A_LOST_REPLICA = frozenset({UNAVAILABLE, WRITE_TIMEOUT, READ_TIMEOUT, WRITE_FAILURE, READ_FAILURE})
