@@ -1,0 +1,78 @@
+//! Fuzz targets for every decoder, as plain functions from bytes.
+//!
+//! A target panics when a property does not hold: besides "no input panics" these are "what is encoded again is the
+//! same" and "no more is consumed than is there". Two things run them:
+//!
+//! - `cargo test`: [`runner`] mutates the corpus by a seeded generator, on the stable toolchain and anywhere. Small by
+//!   default; `SHUNT_FUZZ_ITERATIONS` makes it longer, `SHUNT_FUZZ_SEED` other. A failing input is printed as hex.
+//! - `cargo fuzz run TARGET` (nightly): coverage-guided, for long runs. What it finds goes into `corpus/TARGET/`.
+//!
+//! `cargo run --bin TARGET FILE..` runs a target once on each file. `corpus/` starts from [`seeds`], which
+//! `cargo run --example write_seeds` writes again after an encoder has changed.
+
+pub mod aggregate;
+pub mod compression;
+pub mod requests;
+pub mod responses;
+pub mod runner;
+pub mod seeds;
+pub mod segments;
+pub mod statement;
+pub mod types;
+
+use std::process::ExitCode;
+
+use shunt_wire::cql::envelope::{HEADER_BYTES, Header};
+
+/// A fuzz target.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Name of the target and of its folder in `corpus/`.
+    pub name: &'static str,
+    /// Tries one input; panics if a property does not hold.
+    pub run: fn(&[u8]),
+}
+
+/// All targets.
+pub const TARGETS: [Target; 7] = [
+    Target { name: "requests", run: requests::run },
+    Target { name: "responses", run: responses::run },
+    Target { name: "segments", run: segments::run },
+    Target { name: "compression", run: compression::run },
+    Target { name: "aggregate", run: aggregate::run },
+    Target { name: "statement", run: statement::run },
+    Target { name: "types", run: types::run },
+];
+
+/// Runs a target on each file named on the command line.
+pub fn replay(run: fn(&[u8])) -> ExitCode {
+    for name in std::env::args().skip(1) {
+        match std::fs::read(&name) {
+            Ok(data) => run(&data),
+            Err(error) => {
+                eprintln!("{name}: {error}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Calls `body` with header and body of every envelope in `data`, the last one perhaps cut short. Headers of unknown
+/// versions are given a known one, so that more inputs reach a body's decoder.
+fn each_envelope(mut data: &[u8], body: impl Fn(Header, &[u8])) {
+    while let Some(header) = Header::decode(data) {
+        assert_eq!(header.to_bytes(), data[..HEADER_BYTES]);
+        let rest = &data[HEADER_BYTES..];
+        let (bytes, next) = rest.split_at(rest.len().min(header.length as usize));
+        body(Header { version: 3 + header.version % 3, ..header }, bytes);
+        data = next;
+    }
+}
+
+/// What `write` appends.
+fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(&mut out);
+    out
+}

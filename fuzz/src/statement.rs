@@ -1,0 +1,63 @@
+//! The classifier: the input is query text.
+
+use shunt_wire::cql::statement::{Kind, Statement, Term, classify, routing_key};
+use shunt_wire::cql::types::{Column, literal};
+
+/// Tries one input.
+pub fn run(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let statement = classify(text);
+    check(text, &statement);
+    // What has no meaning in CQL changes nothing.
+    let padded = format!(" /* c */ -- c\n{text}");
+    let again = classify(&padded);
+    assert_eq!(summary(&again), summary(&statement));
+    route(&statement);
+}
+
+fn check(text: &str, statement: &Statement<'_>) {
+    let terms = statement.key_terms().inspect(|found| {
+        let (Term::Marker(index) | Term::NamedMarker { index, .. }) = found.term else { return };
+        assert!(index < statement.markers);
+    });
+    assert!(terms.count() <= text.len());
+    assert!(statement.selected_columns().count() <= text.len() + 1);
+    if statement.conditional && statement.kind != Kind::Select {
+        assert!(!statement.idempotent);
+    }
+    if matches!(statement.kind, Kind::Other | Kind::Use | Kind::Ddl | Kind::Truncate) {
+        assert!(!statement.idempotent && statement.key_terms().next().is_none());
+    }
+    assert_eq!(statement.selected_table().is_some(), statement.kind == Kind::Select && statement.table.is_some());
+}
+
+/// Everything that a statement says, for comparison.
+fn summary(statement: &Statement<'_>) -> String {
+    let Statement { kind, keyspace, table, conditional, idempotent, markers, plain_where, has_tail, .. } = statement;
+    let terms: Vec<_> = statement.key_terms().collect();
+    let columns: Vec<_> = statement.selected_columns().collect();
+    format!(
+        "{kind:?} {keyspace:?} {table:?} {conditional} {idempotent} {markers} {plain_where} {has_tail} {terms:?} \
+         {columns:?}"
+    )
+}
+
+/// Builds keys from whatever columns the statement names, as if they were of each type in turn.
+fn route(statement: &Statement<'_>) {
+    let mut names: Vec<String> = statement.key_terms().take(3).map(|term| term.column.to_string()).collect();
+    names.push("k".to_owned());
+    for type_name in super::types::NATIVE {
+        let columns: Vec<Column> = names.iter().map(|name| Column::new(name.clone(), type_name)).collect();
+        for columns in [&columns[..1], &columns[..columns.len() - 1]] {
+            let mut key = b"before".to_vec();
+            let complete = routing_key(statement, columns, |_| Some(b"value"), &mut key);
+            assert_eq!(complete, !key.is_empty() || (complete && columns.len() == 1));
+        }
+    }
+    for found in statement.key_terms() {
+        let Term::Literal(text) = found.term else { continue };
+        let mut out = Vec::new();
+        literal(&Column::new("k", "text").cql_type, text, &mut out);
+        assert!(out.len() <= text.len());
+    }
+}
