@@ -336,7 +336,7 @@ impl Core {
             let busy = link.streams.len() > 0;
             if link.probe_sent_ns != 0 && probed_ns > limits::LINK_SILENCE_MAX_NS {
                 self.break_link(io, key, "it did not answer OPTIONS");
-            } else if link.orphans > limits::LINK_ORPHANS_MAX {
+            } else if link.orphans > limits::LINK_ORPHANS_MAX.min(link.streams.max() / 2) {
                 self.break_link(io, key, "too many of its queries timed out");
             } else if link.probe_sent_ns != 0 {
                 let node = usize::from(link.node.0);

@@ -81,6 +81,11 @@ impl Streams {
         self.used
     }
 
+    /// Most requests in flight.
+    pub(crate) fn max(&self) -> usize {
+        self.max
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.used >= self.max
     }

@@ -27,4 +27,4 @@ mod world;
 pub use options::{MICROSECOND, MILLISECOND, Options, SECOND};
 pub use random::Random;
 pub use seeds::for_seeds;
-pub use world::{HostId, World};
+pub use world::{Held, HostId, World};

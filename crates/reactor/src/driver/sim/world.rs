@@ -33,6 +33,19 @@ impl<S> std::fmt::Debug for HostId<S> {
     }
 }
 
+/// Bytes held for the connections of a host.
+#[derive(Copy, Clone, Default, Debug, Eq, PartialEq)]
+pub struct Held {
+    /// Received and not consumed by the service.
+    pub unread: usize,
+    /// Written by the service and not taken by the kernel.
+    pub backlog: usize,
+    /// The largest backlog of one connection.
+    pub backlog_most: usize,
+    /// In sent logs.
+    pub retained: usize,
+}
+
 /// A deterministic world. The same seed, options and calls give the same run.
 ///
 /// Between events the test may look at services, post mail, kill, freeze and cut; [`run_for`](World::run_for) and
@@ -161,6 +174,21 @@ impl World {
             running.mail.push_back(mail);
             self.network.poke(host.index);
         }
+    }
+
+    /// Bytes the host's loop holds for its connections at this moment.
+    ///
+    /// # Panics
+    /// If the host was killed.
+    pub fn held<S: Service + 'static>(&self, host: HostId<S>) -> Held {
+        let mut held = Held::default();
+        for connection in &self.io(host).connections {
+            held.unread += connection.unread();
+            held.backlog += connection.backlog();
+            held.backlog_most = held.backlog_most.max(connection.backlog());
+            held.retained += connection.log.as_ref().map_or(0, |log| log.bytes());
+        }
+        held
     }
 
     /// Whether the host runs: it was not killed and did not stop itself. A frozen host runs.

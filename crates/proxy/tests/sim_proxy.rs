@@ -1,0 +1,98 @@
+//! The whole proxy in a simulated world, by the thousand: whatever happens to nodes and network, every request of a
+//! connected client is answered once and rightly, no acknowledged write is lost, and once faults cease the proxy
+//! serves again.
+//!
+//! `SHUNT_SIM_SEEDS=1000` runs that many; a failure prints the command that replays its seed.
+
+mod support;
+
+use shunt_proxy::control::state::CoreMail;
+use shunt_reactor::sim::{Random, SECOND, World, for_seeds};
+use shunt_wire::cql::compression::Algorithm;
+
+use support::chaos::{Chaos, network};
+use support::client::{ClientMail, ClientOptions};
+use support::hostile::{Hostile, VICES};
+use support::scene::{Scene, SceneOptions};
+
+/// Nodes, cores and clients of a seed.
+fn drawn_scene(seed: u64) -> Scene {
+    let mut random = Random::new(seed ^ 0x7363_656e_65);
+    let mut options = SceneOptions::new(seed, network(seed));
+    options.nodes = 1 + random.index(4);
+    options.cores = 1 + random.index(2);
+    let aggregate = random.below(3);
+    options.aggregate = (0..options.nodes).map(|node| aggregate == 1 || aggregate == 2 && node % 2 == 0).collect();
+    if random.chance(0.3) {
+        options.credentials = vec![("ann".into(), "secret".into()), ("bob".into(), "secret".into())];
+    }
+    options.config.in_flight_max = if random.chance(0.3) { 4 } else { 1024 };
+    options.protocol_max = if random.chance(0.2) { 4 } else { 5 };
+    let (protocol_max, with_login) = (options.protocol_max, !options.credentials.is_empty());
+    let mut scene = Scene::new(options);
+    for _ in 0..1 + random.index(6) {
+        let draw = random.fork();
+        scene.add_client(|client| draw_client(client, draw, protocol_max, with_login));
+    }
+    if random.chance(0.3) {
+        for vice in VICES {
+            let hostile = Hostile::new(vice, scene.proxy, seed);
+            scene.world.add("hostile", hostile);
+        }
+    }
+    scene
+}
+
+fn draw_client(client: &mut ClientOptions, mut random: Random, protocol_max: u8, with_login: bool) {
+    client.version = 3 + random.index(usize::from(protocol_max) - 2) as u8;
+    client.compression = match random.below(4) {
+        0 => Some(Algorithm::Lz4),
+        1 if client.version < 5 => Some(Algorithm::Snappy),
+        _ => None,
+    };
+    client.login = with_login.then(|| if random.chance(0.5) { ("ann", "secret") } else { ("bob", "secret") });
+    client.uses_keyspace = random.chance(0.3);
+    client.outstanding = 1 + random.index(30);
+    client.value_bytes = [10, 300, 300, 3000][random.index(4)];
+}
+
+#[test]
+fn whole_proxy_runs() {
+    for_seeds(100, |seed| {
+        let mut scene = drawn_scene(seed);
+        let mut chaos = Chaos::drawn(seed);
+        scene.mail_clients(ClientMail::More(150));
+        chaos.run(&mut scene, 6 * SECOND);
+        chaos.end(&mut scene);
+
+        // A half-open connection is noticed by the client's own patience; everything else much sooner.
+        scene.wait_idle(60 * SECOND);
+        scene.wait_ready(60 * SECOND);
+        scene.check_memory();
+
+        // Once the last broken link has been noticed, nothing is refused any more.
+        scene.world.run_for(15 * SECOND);
+        let (right, refused) = (scene.sum(|client| client.tally.right), scene.sum(|client| client.tally.refused));
+        scene.work(20, 30 * SECOND);
+        if scene.sum(|client| client.tally.refused) != refused {
+            scene.show_clients();
+            panic!("refused in peace");
+        }
+        assert_eq!(scene.sum(|client| client.tally.right), right + 20 * scene.clients.len() as u64);
+        scene.check_memory();
+        drain(&mut scene);
+    });
+}
+
+/// SIGTERM while queries run: what is in flight is answered, then the cores stop.
+fn drain(scene: &mut Scene) {
+    scene.mail_clients(ClientMail::More(20));
+    scene.world.run_for(SECOND / 200);
+    for core in scene.cores.clone() {
+        scene.world.post(core, CoreMail::Drain);
+    }
+    let cores = scene.cores.clone();
+    let gone = |world: &mut World| cores.iter().all(|core| !world.is_running(*core));
+    assert!(scene.world.run_until(10 * SECOND, gone), "the cores did not stop");
+    scene.check_memory();
+}

@@ -1,0 +1,186 @@
+//! Clients that mean harm, or are broken. Whatever they do must hurt nobody but themselves.
+
+use std::net::SocketAddr;
+
+use shunt_reactor::sim::{MILLISECOND, Random, SECOND};
+use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
+use shunt_wire::cql::envelope::{HEADER_BYTES, Header, opcode};
+use shunt_wire::cql::message::{Consistency, encode};
+
+/// What is wrong with a client.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Vice {
+    /// Sends random bytes, before or after a proper STARTUP.
+    Garbage,
+    /// Sends proper requests with some bytes changed.
+    Mutant,
+    /// Announces bodies of up to 2 GB and sends some of them.
+    Huge,
+    /// Sends a request a byte at a time.
+    Slow,
+    /// Sends queries and never reads an answer.
+    Deaf,
+    /// Connects, sends half of something, and says no more.
+    Mute,
+    /// Speaks v5 and gets its segments wrong.
+    BadSegments,
+}
+
+pub const VICES: [Vice; 7] =
+    [Vice::Garbage, Vice::Mutant, Vice::Huge, Vice::Slow, Vice::Deaf, Vice::Mute, Vice::BadSegments];
+
+pub struct Hostile {
+    pub vice: Vice,
+    pub proxy: SocketAddr,
+    pub connections: u64,
+    pub closed_on_it: u64,
+    random: Random,
+    conn: Option<ConnId>,
+    /// Bytes that Slow has still to send.
+    rest: Vec<u8>,
+}
+
+const CONNECT: u64 = 1;
+const ACT: u64 = 2;
+
+impl Hostile {
+    pub fn new(vice: Vice, proxy: SocketAddr, seed: u64) -> Hostile {
+        let random = Random::new(seed ^ (vice as u64 + 1) << 48);
+        Hostile { vice, proxy, connections: 0, closed_on_it: 0, random, conn: None, rest: Vec::new() }
+    }
+
+    fn startup(version: u8) -> Vec<u8> {
+        let mut body = Vec::new();
+        encode::startup(&mut body, [("CQL_VERSION", "3.0.0")]);
+        request(version, opcode::STARTUP, &body)
+    }
+
+    fn query(&mut self, version: u8) -> Vec<u8> {
+        let mut body = Vec::new();
+        let text = match self.random.below(3) {
+            0 => "SELECT * FROM system.local",
+            1 => "SELECT v FROM bench.kv WHERE k = 0x00",
+            _ => "INSERT INTO elsewhere.kv (k, v) VALUES (0x01, 0x02)",
+        };
+        encode::query_simple(&mut body, version, text, Consistency::ONE);
+        request(version, opcode::QUERY, &body)
+    }
+
+    fn act(&mut self, io: &mut Io, conn: ConnId) {
+        let mut bytes = vec![0; 1 + self.random.index(200)];
+        self.random.fill(&mut bytes);
+        let again_ns = match self.vice {
+            Vice::Garbage => {
+                io.output(conn).extend_from_slice(&bytes);
+                50 * MILLISECOND
+            }
+            Vice::Mutant => {
+                let mut query = self.query(4);
+                for _ in 0..1 + self.random.below(3) {
+                    let at = self.random.index(query.len());
+                    query[at] = self.random.next() as u8;
+                }
+                io.output(conn).extend_from_slice(&query);
+                20 * MILLISECOND
+            }
+            Vice::Huge => {
+                let length = 1 << self.random.range(&(14..31)) as u32;
+                let header = Header { length, ..Header::request(4, 1, opcode::QUERY) };
+                io.output(conn).extend_from_slice(&header.to_bytes());
+                io.output(conn).extend_from_slice(&bytes);
+                50 * MILLISECOND
+            }
+            Vice::Slow => {
+                if self.rest.is_empty() {
+                    self.rest = self.query(4);
+                }
+                io.output(conn).push(self.rest.remove(0));
+                2 * SECOND
+            }
+            Vice::Deaf => {
+                for _ in 0..20 {
+                    let query = self.query(4);
+                    if io.backlog(conn) < 1 << 20 {
+                        io.output(conn).extend_from_slice(&query);
+                    }
+                }
+                5 * MILLISECOND
+            }
+            Vice::Mute => {
+                let query = self.query(4);
+                let part = self.random.index(query.len());
+                io.output(conn).extend_from_slice(&query[..part]);
+                return;
+            }
+            Vice::BadSegments => {
+                let lengths = [0, 0xff, bytes.len() as u8];
+                let pick = self.random.index(3);
+                io.output(conn).extend_from_slice(&[lengths[pick], 0, 2, 1, 2, 3]);
+                io.output(conn).extend_from_slice(&bytes);
+                50 * MILLISECOND
+            }
+        };
+        io.set_timer(io.now_ns() + again_ns, ACT);
+    }
+}
+
+fn request(version: u8, op: u8, body: &[u8]) -> Vec<u8> {
+    let header = Header { length: body.len() as u32, ..Header::request(version, 0, op) };
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());
+    bytes.extend_from_slice(&header.to_bytes());
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+impl Service for Hostile {
+    type Mail = ();
+
+    fn started(&mut self, io: &mut Io) {
+        io.set_timer(io.now_ns() + self.random.below(200 * MILLISECOND), CONNECT);
+    }
+
+    fn accepted(&mut self, _io: &mut Io, _conn: ConnId, _origin: &Accepted) {
+        unreachable!("clients do not listen");
+    }
+
+    fn connected(&mut self, io: &mut Io, conn: ConnId) {
+        self.connections += 1;
+        self.rest.clear();
+        let version = if self.vice == Vice::BadSegments { 5 } else { 4 };
+        if self.vice != Vice::Garbage || self.random.chance(0.5) {
+            io.output(conn).extend_from_slice(&Self::startup(version));
+        }
+        if self.vice == Vice::Deaf {
+            io.pause_reading(conn);
+        }
+        io.set_timer(io.now_ns() + 100 * MILLISECOND, ACT);
+    }
+
+    fn received(&mut self, _io: &mut Io, _conn: ConnId, data: &[u8]) -> usize {
+        data.len()
+    }
+
+    fn closed(&mut self, io: &mut Io, _conn: ConnId, _reason: CloseReason) {
+        self.conn = None;
+        self.closed_on_it += 1;
+        io.set_timer(io.now_ns() + 100 * MILLISECOND, CONNECT);
+    }
+
+    fn drained(&mut self, _io: &mut Io, _conn: ConnId) {}
+
+    fn timer(&mut self, io: &mut Io, key: u64) {
+        match (key, self.conn) {
+            (CONNECT, None) => self.conn = Some(io.connect(self.proxy, 5 * SECOND)),
+            (ACT, Some(conn)) => self.act(io, conn),
+            _ => {}
+        }
+    }
+
+    fn mail(&mut self, io: &mut Io, (): ()) {
+        if let Some(conn) = self.conn.take() {
+            io.abort(conn);
+        }
+    }
+
+    fn turn_ended(&mut self, _io: &mut Io) {}
+}

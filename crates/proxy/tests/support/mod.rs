@@ -1,0 +1,16 @@
+//! Whole-proxy simulation: cores, nodes and clients in one deterministic world.
+//!
+//! ```text
+//!  Client (model: what was acknowledged) -> Core(s) -> Stub node(s) with one shared memory
+//!  Hostile (garbage, slow, deaf)         ->
+//! ```
+//!
+//! [`scene`] puts a world together, [`client`] checks every answer as it arrives, [`chaos`] breaks things by seed.
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
+
+pub mod chaos;
+pub mod client;
+pub mod hostile;
+pub mod model;
+pub mod operation;
+pub mod scene;

@@ -1,0 +1,269 @@
+//! What a simulated client asks, and what a right answer to it is.
+
+use shunt_reactor::sim::Random;
+use shunt_wire::cql::envelope::{Header, flag, opcode};
+use shunt_wire::cql::message::{
+    BatchChild, BatchKind, BatchStatement, BytesMap, Consistency, ErrorMessage, Prepared, QueryParams, ResultMessage, Value,
+    ValueList, encode, error_code, put, query_flag, split_response_prefix,
+};
+
+use super::model::{Fate, Model};
+
+/// Statements every client prepares when it connects.
+pub const INSERT: &str = "INSERT INTO bench.kv (k, v) VALUES (?, ?)";
+pub const SELECT: &str = "SELECT v FROM bench.kv WHERE k = ?";
+
+/// A statement as PREPARED described it.
+#[derive(Clone, Debug)]
+pub struct Statement {
+    pub id: Vec<u8>,
+    pub metadata_id: Option<Vec<u8>>,
+}
+
+impl Statement {
+    pub fn of(prepared: &Prepared<'_>) -> Statement {
+        Statement { id: prepared.id.to_vec(), metadata_id: prepared.result_metadata_id.map(<[u8]>::to_vec) }
+    }
+}
+
+/// The two of [`INSERT`] and [`SELECT`].
+#[derive(Clone, Debug)]
+pub struct Statements {
+    pub insert: Statement,
+    pub select: Statement,
+}
+
+/// One request in flight.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    pub kind: Kind,
+    pub sent_ns: u64,
+    traced: bool,
+    payload: Option<[u8; 8]>,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// Writes these keys (several: a batch).
+    Write(Vec<u32>),
+    /// Reads a key; its fate when the read was sent.
+    Read(u32, Fate),
+    /// `SELECT rpc_address FROM system.local`.
+    Local,
+    /// `SELECT peer FROM system.peers`.
+    Peers,
+    /// OPTIONS between queries.
+    Options,
+    /// PREPARE of a text of the client's own.
+    Prepare,
+}
+
+/// What an answer says.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Verdict {
+    Right,
+    /// One of the errors that a driver knows to handle.
+    Refused(String),
+}
+
+/// What requests are made from.
+pub struct Maker<'a> {
+    pub version: u8,
+    pub statements: &'a Statements,
+    pub model: &'a mut Model,
+    pub random: &'a mut Random,
+    pub value_bytes: u64,
+    /// Only what is sent to the replica by its key.
+    pub keyed_only: bool,
+}
+
+impl Maker<'_> {
+    /// Draws the next request; appends its body and gives opcode and flags.
+    pub fn draw(&mut self, now_ns: u64, body: &mut Vec<u8>) -> (Operation, u8, u8) {
+        let traced = self.random.chance(0.05);
+        let payload = (self.version >= 4 && self.random.chance(0.05)).then(|| self.random.next().to_be_bytes());
+        let mut flags = if traced { flag::TRACING } else { 0 };
+        if let Some(payload) = payload {
+            flags |= flag::CUSTOM_PAYLOAD;
+            put::short(body, 1);
+            put::string(body, "whose");
+            put::bytes(body, Some(&payload));
+        }
+        let (kind, op) = self.draw_kind(body);
+        if op == opcode::OPTIONS {
+            body.clear();
+            return (Operation { kind, sent_ns: now_ns, traced: false, payload: None }, op, 0);
+        }
+        (Operation { kind, sent_ns: now_ns, traced, payload }, op, flags)
+    }
+
+    fn draw_kind(&mut self, body: &mut Vec<u8>) -> (Kind, u8) {
+        match self.random.below(100) {
+            0..35 => self.write_prepared(body),
+            35..70 if self.model.len() > 0 => self.read(body),
+            70..78 => self.write_text(body),
+            78..88 => self.write_batch(body),
+            _ if self.keyed_only => self.write_prepared(body),
+            88..90 => self.query(body, Kind::Local, "SELECT rpc_address FROM system.local"),
+            90..92 => self.query(body, Kind::Peers, "SELECT peer FROM system.peers"),
+            92..94 => (Kind::Options, opcode::OPTIONS),
+            94..96 => self.prepare(body),
+            _ => self.write_prepared(body),
+        }
+    }
+
+    fn add_key(&mut self) -> u32 {
+        self.model.add(self.random.below(self.value_bytes + 1) as u32)
+    }
+
+    fn write_prepared(&mut self, body: &mut Vec<u8>) -> (Kind, u8) {
+        let number = self.add_key();
+        let values = self.key_and_value(number);
+        self.execute(body, &self.statements.insert, &values, 0);
+        (Kind::Write(vec![number]), opcode::EXECUTE)
+    }
+
+    fn read(&mut self, body: &mut Vec<u8>) -> (Kind, u8) {
+        let number = self.random.below(u64::from(self.model.len())) as u32;
+        let fate = self.model.fate(number);
+        let key = self.model.key(number);
+        if self.random.chance(0.2) {
+            let text = format!("SELECT v FROM bench.kv WHERE k = 0x{}", hex(&key));
+            return self.query(body, Kind::Read(number, fate), &text);
+        }
+        let mut values = ValueList::positional(self.version);
+        values.push(Value::Bytes(&key));
+        self.execute(body, &self.statements.select, &values, query_flag::SKIP_METADATA);
+        (Kind::Read(number, fate), opcode::EXECUTE)
+    }
+
+    fn write_text(&mut self, body: &mut Vec<u8>) -> (Kind, u8) {
+        let number = self.add_key();
+        if self.random.chance(0.5) {
+            let values = self.key_and_value(number);
+            let params = QueryParams { values: values.values(), ..QueryParams::simple(Consistency::ONE) };
+            encode::query(body, self.version, INSERT, &params);
+        } else {
+            let (key, value) = (hex(&self.model.key(number)), hex(&self.model.value(number)));
+            let text = format!("INSERT INTO bench.kv (k, v) VALUES (0x{key}, 0x{value})");
+            encode::query_simple(body, self.version, &text, Consistency::ONE);
+        }
+        (Kind::Write(vec![number]), opcode::QUERY)
+    }
+
+    fn write_batch(&mut self, body: &mut Vec<u8>) -> (Kind, u8) {
+        let numbers: Vec<u32> = (0..1 + self.random.below(3)).map(|_| self.add_key()).collect();
+        let values: Vec<ValueList> = numbers.iter().map(|number| self.key_and_value(*number)).collect();
+        let prepared = BatchStatement::Prepared(&self.statements.insert.id);
+        let text = self.random.chance(0.3);
+        let children = values.iter().enumerate().map(|(index, values)| BatchChild {
+            statement: if text && index % 2 == 1 { BatchStatement::Text(INSERT) } else { prepared },
+            values: values.values(),
+        });
+        let params = QueryParams::simple(Consistency::ONE);
+        encode::batch(body, self.version, BatchKind::Unlogged, children, &params);
+        (Kind::Write(numbers), opcode::BATCH)
+    }
+
+    fn prepare(&mut self, body: &mut Vec<u8>) -> (Kind, u8) {
+        let text = format!("{SELECT} /* {} */", self.random.below(20));
+        encode::prepare(body, self.version, &text, None);
+        (Kind::Prepare, opcode::PREPARE)
+    }
+
+    fn query(&mut self, body: &mut Vec<u8>, kind: Kind, text: &str) -> (Kind, u8) {
+        encode::query_simple(body, self.version, text, Consistency::ONE);
+        (kind, opcode::QUERY)
+    }
+
+    fn execute(&self, body: &mut Vec<u8>, statement: &Statement, values: &ValueList, flags: u32) {
+        let params = QueryParams { flags, values: values.values(), ..QueryParams::simple(Consistency::ONE) };
+        encode::execute(body, self.version, &statement.id, statement.metadata_id.as_deref(), &params);
+    }
+
+    fn key_and_value(&self, number: u32) -> ValueList {
+        let mut values = ValueList::positional(self.version);
+        values.push(Value::Bytes(&self.model.key(number)));
+        values.push(Value::Bytes(&self.model.value(number)));
+        values
+    }
+}
+
+impl Operation {
+    /// The keys this writes get this fate.
+    pub fn settle(&self, model: &mut Model, fate: Fate) {
+        if let Kind::Write(numbers) = &self.kind {
+            numbers.iter().for_each(|number| model.settle(*number, fate));
+        }
+    }
+
+    /// Judges an answer. Panics if it is one that no proxy may give.
+    pub fn judge(&self, model: &Model, version: u8, own_address: [u8; 4], header: &Header, body: &[u8]) -> Verdict {
+        let (prefix, rest) = split_response_prefix(header.flags, body).expect("the prefix of an answer");
+        if header.opcode == opcode::ERROR {
+            return self.judge_error(version, rest);
+        }
+        assert_eq!(prefix.tracing_id.is_some(), self.traced, "tracing id of {self:?}");
+        let payload = prefix.custom_payload.and_then(own_payload);
+        assert_eq!(payload, self.payload, "somebody else's payload in the answer to {self:?}");
+        if self.kind == Kind::Options {
+            assert_eq!(header.opcode, opcode::SUPPORTED);
+            return Verdict::Right;
+        }
+        assert_eq!(header.opcode, opcode::RESULT, "answer to {self:?}");
+        let result = ResultMessage::decode(version, rest).expect("the body of a RESULT");
+        self.judge_result(model, own_address, &result);
+        Verdict::Right
+    }
+
+    /// Errors that say "not now"; everything else would be the proxy's own fault here.
+    fn judge_error(&self, version: u8, body: &[u8]) -> Verdict {
+        let error = ErrorMessage::decode(version, body).expect("the body of an ERROR");
+        let harmless =
+            [error_code::OVERLOADED, error_code::WRITE_TIMEOUT, error_code::READ_TIMEOUT, error_code::SERVER_ERROR];
+        assert!(harmless.contains(&error.code), "{:#x}: {} in answer to {self:?} of version {version}", error.code, error.message);
+        Verdict::Refused(format!("{:#x}: {}", error.code, error.message))
+    }
+
+    fn judge_result(&self, model: &Model, own_address: [u8; 4], result: &ResultMessage<'_>) {
+        match (&self.kind, result) {
+            (Kind::Write(_), ResultMessage::Void) | (Kind::Prepare, ResultMessage::Prepared(_)) => {}
+            (Kind::Read(number, fate), ResultMessage::Rows(rows)) => {
+                let found: Vec<Vec<u8>> = rows.rows().map(|row| row.unwrap().get(0).unwrap().to_vec()).collect();
+                let expected = model.value(*number);
+                match &found[..] {
+                    [value] => assert!(*value == expected, "key {number} has another value: {}", show(value)),
+                    [] => assert_ne!(*fate, Fate::Acknowledged, "acknowledged key {number} is not there"),
+                    more => panic!("{} rows for one key", more.len()),
+                }
+            }
+            (Kind::Local, ResultMessage::Rows(rows)) => {
+                let row = rows.rows().next().expect("system.local has a row").unwrap();
+                assert_eq!(row.get(0), Some(&own_address[..]), "system.local must show the proxy");
+            }
+            (Kind::Peers, ResultMessage::Rows(rows)) => assert_eq!(rows.row_count, 0, "system.peers must be empty"),
+            (kind, result) => panic!("{result:?} is no answer to {kind:?}"),
+        }
+    }
+}
+
+fn own_payload(payload: BytesMap<'_>) -> Option<[u8; 8]> {
+    payload.iter().find(|(name, _)| *name == "whose").and_then(|(_, bytes)| bytes?.try_into().ok())
+}
+
+/// PREPARED from a RESULT body, if it is that.
+pub fn prepared_of(version: u8, flags: u8, body: &[u8]) -> Option<Statement> {
+    let (_, rest) = split_response_prefix(flags, body).ok()?;
+    match ResultMessage::decode(version, rest).ok()? {
+        ResultMessage::Prepared(prepared) => Some(Statement::of(&prepared)),
+        _ => None,
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn show(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(24)]).into_owned()
+}

@@ -1,0 +1,266 @@
+//! Puts a world together: nodes with one memory, cores behind one address, clients; and looks at it afterwards.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use shunt_bench::stub::{AggregateLimits, Memory, Ring, Stub, StubMail, StubOptions};
+use shunt_proxy::config::Config;
+use shunt_proxy::control::state::{ClusterState, ControlRequest, CoreMail};
+use shunt_proxy::core::{Core, CoreOptions};
+use shunt_proxy::metrics::CoreMetrics;
+use shunt_proxy::prepared::PreparedStore;
+use shunt_reactor::sim::{HostId, Options, SECOND, World};
+use shunt_topology::schema::{Column, Factor};
+use shunt_topology::{Keyspace, Node, NodeId, Replication, RoutingTable, Table};
+use shunt_wire::cql::types::CqlType;
+use tokio::sync::mpsc;
+
+use super::client::{Client, ClientMail, ClientOptions};
+
+/// What a scene consists of.
+pub struct SceneOptions {
+    pub seed: u64,
+    pub network: Options,
+    pub nodes: usize,
+    pub cores: usize,
+    /// By node: whether it offers aggregated frames.
+    pub aggregate: Vec<bool>,
+    pub aggregate_limits: AggregateLimits,
+    pub credentials: Vec<(String, String)>,
+    pub protocol_max: u8,
+    pub config: Config,
+}
+
+impl SceneOptions {
+    /// Three nodes, one core, nobody needs to log in, deadlines short enough for short runs.
+    pub fn new(seed: u64, network: Options) -> SceneOptions {
+        SceneOptions {
+            seed,
+            network,
+            nodes: 3,
+            cores: 1,
+            aggregate: vec![false; 3],
+            aggregate_limits: AggregateLimits { count_max: 64, bytes_max: 65_536 },
+            credentials: Vec::new(),
+            protocol_max: 5,
+            config: Config {
+                query_timeout_ms: 2_000,
+                connect_timeout_ms: 1_000,
+                heartbeat_interval_ms: 5_000,
+                handshake_timeout_ms: 10_000,
+                ..Config::default()
+            },
+        }
+    }
+}
+
+pub struct Scene {
+    pub world: World,
+    pub nodes: Vec<HostId<Stub>>,
+    pub cores: Vec<HostId<Core>>,
+    pub clients: Vec<HostId<Client>>,
+    pub metrics: Vec<Arc<CoreMetrics>>,
+    pub memory: Memory,
+    pub ring: Ring,
+    pub options: SceneOptions,
+    pub proxy: SocketAddr,
+    /// What the nodes are said to be, up or not; part of the next [`Scene::post_cluster`].
+    pub said_up: Vec<bool>,
+    generation: u64,
+    control: mpsc::Receiver<ControlRequest>,
+}
+
+impl Scene {
+    /// Nodes and cores, already told of the ring; no clients yet.
+    pub fn new(options: SceneOptions) -> Scene {
+        let mut world = World::new(options.seed, options.network.clone());
+        let memory: Memory = Arc::new(Mutex::new(HashMap::new()));
+        let addresses: Vec<SocketAddr> =
+            (0..options.nodes).map(|index| format!("10.1.0.{}:9042", index + 1).parse().unwrap()).collect();
+        let ring = Ring { replication: 2.min(options.nodes as u8), ..Ring::even(&addresses, 4) };
+        let nodes: Vec<HostId<Stub>> = (0..options.nodes)
+            .map(|index| world.add(&format!("node {index}"), stub(&options, &ring, &memory, index)))
+            .collect();
+        for (node, address) in nodes.iter().zip(&addresses) {
+            world.listen(*node, *address);
+        }
+        let proxy: SocketAddr = "10.2.0.1:9042".parse().unwrap();
+        let (sender, control) = mpsc::channel(64);
+        let store = Arc::new(PreparedStore::new());
+        let config = Arc::new(Config { cores: options.cores, ..options.config.clone() });
+        let metrics: Vec<Arc<CoreMetrics>> = (0..options.cores).map(|index| Arc::new(CoreMetrics::new(index))).collect();
+        let cores = (0..options.cores)
+            .map(|index| {
+                let core = Core::new(CoreOptions {
+                    index,
+                    config: Arc::clone(&config),
+                    metrics: Arc::clone(&metrics[index]),
+                    prepared: Arc::clone(&store),
+                    control: sender.clone(),
+                    seed: options.seed ^ index as u64,
+                });
+                let core = world.add(&format!("core {index}"), core);
+                world.listen(core, proxy);
+                core
+            })
+            .collect();
+        let said_up = vec![true; options.nodes];
+        let clients = Vec::new();
+        let mut scene =
+            Scene { world, nodes, cores, clients, metrics, memory, ring, options, proxy, said_up, generation: 0, control };
+        scene.post_cluster();
+        scene
+    }
+
+    /// A client with these options beside its number.
+    pub fn add_client(&mut self, change: impl FnOnce(&mut ClientOptions)) -> HostId<Client> {
+        let number = self.clients.len() as u16;
+        let mut options = ClientOptions::new(number, self.proxy, self.options.seed);
+        change(&mut options);
+        let client = self.world.add(&format!("client {number}"), Client::new(options));
+        self.clients.push(client);
+        client
+    }
+
+    /// Tells the cores of the ring as `said_up` has it.
+    pub fn post_cluster(&mut self) {
+        self.generation += 1;
+        let nodes = self.ring.nodes.iter().zip(&self.said_up).enumerate();
+        let nodes = nodes.map(|(index, (node, up))| Node {
+            id: NodeId(index as u16),
+            host_id: node.host_id,
+            address: node.address,
+            datacentre: node.datacentre.clone(),
+            rack: node.rack.clone(),
+            tokens: node.tokens.clone(),
+            up: *up,
+            release_version: self.ring.release_version.clone(),
+        });
+        let factor = Factor { all: u16::from(self.ring.replication), transient: 0 };
+        let keyspaces = vec![Keyspace { name: "bench".into(), replication: Replication::Simple(factor) }];
+        let key = Column { name: "k".into(), cql_type: CqlType::Blob };
+        let table =
+            Table { keyspace: "bench".into(), name: "kv".into(), partition_key: vec![key], has_counters: false };
+        let routing = RoutingTable::build(nodes.collect(), keyspaces, vec![table], Some("datacenter1"));
+        let with_login = !self.options.credentials.is_empty();
+        let state = Arc::new(ClusterState {
+            generation: self.generation,
+            routing: Arc::new(routing),
+            protocol_version_max: self.options.protocol_max,
+            authenticator: with_login.then(|| "org.apache.cassandra.auth.PasswordAuthenticator".to_owned()),
+            cluster_name: self.ring.cluster_name.clone(),
+            release_version: self.ring.release_version.clone(),
+            cql_version: "3.4.7".into(),
+            partitioner: "org.apache.cassandra.dht.Murmur3Partitioner".into(),
+            compressions: vec!["lz4".into(), "snappy".into()],
+            datacentre: "datacenter1".into(),
+            rack: "rack1".into(),
+            schema_version: 1,
+        });
+        for core in self.cores.clone() {
+            self.world.post(core, CoreMail::Cluster(Arc::clone(&state)));
+        }
+    }
+
+    /// A node comes back after a kill, with its data and without its prepared statements.
+    pub fn restart_node(&mut self, index: usize) {
+        let stub = stub(&self.options, &self.ring, &self.memory, index);
+        self.world.restart(self.nodes[index], stub);
+    }
+
+    pub fn mail_clients(&mut self, mail: ClientMail) {
+        for client in self.clients.clone() {
+            self.world.post(client, mail);
+        }
+    }
+
+    /// Lets every client do this much more and waits until all is answered.
+    pub fn work(&mut self, each: u64, max_ns: u64) {
+        self.mail_clients(ClientMail::More(each));
+        self.wait_idle(max_ns);
+    }
+
+    /// Waits until no client has anything in flight or to send.
+    pub fn wait_idle(&mut self, max_ns: u64) {
+        let clients = self.clients.clone();
+        // Mail takes a turn to arrive; without it idle clients would look finished.
+        self.world.run_for(SECOND / 100);
+        let idle = |world: &mut World| clients.iter().all(|client| world.host(*client).is_idle());
+        if !self.world.run_until(max_ns, idle) {
+            self.show_clients();
+            panic!("requests were not answered within {} virtual seconds", max_ns / SECOND);
+        }
+        while self.control.try_recv().is_ok() {}
+    }
+
+    /// For the output of a test that fails.
+    pub fn show_clients(&self) {
+        for client in &self.clients {
+            let client = self.world.host(*client);
+            eprintln!("{:?}\n{:?} {:?}\n{}", client.options, client.tally, client.in_flight, client.last_error);
+        }
+        eprintln!("{}", self.log_of_metrics());
+    }
+
+    pub fn wait_ready(&mut self, max_ns: u64) {
+        let clients = self.clients.clone();
+        let ready = |world: &mut World| clients.iter().all(|client| world.host(*client).is_ready());
+        assert!(self.world.run_until(max_ns, ready), "clients did not get READY");
+    }
+
+    pub fn hook(&mut self, node: usize, hook: Option<shunt_bench::stub::Hook>) {
+        self.world.post(self.nodes[node], StubMail::Hook(hook));
+    }
+
+    // --- afterwards ---
+
+    pub fn sum(&self, of: impl Fn(&Client) -> u64) -> u64 {
+        self.clients.iter().map(|client| of(self.world.host(*client))).sum()
+    }
+
+    /// No acknowledged write is missing, and no key has another's value.
+    pub fn check_memory(&self) {
+        let memory = self.memory.lock().unwrap();
+        let mut known = 0;
+        for client in &self.clients {
+            let model = &self.world.host(*client).model;
+            for number in 0..model.len() {
+                match memory.get(&model.key(number)) {
+                    Some(value) => {
+                        assert!(*value == model.value(number), "key {number} has another value");
+                        known += 1;
+                    }
+                    None => assert_ne!(model.fate(number), super::model::Fate::Acknowledged, "a write was lost"),
+                }
+            }
+        }
+        assert_eq!(known, memory.len(), "the nodes hold keys that nobody wrote");
+    }
+
+    /// Nothing is in flight in the proxy and it holds no bytes for anybody.
+    pub fn check_at_rest(&self) {
+        for (core, metrics) in self.cores.iter().zip(&self.metrics) {
+            assert_eq!(metrics.in_flight.get(), 0, "in flight");
+            assert_eq!(metrics.clients_paused.get(), 0, "paused clients");
+            let held = self.world.held(*core);
+            assert_eq!((held.unread, held.backlog, held.retained), (0, 0, 0));
+        }
+    }
+
+    pub fn log_of_metrics(&self) -> String {
+        self.metrics.iter().map(|metrics| format!("{:?}\n", metrics.outcomes)).collect()
+    }
+}
+
+fn stub(options: &SceneOptions, ring: &Ring, memory: &Memory, index: usize) -> Stub {
+    let aggregate = options.aggregate.get(index).copied().unwrap_or(false);
+    Stub::new(StubOptions {
+        listeners: vec![index],
+        memory: Some(Arc::clone(memory)),
+        aggregate: aggregate.then_some(options.aggregate_limits),
+        protocol_max: options.protocol_max,
+        credentials: options.credentials.clone(),
+        ..StubOptions::new(ring.clone())
+    })
+}
