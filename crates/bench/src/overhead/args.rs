@@ -106,7 +106,7 @@ pub struct OverheadArgs {
     #[arg(long = "proxy-argument", value_name = "ARGUMENT", allow_hyphen_values = true)]
     pub proxy_arguments: Vec<String>,
     /// First port of the nodes; the following ones are used too
-    #[arg(long, default_value_t = 19_042)]
+    #[arg(long, default_value_t = 20_142)]
     pub port: u16,
     /// Event loop driver of load generator and nodes: auto, epoll or uring
     #[arg(long, default_value = "epoll")]

@@ -144,11 +144,12 @@ fn start_haproxy(args: &OverheadArgs, own: SocketAddr, ring: &[SocketAddr]) -> i
     }
 }
 
-/// TCP mode, one thread, no logging: the least a general proxy can do.
+/// TCP mode, one thread, no logging: the least a general proxy can do. It works out its own limit of connections from
+/// the files it may open.
 fn haproxy_configuration(own: SocketAddr, ring: &[SocketAddr]) -> String {
     use std::fmt::Write as _;
     let mut text = format!(
-        "global\n  nbthread 1\n  maxconn 20000\n\
+        "global\n  nbthread 1\n\
          defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 1h\n  timeout server 1h\n\
          listen cql\n  bind {own} backlog 4096\n  balance roundrobin\n"
     );

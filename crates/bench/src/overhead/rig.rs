@@ -223,7 +223,10 @@ impl Service for RigService {
         }
     }
 
-    fn drained(&mut self, _io: &mut Io, _conn: ConnId) {}
+    /// Only the nodes ask for it.
+    fn drained(&mut self, io: &mut Io, conn: ConnId) {
+        self.stub.drained(io, conn);
+    }
 
     /// The nodes have no timers: nothing here makes them misbehave.
     fn timer(&mut self, io: &mut Io, key: u64) {

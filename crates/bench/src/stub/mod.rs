@@ -47,6 +47,9 @@ use self::{
 };
 use crate::framing::{Next, Scratch};
 
+/// A connection that lets more answers than this lie is not read from.
+const BACKLOG_BYTES: usize = 8 << 20;
+
 /// What a stub is and how it answers.
 pub struct StubOptions {
     /// The ring that its nodes belong to.
@@ -256,6 +259,10 @@ impl Service for Stub {
             io.close(conn);
             self.forget(&session);
         } else {
+            if io.backlog(conn) > BACKLOG_BYTES {
+                io.pause_reading(conn);
+                io.notify_drained(conn, BACKLOG_BYTES / 2);
+            }
             self.sessions[conn.index as usize] = Some(session);
         }
         used
@@ -267,7 +274,9 @@ impl Service for Stub {
         }
     }
 
-    fn drained(&mut self, _io: &mut Io, _conn: ConnId) {}
+    fn drained(&mut self, io: &mut Io, conn: ConnId) {
+        io.resume_reading(conn);
+    }
 
     fn timer(&mut self, io: &mut Io, key: u64) {
         let Some(delayed) = self.delayed.remove(&key) else { return };

@@ -1,0 +1,76 @@
+//! Stub and load generator on real sockets, in one process, for a moment.
+
+use shunt_bench::load::{LoadOptions, command::run_watched, template::Layout};
+use shunt_bench::measure::{Calibration, Watch};
+use shunt_bench::stub::StubArgs;
+use shunt_bench::stub::serve::Running;
+use shunt_reactor::IoChoice;
+
+use clap::Parser;
+
+#[derive(Parser)]
+struct Command {
+    #[command(flatten)]
+    stub: StubArgs,
+}
+
+fn stub(arguments: &[&str]) -> Running {
+    let all = ["stub", "--listen", "127.0.0.1:0", "--one-address"].iter().chain(arguments);
+    Running::start(&Command::parse_from(all).stub).expect("loopback")
+}
+
+fn options(stub: &Running, version: u8) -> LoadOptions {
+    LoadOptions {
+        targets: stub.addresses().to_vec(),
+        connections: 6,
+        outstanding: 4,
+        keys: 50,
+        layout: Layout { version, consistency: 1, key_bytes: 16, value_bytes: 64 },
+        warm_up_ns: 50_000_000,
+        duration_ns: 200_000_000,
+        ..LoadOptions::default()
+    }
+}
+
+#[test]
+fn two_rounds_with_verified_values() {
+    let stub = stub(&["--remember"]);
+    for version in [3, 4, 5] {
+        let load = LoadOptions { verify: true, populate: true, create: Some(1), rounds: 2, ..options(&stub, version) };
+        let mut watch = Watch::default();
+        watch.pids = vec![std::process::id()];
+        watch.calibration = Some(Calibration::new().expect("loopback"));
+        let reports = run_watched(load, IoChoice::Epoll, watch, |_| {}).expect("runs");
+        assert_eq!(reports.len(), 2);
+        for report in reports {
+            assert!(report.queries > 0 && report.errors.is_empty(), "{report}");
+            assert_eq!((report.wrong_answers, report.wrong_values, report.not_found), (0, 0, 0), "{report}");
+            assert!(report.processes[0].cpu_us_per_query > 0.0 && report.calibration_us > Some(0.0), "{report}");
+        }
+    }
+    assert!(stub.report().total().queries > 0);
+}
+
+#[test]
+fn faults_are_seen_as_errors_and_lost_connections() {
+    let stub = stub(&["--fault", "overloaded=0.1", "--fault", "close=0.001", "--cores", "2"]);
+    let reports = run_watched(options(&stub, 4), IoChoice::Epoll, Watch::default(), |_| {}).expect("runs");
+    let overloaded = reports[0].errors.get("0x1001").copied().unwrap_or_default();
+    assert!(overloaded > 0 && overloaded < reports[0].queries / 2, "{}", reports[0]);
+    assert_eq!(reports[0].wrong_answers, 0);
+}
+
+#[test]
+fn an_echo_answers_both_statements_rightly() {
+    let stub = stub(&["--echo"]);
+    let reports = run_watched(options(&stub, 4), IoChoice::Epoll, Watch::default(), |_| {}).expect("runs");
+    assert!(reports[0].queries > 0 && reports[0].wrong_answers == 0, "{}", reports[0]);
+}
+
+#[test]
+fn an_open_loop_on_sockets() {
+    let stub = stub(&[]);
+    let load = LoadOptions { rate: Some(3000.0), ..options(&stub, 4) };
+    let reports = run_watched(load, IoChoice::Epoll, Watch::default(), |_| {}).expect("runs");
+    assert!(reports[0].queries > 100 && reports[0].wrong_answers == 0, "{}", reports[0]);
+}

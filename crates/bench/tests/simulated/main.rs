@@ -1,0 +1,5 @@
+//! Stub and load generator in the simulated world.
+
+mod load;
+mod stub;
+mod talk;
