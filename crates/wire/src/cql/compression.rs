@@ -122,6 +122,8 @@ impl std::error::Error for CompressionError {}
 const LZ4_RATIO_MAX: u64 = 255;
 /// Nor snappy further than this: 64 bytes from a copy of 3.
 const SNAPPY_RATIO_MAX: u64 = 22;
+/// Bodies shorter than this are compressed with a table of 8 KB, others with one of 16 KB.
+const LZ4_SMALL_BYTES: usize = u16::MAX as usize;
 /// Room for the first, shorter elements, for which the ratios above do not hold.
 const RATIO_SLACK: u64 = 64;
 
@@ -189,7 +191,8 @@ fn check_claim(claimed: u64, max: u32, compressed: usize, ratio: u64) -> Result<
 
 /// Compresses bodies. Keeps its tables, so that it takes memory once and not per body.
 pub struct Compressor {
-    lz4: Option<CompressTable>,
+    lz4_small: Option<CompressTable>,
+    lz4_large: Option<CompressTable>,
     snappy: Option<Box<snap::raw::Encoder>>,
 }
 
@@ -208,7 +211,7 @@ impl Default for Compressor {
 impl Compressor {
     /// A compressor for any algorithm. Takes memory when it is first used.
     pub fn new() -> Compressor {
-        Compressor { lz4: None, snappy: None }
+        Compressor { lz4_small: None, lz4_large: None, snappy: None }
     }
 
     /// Appends the compressed `body` to `out` and returns `true`; or `false` and appends nothing if compressing does
@@ -231,7 +234,11 @@ impl Compressor {
 
     /// Appends `body` as one LZ4 block; returns its length, or `None` and leaves nothing of use.
     pub(super) fn lz4_block(&mut self, body: &[u8], out: &mut Vec<u8>) -> Option<usize> {
-        let table = self.lz4.get_or_insert_with(CompressTable::large);
+        // The table is cleared for each body, so the smaller one is worth having.
+        let table = match body.len() < LZ4_SMALL_BYTES {
+            true => self.lz4_small.get_or_insert_with(CompressTable::small),
+            false => self.lz4_large.get_or_insert_with(CompressTable::large),
+        };
         let start = out.len();
         out.resize(start + get_maximum_output_size(body.len()), 0);
         let written = compress_into_with_table(body, out.get_mut(start..)?, table).ok()?;

@@ -1,21 +1,29 @@
 //! Writing segments: envelopes go in one by one, segments come out at the end of an output buffer.
 
-use std::fmt;
+use std::cell::RefCell;
 
 use super::{PAYLOAD_BYTES_MAX, SegmentHeader, crc, header_bytes};
 use crate::cql::compression::Compressor;
 use crate::cql::envelope::HEADER_BYTES;
 
+/// Shorter payloads are not compressed: what they could save is less than what trying costs.
+const COMPRESSED_BYTES_MIN: usize = 128;
+
+thread_local! {
+    /// The compressor's tables and the room for its result, some 200 KB. A thread serves thousands of connections and
+    /// completes one segment at a time, so it has them once, and a connection that idles costs nothing.
+    static LZ4: RefCell<(Compressor, Vec<u8>)> = RefCell::new((Compressor::new(), Vec::new()));
+}
+
 /// Packs envelopes into segments at the end of an output buffer, as many as fit into each.
 ///
 /// While a segment is open nothing else may be appended to the buffer, and the buffer may not be sent or replaced; so
-/// [`SegmentWriter::finish`] comes before the flush. No memory is taken per envelope or segment once the tables are
-/// there and the buffers have grown.
+/// [`SegmentWriter::finish`] comes before the flush. No memory is taken per envelope or segment once the buffers have
+/// grown and, for LZ4, the thread has its tables.
+#[derive(Debug)]
 pub struct SegmentWriter {
     lz4: bool,
     open: Option<Open>,
-    compressor: Compressor,
-    scratch: Vec<u8>,
 }
 
 /// The segment that is being filled: where it starts, and where the buffer ended after the last push.
@@ -25,16 +33,10 @@ struct Open {
     end: usize,
 }
 
-impl fmt::Debug for SegmentWriter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SegmentWriter").field("lz4", &self.lz4).field("open", &self.open).finish_non_exhaustive()
-    }
-}
-
 impl SegmentWriter {
     /// A writer for a connection whose STARTUP agreed on LZ4, or on no compression.
     pub fn new(lz4: bool) -> SegmentWriter {
-        SegmentWriter { lz4, open: None, compressor: Compressor::new(), scratch: Vec::new() }
+        SegmentWriter { lz4, open: None }
     }
 
     /// Appends an envelope to the segment at the end of `out`, opening and closing segments as needed; one that does
@@ -94,7 +96,7 @@ impl SegmentWriter {
     }
 
     /// Appends an envelope as segments that are not self contained.
-    fn split(&mut self, out: &mut Vec<u8>, header: &[u8; HEADER_BYTES], body: &[u8]) {
+    fn split(&self, out: &mut Vec<u8>, header: &[u8; HEADER_BYTES], body: &[u8]) {
         let (first, rest) = body.split_at(body.len().min(PAYLOAD_BYTES_MAX - HEADER_BYTES));
         self.part(out, header, first);
         for part in rest.chunks(PAYLOAD_BYTES_MAX) {
@@ -102,7 +104,7 @@ impl SegmentWriter {
         }
     }
 
-    fn part(&mut self, out: &mut Vec<u8>, header: &[u8], body: &[u8]) {
+    fn part(&self, out: &mut Vec<u8>, header: &[u8], body: &[u8]) {
         let start = out.len();
         out.resize(start + header_bytes(self.lz4), 0);
         out.extend_from_slice(header);
@@ -111,9 +113,9 @@ impl SegmentWriter {
     }
 
     /// Turns what follows the room left at `start` into the payload of a segment.
-    fn close(&mut self, out: &mut Vec<u8>, start: usize, self_contained: bool) {
+    fn close(&self, out: &mut Vec<u8>, start: usize, self_contained: bool) {
         let payload_at = start + header_bytes(self.lz4);
-        let uncompressed_len = if self.lz4 { self.compress_from(out, payload_at) } else { 0 };
+        let uncompressed_len = if self.lz4 { compress_from(out, payload_at) } else { 0 };
         let Some((room, payload)) =
             out.get_mut(start..).and_then(|bytes| bytes.split_at_mut_checked(payload_at - start))
         else {
@@ -123,20 +125,24 @@ impl SegmentWriter {
         let crc = crc::crc32(payload);
         out.extend_from_slice(&crc.to_le_bytes());
     }
+}
 
-    /// Compresses the end of `out` in place. Returns how long it was, or 0 if it was left as it is, since compressing
-    /// did not make it shorter.
-    fn compress_from(&mut self, out: &mut Vec<u8>, payload_at: usize) -> usize {
-        let payload = out.get(payload_at..).unwrap_or_default();
-        let payload_len = payload.len();
-        self.scratch.clear();
-        match self.compressor.lz4_block(payload, &mut self.scratch) {
+/// Compresses the end of `out` in place. Returns how long it was, or 0 if it was left as it is, since compressing does
+/// not make it shorter.
+fn compress_from(out: &mut Vec<u8>, payload_at: usize) -> usize {
+    let payload_len = out.len().saturating_sub(payload_at);
+    if payload_len < COMPRESSED_BYTES_MIN {
+        return 0;
+    }
+    LZ4.with_borrow_mut(|(compressor, compressed)| {
+        compressed.clear();
+        match compressor.lz4_block(out.get(payload_at..).unwrap_or_default(), compressed) {
             Some(written) if written < payload_len => {
                 out.truncate(payload_at);
-                out.extend_from_slice(&self.scratch);
+                out.extend_from_slice(compressed);
                 payload_len
             }
             _ => 0,
         }
-    }
+    })
 }
