@@ -20,6 +20,7 @@ mod report;
 pub mod result;
 mod session;
 pub mod template;
+mod traffic;
 
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 

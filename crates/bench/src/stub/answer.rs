@@ -4,7 +4,6 @@
 
 use std::{
     collections::HashMap,
-    hash::{BuildHasherDefault, Hasher},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -12,52 +11,32 @@ use shunt_topology::token;
 use shunt_wire::cql::{
     envelope::opcode,
     message::{
-        Batch, BatchStatement, ErrorDetails, ErrorMessage, Execute, Prepare, Query, QueryParams, Values, encode,
+        Batch, BatchStatement, Execute, Prepare, Query, QueryParams, Values, encode,
         encode_result::{PreparedSpec, RowsWriter, native, prepared},
-        error_code, result_kind,
+        result_kind,
     },
 };
-use shunt_wire::error::DecodeError;
 
-use crate::{
-    random::scramble,
-    stub::{
-        counts::Counts,
-        plan::{Plan, Planned, plan},
-        ring::{Placement, Ring},
-        system_tables::{self, KEYSPACE, TABLE, TABLE_COLUMNS},
-        table::{Column, Table},
-    },
+use crate::stub::{
+    counts::Counts,
+    failure::Failure,
+    plan::{Plan, Planned, plan},
+    ring::{Placement, Ring},
+    statements::{StatementId, Statements, statement_id},
+    system_tables::{self, KEYSPACE, TABLE, TABLE_COLUMNS},
+    table::{Column, Table},
 };
 
 /// What was written, shared by all nodes that should agree.
 pub type Memory = Arc<Mutex<HashMap<Vec<u8>, Vec<u8>>>>;
 
-/// Id of a prepared statement.
-pub type StatementId = [u8; 16];
-
-/// Ids are hashes already; their first bytes are taken as they are.
-#[derive(Debug, Default)]
-struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for (index, byte) in bytes.iter().take(8).enumerate() {
-            self.0 ^= u64::from(*byte) << (8 * index);
-        }
-    }
-
-    fn write_usize(&mut self, _length: usize) {}
-}
-
 /// Bit of a statement id's first byte: the statement reads the bench table.
 const READS: u8 = 1;
 /// A RESULT that says nothing.
 const VOID: [u8; 4] = result_kind::VOID.to_be_bytes();
+
+/// What a request does to its connection: the keyspace it has from now on; or why it gets an ERROR.
+type Outcome = Result<Option<String>, Failure>;
 
 /// One node: its tables and prepared statements.
 #[derive(Debug)]
@@ -65,7 +44,7 @@ pub struct Node {
     index: usize,
     tables: Vec<Table>,
     placement: Option<Placement>,
-    statements: HashMap<StatementId, Planned, BuildHasherDefault<IdHasher>>,
+    statements: Statements,
     memory: Option<Memory>,
     /// What a SELECT finds when nothing is remembered.
     value: Vec<u8>,
@@ -91,8 +70,15 @@ impl Node {
             put_bench_row(&mut body, &[1], skip_metadata, Some(&[]), Some(&value));
             body
         });
-        let mut node =
-            Self { index, tables: Vec::new(), placement: None, statements: HashMap::default(), memory, value, ready };
+        let mut node = Self {
+            index,
+            tables: Vec::new(),
+            placement: None,
+            statements: Statements::default(),
+            memory,
+            value,
+            ready,
+        };
         node.set_ring(ring);
         node
     }
@@ -327,54 +313,4 @@ fn put_bench_row(out: &mut Vec<u8>, columns: &[usize], skip_metadata: bool, key:
         }
     }
     writer.finish();
-}
-
-/// The same id on every node for the same text and keyspace, as Cassandra has it.
-pub fn statement_id(keyspace: Option<&str>, text: &str) -> StatementId {
-    let mut halves = [0x0123_4567_89AB_CDEFu64, 0xFEDC_BA98_7654_3210];
-    for half in &mut halves {
-        for byte in keyspace.unwrap_or_default().bytes().chain([0]).chain(text.bytes()) {
-            *half = scramble(half.rotate_left(9) ^ u64::from(byte));
-        }
-    }
-    let mut id = [0; 16];
-    id[..8].copy_from_slice(&halves[0].to_be_bytes());
-    id[8..].copy_from_slice(&halves[1].to_be_bytes());
-    id
-}
-
-type Outcome = Result<Option<String>, Failure>;
-
-/// Why a request gets an ERROR.
-#[derive(Debug)]
-enum Failure {
-    Protocol(String),
-    Invalid(String),
-    Unprepared(Vec<u8>),
-}
-
-impl From<DecodeError> for Failure {
-    fn from(error: DecodeError) -> Self {
-        Self::Protocol(error.to_string())
-    }
-}
-
-impl Failure {
-    fn put(&self, out: &mut Vec<u8>, version: u8) {
-        match self {
-            Self::Protocol(text) => encode::error(out, error_code::PROTOCOL_ERROR, text),
-            Self::Invalid(text) => encode::error(out, error_code::INVALID, text),
-            Self::Unprepared(id) => put_unprepared(out, version, id),
-        }
-    }
-}
-
-/// Appends the body of ERROR UNPREPARED for this id.
-pub fn put_unprepared(out: &mut Vec<u8>, version: u8, id: &[u8]) {
-    let message = ErrorMessage {
-        code: error_code::UNPREPARED,
-        message: "Prepared query is not known here",
-        details: ErrorDetails::Unprepared { id },
-    };
-    encode::error_with(out, version, &message);
 }

@@ -16,7 +16,8 @@ use crate::{
     framing::Next,
     stub::{
         StubOptions,
-        answer::{Node, put_unprepared},
+        answer::Node,
+        failure::put_unprepared,
         hook::{Action, Hook, Request},
         ring::Ring,
         session::{SessionRest, Stage, response_to},

@@ -1,0 +1,44 @@
+//! Ids of prepared statements, and where a node keeps what it prepared.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hasher},
+};
+
+use crate::{random::scramble, stub::plan::Planned};
+
+/// What a node has prepared.
+pub(super) type Statements = HashMap<StatementId, Planned, BuildHasherDefault<IdHasher>>;
+
+/// Id of a prepared statement, of the length that Cassandra's have.
+pub(super) type StatementId = [u8; 16];
+
+/// Ids are hashes already; their first bytes are taken as they are.
+#[derive(Debug, Default)]
+pub(super) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 ^= bytes.first_chunk().map_or(0, |first| u64::from_le_bytes(*first));
+    }
+
+    fn write_usize(&mut self, _length: usize) {}
+}
+
+/// The same id on every node for the same text and keyspace, as Cassandra has it.
+pub(super) fn statement_id(keyspace: Option<&str>, text: &str) -> StatementId {
+    let mut halves = [0x0123_4567_89AB_CDEFu64, 0xFEDC_BA98_7654_3210];
+    for half in &mut halves {
+        for byte in keyspace.unwrap_or_default().bytes().chain([0]).chain(text.bytes()) {
+            *half = scramble(half.rotate_left(9) ^ u64::from(byte));
+        }
+    }
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&halves[0].to_be_bytes());
+    id[8..].copy_from_slice(&halves[1].to_be_bytes());
+    id
+}
