@@ -6,3 +6,4 @@ mod health;
 mod placement;
 mod routing_table;
 mod schema;
+mod whole_path;

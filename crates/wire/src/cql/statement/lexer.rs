@@ -140,7 +140,9 @@ impl<'a> Lexer<'a> {
 const UUID_CHARS: usize = 36;
 
 fn is_uuid(rest: &[u8]) -> bool {
-    rest.len() >= UUID_CHARS
+    // Almost every other token fails the first test.
+    rest.get(8) == Some(&b'-')
+        && rest.len() >= UUID_CHARS
         && rest[..UUID_CHARS].iter().enumerate().all(|(position, &byte)| match position {
             8 | 13 | 18 | 23 => byte == b'-',
             _ => byte.is_ascii_hexdigit(),

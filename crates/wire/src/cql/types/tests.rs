@@ -41,7 +41,7 @@ fn type_specifications() {
         name: "u".to_owned(),
         fields: vec![("a".to_owned(), CqlType::Int), ("b".to_owned(), CqlType::Tuple(vec![CqlType::Tinyint]))],
     };
-    assert_eq!(CqlType::decode(&mut list[12].0.as_ref()), Some(udt));
+    assert_eq!(CqlType::decode(&mut &*list[12].0), Some(udt));
 }
 
 #[test]
@@ -73,7 +73,8 @@ fn type_names() {
 fn partition_keys() {
     let long = vec![7u8; 65_536];
     let most = &long[1..];
-    let list: &[(&[Option<&[u8]>], Option<&[u8]>)] = &[
+    type Bytes<'a> = Option<&'a [u8]>;
+    let list: &[(&[Bytes<'_>], Bytes<'_>)] = &[
         (&[Some(b"abc")], Some(b"abc")),
         (&[Some(b"")], Some(b"")),
         (&[Some(most)], Some(most)),

@@ -170,12 +170,9 @@ fn is_map_key(subscript: &Shape<'_>) -> bool {
     matches!(subscript.term, Some(Term::Literal(text)) if text.starts_with(['\'', '$']))
 }
 
-/// `l[1] = 'x'` can be repeated; `l[1] = null` deletes an element, and the next one moves up. A marker may be null.
+/// `l[1] = 'x'` can be repeated; `l[1] = null` deletes an element, and the next one moves up. A marker may be null, and
+/// so may what is calculated.
 fn is_safe_element(subscript: &Shape<'_>, value: &Shape<'_>) -> bool {
-    let value_is_set = match value.term {
-        Some(Term::Literal(text)) => !text.eq_ignore_ascii_case("null"),
-        Some(_) => false,
-        None => true,
-    };
-    subscript.fixed && (is_map_key(subscript) || value_is_set)
+    let not_null = matches!(value.term, Some(Term::Literal(text)) if !text.eq_ignore_ascii_case("null"));
+    subscript.fixed && (is_map_key(subscript) || not_null)
 }

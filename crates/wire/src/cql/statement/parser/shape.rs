@@ -125,6 +125,12 @@ impl<'a> Parser<'a> {
                 continue;
             }
             let token = self.bump();
+            if token.is(b')') && self.token.is(b':') {
+                // A cast of a marker, `(int) :x`, or a tuple as the key of a map, `(1, 2): x`.
+                return None;
+            }
+            // A word where no value is due is an operator, as in `(a IN :x)`.
+            let operator = !value_due;
             value_due = false;
             match token.kind {
                 TokenKind::End | TokenKind::Bad | TokenKind::Punctuation(b';') => return None,
@@ -135,6 +141,7 @@ impl<'a> Parser<'a> {
                 TokenKind::Punctuation(b')' | b']' | b'}') => depth -= 1,
                 TokenKind::Punctuation(_) => value_due = true,
                 TokenKind::Word | TokenKind::Quoted => {
+                    value_due = operator && !is_constant(&token);
                     nested.function |= self.token.is(b'(');
                     nested.words |= !is_constant(&token) && !self.token.is(b':');
                 }

@@ -121,6 +121,7 @@ fn markers_are_counted_over_the_whole_statement() {
         ("SELECT f(?), {?: :a} FROM t WHERE a = ? AND b IN (?, ?) LIMIT ?", 7),
         ("INSERT INTO t JSON ?", 1),
         ("UPDATE t USING TTL ? AND TIMESTAMP :ts SET a[?] = ?, b = b + ? WHERE k = ? IF c = ?", 7),
+        ("DELETE FROM t WHERE (a IN :x) AND (b CONTAINS :y AND c = {d::x, key:1}) AND e = ?", 4),
         ("SELECT '?', \"?\" FROM t WHERE a = $$?$$ -- ?\n AND b = /* ? */ ?", 1),
         ("BEGIN BATCH INSERT INTO t (a) VALUES (?) DELETE b[?] FROM t WHERE a = ? APPLY BATCH", 3),
     ];
