@@ -126,16 +126,17 @@ impl<M> Accepting<M> {
                     }
                 }
                 Err(Errno::AGAIN) => return true,
-                Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS)) => {
-                    return self.pause(error);
-                }
                 // The peer gave up while it was pending, or the network had an error for it alone.
-                Err(_) => {}
+                Err(
+                    Errno::CONNABORTED | Errno::INTR | Errno::PERM | Errno::PROTO | Errno::NETDOWN | Errno::NETUNREACH,
+                ) => {}
+                Err(Errno::HOSTDOWN | Errno::HOSTUNREACH | Errno::NOPROTOOPT | Errno::NONET | Errno::OPNOTSUPP) => {}
+                Err(error) => return self.pause(error),
             }
         }
     }
 
-    /// Out of files or memory: what is pending stays in the kernel's queue until some connections have ended.
+    /// Most likely out of files or memory: what is pending stays in the kernel's queue until some connections have ended.
     fn pause(&mut self, error: Errno) -> bool {
         if self.back_off == BACK_OFF_MIN {
             tracing::warn!(%error, "cannot accept connections for now");

@@ -281,27 +281,21 @@ impl Io {
         self.get(conn).and_then(|connection| connection.log.as_ref()).map_or(0, |log| log.bytes())
     }
 
-    /// Takes all retained buffers out, for use inside [`closed`](crate::Service::closed). Retained bytes not yet sent
-    /// are taken too and will not be sent.
+    /// Takes all retained buffers out, for use inside [`closed`](crate::Service::closed). Nothing of what is still
+    /// unsent will be sent after that, retained or not: the stream would have a gap.
     pub fn take_sent_log(&mut self, conn: ConnId) -> SentLog {
-        let Some(connection) = self.get_mut(conn) else {
-            return SentLog::default();
-        };
-        let Some(log) = connection.log.as_mut() else {
-            return SentLog::default();
-        };
+        let Some(connection) = self.get_mut(conn) else { return SentLog::default() };
+        let Some(log) = connection.log.as_mut() else { return SentLog::default() };
         let log = std::mem::take(&mut **log);
-        let filling = if log.is_filling() { std::mem::take(&mut connection.output) } else { Vec::new() };
-        let sending = if !log.is_sending() {
-            Vec::new()
-        } else if connection.kernel_reads {
+        let output = std::mem::take(&mut connection.output);
+        let sending = if connection.kernel_reads {
             // Rare: the connection ended while a blocked send was in the kernel's hands. The original must stay.
             connection.sending.clone()
         } else {
             connection.sent = 0;
             std::mem::take(&mut connection.sending)
         };
-        log.into_log(filling, sending)
+        log.into_log(output, sending)
     }
 
     #[inline]

@@ -118,10 +118,6 @@ impl LogTable {
         self.filling != NONE
     }
 
-    pub(crate) fn is_sending(&self) -> bool {
-        self.sending != NONE
-    }
-
     /// Turns the table into what is handed to the service, with the buffers not yet sent put to their places.
     pub(crate) fn into_log(mut self, filling: Vec<u8>, sending: Vec<u8>) -> SentLog {
         if self.filling != NONE {

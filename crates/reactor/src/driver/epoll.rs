@@ -145,8 +145,7 @@ impl Epoll {
         let socket = &self.sockets[index as usize];
         let Some(fd) = &socket.fd else { return };
         if io.connections[index as usize].wants_read() {
-            let bytes_max = io.receive_bytes_max;
-            io.receive(index, service, |buffer, _| socket::receive_behind(fd, buffer, bytes_max));
+            io.receive(index, service, |buffer, bytes_max| socket::receive_behind(fd, buffer, bytes_max));
         } else {
             self.unwanted(io, index, flags, service);
         }

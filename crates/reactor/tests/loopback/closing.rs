@@ -13,6 +13,9 @@ for_each_driver!(
     close_flushes_to_a_slow_reader,
     close_is_bounded,
     abort_resets,
+    abort_while_a_send_is_stuck,
+    the_loop_ends_while_a_send_is_stuck,
+    a_write_to_a_dead_peer_is_noticed_once,
     answers_reach_a_half_closed_peer,
     no_callback_after_the_services_own_close,
     a_stale_id_reaches_nobody,
@@ -116,6 +119,95 @@ fn abort_resets(choice: IoChoice) {
     client.write_all(b"x").unwrap();
     assert_eq!(client.read(&mut [0; 16]).unwrap_err().kind(), ErrorKind::ConnectionReset);
     assert!(told.try_recv().is_err());
+}
+
+/// The kernel may still be looking at the buffer; the slot is used again soon.
+fn abort_while_a_send_is_stuck(choice: IoChoice) {
+    let mut conns: Vec<ConnId> = Vec::new();
+    let (handler, told) = reporting(move |io, event, tell| match event {
+        Event::Accepted(conn, _) if conns.is_empty() => {
+            conns.push(conn);
+            io.output(conn).extend(pattern(32 << 20, 1));
+            0
+        }
+        Event::Mail(0) => {
+            io.abort(conns[0]);
+            0
+        }
+        Event::Mail(_) => {
+            tell(io.connections());
+            0
+        }
+        Event::Closed(conn, _) => {
+            assert_ne!(conn, conns[0], "told of a connection it had aborted");
+            0
+        }
+        other => echo(io, other),
+    });
+    let server = Server::start(choice, handler);
+    let mut stuck = server.connect();
+    stuck.peek(&mut [0]).unwrap();
+    server.core.post(0);
+    let mut received = Vec::new();
+    // A reset, or the end if all that had arrived was read before it came; in any case not everything.
+    let _ = stuck.read_to_end(&mut received);
+    assert!(received.len() < 32 << 20 && pattern(32 << 20, 1).starts_with(&received));
+    loop {
+        server.core.post(1);
+        if next(&told) == 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    round_trip(&mut server.connect(), &pattern(5000, 2));
+}
+
+fn the_loop_ends_while_a_send_is_stuck(choice: IoChoice) {
+    let server = Server::start(choice, |io, event| {
+        if let Event::Accepted(conn, _) = event {
+            io.output(conn).extend(pattern(32 << 20, 1));
+        }
+        0
+    });
+    let mut stuck = server.connect();
+    stuck.peek(&mut [0]).unwrap();
+    server.core.join();
+    let mut received = Vec::new();
+    let _ = stuck.read_to_end(&mut received);
+    assert!(pattern(32 << 20, 1).starts_with(&received));
+}
+
+fn a_write_to_a_dead_peer_is_noticed_once(choice: IoChoice) {
+    let (handler, told) = reporting(|io, event, tell| match event {
+        Event::Received(conn, data) => {
+            // Talks to it for ever.
+            io.pause_reading(conn);
+            io.notify_drained(conn, usize::MAX);
+            data.len()
+        }
+        Event::Drained(conn) => {
+            if io.backlog(conn) < 1 << 20 {
+                io.output(conn).extend_from_slice(&[7; 10_000]);
+            }
+            io.notify_drained(conn, usize::MAX);
+            0
+        }
+        Event::Closed(conn, reason) => {
+            assert!(io.is_open(conn));
+            tell(reason);
+            0
+        }
+        _ => 0,
+    });
+    let server = Server::start(choice, handler);
+    for _ in 0..20 {
+        let mut client = server.connect();
+        client.write_all(b"x").unwrap();
+        read_exactly(&mut client, 20_000);
+        drop(client);
+        assert_eq!(next(&told), CloseReason::Reset);
+    }
+    assert!(told.recv_timeout(Duration::from_millis(20)).is_err());
 }
 
 fn answers_reach_a_half_closed_peer(choice: IoChoice) {

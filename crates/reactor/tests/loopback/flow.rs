@@ -16,6 +16,7 @@ for_each_driver!(
     drained_without_another_event,
     drained_when_a_slow_reader_has_read,
     output_is_one_write_per_turn,
+    a_flood_starves_nobody,
 );
 
 /// Consumes ten bytes, pauses, and is resumed by mail.
@@ -240,4 +241,33 @@ fn output_is_one_write_per_turn(choice: IoChoice) {
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
     let (writes, reads) = next(&told);
     assert!(writes >= 20 && writes <= reads, "{writes} writes for {reads} reads");
+}
+
+fn a_flood_starves_nobody(choice: IoChoice) {
+    let server = Server::start(choice, echo_short);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut flood = server.connect();
+                let bytes = vec![0; 1 << 20];
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    flood.write_all(&bytes).unwrap();
+                }
+            });
+        }
+        let mut client = server.connect();
+        for seed in 0..200 {
+            round_trip(&mut client, &pattern(70, seed));
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+/// Echoes messages, swallows floods.
+fn echo_short(io: &mut shunt_reactor::Io, event: Event<'_>) -> usize {
+    match event {
+        Event::Received(_, data) if data[0] == 0 && data.len() > 70 => data.len(),
+        other => echo(io, other),
+    }
 }
