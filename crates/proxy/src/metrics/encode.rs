@@ -46,7 +46,9 @@ impl<'a> Encoder<'a> {
     pub(super) fn gauge(&mut self, name: &str, help: &str, unit: Option<&Unit>, values: &[Value]) -> fmt::Result {
         let mut family = self.0.encode_descriptor(name, help, unit, MetricType::Gauge)?;
         for (labels, value) in values {
-            write(&mut family, labels, |metric| metric.encode_gauge(value))?;
+            write(&mut family, labels, |metric| {
+                if value.fract() == 0.0 { metric.encode_gauge(&(*value as i64)) } else { metric.encode_gauge(value) }
+            })?;
         }
         Ok(())
     }

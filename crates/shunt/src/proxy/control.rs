@@ -94,9 +94,11 @@ impl Signals {
     async fn forward(mut self, notice: Sender<Notice>) {
         loop {
             let told = tokio::select! {
+                // A reload asked for before the end is still done, and told in the log.
+                biased;
+                _ = self.hangup.recv() => notice.send(Notice::Reload),
                 _ = self.terminate.recv() => notice.send(Notice::Stop("SIGTERM")),
                 _ = self.interrupt.recv() => notice.send(Notice::Stop("SIGINT")),
-                _ = self.hangup.recv() => notice.send(Notice::Reload),
             };
             if told.is_err() {
                 return;

@@ -1,0 +1,99 @@
+//! Readiness, draining, reloading, and every way to end.
+
+use std::net::TcpStream;
+
+use shunt_wire::cql::envelope::opcode;
+
+use crate::support::{Client, Proxy, Stub, eventually};
+
+#[test]
+fn it_becomes_ready_serves_and_drains() {
+    let stub = Stub::start();
+    let proxy = Proxy::start(&["--contact-points", &stub.address.to_string()]);
+    proxy.wait_until_ready();
+    assert_eq!(proxy.page("/healthz").0, 200);
+    let mut busy = Client::connect(proxy.clients);
+    let mut idle = Client::connect(proxy.clients);
+    busy.query();
+    stub.freeze();
+    busy.send_query();
+    proxy.wait_in_flight(1);
+    proxy.signal("TERM");
+    assert_eq!(idle.receive(), None);
+    stub.thaw();
+    assert_eq!((busy.receive(), busy.receive()), (Some(opcode::RESULT), None));
+    assert!(TcpStream::connect(proxy.clients).is_err());
+    let (code, log) = proxy.end();
+    assert!(code == 0 && log.contains("draining") && log.contains("stopped"), "{code} {log}");
+}
+
+#[test]
+fn a_drain_that_takes_too_long_cuts_clients_off() {
+    let stub = Stub::start();
+    let proxy = Proxy::start(&["--contact-points", &stub.address.to_string(), "--drain-timeout-ms", "50"]);
+    proxy.wait_until_ready();
+    let mut client = Client::connect(proxy.clients);
+    client.query();
+    stub.freeze();
+    client.send_query();
+    proxy.wait_in_flight(1);
+    proxy.signal("TERM");
+    client.receive();
+    let (code, log) = proxy.end();
+    assert!(code == 0 && log.contains("remaining clients are cut off"), "{code} {log}");
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let stub = Stub::start();
+    let proxy = Proxy::start(&["--contact-points", &stub.address.to_string()]);
+    proxy.wait_until_ready();
+    let mut client = Client::connect(proxy.clients);
+    client.query();
+    stub.freeze();
+    client.send_query();
+    proxy.wait_in_flight(1);
+    proxy.signal("INT");
+    eventually(|| proxy.page("/readyz").1.contains("draining"));
+    proxy.signal("INT");
+    assert_eq!(proxy.end().0, 130);
+}
+
+#[test]
+fn without_a_ring_it_waits_or_ends_as_told() {
+    let proxy = Proxy::start(&["--contact-points", "127.0.0.1:1"]);
+    assert_eq!(proxy.page("/readyz").0, 503);
+    proxy.signal("TERM");
+    assert_eq!(proxy.end().0, 0);
+
+    let proxy = Proxy::start(&["--contact-points", "127.0.0.1:1", "--require-ring-ms", "100"]);
+    let (code, log) = proxy.end();
+    assert!(code == 4 && log.contains("no contact point"), "{code} {log}");
+}
+
+#[test]
+fn hangup_applies_what_can_change_and_names_what_cannot() {
+    let stub = Stub::start();
+    let path = std::env::temp_dir().join(format!("shunt-reload-{}.toml", std::process::id()));
+    let write = |text: &str| {
+        let contact_points = format!("contact_points = [\"{}\"]\n", stub.address);
+        std::fs::write(&path, contact_points + text).expect("write");
+    };
+    write("clients_max = 100\n");
+    let proxy = Proxy::start(&["--config", path.to_str().expect("text")]);
+    proxy.wait_until_ready();
+    let mut client = Client::connect(proxy.clients);
+    write("clients_max = 200\nlinks_per_node = 2\nio = \"epoll\"\n");
+    proxy.signal("HUP");
+    eventually(|| proxy.page("/status").1.contains("\"clients_max\":200"));
+    write("clients_max = 0\n");
+    proxy.signal("HUP");
+    client.query();
+    proxy.signal("TERM");
+    let (code, log) = proxy.end();
+    let _ = std::fs::remove_file(&path);
+    assert_eq!(code, 0);
+    assert!(log.contains("need a restart") && log.contains("\"links_per_node\""), "{log}");
+    assert!(log.contains("configuration applied keys=[\"clients_max\"]"), "{log}");
+    assert!(log.contains("stays as it is") && log.contains("0 is out of range"), "{log}");
+}

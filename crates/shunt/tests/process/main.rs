@@ -1,0 +1,5 @@
+//! The binary as an operator meets it: what it prints, how it ends, what signals do.
+
+mod ending;
+mod support;
+mod usage;

@@ -1,0 +1,179 @@
+//! Starts the binary, reads what it prints, talks CQL and HTTP to it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use shunt_wire::cql::envelope::{self, HEADER_BYTES, Header, opcode};
+use shunt_wire::cql::message::{Consistency, encode};
+
+/// Longest wait for anything; only a broken test reaches it.
+const GUARD: Duration = Duration::from_secs(60);
+
+pub(crate) fn shunt(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shunt"));
+    command.args(arguments);
+    command
+}
+
+/// Runs it to its end.
+pub(crate) fn output(arguments: &[&str]) -> (i32, String, String) {
+    ended(&shunt(arguments).output().expect("start"))
+}
+
+fn ended(output: &Output) -> (i32, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().expect("ended by a signal"), text(&output.stdout), text(&output.stderr))
+}
+
+/// A ring of one stub node; ends with the test.
+pub(crate) struct Stub {
+    pub(crate) address: SocketAddr,
+    child: Child,
+    _input: ChildStdin,
+}
+
+impl Stub {
+    pub(crate) fn start() -> Self {
+        let mut command = shunt(&["bench", "stub", "--listen", "127.0.0.1:0", "--until-input-closes"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("start");
+        let input = child.stdin.take().expect("piped");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("read");
+        let address = line.split_whitespace().last().and_then(|address| address.parse().ok());
+        Self { address: address.unwrap_or_else(|| panic!("no address in {line:?}")), child, _input: input }
+    }
+}
+
+impl Stub {
+    /// From now on it answers nothing, while its connections stay.
+    pub(crate) fn freeze(&self) {
+        signal(&self.child, "STOP");
+    }
+
+    /// Answers everything that came while it was frozen.
+    pub(crate) fn thaw(&self) {
+        signal(&self.child, "CONT");
+    }
+}
+
+impl Drop for Stub {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A running proxy.
+pub(crate) struct Proxy {
+    pub(crate) child: Child,
+    pub(crate) clients: SocketAddr,
+    pub(crate) admin: SocketAddr,
+}
+
+impl Proxy {
+    /// Starts it on free ports and reads from its standard output where it listens.
+    pub(crate) fn start(options: &[&str]) -> Self {
+        let mut command = shunt(&["proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--cores", "2"]);
+        command.args(options).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("start");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut next = || lines.next().expect("the proxy said nothing").expect("read");
+        let clients = next().rsplit(' ').next().and_then(|address| address.parse().ok()).expect("address");
+        let status = next();
+        let admin = status.split("http://").nth(1).and_then(|rest| rest.strip_suffix("/status"));
+        let admin = admin.and_then(|address| address.parse().ok()).expect("address");
+        assert_eq!(next(), format!("connect with: cqlsh 127.0.0.1 {}", SocketAddr::port(&clients)));
+        Self { child, clients, admin }
+    }
+
+    /// Status code and body of a page.
+    pub(crate) fn page(&self, path: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.admin).expect("connect");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("write");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("read");
+        let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("code");
+        (code, answer.split_once("\r\n\r\n").expect("body").1.to_owned())
+    }
+
+    pub(crate) fn wait_until_ready(&self) {
+        eventually(|| self.page("/readyz").0 == 200);
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        signal(&self.child, name);
+    }
+
+    /// Waits until this many queries are in flight.
+    pub(crate) fn wait_in_flight(&self, count: u64) {
+        eventually(|| {
+            let status: serde_json::Value = serde_json::from_str(&self.page("/status").1).expect("JSON");
+            status["in_flight"] == count
+        });
+    }
+
+    /// Exit code and log.
+    pub(crate) fn end(self) -> (i32, String) {
+        let (code, _, log) = ended(&self.child.wait_with_output().expect("wait"));
+        (code, log)
+    }
+}
+
+fn signal(child: &Child, name: &str) {
+    let kill = format!("kill -{name} {}", child.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().expect("sh").success());
+}
+
+/// Waits until something is so.
+pub(crate) fn eventually(mut so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !so() {
+        assert!(start.elapsed() < GUARD, "it never happened");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+/// A CQL client, protocol v4.
+pub(crate) struct Client(TcpStream);
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("connect");
+        stream.set_read_timeout(Some(GUARD)).expect("timeout");
+        let mut client = Self(stream);
+        client.send(opcode::STARTUP, |body| encode::startup(body, [("CQL_VERSION", "3.0.0")]));
+        assert_eq!(client.receive(), Some(opcode::READY));
+        client
+    }
+
+    fn send(&mut self, opcode: u8, body: impl FnOnce(&mut Vec<u8>)) {
+        let mut out = Vec::new();
+        envelope::append(&mut out, Header::request(4, 1, opcode), body);
+        self.0.write_all(&out).expect("write");
+    }
+
+    /// Sends a query and waits for its answer.
+    pub(crate) fn query(&mut self) {
+        self.send_query();
+        assert_eq!(self.receive(), Some(opcode::RESULT));
+    }
+
+    pub(crate) fn send_query(&mut self) {
+        self.send(opcode::QUERY, |body| {
+            encode::query_simple(body, 4, "SELECT v FROM bench.kv WHERE k = 0x01", Consistency::ONE);
+        });
+    }
+
+    /// Opcode of the next answer; `None` when the connection is closed.
+    pub(crate) fn receive(&mut self) -> Option<u8> {
+        let mut header = [0; HEADER_BYTES];
+        self.0.read_exact(&mut header).ok()?;
+        let header = Header::decode(&header)?;
+        let mut body = vec![0; header.length as usize];
+        self.0.read_exact(&mut body).ok()?;
+        Some(header.opcode)
+    }
+}
