@@ -87,7 +87,9 @@ impl ControlPlane {
     /// Runs for the life of the process; ends when all cores have dropped their request channels. Needs a tokio
     /// runtime with I/O and time.
     pub async fn run(mut self) {
+        let mut backoff = Backoff::new(RECONNECT_FIRST, RECONNECT_MAX);
         while let Some(session) = self.connect().await {
+            let since = Instant::now();
             let address = session.connection.address;
             info!(%address, version = session.connection.version, "control connection to the ring");
             self.metrics.connected.set(1);
@@ -96,6 +98,15 @@ impl ControlPlane {
             let Err(error) = outcome else { break };
             self.metrics.connections_lost.add(1);
             warn!(%address, %error, "control connection lost");
+            // A node may take the connection and then fail to tell the ring; that must not become a busy loop.
+            if since.elapsed() > RECONNECT_MAX {
+                backoff.reset();
+                continue;
+            }
+            let pause = backoff.next(self.random());
+            if refuse_meanwhile(&mut self.requests, &mut self.post, sleep(pause)).await.is_none() {
+                break;
+            }
         }
         debug!("all cores are gone, the control plane ends");
     }
