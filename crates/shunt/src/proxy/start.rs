@@ -44,19 +44,18 @@ pub(super) struct Started {
 }
 
 /// Binds first, so that a taken port leaves nothing half started.
-pub(super) fn start(mut config: Config) -> Result<Started, StartError> {
+pub(super) fn start(config: Config) -> Result<Started, StartError> {
     let listeners = listen(&config.listen)?;
     let admin_listener = config.admin.map(listen_admin).transpose()?;
     let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let listening: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
-    config.io = usable_driver(config.io);
     check_open_files(&config);
 
     let (notice, notices) = notices::channel();
     let (requests, request_receiver) = mpsc::channel(REQUESTS_CAPACITY);
     let config = Arc::new(config);
     let (config_sender, config_receiver) = watch::channel(Arc::clone(&config));
-    let cores = start_cores(&config, &requests, &notice)?;
+    let cores = start_cores(&config, usable_driver(config.io), &requests, &notice)?;
     drop(requests);
 
     let (view_sender, view) = ClusterView::new();
@@ -157,6 +156,7 @@ struct StartedCore {
 
 fn start_cores(
     config: &Arc<Config>,
+    driver: IoChoice,
     requests: &mpsc::Sender<ControlRequest>,
     notice: &notices::Sender<Notice>,
 ) -> Result<Vec<StartedCore>, StartError> {
@@ -165,7 +165,7 @@ fn start_cores(
         let (mailer, inbox) = mailbox(MAILBOX_CAPACITY)
             .map_err(|error| StartError::internal("a core's mailbox could not be made", error))?;
         let metrics = Arc::new(CoreMetrics::new(index));
-        let _ = metrics.driver.set(config.io.driver_name().to_owned());
+        let _ = metrics.driver.set(driver.driver_name().to_owned());
         let core = Core::new(CoreOptions {
             index,
             config: Arc::clone(config),
@@ -177,7 +177,7 @@ fn start_cores(
         let load = Some(Arc::clone(&metrics.load));
         let connections_max = config.clients_max.div_ceil(config.cores) + FILES_BESIDE_CLIENTS as usize;
         let options = LoopOptions { load, connections_max, ..LoopOptions::default() };
-        spawn_core(index, core, config.io, options, inbox, notice.clone())
+        spawn_core(index, core, driver, options, inbox, notice.clone())
             .map_err(|error| StartError::internal("a core's thread could not be started", error))?;
         Ok(StartedCore { mailer, metrics })
     };
@@ -188,13 +188,13 @@ fn start_cores(
 fn spawn_core(
     index: usize,
     mut core: Core,
-    io: IoChoice,
+    driver: IoChoice,
     options: LoopOptions,
     inbox: Inbox<CoreMail>,
     notice: notices::Sender<Notice>,
 ) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(format!("core-{index}")).spawn(move || {
-        let outcome = catch_unwind(AssertUnwindSafe(|| run(io, options, &mut core, inbox)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| run(driver, options, &mut core, inbox)));
         // The core holds a sender of the control plane's requests, which ends when the last is gone.
         drop(core);
         let failure = match outcome {
