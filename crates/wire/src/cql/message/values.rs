@@ -1,6 +1,6 @@
 //! Bound values of QUERY, EXECUTE and BATCH, read where they lie.
 //!
-//! v5, section 4.1.4: "a [short] n followed by n [value]", each preceded by a `[string]` name if the names flag is
+//! v5, section 4.1.4: a `[short]` n followed by n `[value]`, each preceded by a `[string]` name if the names flag is
 //! set. The list is walked once when its message is decoded, to find what follows it; after that reading it cannot
 //! fail.
 
