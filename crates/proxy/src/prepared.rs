@@ -67,7 +67,7 @@ impl PreparedStatement {
         };
         let known = table.and_then(|(keyspace, table)| routing?.table(keyspace, table));
         let counters = known.is_some_and(|table| table.has_counters);
-        let after = after_of(parsed);
+        let after = after_of(parsed, keyspace);
         let result_columns = match after {
             After::Rewrite(_) => prepared.result.columns().map(|column| Box::from(column.name)).collect(),
             _ => Box::default(),

@@ -137,6 +137,8 @@ impl Core {
     fn plan_query(&mut self, pool: PoolId, query: &Query<'_>) -> Plan {
         let parsed = statement::classify(query.text);
         let placement = self.text_placement(pool, query.params.keyspace, &parsed, &query.params.values);
+        let session = self.pools.get(pool).and_then(|pool| pool.key.keyspace.as_deref());
+        let after = after_of(&parsed, query.params.keyspace.or(session));
         Plan {
             placement,
             generation: self.generation,
@@ -144,7 +146,7 @@ impl Core {
             kind: QueryKind::Query,
             idempotent: parsed.idempotent,
             alone: parsed.conditional || placement.is_none(),
-            after: after_of(&parsed),
+            after,
             statement: NO_STATEMENT,
             consistency: query.params.consistency.0,
         }
@@ -277,12 +279,12 @@ pub(crate) fn work_of(kind: Kind) -> Work {
     }
 }
 
-/// What a statement's answer needs.
-pub(crate) fn after_of(parsed: &Statement<'_>) -> After {
+/// What a statement's answer needs; `keyspace` is what its unqualified names mean.
+pub(crate) fn after_of(parsed: &Statement<'_>, keyspace: Option<&str>) -> After {
     match parsed.kind {
         Kind::Use => After::Use,
         Kind::Ddl => After::Agree,
-        Kind::Select => SystemTable::of(parsed).map_or(After::Deliver, After::Rewrite),
+        Kind::Select => SystemTable::of(parsed, keyspace).map_or(After::Deliver, After::Rewrite),
         Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch | Kind::Truncate => After::Deliver,
         Kind::Other => After::Inspect,
     }

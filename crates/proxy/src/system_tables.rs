@@ -11,7 +11,7 @@ use shunt_reactor::Io;
 use shunt_topology::token;
 use shunt_wire::cql::envelope::flag;
 use shunt_wire::cql::message::{ResultMessage, Rows, put, split_response_prefix};
-use shunt_wire::cql::statement::Statement;
+use shunt_wire::cql::statement::{Identifier, Statement};
 
 use crate::core::Core;
 use crate::disaggregate::Answer;
@@ -27,10 +27,10 @@ pub(crate) enum SystemTable {
 }
 
 impl SystemTable {
-    /// The table a SELECT reads, if it is one of these.
-    pub(crate) fn of(parsed: &Statement<'_>) -> Option<SystemTable> {
+    /// The table a SELECT reads, if it is one of these; `session` is the keyspace of unqualified names.
+    pub(crate) fn of(parsed: &Statement<'_>, session: Option<&str>) -> Option<SystemTable> {
         let (keyspace, table) = parsed.selected_table()?;
-        if !keyspace?.matches("system") {
+        if !keyspace.or(session.map(Identifier::exact))?.matches("system") {
             return None;
         }
         if table.matches("local") {

@@ -3,13 +3,14 @@
 
 use shunt_reactor::Io;
 use shunt_wire::aggregate::{AggregateWriter, Limits, Offer, SUPPORTED_KEY};
-use shunt_wire::cql::compression::Algorithm;
-use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::compression::{self, Algorithm};
+use shunt_wire::cql::envelope::{Header, flag, opcode};
 use shunt_wire::cql::frame_v5::SegmentWriter;
-use shunt_wire::cql::message::{Consistency, Supported, encode};
+use shunt_wire::cql::message::{Consistency, Supported, encode, split_response_prefix};
 
 use crate::config::Aggregate;
 use crate::core::Core;
+use crate::limits;
 use crate::node::{LinkWriter, Step};
 
 impl Core {
@@ -47,8 +48,13 @@ impl Core {
                 self.refuse_login(io, key, why);
             }
             (Step::Use, opcode::RESULT) => self.link_ready(io, key),
-            (Step::Login, opcode::ERROR) => self.step_refused(io, key, true, body),
-            (Step::Use, opcode::ERROR) => self.step_refused(io, key, false, body),
+            (step @ (Step::Login | Step::Use), opcode::ERROR) => {
+                let mut plain = Vec::new();
+                match self.plain_error(key, header, body, &mut plain) {
+                    Some(error) => self.step_refused(io, key, step == Step::Login, error),
+                    None => self.node_fault(io, key, &format!("the body of its ERROR in {step:?} is malformed")),
+                }
+            }
             (step, op) => {
                 let name = opcode::name(op).unwrap_or("an unknown message");
                 self.node_fault(io, key, &format!("{name} is no answer to {step:?}"));
@@ -124,6 +130,20 @@ impl Core {
         let mut body = Vec::new();
         encode::query_simple(&mut body, version, &text, Consistency::ONE);
         self.write_handshake(io, key, opcode::QUERY, &body);
+    }
+
+    /// The message itself of an ERROR: decompressed, and without what its flags put in front (warnings, say). It may
+    /// go to clients under flags of its own.
+    fn plain_error<'a>(&self, key: u32, header: &Header, body: &'a [u8], plain: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+        let body = if header.flags & flag::COMPRESSION != 0 {
+            let pool = self.links.get(key as usize).and_then(|link| self.pools.get(link.pool))?;
+            let max = limits::HANDSHAKE_BYTES_MAX;
+            compression::decompress(pool.key.compression?, body, max, plain).ok()?;
+            &plain[..]
+        } else {
+            body
+        };
+        split_response_prefix(header.flags, body).ok().map(|(_, error)| error)
     }
 
     /// An ERROR where the login or the keyspace was to be accepted: it goes to the clients who asked for it.

@@ -14,6 +14,7 @@ import com.datastax.oss.driver.api.core.metadata.TokenMap;
 import com.datastax.oss.driver.api.core.metadata.token.TokenRange;
 import com.datastax.oss.driver.api.core.type.codec.TypeCodecs;
 import java.util.Collection;
+import java.util.List;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 
@@ -72,6 +73,22 @@ class ConnectTest extends Scenario {
     assumeTrue(Store.singleHostExpected());
     session.execute("SELECT key FROM items LIMIT 1");
     assertEquals(Set.of(Store.contact()), Sockets.remoteAddresses());
+  }
+
+  @Test
+  void systemTablesNameTheContactPointHoweverTheyAreRead() {
+    assumeTrue(Store.singleHostExpected());
+    try (CqlSession own = Store.open(setup)) {
+      own.execute("USE system");
+      for (String prefix : List.of("", "system.")) {
+        String local = "SELECT rpc_address FROM " + prefix + "local";
+        var address = Store.contact().getAddress();
+        assertEquals(address, own.execute(local).one().getInetAddress(0));
+        assertEquals(address, own.execute(own.prepare(local).bind()).one().getInetAddress(0));
+        assertTrue(own.execute("SELECT * FROM " + prefix + "peers").all().isEmpty());
+        assertTrue(own.execute("SELECT * FROM " + prefix + "peers_v2").all().isEmpty());
+      }
+    }
   }
 
   @Test
