@@ -51,6 +51,8 @@ impl Stub {
     /// From now on it answers nothing, while its connections stay.
     pub(crate) fn freeze(&self) {
         signal(&self.child, "STOP");
+        // The signal is sent, but each thread stops when it next leaves the kernel.
+        eventually(|| thread_states(self.child.id()).iter().all(|state| state == "T"));
     }
 
     /// Answers everything that came while it was frozen.
@@ -120,6 +122,16 @@ impl Proxy {
         let (code, _, log) = ended(&self.child.wait_with_output().expect("wait"));
         (code, log)
     }
+}
+
+/// State of each thread of a process, as the third field of /proc/PID/task/TID/stat has it.
+fn thread_states(process: u32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("process");
+    let state = |task: std::io::Result<std::fs::DirEntry>| {
+        let stat = std::fs::read_to_string(task.expect("thread").path().join("stat")).expect("stat");
+        stat.rsplit_once(") ").expect("name").1[..1].to_owned()
+    };
+    tasks.map(state).collect()
 }
 
 fn signal(child: &Child, name: &str) {
