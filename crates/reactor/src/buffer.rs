@@ -28,13 +28,24 @@ impl Pool {
     #[inline]
     pub(crate) fn take(&mut self, expected: usize) -> Vec<u8> {
         let class = class_for(expected);
-        for larger in &mut self.classes[class..(class + CLASSES_TRIED).min(CLASSES)] {
+        match self.classes[class].pop() {
+            Some(buffer) => {
+                self.bytes -= buffer.capacity();
+                buffer
+            }
+            None => self.take_larger(class, expected),
+        }
+    }
+
+    #[cold]
+    fn take_larger(&mut self, class: usize, expected: usize) -> Vec<u8> {
+        for larger in &mut self.classes[(class + 1).min(CLASSES)..(class + CLASSES_TRIED).min(CLASSES)] {
             if let Some(buffer) = larger.pop() {
                 self.bytes -= buffer.capacity();
                 return buffer;
             }
         }
-        allocate(class, expected)
+        Vec::with_capacity(expected.max(CLASS_BYTES_MIN << (class as u32 * CLASS_SHIFT)))
     }
 
     /// Takes a buffer back; its contents are forgotten. Beyond the bounds it is freed.
@@ -56,14 +67,12 @@ impl Pool {
     }
 }
 
-#[cold]
-fn allocate(class: usize, expected: usize) -> Vec<u8> {
-    Vec::with_capacity(expected.max(CLASS_BYTES_MIN << (class as u32 * CLASS_SHIFT)))
-}
-
 /// The smallest class whose every buffer holds `bytes` (the largest class for anything beyond it).
 #[inline]
 fn class_for(bytes: usize) -> usize {
+    if bytes <= CLASS_BYTES_MIN {
+        return 0;
+    }
     let steps = bytes.saturating_sub(1) >> CLASS_BYTES_MIN.trailing_zeros();
     let class = (usize::BITS - steps.leading_zeros()).div_ceil(CLASS_SHIFT) as usize;
     class.min(CLASSES - 1)
@@ -72,6 +81,9 @@ fn class_for(bytes: usize) -> usize {
 /// The class a buffer of this capacity belongs to: it is at least as large as the class says.
 #[inline]
 fn class_of(capacity: usize) -> usize {
+    if capacity < CLASS_BYTES_MIN << CLASS_SHIFT {
+        return 0;
+    }
     let class = ((capacity / CLASS_BYTES_MIN).ilog2() / CLASS_SHIFT) as usize;
     class.min(CLASSES - 1)
 }
