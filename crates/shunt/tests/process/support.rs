@@ -68,9 +68,9 @@ impl Drop for Stub {
     }
 }
 
-/// A running proxy.
+/// A running proxy; ends with the test at the latest.
 pub(crate) struct Proxy {
-    pub(crate) child: Child,
+    child: Child,
     pub(crate) clients: SocketAddr,
     pub(crate) admin: SocketAddr,
 }
@@ -118,9 +118,17 @@ impl Proxy {
     }
 
     /// Exit code and log.
-    pub(crate) fn end(self) -> (i32, String) {
-        let (code, _, log) = ended(&self.child.wait_with_output().expect("wait"));
-        (code, log)
+    pub(crate) fn end(mut self) -> (i32, String) {
+        let mut log = String::new();
+        self.child.stderr.take().expect("piped").read_to_string(&mut log).expect("read");
+        (self.child.wait().expect("wait").code().expect("ended by a signal"), log)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
