@@ -1,6 +1,6 @@
 //! Watches processes, nodes and proxy over one round: samples at its begin, differences at its end.
 
-use std::{io, net::SocketAddr};
+use std::{collections::BTreeMap, io, net::SocketAddr};
 
 use crate::{
     load::{NodeSide, ProcessReport, RoundReport},
@@ -103,16 +103,30 @@ impl Watch {
     }
 }
 
-/// What the nodes saw between two reports.
+/// What the nodes saw between two reports; nothing if no query reached them.
 pub fn node_side(before: &Report, after: &Report) -> NodeSide {
     let counts = after.total().since(&before.total());
+    if counts.queries == 0 {
+        return NodeSide::default();
+    }
     NodeSide {
         queries_per_read: Some(counts.queries_per_read()),
         queries_per_frame: Some(counts.queries_per_frame()),
-        connections: Some(after.nodes.iter().map(|node| node.connections.len() as u64).sum()),
-        misrouted_share: Some(counts.misrouted as f64 / counts.queries.max(1) as f64),
+        connections: Some(connections_with_queries(before, after)),
+        misrouted_share: Some(counts.misrouted as f64 / counts.queries as f64),
         queries_per_write: None,
     }
+}
+
+/// Connections open at the end that brought queries in between.
+fn connections_with_queries(before: &Report, after: &Report) -> u64 {
+    let queries = |report: &Report| -> BTreeMap<_, u64> {
+        let connections = report.nodes.iter().flat_map(|node| &node.connections);
+        connections.map(|connection| (connection.peer, connection.counts.queries)).collect()
+    };
+    let earlier = queries(before);
+    let busy = |(peer, count): &(SocketAddr, u64)| *count > earlier.get(peer).copied().unwrap_or(0);
+    queries(after).into_iter().filter(busy).count() as u64
 }
 
 /// Queries sent to nodes and writes that carried them, from a proxy's `/metrics`.
