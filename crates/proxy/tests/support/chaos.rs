@@ -43,6 +43,7 @@ impl Chaos {
         let end_ns = scene.world.now_ns() + duration_ns;
         while scene.world.now_ns() < end_ns {
             scene.world.run_for(self.random.range(&(20 * MILLISECOND..800 * MILLISECOND)));
+            scene.check_bounds();
             self.act(scene);
         }
     }

@@ -3,8 +3,8 @@
 use shunt_reactor::sim::Random;
 use shunt_wire::cql::envelope::{Header, flag, opcode};
 use shunt_wire::cql::message::{
-    BatchChild, BatchKind, BatchStatement, BytesMap, Consistency, ErrorMessage, Prepared, QueryParams, ResultMessage, Value,
-    ValueList, encode, error_code, put, query_flag, split_response_prefix,
+    BatchChild, BatchKind, BatchStatement, BytesMap, Consistency, ErrorMessage, Prepared, QueryParams, ResultMessage,
+    Value, ValueList, encode, error_code, put, query_flag, split_response_prefix,
 };
 
 use super::model::{Fate, Model};
@@ -73,7 +73,7 @@ pub struct Maker<'a> {
     pub model: &'a mut Model,
     pub random: &'a mut Random,
     pub value_bytes: u64,
-    /// Only what is sent to the replica by its key.
+    /// Only requests of one key, each sent to its replica.
     pub keyed_only: bool,
 }
 
@@ -152,7 +152,8 @@ impl Maker<'_> {
     }
 
     fn write_batch(&mut self, body: &mut Vec<u8>) -> (Kind, u8) {
-        let numbers: Vec<u32> = (0..1 + self.random.below(3)).map(|_| self.add_key()).collect();
+        let count = if self.keyed_only { 1 } else { 1 + self.random.below(3) };
+        let numbers: Vec<u32> = (0..count).map(|_| self.add_key()).collect();
         let values: Vec<ValueList> = numbers.iter().map(|number| self.key_and_value(*number)).collect();
         let prepared = BatchStatement::Prepared(&self.statements.insert.id);
         let text = self.random.chance(0.3);
@@ -221,7 +222,12 @@ impl Operation {
         let error = ErrorMessage::decode(version, body).expect("the body of an ERROR");
         let harmless =
             [error_code::OVERLOADED, error_code::WRITE_TIMEOUT, error_code::READ_TIMEOUT, error_code::SERVER_ERROR];
-        assert!(harmless.contains(&error.code), "{:#x}: {} in answer to {self:?} of version {version}", error.code, error.message);
+        assert!(
+            harmless.contains(&error.code),
+            "{:#x}: {} in answer to {self:?} of version {version}",
+            error.code,
+            error.message
+        );
         Verdict::Refused(format!("{:#x}: {}", error.code, error.message))
     }
 

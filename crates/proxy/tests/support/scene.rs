@@ -17,6 +17,7 @@ use shunt_wire::cql::types::CqlType;
 use tokio::sync::mpsc;
 
 use super::client::{Client, ClientMail, ClientOptions};
+use super::hostile::{Hostile, VICES};
 
 /// What a scene consists of.
 pub struct SceneOptions {
@@ -60,6 +61,7 @@ pub struct Scene {
     pub nodes: Vec<HostId<Stub>>,
     pub cores: Vec<HostId<Core>>,
     pub clients: Vec<HostId<Client>>,
+    pub hostiles: Vec<HostId<Hostile>>,
     pub metrics: Vec<Arc<CoreMetrics>>,
     pub memory: Memory,
     pub ring: Ring,
@@ -89,7 +91,8 @@ impl Scene {
         let (sender, control) = mpsc::channel(64);
         let store = Arc::new(PreparedStore::new());
         let config = Arc::new(Config { cores: options.cores, ..options.config.clone() });
-        let metrics: Vec<Arc<CoreMetrics>> = (0..options.cores).map(|index| Arc::new(CoreMetrics::new(index))).collect();
+        let metrics: Vec<Arc<CoreMetrics>> =
+            (0..options.cores).map(|index| Arc::new(CoreMetrics::new(index))).collect();
         let cores = (0..options.cores)
             .map(|index| {
                 let core = Core::new(CoreOptions {
@@ -106,9 +109,21 @@ impl Scene {
             })
             .collect();
         let said_up = vec![true; options.nodes];
-        let clients = Vec::new();
-        let mut scene =
-            Scene { world, nodes, cores, clients, metrics, memory, ring, options, proxy, said_up, generation: 0, control };
+        let mut scene = Scene {
+            world,
+            nodes,
+            cores,
+            clients: Vec::new(),
+            hostiles: Vec::new(),
+            metrics,
+            memory,
+            ring,
+            options,
+            proxy,
+            said_up,
+            generation: 0,
+            control,
+        };
         scene.post_cluster();
         scene
     }
@@ -167,6 +182,21 @@ impl Scene {
     pub fn restart_node(&mut self, index: usize) {
         let stub = stub(&self.options, &self.ring, &self.memory, index);
         self.world.restart(self.nodes[index], stub);
+    }
+
+    /// One hostile client of each kind.
+    pub fn add_hostiles(&mut self) {
+        for vice in VICES {
+            let hostile = Hostile::new(vice, self.proxy, self.options.seed);
+            self.hostiles.push(self.world.add("hostile", hostile));
+        }
+    }
+
+    /// The hostile clients go away for good.
+    pub fn dismiss_hostiles(&mut self) {
+        for hostile in std::mem::take(&mut self.hostiles) {
+            self.world.kill(hostile);
+        }
     }
 
     pub fn mail_clients(&mut self, mail: ClientMail) {
@@ -238,7 +268,20 @@ impl Scene {
         assert_eq!(known, memory.len(), "the nodes hold keys that nobody wrote");
     }
 
-    /// Nothing is in flight in the proxy and it holds no bytes for anybody.
+    /// What every bound together allows: nothing grows with load, whatever happens.
+    pub fn check_bounds(&self) {
+        for core in self.cores.iter().filter(|core| self.world.is_running(**core)) {
+            let held = self.world.held(*core);
+            let connections = self.world.io(*core).connections();
+            // A read brings up to 128 KB, of which a client that must wait leaves some.
+            assert!(held.unread <= connections * (160 << 10), "{held:?} of {connections} connections");
+            // Reading from a client stops at its bound; what comes after that are answers to what is in flight.
+            assert!(held.backlog_most <= self.options.config.client_backlog_bytes + (4 << 20), "{held:?}");
+            assert!(held.retained <= 64 << 20, "{held:?}");
+        }
+    }
+
+    /// Nothing is in flight in the proxy and it holds no bytes for anybody. Only without hostile clients.
     pub fn check_at_rest(&self) {
         for (core, metrics) in self.cores.iter().zip(&self.metrics) {
             assert_eq!(metrics.in_flight.get(), 0, "in flight");

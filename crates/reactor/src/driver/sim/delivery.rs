@@ -50,15 +50,8 @@ impl Network {
         if host != NOWHERE && self.machines[host].dark {
             return self.repeat_open(wire, attempt);
         }
-        let listeners = self
-            .listeners
-            .get(&to)
-            .map(Vec::as_slice)
-            .unwrap_or_default();
-        let listener = listeners
-            .iter()
-            .find(|entry| entry.0 == host)
-            .map(|entry| entry.1);
+        let listeners = self.listeners.get(&to).map(Vec::as_slice).unwrap_or_default();
+        let listener = listeners.iter().find(|entry| entry.0 == host).map(|entry| entry.1);
         let Some(listener) = listener.filter(|_| caller && self.machines[host].up) else {
             return self.send_later(wire, Packet::Refused);
         };
@@ -77,13 +70,8 @@ impl Network {
     /// The connect request was not answered: it is sent again after 1, 2, 4, ... seconds, as TCP does.
     fn repeat_open(&mut self, wire: usize, attempt: u32) {
         if attempt < 6 && self.wires[wire].sockets[0].attached {
-            let packet = Packet::Open {
-                attempt: attempt + 1,
-            };
-            self.queue.push(
-                self.now_ns + (SECOND << attempt),
-                Event::Packet { wire, packet },
-            );
+            let packet = Packet::Open { attempt: attempt + 1 };
+            self.queue.push(self.now_ns + (SECOND << attempt), Event::Packet { wire, packet });
         }
     }
 

@@ -79,11 +79,7 @@ impl<S: Service> Running<S> {
             self.io.release_slot(index);
         }
         let result = events(self, network);
-        let mut driver = SimDriver {
-            host: self.host,
-            network,
-            sockets: &mut self.sockets,
-        };
+        let mut driver = SimDriver { host: self.host, network, sockets: &mut self.sockets };
         finish_turn(&mut self.io, &mut driver, &mut self.service);
         self.rest(network);
         result
@@ -92,10 +88,7 @@ impl<S: Service> Running<S> {
     /// Leaves word of what has to wake the host next.
     fn rest(&mut self, network: &mut Network) {
         network.machines[self.host].window_ns = self.io.window_ns;
-        if self.io.wait_ns(network.now_ns) == Some(0)
-            || !self.sockets.releases.is_empty()
-            || !self.mail.is_empty()
-        {
+        if self.io.wait_ns(network.now_ns) == Some(0) || !self.sockets.releases.is_empty() || !self.mail.is_empty() {
             network.poke(self.host);
         }
         let next_ns = self.io.timers.next_ns();
@@ -114,11 +107,7 @@ impl<S: Service> Running<S> {
                 continue;
             };
             let [caller, called] = &network.wires[end.wire].sockets;
-            let origin = Accepted {
-                listener,
-                peer: caller.address,
-                local: called.address,
-            };
+            let origin = Accepted { listener, peer: caller.address, local: called.address };
             self.sockets.put(index, end);
             network.wires[end.wire].sockets[end.side].slot = Some(index);
             network.note(self.host, "accept", end, 0);
@@ -159,12 +148,7 @@ impl<S: Service> Running<S> {
         if let Some(index) = network.slot(end) {
             let blocked = network.wires[end.wire].sockets[end.side].blocked;
             if !blocked && !self.io.unsent(index).is_empty() {
-                SimDriver {
-                    host: self.host,
-                    network,
-                    sockets: &mut self.sockets,
-                }
-                .write(&mut self.io, index, end);
+                SimDriver { host: self.host, network, sockets: &mut self.sockets }.write(&mut self.io, index, end);
             }
             self.read(index, end, network);
         }
@@ -212,11 +196,10 @@ impl<S: Service> Running<S> {
             count = network.read(end, &mut bytes, self.io.receive_bytes_max);
             self.io.deliver(index, &bytes, &mut self.service);
         } else {
-            self.io
-                .receive(index, &mut self.service, |buffer, bytes_max| {
-                    count = network.read(end, buffer, bytes_max);
-                    Ok(count)
-                });
+            self.io.receive(index, &mut self.service, |buffer, bytes_max| {
+                count = network.read(end, buffer, bytes_max);
+                Ok(count)
+            });
         }
         network.note(self.host, "read", end, count as u64);
         if network.readable(end) > 0 || network.at_end(end) {
@@ -244,12 +227,7 @@ impl<S: Service + 'static> Host for Running<S> {
 
     fn timer_due(&mut self, network: &mut Network) {
         self.timer_for_ns = None;
-        if self
-            .io
-            .timers
-            .next_ns()
-            .is_some_and(|at_ns| at_ns <= network.now_ns)
-        {
+        if self.io.timers.next_ns().is_some_and(|at_ns| at_ns <= network.now_ns) {
             self.turn(network);
         } else {
             self.rest(network);
@@ -257,10 +235,7 @@ impl<S: Service + 'static> Host for Running<S> {
     }
 
     fn end_of(&self, conn: ConnId) -> Option<End> {
-        self.io
-            .is_open(conn)
-            .then(|| self.sockets.get(conn.index))
-            .flatten()
+        self.io.is_open(conn).then(|| self.sockets.get(conn.index)).flatten()
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -309,8 +284,7 @@ impl Driver for SimDriver<'_> {
             return;
         }
         let end = self.network.connect(self.host, index, to);
-        self.network
-            .note(self.host, "connect", end, u64::from(to.port()));
+        self.network.note(self.host, "connect", end, u64::from(to.port()));
         self.sockets.put(index, end);
     }
 

@@ -18,10 +18,7 @@ impl Network {
             None | Some([]) => self.machine_of(to.ip()),
             Some(listening) => listening[self.random.index(listening.len())].0,
         };
-        let sockets = [
-            Socket::new(host, from, Some(slot), true),
-            Socket::new(target, to, None, false),
-        ];
+        let sockets = [Socket::new(host, from, Some(slot), true), Socket::new(target, to, None, false)];
         self.wires.push(Wire::new(sockets, windows));
         let wire = self.wires.len() - 1;
         if self.random.chance(self.options.connect_lost) {
@@ -61,9 +58,7 @@ impl Network {
             }
         }
         if taken > 0 {
-            self.wires[end.wire].pipes[1 - end.side]
-                .bytes
-                .extend(&bytes[..taken]);
+            self.wires[end.wire].pipes[1 - end.side].bytes.extend(&bytes[..taken]);
             self.dispatch(end.other(), taken);
         }
         Ok(taken)
@@ -158,10 +153,7 @@ impl Network {
         let pipe = &mut wire.pipes[to.side];
         pipe.parcels.push_back(length);
         pipe.last_arrival_ns = pipe.last_arrival_ns.max(self.now_ns + delay);
-        let event = Event::Packet {
-            wire: to.wire,
-            packet: Packet::Data { side: to.side },
-        };
+        let event = Event::Packet { wire: to.wire, packet: Packet::Data { side: to.side } };
         self.queue.push(pipe.last_arrival_ns, event);
     }
 
@@ -182,9 +174,6 @@ impl Network {
     }
 
     fn machine_of(&self, address: IpAddr) -> usize {
-        self.machines
-            .iter()
-            .position(|machine| machine.address == address)
-            .unwrap_or(NOWHERE)
+        self.machines.iter().position(|machine| machine.address == address).unwrap_or(NOWHERE)
     }
 }

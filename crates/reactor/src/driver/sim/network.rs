@@ -89,12 +89,8 @@ impl Network {
         if machine.up && !machine.frozen && !machine.turn_due {
             let delay = self.random.range(&self.options.turn_delay_ns);
             machine.turn_due = true;
-            let event = Event::Turn {
-                host,
-                life: machine.life,
-            };
-            self.queue
-                .push(self.now_ns + machine.window_ns + delay, event);
+            let event = Event::Turn { host, life: machine.life };
+            self.queue.push(self.now_ns + machine.window_ns + delay, event);
         }
     }
 
@@ -115,12 +111,8 @@ impl Network {
     /// The host's loop looks at its timers at this time, or a little later.
     pub(super) fn set_timer(&mut self, host: usize, at_ns: u64) {
         let late = self.random.range(&self.options.timer_delay_ns);
-        let event = Event::Timer {
-            host,
-            life: self.machines[host].life,
-        };
-        self.queue
-            .push(at_ns.max(self.now_ns).saturating_add(late), event);
+        let event = Event::Timer { host, life: self.machines[host].life };
+        self.queue.push(at_ns.max(self.now_ns).saturating_add(late), event);
     }
 
     /// A turn is due: whether the host can take it.
@@ -233,13 +225,9 @@ impl Network {
 
     pub(super) fn expect_give_up(&mut self, wire: usize) {
         self.wires[wire].silences += 1;
-        let event = Event::GiveUp {
-            wire,
-            silence: self.wires[wire].silences,
-        };
+        let event = Event::GiveUp { wire, silence: self.wires[wire].silences };
         let spread = self.random.below(self.options.give_up_ns / 8 + 1);
-        self.queue
-            .push(self.now_ns + self.options.give_up_ns + spread, event);
+        self.queue.push(self.now_ns + self.options.give_up_ns + spread, event);
     }
 
     fn ends_of(&self, host: usize) -> Vec<(usize, usize)> {
@@ -247,10 +235,7 @@ impl Network {
             let socket: &Socket = &self.wires[wire].sockets[side];
             socket.host == host && socket.attached
         };
-        (0..self.wires.len())
-            .flat_map(|wire| [(wire, 0), (wire, 1)])
-            .filter(attached)
-            .collect()
+        (0..self.wires.len()).flat_map(|wire| [(wire, 0), (wire, 1)]).filter(attached).collect()
     }
 
     fn wires_between(&self, a: usize, b: usize) -> Vec<usize> {
@@ -270,15 +255,11 @@ impl Network {
     pub(super) fn note(&mut self, host: usize, what: &'static str, end: End, amount: u64) {
         let facts = [host as u64, end.wire as u64, end.side as u64, amount];
         let name = &self.machines[host].name;
-        self.trace.note(self.now_ns, what, &facts, || {
-            format!("{name} wire {} {amount}", end.wire)
-        });
+        self.trace.note(self.now_ns, what, &facts, || format!("{name} wire {} {amount}", end.wire));
     }
 
     pub(super) fn fault(&mut self, what: &'static str, end: End) {
         let facts = [end.wire as u64, end.side as u64];
-        self.trace.note(self.now_ns, what, &facts, || {
-            format!("wire {} side {}", end.wire, end.side)
-        });
+        self.trace.note(self.now_ns, what, &facts, || format!("wire {} side {}", end.wire, end.side));
     }
 }

@@ -86,13 +86,7 @@ impl Options {
 
     /// Everything at once.
     pub fn rough() -> Options {
-        Options {
-            reset: 0.003,
-            connect_refused: 0.05,
-            connect_lost: 0.03,
-            half_open: 0.001,
-            ..Options::crumbs()
-        }
+        Options { reset: 0.003, connect_refused: 0.05, connect_lost: 0.03, half_open: 0.001, ..Options::crumbs() }
     }
 
     /// Another mixture for every seed: each fault is either off or of a strength of its own. Runs with few
@@ -101,11 +95,7 @@ impl Options {
         let mut random = Random::new(seed ^ 0x6d69_7865_6420_6f70);
         let mut strength = |most: f64| -> f64 {
             let part = random.below(1 << 20) as f64 / (1u64 << 20) as f64;
-            if random.chance(0.5) {
-                0.0
-            } else {
-                most * part * part
-            }
+            if random.chance(0.5) { 0.0 } else { most * part * part }
         };
         let mut options = Options {
             partial_read: strength(0.9),
@@ -119,8 +109,7 @@ impl Options {
             ..Options::calm()
         };
         if random.chance(0.5) {
-            options.latency_ns =
-                10 * MICROSECOND..random.range(&(20 * MICROSECOND..5 * MILLISECOND));
+            options.latency_ns = 10 * MICROSECOND..random.range(&(20 * MICROSECOND..5 * MILLISECOND));
         }
         if random.chance(0.5) {
             options.turn_delay_ns = MICROSECOND..random.range(&(2 * MICROSECOND..MILLISECOND));

@@ -16,9 +16,7 @@ impl Random {
     /// The generator of a seed; every seed, also 0, gives a usable state.
     pub fn new(seed: u64) -> Random {
         let mut mixed = seed;
-        Random {
-            state: std::array::from_fn(|_| splitmix(&mut mixed)),
-        }
+        Random { state: std::array::from_fn(|_| splitmix(&mut mixed)) }
     }
 
     /// A generator of its own for one part of a run, so that what that part draws does not shift the others.
@@ -59,8 +57,7 @@ impl Random {
 
     /// True with the given probability. Draws nothing for a probability of 0.
     pub fn chance(&mut self, probability: f64) -> bool {
-        probability > 0.0
-            && ((self.next() >> 11) as f64) * (1.0 / (1u64 << 53) as f64) < probability
+        probability > 0.0 && ((self.next() >> 11) as f64) * (1.0 / (1u64 << 53) as f64) < probability
     }
 
     /// Puts the items into an order drawn at random.
@@ -94,14 +91,7 @@ mod tests {
     fn the_sequence_of_a_seed_never_changes() {
         let mut random = Random::new(0);
         let first: Vec<u64> = (0..3).map(|_| random.next()).collect();
-        assert_eq!(
-            first,
-            [
-                0x5317_5d61_490b_23df,
-                0x61da_6f3d_c380_d507,
-                0x5c0f_df91_ec9a_7bfc
-            ]
-        );
+        assert_eq!(first, [0x5317_5d61_490b_23df, 0x61da_6f3d_c380_d507, 0x5c0f_df91_ec9a_7bfc]);
     }
 
     #[test]

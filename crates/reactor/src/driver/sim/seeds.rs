@@ -26,10 +26,7 @@ pub fn for_seeds(default_count: u64, mut run: impl FnMut(u64)) {
 fn replay_line(seed: u64) -> String {
     let package = std::env::var("CARGO_PKG_NAME").unwrap_or_else(|_| "<package>".to_owned());
     let current = std::thread::current();
-    let test = current
-        .name()
-        .filter(|&name| name != "main")
-        .unwrap_or("<test>");
+    let test = current.name().filter(|&name| name != "main").unwrap_or("<test>");
     format!("replay with SHUNT_SIM_SEED={seed:#x} cargo test -p {package} {test}")
 }
 
@@ -49,9 +46,6 @@ mod tests {
     #[test]
     fn a_failure_names_the_command_that_replays_it() {
         let line = replay_line(31);
-        assert!(
-            line.starts_with("replay with SHUNT_SIM_SEED=0x1f cargo test -p shunt-reactor "),
-            "{line}"
-        );
+        assert!(line.starts_with("replay with SHUNT_SIM_SEED=0x1f cargo test -p shunt-reactor "), "{line}");
     }
 }

@@ -16,23 +16,12 @@ pub(super) struct Trace {
 impl Trace {
     /// Prints if `SHUNT_SIM_TRACE` is set to anything but `0` or nothing.
     pub(super) fn new() -> Trace {
-        let printed =
-            std::env::var("SHUNT_SIM_TRACE").is_ok_and(|value| !matches!(value.as_str(), "" | "0"));
-        Trace {
-            digest: 0xcbf2_9ce4_8422_2325,
-            events: 0,
-            printed,
-        }
+        let printed = std::env::var("SHUNT_SIM_TRACE").is_ok_and(|value| !matches!(value.as_str(), "" | "0"));
+        Trace { digest: 0xcbf2_9ce4_8422_2325, events: 0, printed }
     }
 
     /// Folds one event in. `text` is only built when traces are printed; `facts` must say all that matters.
-    pub(super) fn note(
-        &mut self,
-        now_ns: u64,
-        what: &'static str,
-        facts: &[u64],
-        text: impl FnOnce() -> String,
-    ) {
+    pub(super) fn note(&mut self, now_ns: u64, what: &'static str, facts: &[u64], text: impl FnOnce() -> String) {
         self.events += 1;
         self.fold(now_ns);
         self.fold_bytes(what.as_bytes());
@@ -54,9 +43,7 @@ impl Trace {
     }
 
     fn fold(&mut self, word: u64) {
-        self.digest = (self.digest ^ word)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(29);
+        self.digest = (self.digest ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     }
 
     pub(super) fn digest(&self) -> u64 {

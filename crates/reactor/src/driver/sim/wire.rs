@@ -14,10 +14,7 @@ pub(super) struct End {
 
 impl End {
     pub(super) fn other(self) -> End {
-        End {
-            wire: self.wire,
-            side: 1 - self.side,
-        }
+        End { wire: self.wire, side: 1 - self.side }
     }
 }
 
@@ -140,13 +137,7 @@ pub(super) struct Wire {
 
 impl Wire {
     pub(super) fn new(sockets: [Socket; 2], windows: [usize; 2]) -> Wire {
-        Wire {
-            stage: Stage::Opening,
-            sockets,
-            pipes: windows.map(Pipe::new),
-            silent: false,
-            silences: 0,
-        }
+        Wire { stage: Stage::Opening, sockets, pipes: windows.map(Pipe::new), silent: false, silences: 0 }
     }
 
     pub(super) fn hosts(&self) -> [usize; 2] {
@@ -155,12 +146,7 @@ impl Wire {
 }
 
 impl Socket {
-    pub(super) fn new(
-        host: usize,
-        address: SocketAddr,
-        slot: Option<u32>,
-        attached: bool,
-    ) -> Socket {
+    pub(super) fn new(host: usize, address: SocketAddr, slot: Option<u32>, attached: bool) -> Socket {
         Socket {
             host,
             address,

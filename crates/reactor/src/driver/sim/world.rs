@@ -60,12 +60,7 @@ pub struct World {
 impl World {
     /// An empty world, one virtual second after its epoch.
     pub fn new(seed: u64, options: Options) -> World {
-        World {
-            network: Network::new(seed, options),
-            hosts: Vec::new(),
-            loop_options: Vec::new(),
-            instant_events: 0,
-        }
+        World { network: Network::new(seed, options), hosts: Vec::new(), loop_options: Vec::new(), instant_events: 0 }
     }
 
     /// Adds a host that runs the service, at an address of its own. `name` is for traces.
@@ -74,28 +69,14 @@ impl World {
     }
 
     /// [`add`](World::add) with settings for the host's loop.
-    pub fn add_with<S: Service + 'static>(
-        &mut self,
-        name: &str,
-        options: LoopOptions,
-        service: S,
-    ) -> HostId<S> {
+    pub fn add_with<S: Service + 'static>(&mut self, name: &str, options: LoopOptions, service: S) -> HostId<S> {
         let number = self.hosts.len();
-        let address = IpAddr::V4(Ipv4Addr::new(
-            10,
-            0,
-            (number / 250) as u8,
-            (number % 250 + 1) as u8,
-        ));
+        let address = IpAddr::V4(Ipv4Addr::new(10, 0, (number / 250) as u8, (number % 250 + 1) as u8));
         let index = self.network.add_machine(name, address);
-        self.hosts
-            .push(Some(Box::new(Running::new(index, &options, service))));
+        self.hosts.push(Some(Box::new(Running::new(index, &options, service))));
         self.loop_options.push(options);
         self.network.poke(index);
-        HostId {
-            index,
-            service: PhantomData,
-        }
+        HostId { index, service: PhantomData }
     }
 
     /// The host's own address, from which it connects.
@@ -106,18 +87,8 @@ impl World {
     /// The host accepts connections to this address, also after a restart. Several hosts may share an address.
     /// Returns the number by which [`Accepted::listener`](crate::Accepted::listener) names it.
     pub fn listen<S>(&mut self, host: HostId<S>, address: SocketAddr) -> u16 {
-        let number = self
-            .network
-            .listeners
-            .values()
-            .flatten()
-            .filter(|entry| entry.0 == host.index)
-            .count() as u16;
-        self.network
-            .listeners
-            .entry(address)
-            .or_default()
-            .push((host.index, number));
+        let number = self.network.listeners.values().flatten().filter(|entry| entry.0 == host.index).count() as u16;
+        self.network.listeners.entry(address).or_default().push((host.index, number));
         number
     }
 
@@ -150,25 +121,15 @@ impl World {
     ///
     /// # Panics
     /// If the host was killed.
-    pub fn with<S: Service + 'static, R>(
-        &mut self,
-        host: HostId<S>,
-        call: impl FnOnce(&mut S, &mut Io) -> R,
-    ) -> R {
-        let running = self.hosts[host.index]
-            .as_mut()
-            .and_then(|running| running.as_any_mut().downcast_mut());
+    pub fn with<S: Service + 'static, R>(&mut self, host: HostId<S>, call: impl FnOnce(&mut S, &mut Io) -> R) -> R {
+        let running = self.hosts[host.index].as_mut().and_then(|running| running.as_any_mut().downcast_mut());
         let running: &mut Running<S> = running.expect("the host is dead");
-        running.turn_with(&mut self.network, |running, _| {
-            call(&mut running.service, &mut running.io)
-        })
+        running.turn_with(&mut self.network, |running, _| call(&mut running.service, &mut running.io))
     }
 
     /// Posts mail to the host. Mail to a dead host is lost.
     pub fn post<S: Service + 'static>(&mut self, host: HostId<S>, mail: S::Mail) {
-        let running = self.hosts[host.index]
-            .as_mut()
-            .and_then(|running| running.as_any_mut().downcast_mut());
+        let running = self.hosts[host.index].as_mut().and_then(|running| running.as_any_mut().downcast_mut());
         if let Some(running) = running {
             let running: &mut Running<S> = running;
             running.mail.push_back(mail);
@@ -247,20 +208,14 @@ impl World {
 
     /// The network resets a connection of the host; both ends will be told.
     pub fn reset<S>(&mut self, host: HostId<S>, conn: ConnId) {
-        if let Some(end) = self.hosts[host.index]
-            .as_ref()
-            .and_then(|running| running.end_of(conn))
-        {
+        if let Some(end) = self.hosts[host.index].as_ref().and_then(|running| running.end_of(conn)) {
             self.network.break_wire(end.wire);
         }
     }
 
     /// Makes a connection of the host half-open: nothing passes any more and nobody is told.
     pub fn silence<S>(&mut self, host: HostId<S>, conn: ConnId) {
-        if let Some(end) = self.hosts[host.index]
-            .as_ref()
-            .and_then(|running| running.end_of(conn))
-        {
+        if let Some(end) = self.hosts[host.index].as_ref().and_then(|running| running.end_of(conn)) {
             self.network.silence(end.wire);
         }
     }
@@ -297,12 +252,7 @@ impl World {
 
     /// Handles the next event if it is not later than `limit_ns`; says whether there was one.
     pub fn step(&mut self, limit_ns: u64) -> bool {
-        if self
-            .network
-            .queue
-            .next_ns()
-            .is_none_or(|at_ns| at_ns > limit_ns)
-        {
+        if self.network.queue.next_ns().is_none_or(|at_ns| at_ns > limit_ns) {
             return false;
         }
         let Some((at_ns, event)) = self.network.queue.pop() else {
@@ -336,11 +286,7 @@ impl World {
 
     /// Lets time pass until the condition holds, but no longer than this; says whether it came to hold. The condition
     /// is looked at after every event and may act upon the world.
-    pub fn run_until(
-        &mut self,
-        max_ns: u64,
-        mut condition: impl FnMut(&mut World) -> bool,
-    ) -> bool {
+    pub fn run_until(&mut self, max_ns: u64, mut condition: impl FnMut(&mut World) -> bool) -> bool {
         let end_ns = self.network.now_ns + max_ns;
         loop {
             if condition(self) {
@@ -369,10 +315,7 @@ impl World {
             self.instant_events = 0;
         }
         self.instant_events += 1;
-        assert!(
-            self.instant_events < EVENTS_PER_INSTANT_MAX,
-            "the clock stands still: hosts wake each other for ever"
-        );
+        assert!(self.instant_events < EVENTS_PER_INSTANT_MAX, "the clock stands still: hosts wake each other for ever");
     }
 
     fn running_turn(&mut self, host: usize, turn: impl FnOnce(&mut dyn Host, &mut Network)) {
@@ -398,10 +341,7 @@ impl World {
 
     fn running<S: Service + 'static>(&self, host: HostId<S>) -> &Running<S> {
         let running = self.hosts[host.index].as_ref().expect("the host is dead");
-        running
-            .as_any()
-            .downcast_ref()
-            .expect("the id carries the type of the service")
+        running.as_any().downcast_ref().expect("the id carries the type of the service")
     }
 
     fn note(&mut self, what: &'static str, host: usize, other: usize) {
@@ -411,8 +351,6 @@ impl World {
             "cut" | "join" => format!("{} - {}", machines[host].name, machines[other].name),
             _ => machines[host].name.clone(),
         };
-        network
-            .trace
-            .note(network.now_ns, what, &[host as u64, other as u64], text);
+        network.trace.note(network.now_ns, what, &[host as u64, other as u64], text);
     }
 }
