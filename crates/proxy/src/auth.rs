@@ -72,7 +72,7 @@ impl Core {
     fn start_switch(&mut self, io: &mut Io, slot: u32, stream: i16, key: &PoolKey, login: bool) -> Option<PoolId> {
         let now = io.now_ns();
         let client = self.client_ref(slot);
-        let Some(id) = self.pools.find_or_create(key, now) else {
+        let Some(id) = self.pools.find_or_create(key, self.config.links_per_node, now) else {
             self.refuse_client(io, slot, stream, error_code::OVERLOADED, TOO_MANY_POOLS);
             return None;
         };

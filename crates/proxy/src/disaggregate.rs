@@ -273,7 +273,7 @@ impl Core {
         match pending.plan.after {
             After::Learn => self.learn_prepared(io, key, pending, answer, body),
             After::Rewrite(table) => self.show_proxy(io, pending, answer, body, table),
-            After::Agree => self.hold_for_agreement(io, pending, answer, body),
+            After::Agree => self.hold_for_agreement(io, key, pending, answer, body),
             After::Inspect => {
                 let prefix = answer.flags & (flag::TRACING | flag::WARNING | flag::CUSTOM_PAYLOAD);
                 let rest =

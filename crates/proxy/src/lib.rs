@@ -20,7 +20,9 @@ mod reply;
 
 mod auth;
 mod client;
+mod learn;
 mod repair;
+mod schema_change;
 mod system_tables;
 
 pub mod core;

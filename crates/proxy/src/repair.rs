@@ -1,5 +1,5 @@
 //! Requests that need a second look before they are answered: sent again because their link died, prepared again
-//! because a node did not know the statement, answered because their time is over, held until the schema agrees.
+//! because a node did not know the statement, answered because their time is over.
 //!
 //! Cold code: a request comes here at most a few times in its life, and then its bytes are copied.
 
@@ -9,12 +9,10 @@ use shunt_reactor::{ConnId, Io, SentLog};
 use shunt_topology::NodeId;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::errors::ReplicaCounts;
-use shunt_wire::cql::message::{Consistency, ErrorDetails, ErrorMessage, Prepare, ResultMessage};
-use shunt_wire::cql::message::{encode, error_code, split_request_prefix, split_response_prefix};
-use shunt_wire::cql::statement;
+use shunt_wire::cql::message::{Consistency, ErrorDetails, ErrorMessage};
+use shunt_wire::cql::message::{encode, error_code, split_response_prefix};
 
 use crate::client::ClientRef;
-use crate::control::state::ControlRequest;
 use crate::core::Core;
 use crate::disaggregate::Answer;
 use crate::limits;
@@ -33,15 +31,6 @@ pub(crate) struct Repair {
     conn: ConnId,
     node: NodeId,
     statement: Arc<PreparedStatement>,
-    deadline_ns: u64,
-}
-
-/// The answer to a schema change that waits until the nodes agree.
-pub(crate) struct AwaitingAgreement {
-    pending: Pending,
-    flags: u8,
-    opcode: u8,
-    body: Vec<u8>,
     deadline_ns: u64,
 }
 
@@ -125,17 +114,17 @@ impl Core {
         }
         let verified_ns = pool.verified_ns;
         let key = PoolKey { keyspace: statement.keyspace.as_deref().map(Arc::from), ..pool.key.clone() };
-        let Some(sister) = self.pools.find_or_create(&key, io.now_ns()) else {
+        let Some(sister) = self.pools.find_or_create(&key, self.config.links_per_node, io.now_ns()) else {
             self.fail_repair(io, repair, "too many pools are in use");
             return None;
         };
         if let Some(pool) = self.pools.get_mut(sister) {
             pool.verified_ns = pool.verified_ns.max(verified_ns);
         }
-        if self.pools.get(sister)?.link(node).is_none() {
+        if self.pools.get(sister)?.links_to(node).next().is_none() {
             self.open_link(io, sister, node, false);
         }
-        let target = self.pools.get(sister)?.link(node);
+        let target = self.pools.get(sister)?.links_to(node).next();
         let Some(target) = target else {
             self.fail_repair(io, repair, "the node cannot be reached");
             return None;
@@ -305,127 +294,20 @@ impl Core {
             let why = "the node did not prepare the statement in time";
             self.fail_request(io, &repair.pending, Outcome::TimedOut, why);
         }
-        let late: Vec<u64> =
-            self.awaiting.iter().filter(|(_, held)| now > held.deadline_ns).map(|(ticket, _)| *ticket).collect();
-        for ticket in late {
-            self.schema_agreed(io, ticket);
-        }
+        self.expire_agreements(io);
         self.expire_switches(io);
-    }
-
-    // ---- schema changes ---------------------------------------------------------------------------------------------
-
-    /// Holds the answer to a schema change until the nodes agree, so that the client's next query, which may go to
-    /// another node, finds the new schema. A driver would wait for that itself, but it only sees the proxy.
-    pub(crate) fn hold_for_agreement(&mut self, io: &mut Io, pending: &Pending, answer: &Answer<'_>, body: &[u8]) {
-        let rest = split_response_prefix(answer.flags & !1, body).map_or(&[][..], |(_, rest)| rest);
-        let changed = matches!(ResultMessage::decode(4, rest), Ok(ResultMessage::SchemaChange(_)));
-        if !changed || self.awaiting.len() >= limits::REPAIRS_MAX {
-            self.deliver(io, pending, answer, Outcome::Ok);
-            return;
-        }
-        let held = AwaitingAgreement {
-            pending: *pending,
-            flags: answer.flags,
-            opcode: answer.opcode,
-            body: answer.body.to_vec(),
-            deadline_ns: io.now_ns() + limits::SCHEMA_AGREEMENT_NS,
-        };
-        let ticket = u64::from(self.next_ticket());
-        self.awaiting.insert(ticket, held);
-        let request = ControlRequest::AwaitSchemaAgreement { core: self.index, ticket };
-        if self.control.try_send(request).is_err() {
-            self.schema_agreed(io, ticket);
-        }
-    }
-
-    /// The nodes agree, or will not: the client gets its answer.
-    pub(crate) fn schema_agreed(&mut self, io: &mut Io, ticket: u64) {
-        let Some(held) = self.awaiting.remove(&ticket) else { return };
-        let answer = Answer { stream: held.pending.stream, flags: held.flags, opcode: held.opcode, body: &held.body };
-        self.deliver(io, &held.pending, &answer, Outcome::Ok);
-    }
-
-    // ---- PREPARE ----------------------------------------------------------------------------------------------------
-
-    /// A node prepared a client's statement: remember it, tell the client, and prepare it on the other nodes too.
-    pub(crate) fn learn_prepared(
-        &mut self,
-        io: &mut Io,
-        key: u32,
-        pending: &Pending,
-        answer: &Answer<'_>,
-        body: &[u8],
-    ) {
-        if let Some(text) = self.remember_statement(io, key, pending, answer, body) {
-            self.deliver(io, pending, answer, Outcome::Ok);
-            self.spread(io, key, &text, pending);
-        } else {
-            self.deliver(io, pending, answer, Outcome::Ok);
-        }
-    }
-
-    fn remember_statement(
-        &mut self,
-        io: &Io,
-        key: u32,
-        pending: &Pending,
-        answer: &Answer<'_>,
-        body: &[u8],
-    ) -> Option<Vec<u8>> {
-        let link = self.links.get(key as usize)?;
-        let pool = self.pools.get(link.pool)?;
-        let version = pool.key.version;
-        let session = pool.key.keyspace.clone();
-        let compression = pool.key.compression;
-        let (_, rest) = split_response_prefix(answer.flags, body).ok()?;
-        let ResultMessage::Prepared(prepared) = ResultMessage::decode(version, rest).ok()? else { return None };
-        let sent = self.retained_bytes_of(io.sent_of(link.conn, pending.retained), pending.retained)?;
-        let mut plain = Vec::new();
-        let request = if pending.flags & shunt_wire::cql::envelope::flag::COMPRESSION != 0 && version < 5 {
-            let max = limits::REQUEST_BYTES_MAX;
-            shunt_wire::cql::compression::decompress(compression?, &sent, max, &mut plain).ok()?;
-            &plain[..]
-        } else {
-            &sent[..]
-        };
-        let (_, request) = split_request_prefix(pending.flags, request).ok()?;
-        let asked = Prepare::decode(version, request).ok()?;
-        let parsed = statement::classify(asked.text);
-        let keyspace = asked.keyspace.or(session.as_deref());
-        let routing = self.cluster.as_ref().map(|cluster| &*cluster.routing);
-        let learned =
-            PreparedStatement::learn(asked.text, &parsed, keyspace, asked.keyspace.is_some(), &prepared, routing);
-        self.prepared.learn(learned);
-        Some(sent)
-    }
-
-    /// Prepares a statement on the pool's other nodes, ahead of need; nobody waits for the answers.
-    fn spread(&mut self, io: &mut Io, from: u32, body: &[u8], prepare: &Pending) {
-        let Some(link) = self.links.get(from as usize) else { return };
-        let Some(pool) = self.pools.get(link.pool) else { return };
-        let others: Vec<u32> = pool.links().filter(|key| *key != from).collect();
-        for key in others {
-            let fits = self.links.get(key as usize).is_some_and(|link| link.is_ready() && !link.full);
-            if fits {
-                let mut pending = self.own_request(io, Purpose::Spread, opcode::PREPARE);
-                // Without tracing, which only the client's own request asked for.
-                pending.flags = prepare.flags & !shunt_wire::cql::envelope::flag::TRACING;
-                self.send_on_link(io, key, pending, body);
-            }
-        }
     }
 
     // ---- helpers ----------------------------------------------------------------------------------------------------
 
     /// Names a request that waits; not reused while its answer could still be on its way.
-    fn next_ticket(&mut self) -> u32 {
+    pub(crate) fn next_ticket(&mut self) -> u32 {
         self.tickets = self.tickets.wrapping_add(1);
         self.tickets
     }
 
     /// A request of the proxy itself.
-    fn own_request(&self, io: &Io, purpose: Purpose, op: u8) -> Pending {
+    pub(crate) fn own_request(&self, io: &Io, purpose: Purpose, op: u8) -> Pending {
         Pending {
             purpose,
             client: ClientRef::PROXY,
@@ -448,7 +330,7 @@ impl Core {
     }
 
     /// A copy of a request's bytes, found in `buffer` (of its link's sent log) or among the copies.
-    fn retained_bytes_of(&self, buffer: &[u8], retained: Retained) -> Option<Vec<u8>> {
+    pub(crate) fn retained_bytes_of(&self, buffer: &[u8], retained: Retained) -> Option<Vec<u8>> {
         match retained {
             Retained::Nothing => None,
             Retained::Sent { offset, length, .. } => {
@@ -468,7 +350,7 @@ impl Core {
 }
 
 /// The sent log's buffer a request lies in.
-trait SentOf {
+pub(crate) trait SentOf {
     fn sent_of(&self, conn: ConnId, retained: Retained) -> &[u8];
 }
 

@@ -254,16 +254,17 @@ impl Core {
         let mut best = None;
         let mut full = Choice::Nothing;
         for node in nodes {
-            let Some(key) = pool.link(*node) else { continue };
-            let Some(link) = self.links.get(key as usize).filter(|link| link.is_ready()) else { continue };
-            if link.full {
-                full = Choice::Full(key);
-                continue;
-            }
             let Some(state) = self.nodes.get(usize::from(node.0)) else { continue };
-            let load = (state.silent, state.in_flight);
-            if best.is_none_or(|(least, _)| load < least) {
-                best = Some((load, key));
+            for key in pool.links_to(*node) {
+                let Some(link) = self.links.get(key as usize).filter(|link| link.is_ready()) else { continue };
+                if link.full {
+                    full = Choice::Full(key);
+                    continue;
+                }
+                let load = (state.silent, state.in_flight, link.streams.len());
+                if best.is_none_or(|(least, _)| load < least) {
+                    best = Some((load, key));
+                }
             }
         }
         best.map_or(full, |(_, key)| Choice::Link(key))

@@ -1,8 +1,19 @@
 //! Who waits for schema agreement, and since when. One check of the schema versions answers all who asked before it.
+//!
+//! Only the node that made a change is sure to know it: to any other, all versions may look alike because none of them
+//! is new yet. So the change is looked for from the node that made it, on the control connection if that goes there
+//! and on one of its own otherwise.
 
+use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::debug;
+
+use super::error::ControlError;
+use super::{handshake, ring};
+use crate::config::Config;
 
 /// How long agreement is waited for, as drivers do by default.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -69,6 +80,33 @@ impl Agreement {
         self.next_check = None;
         let no = |waiting: Waiting| Answer { core: waiting.core, ticket: waiting.ticket, agreed: false };
         self.waiting.drain(..).map(no).collect()
+    }
+}
+
+/// Whether all nodes but those that are down have the same version.
+pub(super) fn agree(versions: &[(u128, u128)], down: &HashSet<u128>) -> bool {
+    let mut versions = versions.iter().filter(|(host_id, _)| !down.contains(host_id)).map(|(_, version)| version);
+    let first = versions.next();
+    versions.all(|version| Some(version) == first)
+}
+
+/// Waits, on a connection of its own, until the node at `address` sees agreement; `false` if it did not in time.
+pub(super) async fn seen_by(address: SocketAddr, config: &Config, down: &HashSet<u128>) -> bool {
+    let limit = Duration::from_millis(config.connect_timeout_ms);
+    let poll = async {
+        let mut session = handshake::connect(address, config.credentials.as_ref(), limit).await?;
+        while !agree(&ring::schema_versions(&mut session.connection, limit).await?, down) {
+            sleep(PAUSE).await;
+        }
+        Ok::<_, ControlError>(())
+    };
+    match timeout(LIMIT, poll).await {
+        Ok(Ok(())) => true,
+        Ok(Err(error)) => {
+            debug!(%address, %error, "the node that changed the schema cannot be asked about agreement");
+            false
+        }
+        Err(_) => false,
     }
 }
 

@@ -11,7 +11,7 @@ use shunt_wire::cql::message::{Event, encode};
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
-use super::agreement::{Agreement, Answer};
+use super::agreement::{self, Agreement, Answer};
 use super::error::ControlError;
 use super::handshake::Session;
 use super::plane::{ControlPlane, Step, node_port, probe, until};
@@ -22,6 +22,8 @@ use super::{ControlRequest, CoreMail, ring, schema};
 const TOPOLOGY_DELAY: Duration = Duration::from_millis(1000);
 /// Wait after the first of several schema events.
 const SCHEMA_DELAY: Duration = Duration::from_millis(300);
+/// Nodes asked about agreement at a time on connections of their own; beyond that the control connection has to do.
+const AGREEMENTS_MAX: usize = 32;
 /// How often mail that did not fit a core's mailbox is tried again.
 pub(super) const POST_RETRY: Duration = Duration::from_millis(20);
 
@@ -78,6 +80,11 @@ impl Follower<'_> {
             Some(probed) = plane.probes.join_next() => {
                 if let Ok((host_id, answers)) = probed {
                     self.mark(host_id, answers, "its answer to a probe");
+                }
+            }
+            Some(answer) = plane.agreements.join_next() => {
+                if let Ok(answer) = answer {
+                    self.answer(vec![answer]);
                 }
             }
             changed = plane.config.changed() => {
@@ -209,7 +216,7 @@ impl Follower<'_> {
 
     fn request(&mut self, request: ControlRequest) {
         match request {
-            ControlRequest::AwaitSchemaAgreement { core, ticket } => self.agreement.ask(core, ticket, Instant::now()),
+            ControlRequest::AwaitSchemaAgreement { node, core, ticket } => self.await_agreement(node, core, ticket),
             ControlRequest::NodeUnreachable(id) => self.unreachable(id),
             ControlRequest::Refresh => {
                 let due = Instant::now() + TOPOLOGY_DELAY;
@@ -217,6 +224,25 @@ impl Follower<'_> {
                 self.schema_due.get_or_insert(due);
             }
         }
+    }
+
+    /// Looks from the node that changed the schema.
+    fn await_agreement(&mut self, id: NodeId, core: usize, ticket: u64) {
+        let plane = &mut *self.plane;
+        let nodes = plane.ring.iter().flat_map(|ring| ring.nodes.iter().map(move |node| (ring, node)));
+        let elsewhere = nodes
+            .filter(|(ring, node)| node.id == id && node.host_id != ring.control_host_id)
+            .map(|(_, node)| node.address)
+            .next();
+        let Some(address) = elsewhere.filter(|_| plane.agreements.len() < AGREEMENTS_MAX) else {
+            self.agreement.ask(core, ticket, Instant::now());
+            return;
+        };
+        let (config, down) = (plane.settings(), plane.down.clone());
+        plane.agreements.spawn(async move {
+            let agreed = agreement::seen_by(address, &config, &down).await;
+            Answer { core, ticket, agreed }
+        });
     }
 
     /// A core cannot reach a node: look at the ring, and at the node itself.
@@ -290,10 +316,7 @@ impl Follower<'_> {
         let asked_until = self.agreement.start_check();
         let versions = ring::schema_versions(&mut self.session.connection, limit).await?;
         self.still_alive();
-        let up = |host_id: &u128| !self.plane.down.contains(host_id);
-        let mut versions = versions.iter().filter(|(host_id, _)| up(host_id)).map(|(_, version)| version);
-        let first = versions.next();
-        let agreed = versions.all(|version| Some(version) == first);
+        let agreed = agreement::agree(&versions, &self.plane.down);
         let answers = self.agreement.finish_check(asked_until, agreed, Instant::now());
         self.answer(answers);
         Ok(())

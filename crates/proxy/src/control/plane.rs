@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, error, info, warn};
 
+use super::agreement::Answer;
 use super::error::{Attempt, ControlError};
 use super::handshake::{self, Session};
 use super::post::{Mailbox, Post};
@@ -60,6 +61,8 @@ pub struct ControlPlane {
     pub(super) down: HashSet<u128>,
     /// Questions to nodes whether they are there.
     pub(super) probes: JoinSet<(u128, bool)>,
+    /// Schema changes whose nodes are asked whether all agree.
+    pub(super) agreements: JoinSet<Answer>,
     view: watch::Sender<Option<Arc<ClusterState>>>,
     generation: u64,
     random: u64,
@@ -78,6 +81,7 @@ impl ControlPlane {
             schema: Schema::default(),
             down: HashSet::new(),
             probes: JoinSet::new(),
+            agreements: JoinSet::new(),
             view: options.view,
             generation: 0,
             random: options.seed | 1,
@@ -288,7 +292,7 @@ async fn refuse_meanwhile<T>(
         tokio::select! {
             done = &mut work => return Some(done),
             request = requests.recv() => match request? {
-                ControlRequest::AwaitSchemaAgreement { core, ticket } => {
+                ControlRequest::AwaitSchemaAgreement { core, ticket, .. } => {
                     post.send(core, CoreMail::SchemaAgreed { ticket, agreed: false });
                 }
                 ControlRequest::NodeUnreachable(_) | ControlRequest::Refresh => {}

@@ -66,6 +66,8 @@ pub enum CoreMail {
 pub enum ControlRequest {
     /// Poll schema versions until they are equal (at most 10 s), then post [`CoreMail::SchemaAgreed`] to this core.
     AwaitSchemaAgreement {
+        /// The node that changed the schema: the only one sure to have the new version from the first poll on.
+        node: NodeId,
         /// Index of the asking core.
         core: usize,
         /// Any number; comes back in the answer.

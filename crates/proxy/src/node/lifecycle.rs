@@ -73,8 +73,12 @@ impl Core {
                 return;
             }
             let node = candidates[(self.cursor + offset) % candidates.len()];
-            if pool.link(node).is_none() && self.health.is_usable(node, now) {
-                self.open_link(io, pool_id, node, false);
+            // A login that has not been verified is tried on one link only.
+            let wanted = if unverified { 1 } else { pool.missing(node) };
+            if self.health.is_usable(node, now) {
+                for _ in 0..wanted {
+                    self.open_link(io, pool_id, node, false);
+                }
             }
         }
     }
@@ -93,7 +97,7 @@ impl Core {
         link.open_deadline_ns = io.now_ns() + timeout_ns;
         let key = self.links.insert(link) as u32;
         if !verify_only {
-            pool.set_link(node, Some(key));
+            pool.add_link(node, key);
         }
         self.own_link(conn, key);
         true
@@ -185,9 +189,7 @@ impl Core {
             }
         }
         if let Some(pool) = self.pools.get_mut(link.pool) {
-            if pool.link(link.node) == Some(key) {
-                pool.set_link(link.node, None);
-            }
+            pool.remove_link(link.node, key);
             if link.step == Step::Ready && !link.retiring {
                 pool.ready = pool.ready.saturating_sub(1);
             }
@@ -201,9 +203,7 @@ impl Core {
             let (node, pool) = (link.node, link.pool);
             if let Some(pool) = self.pools.get_mut(pool) {
                 pool.ready = pool.ready.saturating_sub(1);
-                if pool.link(node) == Some(key) {
-                    pool.set_link(node, None);
-                }
+                pool.remove_link(node, key);
             }
         }
         let Some(link) = self.links.get_mut(key as usize) else { return };
@@ -321,6 +321,9 @@ impl Core {
     /// Deadlines, heartbeats and silence of links.
     pub(crate) fn tick_links(&mut self, io: &mut Io) {
         let now = io.now_ns();
+        for node in &self.nodes {
+            node.metrics.in_flight.set(u64::from(node.in_flight));
+        }
         let keys: Vec<u32> = self.links.iter().map(|(key, _)| key as u32).collect();
         for key in keys {
             self.expire_requests(io, key);

@@ -34,7 +34,9 @@ pub(crate) struct PoolKey {
 /// The links of one pool and who waits for them.
 pub(crate) struct Pool {
     pub(crate) key: PoolKey,
-    /// By node id: key of its link in the core's table, open or opening.
+    /// Links per node.
+    per_node: usize,
+    /// By node id, `per_node` places each: keys of links in the core's table, open or opening.
     links: Vec<Option<u32>>,
     /// How many of them take queries.
     pub(crate) ready: usize,
@@ -51,9 +53,10 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    fn new(key: PoolKey, now_ns: u64) -> Self {
+    fn new(key: PoolKey, per_node: usize, now_ns: u64) -> Self {
         Self {
             key,
+            per_node: per_node.max(1),
             links: Vec::new(),
             ready: 0,
             clients: 0,
@@ -64,18 +67,34 @@ impl Pool {
         }
     }
 
-    /// The link to a node, open or opening.
+    /// The links to a node, open or opening.
     #[inline]
-    pub(crate) fn link(&self, node: NodeId) -> Option<u32> {
-        self.links.get(usize::from(node.0)).copied().flatten()
+    pub(crate) fn links_to(&self, node: NodeId) -> impl Iterator<Item = u32> + '_ {
+        let first = usize::from(node.0) * self.per_node;
+        self.links.get(first..first + self.per_node).unwrap_or_default().iter().filter_map(|link| *link)
     }
 
-    pub(crate) fn set_link(&mut self, node: NodeId, link: Option<u32>) {
-        let index = usize::from(node.0);
-        if self.links.len() <= index {
-            self.links.resize(index + 1, None);
+    /// How many more links to a node there should be.
+    pub(crate) fn missing(&self, node: NodeId) -> usize {
+        self.per_node - self.links_to(node).count()
+    }
+
+    pub(crate) fn add_link(&mut self, node: NodeId, link: u32) {
+        let first = usize::from(node.0) * self.per_node;
+        if self.links.len() < first + self.per_node {
+            self.links.resize(first + self.per_node, None);
         }
-        self.links[index] = link;
+        if let Some(place) = self.links[first..first + self.per_node].iter_mut().find(|place| place.is_none()) {
+            *place = Some(link);
+        }
+    }
+
+    pub(crate) fn remove_link(&mut self, node: NodeId, link: u32) {
+        let first = usize::from(node.0) * self.per_node;
+        let places = self.links.get_mut(first..first + self.per_node).unwrap_or_default();
+        for place in places.iter_mut().filter(|place| **place == Some(link)) {
+            *place = None;
+        }
     }
 
     /// All links, open or opening.
@@ -112,7 +131,7 @@ impl Pools {
     }
 
     /// The pool of `key`, made if there is none; `None` when there are too many.
-    pub(crate) fn find_or_create(&mut self, key: &PoolKey, now_ns: u64) -> Option<PoolId> {
+    pub(crate) fn find_or_create(&mut self, key: &PoolKey, per_node: usize, now_ns: u64) -> Option<PoolId> {
         if let Some(id) = self.find(key) {
             return Some(id);
         }
@@ -124,7 +143,7 @@ impl Pools {
             self.pools.push(None);
             self.pools.len() - 1
         });
-        self.pools[index] = Some(Pool::new(key.clone(), now_ns));
+        self.pools[index] = Some(Pool::new(key.clone(), per_node, now_ns));
         let id = PoolId(index as u32);
         self.by_key.insert(key.clone(), id);
         Some(id)
@@ -160,7 +179,7 @@ mod tests {
     #[test]
     fn clients_that_differ_in_anything_get_different_pools() {
         let mut pools = Pools::default();
-        let mut find = |key: PoolKey| pools.find_or_create(&key, 0).unwrap();
+        let mut find = |key: PoolKey| pools.find_or_create(&key, 1, 0).unwrap();
         let alice = find(key(Some(b"\0alice\0secret"), None));
         let others = [
             find(key(None, None)),
@@ -179,11 +198,11 @@ mod tests {
     fn the_number_of_pools_is_bounded_and_places_are_reused() {
         let mut pools = Pools::default();
         for i in 0..limits::POOLS_MAX {
-            assert!(pools.find_or_create(&key(None, Some(&i.to_string())), 0).is_some());
+            assert!(pools.find_or_create(&key(None, Some(&i.to_string())), 1, 0).is_some());
         }
-        assert!(pools.find_or_create(&key(None, Some("one more")), 0).is_none());
+        assert!(pools.find_or_create(&key(None, Some("one more")), 1, 0).is_none());
         let gone = pools.find(&key(None, Some("7"))).unwrap();
         assert!(pools.remove(gone).is_some());
-        assert_eq!(pools.find_or_create(&key(None, Some("one more")), 0), Some(gone));
+        assert_eq!(pools.find_or_create(&key(None, Some("one more")), 1, 0), Some(gone));
     }
 }

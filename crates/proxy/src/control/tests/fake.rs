@@ -40,7 +40,11 @@ pub(super) struct FakeState {
     pub(super) page_rows: usize,
     /// Queries answered.
     pub(super) queries: usize,
+    /// A node that has not heard of any schema version but the first.
+    pub(super) behind: Option<u128>,
 }
+
+const FIRST_SCHEMA_VERSION: u128 = 77;
 
 /// The ring.
 pub(super) struct FakeRing {
@@ -61,6 +65,7 @@ impl FakeRing {
             tells_ports: true,
             page_rows: 2,
             queries: 0,
+            behind: None,
         };
         let state = Arc::new(Mutex::new(state));
         let mut ring = Self { state, events: broadcast::channel(64).0, running: HashMap::new() };
@@ -80,7 +85,7 @@ impl FakeRing {
             datacentre: "dc1",
             tokens: vec![host_id as i64 * 1000],
             release_version: "5.0.9",
-            schema_version: 77,
+            schema_version: FIRST_SCHEMA_VERSION,
         };
         self.edit(|state| state.nodes.push(node));
         self.serve(host_id, listener);
@@ -335,14 +340,15 @@ const COMMON: [(&str, &[u8]); 6] = [
     ("tokens", native::SET_OF_TEXT),
 ];
 
-fn common(node: &FakeNode) -> Vec<Value> {
+fn common(state: &FakeState, asked: u128, node: &FakeNode) -> Vec<Value> {
+    let schema_version = if state.behind == Some(asked) { FIRST_SCHEMA_VERSION } else { node.schema_version };
     let tokens: Vec<String> = node.tokens.iter().map(ToString::to_string).collect();
     vec![
         uuid(node.host_id),
         text(node.datacentre),
         text("r1"),
         text(node.release_version),
-        uuid(node.schema_version),
+        uuid(schema_version),
         texts(tokens.iter().map(String::as_str), tokens.len()),
     ]
 }
@@ -350,7 +356,7 @@ fn common(node: &FakeNode) -> Vec<Value> {
 fn local(state: &FakeState, host_id: u128) -> Table {
     let node = state.nodes.iter().find(|node| node.host_id == host_id).expect("node");
     let mut columns = COMMON.to_vec();
-    let mut row = common(node);
+    let mut row = common(state, host_id, node);
     columns.extend([("cluster_name", native::TEXT), ("cql_version", native::TEXT), ("partitioner", native::TEXT)]);
     row.extend([text("fake"), text("3.4.7"), text("org.apache.cassandra.dht.Murmur3Partitioner")]);
     columns.push(("rpc_address", native::INET));
@@ -367,7 +373,7 @@ fn peers_v2(state: &FakeState, host_id: u128) -> Table {
     let mut columns = COMMON.to_vec();
     columns.extend([("peer", native::INET), ("native_address", native::INET), ("native_port", native::INT)]);
     let row = |node: &FakeNode| {
-        let mut row = common(node);
+        let mut row = common(state, host_id, node);
         row.extend([inet(node.address), inet(node.address), int(node.address.port().into())]);
         row
     };
@@ -379,7 +385,7 @@ fn peers(state: &FakeState, host_id: u128) -> Table {
     let mut columns = COMMON.to_vec();
     columns.extend([("peer", native::INET), ("rpc_address", native::INET)]);
     let row = |node: &FakeNode| {
-        let mut row = common(node);
+        let mut row = common(state, host_id, node);
         row.extend([inet(node.address), Some(vec![0; 4])]);
         row
     };

@@ -1,5 +1,6 @@
 //! Events, lost nodes, requests of cores.
 
+use shunt_topology::NodeId;
 use shunt_wire::cql::message::{Event, SchemaChange};
 
 use super::fake::FakeRing;
@@ -9,6 +10,11 @@ async fn started(ring: &FakeRing) -> Bench {
     let mut bench = Bench::start(&[ring.address(1)], |_| {});
     bench.cluster_where(|_| true).await;
     bench
+}
+
+fn node_id(bench: &Bench, host_id: u128) -> NodeId {
+    let state = bench.view.get().expect("view");
+    state.routing.nodes().iter().find(|node| node.host_id == host_id).expect("node").id
 }
 
 fn schema_change(keyspace: &str) -> Event<'_> {
@@ -100,7 +106,7 @@ async fn schema_agreement_is_awaited() {
     let mut bench = started(&ring).await;
     ring.edit(|state| state.nodes[2].schema_version = 78);
     let queries = ring.state.lock().expect("lock").queries;
-    bench.ask(ControlRequest::AwaitSchemaAgreement { core: 0, ticket: 5 }).await;
+    bench.ask(ControlRequest::AwaitSchemaAgreement { node: node_id(&bench, 1), core: 0, ticket: 5 }).await;
     // At least two checks that find disagreement; each asks local and peers.
     eventually(|| ring.state.lock().expect("lock").queries >= queries + 6).await;
     assert!(bench.mail.try_recv().is_err());
@@ -112,13 +118,37 @@ async fn schema_agreement_is_awaited() {
 }
 
 #[tokio::test]
+async fn schema_agreement_is_looked_for_from_the_node_that_made_the_change() {
+    let ring = FakeRing::start(3).await;
+    let mut bench = started(&ring).await;
+    // The control connection's node has heard nothing: to it, all versions are the same.
+    ring.edit(|state| {
+        state.behind = Some(1);
+        state.nodes[1].schema_version = 78;
+    });
+    let queries = ring.state.lock().expect("lock").queries;
+    let node = node_id(&bench, 2);
+    bench.ask(ControlRequest::AwaitSchemaAgreement { node, core: 0, ticket: 6 }).await;
+    eventually(|| ring.state.lock().expect("lock").queries >= queries + 6).await;
+    assert!(bench.mail.try_recv().is_err());
+    ring.edit(|state| {
+        state.behind = None;
+        state.nodes.iter_mut().for_each(|node| node.schema_version = 78);
+    });
+    match bench.next_mail().await {
+        CoreMail::SchemaAgreed { ticket, agreed } => assert_eq!((ticket, agreed), (6, true)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
 async fn schema_agreement_ignores_nodes_that_are_down() {
     let mut ring = FakeRing::start(3).await;
     ring.edit(|state| state.nodes[2].schema_version = 12);
     ring.kill(3);
     let mut bench = Bench::start(&[ring.address(1)], |_| {});
     bench.cluster_where(|state| !is_up(state, 3)).await;
-    bench.ask(ControlRequest::AwaitSchemaAgreement { core: 0, ticket: 1 }).await;
+    bench.ask(ControlRequest::AwaitSchemaAgreement { node: node_id(&bench, 1), core: 0, ticket: 1 }).await;
     match bench.next_mail().await {
         CoreMail::SchemaAgreed { ticket, agreed } => assert_eq!((ticket, agreed), (1, true)),
         other => panic!("{other:?}"),
@@ -131,7 +161,7 @@ async fn without_a_control_connection_nobody_waits_for_agreement() {
     let address = ring.address(1);
     ring.kill(1);
     let mut bench = Bench::start(&[address], |_| {});
-    bench.ask(ControlRequest::AwaitSchemaAgreement { core: 0, ticket: 9 }).await;
+    bench.ask(ControlRequest::AwaitSchemaAgreement { node: NodeId(0), core: 0, ticket: 9 }).await;
     match bench.next_mail().await {
         CoreMail::SchemaAgreed { ticket, agreed } => assert_eq!((ticket, agreed), (9, false)),
         other => panic!("{other:?}"),
