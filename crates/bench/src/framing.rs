@@ -175,6 +175,13 @@ impl Output {
         }
     }
 
+    /// Appends one envelope to `out` with the flags and body it has; the header's length is set here.
+    pub fn push_as_is(&mut self, out: &mut Vec<u8>, mut header: Header, body: &[u8]) {
+        header.length = body.len() as u32;
+        out.extend_from_slice(&header.to_bytes());
+        out.extend_from_slice(body);
+    }
+
     /// Completes the segment at the end of `out`, if one is open.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         if let Some(writer) = &mut self.writer {

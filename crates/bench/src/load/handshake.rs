@@ -99,7 +99,6 @@ impl Generator {
 
     /// STARTUP was taken: from here on as agreed.
     fn negotiated(&mut self, rest: &mut SessionRest) -> Next {
-        rest.negotiated = true;
         if self.options.layout.version < 5 {
             rest.output.compression = self.options.compression;
             return Next::Continue;

@@ -169,6 +169,8 @@ impl Service for Load {
         let Self { generator, sessions, session_of, .. } = self;
         let index = session_of.get(conn.index as usize).copied().unwrap_or(u32::MAX);
         if let Some(session) = sessions.get_mut(index as usize) {
+            // Cassandra compresses the answer to STARTUP already.
+            session.input.compression = generator.options.compression;
             generator.send_startup(io, &mut session.rest);
         }
         self.connect_more(io);
@@ -189,9 +191,6 @@ impl Service for Load {
             }
             next
         });
-        if rest.negotiated {
-            session.input.compression = rest.output.compression;
-        }
         let used = outcome.unwrap_or_else(|fault| {
             generator.counts.wrong_answers += 1;
             stopped = Some(fault.0);

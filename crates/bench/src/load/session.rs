@@ -52,7 +52,6 @@ pub(super) struct SessionRest {
     pub(super) slots: Vec<Slot>,
     pub(super) in_flight: u32,
     pub(super) unfinished: bool,
-    pub(super) negotiated: bool,
     /// Failed attempts in a row to connect or prepare.
     pub(super) attempts: u32,
 }
@@ -70,7 +69,6 @@ impl Session {
             slots: vec![Slot::default(); outstanding as usize],
             in_flight: 0,
             unfinished: false,
-            negotiated: false,
             attempts: 0,
         };
         Self { input: Input::default(), rest }
@@ -86,7 +84,6 @@ impl Session {
         self.rest.step = Step::Idle;
         self.rest.in_flight = 0;
         self.rest.unfinished = false;
-        self.rest.negotiated = false;
         lost
     }
 }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use shunt_reactor::{ConnId, Io};
 use shunt_wire::aggregate::{Offer, SUPPORTED_KEY};
 use shunt_wire::cql::{
+    compression::Algorithm,
     envelope::{Header, flag, opcode},
     message::{
         AuthResponse, BytesMap, Execute, Register, ResponsePrefix, Startup, encode, error_code, split_request_prefix,
@@ -338,16 +339,29 @@ impl Desk {
             encode::authenticate(&mut self.body, "org.apache.cassandra.auth.PasswordAuthenticator");
             opcode::AUTHENTICATE
         };
-        self.send_own_body(io, conn, rest, response_to(header, opcode));
         if header.version < 5 {
             rest.pending_compression = compression;
             rest.output.compression = compression;
+            let flags = if opcode == opcode::READY { self.put_empty_compressed(compression) } else { 0 };
+            rest.output.push_as_is(io.output(conn), Header { flags, ..response_to(header, opcode) }, &self.body);
             return Next::Continue;
         }
+        self.send_own_body(io, conn, rest, response_to(header, opcode));
         // "the first response ... is the last message that is not framed" (v5, section 2.3.1).
         let lz4 = compression.is_some();
         rest.output.start_segments(lz4);
         Next::Segments { lz4 }
+    }
+
+    /// Cassandra compresses even the empty body of READY. Returns the header flags of that.
+    fn put_empty_compressed(&mut self, compression: Option<Algorithm>) -> u8 {
+        match compression {
+            None => return 0,
+            // A length of 0 and an empty block.
+            Some(Algorithm::Lz4) => self.body.extend_from_slice(&[0; 5]),
+            Some(Algorithm::Snappy) => self.body.push(0),
+        }
+        flag::COMPRESSION
     }
 
     /// SASL PLAIN as PasswordAuthenticator takes it: `[authzid] 0 user 0 password`.
