@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint unit e2e ring ring-stop deny fuzz-corpus build clean
+.PHONY: help run test lint unit e2e ring ring-stop ring-cost deny fuzz-corpus build clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,11 @@ ring: ## start a three-node Cassandra ring on 127.0.0.1 to 127.0.0.3, CQL on por
 
 ring-stop: ## stop every ring that was started here; data stays in target/ring
 	@scripts/ring stop
+
+ring-cost: build ## what a query costs the ring's nodes: round robin, token aware, through Shunt
+	@scripts/prerequisites ring python
+	@scripts/python-environment
+	@PYTHONPATH=tests target/python/bin/python -m ring.cost $(RING_COST)
 
 build: ## the release binary, target/release/shunt
 	@scripts/prerequisites rust

@@ -1,0 +1,155 @@
+"""What a query costs the ring: CPU of all nodes per query, and their connections, driver by driver's way of routing.
+
+The same load, INSERT and SELECT of 10-byte values with prepared statements from several client processes of the Python
+driver, goes to the three-node ring directly with round-robin routing, directly with token-aware routing, and through
+one `shunt proxy`. The arms take turns in random order, round after round; figures are medians over the rounds, CPU is
+the kernel's account of the nodes' processes. Run by `make ring-cost`.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import random
+import statistics
+import subprocess
+import time
+
+from cassandra import ConsistencyLevel
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster as Driver, ExecutionProfile
+from cassandra.concurrent import execute_concurrent_with_args
+from cassandra.policies import RoundRobinPolicy, TokenAwarePolicy
+
+from .cluster import Cluster
+from .proxy import Proxy
+
+ARMS = ("round robin", "token aware", "through Shunt")
+KEYSPACE, KEYS = "ring_cost", 10_000
+TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
+
+
+def policy(arm: str):
+    return TokenAwarePolicy(RoundRobinPolicy()) if arm == "token aware" else RoundRobinPolicy()
+
+
+def connect(arm: str, ring: Cluster, proxy: Proxy):
+    profile = ExecutionProfile(load_balancing_policy=policy(arm), consistency_level=ConsistencyLevel.ONE)
+    if arm == "through Shunt":
+        addresses, port = [proxy.host], proxy.port
+    else:
+        addresses = [node.contact.rsplit(":", 1)[0] for node in ring.nodes]
+        port = int(ring.nodes[0].contact.rsplit(":", 1)[1])
+    return Driver(addresses, port=port, execution_profiles={EXEC_PROFILE_DEFAULT: profile})
+
+
+def client(arm, ring, proxy, options, start, results):
+    """One application process: connects, prepares, waits for the others, runs its share."""
+    cluster = connect(arm, ring, proxy)
+    session = cluster.connect(KEYSPACE)
+    insert = session.prepare("INSERT INTO kv (k, v) VALUES (?, ?)")
+    select = session.prepare("SELECT v FROM kv WHERE k = ?")
+    numbers = [random.randrange(KEYS) for _ in range(options.queries)]
+    writes = [(b"%010d" % number, b"0123456789") for number in numbers]
+    execute_concurrent_with_args(session, insert, writes[:500], concurrency=options.concurrency)
+    for work, statement, rows in (("INSERT", insert, writes), ("SELECT", select, [row[:1] for row in writes])):
+        start.wait()
+        answers = execute_concurrent_with_args(session, statement, rows, concurrency=options.concurrency)
+        results.put((work, sum(1 for answer in answers if answer.success)))
+        start.wait()
+    cluster.shutdown()
+
+
+def cpu_seconds(pids) -> float:
+    total = 0
+    for pid in pids:
+        with open(f"/proc/{pid}/stat") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        total += int(fields[11]) + int(fields[12])
+    return total * TICK_SECONDS
+
+
+def connections(ring: Cluster) -> float:
+    """Established CQL connections per node."""
+    port = ring.nodes[0].contact.rsplit(":", 1)[1]
+    out = subprocess.run(["ss", "-Htn", "state", "established", f"sport = :{port}"], capture_output=True, text=True)
+    return len(out.stdout.splitlines()) / len(ring.nodes)
+
+
+def run_arm(arm, ring, proxy, options) -> dict:
+    pids = [node.pid() for node in ring.nodes]
+    start, results = multiprocessing.Barrier(options.processes + 1), multiprocessing.Queue()
+    clients = [multiprocessing.Process(target=client, args=(arm, ring, proxy, options, start, results))
+               for _ in range(options.processes)]
+    for process in clients:
+        process.start()
+    measured = {}
+    for work in ("INSERT", "SELECT"):
+        start.wait(timeout=120)
+        before, begun = cpu_seconds(pids), time.monotonic()
+        measured["connections"] = connections(ring)
+        start.wait(timeout=600)
+        spent, elapsed = cpu_seconds(pids) - before, time.monotonic() - begun
+        done = sum(count for _, count in (results.get(timeout=10) for _ in clients))
+        if done != options.processes * options.queries:
+            raise RuntimeError(f"{arm}: {done} of {options.processes * options.queries} {work}s succeeded")
+        measured[work] = {"cpu_us": 1e6 * spent / done, "per_second": done / elapsed}
+    for process in clients:
+        process.join()
+    return measured
+
+
+def prepare(ring: Cluster, replication: int) -> None:
+    cluster = connect("round robin", ring, None)
+    session = cluster.connect()
+    session.execute(f"DROP KEYSPACE IF EXISTS {KEYSPACE}", timeout=60)
+    session.execute(f"CREATE KEYSPACE {KEYSPACE} WITH replication = "
+                    f"{{'class': 'SimpleStrategy', 'replication_factor': {replication}}}", timeout=60)
+    session.execute(f"CREATE TABLE {KEYSPACE}.kv (k blob PRIMARY KEY, v blob)", timeout=60)
+    cluster.shutdown()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--processes", type=int, default=4, help="client processes")
+    parser.add_argument("--queries", type=int, default=10_000, help="queries of each kind, process and round")
+    parser.add_argument("--concurrency", type=int, default=32, help="queries in flight per process")
+    parser.add_argument("--replication", type=int, default=1)
+    parser.add_argument("--json", action="store_true", help="print every measurement")
+    options = parser.parse_args()
+    ring = Cluster.load("ring") or Cluster("ring")
+    ours = not any(node.pid() for node in ring.nodes)
+    ring.start()
+    try:
+        prepare(ring, options.replication)
+        with Proxy(ring.contacts, listen="127.0.0.1:9044", admin="127.0.0.1:9184", options=["--cores", "1"]) as proxy:
+            run_arm("round robin", ring, proxy, options)  # warms the nodes' compiler up
+            rounds = {arm: [] for arm in ARMS}
+            for _ in range(options.rounds):
+                for arm in random.sample(ARMS, len(ARMS)):
+                    measured = run_arm(arm, ring, proxy, options)
+                    rounds[arm].append(measured)
+                    if options.json:
+                        print(json.dumps({"arm": arm, **measured}), flush=True)
+    finally:
+        if ours:
+            ring.stop()
+    report(rounds, options)
+    return 0
+
+
+def report(rounds: dict, options) -> None:
+    print(f"\nring of three, RF {options.replication}, consistency ONE, {options.processes} processes x "
+          f"{options.concurrency} in flight, {options.rounds} rounds: median (min to max)")
+    print(f"{'':16}{'INSERT, us CPU of the ring':>30}{'SELECT, us CPU of the ring':>30}{'connections/node':>18}")
+    for arm, measured in rounds.items():
+        cells = []
+        for work in ("INSERT", "SELECT"):
+            figures = [round_[work]["cpu_us"] for round_ in measured]
+            cells.append(f"{statistics.median(figures):.0f} ({min(figures):.0f} to {max(figures):.0f})")
+        sockets = statistics.median(round_["connections"] for round_ in measured)
+        print(f"{arm:16}{cells[0]:>30}{cells[1]:>30}{sockets:>18.1f}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
