@@ -77,7 +77,8 @@ impl Network {
 
     fn parcel_arrives(&mut self, end: End) {
         let wire = &mut self.wires[end.wire];
-        if wire.stage == Stage::Broken {
+        if wire.stage == Stage::Broken || wire.sockets[end.side].lost {
+            // What was under way when the connection was lost is gone; what was sent after it must not follow a gap.
             return;
         }
         wire.pipes[end.side].parcel_arrives();
