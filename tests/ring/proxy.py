@@ -102,7 +102,7 @@ class Proxy:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.is_file() else ""
 
     def __enter__(self):
-        return self
+        return self if self.alive() else self.start()
 
     def __exit__(self, *_):
         self.stop()

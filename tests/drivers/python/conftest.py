@@ -52,18 +52,30 @@ def session(cluster, keyspace):
 
 
 @pytest.fixture
-def table(session, request):
-    """Creates a table named after the test from the columns it gives, and returns its name."""
+def table(session, keyspace, request):
+    """Gives the name of an empty table with the columns asked for.
 
-    def create(columns: str) -> str:
-        test = request.node.originalname.removeprefix("test_")[:40]
-        number = len(made)
-        made.append(test)
-        name = f"{test}_{number}"
-        session.execute(f"CREATE TABLE {name} ({columns})")
+    A schema change takes a second or more until all nodes agree, so tables are emptied and used again, unless the test
+    wants one of its own to change it.
+    """
+
+    def create(columns: str, own: bool = False) -> str:
+        existing = made.get((keyspace, columns))
+        if existing and not own and existing not in used:
+            session.execute(f"TRUNCATE {existing}", timeout=60)
+            used.append(existing)
+            return existing
+        name = f"{request.node.originalname.removeprefix('test_')[:40]}_{len(names)}"
+        names.append(name)
+        session.execute(f"CREATE TABLE {name} ({columns})", timeout=60)
+        if not own:
+            made[keyspace, columns] = name
+        used.append(name)
         return name
 
+    used = []
     return create
 
 
-made = []  # every table of the run, so that their names differ; they go with the keyspace
+made = {}  # tables that may be used again, by keyspace and columns
+names = []  # every table of the run

@@ -70,7 +70,7 @@ def test_prepared_again_and_by_another_session(connect, version, session, keyspa
 
 def test_prepared_statement_follows_a_changed_table(session, table):
     """The metadata of the result changes after an ALTER TABLE; in v5 the server says so, in v4 columns are named."""
-    name = table("id int PRIMARY KEY, a int")
+    name = table("id int PRIMARY KEY, a int", own=True)
     session.execute(f"INSERT INTO {name} (id, a) VALUES (1, 2)")
     select = session.prepare(f"SELECT id, a FROM {name} WHERE id = ?")
     assert session.execute(select, (1,)).one() == (1, 2)
@@ -83,7 +83,7 @@ def test_prepared_statement_follows_a_changed_table(session, table):
 def test_star_select_prepared_before_a_column_was_added(session, version, table):
     if version < 5:
         pytest.skip("v4 has no result-metadata ids, so its drivers decode by the columns of the day of PREPARE")
-    name = table("id int PRIMARY KEY, a int")
+    name = table("id int PRIMARY KEY, a int", own=True)
     session.execute(f"INSERT INTO {name} (id, a) VALUES (1, 2)")
     select = session.prepare(f"SELECT * FROM {name} WHERE id = ?")
     assert session.execute(select, (1,)).one() == (1, 2)

@@ -94,7 +94,7 @@ def test_collections_are_updated_in_place(session, table):
 def test_user_defined_types(connect, version, session, keyspace, table):
     session.execute("CREATE TYPE IF NOT EXISTS street (name text, number int)")
     session.execute("CREATE TYPE IF NOT EXISTS person (name text, homes frozen<list<frozen<street>>>)")
-    name = table("id int PRIMARY KEY, owner person, homes map<text, frozen<street>>")
+    name = table("id int PRIMARY KEY, owner person, homes map<text, frozen<street>>", own=True)
     Street, Person = namedtuple("Street", "name number"), namedtuple("Person", "name homes")
     own = connect(version)
     used = own.connect(keyspace)
