@@ -19,7 +19,8 @@ pub(super) fn render(figures: &Figures, shapes: &[Shape], arms: &[Arm]) -> Strin
     let mut text = String::from(
         "CPU microseconds per query of the process in the middle, one core; median (min-max) over rounds.\n\
          unit = CPU of one 70-byte TCP send and receive on loopback at that moment; ratios are taken within a round.\n\
-         echo = the client side's sockets alone (floor); direct = the nodes themselves; rest = load generator + nodes.\n",
+         echo = the client side's sockets alone (floor); direct = the nodes themselves; rest = load generator + nodes.\n\
+         busy = share of its CPU that the process used; q/write as the proxy counts, q/read and q/frame at the nodes.\n",
     );
     for &shape in shapes {
         shape_block(&mut text, figures, shape, arms);
@@ -31,14 +32,16 @@ fn shape_block(text: &mut String, figures: &Figures, shape: Shape, arms: &[Arm])
     // Writing to a String cannot fail, here and below.
     let _ = writeln!(
         text,
-        "\n{:<10} {:>20} {:>20} {:>17} {:>17} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>7}",
+        "\n{:<10} {:>20} {:>20} {:>17} {:>17} {:>5} {:>8} {:>8} {:>8} {:>9} {:>9} {:>7} {:>6} {:>7}",
         shape.to_string(),
         "cpu us/query",
         "units",
         "to floor",
         "to HAProxy",
+        "busy",
         "q/write",
         "q/read",
+        "q/frame",
         "p50 us",
         "p99 us",
         "kq/s",
@@ -60,14 +63,16 @@ fn arm_line(text: &mut String, figures: &Figures, shape: Shape, arm: Arm) {
     };
     let _ = writeln!(
         text,
-        "{:<10} {:>20} {:>20} {:>17} {:>17} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>7}",
+        "{:<10} {:>20} {:>20} {:>17} {:>17} {:>5} {:>8} {:>8} {:>8} {:>9} {:>9} {:>7} {:>6} {:>7}",
         arm.name(),
         ranged(value(&|found| Some(found.cpu_us))),
         ranged(value(&|found| Some(found.cpu_units))),
         ranged(figures.ratio(arm, Arm::Echo, shape)),
         ranged(figures.ratio(arm, Arm::Haproxy, shape)),
-        middle(&|found| found.report.nodes.queries_per_write, 2),
-        middle(&|found| found.report.nodes.queries_per_read, 2),
+        middle(&|found| found.report.processes.first().map(|process| process.utilisation), 2),
+        middle(&|found| found.report.nodes.queries_per_write, 1),
+        middle(&|found| found.report.nodes.queries_per_read, 1),
+        middle(&|found| found.report.nodes.queries_per_frame, 1),
         middle(&|found| Some(found.report.latency_us.p50), 1),
         middle(&|found| Some(found.report.latency_us.p99), 1),
         middle(&|found| Some(found.report.rate / 1e3), 1),
@@ -93,6 +98,9 @@ fn cql_proxy_line(text: &mut String, figures: &Figures, shape: Shape) {
     );
     if let Some(ratio) = figures.ratio(Arm::Proxy, Arm::Haproxy, shape) {
         let _ = write!(text, ": the proxy needs {:.2} of that", ratio.median / factor);
+    }
+    if let Some(ratio) = figures.ratio(Arm::Echo, Arm::Haproxy, shape) {
+        let _ = write!(text, " (the floor alone {:.2})", ratio.median / factor);
     }
     text.push('\n');
 }
@@ -131,7 +139,9 @@ mod tests {
         assert!(text.contains("1.20 (1.20-1.20)"), "{text}");
         assert!(text.contains("0.300 (0.300-0.300)"), "{text}");
         assert!(
-            text.contains("1.73x of HAProxy at 50x1, which is 34.55 us here: the proxy needs 0.17 of that"),
+            text.contains(
+                "1.73x of HAProxy at 50x1, which is 34.55 us here: the proxy needs 0.17 of that (the floor alone 0.14)"
+            ),
             "{text}"
         );
     }
