@@ -152,7 +152,8 @@ impl Core {
         let Some(header) = Header::decode(data) else {
             return Taken::Incomplete;
         };
-        if (client.version != header.version || header.response)
+        // A client that has not sent STARTUP has version 0, which nobody may claim.
+        if (client.version != header.version || header.version == 0 || header.response)
             && let Some(taken) = self.check_version(io, slot, &header)
         {
             return taken;

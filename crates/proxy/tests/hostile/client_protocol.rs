@@ -1,0 +1,155 @@
+//! Clients that speak well-formed CQL at the wrong moment, or a version nobody has.
+
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::encode;
+use shunt_wire::cql::message::error_code::PROTOCOL_ERROR;
+
+use super::bytes;
+use super::town::{ANN, Town};
+
+const TEXT: &str = "SELECT v FROM bench.kv WHERE k = 0x00";
+
+#[test]
+fn versions_that_are_not_supported() {
+    for version in [0, 1, 2, 6, 0x42, 0x7f] {
+        let mut town = Town::new();
+        let offender = town.offender();
+        let says =
+            format!("Invalid or unsupported protocol version ({version}); supported versions are (3/v3, 4/v4, 5/v5)");
+        town.refused(offender, &bytes::startup(version, None), PROTOCOL_ERROR, &says);
+        let answer = town.scene.world.host(offender).last().header;
+        assert_eq!((answer.version, answer.stream), (5, 0), "drivers step down to the version of the answer");
+    }
+}
+
+#[test]
+fn a_version_the_ring_does_not_have() {
+    let mut town = Town::with(|options| options.protocol_max = 4);
+    let offender = town.offender();
+    let says = "Invalid or unsupported protocol version (5); supported versions are (3/v3, 4/v4)";
+    town.refused(offender, &bytes::options(5, 3), PROTOCOL_ERROR, says);
+    let answer = town.scene.world.host(offender).last().header;
+    assert_eq!((answer.version, answer.stream), (4, 3));
+}
+
+/// To Cassandra 4 and later only v6 is a beta version, to older ones v5; both get what makes drivers step down.
+#[test]
+fn a_beta_version() {
+    let mut town = Town::new();
+    let offender = town.offender();
+    let startup = bytes::with_header(bytes::startup(6, None), |header| header.flags = 0x10);
+    town.refused(offender, &startup, PROTOCOL_ERROR, "Invalid or unsupported protocol version (6)");
+}
+
+#[test]
+fn another_protocol_altogether() {
+    for greeting in [&b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..], b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"]
+    {
+        let mut town = Town::new();
+        let offender = town.offender();
+        town.refused(offender, greeting, PROTOCOL_ERROR, "Invalid or unsupported protocol version");
+    }
+}
+
+#[test]
+fn options_come_first_in_any_version() {
+    let mut town = Town::new();
+    let offender = town.offender();
+    for version in [4, 3, 5] {
+        town.send(offender, &bytes::options(version, 1));
+        town.answered(offender, 1);
+        let answer = &town.take_answers(offender)[0];
+        assert_eq!((answer.header.version, answer.header.opcode), (version, opcode::SUPPORTED));
+    }
+    town.send(offender, &bytes::startup(4, None));
+    town.answered(offender, 1);
+    town.scene.world.with(offender, |offender, io| offender.vanish(io));
+    town.at_peace();
+}
+
+#[test]
+fn a_query_before_startup() {
+    for op in [opcode::QUERY, opcode::EXECUTE, opcode::PREPARE, opcode::BATCH, opcode::REGISTER] {
+        let mut town = Town::new();
+        let offender = town.offender();
+        town.refused(offender, &bytes::request(4, 1, op, &[]), PROTOCOL_ERROR, "begins with OPTIONS or STARTUP");
+    }
+}
+
+#[test]
+fn startup_twice() {
+    for version in [3, 4, 5] {
+        let mut town = Town::new();
+        let offender = town.started_offender(version);
+        let mut again = bytes::startup(version, None);
+        if version == 5 {
+            again = bytes::segment(&again, true);
+        }
+        town.refused(offender, &again, PROTOCOL_ERROR, "STARTUP");
+    }
+}
+
+#[test]
+fn startup_without_a_cql_version() {
+    let mut town = Town::new();
+    let offender = town.offender();
+    let body = bytes::body(|out| encode::startup(out, [("DRIVER_NAME", "none")]));
+    town.refused(offender, &bytes::request(4, 0, opcode::STARTUP, &body), PROTOCOL_ERROR, "Missing value CQL_VERSION");
+}
+
+#[test]
+fn startup_with_a_compression_nobody_has() {
+    for (version, name) in [(4, "zstd"), (5, "snappy")] {
+        let mut town = Town::new();
+        let offender = town.offender();
+        town.refused(offender, &bytes::startup(version, Some(name)), PROTOCOL_ERROR, "Unknown compression algorithm");
+    }
+}
+
+#[test]
+fn startup_that_is_no_map() {
+    let mut town = Town::new();
+    let offender = town.offender();
+    town.refused(offender, &bytes::request(4, 0, opcode::STARTUP, &[0, 9, 0]), PROTOCOL_ERROR, "");
+}
+
+#[test]
+fn an_auth_response_nobody_asked_for() {
+    let mut town = Town::new();
+    let offender = town.started_offender(4);
+    town.refused(offender, &bytes::auth_response(4, b"\0ann\0secret"), PROTOCOL_ERROR, "AUTH_RESPONSE");
+}
+
+#[test]
+fn a_query_instead_of_an_auth_response() {
+    let mut town = Town::with(|options| options.credentials = vec![(ANN.0.into(), ANN.1.into())]);
+    let offender = town.offender();
+    town.send(offender, &bytes::startup(4, None));
+    town.answered(offender, 1);
+    assert_eq!(town.scene.world.host(offender).last().header.opcode, opcode::AUTHENTICATE);
+    town.refused(offender, &bytes::query(4, 1, TEXT), PROTOCOL_ERROR, "AUTH_RESPONSE must answer AUTHENTICATE");
+}
+
+#[test]
+fn an_event_kind_that_does_not_exist() {
+    let mut town = Town::new();
+    let offender = town.started_offender(4);
+    let body = bytes::body(|out| encode::register(out, ["SCHEMA_CHANGE", "WEATHER"]));
+    town.refused(offender, &bytes::request(4, 1, opcode::REGISTER, &body), PROTOCOL_ERROR, "WEATHER");
+}
+
+#[test]
+fn queries_right_behind_startup() {
+    for version in [3, 4, 5] {
+        let mut town = Town::new();
+        let offender = town.offender();
+        let mut bytes = bytes::startup(version, None);
+        let queries: Vec<u8> = (1..=50).flat_map(|stream| bytes::query(version, stream, TEXT)).collect();
+        bytes.extend(if version == 5 { bytes::segment(&queries, true) } else { queries });
+        town.send(offender, &bytes);
+        town.answered(offender, 51);
+        assert!((1..=50).all(|stream| town.scene.world.host(offender).on(stream).is_some()));
+        town.scene.world.with(offender, |offender, io| offender.vanish(io));
+        town.at_peace();
+    }
+}
