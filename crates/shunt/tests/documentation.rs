@@ -1,0 +1,234 @@
+//! Documents that say what the program says: options, keys, metrics and exit codes are all in `docs/operations.md`, its
+//! example file is valid, and links between documents lead somewhere.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use shunt_proxy::control::ClusterView;
+use shunt_proxy::metrics::{ControlMetrics, CoreMetrics, Sources};
+
+/// Fewer options or metrics than this: the search for them does not work any more.
+const NAMES_MIN: usize = 20;
+/// Options on their way out, which nobody should begin to use.
+const LEAVING: &[&str] = &["links-per-node"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn operations() -> String {
+    read("docs/operations.md")
+}
+
+fn shunt(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_shunt")).args(arguments).output().unwrap()
+}
+
+fn help() -> String {
+    String::from_utf8(shunt(&["proxy", "--help"]).stdout).unwrap()
+}
+
+/// Flags of `shunt proxy`, without `--`: lines of its help that begin with one.
+fn flags() -> Vec<String> {
+    let text = help();
+    let flag = |line: &str| {
+        let name = line.trim_start().strip_prefix("--")?;
+        Some(name.split([' ', '=']).next().unwrap_or_default().to_owned())
+    };
+    let flags: Vec<String> = text.lines().filter_map(flag).filter(|flag| !LEAVING.contains(&flag.as_str())).collect();
+    assert!(flags.len() >= NAMES_MIN, "{flags:?}");
+    flags
+}
+
+/// Names as Prometheus shows them: of counters with `_total`.
+fn metrics() -> BTreeSet<String> {
+    let sources = Sources {
+        cores: Arc::new([Arc::new(CoreMetrics::new(0))]),
+        control: Arc::<ControlMetrics>::default(),
+        cluster: ClusterView::new().1,
+        version: "0",
+    };
+    let text = sources.render().unwrap();
+    let name = |line: &str| {
+        let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
+        Some(if kind == "counter" { format!("{name}_total") } else { name.to_owned() })
+    };
+    let names: BTreeSet<String> = text.lines().filter_map(name).collect();
+    assert!(names.len() >= NAMES_MIN, "{names:?}");
+    names
+}
+
+/// Words of letters, digits and `extra`.
+fn words<'t>(text: &'t str, extra: &'static str) -> impl Iterator<Item = &'t str> {
+    text.split(move |c: char| !(c.is_ascii_alphanumeric() || extra.contains(c))).filter(|word| !word.is_empty())
+}
+
+fn assert_none(rule: &str, offenders: Vec<String>) {
+    assert!(offenders.is_empty(), "{rule}:\n  {}", offenders.join("\n  "));
+}
+
+#[test]
+fn every_option_is_documented() {
+    let text = operations();
+    let missing = flags().into_iter().filter(|flag| !text.contains(&format!("| `--{flag}` |")));
+    assert_none("options that the table of docs/operations.md lacks", missing.collect());
+}
+
+#[test]
+fn every_option_that_is_documented_exists() {
+    let (text, flags) = (operations(), flags());
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `--")?.split('`').next());
+    let stale = rows.filter(|row| !flags.iter().any(|flag| flag == row)).map(str::to_owned);
+    assert_none("options of docs/operations.md that do not exist", stale.collect());
+}
+
+/// The configuration file that `docs/operations.md` shows.
+fn example() -> String {
+    let text = operations();
+    text.split_once("```toml\n").unwrap().1.split_once("```").unwrap().0.to_owned()
+}
+
+#[test]
+fn every_key_is_in_the_example_file() {
+    let example = example();
+    let keys: BTreeSet<&str> = example
+        .lines()
+        .filter_map(|line| line.trim_start_matches("# ").split_once(" = "))
+        .map(|(key, _)| key)
+        .collect();
+    // The file does not name itself, and `--help` needs none.
+    let wanted = flags().into_iter().filter(|flag| !["config", "help"].contains(&flag.as_str()));
+    let missing = wanted.map(|flag| flag.replace('-', "_")).filter(|key| !keys.contains(key.as_str()));
+    assert_none("keys that the example file of docs/operations.md lacks", missing.collect());
+}
+
+#[test]
+fn the_example_file_is_valid() {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("operations.toml");
+    fs::write(&path, example()).unwrap();
+    let output = shunt(&["check", "--config", path.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn every_metric_is_documented() {
+    let text = operations();
+    let known: BTreeSet<&str> = words(&text, "_").collect();
+    let missing = metrics().into_iter().filter(|name| !known.contains(name.as_str()));
+    assert_none("metrics that docs/operations.md lacks", missing.collect());
+}
+
+#[test]
+fn every_metric_that_is_documented_exists() {
+    let (text, metrics) = (operations(), metrics());
+    let base = |word: &str| {
+        let parts = ["_bucket", "_sum", "_count"];
+        parts.iter().find_map(|part| word.strip_suffix(part)).unwrap_or(word).to_owned()
+    };
+    // Names of crates, as in log directives, begin like metrics.
+    let crates = ["shunt_proxy"];
+    let stale = words(&text, "_").filter(|word| {
+        let known = metrics.contains(*word) || metrics.contains(&base(word)) || crates.contains(word);
+        word.starts_with("shunt_") && !known
+    });
+    assert_none("metrics of docs/operations.md that do not exist", stale.map(str::to_owned).collect());
+}
+
+#[test]
+fn every_exit_code_is_documented() {
+    let (text, help) = (operations(), help());
+    let list = help.split_once("Exit codes:\n").unwrap().1;
+    let codes: Vec<&str> = list.lines().map_while(|line| line.split_whitespace().next()).collect();
+    assert!(codes.len() > 3 && codes.iter().all(|code| code.parse::<u8>().is_ok()), "{codes:?}");
+    let missing = codes.into_iter().filter(|code| !text.contains(&format!("| `{code}` |")));
+    assert_none("exit codes that docs/operations.md lacks", missing.map(str::to_owned).collect());
+}
+
+#[test]
+fn the_readme_names_the_two_commands_first() {
+    let text = read("README.md");
+    let first_screen: Vec<&str> = text.lines().take(40).collect();
+    for command in ["make run", "make test"] {
+        assert!(first_screen.iter().any(|line| line.starts_with(command)), "`{command}` is not in the first screen");
+    }
+}
+
+/// Markdown at the root and below `docs`.
+fn documents() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![(root(), false), (root().join("docs"), true)];
+    while let Some((directory, deep)) = open.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && deep {
+                open.push((path, true));
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    assert!(found.len() > 8, "{found:?}");
+    found
+}
+
+/// Lines outside of code blocks.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut code = false;
+    text.lines().enumerate().filter(move |(_, line)| {
+        let fence = line.trim_start().starts_with("```");
+        code ^= fence;
+        !code && !fence
+    })
+}
+
+/// What a document's headings are called in links, as GitHub makes them.
+fn anchors(text: &str) -> Vec<String> {
+    let heading = |line: &str| {
+        let title = line.trim_start_matches('#').strip_prefix(' ')?;
+        let kept = title.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+        line.starts_with('#').then(|| kept.collect::<String>().to_lowercase().replace(' ', "-"))
+    };
+    prose(text).filter_map(|(_, line)| heading(line)).collect()
+}
+
+/// What is wrong with a link, if something is.
+fn fault(from: &Path, target: &str) -> Option<String> {
+    if target.contains("://") || target.starts_with("mailto:") {
+        return None;
+    }
+    let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+    let path = if path.is_empty() { from.to_owned() } else { from.parent().unwrap().join(path) };
+    if !path.exists() {
+        return Some(format!("{target}: no such file"));
+    }
+    let known = anchor.is_empty() || anchors(&fs::read_to_string(&path).unwrap()).iter().any(|known| known == anchor);
+    (!known).then(|| format!("{target}: no such heading"))
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let (mut checked, mut offenders) = (0, Vec::new());
+    for path in documents() {
+        let text = fs::read_to_string(&path).unwrap();
+        for (number, line) in prose(&text) {
+            for rest in line.split("](").skip(1) {
+                checked += 1;
+                let target = rest.split(')').next().unwrap_or_default();
+                let place = path.strip_prefix(root()).unwrap().display();
+                offenders.extend(fault(&path, target).map(|why| format!("{place}:{}: {why}", number + 1)));
+            }
+        }
+    }
+    assert!(checked > 20, "only {checked} links were found");
+    assert_none("links that lead nowhere", offenders);
+}
