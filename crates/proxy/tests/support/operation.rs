@@ -212,7 +212,7 @@ impl Operation {
             return Verdict::Right;
         }
         assert_eq!(header.opcode, opcode::RESULT, "answer to {self:?}");
-        let result = ResultMessage::decode(version, rest).expect("the body of a RESULT");
+        let result = ResultMessage::decode(version, rest).unwrap_or_else(|error| panic!("{error} in answer to {self:?} of version {version}: {header:?} {body:02x?}"));
         self.judge_result(model, own_address, &result);
         Verdict::Right
     }

@@ -50,6 +50,7 @@ impl SceneOptions {
                 connect_timeout_ms: 1_000,
                 heartbeat_interval_ms: 5_000,
                 handshake_timeout_ms: 10_000,
+                frame_bytes_max: 1 << 20,
                 ..Config::default()
             },
         }
@@ -273,8 +274,9 @@ impl Scene {
         for core in self.cores.iter().filter(|core| self.world.is_running(**core)) {
             let held = self.world.held(*core);
             let connections = self.world.io(*core).connections();
-            // A read brings up to 128 KB, of which a client that must wait leaves some.
-            assert!(held.unread <= connections * (160 << 10), "{held:?} of {connections} connections");
+            // One message that is not complete, and what one read of 128 KB brings beside it.
+            let message_bytes = self.options.config.frame_bytes_max as usize + (160 << 10);
+            assert!(held.unread <= connections * message_bytes, "{held:?} of {connections} connections");
             // Reading from a client stops at its bound; what comes after that are answers to what is in flight.
             assert!(held.backlog_most <= self.options.config.client_backlog_bytes + (4 << 20), "{held:?}");
             assert!(held.retained <= 64 << 20, "{held:?}");

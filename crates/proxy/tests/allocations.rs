@@ -1,0 +1,354 @@
+//! What a query costs in allocations once buffers have their size: nothing. Counted in the core alone, from the
+//! client's bytes to the node's and back, over 100,000 prepared statements with token routing, in every layout.
+#![allow(clippy::unwrap_used, reason = "a test may say what it expects and stop there")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use allocation_counter::measure;
+use shunt_bench::framing::{Input, Next, Output, Scratch};
+use shunt_bench::stub::{AggregateLimits, Ring, Stub, StubOptions};
+use shunt_proxy::config::Config;
+use shunt_proxy::control::state::{ClusterState, CoreMail};
+use shunt_proxy::core::{Core, CoreOptions};
+use shunt_proxy::metrics::{CoreMetrics, Outcome, Routing};
+use shunt_proxy::prepared::PreparedStore;
+use shunt_reactor::sim::{HostId, Options, SECOND, World};
+use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
+use shunt_topology::schema::{Column, Factor};
+use shunt_topology::{Keyspace, Node, NodeId, Replication, RoutingTable, Table};
+use shunt_wire::cql::compression::Algorithm;
+use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::message::{
+    Consistency, QueryParams, ResultMessage, Value, ValueList, encode, query_flag, split_response_prefix,
+};
+use shunt_wire::cql::types::CqlType;
+use tokio::sync::mpsc;
+
+const QUERIES: u64 = 100_000;
+/// Buffers grow to what the load needs, at first often, then ever more rarely.
+const WARM_UP: u64 = 50_000;
+const CLIENTS: usize = 24;
+const OUTSTANDING: i16 = 12;
+
+/// A core whose callbacks are watched while `counting`. The tick is left out: it comes four times a second, however
+/// many queries there are.
+struct Watched {
+    core: Core,
+    counting: bool,
+    allocations: u64,
+}
+
+impl Watched {
+    fn watch<R>(&mut self, call: impl FnOnce(&mut Core) -> R) -> R {
+        if !self.counting {
+            return call(&mut self.core);
+        }
+        let mut result = None;
+        let counted = measure(|| result = Some(call(&mut self.core)));
+        self.allocations += counted.count_total;
+        result.unwrap()
+    }
+}
+
+impl Service for Watched {
+    type Mail = CoreMail;
+
+    fn started(&mut self, io: &mut Io) {
+        self.core.started(io);
+    }
+
+    fn accepted(&mut self, io: &mut Io, conn: ConnId, origin: &Accepted) {
+        self.core.accepted(io, conn, origin);
+    }
+
+    fn connected(&mut self, io: &mut Io, conn: ConnId) {
+        self.core.connected(io, conn);
+    }
+
+    fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
+        self.watch(|core| core.received(io, conn, data))
+    }
+
+    fn closed(&mut self, io: &mut Io, conn: ConnId, reason: CloseReason) {
+        self.core.closed(io, conn, reason);
+    }
+
+    fn drained(&mut self, io: &mut Io, conn: ConnId) {
+        self.watch(|core| core.drained(io, conn));
+    }
+
+    fn timer(&mut self, io: &mut Io, key: u64) {
+        self.core.timer(io, key);
+    }
+
+    fn mail(&mut self, io: &mut Io, mail: CoreMail) {
+        self.core.mail(io, mail);
+    }
+
+    fn turn_ended(&mut self, io: &mut Io) {
+        self.watch(|core| core.turn_ended(io));
+    }
+}
+
+/// One connection that keeps [`OUTSTANDING`] queries in flight: an INSERT, a SELECT, an INSERT, ...
+struct Client {
+    proxy: SocketAddr,
+    version: u8,
+    compression: Option<Algorithm>,
+    conn: Option<ConnId>,
+    input: Input,
+    output: Output,
+    scratch: Scratch,
+    /// Ids of the statements, as they become known.
+    statements: Vec<Vec<u8>>,
+    sent: u64,
+    answered: u64,
+    body: Vec<u8>,
+}
+
+const TEXTS: [&str; 2] = ["INSERT INTO bench.kv (k, v) VALUES (?, ?)", "SELECT v FROM bench.kv WHERE k = ?"];
+
+impl Client {
+    fn push(&mut self, io: &mut Io, stream: i16, op: u8) {
+        let Some(conn) = self.conn else { return };
+        self.output.push(io.output(conn), Header::request(self.version, stream, op), &self.body);
+    }
+
+    fn execute(&mut self, io: &mut Io, stream: i16) {
+        let kind = (self.sent % 2) as usize;
+        self.sent += 1;
+        let mut values = ValueList::positional(self.version);
+        values.push(Value::Bytes(&self.sent.to_be_bytes()));
+        if kind == 0 {
+            values.push(Value::Bytes(&[0x5A; 80]));
+        }
+        let params = QueryParams {
+            values: values.values(),
+            flags: query_flag::SKIP_METADATA,
+            ..QueryParams::simple(Consistency::ONE)
+        };
+        self.body.clear();
+        encode::execute(&mut self.body, self.version, &self.statements[kind], Some(&[0; 16]), &params);
+        self.push(io, stream, opcode::EXECUTE);
+    }
+
+    fn prepare(&mut self, io: &mut Io) {
+        self.body.clear();
+        encode::prepare(&mut self.body, self.version, TEXTS[self.statements.len()], None);
+        self.push(io, 0, opcode::PREPARE);
+    }
+
+    fn answer(&mut self, io: &mut Io, header: Header, body: &[u8]) -> Next {
+        match header.opcode {
+            opcode::READY => {
+                let next = if self.version >= 5 {
+                    self.output.start_segments(self.compression.is_some());
+                    Next::Segments { lz4: self.compression.is_some() }
+                } else {
+                    self.output.compression = self.compression;
+                    Next::Continue
+                };
+                self.prepare(io);
+                return next;
+            }
+            opcode::RESULT if self.statements.len() < TEXTS.len() => {
+                let (_, rest) = split_response_prefix(header.flags, body).unwrap();
+                let Ok(ResultMessage::Prepared(prepared)) = ResultMessage::decode(self.version, rest) else {
+                    panic!("no PREPARED")
+                };
+                self.statements.push(prepared.id.to_vec());
+                if self.statements.len() < TEXTS.len() {
+                    self.prepare(io);
+                } else {
+                    (0..OUTSTANDING).for_each(|stream| self.execute(io, stream));
+                }
+            }
+            opcode::RESULT => {
+                self.answered += 1;
+                self.execute(io, header.stream);
+            }
+            op => panic!("opcode {op:#x}"),
+        }
+        Next::Continue
+    }
+}
+
+impl Service for Client {
+    type Mail = ();
+
+    fn started(&mut self, io: &mut Io) {
+        self.conn = Some(io.connect(self.proxy, SECOND));
+    }
+
+    fn accepted(&mut self, _io: &mut Io, _conn: ConnId, _origin: &Accepted) {}
+
+    fn connected(&mut self, io: &mut Io, _conn: ConnId) {
+        let compression = self.compression.map(|algorithm| ("COMPRESSION", algorithm.name()));
+        encode::startup(&mut self.body, [("CQL_VERSION", "3.0.0")].into_iter().chain(compression));
+        self.push(io, 0, opcode::STARTUP);
+    }
+
+    fn received(&mut self, io: &mut Io, _conn: ConnId, data: &[u8]) -> usize {
+        let mut input = std::mem::take(&mut self.input);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        if self.version < 5 {
+            input.compression = self.compression;
+        }
+        let used = input.feed(data, &mut scratch, |header, body| self.answer(io, header, body)).unwrap();
+        (self.input, self.scratch) = (input, scratch);
+        used
+    }
+
+    fn closed(&mut self, _io: &mut Io, _conn: ConnId, reason: CloseReason) {
+        panic!("{reason:?}");
+    }
+
+    fn drained(&mut self, _io: &mut Io, _conn: ConnId) {}
+    fn timer(&mut self, _io: &mut Io, _key: u64) {}
+    fn mail(&mut self, _io: &mut Io, (): ()) {}
+
+    fn turn_ended(&mut self, io: &mut Io) {
+        if let Some(conn) = self.conn
+            && self.output.is_segmented()
+        {
+            self.output.finish(io.output(conn));
+        }
+    }
+}
+
+fn cluster(ring: &Ring) -> Arc<ClusterState> {
+    let nodes = ring.nodes.iter().enumerate().map(|(index, node)| Node {
+        id: NodeId(index as u16),
+        host_id: node.host_id,
+        address: node.address,
+        datacentre: node.datacentre.clone(),
+        rack: node.rack.clone(),
+        tokens: node.tokens.clone(),
+        up: true,
+        release_version: ring.release_version.clone(),
+    });
+    let replication = Replication::Simple(Factor { all: 1, transient: 0 });
+    let keyspaces = vec![Keyspace { name: "bench".into(), replication }];
+    let key = Column { name: "k".into(), cql_type: CqlType::Blob };
+    let table = Table { keyspace: "bench".into(), name: "kv".into(), partition_key: vec![key], has_counters: false };
+    Arc::new(ClusterState {
+        generation: 1,
+        routing: Arc::new(RoutingTable::build(nodes.collect(), keyspaces, vec![table], Some("datacenter1"))),
+        protocol_version_max: 5,
+        authenticator: None,
+        cluster_name: ring.cluster_name.clone(),
+        release_version: ring.release_version.clone(),
+        cql_version: "3.4.7".into(),
+        partitioner: "org.apache.cassandra.dht.Murmur3Partitioner".into(),
+        compressions: vec!["lz4".into(), "snappy".into()],
+        datacentre: "datacenter1".into(),
+        rack: "rack1".into(),
+        schema_version: 1,
+    })
+}
+
+/// Three nodes, one core, and clients of this kind, all at work.
+fn allocations(version: u8, compression: Option<Algorithm>, aggregate: bool) -> u64 {
+    let mut world = World::new(7, Options::calm());
+    let addresses: Vec<SocketAddr> = (1..=3).map(|node| format!("10.1.0.{node}:9042").parse().unwrap()).collect();
+    let ring = Ring::even(&addresses, 4);
+    for (index, address) in addresses.iter().enumerate() {
+        let limits = AggregateLimits { count_max: 64, bytes_max: 65_536 };
+        let aggregate = aggregate.then_some(limits);
+        let options = StubOptions { listeners: vec![index], echo: true, aggregate, ..StubOptions::new(ring.clone()) };
+        let node = world.add("node", Stub::new(options));
+        world.listen(node, *address);
+    }
+    let metrics = Arc::new(CoreMetrics::new(0));
+    let (control, _requests) = mpsc::channel(16);
+    let core = Core::new(CoreOptions {
+        index: 0,
+        config: Arc::new(Config::default()),
+        metrics: Arc::clone(&metrics),
+        prepared: Arc::new(PreparedStore::new()),
+        control,
+        seed: 7,
+    });
+    let core = world.add("core", Watched { core, counting: false, allocations: 0 });
+    let proxy: SocketAddr = "10.2.0.1:9042".parse().unwrap();
+    world.listen(core, proxy);
+    world.post(core, CoreMail::Cluster(cluster(&ring)));
+    let clients: Vec<HostId<Client>> = (0..CLIENTS)
+        .map(|_| {
+            world.add(
+                "client",
+                Client {
+                    proxy,
+                    version,
+                    compression,
+                    conn: None,
+                    input: Input::default(),
+                    output: Output::default(),
+                    scratch: Scratch::default(),
+                    statements: Vec::new(),
+                    sent: 0,
+                    answered: 0,
+                    body: Vec::new(),
+                },
+            )
+        })
+        .collect();
+    let answered = |world: &World| clients.iter().map(|client| world.host(*client).answered).sum::<u64>();
+    let run = |world: &mut World, count: u64| {
+        let target = answered(world) + count;
+        while answered(world) < target {
+            world.run_for(SECOND / 1000);
+            assert!(world.now_ns() < 100 * SECOND, "only {} answers", answered(world));
+        }
+    };
+    run(&mut world, WARM_UP);
+    let routed = metrics.routed.of(Routing::Token).get();
+    world.with(core, |watched, _| watched.counting = true);
+    run(&mut world, QUERIES);
+    assert!(metrics.routed.of(Routing::Token).get() - routed >= QUERIES, "each goes to a replica by its key");
+    assert!(metrics.outcomes.of(Outcome::Ok).get() >= WARM_UP + QUERIES);
+    assert_eq!(metrics.aggregated_frames.get() > 0, aggregate);
+    world.host(core).allocations
+}
+
+#[test]
+fn v3() {
+    assert_eq!(allocations(3, None, false), 0);
+}
+
+#[test]
+fn v4() {
+    assert_eq!(allocations(4, None, false), 0);
+}
+
+#[test]
+fn v4_with_compressed_bodies() {
+    assert_eq!(allocations(4, Some(Algorithm::Lz4), false), 0);
+}
+
+#[test]
+fn v5() {
+    assert_eq!(allocations(5, None, false), 0);
+}
+
+#[test]
+fn v5_with_compressed_segments() {
+    assert_eq!(allocations(5, Some(Algorithm::Lz4), false), 0);
+}
+
+#[test]
+fn v4_in_aggregated_frames() {
+    assert_eq!(allocations(4, None, true), 0);
+}
+
+#[test]
+fn v5_in_aggregated_frames() {
+    assert_eq!(allocations(5, None, true), 0);
+}
+
+#[test]
+fn the_counter_counts() {
+    let counted = measure(|| drop(std::hint::black_box(vec![1])));
+    assert_eq!(counted.count_total, 1);
+}
