@@ -29,7 +29,8 @@ pub const REQUEST_BYTES_MAX: u32 = 16 * 1024 * 1024;
 /// Largest body of a client that has not logged in: a STARTUP or AUTH_RESPONSE is small.
 pub const HANDSHAKE_BYTES_MAX: u32 = 64 * 1024;
 
-/// Statements remembered for all clients together; the oldest unused ones leave first.
+/// Statements remembered for all clients together; beyond it the one learnt first is forgotten, and its next EXECUTE
+/// on a node that does not know it is answered with UNPREPARED, which drivers repair.
 pub const PREPARED_STATEMENTS_MAX: usize = 65_536;
 
 /// Pools of one core: one per (role, protocol version, keyspace, compression) in use.

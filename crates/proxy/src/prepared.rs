@@ -38,7 +38,7 @@ pub struct PreparedStatement {
     pub(crate) explicit_keyspace: bool,
     pub(crate) work: Work,
     pub(crate) idempotent: bool,
-    pub(crate) alone: bool,
+    pub(crate) conditional: bool,
     pub(crate) after: After,
     /// Keyspace its key is placed by.
     table_keyspace: Option<Box<str>>,
@@ -79,7 +79,7 @@ impl PreparedStatement {
             explicit_keyspace,
             work: work_of(parsed.kind),
             idempotent: parsed.idempotent && (parsed.kind == Kind::Select || !counters),
-            alone: parsed.conditional,
+            conditional: parsed.conditional,
             after,
             table_keyspace,
             key: key_markers(prepared, routing),

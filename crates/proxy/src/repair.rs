@@ -16,7 +16,7 @@ use crate::client::ClientRef;
 use crate::core::Core;
 use crate::disaggregate::Answer;
 use crate::limits;
-use crate::metrics::Outcome;
+use crate::metrics::{Outcome, QueryKind};
 use crate::node::{Pending, PoolKey, Purpose, Retained};
 use crate::prepared::PreparedStatement;
 use crate::route::{Choice, Plan, Work};
@@ -371,7 +371,7 @@ fn failure<'a>(plan: &Plan, outcome: Outcome, why: &'a str) -> ErrorMessage<'a> 
         (Work::Write, _) => ErrorMessage {
             code: error_code::WRITE_TIMEOUT,
             message: why,
-            details: ErrorDetails::WriteTimeout { counts, write_type: "SIMPLE", contentions: None },
+            details: ErrorDetails::WriteTimeout { counts, write_type: write_type(plan), contentions: None },
         },
         (Work::Read, Outcome::TimedOut) => ErrorMessage {
             code: error_code::READ_TIMEOUT,
@@ -379,5 +379,14 @@ fn failure<'a>(plan: &Plan, outcome: Outcome, why: &'a str) -> ErrorMessage<'a> 
             details: ErrorDetails::ReadTimeout { counts, data_present: false },
         },
         (Work::Read | Work::Other, _) => ErrorMessage::plain(error_code::OVERLOADED, why),
+    }
+}
+
+/// The kind of write a lost one was. Never `BATCH_LOG`, which drivers take as leave to repeat the batch.
+fn write_type(plan: &Plan) -> &'static str {
+    match plan.kind {
+        _ if plan.conditional => "CAS",
+        QueryKind::Batch => "BATCH",
+        _ => "SIMPLE",
     }
 }

@@ -54,6 +54,8 @@ pub(crate) struct Plan {
     pub(crate) work: Work,
     pub(crate) kind: QueryKind,
     pub(crate) idempotent: bool,
+    /// A lightweight transaction (IF).
+    pub(crate) conditional: bool,
     /// Not worth holding others up in one aggregated frame: conditional, or a range read.
     pub(crate) alone: bool,
     pub(crate) after: After,
@@ -71,6 +73,7 @@ impl Plan {
             work: Work::Other,
             kind: QueryKind::Other,
             idempotent: false,
+            conditional: false,
             alone: true,
             after: After::Deliver,
             statement: NO_STATEMENT,
@@ -123,13 +126,14 @@ impl Core {
         plan.statement = index;
         plan.work = learned.statement.work;
         plan.idempotent = learned.statement.idempotent;
+        plan.conditional = learned.statement.conditional;
         plan.after = learned.statement.after;
         if let Some(keyspace) = learned.keyspace
             && let Some(token) = learned.token(&execute.params.values, &mut self.key_scratch)
         {
             plan.placement = Some((keyspace, token));
             plan.generation = self.generation;
-            plan.alone = learned.statement.alone;
+            plan.alone = plan.conditional;
         }
         plan
     }
@@ -145,6 +149,7 @@ impl Core {
             work: work_of(parsed.kind),
             kind: QueryKind::Query,
             idempotent: parsed.idempotent,
+            conditional: parsed.conditional,
             alone: parsed.conditional || placement.is_none(),
             after,
             statement: NO_STATEMENT,

@@ -14,8 +14,6 @@ use shunt_proxy::metrics::{ControlMetrics, CoreMetrics, Sources};
 
 /// Fewer options or metrics than this: the search for them does not work any more.
 const NAMES_MIN: usize = 20;
-/// Options on their way out, which nobody should begin to use.
-const LEAVING: &[&str] = &["links-per-node"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
@@ -44,7 +42,7 @@ fn flags() -> Vec<String> {
         let name = line.trim_start().strip_prefix("--")?;
         Some(name.split([' ', '=']).next().unwrap_or_default().to_owned())
     };
-    let flags: Vec<String> = text.lines().filter_map(flag).filter(|flag| !LEAVING.contains(&flag.as_str())).collect();
+    let flags: Vec<String> = text.lines().filter_map(flag).collect();
     assert!(flags.len() >= NAMES_MIN, "{flags:?}");
     flags
 }

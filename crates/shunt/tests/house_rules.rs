@@ -2,6 +2,8 @@
 //!
 //! Text-level checks over the repository's own sources: they are crude, quick, and name file and line.
 
+#![allow(clippy::unwrap_used, reason = "a source that cannot be read fails the test, as it should")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
