@@ -212,7 +212,9 @@ impl Operation {
             return Verdict::Right;
         }
         assert_eq!(header.opcode, opcode::RESULT, "answer to {self:?}");
-        let result = ResultMessage::decode(version, rest).unwrap_or_else(|error| panic!("{error} in answer to {self:?} of version {version}: {header:?} {body:02x?}"));
+        let result = ResultMessage::decode(version, rest).unwrap_or_else(|error| {
+            panic!("{error} in answer to {self:?} of version {version}: {header:?} {body:02x?}")
+        });
         self.judge_result(model, own_address, &result);
         Verdict::Right
     }
