@@ -2,10 +2,12 @@
 //!
 //! Only the node that made a change is sure to know it: to any other, all versions may look alike because none of them
 //! is new yet. So the change is looked for from the node that made it, on the control connection if that goes there
-//! and on one of its own otherwise.
+//! and on one of its own otherwise. Events wait too: a driver that hears of a new table asks for it at once, and its
+//! question may go to a node that has not heard of it yet.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
@@ -20,33 +22,39 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Pause between two checks.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The waiting cores.
+/// Those who wait, in the order in which they came.
 #[derive(Debug, Default)]
 pub(super) struct Agreement {
-    waiting: Vec<Waiting>,
+    waiting: Vec<(Waiter, Instant)>,
     next_check: Option<Instant>,
 }
 
-#[derive(Debug)]
-struct Waiting {
-    core: usize,
-    ticket: u64,
-    deadline: Instant,
+/// Who or what waits for agreement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Waiter {
+    /// A core, for the answer to a client.
+    Core {
+        /// Its index.
+        core: usize,
+        /// Its number for the question.
+        ticket: u64,
+    },
+    /// The body of an event, to be passed on.
+    Event(Arc<[u8]>),
 }
 
 /// An answer that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
-    pub(super) core: usize,
-    pub(super) ticket: u64,
+    pub(super) waiter: Waiter,
     pub(super) agreed: bool,
 }
 
 impl Agreement {
-    /// Somebody wants to know; the next check is due at once.
-    pub(super) fn ask(&mut self, core: usize, ticket: u64, now: Instant) {
-        self.waiting.push(Waiting { core, ticket, deadline: now + LIMIT });
-        self.next_check = Some(now);
+    /// Somebody wants to know; the next check is due at once, or when it was due anyway.
+    pub(super) fn ask(&mut self, waiter: Waiter, now: Instant) {
+        self.waiting.push((waiter, now + LIMIT));
+        self.next_check.get_or_insert(now);
     }
 
     /// When the next check is due, if anybody waits.
@@ -63,11 +71,11 @@ impl Agreement {
     pub(super) fn finish_check(&mut self, asked: usize, agreed: bool, now: Instant) -> Vec<Answer> {
         let mut answers = Vec::new();
         let mut index = 0;
-        self.waiting.retain(|waiting| {
-            let done = index < asked && (agreed || waiting.deadline <= now);
+        self.waiting.retain(|(waiter, deadline)| {
+            let done = index < asked && (agreed || *deadline <= now);
             index += 1;
             if done {
-                answers.push(Answer { core: waiting.core, ticket: waiting.ticket, agreed });
+                answers.push(Answer { waiter: waiter.clone(), agreed });
             }
             !done
         });
@@ -78,8 +86,7 @@ impl Agreement {
     /// The control connection is lost: everybody who waits gets a no.
     pub(super) fn abandon(&mut self) -> Vec<Answer> {
         self.next_check = None;
-        let no = |waiting: Waiting| Answer { core: waiting.core, ticket: waiting.ticket, agreed: false };
-        self.waiting.drain(..).map(no).collect()
+        self.waiting.drain(..).map(|(waiter, _)| Answer { waiter, agreed: false }).collect()
     }
 }
 
@@ -114,16 +121,20 @@ pub(super) async fn seen_by(address: SocketAddr, config: &Config, down: &HashSet
 mod tests {
     use super::*;
 
+    fn core(core: usize, ticket: u64) -> Waiter {
+        Waiter::Core { core, ticket }
+    }
+
     #[test]
     fn agreement_answers_those_who_asked_before_the_check() {
         let now = Instant::now();
         let mut agreement = Agreement::default();
         assert_eq!(agreement.due(), None);
-        agreement.ask(0, 7, now);
+        agreement.ask(core(0, 7), now);
         assert_eq!(agreement.due(), Some(now));
         let asked = agreement.start_check();
-        agreement.ask(1, 8, now);
-        assert_eq!(agreement.finish_check(asked, true, now), [Answer { core: 0, ticket: 7, agreed: true }]);
+        agreement.ask(core(1, 8), now);
+        assert_eq!(agreement.finish_check(asked, true, now), [Answer { waiter: core(0, 7), agreed: true }]);
         assert_eq!(agreement.due(), Some(now + PAUSE));
     }
 
@@ -131,11 +142,23 @@ mod tests {
     fn after_the_deadline_the_answer_is_no() {
         let now = Instant::now();
         let mut agreement = Agreement::default();
-        agreement.ask(2, 9, now);
+        agreement.ask(core(2, 9), now);
         let asked = agreement.start_check();
         assert_eq!(agreement.finish_check(asked, false, now), []);
         let late = now + LIMIT;
-        assert_eq!(agreement.finish_check(asked, false, late), [Answer { core: 2, ticket: 9, agreed: false }]);
+        assert_eq!(agreement.finish_check(asked, false, late), [Answer { waiter: core(2, 9), agreed: false }]);
+        assert_eq!(agreement.due(), None);
+    }
+
+    #[test]
+    fn everybody_who_waits_hears_of_the_end() {
+        let now = Instant::now();
+        let mut agreement = Agreement::default();
+        let event = Waiter::Event(Arc::from(&b"event"[..]));
+        agreement.ask(event.clone(), now);
+        agreement.ask(core(0, 1), now);
+        let no = |waiter| Answer { waiter, agreed: false };
+        assert_eq!(agreement.abandon(), [no(event), no(core(0, 1))]);
         assert_eq!(agreement.due(), None);
     }
 }

@@ -11,7 +11,7 @@ use shunt_wire::cql::message::{Event, encode};
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
-use super::agreement::{self, Agreement, Answer};
+use super::agreement::{self, Agreement, Answer, Waiter};
 use super::error::ControlError;
 use super::handshake::Session;
 use super::plane::{ControlPlane, Step, node_port, probe, until};
@@ -193,7 +193,7 @@ impl Follower<'_> {
         let topology_due = Instant::now() + TOPOLOGY_DELAY;
         match Event::decode(body)? {
             Event::SchemaChange(_) => {
-                self.plane.post.send_all(&CoreMail::SchemaEvent(Arc::from(body)));
+                self.agreement.ask(Waiter::Event(Arc::from(body)), Instant::now());
                 self.schema_due.get_or_insert(Instant::now() + SCHEMA_DELAY);
             }
             Event::StatusChange { change, address } => {
@@ -235,13 +235,13 @@ impl Follower<'_> {
             .map(|(_, node)| node.address)
             .next();
         let Some(address) = elsewhere.filter(|_| plane.agreements.len() < AGREEMENTS_MAX) else {
-            self.agreement.ask(core, ticket, Instant::now());
+            self.agreement.ask(Waiter::Core { core, ticket }, Instant::now());
             return;
         };
         let (config, down) = (plane.settings(), plane.down.clone());
         plane.agreements.spawn(async move {
             let agreed = agreement::seen_by(address, &config, &down).await;
-            Answer { core, ticket, agreed }
+            Answer { waiter: Waiter::Core { core, ticket }, agreed }
         });
     }
 
@@ -323,8 +323,11 @@ impl Follower<'_> {
     }
 
     fn answer(&mut self, answers: Vec<Answer>) {
-        for Answer { core, ticket, agreed } in answers {
-            self.plane.post.send(core, CoreMail::SchemaAgreed { ticket, agreed });
+        for Answer { waiter, agreed } in answers {
+            match waiter {
+                Waiter::Core { core, ticket } => self.plane.post.send(core, CoreMail::SchemaAgreed { ticket, agreed }),
+                Waiter::Event(body) => self.plane.post.send_all(&CoreMail::SchemaEvent(body)),
+            }
         }
     }
 }

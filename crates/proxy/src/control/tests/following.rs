@@ -118,6 +118,25 @@ async fn schema_agreement_is_awaited() {
 }
 
 #[tokio::test]
+async fn a_schema_event_waits_until_every_node_can_be_asked_about_it() {
+    let ring = FakeRing::start(3).await;
+    let mut bench = started(&ring).await;
+    ring.edit(|state| state.nodes[0].schema_version = 78);
+    let queries = ring.state.lock().expect("lock").queries;
+    let body = ring.event(&schema_change("fresh"));
+    eventually(|| ring.state.lock().expect("lock").queries >= queries + 6).await;
+    assert!(bench.mail.try_recv().is_err());
+    ring.edit(|state| state.nodes.iter_mut().for_each(|node| node.schema_version = 78));
+    loop {
+        match bench.next_mail().await {
+            CoreMail::SchemaEvent(received) => break assert_eq!(&received[..], body),
+            CoreMail::Cluster(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn schema_agreement_is_looked_for_from_the_node_that_made_the_change() {
     let ring = FakeRing::start(3).await;
     let mut bench = started(&ring).await;
