@@ -76,6 +76,7 @@ pub struct Tally {
     pub right: u64,
     pub refused: u64,
     pub connections: u64,
+    /// Established connections that the other side or the network ended.
     pub losses: u64,
     /// Connections given up because an answer did not come.
     pub out_of_patience: u64,
@@ -118,6 +119,7 @@ pub struct Client {
     /// Requests it may still send.
     left: u64,
     send_due: bool,
+    asked: u32,
     body: Vec<u8>,
     /// Of the last handshake that was answered with one.
     pub last_error: String,
@@ -141,6 +143,7 @@ impl Client {
             in_flight: BTreeMap::new(),
             left: 0,
             send_due: false,
+            asked: 0,
             body: Vec::new(),
             last_error: String::new(),
         }
@@ -157,6 +160,11 @@ impl Client {
     /// Nothing in flight and nothing left to send.
     pub fn is_idle(&self) -> bool {
         self.left == 0 && self.in_flight.is_empty()
+    }
+
+    /// Requests sent so far.
+    pub fn asked(&self) -> u32 {
+        self.asked
     }
 
     fn enter(&mut self, io: &Io, step: Step) {
@@ -262,6 +270,7 @@ impl Client {
             self.push(io, op, flags, stream, &body);
             self.body = body;
             self.left -= 1;
+            self.asked += 1;
             if self.random.chance(0.5) {
                 break; // The rest after a pause, so that requests come alone and together.
             }
@@ -383,7 +392,9 @@ impl Service for Client {
             if self.conn != Some(conn) {
                 return Next::Stop;
             }
-            assert!(header.response && header.version == self.options.version, "{header:?}");
+            // Before it has looked at STARTUP, the proxy does not know which version the client wants to hear.
+            let early = self.step == Step::Startup && header.opcode == opcode::ERROR;
+            assert!(header.response && (header.version == self.options.version || early), "{header:?}");
             match self.step {
                 Step::Ready => {
                     self.answer(io, header, body);
@@ -402,7 +413,7 @@ impl Service for Client {
 
     fn closed(&mut self, io: &mut Io, conn: ConnId, _reason: CloseReason) {
         assert_eq!(self.conn, Some(conn));
-        self.tally.losses += 1;
+        self.tally.losses += u64::from(self.step != Step::Connecting);
         self.reset(io);
     }
 

@@ -1,0 +1,77 @@
+//! Prepared statements that a node does not know: prepared again behind the client's back.
+
+use shunt_bench::stub::{Action, StubMail, hook};
+use shunt_reactor::sim::{MILLISECOND, Options, SECOND, for_seeds};
+
+use super::support::client::ClientMail;
+use super::support::scene::{Scene, SceneOptions};
+
+fn scene(seed: u64, keyspace: bool, aggregate: bool) -> Scene {
+    let mut options = SceneOptions::new(seed, Options::calm());
+    options.aggregate = vec![aggregate; 3];
+    options.cores = 2;
+    let mut scene = Scene::new(options);
+    for number in 0..6 {
+        scene.add_client(|client| {
+            client.version = 3 + number % 3;
+            client.outstanding = 10;
+            client.think_ns = MILLISECOND;
+            client.uses_keyspace = keyspace && number % 2 == 0;
+        });
+    }
+    scene.wait_ready(20 * SECOND);
+    scene
+}
+
+#[test]
+fn forgotten_statements_are_prepared_again() {
+    for_seeds(20, |seed| {
+        let mut scene = scene(seed, seed % 2 == 0, seed % 3 == 0);
+        scene.mail_clients(ClientMail::More(300));
+        for round in 0..5 {
+            scene.world.run_for(20 * MILLISECOND);
+            let node = round % 3;
+            scene.world.post(scene.nodes[node], StubMail::ForgetStatements(node));
+        }
+        scene.wait_idle(60 * SECOND);
+        assert_eq!(scene.sum(|client| client.tally.right), 6 * 300);
+        let repaired: u64 = scene
+            .metrics
+            .iter()
+            .map(|metrics| metrics.outcomes.of(shunt_proxy::metrics::Outcome::Reprepared).get())
+            .sum();
+        assert!(repaired > 0, "nothing had to be repaired");
+        scene.check_memory();
+        scene.check_at_rest();
+    });
+}
+
+#[test]
+fn a_node_that_forgets_all_the_time_is_outlasted() {
+    for_seeds(10, |seed| {
+        let mut scene = scene(seed, true, false);
+        for node in 0..3 {
+            scene.hook(node, Some(hook::random(seed, vec![(0.3, Action::Unprepared)])));
+        }
+        scene.work(200, 60 * SECOND);
+        assert_eq!(scene.sum(|client| client.tally.right), 6 * 200);
+        scene.check_memory();
+        scene.check_at_rest();
+    });
+}
+
+#[test]
+fn a_node_that_dies_while_a_statement_is_repaired() {
+    for_seeds(20, |seed| {
+        let mut scene = scene(seed, true, seed % 2 == 0);
+        scene.mail_clients(ClientMail::More(300));
+        scene.world.run_for(20 * MILLISECOND);
+        scene.hook(0, Some(hook::random(seed, vec![(0.5, Action::Unprepared)])));
+        scene.world.run_for(5 * MILLISECOND);
+        scene.world.kill(scene.nodes[0]);
+        scene.wait_idle(60 * SECOND);
+        assert_eq!(scene.sum(|client| client.tally.right), 6 * 300, "{}", scene.log_of_metrics());
+        scene.check_memory();
+        scene.check_at_rest();
+    });
+}
