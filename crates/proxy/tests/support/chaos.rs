@@ -23,7 +23,7 @@ pub struct Chaos {
 
 impl Chaos {
     pub fn drawn(seed: u64) -> Chaos {
-        let mut random = Random::new(seed ^ 0x6368_616f_73);
+        let mut random = Random::new(seed ^ 0x0063_6861_6f73);
         let mut maybe = || random.chance(0.4);
         Chaos {
             kills: maybe(),
