@@ -226,6 +226,13 @@ impl Core {
         self.client_gone(io, slot);
     }
 
+    /// Closes a client that would not take what is still written to it.
+    fn drop_client(&mut self, io: &mut Io, slot: u32) {
+        let Some(client) = self.clients.get(slot as usize) else { return };
+        io.abort(client.conn);
+        self.client_gone(io, slot);
+    }
+
     fn forget_client(&mut self, io: &mut Io, slot: u32) {
         let Some(client) = self.clients.try_remove(slot as usize) else { return };
         self.metrics.clients.sub(1);
@@ -240,15 +247,15 @@ impl Core {
     /// Clients that take too long over their handshake or over one request; full rounds only now and then.
     pub(crate) fn tick_clients(&mut self, io: &mut Io, full_round: bool) {
         let now = io.now_ns();
-        let mut late = Vec::new();
-        let mut held = Vec::new();
-        for (slot, client) in &self.clients {
+        let (mut late, mut deaf, mut held) = (Vec::new(), Vec::new(), Vec::new());
+        for (slot, client) in &mut self.clients {
             let handshake = !matches!(client.phase, Phase::Ready) && now > client.handshake_deadline_ns;
             let slow = client.partial_since_ns != 0
                 && !client.stalls.any()
                 && now - client.partial_since_ns > limits::REQUEST_READ_NS;
-            let unread = io.backlog(client.conn) > limits::CLIENT_BACKLOG_BYTES_HARD;
-            if handshake || unread || (full_round && slow) {
+            if takes_nothing(io, client) {
+                deaf.push(slot as u32);
+            } else if handshake || (full_round && slow) {
                 late.push((slot as u32, handshake));
             } else if client.stalled_since_ns != 0 && now - client.stalled_since_ns > limits::STALL_MAX_NS {
                 held.push(slot as u32);
@@ -260,6 +267,9 @@ impl Core {
             } else {
                 self.close_client(io, slot);
             }
+        }
+        for slot in deaf {
+            self.drop_client(io, slot);
         }
         for slot in held {
             if let Some(client) = self.clients.get_mut(slot as usize) {
@@ -326,6 +336,20 @@ impl Core {
             }
         }
     }
+}
+
+/// Whether a client leaves its replies lying: more of them than any bound allows, or all of them for too long.
+fn takes_nothing(io: &Io, client: &mut Client) -> bool {
+    if !client.stalls.has(Stall::REPLIES) {
+        return false;
+    }
+    let writes = io.writes_of(client.conn);
+    if writes != client.writes_taken {
+        client.writes_taken = writes;
+        client.untaken_since_ns = io.now_ns();
+    }
+    io.now_ns() - client.untaken_since_ns > limits::REPLIES_UNTAKEN_NS
+        || io.backlog(client.conn) > limits::CLIENT_BACKLOG_BYTES_HARD
 }
 
 /// Why a client could not be given links.

@@ -106,6 +106,10 @@ pub(crate) struct Client {
     pub(crate) handshake_deadline_ns: u64,
     /// Since when an incomplete request is waiting for its rest; 0: none is.
     pub(crate) partial_since_ns: u64,
+    /// Since when it has taken none of the replies it is held back for, nanoseconds.
+    pub(crate) untaken_since_ns: u64,
+    /// Writes to it that its kernel had taken by then.
+    pub(crate) writes_taken: u64,
 }
 
 impl Client {
@@ -132,6 +136,8 @@ impl Client {
             local,
             handshake_deadline_ns: deadline_ns,
             partial_since_ns: 0,
+            untaken_since_ns: 0,
+            writes_taken: 0,
         }
     }
 }

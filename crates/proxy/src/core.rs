@@ -222,6 +222,10 @@ impl Core {
                 continue;
             }
             let conn = client.conn;
+            if client.partial_since_ns != 0 {
+                // What is missing was held up by the proxy; the client's time begins now.
+                client.partial_since_ns = io.now_ns();
+            }
             self.pump_carry(io, woken.slot);
             if self.client(woken).is_some_and(|client| !client.stalls.any()) {
                 io.resume_reading(conn);

@@ -46,7 +46,7 @@ impl Core {
         if let Some(client) = self.clients.get_mut(slot as usize) {
             if used == data.len() && client.carry.is_empty() {
                 client.partial_since_ns = 0;
-            } else if client.partial_since_ns == 0 || used > 0 {
+            } else if client.partial_since_ns == 0 || (used > 0 && !client.segmented) {
                 client.partial_since_ns = now;
             }
         }
@@ -112,6 +112,9 @@ impl Core {
         }
         let used = self.take_envelopes(io, slot, payload);
         let Some(client) = self.clients.get_mut(slot as usize) else { return };
+        if used > 0 {
+            client.partial_since_ns = 0;
+        }
         if used == payload.len() || client.phase == Phase::Closing {
             return;
         }
@@ -131,9 +134,12 @@ impl Core {
         }
         let mut carry = std::mem::take(&mut client.carry);
         let used = self.take_envelopes(io, slot, &carry);
-        if let Some(client) = self.clients.get_mut(slot as usize)
-            && used < carry.len()
-        {
+        let Some(client) = self.clients.get_mut(slot as usize) else { return };
+        if used > 0 {
+            // A request is complete. Segments that bring only more of the same one do not count: they may be tiny.
+            client.partial_since_ns = 0;
+        }
+        if used < carry.len() {
             carry.drain(..used);
             client.carry = carry;
         }

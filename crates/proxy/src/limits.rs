@@ -57,6 +57,9 @@ pub const LINK_SILENCE_MAX_NS: u64 = 4 * SECOND_NS;
 /// A client may take this long over one request from its first to its last byte before it is closed (slow loris).
 pub const REQUEST_READ_NS: u64 = 60 * SECOND_NS;
 
+/// A client held back because it does not take its replies is closed when it has taken none for this long.
+pub const REPLIES_UNTAKEN_NS: u64 = 60 * SECOND_NS;
+
 /// How long a client is held back by a full or absent link before its queries are answered with Overloaded.
 pub const STALL_MAX_NS: u64 = 5 * SECOND_NS;
 

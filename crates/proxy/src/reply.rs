@@ -31,6 +31,8 @@ impl Core {
         }
         if io.backlog(client.conn) > self.config.client_backlog_bytes && !client.stalls.has(Stall::REPLIES) {
             io.notify_drained(client.conn, self.config.client_backlog_bytes / 2);
+            client.untaken_since_ns = io.now_ns();
+            client.writes_taken = io.writes_of(client.conn);
             self.stall(io, slot, Stall::REPLIES);
         }
     }

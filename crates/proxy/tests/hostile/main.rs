@@ -12,4 +12,5 @@ mod offender;
 mod town;
 
 mod client_framing;
+mod client_pace;
 mod client_protocol;

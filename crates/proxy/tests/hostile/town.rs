@@ -1,6 +1,7 @@
 //! A healthy proxy in front of three nodes, well-behaved clients at work, and room for somebody who is not.
 
 use shunt_bench::stub::{Action, StubMail};
+use shunt_proxy::config::Config;
 use shunt_reactor::sim::{HostId, MILLISECOND, Options, SECOND};
 use shunt_wire::cql::compression::Algorithm;
 
@@ -26,6 +27,7 @@ impl Town {
     /// With other settings than [`SceneOptions::new`].
     pub fn with(change: impl FnOnce(&mut SceneOptions)) -> Town {
         let mut options = SceneOptions::new(1, Options::calm());
+        options.config.frame_bytes_max = Config::default().frame_bytes_max;
         change(&mut options);
         let (with_login, max) = (!options.credentials.is_empty(), options.protocol_max);
         let mut scene = Scene::new(options);
