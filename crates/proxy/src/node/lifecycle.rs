@@ -335,7 +335,8 @@ impl Core {
                 continue;
             }
             let silent_ns = now.saturating_sub(link.last_received_ns);
-            let probed_ns = now.saturating_sub(link.probe_sent_ns);
+            // A long answer may be on its way in front of the one to the probe.
+            let probed_ns = now.saturating_sub(link.probe_sent_ns).min(silent_ns);
             let busy = link.streams.len() > 0;
             if link.probe_sent_ns != 0 && probed_ns > limits::LINK_SILENCE_MAX_NS {
                 self.break_link(io, key, "it did not answer OPTIONS");

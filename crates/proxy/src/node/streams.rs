@@ -5,6 +5,7 @@
 //! link touches few cache lines.
 
 use crate::client::ClientRef;
+use crate::limits::STREAMS_PER_CONNECTION_MAX;
 use crate::route::Plan;
 
 /// Where the bytes of a request are kept while it is in flight.
@@ -90,11 +91,12 @@ impl Streams {
         self.used >= self.max
     }
 
-    /// Gives out a stream id; `None` when all are in flight.
+    /// Gives out a stream id; `None` when all are in flight. A heartbeat may exceed the bound by one, because a link
+    /// full of unanswered requests is the one to ask.
     #[inline]
     pub(crate) fn insert(&mut self, pending: Pending) -> Option<u16> {
         let stream = match self.free {
-            NONE if self.slots.len() < self.max => {
+            NONE if self.slots.len() < self.max || self.has_room_for_heartbeat(&pending) => {
                 let stream = self.slots.len() as u16;
                 self.slots.push(Slot::Used(pending));
                 stream
@@ -110,6 +112,10 @@ impl Streams {
         };
         self.used += 1;
         Some(stream)
+    }
+
+    fn has_room_for_heartbeat(&self, pending: &Pending) -> bool {
+        pending.purpose == Purpose::Heartbeat && self.slots.len() < STREAMS_PER_CONNECTION_MAX
     }
 
     /// Takes an id back; `None` when it was not given out, which only a misbehaving node causes.

@@ -1,7 +1,7 @@
 //! Requests as bytes, right and wrong in every way that the framing allows.
 
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, flag, opcode};
-use shunt_wire::cql::message::{Consistency, QueryParams, Value, ValueList, encode};
+use shunt_wire::cql::message::{Consistency, QueryParams, ResultMessage, Value, ValueList, encode};
 
 /// An envelope with this header, the length set to that of `body`.
 pub fn envelope(header: Header, body: &[u8]) -> Vec<u8> {
@@ -119,4 +119,12 @@ fn crc32(payload: &[u8]) -> u32 {
         }
         crc
     })
+}
+
+/// Id of the statement that this answer says is prepared.
+pub fn prepared_id(answer: &super::offender::Answer) -> Vec<u8> {
+    match ResultMessage::decode(answer.header.version, &answer.body) {
+        Ok(ResultMessage::Prepared(prepared)) => prepared.id.to_vec(),
+        other => panic!("{other:?}"),
+    }
 }

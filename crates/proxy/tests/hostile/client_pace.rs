@@ -77,8 +77,9 @@ fn a_client_held_back_is_not_taken_for_a_slow_one() {
     town.send(offender, &last[5_000..]);
     town.answered(offender, 62);
     town.scene.world.with(offender, |offender, io| offender.vanish(io));
-    town.pass(SECOND);
-    town.scene.check_at_rest();
+    town.forget("long");
+    town.forget("late");
+    town.at_peace();
 }
 
 #[test]

@@ -8,6 +8,8 @@
 mod support;
 
 mod bytes;
+mod node_answers;
+mod node_pace;
 mod offender;
 mod town;
 

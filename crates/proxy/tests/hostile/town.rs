@@ -110,6 +110,11 @@ impl Town {
         self.scene.world.run_for(duration_ns);
     }
 
+    /// What the offender has written is not the bystanders' business.
+    pub fn forget(&mut self, key: &str) {
+        self.scene.memory.lock().unwrap().remove(key.as_bytes());
+    }
+
     /// What was refused to the bystanders up to now is not held against the proxy.
     pub fn forgive(&mut self) {
         self.refused = self.scene.sum(|client| client.tally.refused);

@@ -1,0 +1,241 @@
+//! Nodes that answer with nonsense. The link is given up, what was in flight on it is answered all the same, and when
+//! the node comes to its senses it is used again.
+
+use allocation_counter::measure;
+use shunt_bench::stub::hook::{self, Request};
+use shunt_bench::stub::{Action, StubMail};
+use shunt_reactor::sim::SECOND;
+use shunt_wire::aggregate::{AggregateWriter, Limits};
+use shunt_wire::cql::envelope::{EVENT_STREAM, Header, opcode};
+use shunt_wire::cql::message::encode;
+
+use super::bytes;
+use super::town::Town;
+
+/// A RESULT that says nothing.
+const VOID: [u8; 4] = [0, 0, 0, 1];
+
+fn is_query(request: &Request<'_>) -> bool {
+    matches!(request.opcode, opcode::QUERY | opcode::EXECUTE | opcode::BATCH | opcode::PREPARE)
+}
+
+/// An answer to `request` as a node would frame it.
+fn framed(request: &Request<'_>, header: Header, body: &[u8]) -> Vec<u8> {
+    let answer = bytes::envelope(header, body);
+    if request.version >= 5 && !request.aggregated { bytes::segment(&answer, true) } else { answer }
+}
+
+fn right(request: &Request<'_>) -> Header {
+    Header::response(request.version, request.stream, opcode::RESULT)
+}
+
+/// Node 0 does this to every third query for a while, then nothing wrong any more.
+fn misbehaves(aggregate: bool, fault: impl Fn(&Request<'_>) -> Action + Clone + Send + 'static) {
+    let mut town = Town::with(|options| options.aggregate = vec![aggregate; 3]);
+    let mut count = 0;
+    let counted = measure(|| {
+        let hook = move |request: &Request<'_>| {
+            count += u32::from(is_query(request));
+            if is_query(request) && count % 3 == 0 { fault(request) } else { Action::Answer }
+        };
+        town.scene.world.post(town.scene.nodes[0], StubMail::Hook(Some(Box::new(hook))));
+        for _ in 0..5 {
+            town.begin_work();
+            town.scene.wait_idle(60 * SECOND);
+        }
+    });
+    assert!(counted.bytes_max < 8 << 20, "{counted:?}");
+    town.at_work();
+    assert!(faults(&town) > 0, "the proxy must have noticed");
+    town.scene.hook(0, None);
+    town.pass(15 * SECOND);
+    let before = town.scene.world.host(town.scene.nodes[0]).counts().queries;
+    town.at_peace();
+    assert!(town.scene.world.host(town.scene.nodes[0]).counts().queries > before, "the node must be used again");
+}
+
+fn faults(town: &Town) -> u64 {
+    town.scene.metrics.iter().map(|metrics| metrics.node_protocol_errors.get()).sum()
+}
+
+#[test]
+fn garbage() {
+    for aggregate in [false, true] {
+        misbehaves(aggregate, |_| Action::Garbage(vec![0xA5; 64]));
+        misbehaves(aggregate, |_| Action::Garbage(vec![0; 64]));
+    }
+}
+
+#[test]
+fn a_stream_id_nobody_asked_for() {
+    for aggregate in [false, true] {
+        misbehaves(aggregate, |_| Action::UnknownStream(i16::MAX));
+        misbehaves(aggregate, |_| Action::UnknownStream(EVENT_STREAM));
+    }
+}
+
+#[test]
+fn an_answer_twice() {
+    let mut town = Town::new();
+    let offender = town.started_offender(4);
+    town.hook_all(|| {
+        Box::new(|request: &Request<'_>| match request.body.windows(5).any(|word| word == b"twice") {
+            true => Action::Garbage(framed(request, right(request), &VOID).repeat(2)),
+            false => Action::Answer,
+        })
+    });
+    town.begin_work();
+    town.send(offender, &bytes::query(4, 1, "SELECT twice FROM bench.kv"));
+    town.pass(SECOND);
+    assert_eq!(town.scene.world.host(offender).answers.len(), 1);
+    town.at_work();
+    assert_eq!(faults(&town), 1, "the second answer belongs to nobody");
+    town.scene.world.with(offender, |offender, io| offender.vanish(io));
+    town.at_peace();
+}
+
+#[test]
+fn a_request_instead_of_an_answer() {
+    misbehaves(false, |request| Action::Garbage(framed(request, Header { response: false, ..right(request) }, &VOID)));
+}
+
+#[test]
+fn an_answer_of_another_version() {
+    misbehaves(false, |request| Action::Garbage(framed(request, Header { version: 2, ..right(request) }, &VOID)));
+}
+
+#[test]
+fn an_aggregated_frame_unasked() {
+    misbehaves(false, |request| {
+        let mut writer = AggregateWriter::responses(Limits { count_max: 9, bytes_max: 9000 });
+        let mut frame = Vec::new();
+        writer.push(&mut frame, request.stream, 1, request.version, 0, opcode::RESULT, &VOID);
+        writer.finish(&mut frame);
+        Action::Garbage(if request.version >= 5 { bytes::segment(&frame, true) } else { frame })
+    });
+}
+
+#[test]
+fn an_aggregated_frame_with_a_wrong_count() {
+    for count in [-1, 2, 1000, i32::MAX] {
+        misbehaves(true, move |request| {
+            let mut writer = AggregateWriter::responses(Limits { count_max: 9, bytes_max: 9000 });
+            let mut frame = Vec::new();
+            writer.push(&mut frame, request.stream, 1, request.version, 0, opcode::RESULT, &VOID);
+            writer.finish(&mut frame);
+            frame[9..13].copy_from_slice(&count.to_be_bytes());
+            Action::Garbage(frame)
+        });
+    }
+}
+
+#[test]
+fn a_huge_length() {
+    for length in [(256 << 20) + 1, u32::MAX] {
+        misbehaves(false, move |request| {
+            let header = Header { length, ..right(request) }.to_bytes();
+            Action::Garbage(if request.version >= 5 { bytes::segment(&header, false) } else { header.to_vec() })
+        });
+    }
+}
+
+#[test]
+fn a_segment_with_a_wrong_checksum() {
+    for from_end in [1, 8] {
+        misbehaves(false, move |request| {
+            let mut answer = framed(request, right(request), &VOID);
+            if request.version < 5 {
+                return Action::Garbage(vec![0xff; 9]);
+            }
+            let at = answer.len() - from_end;
+            answer[at] ^= 1;
+            Action::Garbage(answer)
+        });
+    }
+}
+
+#[test]
+fn compressed_bodies_that_are_none() {
+    // To the client whose answers the proxy does not look into this is a malformed answer; here it looks.
+    misbehaves(false, |request| {
+        if request.opcode == opcode::PREPARE {
+            return Action::Garbage(framed(request, Header { flags: 1, ..right(request) }, &[0xff; 20]));
+        }
+        Action::UnknownStream(9)
+    });
+}
+
+#[test]
+fn a_statement_that_changes_the_shared_keyspace() {
+    let mut town = Town::new();
+    let offender = town.started_offender(4);
+    let changes_keyspace = |request: &Request<'_>| {
+        let body = bytes::body(|out| encode::set_keyspace(out, "elsewhere"));
+        Action::Garbage(framed(request, right(request), &body))
+    };
+    town.hook_all(move || {
+        Box::new(move |request: &Request<'_>| {
+            let strange = request.body.windows(5).any(|word| word == b"ODD 1");
+            if strange { changes_keyspace(request) } else { Action::Answer }
+        })
+    });
+    town.begin_work();
+    town.send(offender, &bytes::query(4, 1, "ODD 1"));
+    town.answered(offender, 1);
+    town.at_work();
+    assert_eq!(faults(&town), 1, "the link with the wrong keyspace is given up");
+    town.scene.world.with(offender, |offender, io| offender.vanish(io));
+    town.at_peace();
+}
+
+#[test]
+fn a_connection_closed_in_the_middle_of_an_answer() {
+    let mut town = Town::new();
+    let mut halves = 0;
+    let hook = move |request: &Request<'_>| {
+        if !is_query(request) {
+            return Action::Answer;
+        }
+        halves += 1;
+        match halves % 8 {
+            6 => {
+                let answer = framed(request, right(request), &[7; 500]);
+                Action::Garbage(answer[..300].to_vec())
+            }
+            7 => Action::Close,
+            _ => Action::Answer,
+        }
+    };
+    town.scene.world.post(town.scene.nodes[0], StubMail::Hook(Some(Box::new(hook))));
+    for _ in 0..5 {
+        town.begin_work();
+        town.scene.wait_idle(60 * SECOND);
+    }
+    // Until the close comes, half an answer looks like a slow one.
+    town.forgive();
+    town.scene.hook(0, None);
+    town.pass(15 * SECOND);
+    town.at_peace();
+}
+
+#[test]
+fn unprepared_for_ever() {
+    for aggregate in [false, true] {
+        let mut town = Town::with(|options| options.aggregate = vec![aggregate; 3]);
+        town.hook_all(|| Box::new(|_| Action::Unprepared));
+        let offender = town.started_offender(4);
+        town.send(offender, &bytes::prepare(4, 1, "SELECT v FROM bench.kv WHERE k = ?"));
+        town.answered(offender, 1);
+        let id = bytes::prepared_id(&town.take_answers(offender)[0]);
+        town.send(offender, &bytes::execute(4, 2, &id, &[b"key"]));
+        town.answered(offender, 1);
+        let (code, _) = town.take_answers(offender)[0].error();
+        assert_eq!(code, shunt_wire::cql::message::error_code::UNPREPARED, "the truth, after enough attempts");
+        town.hook_all(|| hook::once(Action::Answer, |_| false));
+        town.send(offender, &bytes::execute(4, 2, &id, &[b"key"]));
+        town.answered(offender, 1);
+        assert_eq!(town.scene.world.host(offender).last().header.opcode, opcode::RESULT);
+        town.scene.world.with(offender, |offender, io| offender.vanish(io));
+        town.at_peace();
+    }
+}

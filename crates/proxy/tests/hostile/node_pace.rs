@@ -1,0 +1,141 @@
+//! Nodes that answer late, never, or too slowly to be told from dead.
+
+use shunt_bench::stub::hook::Request;
+use shunt_bench::stub::{Action, StubMail};
+use shunt_reactor::sim::{MILLISECOND, SECOND};
+use shunt_topology::NodeId;
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::error_code::{OVERLOADED, READ_TIMEOUT, WRITE_TIMEOUT};
+
+use super::bytes;
+use super::town::Town;
+
+const SELECT: &str = "SELECT v FROM bench.kv WHERE k = 0x00";
+const INSERT: &str = "INSERT INTO bench.kv (k, v) VALUES (0x00, 0x01)";
+const COUNT: &str = "UPDATE bench.counters SET n = n + 1 WHERE k = 0x00";
+
+fn is_query(request: &Request<'_>) -> bool {
+    matches!(request.opcode, opcode::QUERY | opcode::EXECUTE | opcode::BATCH | opcode::PREPARE)
+}
+
+/// A query that is never answered gets the error of its deadline, once, and its late answer goes nowhere.
+#[test]
+fn queries_that_are_never_answered() {
+    for aggregate in [false, true] {
+        let mut town = Town::with(|options| options.aggregate = vec![aggregate; 3]);
+        let offender = town.started_offender(4);
+        town.hook_all(|| Box::new(|_| Action::Silence));
+        for (stream, text) in [(1, SELECT), (2, INSERT), (3, COUNT), (4, "TRUNCATE bench.kv")] {
+            town.send(offender, &bytes::query(4, stream, text));
+        }
+        town.answered(offender, 4);
+        let codes = [1, 2, 3, 4].map(|stream| town.scene.world.host(offender).on(stream).unwrap().error().0);
+        assert_eq!(codes, [READ_TIMEOUT, WRITE_TIMEOUT, WRITE_TIMEOUT, OVERLOADED]);
+        for node in 0..3 {
+            town.scene.hook(node, None);
+        }
+        town.pass(10 * SECOND);
+        assert_eq!(town.scene.world.host(offender).answers.len(), 4);
+        town.scene.world.with(offender, |offender, io| offender.vanish(io));
+        town.at_peace();
+    }
+}
+
+#[test]
+fn answers_that_come_after_the_deadline() {
+    let mut town = Town::new();
+    let offender = town.started_offender(4);
+    town.hook_all(|| Box::new(|_| Action::Delay(5 * SECOND)));
+    for stream in 0..100 {
+        town.send(offender, &bytes::query(4, stream, SELECT));
+    }
+    town.answered(offender, 100);
+    town.pass(10 * SECOND);
+    assert_eq!(town.scene.world.host(offender).answers.len(), 100, "one answer each");
+    for node in 0..3 {
+        town.scene.hook(node, None);
+    }
+    town.scene.world.with(offender, |offender, io| offender.vanish(io));
+    town.at_peace();
+}
+
+/// It answers OPTIONS, so it is alive; but what it holds in flight must not fill the links for ever.
+#[test]
+fn a_node_that_swallows_every_query() {
+    let mut town = Town::with(|options| options.config.in_flight_max = 64);
+    let swallow = |request: &Request<'_>| if is_query(request) { Action::Silence } else { Action::Answer };
+    town.scene.world.post(town.scene.nodes[0], StubMail::Hook(Some(Box::new(swallow))));
+    for _ in 0..20 {
+        town.begin_work();
+        town.pass(2 * SECOND);
+    }
+    town.scene.wait_idle(60 * SECOND);
+    town.forgive();
+    town.scene.hook(0, None);
+    town.pass(15 * SECOND);
+    town.at_peace();
+}
+
+#[test]
+fn a_node_that_stops() {
+    for aggregate in [false, true] {
+        let mut town = Town::with(|options| options.aggregate = vec![aggregate; 3]);
+        town.scene.world.freeze(town.scene.nodes[0]);
+        town.begin_work();
+        town.scene.wait_idle(60 * SECOND);
+        town.forgive();
+        // Found silent, it is not asked any more.
+        town.begin_work();
+        town.at_work();
+        town.scene.world.thaw(town.scene.nodes[0]);
+        town.pass(15 * SECOND);
+        town.at_peace();
+    }
+}
+
+/// Full, it could not even be asked whether it is alive.
+#[test]
+fn a_full_link_whose_node_stops() {
+    let mut town = Town::with(|options| {
+        options.config.in_flight_max = 1;
+        options.config.query_timeout_ms = 60_000;
+    });
+    town.scene.world.freeze(town.scene.nodes[0]);
+    town.begin_work();
+    town.pass(8 * SECOND);
+    let lost = town.scene.metrics[0].nodes.get(NodeId(0)).unwrap().links_lost.get();
+    assert!(lost > 0, "the links must be given up");
+    town.at_work();
+    town.scene.world.thaw(town.scene.nodes[0]);
+    town.pass(15 * SECOND);
+    town.at_peace();
+}
+
+/// A long answer on its way is a sign of life, even if the answer to a probe waits behind it.
+#[test]
+fn a_long_answer_over_a_slow_network() {
+    let mut town = Town::with(|options| {
+        options.nodes = 1;
+        options.aggregate = vec![false];
+        options.config.query_timeout_ms = 60_000;
+        options.config.client_backlog_bytes = 64 << 20;
+    });
+    let offender = town.started_offender(4);
+    town.send(offender, &bytes::insert(4, 1, "long", 3 << 20));
+    town.answered(offender, 1);
+    town.take_answers(offender);
+    let calm = town.scene.world.options().clone();
+    let slow = shunt_reactor::sim::Options { latency_ns: 700 * MILLISECOND..701 * MILLISECOND, ..calm.clone() };
+    town.scene.world.set_options(slow);
+    let key: String = "long".bytes().map(|byte| format!("{byte:02x}")).collect();
+    town.send(offender, &bytes::query(4, 2, &format!("SELECT v FROM bench.kv WHERE k = 0x{key}")));
+    let arrived = town.scene.world.run_until(60 * SECOND, |world| !world.host(offender).answers.is_empty());
+    assert!(arrived);
+    assert_eq!(town.scene.world.host(offender).last().header.opcode, opcode::RESULT);
+    let lost = town.scene.metrics[0].nodes.get(NodeId(0)).unwrap().links_lost.get();
+    assert_eq!(lost, 0, "the link is alive");
+    town.scene.world.set_options(calm);
+    town.forget("long");
+    town.scene.world.with(offender, |offender, io| offender.vanish(io));
+    town.at_peace();
+}
