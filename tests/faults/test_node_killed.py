@@ -73,13 +73,13 @@ def test_kill_nine_seen_by_a_driver(front, whole):
     for thread in threads:
         thread.start()
     try:
-        wait_for(lambda: len(written) > 300)
+        wait_for(lambda: len(written) > 300, problems)
         victim.kill()
-        wait_for(lambda: len(written) > 1500)
+        wait_for(lambda: len(written) > 1500, problems)
         victim.start()
         victim.wait_ready()
         reached = len(written)
-        wait_for(lambda: len(written) > reached + 300)
+        wait_for(lambda: len(written) > reached + 300, problems)
     finally:
         stop.set()
         for thread in threads:
@@ -94,10 +94,10 @@ def test_kill_nine_seen_by_a_driver(front, whole):
     assert all("Timeout" in problem or "Unavailable" in problem for problem in problems), problems[:5]
 
 
-def wait_for(condition, within_seconds: float = 90):
+def wait_for(condition, problems, within_seconds: float = 90):
     done = threading.Event()
     for _ in range(int(within_seconds * 10)):
         if condition():
             return
         done.wait(0.1)
-    raise AssertionError(f"not within {within_seconds} s")
+    raise AssertionError(f"not within {within_seconds} s; the driver said {problems[-5:]}")

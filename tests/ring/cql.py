@@ -6,6 +6,7 @@ and v4 without compression (native_protocol_v4.spec, sections 2, 4 and 6).
 
 import asyncio
 import ipaddress
+import socket
 import struct
 import uuid
 
@@ -280,17 +281,10 @@ class Session:
 
 def answers(host: str, port: int, timeout_seconds: float = 5) -> bool:
     """Whether a CQL server answers OPTIONS there. Asks for nothing that needs a login."""
-
-    async def ask() -> bool:
-        _, connection = await asyncio.wait_for(
-            asyncio.get_running_loop().create_connection(lambda: Connection(4), host, port), timeout_seconds)
-        try:
-            opcode, _ = await connection.request(OPTIONS, b"", timeout_seconds)
-            return opcode == SUPPORTED
-        finally:
-            connection.close()
-
     try:
-        return asyncio.run(ask())
-    except (OSError, TimeoutError, ConnectionLost, CqlError):
+        with socket.create_connection((host, port), timeout_seconds) as connection:
+            connection.sendall(HEADER.pack(4, 0, 1, OPTIONS, 0))
+            header = connection.recv(HEADER.size, socket.MSG_WAITALL)
+            return len(header) == HEADER.size and HEADER.unpack(header)[3] == SUPPORTED
+    except OSError:
         return False

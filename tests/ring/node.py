@@ -115,7 +115,6 @@ def java_command(settings: Settings) -> list:
         "cassandra.role_password_update_min_interval_in_ms": 0,
         "cassandra.shutdown_announce_in_ms": 200,
         "cassandra.memtable.row_overhead_size": 180,  # what its own measurement at every start finds
-        "cassandra.test.flush_local_schema_changes": "false",  # the commit log has them too
         "cassandra.consistent.rangemovement": "false",
         "cassandra.system_distributed.default_rf": settings.replicas_of_system,
         "cassandra.system_traces.default_rf": min(2, settings.replicas_of_system),
