@@ -84,6 +84,8 @@ pub(super) struct Generator {
     answered_at_last_look: u64,
     /// When the timers of phase and standstill are due; earlier ones are left over from another load on the same loop.
     phase_ends_ns: u64,
+    /// The round's time starts with the next turn.
+    round_begins: bool,
     look_due_ns: u64,
 }
 
@@ -115,6 +117,7 @@ impl Generator {
             latency: new_histogram(),
             answered_at_last_look: 0,
             phase_ends_ns: 0,
+            round_begins: false,
             look_due_ns: 0,
         }
     }
@@ -227,9 +230,10 @@ impl Generator {
             Phase::Round(number) => {
                 (self.observer)(Mark::RoundStart(number));
                 self.latency.reset();
-                self.measured_from_ns = now_ns + 1;
                 self.round_from = (now_ns, self.counts.clone(), io.counters().turns);
-                self.options.duration_ns
+                // The observer took time that the clock of this turn does not know of.
+                self.round_begins = true;
+                0
             }
             Phase::Draining => DRAIN_NS,
             _ => return,
@@ -240,6 +244,13 @@ impl Generator {
 
     pub(super) fn phase_timer(&mut self, io: &mut Io) {
         if io.now_ns() < self.phase_ends_ns {
+            return;
+        }
+        if std::mem::take(&mut self.round_begins) {
+            self.round_from.0 = io.now_ns();
+            self.measured_from_ns = io.now_ns();
+            self.phase_ends_ns = io.now_ns() + self.options.duration_ns;
+            io.set_timer(self.phase_ends_ns, TIMER_PHASE);
             return;
         }
         match self.phase {
