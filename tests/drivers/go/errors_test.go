@@ -96,18 +96,13 @@ func TestBatchThatIsTooLarge(t *testing.T) {
 func TestUnavailable(t *testing.T) {
 	inEverySetup(t, func(s *scenario) {
 		// Five replicas can be asked for on any ring; to have them all alive this one is too small.
-		five := keyspace + "_five_" + s.name
-		s.exec("DROP KEYSPACE IF EXISTS " + five)
-		s.exec("CREATE KEYSPACE " + five + " WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 5}")
-		s.exec("CREATE TABLE " + five + ".items (key text PRIMARY KEY)")
-		insert := s.session.Query("INSERT INTO "+five+".items (key) VALUES (?)", s.key).Consistency(gocql.All)
+		insert := s.session.Query("INSERT INTO "+fiveReplicas+".items (key) VALUES (?)", s.key).Consistency(gocql.All)
 		err := fails[*gocql.RequestErrUnavailable](s, insert)
 		s.equal(err.Consistency, gocql.All, "consistency")
 		s.equal(err.Required, 5, "required")
 		if err.Alive < 1 || err.Alive >= 5 {
 			s.Fatal(err)
 		}
-		s.exec("DROP KEYSPACE " + five)
 	})
 }
 

@@ -65,15 +65,13 @@ func TestStatementPreparedByOneSessionIsAlsoPreparedByAnother(t *testing.T) {
 
 func TestPreparedStatementSurvivesItsTableBeingDroppedAndCreatedAgain(t *testing.T) {
 	inEverySetup(t, func(s *scenario) {
-		table := "reborn_" + s.name
-		s.exec("CREATE TABLE " + table + " (key text PRIMARY KEY, number int)")
-		insert := "INSERT INTO " + table + " (key, number) VALUES (?, ?)"
+		insert := "INSERT INTO reborn (key, number) VALUES (?, ?)"
 		s.exec(insert, s.key, 1)
-		s.exec("DROP TABLE " + table)
-		s.exec("CREATE TABLE " + table + " (key text PRIMARY KEY, number int)")
+		s.exec("DROP TABLE reborn")
+		s.exec("CREATE TABLE reborn (key text PRIMARY KEY, number int)")
 		s.exec(insert, s.key, 2)
 		var number int
-		s.scan("SELECT number FROM "+table+" WHERE key = ?", []any{s.key}, &number)
+		s.scan("SELECT number FROM reborn WHERE key = ?", []any{s.key}, &number)
 		s.equal(number, 2, "number")
 	})
 }
@@ -83,22 +81,21 @@ func TestPreparedSelectShowsAColumnAddedMeanwhile(t *testing.T) {
 		if s.expected < 5 {
 			s.Skip("the result-metadata id came with protocol v5 (CASSANDRA-10786)")
 		}
-		table := "grown_" + s.name
-		s.exec("CREATE TABLE " + table + " (key text PRIMARY KEY, number int)")
-		s.exec("INSERT INTO "+table+" (key, number) VALUES (?, 1)", s.key)
-		query := "SELECT * FROM " + table + " WHERE key = ?"
-		row := map[string]any{}
-		if err := s.session.Query(query, s.key).MapScan(row); err != nil || len(row) != 2 {
-			s.Fatal(row, err)
-		}
-		s.exec("ALTER TABLE " + table + " ADD added text")
-		s.exec("UPDATE "+table+" SET added = 'new' WHERE key = ?", s.key)
-		row = map[string]any{}
-		if err := s.session.Query(query, s.key).MapScan(row); err != nil {
+		s.exec("INSERT INTO grown (key, number) VALUES (?, 1)", s.key)
+		query := "SELECT * FROM grown WHERE key = ?"
+		before, after := map[string]any{}, map[string]any{}
+		if err := s.session.Query(query, s.key).MapScan(before); err != nil {
 			s.Fatal(err)
 		}
-		s.equal(row["added"], "new", "added")
-		s.equal(row["number"], 1, "number")
+		added := "added_" + s.name
+		s.exec("ALTER TABLE grown ADD " + added + " text")
+		s.exec("UPDATE grown SET "+added+" = 'new' WHERE key = ?", s.key)
+		if err := s.session.Query(query, s.key).MapScan(after); err != nil {
+			s.Fatal(err)
+		}
+		s.equal(len(after), len(before)+1, "columns")
+		s.equal(after[added], "new", "added")
+		s.equal(after["number"], 1, "number")
 	})
 }
 
@@ -207,11 +204,7 @@ func TestKeyspaceOfTheSession(t *testing.T) {
 
 func TestSamePreparedTextInTwoKeyspacesReachesTwoTables(t *testing.T) {
 	inEverySetup(t, func(s *scenario) {
-		other := keyspace + "_" + s.name
-		s.exec("DROP KEYSPACE IF EXISTS " + other)
-		s.exec("CREATE KEYSPACE " + other + " WITH replication = " + replication())
-		s.exec("CREATE TABLE " + other + ".items (key text PRIMARY KEY, number int)")
-		own := s.open(s.T, other)
+		own := s.open(s.T, otherKeyspace)
 		s.exec("INSERT INTO items (key, number) VALUES (?, ?)", s.key, 1)
 		if err := own.Query("INSERT INTO items (key, number) VALUES (?, ?)", s.key, 2).Exec(); err != nil {
 			s.Fatal(err)
@@ -222,7 +215,6 @@ func TestSamePreparedTextInTwoKeyspacesReachesTwoTables(t *testing.T) {
 		}
 		s.equal(number, 2, "number there")
 		s.equal(s.number(s.key), 1, "number here")
-		s.exec("DROP KEYSPACE " + other)
 	})
 }
 

@@ -17,7 +17,13 @@ import (
 	"github.com/apache/cassandra-gocql-driver/v2/lz4"
 )
 
-const keyspace = "driver_go"
+const (
+	keyspace = "driver_go"
+	// otherKeyspace has a table items too.
+	otherKeyspace = keyspace + "_other"
+	// fiveReplicas asks for five replicas, which no ring under test has; with a table items.
+	fiveReplicas = keyspace + "_five"
+)
 
 var tables = []string{
 	"CREATE TABLE items (key text PRIMARY KEY, number int, note text)",
@@ -25,6 +31,11 @@ var tables = []string{
 	"CREATE TABLE scanned (key text PRIMARY KEY, number int)",
 	"CREATE TABLE counts (key text PRIMARY KEY, hits counter)",
 	"CREATE TABLE blobs (key text PRIMARY KEY, body blob)",
+	"CREATE TABLE emptied (key text PRIMARY KEY)",
+	"CREATE TABLE reborn (key text PRIMARY KEY, number int)",
+	"CREATE TABLE grown (key text PRIMARY KEY, number int)",
+	"CREATE TABLE " + otherKeyspace + ".items (key text PRIMARY KEY, number int)",
+	"CREATE TABLE " + fiveReplicas + ".items (key text PRIMARY KEY)",
 	"CREATE TYPE address (street text, number int, tags frozen<set<text>>)",
 	"CREATE TYPE person (name text, home frozen<address>, phones frozen<list<text>>)",
 	"CREATE TABLE people (key text PRIMARY KEY, who frozen<person>, known list<frozen<person>>," +
@@ -133,13 +144,19 @@ func prepare() error {
 	if err != nil {
 		return err
 	}
-	statements := []string{
-		"DROP KEYSPACE IF EXISTS " + keyspace,
-		"CREATE KEYSPACE " + keyspace + " WITH replication = " + replication(),
+	keyspaces := map[string]string{
+		keyspace:      replication(),
+		otherKeyspace: replication(),
+		fiveReplicas:  "{'class': 'SimpleStrategy', 'replication_factor': 5}",
 	}
-	for _, statement := range statements {
-		if err := session.Query(statement).Exec(); err != nil {
-			return fmt.Errorf("%s: %w", statement, err)
+	for name, replication := range keyspaces {
+		for _, statement := range []string{
+			"DROP KEYSPACE IF EXISTS " + name,
+			"CREATE KEYSPACE " + name + " WITH replication = " + replication,
+		} {
+			if err := session.Query(statement).Exec(); err != nil {
+				return fmt.Errorf("%s: %w", statement, err)
+			}
 		}
 	}
 	session.Close()

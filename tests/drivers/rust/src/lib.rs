@@ -18,12 +18,21 @@ use tokio::sync::OnceCell;
 /// The keyspace of these scenarios; dropped and created when they start.
 pub const KEYSPACE: &str = "driver_rust";
 
+/// Another keyspace; it has a table items too.
+pub const OTHER_KEYSPACE: &str = "driver_rust_other";
+/// Asks for five replicas, which no ring under test has; with a table items.
+pub const FIVE_REPLICAS: &str = "driver_rust_five";
+
 const SCHEMA: &[&str] = &[
     "CREATE TABLE items (key text PRIMARY KEY, number int, note text)",
     "CREATE TABLE lines (key text, line int, body text, PRIMARY KEY (key, line))",
     "CREATE TABLE scanned (key text PRIMARY KEY, number int)",
     "CREATE TABLE counts (key text PRIMARY KEY, hits counter)",
     "CREATE TABLE blobs (key text PRIMARY KEY, body blob)",
+    "CREATE TABLE emptied (key text PRIMARY KEY)",
+    "CREATE TABLE reborn (key text PRIMARY KEY, number int)",
+    "CREATE TABLE driver_rust_other.items (key text PRIMARY KEY, number int)",
+    "CREATE TABLE driver_rust_five.items (key text PRIMARY KEY)",
     "CREATE TYPE address (street text, number int, tags frozen<set<text>>)",
     "CREATE TYPE person (name text, home frozen<address>, phones frozen<list<text>>)",
     "CREATE TABLE people (key text PRIMARY KEY, who person, known list<frozen<person>>, \
@@ -120,9 +129,11 @@ pub fn in_every_setup(run: impl AsyncFn(&Scenario)) {
 
 async fn create_schema() {
     let session = SETUPS[0].open().await;
-    let create = format!("CREATE KEYSPACE {KEYSPACE} WITH replication = {}", replication());
-    for statement in [&format!("DROP KEYSPACE IF EXISTS {KEYSPACE}"), &create] {
-        session.query_unpaged(statement.as_str(), ()).await.expect("keyspace");
+    let five = "{'class': 'SimpleStrategy', 'replication_factor': 5}".to_owned();
+    for (name, replication) in [(KEYSPACE, replication()), (OTHER_KEYSPACE, replication()), (FIVE_REPLICAS, five)] {
+        session.query_unpaged(format!("DROP KEYSPACE IF EXISTS {name}"), ()).await.expect("DROP KEYSPACE");
+        let create = format!("CREATE KEYSPACE {name} WITH replication = {replication}");
+        session.query_unpaged(create, ()).await.expect("CREATE KEYSPACE");
     }
     session.use_keyspace(KEYSPACE, false).await.expect("USE");
     for statement in SCHEMA {

@@ -1,6 +1,6 @@
 //! Errors of the store arrive as the driver's own variant for them.
 
-use drivers_rust::{KEYSPACE, in_every_setup, replication};
+use drivers_rust::{FIVE_REPLICAS, KEYSPACE, in_every_setup, replication};
 use scylla::client::session::Session;
 use scylla::errors::{DbError, ExecutionError, PrepareError, RequestAttemptError};
 use scylla::serialize::row::SerializeRow;
@@ -109,18 +109,12 @@ fn batch_that_is_too_large() {
 fn unavailable() {
     in_every_setup(async |s| {
         // Five replicas can be asked for on any ring; to have them all alive this one is too small.
-        let five = format!("{KEYSPACE}_five_{}", s.setup.name);
-        s.exec(&format!("DROP KEYSPACE IF EXISTS {five}"), ()).await;
-        let replication = "{'class': 'SimpleStrategy', 'replication_factor': 5}";
-        s.exec(&format!("CREATE KEYSPACE {five} WITH replication = {replication}"), ()).await;
-        s.exec(&format!("CREATE TABLE {five}.items (key text PRIMARY KEY)"), ()).await;
-        let mut insert = Statement::new(format!("INSERT INTO {five}.items (key) VALUES (?)"));
+        let mut insert = Statement::new(format!("INSERT INTO {FIVE_REPLICAS}.items (key) VALUES (?)"));
         insert.set_consistency(Consistency::All);
         match refused(s.session, insert, (&s.key,)).await.0 {
             DbError::Unavailable { consistency: Consistency::All, required: 5, alive: 1..5, .. } => {}
             other => panic!("{other}"),
         }
-        s.exec(&format!("DROP KEYSPACE {five}"), ()).await;
     });
 }
 

@@ -1,6 +1,6 @@
 //! The current keyspace of a session.
 
-use drivers_rust::{KEYSPACE, in_every_setup, replication};
+use drivers_rust::{KEYSPACE, OTHER_KEYSPACE, in_every_setup};
 
 #[test]
 fn use_sets_the_keyspace_of_the_session() {
@@ -52,18 +52,13 @@ fn use_of_an_unknown_keyspace_is_refused() {
 #[test]
 fn same_prepared_text_in_two_keyspaces_reaches_two_tables() {
     in_every_setup(async |s| {
-        let other = format!("{KEYSPACE}_{}", s.setup.name);
-        s.exec(&format!("DROP KEYSPACE IF EXISTS {other}"), ()).await;
-        s.exec(&format!("CREATE KEYSPACE {other} WITH replication = {}", replication()), ()).await;
-        s.exec(&format!("CREATE TABLE {other}.items (key text PRIMARY KEY, number int)"), ()).await;
         let own = s.setup.open().await;
-        own.use_keyspace(&other, false).await.unwrap();
+        own.use_keyspace(OTHER_KEYSPACE, false).await.unwrap();
         let insert = "INSERT INTO items (key, number) VALUES (?, ?)";
         s.exec(insert, (&s.key, 1)).await;
         own.query_unpaged(insert, (&s.key, 2)).await.unwrap();
         let there = own.query_unpaged("SELECT number FROM items WHERE key = ?", (&s.key,)).await.unwrap();
         assert_eq!(there.into_rows_result().unwrap().single_row::<(i32,)>().unwrap(), (2,));
         assert_eq!(s.number(&s.key).await, 1);
-        s.exec(&format!("DROP KEYSPACE {other}"), ()).await;
     });
 }

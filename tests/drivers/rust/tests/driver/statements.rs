@@ -75,16 +75,12 @@ fn statement_prepared_by_one_session_is_also_prepared_by_another() {
 #[test]
 fn prepared_statement_survives_its_table_being_dropped_and_created_again() {
     in_every_setup(async |s| {
-        let table = format!("reborn_{}", s.setup.name);
-        let create = format!("CREATE TABLE {table} (key text PRIMARY KEY, number int)");
-        s.exec(&create, ()).await;
-        let insert = format!("INSERT INTO {table} (key, number) VALUES (?, ?)");
-        let insert = s.session.prepare(insert).await.unwrap();
+        let insert = s.session.prepare("INSERT INTO reborn (key, number) VALUES (?, ?)").await.unwrap();
         s.session.execute_unpaged(&insert, (&s.key, 1)).await.unwrap();
-        s.exec(&format!("DROP TABLE {table}"), ()).await;
-        s.exec(&create, ()).await;
+        s.exec("DROP TABLE reborn", ()).await;
+        s.exec("CREATE TABLE reborn (key text PRIMARY KEY, number int)", ()).await;
         s.session.execute_unpaged(&insert, (&s.key, 2)).await.unwrap();
-        let (number,) = s.row::<(i32,)>(&format!("SELECT number FROM {table} WHERE key = ?"), (&s.key,)).await;
+        let (number,) = s.row::<(i32,)>("SELECT number FROM reborn WHERE key = ?", (&s.key,)).await;
         assert_eq!(number, 2);
     });
 }

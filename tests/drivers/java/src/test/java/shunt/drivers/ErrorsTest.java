@@ -98,20 +98,13 @@ class ErrorsTest extends Scenario {
   @Test
   void unavailable() {
     // Five replicas can be asked for on any ring; to have them all alive this one is too small.
-    String keyspace = Store.KEYSPACE + "_five_" + setup.suffix();
-    Store.change(
-        "DROP KEYSPACE IF EXISTS " + keyspace,
-        "CREATE KEYSPACE " + keyspace
-            + " WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 5}",
-        "CREATE TABLE " + keyspace + ".items (key text PRIMARY KEY)");
     var insert =
-        SimpleStatement.newInstance("INSERT INTO " + keyspace + ".items (key) VALUES (?)", key)
+        SimpleStatement.newInstance("INSERT INTO " + Store.FIVE_REPLICAS + ".items (key) VALUES (?)", key)
             .setConsistencyLevel(DefaultConsistencyLevel.ALL);
     var error = unavailable(insert);
     assertEquals(DefaultConsistencyLevel.ALL, error.getConsistencyLevel());
     assertEquals(5, error.getRequired());
     assertTrue(error.getAlive() >= 1 && error.getAlive() < 5, error::getMessage);
-    Store.change("DROP KEYSPACE " + keyspace);
   }
 
   /** The driver tries once more on another node; where it knows of only one it wraps what that one said. */

@@ -70,21 +70,15 @@ class KeyspaceTest extends Scenario {
 
   @Test
   void samePreparedTextInTwoKeyspacesReachesTwoTables() {
-    String other = Store.KEYSPACE + "_" + setup.suffix();
-    Store.change(
-        "DROP KEYSPACE IF EXISTS " + other,
-        "CREATE KEYSPACE " + other + " WITH replication = " + Store.replication(),
-        "CREATE TABLE " + other + ".items (key text PRIMARY KEY, number int)");
     try (CqlSession own = Store.open(setup)) {
       String insert = "INSERT INTO items (key, number) VALUES (?, ?)";
       session.execute(session.prepare(insert).bind(key, 1));
-      own.execute("USE " + other);
+      own.execute("USE " + Store.OTHER_KEYSPACE);
       own.execute(own.prepare(insert).bind(key, 2));
       String select = "SELECT number FROM items WHERE key = ?";
       assertEquals(1, session.execute(session.prepare(select).bind(key)).one().getInt(0));
       assertEquals(2, own.execute(own.prepare(select).bind(key)).one().getInt(0));
     }
-    Store.change("DROP KEYSPACE " + other);
   }
 
   @Test

@@ -1,5 +1,7 @@
 package shunt.drivers;
 
+import static org.junit.jupiter.api.Assumptions.assumeFalse;
+
 import com.datastax.oss.driver.api.core.CqlSession;
 import com.datastax.oss.driver.api.core.cql.Row;
 import java.util.UUID;
@@ -12,6 +14,9 @@ import org.junit.jupiter.params.provider.EnumSource;
 @ParameterizedClass(name = "{0}")
 @EnumSource(Setup.class)
 abstract class Scenario {
+  /** One error tells it; the rest is skipped. */
+  private static boolean schemaFailed;
+
   @Parameter Setup setup;
 
   CqlSession session;
@@ -21,7 +26,10 @@ abstract class Scenario {
 
   @BeforeEach
   void connect() {
+    assumeFalse(schemaFailed, "the schema could not be created");
+    schemaFailed = true;
     session = Store.shared(setup);
+    schemaFailed = false;
     key = UUID.randomUUID().toString();
   }
 

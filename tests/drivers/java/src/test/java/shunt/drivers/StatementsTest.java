@@ -78,29 +78,27 @@ class StatementsTest extends Scenario {
 
   @Test
   void preparedStatementSurvivesItsTableBeingDroppedAndCreatedAgain() {
-    String table = "reborn_" + setup.suffix();
-    Store.change("CREATE TABLE " + table + " (key text PRIMARY KEY, number int)");
-    PreparedStatement insert = session.prepare("INSERT INTO " + table + " (key, number) VALUES (?, ?)");
+    PreparedStatement insert = session.prepare("INSERT INTO reborn (key, number) VALUES (?, ?)");
     session.execute(insert.bind(key, 1));
-    Store.change("DROP TABLE " + table, "CREATE TABLE " + table + " (key text PRIMARY KEY, number int)");
+    Store.change("DROP TABLE reborn", "CREATE TABLE reborn (key text PRIMARY KEY, number int)");
     session.execute(insert.bind(key, 2));
-    assertEquals(2, one("SELECT number FROM " + table + " WHERE key = ?", key).getInt(0));
+    assertEquals(2, one("SELECT number FROM reborn WHERE key = ?", key).getInt(0));
   }
 
   @Test
   void preparedSelectShowsAColumnAddedByAnotherSession() {
     // By the result-metadata id. Without it a driver decodes with what it knew (CASSANDRA-10786).
     assumeTrue(setup.expected.getCode() >= 5, "protocol v5 brought it");
-    String table = "grown_" + setup.suffix();
-    Store.change("CREATE TABLE " + table + " (key text PRIMARY KEY, number int)");
-    session.execute("INSERT INTO " + table + " (key, number) VALUES (?, 1)", key);
-    PreparedStatement select = session.prepare("SELECT * FROM " + table + " WHERE key = ?");
-    assertEquals(2, session.execute(select.bind(key)).getColumnDefinitions().size());
-    Store.change("ALTER TABLE " + table + " ADD added text");
-    session.execute("UPDATE " + table + " SET added = 'new' WHERE key = ?", key);
+    session.execute("INSERT INTO grown (key, number) VALUES (?, 1)", key);
+    PreparedStatement select = session.prepare("SELECT * FROM grown WHERE key = ?");
+    int columns = session.execute(select.bind(key)).getColumnDefinitions().size();
+    String added = "added_" + setup.suffix();
+    Store.change("ALTER TABLE grown ADD " + added + " text");
+    session.execute("UPDATE grown SET " + added + " = 'new' WHERE key = ?", key);
     Row row = session.execute(select.bind(key)).one();
+    assertEquals(columns + 1, row.getColumnDefinitions().size());
     assertEquals(1, row.getInt("number"));
-    assertEquals("new", row.getString("added"));
+    assertEquals("new", row.getString(added));
   }
 
   @Test

@@ -23,6 +23,12 @@ import java.util.Map;
 final class Store {
   static final String KEYSPACE = "driver_java";
 
+  /** Another keyspace, whose table items has the same name as one of {@link #KEYSPACE}. */
+  static final String OTHER_KEYSPACE = KEYSPACE + "_other";
+
+  /** Asks for five replicas, which no ring under test has; with a table items. */
+  static final String FIVE_REPLICAS = KEYSPACE + "_five";
+
   private static final Map<Setup, CqlSession> SHARED = new EnumMap<>(Setup.class);
 
   private static final List<String> TABLES =
@@ -32,6 +38,9 @@ final class Store {
           "CREATE TABLE scanned (key text PRIMARY KEY, number int)",
           "CREATE TABLE counts (key text PRIMARY KEY, hits counter)",
           "CREATE TABLE blobs (key text PRIMARY KEY, body blob)",
+          "CREATE TABLE emptied (key text PRIMARY KEY)",
+          "CREATE TABLE reborn (key text PRIMARY KEY, number int)",
+          "CREATE TABLE grown (key text PRIMARY KEY, number int)",
           "CREATE TYPE address (street text, number int, tags set<text>)",
           "CREATE TYPE person (name text, home frozen<address>, phones frozen<list<text>>)",
           "CREATE TABLE people (key text PRIMARY KEY, who person, known list<frozen<person>>,"
@@ -117,11 +126,17 @@ final class Store {
     private static final CqlSession SESSION = builder(Setup.NEGOTIATED, false).build();
 
     static {
-      change(
-          "DROP KEYSPACE IF EXISTS " + KEYSPACE,
-          "CREATE KEYSPACE " + KEYSPACE + " WITH replication = " + replication(),
-          "USE " + KEYSPACE);
+      createKeyspace(KEYSPACE, replication());
+      createKeyspace(OTHER_KEYSPACE, replication());
+      createKeyspace(FIVE_REPLICAS, "{'class': 'SimpleStrategy', 'replication_factor': 5}");
+      change("CREATE TABLE " + OTHER_KEYSPACE + ".items (key text PRIMARY KEY, number int)");
+      change("CREATE TABLE " + FIVE_REPLICAS + ".items (key text PRIMARY KEY)");
+      change("USE " + KEYSPACE);
       change(TABLES.toArray(String[]::new));
+    }
+
+    private static void createKeyspace(String name, String replication) {
+      change("DROP KEYSPACE IF EXISTS " + name, "CREATE KEYSPACE " + name + " WITH replication = " + replication);
     }
 
     static void start() {}
