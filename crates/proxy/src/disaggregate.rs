@@ -265,7 +265,9 @@ impl Core {
             answer.body
         };
         if answer.opcode == opcode::ERROR {
-            if !self.repair_unprepared(io, key, pending, answer.flags, body) {
+            if !self.repair_unprepared(io, key, pending, answer.flags, body)
+                && !self.repair_turned_away(io, key, pending, answer.flags, body)
+            {
                 self.deliver(io, pending, answer, Outcome::Error);
             }
             return;

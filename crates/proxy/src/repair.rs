@@ -21,6 +21,9 @@ use crate::node::{Pending, PoolKey, Purpose, Retained};
 use crate::prepared::PreparedStatement;
 use crate::route::{Choice, Plan, Work};
 
+/// What Cassandra 5 says, with code OVERLOADED, to queries that reach it after it began to shut down.
+const SHUTTING_DOWN: &str = "Server is shutting down";
+
 /// A request whose statement is being prepared again on the node it went to.
 pub(crate) struct Repair {
     pending: Pending,
@@ -159,6 +162,50 @@ impl Core {
         } else {
             self.fail_request(io, &repair.pending, Outcome::LinkLost, why);
         }
+    }
+
+    // ---- nodes that turn queries away -------------------------------------------------------------------------------
+
+    /// An ERROR answered a client's request. If it says that the node did not even begin, because it starts, stops or
+    /// is overloaded, the request goes to another node once; `false` leaves the error to the client, whose driver sees
+    /// a single host and could only give up.
+    pub(crate) fn repair_turned_away(
+        &mut self,
+        io: &mut Io,
+        key: u32,
+        pending: &Pending,
+        flags: u8,
+        body: &[u8],
+    ) -> bool {
+        let Ok((_, body)) = split_response_prefix(flags, body) else { return false };
+        let code = body.first_chunk().map(|code| i32::from_be_bytes(*code));
+        if !matches!(code, Some(error_code::OVERLOADED | error_code::IS_BOOTSTRAPPING)) || pending.retries > 0 {
+            return false;
+        }
+        let Ok(error) = ErrorMessage::decode(self.version_of(key), body) else { return false };
+        let leaving = error.code == error_code::OVERLOADED && error.message == SHUTTING_DOWN;
+        // Nothing says how far an overloaded node got.
+        if error.code == error_code::OVERLOADED && !leaving && !pending.plan.idempotent {
+            return false;
+        }
+        let Some(link) = self.links.get(key as usize) else { return false };
+        let (node, conn) = (link.node, link.conn);
+        let Some(bytes) = self.retained_bytes_of(io.sent_of(conn, pending.retained), pending.retained) else {
+            return false;
+        };
+        let again = Pending { retained: Retained::Nothing, ..*pending };
+        if leaving {
+            let (now, random) = (io.now_ns(), self.random());
+            self.health.link_lost(node, now, random);
+            self.retire_link(io, key);
+        }
+        // For this one choice the node comes after all others.
+        let silent = self.nodes.get_mut(usize::from(node.0)).map(|node| std::mem::replace(&mut node.silent, true));
+        self.send_elsewhere(io, again, &bytes);
+        if let (Some(node), Some(silent)) = (self.nodes.get_mut(usize::from(node.0)), silent) {
+            node.silent = silent;
+        }
+        true
     }
 
     // ---- lost links -------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 use shunt_bench::stub::{Action, StubMail, hook};
 use shunt_reactor::sim::{MILLISECOND, Options, SECOND, for_seeds};
+use shunt_wire::cql::message::error_code;
 
 use super::support::client::ClientMail;
 use super::support::scene::{Scene, SceneOptions};
@@ -71,6 +72,19 @@ fn a_node_that_dies_while_a_statement_is_repaired() {
         scene.world.kill(scene.nodes[0]);
         scene.wait_idle(60 * SECOND);
         assert_eq!(scene.sum(|client| client.tally.right), 6 * 300, "{}", scene.log_of_metrics());
+        scene.check_memory();
+        scene.check_at_rest();
+    });
+}
+
+#[test]
+fn a_node_that_turns_queries_away_is_not_the_clients_business() {
+    for_seeds(10, |seed| {
+        let mut scene = scene(seed, seed % 2 == 0, seed % 3 == 0);
+        let code = if seed % 2 == 0 { error_code::OVERLOADED } else { error_code::IS_BOOTSTRAPPING };
+        scene.hook(0, Some(hook::random(seed, vec![(1.0, Action::Error(code))])));
+        scene.work(200, 60 * SECOND);
+        assert_eq!(scene.sum(|client| client.tally.right), 6 * 200, "{}", scene.log_of_metrics());
         scene.check_memory();
         scene.check_at_rest();
     });
