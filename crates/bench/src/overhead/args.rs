@@ -72,7 +72,7 @@ pub struct OverheadArgs {
     /// Ways to compare
     #[arg(long, value_enum, value_delimiter = ',', default_value = "echo,direct,proxy,haproxy")]
     pub arms: Vec<Arm>,
-    /// Rounds; in each, all ways at all shapes in a new random order
+    /// Rounds; in each, shape after shape, all ways in a new random order
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     /// Seconds measured per way, shape and round

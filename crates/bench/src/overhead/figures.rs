@@ -75,11 +75,11 @@ impl Figures {
         Spread::of(self.of(arm, shape).filter_map(value))
     }
 
-    /// Cost of `arm` over that of `base`, each pair from the same round and in units of its own calibration, so that
-    /// what slows the machine for a while falls out.
+    /// Cost of `arm` over that of `base`, each pair from the same round, in which they were measured one soon after the
+    /// other, so that what slows the machine for a while falls out.
     pub fn ratio(&self, arm: Arm, base: Arm, shape: Shape) -> Option<Spread> {
         let of_round = |round| self.of(base, shape).find(|found| found.round == round);
-        Spread::of(self.of(arm, shape).filter_map(|found| Some(found.cpu_units / of_round(found.round)?.cpu_units)))
+        Spread::of(self.of(arm, shape).filter_map(|found| Some(found.cpu_us / of_round(found.round)?.cpu_us)))
     }
 }
 

@@ -1,7 +1,7 @@
 //! `shunt bench overhead`: what a query costs on the way through a machine.
 //!
-//! All ways are up all the time; in each round all of them are measured at all shapes in random order, so that what
-//! slows the machine for a while hits them alike. What is measured has one CPU to itself, load generator and nodes
+//! All ways are up all the time; in each round, shape after shape, all of them are measured in random order, so that
+//! what slows the machine for a while hits them alike. What is measured has one CPU to itself, load generator and nodes
 //! share another ([`rig`]).
 
 mod args;
@@ -58,11 +58,7 @@ pub fn run(args: &OverheadArgs) -> io::Result<ExitCode> {
     let mut sound = true;
     let mut random = Random::new(args.seed);
     for round in 0..args.rounds {
-        let mut order: Vec<(usize, Shape)> = Vec::new();
-        for position in 0..running.len() {
-            order.extend(args.shapes.iter().map(|&shape| (position, shape)));
-        }
-        random.shuffle(&mut order);
+        let order = order(args, running.len(), &mut random);
         for (position, shape) in order {
             let way = &mut running[position];
             let rig = if way.arm == Arm::Aggregate { aggregating.as_ref().unwrap_or(&rig) } else { &rig };
@@ -83,6 +79,19 @@ pub fn run(args: &OverheadArgs) -> io::Result<ExitCode> {
         eprintln!("some answers were wrong or errors: the figures above are not to be trusted");
     }
     Ok(if sound { ExitCode::SUCCESS } else { ExitCode::from(2) })
+}
+
+/// Shapes in random order, and at each shape all ways in random order: what is compared is measured close together.
+fn order(args: &OverheadArgs, ways: usize, random: &mut Random) -> Vec<(usize, Shape)> {
+    let mut shapes = args.shapes.clone();
+    random.shuffle(&mut shapes);
+    let mut order = Vec::new();
+    for shape in shapes {
+        let mut positions: Vec<usize> = (0..ways).collect();
+        random.shuffle(&mut positions);
+        order.extend(positions.into_iter().map(|position| (position, shape)));
+    }
+    order
 }
 
 fn start_arms(args: &OverheadArgs, places: Places) -> io::Result<Vec<Running>> {
