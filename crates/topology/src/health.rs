@@ -1,4 +1,5 @@
-//! Whether a node may be used, from what its links and the ring's events say; and how long to wait before trying again.
+//! Whether links to a node may be opened, from what became of earlier ones and what the ring's events say; and how long
+//! to wait before trying again. Links that are open are used whatever is thought of the node.
 //!
 //! Pure: time comes in as nanoseconds of the loop's clock and randomness as a number, so a test or the simulator can
 //! replay it.
@@ -43,7 +44,7 @@ impl Backoff {
 /// What is thought of a node.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Status {
-    /// Send it queries: a link is open, or nothing speaks against opening one.
+    /// Nothing speaks against opening a link.
     Usable,
     /// The last attempt to reach it failed or its last link broke; try again at this time and not before.
     Waiting {
@@ -82,7 +83,7 @@ impl Health {
         }
     }
 
-    /// Whether queries may be sent to it (or a link to it be opened) now.
+    /// Whether a link to it may be opened now.
     #[must_use]
     pub fn is_usable(&self, node: NodeId, now_ns: u64) -> bool {
         match self.status(node) {
@@ -99,13 +100,19 @@ impl Health {
         health.backoff.reset();
     }
 
-    /// An attempt to connect failed, or a link broke before its handshake was done. Returns when to try again. Other
-    /// links to the node that still work keep it usable.
+    /// An attempt to connect failed, or a link broke before its handshake was done. Returns when to try again.
+    ///
+    /// The wait holds although other links may still work: a node that shuts down refuses new connections long before
+    /// it closes the old ones. Failures while a wait is running do not lengthen it, or the many links that break
+    /// together would count as many attempts.
     pub fn connect_failed(&mut self, node: NodeId, now_ns: u64, random: u64) -> u64 {
         let health = self.entry(node);
+        if let Some(until_ns) = health.waiting_until_ns.filter(|until_ns| now_ns < *until_ns) {
+            return until_ns;
+        }
         let delay_ns = u64::try_from(health.backoff.next(random).as_nanos()).unwrap_or(u64::MAX);
         let until_ns = now_ns.saturating_add(delay_ns);
-        health.waiting_until_ns = (health.links_open == 0).then_some(until_ns);
+        health.waiting_until_ns = Some(until_ns);
         until_ns
     }
 

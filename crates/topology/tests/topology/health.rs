@@ -37,16 +37,30 @@ fn a_node_is_usable_until_it_fails_and_again_when_its_time_has_come() {
 }
 
 #[test]
-fn a_node_with_a_working_link_stays_usable() {
+fn a_node_that_refuses_new_links_is_left_alone_although_old_ones_work() {
     let mut health = Health::new(BASE, MAX);
     health.link_opened(NODE);
     health.link_opened(NODE);
-    assert_eq!(health.link_lost(NODE, 0, 0), 50 * MS);
-    assert_eq!(health.status(NODE), Status::Usable);
-    health.event_down(NODE, 0, 0);
-    assert_eq!(health.status(NODE), Status::Usable, "gossip does not count while a link works");
     let until_ns = health.link_lost(NODE, 0, 0);
-    assert_eq!(health.status(NODE), Status::Waiting { until_ns });
+    assert_eq!((until_ns, health.status(NODE)), (50 * MS, Status::Waiting { until_ns }));
+    assert_eq!(health.connect_failed(NODE, until_ns, 0), until_ns + 100 * MS);
+}
+
+#[test]
+fn links_that_break_together_count_once() {
+    let mut health = Health::new(BASE, MAX);
+    (0..10).for_each(|_| health.link_opened(NODE));
+    let until_ns = health.link_lost(NODE, 0, 0);
+    (0..9).for_each(|_| assert_eq!(health.link_lost(NODE, 1, 0), until_ns));
+    assert_eq!(health.connect_failed(NODE, until_ns, 0), until_ns + 100 * MS, "the second delay, not the eleventh");
+}
+
+#[test]
+fn gossip_does_not_count_while_a_link_works() {
+    let mut health = Health::new(BASE, MAX);
+    health.link_opened(NODE);
+    health.event_down(NODE, 0, 0);
+    assert_eq!(health.status(NODE), Status::Usable);
 }
 
 #[test]
