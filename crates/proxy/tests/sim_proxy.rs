@@ -26,7 +26,7 @@ fn drawn_scene(seed: u64) -> Scene {
         options.credentials = vec![("ann".into(), "secret".into()), ("bob".into(), "secret".into())];
     }
     options.config.in_flight_max = if random.chance(0.3) { 4 } else { 1024 };
-    options.config.client_backlog_bytes = if random.chance(0.5) { 16 << 10 } else { 1 << 20 };
+    options.config.client_backlog_bytes = if random.chance(0.5) { 2 << 10 } else { 1 << 20 };
     options.protocol_max = if random.chance(0.2) { 4 } else { 5 };
     let (protocol_max, with_login) = (options.protocol_max, !options.credentials.is_empty());
     let mut scene = Scene::new(options);
@@ -49,6 +49,8 @@ fn draw_client(client: &mut ClientOptions, mut random: Random, protocol_max: u8,
     };
     client.login = with_login.then(|| if random.chance(0.5) { ("ann", "secret") } else { ("bob", "secret") });
     client.uses_keyspace = random.chance(0.3);
+    client.registers = random.chance(0.3);
+    client.dawdles = if random.chance(0.3) { 0.1 } else { 0.0 };
     client.outstanding = 1 + random.index(30);
     client.value_bytes = [10, 300, 300, 3000][random.index(4)];
 }

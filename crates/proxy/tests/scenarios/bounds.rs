@@ -71,6 +71,28 @@ fn slow_nodes_fill_links_and_hold_clients_back() {
 }
 
 #[test]
+fn clients_that_read_slowly_are_not_read_from_and_get_everything() {
+    for_seeds(10, |seed| {
+        let mut options = SceneOptions::new(seed, Options { window_bytes: 2000..4000, ..Options::calm() });
+        options.config.client_backlog_bytes = 8 << 10;
+        let mut scene = Scene::new(options);
+        for number in 0..6 {
+            scene.add_client(|client| {
+                client.version = 3 + number % 3;
+                (client.outstanding, client.think_ns, client.value_bytes) = (100, 0, 3000);
+                client.dawdles = 0.05;
+            });
+        }
+        scene.wait_ready(20 * SECOND);
+        scene.work(300, 200 * SECOND);
+        assert!(scene.metrics[0].client_pauses.get() > 0, "nobody was held back");
+        assert_eq!(scene.sum(|client| client.tally.right), 6 * 300);
+        scene.check_memory();
+        scene.check_at_rest();
+    });
+}
+
+#[test]
 fn no_node_at_all_means_overloaded_within_seconds() {
     for_seeds(5, |seed| {
         let mut scene = scene(seed, |_| {});

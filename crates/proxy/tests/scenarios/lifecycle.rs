@@ -132,6 +132,24 @@ fn a_node_joins_and_another_leaves_unnoticed() {
 }
 
 #[test]
+fn schema_events_reach_those_who_registered() {
+    let mut scene = scene(1, |_| {});
+    add_clients(&mut scene, 6);
+    for version in 3..=5 {
+        scene.add_client(|client| (client.version, client.registers) = (version, true));
+    }
+    scene.wait_ready(20 * SECOND);
+    scene.mail_clients(ClientMail::More(100));
+    for _ in 0..10 {
+        scene.post_schema_event();
+        scene.world.run_for(10 * MILLISECOND);
+    }
+    scene.wait_idle(20 * SECOND);
+    let events: Vec<u64> = scene.clients.iter().map(|client| scene.world.host(*client).tally.events).collect();
+    assert_eq!(events, [0, 0, 0, 0, 0, 0, 10, 10, 10]);
+}
+
+#[test]
 fn clients_that_come_and_go_leave_nothing_behind() {
     for_seeds(10, |seed| {
         let mut scene = scene(seed, |options| options.aggregate = vec![true; 3]);

@@ -88,6 +88,33 @@ fn a_node_that_answers_garbage_or_strangers_loses_its_link_only() {
 }
 
 #[test]
+fn clients_held_back_by_a_full_link_do_not_wait_for_it_after_its_death() {
+    for_seeds(10, |seed| {
+        let mut options = SceneOptions::new(seed, Options::calm());
+        options.config.in_flight_max = 4;
+        let mut scene = Scene::new(options);
+        for _ in 0..6 {
+            scene.add_client(|client| (client.outstanding, client.think_ns) = (30, 0));
+        }
+        scene.wait_ready(20 * SECOND);
+        for node in 0..3 {
+            scene.hook(node, Some(hook::random(seed, vec![(0.5, Action::Delay(2 * MILLISECOND))])));
+        }
+        scene.mail_clients(ClientMail::More(400));
+        scene.world.run_for(50 * MILLISECOND);
+        scene.world.kill(scene.nodes[0]);
+        scene.wait_idle(60 * SECOND);
+        assert!(scene.metrics[0].client_pauses.get() > 0, "nobody was held back");
+        for client in &scene.clients {
+            let slowest_ns = scene.world.host(*client).tally.slowest_ns;
+            assert!(slowest_ns < SECOND, "{} ms", slowest_ns / MILLISECOND);
+        }
+        scene.check_memory();
+        scene.check_at_rest();
+    });
+}
+
+#[test]
 fn all_nodes_gone_gives_errors_and_recovery_not_silence() {
     for_seeds(10, |seed| {
         let mut scene = busy(seed);

@@ -1,6 +1,7 @@
 //! Breaks nodes, links and clients at random, by the scene's seed, and ends it all again.
 
 use shunt_bench::stub::{Action, StubMail, hook};
+use shunt_proxy::config::Window;
 use shunt_reactor::sim::{MILLISECOND, Options, Random, SECOND};
 use shunt_wire::cql::message::error_code;
 
@@ -18,6 +19,7 @@ pub struct Chaos {
     pub node_faults: bool,
     pub news: bool,
     pub reconnects: bool,
+    pub reloads: bool,
     random: Random,
 }
 
@@ -34,6 +36,7 @@ impl Chaos {
             node_faults: maybe(),
             news: maybe(),
             reconnects: maybe(),
+            reloads: maybe(),
             random,
         }
     }
@@ -51,7 +54,7 @@ impl Chaos {
     fn act(&mut self, scene: &mut Scene) {
         let node = self.random.index(scene.nodes.len());
         let id = scene.nodes[node];
-        match self.random.below(10) {
+        match self.random.below(11) {
             0 if self.kills => drop(scene.world.kill(id)),
             1 if self.power_cuts => drop(scene.world.power_off(id)),
             0..4 if !scene.world.is_running(id) => scene.restart_node(node),
@@ -69,6 +72,11 @@ impl Chaos {
             7 if self.news => {
                 scene.said_up[node] = self.random.chance(0.5);
                 scene.post_cluster();
+                scene.post_schema_event();
+            }
+            9 if self.reloads => {
+                let us = [0, 0, 30, 200][self.random.index(4)];
+                scene.reload(if us == 0 { Window::Auto } else { Window::Fixed { us } });
             }
             8 if self.reconnects => {
                 let client = scene.clients[self.random.index(scene.clients.len())];

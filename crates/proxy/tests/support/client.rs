@@ -12,7 +12,7 @@ use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{Consistency, ErrorMessage, encode};
 
 use super::model::{Fate, Model};
-use super::operation::{INSERT, Maker, Operation, SELECT, Statement, Statements, Verdict, prepared_of};
+use super::operation::{Maker, Operation, Statement, Statements, Verdict, prepared_of, texts};
 
 /// What a client is like.
 #[derive(Clone, Debug)]
@@ -24,8 +24,12 @@ pub struct ClientOptions {
     pub version: u8,
     pub compression: Option<Algorithm>,
     pub login: Option<(&'static str, &'static str)>,
-    /// Sends USE before anything else.
+    /// Sends USE before anything else, and names no keyspace afterwards.
     pub uses_keyspace: bool,
+    /// Sends REGISTER for changes of the schema.
+    pub registers: bool,
+    /// Probability that it stops reading for a while after an answer.
+    pub dawdles: f64,
     /// Most requests in flight.
     pub outstanding: usize,
     /// Longest pause between an answer and the next request.
@@ -48,6 +52,8 @@ impl ClientOptions {
             compression: None,
             login: None,
             uses_keyspace: false,
+            registers: false,
+            dawdles: 0.0,
             outstanding: 4,
             think_ns: 5 * MILLISECOND,
             value_bytes: 300,
@@ -64,6 +70,7 @@ enum Step {
     Connecting,
     Startup,
     Login,
+    Register,
     Use,
     PrepareInsert,
     PrepareSelect,
@@ -83,6 +90,7 @@ pub struct Tally {
     /// Handshakes answered with ERROR or not finished.
     pub handshakes_failed: u64,
     pub slowest_ns: u64,
+    pub events: u64,
 }
 
 /// What a test may tell a client.
@@ -100,6 +108,7 @@ pub enum ClientMail {
 const CONNECT: u64 = 1;
 const SEND: u64 = 2;
 const CHECK: u64 = 3;
+const READ: u64 = 4;
 
 pub struct Client {
     pub options: ClientOptions,
@@ -203,10 +212,12 @@ impl Client {
                 return next;
             }
             (Step::Login, opcode::AUTH_SUCCESS) => self.after_login(io),
-            (Step::Use, opcode::RESULT) => self.prepare(io, Step::PrepareInsert, INSERT),
+            (Step::Register, opcode::READY) => self.after_register(io),
+            (Step::Use, opcode::RESULT) => self.prepare_insert(io),
             (Step::PrepareInsert, opcode::RESULT) => {
                 self.first = prepared_of(version, header.flags, body);
-                self.prepare(io, Step::PrepareSelect, SELECT);
+                let (_, select) = texts(self.options.uses_keyspace);
+                self.prepare(io, Step::PrepareSelect, select);
             }
             (Step::PrepareSelect, opcode::RESULT) => {
                 let select = prepared_of(version, header.flags, body).expect("PREPARED");
@@ -238,13 +249,28 @@ impl Client {
     }
 
     fn after_login(&mut self, io: &mut Io) {
+        if self.options.registers {
+            self.handshake_request(io, Step::Register, opcode::REGISTER, |body, _| {
+                encode::register(body, ["SCHEMA_CHANGE", "STATUS_CHANGE"]);
+            });
+        } else {
+            self.after_register(io);
+        }
+    }
+
+    fn after_register(&mut self, io: &mut Io) {
         if self.options.uses_keyspace {
             self.handshake_request(io, Step::Use, opcode::QUERY, |body, version| {
                 encode::query_simple(body, version, "USE bench", Consistency::ONE);
             });
         } else {
-            self.prepare(io, Step::PrepareInsert, INSERT);
+            self.prepare_insert(io);
         }
+    }
+
+    fn prepare_insert(&mut self, io: &mut Io) {
+        let (insert, _) = texts(self.options.uses_keyspace);
+        self.prepare(io, Step::PrepareInsert, insert);
     }
 
     fn prepare(&mut self, io: &mut Io, step: Step, text: &str) {
@@ -264,6 +290,7 @@ impl Client {
                 random: &mut self.random,
                 value_bytes: self.options.value_bytes,
                 keyed_only: self.options.keyed_only,
+                uses_keyspace: self.options.uses_keyspace,
             };
             let (operation, op, flags) = maker.draw(io.now_ns(), &mut body);
             self.in_flight.insert(stream, operation);
@@ -296,7 +323,6 @@ impl Client {
     }
 
     fn answer(&mut self, io: &mut Io, header: Header, body: &[u8]) {
-        assert!(header.stream >= 0, "an event for a client that registered for none");
         let operation = self.in_flight.remove(&header.stream);
         let Some(operation) = operation else {
             panic!("client {}: stream {} was answered and had not been asked", self.options.number, header.stream);
@@ -313,6 +339,12 @@ impl Client {
                 self.tally.refused += 1;
                 operation.settle(&mut self.model, Fate::Unknown);
             }
+        }
+        if let Some(conn) = self.conn
+            && self.random.chance(self.options.dawdles)
+        {
+            io.pause_reading(conn);
+            io.set_timer(io.now_ns() + self.random.below(200 * MILLISECOND), READ);
         }
         self.tally.slowest_ns = self.tally.slowest_ns.max(io.now_ns() - operation.sent_ns);
         self.schedule(io);
@@ -395,6 +427,14 @@ impl Service for Client {
             // Before it has looked at STARTUP, the proxy does not know which version the client wants to hear.
             let early = self.step == Step::Startup && header.opcode == opcode::ERROR;
             assert!(header.response && (header.version == self.options.version || early), "{header:?}");
+            if header.opcode == opcode::EVENT {
+                assert!(
+                    header.stream == -1 && self.options.registers,
+                    "an event for a client that registered for none"
+                );
+                self.tally.events += 1;
+                return Next::Continue;
+            }
             match self.step {
                 Step::Ready => {
                     self.answer(io, header, body);
@@ -425,6 +465,11 @@ impl Service for Client {
             SEND => {
                 self.send_due = false;
                 self.send(io);
+            }
+            READ => {
+                if let Some(conn) = self.conn {
+                    io.resume_reading(conn);
+                }
             }
             _ => self.check_patience(io),
         }

@@ -9,9 +9,13 @@ use shunt_wire::cql::message::{
 
 use super::model::{Fate, Model};
 
-/// Statements every client prepares when it connects.
-pub const INSERT: &str = "INSERT INTO bench.kv (k, v) VALUES (?, ?)";
-pub const SELECT: &str = "SELECT v FROM bench.kv WHERE k = ?";
+/// Statements a client prepares when it connects; with the table's keyspace in them, or after USE without.
+pub fn texts(uses_keyspace: bool) -> (&'static str, &'static str) {
+    match uses_keyspace {
+        false => ("INSERT INTO bench.kv (k, v) VALUES (?, ?)", "SELECT v FROM bench.kv WHERE k = ?"),
+        true => ("INSERT INTO kv (k, v) VALUES (?, ?)", "SELECT v FROM kv WHERE k = ?"),
+    }
+}
 
 /// A statement as PREPARED described it.
 #[derive(Clone, Debug)]
@@ -26,7 +30,7 @@ impl Statement {
     }
 }
 
-/// The two of [`INSERT`] and [`SELECT`].
+/// The two of [`texts`].
 #[derive(Clone, Debug)]
 pub struct Statements {
     pub insert: Statement,
@@ -56,6 +60,8 @@ pub enum Kind {
     Options,
     /// PREPARE of a text of the client's own.
     Prepare,
+    /// USE of the keyspace the client is in.
+    Use,
 }
 
 /// What an answer says.
@@ -75,6 +81,8 @@ pub struct Maker<'a> {
     pub value_bytes: u64,
     /// Only requests of one key, each sent to its replica.
     pub keyed_only: bool,
+    /// The client has sent USE and leaves the keyspace out.
+    pub uses_keyspace: bool,
 }
 
 impl Maker<'_> {
@@ -90,8 +98,12 @@ impl Maker<'_> {
             put::bytes(body, Some(&payload));
         }
         let (kind, op) = self.draw_kind(body);
-        if op == opcode::OPTIONS {
+        if matches!(kind, Kind::Options | Kind::Use) {
+            // Answered by the proxy itself, which traces nothing.
             body.clear();
+            if kind == Kind::Use {
+                encode::query_simple(body, self.version, "USE bench", Consistency::ONE);
+            }
             return (Operation { kind, sent_ns: now_ns, traced: false, payload: None }, op, 0);
         }
         (Operation { kind, sent_ns: now_ns, traced, payload }, op, flags)
@@ -108,6 +120,7 @@ impl Maker<'_> {
             90..92 => self.query(body, Kind::Peers, "SELECT peer FROM system.peers"),
             92..94 => (Kind::Options, opcode::OPTIONS),
             94..96 => self.prepare(body),
+            96..98 if self.uses_keyspace => self.query(body, Kind::Use, "USE bench"),
             _ => self.write_prepared(body),
         }
     }
@@ -128,7 +141,7 @@ impl Maker<'_> {
         let fate = self.model.fate(number);
         let key = self.model.key(number);
         if self.random.chance(0.2) {
-            let text = format!("SELECT v FROM bench.kv WHERE k = 0x{}", hex(&key));
+            let text = texts(self.uses_keyspace).1.replace('?', &format!("0x{}", hex(&key)));
             return self.query(body, Kind::Read(number, fate), &text);
         }
         let mut values = ValueList::positional(self.version);
@@ -142,10 +155,10 @@ impl Maker<'_> {
         if self.random.chance(0.5) {
             let values = self.key_and_value(number);
             let params = QueryParams { values: values.values(), ..QueryParams::simple(Consistency::ONE) };
-            encode::query(body, self.version, INSERT, &params);
+            encode::query(body, self.version, texts(self.uses_keyspace).0, &params);
         } else {
             let (key, value) = (hex(&self.model.key(number)), hex(&self.model.value(number)));
-            let text = format!("INSERT INTO bench.kv (k, v) VALUES (0x{key}, 0x{value})");
+            let text = texts(self.uses_keyspace).0.replace("?, ?", &format!("0x{key}, 0x{value}"));
             encode::query_simple(body, self.version, &text, Consistency::ONE);
         }
         (Kind::Write(vec![number]), opcode::QUERY)
@@ -156,9 +169,9 @@ impl Maker<'_> {
         let numbers: Vec<u32> = (0..count).map(|_| self.add_key()).collect();
         let values: Vec<ValueList> = numbers.iter().map(|number| self.key_and_value(*number)).collect();
         let prepared = BatchStatement::Prepared(&self.statements.insert.id);
-        let text = self.random.chance(0.3);
+        let (text, insert) = (self.random.chance(0.3), texts(self.uses_keyspace).0);
         let children = values.iter().enumerate().map(|(index, values)| BatchChild {
-            statement: if text && index % 2 == 1 { BatchStatement::Text(INSERT) } else { prepared },
+            statement: if text && index % 2 == 1 { BatchStatement::Text(insert) } else { prepared },
             values: values.values(),
         });
         let params = QueryParams::simple(Consistency::ONE);
@@ -167,7 +180,7 @@ impl Maker<'_> {
     }
 
     fn prepare(&mut self, body: &mut Vec<u8>) -> (Kind, u8) {
-        let text = format!("{SELECT} /* {} */", self.random.below(20));
+        let text = format!("{} /* {} */", texts(self.uses_keyspace).1, self.random.below(20));
         encode::prepare(body, self.version, &text, None);
         (Kind::Prepare, opcode::PREPARE)
     }
@@ -236,6 +249,7 @@ impl Operation {
     fn judge_result(&self, model: &Model, own_address: [u8; 4], result: &ResultMessage<'_>) {
         match (&self.kind, result) {
             (Kind::Write(_), ResultMessage::Void) | (Kind::Prepare, ResultMessage::Prepared(_)) => {}
+            (Kind::Use, ResultMessage::SetKeyspace(keyspace)) => assert_eq!(*keyspace, "bench"),
             (Kind::Read(number, fate), ResultMessage::Rows(rows)) => {
                 let found: Vec<Vec<u8>> = rows.rows().map(|row| row.unwrap().get(0).unwrap().to_vec()).collect();
                 let expected = model.value(*number);

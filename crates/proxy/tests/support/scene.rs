@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use shunt_bench::stub::{AggregateLimits, Memory, Ring, Stub, StubMail, StubOptions};
-use shunt_proxy::config::Config;
+use shunt_proxy::config::{Config, Window};
 use shunt_proxy::control::state::{ClusterState, ControlRequest, CoreMail};
 use shunt_proxy::core::{Core, CoreOptions};
 use shunt_proxy::metrics::CoreMetrics;
@@ -13,6 +13,7 @@ use shunt_proxy::prepared::PreparedStore;
 use shunt_reactor::sim::{HostId, Options, SECOND, World};
 use shunt_topology::schema::{Column, Factor};
 use shunt_topology::{Keyspace, Node, NodeId, Replication, RoutingTable, Table};
+use shunt_wire::cql::message::{Event, SchemaChange, encode};
 use shunt_wire::cql::types::CqlType;
 use tokio::sync::mpsc;
 
@@ -184,6 +185,26 @@ impl Scene {
         });
         for core in self.cores.clone() {
             self.world.post(core, CoreMail::Cluster(Arc::clone(&state)));
+        }
+    }
+
+    /// Tells the cores that a table was created.
+    pub fn post_schema_event(&mut self) {
+        let change =
+            SchemaChange { change: "CREATED", target: "TABLE", keyspace: "bench", name: Some("kv2"), arguments: None };
+        let mut body = Vec::new();
+        encode::event(&mut body, &Event::SchemaChange(change));
+        let body: Arc<[u8]> = body.into();
+        for core in self.cores.clone() {
+            self.world.post(core, CoreMail::SchemaEvent(Arc::clone(&body)));
+        }
+    }
+
+    /// Gives the cores a configuration with another window.
+    pub fn reload(&mut self, window: Window) {
+        let config = Arc::new(Config { window, cores: self.options.cores, ..self.options.config.clone() });
+        for core in self.cores.clone() {
+            self.world.post(core, CoreMail::Reload(Arc::clone(&config)));
         }
     }
 
