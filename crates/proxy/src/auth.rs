@@ -18,7 +18,7 @@ use crate::accept::TOO_MANY_POOLS;
 use crate::client::{ClientRef, Phase, Stall, Switch};
 use crate::core::Core;
 use crate::metrics::{Outcome, Refusal};
-use crate::node::{PoolId, PoolKey};
+use crate::node::{PoolId, PoolKey, Step};
 use crate::route::{NO_STATEMENT, Plan};
 
 impl Core {
@@ -32,7 +32,10 @@ impl Core {
             compression: client.compression,
             no_compact: client.no_compact,
         };
-        self.start_switch(io, slot, stream, &key, true);
+        match self.pools.find_or_create(&key, self.config.links_per_node, 0, io.now_ns()) {
+            Some(id) => self.start_switch(io, slot, stream, id, true),
+            None => self.refuse_client(io, slot, stream, error_code::OVERLOADED, TOO_MANY_POOLS),
+        }
     }
 
     /// A request that is USE, as text or prepared. Never sent on a shared link, not even malformed.
@@ -60,25 +63,20 @@ impl Core {
         let Some(client) = self.clients.get(slot as usize) else { return };
         let Some(pool) = client.pool.and_then(|pool| self.pools.get(pool)) else { return };
         let key = PoolKey { keyspace: Some(Arc::from(keyspace)), ..pool.key.clone() };
-        let login_verified_ns = pool.verified_ns;
-        if let Some(id) = self.start_switch(io, slot, stream, &key, false)
-            && let Some(pool) = self.pools.get_mut(id)
-        {
-            pool.verified_ns = pool.verified_ns.max(login_verified_ns);
-            self.ensure_links(io, id);
+        let verified_ns = pool.verified_ns;
+        match self.pools.find_or_create(&key, self.config.links_per_node, verified_ns, io.now_ns()) {
+            Some(id) => self.start_switch(io, slot, stream, id, false),
+            None => self.refuse_client(io, slot, stream, error_code::OVERLOADED, TOO_MANY_POOLS),
         }
     }
 
-    fn start_switch(&mut self, io: &mut Io, slot: u32, stream: i16, key: &PoolKey, login: bool) -> Option<PoolId> {
+    fn start_switch(&mut self, io: &mut Io, slot: u32, stream: i16, id: PoolId, login: bool) {
         let now = io.now_ns();
         let client = self.client_ref(slot);
-        let Some(id) = self.pools.find_or_create(key, self.config.links_per_node, now) else {
-            self.refuse_client(io, slot, stream, error_code::OVERLOADED, TOO_MANY_POOLS);
-            return None;
-        };
         let cache_ns = self.config.auth_cache_ms * 1_000_000;
         let deadline_ns = now + self.config.connect_timeout_ms * 1_000_000;
-        let pool = self.pools.get_mut(id)?;
+        let Some(pool) = self.pools.get_mut(id) else { return };
+        pool.ask_again();
         pool.clients += 1;
         let done = if login { pool.login_is_fresh(now, cache_ns) } else { pool.ready > 0 };
         if !done {
@@ -88,8 +86,8 @@ impl Core {
             client.switch = Some(Switch { pool: id, stream, login, deadline_ns });
         }
         if done {
-            self.complete_switch(io, client);
-            return Some(id);
+            self.complete_switch(io, client, id);
+            return;
         }
         self.stall(io, slot, Stall::SWITCH);
         if login {
@@ -97,7 +95,6 @@ impl Core {
         } else {
             self.ensure_links(io, id);
         }
-        Some(id)
     }
 
     /// Has a node check the pool's login, on a connection of its own if the pool has links already.
@@ -109,7 +106,9 @@ impl Core {
         }
         if pool.verified_ns == 0 {
             self.ensure_links(io, id);
-            if self.pools.get(id).is_some_and(|pool| pool.links().next().is_some()) {
+            // The pool's own first link brings the answer. Those that are open have logged in long ago.
+            let opening = |key: u32| self.links.get(key as usize).is_some_and(|link| link.step != Step::Ready);
+            if self.pools.get(id).is_some_and(|pool| pool.links().any(opening)) {
                 return;
             }
         }
@@ -131,8 +130,8 @@ impl Core {
         let Some(pool) = self.pools.get_mut(id) else { return };
         pool.verified_ns = now.max(1);
         pool.verifying = false;
-        for client in self.take_login_waiters(id) {
-            self.complete_switch(io, client);
+        for client in self.take_switching(id, true) {
+            self.complete_switch(io, client, id);
         }
     }
 
@@ -145,10 +144,8 @@ impl Core {
         } else if pool.ready > 0 {
             return; // Works elsewhere: this node's schema lags.
         }
-        let waiting = if login { self.take_login_waiters(id) } else { std::mem::take(&mut pool.waiting) };
-        for client in waiting {
-            let Some(found) = self.client(client) else { continue };
-            let Some(switch) = found.switch.take_if(|switch| switch.pool == id) else { continue };
+        for client in self.take_switching(id, login) {
+            let Some(switch) = self.client(client).and_then(|found| found.switch.take()) else { continue };
             self.leave_pool(io, id, client.id);
             self.reply(io, client.slot, 0, opcode::ERROR, switch.stream, error_body);
             if switch.login {
@@ -169,23 +166,25 @@ impl Core {
         }
     }
 
-    fn take_login_waiters(&mut self, id: PoolId) -> Vec<ClientRef> {
+    /// Of those who wait for a pool the clients whose login, or else whose USE, is about this pool. The others, held
+    /// until it has a link or gone by now, are left.
+    pub(crate) fn take_switching(&mut self, id: PoolId, login: bool) -> Vec<ClientRef> {
         let Some(pool) = self.pools.get_mut(id) else { return Vec::new() };
         let waiting = std::mem::take(&mut pool.waiting);
-        let (logins, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|client| {
+        let (switching, others) = waiting.into_iter().partition(|client: &ClientRef| {
             let found = self.clients.get(client.slot as usize).filter(|found| found.id == client.id);
-            found.is_some_and(|found| found.switch.is_some_and(|switch| switch.login))
+            found.and_then(|found| found.switch).is_some_and(|switch| switch.pool == id && switch.login == login)
         });
         if let Some(pool) = self.pools.get_mut(id) {
             pool.waiting = others;
         }
-        logins
+        switching
     }
 
     /// The client belongs to its new pool from here on.
-    pub(crate) fn complete_switch(&mut self, io: &mut Io, client: ClientRef) {
+    pub(crate) fn complete_switch(&mut self, io: &mut Io, client: ClientRef, id: PoolId) {
         let Some(found) = self.client(client) else { return };
-        let Some(switch) = found.switch.take() else { return };
+        let Some(switch) = found.switch.take_if(|switch| switch.pool == id) else { return };
         let old = found.pool.replace(switch.pool);
         if switch.login {
             found.phase = Phase::Ready;
@@ -230,10 +229,11 @@ impl Core {
             }
         }
         for id in self.pools.ids() {
-            let waits = self.pools.get(id).is_some_and(|pool| {
-                !pool.verifying && pool.key.login.is_some() && !pool.waiting.is_empty() && pool.verified_ns == 0
-            });
-            if waits {
+            let waits = |client: &ClientRef| {
+                let found = self.clients.get(client.slot as usize).filter(|found| found.id == client.id);
+                found.and_then(|found| found.switch).is_some_and(|switch| switch.pool == id && switch.login)
+            };
+            if self.pools.get(id).is_some_and(|pool| !pool.verifying && pool.waiting.iter().any(waits)) {
                 self.verify_login(io, id);
             }
         }

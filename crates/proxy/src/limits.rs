@@ -36,6 +36,9 @@ pub const PREPARED_STATEMENTS_MAX: usize = 65_536;
 /// Pools of one core: one per (role, protocol version, keyspace, compression) in use.
 pub const POOLS_MAX: usize = 1_024;
 
+/// Of them, pools with a login that no node has accepted: whoever guesses passwords must leave room for others.
+pub const POOLS_UNVERIFIED_MAX: usize = POOLS_MAX / 2;
+
 /// A pool nobody has used for this long closes its links.
 pub const POOL_IDLE_NS: u64 = 120 * SECOND_NS;
 

@@ -117,13 +117,11 @@ impl Core {
         }
         let verified_ns = pool.verified_ns;
         let key = PoolKey { keyspace: statement.keyspace.as_deref().map(Arc::from), ..pool.key.clone() };
-        let Some(sister) = self.pools.find_or_create(&key, self.config.links_per_node, io.now_ns()) else {
+        let links_per_node = self.config.links_per_node;
+        let Some(sister) = self.pools.find_or_create(&key, links_per_node, verified_ns, io.now_ns()) else {
             self.fail_repair(io, repair, "too many pools are in use");
             return None;
         };
-        if let Some(pool) = self.pools.get_mut(sister) {
-            pool.verified_ns = pool.verified_ns.max(verified_ns);
-        }
         if self.pools.get(sister)?.links_to(node).next().is_none() {
             self.open_link(io, sister, node, false);
         }

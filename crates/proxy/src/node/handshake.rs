@@ -28,21 +28,14 @@ impl Core {
             (Step::Options, opcode::SUPPORTED) => self.send_startup(io, key, body),
             (Step::Startup, opcode::READY) => {
                 self.switch_framing(key);
-                self.send_use(io, key);
+                // A node that asks for no login accepts any.
+                self.link_logged_in(io, key);
             }
             (Step::Startup, opcode::AUTHENTICATE) => {
                 self.switch_framing(key);
                 self.send_login(io, key);
             }
-            (Step::Login, opcode::AUTH_SUCCESS) => {
-                let (pool, verify_only) = (link.pool, link.verify_only);
-                self.login_accepted(io, pool);
-                if verify_only {
-                    self.drop_link(io, key);
-                } else {
-                    self.send_use(io, key);
-                }
-            }
+            (Step::Login, opcode::AUTH_SUCCESS) => self.link_logged_in(io, key),
             (Step::Login, opcode::AUTH_CHALLENGE) => {
                 let why = "the node's login takes several steps, which this proxy cannot repeat for its shared links";
                 self.refuse_login(io, key, why);
@@ -117,6 +110,17 @@ impl Core {
         self.write_handshake(io, key, opcode::AUTH_RESPONSE, &body);
     }
 
+    fn link_logged_in(&mut self, io: &mut Io, key: u32) {
+        let Some(link) = self.links.get(key as usize) else { return };
+        let (pool, verify_only) = (link.pool, link.verify_only);
+        self.login_accepted(io, pool);
+        if verify_only {
+            self.drop_link(io, key);
+        } else {
+            self.send_use(io, key);
+        }
+    }
+
     fn send_use(&mut self, io: &mut Io, key: u32) {
         let Some(link) = self.links.get_mut(key as usize) else { return };
         let keyspace = self.pools.get(link.pool).and_then(|pool| pool.key.keyspace.clone());
@@ -151,8 +155,8 @@ impl Core {
         let Some(link) = self.links.get(key as usize) else { return };
         let (pool, node) = (link.pool, link.node);
         let (now, random) = (io.now_ns(), self.random());
-        if !login {
-            self.health.connect_failed(node, now, random);
+        if let Some(pool) = self.pools.get_mut(pool) {
+            pool.refused_by(node, now, random);
         }
         self.drop_link(io, key);
         self.switch_refused(io, pool, login, body);

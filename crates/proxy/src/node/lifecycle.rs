@@ -68,14 +68,14 @@ impl Core {
             if pool.clients == 0 && pool.ready == 0 && pool.waiting.is_empty() {
                 return;
             }
-            let unverified = pool.key.login.is_some() && pool.verified_ns == 0;
+            let unverified = pool.is_unverified();
             if unverified && pool.links().next().is_some() {
                 return;
             }
             let node = candidates[(self.cursor + offset) % candidates.len()];
             // A login that has not been verified is tried on one link only.
             let wanted = if unverified { 1 } else { pool.missing(node) };
-            if self.health.is_usable(node, now) {
+            if self.health.is_usable(node, now) && pool.may_ask(node, now) {
                 for _ in 0..wanted {
                     self.open_link(io, pool_id, node, false);
                 }
@@ -122,14 +122,15 @@ impl Core {
             return;
         };
         pool.ready += 1;
-        let mut waiting = std::mem::take(&mut pool.waiting);
-        for client in waiting.drain(..) {
-            if self.client(client).is_some_and(|found| found.switch.is_some_and(|switch| !switch.login)) {
-                self.complete_switch(io, client);
-            }
-            if self.client(client).is_some() {
-                self.unstall(client.slot, Stall::POOL);
-            }
+        pool.accepted_by(node);
+        for client in self.take_switching(pool_id, false) {
+            self.complete_switch(io, client, pool_id);
+        }
+        // Who is left waits for a link, or for a login that this link is not about.
+        let logins = self.take_switching(pool_id, true);
+        if let Some(pool) = self.pools.get_mut(pool_id) {
+            let mut held = std::mem::replace(&mut pool.waiting, logins);
+            self.unstall_all(&mut held, Stall::POOL);
         }
         for repair in on_ready {
             self.continue_repair(io, repair);
@@ -208,8 +209,15 @@ impl Core {
         }
         let Some(link) = self.links.get_mut(key as usize) else { return };
         link.retiring = true;
-        if link.streams.len() == 0 || link.step != Step::Ready {
+        let (pool, opening) = (link.pool, link.step != Step::Ready);
+        // Whom it held back had better look at other links.
+        let mut waiting = std::mem::take(&mut link.waiting);
+        if link.streams.len() == 0 || opening {
             self.drop_link(io, key);
+        }
+        self.unstall_all(&mut waiting, Stall::LINK);
+        if opening {
+            self.verification_interrupted(io, pool);
         }
     }
 
@@ -297,7 +305,8 @@ impl Core {
         let now = io.now_ns();
         for id in self.pools.ids() {
             let Some(pool) = self.pools.get(id) else { continue };
-            let idle = pool.clients == 0 && now.saturating_sub(pool.idle_since_ns) > limits::POOL_IDLE_NS;
+            let unused = pool.links().next().is_none() || now.saturating_sub(pool.idle_since_ns) > limits::POOL_IDLE_NS;
+            let idle = pool.clients == 0 && unused;
             if idle {
                 let links: Vec<u32> = pool.links().collect();
                 for link in links {

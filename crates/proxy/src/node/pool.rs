@@ -7,8 +7,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use shunt_topology::NodeId;
+use shunt_topology::{Backoff, NodeId};
 use shunt_wire::cql::compression::Algorithm;
 
 use crate::client::ClientRef;
@@ -50,10 +51,20 @@ pub(crate) struct Pool {
     pub(crate) verifying: bool,
     /// When its last client left, nanoseconds.
     pub(crate) idle_since_ns: u64,
+    /// Nodes that refused its login or keyspace the last time they were asked.
+    refusals: Vec<Refused>,
+}
+
+/// A node that refused, and when it may be asked again. That is between the pool and the node: other pools may be
+/// welcome there.
+struct Refused {
+    node: NodeId,
+    until_ns: u64,
+    backoff: Backoff,
 }
 
 impl Pool {
-    fn new(key: PoolKey, per_node: usize, now_ns: u64) -> Self {
+    fn new(key: PoolKey, per_node: usize, verified_ns: u64, now_ns: u64) -> Self {
         Self {
             key,
             per_node: per_node.max(1),
@@ -61,9 +72,10 @@ impl Pool {
             ready: 0,
             clients: 0,
             waiting: Vec::new(),
-            verified_ns: 0,
+            verified_ns,
             verifying: false,
             idle_since_ns: now_ns,
+            refusals: Vec::new(),
         }
     }
 
@@ -102,6 +114,41 @@ impl Pool {
         self.links.iter().filter_map(|link| *link)
     }
 
+    /// A node refused the login or the keyspace: it is asked again, but ever more rarely.
+    pub(crate) fn refused_by(&mut self, node: NodeId, now_ns: u64, random: u64) {
+        let known = self.refusals.iter().position(|refused| refused.node == node);
+        let index = known.unwrap_or_else(|| {
+            let first = Duration::from_millis(limits::RECONNECT_FIRST_MS);
+            let max = Duration::from_millis(limits::RECONNECT_MAX_MS);
+            self.refusals.push(Refused { node, until_ns: 0, backoff: Backoff::new(first, max) });
+            self.refusals.len() - 1
+        });
+        let refused = &mut self.refusals[index];
+        refused.until_ns = now_ns + refused.backoff.next(random).as_nanos() as u64;
+    }
+
+    /// A node accepted both.
+    pub(crate) fn accepted_by(&mut self, node: NodeId) {
+        self.refusals.retain(|refused| refused.node != node);
+    }
+
+    /// Whether a node may be asked for another link now. With a login that was never accepted, no node may while one
+    /// that refused is spared: a wrong password would go round.
+    pub(crate) fn may_ask(&self, node: NodeId, now_ns: u64) -> bool {
+        let concerns = |refused: &&Refused| refused.node == node || self.is_unverified();
+        !self.refusals.iter().filter(concerns).any(|refused| now_ns < refused.until_ns)
+    }
+
+    /// Somebody new wants an answer now.
+    pub(crate) fn ask_again(&mut self) {
+        self.refusals.iter_mut().for_each(|refused| refused.until_ns = 0);
+    }
+
+    /// Whether it has a login that no node has accepted, or the last one asked refused.
+    pub(crate) fn is_unverified(&self) -> bool {
+        self.key.login.is_some() && self.verified_ns == 0
+    }
+
     /// Whether the login was verified recently enough to be believed.
     pub(crate) fn login_is_fresh(&self, now_ns: u64, cache_ns: u64) -> bool {
         self.verified_ns != 0 && now_ns.saturating_sub(self.verified_ns) < cache_ns
@@ -130,12 +177,24 @@ impl Pools {
         self.by_key.get(key).copied()
     }
 
-    /// The pool of `key`, made if there is none; `None` when there are too many.
-    pub(crate) fn find_or_create(&mut self, key: &PoolKey, per_node: usize, now_ns: u64) -> Option<PoolId> {
+    /// The pool of `key`, made if there is none; `None` when there are too many. `verified_ns` is when its login was
+    /// accepted, if that is known from another pool; 0 otherwise.
+    pub(crate) fn find_or_create(
+        &mut self,
+        key: &PoolKey,
+        per_node: usize,
+        verified_ns: u64,
+        now_ns: u64,
+    ) -> Option<PoolId> {
         if let Some(id) = self.find(key) {
+            if let Some(pool) = self.get_mut(id) {
+                pool.verified_ns = pool.verified_ns.max(verified_ns);
+            }
             return Some(id);
         }
-        if self.by_key.len() >= limits::POOLS_MAX {
+        let unverified = key.login.is_some() && verified_ns == 0;
+        let unverified_count = || self.pools.iter().flatten().filter(|pool| pool.is_unverified()).count();
+        if self.by_key.len() >= limits::POOLS_MAX || unverified && unverified_count() >= limits::POOLS_UNVERIFIED_MAX {
             return None;
         }
         let free = self.pools.iter().position(Option::is_none);
@@ -143,7 +202,7 @@ impl Pools {
             self.pools.push(None);
             self.pools.len() - 1
         });
-        self.pools[index] = Some(Pool::new(key.clone(), per_node, now_ns));
+        self.pools[index] = Some(Pool::new(key.clone(), per_node, verified_ns, now_ns));
         let id = PoolId(index as u32);
         self.by_key.insert(key.clone(), id);
         Some(id)
@@ -179,7 +238,7 @@ mod tests {
     #[test]
     fn clients_that_differ_in_anything_get_different_pools() {
         let mut pools = Pools::default();
-        let mut find = |key: PoolKey| pools.find_or_create(&key, 1, 0).unwrap();
+        let mut find = |key: PoolKey| pools.find_or_create(&key, 1, 0, 0).unwrap();
         let alice = find(key(Some(b"\0alice\0secret"), None));
         let others = [
             find(key(None, None)),
@@ -198,11 +257,39 @@ mod tests {
     fn the_number_of_pools_is_bounded_and_places_are_reused() {
         let mut pools = Pools::default();
         for i in 0..limits::POOLS_MAX {
-            assert!(pools.find_or_create(&key(None, Some(&i.to_string())), 1, 0).is_some());
+            assert!(pools.find_or_create(&key(None, Some(&i.to_string())), 1, 0, 0).is_some());
         }
-        assert!(pools.find_or_create(&key(None, Some("one more")), 1, 0).is_none());
+        assert!(pools.find_or_create(&key(None, Some("one more")), 1, 0, 0).is_none());
         let gone = pools.find(&key(None, Some("7"))).unwrap();
         assert!(pools.remove(gone).is_some());
-        assert_eq!(pools.find_or_create(&key(None, Some("one more")), 1, 0), Some(gone));
+        assert_eq!(pools.find_or_create(&key(None, Some("one more")), 1, 0, 0), Some(gone));
+    }
+
+    #[test]
+    fn logins_that_nobody_has_accepted_leave_room_for_others() {
+        let mut pools = Pools::default();
+        let made = (0..limits::POOLS_MAX)
+            .filter(|guess| pools.find_or_create(&key(Some(guess.to_string().as_bytes()), None), 1, 0, 0).is_some());
+        assert_eq!(made.count(), limits::POOLS_UNVERIFIED_MAX);
+        assert!(pools.find_or_create(&key(Some(b"ann"), Some("ks")), 1, 7, 0).is_some());
+        assert!(pools.find_or_create(&key(None, None), 1, 0, 0).is_some());
+    }
+
+    #[test]
+    fn a_node_that_refuses_is_asked_ever_more_rarely() {
+        let second = limits::SECOND_NS;
+        let mut pool = Pool::new(key(None, Some("ks")), 1, 0, 0);
+        let (one, other) = (NodeId(1), NodeId(2));
+        let mut asked = 0;
+        for now in (0..60 * second).step_by(limits::TICK_NS as usize) {
+            if pool.may_ask(one, now) {
+                asked += 1;
+                pool.refused_by(one, now, u64::MAX);
+                assert!(!pool.may_ask(one, now) && pool.may_ask(other, now));
+            }
+        }
+        assert!((5..20).contains(&asked), "{asked}");
+        pool.accepted_by(one);
+        assert!(pool.may_ask(one, 60 * second));
     }
 }

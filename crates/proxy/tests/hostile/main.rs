@@ -8,9 +8,11 @@
 mod support;
 
 mod bytes;
+mod logins;
 mod node_answers;
 mod node_pace;
 mod offender;
+mod porter;
 mod town;
 
 mod client_framing;

@@ -84,11 +84,6 @@ impl Offender {
         }
     }
 
-    /// What it has been sent and not taken by its kernel.
-    pub fn unsent(&self, io: &Io) -> usize {
-        self.conn.map_or(0, |conn| io.backlog(conn))
-    }
-
     /// v3 and v4: bodies of answers may be compressed with this.
     pub fn expect_compression(&mut self, algorithm: Algorithm) {
         self.input.compression = Some(algorithm);

@@ -24,13 +24,19 @@ impl Town {
         Town::with(|_| {})
     }
 
-    /// With other settings than [`SceneOptions::new`].
-    pub fn with(change: impl FnOnce(&mut SceneOptions)) -> Town {
+    /// Without bystanders.
+    pub fn bare(change: impl FnOnce(&mut SceneOptions)) -> Town {
         let mut options = SceneOptions::new(1, Options::calm());
         options.config.frame_bytes_max = Config::default().frame_bytes_max;
         change(&mut options);
-        let (with_login, max) = (!options.credentials.is_empty(), options.protocol_max);
-        let mut scene = Scene::new(options);
+        Town { scene: Scene::new(options), refused: 0, losses: 0 }
+    }
+
+    /// With other settings than [`SceneOptions::new`].
+    pub fn with(change: impl FnOnce(&mut SceneOptions)) -> Town {
+        let mut town = Town::bare(change);
+        let scene = &mut town.scene;
+        let (with_login, max) = (!scene.options.credentials.is_empty(), scene.options.protocol_max);
         for (version, compression) in [(4, None), (5, Some(Algorithm::Lz4)), (3, Some(Algorithm::Snappy))] {
             scene.add_client(|client| {
                 client.version = version.min(max);
@@ -40,7 +46,6 @@ impl Town {
             });
         }
         scene.work(10, 10 * SECOND);
-        let mut town = Town { scene, refused: 0, losses: 0 };
         town.forgive();
         assert_eq!((town.refused, town.losses), (0, 0));
         town

@@ -1,0 +1,283 @@
+//! Doors that stay shut: logins and USE that nodes refuse, forget or cannot answer. Whoever waits gets an answer, and
+//! what failed once does not fail for ever.
+
+use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::error_code::{BAD_CREDENTIALS, INVALID};
+
+use super::bytes;
+use super::offender::Offender;
+use super::porter::{Door, Porter, select};
+use super::town::Town;
+
+const TOKEN: &[u8] = b"\0ann\0secret";
+
+/// A proxy in front of porters, who ask for a login or not.
+struct Gate {
+    town: Town,
+    porters: Vec<HostId<Porter>>,
+}
+
+impl Gate {
+    fn new(nodes: usize, asks: bool) -> Gate {
+        let mut town = Town::bare(|options| {
+            options.nodes = nodes;
+            options.protocol_max = 4;
+            if asks {
+                options.credentials = vec![("ann".into(), "secret".into())];
+            }
+        });
+        let porters = (0..nodes)
+            .map(|index| {
+                let address = town.scene.ring.nodes[index].address;
+                town.scene.world.kill(town.scene.nodes[index]);
+                town.scene.world.stop_listening(town.scene.nodes[index], address);
+                let porter = town.scene.world.add("porter", Porter::new(asks));
+                town.scene.world.listen(porter, address);
+                porter
+            })
+            .collect();
+        Gate { town, porters }
+    }
+
+    fn all(&mut self, mut change: impl FnMut(&mut Porter)) {
+        for porter in self.porters.clone() {
+            self.town.scene.world.with(porter, |porter, _| change(porter));
+        }
+    }
+
+    fn count(&self, of: impl Fn(&Porter) -> u64) -> u64 {
+        self.porters.iter().map(|porter| of(self.town.scene.world.host(*porter))).sum()
+    }
+
+    fn throw_out(&mut self, keyspace: Option<&str>) {
+        for porter in self.porters.clone() {
+            self.town.scene.world.with(porter, |porter, io| porter.throw_out(io, keyspace));
+        }
+    }
+
+    /// Somebody who has sent this token; the answer is on its way.
+    fn knock(&mut self, token: &[u8]) -> HostId<Offender> {
+        let client = self.town.offender();
+        self.town.send(client, &bytes::startup(4, None));
+        self.town.answered(client, 1);
+        assert_eq!(self.town.take_answers(client)[0].header.opcode, opcode::AUTHENTICATE);
+        self.town.send(client, &bytes::auth_response(4, token));
+        client
+    }
+
+    /// The opcode of the next answer.
+    fn answer(&mut self, client: HostId<Offender>) -> u8 {
+        self.town.answered(client, 1);
+        self.town.take_answers(client)[0].header.opcode
+    }
+
+    fn ask(&mut self, client: HostId<Offender>, text: &str) -> u8 {
+        self.town.send(client, &bytes::query(4, 1, text));
+        self.answer(client)
+    }
+}
+
+#[test]
+fn a_wrong_password_is_refused_in_the_nodes_words_and_closed() {
+    let mut gate = Gate::new(3, true);
+    gate.all(|porter| porter.login = Door::Refused(BAD_CREDENTIALS));
+    let client = gate.knock(TOKEN);
+    gate.town.closed(client);
+    assert_eq!(gate.town.scene.world.host(client).last().error(), (BAD_CREDENTIALS, "the porter says no".into()));
+    assert_eq!(gate.count(|porter| porter.logins), 1, "tried once, not on every node");
+}
+
+/// A node whose own tables cannot be read refuses everybody for a moment.
+#[test]
+fn a_role_refused_for_a_moment_is_let_in_afterwards() {
+    let mut gate = Gate::new(3, true);
+    let first = gate.knock(TOKEN);
+    assert_eq!(gate.answer(first), opcode::AUTH_SUCCESS);
+    gate.town.pass(3 * SECOND);
+    gate.all(|porter| porter.login = Door::Refused(BAD_CREDENTIALS));
+    let second = gate.knock(TOKEN);
+    assert_eq!(gate.answer(second), opcode::ERROR);
+    gate.all(|porter| porter.login = Door::Open);
+    gate.town.pass(3 * SECOND);
+    let third = gate.knock(TOKEN);
+    assert_eq!(gate.answer(third), opcode::AUTH_SUCCESS);
+    gate.town.send(first, &select(1));
+    assert_eq!(gate.answer(first), opcode::RESULT);
+}
+
+#[test]
+fn a_node_that_leaves_while_it_checks_a_login() {
+    let mut gate = Gate::new(2, true);
+    let first = gate.knock(TOKEN);
+    assert_eq!(gate.answer(first), opcode::AUTH_SUCCESS);
+    gate.town.pass(3 * SECOND);
+    gate.all(|porter| porter.logins = 0);
+    gate.all(|porter| porter.login = Door::Silent);
+    let second = gate.knock(TOKEN);
+    gate.town.pass(100 * MILLISECOND);
+    let asked = (0..2).find(|node| gate.town.scene.world.host(gate.porters[*node]).logins > 0).unwrap();
+    gate.all(|porter| porter.login = Door::Open);
+    gate.town.scene.ring.nodes[asked].address.set_port(1);
+    gate.town.scene.post_cluster();
+    assert_eq!(gate.answer(second), opcode::AUTH_SUCCESS);
+}
+
+#[test]
+fn a_node_that_asks_for_no_login() {
+    let mut gate = Gate::new(1, true);
+    gate.all(|porter| porter.asks = false);
+    for _ in 0..2 {
+        let client = gate.knock(TOKEN);
+        assert_eq!(gate.answer(client), opcode::AUTH_SUCCESS);
+        assert_eq!(gate.ask(client, "SELECT 1"), opcode::RESULT);
+        gate.town.pass(3 * SECOND);
+    }
+}
+
+#[test]
+fn a_login_nobody_answers() {
+    let mut gate = Gate::new(3, true);
+    gate.all(|porter| porter.login = Door::Silent);
+    let client = gate.knock(TOKEN);
+    gate.town.closed(client);
+    let (_, text) = gate.town.scene.world.host(client).last().error();
+    assert!(text.contains("in time"), "{text}");
+    gate.all(|porter| porter.login = Door::Open);
+    gate.town.pass(15 * SECOND);
+    let client = gate.knock(TOKEN);
+    assert_eq!(gate.answer(client), opcode::AUTH_SUCCESS);
+}
+
+/// Whoever guesses passwords while no node can say no must not use up what others need.
+#[test]
+fn a_flood_of_wrong_passwords_while_nodes_are_silent() {
+    let mut gate = Gate::new(3, true);
+    gate.all(|porter| porter.login = Door::Silent);
+    for guess in 0..1100 {
+        let client = gate.knock(format!("\0ann\0{guess}").as_bytes());
+        gate.town.pass(MILLISECOND);
+        gate.town.scene.world.with(client, |client, io| client.vanish(io));
+    }
+    gate.all(|porter| porter.login = Door::Open);
+    gate.town.pass(15 * SECOND);
+    let client = gate.knock(TOKEN);
+    assert_eq!(gate.answer(client), opcode::AUTH_SUCCESS);
+}
+
+#[test]
+fn use_of_a_keyspace_that_does_not_exist() {
+    let mut gate = Gate::new(3, false);
+    gate.all(|porter| porter.keyspace = Door::Refused(INVALID));
+    let client = gate.town.started_offender(4);
+    for _ in 0..10 {
+        assert_eq!(gate.ask(client, "USE nowhere"), opcode::ERROR);
+        assert_eq!(gate.ask(client, "SELECT 1"), opcode::RESULT);
+    }
+    gate.all(|porter| assert!(porter.queries.iter().all(|(keyspace, _)| keyspace.is_none())));
+    // Nothing is wrong with the nodes, and nobody else is kept from them.
+    gate.all(|porter| porter.keyspace = Door::Open);
+    let before = gate.count(|porter| porter.uses);
+    let other = gate.town.started_offender(4);
+    assert_eq!(gate.ask(other, "USE somewhere"), opcode::RESULT);
+    gate.town.pass(10 * MILLISECOND);
+    assert_eq!(gate.count(|porter| porter.uses) - before, 3);
+}
+
+/// The keyspace of a client is gone: its links cannot be opened again, and nobody hammers the nodes for it.
+#[test]
+fn a_keyspace_that_is_dropped() {
+    let mut gate = Gate::new(3, false);
+    let client = gate.town.started_offender(4);
+    assert_eq!(gate.ask(client, "USE ks"), opcode::RESULT);
+    gate.all(|porter| porter.keyspace = Door::Refused(INVALID));
+    gate.throw_out(Some("ks"));
+    let before = gate.count(|porter| porter.uses);
+    for stream in 0..10 {
+        gate.town.send(client, &select(stream));
+        gate.town.pass(6 * SECOND);
+    }
+    assert_eq!(gate.town.take_answers(client).len(), 10);
+    let tried = gate.count(|porter| porter.uses) - before;
+    assert!(tried < 200, "tried {tried} times in a minute");
+    gate.all(|porter| porter.keyspace = Door::Open);
+    gate.town.pass(15 * SECOND);
+    gate.town.send(client, &select(1));
+    assert_eq!(gate.answer(client), opcode::RESULT);
+}
+
+/// A client held back because its pool has no link is not forgotten when one node refuses the keyspace.
+#[test]
+fn a_query_held_while_one_node_refuses_the_keyspace() {
+    let mut gate = Gate::new(2, false);
+    let client = gate.town.started_offender(4);
+    assert_eq!(gate.ask(client, "USE ks"), opcode::RESULT);
+    gate.town.pass(SECOND);
+    let lagging = gate.porters[0];
+    gate.town.scene.world.with(lagging, |porter, _| porter.keyspace = Door::Refused(INVALID));
+    // The other node's answer comes later than the refusal.
+    let other = gate.porters[1];
+    let core = gate.town.scene.cores[0];
+    gate.town.scene.world.cut(core, other);
+    gate.throw_out(Some("ks"));
+    gate.town.pass(10 * MILLISECOND);
+    gate.town.send(client, &select(1));
+    gate.town.pass(700 * MILLISECOND);
+    gate.town.scene.world.join(core, other);
+    gate.town.pass(2500 * MILLISECOND);
+    assert_eq!(gate.town.take_answers(client).len(), 1, "answered as soon as a link is open");
+}
+
+/// A USE given up must not be mistaken for the next one.
+#[test]
+fn a_use_given_up_and_another_one() {
+    let mut gate = Gate::new(1, false);
+    let client = gate.town.started_offender(4);
+    gate.all(|porter| porter.keyspace = Door::Silent);
+    assert_eq!(gate.ask(client, "USE slow"), opcode::ERROR);
+    gate.town.send(client, &bytes::query(4, 2, "USE nowhere"));
+    gate.town.pass(100 * MILLISECOND);
+    // From here on "slow" can be used; "nowhere" is refused.
+    let porter = gate.porters[0];
+    gate.town.scene.world.with(porter, |porter, _| porter.refused_keyspace = Some("nowhere"));
+    gate.all(|porter| porter.keyspace = Door::Open);
+    assert_eq!(gate.answer(client), opcode::ERROR);
+    assert_eq!(gate.ask(client, "SELECT 1"), opcode::RESULT);
+    let porter = gate.town.scene.world.host(porter);
+    assert_eq!(porter.queries.last().unwrap().0, None, "the client is where it was");
+}
+
+#[test]
+fn pools_nobody_uses_are_closed() {
+    let mut gate = Gate::new(2, false);
+    let client = gate.town.started_offender(4);
+    for keyspace in ["a", "b", "c"] {
+        assert_eq!(gate.ask(client, &format!("USE {keyspace}")), opcode::RESULT);
+    }
+    gate.town.pass(SECOND);
+    assert_eq!(gate.count(|porter| porter.guests() as u64), 8);
+    gate.town.pass(130 * SECOND);
+    assert_eq!(gate.count(|porter| porter.guests() as u64), 2, "those of the client's own pool");
+    gate.town.scene.world.with(client, |client, io| client.vanish(io));
+    gate.town.pass(130 * SECOND);
+    assert_eq!(gate.count(|porter| porter.guests() as u64), 0);
+}
+
+/// Links closed because nobody needed them count as closed, so that a node that is down is not hammered later.
+#[test]
+fn a_node_that_is_down_is_tried_ever_more_rarely() {
+    let mut gate = Gate::new(2, false);
+    let client = gate.town.started_offender(4);
+    for keyspace in ["a", "b"] {
+        assert_eq!(gate.ask(client, &format!("USE {keyspace}")), opcode::RESULT);
+    }
+    gate.town.pass(130 * SECOND);
+    let gone = gate.porters[0];
+    gate.town.scene.world.with(gone, |porter, _| porter.shut = true);
+    gate.town.scene.world.with(gone, |porter, io| porter.throw_out(io, Some("b")));
+    let before = gate.town.scene.world.host(gone).connections;
+    gate.town.pass(60 * SECOND);
+    let tried = gate.town.scene.world.host(gone).connections - before;
+    assert!((3..30).contains(&tried), "tried {tried} times in a minute");
+    gate.town.scene.world.with(gone, |porter, _| porter.shut = false);
+}
