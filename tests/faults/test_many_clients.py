@@ -9,6 +9,7 @@ import pytest
 from ring import cql
 
 CLIENTS = 5000
+KEYS = 100
 RESIDENT_BYTES_MAX = 400 * 1024 * 1024
 LINKS_MAX = 60
 
@@ -20,26 +21,34 @@ def test_five_thousand_at_once(front, whole):
 
     async def one(number: int):
         connection = await cql.Connection.open(front.host, front.port, timeout_seconds=120)
-        key = f"many-{number}"
-        await connection.query(f"INSERT INTO faults.writes (key, value) VALUES ('{key}', '{number}')", cql.QUORUM, 120)
-        return connection
+        return connection, await ask(connection, number)
+
+    async def ask(connection, number: int):
+        query = f"SELECT value FROM faults.writes WHERE key = 'many-{number % KEYS}'"
+        rows = await connection.query(query, timeout_seconds=120)
+        return [row["value"] for row in rows]
 
     async def scenario():
-        connections = await asyncio.gather(*(one(number) for number in range(CLIENTS)), return_exceptions=True)
-        failed = [repr(result) for result in connections if isinstance(result, BaseException)]
+        writer = await cql.Connection.open(front.host, front.port)
+        for key in range(KEYS):
+            await writer.query(f"INSERT INTO faults.writes (key, value) VALUES ('many-{key}', '{key}')", cql.ALL)
+        writer.close()
+        results = await asyncio.gather(*(one(number) for number in range(CLIENTS)), return_exceptions=True)
+        failed = [repr(result) for result in results if isinstance(result, BaseException)]
         assert not failed, f"{len(failed)} of {CLIENTS}: {failed[:5]}"
         resident, links = front.resident_bytes(), node_connections(front.process.pid, whole)
         print(f"{CLIENTS} clients: {resident / 2**20:.0f} MB resident, {links} connections to {len(whole.nodes)} nodes")
-        assert resident < RESIDENT_BYTES_MAX
-        assert links < LINKS_MAX
-        answers = await asyncio.gather(*(
-            connection.query(f"SELECT value FROM faults.writes WHERE key = 'many-{number}'", cql.QUORUM, 120)
-            for number, connection in enumerate(connections)))
+        connections = [connection for connection, _ in results]
+        again = await asyncio.gather(*(ask(connection, number) for number, connection in enumerate(connections)))
         lost = [connection.lost.result() for connection in connections if connection.lost.done()]
         for connection in connections:
             connection.close()
         assert not lost, lost[:5]
-        assert [rows[0]["value"] for rows in answers] == [str(number) for number in range(CLIENTS)]
+        expected = [[str(number % KEYS)] for number in range(CLIENTS)]
+        assert [answer for _, answer in results] == expected
+        assert again == expected
+        assert resident < RESIDENT_BYTES_MAX
+        assert links < LINKS_MAX
 
     asyncio.run(scenario())
 

@@ -8,6 +8,9 @@ from ring import cql
 
 WRITE = "INSERT INTO faults.writes (key, value) VALUES (?, ?)"
 READ = "SELECT value FROM faults.writes WHERE key = ?"
+PAUSE_SECONDS = 0.02  # of each client between queries: load, but processor time is left for a node that starts
+READS_AT_ONCE = 64  # while looking for what was written
+READ_ATTEMPTS = 10
 ANSWER_WITHIN_SECONDS = 40  # far beyond the deadlines of the proxy and of Cassandra: an answer, even an error, must come
 
 
@@ -60,6 +63,7 @@ class Load:
         turn = 0
         while self._running:
             turn += 1
+            await asyncio.sleep(PAUSE_SECONDS)
             key, value = f"{self.name}-{number}-{turn}", f"{turn * 7919 % 1_000_003}"
             try:
                 if statements is None:
@@ -100,21 +104,28 @@ class Load:
 
     async def assert_nothing_lost(self, consistency: int = cql.QUORUM) -> None:
         """Reads every acknowledged write."""
+        assert self.acknowledged, "no write was acknowledged at all"
         connection = await cql.Connection.open(self.host, self.port)
         try:
             statement = await connection.prepare(READ)
-            missing = []
-            keys = list(self.acknowledged)
-            for start in range(0, len(keys), 200):
-                part = keys[start:start + 200]
-                answers = await asyncio.gather(
-                    *(connection.execute(statement, [key.encode()], consistency, ANSWER_WITHIN_SECONDS) for key in part))
-                missing += [key for key, rows in zip(part, answers)
-                            if [row["value"] for row in rows] != [self.acknowledged[key]]]
+            turns = asyncio.Semaphore(READS_AT_ONCE)
+            missing = [key for key in await asyncio.gather(
+                *(self._missing(connection, statement, key, consistency, turns) for key in self.acknowledged)) if key]
         finally:
             connection.close()
-        assert keys, "no write was acknowledged at all"
-        assert not missing, f"{len(missing)} of {len(keys)} acknowledged writes lost: {missing[:5]}"
+        assert not missing, f"{len(missing)} of {len(self.acknowledged)} acknowledged writes lost: {missing[:5]}"
+
+    async def _missing(self, connection, statement, key: str, consistency: int, turns) -> "str | None":
+        """The key, if its value is not found. A read that fails says nothing and is done again."""
+        async with turns:
+            for attempt in range(READ_ATTEMPTS):
+                try:
+                    rows = await connection.execute(statement, [key.encode()], consistency, ANSWER_WITHIN_SECONDS)
+                    return None if [row["value"] for row in rows] == [self.acknowledged[key]] else key
+                except cql.CqlError:
+                    if attempt == READ_ATTEMPTS - 1:
+                        raise
+                    await asyncio.sleep(1)
 
 
 # What a coordinator may answer while a replica it counted on does not (native_protocol_v4.spec, section 9).

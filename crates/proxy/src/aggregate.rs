@@ -77,6 +77,7 @@ impl Core {
         let pending = Pending {
             purpose: Purpose::Client,
             client: client_ref,
+            pool,
             stream: header.stream,
             opcode: header.opcode,
             flags: header.flags,

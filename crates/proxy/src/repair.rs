@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::disaggregate::Answer;
 use crate::limits;
 use crate::metrics::{Outcome, QueryKind};
-use crate::node::{Pending, PoolKey, Purpose, Retained};
+use crate::node::{Pending, PoolId, PoolKey, Purpose, Retained};
 use crate::prepared::PreparedStatement;
 use crate::route::{Choice, Plan, Work};
 
@@ -236,15 +236,16 @@ impl Core {
     /// Sends a request once more, to whichever node is best now.
     fn send_elsewhere(&mut self, io: &mut Io, mut pending: Pending, body: &[u8]) {
         pending.retries += 1;
-        let pool = self.client(pending.client).and_then(|client| client.pool);
-        let Some(pool) = pool else {
+        if self.client(pending.client).is_none() {
             self.metrics.in_flight.sub(1);
             return;
-        };
-        match self.choose(pool, &pending.plan) {
-            Choice::Link(link) => {
+        }
+        match self.choose(pending.pool, &pending.plan) {
+            Choice::Link(link) if self.send_on_link(io, link, pending, body) => {
                 self.metrics.outcomes.of(Outcome::Retried).add(1);
-                self.send_on_link(io, link, pending, body);
+            }
+            Choice::Link(_) => {
+                self.fail_request(io, &pending, Outcome::Overloaded, "the other replicas are overloaded")
             }
             Choice::Full(_) => {
                 self.fail_request(io, &pending, Outcome::Overloaded, "the other replicas are overloaded")
@@ -356,6 +357,7 @@ impl Core {
         Pending {
             purpose,
             client: ClientRef::PROXY,
+            pool: PoolId::NONE,
             stream: 0,
             opcode: op,
             flags: 0,

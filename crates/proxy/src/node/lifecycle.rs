@@ -368,6 +368,7 @@ impl Core {
         let pending = Pending {
             purpose: Purpose::Heartbeat,
             client: ClientRef::PROXY,
+            pool: PoolId::NONE,
             stream: 0,
             opcode: opcode::OPTIONS,
             flags: 0,

@@ -19,6 +19,11 @@ use crate::limits;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PoolId(pub(crate) u32);
 
+impl PoolId {
+    /// Of requests that belong to no pool: the proxy's own.
+    pub(crate) const NONE: PoolId = PoolId(u32::MAX);
+}
+
 /// What must not mix.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PoolKey {

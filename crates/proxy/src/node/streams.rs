@@ -6,6 +6,7 @@
 
 use crate::client::ClientRef;
 use crate::limits::STREAMS_PER_CONNECTION_MAX;
+use crate::node::PoolId;
 use crate::route::Plan;
 
 /// Where the bytes of a request are kept while it is in flight.
@@ -39,6 +40,8 @@ pub(crate) enum Purpose {
 pub(crate) struct Pending {
     pub(crate) purpose: Purpose,
     pub(crate) client: ClientRef,
+    /// The pool it was asked in. A client may have moved on by USE before its request is sent a second time.
+    pub(crate) pool: PoolId,
     /// The client's own stream id.
     pub(crate) stream: i16,
     pub(crate) opcode: u8,
@@ -168,6 +171,7 @@ mod tests {
         Pending {
             purpose: Purpose::Client,
             client: ClientRef { slot: 1, id: 2 },
+            pool: PoolId(0),
             stream,
             opcode: 7,
             flags: 0,

@@ -281,3 +281,32 @@ fn a_node_that_is_down_is_tried_ever_more_rarely() {
     assert!((3..30).contains(&tried), "tried {tried} times in a minute");
     gate.town.scene.world.with(gone, |porter, _| porter.shut = false);
 }
+
+/// A request sent before USE means the keyspace before it, also the second time it is sent.
+#[test]
+fn a_retry_after_use_keeps_its_keyspace() {
+    let mut gate = Gate::new(2, false);
+    let client = gate.town.started_offender(4);
+    assert_eq!(gate.ask(client, "USE one"), opcode::RESULT);
+    gate.town.pass(SECOND);
+    gate.all(|porter| porter.holds = true);
+    gate.town.send(client, &select(7));
+    gate.town.pass(10 * MILLISECOND);
+    assert_eq!(gate.ask(client, "USE two"), opcode::RESULT);
+    gate.town.pass(SECOND / 2);
+    let holder = gate.porters.iter().copied().find(|porter| {
+        gate.town.scene.world.host(*porter).queries.iter().any(|(_, text)| text.starts_with("SELECT v"))
+    });
+    gate.town.scene.world.with(holder.unwrap(), |porter, io| porter.throw_out(io, Some("one")));
+    gate.town.pass(10 * MILLISECOND);
+    for porter in gate.porters.clone() {
+        gate.town.scene.world.with(porter, |porter, io| porter.let_go(io));
+    }
+    gate.town.answered(client, 1);
+    let mut keyspaces = Vec::new();
+    gate.all(|porter| {
+        let selects = porter.queries.iter().filter(|(_, text)| text.starts_with("SELECT v"));
+        keyspaces.extend(selects.map(|(keyspace, _)| keyspace.clone().unwrap()));
+    });
+    assert_eq!(keyspaces, ["one", "one"]);
+}

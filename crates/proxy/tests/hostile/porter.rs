@@ -34,7 +34,7 @@ pub struct Porter {
     pub refused_keyspace: Option<&'static str>,
     /// Every connection is reset at once.
     pub shut: bool,
-    /// Queries are not answered until the connection is cut.
+    /// Queries are not answered until [`Porter::let_go`].
     pub holds: bool,
     held: Vec<(ConnId, Header)>,
     guests: BTreeMap<(u32, u32), Guest>,
@@ -75,6 +75,14 @@ impl Porter {
         for (index, generation) in conns {
             self.guests.remove(&(index, generation));
             io.abort(ConnId { index, generation });
+        }
+    }
+
+    /// Answers what is held, and everything from now on.
+    pub fn let_go(&mut self, io: &mut Io) {
+        self.holds = false;
+        for (conn, header) in std::mem::take(&mut self.held) {
+            send(io, conn, header, opcode::RESULT, &VOID);
         }
     }
 
