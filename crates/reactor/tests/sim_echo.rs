@@ -1,5 +1,7 @@
 //! Byte streams through a simulated network: whole under every kind of delay and cut, and restarted after losses.
 
+#![allow(clippy::unwrap_used, reason = "a test may say what it expects and stop there")]
+
 mod sim_support;
 
 use shunt_reactor::sim::{HostId, Options, SECOND, World, for_seeds};
