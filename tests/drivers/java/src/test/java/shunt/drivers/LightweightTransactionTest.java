@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import com.datastax.oss.driver.api.core.DefaultConsistencyLevel;
 import com.datastax.oss.driver.api.core.cql.AsyncResultSet;
@@ -58,6 +59,10 @@ class LightweightTransactionTest extends Scenario {
 
   @Test
   void oneOfManyRacersWins() {
+    // A contended transaction may time out, and v5 then tells the number of contentions (section 9, 0x1100).
+    // native-protocol 1.5.2, under driver 4.19.3, leaves those two bytes unread, takes them for the next
+    // frame and closes the connection, whoever is at the other end.
+    assumeTrue(setup.expected.getCode() < 5, "the driver cannot read a v5 CAS write timeout");
     List<CompletionStage<AsyncResultSet>> racers = new ArrayList<>();
     for (int i = 0; i < 10; i++) {
       racers.add(
