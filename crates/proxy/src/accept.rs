@@ -3,8 +3,8 @@
 //! Nothing here is per query. Logging in is [`crate::auth`].
 
 use shunt_reactor::{Accepted, ConnId, Io};
-use shunt_wire::cql::compression;
 use shunt_wire::cql::compression::Algorithm;
+use shunt_wire::cql::compression::{self, CompressionError};
 use shunt_wire::cql::envelope::{Header, flag, opcode};
 use shunt_wire::cql::frame_v5::SegmentWriter;
 use shunt_wire::cql::message::{AuthResponse, Register, Startup, encode, error_code, event};
@@ -56,8 +56,8 @@ impl Core {
         let taken = match decoded {
             Ok(false) => self.session_request(io, slot, phase, header, body),
             Ok(true) => self.session_request(io, slot, phase, header, &plain),
-            Err(why) => {
-                self.refuse_client(io, slot, header.stream, error_code::PROTOCOL_ERROR, &why);
+            Err((code, why)) => {
+                self.refuse_client(io, slot, header.stream, code, &why);
                 Taken::Closed
             }
         };
@@ -72,17 +72,20 @@ impl Core {
         header: &Header,
         body: &[u8],
         plain: &mut Vec<u8>,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, (i32, String)> {
         let Some(client) = self.clients.get(slot as usize) else { return Ok(false) };
         if header.flags & flag::COMPRESSION == 0 || header.version >= 5 {
             return Ok(false);
         }
         let Some(algorithm) = client.compression else {
-            return Err("a body is flagged as compressed, but STARTUP asked for no compression".to_owned());
+            let why = "a body is flagged as compressed, but STARTUP asked for no compression";
+            return Err((error_code::PROTOCOL_ERROR, why.to_owned()));
         };
         plain.clear();
-        compression::decompress(algorithm, body, limits::REQUEST_BYTES_MAX, plain)
-            .map_err(|error| error.to_string())?;
+        compression::decompress(algorithm, body, limits::REQUEST_BYTES_MAX, plain).map_err(|error| match error {
+            CompressionError::TooLarge { .. } => (error_code::INVALID, error.to_string()),
+            _ => (error_code::PROTOCOL_ERROR, error.to_string()),
+        })?;
         Ok(true)
     }
 

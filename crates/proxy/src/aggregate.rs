@@ -25,8 +25,8 @@ impl Core {
         let taken = match self.decompress(slot, header, body, &mut plain) {
             Ok(false) => self.forward_plain(io, slot, header, body, body),
             Ok(true) => self.forward_plain(io, slot, header, body, &plain),
-            Err(why) => {
-                self.refuse_client(io, slot, header.stream, error_code::PROTOCOL_ERROR, &why);
+            Err((code, why)) => {
+                self.refuse_client(io, slot, header.stream, code, &why);
                 Taken::Closed
             }
         };

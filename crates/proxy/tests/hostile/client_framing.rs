@@ -192,7 +192,7 @@ fn a_compressed_body_that_would_burst() {
     let mut bomb = Vec::new();
     assert!(Compressor::new().compress(Algorithm::Lz4, &vec![0; 40 << 20], &mut bomb));
     let query = bytes::said_compressed(bytes::request(4, 1, opcode::QUERY, &bomb));
-    let counted = allocation_counter::measure(|| town.refused(offender, &query, PROTOCOL_ERROR, ""));
+    let counted = allocation_counter::measure(|| town.refused(offender, &query, INVALID, ""));
     assert!(counted.bytes_max < 8 << 20, "{counted:?}");
 }
 
