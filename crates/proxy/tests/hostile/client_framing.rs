@@ -170,7 +170,8 @@ fn a_segment_with_broken_lz4() {
 #[test]
 fn a_broken_compressed_body() {
     for (name, algorithm) in [("lz4", Algorithm::Lz4), ("snappy", Algorithm::Snappy)] {
-        for garbage in [&[][..], &[0xff], &[0, 0, 1, 0, 0xff, 0xff], &[0x7f, 0xff, 0xff, 0xff, 1, 2, 3], &[0xfe; 40]] {
+        // What claims to be larger than any request is refused for that before it is looked at.
+        for garbage in [&[][..], &[0xff], &[0, 0, 1, 0, 0xff, 0xff]] {
             let mut town = Town::new();
             let offender = town.offender();
             town.scene.world.with(offender, |offender, _| offender.expect_compression(algorithm));
