@@ -1,0 +1,12 @@
+//! Rows on disk and in caches: fragments of rows merged by an LSM engine, records without column names.
+//!
+//! Knows bytes and their order, nothing of CQL's text or types: keys arrive encoded so that the order of their bytes
+//! is the order wanted. Data flows down on writes and up on reads:
+//!
+//! ```text
+//! store       what the node calls: apply, read, scan, durability, snapshot, check
+//! row         the data model: fragments, their merge, deletion and expiry
+//! catalogue   schema ids and the binary record format
+//! engine      ordered keys and merged values: RocksDB, and a twin in memory
+//! row_cache   whole records close at hand: memory, then SSD
+//! ```
