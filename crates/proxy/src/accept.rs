@@ -281,6 +281,24 @@ impl Core {
             self.unstall(slot, Stall::POOL);
             self.unstall(slot, Stall::LINK);
         }
+        if full_round {
+            self.forget_waiting();
+        }
+    }
+
+    /// Takes those who no longer wait out of the lists of who does: they left, or were told that it took too long.
+    fn forget_waiting(&mut self) {
+        let clients = &self.clients;
+        let waits = |client: &ClientRef, reasons: [Stall; 2]| {
+            let found = clients.get(client.slot as usize).filter(|found| found.id == client.id);
+            found.is_some_and(|found| reasons.iter().any(|reason| found.stalls.has(*reason)))
+        };
+        for pool in self.pools.iter_mut() {
+            pool.waiting.retain(|client| waits(client, [Stall::POOL, Stall::SWITCH]));
+        }
+        for (_, link) in &mut self.links {
+            link.waiting.retain(|client| waits(client, [Stall::LINK, Stall::LINK]));
+        }
     }
 
     /// A handshake took too long, perhaps because the proxy itself has not reached the ring yet.

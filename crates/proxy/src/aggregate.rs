@@ -51,6 +51,10 @@ impl Core {
             self.use_keyspace(io, slot, header, &plan, plain);
             return Taken::Bytes(0);
         }
+        if plan.after == After::Unprepared {
+            self.ask_to_prepare(io, slot, header, &plan, plain);
+            return Taken::Bytes(0);
+        }
         let link = match self.choose(pool, &plan) {
             Choice::Link(link) => link,
             _ if refuse => {
@@ -150,6 +154,7 @@ impl Core {
         };
         if keep {
             let retained = if offset == usize::MAX {
+                link.copied_bytes += body.len();
                 Retained::Copy { key: self.copies.insert(body.to_vec()) as u32 }
             } else {
                 let sequence = io.retain(link.conn);
@@ -165,7 +170,7 @@ impl Core {
         link.queries_this_turn += u32::from(is_query);
         if link.streams.is_full()
             || io.backlog(link.conn) > limits::LINK_BACKLOG_BYTES_MAX
-            || io.retained_bytes(link.conn) > limits::LINK_RETAINED_BYTES_MAX
+            || io.retained_bytes(link.conn) + link.copied_bytes > limits::LINK_RETAINED_BYTES_MAX
         {
             link.full = true;
             io.notify_drained(link.conn, limits::LINK_BACKLOG_BYTES_LOW);
@@ -183,7 +188,7 @@ impl Core {
         if !link.full
             || link.streams.is_full()
             || io.backlog(link.conn) > limits::LINK_BACKLOG_BYTES_LOW
-            || io.retained_bytes(link.conn) > limits::LINK_RETAINED_BYTES_MAX / 2
+            || io.retained_bytes(link.conn) + link.copied_bytes > limits::LINK_RETAINED_BYTES_MAX / 2
         {
             return;
         }

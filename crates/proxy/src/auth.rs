@@ -19,7 +19,7 @@ use crate::client::{ClientRef, Phase, Stall, Switch};
 use crate::core::Core;
 use crate::metrics::{Outcome, Refusal};
 use crate::node::{PoolId, PoolKey, Step};
-use crate::route::{NO_STATEMENT, Plan};
+use crate::route::Plan;
 
 impl Core {
     /// AUTH_RESPONSE of a client.
@@ -42,10 +42,7 @@ impl Core {
     pub(crate) fn use_keyspace(&mut self, io: &mut Io, slot: u32, header: &Header, plan: &Plan, body: &[u8]) {
         self.metrics.queries.of(plan.kind).add(1);
         self.metrics.outcomes.of(Outcome::Intercepted).add(1);
-        let statement = match plan.statement {
-            NO_STATEMENT => None,
-            index => Some(Arc::clone(&self.prepared.get(index).statement)),
-        };
+        let statement = self.prepared.shared(plan.statement);
         let asked = split_request_prefix(header.flags, body).and_then(|(_, body)| Query::decode(header.version, body));
         let text = match (&statement, &asked) {
             (Some(statement), _) => &statement.text,

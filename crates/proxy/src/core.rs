@@ -172,6 +172,14 @@ impl Core {
         &mut self.owners[index]
     }
 
+    /// The link on this connection.
+    pub(crate) fn link_on(&self, conn: ConnId) -> Option<u32> {
+        match self.owner(conn) {
+            Owner::Link { link, .. } => Some(link),
+            _ => None,
+        }
+    }
+
     #[inline]
     fn owner(&self, conn: ConnId) -> Owner {
         match self.owners.get(conn.index as usize).copied() {

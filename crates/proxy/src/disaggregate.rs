@@ -12,6 +12,7 @@ use shunt_wire::cql::frame_v5;
 use shunt_wire::cql::message::result_kind;
 
 use crate::core::Core;
+use crate::limits;
 use crate::metrics::Outcome;
 use crate::node::{Link, LinkWriter, Pending, Purpose, Retained, Step};
 use crate::route::After;
@@ -47,7 +48,7 @@ impl Core {
             node.silent = false;
         }
         if let Some(link) = self.link_is(key, conn) {
-            let (full, done) = (link.full, link.retiring && link.streams.len() == 0);
+            let (full, done) = (link.full, link.retiring && link.is_unused());
             if full {
                 self.reconsider_full(io, key);
             }
@@ -122,6 +123,9 @@ impl Core {
                 carry.extend_from_slice(segment.payload);
                 let used = self.read_envelopes(io, key, conn, &carry);
                 carry.drain(..used.min(carry.len()));
+                if carry.is_empty() && carry.capacity() > limits::CARRY_KEPT_BYTES {
+                    carry = Vec::new();
+                }
                 if let Some(link) = self.link_is(key, conn) {
                     link.carry = carry;
                 }
@@ -240,9 +244,7 @@ impl Core {
         match retained {
             Retained::Nothing => {}
             Retained::Sent { sequence, .. } => io.release(conn, sequence),
-            Retained::Copy { key } => {
-                self.copies.try_remove(key as usize);
-            }
+            Retained::Copy { key } => self.release_copy(conn, key),
         }
     }
 
@@ -285,7 +287,7 @@ impl Core {
                     self.node_fault(io, key, "a statement changed the keyspace of a shared link");
                 }
             }
-            After::Deliver | After::Use => self.deliver(io, pending, answer, Outcome::Ok),
+            After::Deliver | After::Use | After::Unprepared => self.deliver(io, pending, answer, Outcome::Ok),
         }
     }
 

@@ -2,8 +2,9 @@
 
 use shunt_reactor::Io;
 use shunt_wire::cql::compression;
-use shunt_wire::cql::envelope::{flag, opcode};
-use shunt_wire::cql::message::{Prepare, ResultMessage, split_request_prefix, split_response_prefix};
+use shunt_wire::cql::envelope::{Header, flag, opcode};
+use shunt_wire::cql::message::{Batch, BatchStatement, ErrorDetails, ErrorMessage, ExecuteRouting, Prepare};
+use shunt_wire::cql::message::{ResultMessage, error_code, result_kind, split_request_prefix, split_response_prefix};
 use shunt_wire::cql::statement;
 
 use crate::core::Core;
@@ -11,8 +12,9 @@ use crate::disaggregate::Answer;
 use crate::limits;
 use crate::metrics::Outcome;
 use crate::node::{Pending, Purpose};
-use crate::prepared::PreparedStatement;
+use crate::prepared::{ID_BYTES, PreparedStatement};
 use crate::repair::SentOf;
+use crate::route::Plan;
 
 impl Core {
     /// A node prepared a client's statement: remember it, tell the client, and prepare it on the other nodes too.
@@ -32,6 +34,36 @@ impl Core {
         }
     }
 
+    /// A request names a statement that nobody prepared here. UNPREPARED makes drivers prepare it and ask again.
+    #[cold]
+    pub(crate) fn ask_to_prepare(&mut self, io: &mut Io, slot: u32, header: &Header, plan: &Plan, body: &[u8]) {
+        self.metrics.queries.of(plan.kind).add(1);
+        self.metrics.outcomes.of(Outcome::Intercepted).add(1);
+        let Some(id) = self.unknown_id(header, body) else { return };
+        let error = ErrorMessage {
+            code: error_code::UNPREPARED,
+            message: "Shunt: this statement was not prepared here, or so long ago that it is forgotten; prepare it",
+            details: ErrorDetails::Unprepared { id },
+        };
+        let mut answer = Vec::new();
+        error.put(&mut answer, header.version);
+        self.reply(io, slot, 0, opcode::ERROR, header.stream, &answer);
+    }
+
+    /// The first id in a request that is not known.
+    fn unknown_id<'a>(&mut self, header: &Header, body: &'a [u8]) -> Option<&'a [u8]> {
+        let (_, body) = split_request_prefix(header.flags, body).ok()?;
+        if header.opcode == opcode::EXECUTE {
+            return Some(ExecuteRouting::decode(header.version, body).ok()?.id);
+        }
+        let batch = Batch::decode(header.version, body).ok()?;
+        let ids = batch.children().filter_map(|child| match child.statement {
+            BatchStatement::Prepared(id) => Some(id),
+            BatchStatement::Text(_) => None,
+        });
+        ids.filter(|id| id.len() == ID_BYTES).find(|id| self.prepared.look_up(id).is_none())
+    }
+
     fn remember_statement(
         &mut self,
         io: &Io,
@@ -46,7 +78,6 @@ impl Core {
         let session = pool.key.keyspace.clone();
         let compression = pool.key.compression;
         let (_, rest) = split_response_prefix(answer.flags, body).ok()?;
-        let ResultMessage::Prepared(prepared) = ResultMessage::decode(version, rest).ok()? else { return None };
         let sent = self.retained_bytes_of(io.sent_of(link.conn, pending.retained), pending.retained)?;
         let mut plain = Vec::new();
         let request = if pending.flags & flag::COMPRESSION != 0 && version < 5 {
@@ -61,8 +92,13 @@ impl Core {
         let parsed = statement::classify(asked.text);
         let keyspace = asked.keyspace.or(session.as_deref());
         let routing = self.cluster.as_ref().map(|cluster| &*cluster.routing);
-        let learned =
-            PreparedStatement::learn(asked.text, &parsed, keyspace, asked.keyspace.is_some(), &prepared, routing);
+        let learned = match ResultMessage::decode(version, rest) {
+            Ok(ResultMessage::Prepared(prepared)) => {
+                PreparedStatement::learn(asked.text, &parsed, keyspace, asked.keyspace.is_some(), &prepared, routing)
+            }
+            // Metadata of a later kind than we know. It can be executed all the same, but only if it is remembered.
+            _ => PreparedStatement::opaque(result_kind::prepared_id(rest)?, asked.text, &parsed, keyspace),
+        };
         self.prepared.learn(learned);
         Some(sent)
     }

@@ -19,6 +19,9 @@ pub const LINK_RETAINED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// hold the buffers of thousands that are answered.
 pub const LINK_RETAINED_BYTES_SWEEP: usize = LINK_RETAINED_BYTES_MAX / 4;
 
+/// Room for a message in pieces that a link keeps between messages; what a larger one took is given back.
+pub const CARRY_KEPT_BYTES: usize = 256 * 1024;
+
 /// Reply bytes a client may leave untaken before it is closed. Reading from it stops much earlier
 /// (`client_backlog_bytes`); what comes beyond that are replies to queries already in flight.
 pub const CLIENT_BACKLOG_BYTES_HARD: usize = 512 * 1024 * 1024;
@@ -30,8 +33,11 @@ pub const REQUEST_BYTES_MAX: u32 = 16 * 1024 * 1024;
 pub const HANDSHAKE_BYTES_MAX: u32 = 64 * 1024;
 
 /// Statements remembered for all clients together; beyond it the one learnt first is forgotten, and its next EXECUTE
-/// on a node that does not know it is answered with UNPREPARED, which drivers repair.
+/// is answered with UNPREPARED, which drivers repair.
 pub const PREPARED_STATEMENTS_MAX: usize = 65_536;
+
+/// Bytes they may take together.
+pub const PREPARED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Pools of one core: one per (role, protocol version, keyspace, compression) in use.
 pub const POOLS_MAX: usize = 1_024;
@@ -69,6 +75,9 @@ pub const STALL_MAX_NS: u64 = 5 * SECOND_NS;
 /// How long a schema change may wait for agreement before its answer is passed on all the same.
 pub const SCHEMA_AGREEMENT_NS: u64 = 12 * SECOND_NS;
 
+/// Deadline of schema changes and TRUNCATE, if that of other queries is not longer: nodes wait for one another.
+pub const SCHEMA_TIMEOUT_NS: u64 = 60 * SECOND_NS;
+
 /// First and largest pause between attempts to reach a node.
 pub const RECONNECT_FIRST_MS: u64 = 100;
 /// See [`RECONNECT_FIRST_MS`].
@@ -86,6 +95,8 @@ const _: () = {
     assert!((HANDSHAKE_BYTES_MAX as usize) < LINK_BACKLOG_BYTES_MAX);
     assert!(HANDSHAKE_BYTES_MAX < REQUEST_BYTES_MAX);
     assert!((REQUEST_BYTES_MAX as usize) * 2 < LINK_RETAINED_BYTES_MAX);
+    assert!((REQUEST_BYTES_MAX as usize) * 2 < PREPARED_BYTES_MAX);
+    assert!(SCHEMA_AGREEMENT_NS < SCHEMA_TIMEOUT_NS);
     assert!(LINK_ORPHANS_MAX < STREAMS_PER_CONNECTION_MAX);
     assert!(LINK_SILENCE_PROBE_NS < LINK_SILENCE_MAX_NS);
     assert!(TICK_NS < LINK_SILENCE_PROBE_NS);

@@ -49,6 +49,29 @@ pub struct PreparedStatement {
 }
 
 impl PreparedStatement {
+    /// A statement of which no more is known than this: it goes to any node.
+    pub(crate) fn opaque(id: &[u8], text: &str, parsed: &Statement<'_>, keyspace: Option<&str>) -> Self {
+        Self {
+            id: Box::from(id),
+            text: Box::from(text),
+            keyspace: keyspace.map(Box::from),
+            explicit_keyspace: false,
+            work: work_of(parsed.kind),
+            idempotent: false,
+            conditional: parsed.conditional,
+            after: after_of(parsed, keyspace),
+            table_keyspace: None,
+            key: Box::default(),
+            result_columns: Box::default(),
+        }
+    }
+
+    /// About what it takes in memory.
+    fn bytes(&self) -> usize {
+        let columns = self.result_columns.iter().map(|name| name.len() + size_of::<Box<str>>()).sum::<usize>();
+        size_of::<Self>() + self.id.len() + self.text.len() + columns + self.key.len() * size_of::<KeyMarker>()
+    }
+
     /// Puts together what PREPARE asked (`text`, classified as `parsed`) and what the node answered.
     pub(crate) fn learn(
         text: &str,
@@ -67,23 +90,17 @@ impl PreparedStatement {
         };
         let known = table.and_then(|(keyspace, table)| routing?.table(keyspace, table));
         let counters = known.is_some_and(|table| table.has_counters);
-        let after = after_of(parsed, keyspace);
-        let result_columns = match after {
+        let result_columns = match after_of(parsed, keyspace) {
             After::Rewrite(_) => prepared.result.columns().map(|column| Box::from(column.name)).collect(),
             _ => Box::default(),
         };
         Self {
-            id: Box::from(prepared.id),
-            text: Box::from(text),
-            keyspace: keyspace.map(Box::from),
             explicit_keyspace,
-            work: work_of(parsed.kind),
             idempotent: parsed.idempotent && (parsed.kind == Kind::Select || !counters),
-            conditional: parsed.conditional,
-            after,
             table_keyspace,
             key: key_markers(prepared, routing),
             result_columns,
+            ..Self::opaque(prepared.id, text, parsed, keyspace)
         }
     }
 }
@@ -114,16 +131,71 @@ fn by_column_names(
     table.partition_key.iter().map(|column| position(&column.name)).collect()
 }
 
-/// All statements of the process. Bounded: beyond the bound the oldest leaves.
-#[derive(Debug, Default)]
-pub struct PreparedStore {
-    inner: RwLock<Shelf>,
+/// Statement ids as Cassandra makes them: MD5 of keyspace and text.
+pub(crate) const ID_BYTES: usize = 16;
+
+/// A table of statements by id, bounded in number and bytes: beyond either bound the one that came first leaves.
+///
+/// What is in it has a number, counted up with every one that comes, which is never another's.
+struct Shelf<T> {
+    by_id: HashMap<u128, u32, BuildHasherDefault<IdHasher>>,
+    items: VecDeque<(Arc<PreparedStatement>, T)>,
+    /// Number of the first of `items`.
+    first: u32,
+    bytes: usize,
 }
 
-#[derive(Debug, Default)]
-struct Shelf {
-    by_id: HashMap<Box<[u8]>, Arc<PreparedStatement>>,
-    order: VecDeque<Box<[u8]>>,
+impl<T> Default for Shelf<T> {
+    fn default() -> Self {
+        Self { by_id: HashMap::default(), items: VecDeque::new(), first: 0, bytes: 0 }
+    }
+}
+
+/// `None` for ids of another length, which are not looked up.
+#[inline]
+fn id_of(id: &[u8]) -> Option<u128> {
+    <[u8; ID_BYTES]>::try_from(id).ok().map(u128::from_le_bytes)
+}
+
+impl<T> Shelf<T> {
+    #[inline]
+    fn find(&self, id: &[u8]) -> Option<u32> {
+        self.by_id.get(&id_of(id)?).copied()
+    }
+
+    #[inline]
+    fn get(&self, number: u32) -> Option<&(Arc<PreparedStatement>, T)> {
+        self.items.get(number.wrapping_sub(self.first) as usize)
+    }
+
+    /// Puts a statement in, or in the place of the one with its id.
+    fn insert(&mut self, statement: Arc<PreparedStatement>, more: T) -> Option<u32> {
+        let id = id_of(&statement.id)?;
+        self.bytes += statement.bytes();
+        if let Some(number) = self.by_id.get(&id).copied() {
+            let old = std::mem::replace(&mut self.items[number.wrapping_sub(self.first) as usize], (statement, more));
+            self.bytes -= old.0.bytes();
+            return Some(number);
+        }
+        let number = self.first.wrapping_add(self.items.len() as u32);
+        self.by_id.insert(id, number);
+        self.items.push_back((statement, more));
+        while self.items.len() > limits::PREPARED_STATEMENTS_MAX || self.bytes > limits::PREPARED_BYTES_MAX {
+            let Some((oldest, _)) = self.items.pop_front() else { break };
+            self.first = self.first.wrapping_add(1);
+            self.bytes -= oldest.bytes();
+            if let Some(id) = id_of(&oldest.id) {
+                self.by_id.remove(&id);
+            }
+        }
+        Some(number)
+    }
+}
+
+/// All statements of the process.
+#[derive(Default)]
+pub struct PreparedStore {
+    inner: RwLock<Shelf<()>>,
 }
 
 impl PreparedStore {
@@ -134,7 +206,7 @@ impl PreparedStore {
 
     /// Number of statements known.
     pub fn len(&self) -> usize {
-        self.inner.read().unwrap_or_else(PoisonError::into_inner).by_id.len()
+        self.inner.read().unwrap_or_else(PoisonError::into_inner).items.len()
     }
 
     /// Whether none is known.
@@ -143,30 +215,24 @@ impl PreparedStore {
     }
 
     fn find(&self, id: &[u8]) -> Option<Arc<PreparedStatement>> {
-        self.inner.read().unwrap_or_else(PoisonError::into_inner).by_id.get(id).cloned()
+        let shelf = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        shelf.get(shelf.find(id)?).map(|(statement, ())| Arc::clone(statement))
     }
 
     fn insert(&self, statement: &Arc<PreparedStatement>) {
-        let mut shelf = self.inner.write().unwrap_or_else(PoisonError::into_inner);
-        if shelf.by_id.insert(statement.id.clone(), Arc::clone(statement)).is_none() {
-            shelf.order.push_back(statement.id.clone());
-        }
-        while shelf.order.len() > limits::PREPARED_STATEMENTS_MAX {
-            if let Some(oldest) = shelf.order.pop_front() {
-                shelf.by_id.remove(&oldest);
-            }
-        }
+        self.inner.write().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(statement), ());
     }
 }
 
 /// A statement as one core sees it.
-pub(crate) struct Learned {
-    pub(crate) statement: Arc<PreparedStatement>,
+#[derive(Clone, Copy)]
+pub(crate) struct Learned<'a> {
+    pub(crate) statement: &'a PreparedStatement,
     /// Its keyspace in the core's present routing table; `None`: not routable.
     pub(crate) keyspace: Option<KeyspaceIndex>,
 }
 
-impl Learned {
+impl Learned<'_> {
     /// Token of the partition key among an EXECUTE's values; `None` if a part of it is absent, null or unset.
     #[inline]
     pub(crate) fn token(&self, values: &Values<'_>, scratch: &mut Vec<u8>) -> Option<Token> {
@@ -198,36 +264,43 @@ impl Hasher for IdHasher {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.0 = (self.0.rotate_left(5) ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        for byte in bytes {
+            self.0 = (self.0.rotate_left(8) ^ u64::from(*byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         }
     }
 
-    fn write_usize(&mut self, _: usize) {}
+    #[inline]
+    fn write_u128(&mut self, id: u128) {
+        self.0 = (id as u64 ^ (id >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
 }
 
 /// The statements one core has met.
 pub(crate) struct PreparedCache {
     store: Arc<PreparedStore>,
-    by_id: HashMap<Box<[u8]>, u32, BuildHasherDefault<IdHasher>>,
-    learned: Vec<Learned>,
+    met: Shelf<Option<KeyspaceIndex>>,
     routing: Option<Arc<RoutingTable>>,
 }
 
 impl PreparedCache {
     pub(crate) fn new(store: Arc<PreparedStore>) -> Self {
-        Self { store, by_id: HashMap::default(), learned: Vec::new(), routing: None }
+        Self { store, met: Shelf::default(), routing: None }
     }
 
-    /// The statement with this id, if any client of the process prepared it.
+    /// The number of the statement with this id, if any client of the process prepared it.
     #[inline]
-    pub(crate) fn find(&mut self, id: &[u8]) -> Option<u32> {
-        match self.by_id.get(id) {
-            Some(index) => Some(*index),
+    fn find(&mut self, id: &[u8]) -> Option<u32> {
+        match self.met.find(id) {
+            Some(number) => Some(number),
             None => self.find_in_store(id),
         }
+    }
+
+    /// The statement with this id and its number.
+    #[inline]
+    pub(crate) fn look_up(&mut self, id: &[u8]) -> Option<(u32, Learned<'_>)> {
+        let number = self.find(id)?;
+        Some((number, self.get(number)?))
     }
 
     #[cold]
@@ -236,43 +309,37 @@ impl PreparedCache {
         self.keep(statement)
     }
 
+    /// `None` when it has left since.
     #[inline]
-    pub(crate) fn get(&self, index: u32) -> &Learned {
-        &self.learned[index as usize]
+    pub(crate) fn get(&self, number: u32) -> Option<Learned<'_>> {
+        self.met.get(number).map(|(statement, keyspace)| Learned { statement, keyspace: *keyspace })
+    }
+
+    /// The statement with this number, to keep.
+    pub(crate) fn shared(&self, number: u32) -> Option<Arc<PreparedStatement>> {
+        self.met.get(number).map(|(statement, _)| Arc::clone(statement))
     }
 
     /// Remembers a statement for all cores.
     pub(crate) fn learn(&mut self, statement: PreparedStatement) {
         let statement = Arc::new(statement);
         self.store.insert(&statement);
-        match self.by_id.get(&statement.id[..]) {
-            Some(index) => {
-                let keyspace = self.place(&statement);
-                self.learned[*index as usize] = Learned { statement, keyspace };
-            }
-            None => {
-                self.keep(statement);
-            }
-        }
+        self.keep(statement);
     }
 
     fn keep(&mut self, statement: Arc<PreparedStatement>) -> Option<u32> {
-        if self.learned.len() >= limits::PREPARED_STATEMENTS_MAX {
-            return None; // Executed on any node from here on, and still repaired through the store.
-        }
-        let index = self.learned.len() as u32;
         let keyspace = self.place(&statement);
-        self.by_id.insert(statement.id.clone(), index);
-        self.learned.push(Learned { statement, keyspace });
-        Some(index)
+        self.met.insert(statement, keyspace)
     }
 
     /// Finds the statements' keyspaces in a new routing table.
     pub(crate) fn resolve(&mut self, routing: &Arc<RoutingTable>) {
         self.routing = Some(Arc::clone(routing));
-        for index in 0..self.learned.len() {
-            self.learned[index].keyspace = self.place(&self.learned[index].statement);
+        let mut items = std::mem::take(&mut self.met.items);
+        for (statement, keyspace) in &mut items {
+            *keyspace = self.place(statement);
         }
+        self.met.items = items;
     }
 
     fn place(&self, statement: &PreparedStatement) -> Option<KeyspaceIndex> {
@@ -283,11 +350,80 @@ impl PreparedCache {
         self.routing.as_ref()?.resolve_keyspace(&Identifier::exact(name))
     }
 
-    /// A statement by its id, from the core's table or the store.
+    /// A statement by its id.
     pub(crate) fn statement(&mut self, id: &[u8]) -> Option<Arc<PreparedStatement>> {
-        match self.find(id) {
-            Some(index) => Some(Arc::clone(&self.learned[index as usize].statement)),
-            None => self.store.find(id),
+        let number = self.find(id)?;
+        self.shared(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_wire::cql::statement;
+
+    use super::*;
+
+    fn statement(id: u32, text: &str) -> PreparedStatement {
+        let mut bytes = [0; ID_BYTES];
+        bytes[..4].copy_from_slice(&id.to_le_bytes());
+        PreparedStatement::opaque(&bytes, text, &statement::classify(text), None)
+    }
+
+    fn find(cache: &mut PreparedCache, id: u32) -> Option<u32> {
+        cache.find(&statement(id, "").id)
+    }
+
+    #[test]
+    fn what_one_core_learns_the_others_find() {
+        let store = Arc::new(PreparedStore::new());
+        let (mut one, mut other) = (PreparedCache::new(Arc::clone(&store)), PreparedCache::new(store));
+        assert_eq!(find(&mut other, 7), None);
+        one.learn(statement(7, "SELECT a"));
+        let number = find(&mut other, 7).unwrap();
+        assert_eq!(&*other.get(number).unwrap().statement.text, "SELECT a");
+    }
+
+    #[test]
+    fn learnt_again_it_keeps_its_number() {
+        let mut cache = PreparedCache::new(Arc::default());
+        cache.learn(statement(1, "SELECT a"));
+        cache.learn(statement(2, "SELECT b"));
+        let number = find(&mut cache, 1).unwrap();
+        cache.learn(statement(1, "SELECT c"));
+        assert_eq!(find(&mut cache, 1), Some(number));
+        assert_eq!(&*cache.get(number).unwrap().statement.text, "SELECT c");
+        assert_eq!(cache.store.len(), 2);
+    }
+
+    #[test]
+    fn the_first_leave_when_there_are_too_many() {
+        let mut cache = PreparedCache::new(Arc::default());
+        cache.learn(statement(0, "SELECT a"));
+        let number = find(&mut cache, 0).unwrap();
+        for id in 1..=limits::PREPARED_STATEMENTS_MAX as u32 {
+            cache.learn(statement(id, "SELECT b"));
         }
+        assert_eq!((find(&mut cache, 0), cache.get(number).is_none()), (None, true));
+        assert!(find(&mut cache, 1).is_some());
+        assert_eq!(cache.store.len(), limits::PREPARED_STATEMENTS_MAX);
+        cache.learn(statement(0, "SELECT a"));
+        assert_ne!(find(&mut cache, 0), Some(number), "a number is never another's");
+    }
+
+    #[test]
+    fn the_first_leave_when_they_are_too_large() {
+        let mut cache = PreparedCache::new(Arc::default());
+        let text = format!("SELECT '{}'", "x".repeat(limits::PREPARED_BYTES_MAX / 4));
+        (0..8).for_each(|id| cache.learn(statement(id, &text)));
+        assert_eq!(cache.store.len(), 3);
+        assert_eq!((find(&mut cache, 4), find(&mut cache, 5).is_some()), (None, true));
+        assert!(cache.met.bytes <= limits::PREPARED_BYTES_MAX);
+    }
+
+    #[test]
+    fn ids_of_another_length_are_left_to_the_node() {
+        let mut cache = PreparedCache::new(Arc::default());
+        cache.learn(PreparedStatement::opaque(b"short", "SELECT a", &statement::classify("SELECT a"), None));
+        assert_eq!((cache.find(b"short"), cache.store.len()), (None, 0));
     }
 }

@@ -70,7 +70,7 @@ impl Core {
         let mut pending = *pending;
         pending.reprepares += 1;
         pending.retained = Retained::Nothing;
-        let deadline_ns = pending.received_ns + self.config.query_timeout_ms * 1_000_000;
+        let deadline_ns = pending.received_ns + self.timeout_ns(&pending.plan);
         let repair = Repair { pending, body: bytes, link: key, conn, node, statement, deadline_ns };
         let ticket = self.next_ticket();
         self.repairs.insert(ticket, repair);
@@ -194,7 +194,7 @@ impl Core {
         let again = Pending { retained: Retained::Nothing, ..*pending };
         if leaving {
             let (now, random) = (io.now_ns(), self.random());
-            self.health.link_lost(node, now, random);
+            self.health.failed(node, now, random);
             self.retire_link(io, key);
         }
         // For this one choice the node comes after all others.
@@ -227,7 +227,10 @@ impl Core {
                     _ => self.fail_request(io, &pending, Outcome::LinkLost, "the connection to the node was lost"),
                 }
             }
-            Purpose::Reprepare { repair } => self.fail_repair(io, repair, "the connection to the node was lost"),
+            Purpose::Reprepare { repair } => {
+                self.forget_copy(&mut { *pending });
+                self.fail_repair(io, repair, "the connection to the node was lost");
+            }
             Purpose::Spread => self.forget_copy(&mut { *pending }),
             Purpose::Heartbeat | Purpose::Orphan => {}
         }
@@ -240,15 +243,17 @@ impl Core {
             self.metrics.in_flight.sub(1);
             return;
         }
-        match self.choose(pending.pool, &pending.plan) {
+        let choice = match self.choose(pending.pool, &pending.plan) {
+            // It cannot wait as a client's next query can; any node that has room will do.
+            Choice::Full(_) => self.choose(pending.pool, &Plan { placement: None, ..pending.plan }),
+            choice => choice,
+        };
+        match choice {
             Choice::Link(link) if self.send_on_link(io, link, pending, body) => {
                 self.metrics.outcomes.of(Outcome::Retried).add(1);
             }
-            Choice::Link(_) => {
-                self.fail_request(io, &pending, Outcome::Overloaded, "the other replicas are overloaded")
-            }
-            Choice::Full(_) => {
-                self.fail_request(io, &pending, Outcome::Overloaded, "the other replicas are overloaded")
+            Choice::Link(_) | Choice::Full(_) => {
+                self.fail_request(io, &pending, Outcome::Overloaded, "the other nodes are overloaded")
             }
             Choice::Nothing => self.fail_request(io, &pending, Outcome::LinkLost, "no other node can be reached"),
         }
@@ -273,8 +278,7 @@ impl Core {
     /// Queries of a link whose time is over. Their stream ids stay taken until the node answers.
     pub(crate) fn expire_requests(&mut self, io: &mut Io, key: u32) {
         let now = io.now_ns();
-        let timeout_ns = self.config.query_timeout_ms * 1_000_000;
-        let Some(link) = self.links.get_mut(key as usize) else { return };
+        let Some(link) = self.links.get(key as usize) else { return };
         let conn = link.conn;
         let sweep = io.retained_bytes(conn) > limits::LINK_RETAINED_BYTES_SWEEP;
         let late: Vec<(u16, Pending)> = link
@@ -282,12 +286,12 @@ impl Core {
             .iter()
             .filter(|(_, pending)| {
                 let age_ns = now.saturating_sub(pending.received_ns);
-                age_ns > timeout_ns || (sweep && age_ns > limits::SECOND_NS)
+                age_ns > self.timeout_ns(&pending.plan) || (sweep && age_ns > limits::SECOND_NS)
             })
             .map(|(stream, pending)| (stream, *pending))
             .collect();
         for (stream, pending) in late {
-            if now.saturating_sub(pending.received_ns) <= timeout_ns {
+            if now.saturating_sub(pending.received_ns) <= self.timeout_ns(&pending.plan) {
                 self.copy_out(io, key, stream, &pending);
                 continue;
             }
@@ -324,10 +328,10 @@ impl Core {
         }
         let Some(conn) = self.links.get(key as usize).map(|link| link.conn) else { return };
         let Some(bytes) = self.retained_bytes_of(io.sent_of(conn, pending.retained), pending.retained) else { return };
-        let copy = self.copies.insert(bytes) as u32;
-        if let Some(slot) = self.links.get_mut(key as usize).and_then(|link| link.streams.get_mut(stream)) {
-            slot.retained = Retained::Copy { key: copy };
-        }
+        let Some(link) = self.links.get_mut(key as usize) else { return };
+        let Some(slot) = link.streams.get_mut(stream) else { return };
+        link.copied_bytes += bytes.len();
+        slot.retained = Retained::Copy { key: self.copies.insert(bytes) as u32 };
         self.release(io, conn, pending.retained);
     }
 
@@ -345,6 +349,15 @@ impl Core {
     }
 
     // ---- helpers ----------------------------------------------------------------------------------------------------
+
+    /// How long a request may take.
+    fn timeout_ns(&self, plan: &Plan) -> u64 {
+        let timeout_ns = self.config.query_timeout_ms * 1_000_000;
+        match plan.work {
+            Work::Schema => timeout_ns.max(limits::SCHEMA_TIMEOUT_NS),
+            Work::Read | Work::Write | Work::Other => timeout_ns,
+        }
+    }
 
     /// Names a request that waits; not reused while its answer could still be on its way.
     pub(crate) fn next_ticket(&mut self) -> u32 {
@@ -388,6 +401,15 @@ impl Core {
         }
     }
 
+    /// Lets go of a request's copy, which belongs to the link on this connection.
+    pub(crate) fn release_copy(&mut self, conn: ConnId, key: u32) {
+        let Some(bytes) = self.copies.try_remove(key as usize) else { return };
+        if let Some(link) = self.link_on(conn).and_then(|link| self.links.get_mut(link as usize)) {
+            link.copied_bytes = link.copied_bytes.saturating_sub(bytes.len());
+        }
+    }
+
+    /// The same for a link that is gone.
     fn forget_copy(&mut self, pending: &mut Pending) {
         if let Retained::Copy { key } = pending.retained {
             self.copies.try_remove(key as usize);
@@ -425,7 +447,7 @@ fn failure<'a>(plan: &Plan, outcome: Outcome, why: &'a str) -> ErrorMessage<'a> 
             message: why,
             details: ErrorDetails::ReadTimeout { counts, data_present: false },
         },
-        (Work::Read | Work::Other, _) => ErrorMessage::plain(error_code::OVERLOADED, why),
+        (Work::Read | Work::Schema | Work::Other, _) => ErrorMessage::plain(error_code::OVERLOADED, why),
     }
 }
 

@@ -9,13 +9,14 @@ use shunt_topology::token;
 use shunt_topology::{KeyspaceIndex, NodeId, Token};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::split_request_prefix;
-use shunt_wire::cql::message::{Batch, BatchKind, BatchStatement, Execute, Prepare, Query, Value, Values};
+use shunt_wire::cql::message::{Batch, BatchKind, BatchStatement, ExecuteRouting, Prepare, Query, Value, Values};
 use shunt_wire::cql::statement::{self, Identifier, Kind, Statement, routing_key};
 use shunt_wire::error::DecodeError;
 
 use crate::core::Core;
 use crate::metrics::QueryKind;
 use crate::node::{Pool, PoolId};
+use crate::prepared::ID_BYTES;
 use crate::system_tables::SystemTable;
 
 /// No prepared statement.
@@ -26,6 +27,8 @@ pub(crate) const NO_STATEMENT: u32 = u32::MAX;
 pub(crate) enum Work {
     Read,
     Write,
+    /// A schema change or TRUNCATE, which every node has a part in.
+    Schema,
     Other,
 }
 
@@ -43,6 +46,8 @@ pub(crate) enum After {
     Inspect,
     /// USE: changes the client's pool and is never sent on a shared link.
     Use,
+    /// It names a statement that nobody prepared here: not sent, the client is asked to prepare it.
+    Unprepared,
 }
 
 /// What is known about one request; small, because it lies in the stream table.
@@ -99,7 +104,7 @@ impl Core {
     pub(crate) fn plan(&mut self, pool: PoolId, header: &Header, body: &[u8]) -> Result<Plan, DecodeError> {
         let (_, body) = split_request_prefix(header.flags, body)?;
         match header.opcode {
-            opcode::EXECUTE => Ok(self.plan_execute(&Execute::decode(header.version, body)?)),
+            opcode::EXECUTE => Ok(self.plan_execute(&ExecuteRouting::decode(header.version, body)?)),
             opcode::QUERY => Ok(self.plan_query(pool, &Query::decode(header.version, body)?)),
             opcode::BATCH => Ok(self.plan_batch(pool, &Batch::decode(header.version, body)?)),
             opcode::PREPARE => {
@@ -112,30 +117,37 @@ impl Core {
     }
 
     #[inline]
-    fn plan_execute(&mut self, execute: &Execute<'_>) -> Plan {
+    fn plan_execute(&mut self, execute: &ExecuteRouting<'_>) -> Plan {
         let mut plan = Plan {
             kind: QueryKind::Execute,
-            consistency: execute.params.consistency.0,
+            consistency: execute.consistency.0,
             after: After::Inspect,
             ..Plan::anywhere()
         };
-        let Some(index) = self.prepared.find(execute.id) else {
+        let Some((number, learned)) = self.prepared.look_up(execute.id) else {
+            plan.after = self.after_unknown(execute.id);
             return plan;
         };
-        let learned = self.prepared.get(index);
-        plan.statement = index;
+        plan.statement = number;
         plan.work = learned.statement.work;
         plan.idempotent = learned.statement.idempotent;
         plan.conditional = learned.statement.conditional;
         plan.after = learned.statement.after;
         if let Some(keyspace) = learned.keyspace
-            && let Some(token) = learned.token(&execute.params.values, &mut self.key_scratch)
+            && let Some(token) = learned.token(&execute.values, &mut self.key_scratch)
         {
             plan.placement = Some((keyspace, token));
             plan.generation = self.generation;
             plan.alone = plan.conditional;
         }
         plan
+    }
+
+    /// What follows when nobody prepared the statement with this id here: a proxy that restarted does not know what
+    /// its clients prepared before. Asked again, their drivers prepare it, and it can be routed from then on.
+    #[cold]
+    fn after_unknown(&self, id: &[u8]) -> After {
+        if id.len() == ID_BYTES { After::Unprepared } else { After::Inspect }
     }
 
     fn plan_query(&mut self, pool: PoolId, query: &Query<'_>) -> Plan {
@@ -169,10 +181,12 @@ impl Core {
         };
         for child in batch.children() {
             let (idempotent, placement) = match child.statement {
-                BatchStatement::Prepared(id) => match self.prepared.find(id) {
-                    None => (false, None),
-                    Some(index) => {
-                        let learned = self.prepared.get(index);
+                BatchStatement::Prepared(id) => match self.prepared.look_up(id) {
+                    None => {
+                        plan.after = self.after_unknown(id);
+                        (false, None)
+                    }
+                    Some((_, learned)) => {
                         let token = learned.token(&child.values, &mut self.key_scratch);
                         (learned.statement.idempotent, learned.keyspace.zip(token))
                     }
@@ -240,6 +254,13 @@ impl Core {
         {
             let replicas = cluster.routing.replicas(keyspace, token);
             let local = &replicas.nodes[..replicas.local.min(replicas.nodes.len())];
+            // Conditions on one partition through one coordinator do not compete in Paxos.
+            if plan.conditional
+                && let Choice::Link(link) = self.least_loaded(pool, local.iter().take(1))
+                && self.is_responsive(link)
+            {
+                return Choice::Link(link);
+            }
             match self.least_loaded(pool, local.iter()) {
                 Choice::Nothing => {}
                 found => return found,
@@ -250,6 +271,12 @@ impl Core {
         let choice = self.least_loaded(pool, nodes[start..].iter().chain(&nodes[..start]));
         self.cursor = self.cursor.wrapping_add(1);
         choice
+    }
+
+    /// Whether a link's node answers probes.
+    fn is_responsive(&self, link: u32) -> bool {
+        let node = self.links.get(link as usize).and_then(|link| self.nodes.get(usize::from(link.node.0)));
+        node.is_some_and(|node| !node.silent)
     }
 
     /// Of these nodes the one with the fewest queries in flight; the first of equals. Nodes that do not answer probes
@@ -281,7 +308,8 @@ pub(crate) fn work_of(kind: Kind) -> Work {
     match kind {
         Kind::Select => Work::Read,
         Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch => Work::Write,
-        Kind::Use | Kind::Ddl | Kind::Truncate | Kind::Other => Work::Other,
+        Kind::Ddl | Kind::Truncate => Work::Schema,
+        Kind::Use | Kind::Other => Work::Other,
     }
 }
 

@@ -17,7 +17,6 @@ use crate::core::Core;
 use crate::disaggregate::Answer;
 use crate::metrics::Outcome;
 use crate::node::Pending;
-use crate::route::NO_STATEMENT;
 
 /// A table whose rows are rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,10 +58,8 @@ impl Core {
         };
         let (version, local) = (client.version, client.local);
         let address = shown_address(self.config.advertise, local);
-        let names: Vec<Box<str>> = match pending.plan.statement {
-            NO_STATEMENT => Vec::new(),
-            index => self.prepared.get(index).statement.result_columns.to_vec(),
-        };
+        let statement = self.prepared.get(pending.plan.statement).map(|learned| learned.statement);
+        let names = statement.map_or(Vec::new(), |statement| statement.result_columns.to_vec());
         let cluster_name = self.cluster.as_ref().map(|cluster| cluster.cluster_name.clone()).unwrap_or_default();
         let view = View { address, host_id: host_id(&cluster_name, address) };
         match rewrite(table, &view, version, answer.flags, body, &names) {

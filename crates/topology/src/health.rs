@@ -63,7 +63,6 @@ pub struct Health {
 #[derive(Copy, Clone, Debug)]
 struct NodeHealth {
     backoff: Backoff,
-    links_open: u32,
     waiting_until_ns: Option<u64>,
 }
 
@@ -95,17 +94,16 @@ impl Health {
     /// A link finished its handshake.
     pub fn link_opened(&mut self, node: NodeId) {
         let health = self.entry(node);
-        health.links_open += 1;
         health.waiting_until_ns = None;
         health.backoff.reset();
     }
 
-    /// An attempt to connect failed, or a link broke before its handshake was done. Returns when to try again.
+    /// An attempt to connect failed, or a link broke. Returns when to try again.
     ///
     /// The wait holds although other links may still work: a node that shuts down refuses new connections long before
     /// it closes the old ones. Failures while a wait is running do not lengthen it, or the many links that break
     /// together would count as many attempts.
-    pub fn connect_failed(&mut self, node: NodeId, now_ns: u64, random: u64) -> u64 {
+    pub fn failed(&mut self, node: NodeId, now_ns: u64, random: u64) -> u64 {
         let health = self.entry(node);
         if let Some(until_ns) = health.waiting_until_ns.filter(|until_ns| now_ns < *until_ns) {
             return until_ns;
@@ -116,13 +114,6 @@ impl Health {
         until_ns
     }
 
-    /// A link that had been open is gone. Returns when to reconnect.
-    pub fn link_lost(&mut self, node: NodeId, now_ns: u64, random: u64) -> u64 {
-        let health = self.entry(node);
-        health.links_open = health.links_open.saturating_sub(1);
-        self.connect_failed(node, now_ns, random)
-    }
-
     /// The ring says the node is up again: try at once.
     pub fn event_up(&mut self, node: NodeId) {
         let health = self.entry(node);
@@ -130,22 +121,8 @@ impl Health {
         health.backoff.reset();
     }
 
-    /// The ring says the node is down. Gossip is often wrong about a node that this proxy can still reach, so this
-    /// counts only while no link to it is open.
-    pub fn event_down(&mut self, node: NodeId, now_ns: u64, random: u64) {
-        if self.entry(node).links_open == 0 && self.is_usable(node, now_ns) {
-            self.connect_failed(node, now_ns, random);
-        }
-    }
-
-    /// The node left the ring; a later one may get its number only after a restart, but its record is freed.
-    pub fn removed(&mut self, node: NodeId) {
-        let fresh = self.fresh();
-        *self.entry(node) = fresh;
-    }
-
     fn fresh(&self) -> NodeHealth {
-        NodeHealth { backoff: self.backoff, links_open: 0, waiting_until_ns: None }
+        NodeHealth { backoff: self.backoff, waiting_until_ns: None }
     }
 
     fn entry(&mut self, node: NodeId) -> &mut NodeHealth {

@@ -65,6 +65,7 @@ impl Placement {
         self.sets.len() as u32 - 1
     }
 
+    #[inline]
     pub(crate) fn replicas(&self, ring: &Ring, token: Token) -> Replicas<'_> {
         let Some(&index) = self.ranges.get(ring.range_of(token)) else {
             return Replicas::NONE;

@@ -8,6 +8,23 @@ use crate::token::Token;
 pub(crate) struct Ring {
     tokens: Vec<i64>,
     owners: Vec<NodeId>,
+    /// By the highest bits of a token: index of the first range that can hold it, and as the last element the number
+    /// of ranges. With vnodes that leaves a step or two of the binary search and its cache misses.
+    starts: Vec<u32>,
+}
+
+/// Bits of a token that `starts` is indexed by.
+const START_BITS: u32 = 12;
+
+/// Index into `starts`; in the order of tokens.
+#[inline]
+fn start_of(token: i64) -> usize {
+    ((token >> (64 - START_BITS)) + (1 << (START_BITS - 1))) as usize
+}
+
+fn starts(tokens: &[i64]) -> Vec<u32> {
+    let first_of = |bits| tokens.partition_point(|&end| start_of(end) < bits) as u32;
+    (0..=1 << START_BITS).map(first_of).collect()
 }
 
 impl Ring {
@@ -18,8 +35,8 @@ impl Ring {
             nodes.iter().flat_map(|node| node.tokens.iter().map(|&token| (token, node.id))).collect();
         pairs.sort_unstable();
         pairs.dedup_by_key(|pair| pair.0);
-        let (tokens, owners) = pairs.into_iter().unzip();
-        Ring { tokens, owners }
+        let (tokens, owners): (Vec<i64>, Vec<NodeId>) = pairs.into_iter().unzip();
+        Ring { starts: starts(&tokens), tokens, owners }
     }
 
     /// Number of distinct tokens.
@@ -29,8 +46,12 @@ impl Ring {
 
     /// Index of the range a token lies in: ranges are `(previous, own]`, and what lies above the last token belongs to
     /// the first (`TokenMetadata.firstToken`). Meaningless on an empty ring.
+    #[inline]
     pub(crate) fn range_of(&self, token: Token) -> usize {
-        let index = self.tokens.partition_point(|&end| end < token.0);
+        let bits = start_of(token.0);
+        let Some(&[first, last]) = self.starts.get(bits..bits + 2) else { return 0 };
+        let (first, last) = (first as usize, last as usize);
+        let index = first + self.tokens.get(first..last).unwrap_or_default().partition_point(|&end| end < token.0);
         if index == self.tokens.len() { 0 } else { index }
     }
 
@@ -38,5 +59,36 @@ impl Ring {
     pub(crate) fn walk(&self, range: usize) -> impl Iterator<Item = NodeId> {
         let (before, from) = self.owners.split_at(range);
         from.iter().chain(before).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring(tokens: &[i64]) -> Ring {
+        let mut tokens = tokens.to_vec();
+        tokens.sort_unstable();
+        Ring { starts: starts(&tokens), owners: vec![NodeId(0); tokens.len()], tokens }
+    }
+
+    #[test]
+    fn the_range_is_the_one_a_search_through_all_tokens_finds() {
+        let mut state = 7_u64;
+        let mut random = || {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            state as i64
+        };
+        let spread: Vec<i64> = (0..3_000).map(|_| random()).collect();
+        let close: Vec<i64> = (0..3_000).map(|index| index * 3).collect();
+        for tokens in [&spread[..], &close, &[i64::MIN, -1, 0, i64::MAX], &[i64::MIN + 1, i64::MAX - 1], &[17]] {
+            let ring = ring(tokens);
+            let near = ring.tokens.iter().flat_map(|token| [token.wrapping_sub(1), *token, token.wrapping_add(1)]);
+            let probes = near.chain((0..3_000).map(|_| random())).chain([i64::MIN, i64::MAX]);
+            for probe in probes.collect::<Vec<_>>() {
+                let expected = ring.tokens.iter().position(|&end| end >= probe).unwrap_or(0);
+                assert_eq!(ring.range_of(Token(probe)), expected, "{probe}");
+            }
+        }
     }
 }

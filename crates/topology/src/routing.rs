@@ -124,6 +124,7 @@ impl RoutingTable {
 
     /// The nodes that hold a token of this keyspace, in order of preference.
     #[must_use]
+    #[inline]
     pub fn replicas(&self, keyspace: KeyspaceIndex, token: Token) -> Replicas<'_> {
         let Some(entry) = self.keyspaces.get(keyspace.0 as usize) else {
             return Replicas::NONE;

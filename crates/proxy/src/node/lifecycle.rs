@@ -147,11 +147,7 @@ impl Core {
         let mut link = self.links.remove(key as usize);
         let now = io.now_ns();
         let random = self.random();
-        let until_ns = if step == Step::Ready {
-            self.health.link_lost(node, now, random)
-        } else {
-            self.health.connect_failed(node, now, random)
-        };
+        let until_ns = self.health.failed(node, now, random);
         tracing::info!(
             core = self.index,
             node = node.0,
@@ -212,7 +208,7 @@ impl Core {
         let (pool, opening) = (link.pool, link.step != Step::Ready);
         // Whom it held back had better look at other links.
         let mut waiting = std::mem::take(&mut link.waiting);
-        if link.streams.len() == 0 || opening {
+        if link.is_unused() || opening {
             self.drop_link(io, key);
         }
         self.unstall_all(&mut waiting, Stall::LINK);
@@ -247,11 +243,7 @@ impl Core {
         let verify_only = link.verify_only;
         tracing::warn!(core = self.index, node = node.0, why, "giving up a link to a node");
         let (now, random) = (io.now_ns(), self.random());
-        if step == Step::Ready {
-            self.health.link_lost(node, now, random);
-        } else {
-            self.health.connect_failed(node, now, random);
-        }
+        self.health.failed(node, now, random);
         let _ = self.control.try_send(ControlRequest::NodeUnreachable(node));
         self.drop_link(io, key);
         if verify_only || step != Step::Ready {
@@ -341,6 +333,10 @@ impl Core {
                 if now > link.open_deadline_ns {
                     self.break_link(io, key, "the handshake took too long");
                 }
+                continue;
+            }
+            if link.retiring && link.is_unused() {
+                self.drop_link(io, key);
                 continue;
             }
             let silent_ns = now.saturating_sub(link.last_received_ns);

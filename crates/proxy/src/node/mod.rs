@@ -68,6 +68,8 @@ pub(crate) struct Link {
     pub(crate) full: bool,
     /// No new queries; closes when the last one in flight is answered.
     pub(crate) retiring: bool,
+    /// Bytes of its requests that were copied out of its sent log or never lay in it.
+    pub(crate) copied_bytes: usize,
     /// Clients held until it is not full.
     pub(crate) waiting: Vec<ClientRef>,
     /// Bytes of envelopes whose segments were taken but which are not complete.
@@ -100,6 +102,7 @@ impl Link {
             queries_this_turn: 0,
             full: false,
             retiring: false,
+            copied_bytes: 0,
             waiting: Vec::new(),
             carry: Vec::new(),
             last_received_ns: 0,
@@ -113,6 +116,11 @@ impl Link {
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         self.step == Step::Ready && !self.retiring && !self.verify_only
+    }
+
+    /// Whether nobody waits for an answer on it.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.streams.len() <= self.orphans
     }
 }
 

@@ -219,6 +219,10 @@ impl Pools {
         Some(pool)
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Pool> {
+        self.pools.iter_mut().flatten()
+    }
+
     /// Ids of all pools there are.
     pub(crate) fn ids(&self) -> Vec<PoolId> {
         let used = self.pools.iter().enumerate().filter(|(_, pool)| pool.is_some());

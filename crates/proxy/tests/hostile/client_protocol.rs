@@ -1,8 +1,9 @@
 //! Clients that speak well-formed CQL at the wrong moment, or a version nobody has.
 
+use shunt_proxy::metrics::Routing;
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::encode;
-use shunt_wire::cql::message::error_code::PROTOCOL_ERROR;
+use shunt_wire::cql::message::error_code::{PROTOCOL_ERROR, UNPREPARED};
+use shunt_wire::cql::message::{BatchChild, BatchKind, BatchStatement, Consistency, QueryParams, Values, encode};
 
 use super::bytes;
 use super::town::{ANN, Town};
@@ -152,4 +153,34 @@ fn queries_right_behind_startup() {
         town.scene.world.with(offender, |offender, io| offender.vanish(io));
         town.at_peace();
     }
+}
+
+/// Requests that went to nodes.
+fn sent(town: &Town) -> u64 {
+    let routed = |by| town.scene.metrics.iter().map(|metrics| metrics.routed.of(by).get()).sum::<u64>();
+    routed(Routing::Token) + routed(Routing::Any)
+}
+
+/// A proxy that restarted knows nothing of what was prepared before. Nodes may; but the statement could be USE.
+#[test]
+fn statements_nobody_prepared_here() {
+    let mut town = Town::new();
+    for version in 3..=5 {
+        let offender = town.started_offender(version);
+        let before = sent(&town);
+        let execute = bytes::execute(version, 1, &[7; 16], &[b"k"]);
+        let prepared = [BatchChild { statement: BatchStatement::Prepared(&[8; 16]), values: Values::default() }];
+        let params = QueryParams::simple(Consistency::ONE);
+        let batch = bytes::body(|out| encode::batch(out, version, BatchKind::Logged, prepared.into_iter(), &params));
+        for (stream, request) in [(1, execute), (2, bytes::request(version, 2, opcode::BATCH, &batch))] {
+            let framed = if version == 5 { bytes::segment(&request, true) } else { request };
+            town.send(offender, &framed);
+            town.answered(offender, 1);
+            let answers = town.take_answers(offender);
+            assert_eq!((answers[0].header.stream, answers[0].error().0), (stream, UNPREPARED));
+        }
+        assert_eq!(sent(&town), before, "nothing of it reached a node");
+    }
+    town.begin_work();
+    town.at_peace();
 }

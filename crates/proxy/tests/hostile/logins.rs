@@ -1,9 +1,10 @@
 //! Doors that stay shut: logins and USE that nodes refuse, forget or cannot answer. Whoever waits gets an answer, and
 //! what failed once does not fail for ever.
 
+use allocation_counter::measure;
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::error_code::{BAD_CREDENTIALS, INVALID};
+use shunt_wire::cql::message::error_code::{BAD_CREDENTIALS, INVALID, OVERLOADED};
 
 use super::bytes;
 use super::offender::Offender;
@@ -309,4 +310,34 @@ fn a_retry_after_use_keeps_its_keyspace() {
         keyspaces.extend(selects.map(|(keyspace, _)| keyspace.clone().unwrap()));
     });
     assert_eq!(keyspaces, ["one", "one"]);
+}
+
+#[test]
+fn an_outage_of_hours_takes_no_memory() {
+    let mut gate = Gate::new(2, false);
+    let clients: Vec<_> = (0..100).map(|_| gate.town.started_offender(4)).collect();
+    let addresses: Vec<_> = gate.town.scene.ring.nodes.iter().map(|node| node.address).collect();
+    for (porter, address) in gate.porters.clone().into_iter().zip(&addresses) {
+        gate.town.scene.world.stop_listening(porter, *address);
+    }
+    gate.throw_out(None);
+    let ask_all = |gate: &mut Gate| {
+        for client in &clients {
+            gate.town.send(*client, &select(1));
+        }
+        gate.town.pass(6 * SECOND);
+        for client in &clients {
+            let answers = gate.town.take_answers(*client);
+            assert_eq!(answers[0].error().0, OVERLOADED);
+        }
+    };
+    (0..5).for_each(|_| ask_all(&mut gate));
+    let counted = measure(|| (0..40).for_each(|_| ask_all(&mut gate)));
+    assert!(counted.bytes_current < 100_000, "{counted:?}");
+    for (porter, address) in gate.porters.clone().into_iter().zip(&addresses) {
+        gate.town.scene.world.listen(porter, *address);
+    }
+    gate.town.pass(15 * SECOND);
+    gate.town.send(clients[0], &select(1));
+    assert_eq!(gate.answer(clients[0]), opcode::RESULT);
 }

@@ -26,7 +26,7 @@ fn delays_double_up_to_the_maximum_and_start_again_after_a_success() {
 fn a_node_is_usable_until_it_fails_and_again_when_its_time_has_come() {
     let mut health = Health::new(BASE, MAX);
     assert_eq!(health.status(NODE), Status::Usable);
-    let until_ns = health.connect_failed(NODE, 1_000, 0);
+    let until_ns = health.failed(NODE, 1_000, 0);
     assert_eq!(until_ns, 1_000 + 50 * MS);
     assert_eq!(health.status(NODE), Status::Waiting { until_ns });
     assert!(!health.is_usable(NODE, until_ns - 1));
@@ -41,47 +41,28 @@ fn a_node_that_refuses_new_links_is_left_alone_although_old_ones_work() {
     let mut health = Health::new(BASE, MAX);
     health.link_opened(NODE);
     health.link_opened(NODE);
-    let until_ns = health.link_lost(NODE, 0, 0);
+    let until_ns = health.failed(NODE, 0, 0);
     assert_eq!((until_ns, health.status(NODE)), (50 * MS, Status::Waiting { until_ns }));
-    assert_eq!(health.connect_failed(NODE, until_ns, 0), until_ns + 100 * MS);
+    assert_eq!(health.failed(NODE, until_ns, 0), until_ns + 100 * MS);
 }
 
 #[test]
 fn links_that_break_together_count_once() {
     let mut health = Health::new(BASE, MAX);
     (0..10).for_each(|_| health.link_opened(NODE));
-    let until_ns = health.link_lost(NODE, 0, 0);
-    (0..9).for_each(|_| assert_eq!(health.link_lost(NODE, 1, 0), until_ns));
-    assert_eq!(health.connect_failed(NODE, until_ns, 0), until_ns + 100 * MS, "the second delay, not the eleventh");
+    let until_ns = health.failed(NODE, 0, 0);
+    (0..9).for_each(|_| assert_eq!(health.failed(NODE, 1, 0), until_ns));
+    assert_eq!(health.failed(NODE, until_ns, 0), until_ns + 100 * MS, "the second delay, not the eleventh");
 }
 
 #[test]
-fn gossip_does_not_count_while_a_link_works() {
+fn a_node_the_ring_says_is_up_is_tried_at_once() {
     let mut health = Health::new(BASE, MAX);
-    health.link_opened(NODE);
-    health.event_down(NODE, 0, 0);
-    assert_eq!(health.status(NODE), Status::Usable);
-}
-
-#[test]
-fn events_about_a_node_without_links() {
-    let mut health = Health::new(BASE, MAX);
-    health.event_down(NODE, 0, 0);
-    assert_eq!(health.status(NODE), Status::Waiting { until_ns: 50 * MS });
-    health.event_down(NODE, 0, 0);
-    assert_eq!(health.status(NODE), Status::Waiting { until_ns: 50 * MS }, "said twice, waits no longer");
+    let until_ns = health.failed(NODE, 0, 0);
+    assert_eq!(health.status(NODE), Status::Waiting { until_ns });
     health.event_up(NODE);
     assert_eq!(health.status(NODE), Status::Usable);
-    assert_eq!(health.connect_failed(NODE, 0, 0), 50 * MS, "from the base again");
-}
-
-#[test]
-fn a_removed_node_leaves_nothing_behind() {
-    let mut health = Health::new(BASE, MAX);
-    health.link_opened(NODE);
-    health.removed(NODE);
-    let until_ns = health.connect_failed(NODE, 0, 0);
-    assert_eq!(health.status(NODE), Status::Waiting { until_ns });
+    assert_eq!(health.failed(NODE, 0, 0), 50 * MS, "from the base again");
 }
 
 proptest! {

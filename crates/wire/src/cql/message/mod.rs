@@ -35,7 +35,8 @@ pub use prefix::{ResponsePrefix, split_request_prefix, split_response_prefix};
 pub use primitive::Reader;
 pub use query_params::{QueryParams, query_flag};
 pub use request::{
-    AuthResponse, Batch, BatchChild, BatchKind, BatchStatement, Execute, Prepare, Query, Register, Startup,
+    AuthResponse, Batch, BatchChild, BatchKind, BatchStatement, Execute, ExecuteRouting, Prepare, Query, Register,
+    Startup,
 };
 pub use response::{AuthToken, Authenticate, Supported};
 pub use result::{Prepared, ResultMessage, Row, Rows, result_kind};

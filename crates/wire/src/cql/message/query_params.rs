@@ -112,6 +112,40 @@ impl<'a> QueryParams<'a> {
         Ok(params)
     }
 
+    /// Reads what routing needs of the parameters and goes past the rest, as strictly as [`QueryParams::read`] does.
+    #[inline]
+    pub(super) fn read_routing(reader: &mut Reader<'a>, version: u8) -> Result<(Consistency, Values<'a>), DecodeError> {
+        let consistency = reader.consistency("consistency")?;
+        let flags = match version {
+            ..5 => u32::from(reader.byte("query flags")?),
+            _ => reader.int("query flags")? as u32,
+        };
+        let has = |flag: u32| flags & flag != 0;
+        let values = match has(query_flag::VALUES) {
+            true => Values::read(reader, version, has(query_flag::NAMES))?,
+            false => Values::default(),
+        };
+        if has(query_flag::PAGE_SIZE) {
+            reader.int("page size")?;
+        }
+        if has(query_flag::PAGING_STATE) {
+            reader.bytes("paging state")?;
+        }
+        if has(query_flag::SERIAL_CONSISTENCY) {
+            reader.consistency("serial consistency")?;
+        }
+        if has(query_flag::TIMESTAMP) {
+            reader.long("timestamp")?;
+        }
+        if version >= 5 && has(query_flag::KEYSPACE) {
+            reader.string("keyspace")?;
+        }
+        if version >= 5 && has(query_flag::NOW_IN_SECONDS) {
+            reader.int("now in seconds")?;
+        }
+        Ok((consistency, values))
+    }
+
     /// Appends the parameters as `version` writes them. Keyspace and now are left out before v5.
     pub fn put(&self, out: &mut Vec<u8>, version: u8) {
         let keyspace = self.keyspace.filter(|_| version >= 5);

@@ -1,5 +1,6 @@
 //! Requests: what clients send (v5, section 4.1).
 
+use super::Consistency;
 use super::collections::{StringList, StringMap};
 use super::primitive::Reader;
 use super::query_params::QueryParams;
@@ -93,6 +94,35 @@ impl<'a> Execute<'a> {
         let id = reader.short_bytes("prepared id")?;
         let result_metadata_id = if version >= 5 { Some(reader.short_bytes("result metadata id")?) } else { None };
         Ok(Execute { id, result_metadata_id, params: QueryParams::read(&mut reader, version)? })
+    }
+}
+
+/// What routing needs of an EXECUTE. The query it belongs to is on its way a few instructions later, so nothing is made
+/// of the rest.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ExecuteRouting<'a> {
+    /// Id of the prepared statement.
+    pub id: &'a [u8],
+    /// Consistency level.
+    pub consistency: Consistency,
+    /// Bound values.
+    pub values: Values<'a>,
+}
+
+impl<'a> ExecuteRouting<'a> {
+    /// Reads an EXECUTE body; refuses what [`Execute::decode`] refuses.
+    ///
+    /// # Errors
+    /// As [`Execute::decode`].
+    #[inline]
+    pub fn decode(version: u8, body: &'a [u8]) -> Result<ExecuteRouting<'a>, DecodeError> {
+        let mut reader = Reader::new(body);
+        let id = reader.short_bytes("prepared id")?;
+        if version >= 5 {
+            reader.short_bytes("result metadata id")?;
+        }
+        let (consistency, values) = QueryParams::read_routing(&mut reader, version)?;
+        Ok(ExecuteRouting { id, consistency, values })
     }
 }
 

@@ -22,6 +22,13 @@ pub mod result_kind {
     pub fn peek(body: &[u8]) -> Option<i32> {
         body.first_chunk().map(|kind| i32::from_be_bytes(*kind))
     }
+
+    /// The id in an answer to PREPARE, without looking at the metadata behind it.
+    pub fn prepared_id(body: &[u8]) -> Option<&[u8]> {
+        let mut reader = super::Reader::new(body);
+        let kind = reader.int("result kind").ok()?;
+        if kind == PREPARED { reader.short_bytes("prepared id").ok() } else { None }
+    }
 }
 
 /// A view of a RESULT body.

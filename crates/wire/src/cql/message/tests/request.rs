@@ -42,6 +42,7 @@ fn every_parameter_survives_the_round_trip() {
         let sent = params_with_everything(&values);
         let bytes = body(|out| encode::execute(out, version, b"id", Some(b"meta"), &sent));
         refuses_every_start(&bytes, |bytes| Execute::decode(version, bytes));
+        refuses_every_start(&bytes, |bytes| ExecuteRouting::decode(version, bytes));
         let found = Execute::decode(version, &bytes).unwrap();
         assert_eq!(found.id, b"id");
         assert_eq!(found.result_metadata_id, (version == 5).then_some(&b"meta"[..]));
@@ -53,6 +54,11 @@ fn every_parameter_survives_the_round_trip() {
             ..sent
         };
         assert_eq!(found.params, expected);
+        let routing = ExecuteRouting::decode(version, &bytes).unwrap();
+        assert_eq!(
+            (routing.id, routing.consistency, routing.values),
+            (found.id, sent.consistency, found.params.values)
+        );
         assert_eq!(found.params.values.named("a"), Some(Value::Bytes(b"x")));
     }
 }
