@@ -10,3 +10,5 @@
 //! engine      ordered keys and merged values: RocksDB, and a twin in memory
 //! row_cache   whole records close at hand: memory, then SSD
 //! ```
+
+pub mod row;

@@ -1,0 +1,119 @@
+//! One cell, and which of two cells of the same column and path stays.
+
+use super::{Bytes, ColumnId};
+use std::cmp::Ordering;
+
+/// When a value written with a TTL ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expiry {
+    /// As given by the client, in seconds; `ttl()` and the tombstone's local time come from it.
+    pub ttl: u32,
+    /// First second at which the value is gone.
+    pub at: i64,
+}
+
+/// What a cell holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CellValue {
+    /// A value.
+    Live(Bytes),
+    /// A deletion, taken by the node in second `local`.
+    Tombstone {
+        /// Grace before collection counts from here.
+        local: i64,
+    },
+    /// A counter's value, whatever came before.
+    Counter(i64),
+    /// What a write adds to a counter.
+    CounterDelta(i64),
+}
+
+/// One value of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cell {
+    /// The column.
+    pub column: ColumnId,
+    /// Element of a non-frozen collection or UDT: set element, map key, list position, field number.
+    pub path: Option<Bytes>,
+    /// In µs; of a counter the newest, for the deletions of partitions and ranges.
+    pub timestamp: i64,
+    /// Of a value written with a TTL.
+    pub expiry: Option<Expiry>,
+    /// The content.
+    pub value: CellValue,
+}
+
+impl Cell {
+    /// Whether a reader sees it at `now` (s).
+    pub fn is_live(&self, now: i64) -> bool {
+        match self.value {
+            CellValue::Tombstone { .. } => false,
+            _ => self.expiry.is_none_or(|expiry| now < expiry.at),
+        }
+    }
+
+    /// Whether it is a counter's value or something added to one.
+    pub fn is_counter(&self) -> bool {
+        matches!(self.value, CellValue::Counter(_) | CellValue::CounterDelta(_))
+    }
+
+    /// The order of cells within a row.
+    pub(crate) fn place(&self) -> (ColumnId, Option<&[u8]>) {
+        (self.column, self.path.as_deref())
+    }
+
+    /// What stays of two cells of one place. `older` came first into the store, which matters for counters alone.
+    pub fn reconcile(older: Cell, newer: Cell) -> Cell {
+        if older.is_counter() || newer.is_counter() {
+            return reconcile_counters(older, newer);
+        }
+        if older.order(&newer) == Ordering::Less { newer } else { older }
+    }
+
+    /// `Cells.resolveRegular` as an order: the greater stays.
+    fn order(&self, other: &Cell) -> Ordering {
+        self.timestamp
+            .cmp(&other.timestamp)
+            .then_with(|| self.finality().cmp(&other.finality()))
+            .then_with(|| self.ends_at().cmp(&other.ends_at()))
+            .then_with(|| self.live_bytes().cmp(other.live_bytes()))
+            // Cassandra leaves this case open; without it the order of arrival would decide what `ttl()` answers.
+            .then_with(|| self.expiry.map(|expiry| expiry.ttl).cmp(&other.expiry.map(|expiry| expiry.ttl)))
+    }
+
+    /// CASSANDRA-14592: at one timestamp a tombstone beats what will become one, and that beats what stays.
+    fn finality(&self) -> u8 {
+        match (&self.value, self.expiry) {
+            (CellValue::Tombstone { .. }, _) => 2,
+            (_, Some(_)) => 1,
+            (_, None) => 0,
+        }
+    }
+
+    fn ends_at(&self) -> i64 {
+        match (&self.value, self.expiry) {
+            (CellValue::Tombstone { local }, _) => *local,
+            (_, Some(expiry)) => expiry.at,
+            (_, None) => i64::MAX,
+        }
+    }
+
+    fn live_bytes(&self) -> &[u8] {
+        match &self.value {
+            CellValue::Live(bytes) => bytes,
+            _ => &[],
+        }
+    }
+}
+
+/// A delta adds to whatever is there, a value or tombstone replaces it. A delta upon a tombstone is a value, so that
+/// merging with what came before the tombstone cannot bring that back.
+fn reconcile_counters(older: Cell, newer: Cell) -> Cell {
+    let CellValue::CounterDelta(added) = newer.value else { return newer };
+    let value = match older.value {
+        CellValue::Counter(sum) => CellValue::Counter(sum.wrapping_add(added)),
+        CellValue::CounterDelta(sum) => CellValue::CounterDelta(sum.wrapping_add(added)),
+        CellValue::Tombstone { .. } | CellValue::Live(_) => CellValue::Counter(added),
+    };
+    Cell { timestamp: older.timestamp.max(newer.timestamp), value, ..newer }
+}

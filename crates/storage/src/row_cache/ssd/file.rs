@@ -1,0 +1,150 @@
+//! Files of segments: a narrow interface to the disk, so that tests can put a failing one below the cache.
+//!
+//! The real ones bypass the page cache (`O_DIRECT`) where the file system allows it. A row on SSD is read because it is
+//! *not* hot, so keeping its page in memory a second time is worth little, takes memory that nobody bounded from the engine's
+//! own block cache, and hides what the SSD does. Segments are allocated when they are created, so that a full disk is found
+//! out then and a segment does not fragment.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, OFlags};
+
+use super::page::PAGE_BYTES;
+
+const PREFIX: &str = "row-cache-";
+const SUFFIX: &str = ".segment";
+const LOCK: &str = "row-cache.lock";
+
+/// One segment's file. Buffers are aligned to pages and a multiple of them, and so are offsets.
+pub(in super::super) trait SegmentFile: Send + Sync {
+    /// Fills the buffer from `offset` on.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+    /// Writes all of the buffer at `offset`.
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()>;
+}
+
+/// Where segments' files come from.
+pub(in super::super) trait SegmentStore: Send + Sync {
+    /// The file of a segment, of this size, with its space allocated; what it contains does not matter.
+    fn create(&self, number: u32, bytes: u64) -> io::Result<Arc<dyn SegmentFile>>;
+}
+
+/// Segments as files of a directory that belongs to this cache alone.
+pub(in super::super) struct Directory {
+    path: PathBuf,
+    /// Held for as long as the cache is open; another process gets an error, not a shared log.
+    _lock: File,
+}
+
+impl Directory {
+    /// Makes the directory if need be and takes it; files of an earlier run are removed, as their rows may be stale.
+    pub(in super::super) fn open(path: &Path) -> io::Result<Self> {
+        fs::create_dir_all(path)?;
+        let lock = File::create(path.join(LOCK))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::Error(error) => error,
+            TryLockError::WouldBlock => io::Error::new(io::ErrorKind::ResourceBusy, "in use by another row cache"),
+        })?;
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name.to_str().is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX)) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(Directory { path: path.to_owned(), _lock: lock })
+    }
+}
+
+impl SegmentStore for Directory {
+    fn create(&self, number: u32, bytes: u64) -> io::Result<Arc<dyn SegmentFile>> {
+        let path = self.path.join(format!("{PREFIX}{number:06}{SUFFIX}"));
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let direct = options.clone().custom_flags(OFlags::DIRECT.bits().cast_signed()).open(&path);
+        let file = match direct {
+            // Some file systems (tmpfs of old kernels, overlays) have no way around the page cache.
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => options.open(&path)?,
+            file => file?,
+        };
+        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+            Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(bytes)?,
+            allocated => allocated?,
+        }
+        Ok(Arc::new(file))
+    }
+}
+
+impl SegmentFile for File {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read_exact_at(buffer, offset)
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.write_all_at(buffer, offset)
+    }
+}
+
+/// Bytes that begin at a page's boundary in memory, as going around the page cache requires.
+#[derive(Default)]
+pub(in super::super) struct AlignedBuffer {
+    bytes: Vec<u8>,
+    start: usize,
+    length: usize,
+}
+
+impl AlignedBuffer {
+    pub(in super::super) fn new(length: usize) -> Self {
+        let bytes = vec![0; length + PAGE_BYTES];
+        let start = bytes.as_ptr().align_offset(PAGE_BYTES);
+        assert!(start <= PAGE_BYTES, "an address of bytes can always be aligned");
+        AlignedBuffer { bytes, start, length }
+    }
+
+    /// Grows to at least so many bytes; what was in it is lost then.
+    pub(in super::super) fn reserve(&mut self, length: usize) {
+        if self.length < length {
+            *self = AlignedBuffer::new(length);
+        }
+    }
+
+    pub(in super::super) fn bytes(&self) -> &[u8] {
+        &self.bytes[self.start..self.start + self.length]
+    }
+
+    pub(in super::super) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..self.start + self.length]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_has_one_owner_and_starts_empty() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cache");
+        let first = Directory::open(&path).unwrap();
+        let file = first.create(3, 1 << 20).unwrap();
+        let mut page = AlignedBuffer::new(PAGE_BYTES);
+        page.bytes_mut().fill(7);
+        file.write_at(page.bytes(), PAGE_BYTES as u64).unwrap();
+        let mut back = AlignedBuffer::new(PAGE_BYTES);
+        file.read_at(back.bytes_mut(), PAGE_BYTES as u64).unwrap();
+        assert_eq!(back.bytes(), page.bytes());
+        assert!(file.read_at(back.bytes_mut(), 1 << 20).is_err(), "beyond the end");
+
+        fs::write(path.join("of-somebody-else"), "kept").unwrap();
+        assert_eq!(Directory::open(&path).err().map(|error| error.kind()), Some(io::ErrorKind::ResourceBusy));
+        drop(first);
+        assert!(path.join("row-cache-000003.segment").exists());
+        let _second = Directory::open(&path).unwrap();
+        assert!(!path.join("row-cache-000003.segment").exists(), "rows of an earlier run are not trusted");
+        assert!(path.join("of-somebody-else").exists());
+    }
+}
