@@ -11,4 +11,6 @@
 //! row_cache   whole records close at hand: memory, then SSD
 //! ```
 
+pub mod catalogue;
+mod files;
 pub mod row;

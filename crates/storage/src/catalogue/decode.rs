@@ -1,0 +1,83 @@
+//! From records back to whole rows and headers.
+
+use super::bytes::Reader;
+use super::layout::{EPOCH_US, KIND_HEADER, KIND_UNMERGED, VERSION};
+use super::view::{CellView, RecordView, ValueView, kind, read_deletion};
+use super::{Catalogue, DecodeError};
+use crate::row::{Cell, CellValue, ColumnId, Cut, Header, RangeTombstone, Row};
+
+/// The row of a record.
+pub fn decode_row(bytes: &[u8], catalogue: &Catalogue) -> Result<Row, DecodeError> {
+    let mut view = RecordView::parse(bytes, catalogue)?;
+    let complex = std::mem::take(&mut view.complex);
+    let mut row = Row { liveness: view.liveness, deletion: view.deletion, complex, cells: Vec::new() };
+    view.each_column(|column, cell| match cell.value {
+        ValueView::Elements(body) => {
+            for (path, element) in view.elements(body)? {
+                row.cells.push(owned(column, path, element));
+            }
+            Ok(())
+        }
+        _ => {
+            row.cells.push(owned(column, None, cell));
+            Ok(())
+        }
+    })?;
+    if !row.cells.is_sorted_by(|left, right| left.place() < right.place()) {
+        return Err(DecodeError::Malformed { what: "elements out of order", at: 0 });
+    }
+    Ok(row)
+}
+
+fn owned(column: ColumnId, path: Option<&[u8]>, cell: CellView<'_>) -> Cell {
+    let value = match cell.value {
+        ValueView::Live(bytes) | ValueView::Elements(bytes) => CellValue::Live(bytes.to_vec()),
+        ValueView::Tombstone { local } => CellValue::Tombstone { local },
+        ValueView::Counter(sum) => CellValue::Counter(sum),
+        ValueView::CounterDelta(added) => CellValue::CounterDelta(added),
+    };
+    Cell { column, path: path.map(<[u8]>::to_vec), timestamp: cell.timestamp, expiry: cell.expiry, value }
+}
+
+/// The header of a record.
+pub fn decode_header(bytes: &[u8]) -> Result<Header, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    kind(&mut reader, KIND_HEADER)?;
+    let head = reader.varint("ranges")?;
+    let deletion = if head & 1 == 1 { Some(read_deletion(&mut reader, EPOCH_US)?) } else { None };
+    let count = usize::try_from(head >> 1).ok().filter(|count| *count <= reader.remaining());
+    let count = count.ok_or_else(|| reader.error("number of ranges"))?;
+    let mut ranges: Vec<RangeTombstone> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (start, end) = (read_cut(&mut reader)?, read_cut(&mut reader)?);
+        if start >= end || ranges.last().is_some_and(|last| last.end > start) {
+            return Err(reader.error("ranges out of order"));
+        }
+        ranges.push(RangeTombstone { start, end, deletion: read_deletion(&mut reader, EPOCH_US)? });
+    }
+    reader.end("bytes after the last range")?;
+    Ok(Header { deletion, ranges })
+}
+
+fn read_cut(reader: &mut Reader<'_>) -> Result<Cut, DecodeError> {
+    match reader.byte("bound of a range")? {
+        0 => Ok(Cut::Start),
+        1 => Ok(Cut::Before(reader.bytes("bound of a range")?.to_vec())),
+        2 => Ok(Cut::After(reader.bytes("bound of a range")?.to_vec())),
+        3 => Ok(Cut::End),
+        _ => Err(reader.error("kind of a bound")),
+    }
+}
+
+/// The fragments of a record that keeps what could not be merged; `None` if it is another kind of record.
+pub fn decode_unmerged(bytes: &[u8]) -> Option<Vec<&[u8]>> {
+    if *bytes.first()? != VERSION << 4 | KIND_UNMERGED {
+        return None;
+    }
+    let mut reader = Reader::new(bytes);
+    reader.byte("kind").ok()?;
+    let count = reader.count("number of fragments").ok()?;
+    let fragments = (0..count).map(|_| reader.bytes("fragment").ok()).collect::<Option<Vec<_>>>()?;
+    reader.end("bytes after the last fragment").ok()?;
+    Some(fragments)
+}

@@ -1,0 +1,195 @@
+//! The catalogue's file: one entry per schema, appended and synced before the id is used.
+//!
+//! An entry is its payload's length, a checksum of that length, a checksum of the payload, and the payload. An end that
+//! was cut off while being written is dropped: its ids were never used. Any other damage is an error, for ids that
+//! are lost could be given out again for other columns.
+
+use super::bytes::{Reader, put_varint};
+use super::{DecodeError, Schema};
+use crate::row::{ColumnId, TableId};
+use std::fmt;
+use std::fs;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const MAGIC: &[u8; 8] = b"SHUNTCA\x01";
+const ENTRY_HEAD_BYTES: usize = 12;
+
+const ENTRY_EXACT: u8 = 1;
+const ENTRY_BASE: u8 = 2;
+/// Ids below this one have been given out.
+const ENTRY_NEXT_ID: u8 = 3;
+
+/// Why the catalogue's file cannot be used.
+#[derive(Debug)]
+pub enum CatalogueError {
+    /// The operating system says so.
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What it says.
+        source: io::Error,
+    },
+    /// It is damaged, or of another version.
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// At which byte.
+        at: usize,
+        /// How.
+        what: String,
+    },
+}
+
+impl fmt::Display for CatalogueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CatalogueError::Io { path, source } => write!(f, "schema catalogue {}: {source}", path.display()),
+            CatalogueError::Corrupt { path, at, what } => {
+                write!(f, "schema catalogue {} is corrupt at byte {at}: {what}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for CatalogueError {}
+
+/// What a file holds.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    pub(super) schemas: Vec<Arc<Schema>>,
+    pub(super) next_id: u32,
+}
+
+/// The open file.
+#[derive(Debug)]
+pub(super) struct File {
+    path: PathBuf,
+    file: fs::File,
+    /// Where the next entry goes; beyond it is what a failed write left.
+    end: u64,
+}
+
+impl File {
+    pub(super) fn open(path: &Path) -> Result<(File, Contents), CatalogueError> {
+        let failed = |source| CatalogueError::Io { path: path.to_owned(), source };
+        if !path.exists() {
+            write_whole(path, 0, &[]).map_err(failed)?;
+        }
+        let (contents, end) = File::read(path)?;
+        let mut file = fs::OpenOptions::new().write(true).open(path).map_err(failed)?;
+        file.set_len(end).map_err(failed)?;
+        file.seek(SeekFrom::Start(end)).map_err(failed)?;
+        Ok((File { path: path.to_owned(), file, end }, contents))
+    }
+
+    /// The contents, and where the last whole entry ends.
+    pub(super) fn read(path: &Path) -> Result<(Contents, u64), CatalogueError> {
+        let bytes = fs::read(path).map_err(|source| CatalogueError::Io { path: path.to_owned(), source })?;
+        let corrupt = |at, what: &str| CatalogueError::Corrupt { path: path.to_owned(), at, what: what.to_owned() };
+        if !bytes.starts_with(MAGIC) {
+            return Err(corrupt(0, "not a schema catalogue of a version that is known"));
+        }
+        let mut contents = Contents::default();
+        let mut at = MAGIC.len();
+        while let Some(head) = bytes.get(at..at + ENTRY_HEAD_BYTES) {
+            if bytes[at..].iter().all(|byte| *byte == 0) {
+                break;
+            }
+            let number = |from: usize| u32::from_le_bytes([head[from], head[from + 1], head[from + 2], head[from + 3]]);
+            if crc32fast::hash(&head[..4]) != number(4) {
+                return Err(corrupt(at, "checksum of an entry's length"));
+            }
+            let start = at + ENTRY_HEAD_BYTES;
+            let Some(payload) = bytes.get(start..start.saturating_add(number(0) as usize)) else { break };
+            if crc32fast::hash(payload) != number(8) {
+                return Err(corrupt(at, "checksum of an entry"));
+            }
+            read_entry(payload, &mut contents).map_err(|error| corrupt(at, &error.to_string()))?;
+            at = start + payload.len();
+        }
+        Ok((contents, at as u64))
+    }
+
+    pub(super) fn append(&mut self, schemas: &[Arc<Schema>]) -> Result<(), CatalogueError> {
+        let mut bytes = Vec::new();
+        schemas.iter().for_each(|schema| put_schema(&mut bytes, schema));
+        let written = self
+            .file
+            .seek(SeekFrom::Start(self.end))
+            .and_then(|_| self.file.write_all(&bytes))
+            .and_then(|()| self.file.sync_data());
+        if let Err(source) = written {
+            // So that half an entry is not followed by whole ones. If this fails too, the next append overwrites.
+            let _ = self.file.set_len(self.end);
+            return Err(CatalogueError::Io { path: self.path.clone(), source });
+        }
+        self.end += bytes.len() as u64;
+        Ok(())
+    }
+
+    pub(super) fn rewrite(&mut self, next_id: u32, schemas: &[Arc<Schema>]) -> Result<(), CatalogueError> {
+        let failed = |source| CatalogueError::Io { path: self.path.clone(), source };
+        write_whole(&self.path, next_id, schemas).map_err(failed)?;
+        let mut file = fs::OpenOptions::new().write(true).open(&self.path).map_err(failed)?;
+        self.end = file.seek(SeekFrom::End(0)).map_err(failed)?;
+        self.file = file;
+        Ok(())
+    }
+}
+
+/// Beside the path first, so that at every moment one of the two is whole.
+fn write_whole(path: &Path, next_id: u32, schemas: &[Arc<Schema>]) -> io::Result<()> {
+    let mut bytes = MAGIC.to_vec();
+    let mut payload = vec![ENTRY_NEXT_ID];
+    put_varint(&mut payload, u64::from(next_id));
+    put_entry(&mut bytes, &payload);
+    schemas.iter().for_each(|schema| put_schema(&mut bytes, schema));
+    crate::files::replace(path, &bytes)
+}
+
+fn put_schema(out: &mut Vec<u8>, schema: &Schema) {
+    let mut payload = vec![if schema.base { ENTRY_BASE } else { ENTRY_EXACT }];
+    put_varint(&mut payload, u64::from(schema.id));
+    put_varint(&mut payload, u64::from(schema.table.0));
+    put_varint(&mut payload, schema.columns.len() as u64);
+    let mut last = 0;
+    for column in &schema.columns {
+        put_varint(&mut payload, u64::from(column.0.wrapping_sub(last)));
+        last = column.0;
+    }
+    put_entry(out, &payload);
+}
+
+fn put_entry(out: &mut Vec<u8>, payload: &[u8]) {
+    let length = (payload.len() as u32).to_le_bytes();
+    out.extend_from_slice(&length);
+    out.extend_from_slice(&crc32fast::hash(&length).to_le_bytes());
+    out.extend_from_slice(&crc32fast::hash(payload).to_le_bytes());
+    out.extend_from_slice(payload);
+}
+
+fn read_entry(payload: &[u8], contents: &mut Contents) -> Result<(), DecodeError> {
+    let mut reader = Reader::new(payload);
+    let kind = reader.byte("kind of an entry")?;
+    let id = reader.number("schema id")?;
+    match kind {
+        ENTRY_NEXT_ID => contents.next_id = contents.next_id.max(id),
+        ENTRY_EXACT | ENTRY_BASE => {
+            let table = TableId(reader.number("table")?);
+            let count = reader.count("number of columns")?;
+            let mut columns: Vec<ColumnId> = Vec::with_capacity(count);
+            for at in 0..count {
+                let step = reader.number("column")?;
+                let column = columns.last().map_or(0, |last| last.0).checked_add(step);
+                let column = column.filter(|_| at == 0 || step > 0).ok_or_else(|| reader.error("column"))?;
+                columns.push(ColumnId(column));
+            }
+            contents.next_id = contents.next_id.max(id.saturating_add(1));
+            contents.schemas.push(Arc::new(Schema::new(id, table, columns.into(), kind == ENTRY_BASE)));
+        }
+        _ => return Err(reader.error("kind of an entry")),
+    }
+    reader.end("bytes after an entry")
+}

@@ -1,0 +1,248 @@
+//! The schema catalogue and the record format: rows on disk name a set of columns, not its members.
+//!
+//! A schema id (32 bits, increasing, never given twice) stands for a table's sorted set of columns. Ids are given out
+//! when a row with a new set is written, but a record may use an id only once the catalogue's file holds it, synced;
+//! until then, and whenever the file cannot be written, records name their columns themselves. So no writer ever
+//! waits for the catalogue, and no record is ever without its schema.
+//!
+//! A table may have [`Limits::exact`] sets of its own. Rows of other sets refer to a *base*: a larger set, with a bit
+//! for each of its columns in the record. Very wide tables have several bases.
+
+mod bytes;
+mod decode;
+mod encode;
+mod file;
+mod layout;
+mod presence;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+pub use decode::{decode_header, decode_row, decode_unmerged};
+pub use encode::{encode_header, encode_row, encode_unmerged};
+pub use file::CatalogueError;
+pub use presence::Limits;
+pub use view::{CellView, RecordView, ValueView};
+
+use crate::row::{ColumnId, TableId};
+use file::File;
+use presence::State;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Why a record cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DecodeError {
+    /// Written by another version of the format.
+    Version {
+        /// The one that it claims.
+        found: u8,
+    },
+    /// It names a schema that the catalogue does not have.
+    UnknownSchema {
+        /// The one that it names.
+        id: u32,
+    },
+    /// It keeps fragments of which at least one is broken.
+    Unmerged,
+    /// Its bytes make no sense.
+    Malformed {
+        /// Which part.
+        what: &'static str,
+        /// At which byte.
+        at: usize,
+    },
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DecodeError::Version { found } => write!(f, "record format {found} is not known"),
+            DecodeError::UnknownSchema { id } => write!(f, "schema {id} is not in the catalogue"),
+            DecodeError::Unmerged => write!(f, "a fragment is broken and the others are kept unmerged"),
+            DecodeError::Malformed { what, at } => write!(f, "{what} at byte {at} of the record"),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// A set of columns with an id.
+#[derive(Debug)]
+pub struct Schema {
+    /// What records name it by.
+    pub id: u32,
+    /// Whose columns they are.
+    pub table: TableId,
+    /// Sorted, not empty.
+    pub columns: Box<[ColumnId]>,
+    /// Whether records say which of the columns they have.
+    pub(crate) base: bool,
+    /// Named by a record since `forget_uses`.
+    used: AtomicBool,
+}
+
+impl Schema {
+    fn new(id: u32, table: TableId, columns: Box<[ColumnId]>, base: bool) -> Self {
+        Schema { id, table, columns, base, used: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn bitmap_bytes(&self) -> usize {
+        self.columns.len().div_ceil(8)
+    }
+
+    fn mark_used(&self) {
+        // Read first: the line of a busy schema stays shared among the cores.
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// How a record names its columns.
+#[derive(Debug, Clone)]
+pub(crate) enum Presence {
+    Exact(u32),
+    Base(Arc<Schema>),
+    Inline,
+}
+
+/// Figures for metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CatalogueCounts {
+    /// Schemas that records may name.
+    pub schemas: usize,
+    /// Those of them with a bitmap in each record.
+    pub bases: usize,
+    /// Waiting for the file.
+    pub pending: usize,
+}
+
+/// All schemas of a store.
+#[derive(Debug)]
+pub struct Catalogue {
+    state: RwLock<State>,
+    file: Mutex<Option<File>>,
+    pending: AtomicBool,
+}
+
+impl Catalogue {
+    /// Without a file: ids are usable at once. For tests and tools.
+    pub fn in_memory(limits: Limits) -> Self {
+        Catalogue { state: RwLock::new(State::new(limits)), file: Mutex::new(None), pending: AtomicBool::new(false) }
+    }
+
+    /// Reads the catalogue's file, or begins one.
+    pub fn open(path: &Path, limits: Limits) -> Result<Self, CatalogueError> {
+        let (file, contents) = File::open(path)?;
+        let mut state = State::new(limits);
+        state.restore(contents);
+        Ok(Catalogue { state: RwLock::new(state), file: Mutex::new(Some(file)), pending: AtomicBool::new(false) })
+    }
+
+    /// Reads the file without changing it, not even to take off a torn end.
+    pub fn open_read_only(path: &Path, limits: Limits) -> Result<Self, CatalogueError> {
+        let mut state = State::new(limits);
+        state.restore(File::read(path)?.0);
+        Ok(Catalogue { state: RwLock::new(state), file: Mutex::new(None), pending: AtomicBool::new(false) })
+    }
+
+    /// The schema of an id.
+    pub fn schema(&self, id: u32) -> Option<Arc<Schema>> {
+        self.read().schema(id)
+    }
+
+    /// Whether schemas wait for [`Catalogue::persist`].
+    pub fn has_pending(&self) -> bool {
+        self.pending.load(Ordering::Acquire)
+    }
+
+    /// Writes the schemas that were asked for since, syncs, and only then lets records use them. Blocks: not for an
+    /// event loop.
+    pub fn persist(&self) -> Result<(), CatalogueError> {
+        // Held throughout, so that two callers cannot interleave; readers and encoders do not take it.
+        let mut file = self.lock_file();
+        let waiting = {
+            self.pending.store(false, Ordering::Release);
+            self.read().pending.clone()
+        };
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        if let Some(file) = file.as_mut()
+            && let Err(error) = file.append(&waiting)
+        {
+            self.pending.store(true, Ordering::Release);
+            return Err(error);
+        }
+        self.write().publish(&waiting);
+        Ok(())
+    }
+
+    /// How a record of these columns names them; asks for a new schema if that pays.
+    pub(crate) fn presence(&self, table: TableId, columns: &[ColumnId]) -> Presence {
+        let known = self.read().lookup(table, columns);
+        if let Some(presence) = known {
+            return presence;
+        }
+        let asked = self.write().ask(table, columns);
+        if asked {
+            self.pending.store(true, Ordering::Release);
+            let immediate = self.lock_file().is_none();
+            if immediate && self.persist().is_ok() {
+                return self.read().lookup(table, columns).unwrap_or(Presence::Inline);
+            }
+        }
+        Presence::Inline
+    }
+
+    /// Begins a search for unused schemas: from now on [`Catalogue::used`] collects what encoders name.
+    pub fn forget_uses(&self) {
+        self.read().schemas.values().for_each(|schema| schema.used.store(false, Ordering::Release));
+    }
+
+    /// Schemas named by an encoder since `forget_uses`.
+    pub fn used(&self) -> BTreeSet<u32> {
+        let state = self.read();
+        state.schemas.values().filter(|schema| schema.used.load(Ordering::Acquire)).map(|schema| schema.id).collect()
+    }
+
+    /// Drops all schemas but those `in_use`, and rewrites the file. Their ids are not given out again. Says how many
+    /// went. The caller makes sure that nobody encodes at the same time.
+    pub fn reclaim(&self, in_use: &BTreeSet<u32>) -> Result<usize, CatalogueError> {
+        let mut file = self.lock_file();
+        let mut state = self.write();
+        let kept: Vec<_> = state.schemas.values().filter(|schema| in_use.contains(&schema.id)).cloned().collect();
+        let dropped = state.schemas.len() - kept.len();
+        if dropped > 0 {
+            if let Some(file) = file.as_mut() {
+                file.rewrite(state.next_id, &kept)?;
+            }
+            state.replace(kept);
+        }
+        Ok(dropped)
+    }
+
+    /// Figures for metrics.
+    pub fn counts(&self) -> CatalogueCounts {
+        let state = self.read();
+        let bases = state.schemas.values().filter(|schema| schema.base).count();
+        CatalogueCounts { schemas: state.schemas.len(), bases, pending: state.pending.len() }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_file(&self) -> MutexGuard<'_, Option<File>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

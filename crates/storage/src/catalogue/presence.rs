@@ -1,0 +1,180 @@
+//! Which schema a set of columns is written with, and when a new one is worth its place.
+
+use super::encode::inline_bytes;
+use super::file::Contents;
+use super::{Presence, Schema};
+use crate::row::{ColumnId, TableId};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// How many schemas there may be.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Sets of columns with an id of their own, per table.
+    pub exact: usize,
+    /// Bases per table that rows are written with; fewer columns than those of another base do not count.
+    pub bases: usize,
+    /// Columns of a base: a bit each in every record that refers to it.
+    pub base_columns: usize,
+    /// Columns of any schema; rows with more name them themselves.
+    pub schema_columns: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        // 64 sets are what tables written by a few statements have; 256 columns are a bitmap of 32 bytes.
+        Limits { exact: 64, bases: 32, base_columns: 256, schema_columns: 4096 }
+    }
+}
+
+#[derive(Debug, Default)]
+struct TableSchemas {
+    exact: HashMap<Box<[ColumnId]>, Arc<Schema>>,
+    /// Fewest columns first, so that the first that fits is the best.
+    bases: Vec<Arc<Schema>>,
+    /// Asked for and not yet usable.
+    exact_pending: usize,
+    bases_pending: usize,
+}
+
+/// What the catalogue knows.
+#[derive(Debug)]
+pub(super) struct State {
+    limits: Limits,
+    pub(super) schemas: HashMap<u32, Arc<Schema>>,
+    tables: HashMap<TableId, TableSchemas>,
+    pub(super) pending: Vec<Arc<Schema>>,
+    pub(super) next_id: u32,
+}
+
+impl State {
+    pub(super) fn new(limits: Limits) -> Self {
+        State { limits, schemas: HashMap::new(), tables: HashMap::new(), pending: Vec::new(), next_id: 0 }
+    }
+
+    pub(super) fn restore(&mut self, contents: Contents) {
+        self.next_id = contents.next_id;
+        self.replace(contents.schemas);
+    }
+
+    pub(super) fn schema(&self, id: u32) -> Option<Arc<Schema>> {
+        self.schemas.get(&id).cloned()
+    }
+
+    /// `None` if a schema should be asked for.
+    pub(super) fn lookup(&self, table: TableId, columns: &[ColumnId]) -> Option<Presence> {
+        let schemas = self.tables.get(&table)?;
+        if let Some(schema) = schemas.exact.get(columns) {
+            schema.mark_used();
+            return Some(Presence::Exact(schema.id));
+        }
+        if columns.len() > self.limits.schema_columns {
+            return Some(Presence::Inline);
+        }
+        if schemas.exact.len() < self.limits.exact {
+            return None;
+        }
+        let best = schemas.bases.iter().find(|schema| contains(&schema.columns, columns));
+        if let Some(schema) = best {
+            // A few columns out of very many are shorter by name.
+            if schema.bitmap_bytes() + 1 > inline_bytes(columns) {
+                return Some(Presence::Inline);
+            }
+            schema.mark_used();
+            return Some(Presence::Base(Arc::clone(schema)));
+        }
+        (schemas.bases.len() >= self.limits.bases).then_some(Presence::Inline)
+    }
+
+    /// Gives out an id for this set, or for a base with room for it; says whether there is something to persist.
+    pub(super) fn ask(&mut self, table: TableId, columns: &[ColumnId]) -> bool {
+        if columns.len() > self.limits.schema_columns {
+            return false;
+        }
+        let waits = |schema: &Arc<Schema>| {
+            schema.table == table
+                && if schema.base { contains(&schema.columns, columns) } else { *schema.columns == *columns }
+        };
+        if self.pending.iter().any(waits) {
+            return true;
+        }
+        let Some(next_id) = self.next_id.checked_add(1) else { return false };
+        let known = self.tables.entry(table).or_default();
+        let schema = if known.exact.len() + known.exact_pending < self.limits.exact {
+            known.exact_pending += 1;
+            Schema::new(self.next_id, table, columns.into(), false)
+        } else if known.bases.len() + known.bases_pending < self.limits.bases {
+            known.bases_pending += 1;
+            Schema::new(self.next_id, table, base_for(known, columns, &self.limits), true)
+        } else {
+            return !self.pending.is_empty();
+        };
+        self.next_id = next_id;
+        self.pending.push(Arc::new(schema));
+        true
+    }
+
+    /// These are in the file now.
+    pub(super) fn publish(&mut self, schemas: &[Arc<Schema>]) {
+        let ids: BTreeSet<u32> = schemas.iter().map(|schema| schema.id).collect();
+        self.pending.retain(|schema| !ids.contains(&schema.id));
+        for schema in schemas {
+            let table = self.tables.entry(schema.table).or_default();
+            if schema.base {
+                table.bases_pending = table.bases_pending.saturating_sub(1);
+            } else {
+                table.exact_pending = table.exact_pending.saturating_sub(1);
+            }
+            self.insert(Arc::clone(schema));
+        }
+    }
+
+    /// Forgets all schemas but these; what is pending stays.
+    pub(super) fn replace(&mut self, schemas: Vec<Arc<Schema>>) {
+        self.schemas.clear();
+        for table in self.tables.values_mut() {
+            table.exact.clear();
+            table.bases.clear();
+        }
+        schemas.into_iter().for_each(|schema| self.insert(schema));
+    }
+
+    fn insert(&mut self, schema: Arc<Schema>) {
+        let table = self.tables.entry(schema.table).or_default();
+        if schema.base {
+            // A base that grew takes the place of what it grew from: that is read from now on, no longer written.
+            table.bases.retain(|base| !contains(&schema.columns, &base.columns));
+            if !table.bases.iter().any(|base| contains(&base.columns, &schema.columns)) {
+                let at = table.bases.partition_point(|base| base.columns.len() <= schema.columns.len());
+                table.bases.insert(at, Arc::clone(&schema));
+            }
+        } else {
+            table.exact.insert(schema.columns.clone(), Arc::clone(&schema));
+        }
+        self.schemas.insert(schema.id, schema);
+    }
+}
+
+/// All columns the table is known to have, if they fit a base; else the set joined with the nearest base that has room;
+/// else the set alone.
+fn base_for(known: &TableSchemas, columns: &[ColumnId], limits: &Limits) -> Box<[ColumnId]> {
+    let joined = |other: &mut dyn Iterator<Item = ColumnId>| {
+        let all: BTreeSet<ColumnId> = other.chain(columns.iter().copied()).collect();
+        (all.len() <= limits.base_columns).then(|| all.into_iter().collect::<Box<[ColumnId]>>())
+    };
+    let sets = known.exact.keys().chain(known.bases.iter().map(|base| &base.columns));
+    if let Some(all) = joined(&mut sets.flat_map(|set| set.iter().copied())) {
+        return all;
+    }
+    let shared = |base: &&Arc<Schema>| columns.iter().filter(|column| base.columns.contains(column)).count();
+    let mut near: Vec<&Arc<Schema>> = known.bases.iter().collect();
+    near.sort_by_key(shared);
+    let nearest = near.into_iter().rev().find_map(|base| joined(&mut base.columns.iter().copied()));
+    nearest.unwrap_or_else(|| columns.into())
+}
+
+/// Whether the sorted `set` has all of the sorted `columns`.
+fn contains(set: &[ColumnId], columns: &[ColumnId]) -> bool {
+    let mut rest = set.iter();
+    columns.len() <= set.len() && columns.iter().all(|column| rest.by_ref().any(|other| other == column))
+}

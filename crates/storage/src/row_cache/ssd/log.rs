@@ -1,0 +1,321 @@
+//! The segment log: one logical file, appended to at one place only, read anywhere.
+//!
+//! Its segments are files of one size. The active one takes records through a buffer of 16 KB, which look-ups can read
+//! as well; the others only serve reads until they are collected and used again. One thread at a time appends (it holds
+//! the [`Appender`]); readers share what is in [`Log`] and wait for no I/O of anybody's: while the buffer is written out
+//! it can still be read, and only the moment in which it is emptied excludes readers.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::super::locks::{read, write};
+use super::file::{AlignedBuffer, SegmentFile, SegmentStore};
+use super::index::Location;
+use super::page::{
+    LARGE, PAGE_BYTES, PAGE_HEADER_BYTES, PageFault, Record, record_at, record_pages, slot_pages, write_header,
+};
+
+/// Pages written at once.
+pub(super) const BUFFER_PAGES: usize = 4;
+
+struct Segment {
+    /// Which life of the segment this is; never the same twice, across restarts too.
+    sequence: AtomicU64,
+    /// Records written in this life, and how many of them an index points to.
+    written: AtomicU32,
+    live: AtomicU32,
+    file: RwLock<Option<Arc<dyn SegmentFile>>>,
+}
+
+/// Pages of the active segment that are not on SSD yet.
+struct WriteBuffer {
+    bytes: AlignedBuffer,
+    first_page: u32,
+    sequence: u64,
+}
+
+pub(in super::super) struct Log {
+    store: Box<dyn SegmentStore>,
+    segments: Box<[Segment]>,
+    segment_pages: u32,
+    buffer: RwLock<WriteBuffer>,
+}
+
+impl Log {
+    pub(in super::super) fn new(store: Box<dyn SegmentStore>, segments: u32, segment_pages: u32) -> Self {
+        let segment = |_| Segment {
+            sequence: AtomicU64::new(0),
+            written: AtomicU32::new(0),
+            live: AtomicU32::new(0),
+            file: RwLock::new(None),
+        };
+        let bytes = AlignedBuffer::new(BUFFER_PAGES * PAGE_BYTES);
+        Log {
+            store,
+            segments: (0..segments).map(segment).collect(),
+            segment_pages,
+            buffer: RwLock::new(WriteBuffer { bytes, first_page: 0, sequence: 0 }),
+        }
+    }
+
+    /// Which life of its segment a page belongs to now.
+    pub(in super::super) fn sequence(&self, page: u32) -> u64 {
+        self.segment_of(page).sequence.load(Ordering::Acquire)
+    }
+
+    /// An index points to this place from now on.
+    pub(in super::super) fn acquire(&self, location: Location) {
+        self.segment_of(location.page).live.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// No index points to this place any more.
+    pub(in super::super) fn release(&self, location: Location) {
+        self.segment_of(location.page).live.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// What `take` makes of the record, if its page is still in the write buffer; `None` if it is on SSD.
+    pub(in super::super) fn in_buffer<T>(
+        &self,
+        location: Location,
+        take: impl FnOnce(Result<Record<'_>, PageFault>) -> T,
+    ) -> Option<T> {
+        let buffer = read(&self.buffer);
+        let page = location.page.checked_sub(buffer.first_page)? as usize;
+        let bytes = buffer.bytes.bytes().get(page * PAGE_BYTES..(page + 1) * PAGE_BYTES)?;
+        Some(take(record_at(bytes, buffer.sequence, location.slot)))
+    }
+
+    /// The one read of a hit: the page or pages of a record.
+    pub(in super::super) fn read<'b>(
+        &self,
+        location: Location,
+        sequence: u64,
+        buffer: &'b mut AlignedBuffer,
+    ) -> io::Result<Result<Record<'b>, PageFault>> {
+        let bytes = slot_pages(location.slot) * PAGE_BYTES;
+        buffer.reserve(bytes);
+        self.read_pages(location.page, &mut buffer.bytes_mut()[..bytes])?;
+        Ok(record_at(&buffer.bytes()[..bytes], sequence, location.slot))
+    }
+
+    /// Reads pages of one segment.
+    pub(super) fn read_pages(&self, first: u32, into: &mut [u8]) -> io::Result<()> {
+        self.file_of(first)?.read_at(into, self.offset_of(first))
+    }
+
+    pub(in super::super) fn allocated_bytes(&self) -> u64 {
+        let created = self.segments.iter().filter(|segment| read(&segment.file).is_some()).count();
+        created as u64 * self.segment_bytes()
+    }
+
+    pub(super) fn live(&self, segment: u32) -> u32 {
+        self.segments[segment as usize].live.load(Ordering::Relaxed)
+    }
+
+    fn written(&self, segment: u32) -> u32 {
+        self.segments[segment as usize].written.load(Ordering::Relaxed)
+    }
+
+    /// The pages of a segment, as indexes name them: from 1 on.
+    pub(super) fn pages_of(&self, segment: u32) -> std::ops::Range<u32> {
+        let first = 1 + segment * self.segment_pages;
+        first..first + self.segment_pages
+    }
+
+    fn segment_bytes(&self) -> u64 {
+        u64::from(self.segment_pages) * PAGE_BYTES as u64
+    }
+
+    fn segment_of(&self, page: u32) -> &Segment {
+        &self.segments[((page - 1) / self.segment_pages) as usize]
+    }
+
+    fn offset_of(&self, page: u32) -> u64 {
+        u64::from((page - 1) % self.segment_pages) * PAGE_BYTES as u64
+    }
+
+    fn file_of(&self, page: u32) -> io::Result<Arc<dyn SegmentFile>> {
+        read(&self.segment_of(page).file).clone().ok_or_else(|| io::Error::other("the segment has no file"))
+    }
+}
+
+/// The right to append: where the next record goes, and which segments are free, filled and not made yet.
+pub(in super::super) struct Appender {
+    active: Option<u32>,
+    /// The first page in the buffer, counted from the active segment's first; page in the buffer; bytes taken of it
+    /// (0: not begun); records in it.
+    buffer_first: u32,
+    page: usize,
+    page_bytes: usize,
+    slot: u8,
+    free: Vec<u32>,
+    /// Oldest first.
+    filled: VecDeque<u32>,
+    made: u32,
+    sequence: u64,
+    large: AlignedBuffer,
+}
+
+impl Appender {
+    pub(in super::super) fn new() -> Self {
+        // Lives of segments are told apart across restarts, too, by beginning at the time.
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Appender {
+            active: None,
+            buffer_first: 0,
+            page: 0,
+            page_bytes: 0,
+            slot: 0,
+            free: Vec::new(),
+            filled: VecDeque::new(),
+            made: 0,
+            sequence: since_epoch.as_nanos() as u64,
+            large: AlignedBuffer::default(),
+        }
+    }
+
+    /// Begins anew with an empty log and new files. No index may point into it.
+    pub(super) fn restart(&mut self, log: &Log) -> io::Result<()> {
+        for segment in &log.segments {
+            *write(&segment.file) = None;
+        }
+        *self = Appender { sequence: self.sequence, ..Appender::new() };
+        self.roll(log)
+    }
+
+    /// Appends a record; `None` if the active segment has no room for it.
+    pub(super) fn append(&mut self, log: &Log, record: &Record<'_>) -> io::Result<Option<Location>> {
+        let Some(active) = self.active else { return Ok(None) };
+        let bytes = record.encoded_bytes();
+        let location = if record_pages(bytes) > 1 {
+            self.append_large(log, active, record)?
+        } else {
+            self.append_packed(log, active, record)?
+        };
+        if location.is_some() {
+            log.segments[active as usize].written.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(location)
+    }
+
+    /// Leaves the active segment and takes a free one, or makes one if there is none.
+    pub(super) fn roll(&mut self, log: &Log) -> io::Result<()> {
+        if let Some(active) = self.active {
+            self.flush(log, active)?;
+            self.active = None;
+            self.filled.push_back(active);
+        }
+        let next = self.free.pop().unwrap_or(self.made);
+        let segment = log.segments.get(next as usize).ok_or_else(|| io::Error::other("no segment is free"))?;
+        if read(&segment.file).is_none() {
+            *write(&segment.file) = Some(log.store.create(next, log.segment_bytes())?);
+            self.made = next + 1;
+        }
+        self.sequence += 1;
+        segment.written.store(0, Ordering::Relaxed);
+        // Before anything of the old life is overwritten: a reader that finds a page changed finds this changed, too.
+        segment.sequence.store(self.sequence, Ordering::Release);
+        self.active = Some(next);
+        self.buffer_first = 0;
+        self.empty_buffer(log, next);
+        Ok(())
+    }
+
+    /// Whether the next roll would find no segment.
+    pub(super) fn is_last(&self, log: &Log) -> bool {
+        self.free.is_empty() && self.made as usize == log.segments.len()
+    }
+
+    /// Whether so much of the active segment is taken that no more should be rewritten into it.
+    pub(super) fn is_half_full(&self, log: &Log) -> bool {
+        self.buffer_first + self.page as u32 >= log.segment_pages / 2
+    }
+
+    /// The segment to collect next: of the older half the one with the most garbage, age deciding between equals. The
+    /// younger half keeps the chance to be read that it was written for.
+    pub(super) fn choose(&mut self, log: &Log) -> Option<u32> {
+        let candidates = self.filled.len().div_ceil(2);
+        let percent_live = |segment: u32| 100 * u64::from(log.live(segment)) / u64::from(log.written(segment).max(1));
+        let older_half = self.filled.iter().take(candidates).enumerate();
+        let (at, _) = older_half.min_by_key(|(at, segment)| (percent_live(**segment) / 5, *at))?;
+        self.filled.remove(at)
+    }
+
+    pub(super) fn free(&mut self, segment: u32) {
+        self.free.push(segment);
+    }
+
+    fn append_packed(&mut self, log: &Log, active: u32, record: &Record<'_>) -> io::Result<Option<Location>> {
+        let bytes = record.encoded_bytes();
+        if self.page_bytes > 0 && (self.page_bytes + bytes > PAGE_BYTES || self.slot == LARGE) {
+            self.page += 1;
+            self.page_bytes = 0;
+        }
+        if self.page == BUFFER_PAGES || self.buffer_first + self.page as u32 == log.segment_pages {
+            self.flush(log, active)?;
+        }
+        if self.buffer_first == log.segment_pages {
+            return Ok(None);
+        }
+        let mut buffer = write(&log.buffer);
+        let sequence = buffer.sequence;
+        let page = &mut buffer.bytes.bytes_mut()[self.page * PAGE_BYTES..(self.page + 1) * PAGE_BYTES];
+        if self.page_bytes == 0 {
+            write_header(page, sequence, 1);
+            self.page_bytes = PAGE_HEADER_BYTES;
+            self.slot = 0;
+        }
+        record.encode(sequence, &mut page[self.page_bytes..]);
+        let location =
+            Location { page: log.pages_of(active).start + self.buffer_first + self.page as u32, slot: self.slot };
+        self.page_bytes += bytes;
+        self.slot += 1;
+        Ok(Some(location))
+    }
+
+    /// A record larger than a page is written at once, past the buffer.
+    fn append_large(&mut self, log: &Log, active: u32, record: &Record<'_>) -> io::Result<Option<Location>> {
+        let pages = record_pages(record.encoded_bytes());
+        self.flush(log, active)?;
+        if self.buffer_first + pages as u32 > log.segment_pages {
+            return Ok(None);
+        }
+        let sequence = log.segments[active as usize].sequence.load(Ordering::Relaxed);
+        self.large.reserve(pages * PAGE_BYTES);
+        let bytes = &mut self.large.bytes_mut()[..pages * PAGE_BYTES];
+        write_header(bytes, sequence, pages);
+        record.encode(sequence, &mut bytes[PAGE_HEADER_BYTES..]);
+        bytes[PAGE_HEADER_BYTES + record.encoded_bytes()..].fill(0);
+        let first = log.pages_of(active).start + self.buffer_first;
+        log.file_of(first)?.write_at(&self.large.bytes()[..pages * PAGE_BYTES], log.offset_of(first))?;
+        self.buffer_first += pages as u32;
+        self.empty_buffer(log, active);
+        Ok(Some(Location { page: first, slot: LARGE + (pages - 2) as u8 }))
+    }
+
+    /// Writes out what the buffer holds. Readers may read it meanwhile: nobody else writes to it.
+    fn flush(&mut self, log: &Log, active: u32) -> io::Result<()> {
+        let pages = self.page + usize::from(self.page_bytes > 0);
+        if pages == 0 {
+            return Ok(());
+        }
+        let first = log.pages_of(active).start + self.buffer_first;
+        let buffer = read(&log.buffer);
+        log.file_of(first)?.write_at(&buffer.bytes.bytes()[..pages * PAGE_BYTES], log.offset_of(first))?;
+        drop(buffer);
+        self.buffer_first += pages as u32;
+        self.empty_buffer(log, active);
+        Ok(())
+    }
+
+    fn empty_buffer(&mut self, log: &Log, active: u32) {
+        let mut buffer = write(&log.buffer);
+        buffer.bytes.bytes_mut().fill(0);
+        buffer.first_page = log.pages_of(active).start + self.buffer_first;
+        buffer.sequence = log.segments[active as usize].sequence.load(Ordering::Relaxed);
+        (self.page, self.page_bytes, self.slot) = (0, 0, 0);
+    }
+}

@@ -1,0 +1,137 @@
+//! The bounded queue between memory and SSD. Rows that leave memory wait here for the one thread that appends; when it
+//! does not keep up they are dropped, so that neither a write nor a read ever waits for the SSD.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use super::super::locks::lock;
+use super::super::row::CachedRow;
+
+/// A row on its way to SSD, and what it must still agree with when it gets there.
+pub(in super::super) struct Spill {
+    pub(in super::super) row: CachedRow,
+    pub(in super::super) hash: u64,
+    pub(in super::super) epoch: u32,
+    pub(in super::super) generation: u32,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Spill>,
+    /// Of the rows waiting and of those being written.
+    bytes: usize,
+    writing: bool,
+    closed: bool,
+}
+
+pub(in super::super) struct SpillQueue {
+    state: Mutex<State>,
+    /// Something waits, or the queue was closed.
+    ready: Condvar,
+    /// Nothing waits and nothing is being written.
+    idle: Condvar,
+    bytes_max: usize,
+}
+
+impl SpillQueue {
+    pub(in super::super) fn new(bytes_max: usize) -> Self {
+        SpillQueue { state: Mutex::default(), ready: Condvar::new(), idle: Condvar::new(), bytes_max }
+    }
+
+    /// Queues a row; says no if there is no room.
+    pub(in super::super) fn push(&self, spill: Spill) -> bool {
+        let bytes = cost(&spill);
+        let mut state = lock(&self.state);
+        if state.closed || state.bytes + bytes > self.bytes_max {
+            return false;
+        }
+        state.bytes += bytes;
+        state.waiting.push_back(spill);
+        let first = state.waiting.len() == 1;
+        drop(state);
+        if first {
+            self.ready.notify_one();
+        }
+        true
+    }
+
+    /// Waits for rows and takes them all; `false` when the queue was closed. The rows count until [`Self::done`].
+    pub(in super::super) fn take(&self, batch: &mut VecDeque<Spill>) -> bool {
+        let mut state = lock(&self.state);
+        while state.waiting.is_empty() && !state.closed {
+            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.closed {
+            return false;
+        }
+        state.writing = true;
+        std::mem::swap(&mut state.waiting, batch);
+        true
+    }
+
+    /// One row of the batch is on SSD, or is not going to be.
+    pub(in super::super) fn written(&self, spill: &Spill) {
+        lock(&self.state).bytes -= cost(spill);
+    }
+
+    /// The batch is done with.
+    pub(in super::super) fn done(&self) {
+        let mut state = lock(&self.state);
+        state.writing = false;
+        if state.waiting.is_empty() {
+            self.idle.notify_all();
+        }
+    }
+
+    /// Waits until all that was queued is on SSD or dropped.
+    pub(in super::super) fn wait_until_idle(&self) {
+        let mut state = lock(&self.state);
+        while (state.writing || !state.waiting.is_empty()) && !state.closed {
+            state = self.idle.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    pub(in super::super) fn close(&self) {
+        let mut state = lock(&self.state);
+        state.closed = true;
+        state.waiting = VecDeque::new();
+        drop(state);
+        self.ready.notify_all();
+        self.idle.notify_all();
+    }
+
+    pub(in super::super) fn bytes(&self) -> usize {
+        lock(&self.state).bytes
+    }
+}
+
+fn cost(spill: &Spill) -> usize {
+    spill.row.allocated_bytes() + size_of::<Spill>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spill(number: u64) -> Spill {
+        Spill { row: CachedRow::new(b"key", Some(&[1; 100])).unwrap(), hash: number, epoch: 0, generation: 0 }
+    }
+
+    #[test]
+    fn it_is_bounded_and_rows_count_until_they_are_written() {
+        let queue = SpillQueue::new(10 * cost(&spill(0)));
+        assert_eq!((0..20).filter(|number| queue.push(spill(*number))).count(), 10);
+        let mut batch = VecDeque::new();
+        assert!(queue.take(&mut batch));
+        assert_eq!(batch.iter().map(|spill| spill.hash).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+        assert!(!queue.push(spill(20)), "the batch still counts");
+        queue.written(&batch[0]);
+        assert!(queue.push(spill(21)));
+        batch.drain(1..).for_each(|spill| queue.written(&spill));
+        queue.done();
+        assert_eq!(queue.bytes(), cost(&spill(21)));
+        queue.close();
+        assert!(!queue.push(spill(22)) && !queue.take(&mut batch));
+        queue.wait_until_idle();
+    }
+}
