@@ -5,7 +5,6 @@
 //! deterministic simulation can run them as hosts exactly as they run here on real sockets.
 
 pub mod cli;
-pub mod framing;
 pub mod load;
 pub mod measure;
 pub mod overhead;

@@ -9,7 +9,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use allocation_counter::measure;
-use shunt_bench::framing::{Input, Next, Output, Scratch};
 use shunt_bench::stub::{AggregateLimits, Ring, Stub, StubOptions};
 use shunt_proxy::config::Config;
 use shunt_proxy::control::state::{ClusterState, CoreMail};
@@ -22,6 +21,7 @@ use shunt_topology::schema::{Column, Factor};
 use shunt_topology::{Keyspace, Node, NodeId, Replication, RoutingTable, Table};
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::framing::{Input, Next, Output, Scratch};
 use shunt_wire::cql::message::{
     Consistency, QueryParams, ResultMessage, Value, ValueList, encode, query_flag, split_response_prefix,
 };

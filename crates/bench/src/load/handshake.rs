@@ -1,19 +1,17 @@
 //! From a fresh connection to one on which both statements are prepared.
 
 use shunt_reactor::Io;
+use shunt_wire::cql::framing::Next;
 use shunt_wire::cql::{
     envelope::{Header, opcode},
     message::{Consistency, ErrorMessage, ResultMessage, encode},
 };
 
-use crate::{
-    framing::Next,
-    load::{
-        ATTEMPTS_MAX, RETRY_NS, TIMER_SESSION,
-        generator::Generator,
-        session::{SessionRest, Step},
-        template::{Operation, Template},
-    },
+use crate::load::{
+    ATTEMPTS_MAX, RETRY_NS, TIMER_SESSION,
+    generator::Generator,
+    session::{SessionRest, Step},
+    template::{Operation, Template},
 };
 
 impl Generator {

@@ -36,7 +36,7 @@ use self::{
     generator::Generator,
     session::{Session, Step},
 };
-use crate::framing::{Next, Scratch};
+use shunt_wire::cql::framing::{Next, Scratch};
 
 /// Connects that may be under way at once.
 const CONNECTING_MAX: usize = 512;

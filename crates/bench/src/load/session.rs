@@ -2,7 +2,7 @@
 
 use shunt_reactor::ConnId;
 
-use crate::framing::{Input, Output};
+use shunt_wire::cql::framing::{Input, Output};
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

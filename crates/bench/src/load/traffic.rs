@@ -1,21 +1,19 @@
 //! Answers in, queries out: what happens per query, and when arrivals of an open loop are sent.
 
 use shunt_reactor::Io;
+use shunt_wire::cql::framing::Next;
 use shunt_wire::cql::{
     envelope::{Header, opcode},
     message::{ResultMessage, result_kind, split_response_prefix},
 };
 
-use crate::{
-    framing::Next,
-    load::{
-        TIMER_ARRIVAL,
-        generator::{Generator, Phase},
-        keys::value_belongs,
-        pace::Pace,
-        session::{Session, SessionRest, Slot, Step},
-        template::Operation,
-    },
+use crate::load::{
+    TIMER_ARRIVAL,
+    generator::{Generator, Phase},
+    keys::value_belongs,
+    pace::Pace,
+    session::{Session, SessionRest, Slot, Step},
+    template::Operation,
 };
 
 impl Generator {

@@ -1,6 +1,7 @@
 //! Aggregated frames at the stub: every entry is answered as if it had come alone, all answers leave in one frame.
 
 use shunt_reactor::{ConnId, Io};
+use shunt_wire::cql::framing::Next;
 use shunt_wire::{
     aggregate::{AggregateReader, AggregateWriter, Entry},
     cql::{
@@ -10,12 +11,9 @@ use shunt_wire::{
     },
 };
 
-use crate::{
-    framing::Next,
-    stub::{
-        desk::{Desk, Reply},
-        session::{SessionRest, response_to},
-    },
+use crate::stub::{
+    desk::{Desk, Reply},
+    session::{SessionRest, response_to},
 };
 
 impl Desk {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use shunt_reactor::{ConnId, Io};
 use shunt_wire::aggregate::{Offer, SUPPORTED_KEY};
+use shunt_wire::cql::framing::Next;
 use shunt_wire::cql::{
     compression::Algorithm,
     envelope::{Header, flag, opcode},
@@ -13,16 +14,13 @@ use shunt_wire::cql::{
     },
 };
 
-use crate::{
-    framing::Next,
-    stub::{
-        StubOptions,
-        answer::Node,
-        failure::put_unprepared,
-        hook::{Action, Hook, Request},
-        ring::Ring,
-        session::{SessionRest, Stage, response_to},
-    },
+use crate::stub::{
+    StubOptions,
+    answer::Node,
+    failure::put_unprepared,
+    hook::{Action, Hook, Request},
+    ring::Ring,
+    session::{SessionRest, Stage, response_to},
 };
 
 /// Limits of aggregated frames as SUPPORTED states them.

@@ -47,7 +47,7 @@ use self::{
     desk::{Delayed, Desk},
     session::Session,
 };
-use crate::framing::{Next, Scratch};
+use shunt_wire::cql::framing::{Next, Scratch};
 
 /// A connection that lets more answers than this lie is not read from.
 const BACKLOG_BYTES: usize = 8 << 20;

@@ -3,12 +3,10 @@
 use std::net::SocketAddr;
 
 use shunt_reactor::ConnId;
+use shunt_wire::cql::framing::{Input, Output};
 use shunt_wire::cql::{compression::Algorithm, envelope::Header};
 
-use crate::{
-    framing::{Input, Output},
-    stub::counts::Counts,
-};
+use crate::stub::counts::Counts;
 
 /// How far the handshake is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

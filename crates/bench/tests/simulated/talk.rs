@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 
-use shunt_bench::framing::{Input, Next, Output, Scratch};
 use shunt_bench::stub::{Ring, Stub, StubOptions};
 use shunt_reactor::sim::{HostId, Options, SECOND, World};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::framing::{Input, Next, Output, Scratch};
 use shunt_wire::cql::message::encode;
 
 /// Connects once and keeps every envelope that comes.

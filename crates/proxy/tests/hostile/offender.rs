@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use shunt_bench::framing::{Input, Next, Scratch};
 use shunt_reactor::sim::SECOND;
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::framing::{Input, Next, Scratch};
 use shunt_wire::cql::message::ErrorMessage;
 
 /// What it got.

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use shunt_bench::framing::{Input, Next, Output, Scratch};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::framing::{Input, Next, Output, Scratch};
 use shunt_wire::cql::message::{Consistency, Query, encode, error_code};
 
 /// What happens to a request at the door.

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use shunt_bench::framing::{Input, Next, Output, Scratch};
 use shunt_reactor::sim::{MILLISECOND, Random, SECOND};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::framing::{Input, Next, Output, Scratch};
 use shunt_wire::cql::message::{Consistency, ErrorMessage, encode};
 
 use super::model::{Fate, Model};

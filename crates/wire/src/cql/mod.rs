@@ -3,6 +3,7 @@
 pub mod compression;
 pub mod envelope;
 pub mod frame_v5;
+pub mod framing;
 pub mod message;
 pub mod statement;
 pub mod types;

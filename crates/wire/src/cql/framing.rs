@@ -1,9 +1,10 @@
 //! Envelopes out of received bytes and into output buffers, in all three ways a CQL connection has: bare (v3, v4 and
-//! every handshake), with compressed bodies (v3, v4), in segments (v5). Shared by the stub and the load generator.
+//! every handshake), with compressed bodies (v3, v4), in segments (v5). For whoever serves or uses a connection
+//! as a whole; the proxy, which passes bodies on, reads envelopes itself.
 
 use std::fmt;
 
-use shunt_wire::cql::{
+use crate::cql::{
     compression::{self, Algorithm, Compressor},
     envelope::{BODY_BYTES_MAX, HEADER_BYTES, Header, flag},
     frame_v5::{self, SegmentWriter},
@@ -204,7 +205,7 @@ fn push_compressed(out: &mut Vec<u8>, compressor: &mut Compressor, algorithm: Al
 
 #[cfg(test)]
 mod tests {
-    use shunt_wire::cql::{compression::Algorithm, envelope::Header};
+    use crate::cql::{compression::Algorithm, envelope::Header};
 
     use super::{Input, Next, Output, Scratch};
 
