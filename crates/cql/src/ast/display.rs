@@ -1,0 +1,116 @@
+//! Parts of statements as text that parses to the same again, as `DESCRIBE` and result column names need them.
+
+use std::fmt::{self, Display};
+
+use super::{Literal, LiteralKind, NativeType, QualifiedName, Term, TypeName};
+use crate::keyword;
+
+/// A name as a statement must write it: in quotes unless it is all lower case and no reserved word.
+#[must_use]
+pub fn quoted_name(name: &str) -> String {
+    let plain = name.starts_with(|first: char| first.is_ascii_lowercase())
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        && !keyword::is_reserved(name);
+    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
+/// A string as a literal.
+#[must_use]
+pub fn quoted_string(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+impl fmt::Display for QualifiedName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.keyspace {
+            Some(keyspace) => write!(f, "{}.{}", quoted_name(keyspace), quoted_name(&self.name)),
+            None => f.write_str(&quoted_name(&self.name)),
+        }
+    }
+}
+
+impl fmt::Display for NativeType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for TypeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TypeName::Native(native) => native.fmt(f),
+            TypeName::List(element) => write!(f, "list<{element}>"),
+            TypeName::Set(element) => write!(f, "set<{element}>"),
+            TypeName::Map(key, value) => write!(f, "map<{key}, {value}>"),
+            TypeName::Tuple(elements) => {
+                f.write_str("tuple<")?;
+                separated(f, elements, |f, element| element.fmt(f))?;
+                f.write_str(">")
+            }
+            TypeName::Vector(element, dimension) => write!(f, "vector<{element}, {dimension}>"),
+            TypeName::Frozen(inner) => write!(f, "frozen<{inner}>"),
+            TypeName::UserDefined(name) => name.fmt(f),
+            TypeName::Custom(class) => f.write_str(&quoted_string(class)),
+        }
+    }
+}
+
+impl fmt::Display for Literal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            LiteralKind::String => f.write_str(&quoted_string(&self.text)),
+            _ => f.write_str(&self.text),
+        }
+    }
+}
+
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Term::Literal(literal) => literal.fmt(f),
+            Term::Null => f.write_str("NULL"),
+            Term::Marker(_) => f.write_str("?"),
+            Term::List(elements) => bracketed(f, "[", elements, "]"),
+            Term::Set(elements) => bracketed(f, "{", elements, "}"),
+            Term::Tuple(elements) => bracketed(f, "(", elements, ")"),
+            Term::Map(entries) => {
+                f.write_str("{")?;
+                separated(f, entries, |f, (key, value)| write!(f, "{key}: {value}"))?;
+                f.write_str("}")
+            }
+            Term::Udt(fields) => {
+                f.write_str("{")?;
+                separated(f, fields, |f, (field, value)| write!(f, "{}: {value}", quoted_name(field)))?;
+                f.write_str("}")
+            }
+            Term::Call { name, arguments } => {
+                write!(f, "{name}")?;
+                bracketed(f, "(", arguments, ")")
+            }
+            Term::Hint(type_name, term) => write!(f, "({type_name}){term}"),
+            Term::Cast(term, native) => write!(f, "cast({term} as {native})"),
+            Term::Negation(term) => write!(f, "-{term}"),
+            Term::Arithmetic { operator, left, right } => write!(f, "{left} {} {right}", operator.symbol()),
+        }
+    }
+}
+
+fn bracketed(f: &mut fmt::Formatter<'_>, open: &str, terms: &[Term], close: &str) -> fmt::Result {
+    f.write_str(open)?;
+    separated(f, terms, |f, term| term.fmt(f))?;
+    f.write_str(close)
+}
+
+fn separated<T>(
+    f: &mut fmt::Formatter<'_>,
+    items: &[T],
+    mut write: impl FnMut(&mut fmt::Formatter<'_>, &T) -> fmt::Result,
+) -> fmt::Result {
+    for (position, item) in items.iter().enumerate() {
+        if position > 0 {
+            f.write_str(", ")?;
+        }
+        write(f, item)?;
+    }
+    Ok(())
+}

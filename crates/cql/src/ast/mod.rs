@@ -1,0 +1,73 @@
+//! Statements as the grammar sees them: names are resolved to their case, nothing is looked up in a schema.
+
+mod access;
+mod display;
+mod mutation;
+mod schema;
+mod select;
+mod term;
+mod type_name;
+
+pub use access::{AccessStatement, Describe, DescribeTarget};
+pub use display::{quoted_name, quoted_string};
+pub use mutation::{
+    Assignment, Attributes, Batch, BatchKind, ColumnCondition, Conditions, Delete, Deletion, Insert, InsertJson,
+    Mutation, Operation, Update,
+};
+pub use schema::{
+    AlterTable, AlterType, ColumnDefinition, ColumnMask, CreateAggregate, CreateFunction, CreateIndex, CreateTable,
+    CreateView, Drop, DropKind, IndexTarget, Properties, PropertyValue, SchemaStatement, TableAlteration, TableOptions,
+    TypeAlteration,
+};
+pub use select::{
+    CellMetadata, Comparison, Ordering, OrderingBy, Relation, Select, SelectClause, SelectedItem, Selector,
+};
+pub use term::{Literal, LiteralKind, Operator, Term};
+pub use type_name::{NativeType, TypeName};
+
+/// A statement with its bind markers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parsed {
+    /// The statement.
+    pub statement: Statement,
+    /// The names of its bind markers in order of appearance; `None` for `?`. A name that occurs twice is there twice.
+    pub markers: Vec<Option<String>>,
+}
+
+/// A statement.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "statements are made once and kept, never moved in bulk")]
+pub enum Statement {
+    /// `SELECT`
+    Select(Select),
+    /// `INSERT`, `UPDATE` or `DELETE`
+    Mutation(Mutation),
+    /// `BEGIN BATCH .. APPLY BATCH`
+    Batch(Batch),
+    /// `TRUNCATE`
+    Truncate(QualifiedName),
+    /// `USE`
+    Use(String),
+    /// `CREATE`, `ALTER` and `DROP` of what a schema holds.
+    Schema(SchemaStatement),
+    /// Roles and permissions.
+    Access(AccessStatement),
+    /// `DESCRIBE`
+    Describe(Describe),
+}
+
+/// The name of a table, type, function or index, with its keyspace if the statement gives one.
+#[derive(Clone, Debug, Eq, PartialEq, Hash)]
+pub struct QualifiedName {
+    /// The keyspace.
+    pub keyspace: Option<String>,
+    /// The name in it.
+    pub name: String,
+}
+
+impl QualifiedName {
+    /// A name without a keyspace.
+    pub fn local(name: impl Into<String>) -> QualifiedName {
+        QualifiedName { keyspace: None, name: name.into() }
+    }
+}

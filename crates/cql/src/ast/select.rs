@@ -1,0 +1,227 @@
+//! `SELECT`, and the relations of every `WHERE`.
+
+use super::{NativeType, Operator, QualifiedName, Term, TypeName};
+
+/// `SELECT`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Select {
+    /// `SELECT JSON`
+    pub json: bool,
+    /// `SELECT DISTINCT`
+    pub distinct: bool,
+    /// What is selected.
+    pub clause: SelectClause,
+    /// The table.
+    pub table: QualifiedName,
+    /// Relations of the `WHERE` clause, all of which must hold.
+    pub relations: Vec<Relation>,
+    /// `GROUP BY`
+    pub group_by: Vec<Selector>,
+    /// `ORDER BY`
+    pub order_by: Vec<Ordering>,
+    /// `PER PARTITION LIMIT`: a literal or a marker.
+    pub per_partition_limit: Option<Term>,
+    /// `LIMIT`: a literal or a marker.
+    pub limit: Option<Term>,
+    /// `ALLOW FILTERING`
+    pub allow_filtering: bool,
+}
+
+/// What is selected.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SelectClause {
+    /// `*`
+    All,
+    /// A list of selectors.
+    Items(Vec<SelectedItem>),
+}
+
+/// A selector with its name in the result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SelectedItem {
+    /// What is computed.
+    pub selector: Selector,
+    /// `AS alias`
+    pub alias: Option<String>,
+}
+
+/// What is computed for each row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Selector {
+    /// A column.
+    Column(String),
+    /// A literal, null or marker.
+    Term(Term),
+    /// `COUNT(*)`
+    CountRows,
+    /// `writetime(a)`, `maxwritetime(a)`, `ttl(a)`; the argument is a column, or an element, field or slice of one.
+    Metadata(CellMetadata, Box<Selector>),
+    /// `CAST(a AS type)`
+    Cast(Box<Selector>, NativeType),
+    /// `f(a, b)`
+    Call {
+        /// The function.
+        name: QualifiedName,
+        /// Its arguments.
+        arguments: Vec<Selector>,
+    },
+    /// `a.field`
+    Field(Box<Selector>, String),
+    /// `a[key]`
+    Element(Box<Selector>, Term),
+    /// `a[from..to]`
+    Slice(Box<Selector>, Option<Term>, Option<Term>),
+    /// `(type) a`
+    Hint(TypeName, Box<Selector>),
+    /// `(a, b)`: a tuple; with one element no more than parentheses, unless a tuple is asked for.
+    Tuple(Vec<Selector>),
+    /// `[a, b]`: a list, or a vector.
+    List(Vec<Selector>),
+    /// `{a, b}`
+    Set(Vec<Selector>),
+    /// `{a: b}`: a map, or a value of a user-defined type if the keys are columns that are its fields.
+    Map(Vec<(Selector, Selector)>),
+    /// `-a`
+    Negation(Box<Selector>),
+    /// `a + b`
+    Arithmetic {
+        /// Which operation.
+        operator: Operator,
+        /// Its left operand.
+        left: Box<Selector>,
+        /// Its right operand.
+        right: Box<Selector>,
+    },
+}
+
+/// What is known of a cell besides its value.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CellMetadata {
+    /// `writetime`
+    WriteTime,
+    /// `maxwritetime`
+    MaxWriteTime,
+    /// `ttl`
+    TimeToLive,
+}
+
+/// Comparisons of relations and conditions.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]
+pub enum Comparison {
+    /// `=`
+    Equal,
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+    /// `!=`
+    NotEqual,
+    /// `LIKE`
+    Like,
+    /// `CONTAINS`
+    Contains,
+    /// `CONTAINS KEY`
+    ContainsKey,
+}
+
+/// One relation of a `WHERE` clause.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Relation {
+    /// `a = 1`
+    Column {
+        /// The column.
+        column: String,
+        /// How it compares.
+        comparison: Comparison,
+        /// To what.
+        value: Term,
+    },
+    /// `a IN (1, 2)`
+    In {
+        /// The column.
+        column: String,
+        /// The values.
+        values: Vec<Term>,
+    },
+    /// `a IN ?`: one marker for the list.
+    InMarker {
+        /// The column.
+        column: String,
+        /// The marker.
+        marker: u16,
+    },
+    /// `a IS NOT NULL`
+    IsNotNull(String),
+    /// `m['k'] = 1`
+    Element {
+        /// The column.
+        column: String,
+        /// The key of the element.
+        key: Term,
+        /// How it compares.
+        comparison: Comparison,
+        /// To what.
+        value: Term,
+    },
+    /// `token(a, b) > 1`
+    Token {
+        /// The columns.
+        columns: Vec<String>,
+        /// How it compares.
+        comparison: Comparison,
+        /// To what.
+        value: Term,
+    },
+    /// `(a, b) > (1, 2)`; the value is a tuple or a marker.
+    Tuple {
+        /// The columns.
+        columns: Vec<String>,
+        /// How they compare.
+        comparison: Comparison,
+        /// To what.
+        value: Term,
+    },
+    /// `(a, b) IN ((1, 2), (3, 4))`; the values are all tuples or all markers.
+    TupleIn {
+        /// The columns.
+        columns: Vec<String>,
+        /// The values.
+        values: Vec<Term>,
+    },
+    /// `(a, b) IN ?`
+    TupleInMarker {
+        /// The columns.
+        columns: Vec<String>,
+        /// The marker.
+        marker: u16,
+    },
+    /// `expr(index, value)`
+    Custom {
+        /// The index.
+        index: QualifiedName,
+        /// The expression.
+        value: Term,
+    },
+}
+
+/// One part of `ORDER BY`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ordering {
+    /// What orders.
+    pub by: OrderingBy,
+    /// `DESC`
+    pub descending: bool,
+}
+
+/// What rows are ordered by.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OrderingBy {
+    /// A column.
+    Column(String),
+    /// `a ANN OF [..]`
+    NearestNeighbours(String, Term),
+}

@@ -1,0 +1,119 @@
+//! Values as they are written: literals, markers, function calls and arithmetic.
+
+use super::{NativeType, QualifiedName, TypeName};
+
+/// A value of a statement.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Term {
+    /// A constant.
+    Literal(Literal),
+    /// `null`
+    Null,
+    /// A bind marker, by its index in [`super::Parsed::markers`].
+    Marker(u16),
+    /// `[a, b]`: a list, or a vector.
+    List(Vec<Term>),
+    /// `{a, b}`; `{}` may also be an empty map.
+    Set(Vec<Term>),
+    /// `{a: b}`
+    Map(Vec<(Term, Term)>),
+    /// `{field: a}`: a value of a user-defined type. The last of equal fields counts.
+    Udt(Vec<(String, Term)>),
+    /// `(a, b)`: a tuple; with one element perhaps no more than parentheses.
+    Tuple(Vec<Term>),
+    /// `f(a, b)`
+    Call {
+        /// The function.
+        name: QualifiedName,
+        /// Its arguments.
+        arguments: Vec<Term>,
+    },
+    /// `(type) a`: a type hint.
+    Hint(TypeName, Box<Term>),
+    /// `CAST(a AS type)`
+    Cast(Box<Term>, NativeType),
+    /// `-a`
+    Negation(Box<Term>),
+    /// `a + b`
+    Arithmetic {
+        /// Which operation.
+        operator: Operator,
+        /// Its left operand.
+        left: Box<Term>,
+        /// Its right operand.
+        right: Box<Term>,
+    },
+}
+
+/// A constant: what kind of token it was, and its text without quotes.
+#[derive(Clone, Debug, Eq, PartialEq, Hash)]
+pub struct Literal {
+    /// The kind of token.
+    pub kind: LiteralKind,
+    /// Its text: unquoted for strings, as it was written for everything else.
+    pub text: String,
+}
+
+/// Kinds of constants.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]
+pub enum LiteralKind {
+    /// `'a'`, `$$a$$`
+    String,
+    /// `-1`
+    Integer,
+    /// `1.5`, `NaN`, `Infinity`
+    Float,
+    /// `true`
+    Boolean,
+    /// `1h`
+    Duration,
+    /// A UUID.
+    Uuid,
+    /// `0xff`
+    Hex,
+}
+
+impl LiteralKind {
+    /// The name Cassandra has for the kind in its messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            LiteralKind::String => "STRING",
+            LiteralKind::Integer => "INTEGER",
+            LiteralKind::Float => "FLOAT",
+            LiteralKind::Boolean => "BOOLEAN",
+            LiteralKind::Duration => "DURATION",
+            LiteralKind::Uuid => "UUID",
+            LiteralKind::Hex => "HEX",
+        }
+    }
+}
+
+/// Arithmetic operations.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]
+pub enum Operator {
+    /// `+`
+    Add,
+    /// `-`
+    Subtract,
+    /// `*`
+    Multiply,
+    /// `/`
+    Divide,
+    /// `%`
+    Modulo,
+}
+
+impl Operator {
+    /// Its character.
+    #[must_use]
+    pub fn symbol(self) -> char {
+        match self {
+            Operator::Add => '+',
+            Operator::Subtract => '-',
+            Operator::Multiply => '*',
+            Operator::Divide => '/',
+            Operator::Modulo => '%',
+        }
+    }
+}

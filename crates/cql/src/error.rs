@@ -1,0 +1,52 @@
+//! What is wrong with a statement: text that is no CQL, or CQL that means nothing.
+
+use std::fmt;
+
+/// Text that is not a CQL statement: protocol error code 0x2000.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SyntaxError {
+    /// Line of the offending text, from 1; 0 at the end of the text, as Cassandra has it.
+    pub line: u32,
+    /// Characters in front of it in its line; -1 at the end of the text.
+    pub column: i32,
+    /// The message a client sees, with line and column where Cassandra gives them.
+    pub message: String,
+}
+
+impl SyntaxError {
+    /// An error of the statement as a whole, which Cassandra reports without a position.
+    pub(crate) fn unplaced(message: impl Into<String>) -> SyntaxError {
+        SyntaxError { line: 0, column: -1, message: message.into() }
+    }
+
+    pub(crate) fn at(line: u32, column: i32, problem: &str) -> SyntaxError {
+        SyntaxError { line, column, message: format!("line {line}:{column} {problem}") }
+    }
+}
+
+impl fmt::Display for SyntaxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for SyntaxError {}
+
+/// A statement or value that is well-formed and still cannot be: protocol error code 0x2200.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct InvalidRequest(pub String);
+
+impl InvalidRequest {
+    /// From the message a client will see.
+    pub fn new(message: impl Into<String>) -> InvalidRequest {
+        InvalidRequest(message.into())
+    }
+}
+
+impl fmt::Display for InvalidRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for InvalidRequest {}

@@ -1,0 +1,89 @@
+//! Types.
+
+use super::Parser;
+use crate::ast::{NativeType, TypeName};
+use crate::error::SyntaxError;
+use crate::lexer::Kind;
+
+impl Parser<'_> {
+    /// Any type.
+    pub(super) fn type_name(&mut self) -> Result<TypeName, SyntaxError> {
+        self.nested(Parser::type_name_inner)
+    }
+
+    fn type_name_inner(&mut self) -> Result<TypeName, SyntaxError> {
+        if self.peek().kind == Kind::String {
+            return self.string().map(TypeName::Custom);
+        }
+        let word = self.lower();
+        if !self.is_ahead(1, ".") {
+            if let Some(native) = NativeType::by_name(&word) {
+                self.advance();
+                return Ok(TypeName::Native(native));
+            }
+            if word == "set" || self.is_ahead(1, "<") {
+                return self.parameterized(&word);
+            }
+        }
+        self.type_identifier().map(TypeName::UserDefined)
+    }
+
+    /// `list<..>` and the like.
+    fn parameterized(&mut self, word: &str) -> Result<TypeName, SyntaxError> {
+        if !["list", "set", "map", "tuple", "frozen", "vector"].contains(&word) {
+            let name = self.type_identifier()?;
+            // `<` is not expected here, and what is depends on where the type stands.
+            let _ = name;
+            return Err(self.no_alternative());
+        }
+        self.advance();
+        self.expect("<")?;
+        let type_name = match word {
+            "list" => TypeName::List(Box::new(self.type_name()?)),
+            "set" => TypeName::Set(Box::new(self.type_name()?)),
+            "map" => {
+                let key = self.type_name()?;
+                self.expect(",")?;
+                TypeName::Map(Box::new(key), Box::new(self.type_name()?))
+            }
+            "tuple" => TypeName::Tuple(self.list(Parser::type_name)?),
+            "vector" => {
+                let element = self.type_name()?;
+                self.expect(",")?;
+                TypeName::Vector(Box::new(element), self.dimension()?)
+            }
+            _ => TypeName::Frozen(Box::new(self.frozen()?)),
+        };
+        self.expect(">")?;
+        Ok(type_name)
+    }
+
+    fn frozen(&mut self) -> Result<TypeName, SyntaxError> {
+        let inner = self.type_name()?;
+        match inner {
+            TypeName::Native(_) | TypeName::Custom(_) => Err(SyntaxError::unplaced(format!(
+                "frozen<> is only allowed on collections, tuples, and user-defined types (got {inner})"
+            ))),
+            _ => Ok(inner),
+        }
+    }
+
+    fn dimension(&mut self) -> Result<u32, SyntaxError> {
+        if self.peek().kind != Kind::Integer {
+            return Err(self.mismatch("INTEGER"));
+        }
+        let text = self.text_of(self.peek());
+        let dimension = text.parse().ok();
+        let problem = || SyntaxError::unplaced(format!("vectors may only have positive dimensions; given {text}"));
+        let dimension = dimension.ok_or_else(problem)?;
+        self.advance();
+        Ok(dimension)
+    }
+
+    /// A native type.
+    pub(super) fn native_type(&mut self) -> Result<NativeType, SyntaxError> {
+        let native = NativeType::by_name(&self.lower()).ok_or_else(|| self.no_alternative())?;
+        self.advance();
+        Ok(native)
+    }
+}
