@@ -12,5 +12,7 @@
 //! ```
 
 pub mod catalogue;
+pub mod engine;
 mod files;
+mod key;
 pub mod row;

@@ -1,0 +1,153 @@
+//! The engine's twin in memory: what the trait means, in as few lines as will do. For tests of what stands on it.
+
+use super::{Cursor, DataFile, Engine, EngineError, Found, Merger, ReadTier, Sizes, Span, Verdict, Write};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// A value with the fragments that have come since.
+#[derive(Debug, Clone, Default)]
+struct Entry {
+    base: Option<Vec<u8>>,
+    fragments: Vec<Vec<u8>>,
+}
+
+/// Keys and fragments in a map.
+pub struct MemoryEngine {
+    merger: Arc<dyn Merger>,
+    entries: RwLock<BTreeMap<Vec<u8>, Entry>>,
+    sync_error: Mutex<Option<EngineError>>,
+}
+
+impl MemoryEngine {
+    /// An empty one.
+    pub fn new(merger: Arc<dyn Merger>) -> Self {
+        MemoryEngine { merger, entries: RwLock::default(), sync_error: Mutex::new(None) }
+    }
+
+    /// What every sync answers from now on; `None` for success.
+    pub fn fail_syncs(&self, error: Option<EngineError>) {
+        *self.sync_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
+
+    fn merged(&self, key: &[u8], entry: &Entry, purge: bool) -> Vec<u8> {
+        let fragments: Vec<&[u8]> = entry.fragments.iter().map(Vec::as_slice).collect();
+        match &entry.base {
+            Some(base) if fragments.is_empty() => base.clone(),
+            base => self.merger.merge(key, base.as_deref(), &fragments, purge),
+        }
+    }
+}
+
+impl Engine for MemoryEngine {
+    fn get(&self, key: &[u8], _tier: ReadTier) -> Result<Found, EngineError> {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(entry) = entries.get(key) else { return Ok(Found::Absent) };
+        let fragments = entry.fragments.len() as u32 + u32::from(entry.base.is_some());
+        Ok(Found::Value { bytes: self.merged(key, entry, false), fragments })
+    }
+
+    fn write(&self, batch: &[Write]) -> Result<(), EngineError> {
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        for write in batch {
+            match write {
+                Write::Merge(key, fragment) => {
+                    entries.entry(key.clone()).or_default().fragments.push(fragment.clone());
+                }
+                Write::Put(key, value) => {
+                    entries.insert(key.clone(), Entry { base: Some(value.clone()), fragments: Vec::new() });
+                }
+                Write::Delete(key) => {
+                    entries.remove(key);
+                }
+                Write::DeleteRange(from, to) => {
+                    entries.retain(|key, _| key < from || key >= to);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn cursor(&self, span: &Span) -> Box<dyn Cursor + '_> {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let range = entries.range(span.from.clone()..span.to.clone());
+        let entries = range.map(|(key, entry)| (key.clone(), self.merged(key, entry, false))).collect();
+        Box::new(MemoryCursor { entries, at: None })
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        match &*self.sync_error.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    fn flush(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn compact(&self, from: &[u8], to: &[u8]) {
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        let keys: Vec<_> = entries.range(from.to_vec()..to.to_vec()).map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            let Some(entry) = entries.get(&key) else { continue };
+            let merged = self.merged(&key, entry, true);
+            match self.merger.verdict(&key, &merged) {
+                Verdict::Keep => entries.insert(key, Entry { base: Some(merged), fragments: Vec::new() }),
+                Verdict::Remove => entries.remove(&key),
+            };
+        }
+    }
+
+    fn drop_files(&self, _from: &[u8], _to: &[u8]) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn checkpoint(&self, _directory: &Path) -> Result<(), EngineError> {
+        Err(EngineError::Failed("an engine in memory has no files to copy".to_owned()))
+    }
+
+    fn sizes(&self) -> Sizes {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let bytes = |entry: &Entry| entry.base.iter().chain(&entry.fragments).map(Vec::len).sum::<usize>();
+        let total: usize = entries.iter().map(|(key, entry)| key.len() + bytes(entry)).sum();
+        Sizes { memtable_bytes: total as u64, keys: entries.len() as u64, ..Sizes::default() }
+    }
+
+    fn statistics(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
+    fn files(&self) -> Result<Vec<DataFile>, EngineError> {
+        Ok(Vec::new())
+    }
+}
+
+/// Over a copy, which is what makes it a view of one moment.
+struct MemoryCursor {
+    entries: Vec<(Vec<u8>, Vec<u8>)>,
+    at: Option<usize>,
+}
+
+impl Cursor for MemoryCursor {
+    fn seek(&mut self, key: &[u8]) {
+        self.at = Some(self.entries.partition_point(|entry| entry.0.as_slice() < key));
+    }
+
+    fn seek_before(&mut self, key: &[u8]) {
+        self.at = self.entries.partition_point(|entry| entry.0.as_slice() < key).checked_sub(1);
+    }
+
+    fn next(&mut self) {
+        self.at = self.at.map(|at| at + 1);
+    }
+
+    fn previous(&mut self) {
+        self.at = self.at.and_then(|at| at.checked_sub(1));
+    }
+
+    fn entry(&self) -> Result<Option<(&[u8], &[u8])>, EngineError> {
+        let entry = self.at.and_then(|at| self.entries.get(at));
+        Ok(entry.map(|(key, value)| (key.as_slice(), value.as_slice())))
+    }
+}

@@ -1,0 +1,404 @@
+//! The engine on RocksDB.
+//!
+//! All tables are in one column family: one log, so that a batch over tables is one write, and one set of files, so that
+//! ten tables do not need ten sets of memtables. A table is a range of keys; dropping it is a range deletion.
+//!
+//! Compaction is levelled with dynamic level sizes: about 1.1 times the data on disk and a key in few files, which is
+//! what a node with one disk and many reads wants. Universal compaction writes less, but needs up to twice the space and
+//! rewrites on every opening. Filters hold whole keys and partitions: a read of a missing row or of a missing partition
+//! touches no disk. Blocks are LZ4, those of the last level Zstandard.
+//!
+//! The log is written when it is synced, by [`Engine::sync`]: writers that wait for one sync share it, and a crash of the
+//! process loses exactly what a crash of the machine would.
+
+use super::{Cursor, DataFile, Engine, EngineError, Found, Merger, ReadTier, Sizes, Span, Verdict, Write};
+use crate::key::prefix_bytes;
+use rocksdb::compaction_filter::{CompactionFilter, Decision};
+use rocksdb::compaction_filter_factory::{CompactionFilterContext, CompactionFilterFactory};
+use rocksdb::{
+    BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DB, DBCompressionType, DBRawIterator,
+    DBRecoveryMode, ErrorKind, MergeOperands, Options, ReadOptions, SliceTransform, WriteBatch, WriteOptions,
+    checkpoint::Checkpoint, properties,
+};
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::StrDeserializer;
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What of the engine may be chosen.
+#[derive(Debug, Clone)]
+pub struct EngineOptions {
+    /// Of blocks, indexes and filters in memory.
+    pub block_cache_bytes: usize,
+    /// Of one memtable; there may be three.
+    pub memtable_bytes: usize,
+    /// Of a block before compression: what a read of a row reads.
+    pub block_bytes: usize,
+    /// Threads for flushes and compactions.
+    pub background_jobs: i32,
+    /// Files kept open.
+    pub open_files_max: i32,
+    /// Whether blocks are compressed.
+    pub compression: bool,
+    /// Past the page cache, where that is small or to measure the disk.
+    pub direct_reads: bool,
+    /// Counters of cache, filters and compaction.
+    pub statistics: bool,
+    /// A write that would have to wait for compaction is [`EngineError::Busy`] instead.
+    pub refuse_when_stalled: bool,
+    /// Opens although the log is damaged before its end, and loses what comes after the damage.
+    pub accept_damaged_log: bool,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        EngineOptions {
+            block_cache_bytes: 128 << 20,
+            memtable_bytes: 64 << 20,
+            block_bytes: 8 << 10,
+            background_jobs: 2,
+            open_files_max: 512,
+            compression: true,
+            direct_reads: false,
+            statistics: true,
+            refuse_when_stalled: false,
+            accept_damaged_log: false,
+        }
+    }
+}
+
+thread_local! {
+    /// Whether this thread is in a read: the merge operator then says how much it merged, and purges nothing.
+    static READING: Cell<bool> = const { Cell::new(false) };
+    static FRAGMENTS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// While a read goes on.
+struct Reading;
+
+impl Reading {
+    fn begin() -> Self {
+        READING.set(true);
+        FRAGMENTS.set(0);
+        Reading
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        READING.set(false);
+    }
+}
+
+/// A RocksDB database.
+pub struct RocksEngine {
+    db: DB,
+    options: Options,
+    cache: Cache,
+    write_options: WriteOptions,
+    disk_reads: ReadOptions,
+    memory_reads: ReadOptions,
+}
+
+impl RocksEngine {
+    /// Opens or begins a database; replays what the log has that the files do not.
+    pub fn open(directory: &Path, options: &EngineOptions, merger: Arc<dyn Merger>) -> Result<Self, EngineError> {
+        let (db_options, cache) = build_options(options, merger)?;
+        let db = DB::open(&db_options, directory).map_err(engine_error)?;
+        RocksEngine::from_parts(db, db_options, cache, options)
+    }
+
+    /// Opens a database for reading alone; nothing in the directory changes.
+    pub fn open_read_only(
+        directory: &Path,
+        options: &EngineOptions,
+        merger: Arc<dyn Merger>,
+    ) -> Result<Self, EngineError> {
+        let (mut db_options, cache) = build_options(options, merger)?;
+        db_options.create_if_missing(false);
+        let db = DB::open_for_read_only(&db_options, directory, false).map_err(engine_error)?;
+        RocksEngine::from_parts(db, db_options, cache, options)
+    }
+
+    fn from_parts(db: DB, db_options: Options, cache: Cache, options: &EngineOptions) -> Result<Self, EngineError> {
+        let mut write_options = WriteOptions::default();
+        write_options.set_no_slowdown(options.refuse_when_stalled);
+        let disk_reads = ReadOptions::default();
+        let memory_reads = memory_reads()?;
+        Ok(RocksEngine { db, options: db_options, cache, write_options, disk_reads, memory_reads })
+    }
+
+    fn property(&self, name: &CStr) -> u64 {
+        self.db.property_int_value(name).ok().flatten().unwrap_or_default()
+    }
+}
+
+/// Reads that look at memory alone. This version of the crate does not export the type of its read tiers; it can be read
+/// from its name.
+fn memory_reads() -> Result<ReadOptions, EngineError> {
+    let name: StrDeserializer<'_, serde::de::value::Error> = "BlockCache".into_deserializer();
+    let tier = Deserialize::deserialize(name).map_err(|error| EngineError::Failed(error.to_string()))?;
+    let mut options = ReadOptions::default();
+    options.set_read_tier(tier);
+    Ok(options)
+}
+
+fn build_options(options: &EngineOptions, merger: Arc<dyn Merger>) -> Result<(Options, Cache), EngineError> {
+    let cache = Cache::new_lru_cache(options.block_cache_bytes).map_err(engine_error)?;
+    let mut table = BlockBasedOptions::default();
+    table.set_block_size(options.block_bytes);
+    table.set_block_cache(&cache);
+    table.set_bloom_filter(10.0, false);
+    table.set_whole_key_filtering(true);
+    table.set_cache_index_and_filter_blocks(true);
+    table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    table.set_format_version(5);
+
+    let mut db = Options::default();
+    db.create_if_missing(true);
+    db.set_block_based_table_factory(&table);
+    db.set_prefix_extractor(SliceTransform::create("shunt.partition", |key| &key[..prefix_bytes(key)], None));
+    // A read asks for a header and a static row that most partitions do not have.
+    db.set_memtable_prefix_bloom_ratio(0.02);
+    db.set_memtable_whole_key_filtering(true);
+    db.set_level_compaction_dynamic_level_bytes(true);
+    if options.compression {
+        db.set_compression_type(DBCompressionType::Lz4);
+        db.set_bottommost_compression_type(DBCompressionType::Zstd);
+    } else {
+        db.set_compression_type(DBCompressionType::None);
+    }
+    db.set_write_buffer_size(options.memtable_bytes);
+    db.set_max_write_buffer_number(3);
+    db.set_max_background_jobs(options.background_jobs);
+    db.set_max_open_files(options.open_files_max);
+    db.set_manual_wal_flush(true);
+    // Damage anywhere but in what was being written at the end stops the opening: records after it were acknowledged.
+    db.set_wal_recovery_mode(match options.accept_damaged_log {
+        false => DBRecoveryMode::TolerateCorruptedTailRecords,
+        true => DBRecoveryMode::PointInTime,
+    });
+    db.set_use_direct_reads(options.direct_reads);
+    db.set_bytes_per_sync(1 << 20);
+    db.set_keep_log_file_num(4);
+    db.set_max_log_file_size(4 << 20);
+    db.set_stats_dump_period_sec(0);
+    db.set_stats_persist_period_sec(0);
+    if options.statistics {
+        db.enable_statistics();
+    }
+    set_merger(&mut db, merger);
+    Ok((db, cache))
+}
+
+fn set_merger(db: &mut Options, merger: Arc<dyn Merger>) {
+    let (whole, partial) = (Arc::clone(&merger), Arc::clone(&merger));
+    let merge_whole = move |key: &[u8], base: Option<&[u8]>, operands: &MergeOperands| {
+        let fragments: Vec<&[u8]> = operands.iter().collect();
+        let reading = READING.get();
+        if reading {
+            FRAGMENTS.set(fragments.len() as u32 + u32::from(base.is_some()));
+        }
+        Some(whole.merge(key, base, &fragments, !reading))
+    };
+    let merge_partial = move |key: &[u8], _: Option<&[u8]>, operands: &MergeOperands| {
+        let fragments: Vec<&[u8]> = operands.iter().collect();
+        partial.merge_fragments(key, &fragments)
+    };
+    db.set_merge_operator("shunt.rows", merge_whole, merge_partial);
+    db.set_compaction_filter_factory(PurgeFactory { merger });
+}
+
+/// Makes the filter of each compaction.
+struct PurgeFactory {
+    merger: Arc<dyn Merger>,
+}
+
+impl CompactionFilterFactory for PurgeFactory {
+    type Filter = Purge;
+
+    fn create(&mut self, _context: CompactionFilterContext) -> Purge {
+        Purge { merger: Arc::clone(&self.merger) }
+    }
+
+    fn name(&self) -> &CStr {
+        c"shunt.purge"
+    }
+}
+
+/// Sees values that are merged down to their base; fragments above them it never sees.
+struct Purge {
+    merger: Arc<dyn Merger>,
+}
+
+impl CompactionFilter for Purge {
+    fn filter(&mut self, _level: u32, key: &[u8], value: &[u8]) -> Decision {
+        match self.merger.verdict(key, value) {
+            Verdict::Keep => Decision::Keep,
+            Verdict::Remove => Decision::Remove,
+        }
+    }
+
+    fn name(&self) -> &CStr {
+        c"shunt.purge"
+    }
+}
+
+fn engine_error(error: rocksdb::Error) -> EngineError {
+    let text = error.to_string();
+    match error.kind() {
+        _ if text.contains("No space left on device") || text.contains("NoSpace") => EngineError::NoSpace(text),
+        ErrorKind::Corruption => EngineError::Corrupt(text),
+        ErrorKind::Incomplete | ErrorKind::Busy | ErrorKind::TryAgain => EngineError::Busy,
+        _ => EngineError::Failed(text),
+    }
+}
+
+impl Engine for RocksEngine {
+    fn get(&self, key: &[u8], tier: ReadTier) -> Result<Found, EngineError> {
+        let options = match tier {
+            ReadTier::Disk => &self.disk_reads,
+            ReadTier::Memory => &self.memory_reads,
+        };
+        let _reading = Reading::begin();
+        match self.db.get_pinned_opt(key, options) {
+            Ok(None) => Ok(Found::Absent),
+            Ok(Some(value)) => Ok(Found::Value { bytes: value.to_vec(), fragments: FRAGMENTS.get().max(1) }),
+            Err(error) if error.kind() == ErrorKind::Incomplete => Ok(Found::WouldBlock),
+            Err(error) => Err(engine_error(error)),
+        }
+    }
+
+    fn write(&self, batch: &[Write]) -> Result<(), EngineError> {
+        let mut writes = WriteBatch::default();
+        for write in batch {
+            match write {
+                Write::Merge(key, fragment) => writes.merge(key, fragment),
+                Write::Put(key, value) => writes.put(key, value),
+                Write::Delete(key) => writes.delete(key),
+                Write::DeleteRange(from, to) => writes.delete_range(from, to),
+            }
+        }
+        self.db.write_opt(writes, &self.write_options).map_err(engine_error)
+    }
+
+    fn cursor(&self, span: &Span) -> Box<dyn Cursor + '_> {
+        let mut options = ReadOptions::default();
+        options.set_iterate_lower_bound(span.from.clone());
+        options.set_iterate_upper_bound(span.to.clone());
+        options.fill_cache(span.cache);
+        if span.one_partition {
+            options.set_prefix_same_as_start(true);
+        } else {
+            options.set_total_order_seek(true);
+        }
+        Box::new(RocksCursor { iterator: self.db.raw_iterator_opt(options) })
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        self.db.flush_wal(true).map_err(engine_error)
+    }
+
+    fn flush(&self) -> Result<(), EngineError> {
+        self.db.flush().map_err(engine_error)
+    }
+
+    fn compact(&self, from: &[u8], to: &[u8]) {
+        let mut options = CompactOptions::default();
+        options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+        options.set_exclusive_manual_compaction(false);
+        self.db.compact_range_opt(Some(from), Some(to), &options);
+    }
+
+    fn drop_files(&self, from: &[u8], to: &[u8]) -> Result<(), EngineError> {
+        self.db.delete_file_in_range(from, to).map_err(engine_error)
+    }
+
+    fn checkpoint(&self, directory: &Path) -> Result<(), EngineError> {
+        let checkpoint = Checkpoint::new(&self.db).map_err(engine_error)?;
+        checkpoint.create_checkpoint(directory).map_err(engine_error)
+    }
+
+    fn sizes(&self) -> Sizes {
+        Sizes {
+            disk_bytes: self.property(properties::LIVE_SST_FILES_SIZE),
+            memtable_bytes: self.property(properties::CUR_SIZE_ALL_MEM_TABLES),
+            cache_bytes: self.cache.get_usage() as u64,
+            reader_bytes: self.property(properties::ESTIMATE_TABLE_READERS_MEM),
+            keys: self.property(properties::ESTIMATE_NUM_KEYS),
+            files: self.db.live_files().map_or(0, |files| files.len() as u64),
+        }
+    }
+
+    fn statistics(&self) -> Vec<(String, u64)> {
+        let mut figures: Vec<(String, u64)> = [
+            ("rocksdb.num-running-compactions", properties::NUM_RUNNING_COMPACTIONS),
+            ("rocksdb.num-running-flushes", properties::NUM_RUNNING_FLUSHES),
+            ("rocksdb.estimate-pending-compaction-bytes", properties::ESTIMATE_PENDING_COMPACTION_BYTES),
+            ("rocksdb.is-write-stopped", properties::IS_WRITE_STOPPED),
+            ("rocksdb.background-errors", properties::BACKGROUND_ERRORS),
+        ]
+        .into_iter()
+        .map(|(name, property)| (name.to_owned(), self.property(property)))
+        .collect();
+        // A line is `name COUNT : number`, or the percentiles of a histogram, which are left out.
+        let text = self.options.get_statistics().unwrap_or_default();
+        figures.extend(text.lines().filter_map(|line| {
+            let (name, count) = line.split_once(" COUNT : ")?;
+            Some((name.to_owned(), count.trim().parse().ok()?))
+        }));
+        figures
+    }
+
+    fn files(&self) -> Result<Vec<DataFile>, EngineError> {
+        let files = self.db.live_files().map_err(engine_error)?.into_iter();
+        Ok(files
+            .map(|file| DataFile {
+                name: file.name,
+                from: file.start_key.unwrap_or_default(),
+                to: file.end_key.unwrap_or_default(),
+                bytes: file.size as u64,
+            })
+            .collect())
+    }
+}
+
+/// A RocksDB iterator.
+struct RocksCursor<'a> {
+    iterator: DBRawIterator<'a>,
+}
+
+impl Cursor for RocksCursor<'_> {
+    fn seek(&mut self, key: &[u8]) {
+        let _reading = Reading::begin();
+        self.iterator.seek(key);
+    }
+
+    fn seek_before(&mut self, key: &[u8]) {
+        let _reading = Reading::begin();
+        self.iterator.seek_for_prev(key);
+        if self.iterator.key() == Some(key) {
+            self.iterator.prev();
+        }
+    }
+
+    fn next(&mut self) {
+        let _reading = Reading::begin();
+        self.iterator.next();
+    }
+
+    fn previous(&mut self) {
+        let _reading = Reading::begin();
+        self.iterator.prev();
+    }
+
+    fn entry(&self) -> Result<Option<(&[u8], &[u8])>, EngineError> {
+        match self.iterator.item() {
+            Some(entry) => Ok(Some(entry)),
+            None => self.iterator.status().map(|()| None).map_err(engine_error),
+        }
+    }
+}
