@@ -51,7 +51,8 @@ mod tests {
     fn the_newest_are_known_once_and_the_oldest_are_forgotten() {
         let mut ghost = Ghost::new(800);
         (0..10_000).for_each(|row| ghost.remember(mix(row)));
-        let recalled = |ghost: &mut Ghost, rows: std::ops::Range<u64>| rows.filter(|row| ghost.recall(mix(*row))).count();
+        let recalled =
+            |ghost: &mut Ghost, rows: std::ops::Range<u64>| rows.filter(|row| ghost.recall(mix(*row))).count();
         assert!(recalled(&mut ghost, 9_800..10_000) >= 195, "the last 200 of 800 places are known");
         assert_eq!(recalled(&mut ghost, 9_800..10_000), 0, "each is told once");
         assert!(recalled(&mut ghost, 0..5_000) < 20, "what left long ago is forgotten");

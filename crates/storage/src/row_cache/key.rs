@@ -9,13 +9,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use hashbrown::DefaultHashBuilder;
 
-/// Longer keys are not cached.
-pub(super) const KEY_BYTES_MAX: usize = u16::MAX as usize;
-
 /// Counters of tables. Two of some tables that hash alike are cleared together.
-const TABLE_EPOCHS: usize = 4096;
+const TABLE_EPOCHS: usize = 1024;
 /// Counters of partitions: deleting one partition voids one cached row in so many.
-const PARTITION_EPOCHS: usize = 16 * 1024;
+const PARTITION_EPOCHS: usize = 8 * 1024;
 
 /// The key of a row: the bytes it is stored under, and how many of them name its partition.
 #[derive(Debug, Clone, Copy)]
@@ -84,11 +81,8 @@ impl Keys {
 
     pub(super) fn probe<'a>(&self, key: RowKey<'a>) -> Probe<'a> {
         let hash = self.hash(key.bytes);
-        let partition = if key.partition_bytes == key.bytes.len() {
-            hash
-        } else {
-            self.hash(&key.bytes[..key.partition_bytes])
-        };
+        let partition =
+            if key.partition_bytes == key.bytes.len() { hash } else { self.hash(&key.bytes[..key.partition_bytes]) };
         Probe { key, hash, epoch: self.epoch(key.bytes, partition) }
     }
 

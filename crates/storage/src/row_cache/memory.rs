@@ -18,8 +18,6 @@ use super::slab::{NIL, Slab};
 const FREQUENCY_MAX: u8 = 3;
 /// The small queue's share of the space: one part in so many.
 const SMALL_SHARE: usize = 10;
-/// Bytes of cached data per row the ghost table remembers: it knows about as many rows as fit.
-const GHOST_ROW_BYTES: usize = 256;
 /// A shard accepts no row larger than this part of it.
 const ROW_SHARE_MAX: usize = 8;
 
@@ -64,13 +62,13 @@ pub(super) struct MemoryTier {
 }
 
 impl MemoryTier {
-    pub(super) fn new(capacity_bytes: usize) -> Self {
+    pub(super) fn new(capacity_bytes: usize, ghost_rows: usize) -> Self {
         MemoryTier {
             slots: HashTable::new(),
             slab: Slab::new(),
             small: Queue::new(),
             main: Queue::new(),
-            ghost: Ghost::new(capacity_bytes / GHOST_ROW_BYTES),
+            ghost: Ghost::new(ghost_rows),
             capacity_bytes,
         }
     }
@@ -120,9 +118,7 @@ impl MemoryTier {
         let slot = self.slab.add(resident);
         self.link(slot);
         let slab = &self.slab;
-        self.slots.insert_unique(probe.hash, slot, |slot| {
-            slab.get(*slot).map_or(0, |resident| resident.hash)
-        });
+        self.slots.insert_unique(probe.hash, slot, |slot| slab.get(*slot).map_or(0, |resident| resident.hash));
         true
     }
 

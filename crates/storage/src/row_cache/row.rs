@@ -23,7 +23,7 @@ impl CachedRow {
         (!self.absent).then(|| self.payload())
     }
 
-    /// `None` if the key is too long to be cached.
+    /// `None` if the key is longer than 65,535 bytes; such rows are not cached.
     pub(super) fn new(key: &[u8], record: Option<&[u8]>) -> Option<Self> {
         let key_bytes = u16::try_from(key.len()).ok()?;
         let payload = record.unwrap_or_default();
@@ -41,10 +41,6 @@ impl CachedRow {
     /// The record's bytes; empty for an absent row.
     pub(super) fn payload(&self) -> &[u8] {
         &self.entry[usize::from(self.key_bytes)..]
-    }
-
-    pub(super) fn is_absent(&self) -> bool {
-        self.absent
     }
 
     /// Whether both are the same allocation, hence the same fill.

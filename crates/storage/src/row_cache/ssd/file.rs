@@ -20,7 +20,7 @@ const SUFFIX: &str = ".segment";
 const LOCK: &str = "row-cache.lock";
 
 /// One segment's file. Buffers are aligned to pages and a multiple of them, and so are offsets.
-pub(in super::super) trait SegmentFile: Send + Sync {
+pub(crate) trait SegmentFile: Send + Sync {
     /// Fills the buffer from `offset` on.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
     /// Writes all of the buffer at `offset`.
@@ -28,13 +28,13 @@ pub(in super::super) trait SegmentFile: Send + Sync {
 }
 
 /// Where segments' files come from.
-pub(in super::super) trait SegmentStore: Send + Sync {
+pub(crate) trait SegmentStore: Send + Sync {
     /// The file of a segment, of this size, with its space allocated; what it contains does not matter.
     fn create(&self, number: u32, bytes: u64) -> io::Result<Arc<dyn SegmentFile>>;
 }
 
 /// Segments as files of a directory that belongs to this cache alone.
-pub(in super::super) struct Directory {
+pub(crate) struct Directory {
     path: PathBuf,
     /// Held for as long as the cache is open; another process gets an error, not a shared log.
     _lock: File,
@@ -42,7 +42,7 @@ pub(in super::super) struct Directory {
 
 impl Directory {
     /// Makes the directory if need be and takes it; files of an earlier run are removed, as their rows may be stale.
-    pub(in super::super) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         fs::create_dir_all(path)?;
         let lock = File::create(path.join(LOCK))?;
         lock.try_lock().map_err(|error| match error {
@@ -68,7 +68,9 @@ impl SegmentStore for Directory {
         let direct = options.clone().custom_flags(OFlags::DIRECT.bits().cast_signed()).open(&path);
         let file = match direct {
             // Some file systems (tmpfs of old kernels, overlays) have no way around the page cache.
-            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => options.open(&path)?,
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
+                options.open(&path)?
+            }
             file => file?,
         };
         match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
@@ -91,14 +93,14 @@ impl SegmentFile for File {
 
 /// Bytes that begin at a page's boundary in memory, as going around the page cache requires.
 #[derive(Default)]
-pub(in super::super) struct AlignedBuffer {
+pub(crate) struct AlignedBuffer {
     bytes: Vec<u8>,
     start: usize,
     length: usize,
 }
 
 impl AlignedBuffer {
-    pub(in super::super) fn new(length: usize) -> Self {
+    pub(crate) fn new(length: usize) -> Self {
         let bytes = vec![0; length + PAGE_BYTES];
         let start = bytes.as_ptr().align_offset(PAGE_BYTES);
         assert!(start <= PAGE_BYTES, "an address of bytes can always be aligned");
@@ -106,17 +108,17 @@ impl AlignedBuffer {
     }
 
     /// Grows to at least so many bytes; what was in it is lost then.
-    pub(in super::super) fn reserve(&mut self, length: usize) {
+    pub(crate) fn reserve(&mut self, length: usize) {
         if self.length < length {
             *self = AlignedBuffer::new(length);
         }
     }
 
-    pub(in super::super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[self.start..self.start + self.length]
     }
 
-    pub(in super::super) fn bytes_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.start + self.length]
     }
 }

@@ -34,10 +34,12 @@ struct Segment {
 struct WriteBuffer {
     bytes: AlignedBuffer,
     first_page: u32,
+    /// As many as the segment still has room for, at most `BUFFER_PAGES`.
+    pages: u32,
     sequence: u64,
 }
 
-pub(in super::super) struct Log {
+pub(crate) struct Log {
     store: Box<dyn SegmentStore>,
     segments: Box<[Segment]>,
     segment_pages: u32,
@@ -45,7 +47,7 @@ pub(in super::super) struct Log {
 }
 
 impl Log {
-    pub(in super::super) fn new(store: Box<dyn SegmentStore>, segments: u32, segment_pages: u32) -> Self {
+    pub(crate) fn new(store: Box<dyn SegmentStore>, segments: u32, segment_pages: u32) -> Self {
         let segment = |_| Segment {
             sequence: AtomicU64::new(0),
             written: AtomicU32::new(0),
@@ -57,39 +59,40 @@ impl Log {
             store,
             segments: (0..segments).map(segment).collect(),
             segment_pages,
-            buffer: RwLock::new(WriteBuffer { bytes, first_page: 0, sequence: 0 }),
+            buffer: RwLock::new(WriteBuffer { bytes, first_page: 0, pages: 0, sequence: 0 }),
         }
     }
 
     /// Which life of its segment a page belongs to now.
-    pub(in super::super) fn sequence(&self, page: u32) -> u64 {
+    pub(crate) fn sequence(&self, page: u32) -> u64 {
         self.segment_of(page).sequence.load(Ordering::Acquire)
     }
 
     /// An index points to this place from now on.
-    pub(in super::super) fn acquire(&self, location: Location) {
+    pub(crate) fn acquire(&self, location: Location) {
         self.segment_of(location.page).live.fetch_add(1, Ordering::Relaxed);
     }
 
     /// No index points to this place any more.
-    pub(in super::super) fn release(&self, location: Location) {
+    pub(crate) fn release(&self, location: Location) {
         self.segment_of(location.page).live.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// What `take` makes of the record, if its page is still in the write buffer; `None` if it is on SSD.
-    pub(in super::super) fn in_buffer<T>(
+    pub(crate) fn in_buffer<T>(
         &self,
         location: Location,
+        sequence: u64,
         take: impl FnOnce(Result<Record<'_>, PageFault>) -> T,
     ) -> Option<T> {
         let buffer = read(&self.buffer);
-        let page = location.page.checked_sub(buffer.first_page)? as usize;
-        let bytes = buffer.bytes.bytes().get(page * PAGE_BYTES..(page + 1) * PAGE_BYTES)?;
-        Some(take(record_at(bytes, buffer.sequence, location.slot)))
+        let page = location.page.checked_sub(buffer.first_page).filter(|page| *page < buffer.pages)? as usize;
+        let bytes = &buffer.bytes.bytes()[page * PAGE_BYTES..(page + 1) * PAGE_BYTES];
+        Some(take(record_at(bytes, sequence, location.slot)))
     }
 
     /// The one read of a hit: the page or pages of a record.
-    pub(in super::super) fn read<'b>(
+    pub(crate) fn read<'b>(
         &self,
         location: Location,
         sequence: u64,
@@ -106,7 +109,7 @@ impl Log {
         self.file_of(first)?.read_at(into, self.offset_of(first))
     }
 
-    pub(in super::super) fn allocated_bytes(&self) -> u64 {
+    pub(crate) fn allocated_bytes(&self) -> u64 {
         let created = self.segments.iter().filter(|segment| read(&segment.file).is_some()).count();
         created as u64 * self.segment_bytes()
     }
@@ -143,7 +146,7 @@ impl Log {
 }
 
 /// The right to append: where the next record goes, and which segments are free, filled and not made yet.
-pub(in super::super) struct Appender {
+pub(crate) struct Appender {
     active: Option<u32>,
     /// The first page in the buffer, counted from the active segment's first; page in the buffer; bytes taken of it
     /// (0: not begun); records in it.
@@ -160,7 +163,7 @@ pub(in super::super) struct Appender {
 }
 
 impl Appender {
-    pub(in super::super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         // Lives of segments are told apart across restarts, too, by beginning at the time.
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Appender {
@@ -180,6 +183,8 @@ impl Appender {
     /// Begins anew with an empty log and new files. No index may point into it.
     pub(super) fn restart(&mut self, log: &Log) -> io::Result<()> {
         for segment in &log.segments {
+            // A ticket of before finds another life, not an error.
+            segment.sequence.store(0, Ordering::Release);
             *write(&segment.file) = None;
         }
         *self = Appender { sequence: self.sequence, ..Appender::new() };
@@ -315,6 +320,7 @@ impl Appender {
         let mut buffer = write(&log.buffer);
         buffer.bytes.bytes_mut().fill(0);
         buffer.first_page = log.pages_of(active).start + self.buffer_first;
+        buffer.pages = (log.segment_pages - self.buffer_first).min(BUFFER_PAGES as u32);
         buffer.sequence = log.segments[active as usize].sequence.load(Ordering::Relaxed);
         (self.page, self.page_bytes, self.slot) = (0, 0, 0);
     }

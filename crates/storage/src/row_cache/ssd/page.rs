@@ -8,7 +8,7 @@
 //! Little endian. The checksum covers the segment's sequence and all of the record, so that a page left over from a former
 //! life of its segment is no record, whatever it says. Zero key bytes end a page.
 
-pub(in super::super) const PAGE_BYTES: usize = 4096;
+pub(crate) const PAGE_BYTES: usize = 4096;
 pub(super) const PAGE_HEADER_BYTES: usize = 16;
 pub(super) const RECORD_HEADER_BYTES: usize = 14;
 /// Slots from this one on say "a record of `slot - LARGE + 2` pages".
@@ -21,7 +21,7 @@ const FLAG_ABSENT: u8 = 1;
 
 /// Why bytes are not the record looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PageFault {
+pub(crate) enum PageFault {
     /// No page of ours, or of another life of the segment.
     Foreign,
     /// No record in this slot.
@@ -32,7 +32,7 @@ pub(super) enum PageFault {
 
 /// A record as it lies in a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Record<'a> {
+pub(crate) struct Record<'a> {
     pub(super) key: &'a [u8],
     /// `None`: the row is known not to exist.
     pub(super) payload: Option<&'a [u8]>,
@@ -66,7 +66,7 @@ pub(super) fn record_pages(encoded_bytes: usize) -> usize {
 }
 
 /// How many pages to read for a slot.
-pub(in super::super) fn slot_pages(slot: u8) -> usize {
+pub(crate) fn slot_pages(slot: u8) -> usize {
     if slot < LARGE { 1 } else { usize::from(slot - LARGE) + 2 }
 }
 

@@ -8,11 +8,11 @@ use super::super::locks::lock;
 use super::super::row::CachedRow;
 
 /// A row on its way to SSD, and what it must still agree with when it gets there.
-pub(in super::super) struct Spill {
-    pub(in super::super) row: CachedRow,
-    pub(in super::super) hash: u64,
-    pub(in super::super) epoch: u32,
-    pub(in super::super) generation: u32,
+pub(crate) struct Spill {
+    pub(crate) row: CachedRow,
+    pub(crate) hash: u64,
+    pub(crate) epoch: u32,
+    pub(crate) generation: u32,
 }
 
 #[derive(Default)]
@@ -24,7 +24,7 @@ struct State {
     closed: bool,
 }
 
-pub(in super::super) struct SpillQueue {
+pub(crate) struct SpillQueue {
     state: Mutex<State>,
     /// Something waits, or the queue was closed.
     ready: Condvar,
@@ -34,12 +34,12 @@ pub(in super::super) struct SpillQueue {
 }
 
 impl SpillQueue {
-    pub(in super::super) fn new(bytes_max: usize) -> Self {
+    pub(crate) fn new(bytes_max: usize) -> Self {
         SpillQueue { state: Mutex::default(), ready: Condvar::new(), idle: Condvar::new(), bytes_max }
     }
 
     /// Queues a row; says no if there is no room.
-    pub(in super::super) fn push(&self, spill: Spill) -> bool {
+    pub(crate) fn push(&self, spill: Spill) -> bool {
         let bytes = cost(&spill);
         let mut state = lock(&self.state);
         if state.closed || state.bytes + bytes > self.bytes_max {
@@ -56,7 +56,7 @@ impl SpillQueue {
     }
 
     /// Waits for rows and takes them all; `false` when the queue was closed. The rows count until [`Self::done`].
-    pub(in super::super) fn take(&self, batch: &mut VecDeque<Spill>) -> bool {
+    pub(crate) fn take(&self, batch: &mut VecDeque<Spill>) -> bool {
         let mut state = lock(&self.state);
         while state.waiting.is_empty() && !state.closed {
             state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -70,12 +70,12 @@ impl SpillQueue {
     }
 
     /// One row of the batch is on SSD, or is not going to be.
-    pub(in super::super) fn written(&self, spill: &Spill) {
+    pub(crate) fn written(&self, spill: &Spill) {
         lock(&self.state).bytes -= cost(spill);
     }
 
     /// The batch is done with.
-    pub(in super::super) fn done(&self) {
+    pub(crate) fn done(&self) {
         let mut state = lock(&self.state);
         state.writing = false;
         if state.waiting.is_empty() {
@@ -84,14 +84,14 @@ impl SpillQueue {
     }
 
     /// Waits until all that was queued is on SSD or dropped.
-    pub(in super::super) fn wait_until_idle(&self) {
+    pub(crate) fn wait_until_idle(&self) {
         let mut state = lock(&self.state);
         while (state.writing || !state.waiting.is_empty()) && !state.closed {
             state = self.idle.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    pub(in super::super) fn close(&self) {
+    pub(crate) fn close(&self) {
         let mut state = lock(&self.state);
         state.closed = true;
         state.waiting = VecDeque::new();
@@ -100,7 +100,7 @@ impl SpillQueue {
         self.idle.notify_all();
     }
 
-    pub(in super::super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         lock(&self.state).bytes
     }
 }

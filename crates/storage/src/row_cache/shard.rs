@@ -1,0 +1,198 @@
+//! One shard: the rows, the index entries and the generations of the keys that hash to it, under one lock that is never
+//! held over I/O. Everything the cache says about a key is decided here, so races are decided by who has the lock first.
+//!
+//! A *generation* counts the writes to a stripe of keys. Whoever brings a row in from outside (a fill after a miss, a
+//! read of the SSD, a row on its way there) has noted the generation before, and is turned away if it is another now.
+
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::counters::ShardCounters;
+use super::key::{Keys, Probe, RowKey};
+use super::locks::{read, write};
+use super::memory::{MemoryTier, QueueName, Resident};
+use super::row::CachedRow;
+use super::ssd::{Location, Log, Spill, SsdIndex};
+use std::sync::{RwLockReadGuard, RwLockWriteGuard};
+
+/// Aligned so that shards do not share lines of memory.
+#[repr(align(128))]
+pub(super) struct Shard {
+    state: RwLock<ShardState>,
+    pub(super) counters: ShardCounters,
+}
+
+impl Shard {
+    pub(super) fn new(state: ShardState) -> Self {
+        Shard { state: RwLock::new(state), counters: ShardCounters::default() }
+    }
+
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, ShardState> {
+        read(&self.state)
+    }
+
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, ShardState> {
+        write(&self.state)
+    }
+}
+
+/// Keys that share a generation.
+#[derive(Default)]
+struct Stripe {
+    generation: AtomicU32,
+    /// Writes that have begun and not ended; meanwhile the cache says nothing about these keys.
+    open_writes: u32,
+}
+
+pub(super) struct ShardState {
+    pub(super) memory: MemoryTier,
+    pub(super) index: Option<SsdIndex>,
+    stripes: Box<[Stripe]>,
+    /// Of all stripes.
+    open_writes: u32,
+}
+
+impl ShardState {
+    pub(super) fn new(memory: MemoryTier, index: Option<SsdIndex>, stripes: usize) -> Self {
+        let stripes = (0..stripes.max(1)).map(|_| Stripe::default()).collect();
+        ShardState { memory, index, stripes, open_writes: 0 }
+    }
+
+    pub(super) fn generation(&self, hash: u64) -> u32 {
+        self.stripe(hash).generation.load(Ordering::Relaxed)
+    }
+
+    /// From now on nothing read before comes in. The lock orders this with everything else; readers may share it.
+    pub(super) fn advance(&self, hash: u64) {
+        self.stripe(hash).generation.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_being_written(&self, hash: u64) -> bool {
+        self.open_writes > 0 && self.stripe(hash).open_writes > 0
+    }
+
+    /// Whether no write to the key began or ended since its generation was noted.
+    pub(super) fn agrees(&self, hash: u64, generation: u32) -> bool {
+        self.generation(hash) == generation && !self.is_being_written(hash)
+    }
+
+    pub(super) fn begin_write(&mut self, hash: u64) {
+        self.advance(hash);
+        self.stripe_mut(hash).open_writes += 1;
+        self.open_writes += 1;
+    }
+
+    pub(super) fn end_write(&mut self, hash: u64) {
+        self.advance(hash);
+        self.stripe_mut(hash).open_writes -= 1;
+        self.open_writes -= 1;
+    }
+
+    /// Whether any tier may have the row.
+    pub(super) fn may_hold(&self, probe: &Probe<'_>) -> bool {
+        self.memory.holds(probe.hash, probe.key.bytes) || self.is_on_ssd(probe.hash)
+    }
+
+    pub(super) fn is_on_ssd(&self, hash: u64) -> bool {
+        self.index.as_ref().is_some_and(|index| index.contains(hash))
+    }
+
+    /// Drops the row from both tiers.
+    pub(super) fn forget(&mut self, probe: &Probe<'_>, log: Option<&Log>) {
+        self.memory.remove(probe);
+        self.forget_on_ssd(probe.hash, log);
+    }
+
+    pub(super) fn forget_on_ssd(&mut self, hash: u64, log: Option<&Log>) {
+        if let (Some(index), Some(log)) = (&mut self.index, log)
+            && let Some(location) = index.remove(hash)
+        {
+            log.release(location);
+        }
+    }
+
+    /// Drops the index entry of a row if it still points to this place.
+    pub(super) fn forget_at(&mut self, hash: u64, location: Location, log: &Log) -> bool {
+        let removed = self.index.as_mut().is_some_and(|index| index.remove_at(hash, location));
+        if removed {
+            log.release(location);
+        }
+        removed
+    }
+
+    /// Points the index to where the row is now. Returns whether another row had to go for it.
+    pub(super) fn point_to(&mut self, hash: u64, location: Location, log: &Log) -> bool {
+        let Some(index) = &mut self.index else { return false };
+        let known = index.contains(hash);
+        let displaced = index.put(hash, location);
+        log.acquire(location);
+        if let Some(displaced) = displaced {
+            log.release(displaced);
+        }
+        displaced.is_some() && !known
+    }
+
+    /// Drops every index entry.
+    pub(super) fn forget_pages(&mut self, pages: std::ops::Range<u32>, log: &Log) -> u32 {
+        self.index.as_mut().map_or(0, |index| index.remove_pages(pages, |location| log.release(location)))
+    }
+
+    fn stripe(&self, hash: u64) -> &Stripe {
+        &self.stripes[hash as usize % self.stripes.len()]
+    }
+
+    fn stripe_mut(&mut self, hash: u64) -> &mut Stripe {
+        let stripes = self.stripes.len();
+        &mut self.stripes[hash as usize % stripes]
+    }
+
+    /// Bytes of memory, without the index.
+    pub(super) fn allocated_bytes(&self) -> usize {
+        self.memory.allocated_bytes() + Self::stripe_bytes(self.stripes.len())
+    }
+
+    /// Bytes of memory for `stripes` stripes.
+    pub(super) fn stripe_bytes(stripes: usize) -> usize {
+        stripes * size_of::<Stripe>()
+    }
+}
+
+/// What left memory when a row came in.
+#[derive(Default)]
+pub(super) struct Evicted {
+    pub(super) rows: u64,
+    /// Those that are to go to SSD.
+    pub(super) spills: Vec<Spill>,
+}
+
+impl ShardState {
+    /// Puts a row into memory. `all_to_ssd`: rows that nobody read again go on to SSD as well.
+    pub(super) fn admit(
+        &mut self,
+        probe: &Probe<'_>,
+        row: CachedRow,
+        warm: bool,
+        keys: &Keys,
+        all_to_ssd: bool,
+    ) -> (bool, Evicted) {
+        let admitted = self.memory.insert(probe, row, warm);
+        let mut evicted = Evicted::default();
+        while let Some(resident) = self.memory.evict_excess() {
+            evicted.rows += 1;
+            if self.index.is_some() && (all_to_ssd || resident.queue == QueueName::Main) {
+                evicted.spills.extend(self.spill(resident, keys));
+            }
+        }
+        (admitted, evicted)
+    }
+
+    /// A row on SSD already need not go there again, and a void one must not.
+    fn spill(&self, resident: Resident, keys: &Keys) -> Option<Spill> {
+        let Resident { row, hash, epoch, partition_bytes, .. } = resident;
+        let key = RowKey::in_partition(row.key(), partition_bytes.into());
+        if self.is_on_ssd(hash) || key.bytes.is_empty() || keys.probe(key).epoch != epoch {
+            return None;
+        }
+        Some(Spill { row, hash, epoch, generation: self.generation(hash) })
+    }
+}

@@ -1,0 +1,1 @@
+//! Figures, printed on demand.

@@ -1,0 +1,178 @@
+//! The cache as a whole: against a model, under many threads, with a failing disk, and within its bounds.
+
+mod bounds;
+mod disk;
+mod faults;
+mod measure;
+mod model;
+mod stress;
+
+use super::*;
+use disk::Disk;
+
+/// A small generator of repeatable numbers (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64) -> Self {
+        Random(key::mix(seed.wrapping_add(0x9e37_79b9_7f4a_7c15)) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
+    }
+
+    fn one_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+}
+
+/// A key of 24 bytes: 4 of the table, 8 of the partition, 12 of the row.
+fn key_of(table: u32, row: u64) -> Vec<u8> {
+    [&table.to_be_bytes()[..], &(row / 10).to_be_bytes(), &[0; 4], &row.to_be_bytes()].concat()
+}
+
+const PARTITION_BYTES: usize = 12;
+
+fn row_key(key: &[u8]) -> RowKey<'_> {
+    RowKey::in_partition(key, PARTITION_BYTES)
+}
+
+fn options(memory_bytes: usize, ssd: Option<SsdOptions>) -> RowCacheOptions {
+    RowCacheOptions { memory_bytes, ssd, ..RowCacheOptions::default() }
+}
+
+/// Three or more small segments, everything admitted, so that collection is busy.
+fn small_ssd(segments: u64) -> SsdOptions {
+    let mut ssd = SsdOptions::new("", segments * (256 << 10));
+    ssd.segment_bytes = 256 << 10;
+    ssd.expected_row_bytes = 256;
+    ssd.admission = SsdAdmission::All;
+    ssd
+}
+
+fn open_on(disk: &Disk, memory_bytes: usize, ssd: SsdOptions) -> RowCache {
+    RowCache::open_with(options(memory_bytes, Some(ssd)), Some(Box::new(disk.clone())))
+        .expect("a cache on a sound disk")
+}
+
+/// Fills as a reader does after a miss.
+fn fill(cache: &RowCache, key: &[u8], record: Option<&[u8]>) -> bool {
+    let token = cache.begin_fill(row_key(key));
+    cache.fill(token, row_key(key), record)
+}
+
+/// Record of a row, so that every row has its own size and content.
+fn record_of(row: u64, bytes: usize) -> Vec<u8> {
+    let mut random = Random::new(row);
+    (0..bytes).map(|_| random.next() as u8).collect()
+}
+
+#[test]
+fn a_row_goes_from_memory_to_ssd_and_back() {
+    let disk = Disk::default();
+    let cache = open_on(&disk, 256 << 10, small_ssd(16));
+    for row in 0..2_000 {
+        assert!(fill(&cache, &key_of(1, row), Some(&record_of(row, 400))));
+        if row % 100 == 0 {
+            cache.wait_for_cascade();
+        }
+    }
+    cache.wait_for_cascade();
+    let key = key_of(1, 0);
+    let Lookup::OnSsd(ticket) = cache.lookup(row_key(&key)) else { panic!("the first row is on SSD") };
+    let reads = disk.reads();
+    assert_eq!(cache.read_ssd(ticket).unwrap().record(), Some(&record_of(0, 400)[..]));
+    assert_eq!(disk.reads(), reads + 1, "one read");
+    assert!(matches!(cache.lookup(row_key(&key)), Lookup::Hit(_)), "it is in memory again");
+    let found = (0..2_000).filter(|row| {
+        let found = cache.get(row_key(&key_of(1, *row)));
+        assert!(found.iter().all(|found| found.record() == Some(&record_of(*row, 400)[..])), "row {row}");
+        found.is_some()
+    });
+    assert!(found.count() > 1_990, "all but what found no room in the index");
+    assert!(matches!(cache.lookup(row_key(&key_of(1, 2_000))), Lookup::Miss));
+}
+
+#[test]
+fn rows_known_to_be_absent_are_kept_in_both_tiers() {
+    let cache = open_on(&Disk::default(), 256 << 10, small_ssd(16));
+    for row in 0..5_000 {
+        assert!(fill(&cache, &key_of(1, row), None));
+        cache.wait_for_cascade();
+    }
+    let known = (0..5_000).filter(|row| cache.get(row_key(&key_of(1, *row))).is_some_and(|row| row.record().is_none()));
+    assert!(known.count() > 4_950);
+    assert!(cache.statistics().ssd_hits > 1_000);
+}
+
+#[test]
+fn rows_larger_than_a_page_take_one_read() {
+    let disk = Disk::default();
+    let cache = open_on(&disk, 1 << 20, small_ssd(40));
+    for row in 0..100 {
+        assert!(fill(&cache, &key_of(1, row), Some(&record_of(row, 3_000 + 600 * row as usize))));
+        cache.wait_for_cascade();
+    }
+    let reads = disk.reads();
+    let mut on_ssd = 0;
+    for row in 0..100 {
+        if let Lookup::OnSsd(ticket) = cache.lookup(row_key(&key_of(1, row))) {
+            on_ssd += 1;
+            let found = cache.read_ssd(ticket).expect("it was there");
+            assert_eq!(found.record(), Some(&record_of(row, 3_000 + 600 * row as usize)[..]));
+        }
+    }
+    assert!(on_ssd > 70, "{on_ssd}");
+    assert_eq!(disk.reads() - reads, on_ssd);
+}
+
+#[test]
+fn a_fill_that_a_write_overtook_is_dropped() {
+    let cache = RowCache::open(options(256 << 10, None)).unwrap();
+    let (one, other) = (key_of(1, 1), key_of(1, 2));
+    let (token, token_of_other) = (cache.begin_fill(&one), cache.begin_fill(&other));
+    cache.invalidate(&one);
+    assert!(!cache.fill(token, &one, Some(b"stale")));
+    assert!(cache.get(&one).is_none());
+    assert!(cache.fill(token_of_other, &other, Some(b"sound")), "another row is not concerned");
+
+    let token = cache.begin_fill(&one);
+    let guard = cache.begin_write(&one);
+    let token_inside = cache.begin_fill(&one);
+    assert!(!cache.fill(token, &one, Some(b"stale")) && !cache.fill(token_inside, &one, Some(b"uncertain")));
+    drop(guard);
+    assert!(!cache.fill(token_inside, &one, Some(b"stale")));
+
+    let token = cache.begin_fill(&one);
+    cache.clear_table(&1u32.to_be_bytes());
+    assert!(!cache.fill(token, &one, Some(b"stale")));
+    assert!(cache.get(&other).is_none(), "cleared with its table");
+    assert_eq!(cache.statistics().fills_dropped, 5);
+}
+
+#[test]
+fn a_write_brings_a_row_in_memory_up_to_date() {
+    let cache = RowCache::open(options(256 << 10, None)).unwrap();
+    let key = key_of(1, 1);
+    cache.update(&key, |_| panic!("there is nothing to merge with"));
+    fill(&cache, &key, Some(b"a"));
+    let append = |more: &'static [u8]| move |old: Option<&[u8]>| Update::Record([old.unwrap_or(b"-"), more].concat());
+    cache.update(row_key(&key), append(b"b"));
+    assert_eq!(cache.get(row_key(&key)).unwrap().record(), Some(&b"ab"[..]));
+    cache.begin_write(row_key(&key)).update(append(b"c"));
+    assert_eq!(cache.get(row_key(&key)).unwrap().record(), Some(&b"abc"[..]));
+    cache.update(row_key(&key), |_| Update::Absent);
+    assert_eq!(cache.get(row_key(&key)).unwrap().record(), None);
+    cache.update(row_key(&key), append(b"d"));
+    assert_eq!(cache.get(row_key(&key)).unwrap().record(), Some(&b"-d"[..]));
+    cache.update(row_key(&key), |_| Update::Forget);
+    assert!(cache.get(row_key(&key)).is_none());
+}

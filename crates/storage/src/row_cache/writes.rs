@@ -1,0 +1,121 @@
+//! What a write does to the cache.
+
+use super::key::{Probe, RowKey};
+use super::row::CachedRow;
+use super::{RowCache, Shared};
+
+/// Times an update is tried again when another one came between; after that the row is dropped.
+const UPDATE_ATTEMPTS: usize = 4;
+
+/// What becomes of a cached row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Update {
+    /// The row is this now.
+    Record(Vec<u8>),
+    /// There is no row now.
+    Absent,
+    /// Not known here: the cache forgets it.
+    Forget,
+}
+
+impl RowCache {
+    /// Drops a row from both tiers, and keeps out what was read before: to be called after the write is visible in the
+    /// engine. Cheap for a row that is not there.
+    pub fn invalidate<'k>(&self, key: impl Into<RowKey<'k>>) {
+        let probe = self.shared.probe(key.into());
+        let shard = self.shared.shard(probe.hash);
+        let state = shard.read();
+        state.advance(probe.hash);
+        let held = state.may_hold(&probe);
+        drop(state);
+        if held {
+            shard.write().forget(&probe, self.shared.log());
+        }
+    }
+
+    /// Brings a row in memory up to date instead of dropping it, after the write is visible in the engine: `merge` is given
+    /// the record (`None`: there was no row). It may be called again if another update comes between, and not at all. A row
+    /// that is only on SSD is dropped.
+    ///
+    /// For writes that may be merged twice with the same result: a fill between the engine's write and this call has the
+    /// write in it already. Counters must be invalidated.
+    pub fn update<'k>(&self, key: impl Into<RowKey<'k>>, merge: impl FnMut(Option<&[u8]>) -> Update) {
+        let probe = self.shared.probe(key.into());
+        finish(&self.shared, &probe, merge, false);
+    }
+
+    /// Begins a write: until the guard is gone look-ups of the key miss and fills are dropped, so that all reads agree with
+    /// the engine. Begin before the engine's write, end when it is visible.
+    pub fn begin_write<'k>(&self, key: impl Into<RowKey<'k>>) -> WriteGuard<'_, 'k> {
+        let key = key.into();
+        let hash = self.shared.keys.hash(key.bytes);
+        self.shared.shard(hash).write().begin_write(hash);
+        WriteGuard { cache: self, key, open: true }
+    }
+}
+
+/// A write that has begun. Dropping it invalidates the row, which is right whether the write succeeded or not.
+#[must_use = "reads of the key go to the engine until this is dropped"]
+pub struct WriteGuard<'c, 'k> {
+    cache: &'c RowCache,
+    key: RowKey<'k>,
+    open: bool,
+}
+
+impl WriteGuard<'_, '_> {
+    /// Ends the write, leaving the row in memory up to date; see [`RowCache::update`].
+    pub fn update(mut self, merge: impl FnMut(Option<&[u8]>) -> Update) {
+        self.open = false;
+        let shared = &self.cache.shared;
+        finish(shared, &shared.probe(self.key), merge, true);
+    }
+}
+
+impl Drop for WriteGuard<'_, '_> {
+    fn drop(&mut self) {
+        if self.open {
+            let shared = &self.cache.shared;
+            finish(shared, &shared.probe(self.key), |_| Update::Forget, true);
+        }
+    }
+}
+
+/// Merges outside of the lock; what was merged goes in if the row is still the same, or else all again.
+fn finish(shared: &Shared, probe: &Probe<'_>, mut merge: impl FnMut(Option<&[u8]>) -> Update, end_write: bool) {
+    let shard = shared.shard(probe.hash);
+    for attempt in 0..=UPDATE_ATTEMPTS {
+        let before = shard.read().memory.get(probe).cloned();
+        let merged = match &before {
+            Some(row) if attempt < UPDATE_ATTEMPTS => merge(row.record()),
+            _ => Update::Forget,
+        };
+        let merged = match &merged {
+            Update::Record(record) => CachedRow::new(probe.key.bytes, Some(record)),
+            Update::Absent => CachedRow::new(probe.key.bytes, None),
+            Update::Forget => None,
+        };
+        let mut state = shard.write();
+        let now = state.memory.get(probe);
+        let same = match (&before, now) {
+            (Some(before), Some(now)) => before.is_same(now),
+            (None, None) => true,
+            _ => false,
+        };
+        if !same && attempt < UPDATE_ATTEMPTS {
+            continue;
+        }
+        if end_write {
+            state.end_write(probe.hash);
+        } else {
+            state.advance(probe.hash);
+        }
+        match merged {
+            Some(row) => {
+                state.forget_on_ssd(probe.hash, shared.log());
+                shared.admit(shard, state, probe, row, false);
+            }
+            None => state.forget(probe, shared.log()),
+        }
+        return;
+    }
+}
