@@ -15,5 +15,11 @@ pub mod catalogue;
 pub mod engine;
 mod files;
 mod key;
+mod merger;
 pub mod row;
+pub mod store;
+
+pub use key::{KEY_BYTES_MAX, KeyError, Target};
+pub use merger::{Clock, GC_GRACE_DEFAULT_S};
+pub use store::{Store, StoreError, StoreOptions};
 pub mod row_cache;

@@ -363,3 +363,15 @@ fn read_presence<'a>(reader: &mut Reader<'a>, how: u8, catalogue: &Catalogue) ->
         }
     }
 }
+
+/// Whether a row's record may have anything that expires or can be forgotten; cheap, from its flags.
+pub fn needs_purge(record: &[u8]) -> bool {
+    match record {
+        [first, flags, ..] if *first == VERSION << 4 | KIND_ROW => {
+            let plain = flags & (EXPIRY | METADATA | DELETIONS | LIVENESS_OWN) == 0;
+            let nothing = flags >> PRESENCE_SHIFT == PRESENCE_NONE && flags & LIVENESS_AT_BASE == 0;
+            !plain || nothing
+        }
+        _ => false,
+    }
+}

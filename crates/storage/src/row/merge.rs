@@ -43,6 +43,13 @@ impl Row {
         self.cells.retain(|cell| !deletion.covers(cell.timestamp));
     }
 
+    /// Whether it is in canonical form as far as that is cheap to see: a fragment with deletions may not be.
+    pub(crate) fn is_canonical(&self) -> bool {
+        self.deletion.is_none()
+            && self.complex.is_empty()
+            && self.cells.is_sorted_by(|left, right| left.place() < right.place())
+    }
+
     /// Brings a fragment made by hand into canonical form; see [`Row`].
     pub fn canonicalise(&mut self) {
         if !self.complex.is_sorted_by(|left, right| left.0 < right.0) {
@@ -80,22 +87,25 @@ impl Row {
         }
     }
 
-    /// Turns what has expired at `now` (s) into tombstones, and drops tombstones and deletions taken before
-    /// `gc_before` (s). `i64::MIN` keeps them all.
+    /// Takes the values out of what has expired at `now` (s), and drops tombstones, expired cells and deletions from
+    /// before `gc_before` (s). `i64::MIN` keeps them all.
+    ///
+    /// Cassandra turns an expired cell into a tombstone. Here it stays what it is, without its value: a tombstone would
+    /// win against a cell of the same timestamp and a longer TTL that comes later, which the expired cell does not.
     pub fn purge(&mut self, now: i64, gc_before: i64) {
         let collectable =
             |liveness: &Liveness| !liveness.is_live(now) && liveness.expiry.is_some_and(|expiry| expiry.at < gc_before);
         self.liveness = self.liveness.filter(|liveness| !collectable(liveness));
         self.deletion = self.deletion.filter(|deletion| deletion.local >= gc_before);
         self.complex.retain(|(_, deletion)| deletion.local >= gc_before);
-        self.cells.retain_mut(|cell| {
-            if let Some(expiry) = cell.expiry
-                && expiry.at <= now
-            {
-                cell.expiry = None;
-                cell.value = CellValue::Tombstone { local: expiry.at.saturating_sub(i64::from(expiry.ttl)) };
+        self.cells.retain_mut(|cell| match (&mut cell.value, cell.expiry) {
+            (CellValue::Tombstone { local }, _) => *local >= gc_before,
+            (CellValue::Live(value), Some(expiry)) if expiry.at <= now => {
+                *value = Vec::new();
+                // The second in which it was written, as of a tombstone.
+                expiry.at.saturating_sub(i64::from(expiry.ttl)) >= gc_before
             }
-            !matches!(cell.value, CellValue::Tombstone { local } if local < gc_before)
+            _ => true,
         });
     }
 

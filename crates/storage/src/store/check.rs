@@ -1,0 +1,106 @@
+//! Verifying a data directory that nobody has open: every checksum, every key, every record.
+
+use super::directory::{DirectoryLock, Layout};
+use super::error::describe;
+use super::scan::malformed_key;
+use super::{Shared, StoreError, StoreOptions};
+use crate::catalogue::{Catalogue, DecodeError, decode_header, decode_row};
+use crate::engine::{DataFile, Engine, EngineError, RocksEngine, Span};
+use crate::key::{self, Target};
+use crate::merger::{GraceTimes, RowMerger};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// After so many the directory is broken enough.
+const PROBLEMS_MAX: usize = 100;
+
+/// Something broken in a data directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// A file, or a record by table, partition and place.
+    pub place: String,
+    /// How.
+    pub what: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)
+    }
+}
+
+/// Reads everything in a data directory and changes nothing. No problem is an empty answer; an error says that there is
+/// nothing to check, or that somebody has it open.
+pub fn check(directory: &Path, options: &StoreOptions) -> Result<Vec<Problem>, StoreError> {
+    let layout = Layout::new(directory);
+    layout.check_format(false)?;
+    let _lock = DirectoryLock::take(directory)?;
+    let broken = |place: &Path, what: &dyn fmt::Display| {
+        vec![Problem { place: place.display().to_string(), what: what.to_string() }]
+    };
+    let catalogue = match Catalogue::open_read_only(&layout.catalogue(), options.catalogue) {
+        Ok(catalogue) => Arc::new(catalogue),
+        Err(error) => return Ok(broken(&layout.catalogue(), &error)),
+    };
+    let merger = RowMerger {
+        catalogue: Arc::clone(&catalogue),
+        grace: Arc::new(GraceTimes::default()),
+        clock: Arc::clone(&options.clock),
+        rewrites: None,
+        broken: Default::default(),
+    };
+    match RocksEngine::open_read_only(&layout.engine(), &options.engine, Arc::new(merger)) {
+        Ok(engine) => Ok(check_records(&engine, &catalogue)),
+        Err(error) => Ok(broken(&layout.engine(), &error)),
+    }
+}
+
+fn check_records(engine: &dyn Engine, catalogue: &Catalogue) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let from = Vec::new();
+    // No key of ours begins with so many of these.
+    let to = vec![u8::MAX; key::KEY_BYTES_MAX];
+    let mut cursor = engine.cursor(&Span { from: from.clone(), to, one_partition: false, cache: false });
+    cursor.seek(&from);
+    let files = engine.files().unwrap_or_default();
+    let mut named: Vec<String> = Vec::new();
+    while problems.len() < PROBLEMS_MAX {
+        match cursor.entry() {
+            Ok(None) => break,
+            Ok(Some((key, record))) => {
+                if let Err(what) = check_record(key, record, catalogue) {
+                    problems.push(Problem { place: describe(key), what: what.to_string() });
+                }
+                cursor.next();
+            }
+            Err(error) => {
+                let file = file_named(&files, &error).filter(|file| !named.contains(&file.name));
+                let place = file.map_or("data files".to_owned(), |file| file.name.clone());
+                problems.push(Problem { place, what: error.to_string() });
+                // Behind the broken file; what else lies in its range is not looked at.
+                let Some(file) = file else { break };
+                named.push(file.name.clone());
+                cursor.seek(&[&file.to[..], &[0]].concat());
+            }
+        }
+    }
+    problems
+}
+
+/// RocksDB names the file in its message.
+fn file_named<'a>(files: &'a [DataFile], error: &EngineError) -> Option<&'a DataFile> {
+    let text = error.to_string();
+    files.iter().find(|file| text.contains(&file.name))
+}
+
+fn check_record(key: &[u8], record: &[u8], catalogue: &Catalogue) -> Result<(), DecodeError> {
+    if Shared::is_own(key) {
+        return Ok(());
+    }
+    match key::split(key) {
+        Some((_, _, Target::Header)) => decode_header(record).map(drop),
+        Some((_, _, Target::Static | Target::Row(_))) => decode_row(record, catalogue).map(drop),
+        None => Err(malformed_key()),
+    }
+}

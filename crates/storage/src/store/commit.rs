@@ -1,0 +1,271 @@
+//! Group commit: one thread syncs for all who wait, and keeps watch over the disk.
+//!
+//! A writer takes its ticket after its batch is in the log; the thread notes the last ticket, syncs, and everything up to
+//! that ticket is durable. Writers that come during a sync share the next. A sync that fails poisons the store: what
+//! the disk holds then is not known, and syncing again would not tell (the kernel may have dropped the pages).
+
+use super::{Durability, Shared, StoreError, Ticket};
+use crate::engine::EngineError;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Told when a ticket is durable, or never will be. Runs on the sync thread: it must be short and must not wait.
+pub type DurableCallback = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+
+/// Told of every sync: the newest durable ticket, or why there is none. One wake-up of an event loop for all its writers.
+pub type SyncListener = Box<dyn Fn(&Result<Ticket, StoreError>) + Send>;
+
+const HEALTHY: u8 = 0;
+const FULL: u8 = 1;
+const POISONED: u8 = 2;
+
+#[derive(Default)]
+struct CommitState {
+    /// A sync is asked for no later than this.
+    deadline: Option<Instant>,
+    callbacks: Vec<(Ticket, DurableCallback)>,
+    listeners: Vec<SyncListener>,
+    reason: String,
+    /// Of a sync that failed: tickets up to here are answered with the failure.
+    failed_up_to: Ticket,
+    stop: bool,
+}
+
+/// Tickets, waiting writers and the store's health.
+#[derive(Default)]
+pub(super) struct Commit {
+    written: AtomicU64,
+    durable: AtomicU64,
+    urgent: AtomicBool,
+    health: AtomicU8,
+    state: Mutex<CommitState>,
+    /// For the sync thread.
+    work: Condvar,
+    /// For those who block in `wait`.
+    progress: Condvar,
+}
+
+impl Commit {
+    /// Of a batch that is in the log now.
+    pub(super) fn ticket(&self, durability: Durability) -> Ticket {
+        let ticket = Ticket(self.written.fetch_add(1, Ordering::AcqRel) + 1);
+        match durability {
+            Durability::Batch => self.hurry(),
+            Durability::Periodic { interval } => {
+                let mut state = self.lock();
+                let at = Instant::now() + interval;
+                if state.deadline.is_none_or(|deadline| at < deadline) {
+                    state.deadline = Some(at);
+                    self.work.notify_one();
+                }
+            }
+        }
+        ticket
+    }
+
+    /// Asks for a sync now.
+    pub(super) fn hurry(&self) {
+        if !self.urgent.swap(true, Ordering::AcqRel) {
+            // With the lock, so that the thread is either before its check or in its wait.
+            let _state = self.lock();
+            self.work.notify_one();
+        }
+    }
+
+    pub(super) fn durable(&self) -> Ticket {
+        Ticket(self.durable.load(Ordering::Acquire))
+    }
+
+    pub(super) fn wait(&self, ticket: Ticket) -> Result<(), StoreError> {
+        let mut state = self.lock();
+        loop {
+            if let Some(outcome) = self.outcome(&state, ticket) {
+                return outcome;
+            }
+            self.hurry_locked();
+            state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    pub(super) fn when_durable(&self, ticket: Ticket, callback: DurableCallback) {
+        let mut state = self.lock();
+        match self.outcome(&state, ticket) {
+            Some(outcome) => {
+                drop(state);
+                callback(outcome);
+            }
+            None => state.callbacks.push((ticket, callback)),
+        }
+    }
+
+    pub(super) fn subscribe(&self, listener: SyncListener) {
+        self.lock().listeners.push(listener);
+    }
+
+    fn hurry_locked(&self) {
+        if !self.urgent.swap(true, Ordering::AcqRel) {
+            self.work.notify_one();
+        }
+    }
+
+    fn outcome(&self, state: &CommitState, ticket: Ticket) -> Option<Result<(), StoreError>> {
+        if ticket <= self.durable() {
+            return Some(Ok(()));
+        }
+        let lost = ticket <= state.failed_up_to || self.health.load(Ordering::Acquire) == POISONED || state.stop;
+        lost.then(|| Err(self.error(state)))
+    }
+
+    fn error(&self, state: &CommitState) -> StoreError {
+        match self.health.load(Ordering::Acquire) {
+            FULL => StoreError::Full(state.reason.clone()),
+            _ => StoreError::Poisoned(state.reason.clone()),
+        }
+    }
+
+    /// Whether writes are taken.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        match self.health.load(Ordering::Acquire) {
+            HEALTHY => Ok(()),
+            _ => Err(self.error(&self.lock())),
+        }
+    }
+
+    /// What a failed write or sync means for the store.
+    pub(super) fn failed(&self, error: &EngineError) -> StoreError {
+        let mut state = self.lock();
+        match error {
+            EngineError::Busy => return StoreError::Engine(error.clone()),
+            EngineError::NoSpace(why) => self.degrade(&mut state, FULL, why),
+            EngineError::Corrupt(why) | EngineError::Failed(why) => self.degrade(&mut state, POISONED, why),
+        }
+        self.error(&state)
+    }
+
+    fn degrade(&self, state: &mut CommitState, health: u8, why: &str) {
+        if self.health.fetch_max(health, Ordering::AcqRel) < health {
+            why.clone_into(&mut state.reason);
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        let mut state = self.lock();
+        state.stop = true;
+        if state.reason.is_empty() {
+            "the store was closed".clone_into(&mut state.reason);
+        }
+        self.work.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CommitState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until there is something to do; says whether that is a sync, and whether it is the last.
+    fn next_work(&self, watch_interval: Duration) -> (bool, bool) {
+        let mut state = self.lock();
+        let watch_at = Instant::now() + watch_interval;
+        loop {
+            let now = Instant::now();
+            let due = state.deadline.is_some_and(|deadline| deadline <= now);
+            if state.stop || due || self.urgent.swap(false, Ordering::AcqRel) {
+                state.deadline = None;
+                return (true, state.stop);
+            }
+            let until = state.deadline.map_or(watch_at, |deadline| deadline.min(watch_at));
+            if until <= now {
+                return (false, false);
+            }
+            state = self.work.wait_timeout(state, until - now).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Answers everyone a sync decides on.
+    fn settle(&self, up_to: Ticket, result: Result<(), EngineError>) {
+        let outcome = match &result {
+            Ok(()) => {
+                self.durable.fetch_max(up_to.0, Ordering::AcqRel);
+                Ok(up_to)
+            }
+            Err(error) => Err(self.failed(error)),
+        };
+        let mut state = self.lock();
+        if outcome.is_err() {
+            state.failed_up_to = state.failed_up_to.max(up_to);
+        }
+        let mut told = Vec::new();
+        let waiting = std::mem::take(&mut state.callbacks);
+        for (ticket, callback) in waiting {
+            match self.outcome(&state, ticket) {
+                Some(result) => told.push((callback, result)),
+                None => state.callbacks.push((ticket, callback)),
+            }
+        }
+        state.listeners.iter().for_each(|listener| listener(&outcome));
+        drop(state);
+        self.progress.notify_all();
+        told.into_iter().for_each(|(callback, result)| callback(result));
+    }
+}
+
+/// The sync thread, until the store is dropped.
+pub(super) fn run(shared: &Arc<Shared>) {
+    let commit = &shared.commit;
+    loop {
+        let (sync, last) = commit.next_work(shared.options.watch_interval);
+        if shared.catalogue.has_pending() {
+            // Rows name their columns themselves meanwhile, so a failure here costs bytes and nothing else.
+            if let Err(error) = shared.catalogue.persist() {
+                shared.figures.catalogue_failed(&error);
+            }
+        }
+        if sync && commit.health.load(Ordering::Acquire) != POISONED {
+            sync_once(shared);
+        }
+        if last {
+            // Callbacks that nobody will answer any more.
+            commit.settle(Ticket(0), Ok(()));
+            return;
+        }
+        watch_space(shared);
+    }
+}
+
+fn sync_once(shared: &Arc<Shared>) {
+    let commit = &shared.commit;
+    let up_to = Ticket(commit.written.load(Ordering::Acquire));
+    if up_to == commit.durable() {
+        return;
+    }
+    let begun = Instant::now();
+    let result = shared.engine.sync();
+    shared.figures.synced(up_to.0 - commit.durable().0, begun.elapsed());
+    commit.settle(up_to, result);
+}
+
+/// Closes the store for writes before the disk is really full, which leaves room for compaction to make more; opens it
+/// again when there is enough, and the engine can sync again.
+fn watch_space(shared: &Arc<Shared>) {
+    let commit = &shared.commit;
+    let Some(free) = shared.free_bytes() else { return };
+    let reserve = shared.options.reserve_bytes;
+    match commit.health.load(Ordering::Acquire) {
+        HEALTHY if free < reserve => {
+            let why = format!("{free} bytes are free, {reserve} are kept in reserve");
+            commit.degrade(&mut commit.lock(), FULL, &why);
+        }
+        FULL if free >= reserve => {
+            let up_to = Ticket(commit.written.load(Ordering::Acquire));
+            if shared.engine.sync().is_ok() {
+                // Only from full: a failure meanwhile stays.
+                let reopened = commit.health.compare_exchange(FULL, HEALTHY, Ordering::AcqRel, Ordering::Acquire);
+                if reopened.is_ok() {
+                    commit.lock().reason.clear();
+                    commit.settle(up_to, Ok(()));
+                }
+            }
+        }
+        _ => {}
+    }
+}

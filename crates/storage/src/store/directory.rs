@@ -1,0 +1,95 @@
+//! The data directory: whose it is, of which version, and where in it what lies.
+//!
+//! ```text
+//! FORMAT     version of the directory
+//! LOCK       held while the store is open; says by whom
+//! catalogue  schema ids
+//! db/        the engine's files
+//! ```
+
+use super::StoreError;
+use crate::files;
+use std::fs::{self, File, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+const FORMAT: &str = "shunt storage 1\n";
+
+/// Where things lie in a data directory.
+#[derive(Debug, Clone)]
+pub(super) struct Layout {
+    pub(super) root: PathBuf,
+}
+
+impl Layout {
+    pub(super) fn new(root: &Path) -> Self {
+        Layout { root: root.to_owned() }
+    }
+
+    pub(super) fn catalogue(&self) -> PathBuf {
+        self.root.join("catalogue")
+    }
+
+    pub(super) fn engine(&self) -> PathBuf {
+        self.root.join("db")
+    }
+
+    fn format(&self) -> PathBuf {
+        self.root.join("FORMAT")
+    }
+
+    /// Refuses a directory of another version; an empty or absent one becomes one of ours if `create`.
+    pub(super) fn check_format(&self, create: bool) -> Result<(), StoreError> {
+        let path = self.format();
+        match fs::read(&path) {
+            Ok(bytes) if bytes == FORMAT.as_bytes() => Ok(()),
+            Ok(bytes) => {
+                let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(80)]).trim_end().to_owned();
+                Err(StoreError::Format { path, found: format!("it says {shown:?}, expected {:?}", FORMAT.trim_end()) })
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                if self.engine().exists() || !create {
+                    return Err(StoreError::Format { path, found: "the file is missing".to_owned() });
+                }
+                self.write_format()
+            }
+            Err(error) => Err(StoreError::io(&path, error)),
+        }
+    }
+
+    pub(super) fn write_format(&self) -> Result<(), StoreError> {
+        let path = self.format();
+        files::replace(&path, FORMAT.as_bytes()).map_err(|error| StoreError::io(&path, error))
+    }
+}
+
+/// Held for as long as the store is open; the operating system lets go of it when the process ends, however it ends.
+#[derive(Debug)]
+pub(super) struct DirectoryLock {
+    _file: File,
+}
+
+impl DirectoryLock {
+    pub(super) fn take(root: &Path) -> Result<Self, StoreError> {
+        let path = root.join("LOCK");
+        let failed = |error| StoreError::io(&path, error);
+        let mut file =
+            File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                // Only for the message.
+                let _ = (&file).take(200).read_to_string(&mut holder);
+                return Err(StoreError::Locked { path, holder: holder.trim_end().to_owned() });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let holder = format!("process {} on {}\n", std::process::id(), host.trim_end());
+        file.set_len(0).map_err(failed)?;
+        file.seek(SeekFrom::Start(0)).map_err(failed)?;
+        file.write_all(holder.as_bytes()).map_err(failed)?;
+        Ok(DirectoryLock { _file: file })
+    }
+}

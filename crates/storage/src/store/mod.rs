@@ -1,0 +1,337 @@
+//! A store: what the node reads and writes through.
+//!
+//! Writes are blind: `apply` puts fragments into the log and the memtable and returns a [`Ticket`]; when that is durable
+//! says `wait_durable`, a callback or a listener, so that an event loop never waits for a disk. Reads merge fragments,
+//! apply the deletions of the partition and leave out what has expired.
+
+mod check;
+mod commit;
+mod directory;
+mod error;
+mod figures;
+mod options;
+mod read;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod upkeep;
+
+pub use check::{Problem, check};
+pub use commit::{DurableCallback, SyncListener};
+pub use error::StoreError;
+pub use figures::{FRAGMENT_CLASSES, StoreFigures};
+pub use options::{Durability, Mutation, StoreOptions, Ticket};
+pub use read::{PartitionRows, Read, Record, Slice};
+pub use scan::{Position, Scan, ScanItem, ScanRange};
+pub use upkeep::Swept;
+
+use crate::catalogue::{Catalogue, encode_header, encode_row};
+use crate::engine::{Engine, EngineError, RocksEngine, Write};
+use crate::files;
+use crate::key::{self, OWN_TABLE, Target};
+use crate::merger::{GraceTimes, RowMerger};
+use crate::row::{Fragment, TableId};
+use commit::Commit;
+use directory::{DirectoryLock, Layout};
+use figures::Figures;
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread::JoinHandle;
+
+/// Keys waiting to be written back; more are not worth remembering.
+const REWRITES_WAITING_MAX: usize = 1024;
+
+/// Own records: tables that have partition headers.
+const HEADERS_OF: &[u8] = b"headers/";
+
+/// What the store's threads share.
+pub(crate) struct Shared {
+    options: StoreOptions,
+    engine: Box<dyn Engine>,
+    merger: Arc<RowMerger>,
+    catalogue: Arc<Catalogue>,
+    grace: Arc<GraceTimes>,
+    commit: Commit,
+    figures: Figures,
+    layout: Option<Layout>,
+    /// Tables in which a read has to look for deletions of partitions and ranges.
+    headers: RwLock<HashSet<TableId>>,
+    /// Writers hold it shared; a row is written back, and schemas are reclaimed, with no writer in between.
+    gate: RwLock<()>,
+    rewrites: SyncSender<Vec<u8>>,
+    /// One sweep, reclaim or snapshot at a time.
+    upkeep: Mutex<()>,
+}
+
+/// An open store. Threads share it by reference or in an `Arc`.
+pub struct Store {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    stop_upkeep: SyncSender<Vec<u8>>,
+    _lock: Option<DirectoryLock>,
+}
+
+impl Store {
+    /// Opens the store in a directory, or begins one there.
+    pub fn open(directory: &Path, options: StoreOptions) -> Result<Store, StoreError> {
+        fs::create_dir_all(directory).map_err(|error| StoreError::io(directory, error))?;
+        let layout = Layout::new(directory);
+        layout.check_format(true)?;
+        let lock = DirectoryLock::take(directory)?;
+        let catalogue = Arc::new(Catalogue::open(&layout.catalogue(), options.catalogue)?);
+        let engine_directory = layout.engine();
+        let open = |options: &StoreOptions, merger| -> Result<Box<dyn Engine>, EngineError> {
+            Ok(Box::new(RocksEngine::open(&engine_directory, &options.engine, merger)?))
+        };
+        Store::assemble(options, catalogue, Some(layout), Some(lock), open)
+    }
+
+    /// A store on an engine of the caller's making, without a directory. For tests.
+    pub fn on_engine(
+        options: StoreOptions,
+        engine: impl FnOnce(Arc<dyn crate::engine::Merger>) -> Box<dyn Engine>,
+    ) -> Result<Store, StoreError> {
+        let catalogue = Arc::new(Catalogue::in_memory(options.catalogue));
+        Store::assemble(options, catalogue, None, None, |_, merger| Ok(engine(merger)))
+    }
+
+    fn assemble(
+        options: StoreOptions,
+        catalogue: Arc<Catalogue>,
+        layout: Option<Layout>,
+        lock: Option<DirectoryLock>,
+        open: impl FnOnce(&StoreOptions, Arc<dyn crate::engine::Merger>) -> Result<Box<dyn Engine>, EngineError>,
+    ) -> Result<Store, StoreError> {
+        let (rewrites, asked) = sync_channel(REWRITES_WAITING_MAX);
+        let grace = Arc::new(GraceTimes::default());
+        let merger = Arc::new(RowMerger {
+            catalogue: Arc::clone(&catalogue),
+            grace: Arc::clone(&grace),
+            clock: Arc::clone(&options.clock),
+            rewrites: Some(rewrites.clone()),
+            broken: Default::default(),
+        });
+        let engine = open(&options, Arc::clone(&merger) as _)?;
+        let headers = RwLock::new(tables_with_headers(&*engine)?);
+        let shared = Arc::new(Shared {
+            options,
+            engine,
+            merger,
+            catalogue,
+            grace,
+            commit: Commit::default(),
+            figures: Figures::default(),
+            layout,
+            headers,
+            gate: RwLock::new(()),
+            rewrites: rewrites.clone(),
+            upkeep: Mutex::new(()),
+        });
+        let threads = start_threads(&shared, asked)?;
+        Ok(Store { shared, threads, stop_upkeep: rewrites, _lock: lock })
+    }
+
+    /// Writes all of the mutations or none. They are visible at once, and durable when the ticket is.
+    pub fn apply(&self, mutations: &[Mutation<'_>], durability: Durability) -> Result<Ticket, StoreError> {
+        self.shared.commit.check()?;
+        {
+            let _gate = self.shared.gate.read().unwrap_or_else(PoisonError::into_inner);
+            let batch = self.shared.encode(mutations)?;
+            self.shared.write(&batch)?;
+        }
+        self.shared.figures.applied(mutations.len());
+        let ticket = self.shared.commit.ticket(durability);
+        if self.shared.catalogue.has_pending() {
+            self.shared.commit.hurry();
+        }
+        Ok(ticket)
+    }
+
+    /// Deletes all data of a table, which goes on to exist.
+    pub fn truncate(&self, table: TableId, durability: Durability) -> Result<Ticket, StoreError> {
+        self.shared.commit.check()?;
+        let (from, to) = (key::token_start(table, None), key::table_end(table));
+        self.shared.write(&[Write::DeleteRange(from, to)])?;
+        Ok(self.shared.commit.ticket(durability))
+    }
+
+    /// Deletes all data of a table whose number is never used again; its files go at once.
+    pub fn drop_table(&self, table: TableId, durability: Durability) -> Result<Ticket, StoreError> {
+        let ticket = self.truncate(table, durability)?;
+        self.shared.engine.drop_files(&key::token_start(table, None), &key::table_end(table))?;
+        Ok(ticket)
+    }
+
+    /// How long tombstones of a table stay, in seconds. Not kept: the node says so after every opening.
+    pub fn set_gc_grace(&self, table: TableId, seconds: i64) {
+        self.shared.grace.set(table, seconds);
+    }
+
+    /// The newest ticket that is durable, and with it all before.
+    pub fn durable(&self) -> Ticket {
+        self.shared.commit.durable()
+    }
+
+    /// Blocks until a ticket is durable. Not for an event loop.
+    pub fn wait_durable(&self, ticket: Ticket) -> Result<(), StoreError> {
+        self.shared.commit.wait(ticket)
+    }
+
+    /// Calls back when a ticket is durable or never will be; at once, on this thread, if that is known already.
+    pub fn when_durable(&self, ticket: Ticket, callback: DurableCallback) {
+        self.shared.commit.when_durable(ticket, callback);
+    }
+
+    /// Tells of every sync from now on.
+    pub fn subscribe(&self, listener: SyncListener) {
+        self.shared.commit.subscribe(listener);
+    }
+
+    /// Why writes are refused, if they are.
+    pub fn health(&self) -> Result<(), StoreError> {
+        self.shared.commit.check()
+    }
+
+    /// Writes memtables to files.
+    pub fn flush(&self) -> Result<(), StoreError> {
+        Ok(self.shared.engine.flush()?)
+    }
+
+    /// A copy of the store in an absent directory, to be opened elsewhere while this one goes on.
+    pub fn snapshot(&self, directory: &Path) -> Result<(), StoreError> {
+        let failed = |error| StoreError::io(directory, error);
+        let Some(own) = &self.shared.layout else { return Err(failed(std::io::ErrorKind::Unsupported.into())) };
+        let _one = self.shared.lock_upkeep();
+        fs::create_dir(directory).map_err(failed)?;
+        let copy = Layout::new(directory);
+        self.shared.engine.checkpoint(&copy.engine())?;
+        // After the rows: every schema that one of them uses is in the file by then.
+        let catalogue = fs::read(own.catalogue()).map_err(failed)?;
+        files::replace(&copy.catalogue(), &catalogue).map_err(failed)?;
+        // Last: without it the directory is not a store.
+        copy.write_format()
+    }
+
+    /// Figures for metrics.
+    pub fn figures(&self) -> StoreFigures {
+        let shared = &self.shared;
+        let broken = shared.merger.broken.load(Ordering::Relaxed);
+        shared.figures.reading(broken, shared.catalogue.counts(), shared.engine.sizes())
+    }
+
+    /// The engine's counters, by its own names.
+    pub fn engine_statistics(&self) -> Vec<(String, u64)> {
+        self.shared.engine.statistics()
+    }
+
+    /// The schemas that records refer to, for whoever reads records in place.
+    pub fn catalogue(&self) -> &Catalogue {
+        &self.shared.catalogue
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // An empty key is no key: it ends the thread.
+        let _ = self.stop_upkeep.send(Vec::new());
+        self.shared.commit.stop();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn start_threads(shared: &Arc<Shared>, asked: Receiver<Vec<u8>>) -> Result<Vec<JoinHandle<()>>, StoreError> {
+    let failed = |error| StoreError::io(Path::new("thread"), error);
+    let (syncs, keeps) = (Arc::clone(shared), Arc::clone(shared));
+    let sync = std::thread::Builder::new().name("store-sync".to_owned()).spawn(move || commit::run(&syncs));
+    let sync = sync.map_err(failed)?;
+    let upkeep = std::thread::Builder::new().name("store-upkeep".to_owned()).spawn(move || upkeep::run(&keeps, &asked));
+    Ok(vec![sync, upkeep.map_err(failed)?])
+}
+
+fn tables_with_headers(engine: &dyn Engine) -> Result<HashSet<TableId>, EngineError> {
+    let from = key::own(HEADERS_OF);
+    let to = vec![u8::MAX; from.len()];
+    let mut cursor = engine.cursor(&crate::engine::Span { from: from.clone(), to, one_partition: false, cache: false });
+    cursor.seek(&from);
+    let mut tables = HashSet::new();
+    while let Some((key, _)) = cursor.entry()? {
+        if let Some(table) = key.strip_prefix(&*from).and_then(|rest| rest.try_into().ok()) {
+            tables.insert(TableId(u32::from_be_bytes(table)));
+        }
+        cursor.next();
+    }
+    Ok(tables)
+}
+
+impl Shared {
+    fn encode(&self, mutations: &[Mutation<'_>]) -> Result<Vec<Write>, StoreError> {
+        let mut batch = Vec::with_capacity(mutations.len());
+        let mut bytes = 0;
+        for mutation in mutations {
+            let key = key::record(mutation.table, mutation.partition, mutation.target)?;
+            let mut record = Vec::new();
+            match (&mutation.fragment, mutation.target) {
+                (Fragment::Header(header), Target::Header) => {
+                    self.note_header(mutation.table, &mut batch);
+                    let mut header = header.clone();
+                    header.canonicalise();
+                    encode_header(&header, &mut record);
+                }
+                (Fragment::Row(row), Target::Row(_) | Target::Static) if row.is_canonical() => {
+                    encode_row(row, mutation.table, &self.catalogue, &mut record);
+                }
+                (Fragment::Row(row), Target::Row(_) | Target::Static) => {
+                    let mut row = row.clone();
+                    row.canonicalise();
+                    encode_row(&row, mutation.table, &self.catalogue, &mut record);
+                }
+                _ => return Err(StoreError::Misplaced),
+            }
+            bytes += key.len() + record.len();
+            batch.push(Write::Merge(key, record));
+        }
+        if bytes > self.options.batch_bytes_max {
+            return Err(StoreError::TooLarge { bytes, most: self.options.batch_bytes_max });
+        }
+        Ok(batch)
+    }
+
+    /// Readers look for headers only in tables that have had one: noted in the same batch, and in memory before.
+    fn note_header(&self, table: TableId, batch: &mut Vec<Write>) {
+        let known = self.has_headers(table);
+        if !known {
+            self.headers.write().unwrap_or_else(PoisonError::into_inner).insert(table);
+        }
+        // Every time, for the batch that noted it first may have failed.
+        batch.push(Write::Put(key::own(&[HEADERS_OF, &table.0.to_be_bytes()].concat()), vec![1]));
+    }
+
+    fn has_headers(&self, table: TableId) -> bool {
+        self.headers.read().unwrap_or_else(PoisonError::into_inner).contains(&table)
+    }
+
+    fn write(&self, batch: &[Write]) -> Result<(), StoreError> {
+        self.engine.write(batch).map_err(|error| self.commit.failed(&error))
+    }
+
+    /// `None` where nobody watches.
+    fn free_bytes(&self) -> Option<u64> {
+        let layout = self.layout.as_ref().filter(|_| self.options.reserve_bytes > 0)?;
+        let space = rustix::fs::statvfs(&layout.root).ok()?;
+        Some(space.f_bavail.saturating_mul(space.f_frsize))
+    }
+
+    fn lock_upkeep(&self) -> MutexGuard<'_, ()> {
+        self.upkeep.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_own(key: &[u8]) -> bool {
+        key::table_of(key) == Some(OWN_TABLE)
+    }
+}

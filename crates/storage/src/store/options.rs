@@ -1,0 +1,85 @@
+//! What of a store may be chosen, and what its callers hand over.
+
+use crate::catalogue::Limits;
+use crate::engine::EngineOptions;
+use crate::key::Target;
+use crate::merger::Clock;
+use crate::row::{Fragment, PartitionKey, TableId};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How a store is opened.
+#[derive(Clone)]
+pub struct StoreOptions {
+    /// Of the engine.
+    pub engine: EngineOptions,
+    /// Of the schema catalogue.
+    pub catalogue: Limits,
+    /// A read that merged so many fragments has the merged row written back; `u32::MAX` for never.
+    pub write_back_fragments: u32,
+    /// Of the fragments of one `apply` together.
+    pub batch_bytes_max: usize,
+    /// With less room than this on the disk the store takes no writes; 0 looks at the disk's errors alone.
+    pub reserve_bytes: u64,
+    /// How often the room on the disk is looked at.
+    pub watch_interval: Duration,
+    /// What compaction takes for now.
+    pub clock: Clock,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
+        StoreOptions {
+            engine: EngineOptions::default(),
+            catalogue: Limits::default(),
+            write_back_fragments: 4,
+            batch_bytes_max: 16 << 20,
+            reserve_bytes: 256 << 20,
+            watch_interval: Duration::from_secs(1),
+            clock: Arc::new(clock),
+        }
+    }
+}
+
+impl fmt::Debug for StoreOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreOptions")
+            .field("engine", &self.engine)
+            .field("catalogue", &self.catalogue)
+            .field("write_back_fragments", &self.write_back_fragments)
+            .field("batch_bytes_max", &self.batch_bytes_max)
+            .field("reserve_bytes", &self.reserve_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// When a write counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Acknowledged once it is synced. Whoever waits at the same time shares a sync.
+    Batch,
+    /// Acknowledged at once, synced within the interval.
+    Periodic {
+        /// What a crash may lose at most.
+        interval: Duration,
+    },
+}
+
+/// One write to one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mutation<'a> {
+    /// The table.
+    pub table: TableId,
+    /// The partition.
+    pub partition: PartitionKey<'a>,
+    /// Where in it.
+    pub target: Target<'a>,
+    /// What is written: a header for [`Target::Header`], else a row.
+    pub fragment: Fragment,
+}
+
+/// The place of an `apply` in the order of all of them; durable when all before it are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Ticket(pub u64);

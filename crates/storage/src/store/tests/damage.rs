@@ -1,0 +1,121 @@
+//! Flipped bits: reported with what is broken, never served.
+
+use super::*;
+use std::path::PathBuf;
+
+const ROWS: u8 = 200;
+
+fn fill(directory: &Path, flush: bool) {
+    let store = Store::open(directory, options()).unwrap();
+    for number in 0..ROWS {
+        put(&store, &partition(number), Target::Row(b"r"), insert(0, 1, format!("value {number}").as_bytes()));
+    }
+    if flush {
+        store.flush().unwrap();
+    }
+}
+
+fn files(directory: &Path, ending: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory.join("db")).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path()).filter(|path| path.to_string_lossy().ends_with(ending));
+    paths.filter(|path| path.metadata().unwrap().len() > 0).collect()
+}
+
+/// Everything that can be read is what was written; the rest is an error.
+fn nothing_wrong_is_served(store: &Store) -> usize {
+    let mut errors = 0;
+    for number in 0..ROWS {
+        match store.read_row(TABLE, PartitionKey(&partition(number)), Target::Row(b"r"), NOW) {
+            Ok(row) => {
+                let row = row.unwrap_or_else(|| panic!("row {number} is lost and nobody says so"));
+                assert_eq!(row.cells[0].value, CellValue::Live(format!("value {number}").into_bytes()));
+            }
+            Err(_) => errors += 1,
+        }
+    }
+    errors
+}
+
+fn every_flip_is_found(ending: &str, flush: bool) {
+    let directory = tempfile::tempdir().unwrap();
+    fill(directory.path(), flush);
+    let path = files(directory.path(), ending).pop().unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    let mut found = 0;
+    for at in (0..whole.len()).step_by(whole.len() / 40 + 1) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x04;
+        std::fs::write(&path, &damaged).unwrap();
+        let copy = tempfile::tempdir().unwrap();
+        copy_all(directory.path(), copy.path());
+        let problems = check(copy.path(), &options()).unwrap();
+        found += usize::from(!problems.is_empty());
+        match Store::open(copy.path(), options()) {
+            Ok(store) => {
+                let errors = nothing_wrong_is_served(&store);
+                assert!(errors == 0 || !problems.is_empty(), "byte {at}: reads fail and check is content");
+            }
+            Err(error) => assert!(!problems.is_empty(), "byte {at}: {error}"),
+        }
+        std::fs::write(&path, &whole).unwrap();
+    }
+    // Some bytes of a file are not needed to read it.
+    assert!(found >= 20, "{found} of 40 flips found in {}", path.display());
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            std::fs::create_dir(&target).unwrap();
+            copy_all(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn flipped_bits_in_a_data_file_are_found() {
+    every_flip_is_found(".sst", true);
+}
+
+#[test]
+fn flipped_bits_in_the_log_are_found() {
+    every_flip_is_found(".log", false);
+}
+
+#[test]
+fn a_broken_fragment_is_kept_and_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), options()).unwrap();
+    let (good, bad) = (partition(1), partition(2));
+    for number in [&good, &bad] {
+        put(&store, number, Target::Row(b"r"), insert(0, 1, b"v"));
+    }
+    let key = key::record(TABLE, PartitionKey(&bad), Target::Row(b"r")).unwrap();
+    store.shared.engine.write(&[Write::Merge(key.clone(), b"\x10 not a fragment".to_vec())]).unwrap();
+    put(&store, &bad, Target::Row(b"r"), insert(1, 1, b"v"));
+    for _ in 0..3 {
+        let error = store.read_row(TABLE, PartitionKey(&bad), Target::Row(b"r"), NOW).unwrap_err().to_string();
+        assert!(
+            error.starts_with("corrupt record, table 5, token 0x8000000000000002, partition 0x02, row 0x72"),
+            "{error}"
+        );
+        assert_eq!(text(&store, &good, Target::Row(b"r")).as_deref(), Some("v"));
+        store.compact(TABLE).unwrap();
+    }
+    // All three fragments are still there, in their order.
+    let crate::engine::Found::Value { bytes, .. } =
+        store.shared.engine.get(&key, crate::engine::ReadTier::Disk).unwrap()
+    else {
+        panic!("the record is gone")
+    };
+    let parts = crate::catalogue::decode_unmerged(&bytes).unwrap();
+    assert_eq!((parts.len(), parts[1]), (3, &b"\x10 not a fragment"[..]));
+    drop(store);
+    let problems = check(directory.path(), &options()).unwrap();
+    assert_eq!(problems.len(), 1);
+    assert!(problems[0].to_string().contains("partition 0x02, row 0x72"), "{}", problems[0]);
+}

@@ -1,0 +1,174 @@
+//! Tickets, syncs that fail, full disks, locks and formats.
+
+use super::*;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+
+/// An engine whose syncs the test lets succeed or fail.
+fn failing() -> (Store, Arc<MemoryEngine>) {
+    let kept = Arc::new(Mutex::new(None));
+    let keep = Arc::clone(&kept);
+    let store = Store::on_engine(options(), move |merger| {
+        let engine = Arc::new(MemoryEngine::new(merger));
+        *keep.lock().unwrap() = Some(Arc::clone(&engine));
+        Box::new(SharedEngine(engine))
+    });
+    let engine = kept.lock().unwrap().take().unwrap();
+    (store.unwrap(), engine)
+}
+
+fn batch(store: &Store, number: u8) -> Result<Ticket, StoreError> {
+    let partition = partition(number);
+    let fragment = Fragment::Row(insert(0, 1, b"x"));
+    let (partition, target) = (PartitionKey(&partition), Target::Row(b""));
+    store.apply(&[Mutation { table: TABLE, partition, target, fragment }], Durability::Batch)
+}
+
+#[test]
+fn everyone_who_waits_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), options()).unwrap();
+    let newest = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&newest);
+    store.subscribe(Box::new(move |synced| {
+        seen.fetch_max(synced.as_ref().map_or(0, |ticket| ticket.0), Ordering::SeqCst);
+    }));
+    let (tell, told) = mpsc::channel();
+    let mut last = Ticket(0);
+    for number in 0..100 {
+        last = batch(&store, number).unwrap();
+        let tell = tell.clone();
+        store.when_durable(last, Box::new(move |outcome| tell.send((number, outcome.is_ok())).unwrap()));
+    }
+    store.wait_durable(last).unwrap();
+    assert!(store.durable() >= last);
+    let mut all: Vec<_> = told.iter().take(100).collect();
+    all.sort_unstable();
+    assert_eq!(all, (0..100).map(|number| (number, true)).collect::<Vec<_>>());
+    assert_eq!(newest.load(Ordering::SeqCst), last.0);
+    let figures = store.figures();
+    assert_eq!((figures.applies, figures.synced), (100, 100));
+    assert!(figures.syncs < 100, "{} syncs for 100 writers that did not wait for one another", figures.syncs);
+}
+
+#[test]
+fn periodic_writes_are_synced_within_their_interval() {
+    let store = in_memory(options());
+    let row = Fragment::Row(insert(0, 1, b"x"));
+    let partition = partition(1);
+    let mutation =
+        Mutation { table: TABLE, partition: PartitionKey(&partition), target: Target::Static, fragment: row };
+    let ticket = store.apply(&[mutation], Durability::Periodic { interval: Duration::from_millis(20) }).unwrap();
+    let (tell, told) = mpsc::channel();
+    store.when_durable(ticket, Box::new(move |outcome| tell.send(outcome.is_ok()).unwrap()));
+    assert!(told.recv_timeout(Duration::from_secs(60)).unwrap());
+}
+
+#[test]
+fn a_failed_sync_poisons_the_store() {
+    let (store, engine) = failing();
+    store.wait_durable(batch(&store, 1).unwrap()).unwrap();
+    engine.fail_syncs(Some(EngineError::Failed("Input/output error".to_owned())));
+    let lost = batch(&store, 2).unwrap();
+    let error = store.wait_durable(lost).unwrap_err().to_string();
+    assert_eq!(error, "the store is read-only until it is opened anew: Input/output error");
+    // Even if the next sync would succeed: nobody knows what the first one left behind.
+    engine.fail_syncs(None);
+    assert!(matches!(batch(&store, 3), Err(StoreError::Poisoned(_))));
+    assert!(matches!(store.wait_durable(lost), Err(StoreError::Poisoned(_))));
+    assert!(matches!(store.truncate(TABLE, Durability::Batch), Err(StoreError::Poisoned(_))));
+    assert_eq!(text(&store, &partition(1), Target::Row(b"")).as_deref(), Some("x"));
+}
+
+#[test]
+fn a_full_disk_is_read_only_until_there_is_room() {
+    let (store, engine) = failing();
+    engine.fail_syncs(Some(EngineError::NoSpace("No space left on device".to_owned())));
+    let ticket = batch(&store, 1).unwrap();
+    assert!(matches!(store.wait_durable(ticket), Err(StoreError::Full(_))));
+    assert!(matches!(batch(&store, 2), Err(StoreError::Full(_))));
+    assert_eq!(text(&store, &partition(1), Target::Row(b"")).as_deref(), Some("x"));
+}
+
+#[test]
+fn a_reserve_on_the_disk_is_kept_free() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), StoreOptions { reserve_bytes: u64::MAX, ..options() }).unwrap();
+    // The watch comes by of itself; writes are taken until it does.
+    let refused = std::iter::from_fn(|| {
+        let ticket = batch(&store, 1).map(|ticket| store.wait_durable(ticket));
+        Some(ticket.err())
+    });
+    let error = refused.flatten().next().unwrap().to_string();
+    assert!(error.contains("read-only until there is room on the disk"), "{error}");
+    assert_eq!(text(&store, &partition(1), Target::Row(b"")).as_deref(), Some("x"));
+}
+
+#[test]
+fn a_directory_has_one_owner_and_one_format() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), options()).unwrap();
+    let error = Store::open(directory.path(), options()).err().unwrap().to_string();
+    assert!(error.contains(&format!("in use by process {}", std::process::id())), "{error}");
+    assert!(matches!(check(directory.path(), &options()), Err(StoreError::Locked { .. })));
+    drop(store);
+    std::fs::write(directory.path().join("FORMAT"), "shunt storage 2\n").unwrap();
+    let error = Store::open(directory.path(), options()).err().unwrap().to_string();
+    assert!(error.contains("it says \"shunt storage 2\", expected \"shunt storage 1\""), "{error}");
+    std::fs::remove_file(directory.path().join("FORMAT")).unwrap();
+    assert!(matches!(Store::open(directory.path(), options()), Err(StoreError::Format { .. })));
+}
+
+#[test]
+fn writes_that_cannot_be_are_refused_whole() {
+    let store = in_memory(StoreOptions { batch_bytes_max: 1000, ..options() });
+    let (good, bad) = (partition(1), partition(2));
+    let one = |partition, target, fragment| Mutation { table: TABLE, partition, target, fragment };
+    let fine = one(PartitionKey(&good), Target::Static, Fragment::Row(insert(0, 1, b"x")));
+    let misplaced = one(PartitionKey(&bad), Target::Static, Fragment::Header(Header::default()));
+    let large = one(PartitionKey(&bad), Target::Static, Fragment::Row(insert(0, 1, &[0; 1001])));
+    let short = one(PartitionKey(b"short"), Target::Static, Fragment::Row(insert(0, 1, b"x")));
+    assert!(matches!(store.apply(&[fine.clone(), misplaced], periodic()), Err(StoreError::Misplaced)));
+    assert!(matches!(store.apply(&[fine.clone(), large], periodic()), Err(StoreError::TooLarge { most: 1000, .. })));
+    assert!(matches!(store.apply(&[fine, short], periodic()), Err(StoreError::Key(_))));
+    assert_eq!(value(&store, &good, Target::Static), None);
+}
+
+/// So that the test keeps hold of the engine that the store owns.
+struct SharedEngine(Arc<MemoryEngine>);
+
+impl Engine for SharedEngine {
+    fn get(&self, key: &[u8], tier: crate::engine::ReadTier) -> Result<crate::engine::Found, EngineError> {
+        self.0.get(key, tier)
+    }
+    fn write(&self, batch: &[Write]) -> Result<(), EngineError> {
+        self.0.write(batch)
+    }
+    fn cursor(&self, span: &crate::engine::Span) -> Box<dyn crate::engine::Cursor + '_> {
+        self.0.cursor(span)
+    }
+    fn sync(&self) -> Result<(), EngineError> {
+        self.0.sync()
+    }
+    fn flush(&self) -> Result<(), EngineError> {
+        self.0.flush()
+    }
+    fn compact(&self, from: &[u8], to: &[u8]) {
+        self.0.compact(from, to);
+    }
+    fn drop_files(&self, from: &[u8], to: &[u8]) -> Result<(), EngineError> {
+        self.0.drop_files(from, to)
+    }
+    fn checkpoint(&self, directory: &Path) -> Result<(), EngineError> {
+        self.0.checkpoint(directory)
+    }
+    fn sizes(&self) -> crate::engine::Sizes {
+        self.0.sizes()
+    }
+    fn statistics(&self) -> Vec<(String, u64)> {
+        self.0.statistics()
+    }
+    fn files(&self) -> Result<Vec<crate::engine::DataFile>, EngineError> {
+        self.0.files()
+    }
+}

@@ -1,0 +1,187 @@
+//! What keeps a store small and quick: merged rows written back, rows under old deletions swept out, schemas reclaimed.
+
+use super::{Shared, Store, StoreError};
+use crate::catalogue::{
+    RecordView, decode_header, decode_row, decode_unmerged, encode_header, encode_row, needs_purge,
+};
+use crate::engine::{Found, ReadTier, Span, Write};
+use crate::key::{self, Target};
+use crate::row::{Header, Row, TableId};
+use std::collections::BTreeSet;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, PoisonError};
+
+/// What a sweep did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Swept {
+    /// Rows under an old deletion of their partition or range.
+    pub rows: u64,
+    /// Headers that lost deletions.
+    pub headers: u64,
+}
+
+/// Fragments put into one batch by a sweep.
+const SWEEP_BATCH: usize = 256;
+
+/// The upkeep thread: writes back what reads and compaction ask for, until an empty key ends it.
+pub(super) fn run(shared: &Arc<Shared>, asked: &Receiver<Vec<u8>>) {
+    while let Ok(key) = asked.recv() {
+        if key.is_empty() {
+            return;
+        }
+        // A row that cannot be written back is as it was; reads and writes of it report what is wrong.
+        let _ = shared.write_back(&key);
+    }
+}
+
+impl Shared {
+    /// Puts a row in the place of its fragments. With no writer in between, so none of theirs is lost.
+    fn write_back(&self, key: &[u8]) -> Result<(), StoreError> {
+        self.commit.check()?;
+        let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let Some((table, _, Target::Row(_) | Target::Static)) = key::split(key) else { return Ok(()) };
+        let Found::Value { bytes, fragments } = self.engine.get(key, ReadTier::Disk)? else { return Ok(()) };
+        if fragments < 2 && !needs_purge(&bytes) {
+            return Ok(());
+        }
+        let row = decode_row(&bytes, &self.catalogue).map_err(|what| StoreError::corrupt(key, what))?;
+        if row.has_counter() {
+            return Ok(());
+        }
+        let now = (self.options.clock)();
+        let mut purged = row.clone();
+        purged.purge(now, self.grace.gc_before(table, now));
+        if fragments < 2 && purged == row {
+            return Ok(());
+        }
+        let write = if purged.is_empty() {
+            Write::Delete(key.to_vec())
+        } else {
+            let mut record = Vec::new();
+            encode_row(&purged, table, &self.catalogue, &mut record);
+            Write::Put(key.to_vec(), record)
+        };
+        self.write(&[write])?;
+        self.figures.wrote_back();
+        Ok(())
+    }
+}
+
+impl Store {
+    /// Merges and purges a table in its files. Takes long, blocks nobody.
+    pub fn compact(&self, table: TableId) -> Result<(), StoreError> {
+        self.shared.engine.flush()?;
+        self.shared.engine.compact(&key::token_start(table, None), &key::table_end(table));
+        Ok(())
+    }
+
+    /// Removes the rows that deletions of partitions and ranges cover, if these are older than the table's grace, and
+    /// then these deletions. Compaction cannot: it sees one key at a time. Takes as long as a scan of the table; blocks
+    /// nobody. To be called now and then for tables with such deletions.
+    pub fn sweep(&self, table: TableId) -> Result<Swept, StoreError> {
+        let _one = self.shared.lock_upkeep();
+        let mut swept = Swept::default();
+        if !self.shared.has_headers(table) {
+            return Ok(swept);
+        }
+        let gc_before = self.shared.grace.gc_before(table, (self.shared.options.clock)());
+        let mut old = Header::default();
+        let (mut prefix, mut headers) = (Vec::new(), Vec::new());
+        let mut batch = Vec::new();
+        let (from, to) = (key::token_start(table, None), key::table_end(table));
+        let mut cursor =
+            self.shared.engine.cursor(&Span { from: from.clone(), to, one_partition: false, cache: false });
+        cursor.seek(&from);
+        while let Some((key, record)) = cursor.entry()? {
+            if prefix != key[..key::prefix_bytes(key)] {
+                prefix = key[..key::prefix_bytes(key)].to_vec();
+                old = Header::default();
+            }
+            let deletion = match key::split(key) {
+                Some((_, _, Target::Header)) => {
+                    let header = decode_header(record).map_err(|what| StoreError::corrupt(key, what))?;
+                    let mut young = header.clone();
+                    young.purge(gc_before);
+                    if young != header {
+                        old = header;
+                        old.ranges.retain(|range| range.deletion.local < gc_before);
+                        old.deletion = old.deletion.filter(|deletion| deletion.local < gc_before);
+                        headers.push(key.to_vec());
+                    }
+                    None
+                }
+                Some((_, _, Target::Static)) => old.deletion,
+                Some((_, _, Target::Row(clustering))) => old.covering(clustering),
+                None => None,
+            };
+            if let Some(deletion) = deletion {
+                // Merged as any write is, so that nothing written meanwhile is lost.
+                let row = Row { deletion: Some(deletion), ..Row::default() };
+                let mut record = Vec::new();
+                encode_row(&row, table, &self.shared.catalogue, &mut record);
+                batch.push(Write::Merge(key.to_vec(), record));
+                swept.rows += 1;
+            }
+            if batch.len() == SWEEP_BATCH {
+                self.shared.write(&batch)?;
+                batch.clear();
+            }
+            cursor.next();
+        }
+        self.shared.write(&batch)?;
+        for key in headers {
+            swept.headers += u64::from(self.shared.forget_deletions(&key, gc_before)?);
+        }
+        Ok(swept)
+    }
+
+    /// Drops schemas that no record uses any more; says how many. Compacts everything on the way. Records kept outside
+    /// the store, in a cache, must be dropped before the next use of them.
+    pub fn reclaim_schemas(&self) -> Result<usize, StoreError> {
+        let shared = &self.shared;
+        let _one = shared.lock_upkeep();
+        {
+            // Whoever encoded before has written when this is reached; whoever encodes after is seen in `used`.
+            let _gate = shared.gate.write().unwrap_or_else(PoisonError::into_inner);
+            shared.catalogue.forget_uses();
+        }
+        shared.engine.flush()?;
+        let (from, to) = (vec![0; 4], vec![u8::MAX; 4]);
+        // Fragments of before are merged, so that what they name is either in a value or in no record.
+        shared.engine.compact(&from, &to);
+        let mut in_use = BTreeSet::new();
+        let mut cursor = shared.engine.cursor(&Span { from: from.clone(), to, one_partition: false, cache: false });
+        cursor.seek(&from);
+        while let Some((_, record)) = cursor.entry()? {
+            let parts = decode_unmerged(record).unwrap_or_else(|| vec![record]);
+            in_use.extend(
+                parts.into_iter().filter_map(|part| RecordView::parse(part, &shared.catalogue).ok()?.schema_id()),
+            );
+            cursor.next();
+        }
+        drop(cursor);
+        let _gate = shared.gate.write().unwrap_or_else(PoisonError::into_inner);
+        in_use.extend(shared.catalogue.used());
+        Ok(shared.catalogue.reclaim(&in_use)?)
+    }
+}
+
+impl Shared {
+    /// Takes old deletions out of a header; with no writer in between, for nothing else can take something away.
+    fn forget_deletions(&self, key: &[u8], gc_before: i64) -> Result<bool, StoreError> {
+        self.commit.check()?;
+        let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let Found::Value { bytes, .. } = self.engine.get(key, ReadTier::Disk)? else { return Ok(false) };
+        let mut header = decode_header(&bytes).map_err(|what| StoreError::corrupt(key, what))?;
+        header.purge(gc_before);
+        let write = if header.is_empty() {
+            Write::Delete(key.to_vec())
+        } else {
+            let mut record = Vec::new();
+            encode_header(&header, &mut record);
+            Write::Put(key.to_vec(), record)
+        };
+        self.write(&[write])?;
+        Ok(true)
+    }
+}
