@@ -16,6 +16,10 @@ mod keyword;
 mod lexer;
 mod parser;
 
+pub mod types;
+pub mod values;
+
 pub use ast::Parsed;
 pub use error::{InvalidRequest, SyntaxError};
 pub use parser::{parse, parse_type};
+pub use types::CqlType;

@@ -1,0 +1,12 @@
+//! JSON: values out (`SELECT JSON`, `to_json`) and in (`INSERT JSON`, `from_json`).
+//!
+//! The reader is our own because numbers must keep their text: a `varint` or `decimal` has digits that no float holds,
+//! and a JSON crate can only be told so for a whole program at once.
+
+mod decode;
+mod encode;
+mod syntax;
+
+pub use decode::{from_json, from_json_row};
+pub use encode::{json_key, json_string, to_json};
+pub use syntax::{Json, parse};

@@ -1,0 +1,25 @@
+//! Serialized values: their validity, order, text and JSON.
+//!
+//! A value is its bytes as the native protocol has them (v5, section 6). An empty value is no null: most types have one,
+//! and it sorts before all others.
+
+mod compare;
+mod duration;
+pub mod json;
+mod number;
+pub mod ordered;
+pub mod split;
+mod string;
+#[cfg(test)]
+mod tests;
+mod text;
+mod time;
+mod validate;
+
+pub use compare::compare;
+pub use duration::Duration;
+pub use number::{Decimal, decode_varint, encode_varint, float_text};
+pub use string::from_string;
+pub use text::{literal, plain_text};
+pub use time::{Timestamp, day_of_timestamp, timestamp_of_day};
+pub use validate::validate;

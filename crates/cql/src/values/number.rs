@@ -1,0 +1,169 @@
+//! Numbers: `varint` and `decimal` as bytes and text, and floats as Java writes them.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use num_bigint::{BigInt, Sign};
+
+/// Most digits of a decimal in text. Java would build the number; nobody means one.
+const DIGITS_MAX: usize = 65_536;
+
+/// The number a `varint` is.
+#[must_use]
+pub fn decode_varint(bytes: &[u8]) -> BigInt {
+    BigInt::from_signed_bytes_be(bytes)
+}
+
+/// A number as `varint`, as short as it can be.
+#[must_use]
+pub fn encode_varint(value: &BigInt) -> Vec<u8> {
+    value.to_signed_bytes_be()
+}
+
+/// An integer of text: digits with a sign.
+pub(crate) fn parse_integer(text: &str) -> Option<BigInt> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let valid = !digits.is_empty() && digits.len() <= DIGITS_MAX && digits.bytes().all(|byte| byte.is_ascii_digit());
+    valid.then(|| text.strip_prefix('+').unwrap_or(text).parse().ok()).flatten()
+}
+
+/// `unscaled * 10^-scale`
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Decimal {
+    /// The digits.
+    pub unscaled: BigInt,
+    /// How many of them are behind the point.
+    pub scale: i32,
+}
+
+impl Decimal {
+    /// From the bytes of a `decimal`; none if there are too few.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Decimal> {
+        let (scale, unscaled) = bytes.split_first_chunk::<4>()?;
+        Some(Decimal { unscaled: decode_varint(unscaled), scale: i32::from_be_bytes(*scale) })
+    }
+
+    /// As the bytes of a `decimal`.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = self.scale.to_be_bytes().to_vec();
+        out.extend(encode_varint(&self.unscaled));
+        out
+    }
+
+    /// `-1.50e3` and the like, with the scale that `new BigDecimal(text)` has in Java.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Decimal> {
+        let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+            Some((mantissa, exponent)) => {
+                let exponent = exponent.strip_prefix('+').unwrap_or(exponent);
+                let digits = exponent.strip_prefix('-').unwrap_or(exponent);
+                let valid = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+                (mantissa, valid.then(|| exponent.parse::<i64>().ok()).flatten()?)
+            }
+            None => (text, 0),
+        };
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let unsigned = whole.strip_prefix(['-', '+']).unwrap_or(whole);
+        let digits = unsigned.bytes().chain(fraction.bytes());
+        if (unsigned.is_empty() && fraction.is_empty()) || !digits.clone().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        let unscaled = parse_integer(&format!("{whole}{fraction}"))?;
+        let scale = i64::try_from(fraction.len()).ok()?.checked_sub(exponent)?;
+        Some(Decimal { unscaled, scale: i32::try_from(scale).ok()? })
+    }
+
+    /// The sign, the digits without zeros at either end, and the exponent `e` of `0.digits * 10^e`.
+    pub(crate) fn normal_form(&self) -> (Sign, String, i64) {
+        let sign = self.unscaled.sign();
+        let digits = self.unscaled.magnitude().to_string();
+        let exponent = i64::try_from(digits.len()).unwrap_or(i64::MAX) - i64::from(self.scale);
+        (sign, digits.trim_end_matches('0').to_owned(), exponent)
+    }
+
+    /// As `BigDecimal.compareTo`: 1.0 and 1.00 are equal.
+    #[must_use]
+    pub fn compare(&self, other: &Decimal) -> Ordering {
+        let ((sign, digits, exponent), (other_sign, other_digits, other_exponent)) =
+            (self.normal_form(), other.normal_form());
+        let magnitude = exponent.cmp(&other_exponent).then_with(|| digits.cmp(&other_digits));
+        sign.cmp(&other_sign).then(match sign {
+            Sign::Plus => magnitude,
+            Sign::Minus => magnitude.reverse(),
+            Sign::NoSign => Ordering::Equal,
+        })
+    }
+}
+
+impl fmt::Display for Decimal {
+    /// As `BigDecimal.toString`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.unscaled.magnitude().to_string();
+        let sign = if self.unscaled.sign() == Sign::Minus { "-" } else { "" };
+        let scale = i64::from(self.scale);
+        let length = i64::try_from(digits.len()).unwrap_or(i64::MAX);
+        let adjusted = length - 1 - scale;
+        if scale == 0 {
+            return write!(f, "{sign}{digits}");
+        }
+        if scale > 0 && adjusted >= -6 {
+            let digits = format!("{}{digits}", "0".repeat(usize::try_from(scale + 1 - length).unwrap_or(0)));
+            let (whole, fraction) = digits.split_at(digits.len() - usize::try_from(scale).unwrap_or(0));
+            return write!(f, "{sign}{whole}.{fraction}");
+        }
+        let (first, rest) = digits.split_at(1);
+        let point = if rest.is_empty() { "" } else { "." };
+        write!(f, "{sign}{first}{point}{rest}")?;
+        if adjusted == 0 { Ok(()) } else { write!(f, "E{adjusted:+}") }
+    }
+}
+
+/// A float as Java's `Double.toString` and `Float.toString` write it; `scientific` is `{value:e}` of the value.
+fn java_float(scientific: &str) -> String {
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let sign = if mantissa.starts_with('-') { "-" } else { "" };
+    let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+    let fraction = |digits: &str| if digits.is_empty() { "0".to_owned() } else { digits.to_owned() };
+    match usize::try_from(exponent) {
+        // From 1 to below 10^7.
+        Ok(whole) if whole < 7 => {
+            let padded = format!("{digits:0<width$}", width = whole + 1);
+            let (whole, rest) = padded.split_at(whole + 1);
+            format!("{sign}{whole}.{}", fraction(rest))
+        }
+        // From 10^-3 to below 1.
+        Err(_) if exponent >= -3 => {
+            format!("{sign}0.{}{digits}", "0".repeat(usize::try_from(-exponent - 1).unwrap_or(0)))
+        }
+        _ => {
+            let (first, rest) = digits.split_at(1);
+            format!("{sign}{first}.{}E{exponent}", fraction(rest))
+        }
+    }
+}
+
+/// A `double` or, with `single`, a `float` as Java writes it.
+#[must_use]
+pub fn float_text(value: f64, single: bool) -> String {
+    match value {
+        _ if value.is_nan() => "NaN".to_owned(),
+        _ if value.is_infinite() => if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned(),
+        _ if value == 0.0 => if value.is_sign_negative() { "-0.0" } else { "0.0" }.to_owned(),
+        // The shortest text of the narrower type.
+        #[allow(clippy::cast_possible_truncation, reason = "the value was a float before")]
+        _ if single => java_float(&format!("{:e}", value as f32)),
+        _ => java_float(&format!("{value:e}")),
+    }
+}
+
+/// A float of text, as Java's `parseDouble` takes it, without its hexadecimal forms and type suffixes.
+pub(crate) fn parse_float<F: std::str::FromStr>(text: &str) -> Option<F> {
+    let trimmed = text.trim();
+    let unsigned = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);
+    let number = unsigned.starts_with(|first: char| first.is_ascii_digit() || first == '.')
+        && unsigned.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
+    (number || unsigned == "NaN" || unsigned == "Infinity").then(|| trimmed.parse().ok()).flatten()
+}

@@ -1,0 +1,67 @@
+//! Values as bytes whose order is the order of the values, for keys of a store that knows bytes alone.
+//!
+//! A component is a header (null, empty, or a value) and what its type needs to be in order and to end by itself, so that
+//! no component is a prefix of another and several can stand one behind the other. For a descending column all of its
+//! bytes are inverted. No component begins with 0xFF or 0x00: a prefix of a clustering key is below everything that begins
+//! with it, and the prefix with 0xFF behind it is above ([`after_prefix`]).
+//!
+//! Two values that compare as equal have the same bytes. What is decoded is then a canonical one of them: a `decimal`
+//! without zeros at its end, a NaN of the usual bits, a tuple with all its nulls.
+
+mod decode;
+mod encode;
+
+use crate::error::InvalidRequest;
+use crate::types::CqlType;
+
+pub use decode::decode;
+
+/// Headers of components; their inverses head the components of descending columns.
+mod header {
+    /// The end of a collection, inside its component.
+    pub(super) const END: u8 = 0x01;
+    /// Null, inside tuples.
+    pub(super) const NULL: u8 = 0x02;
+    /// An empty value.
+    pub(super) const EMPTY: u8 = 0x03;
+    /// A value.
+    pub(super) const VALUE: u8 = 0x04;
+}
+
+/// Appends a value so that the bytes of values of one type and direction sort as [`crate::values::compare`] sorts them,
+/// or the other way round if `descending`.
+///
+/// # Errors
+/// When `bytes` are not a value of the type; `out` is then as it was.
+pub fn encode(cql_type: &CqlType, descending: bool, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidRequest> {
+    let start = out.len();
+    if encode::value(cql_type, Some(bytes), out).is_none() {
+        out.truncate(start);
+        return Err(InvalidRequest(format!("{} bytes that are no value of type {cql_type}", bytes.len())));
+    }
+    if descending {
+        out[start..].iter_mut().for_each(|byte| *byte = !*byte);
+    }
+    Ok(())
+}
+
+/// Turns the encoding of a prefix of a clustering key into a bound above every key that begins with it.
+///
+/// Bounds of a slice over the first n columns: `prefix` itself is the inclusive start and the exclusive end, and the
+/// prefix with this behind it the exclusive start and the inclusive end.
+pub fn after_prefix(prefix: &mut Vec<u8>) {
+    prefix.push(0xFF);
+}
+
+/// Appends the values of clustering columns one behind the other; `columns` are their types and whether they descend.
+///
+/// # Errors
+/// When a value is not of the type of its column.
+pub fn encode_prefix<'a>(
+    columns: impl IntoIterator<Item = (&'a CqlType, bool)>,
+    values: impl IntoIterator<Item = &'a [u8]>,
+    out: &mut Vec<u8>,
+) -> Result<(), InvalidRequest> {
+    let mut pairs = columns.into_iter().zip(values);
+    pairs.try_for_each(|((cql_type, descending), value)| encode(cql_type, descending, value, out))
+}
