@@ -3,6 +3,7 @@
 use super::{Cursor, DataFile, Engine, EngineError, Found, Merger, ReadTier, Sizes, Span, Verdict, Write};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// A value with the fragments that have come since.
@@ -17,12 +18,13 @@ pub struct MemoryEngine {
     merger: Arc<dyn Merger>,
     entries: RwLock<BTreeMap<Vec<u8>, Entry>>,
     sync_error: Mutex<Option<EngineError>>,
+    writes: AtomicU64,
 }
 
 impl MemoryEngine {
     /// An empty one.
     pub fn new(merger: Arc<dyn Merger>) -> Self {
-        MemoryEngine { merger, entries: RwLock::default(), sync_error: Mutex::new(None) }
+        MemoryEngine { merger, entries: RwLock::default(), sync_error: Mutex::new(None), writes: AtomicU64::new(0) }
     }
 
     /// What every sync answers from now on; `None` for success.
@@ -49,6 +51,7 @@ impl Engine for MemoryEngine {
 
     fn write(&self, batch: &[Write]) -> Result<(), EngineError> {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        self.writes.fetch_add(batch.len() as u64, Ordering::AcqRel);
         for write in batch {
             match write {
                 Write::Merge(key, fragment) => {
@@ -73,6 +76,10 @@ impl Engine for MemoryEngine {
         let range = entries.range(span.from.clone()..span.to.clone());
         let entries = range.map(|(key, entry)| (key.clone(), self.merged(key, entry, false))).collect();
         Box::new(MemoryCursor { entries, at: None })
+    }
+
+    fn sequence(&self) -> u64 {
+        self.writes.load(Ordering::Acquire)
     }
 
     fn sync(&self) -> Result<(), EngineError> {

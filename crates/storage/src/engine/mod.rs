@@ -150,6 +150,8 @@ pub trait Engine: Send + Sync {
     fn write(&self, batch: &[Write]) -> Result<(), EngineError>;
     /// A view of a range.
     fn cursor(&self, span: &Span) -> Box<dyn Cursor + '_>;
+    /// The number of the last write; later ones have greater numbers, also after a reopening.
+    fn sequence(&self) -> u64;
     /// Makes everything written before durable.
     fn sync(&self) -> Result<(), EngineError>;
     /// Writes what is in memory to files.

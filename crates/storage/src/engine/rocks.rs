@@ -298,6 +298,10 @@ impl Engine for RocksEngine {
         Box::new(RocksCursor { iterator: self.db.raw_iterator_opt(options) })
     }
 
+    fn sequence(&self) -> u64 {
+        self.db.latest_sequence_number()
+    }
+
     fn sync(&self) -> Result<(), EngineError> {
         self.db.flush_wal(true).map_err(engine_error)
     }

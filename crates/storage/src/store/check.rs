@@ -2,6 +2,7 @@
 
 use super::directory::{DirectoryLock, Layout};
 use super::error::describe;
+use super::marker::missing;
 use super::scan::malformed_key;
 use super::{Shared, StoreError, StoreOptions};
 use crate::catalogue::{Catalogue, DecodeError, decode_header, decode_row};
@@ -51,7 +52,13 @@ pub fn check(directory: &Path, options: &StoreOptions) -> Result<Vec<Problem>, S
         broken: Default::default(),
     };
     match RocksEngine::open_read_only(&layout.engine(), &options.engine, Arc::new(merger)) {
-        Ok(engine) => Ok(check_records(&engine, &catalogue)),
+        Ok(engine) => {
+            let mut problems = check_records(&engine, &catalogue);
+            if let Some(what) = missing(&layout.marker(), &engine)? {
+                problems.push(Problem { place: "log".to_owned(), what });
+            }
+            Ok(problems)
+        }
         Err(error) => Ok(broken(&layout.engine(), &error)),
     }
 }

@@ -239,7 +239,14 @@ fn sync_once(shared: &Arc<Shared>) {
         return;
     }
     let begun = Instant::now();
+    let sequence = shared.engine.sequence();
     let result = shared.engine.sync();
+    if result.is_ok()
+        && let Some(marker) = &shared.marker
+    {
+        // Without it a loss goes unnoticed, and nothing else.
+        let _ = marker.note(sequence);
+    }
     shared.figures.synced(up_to.0 - commit.durable().0, begun.elapsed());
     commit.settle(up_to, result);
 }

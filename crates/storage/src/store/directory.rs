@@ -4,6 +4,7 @@
 //! FORMAT     version of the directory
 //! LOCK       held while the store is open; says by whom
 //! catalogue  schema ids
+//! synced     how far the log was synced
 //! db/        the engine's files
 //! ```
 
@@ -32,6 +33,10 @@ impl Layout {
 
     pub(super) fn engine(&self) -> PathBuf {
         self.root.join("db")
+    }
+
+    pub(super) fn marker(&self) -> PathBuf {
+        self.root.join("synced")
     }
 
     fn format(&self) -> PathBuf {

@@ -54,6 +54,14 @@ pub enum StoreError {
         /// What may be.
         most: usize,
     },
+    /// The end of the log is missing: writes that were acknowledged are gone. `EngineOptions::accept_damaged_log` opens
+    /// what is left.
+    LogLost {
+        /// The file that says so.
+        path: PathBuf,
+        /// From where to where.
+        what: String,
+    },
     /// The disk is full: reads go on, writes again when there is room.
     Full(String),
     /// A write failed in a way that leaves open what is on disk: reads go on, writes do not until the store is opened
@@ -77,6 +85,9 @@ impl fmt::Display for StoreError {
             StoreError::Key(error) => error.fmt(f),
             StoreError::Misplaced => write!(f, "a row's fragment for a header, or the other way round"),
             StoreError::TooLarge { bytes, most } => write!(f, "a write of {bytes} bytes, at most {most}"),
+            StoreError::LogLost { path, what } => {
+                write!(f, "{}: acknowledged writes are missing: {what}", path.display())
+            }
             StoreError::Full(why) => write!(f, "the store is read-only until there is room on the disk: {why}"),
             StoreError::Poisoned(why) => write!(f, "the store is read-only until it is opened anew: {why}"),
         }

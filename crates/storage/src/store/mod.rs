@@ -9,6 +9,7 @@ mod commit;
 mod directory;
 mod error;
 mod figures;
+mod marker;
 mod options;
 mod read;
 mod scan;
@@ -34,6 +35,7 @@ use crate::row::{Fragment, TableId};
 use commit::Commit;
 use directory::{DirectoryLock, Layout};
 use figures::Figures;
+use marker::Marker;
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
@@ -58,6 +60,7 @@ pub(crate) struct Shared {
     commit: Commit,
     figures: Figures,
     layout: Option<Layout>,
+    marker: Option<Marker>,
     /// Tables in which a read has to look for deletions of partitions and ranges.
     headers: RwLock<HashSet<TableId>>,
     /// Writers hold it shared; a row is written back, and schemas are reclaimed, with no writer in between.
@@ -116,6 +119,11 @@ impl Store {
             broken: Default::default(),
         });
         let engine = open(&options, Arc::clone(&merger) as _)?;
+        let accept_loss = options.engine.accept_damaged_log;
+        let marker = match &layout {
+            Some(layout) => Some(Marker::open(&layout.marker(), &*engine, accept_loss)?),
+            None => None,
+        };
         let headers = RwLock::new(tables_with_headers(&*engine)?);
         let shared = Arc::new(Shared {
             options,
@@ -126,6 +134,7 @@ impl Store {
             commit: Commit::default(),
             figures: Figures::default(),
             layout,
+            marker,
             headers,
             gate: RwLock::new(()),
             rewrites: rewrites.clone(),

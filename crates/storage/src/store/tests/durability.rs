@@ -147,6 +147,9 @@ impl Engine for SharedEngine {
     fn cursor(&self, span: &crate::engine::Span) -> Box<dyn crate::engine::Cursor + '_> {
         self.0.cursor(span)
     }
+    fn sequence(&self) -> u64 {
+        self.0.sequence()
+    }
     fn sync(&self) -> Result<(), EngineError> {
         self.0.sync()
     }
