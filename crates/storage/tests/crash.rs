@@ -5,6 +5,8 @@
 //! The process that dies is this test's own executable, started again with the directory in an environment variable.
 //! `SHUNT_CRASH_ROUNDS` sets the number of kills.
 
+#![allow(clippy::unwrap_used, reason = "what cannot be had fails the test, as it should")]
+
 use shunt_storage::engine::EngineOptions;
 use shunt_storage::row::{
     Cell, CellValue, ColumnId, Deletion, Fragment, Header, Liveness, PartitionKey, RangeTombstone, Row, TableId,

@@ -23,7 +23,7 @@ pub use decode::{decode_header, decode_row, decode_unmerged};
 pub use encode::{encode_header, encode_row, encode_unmerged};
 pub use file::CatalogueError;
 pub use presence::Limits;
-pub use view::{CellView, RecordView, ValueView, needs_purge};
+pub use view::{CellView, Element, RecordView, ValueView, needs_purge};
 
 use crate::row::{ColumnId, TableId};
 use file::File;

@@ -59,6 +59,9 @@ pub struct CellView<'a> {
     pub value: ValueView<'a>,
 }
 
+/// An element of a collection: its path, and what it holds.
+pub type Element<'a> = (Option<&'a [u8]>, CellView<'a>);
+
 impl<'a> RecordView<'a> {
     /// Of a row's record.
     pub fn parse(bytes: &'a [u8], catalogue: &Catalogue) -> Result<Self, DecodeError> {
@@ -175,7 +178,7 @@ impl<'a> RecordView<'a> {
     }
 
     /// The elements of a column's [`ValueView::Elements`], each with its path.
-    pub fn elements(&self, body: &'a [u8]) -> Result<Vec<(Option<&'a [u8]>, CellView<'a>)>, DecodeError> {
+    pub fn elements(&self, body: &'a [u8]) -> Result<Vec<Element<'a>>, DecodeError> {
         let mut reader = Reader::new(body);
         let count = reader.count("number of elements")?;
         let mut elements = Vec::with_capacity(count);

@@ -1,6 +1,6 @@
 //! The engine's twin in memory: what the trait means, in as few lines as will do. For tests of what stands on it.
 
-use super::{Cursor, DataFile, Engine, EngineError, Found, Merger, ReadTier, Sizes, Span, Verdict, Write};
+use super::{Cursor, DataFile, Engine, EngineError, Entry, Found, Merger, ReadTier, Sizes, Span, Verdict, Write};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// A value with the fragments that have come since.
 #[derive(Debug, Clone, Default)]
-struct Entry {
+struct Kept {
     base: Option<Vec<u8>>,
     fragments: Vec<Vec<u8>>,
 }
@@ -16,7 +16,7 @@ struct Entry {
 /// Keys and fragments in a map.
 pub struct MemoryEngine {
     merger: Arc<dyn Merger>,
-    entries: RwLock<BTreeMap<Vec<u8>, Entry>>,
+    entries: RwLock<BTreeMap<Vec<u8>, Kept>>,
     sync_error: Mutex<Option<EngineError>>,
     writes: AtomicU64,
 }
@@ -32,7 +32,7 @@ impl MemoryEngine {
         *self.sync_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
 
-    fn merged(&self, key: &[u8], entry: &Entry, purge: bool) -> Vec<u8> {
+    fn merged(&self, key: &[u8], entry: &Kept, purge: bool) -> Vec<u8> {
         let fragments: Vec<&[u8]> = entry.fragments.iter().map(Vec::as_slice).collect();
         match &entry.base {
             Some(base) if fragments.is_empty() => base.clone(),
@@ -58,7 +58,7 @@ impl Engine for MemoryEngine {
                     entries.entry(key.clone()).or_default().fragments.push(fragment.clone());
                 }
                 Write::Put(key, value) => {
-                    entries.insert(key.clone(), Entry { base: Some(value.clone()), fragments: Vec::new() });
+                    entries.insert(key.clone(), Kept { base: Some(value.clone()), fragments: Vec::new() });
                 }
                 Write::Delete(key) => {
                     entries.remove(key);
@@ -100,7 +100,7 @@ impl Engine for MemoryEngine {
             let Some(entry) = entries.get(&key) else { continue };
             let merged = self.merged(&key, entry, true);
             match self.merger.verdict(&key, &merged) {
-                Verdict::Keep => entries.insert(key, Entry { base: Some(merged), fragments: Vec::new() }),
+                Verdict::Keep => entries.insert(key, Kept { base: Some(merged), fragments: Vec::new() }),
                 Verdict::Remove => entries.remove(&key),
             };
         }
@@ -116,7 +116,7 @@ impl Engine for MemoryEngine {
 
     fn sizes(&self) -> Sizes {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        let bytes = |entry: &Entry| entry.base.iter().chain(&entry.fragments).map(Vec::len).sum::<usize>();
+        let bytes = |entry: &Kept| entry.base.iter().chain(&entry.fragments).map(Vec::len).sum::<usize>();
         let total: usize = entries.iter().map(|(key, entry)| key.len() + bytes(entry)).sum();
         Sizes { memtable_bytes: total as u64, keys: entries.len() as u64, ..Sizes::default() }
     }
@@ -153,7 +153,7 @@ impl Cursor for MemoryCursor {
         self.at = self.at.and_then(|at| at.checked_sub(1));
     }
 
-    fn entry(&self) -> Result<Option<(&[u8], &[u8])>, EngineError> {
+    fn entry(&self) -> Result<Option<Entry<'_>>, EngineError> {
         let entry = self.at.and_then(|at| self.entries.get(at));
         Ok(entry.map(|(key, value)| (key.as_slice(), value.as_slice())))
     }

@@ -111,6 +111,9 @@ pub struct Span {
     pub cache: bool,
 }
 
+/// Key and value.
+pub type Entry<'a> = (&'a [u8], &'a [u8]);
+
 /// Walks over keys and merged values, as they were when the cursor was made.
 pub trait Cursor {
     /// To the first key at or after this one.
@@ -122,7 +125,7 @@ pub trait Cursor {
     /// One back.
     fn previous(&mut self);
     /// Key and value, `None` beyond the ends.
-    fn entry(&self) -> Result<Option<(&[u8], &[u8])>, EngineError>;
+    fn entry(&self) -> Result<Option<Entry<'_>>, EngineError>;
 }
 
 /// How much there is.

@@ -11,7 +11,7 @@
 //! The log is written when it is synced, by [`Engine::sync`]: writers that wait for one sync share it, and a crash of the
 //! process loses exactly what a crash of the machine would.
 
-use super::{Cursor, DataFile, Engine, EngineError, Found, Merger, ReadTier, Sizes, Span, Verdict, Write};
+use super::{Cursor, DataFile, Engine, EngineError, Entry, Found, Merger, ReadTier, Sizes, Span, Verdict, Write};
 use crate::key::prefix_bytes;
 use rocksdb::compaction_filter::{CompactionFilter, Decision};
 use rocksdb::compaction_filter_factory::{CompactionFilterContext, CompactionFilterFactory};
@@ -399,7 +399,7 @@ impl Cursor for RocksCursor<'_> {
         self.iterator.prev();
     }
 
-    fn entry(&self) -> Result<Option<(&[u8], &[u8])>, EngineError> {
+    fn entry(&self) -> Result<Option<Entry<'_>>, EngineError> {
         match self.iterator.item() {
             Some(entry) => Ok(Some(entry)),
             None => self.iterator.status().map(|()| None).map_err(engine_error),
