@@ -123,6 +123,7 @@ impl Cascade<'_> {
                 self.shared.shards.iter().map(|shard| shard.write().forget_pages(pages.clone(), self.log)).sum();
             self.ssd.counters.evictions.add(forgotten.into());
         }
+        debug_assert_eq!(self.log.live(victim), 0, "something points into a segment that is free now");
         Ok(())
     }
 

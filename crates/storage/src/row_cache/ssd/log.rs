@@ -273,7 +273,7 @@ impl Appender {
             self.page_bytes = PAGE_HEADER_BYTES;
             self.slot = 0;
         }
-        record.encode(sequence, &mut page[self.page_bytes..]);
+        record.encode(sequence, self.slot, &mut page[self.page_bytes..]);
         let location =
             Location { page: log.pages_of(active).start + self.buffer_first + self.page as u32, slot: self.slot };
         self.page_bytes += bytes;
@@ -292,13 +292,14 @@ impl Appender {
         self.large.reserve(pages * PAGE_BYTES);
         let bytes = &mut self.large.bytes_mut()[..pages * PAGE_BYTES];
         write_header(bytes, sequence, pages);
-        record.encode(sequence, &mut bytes[PAGE_HEADER_BYTES..]);
+        let slot = LARGE + (pages - 2) as u8;
+        record.encode(sequence, slot, &mut bytes[PAGE_HEADER_BYTES..]);
         bytes[PAGE_HEADER_BYTES + record.encoded_bytes()..].fill(0);
         let first = log.pages_of(active).start + self.buffer_first;
         log.file_of(first)?.write_at(&self.large.bytes()[..pages * PAGE_BYTES], log.offset_of(first))?;
         self.buffer_first += pages as u32;
         self.empty_buffer(log, active);
-        Ok(Some(Location { page: first, slot: LARGE + (pages - 2) as u8 }))
+        Ok(Some(Location { page: first, slot }))
     }
 
     /// Writes out what the buffer holds. Readers may read it meanwhile: nobody else writes to it.
@@ -323,5 +324,63 @@ impl Appender {
         buffer.pages = (log.segment_pages - self.buffer_first).min(BUFFER_PAGES as u32);
         buffer.sequence = log.segments[active as usize].sequence.load(Ordering::Relaxed);
         (self.page, self.page_bytes, self.slot) = (0, 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::super::super::tests::disk::Disk;
+    use super::*;
+
+    #[test]
+    fn what_a_segment_held_before_is_no_record_of_its_new_life() {
+        let disk = Disk::default();
+        let log = Log::new(Box::new(disk.clone()), 1, 64);
+        let mut appender = Appender::new();
+        let mut read_back = AlignedBuffer::default();
+        let mut places = Vec::new();
+        for payload in [b"old", b"new"] {
+            appender.restart(&log).unwrap();
+            let record = Record { key: b"key", payload: Some(payload), epoch: 0 };
+            let place = appender.append(&log, &record).unwrap().expect("an empty segment has room");
+            let sequence = log.sequence(place.page);
+            let buffered = log.in_buffer(place, sequence, |found| found == Ok(record));
+            assert_eq!(buffered, Some(true), "not written out yet");
+            appender.flush(&log, 0).unwrap();
+            assert!(log.in_buffer(place, sequence, |_| ()).is_none());
+            if payload == b"old" {
+                assert_eq!(log.read(place, sequence, &mut read_back).unwrap(), Ok(record));
+                disk.faults.lost_writes.store(true, Ordering::SeqCst);
+            }
+            places.push((place, sequence));
+        }
+        assert_eq!(places[0].0, places[1].0, "the same place");
+        let (place, sequence) = places[1];
+        assert_eq!(log.read(place, sequence, &mut read_back).unwrap(), Err(PageFault::Foreign));
+    }
+
+    #[test]
+    fn a_segment_is_filled_to_its_end_and_not_beyond() {
+        let disk = Disk::default();
+        let log = Log::new(Box::new(disk.clone()), 2, 64);
+        let mut appender = Appender::new();
+        appender.restart(&log).unwrap();
+        let payload = vec![1; 3_000];
+        let record = Record { key: b"key", payload: Some(&payload), epoch: 0 };
+        let mut places = Vec::new();
+        while let Some(place) = appender.append(&log, &record).unwrap() {
+            places.push(place);
+        }
+        assert_eq!(places.len(), 64, "one to a page");
+        assert!(log.in_buffer(Location { page: 65, slot: 0 }, 0, |_| ()).is_none(), "the next segment is not buffered");
+        appender.roll(&log).unwrap();
+        assert!(appender.is_last(&log));
+        assert_eq!(appender.append(&log, &record).unwrap(), Some(Location { page: 65, slot: 0 }));
+        let mut read_back = AlignedBuffer::default();
+        for place in places {
+            assert_eq!(log.read(place, log.sequence(place.page), &mut read_back).unwrap(), Ok(record));
+        }
     }
 }

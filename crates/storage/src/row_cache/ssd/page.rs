@@ -5,8 +5,9 @@
 //! page    magic u32 | sequence of the segment u64 | pages of the record that starts here u16 (1: packed) | 0 u16
 //! record  crc u32 | epoch u32 | key bytes u16 | flags u8 | record bytes u24 | key | record
 //! ```
-//! Little endian. The checksum covers the segment's sequence and all of the record, so that a page left over from a former
-//! life of its segment is no record, whatever it says. Zero key bytes end a page.
+//! Little endian. The checksum covers the segment's sequence, the slot and all of the record: a page left over from a former
+//! life of its segment is no record, whatever it says, and a wrong length does not make one record stand in for another.
+//! Zero key bytes end a page.
 
 pub(crate) const PAGE_BYTES: usize = 4096;
 pub(super) const PAGE_HEADER_BYTES: usize = 16;
@@ -46,7 +47,7 @@ impl Record<'_> {
 
     /// Writes the record into the front of `into`; its key must not be empty and must have at most 65,535 bytes, the
     /// record at most `RECORD_PAGES_MAX` pages.
-    pub(super) fn encode(&self, sequence: u64, into: &mut [u8]) {
+    pub(super) fn encode(&self, sequence: u64, slot: u8, into: &mut [u8]) {
         let payload = self.payload.unwrap_or_default();
         let (header, body) = into[..self.encoded_bytes()].split_at_mut(RECORD_HEADER_BYTES);
         body[..self.key.len()].copy_from_slice(self.key);
@@ -55,7 +56,7 @@ impl Record<'_> {
         header[8..10].copy_from_slice(&(self.key.len() as u16).to_le_bytes());
         header[10] = if self.payload.is_none() { FLAG_ABSENT } else { 0 };
         header[11..14].copy_from_slice(&(payload.len() as u32).to_le_bytes()[..3]);
-        let crc = checksum(sequence, &header[4..], body);
+        let crc = checksum(sequence, slot, &header[4..], body);
         header[..4].copy_from_slice(&crc.to_le_bytes());
     }
 }
@@ -93,7 +94,7 @@ pub(super) fn record_at(bytes: &[u8], sequence: u64, slot: u8) -> Result<Record<
     let wanted = if slot < LARGE { usize::from(slot) } else { 0 };
     let mut records = Spans { bytes, at: PAGE_HEADER_BYTES };
     match records.nth(wanted) {
-        Some(span) => decode(span?, sequence),
+        Some(span) => decode(span?, sequence, slot),
         None => Err(PageFault::NoSlot),
     }
 }
@@ -105,7 +106,7 @@ pub(super) fn records<'a>(bytes: &'a [u8], sequence: u64) -> impl Iterator<Item 
     let spans = pages.map(|_| Spans { bytes, at: PAGE_HEADER_BYTES }).into_iter().flatten();
     let first = if pages.unwrap_or(1) > 1 { LARGE - 2 + pages.unwrap_or(2) as u8 } else { 0 };
     let slots = spans.enumerate().map_while(|(slot, span)| Some((slot as u8, span.ok()?)));
-    slots.filter_map(move |(slot, span)| Some((first + slot, decode(span, sequence).ok()?)))
+    slots.filter_map(move |(slot, span)| Some((first + slot, decode(span, sequence, first + slot).ok()?)))
 }
 
 /// The stretches that the lengths in a page name, one after another.
@@ -131,10 +132,10 @@ impl<'a> Iterator for Spans<'a> {
     }
 }
 
-fn decode(span: &[u8], sequence: u64) -> Result<Record<'_>, PageFault> {
+fn decode(span: &[u8], sequence: u64, slot: u8) -> Result<Record<'_>, PageFault> {
     let (header, body) = span.split_at(RECORD_HEADER_BYTES);
     let stored = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
-    if checksum(sequence, &header[4..], body) != stored {
+    if checksum(sequence, slot, &header[4..], body) != stored {
         return Err(PageFault::Broken);
     }
     let epoch = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
@@ -142,9 +143,10 @@ fn decode(span: &[u8], sequence: u64) -> Result<Record<'_>, PageFault> {
     Ok(Record { key, payload: (header[10] & FLAG_ABSENT == 0).then_some(payload), epoch })
 }
 
-fn checksum(sequence: u64, header: &[u8], body: &[u8]) -> u32 {
+fn checksum(sequence: u64, slot: u8, header: &[u8], body: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&sequence.to_le_bytes());
+    hasher.update(&[slot]);
     hasher.update(header);
     hasher.update(body);
     hasher.finalize()
@@ -166,7 +168,7 @@ mod tests {
             if at + record.encoded_bytes() > PAGE_BYTES {
                 return (page, number);
             }
-            record.encode(sequence, &mut page[at..]);
+            record.encode(sequence, number as u8, &mut page[at..]);
             at += record.encoded_bytes();
         }
         (page, records.len())
@@ -210,6 +212,15 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_length_does_not_make_one_record_stand_in_for_another() {
+        let given: Vec<_> = (0..4).map(|number| (vec![number + 1; 10], Some(vec![number; 50]))).collect();
+        let (mut page, _) = pack(&given, 5);
+        let record_bytes = (RECORD_HEADER_BYTES + 60) as u8;
+        page[PAGE_HEADER_BYTES + 11] += record_bytes;
+        assert_eq!(record_at(&page, 5, 1), Err(PageFault::Broken), "the third record, were it not for its slot");
+    }
+
+    #[test]
     fn a_large_record_takes_pages_of_its_own() {
         let payload = vec![7; 3 * PAGE_BYTES];
         let record = Record { key: b"key", payload: Some(&payload), epoch: 9 };
@@ -217,8 +228,8 @@ mod tests {
         assert_eq!(pages, 4);
         let mut bytes = vec![0; pages * PAGE_BYTES];
         write_header(&mut bytes, 5, pages);
-        record.encode(5, &mut bytes[PAGE_HEADER_BYTES..]);
         let slot = LARGE - 2 + pages as u8;
+        record.encode(5, slot, &mut bytes[PAGE_HEADER_BYTES..]);
         assert_eq!(slot_pages(slot), pages);
         assert_eq!(record_at(&bytes, 5, slot), Ok(record));
         assert_eq!(records(&bytes, 5).collect::<Vec<_>>(), [(slot, record)]);

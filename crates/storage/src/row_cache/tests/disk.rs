@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 
 use super::super::locks::lock;
 use super::super::ssd::{PAGE_BYTES, SegmentFile, SegmentStore};
@@ -11,25 +12,35 @@ use super::Random;
 
 /// What goes wrong, all of it switched off at first.
 #[derive(Default)]
-pub(super) struct Faults {
-    pub(super) failing_reads: AtomicBool,
-    pub(super) failing_writes: AtomicBool,
+pub(crate) struct Faults {
+    pub(crate) failing_reads: AtomicBool,
+    pub(crate) failing_writes: AtomicBool,
     /// Half of the bytes are written, then an error.
-    pub(super) short_writes: AtomicBool,
+    pub(crate) short_writes: AtomicBool,
     /// Nothing is written, and no error.
-    pub(super) lost_writes: AtomicBool,
+    pub(crate) lost_writes: AtomicBool,
     /// No room for another segment.
-    pub(super) full: AtomicBool,
+    pub(crate) full: AtomicBool,
     /// Every read has a bit flipped, somewhere.
-    pub(super) flipped_bits: AtomicBool,
+    pub(crate) flipped_bits: AtomicBool,
+    /// Others run while the disk works.
+    pub(crate) slow: AtomicBool,
     reads: AtomicU64,
     writes: AtomicU64,
     random: Mutex<Option<Random>>,
 }
 
+impl Faults {
+    fn take_time(&self) {
+        if self.slow.load(Ordering::SeqCst) {
+            (0..5).for_each(|_| thread::yield_now());
+        }
+    }
+}
+
 #[derive(Clone, Default)]
-pub(super) struct Disk {
-    pub(super) faults: Arc<Faults>,
+pub(crate) struct Disk {
+    pub(crate) faults: Arc<Faults>,
     segments: Arc<Mutex<HashMap<u32, Arc<Segment>>>>,
 }
 
@@ -39,22 +50,22 @@ struct Segment {
 }
 
 impl Disk {
-    pub(super) fn reads(&self) -> u64 {
+    pub(crate) fn reads(&self) -> u64 {
         self.faults.reads.load(Ordering::SeqCst)
     }
 
-    pub(super) fn writes(&self) -> u64 {
+    pub(crate) fn writes(&self) -> u64 {
         self.faults.writes.load(Ordering::SeqCst)
     }
 
     /// Cuts every segment off, as a crash of the file system may.
-    pub(super) fn truncate(&self, bytes: usize) {
+    pub(crate) fn truncate(&self, bytes: usize) {
         for segment in lock(&self.segments).values() {
             lock(&segment.bytes).truncate(bytes);
         }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         lock(&self.segments).values().map(|segment| lock(&segment.bytes).len()).sum()
     }
 }
@@ -78,6 +89,7 @@ impl SegmentFile for Segment {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         assert!(is_aligned(buffer, offset), "going around the page cache takes aligned reads");
         self.faults.reads.fetch_add(1, Ordering::SeqCst);
+        self.faults.take_time();
         if self.faults.failing_reads.load(Ordering::SeqCst) {
             return Err(io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error()));
         }
@@ -95,6 +107,7 @@ impl SegmentFile for Segment {
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
         assert!(is_aligned(buffer, offset), "going around the page cache takes aligned writes");
         self.faults.writes.fetch_add(1, Ordering::SeqCst);
+        self.faults.take_time();
         if self.faults.failing_writes.load(Ordering::SeqCst) {
             return Err(io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error()));
         }

@@ -115,6 +115,40 @@ fn flipped_bits_never_reach_a_query() {
 }
 
 #[test]
+fn a_segment_that_cannot_be_understood_is_collected_all_the_same() {
+    let disk = Disk::default();
+    let mut ssd = small_ssd(3);
+    ssd.read_errors_max = u32::MAX;
+    let cache = open_on(&disk, 256 << 10, ssd);
+    with_fault(&disk.faults.flipped_bits, || {
+        for _ in 0..6 {
+            fill_rows(&cache);
+            (0..ROWS).step_by(2).for_each(|row| cache.invalidate(row_key(&key_of(1, row))));
+        }
+    });
+    let statistics = cache.statistics();
+    assert!(statistics.ssd_on && statistics.ssd_segments_collected > 3, "{statistics:?}");
+    fill_rows(&cache);
+    assert!(read_all(&cache) > 500);
+}
+
+#[test]
+fn a_row_with_the_tag_of_another_is_a_miss() {
+    let cache = filled(&Disk::default());
+    let on_ssd = |row: u64| match cache.lookup(row_key(&key_of(1, row))) {
+        Lookup::OnSsd(ticket) => Some(ticket),
+        _ => None,
+    };
+    let mut tickets = (0..ROWS).filter_map(on_ssd);
+    let (mut one, other) = (tickets.next().unwrap(), tickets.next().unwrap());
+    // As if the index had answered for the one key with the place of the other.
+    one.place = other.place;
+    assert!(cache.read_ssd(one).is_none());
+    assert!(cache.read_ssd(other).is_some(), "the other keeps its place");
+    assert_eq!(cache.statistics().ssd_key_mismatches, 1);
+}
+
+#[test]
 fn a_write_the_disk_lost_is_noticed() {
     let disk = Disk::default();
     let cache = filled(&disk);

@@ -28,8 +28,13 @@ struct Arena {
     done: AtomicBool,
 }
 
+/// Some rows are larger than a page, and written to SSD at once.
+fn bytes_of(row: usize) -> usize {
+    if row % 8 == 7 { 5_000 } else { 100 + row % 700 }
+}
+
 fn versioned(version: u64, row: usize) -> Vec<u8> {
-    let mut record = vec![row as u8; 100 + row % 700];
+    let mut record = vec![row as u8; bytes_of(row)];
     record[..8].copy_from_slice(&version.to_be_bytes());
     record
 }
@@ -56,7 +61,7 @@ impl Arena {
         let version = match cached {
             Some(cached) => {
                 let record = cached.record().expect("every row exists");
-                assert_eq!(record.len(), 100 + row % 700, "the record of another row");
+                assert_eq!(record.len(), bytes_of(row), "the record of another row");
                 version_of(record)
             }
             None => {
@@ -110,8 +115,10 @@ impl Arena {
 }
 
 fn fight(how: Writes, disturbed: bool) {
+    let disk = Disk::default();
+    disk.faults.slow.store(true, Ordering::SeqCst);
     let arena = Arena {
-        cache: open_on(&Disk::default(), 256 << 10, small_ssd(4)),
+        cache: open_on(&disk, 256 << 10, small_ssd(4)),
         engine: (0..ROWS).map(|_| AtomicU64::new(0)).collect(),
         floor: (0..ROWS).map(|_| AtomicU64::new(0)).collect(),
         // A table that is cleared changes under the readers' eyes.
