@@ -12,10 +12,12 @@
 
 pub mod ast;
 pub mod error;
+pub mod functions;
 mod keyword;
 mod lexer;
 mod parser;
 
+pub mod terms;
 pub mod types;
 pub mod values;
 

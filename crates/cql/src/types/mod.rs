@@ -172,6 +172,28 @@ impl CqlType {
         }
     }
 
+    /// Whether values of another type can be taken for values of this one as they are.
+    #[must_use]
+    pub fn accepts(&self, other: &CqlType) -> bool {
+        use NativeType::{Ascii, Bigint, Blob, Counter, Int, Text, Timestamp, Timeuuid, Uuid, Varint};
+        match (self, other) {
+            _ if self == other => true,
+            (CqlType::Native(Blob), _) => true,
+            (CqlType::Native(own), CqlType::Native(other)) => matches!(
+                (own, other),
+                (Text, Ascii)
+                    | (Uuid, Timeuuid)
+                    | (Bigint, Timestamp)
+                    | (Timestamp, Bigint)
+                    | (Counter, Bigint)
+                    | (Varint, Int | Bigint | Timestamp)
+            ),
+            // What is frozen or not is a matter of storage.
+            _ if self.is_collection() || matches!(self, CqlType::Udt { .. }) => self.freeze() == other.freeze(),
+            _ => false,
+        }
+    }
+
     /// The length of every value of the type but the empty one, if they all have the same.
     #[must_use]
     pub fn fixed_length(&self) -> Option<usize> {

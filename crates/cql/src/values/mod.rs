@@ -21,5 +21,6 @@ pub use duration::Duration;
 pub use number::{Decimal, decode_varint, encode_varint, float_text};
 pub use string::from_string;
 pub use text::{literal, plain_text};
+pub(crate) use time::add_months;
 pub use time::{Timestamp, day_of_timestamp, timestamp_of_day};
 pub use validate::validate;

@@ -63,18 +63,35 @@ pub fn collection<'a>(what: &str, bytes: &'a [u8]) -> Result<Vec<&'a [u8]>, Inva
     Err(InvalidRequest::new(format!("Unexpected extraneous bytes after {what} value")))
 }
 
+/// What is wrong with the bytes of a tuple.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum TupleError {
+    /// They end in the size of the element of this position.
+    Size(usize),
+    /// They end in the element of this position.
+    Value(usize),
+    /// They go on behind the last element.
+    Rest,
+}
+
 /// The elements of a tuple or the fields of a value of a user-defined type: `count` of them, null where the value ends
 /// before.
 ///
 /// # Errors
-/// The position of what could not be read, or `count` if something is left behind the last one.
-pub fn tuple(count: usize, bytes: &[u8]) -> Result<Vec<Option<&[u8]>>, usize> {
+/// Which element could not be read, or that something is left behind the last one.
+pub fn tuple(count: usize, bytes: &[u8]) -> Result<Vec<Option<&[u8]>>, TupleError> {
     let mut input = bytes;
     let mut elements = Vec::with_capacity(count);
     for position in 0..count {
-        elements.push(if input.is_empty() { None } else { read_value(&mut input).ok_or(position)? });
+        if input.is_empty() {
+            elements.push(None);
+            continue;
+        }
+        let size = input.len() >= 4;
+        let value = read_value(&mut input);
+        elements.push(value.ok_or(if size { TupleError::Value(position) } else { TupleError::Size(position) })?);
     }
-    if input.is_empty() { Ok(elements) } else { Err(count) }
+    if input.is_empty() { Ok(elements) } else { Err(TupleError::Rest) }
 }
 
 /// The elements of a vector.

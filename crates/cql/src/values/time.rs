@@ -226,3 +226,13 @@ impl Cursor<'_> {
         Some(ns)
     }
 }
+
+/// A time in milliseconds some months on or back; of a day that the month has not, its last.
+pub(crate) fn add_months(ms: i64, months: i64) -> Option<i64> {
+    let (days, time) = (ms.div_euclid(DAY_MS), ms.rem_euclid(DAY_MS));
+    let (year, month, day) = date_of(days);
+    let total = year.checked_mul(12)?.checked_add(month - 1)?.checked_add(months)?;
+    let (year, month) = (total.div_euclid(12), total.rem_euclid(12) + 1);
+    let day = (day - 3..=day).rev().find_map(|day| days_of(year, month, day))?;
+    day.checked_mul(DAY_MS)?.checked_add(time)
+}

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::duration::Duration;
-use super::split;
+use super::split::{self, TupleError};
 use super::time::DAY_NS;
 use crate::ast::NativeType;
 use crate::error::InvalidRequest;
@@ -100,24 +100,29 @@ fn ordinal(position: usize) -> String {
 }
 
 fn tuple(types: &[CqlType], bytes: &[u8]) -> Result<(), InvalidRequest> {
-    let elements = split::tuple(types.len(), bytes).map_err(|position| {
-        let message = match position < types.len() {
-            true => format!("Not enough bytes to read size of {} component", ordinal(position)),
-            false => "Invalid remaining data after end of tuple value".to_owned(),
-        };
-        InvalidRequest(message)
+    let elements = split::tuple(types.len(), bytes).map_err(|error| {
+        InvalidRequest(match error {
+            TupleError::Size(position) => format!("Not enough bytes to read size of {} component", ordinal(position)),
+            TupleError::Value(position) => format!("Not enough bytes to read {} component", ordinal(position)),
+            TupleError::Rest => "Invalid remaining data after end of tuple value".to_owned(),
+        })
     })?;
     let mut values = elements.into_iter().zip(types);
     values.try_for_each(|(value, cql_type)| value.map_or(Ok(()), |value| validate(cql_type, value)))
 }
 
 fn user_type(fields: &[(String, CqlType)], bytes: &[u8]) -> Result<(), InvalidRequest> {
-    let elements = split::tuple(fields.len(), bytes).map_err(|position| {
-        let message = match fields.get(position) {
-            Some((name, _)) => format!("Not enough bytes to read size of {} field {name}", ordinal(position)),
-            None => "Invalid remaining data after end of UDT value".to_owned(),
-        };
-        InvalidRequest(message)
+    let name = |position: usize| fields.get(position).map_or("", |(name, _)| name);
+    let elements = split::tuple(fields.len(), bytes).map_err(|error| {
+        InvalidRequest(match error {
+            TupleError::Size(position) => {
+                format!("Not enough bytes to read size of {} field {}", ordinal(position), name(position))
+            }
+            TupleError::Value(position) => {
+                format!("Not enough bytes to read {} field {}", ordinal(position), name(position))
+            }
+            TupleError::Rest => "Invalid remaining data after end of UDT value".to_owned(),
+        })
     })?;
     for (position, (value, (name, cql_type))) in elements.into_iter().zip(fields).enumerate() {
         if let Some(Err(error)) = value.map(|value| validate(cql_type, value)) {

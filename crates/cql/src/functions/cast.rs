@@ -1,0 +1,36 @@
+//! `CAST(a AS type)`
+
+use super::{arithmetic, time};
+use crate::ast::NativeType;
+use crate::values::plain_text;
+
+/// Whether there is a conversion.
+pub(super) fn is_castable(from: NativeType, to: NativeType) -> bool {
+    use NativeType::{Ascii, Boolean, Counter, Date, Inet, Text, Time, Timestamp, Timeuuid, Uuid};
+    let text = matches!(to, Ascii | Text);
+    match from {
+        _ if from == to => true,
+        _ if arithmetic::is_number(from) => (arithmetic::is_number(to) && to != Counter) || text,
+        Ascii => to == Text,
+        Boolean | Inet | Time | Uuid => text,
+        Timestamp => text || to == Date,
+        Date => text || to == Timestamp,
+        Timeuuid => text || matches!(to, Date | Timestamp | Uuid),
+        _ => false,
+    }
+}
+
+/// The value converted; null for an empty one.
+pub(super) fn cast(from: NativeType, to: NativeType, bytes: &[u8]) -> Option<Vec<u8>> {
+    match (from, to) {
+        _ if from == to => Some(bytes.to_vec()),
+        (_, NativeType::Ascii | NativeType::Text) => plain_text(from, bytes).map(String::into_bytes),
+        (NativeType::Timeuuid, NativeType::Uuid) => Some(bytes.to_vec()),
+        (_, NativeType::Date | NativeType::Timestamp) => time::convert(from, to, bytes),
+        // A float becomes the decimal of its own digits, not those of the double that it also is.
+        (NativeType::Float, NativeType::Decimal) => {
+            crate::values::Decimal::parse(&plain_text(from, bytes)?).map(|value| value.encode())
+        }
+        _ => arithmetic::read(from, bytes)?.write(to),
+    }
+}

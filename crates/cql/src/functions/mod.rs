@@ -1,0 +1,218 @@
+//! Native functions: which one a call means, and what it gives.
+//!
+//! Time, random bytes and tokens come from the caller through [`Environment`], so that a statement can be evaluated again
+//! with the same result.
+
+mod aggregate;
+mod arithmetic;
+mod cast;
+mod collections;
+mod resolve;
+#[cfg(test)]
+mod tests;
+mod time;
+
+use crate::ast::{NativeType, Operator};
+use crate::error::InvalidRequest;
+use crate::types::CqlType;
+use crate::values::json;
+
+pub use aggregate::{Aggregate, AggregateKind, AggregateState};
+pub use resolve::{Argument, resolve, resolve_aggregate};
+
+/// What functions need besides their arguments.
+pub trait Environment {
+    /// Milliseconds since 1970, the same throughout a statement.
+    fn now_ms(&self) -> i64;
+
+    /// A new version 1 UUID.
+    fn timeuuid(&self) -> [u8; 16];
+
+    /// 128 random bits.
+    fn random(&self) -> u128;
+
+    /// The token of a serialized partition key.
+    fn token(&self, partition_key: &[u8]) -> i64;
+}
+
+/// A function that a call means: one of the overloads of its name.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Function {
+    /// Its name, as messages have it.
+    pub name: String,
+    /// Types of its arguments.
+    pub arguments: Vec<CqlType>,
+    /// Type of its result.
+    pub returns: CqlType,
+    body: Body,
+}
+
+/// What a function does.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Body {
+    /// `now`, `current_timeuuid`
+    Now,
+    /// `uuid`
+    Uuid,
+    /// `current_timestamp`, `current_date`, `current_time`
+    Current(NativeType),
+    /// `to_date`, `to_timestamp`
+    ToTime(NativeType),
+    /// `to_unix_timestamp`
+    ToUnixTimestamp,
+    /// `min_timeuuid`
+    MinTimeuuid,
+    /// `max_timeuuid`
+    MaxTimeuuid,
+    /// `int_as_blob` and the like: the same bytes.
+    AsBlob,
+    /// `blob_as_int` and the like: the same bytes, if they are valid.
+    FromBlob,
+    /// `CAST(a AS type)`
+    Cast,
+    /// `to_json`
+    ToJson,
+    /// `from_json`
+    FromJson,
+    /// `token`
+    Token,
+    /// `a + b`
+    Arithmetic(Operator),
+    /// `-a`
+    Negation,
+    /// `abs`, `exp`, `log`, `log10`, `round`
+    Math(Math),
+    /// `map_keys`
+    MapKeys,
+    /// `map_values`
+    MapValues,
+    /// `collection_count`
+    CollectionCount,
+    /// `collection_min`, `collection_max`, `collection_sum`, `collection_avg`
+    Collection(AggregateKind),
+}
+
+/// Functions of one number.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Math {
+    Abs,
+    Exp,
+    Log,
+    Log10,
+    Round,
+}
+
+impl Function {
+    /// Whether it gives the same for the same arguments, whenever it is called.
+    #[must_use]
+    pub fn is_pure(&self) -> bool {
+        !matches!(self.body, Body::Now | Body::Uuid | Body::Current(_))
+    }
+
+    /// The conversion of `CAST(a AS to)` for a value of type `from`.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn cast(from: &CqlType, to: NativeType) -> Result<Function, InvalidRequest> {
+        let castable = matches!(from, CqlType::Native(from) if cast::is_castable(*from, to));
+        if !castable {
+            return Err(InvalidRequest(format!("{from} cannot be cast to {to}")));
+        }
+        let name = format!("castas{to}");
+        Ok(Function { name, arguments: vec![from.clone()], returns: to.into(), body: Body::Cast })
+    }
+
+    /// Its result for arguments that are values of its argument types; `None` is null.
+    ///
+    /// # Errors
+    /// When there is no result, such as for a division by zero.
+    pub fn evaluate(
+        &self,
+        arguments: &[Option<&[u8]>],
+        environment: &dyn Environment,
+    ) -> Result<Option<Vec<u8>>, InvalidRequest> {
+        let first = arguments.first().copied().flatten();
+        if self.body == Body::ToJson {
+            let cql_type = self.arguments.first().unwrap_or(&self.returns);
+            let json = json::to_json(cql_type, first);
+            return Ok(json.map(String::into_bytes));
+        }
+        if arguments.iter().any(Option::is_none) {
+            return Ok(None);
+        }
+        let first = first.unwrap_or_default();
+        match self.body {
+            Body::Now => Ok(Some(environment.timeuuid().to_vec())),
+            Body::Uuid => Ok(Some(time::random_uuid(environment.random()).to_vec())),
+            Body::Current(native) => Ok(time::current(native, environment.now_ms())),
+            Body::ToTime(to) => Ok(time::convert(self.native_argument(0), to, first)),
+            Body::ToUnixTimestamp => Ok(time::convert(self.native_argument(0), NativeType::Timestamp, first)),
+            Body::MinTimeuuid => Ok(time::bound_of_timeuuids(first, false)),
+            Body::MaxTimeuuid => Ok(time::bound_of_timeuuids(first, true)),
+            Body::Token => {
+                let values = arguments.iter().copied();
+                let mut key = Vec::new();
+                if !shunt_wire::cql::types::partition_key(values, &mut key) {
+                    return Err(InvalidRequest::new("The arguments of token are no partition key"));
+                }
+                Ok(Some(environment.token(&key).to_be_bytes().to_vec()))
+            }
+            Body::AsBlob => Ok(Some(first.to_vec())),
+            Body::FromBlob => self.from_blob(first).map(Some),
+            Body::Cast => Ok(cast::cast(self.native_argument(0), self.native_result(), first)),
+            Body::FromJson => self.from_json(first, environment.now_ms()),
+            Body::Arithmetic(operator) => self.arithmetic(operator, arguments),
+            Body::Negation => Ok(arithmetic::negate(self.native_argument(0), first)),
+            Body::Math(math) => Ok(arithmetic::math(math, self.native_argument(0), first)),
+            Body::MapKeys | Body::MapValues => Ok(collections::half_of_map(first, self.body == Body::MapValues)),
+            Body::CollectionCount => Ok(collections::count(first)),
+            Body::Collection(kind) => collections::aggregate(kind, self.arguments.first(), first),
+            Body::ToJson => Ok(None),
+        }
+    }
+
+    fn native_argument(&self, position: usize) -> NativeType {
+        match self.arguments.get(position) {
+            Some(CqlType::Native(native)) => *native,
+            _ => NativeType::Blob,
+        }
+    }
+
+    fn native_result(&self) -> NativeType {
+        if let CqlType::Native(native) = self.returns { native } else { NativeType::Blob }
+    }
+
+    fn from_blob(&self, bytes: &[u8]) -> Result<Vec<u8>, InvalidRequest> {
+        crate::values::validate(&self.returns, bytes).map_err(|_| {
+            let value = crate::values::literal(&NativeType::Blob.into(), bytes);
+            InvalidRequest(format!(
+                "In call to function system.{}, value {value} is not a valid binary representation for type {}",
+                self.name, self.returns
+            ))
+        })?;
+        Ok(bytes.to_vec())
+    }
+
+    fn from_json(&self, text: &[u8], now_ms: i64) -> Result<Option<Vec<u8>>, InvalidRequest> {
+        let text = String::from_utf8_lossy(text);
+        let failed = |error: InvalidRequest| InvalidRequest(format!("Could not decode JSON string '{text}': {error}"));
+        let parsed = json::parse(&text).map_err(failed)?;
+        json::from_json(&self.returns, &parsed, now_ms)
+    }
+
+    fn arithmetic(&self, operator: Operator, arguments: &[Option<&[u8]>]) -> Result<Option<Vec<u8>>, InvalidRequest> {
+        let (left, right) = match arguments {
+            [Some(left), Some(right)] => (*left, *right),
+            _ => return Ok(None),
+        };
+        let (left_type, right_type) = (self.native_argument(0), self.native_argument(1));
+        let result = match right_type {
+            NativeType::Duration => time::add_duration(operator, left_type, left, right),
+            _ => arithmetic::apply(operator, (left_type, left), (right_type, right), self.native_result()),
+        };
+        result.map(Some).map_err(|problem| {
+            let symbol = operator.symbol();
+            InvalidRequest(format!("the operation '{left_type} {symbol} {right_type}' failed: {problem}"))
+        })
+    }
+}

@@ -1,0 +1,280 @@
+//! Which function a call means: by name, by the types of its arguments as far as they are known, and by what its result
+//! is for.
+
+use super::aggregate::{Aggregate, AggregateKind};
+use super::{Body, Function, Math, arithmetic};
+use crate::ast::{NativeType, Operator};
+use crate::error::InvalidRequest;
+use crate::types::CqlType;
+
+/// What is known of an argument.
+pub trait Argument {
+    /// Its type, if it has one whatever it is for.
+    fn known_type(&self) -> Option<CqlType>;
+
+    /// Whether it can be a value of a type: `Some(true)` if it is of that type, `Some(false)` if it can be made so.
+    fn fits(&self, cql_type: &CqlType) -> Option<bool>;
+
+    /// How messages show it.
+    fn shown(&self) -> String;
+}
+
+/// The names of arithmetic operations as functions, which no call can have.
+fn operator_of(name: &str) -> Option<Operator> {
+    let operators = [Operator::Add, Operator::Subtract, Operator::Multiply, Operator::Divide, Operator::Modulo];
+    operators.into_iter().find(|operator| name == format!("_{}", operator.symbol()))
+}
+
+/// The function that `name` means for these arguments, its result being for a value of type `receiver`.
+///
+/// `_+` and the like are arithmetic and `_negate` is the sign. `token` takes the types of the partition key, which is
+/// what `key_types` are.
+///
+/// # Errors
+/// When there is no such function, none that takes the arguments, or more than one.
+pub fn resolve(
+    name: &str,
+    arguments: &[&dyn Argument],
+    receiver: Option<&CqlType>,
+    key_types: Option<&[CqlType]>,
+) -> Result<Function, InvalidRequest> {
+    let candidates = candidates(name, arguments, receiver, key_types)?;
+    let Some(all) = candidates else {
+        return Err(InvalidRequest(format!("Unknown function '{name}'")));
+    };
+    let matching = |strict: bool| -> Vec<Function> {
+        let fits = |function: &&Function| {
+            receiver.is_none_or(|receiver| receiver.accepts(&function.returns))
+                && function.arguments.len() == arguments.len()
+                && function.arguments.iter().zip(arguments).all(|(wanted, argument)| match argument.fits(wanted) {
+                    Some(exact) => exact || !strict,
+                    None => false,
+                })
+        };
+        all.iter().filter(fits).cloned().collect()
+    };
+    // The first that fits exactly is it: an operation also fits a receiver that takes several types.
+    let mut found = matching(true);
+    found.truncate(1);
+    if found.is_empty() {
+        found = matching(false);
+    }
+    if found.len() > 1
+        && operator_of(name).is_some()
+        && let Some(receiver) = receiver
+    {
+        let same = found.iter().find(|function| function.arguments.iter().all(|argument| argument == receiver));
+        found = same.cloned().map_or(found, |function| vec![function]);
+    }
+    let shown: Vec<_> = arguments.iter().map(|argument| argument.shown()).collect();
+    match (&found[..], operator_of(name)) {
+        ([function], _) => Ok(function.clone()),
+        ([], Some(operator)) => {
+            let call = shown.join(&format!(" {} ", operator.symbol()));
+            Err(InvalidRequest(format!("the '{}' operation is not supported between {call}", operator.symbol())))
+        }
+        ([], None) => Err(InvalidRequest(format!(
+            "Invalid call to function {name}, none of its type signatures match (known type signatures: {})",
+            signatures(&all)
+        ))),
+        (_, Some(operator)) => Err(InvalidRequest(format!(
+            "Ambiguous '{}' operation with args {}: use type hint to disambiguate, example '(int) ?'",
+            operator.symbol(),
+            shown.join(" and ")
+        ))),
+        (_, None) => Err(InvalidRequest(format!(
+            "Ambiguous call to function {name} (can be matched by following signatures: {}): \
+             use type casts to disambiguate",
+            signatures(&found)
+        ))),
+    }
+}
+
+fn signatures(functions: &[Function]) -> String {
+    let shown = functions.iter().map(|function| {
+        let arguments: Vec<_> = function.arguments.iter().map(CqlType::unfrozen_name).collect();
+        format!("system.{}({}) -> {}", function.name, arguments.join(", "), function.returns.unfrozen_name())
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+/// The aggregate of a name, if it is one; `argument` is the type of its argument.
+///
+/// # Errors
+/// When the type has no such aggregate.
+pub fn resolve_aggregate(name: &str, argument: &CqlType) -> Option<Result<Aggregate, InvalidRequest>> {
+    let kind = match name {
+        "count" => AggregateKind::Count,
+        "min" => AggregateKind::Min,
+        "max" => AggregateKind::Max,
+        "sum" => AggregateKind::Sum,
+        "avg" => AggregateKind::Average,
+        _ => return None,
+    };
+    Some(Aggregate::new(kind, argument.clone()))
+}
+
+/// All functions of a name; of those that take any type, the one for these arguments.
+fn candidates(
+    name: &str,
+    arguments: &[&dyn Argument],
+    receiver: Option<&CqlType>,
+    key_types: Option<&[CqlType]>,
+) -> Result<Option<Vec<Function>>, InvalidRequest> {
+    let first = arguments.first().and_then(|argument| argument.known_type());
+    let one = |arguments: Vec<CqlType>, returns: CqlType, body: Body| {
+        vec![Function { name: name.to_owned(), arguments, returns, body }]
+    };
+    let untyped = || {
+        InvalidRequest(format!(
+            "Cannot infer type of argument {} in call to function {name}: use type casts to disambiguate",
+            arguments.first().map_or_else(String::new, |argument| argument.shown())
+        ))
+    };
+    let text: CqlType = NativeType::Text.into();
+    Ok(Some(match name {
+        "token" => match key_types {
+            Some(types) => one(types.to_vec(), NativeType::Bigint.into(), Body::Token),
+            None => {
+                return Err(InvalidRequest::new("token function is only supported on the columns of a partition key"));
+            }
+        },
+        "to_json" | "tojson" => one(vec![first.ok_or_else(untyped)?], text, Body::ToJson),
+        "from_json" | "fromjson" => match receiver {
+            Some(receiver) => one(vec![text], receiver.clone(), Body::FromJson),
+            None => return Err(InvalidRequest(format!("{name} can only be called if receiver type is known"))),
+        },
+        "map_keys" | "map_values" => match first {
+            Some(CqlType::Map { key, value, frozen }) => {
+                let (keys, values) = (key.as_ref().clone(), value.as_ref().clone());
+                let argument = CqlType::Map { key, value, frozen };
+                match name {
+                    "map_keys" => one(vec![argument], CqlType::set(keys), Body::MapKeys),
+                    _ => one(vec![argument], CqlType::list(values), Body::MapValues),
+                }
+            }
+            _ => Vec::new(),
+        },
+        _ if name.starts_with("collection_") => return collection_functions(name, first),
+        _ => match operator_of(name) {
+            Some(operator) => arithmetic_functions(name, operator, arguments),
+            None => return Ok(plain_functions(name)),
+        },
+    }))
+}
+
+fn collection_functions(name: &str, argument: Option<CqlType>) -> Result<Option<Vec<Function>>, InvalidRequest> {
+    let function = |argument: CqlType, returns: CqlType, body: Body| {
+        Ok(Some(vec![Function { name: name.to_owned(), arguments: vec![argument], returns, body }]))
+    };
+    let kind = match name {
+        "collection_count" => {
+            return match argument.filter(CqlType::is_collection) {
+                Some(argument) => function(argument, NativeType::Int.into(), Body::CollectionCount),
+                None => Ok(Some(Vec::new())),
+            };
+        }
+        "collection_min" => AggregateKind::Min,
+        "collection_max" => AggregateKind::Max,
+        "collection_sum" => AggregateKind::Sum,
+        "collection_avg" => AggregateKind::Average,
+        _ => return Ok(None),
+    };
+    match &argument {
+        Some(CqlType::List { element, .. } | CqlType::Set { element, .. }) => {
+            let returns = Aggregate::new(kind, element.as_ref().clone())?.returns();
+            function(argument.clone().unwrap_or(returns.clone()), returns, Body::Collection(kind))
+        }
+        _ => Ok(Some(Vec::new())),
+    }
+}
+
+/// Operations on each pair of number types, and of times with durations.
+fn arithmetic_functions(name: &str, operator: Operator, arguments: &[&dyn Argument]) -> Vec<Function> {
+    let known: Vec<_> = arguments.iter().map(|argument| argument.known_type()).collect();
+    let all: Vec<NativeType> = NativeType::all().filter(|native| *native != NativeType::Counter).collect();
+    let mut functions = Vec::new();
+    let mut add = |left: NativeType, right: NativeType, returns: NativeType| {
+        let arguments = vec![left.into(), right.into()];
+        let body = Body::Arithmetic(operator);
+        functions.push(Function { name: name.to_owned(), arguments, returns: returns.into(), body });
+    };
+    let possible = |position: usize, native: NativeType| match known.get(position) {
+        Some(Some(CqlType::Native(NativeType::Counter))) => native == NativeType::Bigint,
+        Some(Some(known)) => *known == CqlType::Native(native),
+        _ => true,
+    };
+    for left in all.iter().filter(|native| possible(0, **native)) {
+        for right in all.iter().filter(|native| possible(1, **native)) {
+            if let Some(returns) = arithmetic::result_type(*left, *right) {
+                add(*left, *right, returns);
+            }
+        }
+        let sum = matches!(operator, Operator::Add | Operator::Subtract);
+        if sum && matches!(left, NativeType::Date | NativeType::Timestamp) {
+            add(*left, NativeType::Duration, *left);
+        }
+    }
+    functions
+}
+
+/// Functions that are known by their names alone.
+fn plain_functions(name: &str) -> Option<Vec<Function>> {
+    use NativeType::{Bigint, Date, Time, Timestamp, Timeuuid, Uuid};
+    let each = |arguments: &[NativeType], returns: NativeType, body: Body| {
+        let function = |argument: &NativeType| Function {
+            name: name.to_owned(),
+            arguments: vec![(*argument).into()],
+            returns: returns.into(),
+            body,
+        };
+        Some(arguments.iter().map(function).collect())
+    };
+    let none = |returns: NativeType, body: Body| {
+        Some(vec![Function { name: name.to_owned(), arguments: Vec::new(), returns: returns.into(), body }])
+    };
+    let numbers = |body: Body| {
+        let numbers = NativeType::all().filter(|native| arithmetic::is_number(*native));
+        let function = |native: NativeType| Function {
+            name: name.to_owned(),
+            arguments: vec![native.into()],
+            returns: if native == NativeType::Counter { Bigint } else { native }.into(),
+            body,
+        };
+        Some(numbers.map(function).collect())
+    };
+    match name {
+        "now" | "current_timeuuid" | "currenttimeuuid" => none(Timeuuid, Body::Now),
+        "uuid" => none(Uuid, Body::Uuid),
+        "current_timestamp" | "currenttimestamp" => none(Timestamp, Body::Current(Timestamp)),
+        "current_date" | "currentdate" => none(Date, Body::Current(Date)),
+        "current_time" | "currenttime" => none(Time, Body::Current(Time)),
+        "to_date" | "todate" => each(&[Timeuuid, Timestamp], Date, Body::ToTime(Date)),
+        "to_timestamp" | "totimestamp" => each(&[Timeuuid, Date], Timestamp, Body::ToTime(Timestamp)),
+        "to_unix_timestamp" | "tounixtimestamp" => each(&[Timeuuid, Timestamp, Date], Bigint, Body::ToUnixTimestamp),
+        "min_timeuuid" | "mintimeuuid" => each(&[Timestamp], Timeuuid, Body::MinTimeuuid),
+        "max_timeuuid" | "maxtimeuuid" => each(&[Timestamp], Timeuuid, Body::MaxTimeuuid),
+        "_negate" => numbers(Body::Negation),
+        "abs" => numbers(Body::Math(Math::Abs)),
+        "exp" => numbers(Body::Math(Math::Exp)),
+        "log" => numbers(Body::Math(Math::Log)),
+        "log10" => numbers(Body::Math(Math::Log10)),
+        "round" => numbers(Body::Math(Math::Round)),
+        _ => blob_functions(name),
+    }
+}
+
+/// `int_as_blob`, `blobAsInt` and so on.
+fn blob_functions(name: &str) -> Option<Vec<Function>> {
+    let native = |name: &str| NativeType::by_name(name).filter(|native| *native != NativeType::Blob);
+    let one = |argument: NativeType, returns: NativeType, body: Body| {
+        let arguments = vec![argument.into()];
+        Some(vec![Function { name: name.to_owned(), arguments, returns: returns.into(), body }])
+    };
+    let from = name.strip_suffix("_as_blob").or_else(|| name.strip_suffix("asblob"));
+    if let Some(from) = from.and_then(native) {
+        return one(from, NativeType::Blob, Body::AsBlob);
+    }
+    let to = name.strip_prefix("blob_as_").or_else(|| name.strip_prefix("blobas")).and_then(native)?;
+    one(NativeType::Blob, to, Body::FromBlob)
+}

@@ -1,0 +1,137 @@
+//! Prepared terms with bind values to bytes.
+
+use super::Prepared;
+use crate::error::InvalidRequest;
+use crate::functions::Environment;
+use crate::types::CqlType;
+use crate::values::{compare, split, validate};
+
+/// A value of an evaluated term.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Value {
+    /// `null`
+    Null,
+    /// A bind value that is not set: what it is for stays as it is.
+    Unset,
+    /// A serialized value.
+    Bytes(Vec<u8>),
+}
+
+impl Value {
+    /// The bytes; none for null and for what is not set.
+    #[must_use]
+    pub fn into_bytes(self) -> Option<Vec<u8>> {
+        if let Value::Bytes(bytes) = self { Some(bytes) } else { None }
+    }
+}
+
+/// Bind values, and what functions need.
+pub trait Bindings: Environment {
+    /// The bind value of an index, as the client sent it.
+    fn value(&self, index: u16) -> Value;
+}
+
+/// No bind values, for what is known when a statement is prepared.
+pub(super) struct Nothing;
+
+impl Environment for Nothing {
+    fn now_ms(&self) -> i64 {
+        0
+    }
+
+    fn timeuuid(&self) -> [u8; 16] {
+        [0; 16]
+    }
+
+    fn random(&self) -> u128 {
+        0
+    }
+
+    fn token(&self, _: &[u8]) -> i64 {
+        0
+    }
+}
+
+impl Bindings for Nothing {
+    fn value(&self, _: u16) -> Value {
+        Value::Unset
+    }
+}
+
+impl Prepared {
+    /// The value of the term.
+    ///
+    /// # Errors
+    /// When a bind value is not of its type, or is null or not set where there must be a value.
+    pub fn evaluate(&self, bindings: &dyn Bindings) -> Result<Value, InvalidRequest> {
+        match self {
+            Prepared::Constant(value) => Ok(value.clone().map_or(Value::Null, Value::Bytes)),
+            Prepared::Marker { index, cql_type } => {
+                let value = bindings.value(*index);
+                if let Value::Bytes(bytes) = &value {
+                    validate(cql_type, bytes)?;
+                }
+                Ok(value)
+            }
+            Prepared::Composite { cql_type, parts } => composite(cql_type, parts, bindings),
+            Prepared::Call { function, arguments } => {
+                let mut values = Vec::with_capacity(arguments.len());
+                for argument in arguments {
+                    match argument.evaluate(bindings)? {
+                        Value::Unset => {
+                            let name = &function.name;
+                            return Err(InvalidRequest(format!(
+                                "Invalid unset value for argument in call to function {name}"
+                            )));
+                        }
+                        value => values.push(value.into_bytes()),
+                    }
+                }
+                let values: Vec<_> = values.iter().map(Option::as_deref).collect();
+                Ok(function.evaluate(&values, bindings)?.map_or(Value::Null, Value::Bytes))
+            }
+        }
+    }
+}
+
+/// Parts put together; sets and maps are sorted, and of equal elements or keys the last one stays.
+fn composite(cql_type: &CqlType, parts: &[Prepared], bindings: &dyn Bindings) -> Result<Value, InvalidRequest> {
+    if matches!(cql_type, CqlType::Tuple(_) | CqlType::Udt { .. }) {
+        let mut values = Vec::with_capacity(parts.len());
+        for part in parts {
+            match part.evaluate(bindings)? {
+                Value::Unset => return Err(InvalidRequest::new("Invalid unset value for tuple field or UDT field")),
+                value => values.push(value.into_bytes()),
+            }
+        }
+        return Ok(Value::Bytes(split::join_tuple(values)));
+    }
+    let mut values = Vec::with_capacity(parts.len());
+    for part in parts {
+        values.push(match part.evaluate(bindings)? {
+            Value::Bytes(bytes) => bytes,
+            Value::Null => return Err(InvalidRequest::new("null is not supported inside collections")),
+            Value::Unset => return Err(InvalidRequest::new("unset value is not supported inside collections")),
+        });
+    }
+    Ok(Value::Bytes(match cql_type {
+        CqlType::Set { element, .. } => {
+            values.sort_by(|left, right| compare(element, left, right));
+            values.dedup_by(|left, right| compare(element, left, right).is_eq());
+            split::join_collection(values.len(), values)
+        }
+        CqlType::Map { key, .. } => {
+            let mut entries = Vec::with_capacity(values.len() / 2);
+            let mut values = values.into_iter();
+            while let (Some(key), Some(value)) = (values.next(), values.next()) {
+                entries.push((key, value));
+            }
+            entries.reverse();
+            entries.sort_by(|(left, _), (right, _)| compare(key, left, right));
+            entries.dedup_by(|(left, _), (right, _)| compare(key, left, right).is_eq());
+            split::join_collection(entries.len(), entries.into_iter().flat_map(|(key, value)| [key, value]))
+        }
+        CqlType::Vector { element, .. } => split::join_vector(element, values),
+        _ => split::join_collection(values.len(), values),
+    }))
+}

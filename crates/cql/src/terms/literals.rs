@@ -1,0 +1,168 @@
+//! Literals for a type: constants to bytes, collections and the like to their parts.
+
+use super::{Prepared, Scope, assignment, evaluate, prepare};
+use crate::ast::{Literal, LiteralKind, Term};
+use crate::error::InvalidRequest;
+use crate::types::{CqlType, UserType};
+use crate::values::from_string;
+
+/// A constant as a value of a type.
+pub(super) fn constant(
+    literal: &Literal,
+    name: &str,
+    cql_type: &CqlType,
+    now_ms: i64,
+) -> Result<Prepared, InvalidRequest> {
+    if assignment::literal_fits(literal, cql_type).is_none() {
+        let kind = literal.kind.name();
+        let text = &literal.text;
+        return Err(InvalidRequest(format!("Invalid {kind} constant ({text}) for \"{name}\" of type {cql_type}")));
+    }
+    let native = match cql_type {
+        CqlType::Native(native) => *native,
+        _ => crate::ast::NativeType::Blob,
+    };
+    let text = match literal.kind {
+        LiteralKind::Hex => literal.text.get(2..).unwrap_or_default(),
+        _ => &literal.text,
+    };
+    from_string(native, text, now_ms).map(|bytes| Prepared::Constant(Some(bytes)))
+}
+
+/// A collection, tuple, vector or value of a user-defined type.
+pub(super) fn composite(
+    term: &Term,
+    name: &str,
+    cql_type: &CqlType,
+    scope: &mut Scope<'_>,
+) -> Result<Prepared, InvalidRequest> {
+    let wrong = |what: &str| Err(InvalidRequest(format!("Invalid {what} literal for {name} of type {cql_type}")));
+    let parts = match (term, cql_type) {
+        (Term::List(terms), CqlType::List { element, .. }) => elements("list", terms, name, element, scope)?,
+        (Term::List(terms), CqlType::Vector { element, dimension }) => {
+            if usize::try_from(*dimension) != Ok(terms.len()) {
+                let given = terms.len();
+                return Err(InvalidRequest(format!(
+                    "Invalid vector literal for {name} of type {cql_type}; expected {dimension} elements, but given {given}"
+                )));
+            }
+            elements("vector", terms, name, element, scope)?
+        }
+        (Term::List(_), CqlType::Custom(_)) | (Term::List(_), _) => return wrong("list"),
+        (Term::Set(terms), CqlType::Map { .. }) if terms.is_empty() => Vec::new(),
+        (Term::Set(terms), CqlType::Set { element, .. }) => elements("set", terms, name, element, scope)?,
+        (Term::Set(_), _) => return wrong("set"),
+        (Term::Map(entries), CqlType::Map { key, value, .. }) => map(entries, name, key, value, scope)?,
+        (Term::Map(_), _) => return wrong("map"),
+        (Term::Udt(fields), CqlType::Udt { definition, .. }) => user_type(fields, name, definition, scope)?,
+        (Term::Udt(_), _) => return wrong("user type"),
+        (Term::Tuple(terms), CqlType::Tuple(types)) => tuple(terms, name, types, scope)?,
+        (Term::Tuple(terms), _) if terms.len() == 1 => return prepare(&terms[0], name, cql_type, scope),
+        _ => return wrong("tuple"),
+    };
+    let known = parts.iter().all(|part| matches!(part, Prepared::Constant(_)));
+    let composite = Prepared::Composite { cql_type: cql_type.clone(), parts };
+    if known {
+        return Ok(Prepared::Constant(composite.evaluate(&evaluate::Nothing)?.into_bytes()));
+    }
+    Ok(composite)
+}
+
+/// One part of a collection, which must not be a marker there.
+fn part(
+    what: &str,
+    role: &str,
+    term: &Term,
+    name: &str,
+    cql_type: &CqlType,
+    scope: &mut Scope<'_>,
+) -> Result<Prepared, InvalidRequest> {
+    if assignment::fits(term, cql_type, scope).is_none() {
+        return Err(InvalidRequest(format!(
+            "Invalid {what} literal for {name}: {role} {term} is not of type {cql_type}"
+        )));
+    }
+    let prepared = prepare(term, &format!("{role}({name})"), cql_type, scope)?;
+    if prepared.has_marker() && what != "vector" {
+        return Err(InvalidRequest(format!(
+            "Invalid {what} literal for {name}: bind variables are not supported inside collection literals"
+        )));
+    }
+    Ok(prepared)
+}
+
+fn elements(
+    what: &str,
+    terms: &[Term],
+    name: &str,
+    element: &CqlType,
+    scope: &mut Scope<'_>,
+) -> Result<Vec<Prepared>, InvalidRequest> {
+    terms.iter().map(|term| part(what, "value", term, name, element, scope)).collect()
+}
+
+fn map(
+    entries: &[(Term, Term)],
+    name: &str,
+    key: &CqlType,
+    value: &CqlType,
+    scope: &mut Scope<'_>,
+) -> Result<Vec<Prepared>, InvalidRequest> {
+    let mut parts = Vec::with_capacity(entries.len() * 2);
+    for (key_term, value_term) in entries {
+        parts.push(part("map", "key", key_term, name, key, scope)?);
+        parts.push(part("map", "value", value_term, name, value, scope)?);
+    }
+    Ok(parts)
+}
+
+fn tuple(
+    terms: &[Term],
+    name: &str,
+    types: &[CqlType],
+    scope: &mut Scope<'_>,
+) -> Result<Vec<Prepared>, InvalidRequest> {
+    if terms.len() > types.len() {
+        let (expected, found) = (types.len(), terms.len());
+        let cql_type = CqlType::tuple(types.to_vec());
+        return Err(InvalidRequest(format!(
+            "Invalid tuple literal for {name}: too many elements. Type {cql_type} expects {expected} but got {found}"
+        )));
+    }
+    let mut parts = Vec::with_capacity(terms.len());
+    for (position, (term, cql_type)) in terms.iter().zip(types).enumerate() {
+        if assignment::fits(term, cql_type, scope).is_none() {
+            return Err(InvalidRequest(format!(
+                "Invalid tuple literal for {name}: component {position} is not of type {cql_type}"
+            )));
+        }
+        parts.push(prepare(term, &format!("{name}[{position}]"), cql_type, scope)?);
+    }
+    Ok(parts)
+}
+
+fn user_type(
+    fields: &[(String, Term)],
+    name: &str,
+    definition: &UserType,
+    scope: &mut Scope<'_>,
+) -> Result<Vec<Prepared>, InvalidRequest> {
+    if let Some((unknown, _)) = fields.iter().find(|(field, _)| definition.field(field).is_none()) {
+        let type_name = &definition.name;
+        return Err(InvalidRequest(format!("Unknown field '{unknown}' in value of user defined type {type_name}")));
+    }
+    let mut parts = Vec::with_capacity(definition.fields.len());
+    for (field, cql_type) in &definition.fields {
+        let Some((_, term)) = fields.iter().rev().find(|(given, _)| given == field) else {
+            parts.push(Prepared::Constant(None));
+            continue;
+        };
+        if assignment::fits(term, cql_type, scope).is_none() {
+            return Err(InvalidRequest(format!(
+                "Invalid user type literal for {name}: field {field} is not of type {cql_type}"
+            )));
+        }
+        parts.push(prepare(term, &format!("{name}.{field}"), cql_type, scope)?);
+    }
+    Ok(parts)
+}
