@@ -145,7 +145,7 @@ fn low_bits(value: &BigInt) -> i64 {
 impl Decimal {
     /// The whole part. A number so large that its digits would fill memory is zero, which no column holds.
     fn truncated(&self) -> BigInt {
-        let digits = u32::try_from(self.scale.unsigned_abs()).unwrap_or(u32::MAX);
+        let digits = self.scale.unsigned_abs();
         match self.scale {
             0 => self.unscaled.clone(),
             ..0 if digits > 100_000 => BigInt::ZERO,

@@ -158,9 +158,9 @@ impl Function {
                 Ok(Some(environment.token(&key).to_be_bytes().to_vec()))
             }
             Body::AsBlob => Ok(Some(first.to_vec())),
-            Body::FromBlob => self.from_blob(first).map(Some),
+            Body::FromBlob => self.checked_blob(first).map(Some),
             Body::Cast => Ok(cast::cast(self.native_argument(0), self.native_result(), first)),
-            Body::FromJson => self.from_json(first, environment.now_ms()),
+            Body::FromJson => self.decoded_json(first, environment.now_ms()),
             Body::Arithmetic(operator) => self.arithmetic(operator, arguments),
             Body::Negation => Ok(arithmetic::negate(self.native_argument(0), first)),
             Body::Math(math) => Ok(arithmetic::math(math, self.native_argument(0), first)),
@@ -182,7 +182,7 @@ impl Function {
         if let CqlType::Native(native) = self.returns { native } else { NativeType::Blob }
     }
 
-    fn from_blob(&self, bytes: &[u8]) -> Result<Vec<u8>, InvalidRequest> {
+    fn checked_blob(&self, bytes: &[u8]) -> Result<Vec<u8>, InvalidRequest> {
         crate::values::validate(&self.returns, bytes).map_err(|_| {
             let value = crate::values::literal(&NativeType::Blob.into(), bytes);
             InvalidRequest(format!(
@@ -193,7 +193,7 @@ impl Function {
         Ok(bytes.to_vec())
     }
 
-    fn from_json(&self, text: &[u8], now_ms: i64) -> Result<Option<Vec<u8>>, InvalidRequest> {
+    fn decoded_json(&self, text: &[u8], now_ms: i64) -> Result<Option<Vec<u8>>, InvalidRequest> {
         let text = String::from_utf8_lossy(text);
         let failed = |error: InvalidRequest| InvalidRequest(format!("Could not decode JSON string '{text}': {error}"));
         let parsed = json::parse(&text).map_err(failed)?;

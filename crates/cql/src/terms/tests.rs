@@ -40,7 +40,10 @@ fn term(text: &str) -> (Term, usize) {
     (value, parsed.markers.len())
 }
 
-fn prepared(text: &str, name: &str) -> Result<(Prepared, Vec<Option<(String, CqlType)>>), String> {
+/// What the markers of a statement are for.
+type Markers = Vec<Option<(String, CqlType)>>;
+
+fn prepared(text: &str, name: &str) -> Result<(Prepared, Markers), String> {
     let (term, markers) = term(text);
     let keys = [CqlType::from(crate::ast::NativeType::Int)];
     let mut scope = Scope::new(&Types, Some(&keys), 0, markers);
