@@ -109,6 +109,12 @@ impl Function {
         !matches!(self.body, Body::Now | Body::Uuid | Body::Current(_))
     }
 
+    /// The operation, if it is one and no function that can be called by its name.
+    #[must_use]
+    pub fn operator(&self) -> Option<Operator> {
+        if let Body::Arithmetic(operator) = self.body { Some(operator) } else { None }
+    }
+
     /// The conversion of `CAST(a AS to)` for a value of type `from`.
     ///
     /// # Errors

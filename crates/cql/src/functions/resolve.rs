@@ -40,7 +40,7 @@ pub fn resolve(
 ) -> Result<Function, InvalidRequest> {
     let candidates = candidates(name, arguments, receiver, key_types)?;
     let Some(all) = candidates else {
-        return Err(InvalidRequest(format!("Unknown function '{name}'")));
+        return Err(InvalidRequest(format!("Unknown function {name} called")));
     };
     let matching = |strict: bool| -> Vec<Function> {
         let fits = |function: &&Function| {
@@ -70,8 +70,8 @@ pub fn resolve(
     match (&found[..], operator_of(name)) {
         ([function], _) => Ok(function.clone()),
         ([], Some(operator)) => {
-            let call = shown.join(&format!(" {} ", operator.symbol()));
-            Err(InvalidRequest(format!("the '{}' operation is not supported between {call}", operator.symbol())))
+            let operands = shown.join(" and ");
+            Err(InvalidRequest(format!("the '{}' operation is not supported between {operands}", operator.symbol())))
         }
         ([], None) => Err(InvalidRequest(format!(
             "Invalid call to function {name}, none of its type signatures match (known type signatures: {})",

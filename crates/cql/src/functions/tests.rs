@@ -107,14 +107,14 @@ fn calls_without_a_result() {
             &["blob:01"],
             "In call to function system.blob_as_int, value 0x01 is not a valid binary representation for type int",
         ),
-        ("nothing", &[], "Unknown function 'nothing'"),
+        ("nothing", &[], "Unknown function nothing called"),
         (
             "to_date",
             &["int:1"],
             "Invalid call to function to_date, none of its type signatures match (known type signatures: \
              system.to_date(timeuuid) -> date, system.to_date(timestamp) -> date)",
         ),
-        ("_+", &["int:1", "text:a"], "the '+' operation is not supported between int + text"),
+        ("_+", &["int:1", "text:a"], "the '+' operation is not supported between int and text"),
     ];
     for (name, arguments, message) in cases {
         assert_eq!(call(name, arguments), Err((*message).to_owned()), "{name} {arguments:?}");

@@ -94,13 +94,22 @@ impl Prepared {
     }
 }
 
+/// A part of a tuple or user-defined type must have a value, if only null.
+fn unset_part(cql_type: &CqlType, position: usize) -> InvalidRequest {
+    let CqlType::Udt { definition, .. } = cql_type else {
+        return InvalidRequest(format!("Invalid unset value for tuple field number {position}"));
+    };
+    let field = definition.fields.get(position).map_or("", |(field, _)| field);
+    InvalidRequest(format!("Invalid unset value for field '{field}' of user defined type {}", definition.name))
+}
+
 /// Parts put together; sets and maps are sorted, and of equal elements or keys the last one stays.
 fn composite(cql_type: &CqlType, parts: &[Prepared], bindings: &dyn Bindings) -> Result<Value, InvalidRequest> {
     if matches!(cql_type, CqlType::Tuple(_) | CqlType::Udt { .. }) {
         let mut values = Vec::with_capacity(parts.len());
-        for part in parts {
+        for (position, part) in parts.iter().enumerate() {
             match part.evaluate(bindings)? {
-                Value::Unset => return Err(InvalidRequest::new("Invalid unset value for tuple field or UDT field")),
+                Value::Unset => return Err(unset_part(cql_type, position)),
                 value => values.push(value.into_bytes()),
             }
         }

@@ -58,7 +58,7 @@ pub(super) fn composite(
         (Term::Udt(_), _) => return wrong("user type"),
         (Term::Tuple(terms), CqlType::Tuple(types)) => tuple(terms, name, types, scope)?,
         (Term::Tuple(terms), _) if terms.len() == 1 => return prepare(&terms[0], name, cql_type, scope),
-        _ => return wrong("tuple"),
+        _ => return wrong("tuple type"),
     };
     let known = parts.iter().all(|part| matches!(part, Prepared::Constant(_)));
     let composite = Prepared::Composite { cql_type: cql_type.clone(), parts };

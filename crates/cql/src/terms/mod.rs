@@ -175,9 +175,13 @@ fn finish<T: AsRef<Term>>(
     scope: &mut Scope<'_>,
 ) -> Result<Prepared, InvalidRequest> {
     if !cql_type.accepts(&function.returns) {
+        let what = match function.operator() {
+            Some(operator) => format!("operation {}", operator.symbol()),
+            None => format!("function system.{}", function.name),
+        };
         return Err(InvalidRequest(format!(
-            "Type error: cannot assign result of function {} (type {}) to {name} (type {cql_type})",
-            function.name, function.returns
+            "Type error: cannot assign result of {what} (type {}) to {name} (type {cql_type})",
+            function.returns
         )));
     }
     let mut prepared = Vec::with_capacity(arguments.len());

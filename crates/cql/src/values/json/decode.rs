@@ -41,7 +41,7 @@ pub fn from_json(cql_type: &CqlType, json: &Json, now_ms: i64) -> Result<Option<
             let elements = array(json, "a list", "vector", element, now_ms)?;
             if elements.len() != usize::try_from(*dimension).unwrap_or(0) {
                 let message = format!(
-                    "List had incorrect size: expected {dimension} but given {}: {}",
+                    "List had incorrect size: expected {dimension} but given {}; {}",
                     elements.len(),
                     json.shown()
                 );
@@ -60,10 +60,12 @@ pub fn from_json(cql_type: &CqlType, json: &Json, now_ms: i64) -> Result<Option<
 /// # Errors
 /// When the text is no JSON object.
 pub fn from_json_row(text: &str) -> Result<Vec<(String, Json)>, InvalidRequest> {
-    match syntax::parse(text)? {
+    let unreadable =
+        |error| InvalidRequest(format!("Could not decode JSON string as a map: {error}. (String was: {text})"));
+    match syntax::parse(text).map_err(unreadable)? {
         Json::Object(entries) => Ok(entries.into_iter().map(|(name, value)| (column_name(&name), value)).collect()),
         Json::Null => Err(InvalidRequest::new("Got null for INSERT JSON values")),
-        other => Err(InvalidRequest(format!("Could not decode JSON string as a map: {}", other.shown()))),
+        other => Err(unreadable(InvalidRequest(format!("found a {}", other.class())))),
     }
 }
 

@@ -73,7 +73,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn error(&self, problem: &str) -> InvalidRequest {
-        InvalidRequest::new(format!("Could not decode JSON string as a map: {problem} at byte {}", self.position))
+        InvalidRequest::new(format!("{problem} at byte {}", self.position))
     }
 
     fn peek(&self) -> u8 {
