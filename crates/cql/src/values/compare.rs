@@ -132,8 +132,12 @@ fn elements(what: &str, types: &[&CqlType], left: &[u8], right: &[u8]) -> Option
     Some(differing.unwrap_or_else(|| left.len().cmp(&right.len())))
 }
 
-/// Tuples: element by element, null before any value and the same as an element that is not there.
+/// Tuples: element by element, null before any value and the same as an element that is not there; but an empty tuple is
+/// below one of nulls.
 fn tuples<'t>(count: usize, type_of: impl Fn(usize) -> &'t CqlType, left: &[u8], right: &[u8]) -> Option<Ordering> {
+    if left.is_empty() || right.is_empty() {
+        return Some(right.is_empty().cmp(&left.is_empty()));
+    }
     let (left, right) = (split::tuple(count, left).ok()?, split::tuple(count, right).ok()?);
     let order = |position: usize| match (left[position], right[position]) {
         (Some(left), Some(right)) => compare(type_of(position), left, right),

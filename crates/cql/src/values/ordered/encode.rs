@@ -24,9 +24,7 @@ pub(super) fn value(cql_type: &CqlType, value: Option<&[u8]>, out: &mut Vec<u8>)
         out.push(header::NULL);
         return Some(());
     };
-    // An empty tuple is one of nulls, and compares so.
-    let has_empty = !matches!(cql_type, CqlType::Tuple(_) | CqlType::Udt { .. });
-    if bytes.is_empty() && has_empty {
+    if bytes.is_empty() {
         out.push(header::EMPTY);
         return Some(());
     }

@@ -33,7 +33,8 @@ fn order_as_cassandra_has_it() {
         // The last eight bytes are signed.
         ("timeuuid", "00000000000010008000000000000000", "00000000000010000000000000000000", Ordering::Less),
         ("frozen<list<int>>", "0000000100000004ffffffff", "00000000", Ordering::Greater),
-        ("tuple<int, text>", "", "ffffffffffffffff", Ordering::Equal),
+        ("tuple<int, text>", "", "ffffffff", Ordering::Less),
+        ("tuple<int, text>", "ffffffff", "ffffffffffffffff", Ordering::Equal),
         ("tuple<int, text>", "0000000400000001", "000000040000000100000000", Ordering::Less),
         ("tuple<int, text>", "ffffffff0000000161", "0000000400000001", Ordering::Less),
     ];
