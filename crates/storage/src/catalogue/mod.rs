@@ -156,6 +156,11 @@ impl Catalogue {
         self.read().schema(id)
     }
 
+    /// The first id that has not been given out.
+    pub fn next_id(&self) -> u32 {
+        self.read().next_id
+    }
+
     /// Whether schemas wait for [`Catalogue::persist`].
     pub fn has_pending(&self) -> bool {
         self.pending.load(Ordering::Acquire)
@@ -164,6 +169,12 @@ impl Catalogue {
     /// Writes the schemas that were asked for since, syncs, and only then lets records use them. Blocks: not for an
     /// event loop.
     pub fn persist(&self) -> Result<(), CatalogueError> {
+        self.persist_and(|_| true)
+    }
+
+    /// As [`Catalogue::persist`], with a word in between: `note` is told the first id that has not been given out, and
+    /// unless it agrees the new ids are not used yet.
+    pub(crate) fn persist_and(&self, note: impl FnOnce(u32) -> bool) -> Result<(), CatalogueError> {
         // Held throughout, so that two callers cannot interleave; readers and encoders do not take it.
         let mut file = self.lock_file();
         let waiting = {
@@ -179,7 +190,12 @@ impl Catalogue {
             self.pending.store(true, Ordering::Release);
             return Err(error);
         }
-        self.write().publish(&waiting);
+        let given_out = waiting.iter().map(|schema| schema.id.saturating_add(1)).max();
+        if note(given_out.unwrap_or_default()) {
+            self.write().publish(&waiting);
+        } else {
+            self.pending.store(true, Ordering::Release);
+        }
         Ok(())
     }
 

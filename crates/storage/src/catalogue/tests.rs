@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::row::strategies::{header, row};
-use crate::row::{Cell, CellValue, Expiry, Liveness, Row};
+use crate::row::{Cell, CellValue, Deletion, Expiry, Liveness, Row};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -228,3 +228,48 @@ fn a_torn_end_is_dropped_and_other_damage_is_named() {
 }
 
 const MAGIC_BYTES: usize = 8;
+
+/// What version 1 of the format has written stays readable. A change here needs a new version, and this one kept.
+#[test]
+fn the_bytes_of_version_one() {
+    let catalogue = Catalogue::in_memory(limits(1, 1));
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let exact = insert([1, 2], b"v");
+    let (timestamp, expiry) = (1_790_000_000_123_456, Some(Expiry { ttl: 60, at: 1_790_000_060 }));
+    let based = Row {
+        liveness: Some(Liveness { timestamp, expiry }),
+        deletion: Some(Deletion { timestamp: timestamp - 5, local: 1_790_000_000 }),
+        complex: vec![(ColumnId(3), Deletion { timestamp: timestamp - 1, local: 1_790_000_001 })],
+        cells: vec![
+            Cell { column: ColumnId(1), path: None, timestamp, expiry, value: CellValue::Live(b"one".to_vec()) },
+            Cell {
+                column: ColumnId(2),
+                path: None,
+                timestamp: timestamp + 1,
+                expiry: None,
+                value: CellValue::Tombstone { local: 1_790_000_002 },
+            },
+            Cell {
+                column: ColumnId(3),
+                path: Some(b"key".to_vec()),
+                timestamp,
+                expiry: None,
+                value: CellValue::Live(b"element".to_vec()),
+            },
+            Cell { column: ColumnId(4), path: None, timestamp, expiry: None, value: CellValue::CounterDelta(-2) },
+        ],
+    };
+    let rows = [exact, based];
+    let written = rows.each_ref().map(|row| hex(&encoded(row, &catalogue)));
+    assert_eq!(written, VERSION_ONE);
+    for (row, text) in rows.iter().zip(VERSION_ONE) {
+        let bytes: Vec<u8> =
+            (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect();
+        assert_eq!(&decode_row(&bytes, &catalogue).unwrap(), row);
+    }
+}
+
+const VERSION_ONE: [&str; 2] = [
+    "10218089ec82c3bd6000017676",
+    "105d8089ec82c3bd603c00030900030102010f000315020400200e13086f6e6501046b65791007656c656d656e74fffffffffffffffe",
+];

@@ -13,6 +13,12 @@ struct Kept {
     fragments: Vec<Vec<u8>>,
 }
 
+impl Kept {
+    fn count(&self) -> u32 {
+        self.fragments.len() as u32 + u32::from(self.base.is_some())
+    }
+}
+
 /// Keys and fragments in a map.
 pub struct MemoryEngine {
     merger: Arc<dyn Merger>,
@@ -45,8 +51,7 @@ impl Engine for MemoryEngine {
     fn get(&self, key: &[u8], _tier: ReadTier) -> Result<Found, EngineError> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let Some(entry) = entries.get(key) else { return Ok(Found::Absent) };
-        let fragments = entry.fragments.len() as u32 + u32::from(entry.base.is_some());
-        Ok(Found::Value { bytes: self.merged(key, entry, false), fragments })
+        Ok(Found::Value { bytes: self.merged(key, entry, false), fragments: entry.count() })
     }
 
     fn write(&self, batch: &[Write]) -> Result<(), EngineError> {
@@ -74,7 +79,7 @@ impl Engine for MemoryEngine {
     fn cursor(&self, span: &Span) -> Box<dyn Cursor + '_> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let range = entries.range(span.from.clone()..span.to.clone());
-        let entries = range.map(|(key, entry)| (key.clone(), self.merged(key, entry, false))).collect();
+        let entries = range.map(|(key, kept)| (key.clone(), self.merged(key, kept, false), kept.count())).collect();
         Box::new(MemoryCursor { entries, at: None })
     }
 
@@ -132,7 +137,7 @@ impl Engine for MemoryEngine {
 
 /// Over a copy, which is what makes it a view of one moment.
 struct MemoryCursor {
-    entries: Vec<(Vec<u8>, Vec<u8>)>,
+    entries: Vec<(Vec<u8>, Vec<u8>, u32)>,
     at: Option<usize>,
 }
 
@@ -153,8 +158,12 @@ impl Cursor for MemoryCursor {
         self.at = self.at.and_then(|at| at.checked_sub(1));
     }
 
+    fn fragments(&self) -> u32 {
+        self.at.and_then(|at| self.entries.get(at)).map_or(0, |entry| entry.2)
+    }
+
     fn entry(&self) -> Result<Option<Entry<'_>>, EngineError> {
         let entry = self.at.and_then(|at| self.entries.get(at));
-        Ok(entry.map(|(key, value)| (key.as_slice(), value.as_slice())))
+        Ok(entry.map(|(key, value, _)| (key.as_slice(), value.as_slice())))
     }
 }

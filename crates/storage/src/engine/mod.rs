@@ -124,6 +124,8 @@ pub trait Cursor {
     fn next(&mut self);
     /// One back.
     fn previous(&mut self);
+    /// From how many fragments the value was merged.
+    fn fragments(&self) -> u32;
     /// Key and value, `None` beyond the ends.
     fn entry(&self) -> Result<Option<Entry<'_>>, EngineError>;
 }

@@ -295,7 +295,7 @@ impl Engine for RocksEngine {
         } else {
             options.set_total_order_seek(true);
         }
-        Box::new(RocksCursor { iterator: self.db.raw_iterator_opt(options) })
+        Box::new(RocksCursor { iterator: self.db.raw_iterator_opt(options), fragments: 0 })
     }
 
     fn sequence(&self) -> u64 {
@@ -373,30 +373,41 @@ impl Engine for RocksEngine {
 /// A RocksDB iterator.
 struct RocksCursor<'a> {
     iterator: DBRawIterator<'a>,
+    fragments: u32,
+}
+
+impl<'a> RocksCursor<'a> {
+    fn moved(&mut self, how: impl FnOnce(&mut DBRawIterator<'a>)) {
+        let _reading = Reading::begin();
+        how(&mut self.iterator);
+        self.fragments = FRAGMENTS.get().max(1);
+    }
 }
 
 impl Cursor for RocksCursor<'_> {
     fn seek(&mut self, key: &[u8]) {
-        let _reading = Reading::begin();
-        self.iterator.seek(key);
+        self.moved(|iterator| iterator.seek(key));
     }
 
     fn seek_before(&mut self, key: &[u8]) {
-        let _reading = Reading::begin();
-        self.iterator.seek_for_prev(key);
-        if self.iterator.key() == Some(key) {
-            self.iterator.prev();
-        }
+        self.moved(|iterator| {
+            iterator.seek_for_prev(key);
+            if iterator.key() == Some(key) {
+                iterator.prev();
+            }
+        });
     }
 
     fn next(&mut self) {
-        let _reading = Reading::begin();
-        self.iterator.next();
+        self.moved(DBRawIterator::next);
     }
 
     fn previous(&mut self) {
-        let _reading = Reading::begin();
-        self.iterator.prev();
+        self.moved(DBRawIterator::prev);
+    }
+
+    fn fragments(&self) -> u32 {
+        self.fragments
     }
 
     fn entry(&self) -> Result<Option<Entry<'_>>, EngineError> {

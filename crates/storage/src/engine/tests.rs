@@ -62,6 +62,7 @@ fn forward(engine: &dyn Engine, span: &Span) -> Vec<(Vec<u8>, Vec<u8>)> {
     cursor.seek(&span.from);
     let mut all = Vec::new();
     while let Some((key, value)) = cursor.entry().unwrap() {
+        assert!(cursor.fragments() > 0);
         all.push((key.to_vec(), value.to_vec()));
         cursor.next();
     }
@@ -127,6 +128,9 @@ fn reads_say_how_many_fragments_they_met_and_whether_they_would_block() {
             engine.write(&merge(b"!")).unwrap();
             let Found::Value { fragments, .. } = engine.get(&key, ReadTier::Memory).unwrap() else { panic!("absent") };
             assert_eq!(fragments, at + 1);
+            let mut cursor = engine.cursor(&Span { from: vec![0], to: vec![1], one_partition: false, cache: true });
+            cursor.seek(&key);
+            assert_eq!(cursor.fragments(), at + 1);
         }
         engine.flush().unwrap();
         engine.compact(&[0], &[1]);

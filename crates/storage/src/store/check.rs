@@ -3,6 +3,7 @@
 use super::directory::{DirectoryLock, Layout};
 use super::error::describe;
 use super::marker::missing;
+use super::own::check_schemas;
 use super::scan::malformed_key;
 use super::{Shared, StoreError, StoreOptions};
 use crate::catalogue::{Catalogue, DecodeError, decode_header, decode_row};
@@ -37,6 +38,7 @@ pub fn check(directory: &Path, options: &StoreOptions) -> Result<Vec<Problem>, S
     let layout = Layout::new(directory);
     layout.check_format(false)?;
     let _lock = DirectoryLock::take(directory)?;
+    layout.check_catalogue()?;
     let broken = |place: &Path, what: &dyn fmt::Display| {
         vec![Problem { place: place.display().to_string(), what: what.to_string() }]
     };
@@ -44,6 +46,7 @@ pub fn check(directory: &Path, options: &StoreOptions) -> Result<Vec<Problem>, S
         Ok(catalogue) => Arc::new(catalogue),
         Err(error) => return Ok(broken(&layout.catalogue(), &error)),
     };
+    let next_id = catalogue.next_id();
     let merger = RowMerger {
         catalogue: Arc::clone(&catalogue),
         grace: Arc::new(GraceTimes::default()),
@@ -54,6 +57,9 @@ pub fn check(directory: &Path, options: &StoreOptions) -> Result<Vec<Problem>, S
     match RocksEngine::open_read_only(&layout.engine(), &options.engine, Arc::new(merger)) {
         Ok(engine) => {
             let mut problems = check_records(&engine, &catalogue);
+            if let Err(error) = check_schemas(&engine, next_id, &layout.catalogue()) {
+                problems.push(Problem { place: layout.catalogue().display().to_string(), what: error.to_string() });
+            }
             if let Some(what) = missing(&layout.marker(), &engine)? {
                 problems.push(Problem { place: "log".to_owned(), what });
             }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 pub type DurableCallback = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 /// Told of every sync: the newest durable ticket, or why there is none. One wake-up of an event loop for all its writers.
+/// Runs on the sync thread: it must be short, and must not call the store.
 pub type SyncListener = Box<dyn Fn(&Result<Ticket, StoreError>) + Send>;
 
 const HEALTHY: u8 = 0;
@@ -216,8 +217,8 @@ pub(super) fn run(shared: &Arc<Shared>) {
         let (sync, last) = commit.next_work(shared.options.watch_interval);
         if shared.catalogue.has_pending() {
             // Rows name their columns themselves meanwhile, so a failure here costs bytes and nothing else.
-            if let Err(error) = shared.catalogue.persist() {
-                shared.figures.catalogue_failed(&error);
+            if shared.catalogue.persist_and(|next_id| shared.note_schemas(next_id)).is_err() {
+                shared.figures.catalogue_failed();
             }
         }
         if sync && commit.health.load(Ordering::Acquire) != POISONED {
@@ -255,7 +256,7 @@ fn sync_once(shared: &Arc<Shared>) {
 /// again when there is enough, and the engine can sync again.
 fn watch_space(shared: &Arc<Shared>) {
     let commit = &shared.commit;
-    let Some(free) = shared.free_bytes() else { return };
+    let free = shared.free_bytes();
     let reserve = shared.options.reserve_bytes;
     match commit.health.load(Ordering::Acquire) {
         HEALTHY if free < reserve => {

@@ -62,6 +62,24 @@ impl Layout {
         }
     }
 
+    /// A catalogue that is missing must not begin anew: its ids are in the records.
+    pub(super) fn check_catalogue(&self) -> Result<(), StoreError> {
+        let (path, begun) = (self.catalogue(), self.engine().join("CURRENT"));
+        if begun.exists() && !path.exists() {
+            return Err(StoreError::Format { path, found: "the file is missing".to_owned() });
+        }
+        Ok(())
+    }
+
+    /// Makes the directory itself, and what lies in it, outlast a power failure.
+    pub(super) fn make_durable(&self) -> Result<(), StoreError> {
+        let own = self.root.canonicalize().map_err(|error| StoreError::io(&self.root, error))?;
+        for directory in [Some(own.as_path()), own.parent()].into_iter().flatten() {
+            files::sync_directory(directory).map_err(|error| StoreError::io(directory, error))?;
+        }
+        Ok(())
+    }
+
     pub(super) fn write_format(&self) -> Result<(), StoreError> {
         let path = self.format();
         files::replace(&path, FORMAT.as_bytes()).map_err(|error| StoreError::io(&path, error))

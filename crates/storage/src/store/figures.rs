@@ -1,6 +1,6 @@
 //! What a store counts, for metrics.
 
-use crate::catalogue::{CatalogueCounts, CatalogueError};
+use crate::catalogue::CatalogueCounts;
 use crate::engine::Sizes;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub struct StoreFigures {
     pub sync_us: u64,
     /// The longest, in µs.
     pub sync_us_max: u64,
-    /// Reads of single records.
+    /// Records read, one by one or as rows of a partition.
     pub reads: u64,
     /// Of these, answered with "would block".
     pub would_block: u64,
@@ -91,7 +91,7 @@ impl Figures {
         add(&self.written_back, 1);
     }
 
-    pub(super) fn catalogue_failed(&self, _error: &CatalogueError) {
+    pub(super) fn catalogue_failed(&self) {
         add(&self.catalogue_errors, 1);
     }
 

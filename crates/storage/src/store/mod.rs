@@ -11,6 +11,7 @@ mod error;
 mod figures;
 mod marker;
 mod options;
+mod own;
 mod read;
 mod scan;
 #[cfg(test)]
@@ -29,7 +30,7 @@ pub use upkeep::Swept;
 use crate::catalogue::{Catalogue, encode_header, encode_row};
 use crate::engine::{Engine, EngineError, RocksEngine, Write};
 use crate::files;
-use crate::key::{self, OWN_TABLE, Target};
+use crate::key::{self, Target};
 use crate::merger::{GraceTimes, RowMerger};
 use crate::row::{Fragment, TableId};
 use commit::Commit;
@@ -46,9 +47,6 @@ use std::thread::JoinHandle;
 
 /// Keys waiting to be written back; more are not worth remembering.
 const REWRITES_WAITING_MAX: usize = 1024;
-
-/// Own records: tables that have partition headers.
-const HEADERS_OF: &[u8] = b"headers/";
 
 /// What the store's threads share.
 pub(crate) struct Shared {
@@ -85,6 +83,7 @@ impl Store {
         let layout = Layout::new(directory);
         layout.check_format(true)?;
         let lock = DirectoryLock::take(directory)?;
+        layout.check_catalogue()?;
         let catalogue = Arc::new(Catalogue::open(&layout.catalogue(), options.catalogue)?);
         let engine_directory = layout.engine();
         let open = |options: &StoreOptions, merger| -> Result<Box<dyn Engine>, EngineError> {
@@ -118,13 +117,18 @@ impl Store {
             rewrites: Some(rewrites.clone()),
             broken: Default::default(),
         });
+        let next_id = catalogue.next_id();
         let engine = open(&options, Arc::clone(&merger) as _)?;
+        if let Some(layout) = &layout {
+            own::check_schemas(&*engine, next_id, &layout.catalogue())?;
+            layout.make_durable()?;
+        }
         let accept_loss = options.engine.accept_damaged_log;
         let marker = match &layout {
             Some(layout) => Some(Marker::open(&layout.marker(), &*engine, accept_loss)?),
             None => None,
         };
-        let headers = RwLock::new(tables_with_headers(&*engine)?);
+        let headers = RwLock::new(own::tables_with_headers(&*engine)?);
         let shared = Arc::new(Shared {
             options,
             engine,
@@ -222,7 +226,8 @@ impl Store {
         let catalogue = fs::read(own.catalogue()).map_err(failed)?;
         files::replace(&copy.catalogue(), &catalogue).map_err(failed)?;
         // Last: without it the directory is not a store.
-        copy.write_format()
+        copy.write_format()?;
+        copy.make_durable()
     }
 
     /// Figures for metrics.
@@ -263,21 +268,6 @@ fn start_threads(shared: &Arc<Shared>, asked: Receiver<Vec<u8>>) -> Result<Vec<J
     Ok(vec![sync, upkeep.map_err(failed)?])
 }
 
-fn tables_with_headers(engine: &dyn Engine) -> Result<HashSet<TableId>, EngineError> {
-    let from = key::own(HEADERS_OF);
-    let to = vec![u8::MAX; from.len()];
-    let mut cursor = engine.cursor(&crate::engine::Span { from: from.clone(), to, one_partition: false, cache: false });
-    cursor.seek(&from);
-    let mut tables = HashSet::new();
-    while let Some((key, _)) = cursor.entry()? {
-        if let Some(table) = key.strip_prefix(&*from).and_then(|rest| rest.try_into().ok()) {
-            tables.insert(TableId(u32::from_be_bytes(table)));
-        }
-        cursor.next();
-    }
-    Ok(tables)
-}
-
 impl Shared {
     fn encode(&self, mutations: &[Mutation<'_>]) -> Result<Vec<Write>, StoreError> {
         let mut batch = Vec::with_capacity(mutations.len());
@@ -311,36 +301,18 @@ impl Shared {
         Ok(batch)
     }
 
-    /// Readers look for headers only in tables that have had one: noted in the same batch, and in memory before.
-    fn note_header(&self, table: TableId, batch: &mut Vec<Write>) {
-        let known = self.has_headers(table);
-        if !known {
-            self.headers.write().unwrap_or_else(PoisonError::into_inner).insert(table);
-        }
-        // Every time, for the batch that noted it first may have failed.
-        batch.push(Write::Put(key::own(&[HEADERS_OF, &table.0.to_be_bytes()].concat()), vec![1]));
-    }
-
-    fn has_headers(&self, table: TableId) -> bool {
-        self.headers.read().unwrap_or_else(PoisonError::into_inner).contains(&table)
-    }
-
     fn write(&self, batch: &[Write]) -> Result<(), StoreError> {
         self.engine.write(batch).map_err(|error| self.commit.failed(&error))
     }
 
-    /// `None` where nobody watches.
-    fn free_bytes(&self) -> Option<u64> {
-        let layout = self.layout.as_ref().filter(|_| self.options.reserve_bytes > 0)?;
-        let space = rustix::fs::statvfs(&layout.root).ok()?;
-        Some(space.f_bavail.saturating_mul(space.f_frsize))
+    /// As much as can be where nobody watches.
+    fn free_bytes(&self) -> u64 {
+        let watched = self.layout.as_ref().filter(|_| self.options.reserve_bytes > 0);
+        let space = watched.and_then(|layout| rustix::fs::statvfs(&layout.root).ok());
+        space.map_or(u64::MAX, |space| space.f_bavail.saturating_mul(space.f_frsize))
     }
 
     fn lock_upkeep(&self) -> MutexGuard<'_, ()> {
         self.upkeep.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn is_own(key: &[u8]) -> bool {
-        key::table_of(key) == Some(OWN_TABLE)
     }
 }

@@ -170,13 +170,18 @@ impl Shared {
                 Ok(Read::WouldBlock)
             }
             Found::Value { bytes, fragments } => {
-                self.figures.read(fragments);
-                if fragments >= self.options.write_back_fragments {
-                    // If too many wait already, this row will be read again.
-                    let _ = self.rewrites.try_send(key.to_vec());
-                }
+                self.met(key, fragments);
                 Ok(Read::Ready(Some(Record { bytes, fragments })))
             }
+        }
+    }
+
+    /// Counts the fragments of a row that was read, and asks for it to be written back if they are many.
+    fn met(&self, key: &[u8], fragments: u32) {
+        self.figures.read(fragments);
+        if fragments >= self.options.write_back_fragments {
+            // If too many wait already, this row will be read again.
+            let _ = self.rewrites.try_send(key.to_vec());
         }
     }
 
@@ -249,6 +254,7 @@ impl<'a> PartitionRows<'a> {
             if key < &self.bounds.0[..] || key >= &self.bounds.1[..] {
                 return Ok(None);
             }
+            self.shared.met(key, self.cursor.fragments());
             let clustering = key[self.prefix.len() + 1..].to_vec();
             let row = self.shared.resolve(key, record, self.header.covering(&clustering), self.now)?;
             if self.reversed {

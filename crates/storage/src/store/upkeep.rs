@@ -1,15 +1,13 @@
 //! What keeps a store small and quick: merged rows written back, rows under old deletions swept out, schemas reclaimed.
 
 use super::{Shared, Store, StoreError};
-use crate::catalogue::{
-    RecordView, decode_header, decode_row, decode_unmerged, encode_header, encode_row, needs_purge,
-};
+use crate::catalogue::{RecordView, decode_header, decode_row, decode_unmerged, encode_header, encode_row};
 use crate::engine::{Found, ReadTier, Span, Write};
 use crate::key::{self, Target};
 use crate::row::{Header, Row, TableId};
 use std::collections::BTreeSet;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, RwLockWriteGuard};
 
 /// What a sweep did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,6 +21,11 @@ pub struct Swept {
 /// Fragments put into one batch by a sweep.
 const SWEEP_BATCH: usize = 256;
 
+/// Attempts to find a value in memory just after it was read.
+const READS_MAX: usize = 3;
+
+type Gated<'a> = (RwLockWriteGuard<'a, ()>, Vec<u8>, u32);
+
 /// The upkeep thread: writes back what reads and compaction ask for, until an empty key ends it.
 pub(super) fn run(shared: &Arc<Shared>, asked: &Receiver<Vec<u8>>) {
     while let Ok(key) = asked.recv() {
@@ -35,15 +38,27 @@ pub(super) fn run(shared: &Arc<Shared>, asked: &Receiver<Vec<u8>>) {
 }
 
 impl Shared {
+    /// A value with how many fragments it has, and the gate that keeps writers away from it. The value is brought into
+    /// memory first, so that no writer waits for the disk meanwhile; `None` if it is gone, or does not stay there.
+    fn read_gated(&self, key: &[u8]) -> Result<Option<Gated<'_>>, StoreError> {
+        for _ in 0..READS_MAX {
+            if self.engine.get(key, ReadTier::Disk)? == Found::Absent {
+                return Ok(None);
+            }
+            let gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+            // A compaction may have put it elsewhere in between.
+            if let Found::Value { bytes, fragments } = self.engine.get(key, ReadTier::Memory)? {
+                return Ok(Some((gate, bytes, fragments)));
+            }
+        }
+        Ok(None)
+    }
+
     /// Puts a row in the place of its fragments. With no writer in between, so none of theirs is lost.
     fn write_back(&self, key: &[u8]) -> Result<(), StoreError> {
         self.commit.check()?;
-        let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
         let Some((table, _, Target::Row(_) | Target::Static)) = key::split(key) else { return Ok(()) };
-        let Found::Value { bytes, fragments } = self.engine.get(key, ReadTier::Disk)? else { return Ok(()) };
-        if fragments < 2 && !needs_purge(&bytes) {
-            return Ok(());
-        }
+        let Some((_gate, bytes, fragments)) = self.read_gated(key)? else { return Ok(()) };
         let row = decode_row(&bytes, &self.catalogue).map_err(|what| StoreError::corrupt(key, what))?;
         if row.has_counter() {
             return Ok(());
@@ -170,8 +185,7 @@ impl Shared {
     /// Takes old deletions out of a header; with no writer in between, for nothing else can take something away.
     fn forget_deletions(&self, key: &[u8], gc_before: i64) -> Result<bool, StoreError> {
         self.commit.check()?;
-        let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
-        let Found::Value { bytes, .. } = self.engine.get(key, ReadTier::Disk)? else { return Ok(false) };
+        let Some((_gate, bytes, _)) = self.read_gated(key)? else { return Ok(false) };
         let mut header = decode_header(&bytes).map_err(|what| StoreError::corrupt(key, what))?;
         header.purge(gc_before);
         let write = if header.is_empty() {

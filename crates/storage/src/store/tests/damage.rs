@@ -119,3 +119,30 @@ fn a_broken_fragment_is_kept_and_reported() {
     assert_eq!(problems.len(), 1);
     assert!(problems[0].to_string().contains("partition 0x02, row 0x72"), "{}", problems[0]);
 }
+
+#[test]
+fn a_catalogue_that_lost_schemas_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("catalogue");
+    fill(directory.path(), false);
+    let early = std::fs::read(&path).unwrap();
+    {
+        let store = Store::open(directory.path(), options()).unwrap();
+        let known = store.catalogue().next_id();
+        put(&store, &partition(1), Target::Row(b"r"), insert(77, 2, b"v"));
+        while store.catalogue().counts().pending > 0 || store.catalogue().next_id() == known {
+            std::thread::yield_now();
+        }
+    }
+    std::fs::write(&path, &early).unwrap();
+    let error = Store::open(directory.path(), options()).err().unwrap().to_string();
+    assert!(error.contains("have been given out, it ends at"), "{error}");
+    let problems = check(directory.path(), &options()).unwrap();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    std::fs::remove_file(&path).unwrap();
+    let error = Store::open(directory.path(), options()).err().unwrap().to_string();
+    assert!(
+        error.ends_with("catalogue: not a data directory that this version can read: the file is missing"),
+        "{error}"
+    );
+}

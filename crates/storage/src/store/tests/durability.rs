@@ -87,7 +87,13 @@ fn a_full_disk_is_read_only_until_there_is_room() {
     let ticket = batch(&store, 1).unwrap();
     assert!(matches!(store.wait_durable(ticket), Err(StoreError::Full(_))));
     assert!(matches!(batch(&store, 2), Err(StoreError::Full(_))));
+    let error = batch(&store, 2).unwrap_err().to_string();
+    assert_eq!(error, "the store is read-only until there is room on the disk: No space left on device");
     assert_eq!(text(&store, &partition(1), Target::Row(b"")).as_deref(), Some("x"));
+    engine.fail_syncs(None);
+    let recovered = std::iter::repeat_with(|| batch(&store, 3)).find_map(Result::ok);
+    store.wait_durable(recovered.unwrap()).unwrap();
+    store.wait_durable(ticket).unwrap();
 }
 
 #[test]

@@ -1,0 +1,71 @@
+//! The store's own records, in a table of their own: written in one batch with what they are about, or before it.
+
+use super::{Shared, StoreError};
+use crate::catalogue::CatalogueError;
+use crate::engine::{Engine, EngineError, Found, ReadTier, Span, Write};
+use crate::key::{self, OWN_TABLE};
+use crate::row::TableId;
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+
+/// Followed by a table that has partition headers.
+const HEADERS_OF: &[u8] = b"headers/";
+/// The first schema id that has not been given out.
+const SCHEMAS: &[u8] = b"schemas";
+
+/// In which tables readers have to look for headers.
+pub(super) fn tables_with_headers(engine: &dyn Engine) -> Result<HashSet<TableId>, EngineError> {
+    let from = key::own(HEADERS_OF);
+    let to = vec![u8::MAX; from.len()];
+    let mut cursor = engine.cursor(&Span { from: from.clone(), to, one_partition: false, cache: false });
+    cursor.seek(&from);
+    let mut tables = HashSet::new();
+    while let Some((key, _)) = cursor.entry()? {
+        if let Some(table) = key.strip_prefix(&*from).and_then(|rest| rest.try_into().ok()) {
+            tables.insert(TableId(u32::from_be_bytes(table)));
+        }
+        cursor.next();
+    }
+    Ok(tables)
+}
+
+/// Refuses a catalogue that has lost ids which were given out: it would give them out again, and the records that have
+/// them would be read as something else. `next_id` is the catalogue's before the engine was opened: recovery merges rows,
+/// and that may ask for schemas.
+pub(super) fn check_schemas(engine: &dyn Engine, next_id: u32, path: &Path) -> Result<(), StoreError> {
+    let Found::Value { bytes, .. } = engine.get(&key::own(SCHEMAS), ReadTier::Disk)? else { return Ok(()) };
+    let given_out = bytes.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+    if given_out <= next_id {
+        return Ok(());
+    }
+    let what = format!("schemas up to {given_out} have been given out, it ends at {next_id}");
+    let at = usize::try_from(path.metadata().map_or(0, |data| data.len())).unwrap_or_default();
+    Err(StoreError::Catalogue(Arc::new(CatalogueError::Corrupt { path: path.to_owned(), at, what })))
+}
+
+impl Shared {
+    /// Before a record uses one of these ids: the log keeps the order.
+    pub(super) fn note_schemas(&self, next_id: u32) -> bool {
+        let note = Write::Put(key::own(SCHEMAS), next_id.to_be_bytes().to_vec());
+        self.commit.check().and_then(|()| self.write(&[note])).is_ok()
+    }
+
+    /// Readers look for headers only in tables that have had one: noted in the same batch, and in memory before.
+    pub(super) fn note_header(&self, table: TableId, batch: &mut Vec<Write>) {
+        let known = self.has_headers(table);
+        if !known {
+            self.headers.write().unwrap_or_else(PoisonError::into_inner).insert(table);
+        }
+        // Every time, for the batch that noted it first may have failed.
+        batch.push(Write::Put(key::own(&[HEADERS_OF, &table.0.to_be_bytes()].concat()), vec![1]));
+    }
+
+    pub(super) fn has_headers(&self, table: TableId) -> bool {
+        self.headers.read().unwrap_or_else(PoisonError::into_inner).contains(&table)
+    }
+
+    pub(super) fn is_own(key: &[u8]) -> bool {
+        key::table_of(key) == Some(OWN_TABLE)
+    }
+}
