@@ -7,7 +7,7 @@ use super::RowCache;
 use super::counters::RowCacheStatistics;
 use super::key::Keys;
 use super::memory::MemoryTier;
-use super::options::{RowCacheError, RowCacheOptions, SsdAdmission, SsdOptions};
+use super::options::{RowCacheError, RowCacheOptions, SsdOptions};
 use super::shard::{Shard, ShardState};
 use super::shared::Shared;
 use super::ssd::{Directory, Log, PAGE_BYTES, SegmentStore, SsdIndex, SsdTier, run_cascade};
@@ -67,7 +67,7 @@ impl RowCache {
     /// Switches the SSD tier on again after a failure, empty, with new files in the same directory.
     pub fn enable_ssd(&self) -> Result<(), RowCacheError> {
         let ssd = self.shared.ssd.as_ref().ok_or(RowCacheError::NoSsd)?;
-        self.shared.turn_ssd_on(ssd).map_err(|error| RowCacheError::Ssd { dir: Default::default(), error })
+        self.shared.turn_ssd_on(ssd).map_err(|error| RowCacheError::Ssd { dir: ssd.dir.clone(), error })
     }
 
     /// Waits until all rows that left memory so far are on SSD or dropped.
@@ -116,8 +116,7 @@ impl Drop for RowCache {
 fn ssd_tier(options: &SsdOptions, store: Box<dyn SegmentStore>) -> SsdTier {
     let segments = (options.bytes / options.segment_bytes) as u32;
     let log = Log::new(store, segments, (options.segment_bytes / PAGE_BYTES as u64) as u32);
-    let admit_all = options.admission == SsdAdmission::All;
-    SsdTier::new(log, options.queue_bytes, options.read_errors_max, admit_all)
+    SsdTier::new(log, options)
 }
 
 fn shards(options: &RowCacheOptions, with_ssd: bool) -> Box<[Shard]> {

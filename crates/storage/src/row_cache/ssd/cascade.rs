@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::thread;
 
 use super::super::locks::lock;
 use super::super::shared::Shared;
@@ -22,6 +23,7 @@ const _: () = assert!(COLLECT_PAGES > RECORD_PAGES_MAX);
 /// Takes rows off the queue until it is closed.
 pub(crate) fn run(shared: &Shared) {
     let Some(ssd) = &shared.ssd else { return };
+    let _end = End { shared, ssd };
     let mut batch = VecDeque::new();
     while ssd.queue.take(&mut batch) {
         for spill in batch.drain(..) {
@@ -35,6 +37,21 @@ pub(crate) fn run(shared: &Shared) {
             ssd.queue.written(&spill);
         }
         ssd.queue.done();
+    }
+}
+
+/// Nobody waits for a thread that is gone, however it went.
+struct End<'a> {
+    shared: &'a Shared,
+    ssd: &'a SsdTier,
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.ssd.queue.close();
+        if thread::panicking() {
+            self.shared.turn_ssd_off("its thread panicked");
+        }
     }
 }
 

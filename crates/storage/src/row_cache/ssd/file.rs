@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, OFlags};
+use tracing::info;
 
 use super::page::PAGE_BYTES;
 
@@ -69,6 +70,7 @@ impl SegmentStore for Directory {
         let file = match direct {
             // Some file systems (tmpfs of old kernels, overlays) have no way around the page cache.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
+                info!(path = %path.display(), "no direct I/O here: the row cache goes through the page cache");
                 options.open(&path)?
             }
             file => file?,

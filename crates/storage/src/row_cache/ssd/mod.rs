@@ -14,11 +14,13 @@ mod queue;
 
 use std::cell::RefCell;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::counters::SsdCounters;
 use super::key::RowKey;
+use super::options::{SsdAdmission, SsdOptions};
 use super::row::CachedRow;
 pub(super) use cascade::run as run_cascade;
 #[cfg(test)]
@@ -82,19 +84,22 @@ pub(super) struct SsdTier {
     read_errors: AtomicU32,
     read_errors_max: u32,
     pub(super) admit_all: bool,
+    /// To name it in errors.
+    pub(super) dir: PathBuf,
 }
 
 impl SsdTier {
-    pub(super) fn new(log: Log, queue_bytes: usize, read_errors_max: u32, admit_all: bool) -> Self {
+    pub(super) fn new(log: Log, options: &SsdOptions) -> Self {
         SsdTier {
             on: AtomicBool::new(false),
             log,
-            queue: SpillQueue::new(queue_bytes),
+            queue: SpillQueue::new(options.queue_bytes),
             appender: Mutex::new(Appender::new()),
             counters: SsdCounters::default(),
             read_errors: AtomicU32::new(0),
-            read_errors_max,
-            admit_all,
+            read_errors_max: options.read_errors_max,
+            admit_all: options.admission == SsdAdmission::All,
+            dir: options.dir.clone(),
         }
     }
 

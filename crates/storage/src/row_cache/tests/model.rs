@@ -153,7 +153,7 @@ impl Model {
 #[test]
 fn the_cache_says_what_the_engine_says() {
     let (mut collected, mut rewritten) = (0, 0);
-    for seed in 0..16 {
+    for seed in 0..8 {
         let mut model = Model::new(seed);
         for _ in 0..20_000 {
             model.step();
@@ -164,5 +164,5 @@ fn the_cache_says_what_the_engine_says() {
         assert!(model.hits > 500, "seed {seed}: {} hits", model.hits);
         assert_eq!((statistics.ssd_read_errors, statistics.ssd_write_errors), (0, 0), "seed {seed}: a sound disk");
     }
-    assert!(collected > 24 && rewritten > 100, "{collected} segments were collected, {rewritten} rows in them kept");
+    assert!(collected > 12 && rewritten > 50, "{collected} segments were collected, {rewritten} rows in them kept");
 }
