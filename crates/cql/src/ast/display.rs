@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use super::{Literal, LiteralKind, NativeType, QualifiedName, Term, TypeName};
+use super::{CellMetadata, Literal, LiteralKind, NativeType, QualifiedName, Selector, Term, TypeName};
 use crate::keyword;
 
 /// A name as a statement must write it: in quotes unless it is all lower case and no reserved word.
@@ -91,6 +91,56 @@ impl fmt::Display for Term {
             Term::Cast(term, native) => write!(f, "cast({term} as {native})"),
             Term::Negation(term) => write!(f, "-{term}"),
             Term::Arithmetic { operator, left, right } => write!(f, "{left} {} {right}", operator.symbol()),
+        }
+    }
+}
+
+/// The name that a selected value without an alias has in the metadata of a result.
+impl Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = |f: &mut fmt::Formatter<'_>, open: &str, selectors: &[Selector], close: &str| {
+            f.write_str(open)?;
+            separated(f, selectors, |f, selector| selector.fmt(f))?;
+            f.write_str(close)
+        };
+        match self {
+            // Names of columns stand as they are: a client looks for them so.
+            Selector::Column(name) => f.write_str(name),
+            Selector::Term(term) => term.fmt(f),
+            Selector::CountRows => f.write_str("count"),
+            Selector::Metadata(CellMetadata::WriteTime, of) => write!(f, "writetime({of})"),
+            Selector::Metadata(CellMetadata::MaxWriteTime, of) => write!(f, "maxwritetime({of})"),
+            Selector::Metadata(CellMetadata::TimeToLive, of) => write!(f, "ttl({of})"),
+            Selector::Cast(of, native) => write!(f, "cast({of} as {native})"),
+            Selector::Call { name, arguments } => {
+                let keyspace = name.keyspace.as_deref().unwrap_or("system");
+                // `count(1)` counts rows as `count(*)` does.
+                if let ("system", "count", [Selector::Term(_)]) = (keyspace, name.name.as_str(), &arguments[..]) {
+                    return f.write_str("count");
+                }
+                write!(f, "{keyspace}.{}", name.name)?;
+                all(f, "(", arguments, ")")
+            }
+            Selector::Field(of, field) => write!(f, "{of}.{field}"),
+            Selector::Element(of, key) => write!(f, "{of}[{key}]"),
+            Selector::Slice(of, from, to) => {
+                let shown = |end: &Option<Term>| end.as_ref().map_or_else(String::new, Term::to_string);
+                write!(f, "{of}[{}..{}]", shown(from), shown(to))
+            }
+            Selector::Hint(type_name, of) => write!(f, "({type_name}){of}"),
+            Selector::Tuple(of) => match &of[..] {
+                [one] => write!(f, "{one}"),
+                _ => all(f, "(", of, ")"),
+            },
+            Selector::List(of) => all(f, "[", of, "]"),
+            Selector::Set(of) => all(f, "{", of, "}"),
+            Selector::Map(of) => {
+                f.write_str("{")?;
+                separated(f, of, |f, (key, value)| write!(f, "{key}: {value}"))?;
+                f.write_str("}")
+            }
+            Selector::Negation(of) => write!(f, "-{of}"),
+            Selector::Arithmetic { operator, left, right } => write!(f, "{left} {} {right}", operator.symbol()),
         }
     }
 }

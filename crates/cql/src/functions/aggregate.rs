@@ -130,11 +130,24 @@ impl AggregateState {
                 *sum = next;
             }
             Number::Decimal(sum) => {
-                let (left, decimal) = (sum.encode(), NativeType::Decimal);
-                let right = number.write(decimal).unwrap_or_default();
-                let added = arithmetic::apply(Operator::Add, (decimal, &left), (decimal, &right), decimal);
-                let added = added.map_err(InvalidRequest)?;
-                self.sum = arithmetic::read(decimal, &added).unwrap_or(Number::Whole(0));
+                let decimal = NativeType::Decimal;
+                let calculate = |operator: Operator, left: &Decimal, right: &Decimal| {
+                    let bytes =
+                        arithmetic::apply(operator, (decimal, &left.encode()), (decimal, &right.encode()), decimal);
+                    let bytes = bytes.map_err(InvalidRequest)?;
+                    Ok(Decimal::decode(&bytes).unwrap_or_else(|| left.clone()))
+                };
+                let Some(value) = number.to_decimal() else { return Ok(()) };
+                // An average moves by its share of each difference, and is rounded every time.
+                let step = match self.aggregate.kind {
+                    AggregateKind::Average => {
+                        let difference = calculate(Operator::Subtract, &value, sum)?;
+                        let unscaled = divide_half_even(&difference.unscaled, &BigInt::from(self.count));
+                        Decimal { unscaled, scale: difference.scale }
+                    }
+                    _ => value,
+                };
+                *sum = calculate(Operator::Add, sum, &step)?;
             }
             Number::Big(sum) => match number {
                 Number::Whole(value) => *sum += *value,
@@ -164,10 +177,7 @@ impl AggregateState {
     fn average(&self) -> Number {
         match &self.sum {
             Number::Float(sum) => Number::Float(sum / self.count as f64),
-            Number::Decimal(sum) => {
-                let unscaled = divide_half_even(&sum.unscaled, &BigInt::from(self.count));
-                Number::Decimal(Decimal { unscaled, scale: sum.scale })
-            }
+            Number::Decimal(average) => Number::Decimal(average.clone()),
             Number::Big(sum) => Number::Big(sum / self.count),
             Number::Whole(sum) => Number::Whole(sum / self.count.max(1)),
         }

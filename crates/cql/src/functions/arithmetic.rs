@@ -114,6 +114,11 @@ impl Number {
         }
     }
 
+    /// As an operand of decimals, where Cassandra takes small integers for doubles: 1 is 1.0 there.
+    fn to_operand(&self) -> Option<Decimal> {
+        if let Number::Whole(_) = self { Number::Float(self.to_float()).to_decimal() } else { self.to_decimal() }
+    }
+
     /// The number as a value of a type: integers lose their upper bits, floats keep within the type's range.
     #[allow(clippy::cast_possible_truncation, reason = "Java's conversions are lossy")]
     pub(super) fn write(&self, native: NativeType) -> Option<Vec<u8>> {
@@ -217,8 +222,8 @@ pub(super) fn apply(
         NativeType::Varint => Number::Big(bigs(operator, &left.to_big(), &right.to_big())?),
         NativeType::Decimal => {
             let no_decimal = || "A NaN or an infinity cannot be converted into a decimal".to_owned();
-            let left = left.to_decimal().ok_or_else(no_decimal)?;
-            Number::Decimal(decimals(operator, &left, &right.to_decimal().ok_or_else(no_decimal)?)?)
+            let left = left.to_operand().ok_or_else(no_decimal)?;
+            Number::Decimal(decimals(operator, &left, &right.to_operand().ok_or_else(no_decimal)?)?)
         }
         _ => Number::Whole(wholes(operator, left.to_whole(), right.to_whole())?),
     };
@@ -269,7 +274,8 @@ fn decimals(operator: Operator, left: &Decimal, right: &Decimal) -> Result<Decim
     let too_far = || "the operands differ too much in scale".to_owned();
     let aligned = |value: &Decimal| value.rescaled(scale).ok_or_else(too_far);
     if matches!(operator, Operator::Divide | Operator::Modulo) && right.unscaled == BigInt::ZERO {
-        return Err(if left.unscaled == BigInt::ZERO { "Division undefined" } else { "Division by zero" }.to_owned());
+        let modulo = operator == Operator::Modulo;
+        return Err(if modulo { "Division by zero" } else { "BigInteger divide by zero" }.to_owned());
     }
     Ok(match operator {
         Operator::Add => Decimal { unscaled: aligned(left)? + aligned(right)?, scale }.rounded(),
@@ -320,8 +326,8 @@ pub(super) fn math(math: Math, native: NativeType, bytes: &[u8]) -> Option<Vec<u
             Number::Decimal(Decimal { unscaled, scale: value.scale })
         }
         (Math::Round, Number::Whole(_) | Number::Big(_)) => number,
-        // Halves go up, not away from zero.
-        (Math::Round, Number::Float(value)) => Number::Float((value + 0.5).floor()),
+        // Halves go up, not away from zero; the result is an integer before it is a float again.
+        (Math::Round, Number::Float(value)) => Number::Float(round(*value, native == NativeType::Float)),
         (Math::Round, Number::Decimal(value)) => match u32::try_from(value.scale) {
             Ok(scale) if i64::from(scale) > value.precision() + 1 => {
                 Number::Decimal(Decimal { unscaled: BigInt::ZERO, scale: 0 })
@@ -337,4 +343,10 @@ pub(super) fn math(math: Math, native: NativeType, bytes: &[u8]) -> Option<Vec<u
         (Math::Log10, _) => Number::Float(number.to_float().log10()),
     };
     result.write(native)
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "Java rounds to an int or a long")]
+fn round(value: f64, single: bool) -> f64 {
+    let rounded = (value + 0.5).floor();
+    if single { f64::from(rounded as i32) } else { rounded as i64 as f64 }
 }

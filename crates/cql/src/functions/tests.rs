@@ -101,7 +101,7 @@ fn results() {
 fn calls_without_a_result() {
     let cases: &[(&str, &[&str], &str)] = &[
         ("_/", &["int:1", "int:0"], "the operation 'int / int' failed: / by zero"),
-        ("_/", &["decimal:1", "decimal:0"], "the operation 'decimal / decimal' failed: Division by zero"),
+        ("_/", &["decimal:1", "decimal:0"], "the operation 'decimal / decimal' failed: BigInteger divide by zero"),
         (
             "blob_as_int",
             &["blob:01"],

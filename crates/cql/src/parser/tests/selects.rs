@@ -185,3 +185,33 @@ fn constants_keep_their_kinds() {
         assert_eq!(literal.kind, kind, "{text}");
     }
 }
+
+#[test]
+fn names_of_selected_values() {
+    let cases = [
+        ("a", "a"),
+        ("\"A\"", "A"),
+        ("count(*)", "count"),
+        ("count(1)", "count"),
+        ("count(a)", "system.count(a)"),
+        ("MAX(a)", "system.max(a)"),
+        ("ks.f(a, 1)", "ks.f(a, 1)"),
+        ("token(a, b)", "system.token(a, b)"),
+        ("writetime(a)", "writetime(a)"),
+        ("ttl(m['k'])", "ttl(m['k'])"),
+        ("cast(a as text)", "cast(a as text)"),
+        ("u.f", "u.f"),
+        ("l[1..2]", "l[1..2]"),
+        ("a + 1", "a + 1"),
+        ("-a", "-a"),
+        ("(int) 1", "(int)1"),
+        ("(a)", "a"),
+        ("(a, b)", "(a, b)"),
+    ];
+    for (text, expected) in cases {
+        let SelectClause::Items(items) = select(&format!("SELECT {text} FROM t")).clause else {
+            panic!("{text}: no selectors");
+        };
+        assert_eq!(items[0].selector.to_string(), expected, "{text}");
+    }
+}
