@@ -5,7 +5,7 @@
 use shunt_storage::catalogue::{Catalogue, Limits, RecordView, decode_row, encode_row};
 use shunt_storage::engine::{Engine, EngineOptions, Merger, RocksEngine, Verdict, Write};
 use shunt_storage::row::{Cell, CellValue, ColumnId, Fragment, Liveness, PartitionKey, Row, TableId};
-use shunt_storage::store::{Durability, FRAGMENT_CLASSES, Mutation};
+use shunt_storage::store::{Durability, FRAGMENT_CLASSES, Mutation, Slice};
 use shunt_storage::{Store, StoreOptions, Target};
 use std::error::Error;
 use std::hint::black_box;
@@ -264,6 +264,9 @@ fn measure_times(data: &Data, directory: &Path) -> Result<(), Box<dyn Error>> {
     println!("  compaction took {:.1} s", begun.elapsed().as_secs_f64());
     measure_reads(&store, count)?;
     println!("  {:?}", store.figures());
+    for (name, count) in store.engine_statistics().into_iter().filter(|(name, _)| name.contains("bloom")) {
+        println!("  {name} {count}");
+    }
     Ok(())
 }
 
@@ -283,6 +286,12 @@ fn measure_reads(store: &Store, count: usize) -> Result<(), Box<dyn Error>> {
         black_box(store.read_row(TABLE, PartitionKey(&key), Target::Row(b""), START_US / 1_000_000)?);
     }
     per_op("read of a row that is not there", ops, begun);
+    let begun = Instant::now();
+    for _ in 0..ops {
+        let key = key(count as u64 + random.below(count as u64));
+        black_box(store.read_partition(TABLE, PartitionKey(&key), &Slice::default(), 0)?.next()?);
+    }
+    per_op("read of a partition that is not there", ops, begun);
     let after = store.figures();
     let classes: Vec<u64> = after.fragments.iter().zip(&before.fragments).map(|(now, then)| now - then).collect();
     println!("  fragments per read, up to {FRAGMENT_CLASSES:?} and more: {classes:?}");
