@@ -285,8 +285,20 @@ fn decimals(operator: Operator, left: &Decimal, right: &Decimal) -> Result<Decim
             Decimal { unscaled: &left.unscaled * &right.unscaled, scale }.rounded()
         }
         Operator::Divide => quotient(left, right).ok_or_else(too_far)?,
-        Operator::Modulo => Decimal { unscaled: aligned(left)? % aligned(right)?, scale },
+        Operator::Modulo => remainder(left, &aligned(left)?, right, &aligned(right)?),
     })
+}
+
+/// A remainder with the scale that Java gives it: zeros at the end of the whole quotient take digits off the divisor's.
+fn remainder(left: &Decimal, left_aligned: &BigInt, right: &Decimal, right_aligned: &BigInt) -> Decimal {
+    let (quotient, rest) = (left_aligned / right_aligned, left_aligned % right_aligned);
+    let spare = (i64::from(right.scale) - i64::from(left.scale)).max(0);
+    let digits = quotient.magnitude().to_string();
+    let zeros = i64::try_from(digits.len() - digits.trim_end_matches('0').len()).unwrap_or(0);
+    let dropped = if quotient == BigInt::ZERO { spare } else { zeros.min(spare) };
+    let divisor = BigInt::from(10).pow(u32::try_from(dropped).unwrap_or(0));
+    let scale = left.scale.max(right.scale).saturating_sub(i32::try_from(dropped).unwrap_or(0));
+    Decimal { unscaled: rest / divisor, scale }
 }
 
 /// A quotient with as many digits as Cassandra gives it.
