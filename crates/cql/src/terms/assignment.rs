@@ -29,7 +29,10 @@ pub fn preferred_type(literal: &Literal) -> NativeType {
         }
         LiteralKind::Boolean => NativeType::Boolean,
         LiteralKind::Duration => NativeType::Duration,
+        // The digit behind the second dash is the version.
+        LiteralKind::Uuid if literal.text.as_bytes().get(14) == Some(&b'1') => NativeType::Timeuuid,
         LiteralKind::Uuid => NativeType::Uuid,
+        // Cassandra would take a blob for a `tinyint` here and accept it as one; nothing can be meant by that.
         LiteralKind::Hex => NativeType::Blob,
     }
 }

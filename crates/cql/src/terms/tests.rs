@@ -206,3 +206,26 @@ fn literals_of_values_are_those_values() {
         assert_eq!(again, Prepared::Constant(Some(bytes)), "{name} {written}");
     }
 }
+
+#[test]
+fn literals_have_the_types_that_cassandra_prefers() {
+    let cases = [
+        ("'abc'", "ascii"),
+        ("'é'", "text"),
+        ("5", "int"),
+        ("5000000000", "bigint"),
+        ("50000000000000000000000", "varint"),
+        ("1.5", "double"),
+        ("1.12345678901234567890123", "decimal"),
+        ("NaN", "double"),
+        ("true", "boolean"),
+        ("1h", "duration"),
+        ("5f9ac1c0-0000-1000-8000-000000000000", "timeuuid"),
+        ("5f9ac1c0-0000-4000-8000-000000000000", "uuid"),
+        ("0xff", "blob"),
+    ];
+    for (text, name) in cases {
+        let Term::Literal(literal) = term(text).0 else { panic!("{text}: no literal") };
+        assert_eq!(super::preferred_type(&literal).name(), name, "{text}");
+    }
+}
