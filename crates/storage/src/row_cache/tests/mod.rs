@@ -72,7 +72,9 @@ fn fill(cache: &RowCache, key: &[u8], record: Option<&[u8]>) -> bool {
 /// Record of a row, so that every row has its own size and content.
 fn record_of(row: u64, bytes: usize) -> Vec<u8> {
     let mut random = Random::new(row);
-    (0..bytes).map(|_| random.next() as u8).collect()
+    let mut record: Vec<_> = (0..bytes / 8 + 1).flat_map(|_| random.next().to_le_bytes()).collect();
+    record.truncate(bytes);
+    record
 }
 
 #[test]

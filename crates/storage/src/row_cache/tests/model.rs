@@ -46,13 +46,16 @@ impl Model {
         key_of(self.random.below(TABLES) as u32, row)
     }
 
+    /// Mostly small, some of them larger than a page.
     fn any_record(&mut self) -> Vec<u8> {
         let bytes = match self.random.below(20) {
             0 => self.random.below(60_000),
             1..3 => self.random.below(9_000),
             _ => self.random.below(1_000),
         };
-        record_of(self.random.next(), bytes as usize)
+        let mut record = vec![self.random.next() as u8; bytes as usize + 8];
+        record[..8].copy_from_slice(&self.random.next().to_le_bytes());
+        record
     }
 
     fn check(&mut self, key: &[u8], row: &CachedRow) {

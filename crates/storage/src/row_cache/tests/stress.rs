@@ -9,7 +9,7 @@ use super::*;
 const ROWS: usize = 3_000;
 const READERS: u64 = 3;
 const WRITERS: u64 = 2;
-const READS: usize = 60_000;
+const READS: usize = 30_000;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Writes {
