@@ -1,0 +1,87 @@
+"""Failures as text and as files that can be run again; the counts of a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from . import expected
+from .outcome import Outcome
+from .runner import Failure, Tally
+from .step import Step
+from .workers import Plan
+
+DIRECTORY = Path(__file__).resolve().parents[2] / "target" / "differential"
+ROWS_SHOWN = 12
+
+
+def write(plan: Plan, failure: Failure, position: int) -> Path:
+    """Keeps the steps of a failure in a file for --replay."""
+    DIRECTORY.mkdir(parents=True, exist_ok=True)
+    path = DIRECTORY / f"seed-{plan.seed}-sequence-{failure.number}-{position}.json"
+    path.write_text(json.dumps({"seed": plan.seed, "sequence": failure.number, "difference": failure.difference.signature,
+                                "steps": [step.to_json() for step in failure.steps]}, indent=1))
+    return path
+
+
+def read(path: str) -> list[Step]:
+    return [Step.from_json(step) for step in json.loads(Path(path).read_text())["steps"]]
+
+
+def show(plan: Plan, failure: Failure, path: Path | None) -> None:
+    """One failure: the steps, both answers, the commands that run it again."""
+    difference = failure.difference
+    print(f"\n--- {difference.signature}")
+    shown = failure.steps if failure.minimised or len(failure.steps) <= 12 else failure.steps[-3:]
+    if len(shown) < len(failure.steps):
+        print(f"    ... {len(failure.steps) - len(shown)} steps before these")
+    for step in shown:
+        print(f"    {step.shown()}")
+    print(f"  Cassandra: {describe(difference.cassandra)}\n  ours:      {describe(difference.ours)}")
+    sides = f"--ours {plan.ours} --cassandra {plan.cassandra}"
+    only = f" --only {plan.only}" if plan.only else ""
+    if path is not None:
+        print(f"  replay: python -m differential {sides} --replay {path}")
+    print(f"  whole:  python -m differential {sides} --seed {plan.seed} --sequence {failure.number}{only}", flush=True)
+
+
+def describe(outcome: Outcome) -> str:
+    if outcome.kind == "error":
+        return f"{outcome.error}: {outcome.message}" + (f" {outcome.detail}" if outcome.detail else "")
+    if outcome.kind != "rows":
+        return f"{outcome.kind} {outcome.detail or ''}"
+    lines = [f"{len(outcome.rows)} rows in pages of {outcome.pages}; " + ", ".join(f"{name} {kind}" for name, kind in outcome.columns)]
+    for row in outcome.rows[:ROWS_SHOWN]:
+        lines.append("             " + " | ".join("null" if value is None else _value(value) for value in row))
+    if outcome.prepared is not None:
+        lines.append(f"             prepared: {outcome.prepared}")
+    return "\n".join(lines)
+
+
+def _value(value: bytes) -> str:
+    if len(value) > 8 and all(32 <= byte < 127 for byte in value):
+        return value.decode()[:300]
+    return "0x" + value.hex() if len(value) <= 60 else f"0x{value[:56].hex()}... ({len(value)} bytes)"
+
+
+def summary(tally: Tally, seconds: float) -> None:
+    """How often what was expected was found, what was refused, and the last line with all counts."""
+    for entry in expected.EXPECTED:
+        print(f"expected: {entry.name}: {tally.expected[entry.name]} times. {entry.reason}")
+    if tally.errors:
+        print("Cassandra's errors: " + ", ".join(f"{name} {number}" for name, number in tally.errors.most_common()))
+    for signature, number in tally.signatures.most_common():
+        print(f"in {number} sequences: {signature}")
+    for reason, number in tally.abandoned.most_common():
+        print(f"abandoned: {number} sequences: {reason}")
+    total = tally.statements.total()
+    kinds = ", ".join(f"{name} {number}" + (f" ({tally.refused[name]} refused)" if tally.refused[name] else "")
+                      for name, number in sorted(tally.statements.items()))
+    print(f"{total} statements in {tally.sequences} sequences in {seconds:.0f} s; {tally.abandoned.total()} abandoned; {kinds}; "
+          f"{tally.signatures.total()} differences", flush=True)
+
+
+def messages(tally: Tally) -> None:
+    """What Cassandra refused, and how it said so."""
+    for (kind, error, message), number in tally.messages.most_common():
+        print(f"{number:6} {kind}: {error}: {message}")

@@ -1,0 +1,146 @@
+"""The harness itself, without a server: generation, comparison, files. And with a Cassandra, whether it sees what is planted.
+
+SHUNT_CASSANDRA (host:port) names the server; the tests that need one are skipped without it.
+"""
+
+import os
+import struct
+
+import pytest
+
+from differential import plant, report, workers
+from differential.compare import compare
+from differential.outcome import Outcome
+from differential.runner import Failure, Runner
+from differential.sequence import KINDS, Sequence
+from differential.shrink import Shrinker
+from differential.step import BOUND, LITERAL, PREPARED, UNSET, Step
+
+SELECT = Step("select.all", "SELECT * FROM t", reads=True)
+
+
+def rows(*values, column="v", pages=None):
+    return Outcome("rows", ((column, "int"),), [(value,) for value in values], pages or [len(values)])
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_sequence_is_a_function_of_seed_and_number(number):
+    first, again = (Sequence(7, number).steps() for _ in range(2))
+    assert [step.to_json() for step in first] == [step.to_json() for step in again]
+    assert [step.to_json() for step in first] != [step.to_json() for step in Sequence(8, number).steps()]
+
+
+def test_every_kind_and_every_form_is_drawn():
+    steps = [step for number in range(40) for step in Sequence(1, number).steps()]
+    assert {step.kind for step in steps} == {kind.name for kind in KINDS}
+    assert {step.form for step in steps} == {LITERAL, BOUND, PREPARED}
+    assert any(UNSET in (step.values or []) for step in steps)
+
+
+def test_only_keeps_to_a_kind_beside_the_groundwork():
+    kinds = {step.kind for number in range(5) for step in Sequence(1, number, "select.group_by").steps()}
+    assert "select.group_by" in kinds
+    assert kinds <= {"select.group_by", "insert", "update.counter", "ddl.create", "select.all"}
+
+
+def test_no_time_to_live_is_used_twice_where_timestamps_tie():
+    for number in range(30):
+        used = [step.text.split("TTL ")[1].split()[0] for step in Sequence(1, number).steps()
+                if step.form == LITERAL and step.kind == "insert" and "USING" in step.text and "TTL " in step.text]
+        used = [ttl for ttl in used if len(ttl) >= 6 and ttl != "630720001"]
+        assert len(used) == len(set(used))
+
+
+def test_steps_survive_a_file(tmp_path):
+    steps = Sequence(3, 2).steps()
+    plan = workers.Plan("a:1", "b:2", 1, 3)
+    report.DIRECTORY, kept = tmp_path, report.DIRECTORY
+    try:
+        difference = compare(SELECT, rows(b"1"), rows(b"2"))
+        path = report.write(plan, Failure(2, steps, difference), 0)
+    finally:
+        report.DIRECTORY = kept
+    assert report.read(str(path)) == steps
+
+
+@pytest.mark.parametrize("ours, cassandra, aspect", [
+    (rows(b"1", b"2"), rows(b"1", b"2"), None),
+    (rows(b"1", b"2"), rows(b"2", b"1"), "order"),
+    (rows(b"1"), rows(b"1", b"2"), "rows"),
+    (rows(None), rows(b""), "rows"),
+    (rows(b"1", column="w"), rows(b"1"), "columns"),
+    (Outcome("error", code=0x2200, message="one"), Outcome("error", code=0x2200, message="another"), None),
+    (Outcome("error", code=0x2000), Outcome("error", code=0x2200), "error"),
+    (Outcome("error", code=0x2400, detail=("k", "t")), Outcome("error", code=0x2400, detail=("k", "u")), "detail"),
+    (Outcome("void"), Outcome("error", code=0x2200), "error"),
+    (Outcome("void"), rows(), "kind"),
+])
+def test_what_differs_is_named(ours, cassandra, aspect):
+    difference = compare(SELECT, ours, cassandra)
+    assert (difference and difference.aspect) == aspect
+
+
+def test_pages_may_be_smaller_but_not_larger_than_asked():
+    step = Step("select.all", "SELECT * FROM t", page_size=2, reads=True)
+    whole = rows(b"1", b"2", b"3", pages=[2, 1])
+    assert compare(step, rows(b"1", b"2", b"3", pages=[1, 2, 0]), whole) is None
+    assert compare(step, rows(b"1", b"2", b"3", pages=[3]), whole).aspect == "page"
+
+
+def test_clocks_are_compared_with_tolerance_and_given_timestamps_exactly():
+    def stamp(number, column="writetime(v)"):
+        return rows(struct.pack(">q", number), column=column)
+
+    def ttl(number):
+        return rows(struct.pack(">i", number), column="ttl(v)")
+
+    now = 1_700_000_000_000_000
+    assert compare(SELECT, stamp(now), stamp(now + 5_000)) is None
+    assert compare(SELECT, stamp(now, "v"), stamp(now + 5_000, "v")).aspect == "rows"
+    assert compare(SELECT, stamp(1_000_000_000_000_001), stamp(1_000_000_000_000_002)).aspect == "rows"
+    assert compare(SELECT, stamp(1_000_000_000_000_001), stamp(now)).aspect == "rows"
+    assert compare(SELECT, ttl(100_000), ttl(99_998)) is None
+    assert compare(SELECT, ttl(100_000), ttl(101_000)).aspect == "rows"
+    assert compare(SELECT, ttl(100_000), rows(None, column="ttl(v)")).aspect == "rows"
+
+
+@pytest.fixture(scope="module")
+def sides():
+    contact = os.environ.get("SHUNT_CASSANDRA")
+    if not contact:
+        pytest.skip("SHUNT_CASSANDRA is not set")
+    with workers.Sides(workers.Plan(contact, contact, 1, 1), "h") as both:
+        yield both
+
+
+@pytest.mark.parametrize("name", plant.CHANGES)
+def test_what_is_planted_is_found(sides, name):
+    change, aspect = plant.CHANGES[name]
+    only = {"applied": "lwt", "write time": "select.times", "page": "select.all", "order": "select.all"}.get(name)
+    found, planted = set(), 0
+    for number in range(30):
+        ours = plant.Planted(sides.ours, change, every=1)
+        tally = Runner(ours, sides.cassandra, "h").run(iter([(number, Sequence(1, number, only, length=150).steps())]), 1)
+        found |= {failure.difference.aspect for failure in tally.failures}
+        planted += ours.counts["planted"]
+        if aspect in found:
+            break
+    assert planted and found == {aspect}
+
+
+def test_a_failure_shrinks_to_the_statements_it_needs(sides):
+    """Of two dozen inserts and reads, the one row that is read wrongly and its table stay."""
+    text = "INSERT INTO @ks@.t@n@ (a, b) VALUES ({0}, {0})"
+    steps = [Step("ddl.create", "CREATE TABLE @ks@.t@n@ (a int PRIMARY KEY, b int)")]
+    for number in range(12):
+        steps += [Step("insert", text.format(number)), Step("select.key", f"SELECT a FROM @ks@.t@n@ WHERE a = {number}", reads=True)]
+    last = Step("select.all", "SELECT b FROM @ks@.t@n@ WHERE a = 7", reads=True)
+
+    def change(step, outcome):
+        return outcome.altered(rows=[(b"\0\0\0\1",)]) if step == last and outcome.rows else None
+
+    ours = plant.Planted(sides.ours, change, every=1)
+    failure, = Runner(ours, sides.cassandra, "h").run(iter([(0, [*steps, last])]), 1).failures
+    shrunk = Shrinker(ours, sides.cassandra, "h").shrink(failure)
+    assert shrunk.minimised
+    assert shrunk.steps == [steps[0], Step("insert", text.format(7)), last]
