@@ -109,6 +109,13 @@ impl Proxy {
         signal(&self.child, name);
     }
 
+    /// Memory it has, in KiB.
+    pub(crate) fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
     /// Waits until this many queries are in flight.
     pub(crate) fn wait_in_flight(&self, count: u64) {
         eventually(|| {
@@ -185,6 +192,24 @@ impl Client {
         self.send(opcode::QUERY, |body| {
             encode::query_simple(body, 4, "SELECT v FROM bench.kv WHERE k = 0x01", Consistency::ONE);
         });
+    }
+
+    /// Sends queries and reads no answer until the connection takes no more for a while.
+    pub(crate) fn send_until_full(&mut self) {
+        self.0.set_write_timeout(Some(Duration::from_millis(500))).expect("timeout");
+        let mut out = Vec::new();
+        for _ in 0..1000 {
+            envelope::append(&mut out, Header::request(4, 1, opcode::QUERY), |body: &mut Vec<u8>| {
+                encode::query_simple(body, 4, "SELECT v FROM bench.kv WHERE k = 0x01", Consistency::ONE);
+            });
+        }
+        // Far more than kernels buffer; a proxy that reads on regardless would take it all.
+        for _ in 0..20_000 {
+            if self.0.write_all(&out).is_err() {
+                return;
+            }
+        }
+        panic!("a gigabyte of queries was taken from a client that reads no answers");
     }
 
     /// Opcode of the next answer; `None` when the connection is closed.
