@@ -171,7 +171,7 @@ fn statements_nobody_prepared_here() {
         let execute = bytes::execute(version, 1, &[7; 16], &[b"k"]);
         let prepared = [BatchChild { statement: BatchStatement::Prepared(&[8; 16]), values: Values::default() }];
         let params = QueryParams::simple(Consistency::ONE);
-        let batch = bytes::body(|out| encode::batch(out, version, BatchKind::Logged, prepared.into_iter(), &params));
+        let batch = bytes::body(|out| encode::batch(out, version, BatchKind::Logged, prepared, &params));
         for (stream, request) in [(1, execute), (2, bytes::request(version, 2, opcode::BATCH, &batch))] {
             let framed = if version == 5 { bytes::segment(&request, true) } else { request };
             town.send(offender, &framed);
