@@ -28,18 +28,19 @@ class Draft:
         """A value; with `nulls`, sometimes null or, where it is bound, not sent at all."""
         if nulls and self.rng.random() < 0.1:
             if self.form != LITERAL and self.rng.random() < 0.6:
-                return self._marker(lambda: UNSET, UNSET)
+                return self.marker(lambda: UNSET, UNSET)
             pick = _null
         value = pick()
         if self.form == LITERAL or self.rng.random() < 0.1:
             return value.literal
-        return self._marker(lambda: pick().data, value.data)
+        return self.marker(lambda: pick().data, value.data)
 
     def number(self, pick: Callable[[], int], pack: str = ">i") -> str:
         """A limit, a time to live, a timestamp."""
         return self.term(lambda: integer_value(pick(), pack))
 
-    def _marker(self, pick: Callable[[], object], first: object) -> str:
+    def marker(self, pick: Callable[[], object], first: object) -> str:
+        """A bind marker whose value now is `first`."""
         self._picks.append(pick)
         self._first.append(first)
         return "?"

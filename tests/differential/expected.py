@@ -23,7 +23,38 @@ class Expected:
     ends: bool = False
 
 
-EXPECTED: tuple[Expected, ...] = ()
+def _group_by_breaks(difference: Difference) -> bool:
+    theirs = difference.cassandra
+    broken = theirs.code == 0x1300 or theirs.code == 0x000A and "paging state" in theirs.message
+    return broken and "GROUP BY" in difference.step.text and difference.ours.kind == "rows"
+
+
+def _uncaught(difference: Difference) -> bool:
+    theirs = difference.cassandra
+    return theirs.code == 0x0000 and theirs.message.startswith("java.") and difference.ours.code in (0x2200, 0x1400)
+
+
+def _empty_tuple_as_json(difference: Difference) -> bool:
+    theirs, text = difference.cassandra, difference.step.text.lower()
+    return (theirs.code == 0x0000 and theirs.message == "java.lang.IndexOutOfBoundsException" and "json" in text
+            and difference.step.reads and difference.ours.kind == "rows")
+
+
+def _index_in_no_partition(difference: Difference) -> bool:
+    theirs = difference.cassandra
+    return (theirs.code == 0x0000 and theirs.message.endswith("IndexOutOfBoundsException: Index 0 out of bounds for length 0")
+            and difference.step.kind in ("update", "delete", "batch") and difference.ours.kind == "void")
+
+
+EXPECTED: tuple[Expected, ...] = (
+    Expected("GROUP BY breaks", "Cassandra 5.0 cannot go on with pages of GROUP BY without clustering columns, and fails to read "
+             "when its limit ends within a range tombstone; the node answers", _group_by_breaks),
+    Expected("uncaught exception", "Cassandra answers ServerError where an exception of Java was not foreseen; the node says Invalid "
+             "or FunctionFailure", _uncaught),
+    Expected("empty tuple as JSON", "An empty value of a tuple is accepted and then breaks SELECT JSON", _empty_tuple_as_json),
+    Expected("index in no partition", "Of a list by index with an empty IN: Cassandra fails, and there is nothing to do",
+             _index_in_no_partition, ends=True),
+)
 
 
 def find(difference: Difference, uses: Counter) -> Expected | None:

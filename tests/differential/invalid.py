@@ -83,15 +83,19 @@ def wrong_shape(context: Context, draft: Draft) -> str:
         f"INSERT INTO {table.name} ({names}) VALUES ({', '.join('?' for _ in table.partition)})",
         f"BEGIN BATCH SELECT * FROM {table.name}; APPLY BATCH", "BEGIN BATCH APPLY BATCH", f"BEGIN COUNTER BATCH DELETE FROM {table.name} "
         f"WHERE {whole}; APPLY BATCH", f"UPDATE {table.name} USING TTL 1000000000 SET {value} = null WHERE {whole}",
-        f"DELETE FROM {table.name} USING TTL 5 WHERE {whole}", f"UPDATE {table.name} USING TIMESTAMP 5 SET {value} = null WHERE {whole} IF EXISTS",
+        f"DELETE FROM {table.name} USING TTL 5 WHERE {whole}",
+        f"UPDATE {table.name} USING TIMESTAMP 5 SET {value} = null WHERE {whole} IF EXISTS",
         f"UPDATE {table.name} SET {value} = null, {value} = null WHERE {whole}", f"ALTER TABLE {table.name} DROP {key}",
-        f"ALTER TABLE {table.name} ADD {column} int", f"ALTER TABLE {table.name} ADD q counter", f"ALTER TABLE {table.name} ALTER {column} TYPE blob",
+        f"ALTER TABLE {table.name} ADD {column} int", f"ALTER TABLE {table.name} ADD q counter",
+        f"ALTER TABLE {table.name} ALTER {column} TYPE blob",
         f"CREATE TABLE @ks@.x@n@ ({identifier('a')} int, b int)", "CREATE TABLE @ks@.x@n@ (a duration PRIMARY KEY)",
         "CREATE TABLE @ks@.x@n@ (a list<int> PRIMARY KEY)", "CREATE TABLE @ks@.x@n@ (a int PRIMARY KEY, b int, b text)",
         "CREATE TABLE @ks@.x@n@ (a int PRIMARY KEY, b int static)", "CREATE TABLE @ks@.x@n@ (a int PRIMARY KEY, b counter, c int)",
         "CREATE TABLE @ks@.x@n@ (a counter PRIMARY KEY)", "CREATE TABLE @ks@.x@n@ (a int PRIMARY KEY, b list<list<int>>)",
-        "CREATE TABLE @ks@.x@n@ (a int PRIMARY KEY) WITH nothing = 1", "CREATE TABLE @ks@.x@n@ (a int PRIMARY KEY) WITH CLUSTERING ORDER BY (b ASC)",
-        "CREATE TABLE @ks@.x@n@ (a int PRIMARY KEY, b set<duration>)", "CREATE TYPE @ks@.y@n@ (a int, a text)", "CREATE TYPE @ks@.y@n@ (a counter)",
+        "CREATE TABLE @ks@.x@n@ (a int PRIMARY KEY) WITH nothing = 1",
+        "CREATE TABLE @ks@.x@n@ (a int PRIMARY KEY) WITH CLUSTERING ORDER BY (b ASC)",
+        "CREATE TABLE @ks@.x@n@ (a int PRIMARY KEY, b set<duration>)",
+        "CREATE TYPE @ks@.y@n@ (a int, a text)", "CREATE TYPE @ks@.y@n@ (a counter)",
         "CREATE KEYSPACE x@n@ WITH replication = {'class': 'Nothing'}", "CREATE KEYSPACE x@n@", "CREATE KEYSPACE @ks@ WITH replication = "
         "{'class': 'SimpleStrategy', 'replication_factor': 1}", "CREATE TABLE @ks@.x@n@ (a int PRIMARY KEY) WITH gc_grace_seconds = -1",
         "CREATE TABLE @ks@.x@n@ (a int PRIMARY KEY) WITH default_time_to_live = 'x'"))

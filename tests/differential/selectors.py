@@ -139,7 +139,7 @@ def aggregates(context: Context, draft: Draft) -> str:
     for _ in range(rng.randint(1, 3)):
         column = rng.choice(columns)
         functions = ("count", "min", "max", "sum", "avg") if column.type.kind in NUMBERS + ("counter",) else ("count", "min", "max")
-        parts.append(rng.choice((f"{rng.choice(functions)}({column.cql})", f"{rng.choice(functions)}({column.cql})", "count(*)", "count(1)")))
+        parts.append(f"{rng.choice(functions)}({column.cql})" if rng.random() < 0.5 else rng.choice(("count(*)", "count(1)")))
     if rng.random() < 0.2:
         parts.append(rng.choice(columns).cql)
     return ", ".join(parts)

@@ -31,7 +31,7 @@ class Step:
     names_keyspace: bool = False  # the answer's text contains the keyspace's name
 
     def to_json(self) -> dict:
-        values = {name: value for name, value in asdict(self).items() if value not in (None, False)}
+        values = {name: value for name, value in asdict(self).items() if value is not None and value is not False}  # a timestamp may be 0
         if self.values is not None:
             values["values"] = [_encoded(value) for value in self.values]
         return values

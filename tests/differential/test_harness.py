@@ -5,10 +5,11 @@ SHUNT_CASSANDRA (host:port) names the server; the tests that need one are skippe
 
 import os
 import struct
+from collections import Counter
 
 import pytest
 
-from differential import plant, report, workers
+from differential import expected, plant, report, workers
 from differential.compare import compare
 from differential.outcome import Outcome
 from differential.runner import Failure, Runner
@@ -144,3 +145,19 @@ def test_a_failure_shrinks_to_the_statements_it_needs(sides):
     shrunk = Shrinker(ours, sides.cassandra, "h").shrink(failure)
     assert shrunk.minimised
     assert shrunk.steps == [steps[0], Step("insert", text.format(7)), last]
+
+
+@pytest.mark.parametrize("text, theirs, ours, entry", [
+    ("SELECT a FROM t GROUP BY a", Outcome("error", code=0x1300), rows(b"1"), "GROUP BY breaks"),
+    ("SELECT a FROM t", Outcome("error", code=0x1300), rows(b"1"), None),
+    ("SELECT log(a) FROM t", Outcome("error", code=0, message="java.lang.ArithmeticException: x"), Outcome("error", code=0x2200),
+     "uncaught exception"),
+    ("SELECT log(a) FROM t", Outcome("error", code=0, message="java.lang.ArithmeticException: x"), rows(b"1"), None),
+    ("SELECT log(a) FROM t", Outcome("error", code=0x2200), Outcome("error", code=0x2000), None),
+])
+def test_only_what_is_listed_is_expected(text, theirs, ours, entry):
+    difference = compare(Step("select.group_by", text, reads=True), ours, theirs)
+    uses = Counter()
+    found = expected.find(difference, uses)
+    assert (found and found.name) == entry
+    assert uses.total() == (entry is not None)

@@ -26,7 +26,7 @@ def within(context: Context, draft: Draft, column: Column) -> str:
 
 
 def _whole(draft: Draft, values) -> str:
-    return draft._marker(lambda: collection_value("list", values()).data, collection_value("list", values()).data)
+    return draft.marker(lambda: collection_value("list", values()).data, collection_value("list", values()).data)
 
 
 def partition(context: Context, draft: Draft, several: float = 0.0) -> list[str]:
@@ -125,7 +125,7 @@ def _tuple(context: Context, draft: Draft, columns: list[Column]) -> str:
         return tuple_value([context.key(column) for column in columns])
 
     if draft.form != "literal" and context.rng.random() < 0.3:
-        return draft._marker(lambda: whole().data, whole().data)
+        return draft.marker(lambda: whole().data, whole().data)
     return f"({', '.join(draft.term(lambda column=column: context.key(column)) for column in columns)})"
 
 
@@ -135,7 +135,8 @@ def filters(context: Context, draft: Draft) -> list[str]:
     candidates = table.values + table.clustering + (table.partition if context.chance(0.3) else [])
     if not candidates:
         return []
-    return [_filter(context, draft, column) for column in context.rng.sample(candidates, min(len(candidates), context.rng.choice((1, 1, 2))))]
+    count = min(len(candidates), context.rng.choice((1, 1, 2)))
+    return [_filter(context, draft, column) for column in context.rng.sample(candidates, count)]
 
 
 def _filter(context: Context, draft: Draft, column: Column) -> str:

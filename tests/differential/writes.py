@@ -9,20 +9,20 @@ from .conditions import conditions
 from .context import SERVER, TTL_LARGEST, Context
 from .draft import Draft
 from .schema import Column
-from .values import Value, collection_value, integer_value, map_value, quote
+from .values import Value, collection_value, integer_value, quote
 
 
 def using(context: Context, draft: Draft, ttl: bool = True, timestamp: bool = True) -> str:
     """USING TIMESTAMP, TTL or both; nothing most of the time, as the protocol brings a timestamp of its own."""
-    parts = []
+    rng, parts = context.rng, []
     if timestamp and context.clock != SERVER and context.chance(0.5):
-        parts.append(f"TIMESTAMP {draft.number(context.stamp, '>q')}")
+        parts.append(("TIMESTAMP", context.stamp, ">q"))
     if ttl and context.chance(0.2):
-        parts.append(f"TTL {draft.number(context.ttl)}")
+        parts.append(("TTL", context.ttl, ">i"))
     elif ttl and context.chance(0.01):
-        parts.append(f"TTL {draft.number(lambda: context.rng.choice((0, -1, TTL_LARGEST + 1)))}")
-    context.rng.shuffle(parts)
-    return f" USING {' AND '.join(parts)}" if parts else ""
+        parts.append(("TTL", lambda: rng.choice((0, -1, TTL_LARGEST + 1)), ">i"))
+    rng.shuffle(parts)
+    return " USING " + " AND ".join(f"{word} {draft.number(pick, pack)}" for word, pick, pack in parts) if parts else ""
 
 
 def some(context: Context, columns: list[Column]) -> list[Column]:
