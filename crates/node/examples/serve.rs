@@ -1,0 +1,29 @@
+//! Nodes on loopback until standard input closes: `cargo run -p shunt-node --example serve -- DIRECTORY ADDRESS...`
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use shunt_node::run::{Nodes, NodesOptions};
+use shunt_reactor::IoChoice;
+use shunt_storage::StoreOptions;
+
+fn main() -> Result<(), String> {
+    let mut arguments = std::env::args().skip(1);
+    let directory = arguments.next().map(PathBuf::from).ok_or("usage: serve DIRECTORY ADDRESS...")?;
+    let listen: Vec<SocketAddr> = arguments
+        .map(|text| text.parse().map_err(|error| format!("{text}: {error}")))
+        .collect::<Result<_, String>>()?;
+    let options = NodesOptions {
+        cluster_name: "shunt".to_owned(),
+        listen,
+        directory,
+        store: StoreOptions::default(),
+        io: IoChoice::Auto,
+    };
+    let nodes = Nodes::start(options)?;
+    println!("listening on {:?}", nodes.addresses());
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    nodes.stop();
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! What can become of a request instead of a result: the errors of the native protocol, section 9, that a node gives.
+
+use shunt_cql::{InvalidRequest, SyntaxError};
+use shunt_wire::cql::message::{ErrorDetails, ErrorMessage, encode, error_code};
+
+/// An error as a client sees it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum CqlError {
+    /// The text is not CQL.
+    Syntax(String),
+    /// It is, and cannot be carried out as it stands.
+    Invalid(String),
+    /// A property of a keyspace or table is wrong.
+    Config(String),
+    /// A keyspace (with an empty table) or a table is there already.
+    AlreadyExists { keyspace: String, table: String },
+    /// Nobody prepared a statement with this id here.
+    Unprepared(Vec<u8>),
+    /// The request is not what the protocol says.
+    Protocol(String),
+    /// The node cannot carry it out: its disk failed, or a bound was hit.
+    Server(String),
+}
+
+impl CqlError {
+    pub(crate) fn invalid(message: impl Into<String>) -> CqlError {
+        CqlError::Invalid(message.into())
+    }
+
+    /// Appends the body of ERROR.
+    pub(crate) fn put(&self, out: &mut Vec<u8>, version: u8) {
+        let plain = |out: &mut Vec<u8>, code, message: &str| encode::error(out, code, message);
+        match self {
+            CqlError::Syntax(message) => plain(out, error_code::SYNTAX_ERROR, message),
+            CqlError::Invalid(message) => plain(out, error_code::INVALID, message),
+            CqlError::Config(message) => plain(out, error_code::CONFIG_ERROR, message),
+            CqlError::Protocol(message) => plain(out, error_code::PROTOCOL_ERROR, message),
+            CqlError::Server(message) => plain(out, error_code::SERVER_ERROR, message),
+            CqlError::Unprepared(id) => {
+                let message = "Prepared query with this ID not found (either the query was not prepared on this host \
+                               or the host has been restarted since then)";
+                let details = ErrorDetails::Unprepared { id };
+                ErrorMessage { code: error_code::UNPREPARED, message, details }.put(out, version);
+            }
+            CqlError::AlreadyExists { keyspace, table } => {
+                let message = match table.as_str() {
+                    "" => format!("Cannot add existing keyspace \"{keyspace}\""),
+                    table => format!("Cannot add already existing table \"{table}\" to keyspace \"{keyspace}\""),
+                };
+                let details = ErrorDetails::AlreadyExists { keyspace, table };
+                ErrorMessage { code: error_code::ALREADY_EXISTS, message: &message, details }.put(out, version);
+            }
+        }
+    }
+}
+
+impl From<InvalidRequest> for CqlError {
+    fn from(error: InvalidRequest) -> CqlError {
+        CqlError::Invalid(error.0)
+    }
+}
+
+impl From<SyntaxError> for CqlError {
+    fn from(error: SyntaxError) -> CqlError {
+        CqlError::Syntax(error.message)
+    }
+}

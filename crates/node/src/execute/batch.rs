@@ -1,0 +1,108 @@
+//! BATCH, as a message and as text.
+
+use shunt_cql::ast::BatchKind;
+use shunt_wire::cql::message::{Batch, BatchKind as WireKind, BatchStatement, Values};
+use std::sync::Arc;
+
+use super::bindings::Bound;
+use super::mutate::bigint;
+use super::write::Item;
+use super::{ClientState, Done, Executor};
+use crate::error::CqlError;
+use crate::statement::mutation::{BatchPlan, MutationPlan};
+use crate::statement::{Plan, Statement};
+
+impl Executor {
+    /// A BATCH message (v5, section 4.1.7).
+    pub(super) fn run_batch(
+        &self,
+        client: &ClientState,
+        version: u8,
+        body: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Done, CqlError> {
+        let batch = Batch::decode(version, body).map_err(|error| CqlError::Protocol(error.to_string()))?;
+        let keyspace = batch.params.keyspace.or(client.keyspace.as_deref());
+        let mut parts: Vec<(Arc<Statement>, Values<'_>)> = Vec::with_capacity(batch.len());
+        for child in batch.children() {
+            let statement = match child.statement {
+                BatchStatement::Prepared(id) => self.find_prepared(id)?,
+                BatchStatement::Text(text) => Arc::new(self.prepare(text, keyspace)?),
+            };
+            let (wanted, given) = (statement.markers.len(), child.values.len());
+            if wanted != given && !child.values.is_named() {
+                let message = format!(
+                    "Invalid amount of bind variables: there were {wanted} markers(?) in CQL but {given} bound variables"
+                );
+                return Err(CqlError::Invalid(message));
+            }
+            parts.push((statement, child.values));
+        }
+        let bounds: Vec<Bound<'_>> =
+            parts.iter().map(|(statement, values)| Bound::new(statement, values, &self.shared)).collect();
+        let mut items: Vec<Item<'_>> = Vec::with_capacity(parts.len());
+        for ((statement, _), bound) in parts.iter().zip(&bounds) {
+            match &statement.plan {
+                Plan::Mutation(plan) => items.push((plan, bound)),
+                _ => {
+                    let message = "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.";
+                    return Err(CqlError::invalid(message));
+                }
+            }
+        }
+        let kind = match batch.kind {
+            WireKind::Logged => BatchKind::Logged,
+            WireKind::Unlogged => BatchKind::Unlogged,
+            WireKind::Counter => BatchKind::Counter,
+        };
+        let timestamp = batch.params.timestamp.unwrap_or_else(|| self.shared.now_us());
+        self.write_batch(kind, &items, timestamp, version, out)
+    }
+
+    /// `BEGIN BATCH .. APPLY BATCH`
+    pub(super) fn run_batch_plan(
+        &self,
+        batch: &BatchPlan,
+        bound: &Bound<'_>,
+        version: u8,
+        timestamp: Option<i64>,
+        out: &mut Vec<u8>,
+    ) -> Result<Done, CqlError> {
+        let own = bigint(batch.timestamp.as_ref(), bound, "timestamp")?;
+        let timestamp = own.or(timestamp).unwrap_or(bound.now_us);
+        if own.is_some() && batch.mutations.iter().any(MutationPlan::is_conditional) {
+            return Err(CqlError::invalid("Cannot provide custom timestamp for conditional BATCH"));
+        }
+        let items: Vec<Item<'_>> = batch.mutations.iter().map(|plan| (plan, bound)).collect();
+        self.write_batch(batch.kind, &items, timestamp, version, out)
+    }
+
+    fn write_batch(
+        &self,
+        kind: BatchKind,
+        items: &[Item<'_>],
+        timestamp: i64,
+        version: u8,
+        out: &mut Vec<u8>,
+    ) -> Result<Done, CqlError> {
+        let counters = items.iter().filter(|(plan, _)| plan.table.is_counter).count();
+        let message = match (kind, counters) {
+            (BatchKind::Counter, count) if count < items.len() => {
+                Some("Cannot include non-counter statement in a counter batch")
+            }
+            (BatchKind::Logged, 1..) => Some("Cannot include a counter statement in a logged batch"),
+            (BatchKind::Unlogged, count) if (1..items.len()).contains(&count) => {
+                Some("Counter and non-counter mutations cannot exist in the same batch")
+            }
+            _ => None,
+        };
+        if let Some(message) = message {
+            return Err(CqlError::invalid(message));
+        }
+        if items.is_empty() {
+            shunt_wire::cql::message::encode::void(out);
+            return Ok(Done::now(shunt_wire::cql::envelope::opcode::RESULT));
+        }
+        self.write(items, timestamp, version, Some(kind), out)
+    }
+}

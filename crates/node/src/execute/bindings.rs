@@ -1,0 +1,78 @@
+//! Bind values of one execution, with the time and the random numbers that functions in it use.
+
+use shunt_cql::functions::Environment;
+use shunt_cql::terms::{Bindings, Value};
+use shunt_topology::token;
+use shunt_wire::cql::message::{Value as WireValue, Values};
+
+use crate::shared::Shared;
+use crate::statement::Statement;
+
+/// Implements what terms need to be evaluated.
+pub(crate) struct Bound<'a> {
+    statement: &'a Statement,
+    values: &'a Values<'a>,
+    shared: &'a Shared,
+    /// When the statement began, microseconds since 1970.
+    pub(crate) now_us: i64,
+}
+
+impl<'a> Bound<'a> {
+    pub(crate) fn new(statement: &'a Statement, values: &'a Values<'a>, shared: &'a Shared) -> Self {
+        Self { statement, values, shared, now_us: shared.now_us() }
+    }
+
+    /// Seconds since 1970.
+    pub(crate) fn now_s(&self) -> i64 {
+        self.now_us / 1_000_000
+    }
+}
+
+impl Environment for Bound<'_> {
+    fn now_ms(&self) -> i64 {
+        self.now_us / 1000
+    }
+
+    fn timeuuid(&self) -> [u8; 16] {
+        timeuuid(self.shared.now_us(), self.shared.random() as u64)
+    }
+
+    fn random(&self) -> u128 {
+        self.shared.random()
+    }
+
+    fn token(&self, partition_key: &[u8]) -> i64 {
+        token::token(partition_key).0
+    }
+}
+
+impl Bindings for Bound<'_> {
+    fn value(&self, index: u16) -> Value {
+        let found = if self.values.is_named() {
+            self.statement.marker_name(index).and_then(|name| self.values.named(name))
+        } else {
+            self.values.get(usize::from(index))
+        };
+        match found {
+            Some(WireValue::Bytes(bytes)) => Value::Bytes(bytes.to_vec()),
+            Some(WireValue::Null) => Value::Null,
+            // A value that was not sent at all is refused before anything is evaluated.
+            Some(WireValue::Unset) | None => Value::Unset,
+        }
+    }
+}
+
+/// Tenths of microseconds between the beginning of the Gregorian calendar and 1970 (RFC 9562, section 5.1).
+const GREGORIAN_100NS: i64 = 0x01b2_1dd2_1381_4000;
+
+/// A version 1 UUID of a time, with these bits as its clock sequence and node.
+pub(crate) fn timeuuid(now_us: i64, node: u64) -> [u8; 16] {
+    let ticks = (now_us * 10 + GREGORIAN_100NS) as u64;
+    let high = (ticks & 0xffff_ffff) << 32 | (ticks >> 32 & 0xffff) << 16 | 0x1000 | ticks >> 48 & 0x0fff;
+    // The multicast bit says that the node is a random number and no network card.
+    let low = node & 0x3fff_ffff_ffff_ffff | 0x8000_0100_0000_0000;
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&high.to_be_bytes());
+    id[8..].copy_from_slice(&low.to_be_bytes());
+    id
+}

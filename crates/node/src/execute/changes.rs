@@ -1,0 +1,175 @@
+//! Changes of single columns: what SET and DELETE say, with their values, put into a fragment.
+//!
+//! Most are blind. Those that name an element of a list by its index or value read the list first; the caller then holds
+//! the partition's lock.
+
+use shunt_cql::terms::{Prepared, Value};
+use shunt_cql::types::CqlType;
+use shunt_cql::values::split;
+use shunt_storage::row::{Cell, CellValue, PartitionKey};
+
+use super::bindings::Bound;
+use super::fragment::FragmentMaker;
+use super::keys::Partition;
+use super::mutate::Place;
+use super::rows;
+use crate::error::CqlError;
+use crate::schema::{Column, Table};
+use crate::shared::Shared;
+use crate::statement::mutation::{ColumnChange, MutationPlan};
+
+/// Reads the cells that some changes of lists need: those by index and by value.
+pub(super) struct CellReader<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) table: &'a Table,
+    pub(super) partition: &'a Partition,
+    pub(super) place: &'a Place,
+    pub(super) now: i64,
+}
+
+/// Path and value of an element of a list.
+type Element = (Vec<u8>, Vec<u8>);
+
+impl CellReader<'_> {
+    /// Paths and values of the live elements of a list.
+    fn elements(&self, column: &Column) -> Result<Vec<Element>, CqlError> {
+        let number = self.table.number.ok_or_else(|| CqlError::invalid("a system table is not written to"))?;
+        let store = self.shared.store(self.partition.token);
+        let key = PartitionKey(&self.partition.key);
+        let row = store.read_row(number, key, self.place.target(), self.now);
+        let row = row.map_err(|error| CqlError::Server(error.to_string()))?.unwrap_or_default();
+        let live = rows::cells_of(&row, column.id).iter().filter(|cell| cell.is_live(self.now));
+        let element = |cell: &Cell| match (&cell.path, &cell.value) {
+            (Some(path), CellValue::Live(value)) => Some((path.clone(), value.clone())),
+            _ => None,
+        };
+        Ok(live.filter_map(element).collect())
+    }
+}
+
+/// Whether a plan reads before it writes, so that nobody else may write to its partitions meanwhile.
+pub(super) fn reads_lists(plan: &MutationPlan) -> bool {
+    plan.changes.iter().any(|(position, change)| {
+        let is_list = matches!(plan.table.columns[*position].cql_type, CqlType::List { .. });
+        is_list
+            && matches!(
+                change,
+                ColumnChange::SetElement(..) | ColumnChange::DeleteElement(_) | ColumnChange::Subtract(_)
+            )
+    })
+}
+
+/// Does to a fragment what a change says.
+pub(super) fn apply(
+    maker: &mut FragmentMaker<'_>,
+    column: &Column,
+    change: &ColumnChange,
+    bound: &Bound<'_>,
+    reader: &CellReader<'_>,
+) -> Result<(), CqlError> {
+    let name = &column.name;
+    match change {
+        ColumnChange::Set(term) => match term.evaluate(bound)? {
+            Value::Unset => {}
+            value => maker.set(column, value.into_bytes())?,
+        },
+        ColumnChange::Add(term) | ColumnChange::Subtract(term) if column.cql_type.is_counter() => {
+            match term.evaluate(bound)? {
+                Value::Unset => {}
+                Value::Null => {
+                    return Err(CqlError::Invalid(format!("Invalid null value for counter increment of {name}")));
+                }
+                Value::Bytes(bytes) => {
+                    let added = counter(&bytes, name)?;
+                    let subtract = matches!(change, ColumnChange::Subtract(_));
+                    maker.count(column, if subtract { added.wrapping_neg() } else { added });
+                }
+            }
+        }
+        ColumnChange::Add(term) => {
+            if let Some(value) = term.evaluate(bound)?.into_bytes() {
+                maker.add(column, &value)?;
+            }
+        }
+        ColumnChange::Prepend(term) => {
+            if let Some(value) = term.evaluate(bound)?.into_bytes() {
+                maker.prepend(column, &value)?;
+            }
+        }
+        ColumnChange::Subtract(term) => subtract(maker, column, term, bound, reader)?,
+        ColumnChange::SetElement(key, value) => {
+            let key = present(key, bound, name)?;
+            let value = match value.evaluate(bound)? {
+                Value::Unset => return Err(CqlError::Invalid(format!("Invalid unset value for column {name}"))),
+                value => value.into_bytes(),
+            };
+            let path = match &column.cql_type {
+                CqlType::List { .. } => list_position(&key, column, reader)?,
+                _ => key,
+            };
+            maker.cell(column, Some(path), value);
+        }
+        ColumnChange::SetField(index, term) => match term.evaluate(bound)? {
+            Value::Unset => {}
+            value => maker.cell(column, Some(rows::field_path(*index)), value.into_bytes()),
+        },
+        ColumnChange::Delete => maker.delete(column),
+        ColumnChange::DeleteElement(key) => {
+            let key = present(key, bound, name)?;
+            let path = match &column.cql_type {
+                CqlType::List { .. } => list_position(&key, column, reader)?,
+                _ => key,
+            };
+            maker.cell(column, Some(path), None);
+        }
+        ColumnChange::DeleteField(index) => maker.cell(column, Some(rows::field_path(*index)), None),
+    }
+    Ok(())
+}
+
+fn subtract(
+    maker: &mut FragmentMaker<'_>,
+    column: &Column,
+    term: &Prepared,
+    bound: &Bound<'_>,
+    reader: &CellReader<'_>,
+) -> Result<(), CqlError> {
+    let Some(value) = term.evaluate(bound)?.into_bytes() else { return Ok(()) };
+    if !matches!(column.cql_type, CqlType::List { .. }) {
+        return Ok(maker.remove(column, &value)?);
+    }
+    let gone = split::collection("list", &value)?;
+    for (path, element) in reader.elements(column)? {
+        if gone.contains(&element.as_slice()) {
+            maker.cell(column, Some(path), None);
+        }
+    }
+    Ok(())
+}
+
+fn present(term: &Prepared, bound: &Bound<'_>, name: &str) -> Result<Vec<u8>, CqlError> {
+    match term.evaluate(bound)? {
+        Value::Bytes(bytes) => Ok(bytes),
+        Value::Null => Err(CqlError::Invalid(format!("Invalid null value for the key of an element of {name}"))),
+        Value::Unset => Err(CqlError::Invalid(format!("Invalid unset value for the key of an element of {name}"))),
+    }
+}
+
+/// The path of the element with this index.
+fn list_position(index: &[u8], column: &Column, reader: &CellReader<'_>) -> Result<Vec<u8>, CqlError> {
+    let index = <[u8; 4]>::try_from(index).map(i32::from_be_bytes);
+    let index = index.map_err(|_| CqlError::Invalid(format!("Invalid list index for {}", column.name)))?;
+    let elements = reader.elements(column)?;
+    if elements.is_empty() {
+        return Err(CqlError::invalid("Attempted to set an element on a list which is null"));
+    }
+    let found = usize::try_from(index).ok().and_then(|index| elements.get(index));
+    found
+        .map(|(path, _)| path.clone())
+        .ok_or_else(|| CqlError::Invalid(format!("List index {index} out of bound, list has size {}", elements.len())))
+}
+
+fn counter(bytes: &[u8], name: &str) -> Result<i64, CqlError> {
+    let number = <[u8; 8]>::try_from(bytes).map(i64::from_be_bytes);
+    number.map_err(|_| CqlError::Invalid(format!("Invalid value for counter {name}")))
+}

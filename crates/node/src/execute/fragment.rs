@@ -1,0 +1,202 @@
+//! What a statement does to one row, as the fragment that storage merges: cells with the statement's timestamp and time
+//! to live, tombstones for what it sets to null.
+//!
+//! Writing a whole collection deletes its old elements first, with a deletion one microsecond older than the new ones,
+//! as Cassandra has it.
+
+use shunt_cql::InvalidRequest;
+use shunt_cql::types::CqlType;
+use shunt_cql::values::split;
+use shunt_storage::row::{Cell, CellValue, Deletion, Expiry, Liveness, Row};
+
+use super::rows::field_path;
+use crate::schema::Column;
+
+/// Largest number of elements that one statement writes.
+const ELEMENTS_MAX: usize = 65_536;
+
+/// With what a statement writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WriteTime {
+    /// Microseconds since 1970.
+    pub(crate) timestamp: i64,
+    pub(crate) expiry: Option<Expiry>,
+    /// Seconds since 1970.
+    pub(crate) now: i64,
+}
+
+/// Positions of list elements: 8 bytes of time and 8 that tell apart what was written at the same time, both in the
+/// order of their bytes. Elements put in front count down from a time before any clock.
+#[derive(Debug, Default)]
+pub(crate) struct ListPositions {
+    last: u64,
+}
+
+/// The sign bit flipped, so that bytes are in the order of numbers.
+fn ordered(number: i64) -> [u8; 8] {
+    (number as u64 ^ 1 << 63).to_be_bytes()
+}
+
+impl ListPositions {
+    fn next(&mut self, time_us: i64) -> Vec<u8> {
+        self.last += 1;
+        [ordered(time_us), self.last.to_be_bytes()].concat()
+    }
+
+    /// Behind all elements that are there.
+    pub(crate) fn behind(&mut self, now_us: i64) -> Vec<u8> {
+        self.next(now_us)
+    }
+
+    /// In front of all that are there; the later the statement, the further in front.
+    fn in_front(&mut self, now_us: i64) -> Vec<u8> {
+        self.next(-now_us)
+    }
+}
+
+/// A fragment being made.
+pub(crate) struct FragmentMaker<'p> {
+    pub(crate) row: Row,
+    time: WriteTime,
+    positions: &'p mut ListPositions,
+    now_us: i64,
+}
+
+impl<'p> FragmentMaker<'p> {
+    pub(crate) fn new(time: WriteTime, positions: &'p mut ListPositions, now_us: i64) -> Self {
+        Self { row: Row::default(), time, positions, now_us }
+    }
+
+    /// The row exists from now on, even without values.
+    pub(crate) fn insert(&mut self) {
+        self.row.liveness = Some(Liveness { timestamp: self.time.timestamp, expiry: self.time.expiry });
+    }
+
+    fn deletion(&self, timestamp: i64) -> Deletion {
+        Deletion { timestamp, local: self.time.now }
+    }
+
+    /// A cell with a value, or its tombstone.
+    pub(crate) fn cell(&mut self, column: &Column, path: Option<Vec<u8>>, value: Option<Vec<u8>>) {
+        let (value, expiry) = match value {
+            Some(bytes) => (CellValue::Live(bytes), self.time.expiry),
+            None => (CellValue::Tombstone { local: self.time.now }, None),
+        };
+        self.row.cells.push(Cell { column: column.id, path, timestamp: self.time.timestamp, expiry, value });
+    }
+
+    /// Adds to a counter.
+    pub(crate) fn count(&mut self, column: &Column, added: i64) {
+        let value = CellValue::CounterDelta(added);
+        self.row.cells.push(Cell {
+            column: column.id,
+            path: None,
+            timestamp: self.time.timestamp,
+            expiry: None,
+            value,
+        });
+    }
+
+    /// Deletes the column's value, all elements of it.
+    pub(crate) fn delete(&mut self, column: &Column) {
+        if column.is_multi_cell() {
+            let deletion = self.deletion(self.time.timestamp);
+            self.row.complex.push((column.id, deletion));
+        } else {
+            self.cell(column, None, None);
+        }
+    }
+
+    /// `column = value`
+    pub(crate) fn set(&mut self, column: &Column, value: Option<Vec<u8>>) -> Result<(), InvalidRequest> {
+        if !column.is_multi_cell() {
+            self.cell(column, None, value);
+            return Ok(());
+        }
+        let deletion = self.deletion(self.time.timestamp - 1);
+        self.row.complex.push((column.id, deletion));
+        match value {
+            Some(value) => self.add(column, &value),
+            None => {
+                let deletion = self.deletion(self.time.timestamp);
+                self.row.complex.push((column.id, deletion));
+                Ok(())
+            }
+        }
+    }
+
+    /// Adds the elements of a value: behind those of a list, into a set or map, over the fields of a type.
+    pub(crate) fn add(&mut self, column: &Column, value: &[u8]) -> Result<(), InvalidRequest> {
+        match &column.cql_type {
+            CqlType::List { .. } => {
+                for element in elements("list", value)? {
+                    let position = self.positions.behind(self.now_us);
+                    self.cell(column, Some(position), Some(element.to_vec()));
+                }
+            }
+            CqlType::Set { .. } => {
+                for element in elements("set", value)? {
+                    self.cell(column, Some(element.to_vec()), Some(Vec::new()));
+                }
+            }
+            CqlType::Map { .. } => {
+                for pair in elements("map", value)?.chunks_exact(2) {
+                    self.cell(column, Some(pair[0].to_vec()), Some(pair[1].to_vec()));
+                }
+            }
+            CqlType::Udt { definition, .. } => {
+                let count = definition.fields.len();
+                let fields = split::tuple(count, value)
+                    .map_err(|_| InvalidRequest::new(format!("Invalid value for {}", column.name)))?;
+                for (index, field) in fields.into_iter().enumerate() {
+                    self.cell(column, Some(field_path(index)), field.map(<[u8]>::to_vec));
+                }
+            }
+            _ => return Err(InvalidRequest::new(format!("{} is not a collection", column.name))),
+        }
+        Ok(())
+    }
+
+    /// Puts the elements of a list value in front, in their order.
+    pub(crate) fn prepend(&mut self, column: &Column, value: &[u8]) -> Result<(), InvalidRequest> {
+        let elements = elements("list", value)?;
+        let positions: Vec<Vec<u8>> = elements.iter().map(|_| self.positions.in_front(self.now_us)).collect();
+        for (element, position) in elements.into_iter().zip(positions) {
+            self.cell(column, Some(position), Some(element.to_vec()));
+        }
+        Ok(())
+    }
+
+    /// Takes the elements of a set value out of a set, or the keys it names out of a map.
+    pub(crate) fn remove(&mut self, column: &Column, value: &[u8]) -> Result<(), InvalidRequest> {
+        for element in elements("set", value)? {
+            self.cell(column, Some(element.to_vec()), None);
+        }
+        Ok(())
+    }
+}
+
+fn elements<'v>(what: &str, value: &'v [u8]) -> Result<Vec<&'v [u8]>, InvalidRequest> {
+    let found = split::collection(what, value)?;
+    if found.len() > ELEMENTS_MAX {
+        return Err(InvalidRequest::new(format!("a {what} of more than {ELEMENTS_MAX} elements in one statement")));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_in_the_order_that_elements_are_to_have() {
+        let mut positions = ListPositions::default();
+        let first_behind = positions.behind(1_000);
+        let front = positions.in_front(2_000);
+        let front_again = positions.in_front(3_000);
+        let behind = positions.behind(3_000);
+        let behind_again = positions.behind(3_000);
+        let expected = [&front_again, &front, &first_behind, &behind, &behind_again];
+        assert!(expected.is_sorted());
+    }
+}

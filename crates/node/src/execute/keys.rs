@@ -1,0 +1,184 @@
+//! Partition keys and clustering prefixes of a statement, with its values in them, in the form that storage wants.
+
+use shunt_cql::InvalidRequest;
+use shunt_cql::terms::{Bindings, Prepared, Value};
+use shunt_cql::types::CqlType;
+use shunt_cql::values::{ordered, split, validate};
+use shunt_topology::{Token, token};
+use shunt_wire::cql::types::partition_key;
+
+use crate::schema::{Column, Table};
+use crate::statement::restrictions::{ClusteringRestriction, OneOf, Operand, TupleIn};
+
+/// Most combinations of values that the `IN`s of one statement make.
+const COMBINATIONS_MAX: usize = 10_000;
+
+/// A partition: its token, and its key as storage has it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Partition {
+    pub(crate) token: Token,
+    /// Token in the order of bytes, then the key as the protocol serializes it.
+    pub(crate) key: Vec<u8>,
+}
+
+impl Partition {
+    /// The partition of these values of its key's columns.
+    pub(crate) fn new<V: AsRef<[u8]>>(values: &[V]) -> Result<Partition, InvalidRequest> {
+        let mut serialized = Vec::new();
+        match values {
+            [only] => serialized.extend_from_slice(only.as_ref()),
+            several => {
+                if !partition_key(several.iter().map(|value| Some(value.as_ref())), &mut serialized) {
+                    return Err(InvalidRequest::new("Key length is longer than maximum of 65535"));
+                }
+            }
+        }
+        if serialized.is_empty() {
+            return Err(InvalidRequest::new("Key may not be empty"));
+        }
+        if serialized.len() > usize::from(u16::MAX) {
+            let length = serialized.len();
+            return Err(InvalidRequest(format!("Key length of {length} is longer than maximum of 65535")));
+        }
+        let token = token::token(&serialized);
+        let mut key = Vec::with_capacity(8 + serialized.len());
+        key.extend_from_slice(&token_bytes(token));
+        key.extend_from_slice(&serialized);
+        Ok(Partition { token, key })
+    }
+}
+
+/// A token so that its bytes are in the order of tokens.
+pub(crate) fn token_bytes(token: Token) -> [u8; 8] {
+    (token.0 as u64 ^ 1 << 63).to_be_bytes()
+}
+
+/// A value that must be there.
+fn required(value: Value, column: &Column) -> Result<Vec<u8>, InvalidRequest> {
+    match value {
+        Value::Bytes(bytes) => Ok(bytes),
+        Value::Null => Err(InvalidRequest(format!("Invalid null value in condition for column {}", column.name))),
+        Value::Unset => Err(InvalidRequest(format!("Invalid unset value for column {}", column.name))),
+    }
+}
+
+/// The value of an operand.
+pub(crate) fn operand(operand: &Operand, bindings: &dyn Bindings) -> Result<Value, InvalidRequest> {
+    match operand {
+        Operand::Term(term) => term.evaluate(bindings),
+        Operand::Part { tuple, types, index } => match tuple.evaluate(bindings)? {
+            Value::Bytes(bytes) => {
+                let parts =
+                    split::tuple(types.len(), &bytes).map_err(|_| InvalidRequest::new("Invalid tuple value"))?;
+                Ok(parts.get(*index).copied().flatten().map_or(Value::Null, |part| Value::Bytes(part.to_vec())))
+            }
+            other => Ok(other),
+        },
+    }
+}
+
+/// The values of a list.
+fn list(term: &Prepared, bindings: &dyn Bindings, column: &str) -> Result<Vec<Vec<u8>>, InvalidRequest> {
+    match term.evaluate(bindings)? {
+        Value::Bytes(bytes) => Ok(split::collection("list", &bytes)?.into_iter().map(<[u8]>::to_vec).collect()),
+        Value::Null => Err(InvalidRequest(format!("Invalid null value for column {column}"))),
+        Value::Unset => Err(InvalidRequest(format!("Invalid unset value for column {column}"))),
+    }
+}
+
+/// The values that a column may have, each once, in the order of its type.
+pub(crate) fn alternatives(
+    one_of: &OneOf,
+    column: &Column,
+    bindings: &dyn Bindings,
+) -> Result<Vec<Vec<u8>>, InvalidRequest> {
+    let mut values = match one_of {
+        OneOf::Equal(value) => return Ok(vec![required(operand(value, bindings)?, column)?]),
+        OneOf::In(terms) => {
+            let values = terms.iter().map(|term| required(term.evaluate(bindings)?, column));
+            values.collect::<Result<Vec<_>, _>>()?
+        }
+        OneOf::InList(term) => list(term, bindings, &column.name)?,
+    };
+    values.sort_by(|one, other| shunt_cql::values::compare(&column.cql_type, one, other));
+    values.dedup();
+    Ok(values)
+}
+
+/// All combinations, the last column changing fastest.
+fn product(columns: Vec<Vec<Vec<u8>>>) -> Result<Vec<Vec<Vec<u8>>>, InvalidRequest> {
+    let count = columns.iter().try_fold(1_usize, |count, values| count.checked_mul(values.len()));
+    if count.is_none_or(|count| count > COMBINATIONS_MAX) {
+        return Err(InvalidRequest(format!("IN relations with more than {COMBINATIONS_MAX} combinations")));
+    }
+    let mut rows: Vec<Vec<Vec<u8>>> = vec![Vec::new()];
+    for values in columns {
+        let longer = |row: &Vec<Vec<u8>>| {
+            let row = row.clone();
+            values.iter().map(move |value| [row.clone(), vec![value.clone()]].concat()).collect::<Vec<_>>()
+        };
+        rows = rows.iter().flat_map(longer).collect();
+    }
+    Ok(rows)
+}
+
+/// The partitions that a statement names.
+pub(crate) fn partitions(
+    table: &Table,
+    keys: &[OneOf],
+    bindings: &dyn Bindings,
+) -> Result<Vec<Partition>, InvalidRequest> {
+    let columns = keys.iter().zip(table.partition_key());
+    let values = columns.map(|(one_of, column)| alternatives(one_of, column, bindings));
+    product(values.collect::<Result<_, _>>()?)?.iter().map(|key| Partition::new(key)).collect()
+}
+
+/// Encodes values of the first clustering columns.
+pub(crate) fn clustering<V: AsRef<[u8]>>(table: &Table, values: &[V]) -> Result<Vec<u8>, InvalidRequest> {
+    let mut out = Vec::new();
+    for (column, value) in table.clustering().iter().zip(values) {
+        validate(&column.cql_type, value.as_ref())?;
+        ordered::encode(&column.cql_type, column.descending, value.as_ref(), &mut out)?;
+    }
+    Ok(out)
+}
+
+/// The values of the clustering columns that a statement gives by equality, `IN` and tuples: one row, or several.
+pub(crate) fn clustering_values(
+    table: &Table,
+    restriction: &ClusteringRestriction,
+    bindings: &dyn Bindings,
+) -> Result<Vec<Vec<Vec<u8>>>, InvalidRequest> {
+    let columns = restriction.equal.iter().zip(table.clustering());
+    let equal = columns.map(|(one_of, column)| alternatives(one_of, column, bindings));
+    let rows = product(equal.collect::<Result<_, _>>()?)?;
+    let Some((types, tuples)) = &restriction.tuples else { return Ok(rows) };
+    let tuples = tuple_values(types, tuples, bindings)?;
+    if rows.len().saturating_mul(tuples.len()) > COMBINATIONS_MAX {
+        return Err(InvalidRequest(format!("IN relations with more than {COMBINATIONS_MAX} combinations")));
+    }
+    Ok(rows.iter().flat_map(|row| tuples.iter().map(|tuple| [row.clone(), tuple.clone()].concat())).collect())
+}
+
+fn tuple_values(
+    types: &[CqlType],
+    tuples: &TupleIn,
+    bindings: &dyn Bindings,
+) -> Result<Vec<Vec<Vec<u8>>>, InvalidRequest> {
+    let parts = |bytes: &[u8]| -> Result<Vec<Vec<u8>>, InvalidRequest> {
+        let parts = split::tuple(types.len(), bytes).map_err(|_| InvalidRequest::new("Invalid tuple value"))?;
+        let null = || InvalidRequest::new("Invalid null value in condition for clustering columns");
+        parts.into_iter().map(|part| part.map(<[u8]>::to_vec).ok_or_else(null)).collect()
+    };
+    let tuples: Vec<Vec<u8>> = match tuples {
+        TupleIn::Terms(terms) => {
+            let bytes = |term: &Prepared| {
+                let value = term.evaluate(bindings)?.into_bytes();
+                value.ok_or_else(|| InvalidRequest::new("Invalid null value in condition for clustering columns"))
+            };
+            terms.iter().map(bytes).collect::<Result<_, _>>()?
+        }
+        TupleIn::List(term) => list(term, bindings, "clustering columns")?,
+    };
+    tuples.iter().map(|tuple| parts(tuple)).collect()
+}

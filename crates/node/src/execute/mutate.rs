@@ -1,0 +1,372 @@
+//! Statements that write, executed: from plans and bind values to mutations of the stores.
+
+use std::sync::Arc;
+
+use shunt_cql::terms::{Bindings, Prepared, Value};
+use shunt_cql::values::ordered;
+use shunt_storage::Target;
+use shunt_storage::row::{Deletion, Expiry, Fragment, Header, PartitionKey, RangeTombstone, Row, TableId};
+use shunt_storage::store::Mutation;
+use std::ops::Bound as RangeBound;
+
+use super::bindings::Bound;
+use super::changes::{CellReader, apply};
+use super::fragment::{FragmentMaker, ListPositions, WriteTime};
+use super::keys::{self, Partition};
+use crate::error::CqlError;
+use crate::schema::options::TTL_MAX;
+use crate::schema::{Column, ColumnKind, Table};
+use crate::shared::Shared;
+use crate::statement::mutation::MutationPlan;
+use crate::statement::restrictions::{Bound as SliceBound, PartitionRestriction};
+
+/// Where in a partition a mutation goes, with bytes of its own.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Place {
+    Header,
+    Static,
+    Row(Vec<u8>),
+}
+
+impl Place {
+    pub(super) fn target(&self) -> Target<'_> {
+        match self {
+            Place::Header => Target::Header,
+            Place::Static => Target::Static,
+            Place::Row(clustering) => Target::Row(clustering),
+        }
+    }
+}
+
+/// A mutation that is complete.
+#[derive(Clone, Debug)]
+pub(crate) struct Write {
+    pub(crate) table: TableId,
+    pub(crate) partition: Partition,
+    pub(crate) place: Place,
+    pub(crate) fragment: Fragment,
+}
+
+impl Write {
+    /// As storage takes it.
+    pub(crate) fn mutation(&self) -> Mutation<'_> {
+        Mutation {
+            table: self.table,
+            partition: PartitionKey(&self.partition.key),
+            target: self.place.target(),
+            fragment: self.fragment.clone(),
+        }
+    }
+}
+
+/// One execution of a plan: its values, and what it writes with.
+pub(crate) struct Mutator<'a> {
+    pub(crate) plan: &'a MutationPlan,
+    pub(crate) bound: &'a Bound<'a>,
+    pub(crate) shared: &'a Shared,
+    pub(crate) time: WriteTime,
+    positions: ListPositions,
+}
+
+impl<'a> Mutator<'a> {
+    /// `timestamp`: that of the request, of the batch, or the node's own; the statement's goes before it.
+    pub(crate) fn new(
+        plan: &'a MutationPlan,
+        bound: &'a Bound<'a>,
+        shared: &'a Shared,
+        timestamp: i64,
+    ) -> Result<Self, CqlError> {
+        let now = bound.now_s();
+        let timestamp = bigint(plan.timestamp.as_ref(), bound, "timestamp")?.unwrap_or(timestamp);
+        if timestamp == i64::MIN {
+            return Err(CqlError::Invalid(format!("Timestamp is out of range: {timestamp}")));
+        }
+        let seconds = time_to_live(plan, bound)?;
+        let expiry = (seconds > 0).then(|| Expiry { ttl: seconds, at: now + i64::from(seconds) });
+        let time = WriteTime { timestamp, expiry, now };
+        Ok(Self { plan, bound, shared, time, positions: ListPositions::default() })
+    }
+
+    fn table(&self) -> &'a Arc<Table> {
+        &self.plan.table
+    }
+
+    fn number(&self) -> Result<TableId, CqlError> {
+        self.table().number.ok_or_else(|| CqlError::invalid("a system table is not written to"))
+    }
+
+    /// The partitions the statement writes to.
+    pub(crate) fn partitions(&self) -> Result<Vec<Partition>, CqlError> {
+        match &self.plan.restrictions.partition {
+            PartitionRestriction::Keys(keys) => Ok(keys::partitions(self.table(), keys, self.bound)?),
+            _ => Err(CqlError::invalid("a statement that writes names its partitions")),
+        }
+    }
+
+    /// The partitions the statement writes to, also if JSON names them.
+    pub(crate) fn all_partitions(&mut self) -> Result<Vec<Partition>, CqlError> {
+        if self.plan.json.is_none() {
+            return self.partitions();
+        }
+        Ok(self.json_writes()?.into_iter().map(|write| write.partition).collect())
+    }
+
+    /// Everything the statement writes.
+    pub(crate) fn writes(&mut self) -> Result<Vec<Write>, CqlError> {
+        if self.plan.json.is_some() {
+            return self.json_writes();
+        }
+        let mut writes = Vec::new();
+        for partition in self.partitions()? {
+            if self.plan.deletes_rows {
+                self.delete_rows(&partition, &mut writes)?;
+            } else {
+                self.write_rows(&partition, &mut writes)?;
+            }
+        }
+        Ok(writes)
+    }
+
+    /// Rows that are inserted, updated, or lose columns.
+    fn write_rows(&mut self, partition: &Partition, writes: &mut Vec<Write>) -> Result<(), CqlError> {
+        let statics = self.changed_row(partition, ColumnKind::Static)?;
+        if !statics.is_empty() {
+            writes.push(self.write(partition, Place::Static, Fragment::Row(statics))?);
+        }
+        // An INSERT without clustering columns is about the static row alone.
+        let plan = self.plan;
+        let given = plan.restrictions.clustering.equal.len()
+            + plan.restrictions.clustering.tuples.iter().map(|(types, _)| types.len()).sum::<usize>();
+        if given < self.table().clustering_len {
+            return Ok(());
+        }
+        for values in keys::clustering_values(self.table(), &plan.restrictions.clustering, self.bound)? {
+            let clustering = keys::clustering(self.table(), &values)?;
+            let row = self.row_at(partition, &clustering)?;
+            if !row.is_empty() {
+                writes.push(self.write(partition, Place::Row(clustering), Fragment::Row(row))?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The fragment of one regular row.
+    fn row_at(&mut self, partition: &Partition, clustering: &[u8]) -> Result<Row, CqlError> {
+        let place = Place::Row(clustering.to_vec());
+        self.fragment(partition, &place, ColumnKind::Regular, self.plan.inserts)
+    }
+
+    fn changed_row(&mut self, partition: &Partition, kind: ColumnKind) -> Result<Row, CqlError> {
+        self.fragment(partition, &Place::Static, kind, false)
+    }
+
+    fn fragment(
+        &mut self,
+        partition: &Partition,
+        place: &Place,
+        kind: ColumnKind,
+        inserts: bool,
+    ) -> Result<Row, CqlError> {
+        let (plan, bound, shared, time) = (self.plan, self.bound, self.shared, self.time);
+        let mut maker = FragmentMaker::new(time, &mut self.positions, bound.now_us);
+        if inserts {
+            maker.insert();
+        }
+        for (position, change) in &plan.changes {
+            let column = &plan.table.columns[*position];
+            if column.kind == kind {
+                let reader = CellReader { shared, table: &plan.table, partition, place, now: time.now };
+                apply(&mut maker, column, change, bound, &reader)?;
+            }
+        }
+        let mut row = maker.row;
+        row.canonicalise();
+        Ok(row)
+    }
+
+    fn write(&self, partition: &Partition, place: Place, fragment: Fragment) -> Result<Write, CqlError> {
+        Ok(Write { table: self.number()?, partition: partition.clone(), place, fragment })
+    }
+
+    /// Whole rows, ranges of them, or partitions that go.
+    fn delete_rows(&mut self, partition: &Partition, writes: &mut Vec<Write>) -> Result<(), CqlError> {
+        let deletion = Deletion { timestamp: self.time.timestamp, local: self.time.now };
+        let restriction = &self.plan.restrictions.clustering;
+        let table = self.table();
+        let given = restriction.equal.len() + restriction.tuples.iter().map(|(types, _)| types.len()).sum::<usize>();
+        let sliced = restriction.lower.is_some() || restriction.upper.is_some();
+        if given == 0 && !sliced && table.clustering_len > 0 {
+            let header = Header { deletion: Some(deletion), ranges: Vec::new() };
+            writes.push(self.write(partition, Place::Header, Fragment::Header(header))?);
+            return Ok(());
+        }
+        let mut ranges = Vec::new();
+        for values in keys::clustering_values(table, restriction, self.bound)? {
+            let prefix = keys::clustering(table, &values)?;
+            if given == table.clustering_len {
+                let row = Row { deletion: Some(deletion), ..Row::default() };
+                writes.push(self.write(partition, Place::Row(prefix), Fragment::Row(row))?);
+                continue;
+            }
+            let from = self.slice_end(&prefix, &values, restriction.lower.as_ref(), true)?;
+            let to = self.slice_end(&prefix, &values, restriction.upper.as_ref(), false)?;
+            let (from, to) = self.in_storage_order(given, from, to, &prefix);
+            ranges.push(RangeTombstone::new(from, to, deletion));
+        }
+        if !ranges.is_empty() {
+            let mut header = Header { deletion: None, ranges };
+            header.canonicalise();
+            writes.push(self.write(partition, Place::Header, Fragment::Header(header))?);
+        }
+        Ok(())
+    }
+
+    /// One end of a slice in the order of the first column that it restricts; open ends are those of the prefix.
+    fn slice_end(
+        &self,
+        prefix: &[u8],
+        values: &[Vec<u8>],
+        bound: Option<&SliceBound>,
+        lower: bool,
+    ) -> Result<RangeBound<Vec<u8>>, CqlError> {
+        let after = |bytes: &[u8]| {
+            let mut bytes = bytes.to_vec();
+            ordered::after_prefix(&mut bytes);
+            RangeBound::Excluded(bytes)
+        };
+        let Some(bound) = bound else {
+            return Ok(if lower { RangeBound::Included(prefix.to_vec()) } else { after(prefix) });
+        };
+        let mut all = values.to_vec();
+        for (index, value) in bound.values.iter().enumerate() {
+            let name = &self.table().clustering()[bound.first + index].name;
+            let value = keys::operand(value, self.bound)?.into_bytes();
+            all.push(
+                value.ok_or_else(|| CqlError::Invalid(format!("Invalid null value in condition for column {name}")))?,
+            );
+        }
+        let bytes = keys::clustering(self.table(), &all)?;
+        let descending = self.table().clustering()[bound.first].descending;
+        // A descending column is stored upside down: the end that its values begin at is the upper one.
+        Ok(match (lower != descending, bound.inclusive) {
+            (true, true) => RangeBound::Included(bytes),
+            (true, false) => match after(&bytes) {
+                RangeBound::Excluded(bytes) => RangeBound::Included(bytes),
+                other => other,
+            },
+            (false, true) => after(&bytes),
+            (false, false) => RangeBound::Excluded(bytes),
+        })
+    }
+
+    /// Swaps the ends of a slice over a descending column.
+    fn in_storage_order(
+        &self,
+        given: usize,
+        from: RangeBound<Vec<u8>>,
+        to: RangeBound<Vec<u8>>,
+        prefix: &[u8],
+    ) -> (RangeBound<Vec<u8>>, RangeBound<Vec<u8>>) {
+        let restriction = &self.plan.restrictions.clustering;
+        let descending = self.table().clustering().get(given).is_some_and(|column| column.descending);
+        if !descending || restriction.lower.is_none() && restriction.upper.is_none() {
+            return (from, to);
+        }
+        let mut end = prefix.to_vec();
+        ordered::after_prefix(&mut end);
+        let start = if restriction.upper.is_some() { to } else { RangeBound::Included(prefix.to_vec()) };
+        let stop = if restriction.lower.is_some() { from } else { RangeBound::Excluded(end) };
+        (start, stop)
+    }
+
+    /// The writes of INSERT JSON.
+    fn json_writes(&mut self) -> Result<Vec<Write>, CqlError> {
+        let Some((json, default_unset)) = &self.plan.json else { return Ok(Vec::new()) };
+        let table = Arc::clone(self.table());
+        let text = json.evaluate(self.bound)?.into_bytes();
+        let text = text.ok_or_else(|| CqlError::invalid("Got null for INSERT JSON values"))?;
+        let text = String::from_utf8(text).map_err(|_| CqlError::invalid("Could not decode JSON string as a map"))?;
+        let mut given = json_values(&table, &text, self.bound)?;
+        let mut key = |columns: &[Column]| -> Result<Vec<Vec<u8>>, CqlError> {
+            let value = |column: &Column| {
+                let value = given.iter_mut().find(|(name, _)| *name == column.name).and_then(|(_, value)| value.take());
+                value.ok_or_else(|| CqlError::Invalid(format!("Invalid null value for key {}", column.name)))
+            };
+            columns.iter().map(value).collect()
+        };
+        let partition = Partition::new(&key(table.partition_key())?)?;
+        let clustering = keys::clustering(&table, &key(table.clustering())?)?;
+        let mut writes = Vec::new();
+        for (kind, place) in [(ColumnKind::Static, Place::Static), (ColumnKind::Regular, Place::Row(clustering))] {
+            let mut maker = FragmentMaker::new(self.time, &mut self.positions, self.bound.now_us);
+            if kind == ColumnKind::Regular {
+                maker.insert();
+            }
+            for column in table.values().iter().filter(|column| column.kind == kind) {
+                match given.iter().find(|(name, _)| *name == column.name) {
+                    Some((_, value)) => maker.set(column, value.clone())?,
+                    None if !default_unset => maker.set(column, None)?,
+                    None => {}
+                }
+            }
+            let mut row = maker.row;
+            row.canonicalise();
+            if !row.is_empty() {
+                writes.push(self.write(&partition, place, Fragment::Row(row))?);
+            }
+        }
+        Ok(writes)
+    }
+}
+
+/// A column's name and its value; `None` is null.
+type NamedValue = (String, Option<Vec<u8>>);
+
+/// The columns that a JSON object gives, with their values.
+fn json_values(table: &Table, text: &str, bound: &Bound<'_>) -> Result<Vec<NamedValue>, CqlError> {
+    use shunt_cql::functions::Environment;
+    let mut values = Vec::new();
+    for (name, json) in shunt_cql::values::json::from_json_row(text)? {
+        let Some(column) = table.column(&name) else {
+            return Err(CqlError::Invalid(format!("JSON values map contains unrecognized column: {name}")));
+        };
+        let value = shunt_cql::values::json::from_json(&column.cql_type, &json, bound.now_ms())
+            .map_err(|error| CqlError::Invalid(format!("Error decoding JSON value for {name}: {error}")))?;
+        values.push((name, value));
+    }
+    Ok(values)
+}
+
+/// The value of a bigint attribute.
+pub(crate) fn bigint(term: Option<&Prepared>, bindings: &dyn Bindings, what: &str) -> Result<Option<i64>, CqlError> {
+    let Some(term) = term else { return Ok(None) };
+    match term.evaluate(bindings)? {
+        Value::Unset => Ok(None),
+        Value::Null => Err(CqlError::Invalid(format!("Invalid null value of {what}"))),
+        Value::Bytes(bytes) => {
+            let number = <[u8; 8]>::try_from(bytes).map(i64::from_be_bytes);
+            Ok(Some(number.map_err(|_| CqlError::Invalid(format!("Invalid {what} value")))?))
+        }
+    }
+}
+
+/// Seconds that what is written lives; 0: for ever.
+fn time_to_live(plan: &MutationPlan, bound: &Bound<'_>) -> Result<u32, CqlError> {
+    let default = plan.table.options.default_time_to_live;
+    let Some(term) = &plan.time_to_live else { return Ok(default) };
+    let seconds = match term.evaluate(bound)? {
+        Value::Unset => return Ok(default),
+        Value::Null => return Ok(0),
+        Value::Bytes(bytes) => {
+            let number = <[u8; 4]>::try_from(bytes).map(i32::from_be_bytes);
+            number.map_err(|_| CqlError::invalid("Invalid TTL value"))?
+        }
+    };
+    if seconds < 0 {
+        return Err(CqlError::Invalid(format!("A TTL must be greater or equal to 0, but was {seconds}")));
+    }
+    if i64::from(seconds) > TTL_MAX {
+        return Err(CqlError::Invalid(format!("ttl is too large. requested ({seconds}) maximum ({TTL_MAX})")));
+    }
+    Ok(seconds as u32)
+}

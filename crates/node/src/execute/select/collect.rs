@@ -1,0 +1,356 @@
+//! Takes rows as they are read and makes rows of the result: filters, groups, limits, pages.
+//!
+//! Whoever reads tells of the beginning of a partition, its rows and its end, and heeds what comes back.
+
+use shunt_cql::error::InvalidRequest;
+use shunt_storage::row::Row;
+
+use super::evaluate::Evaluator;
+use super::filter::Filters;
+use super::group::Group;
+use super::input::{Clustering, Input};
+use super::output::put_row;
+use super::paging::{Position, State};
+use crate::error::CqlError;
+use crate::statement::select::{Grouping, SelectPlan};
+
+/// Rows that are held for sorting.
+const SORTED_ROWS_MAX: usize = 100_000;
+/// Bytes of rows in one result; a page ends there, and without pages it is an error.
+const RESULT_BYTES_MAX: usize = 64 << 20;
+/// Rows that filters keep from a page before it ends without them.
+const REJECTED_ROWS_MAX: u32 = if cfg!(test) { 10 } else { 100_000 };
+
+/// What the reader does next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Flow {
+    Continue,
+    NextPartition,
+    Stop,
+}
+
+/// A result that was written.
+pub(super) struct Finished {
+    pub(super) rows: u32,
+    /// Where the next page goes on, if there is one.
+    pub(super) next: Option<State>,
+}
+
+/// How many rows there may be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Limits {
+    pub(super) rows: Option<u32>,
+    pub(super) per_partition: Option<u32>,
+    /// `None`: all in one.
+    pub(super) page: Option<u32>,
+}
+
+/// The partition that is being read.
+#[derive(Default)]
+struct Current {
+    key: Vec<u8>,
+    static_row: Option<Row>,
+    /// Rows, or groups, of the result that it has given.
+    taken: u32,
+    has_rows: bool,
+}
+
+/// Rows of the result being made.
+pub(super) struct Collector<'e> {
+    plan: &'e SelectPlan,
+    evaluator: &'e Evaluator<'e>,
+    filters: Filters,
+    now: i64,
+    limits: Limits,
+    out: Vec<u8>,
+    before: usize,
+    rows: u32,
+    rejected: u32,
+    current: Current,
+    clustering: Clustering,
+    decoded: usize,
+    last: Position,
+    more: bool,
+    group: Option<Group>,
+    /// Sort keys and rows.
+    sorted: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl<'e> Collector<'e> {
+    /// Rows go behind what is in `out`.
+    pub(super) fn new(
+        plan: &'e SelectPlan,
+        evaluator: &'e Evaluator<'e>,
+        filters: Filters,
+        now: i64,
+        limits: Limits,
+        out: Vec<u8>,
+    ) -> Self {
+        let prefix = if let Grouping::Prefix(columns) = plan.grouping { columns } else { 0 };
+        let decoded = plan.clustering_needed.max(prefix).max(plan.sorted_by.unwrap_or(0));
+        let before = out.len();
+        Self {
+            plan,
+            evaluator,
+            filters,
+            now,
+            limits,
+            out,
+            before,
+            rows: 0,
+            rejected: 0,
+            current: Current::default(),
+            clustering: Clustering::default(),
+            decoded,
+            last: Position::default(),
+            more: false,
+            group: None,
+            sorted: Vec::new(),
+        }
+    }
+
+    /// Whether the static row is of interest.
+    pub(super) fn wants_static(&self) -> bool {
+        self.plan.needs_static || self.plan.shows_static_alone
+    }
+
+    /// A partition begins; `resumed` if a page before has had rows of it, and how many.
+    pub(super) fn partition(&mut self, key: &[u8], static_row: Option<Row>, resumed: Option<u32>) -> Flow {
+        self.current.key.clear();
+        self.current.key.extend_from_slice(key);
+        self.current.static_row = static_row;
+        self.current.taken = resumed.unwrap_or(0);
+        self.current.has_rows = resumed.is_some();
+        let input = self.input(None, None);
+        if self.filters.take_partition(&input) {
+            return Flow::Continue;
+        }
+        // Its static content is not shown either.
+        self.current.has_rows = true;
+        if self.reject(None) { Flow::Stop } else { Flow::NextPartition }
+    }
+
+    /// A row of the partition.
+    pub(super) fn row(&mut self, clustering: &[u8], row: &Row) -> Result<Flow, CqlError> {
+        self.current.has_rows = true;
+        let columns = self.plan.table().clustering();
+        if self.decoded > 0 && self.clustering.decode(columns, self.decoded, clustering).is_none() {
+            let table = &self.plan.table().name;
+            return Err(CqlError::Server(format!("a row of {table} has a key that is not of its columns' types")));
+        }
+        self.take(Some(clustering), Some(row))
+    }
+
+    /// The partition ends, or nothing more of it is wanted.
+    pub(super) fn end_partition(&mut self) -> Result<Flow, CqlError> {
+        let mut flow = Flow::Continue;
+        let alone = !self.current.has_rows && self.current.static_row.is_some();
+        if alone && self.plan.shows_static_alone {
+            flow = self.take(None, None)?;
+        }
+        if matches!(self.plan.grouping, Grouping::Prefix(_)) && self.close_group()? {
+            flow = Flow::Stop;
+        }
+        Ok(if flow == Flow::Stop { flow } else { Flow::Continue })
+    }
+
+    fn input<'i>(&'i self, clustering: Option<&'i [u8]>, row: Option<&'i Row>) -> Input<'i> {
+        Input {
+            table: self.plan.table(),
+            partition: &self.current.key,
+            static_row: self.current.static_row.as_ref(),
+            clustering: clustering.map(|_| &self.clustering),
+            row,
+            now: self.now,
+        }
+    }
+
+    fn take(&mut self, clustering: Option<&[u8]>, row: Option<&Row>) -> Result<Flow, CqlError> {
+        if !self.filters.take_row(&self.input(clustering, row)) {
+            return Ok(if self.reject(clustering) { Flow::Stop } else { Flow::Continue });
+        }
+        match self.plan.grouping {
+            Grouping::Rows => self.take_row(clustering, row),
+            Grouping::Everything => {
+                self.add_to_group(&[], clustering, row)?;
+                Ok(Flow::Continue)
+            }
+            Grouping::Prefix(columns) => {
+                let prefix = clustering.map_or(&[][..], |key| &key[..self.clustering.encoded_len(columns)]);
+                self.take_grouped(prefix, clustering, row)
+            }
+        }
+    }
+
+    /// A row that filters turned away. Whether the page ends for there being so many.
+    fn reject(&mut self, clustering: Option<&[u8]>) -> bool {
+        self.rejected += 1;
+        if self.limits.page.is_none() || self.plan.grouping != Grouping::Rows || self.rejected < REJECTED_ROWS_MAX {
+            return false;
+        }
+        self.note(clustering);
+        self.more = true;
+        true
+    }
+
+    /// This row is where the next page goes on.
+    fn note(&mut self, clustering: Option<&[u8]>) {
+        if self.limits.page.is_none() {
+            return;
+        }
+        self.last.partition.clone_from(&self.current.key);
+        self.last.in_partition = self.current.taken;
+        match clustering.filter(|_| !self.plan.distinct) {
+            Some(clustering) => {
+                let own = self.last.clustering.get_or_insert_default();
+                own.clear();
+                own.extend_from_slice(clustering);
+            }
+            None => self.last.clustering = None,
+        }
+    }
+
+    /// Whether the partition has given what it may.
+    fn partition_is_done(&self) -> bool {
+        self.limits.per_partition.is_some_and(|most| self.current.taken >= most)
+    }
+
+    fn take_row(&mut self, clustering: Option<&[u8]>, row: Option<&Row>) -> Result<Flow, CqlError> {
+        if self.partition_is_done() {
+            return Ok(Flow::NextPartition);
+        }
+        if self.limits.page == Some(0) {
+            self.more = true;
+            return Ok(Flow::Stop);
+        }
+        let sort_key = self.sort_key(clustering);
+        let mut out = std::mem::take(&mut self.out);
+        let input = self.input(clustering, row);
+        let put = put_row(self.plan, self.evaluator, &input, &[], &mut out);
+        self.out = out;
+        put?;
+        self.current.taken += 1;
+        self.note(clustering);
+        Ok(match self.count(sort_key)? {
+            false if self.plan.distinct => Flow::NextPartition,
+            false => Flow::Continue,
+            true => Flow::Stop,
+        })
+    }
+
+    /// A row whose group is the rows with this prefix.
+    fn take_grouped(&mut self, prefix: &[u8], clustering: Option<&[u8]>, row: Option<&Row>) -> Result<Flow, CqlError> {
+        if self.group.as_ref().is_none_or(|group| group.prefix != prefix) {
+            if self.close_group()? {
+                return Ok(Flow::Stop);
+            }
+            if self.partition_is_done() {
+                return Ok(Flow::NextPartition);
+            }
+            if self.limits.page == Some(0) {
+                self.more = true;
+                return Ok(Flow::Stop);
+            }
+        }
+        self.add_to_group(prefix, clustering, row)?;
+        self.note(clustering);
+        Ok(Flow::Continue)
+    }
+
+    fn add_to_group(
+        &mut self,
+        prefix: &[u8],
+        clustering: Option<&[u8]>,
+        row: Option<&Row>,
+    ) -> Result<(), InvalidRequest> {
+        let mut group = self.group.take();
+        let input = self.input(clustering, row);
+        let open =
+            group.get_or_insert_with(|| Group::new(&self.plan.selection, prefix, self.sort_key(clustering), &input));
+        let added = open.add(&self.plan.selection, self.evaluator, &input);
+        self.group = group;
+        added
+    }
+
+    /// Makes the open group, if there is one, a row of the result. Whether that was the last one.
+    fn close_group(&mut self) -> Result<bool, CqlError> {
+        let Some(group) = self.group.take() else { return Ok(false) };
+        group.put(self.plan, self.evaluator, self.now, &mut self.out)?;
+        self.current.taken += 1;
+        self.last.in_partition = self.current.taken;
+        self.count(group.sort_key)
+    }
+
+    fn sort_key(&self, clustering: Option<&[u8]>) -> Option<Vec<u8>> {
+        let columns = self.plan.sorted_by?;
+        Some(clustering.map_or_else(Vec::new, |key| key[..self.clustering.encoded_len(columns)].to_vec()))
+    }
+
+    /// Counts a row that was written. Whether it is the last of this result.
+    fn count(&mut self, sort_key: Option<Vec<u8>>) -> Result<bool, CqlError> {
+        if let Some(key) = sort_key {
+            if self.sorted.len() == SORTED_ROWS_MAX {
+                return Err(CqlError::Invalid(format!(
+                    "ORDER BY with IN on the partition key sorts at most {SORTED_ROWS_MAX} rows"
+                )));
+            }
+            let row = self.out.split_off(self.before);
+            self.sorted.push((key, row));
+            return Ok(false);
+        }
+        self.rows += 1;
+        if let Some(left) = &mut self.limits.page {
+            *left -= 1;
+        }
+        if self.out.len() - self.before > RESULT_BYTES_MAX {
+            let Some(left) = &mut self.limits.page else {
+                return Err(CqlError::Invalid(format!(
+                    "the result is larger than {RESULT_BYTES_MAX} bytes: ask for pages"
+                )));
+            };
+            *left = 0;
+        }
+        if let Some(left) = &mut self.limits.rows {
+            *left -= 1;
+            if *left == 0 {
+                return Ok(true);
+            }
+        }
+        // Behind a filter the next row may be far.
+        let far = self.plan.grouping == Grouping::Rows && !self.filters.is_empty();
+        self.more = far && self.limits.page == Some(0);
+        Ok(self.more)
+    }
+
+    /// What is left to write when all was read, or why that failed. The buffer comes back in any case.
+    pub(super) fn finish(mut self, read: Result<(), CqlError>) -> (Vec<u8>, Result<Finished, CqlError>) {
+        let closed = read.and_then(|()| self.close());
+        let state = State { position: self.last, limit: self.limits.rows };
+        let next = self.more.then_some(state);
+        (self.out, closed.map(|()| Finished { rows: self.rows, next }))
+    }
+
+    fn close(&mut self) -> Result<(), CqlError> {
+        if self.plan.grouping == Grouping::Everything {
+            // Of no rows, too, there is a count.
+            let group = self.group.take().unwrap_or_else(|| Group::empty(&self.plan.selection));
+            group.put(self.plan, self.evaluator, self.now, &mut self.out)?;
+            self.rows += 1;
+        }
+        if self.plan.sorted_by.is_some() {
+            self.put_sorted();
+        }
+        Ok(())
+    }
+
+    fn put_sorted(&mut self) {
+        let mut sorted = std::mem::take(&mut self.sorted);
+        match self.plan.reversed {
+            true => sorted.sort_by(|one, other| other.0.cmp(&one.0)),
+            false => sorted.sort_by(|one, other| one.0.cmp(&other.0)),
+        }
+        sorted.truncate(self.limits.rows.map_or(usize::MAX, |rows| rows as usize));
+        self.rows = sorted.len() as u32;
+        sorted.iter().for_each(|(_, row)| self.out.extend_from_slice(row));
+    }
+}

@@ -1,0 +1,104 @@
+//! A row as expressions and filters see it: values of columns by position, wherever they are stored.
+
+use std::borrow::Cow;
+
+use shunt_cql::values::ordered;
+use shunt_storage::row::{CellValue, Row};
+
+use super::super::rows::{self, cells_of};
+use crate::schema::{Column, ColumnKind, Table};
+
+/// The clustering columns of a row, as far as they are needed, decoded into buffers that are used again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Clustering {
+    bytes: Vec<u8>,
+    /// Where each value ends in `bytes`.
+    ends: Vec<usize>,
+    /// Where each column ends in the encoded key.
+    encoded_ends: Vec<usize>,
+}
+
+impl Clustering {
+    /// Decodes the first `count` columns of a key; `None` if they are not there.
+    pub(super) fn decode(&mut self, columns: &[Column], count: usize, key: &[u8]) -> Option<()> {
+        self.bytes.clear();
+        self.ends.clear();
+        self.encoded_ends.clear();
+        let mut rest = key;
+        for column in columns.iter().take(count) {
+            ordered::decode(&column.cql_type, column.descending, &mut rest, &mut self.bytes)?;
+            self.ends.push(self.bytes.len());
+            self.encoded_ends.push(key.len() - rest.len());
+        }
+        Some(())
+    }
+
+    fn value(&self, index: usize) -> Option<&[u8]> {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends.get(before).copied().unwrap_or(0));
+        self.bytes.get(start..*self.ends.get(index)?)
+    }
+
+    /// How many bytes of the key its first `count` columns are.
+    pub(super) fn encoded_len(&self, count: usize) -> usize {
+        count.checked_sub(1).and_then(|last| self.encoded_ends.get(last)).copied().unwrap_or(0)
+    }
+}
+
+/// A row with its partition. Of an empty group all is `None`.
+#[derive(Clone, Copy)]
+pub(super) struct Input<'r> {
+    pub(super) table: &'r Table,
+    /// As storage has it, with the token; empty if there is none.
+    pub(super) partition: &'r [u8],
+    pub(super) static_row: Option<&'r Row>,
+    pub(super) clustering: Option<&'r Clustering>,
+    pub(super) row: Option<&'r Row>,
+    /// Seconds since 1970.
+    pub(super) now: i64,
+}
+
+impl<'r> Input<'r> {
+    /// The value of the column at a position; `None` is null.
+    pub(super) fn value(&self, position: usize) -> Option<Cow<'r, [u8]>> {
+        let column = self.table.columns.get(position)?;
+        match column.kind {
+            ColumnKind::PartitionKey => {
+                partition_value(self.partition, self.table.partition_key_len, column.position).map(Cow::Borrowed)
+            }
+            ColumnKind::Clustering => self.clustering?.value(column.position).map(Cow::Borrowed),
+            ColumnKind::Static => stored(self.static_row?, column, self.now),
+            ColumnKind::Regular => stored(self.row?, column, self.now),
+        }
+    }
+
+    /// The stored row that a column is in.
+    pub(super) fn row_of(&self, column: &Column) -> Option<&'r Row> {
+        if column.kind == ColumnKind::Static { self.static_row } else { self.row }
+    }
+}
+
+/// One column of a partition key (native protocol v5, section 6: components behind their lengths, each with a zero).
+fn partition_value(partition: &[u8], columns: usize, index: usize) -> Option<&[u8]> {
+    let mut rest = partition.get(8..)?;
+    if columns == 1 {
+        return Some(rest);
+    }
+    for _ in 0..index {
+        let length = usize::from(u16::from_be_bytes(*rest.first_chunk()?));
+        rest = rest.get(2 + length + 1..)?;
+    }
+    let length = usize::from(u16::from_be_bytes(*rest.first_chunk()?));
+    rest.get(2..2 + length)
+}
+
+fn stored<'r>(row: &'r Row, column: &Column, now: i64) -> Option<Cow<'r, [u8]>> {
+    if column.is_multi_cell() {
+        return rows::value(row, column, now).map(Cow::Owned);
+    }
+    let cell = cells_of(row, column.id).first().filter(|cell| cell.is_live(now))?;
+    match &cell.value {
+        CellValue::Live(bytes) => Some(Cow::Borrowed(bytes)),
+        CellValue::Counter(count) | CellValue::CounterDelta(count) => Some(Cow::Owned(count.to_be_bytes().to_vec())),
+        CellValue::Tombstone { .. } => None,
+    }
+}

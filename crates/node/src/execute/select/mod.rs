@@ -1,0 +1,182 @@
+//! SELECT, executed: reads what the restrictions name and appends a RESULT with rows.
+//!
+//! ```text
+//! keys, clustering -> source -> collect (filter, group, limits, pages) -> output -> result
+//! ```
+//!
+//! Partitions that are named come in the order of their keys' types, as in Cassandra; all others in the order of their
+//! tokens, whichever node they are on.
+
+mod clustering;
+mod collect;
+mod evaluate;
+mod filter;
+mod group;
+mod input;
+mod memory;
+mod metadata;
+mod output;
+mod paging;
+mod result;
+mod source;
+#[cfg(test)]
+mod tests;
+
+use shunt_cql::error::InvalidRequest;
+use shunt_cql::terms::{Prepared, Value};
+
+use super::bindings::Bound;
+use super::keys;
+use crate::error::CqlError;
+use crate::schema::{Schema, Uuid};
+use crate::shared::Shared;
+use crate::statement::restrictions::PartitionRestriction;
+use crate::statement::select::{Grouping, SelectPlan};
+use clustering::Intervals;
+use collect::{Collector, Limits};
+use evaluate::Evaluator;
+use filter::Filters;
+use paging::State;
+use source::{Source, Wanted};
+
+/// How a client wants its rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    /// Of the protocol.
+    pub(crate) version: u8,
+    /// Rows at most; `None`: all.
+    pub(crate) page_size: Option<i32>,
+    /// Where the page before ended.
+    pub(crate) paging_state: Option<Vec<u8>>,
+    /// The client knows the columns.
+    pub(crate) skip_metadata: bool,
+    /// What the client knows of the columns is no longer so.
+    pub(crate) new_metadata_id: Option<Uuid>,
+}
+
+/// Executes a statement and appends the body of its RESULT. Nothing is appended if that fails.
+pub(crate) fn run(
+    plan: &SelectPlan,
+    bound: &Bound<'_>,
+    shared: &Shared,
+    schema: &Schema,
+    node: usize,
+    page: &Page,
+    out: &mut Vec<u8>,
+) -> Result<(), CqlError> {
+    let start = out.len();
+    let table = plan.table();
+    let page_size = page.page_size.and_then(|rows| u32::try_from(rows).ok()).filter(|rows| *rows > 0);
+    if page_size.is_some() && plan.sorted_by.is_some() {
+        return Err(CqlError::invalid(
+            "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove \
+             the ORDER BY or the IN and sort client side, or disable paging for this query",
+        ));
+    }
+    let state = page.paging_state.as_deref().map(|state| State::decode(state, table, plan.reversed)).transpose()?;
+    let limits = limits(plan, bound, page_size, state.as_ref())?;
+    let evaluator = Evaluator::new(&plan.selection, bound)?;
+    let filters = Filters::new(table, plan.restrictions(), bound)?;
+    let intervals = Intervals::new(table, &plan.restrictions().clustering, bound)?;
+    let wanted = Wanted { intervals, reversed: plan.reversed, now: bound.now_s() };
+    let source = match table.number {
+        Some(number) => Source::Stores { shared, table: number },
+        None => Source::Memory(memory::partitions(table, schema, shared, node)?),
+    };
+    let head = result::put_head(out, plan.columns(), page);
+    let mut collector = Collector::new(plan, &evaluator, filters, wanted.now, limits, std::mem::take(out));
+    let read = read(plan, bound, &source, &wanted, state.as_ref(), &mut collector);
+    let (buffer, outcome) = collector.finish(read);
+    *out = buffer;
+    match outcome {
+        Ok(finished) => {
+            let next = finished.next.map(|next| next.encode(table, plan.reversed));
+            head.finish(out, finished.rows, next.as_deref());
+            Ok(())
+        }
+        Err(error) => {
+            out.truncate(start);
+            Err(error)
+        }
+    }
+}
+
+fn read(
+    plan: &SelectPlan,
+    bound: &Bound<'_>,
+    source: &Source<'_>,
+    wanted: &Wanted,
+    state: Option<&State>,
+    collector: &mut Collector<'_>,
+) -> Result<(), CqlError> {
+    let after = state.map(|state| &state.position);
+    match &plan.restrictions().partition {
+        PartitionRestriction::Keys(keys) => {
+            let partitions = keys::partitions(plan.table(), keys, bound)?;
+            source.read_keys(&partitions, wanted, after, collector)
+        }
+        PartitionRestriction::Token { lower, upper } => match tokens(lower.as_ref(), upper.as_ref(), bound)? {
+            Some(range) => source.read_range(range, wanted, after, collector),
+            None => Ok(()),
+        },
+        PartitionRestriction::All => source.read_range((i64::MIN, i64::MAX), wanted, after, collector),
+    }
+}
+
+/// The tokens of a range, both included. The lowest token stands for no bound, as it does in Cassandra.
+fn tokens(
+    lower: Option<&(Prepared, bool)>,
+    upper: Option<&(Prepared, bool)>,
+    bound: &Bound<'_>,
+) -> Result<Option<(i64, i64)>, InvalidRequest> {
+    let token = |side: Option<&(Prepared, bool)>| {
+        let Some((term, inclusive)) = side else { return Ok(None) };
+        match term.evaluate(bound)? {
+            Value::Bytes(bytes) => match bytes.try_into().map(i64::from_be_bytes) {
+                Ok(i64::MIN) => Ok(None),
+                Ok(token) => Ok(Some((token, *inclusive))),
+                Err(_) => Err(InvalidRequest::new("Invalid token")),
+            },
+            Value::Null => Err(InvalidRequest::new("Invalid null token value")),
+            Value::Unset => Err(InvalidRequest::new("Invalid unset value for column partition key token")),
+        }
+    };
+    let first = match token(lower)? {
+        None => Some(i64::MIN),
+        Some((token, true)) => Some(token),
+        Some((token, false)) => token.checked_add(1),
+    };
+    let last = match token(upper)? {
+        None => i64::MAX,
+        Some((token, inclusive)) => token - i64::from(!inclusive),
+    };
+    Ok(first.filter(|first| *first <= last).map(|first| (first, last)))
+}
+
+fn limits(
+    plan: &SelectPlan,
+    bound: &Bound<'_>,
+    page_size: Option<u32>,
+    state: Option<&State>,
+) -> Result<Limits, CqlError> {
+    let limit = |term: &Option<Prepared>| -> Result<Option<u32>, InvalidRequest> {
+        let Some(term) = term else { return Ok(None) };
+        let bytes = match term.evaluate(bound)? {
+            Value::Bytes(bytes) => bytes,
+            Value::Null => return Err(InvalidRequest::new("Invalid null value of limit")),
+            Value::Unset => return Ok(None),
+        };
+        let rows = bytes.try_into().map(i32::from_be_bytes).map_err(|_| InvalidRequest::new("Invalid limit value"))?;
+        match u32::try_from(rows) {
+            Ok(rows) if rows > 0 => Ok(Some(rows)),
+            _ => Err(InvalidRequest::new("LIMIT must be strictly positive")),
+        }
+    };
+    let (rows, per_partition) = (limit(&plan.limit)?, limit(&plan.per_partition_limit)?);
+    if plan.grouping == Grouping::Everything {
+        // One row, in one page; the limit is one of rows of the result.
+        return if state.is_some() { Err(paging::foreign()) } else { Ok(Limits::default()) };
+    }
+    let rows = rows.map(|rows| state.and_then(|state| state.limit).map_or(rows, |left| left.min(rows)));
+    Ok(Limits { rows, per_partition, page: page_size })
+}

@@ -1,0 +1,320 @@
+//! Where rows come from: the nodes' stores, or a system table in memory.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use shunt_storage::Target;
+use shunt_storage::row::{PartitionKey, Row, TableId};
+use shunt_storage::store::{Position as ScanPosition, ScanRange, Slice, Store, StoreError};
+use shunt_topology::Token;
+
+use super::super::keys::{Partition, token_bytes};
+use super::clustering::{Interval, Intervals};
+use super::collect::{Collector, Flow};
+use super::paging::Position;
+use crate::error::CqlError;
+use crate::shared::Shared;
+
+/// Rows in memory, by partition and clustering bytes.
+pub(super) type Partitions = BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Row>>;
+
+/// The rows of a table.
+pub(super) enum Source<'e> {
+    Stores { shared: &'e Shared, table: TableId },
+    Memory(Partitions),
+}
+
+/// How partitions are read.
+pub(super) struct Wanted {
+    pub(super) intervals: Intervals,
+    pub(super) reversed: bool,
+    /// Seconds since 1970.
+    pub(super) now: i64,
+}
+
+fn server(error: StoreError) -> CqlError {
+    CqlError::Server(error.to_string())
+}
+
+/// The bounds of an interval for a store.
+fn slice(interval: &Interval, reversed: bool) -> Slice {
+    let Interval { from, to, .. } = interval;
+    Slice {
+        from: if from.is_empty() { Bound::Unbounded } else { Bound::Included(from.clone()) },
+        to: if to[..] == [0xFF] { Bound::Unbounded } else { Bound::Excluded(to.clone()) },
+        reversed,
+        limit: usize::MAX,
+    }
+}
+
+/// Calls for each item in one direction or the other, as long as it is told to go on.
+fn in_direction<T>(
+    items: &[T],
+    reversed: bool,
+    mut visit: impl FnMut(&T) -> Result<Flow, CqlError>,
+) -> Result<Flow, CqlError> {
+    for index in 0..items.len() {
+        let flow = visit(&items[if reversed { items.len() - 1 - index } else { index }])?;
+        if flow != Flow::Continue {
+            return Ok(flow);
+        }
+    }
+    Ok(Flow::Continue)
+}
+
+impl Source<'_> {
+    /// Reads the rows wanted of one partition; `resumed` if a page before has had rows of it.
+    pub(super) fn read_partition(
+        &self,
+        partition: &[u8],
+        token: Token,
+        wanted: &Wanted,
+        resumed: Option<u32>,
+        collector: &mut Collector<'_>,
+    ) -> Result<Flow, CqlError> {
+        if wanted.intervals.0.is_empty() {
+            return Ok(Flow::Continue);
+        }
+        let flow = match self {
+            Source::Stores { shared, table } => {
+                let reader = Reader { store: shared.store(token), table: *table, partition: PartitionKey(partition) };
+                if wanted.intervals.are_rows() {
+                    reader.rows(wanted, resumed, collector)?
+                } else {
+                    reader.slices(wanted, resumed, collector)?
+                }
+            }
+            Source::Memory(partitions) => {
+                let Some(rows) = partitions.get(partition) else { return Ok(Flow::Continue) };
+                match collector.partition(partition, None, resumed) {
+                    Flow::Continue => memory_rows(rows, wanted, collector)?,
+                    other => other,
+                }
+            }
+        };
+        if flow == Flow::Stop { Ok(flow) } else { collector.end_partition() }
+    }
+
+    /// Reads the partitions with these tokens, both included, in their order, from behind a position.
+    pub(super) fn read_range(
+        &self,
+        (first, last): (i64, i64),
+        wanted: &Wanted,
+        after: Option<&Position>,
+        collector: &mut Collector<'_>,
+    ) -> Result<(), CqlError> {
+        if wanted.intervals.0.is_empty() {
+            return Ok(());
+        }
+        match self {
+            Source::Stores { shared, table } => {
+                for (from, to, owner) in pieces(shared, first, last) {
+                    let store = &shared.stores()[owner];
+                    let here = after.filter(|after| token_of(&after.partition) >= from);
+                    if here.is_some_and(|after| token_of(&after.partition) > to) {
+                        continue;
+                    }
+                    if scan(store, *table, (from, to), wanted, here, collector)? == Flow::Stop {
+                        return Ok(());
+                    }
+                }
+            }
+            Source::Memory(partitions) => {
+                for key in partitions.keys() {
+                    let token = token_of(key);
+                    let (mut rows_wanted, mut resumed) = (None, None);
+                    match after {
+                        Some(after) if *key < after.partition => continue,
+                        Some(after) if *key == after.partition => {
+                            let Some(clustering) = &after.clustering else { continue };
+                            let intervals = wanted.intervals.behind(clustering, false);
+                            rows_wanted = Some(Wanted { intervals, ..*wanted });
+                            resumed = Some(after.in_partition);
+                        }
+                        _ => {}
+                    }
+                    if !(first..=last).contains(&token) {
+                        continue;
+                    }
+                    let wanted = rows_wanted.as_ref().unwrap_or(wanted);
+                    if self.read_partition(key, Token(token), wanted, resumed, collector)? == Flow::Stop {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads partitions one after another, from behind a position.
+    pub(super) fn read_keys(
+        &self,
+        keys: &[Partition],
+        wanted: &Wanted,
+        after: Option<&Position>,
+        collector: &mut Collector<'_>,
+    ) -> Result<(), CqlError> {
+        let mut keys = keys;
+        if let Some(after) = after {
+            let found = keys.iter().position(|partition| partition.key == after.partition);
+            let found = found.ok_or_else(super::paging::foreign)?;
+            if let Some(clustering) = &after.clustering {
+                let intervals = wanted.intervals.behind(clustering, wanted.reversed);
+                let left = Wanted { intervals, ..*wanted };
+                let Partition { token, key } = &keys[found];
+                if self.read_partition(key, *token, &left, Some(after.in_partition), collector)? == Flow::Stop {
+                    return Ok(());
+                }
+            }
+            keys = &keys[found + 1..];
+        }
+        for Partition { token, key } in keys {
+            if self.read_partition(key, *token, wanted, None, collector)? == Flow::Stop {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A partition of a store.
+struct Reader<'e> {
+    store: &'e Store,
+    table: TableId,
+    partition: PartitionKey<'e>,
+}
+
+impl Reader<'_> {
+    fn row(&self, target: Target<'_>, wanted: &Wanted) -> Result<Option<Row>, CqlError> {
+        self.store.read_row(self.table, self.partition, target, wanted.now).map_err(server)
+    }
+
+    /// Rows named by all their columns: looked up one by one.
+    fn rows(&self, wanted: &Wanted, resumed: Option<u32>, collector: &mut Collector<'_>) -> Result<Flow, CqlError> {
+        let static_row = if collector.wants_static() { self.row(Target::Static, wanted)? } else { None };
+        match collector.partition(self.partition.0, static_row, resumed) {
+            Flow::Continue => {}
+            other => return Ok(other),
+        }
+        in_direction(&wanted.intervals.0, wanted.reversed, |interval| {
+            match self.row(Target::Row(&interval.from), wanted)? {
+                Some(row) => collector.row(&interval.from, &row),
+                None => Ok(Flow::Continue),
+            }
+        })
+    }
+
+    fn slices(&self, wanted: &Wanted, resumed: Option<u32>, collector: &mut Collector<'_>) -> Result<Flow, CqlError> {
+        let mut begun = false;
+        in_direction(&wanted.intervals.0, wanted.reversed, |interval| {
+            let slice = slice(interval, wanted.reversed);
+            let rows = self.store.read_partition(self.table, self.partition, &slice, wanted.now);
+            let mut rows = rows.map_err(server)?;
+            if !begun {
+                begun = true;
+                let static_row = rows.static_row().filter(|_| collector.wants_static()).cloned();
+                match collector.partition(self.partition.0, static_row, resumed) {
+                    Flow::Continue => {}
+                    other => return Ok(other),
+                }
+            }
+            while let Some((clustering, row)) = rows.next().map_err(server)? {
+                let flow = collector.row(&clustering, &row)?;
+                if flow != Flow::Continue {
+                    return Ok(flow);
+                }
+            }
+            Ok(Flow::Continue)
+        })
+    }
+}
+
+fn memory_rows(
+    rows: &BTreeMap<Vec<u8>, Row>,
+    wanted: &Wanted,
+    collector: &mut Collector<'_>,
+) -> Result<Flow, CqlError> {
+    in_direction(&wanted.intervals.0, wanted.reversed, |interval| {
+        let mut range = rows.range(interval.from.clone()..interval.to.clone());
+        while let Some((clustering, row)) = if wanted.reversed { range.next_back() } else { range.next() } {
+            let flow = collector.row(clustering, row)?;
+            if flow != Flow::Continue {
+                return Ok(flow);
+            }
+        }
+        Ok(Flow::Continue)
+    })
+}
+
+/// The token at the front of a partition's key.
+fn token_of(partition: &[u8]) -> i64 {
+    partition.first_chunk().map_or(i64::MIN, |bytes| (u64::from_be_bytes(*bytes) ^ 1 << 63) as i64)
+}
+
+/// The parts of a token range in order, each with the node that owns it. Neighbours of one owner are one part.
+fn pieces(shared: &Shared, first: i64, last: i64) -> Vec<(i64, i64, usize)> {
+    let mut ends: Vec<i64> = shared.info.nodes.iter().flat_map(|node| &node.tokens).copied().collect();
+    ends.sort_unstable();
+    ends.push(i64::MAX);
+    ends.dedup();
+    let mut found: Vec<(i64, i64, usize)> = Vec::new();
+    let mut start = first;
+    for end in ends.into_iter().filter(|end| *end >= first) {
+        let owner = shared.info.owner(Token(start));
+        let end = end.min(last);
+        match found.last_mut().filter(|piece| piece.2 == owner) {
+            Some(piece) => piece.1 = end,
+            None => found.push((start, end, owner)),
+        }
+        match end.checked_add(1) {
+            Some(next) if end < last => start = next,
+            _ => break,
+        }
+    }
+    found
+}
+
+/// Reads a part of a store.
+fn scan(
+    store: &Store,
+    table: TableId,
+    (from, to): (i64, i64),
+    wanted: &Wanted,
+    after: Option<&Position>,
+    collector: &mut Collector<'_>,
+) -> Result<Flow, CqlError> {
+    let bytes = |token| token_bytes(Token(token));
+    let position =
+        |after: &Position| ScanPosition { partition: after.partition.clone(), clustering: after.clustering.clone() };
+    let range = ScanRange { from: Some(bytes(from)), to: Some(bytes(to)), after: after.map(position) };
+    let mut scan = store.scan(table, &range, wanted.now).map_err(server)?;
+    if after.is_some_and(|after| after.clustering.is_none()) {
+        scan.skip_partition();
+    }
+    let mut open: Option<Arc<[u8]>> = None;
+    while let Some(item) = scan.next().map_err(server)? {
+        let mut flow = Flow::Continue;
+        if open.as_ref().is_none_or(|open| **open != *item.partition) {
+            if open.is_some() && collector.end_partition()? == Flow::Stop {
+                return Ok(Flow::Stop);
+            }
+            let resumed = after.filter(|after| *after.partition == *item.partition).map(|after| after.in_partition);
+            let is_static = item.clustering.is_none();
+            let static_row = Some(&item.row).filter(|_| is_static && collector.wants_static()).cloned();
+            flow = collector.partition(&item.partition, static_row, resumed);
+            open = Some(Arc::clone(&item.partition));
+        }
+        if let (Flow::Continue, Some(clustering)) = (flow, &item.clustering)
+            && wanted.intervals.contains(clustering)
+        {
+            flow = collector.row(clustering, &item.row)?;
+        }
+        match flow {
+            Flow::Continue => {}
+            Flow::NextPartition => scan.skip_partition(),
+            Flow::Stop => return Ok(Flow::Stop),
+        }
+    }
+    if open.is_some() { collector.end_partition() } else { Ok(Flow::Continue) }
+}

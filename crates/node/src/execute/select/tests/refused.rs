@@ -1,0 +1,101 @@
+//! What Cassandra refuses is refused in its words.
+
+use super::{Asked, Nodes};
+
+const FILTERING: &str = "error: Cannot execute this query as it might involve data filtering and thus may have \
+                         unpredictable performance. If you want to execute this query despite the performance \
+                         unpredictability, use ALLOW FILTERING";
+
+#[test]
+fn statements_that_cannot_be() {
+    let mut nodes = Nodes::new(&[
+        "CREATE TABLE t (k int, a int, b int, s int static, v int, m map<int, int>, PRIMARY KEY (k, a, b))",
+        "CREATE TABLE two (k int, l int, v int, PRIMARY KEY ((k, l)))",
+    ]);
+    nodes.check(&[
+        ("SELECT x FROM t", "error: Undefined column name x in table k.t"),
+        ("SELECT * FROM t WHERE x = 1", "error: Undefined column name x in table k.t"),
+        ("SELECT * FROM t WHERE v = 1", FILTERING),
+        ("SELECT * FROM t WHERE a = 1", FILTERING),
+        ("SELECT * FROM t WHERE token(k) > 1 AND a = 1", FILTERING),
+        ("SELECT * FROM two WHERE k = 1", FILTERING),
+        ("SELECT * FROM t WHERE k = 1 AND v = 1", FILTERING),
+        (
+            "SELECT * FROM t WHERE k = 1 AND b = 1",
+            "error: PRIMARY KEY column \"b\" cannot be restricted as preceding column \"a\" is not restricted",
+        ),
+        (
+            "SELECT * FROM t WHERE k = 1 AND a > 1 AND b = 1",
+            "error: Clustering column \"b\" cannot be restricted (preceding column \"a\" is restricted by a non-EQ relation)",
+        ),
+        (
+            "SELECT * FROM t WHERE k = 1 AND (a, b) > (1, 1) AND a < 3",
+            "error: Column \"a\" cannot be restricted by both a tuple notation inequality and a single column \
+             inequality: a",
+        ),
+        (
+            "SELECT * FROM t WHERE m = {1: 1} ALLOW FILTERING",
+            "error: Collection column 'm' (map<int, int>) cannot be restricted by a '=' relation",
+        ),
+        (
+            "SELECT * FROM t ORDER BY a",
+            "error: ORDER BY is only supported when the partition key is restricted by an EQ or an IN.",
+        ),
+        (
+            "SELECT * FROM t WHERE k = 1 ORDER BY v",
+            "error: Order by is currently only supported on the clustered columns of the PRIMARY KEY, got v",
+        ),
+        (
+            "SELECT * FROM t WHERE k = 1 ORDER BY b",
+            "error: Order by currently only supports the ordering of columns following their declared order in the \
+             PRIMARY KEY",
+        ),
+        ("SELECT * FROM t WHERE k = 1 ORDER BY a, b DESC", "error: Unsupported order by relation"),
+        (
+            "SELECT v FROM t GROUP BY v",
+            "error: Group by is currently only supported on the columns of the PRIMARY KEY, got v",
+        ),
+        (
+            "SELECT v FROM t GROUP BY k, b",
+            "error: Group by currently only support groups of columns following their declared order in the PRIMARY KEY",
+        ),
+        ("SELECT v FROM two GROUP BY k", "error: Group by is not supported on only a part of the partition key"),
+        (
+            "SELECT DISTINCT v FROM t",
+            "error: SELECT DISTINCT queries must only request partition key columns and/or static columns (not v)",
+        ),
+        (
+            "SELECT DISTINCT s FROM t",
+            "error: SELECT DISTINCT queries must request all the partition key columns (missing k)",
+        ),
+        (
+            "SELECT DISTINCT k FROM t PER PARTITION LIMIT 1",
+            "error: PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries",
+        ),
+        (
+            "SELECT count(*) FROM t PER PARTITION LIMIT 1",
+            "error: PER PARTITION LIMIT is not allowed with aggregate queries.",
+        ),
+        (
+            "SELECT max(count(v)) FROM t",
+            "error: aggregate functions cannot be used as arguments of aggregate functions",
+        ),
+        ("SELECT writetime(a) FROM t", "error: Cannot use selection function writetime on PRIMARY KEY part a"),
+        (
+            "SELECT 5 FROM t",
+            "error: Cannot infer type for term 5 in selection clause (try using a cast to force a type)",
+        ),
+        ("SELECT v.x FROM t", "error: Invalid field selection: v of type int is not a user type"),
+        ("SELECT v[1] FROM t", "error: Invalid element selection: v is of type int is not a collection"),
+        ("SELECT * FROM t WHERE k = 1 LIMIT 0", "error: LIMIT must be strictly positive"),
+        ("SELECT * FROM t WHERE k = null", "error: Invalid null value in condition for column k"),
+        ("SELECT * FROM t WHERE v = null ALLOW FILTERING", "error: Unsupported null value for column v"),
+    ]);
+    let asked = Asked { page_size: Some(5), ..Asked::default() };
+    let message = nodes.ask("SELECT * FROM t WHERE k IN (1, 2) ORDER BY a", &asked).unwrap_err();
+    assert!(message.starts_with("Cannot page queries with both ORDER BY and a IN restriction"), "{message}");
+    let many: Vec<String> = (0..101).map(|value| value.to_string()).collect();
+    let many = many.join(", ");
+    let text = format!("SELECT * FROM two WHERE k IN ({many}) AND l IN ({many})");
+    assert!(nodes.rows(&text).starts_with("error: IN relations with more than 10000"), "{text}");
+}

@@ -1,0 +1,20 @@
+//! The embedded node: a small Cassandra for one machine.
+//!
+//! ```text
+//! client or proxy -> serve -> statement (prepare) -> execute -> shunt-storage
+//!                      '-- aggregated frames: entry by entry, one frame of answers
+//! ```
+//!
+//! `schema` says what keyspaces and tables there are, `system` shows it to drivers, `cluster` says which of the nodes
+//! of the process owns which tokens.
+
+pub mod cluster;
+mod error;
+mod execute;
+mod limits;
+pub mod run;
+mod schema;
+pub mod serve;
+pub mod shared;
+mod statement;
+mod system;

@@ -1,0 +1,129 @@
+//! CREATE, ALTER and DROP KEYSPACE.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use shunt_cql::ast::{Properties, PropertyValue};
+
+use super::{Change, Object, Outcome, changeable, valid_name};
+use crate::error::CqlError;
+use crate::schema::{Durability, Keyspace, Schema};
+
+impl Schema {
+    pub(super) fn create_keyspace(&self, name: &str, if_not_exists: bool, properties: &Properties) -> Outcome {
+        valid_name("Keyspace", name)?;
+        changeable(name)?;
+        if self.keyspaces.contains_key(name) {
+            let error = CqlError::AlreadyExists { keyspace: name.to_owned(), table: String::new() };
+            return if if_not_exists { Ok(None) } else { Err(error) };
+        }
+        let mut keyspace = Keyspace {
+            name: name.to_owned(),
+            durable_writes: true,
+            replication: BTreeMap::new(),
+            durability: Durability::Periodic,
+            tables: BTreeMap::new(),
+            types: BTreeMap::new(),
+        };
+        set_properties(&mut keyspace, properties)?;
+        if keyspace.replication.is_empty() {
+            return Err(CqlError::Config("Missing mandatory replication strategy class".to_owned()));
+        }
+        Ok(Some((self.with_keyspace(keyspace), changed("CREATED", name))))
+    }
+
+    pub(super) fn alter_keyspace(&self, name: &str, if_exists: bool, properties: &Properties) -> Outcome {
+        changeable(name)?;
+        let Some(old) = self.keyspaces.get(name) else {
+            let error = CqlError::Invalid(format!("Keyspace '{name}' doesn't exist"));
+            return if if_exists { Ok(None) } else { Err(error) };
+        };
+        let mut keyspace = Keyspace::clone(old);
+        set_properties(&mut keyspace, properties)?;
+        Ok(Some((self.with_keyspace(keyspace), changed("UPDATED", name))))
+    }
+
+    pub(super) fn drop_keyspace(&self, name: &str, if_exists: bool) -> Outcome {
+        changeable(name)?;
+        if !self.keyspaces.contains_key(name) {
+            let error = CqlError::Invalid(format!("Keyspace '{name}' doesn't exist"));
+            return if if_exists { Ok(None) } else { Err(error) };
+        }
+        let mut schema = self.clone();
+        schema.keyspaces.remove(name);
+        Ok(Some((schema, changed("DROPPED", name))))
+    }
+
+    /// The schema with this keyspace in the place of the one of its name.
+    pub(super) fn with_keyspace(&self, keyspace: Keyspace) -> Schema {
+        let mut schema = self.clone();
+        schema.keyspaces.insert(keyspace.name.clone(), Arc::new(keyspace));
+        schema
+    }
+
+    /// A copy of a keyspace, to be changed.
+    pub(super) fn keyspace_to_change(&self, name: &str) -> Result<Keyspace, CqlError> {
+        changeable(name)?;
+        let found = self.keyspaces.get(name).map(|keyspace| Keyspace::clone(keyspace));
+        found.ok_or_else(|| CqlError::Invalid(format!("Keyspace '{name}' doesn't exist")))
+    }
+}
+
+fn changed(kind: &'static str, keyspace: &str) -> Change {
+    Change { kind, keyspace: keyspace.to_owned(), object: Object::Keyspace }
+}
+
+fn set_properties(keyspace: &mut Keyspace, properties: &Properties) -> Result<(), CqlError> {
+    for (name, value) in properties {
+        match (name.as_str(), value) {
+            ("replication", PropertyValue::Map(map)) => keyspace.replication = replication(map)?,
+            ("durable_writes", PropertyValue::Constant(_, text)) => match text.to_ascii_lowercase().as_str() {
+                "true" => keyspace.durable_writes = true,
+                "false" => keyspace.durable_writes = false,
+                other => {
+                    let message = format!("Invalid boolean value {other} for 'durable_writes'");
+                    return Err(CqlError::Syntax(message));
+                }
+            },
+            ("durability", PropertyValue::Constant(_, text)) => match text.to_ascii_lowercase().as_str() {
+                "batch" => keyspace.durability = Durability::Batch,
+                "periodic" => keyspace.durability = Durability::Periodic,
+                other => {
+                    return Err(CqlError::Config(format!("durability is 'batch' or 'periodic', not '{other}'")));
+                }
+            },
+            ("replication" | "durable_writes" | "durability", _) => {
+                return Err(CqlError::Syntax(format!("Invalid value for property '{name}'")));
+            }
+            _ => return Err(CqlError::Syntax(format!("Unknown property '{name}'"))),
+        }
+    }
+    Ok(())
+}
+
+/// What Cassandra would take as a replication setting, with the class name in full.
+fn replication(given: &[(String, String)]) -> Result<BTreeMap<String, String>, CqlError> {
+    let mut map: BTreeMap<String, String> = given.iter().cloned().collect();
+    let Some(class) = map.get_mut("class") else {
+        return Err(CqlError::Config("Missing mandatory replication strategy class".to_owned()));
+    };
+    let short = class.rsplit('.').next().unwrap_or_default().to_owned();
+    if !matches!(short.as_str(), "SimpleStrategy" | "NetworkTopologyStrategy" | "LocalStrategy" | "EverywhereStrategy")
+    {
+        return Err(CqlError::Config(format!(
+            "Unable to find replication strategy class 'org.apache.cassandra.locator.{short}'"
+        )));
+    }
+    *class = format!("org.apache.cassandra.locator.{short}");
+    for (name, value) in map.iter().filter(|(name, _)| *name != "class") {
+        let copies = value.split('/').all(|part| part.parse::<u32>().is_ok());
+        if !copies {
+            return Err(CqlError::Config(format!("Replication factor must be numeric; found {value} for {name}")));
+        }
+    }
+    if short == "SimpleStrategy" && !map.contains_key("replication_factor") {
+        let message = "SimpleStrategy requires a replication_factor strategy option.";
+        return Err(CqlError::Config(message.to_owned()));
+    }
+    Ok(map)
+}

@@ -1,0 +1,118 @@
+//! Statements that change the schema: a schema in, a new one out, with what changed for the answer and the event.
+
+mod keyspace;
+mod table;
+mod types;
+
+use shunt_cql::ast::{Drop, DropKind, SchemaStatement};
+
+use super::resolve::keyspace_of;
+use super::{Schema, Uuid};
+use crate::error::CqlError;
+
+/// What happened to what, for RESULT and EVENT (native protocol, section 4.2.6).
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Change {
+    /// `CREATED`, `UPDATED` or `DROPPED`.
+    pub(crate) kind: &'static str,
+    pub(crate) keyspace: String,
+    pub(crate) object: Object,
+}
+
+/// What a change is about.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Object {
+    Keyspace,
+    Table(String),
+    Type(String),
+}
+
+/// Where new ids and the time of a change come from.
+pub(crate) struct Moment {
+    /// The id of the table that is created, if one is.
+    pub(crate) table_id: Uuid,
+    /// The version of the new schema.
+    pub(crate) version: Uuid,
+    /// Microseconds since 1970.
+    pub(crate) now_us: i64,
+}
+
+/// Outcome of a statement: the new schema and what changed; `None` when an `IF [NOT] EXISTS` left all as it was.
+pub(crate) type Outcome = Result<Option<(Schema, Change)>, CqlError>;
+
+/// Keyspaces that no statement changes.
+pub(crate) const SYSTEM_KEYSPACES: [&str; 5] =
+    ["system", "system_schema", "system_traces", "system_views", "system_virtual_schema"];
+
+impl Schema {
+    /// Carries out a statement.
+    pub(crate) fn change(&self, statement: &SchemaStatement, session: Option<&str>, moment: &Moment) -> Outcome {
+        let outcome = match statement {
+            SchemaStatement::CreateKeyspace { name, if_not_exists, properties } => {
+                self.create_keyspace(name, *if_not_exists, properties)
+            }
+            SchemaStatement::AlterKeyspace { name, if_exists, properties } => {
+                self.alter_keyspace(name, *if_exists, properties)
+            }
+            SchemaStatement::CreateTable(create) => self.create_table(create, session, moment),
+            SchemaStatement::AlterTable(alter) => self.alter_table(alter, session, moment),
+            SchemaStatement::CreateType { name, if_not_exists, fields } => {
+                self.create_type(name, *if_not_exists, fields, session)
+            }
+            SchemaStatement::AlterType(alter) => self.alter_type(alter, session),
+            SchemaStatement::Drop(drop) => self.drop_object(drop, session),
+            other => Err(CqlError::Invalid(format!("{} not supported by this node", feature(other)))),
+        };
+        Ok(outcome?
+            .map(|(schema, change)| (Schema { version: moment.version, number: self.number + 1, ..schema }, change)))
+    }
+
+    fn drop_object(&self, drop: &Drop, session: Option<&str>) -> Outcome {
+        match drop.kind {
+            DropKind::Keyspace => self.drop_keyspace(&drop.name.name, drop.if_exists),
+            DropKind::Table => self.drop_table(&drop.name, drop.if_exists, session),
+            DropKind::Type => self.drop_type(&drop.name, drop.if_exists, session),
+            _ if drop.if_exists => Ok(None),
+            DropKind::Index => Err(CqlError::Invalid(format!("Index '{}' doesn't exist", drop.name.name))),
+            DropKind::View => {
+                let keyspace = keyspace_of(&drop.name, session)?;
+                Err(CqlError::Invalid(format!("Materialized view '{keyspace}.{}' doesn't exist", drop.name.name)))
+            }
+            DropKind::Function => Err(CqlError::Invalid(format!("Function '{}' doesn't exist", drop.name.name))),
+            DropKind::Aggregate => Err(CqlError::Invalid(format!("Aggregate '{}' doesn't exist", drop.name.name))),
+            DropKind::Trigger => Err(CqlError::Invalid(format!("Trigger '{}' doesn't exist", drop.name.name))),
+        }
+    }
+}
+
+/// What a statement asks for that a node does not have.
+fn feature(statement: &SchemaStatement) -> &'static str {
+    match statement {
+        SchemaStatement::CreateIndex(_) => "Secondary indexes are",
+        SchemaStatement::CreateView(_) | SchemaStatement::AlterView { .. } => "Materialized views are",
+        SchemaStatement::CreateFunction(_) => "User-defined functions are",
+        SchemaStatement::CreateAggregate(_) => "User-defined aggregates are",
+        SchemaStatement::CreateTrigger { .. } => "Triggers are",
+        _ => "This statement is",
+    }
+}
+
+/// Refuses changes to the node's own keyspaces.
+pub(super) fn changeable(keyspace: &str) -> Result<(), CqlError> {
+    if SYSTEM_KEYSPACES.contains(&keyspace) {
+        return Err(CqlError::Invalid(format!("{keyspace} keyspace is not user-modifiable")));
+    }
+    Ok(())
+}
+
+/// Names of keyspaces, tables and types: Cassandra makes directories of them.
+pub(super) fn valid_name(kind: &str, name: &str) -> Result<(), CqlError> {
+    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if name.is_empty() || name.len() > 48 || !name.bytes().all(word) {
+        return Err(CqlError::Invalid(format!(
+            "{kind} name must not be empty, more than 48 characters long, or contain non-alphanumeric-underscore \
+             characters (got \"{name}\")"
+        )));
+    }
+    Ok(())
+}

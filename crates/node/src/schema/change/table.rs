@@ -1,0 +1,338 @@
+//! CREATE, ALTER and DROP TABLE.
+
+use std::sync::Arc;
+
+use shunt_cql::ast::{AlterTable, ColumnDefinition, CreateTable, Properties, QualifiedName, TableAlteration};
+use shunt_cql::types::CqlType;
+use shunt_storage::row::{ColumnId, TableId};
+
+use super::{Change, Moment, Object, Outcome, valid_name};
+use crate::error::CqlError;
+use crate::schema::resolve::{Types, keyspace_of, without_udts};
+use crate::schema::{Column, ColumnKind, DroppedColumn, Keyspace, Schema, Table, TableOptions, Uuid};
+
+/// Columns of one table, as many as Cassandra warns of at the latest.
+const COLUMNS_MAX: usize = 4096;
+
+impl Schema {
+    pub(super) fn create_table(&self, create: &CreateTable, session: Option<&str>, moment: &Moment) -> Outcome {
+        let keyspace_name = keyspace_of(&create.name, session)?;
+        let keyspace = self.keyspace_to_change(keyspace_name)?;
+        let name = &create.name.name;
+        valid_name("Table", name)?;
+        if keyspace.tables.contains_key(name) {
+            let error = CqlError::AlreadyExists { keyspace: keyspace_name.to_owned(), table: name.clone() };
+            return if create.if_not_exists { Ok(None) } else { Err(error) };
+        }
+        let number = TableId(self.next_table);
+        let table = Table::create(create, keyspace_name, self, moment.table_id, Some(number))?;
+        let mut schema = self.with_table(keyspace, table);
+        schema.next_table += 1;
+        Ok(Some((schema, changed("CREATED", keyspace_name, name))))
+    }
+
+    fn columns(&self, keyspace: &str, definitions: &[ColumnDefinition]) -> Result<Vec<Column>, CqlError> {
+        let mut columns: Vec<Column> = Vec::new();
+        for definition in definitions {
+            if columns.iter().any(|column| column.name == definition.name) {
+                let message = format!("Duplicate column '{}' declaration for table", definition.name);
+                return Err(CqlError::Invalid(message));
+            }
+            columns.push(self.column(keyspace, definition, ColumnId(columns.len() as u32))?);
+        }
+        if columns.len() > COLUMNS_MAX {
+            return Err(CqlError::Invalid(format!("a table has at most {COLUMNS_MAX} columns")));
+        }
+        Ok(columns)
+    }
+
+    fn column(&self, keyspace: &str, definition: &ColumnDefinition, id: ColumnId) -> Result<Column, CqlError> {
+        if definition.mask.is_some() {
+            return Err(CqlError::invalid("Data masking is not supported by this node"));
+        }
+        let cql_type = CqlType::resolve(&definition.type_name, &Types { schema: self, keyspace: Some(keyspace) })?;
+        let kind = if definition.is_static { ColumnKind::Static } else { ColumnKind::Regular };
+        Ok(Column { name: definition.name.clone(), kind, position: 0, descending: false, cql_type, id })
+    }
+
+    fn with_table(&self, mut keyspace: Keyspace, table: Table) -> Schema {
+        keyspace.tables.insert(table.name.clone(), Arc::new(table));
+        self.with_keyspace(keyspace)
+    }
+
+    pub(super) fn alter_table(&self, alter: &AlterTable, session: Option<&str>, moment: &Moment) -> Outcome {
+        let keyspace_name = keyspace_of(&alter.name, session)?;
+        let keyspace = self.keyspace_to_change(keyspace_name)?;
+        let name = &alter.name.name;
+        let Some(old) = keyspace.tables.get(name) else {
+            let error = CqlError::Invalid(format!("Table '{keyspace_name}.{name}' doesn't exist"));
+            return if alter.if_exists { Ok(None) } else { Err(error) };
+        };
+        let mut table = Table::clone(old);
+        match &alter.alteration {
+            TableAlteration::Add { if_not_exists, columns } => {
+                for definition in columns {
+                    self.add_column(&mut table, definition, *if_not_exists)?;
+                }
+            }
+            TableAlteration::Drop { if_exists, columns, timestamp } => {
+                for column in columns {
+                    drop_column(&mut table, column, *if_exists, timestamp.unwrap_or(moment.now_us))?;
+                }
+            }
+            TableAlteration::Rename { if_exists, columns } => rename_columns(&mut table, *if_exists, columns)?,
+            TableAlteration::With(properties) => set_options(&mut table, properties)?,
+            TableAlteration::AlterType { .. } => {
+                return Err(CqlError::invalid("Altering column types is no longer supported"));
+            }
+            TableAlteration::Mask { .. } => {
+                return Err(CqlError::invalid("Data masking is not supported by this node"));
+            }
+            TableAlteration::DropCompactStorage => {
+                return Err(CqlError::invalid("Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE"));
+            }
+        }
+        table.arrange();
+        check(&table)?;
+        Ok(Some((self.with_table(keyspace, table), changed("UPDATED", keyspace_name, name))))
+    }
+
+    fn add_column(
+        &self,
+        table: &mut Table,
+        definition: &ColumnDefinition,
+        if_not_exists: bool,
+    ) -> Result<(), CqlError> {
+        let name = &definition.name;
+        if table.column(name).is_some() {
+            let message = format!("Column with name '{name}' already exists");
+            return if if_not_exists { Ok(()) } else { Err(CqlError::Invalid(message)) };
+        }
+        let column = self.column(&table.keyspace, definition, ColumnId(table.next_column))?;
+        if column.kind == ColumnKind::Static && table.clustering_len == 0 {
+            let message =
+                "Static columns are only useful (and thus allowed) if the table has at least one clustering column";
+            return Err(CqlError::invalid(message));
+        }
+        if let Some(before) = table.dropped.iter().rfind(|dropped| dropped.column.name == *name) {
+            if before.column.kind != column.kind {
+                let message = format!("Cannot re-add previously dropped column '{name}', as static or not as it was");
+                return Err(CqlError::Invalid(message));
+            }
+            let (known, new) = (&before.column.cql_type, without_udts(&column.cql_type));
+            let same = known.is_multi_cell() == new.is_multi_cell() && known.freeze() == new.freeze();
+            if !same {
+                let message = format!(
+                    "Cannot re-add previously dropped column '{name}' of type {}, incompatible with previous type {}",
+                    column.cql_type, before.column.cql_type
+                );
+                return Err(CqlError::Invalid(message));
+            }
+            if column.cql_type.is_counter() {
+                return Err(CqlError::Invalid(format!("Cannot re-add previously dropped counter column {name}")));
+            }
+        }
+        table.next_column += 1;
+        table.columns.push(column);
+        Ok(())
+    }
+
+    pub(super) fn drop_table(&self, name: &QualifiedName, if_exists: bool, session: Option<&str>) -> Outcome {
+        let keyspace_name = keyspace_of(name, session)?;
+        let name = &name.name;
+        let found = self.table(keyspace_name, name).is_some();
+        if !found {
+            let error = CqlError::Invalid(format!("Table '{keyspace_name}.{name}' doesn't exist"));
+            return if if_exists { Ok(None) } else { Err(error) };
+        }
+        let mut keyspace = self.keyspace_to_change(keyspace_name)?;
+        keyspace.tables.remove(name);
+        Ok(Some((self.with_keyspace(keyspace), changed("DROPPED", keyspace_name, name))))
+    }
+}
+
+impl Table {
+    /// The table that CREATE TABLE describes, checked.
+    pub(crate) fn create(
+        create: &CreateTable,
+        keyspace: &str,
+        schema: &Schema,
+        id: Uuid,
+        number: Option<TableId>,
+    ) -> Result<Table, CqlError> {
+        if create.options.compact_storage {
+            return Err(CqlError::invalid("COMPACT STORAGE tables are not supported by this node"));
+        }
+        let mut table = Table {
+            keyspace: keyspace.to_owned(),
+            name: create.name.name.clone(),
+            id,
+            number,
+            columns: schema.columns(keyspace, &create.columns)?,
+            partition_key_len: 0,
+            clustering_len: 0,
+            has_static: false,
+            is_counter: false,
+            next_column: create.columns.len() as u32,
+            dropped: Vec::new(),
+            options: TableOptions::default(),
+        };
+        set_primary_key(&mut table, create)?;
+        set_order(&mut table, &create.options.clustering_order)?;
+        table.arrange();
+        check(&table)?;
+        set_options(&mut table, &create.options.properties)?;
+        Ok(table)
+    }
+}
+
+fn changed(kind: &'static str, keyspace: &str, name: &str) -> Change {
+    Change { kind, keyspace: keyspace.to_owned(), object: Object::Table(name.to_owned()) }
+}
+
+fn set_primary_key(table: &mut Table, create: &CreateTable) -> Result<(), CqlError> {
+    let name = format!("{}.{}", table.keyspace, table.name);
+    let (partition_key, clustering) = match &create.primary_keys[..] {
+        [] => {
+            return Err(CqlError::Invalid(format!(
+                "No PRIMARY KEY specifed for table '{name}' (exactly one required)"
+            )));
+        }
+        [only] => only,
+        _ => {
+            return Err(CqlError::Invalid(format!(
+                "Multiple PRIMARY KEYs specified for table '{name}' (exactly one required)"
+            )));
+        }
+    };
+    for (kind, names) in [(ColumnKind::PartitionKey, partition_key), (ColumnKind::Clustering, clustering)] {
+        for (position, column_name) in names.iter().enumerate() {
+            let Some(column) = table.columns.iter_mut().find(|column| column.name == *column_name) else {
+                let message = format!("Unknown column '{column_name}' referenced in PRIMARY KEY for table '{name}'");
+                return Err(CqlError::Invalid(message));
+            };
+            match column.kind {
+                ColumnKind::Regular => {}
+                ColumnKind::Static => {
+                    return Err(CqlError::Invalid(format!(
+                        "Static column '{column_name}' cannot be part of the PRIMARY KEY"
+                    )));
+                }
+                _ => {
+                    return Err(CqlError::Invalid(format!(
+                        "Duplicate column '{column_name}' in PRIMARY KEY clause for table '{name}'"
+                    )));
+                }
+            }
+            (column.kind, column.position) = (kind, position);
+        }
+    }
+    Ok(())
+}
+
+fn set_order(table: &mut Table, order: &[(String, bool)]) -> Result<(), CqlError> {
+    let mut clustering: Vec<&mut Column> =
+        table.columns.iter_mut().filter(|column| column.kind == ColumnKind::Clustering).collect();
+    clustering.sort_by_key(|column| column.position);
+    if order.len() > clustering.len() {
+        let message = "Only clustering columns can be defined in CLUSTERING ORDER directive";
+        return Err(CqlError::invalid(message));
+    }
+    for (index, (name, descending)) in order.iter().enumerate() {
+        if clustering[index].name != *name {
+            let message = format!(
+                "The order of columns in the CLUSTERING ORDER directive must match that of the clustering columns ({} instead of {name})",
+                clustering[index].name
+            );
+            return Err(CqlError::Invalid(message));
+        }
+        clustering[index].descending = *descending;
+    }
+    if !order.is_empty() && order.len() < clustering.len() {
+        let message = format!("Missing CLUSTERING ORDER for column {}", clustering[order.len()].name);
+        return Err(CqlError::Invalid(message));
+    }
+    Ok(())
+}
+
+/// What a table cannot be.
+fn check(table: &Table) -> Result<(), CqlError> {
+    for column in table.columns.iter().filter(|column| column.is_primary_key()) {
+        let (name, cql_type) = (&column.name, &column.cql_type);
+        if cql_type.is_counter() {
+            return Err(CqlError::Invalid(format!("counter type is not supported for PRIMARY KEY column '{name}'")));
+        }
+        if cql_type.is_multi_cell() {
+            let kind = if cql_type.is_collection() { "collection" } else { "user-defined" };
+            return Err(CqlError::Invalid(format!(
+                "Invalid non-frozen {kind} type {cql_type} for PRIMARY KEY column '{name}'"
+            )));
+        }
+        if cql_type.references_duration() {
+            return Err(CqlError::Invalid(format!("duration type is not supported for PRIMARY KEY column '{name}'")));
+        }
+    }
+    if table.has_static && table.clustering_len == 0 {
+        let message =
+            "Static columns are only useful (and thus allowed) if the table has at least one clustering column";
+        return Err(CqlError::invalid(message));
+    }
+    if table.is_counter && table.values().iter().any(|column| !column.cql_type.is_counter()) {
+        return Err(CqlError::invalid("Cannot mix counter and non counter columns in the same table"));
+    }
+    if table.is_counter && table.options.default_time_to_live > 0 {
+        return Err(CqlError::Config("Cannot set default_time_to_live on a table with counters".to_owned()));
+    }
+    Ok(())
+}
+
+fn set_options(table: &mut Table, properties: &Properties) -> Result<(), CqlError> {
+    for (name, value) in properties {
+        if name == "id" {
+            continue; // Given by DESCRIBE .. WITH INTERNALS; a node gives its own.
+        }
+        table.options.set(name, value)?;
+    }
+    table.options.check()?;
+    check(table)
+}
+
+fn drop_column(table: &mut Table, name: &str, if_exists: bool, dropped_us: i64) -> Result<(), CqlError> {
+    let Some(position) = table.position(name) else {
+        let message = format!("Column {name} was not found in table '{}.{}'", table.keyspace, table.name);
+        return if if_exists { Ok(()) } else { Err(CqlError::Invalid(message)) };
+    };
+    if table.columns[position].is_primary_key() {
+        return Err(CqlError::Invalid(format!("Cannot drop PRIMARY KEY column {name}")));
+    }
+    let mut column = table.columns.remove(position);
+    // The types it was made of may be dropped next.
+    column.cql_type = without_udts(&column.cql_type);
+    table.dropped.retain(|dropped| dropped.column.name != name);
+    table.dropped.push(DroppedColumn { column, dropped_us });
+    Ok(())
+}
+
+fn rename_columns(table: &mut Table, if_exists: bool, columns: &[(String, String)]) -> Result<(), CqlError> {
+    for (old, new) in columns {
+        let Some(position) = table.position(old) else {
+            let message = format!("Column {old} was not found in table {}.{}", table.keyspace, table.name);
+            if if_exists {
+                continue;
+            }
+            return Err(CqlError::Invalid(message));
+        };
+        if !table.columns[position].is_primary_key() {
+            return Err(CqlError::Invalid(format!("Cannot rename non PRIMARY KEY column {old}")));
+        }
+        if table.column(new).is_some() {
+            let message = format!(
+                "Cannot rename column {old} to {new} in table '{}.{}'; another column with that name already exists",
+                table.keyspace, table.name
+            );
+            return Err(CqlError::Invalid(message));
+        }
+        table.columns[position].name.clone_from(new);
+    }
+    Ok(())
+}

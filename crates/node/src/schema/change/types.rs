@@ -1,0 +1,153 @@
+//! CREATE, ALTER and DROP TYPE.
+
+use std::sync::Arc;
+
+use shunt_cql::ast::{AlterType, QualifiedName, TypeAlteration, TypeName};
+use shunt_cql::types::{CqlType, UserType};
+
+use super::{Change, Object, Outcome, valid_name};
+use crate::error::CqlError;
+use crate::schema::resolve::{Types, keyspace_of, mentions, replace};
+use crate::schema::{Keyspace, Schema, Table};
+
+impl Schema {
+    pub(super) fn create_type(
+        &self,
+        name: &QualifiedName,
+        if_not_exists: bool,
+        fields: &[(String, TypeName)],
+        session: Option<&str>,
+    ) -> Outcome {
+        let keyspace_name = keyspace_of(name, session)?;
+        let mut keyspace = self.keyspace_to_change(keyspace_name)?;
+        valid_name("Type", &name.name)?;
+        if keyspace.types.contains_key(&name.name) {
+            let error = CqlError::Invalid(format!("A user type with name '{}' already exists", name.name));
+            return if if_not_exists { Ok(None) } else { Err(error) };
+        }
+        let mut resolved: Vec<(String, CqlType)> = Vec::new();
+        for (field, type_name) in fields {
+            if resolved.iter().any(|(known, _)| known == field) {
+                let message = format!("Duplicate field name '{field}' in type '{}'", name.name);
+                return Err(CqlError::Invalid(message));
+            }
+            resolved.push((field.clone(), self.field_type(keyspace_name, type_name)?));
+        }
+        let definition = UserType { keyspace: keyspace_name.to_owned(), name: name.name.clone(), fields: resolved };
+        keyspace.types.insert(name.name.clone(), Arc::new(definition));
+        Ok(Some((self.with_keyspace(keyspace), changed("CREATED", keyspace_name, &name.name))))
+    }
+
+    /// The type of a field, which must not be a counter nor, unfrozen, a user-defined type.
+    fn field_type(&self, keyspace: &str, type_name: &TypeName) -> Result<CqlType, CqlError> {
+        let field = CqlType::resolve(type_name, &Types { schema: self, keyspace: Some(keyspace) })?;
+        if field.is_counter() {
+            return Err(CqlError::invalid("A user type cannot contain counters"));
+        }
+        if matches!(field, CqlType::Udt { frozen: false, .. }) {
+            return Err(CqlError::invalid("A user type cannot contain non-frozen UDTs"));
+        }
+        Ok(field)
+    }
+
+    pub(super) fn alter_type(&self, alter: &AlterType, session: Option<&str>) -> Outcome {
+        let keyspace_name = keyspace_of(&alter.name, session)?;
+        let keyspace = self.keyspace_to_change(keyspace_name)?;
+        let name = &alter.name.name;
+        let Some(old) = keyspace.types.get(name) else {
+            let error = CqlError::Invalid(format!("Type {keyspace_name}.{name} doesn't exist"));
+            return if alter.if_exists { Ok(None) } else { Err(error) };
+        };
+        let mut definition = UserType::clone(old);
+        match &alter.alteration {
+            TypeAlteration::Add { if_not_exists, field, type_name } => {
+                if definition.field(field).is_some() {
+                    let message = format!(
+                        "Cannot add field {field} to type {keyspace_name}.{name}: a field with name {field} already exists"
+                    );
+                    return if *if_not_exists { Ok(None) } else { Err(CqlError::Invalid(message)) };
+                }
+                let field_type = self.field_type(keyspace_name, type_name)?;
+                if mentions(&field_type, keyspace_name, name) {
+                    return Err(CqlError::invalid("Cannot add a field whose type contains the type itself"));
+                }
+                definition.fields.push((field.clone(), field_type));
+            }
+            TypeAlteration::Rename { if_exists, fields } => rename(&mut definition, *if_exists, fields)?,
+            TypeAlteration::AlterField(..) => {
+                return Err(CqlError::invalid("Altering field types is no longer supported"));
+            }
+        }
+        let definition = Arc::new(definition);
+        Ok(Some((self.with_keyspace(with_type(&keyspace, &definition)), changed("UPDATED", keyspace_name, name))))
+    }
+
+    pub(super) fn drop_type(&self, name: &QualifiedName, if_exists: bool, session: Option<&str>) -> Outcome {
+        let keyspace_name = keyspace_of(name, session)?;
+        let mut keyspace = self.keyspace_to_change(keyspace_name)?;
+        let name = &name.name;
+        if !keyspace.types.contains_key(name) {
+            let error = CqlError::Invalid(format!("Type '{keyspace_name}.{name}' doesn't exist"));
+            return if if_exists { Ok(None) } else { Err(error) };
+        }
+        let in_types = keyspace.types.values().filter(|other| other.name != *name);
+        let in_types =
+            in_types.filter(|other| other.fields.iter().any(|(_, field)| mentions(field, keyspace_name, name)));
+        if let Some(other) = in_types.map(|other| &other.name).next() {
+            let message =
+                format!("Cannot drop user type '{keyspace_name}.{name}' as it is still used by user types: {other}");
+            return Err(CqlError::Invalid(message));
+        }
+        let uses =
+            |table: &&Arc<Table>| table.columns.iter().any(|column| mentions(&column.cql_type, keyspace_name, name));
+        if let Some(table) = keyspace.tables.values().find(uses) {
+            let message =
+                format!("Cannot drop user type '{keyspace_name}.{name}' as it is still used by tables: {}", table.name);
+            return Err(CqlError::Invalid(message));
+        }
+        keyspace.types.remove(name);
+        Ok(Some((self.with_keyspace(keyspace), changed("DROPPED", keyspace_name, name))))
+    }
+}
+
+fn rename(definition: &mut UserType, if_exists: bool, fields: &[(String, String)]) -> Result<(), CqlError> {
+    for (old, new) in fields {
+        let Some(position) = definition.field(old) else {
+            if if_exists {
+                continue;
+            }
+            let message = format!("Unkown field {old} in user type {}.{}", definition.keyspace, definition.name);
+            return Err(CqlError::Invalid(message));
+        };
+        if definition.field(new).is_some() {
+            let message = format!("Duplicate field name {new} in type {}", definition.name);
+            return Err(CqlError::Invalid(message));
+        }
+        definition.fields[position].0.clone_from(new);
+    }
+    Ok(())
+}
+
+/// The keyspace with a changed type, in the types and tables that use it too.
+fn with_type(keyspace: &Keyspace, changed: &Arc<UserType>) -> Keyspace {
+    let mut new = keyspace.clone();
+    new.types.insert(changed.name.clone(), Arc::clone(changed));
+    for definition in new.types.values_mut().filter(|definition| definition.name != changed.name) {
+        let fields = definition.fields.iter();
+        let fields = fields.map(|(name, field)| (name.clone(), replace(field, changed))).collect();
+        let UserType { keyspace, name, .. } = definition.as_ref();
+        *definition = Arc::new(UserType { keyspace: keyspace.clone(), name: name.clone(), fields });
+    }
+    for table in new.tables.values_mut() {
+        let mut copy = Table::clone(table);
+        for column in &mut copy.columns {
+            column.cql_type = replace(&column.cql_type, changed);
+        }
+        *table = Arc::new(copy);
+    }
+    new
+}
+
+fn changed(kind: &'static str, keyspace: &str, name: &str) -> Change {
+    Change { kind, keyspace: keyspace.to_owned(), object: Object::Type(name.to_owned()) }
+}

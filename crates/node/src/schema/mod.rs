@@ -1,0 +1,170 @@
+//! What keyspaces, tables and types there are.
+//!
+//! A [`Schema`] is a value: a statement that changes it makes a new one ([`change`]), which is written to disk
+//! ([`persist`]) and then put in the place of the old one for everybody at once. Prepared statements remember which
+//! schema they were made for.
+
+pub(crate) mod change;
+pub(crate) mod options;
+pub(crate) mod persist;
+pub(crate) mod resolve;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use shunt_cql::types::{CqlType, UserType};
+use shunt_storage::row::ColumnId;
+
+pub(crate) use options::TableOptions;
+
+/// A UUID as its 16 bytes.
+pub(crate) type Uuid = [u8; 16];
+
+/// Everything there is at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Schema {
+    /// Changes with every change of the schema.
+    pub(crate) version: Uuid,
+    /// Counted up with every change; prepared statements of another number are looked at again.
+    pub(crate) number: u64,
+    pub(crate) keyspaces: BTreeMap<String, Arc<Keyspace>>,
+    /// The number the next table gets in storage. Never given out twice.
+    pub(crate) next_table: u32,
+}
+
+/// How soon a write is acknowledged.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Durability {
+    /// After its log record is on disk.
+    Batch,
+    /// At once; the log goes to disk every so often.
+    Periodic,
+}
+
+/// A keyspace and what is in it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Keyspace {
+    pub(crate) name: String,
+    /// `durable_writes`.
+    pub(crate) durable_writes: bool,
+    /// `replication`, kept as it was given; a node has one copy of everything whatever it says.
+    pub(crate) replication: BTreeMap<String, String>,
+    pub(crate) durability: Durability,
+    pub(crate) tables: BTreeMap<String, Arc<Table>>,
+    pub(crate) types: BTreeMap<String, Arc<UserType>>,
+}
+
+/// What part a column has in its table.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum ColumnKind {
+    PartitionKey,
+    Clustering,
+    Static,
+    Regular,
+}
+
+/// A column.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) kind: ColumnKind,
+    /// Place among the columns of the partition key, or among the clustering columns; 0 for others.
+    pub(crate) position: usize,
+    /// A clustering column in descending order.
+    pub(crate) descending: bool,
+    pub(crate) cql_type: CqlType,
+    /// Its number in storage. Never used again when the column is dropped.
+    pub(crate) id: ColumnId,
+}
+
+impl Column {
+    /// Whether its value is stored element by element.
+    pub(crate) fn is_multi_cell(&self) -> bool {
+        self.cql_type.is_multi_cell()
+    }
+
+    pub(crate) fn is_primary_key(&self) -> bool {
+        matches!(self.kind, ColumnKind::PartitionKey | ColumnKind::Clustering)
+    }
+}
+
+/// A column that was dropped: what was written before is not shown when one of its name comes back.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct DroppedColumn {
+    pub(crate) column: Column,
+    /// Microseconds since 1970.
+    pub(crate) dropped_us: i64,
+}
+
+/// A table.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Table {
+    pub(crate) keyspace: String,
+    pub(crate) name: String,
+    pub(crate) id: Uuid,
+    /// Its number in storage; none for tables that show what the node knows of itself.
+    pub(crate) number: Option<shunt_storage::row::TableId>,
+    /// In the order of results of `SELECT *`: partition key, clustering columns, then static and regular by name.
+    pub(crate) columns: Vec<Column>,
+    pub(crate) partition_key_len: usize,
+    pub(crate) clustering_len: usize,
+    pub(crate) has_static: bool,
+    pub(crate) is_counter: bool,
+    pub(crate) next_column: u32,
+    pub(crate) dropped: Vec<DroppedColumn>,
+    pub(crate) options: TableOptions,
+}
+
+impl Table {
+    /// Position of a column in [`Table::columns`].
+    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column.name == name)
+    }
+
+    pub(crate) fn column(&self, name: &str) -> Option<&Column> {
+        self.columns.iter().find(|column| column.name == name)
+    }
+
+    pub(crate) fn partition_key(&self) -> &[Column] {
+        &self.columns[..self.partition_key_len]
+    }
+
+    pub(crate) fn clustering(&self) -> &[Column] {
+        &self.columns[self.partition_key_len..self.partition_key_len + self.clustering_len]
+    }
+
+    /// Static and regular columns.
+    pub(crate) fn values(&self) -> &[Column] {
+        &self.columns[self.partition_key_len + self.clustering_len..]
+    }
+
+    /// Puts the columns in their order and works out what follows from them.
+    pub(crate) fn arrange(&mut self) {
+        self.columns.sort_by(|one, other| {
+            let place = |column: &Column| (column.kind, column.position);
+            place(one).cmp(&place(other)).then_with(|| one.name.cmp(&other.name))
+        });
+        let count = |kind| self.columns.iter().filter(|column| column.kind == kind).count();
+        (self.partition_key_len, self.clustering_len) =
+            (count(ColumnKind::PartitionKey), count(ColumnKind::Clustering));
+        self.has_static = count(ColumnKind::Static) > 0;
+        self.is_counter = self.values().iter().any(|column| column.cql_type.is_counter());
+    }
+}
+
+impl Schema {
+    /// No keyspaces.
+    pub(crate) fn empty() -> Schema {
+        Schema { version: [0; 16], number: 0, keyspaces: BTreeMap::new(), next_table: 0 }
+    }
+
+    pub(crate) fn keyspace(&self, name: &str) -> Option<&Arc<Keyspace>> {
+        self.keyspaces.get(name)
+    }
+
+    pub(crate) fn table(&self, keyspace: &str, name: &str) -> Option<&Arc<Table>> {
+        self.keyspaces.get(keyspace)?.tables.get(name)
+    }
+}

@@ -1,0 +1,258 @@
+//! Options of a table: those of Cassandra 5.0, with its defaults. A node heeds `default_time_to_live` and
+//! `gc_grace_seconds`; it checks and keeps the others, so that schemas move in both directions unchanged.
+
+use std::collections::BTreeMap;
+
+use shunt_cql::ast::{LiteralKind, PropertyValue};
+
+use crate::error::CqlError;
+
+/// Twenty years, Cassandra's bound on time to live, in seconds.
+pub(crate) const TTL_MAX: i64 = 20 * 365 * 24 * 60 * 60;
+
+/// The options of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TableOptions {
+    pub(crate) comment: String,
+    /// Seconds; 0: none.
+    pub(crate) default_time_to_live: u32,
+    /// Seconds.
+    pub(crate) gc_grace_seconds: u32,
+    /// Options that are numbers, by name.
+    pub(crate) numbers: BTreeMap<&'static str, f64>,
+    /// Options that are texts, by name.
+    pub(crate) texts: BTreeMap<&'static str, String>,
+    /// Options that are maps, by name.
+    pub(crate) maps: BTreeMap<&'static str, BTreeMap<String, String>>,
+    /// Options that are yes or no, by name.
+    pub(crate) flags: BTreeMap<&'static str, bool>,
+}
+
+/// Name, default, least and greatest value.
+const NUMBERS: [(&str, f64, f64, f64); 5] = [
+    ("bloom_filter_fp_chance", 0.01, 0.000_06, 1.0),
+    ("crc_check_chance", 1.0, 0.0, 1.0),
+    ("max_index_interval", 2048.0, 1.0, 2_147_483_647.0),
+    ("memtable_flush_period_in_ms", 0.0, 0.0, 2_147_483_647.0),
+    ("min_index_interval", 128.0, 1.0, 2_147_483_647.0),
+];
+
+const TEXTS: [(&str, &str); 4] = [
+    ("additional_write_policy", "99p"),
+    ("memtable", "default"),
+    ("read_repair", "BLOCKING"),
+    ("speculative_retry", "99p"),
+];
+
+const MAPS: [(&str, &[(&str, &str)]); 4] = [
+    ("caching", &[("keys", "ALL"), ("rows_per_partition", "NONE")]),
+    (
+        "compaction",
+        &[
+            ("class", "org.apache.cassandra.db.compaction.SizeTieredCompactionStrategy"),
+            ("max_threshold", "32"),
+            ("min_threshold", "4"),
+        ],
+    ),
+    ("compression", &[("chunk_length_in_kb", "16"), ("class", "org.apache.cassandra.io.compress.LZ4Compressor")]),
+    ("extensions", &[]),
+];
+
+const FLAGS: [(&str, bool); 3] = [("allow_auto_snapshot", true), ("cdc", false), ("incremental_backups", true)];
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        let map =
+            |pairs: &[(&str, &str)]| pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        Self {
+            comment: String::new(),
+            default_time_to_live: 0,
+            gc_grace_seconds: 864_000,
+            numbers: NUMBERS.iter().map(|(name, default, ..)| (*name, *default)).collect(),
+            texts: TEXTS.iter().map(|(name, default)| (*name, (*default).to_owned())).collect(),
+            maps: MAPS.iter().map(|(name, default)| (*name, map(default))).collect(),
+            flags: FLAGS.iter().copied().collect(),
+        }
+    }
+}
+
+/// A value that is not of the kind the option has.
+fn malformed<T>(message: String) -> Result<T, CqlError> {
+    Err(CqlError::Syntax(message))
+}
+
+fn refused<T>(message: String) -> Result<T, CqlError> {
+    Err(CqlError::Config(message))
+}
+
+fn number(name: &str, value: &PropertyValue) -> Result<f64, CqlError> {
+    match value {
+        PropertyValue::Constant(_, text) => match text.parse() {
+            Ok(number) => Ok(number),
+            Err(_) => malformed(format!("Invalid double value {text} for '{name}'")),
+        },
+        PropertyValue::Map(_) => malformed(format!("Invalid value for property '{name}'. It should be a string")),
+    }
+}
+
+fn whole_number(name: &str, value: &PropertyValue) -> Result<i64, CqlError> {
+    match value {
+        PropertyValue::Constant(_, text) => match text.parse() {
+            Ok(number) => Ok(number),
+            Err(_) => malformed(format!("Invalid integer value {text} for '{name}'")),
+        },
+        PropertyValue::Map(_) => malformed(format!("Invalid value for property '{name}'. It should be a string")),
+    }
+}
+
+fn seconds(name: &str, value: &PropertyValue, max: i64) -> Result<u32, CqlError> {
+    let given = whole_number(name, value)?;
+    match u32::try_from(given) {
+        Ok(seconds) if given <= max => Ok(seconds),
+        _ => refused(format!("{name} must be between 0 and {max} (got {given})")),
+    }
+}
+
+fn flag(name: &str, value: &PropertyValue) -> Result<bool, CqlError> {
+    let given = text(name, value)?;
+    match given.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "1" => Ok(true),
+        "false" | "no" | "0" => Ok(false),
+        _ => malformed(format!("Invalid boolean value {given} for '{name}'")),
+    }
+}
+
+impl TableOptions {
+    /// Sets one option, by the name it has in `WITH`.
+    ///
+    /// # Errors
+    /// A name or value that Cassandra would not take.
+    pub(crate) fn set(&mut self, name: &str, value: &PropertyValue) -> Result<(), CqlError> {
+        match name {
+            "comment" => self.comment = text(name, value)?,
+            "default_time_to_live" => self.default_time_to_live = seconds(name, value, TTL_MAX)?,
+            "gc_grace_seconds" => self.gc_grace_seconds = seconds(name, value, i64::from(i32::MAX))?,
+            _ => return self.set_kept(name, value),
+        }
+        Ok(())
+    }
+
+    /// Options that are only kept.
+    fn set_kept(&mut self, name: &str, value: &PropertyValue) -> Result<(), CqlError> {
+        if let Some((name, default, least, greatest)) = NUMBERS.iter().find(|(known, ..)| *known == name) {
+            // What is whole by default has to be.
+            let fractional = default.fract() != 0.0 || *greatest <= 1.0;
+            let given = if fractional { number(name, value)? } else { whole_number(name, value)? as f64 };
+            if !(least..=greatest).contains(&&given) {
+                return refused(format!("{name} must be between {least} and {greatest} (got {given})"));
+            }
+            self.numbers.insert(name, given);
+        } else if let Some((name, _)) = TEXTS.iter().find(|(known, _)| *known == name) {
+            self.texts.insert(name, text(name, value)?);
+        } else if let Some((name, default)) = MAPS.iter().find(|(known, _)| *known == name) {
+            let PropertyValue::Map(pairs) = value else {
+                return malformed(format!("Invalid value for property '{name}'. It should be a map."));
+            };
+            let map = whole_map(name, default, pairs.iter().cloned().collect())?;
+            self.maps.insert(name, map);
+        } else if let Some((name, _)) = FLAGS.iter().find(|(known, _)| *known == name) {
+            self.flags.insert(name, flag(name, value)?);
+        } else {
+            return malformed(format!("Unknown property '{name}'"));
+        }
+        Ok(())
+    }
+
+    /// What options cannot be together.
+    pub(crate) fn check(&self) -> Result<(), CqlError> {
+        let interval = |name: &str| self.numbers.get(name).copied().unwrap_or_default();
+        let (min, max) = (interval("min_index_interval"), interval("max_index_interval"));
+        if min > max {
+            return refused(format!(
+                "max_index_interval must be greater than or equal to min_index_interval ({min}) (got {max})"
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn text(name: &str, value: &PropertyValue) -> Result<String, CqlError> {
+    match value {
+        PropertyValue::Constant(LiteralKind::Hex, _) | PropertyValue::Map(_) => {
+            malformed(format!("Invalid value for property '{name}'. It should be a string"))
+        }
+        PropertyValue::Constant(_, text) => Ok(text.clone()),
+    }
+}
+
+/// A map as Cassandra shows it: with the parts that were not given, and classes with their package.
+fn whole_map(
+    option: &str,
+    default: &[(&str, &str)],
+    mut map: BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, CqlError> {
+    let off = map.get("enabled").is_some_and(|enabled| enabled.eq_ignore_ascii_case("false"));
+    if matches!(option, "compaction" | "compression") && !off && !map.is_empty() && !map.contains_key("class") {
+        return refused(format!("Missing sub-option 'class' for the '{option}' option."));
+    }
+    full_class_name(option, &mut map);
+    let filled = match option {
+        "compression" => map.contains_key("class") && !off,
+        "compaction" | "caching" => true,
+        _ => false,
+    };
+    for (key, value) in default.iter().filter(|(key, _)| filled && *key != "class") {
+        map.entry((*key).to_owned()).or_insert_with(|| (*value).to_owned());
+    }
+    Ok(map)
+}
+
+/// Class names are kept with their package, as Cassandra shows them.
+fn full_class_name(option: &str, map: &mut BTreeMap<String, String>) {
+    let package = match option {
+        "compaction" => "org.apache.cassandra.db.compaction.",
+        "compression" => "org.apache.cassandra.io.compress.",
+        _ => return,
+    };
+    if let Some(class) = map.get_mut("class")
+        && !class.contains('.')
+    {
+        class.insert_str(0, package);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by it")]
+mod tests {
+    use super::*;
+
+    fn constant(text: &str) -> PropertyValue {
+        PropertyValue::Constant(LiteralKind::Integer, text.to_owned())
+    }
+
+    #[test]
+    fn what_cassandra_would_not_take_is_refused() {
+        let mut options = TableOptions::default();
+        for (name, value) in [
+            ("gc_grace_seconds", "-1"),
+            ("default_time_to_live", "999999999"),
+            ("bloom_filter_fp_chance", "0"),
+            ("caching", "1"),
+            ("no_such_option", "1"),
+        ] {
+            assert!(options.set(name, &constant(value)).is_err(), "{name}");
+        }
+        assert_eq!(options, TableOptions::default());
+    }
+
+    #[test]
+    fn what_is_given_is_kept() {
+        let mut options = TableOptions::default();
+        options.set("default_time_to_live", &constant("60")).unwrap();
+        let class = vec![("class".to_owned(), "LeveledCompactionStrategy".to_owned())];
+        options.set("compaction", &PropertyValue::Map(class)).unwrap();
+        assert_eq!(options.default_time_to_live, 60);
+        let class = &options.maps["compaction"]["class"];
+        assert_eq!(class, "org.apache.cassandra.db.compaction.LeveledCompactionStrategy");
+    }
+}

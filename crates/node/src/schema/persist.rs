@@ -1,0 +1,285 @@
+//! The schema on disk: one JSON file, replaced as a whole. A change is answered after its file is durable, so a schema
+//! that was acknowledged is there after a crash, and one that was not is whole or absent.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use shunt_cql::types::{CqlType, UserType};
+use shunt_storage::row::{ColumnId, TableId};
+
+use super::change::SYSTEM_KEYSPACES;
+use super::resolve::Types;
+use super::{Column, ColumnKind, DroppedColumn, Durability, Keyspace, Schema, Table, TableOptions, Uuid};
+
+/// Version of the file's format.
+const FORMAT: u32 = 1;
+const FILE: &str = "schema.json";
+
+#[derive(Serialize, Deserialize)]
+struct SchemaFile {
+    format: u32,
+    version: Uuid,
+    number: u64,
+    next_table: u32,
+    keyspaces: Vec<KeyspaceRecord>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct KeyspaceRecord {
+    name: String,
+    durable_writes: bool,
+    replication: BTreeMap<String, String>,
+    batch_durability: bool,
+    /// In an order in which each uses earlier ones alone.
+    types: Vec<(String, Vec<(String, String)>)>,
+    tables: Vec<TableRecord>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct TableRecord {
+    name: String,
+    id: Uuid,
+    number: u32,
+    next_column: u32,
+    columns: Vec<ColumnRecord>,
+    dropped: Vec<(ColumnRecord, i64)>,
+    options: OptionsRecord,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ColumnRecord {
+    name: String,
+    kind: u8,
+    position: usize,
+    descending: bool,
+    cql_type: String,
+    id: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct OptionsRecord {
+    comment: String,
+    default_time_to_live: u32,
+    gc_grace_seconds: u32,
+    numbers: BTreeMap<String, f64>,
+    texts: BTreeMap<String, String>,
+    maps: BTreeMap<String, BTreeMap<String, String>>,
+    flags: BTreeMap<String, bool>,
+}
+
+const KINDS: [ColumnKind; 4] =
+    [ColumnKind::PartitionKey, ColumnKind::Clustering, ColumnKind::Static, ColumnKind::Regular];
+
+/// Writes the schema into a directory; durable when this returns.
+///
+/// # Errors
+/// What the file system says.
+pub(crate) fn save(schema: &Schema, directory: &Path) -> io::Result<()> {
+    let own = schema.keyspaces.values().filter(|keyspace| !SYSTEM_KEYSPACES.contains(&keyspace.name.as_str()));
+    let record = SchemaFile {
+        format: FORMAT,
+        version: schema.version,
+        number: schema.number,
+        next_table: schema.next_table,
+        keyspaces: own.map(|keyspace| keyspace_record(keyspace)).collect(),
+    };
+    let text = serde_json::to_vec_pretty(&record)?;
+    let (path, new) = (directory.join(FILE), directory.join("schema.json.new"));
+    let mut file = File::create(&new)?;
+    file.write_all(&text)?;
+    file.sync_all()?;
+    fs::rename(&new, &path)?;
+    File::open(directory)?.sync_all()
+}
+
+/// Reads the schema of a directory; `None` when none was ever written there.
+///
+/// # Errors
+/// A file that cannot be read or is not a schema; the message says what is wrong with it.
+pub(crate) fn load(directory: &Path) -> io::Result<Option<Schema>> {
+    let path = directory.join(FILE);
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+    };
+    let broken = |what: String| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", path.display()));
+    let record: SchemaFile = serde_json::from_slice(&text).map_err(|error| broken(error.to_string()))?;
+    if record.format != FORMAT {
+        let what = format!("its format is {}, this program knows {FORMAT}", record.format);
+        return Err(broken(what));
+    }
+    let mut schema = Schema {
+        version: record.version,
+        number: record.number,
+        keyspaces: BTreeMap::new(),
+        next_table: record.next_table,
+    };
+    for keyspace in record.keyspaces {
+        let name = keyspace.name.clone();
+        add_keyspace(&mut schema, keyspace).map_err(|what| broken(format!("keyspace {name}: {what}")))?;
+    }
+    Ok(Some(schema))
+}
+
+fn keyspace_record(keyspace: &Keyspace) -> KeyspaceRecord {
+    let fields = |definition: &UserType| {
+        definition.fields.iter().map(|(name, field)| (name.clone(), field.to_string())).collect()
+    };
+    KeyspaceRecord {
+        name: keyspace.name.clone(),
+        durable_writes: keyspace.durable_writes,
+        replication: keyspace.replication.clone(),
+        batch_durability: keyspace.durability == Durability::Batch,
+        types: types_in_order(keyspace)
+            .iter()
+            .map(|definition| (definition.name.clone(), fields(definition)))
+            .collect(),
+        tables: keyspace.tables.values().map(|table| table_record(table)).collect(),
+    }
+}
+
+/// The user-defined types of a keyspace, those first that others use.
+pub(crate) fn types_in_order(keyspace: &Keyspace) -> Vec<&Arc<UserType>> {
+    let mut ordered: Vec<&Arc<UserType>> = Vec::new();
+    while ordered.len() < keyspace.types.len() {
+        let before = ordered.len();
+        for definition in keyspace.types.values() {
+            let known = |definition: &UserType| ordered.iter().any(|earlier| earlier.name == definition.name);
+            let uses = |other: &UserType| {
+                other.name != definition.name
+                    && definition
+                        .fields
+                        .iter()
+                        .any(|(_, field)| super::resolve::mentions(field, &other.keyspace, &other.name))
+            };
+            if !known(definition) && keyspace.types.values().all(|other| !uses(other) || known(other)) {
+                ordered.push(definition);
+            }
+        }
+        if ordered.len() == before {
+            break; // Types in a circle, which no statement can make.
+        }
+    }
+    ordered
+}
+
+fn table_record(table: &Table) -> TableRecord {
+    let options = &table.options;
+    TableRecord {
+        name: table.name.clone(),
+        id: table.id,
+        number: table.number.map_or(0, |number| number.0),
+        next_column: table.next_column,
+        columns: table.columns.iter().map(column_record).collect(),
+        dropped: table.dropped.iter().map(|dropped| (column_record(&dropped.column), dropped.dropped_us)).collect(),
+        options: OptionsRecord {
+            comment: options.comment.clone(),
+            default_time_to_live: options.default_time_to_live,
+            gc_grace_seconds: options.gc_grace_seconds,
+            numbers: options.numbers.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+            texts: options.texts.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+            maps: options.maps.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+            flags: options.flags.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+        },
+    }
+}
+
+fn column_record(column: &Column) -> ColumnRecord {
+    ColumnRecord {
+        name: column.name.clone(),
+        kind: KINDS.iter().position(|kind| *kind == column.kind).unwrap_or_default() as u8,
+        position: column.position,
+        descending: column.descending,
+        cql_type: column.cql_type.to_string(),
+        id: column.id.0,
+    }
+}
+
+fn add_keyspace(schema: &mut Schema, record: KeyspaceRecord) -> Result<(), String> {
+    let name = record.name;
+    let mut keyspace = Keyspace {
+        name: name.clone(),
+        durable_writes: record.durable_writes,
+        replication: record.replication,
+        durability: if record.batch_durability { Durability::Batch } else { Durability::Periodic },
+        tables: BTreeMap::new(),
+        types: BTreeMap::new(),
+    };
+    for (type_name, fields) in record.types {
+        schema.keyspaces.insert(name.clone(), Arc::new(keyspace.clone()));
+        let fields = fields.into_iter().map(|(field, text)| Ok((field, parse_type(schema, &name, &text)?)));
+        let fields = fields.collect::<Result<_, String>>()?;
+        let definition = UserType { keyspace: name.clone(), name: type_name.clone(), fields };
+        keyspace.types.insert(type_name, Arc::new(definition));
+    }
+    schema.keyspaces.insert(name.clone(), Arc::new(keyspace.clone()));
+    for record in record.tables {
+        let table = table(schema, &name, record)?;
+        keyspace.tables.insert(table.name.clone(), Arc::new(table));
+    }
+    schema.keyspaces.insert(name, Arc::new(keyspace));
+    Ok(())
+}
+
+fn parse_type(schema: &Schema, keyspace: &str, text: &str) -> Result<CqlType, String> {
+    CqlType::parse(text, &Types { schema, keyspace: Some(keyspace) }).map_err(|error| error.0)
+}
+
+fn table(schema: &Schema, keyspace: &str, record: TableRecord) -> Result<Table, String> {
+    let column = |record: ColumnRecord| -> Result<Column, String> {
+        let kind = KINDS.get(usize::from(record.kind)).copied();
+        Ok(Column {
+            kind: kind.ok_or_else(|| format!("column {} is of no known kind", record.name))?,
+            cql_type: parse_type(schema, keyspace, &record.cql_type)?,
+            name: record.name,
+            position: record.position,
+            descending: record.descending,
+            id: ColumnId(record.id),
+        })
+    };
+    let dropped = record.dropped.into_iter();
+    let dropped = dropped.map(|(record, dropped_us)| Ok(DroppedColumn { column: column(record)?, dropped_us }));
+    let mut table = Table {
+        keyspace: keyspace.to_owned(),
+        name: record.name,
+        id: record.id,
+        number: Some(TableId(record.number)),
+        dropped: dropped.collect::<Result<_, String>>()?,
+        columns: record.columns.into_iter().map(column).collect::<Result<_, _>>()?,
+        partition_key_len: 0,
+        clustering_len: 0,
+        has_static: false,
+        is_counter: false,
+        next_column: record.next_column,
+        options: options(record.options),
+    };
+    table.arrange();
+    Ok(table)
+}
+
+/// Options by name; those of this program that the file does not have keep their defaults.
+fn options(record: OptionsRecord) -> TableOptions {
+    fn fill<V>(into: &mut BTreeMap<&'static str, V>, mut from: BTreeMap<String, V>) {
+        for (name, value) in into {
+            if let Some(kept) = from.remove(*name) {
+                *value = kept;
+            }
+        }
+    }
+    let mut options = TableOptions {
+        comment: record.comment,
+        default_time_to_live: record.default_time_to_live,
+        gc_grace_seconds: record.gc_grace_seconds,
+        ..TableOptions::default()
+    };
+    fill(&mut options.numbers, record.numbers);
+    fill(&mut options.texts, record.texts);
+    fill(&mut options.maps, record.maps);
+    fill(&mut options.flags, record.flags);
+    options
+}

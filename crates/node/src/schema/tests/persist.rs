@@ -1,0 +1,155 @@
+//! The schema on disk: what is saved is loaded again, and a file that is not whole is refused.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::{Schema, after, schema_of, statements};
+use crate::schema::change::SYSTEM_KEYSPACES;
+use crate::schema::persist::{load, save};
+
+const FILE: &str = "schema.json";
+
+fn assert_same(loaded: &Schema, saved: &Schema) {
+    assert_eq!(loaded.keyspaces, saved.keyspaces);
+    let numbers = |schema: &Schema| (schema.version, schema.number, schema.next_table);
+    assert_eq!(numbers(loaded), numbers(saved));
+}
+
+fn saved_and_loaded(schema: &Schema) -> Schema {
+    let directory = tempfile::tempdir().unwrap();
+    save(schema, directory.path()).unwrap();
+    load(directory.path()).unwrap().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_saved_is_loaded(statements in statements()) {
+        let schema = schema_of(&statements);
+        assert_same(&saved_and_loaded(&schema), &schema);
+    }
+}
+
+/// A small schema with a bit of everything.
+fn sample() -> Schema {
+    let statements = [
+        "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1} \
+         AND durability = 'batch'",
+        "CREATE TYPE point (x int, y int)",
+        "CREATE TABLE t (p int, c text, s int static, v frozen<point>, old frozen<point>, PRIMARY KEY (p, c)) \
+         WITH CLUSTERING ORDER BY (c DESC) AND gc_grace_seconds = 1",
+        "ALTER TABLE t DROP old",
+    ];
+    after(&Schema::empty(), &statements)
+}
+
+#[test]
+fn there_is_none_before_one_is_saved() {
+    let directory = tempfile::tempdir().unwrap();
+    assert!(load(directory.path()).unwrap().is_none());
+}
+
+#[test]
+fn the_last_one_saved_counts() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = sample();
+    save(&first, directory.path()).unwrap();
+    let second = after(&first, &["ALTER TABLE t ADD more int"]);
+    save(&second, directory.path()).unwrap();
+    assert_same(&load(directory.path()).unwrap().unwrap(), &second);
+    // Half of a third that never became the schema.
+    fs::write(directory.path().join("schema.json.new"), "{\"format\": 1, \"ver").unwrap();
+    assert_same(&load(directory.path()).unwrap().unwrap(), &second);
+}
+
+/// The numbers given out last must not be given out again, whatever was dropped.
+#[test]
+fn numbers_go_on_after_a_restart() {
+    let schema =
+        after(&sample(), &["DROP TABLE t", "CREATE TABLE u (p int PRIMARY KEY, v int)", "ALTER TABLE u DROP v"]);
+    let loaded = saved_and_loaded(&schema);
+    let again = after(&loaded, &["ALTER TABLE u ADD v int", "CREATE TABLE t (p int PRIMARY KEY)"]);
+    let (before, now) = (schema.table("k", "u").unwrap(), again.table("k", "u").unwrap());
+    assert!(now.column("v").unwrap().id > before.dropped[0].column.id);
+    assert!(again.table("k", "t").unwrap().number > before.number);
+}
+
+/// A column that is no more does not keep its type from being dropped, nor the schema from being read.
+#[test]
+fn a_type_that_only_a_dropped_column_had_can_go() {
+    let schema = after(&sample(), &["ALTER TABLE t DROP v", "DROP TYPE point"]);
+    assert_same(&saved_and_loaded(&schema), &schema);
+}
+
+/// The node makes its own keyspaces with every start.
+#[test]
+fn system_keyspaces_are_not_on_disk() {
+    let mut schema = sample();
+    let user = schema.clone();
+    for keyspace in crate::system::keyspaces().unwrap() {
+        schema.keyspaces.insert(keyspace.name.clone(), keyspace.into());
+    }
+    let loaded = saved_and_loaded(&schema);
+    assert!(SYSTEM_KEYSPACES.iter().all(|name| loaded.keyspace(name).is_none()), "{:?}", loaded.keyspaces.keys());
+    assert_same(&loaded, &user);
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(FILE);
+    fs::create_dir(&path).unwrap();
+    let message = load(directory.path()).unwrap_err().to_string();
+    assert!(message.contains(&path.display().to_string()), "{message}");
+}
+
+/// What `load` says of a file with these bytes; it must name the file.
+fn refusal(directory: &Path, bytes: &[u8]) -> String {
+    fs::write(directory.join(FILE), bytes).unwrap();
+    let text = String::from_utf8_lossy(bytes);
+    let error = load(directory).err().unwrap_or_else(|| panic!("taken: {text}"));
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{text}");
+    let message = error.to_string();
+    let path = directory.join(FILE);
+    assert!(message.starts_with(&path.display().to_string()), "{message}: does not name the file");
+    message
+}
+
+#[test]
+fn a_torn_file_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    save(&sample(), directory.path()).unwrap();
+    let whole = fs::read(directory.path().join(FILE)).unwrap();
+    for length in 0..whole.len() {
+        refusal(directory.path(), &whole[..length]);
+    }
+    let mut longer = whole.clone();
+    longer.extend_from_slice(b"}");
+    refusal(directory.path(), &longer);
+}
+
+#[test]
+fn a_foreign_file_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    save(&sample(), directory.path()).unwrap();
+    let whole = fs::read_to_string(directory.path().join(FILE)).unwrap();
+    for (what, from, to, said) in [
+        ("of a later format", "\"format\": 1", "\"format\": 2", "its format is 2"),
+        ("with a type that is not there", "frozen<point>", "frozen<circle>", "keyspace k: "),
+        ("with a type that is no type", "frozen<point>", "frozen<", "keyspace k: "),
+        ("with a kind of column that is none", "\"kind\": 1", "\"kind\": 9", "of no known kind"),
+        ("without the name of a keyspace", "\"name\": \"k\"", "\"nome\": \"k\"", "missing field `name`"),
+        ("with a number that is none", "\"next_table\": 1", "\"next_table\": -1", "invalid value"),
+    ] {
+        assert!(whole.contains(from), "{what}");
+        let message = refusal(directory.path(), whole.replacen(from, to, 1).as_bytes());
+        assert!(message.contains(said), "{what}: {message}");
+    }
+    for text in ["", "null", "{}", "[]", "\u{0}\u{0}\u{0}", "not JSON"] {
+        refusal(directory.path(), text.as_bytes());
+    }
+}

@@ -1,0 +1,98 @@
+//! Aggregated frames (opcode 0x64): a frame's requests are executed in order, and their answers leave in one frame.
+//! An answer that waits for the disk follows in a later one, so that it holds nobody else's.
+
+use shunt_reactor::{ConnId, Io};
+use shunt_wire::aggregate::{AggregateReader, AggregateWriter, Entry};
+use shunt_wire::cql::compression;
+use shunt_wire::cql::envelope::{BODY_BYTES_MAX, Header, flag, opcode};
+use shunt_wire::cql::framing::Next;
+
+use super::requests::{Place, Waiting};
+use super::session::SessionRest;
+use super::{AGGREGATE_LIMITS, NodeService};
+use crate::execute::{Done, Request};
+
+impl NodeService {
+    pub(super) fn aggregate(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        rest: &mut SessionRest,
+        header: Header,
+        body: &[u8],
+    ) -> Next {
+        if header.version != 4 {
+            return self.refuse(io, conn, rest, header, "aggregated frames are taken on connections of version 4");
+        }
+        let entries = match AggregateReader::new(body) {
+            Ok(entries) => entries,
+            Err(error) => return self.refuse(io, conn, rest, header, &error.to_string()),
+        };
+        let mut writer = AggregateWriter::responses(AGGREGATE_LIMITS);
+        for entry in entries {
+            let fault = match entry {
+                Ok(entry) if entry.opcode == opcode::CLIENT_GONE => None,
+                Ok(entry) => self.entry(io, conn, rest, &mut writer, &entry).err(),
+                Err(error) => Some(error.to_string()),
+            };
+            if let Some(fault) = fault {
+                writer.finish(io.output(conn));
+                return self.refuse(io, conn, rest, header, &fault);
+            }
+        }
+        writer.finish(io.output(conn));
+        Next::Continue
+    }
+
+    /// Executes one entry. An error here is one of the frame, whose sender cannot be trusted with the rest of it.
+    fn entry(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        rest: &mut SessionRest,
+        writer: &mut AggregateWriter,
+        entry: &Entry<'_>,
+    ) -> Result<(), String> {
+        if !matches!(entry.opcode, opcode::QUERY | opcode::EXECUTE | opcode::PREPARE | opcode::BATCH | opcode::OPTIONS)
+            || !(3..=5).contains(&entry.version)
+        {
+            return Err(format!("an entry has version {} and opcode {:#x}", entry.version, entry.opcode));
+        }
+        let mut plain = Vec::new();
+        let mut body = entry.body;
+        // Bodies of entries are compressed one by one, as they would be in envelopes of their own (v3, v4).
+        if entry.flags & flag::COMPRESSION != 0 && entry.version < 5 {
+            let algorithm = rest.compression.ok_or("an entry is compressed, and no compression was agreed on")?;
+            compression::decompress(algorithm, body, BODY_BYTES_MAX, &mut plain).map_err(|error| error.to_string())?;
+            body = &plain;
+        }
+        let mut answer = std::mem::take(&mut self.body);
+        answer.clear();
+        let done = if entry.opcode == opcode::OPTIONS {
+            super::handshake::put_supported(&mut answer);
+            Done::now(opcode::SUPPORTED)
+        } else {
+            let request = Request { version: entry.version, flags: entry.flags, opcode: entry.opcode, body };
+            self.executor.execute(&mut rest.client, &request, &mut answer)
+        };
+        match done.durable_at {
+            None => writer.push(
+                io.output(conn),
+                entry.stream,
+                entry.client_id,
+                entry.version,
+                done.flags,
+                done.opcode,
+                &answer,
+            ),
+            Some(durable_at) => {
+                let header = Header { flags: done.flags, ..Header::response(entry.version, entry.stream, done.opcode) };
+                let place = Place::Entry { conn, client_id: entry.client_id };
+                self.wait(Waiting::new(durable_at, place, header, answer.clone()));
+                0
+            }
+        };
+        self.body = answer;
+        Ok(())
+    }
+}

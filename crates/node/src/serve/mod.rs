@@ -1,0 +1,222 @@
+//! Connections to a node: bytes in, answers out.
+//!
+//! ```text
+//! bytes -> framing -> handshake
+//!                  -> requests  -> execute -> framing -> bytes
+//!                  -> aggregate -> execute, entry by entry -> one frame of answers
+//! ```
+//!
+//! One [`NodeService`] serves the connections of one event loop. An answer that waits for the disk is kept in order of
+//! its place in the log and leaves when the store says that so much is durable; nothing here blocks.
+
+mod aggregate;
+mod handshake;
+mod requests;
+mod session;
+
+use std::collections::VecDeque;
+
+use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
+use shunt_wire::aggregate::Limits;
+use shunt_wire::cql::envelope::{EVENT_STREAM, Header, opcode};
+use shunt_wire::cql::framing::{Next, Scratch};
+use shunt_wire::cql::message::{encode, error_code};
+
+use crate::execute::Executor;
+use crate::limits;
+use requests::Waiting;
+use session::{Session, SessionRest, Stage};
+
+/// Limits of aggregated frames that a node offers in SUPPORTED.
+pub const AGGREGATE_LIMITS: Limits = Limits { count_max: 1024, bytes_max: 1 << 20 };
+
+/// What other threads tell a node's loop.
+pub enum NodeMail {
+    /// Everything up to this place in the log of the node's own store is on disk.
+    Durable(u64),
+    /// The store failed to make something durable; what waits is answered with an error.
+    DurabilityLost(String),
+    /// The schema changed: the body of the EVENT for whoever registered.
+    SchemaEvent(std::sync::Arc<[u8]>),
+    /// Close connections as soon as they have their answers, then stop.
+    Drain,
+}
+
+/// The connections of one event loop to one node.
+pub struct NodeService {
+    executor: Executor,
+    sessions: Vec<Option<Box<Session>>>,
+    /// Connections whose output has an open segment.
+    unfinished: Vec<ConnId>,
+    /// Answers that wait until what they tell of is durable, in the order of the log.
+    waiting: VecDeque<Waiting>,
+    scratch: Scratch,
+    /// The body being made.
+    body: Vec<u8>,
+    draining: bool,
+}
+
+impl NodeService {
+    /// A node's service that waits for connections.
+    pub fn new(executor: Executor) -> Self {
+        Self {
+            executor,
+            sessions: Vec::new(),
+            unfinished: Vec::new(),
+            waiting: VecDeque::new(),
+            scratch: Scratch::default(),
+            body: Vec::new(),
+            draining: false,
+        }
+    }
+
+    fn take(&mut self, conn: ConnId) -> Option<Box<Session>> {
+        let slot = self.sessions.get_mut(conn.index as usize)?;
+        if slot.as_ref()?.conn == conn { slot.take() } else { None }
+    }
+
+    /// Appends a response to the connection's output.
+    fn send(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) {
+        rest.output.push(io.output(conn), header, body);
+        if rest.output.is_segmented() && !rest.unfinished {
+            rest.unfinished = true;
+            self.unfinished.push(conn);
+        }
+        if io.backlog(conn) > limits::CLIENT_BACKLOG_BYTES && !rest.held {
+            rest.held = true;
+            io.pause_reading(conn);
+            io.notify_drained(conn, limits::CLIENT_BACKLOG_BYTES / 2);
+        }
+    }
+
+    /// Answers with an error that ends the connection.
+    fn refuse(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, problem: &str) -> Next {
+        tracing::debug!(problem, "refused a client");
+        let mut body = Vec::new();
+        encode::error(&mut body, error_code::PROTOCOL_ERROR, problem);
+        self.send(io, conn, rest, Header::response(header.version, header.stream, opcode::ERROR), &body);
+        rest.stage = Stage::Closing;
+        Next::Stop
+    }
+
+    fn serve(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) -> Next {
+        if header.response || !(3..=5).contains(&header.version) {
+            return self.refuse_version(io, conn, rest, header);
+        }
+        if rest.version != 0 && rest.version != header.version {
+            return self.refuse(io, conn, rest, header, "the version of a connection cannot change");
+        }
+        match (rest.stage, header.opcode) {
+            (Stage::Open, opcode::QUERY | opcode::EXECUTE | opcode::PREPARE | opcode::BATCH) => {
+                self.request(io, conn, rest, header, body)
+            }
+            (Stage::Open, opcode::AGGREGATE) => self.aggregate(io, conn, rest, header, body),
+            (Stage::Closing, _) => Next::Stop,
+            _ => self.handshake(io, conn, rest, header, body),
+        }
+    }
+
+    fn schema_event(&mut self, io: &mut Io, body: &[u8]) {
+        let registered = self.sessions.iter().flatten().filter(|session| session.rest.registered.schema);
+        let conns: Vec<ConnId> = registered.map(|session| session.conn).collect();
+        for conn in conns {
+            let Some(mut session) = self.take(conn) else { continue };
+            let header = Header::response(session.rest.version, EVENT_STREAM, opcode::EVENT);
+            self.send(io, conn, &mut session.rest, header, body);
+            self.sessions[conn.index as usize] = Some(session);
+        }
+    }
+
+    /// Closes connections that wait for nothing; the loop ends with the last of them.
+    fn drain_step(&mut self, io: &mut Io) {
+        if !self.draining {
+            return;
+        }
+        let waiting = &self.waiting;
+        let idle = self.sessions.iter().flatten().map(|session| session.conn);
+        let idle: Vec<ConnId> = idle.filter(|conn| !waiting.iter().any(|waiting| waiting.conn() == *conn)).collect();
+        for conn in idle {
+            self.take(conn);
+            io.close(conn);
+        }
+        if io.connections() == 0 {
+            io.stop();
+        }
+    }
+}
+
+impl Service for NodeService {
+    type Mail = NodeMail;
+
+    fn accepted(&mut self, io: &mut Io, conn: ConnId, _: &Accepted) {
+        if self.draining {
+            io.close(conn);
+            return;
+        }
+        let index = conn.index as usize;
+        if self.sessions.len() <= index {
+            self.sessions.resize_with(index + 1, || None);
+        }
+        self.sessions[index] = Some(Box::new(Session::new(conn)));
+    }
+
+    fn connected(&mut self, _: &mut Io, _: ConnId) {}
+
+    fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
+        let Some(mut session) = self.take(conn) else { return data.len() };
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let Session { input, rest, .. } = &mut *session;
+        let used = input.feed(data, &mut scratch, |header, body| self.serve(io, conn, rest, header, body));
+        self.scratch = scratch;
+        let used = match used {
+            Ok(used) => used,
+            Err(fault) => {
+                let header = Header::request(session.rest.version.max(3), 0, opcode::ERROR);
+                self.refuse(io, conn, &mut session.rest, header, &fault.to_string());
+                data.len()
+            }
+        };
+        session.input.compression = session.rest.compression;
+        // As `finish` would: the connection may be closed before the turn ends.
+        if session.rest.stage == Stage::Closing {
+            session.rest.output.finish(io.output(conn));
+            io.close(conn);
+            return data.len();
+        }
+        self.sessions[conn.index as usize] = Some(session);
+        used
+    }
+
+    fn closed(&mut self, _: &mut Io, conn: ConnId, _: CloseReason) {
+        self.take(conn);
+    }
+
+    fn drained(&mut self, io: &mut Io, conn: ConnId) {
+        let Some(mut session) = self.take(conn) else { return };
+        session.rest.held = false;
+        self.sessions[conn.index as usize] = Some(session);
+        io.resume_reading(conn);
+    }
+
+    fn timer(&mut self, _: &mut Io, _: u64) {}
+
+    fn mail(&mut self, io: &mut Io, mail: NodeMail) {
+        match mail {
+            NodeMail::Durable(place) => self.became_durable(io, place),
+            NodeMail::DurabilityLost(why) => self.lost_durability(io, &why),
+            NodeMail::SchemaEvent(body) => self.schema_event(io, &body),
+            NodeMail::Drain => self.draining = true,
+        }
+    }
+
+    fn turn_ended(&mut self, io: &mut Io) {
+        self.executor.turn_ended();
+        while let Some(conn) = self.unfinished.pop() {
+            let Some(mut session) = self.take(conn) else { continue };
+            session.rest.unfinished = false;
+            session.rest.output.finish(io.output(conn));
+            self.sessions[conn.index as usize] = Some(session);
+        }
+        self.drain_step(io);
+    }
+}

@@ -1,0 +1,122 @@
+//! Requests that are executed, and answers that wait for the disk.
+
+use shunt_reactor::{ConnId, Io};
+use shunt_wire::aggregate::AggregateWriter;
+use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::framing::Next;
+use shunt_wire::cql::message::{encode, error_code};
+
+use super::session::SessionRest;
+use super::{AGGREGATE_LIMITS, NodeService};
+use crate::execute::Request;
+
+/// Where an answer goes.
+#[derive(Clone, Copy)]
+pub(super) enum Place {
+    /// Into an envelope of its own.
+    Envelope { conn: ConnId },
+    /// Into an aggregated frame, for this client of the proxy at the other end.
+    Entry { conn: ConnId, client_id: u32 },
+}
+
+/// An answer that waits until the store's log is durable up to a place.
+pub(super) struct Waiting {
+    durable_at: u64,
+    place: Place,
+    header: Header,
+    body: Vec<u8>,
+}
+
+impl Waiting {
+    pub(super) fn new(durable_at: u64, place: Place, header: Header, body: Vec<u8>) -> Self {
+        Self { durable_at, place, header, body }
+    }
+
+    pub(super) fn conn(&self) -> ConnId {
+        match self.place {
+            Place::Envelope { conn } | Place::Entry { conn, .. } => conn,
+        }
+    }
+}
+
+impl NodeService {
+    /// Executes one request that came in an envelope of its own.
+    pub(super) fn request(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        rest: &mut SessionRest,
+        header: Header,
+        body: &[u8],
+    ) -> Next {
+        let mut answer = std::mem::take(&mut self.body);
+        answer.clear();
+        let request = Request { version: header.version, flags: header.flags, opcode: header.opcode, body };
+        let done = self.executor.execute(&mut rest.client, &request, &mut answer);
+        let response = Header { flags: done.flags, ..Header::response(header.version, header.stream, done.opcode) };
+        match done.durable_at {
+            None => self.send(io, conn, rest, response, &answer),
+            Some(place) => self.wait(Waiting::new(place, Place::Envelope { conn }, response, answer.clone())),
+        }
+        self.body = answer;
+        Next::Continue
+    }
+
+    /// Keeps an answer in the order of the log, which is nearly always the order of coming.
+    pub(super) fn wait(&mut self, waiting: Waiting) {
+        let after = self.waiting.iter().rposition(|earlier| earlier.durable_at <= waiting.durable_at);
+        self.waiting.insert(after.map_or(0, |index| index + 1), waiting);
+    }
+
+    /// Sends what waited for this place in the log.
+    pub(super) fn became_durable(&mut self, io: &mut Io, place: u64) {
+        let count = self.waiting.partition_point(|waiting| waiting.durable_at <= place);
+        let ready: Vec<Waiting> = self.waiting.drain(..count).collect();
+        self.send_waiting(io, &ready);
+    }
+
+    /// Nothing will become durable any more: whoever waits is told that the fate of its write is not known.
+    pub(super) fn lost_durability(&mut self, io: &mut Io, why: &str) {
+        let mut body = Vec::new();
+        encode::error(&mut body, error_code::SERVER_ERROR, &format!("the write could not be made durable: {why}"));
+        let mut failed: Vec<Waiting> = self.waiting.drain(..).collect();
+        for waiting in &mut failed {
+            waiting.header = Header { flags: 0, opcode: opcode::ERROR, ..waiting.header };
+            waiting.body.clone_from(&body);
+        }
+        self.send_waiting(io, &failed);
+    }
+
+    fn send_waiting(&mut self, io: &mut Io, ready: &[Waiting]) {
+        let mut rest = ready;
+        while let Some(first) = rest.first() {
+            let same = rest.iter().take_while(|waiting| waiting.conn() == first.conn()).count();
+            let (batch, later) = rest.split_at(same);
+            rest = later;
+            let Some(mut session) = self.take(first.conn()) else { continue };
+            self.send_batch(io, &mut session.rest, batch);
+            let index = session.conn.index as usize;
+            self.sessions[index] = Some(session);
+        }
+    }
+
+    /// Answers to one connection; those to entries of aggregated frames share a frame again.
+    fn send_batch(&mut self, io: &mut Io, rest: &mut SessionRest, batch: &[Waiting]) {
+        let mut writer = AggregateWriter::responses(AGGREGATE_LIMITS);
+        for waiting in batch {
+            let Header { version, flags, stream, opcode, .. } = waiting.header;
+            match waiting.place {
+                Place::Envelope { conn } => {
+                    writer.finish(io.output(conn));
+                    self.send(io, conn, rest, waiting.header, &waiting.body);
+                }
+                Place::Entry { conn, client_id } => {
+                    writer.push(io.output(conn), stream, client_id, version, flags, opcode, &waiting.body);
+                }
+            }
+        }
+        if let Some(last) = batch.last() {
+            writer.finish(io.output(last.conn()));
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! One connection to a node: how far its handshake is, how its bytes are framed, what it registered for.
+
+use shunt_reactor::ConnId;
+use shunt_wire::cql::compression::Algorithm;
+use shunt_wire::cql::framing::{Input, Output};
+
+use crate::execute::ClientState;
+
+/// How far the handshake is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Stage {
+    /// Before STARTUP.
+    New,
+    /// Requests are served.
+    Open,
+    /// An error was sent; whatever comes is ignored.
+    Closing,
+}
+
+/// Kinds of events a client can register for.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Registered {
+    pub(super) schema: bool,
+    /// Topology and status: accepted, and never sent, because the nodes of one process come and go together.
+    pub(super) ring: bool,
+}
+
+/// A connection's state.
+pub(super) struct Session {
+    pub(super) conn: ConnId,
+    pub(super) input: Input,
+    pub(super) rest: SessionRest,
+}
+
+/// What requests change; apart from the input, which is being read meanwhile.
+pub(super) struct SessionRest {
+    pub(super) stage: Stage,
+    pub(super) version: u8,
+    pub(super) output: Output,
+    /// Compression of bodies (v3, v4), for the entries of aggregated frames too.
+    pub(super) compression: Option<Algorithm>,
+    /// What statements of this connection share: the keyspace of USE.
+    pub(super) client: ClientState,
+    pub(super) registered: Registered,
+    /// Whether the output's open segment is already on the list of those to finish this turn.
+    pub(super) unfinished: bool,
+    /// It does not take its answers, and is not read from until it does.
+    pub(super) held: bool,
+}
+
+impl Session {
+    pub(super) fn new(conn: ConnId) -> Self {
+        let rest = SessionRest {
+            stage: Stage::New,
+            version: 0,
+            output: Output::default(),
+            compression: None,
+            client: ClientState::default(),
+            registered: Registered::default(),
+            unfinished: false,
+            held: false,
+        };
+        Self { conn, input: Input::default(), rest }
+    }
+}

@@ -1,0 +1,230 @@
+//! What the event loops of a process share: the stores, the schema, prepared statements.
+//!
+//! A node's loop nearly always works on its own store; a statement that touches partitions of another node goes to that
+//! node's store directly, which is why stores take several threads at once.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use shunt_cql::ast::SchemaStatement;
+use shunt_reactor::Mailer;
+use shunt_storage::store::{Durability as StoreDurability, Store, StoreOptions};
+use shunt_topology::Token;
+use shunt_wire::cql::message::{Event, encode};
+
+use crate::cluster::ClusterInfo;
+use crate::error::CqlError;
+use crate::execute::wire_change;
+use crate::schema::change::{Change, Moment};
+use crate::schema::{Durability, Keyspace, Schema, Table, Uuid, persist};
+use crate::serve::NodeMail;
+use crate::statement::Statement;
+use crate::system;
+
+/// Statements that are kept prepared; beyond it the one prepared first is forgotten.
+const PREPARED_MAX: usize = 16_384;
+
+/// Locks that conditional statements and lists take, by partition.
+const PARTITION_LOCKS: usize = 1024;
+
+/// The parts of a process with nodes.
+pub struct Shared {
+    pub(crate) info: ClusterInfo,
+    stores: Vec<Arc<Store>>,
+    schema: RwLock<Arc<Schema>>,
+    /// One change of the schema at a time.
+    changing: Mutex<()>,
+    prepared: RwLock<PreparedStatements>,
+    partitions: Vec<Mutex<()>>,
+    directory: PathBuf,
+    clock: Clock,
+    mailers: OnceLock<Vec<Mailer<NodeMail>>>,
+}
+
+#[derive(Default)]
+struct PreparedStatements {
+    by_id: HashMap<[u8; 16], Arc<Statement>>,
+    order: std::collections::VecDeque<[u8; 16]>,
+}
+
+/// Time that never stands still nor runs backwards, and numbers made of it.
+#[derive(Default)]
+struct Clock {
+    last_us: AtomicU64,
+    random: AtomicU64,
+}
+
+impl Shared {
+    /// Opens the stores of all nodes below `directory`, and the schema.
+    ///
+    /// # Errors
+    /// A directory that cannot be opened; the message names it and says what is wrong.
+    pub fn open(directory: &Path, info: ClusterInfo, options: &StoreOptions) -> Result<Shared, String> {
+        let open = |index: usize| {
+            let path = directory.join(format!("node-{index}"));
+            Store::open(&path, options.clone()).map(Arc::new).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let stores: Vec<_> = (0..info.nodes.len()).map(open).collect::<Result<_, _>>()?;
+        let loaded = persist::load(directory).map_err(|error| error.to_string())?;
+        let mut schema = loaded.unwrap_or_else(Schema::empty);
+        for keyspace in system::keyspaces()? {
+            schema.keyspaces.insert(keyspace.name.clone(), Arc::new(keyspace));
+        }
+        let shared = Shared {
+            info,
+            stores,
+            schema: RwLock::new(Arc::new(schema)),
+            changing: Mutex::new(()),
+            prepared: RwLock::default(),
+            partitions: (0..PARTITION_LOCKS).map(|_| Mutex::new(())).collect(),
+            directory: directory.to_owned(),
+            clock: Clock::default(),
+            mailers: OnceLock::new(),
+        };
+        shared.tell_grace(&shared.schema());
+        Ok(shared)
+    }
+
+    /// The schema as it is now.
+    pub(crate) fn schema(&self) -> Arc<Schema> {
+        Arc::clone(&self.schema.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The store that owns a token.
+    #[inline]
+    pub(crate) fn store(&self, token: Token) -> &Arc<Store> {
+        &self.stores[self.info.owner(token)]
+    }
+
+    /// All stores, in the order of the nodes.
+    pub(crate) fn stores(&self) -> &[Arc<Store>] {
+        &self.stores
+    }
+
+    /// Keeps others who change what they read from these partitions away. Locks are taken in one order, each once.
+    pub(crate) fn lock_partitions(&self, tokens: &[Token]) -> Vec<MutexGuard<'_, ()>> {
+        let mut indexes: Vec<usize> =
+            tokens.iter().map(|token| token.0.rem_euclid(PARTITION_LOCKS as i64) as usize).collect();
+        indexes.sort_unstable();
+        indexes.dedup();
+        let lock = |index: usize| self.partitions[index].lock().unwrap_or_else(PoisonError::into_inner);
+        indexes.into_iter().map(lock).collect()
+    }
+
+    /// Microseconds since 1970; every call gives a later one.
+    pub(crate) fn now_us(&self) -> i64 {
+        let real = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_micros() as u64);
+        let next = |last: u64| Some(real.max(last + 1));
+        let last = self.clock.last_us.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or(real);
+        real.max(last + 1) as i64
+    }
+
+    /// 128 bits that nobody can have seen before.
+    pub(crate) fn random(&self) -> u128 {
+        use std::hash::{BuildHasher, RandomState};
+        let count = self.clock.random.fetch_add(1, Ordering::Relaxed);
+        let half = || u128::from(RandomState::new().hash_one(count));
+        half() << 64 | half()
+    }
+
+    /// A random UUID.
+    pub(crate) fn uuid(&self) -> Uuid {
+        let mut id = self.random().to_be_bytes();
+        id[6] = id[6] & 0x0f | 0x40;
+        id[8] = id[8] & 0x3f | 0x80;
+        id
+    }
+
+    /// Carries out a statement that changes the schema; durable when this returns. `None`: all stayed as it was.
+    pub(crate) fn change(
+        &self,
+        statement: &SchemaStatement,
+        session: Option<&str>,
+    ) -> Result<Option<Change>, CqlError> {
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.schema();
+        let moment = Moment { table_id: self.uuid(), version: self.uuid(), now_us: self.now_us() };
+        let Some((new, change)) = old.change(statement, session, &moment)? else { return Ok(None) };
+        persist::save(&new, &self.directory)
+            .map_err(|error| CqlError::Server(format!("the schema cannot be written: {error}")))?;
+        self.tell_grace(&new);
+        let new = Arc::new(new);
+        *self.schema.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
+        self.drop_data(&old, &new)?;
+        self.announce(&change);
+        Ok(Some(change))
+    }
+
+    /// Where the loops of the nodes are reached.
+    pub(crate) fn set_mailers(&self, mailers: Vec<Mailer<NodeMail>>) {
+        let _ = self.mailers.set(mailers);
+    }
+
+    /// Tells all who registered for it of a change.
+    fn announce(&self, change: &Change) {
+        let mut body = Vec::new();
+        encode::event(&mut body, &Event::SchemaChange(wire_change(change)));
+        let body: Arc<[u8]> = body.into();
+        for mailer in self.mailers.get().into_iter().flatten() {
+            // A loop whose mailbox is full has clients that wait longer; drivers ask again by themselves.
+            let _ = mailer.post(NodeMail::SchemaEvent(Arc::clone(&body)));
+        }
+    }
+
+    /// Data of tables that are no more.
+    fn drop_data(&self, old: &Schema, new: &Schema) -> Result<(), CqlError> {
+        let tables = |schema: &Schema| -> Vec<Arc<Table>> {
+            schema.keyspaces.values().flat_map(|keyspace| keyspace.tables.values().cloned()).collect()
+        };
+        let kept: Vec<_> = tables(new).iter().filter_map(|table| table.number).collect();
+        for number in tables(old).iter().filter_map(|table| table.number).filter(|number| !kept.contains(number)) {
+            for store in &self.stores {
+                let dropped = store.drop_table(number, StoreDurability::Batch);
+                dropped.map_err(|error| CqlError::Server(error.to_string()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_grace(&self, schema: &Schema) {
+        for table in schema.keyspaces.values().flat_map(|keyspace| keyspace.tables.values()) {
+            if let Some(number) = table.number {
+                let seconds = i64::from(table.options.gc_grace_seconds);
+                self.stores.iter().for_each(|store| store.set_gc_grace(number, seconds));
+            }
+        }
+    }
+
+    /// A prepared statement.
+    pub(crate) fn prepared(&self, id: &[u8]) -> Option<Arc<Statement>> {
+        let id = <[u8; 16]>::try_from(id).ok()?;
+        self.prepared.read().unwrap_or_else(PoisonError::into_inner).by_id.get(&id).cloned()
+    }
+
+    /// Keeps a prepared statement, in the place of the one with its id.
+    pub(crate) fn keep_prepared(&self, statement: &Arc<Statement>) {
+        let mut prepared = self.prepared.write().unwrap_or_else(PoisonError::into_inner);
+        if prepared.by_id.insert(statement.id, Arc::clone(statement)).is_none() {
+            prepared.order.push_back(statement.id);
+        }
+        while prepared.order.len() > PREPARED_MAX {
+            if let Some(oldest) = prepared.order.pop_front() {
+                prepared.by_id.remove(&oldest);
+            }
+        }
+    }
+}
+
+/// What a keyspace asks of the store.
+pub(crate) fn durability(keyspace: &Keyspace) -> StoreDurability {
+    match keyspace.durability {
+        Durability::Batch => StoreDurability::Batch,
+        Durability::Periodic => StoreDurability::Periodic { interval: PERIODIC },
+    }
+}
+
+/// How often what is not synced with each write goes to disk; Cassandra's `commitlog_sync_period` is ten seconds.
+const PERIODIC: std::time::Duration = std::time::Duration::from_secs(1);

@@ -1,0 +1,68 @@
+//! Statements, looked at once: names found in the schema, values checked against types, what they read or write known.
+
+pub(crate) mod mutation;
+mod prepare;
+pub(crate) mod restrictions;
+pub(crate) mod select;
+
+use shunt_cql::ast::{Describe, QualifiedName, SchemaStatement};
+use shunt_cql::types::CqlType;
+
+use crate::schema::Uuid;
+use mutation::{BatchPlan, MutationPlan};
+use select::SelectPlan;
+
+/// A bind marker as metadata show it.
+#[derive(Clone, Debug)]
+pub(crate) struct Marker {
+    pub(crate) name: String,
+    pub(crate) cql_type: CqlType,
+}
+
+/// A column of a result.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ResultColumn {
+    pub(crate) keyspace: String,
+    pub(crate) table: String,
+    pub(crate) name: String,
+    pub(crate) cql_type: CqlType,
+}
+
+/// What a statement does.
+pub(crate) enum Plan {
+    Select(Box<SelectPlan>),
+    Mutation(Box<MutationPlan>),
+    Batch(Box<BatchPlan>),
+    Truncate(QualifiedName),
+    Use(String),
+    Schema(Box<SchemaStatement>),
+    Describe(Describe),
+}
+
+/// A statement that can be executed.
+pub(crate) struct Statement {
+    /// MD5 of the keyspace and the text.
+    pub(crate) id: [u8; 16],
+    pub(crate) text: String,
+    /// Keyspace that unqualified names are in.
+    pub(crate) keyspace: Option<String>,
+    /// The schema it was prepared for ([`crate::schema::Schema::number`]).
+    pub(crate) schema_number: u64,
+    /// Keyspace and table of its markers.
+    pub(crate) table: Option<(String, String)>,
+    pub(crate) markers: Vec<Marker>,
+    /// Which markers are the partition key, in its order; empty if they are not all markers.
+    pub(crate) key_markers: Vec<u16>,
+    /// Columns of its result, if it has rows.
+    pub(crate) result: Vec<ResultColumn>,
+    /// Changes when `result` does.
+    pub(crate) result_id: Uuid,
+    pub(crate) plan: Plan,
+}
+
+impl Statement {
+    /// The name of a marker; values may come by it.
+    pub(crate) fn marker_name(&self, index: u16) -> Option<&str> {
+        self.markers.get(usize::from(index)).map(|marker| marker.name.as_str())
+    }
+}

@@ -1,0 +1,155 @@
+//! From text to a statement that can be executed.
+
+use md5::{Digest, Md5};
+use shunt_cql::ast::{self, Parsed};
+use shunt_cql::terms::{Prepared, Scope};
+use shunt_cql::types::CqlType;
+
+use super::mutation::{BatchPlan, MutationPlan, attributes};
+use super::restrictions::{OneOf, Operand, PartitionRestriction, Restrictions};
+use super::select::SelectPlan;
+use super::{Marker, Plan, ResultColumn, Statement};
+use crate::error::CqlError;
+use crate::schema::resolve::Types;
+use crate::schema::{Schema, Uuid};
+
+/// Statements that one BATCH may have.
+const BATCH_STATEMENTS_MAX: usize = 65_535;
+
+impl Statement {
+    /// Looks at a statement. `keyspace` is what unqualified names are in.
+    ///
+    /// # Errors
+    /// Text that is not CQL, names that are not there, values that do not fit.
+    pub(crate) fn prepare(
+        text: &str,
+        keyspace: Option<&str>,
+        schema: &Schema,
+        now_ms: i64,
+    ) -> Result<Statement, CqlError> {
+        let Parsed { statement, markers } = shunt_cql::parse(text)?;
+        let types = Types { schema, keyspace };
+        let table = match &statement {
+            ast::Statement::Select(select) => Some(schema.find_table(&select.table, keyspace)?),
+            ast::Statement::Mutation(mutation) => Some(schema.find_table(mutation.table(), keyspace)?),
+            ast::Statement::Batch(batch) => match batch.mutations.first() {
+                Some(first) => Some(schema.find_table(first.table(), keyspace)?),
+                None => None,
+            },
+            _ => None,
+        };
+        let key_types: Option<Vec<CqlType>> =
+            table.as_ref().map(|table| table.partition_key().iter().map(|column| column.cql_type.clone()).collect());
+        let mut scope = Scope::new(&types, key_types.as_deref(), now_ms, markers.len());
+        let plan = plan(statement, schema, keyspace, &mut scope)?;
+        let markers = marker_list(&markers, &scope)?;
+        let key_markers = key_markers(&plan);
+        let result: Vec<ResultColumn> = match &plan {
+            Plan::Select(select) => select.columns().to_vec(),
+            _ => Vec::new(),
+        };
+        Ok(Statement {
+            id: id(keyspace, text),
+            result_id: result_id(&result),
+            text: text.to_owned(),
+            keyspace: keyspace.map(str::to_owned),
+            schema_number: schema.number,
+            table: table.map(|table| (table.keyspace.clone(), table.name.clone())),
+            markers,
+            key_markers,
+            result,
+            plan,
+        })
+    }
+}
+
+fn plan(
+    statement: ast::Statement,
+    schema: &Schema,
+    session: Option<&str>,
+    scope: &mut Scope<'_>,
+) -> Result<Plan, CqlError> {
+    Ok(match statement {
+        ast::Statement::Select(select) => Plan::Select(Box::new(SelectPlan::new(&select, schema, session, scope)?)),
+        ast::Statement::Mutation(mutation) => {
+            Plan::Mutation(Box::new(MutationPlan::new(&mutation, schema, session, scope)?))
+        }
+        ast::Statement::Batch(batch) => Plan::Batch(Box::new(batch_plan(&batch, schema, session, scope)?)),
+        ast::Statement::Truncate(name) => {
+            schema.find_table(&name, session)?;
+            Plan::Truncate(name)
+        }
+        ast::Statement::Use(keyspace) => Plan::Use(keyspace),
+        ast::Statement::Schema(change) => Plan::Schema(Box::new(change)),
+        ast::Statement::Describe(describe) => Plan::Describe(describe),
+        ast::Statement::Access(access) => {
+            let message = format!("{} is not supported by this node, which knows no roles", access.name);
+            return Err(CqlError::Invalid(message));
+        }
+    })
+}
+
+fn batch_plan(
+    batch: &ast::Batch,
+    schema: &Schema,
+    session: Option<&str>,
+    scope: &mut Scope<'_>,
+) -> Result<BatchPlan, CqlError> {
+    if batch.mutations.len() > BATCH_STATEMENTS_MAX {
+        return Err(CqlError::Invalid(format!("a batch has at most {BATCH_STATEMENTS_MAX} statements")));
+    }
+    if batch.attributes.time_to_live.is_some() {
+        return Err(CqlError::invalid("Global TTL on the BATCH statement is not supported."));
+    }
+    let (timestamp, _) = attributes(&batch.attributes, scope)?;
+    let mutations = batch.mutations.iter().map(|mutation| MutationPlan::new(mutation, schema, session, scope));
+    let mutations: Vec<MutationPlan> = mutations.collect::<Result<_, _>>()?;
+    if timestamp.is_some() && mutations.iter().any(|mutation| mutation.timestamp.is_some()) {
+        return Err(CqlError::invalid("Timestamp must be set either on BATCH or individual statements"));
+    }
+    Ok(BatchPlan { kind: batch.kind, timestamp, mutations })
+}
+
+/// Names and types of the markers; a marker that nothing gave a type to cannot be bound.
+fn marker_list(names: &[Option<String>], scope: &Scope<'_>) -> Result<Vec<Marker>, CqlError> {
+    let marker = |(name, found): (&Option<String>, &Option<(String, CqlType)>)| {
+        let Some((known, cql_type)) = found else {
+            return Err(CqlError::invalid("a bind marker stands where its type cannot be known; use a type hint"));
+        };
+        Ok(Marker { name: name.clone().unwrap_or_else(|| known.clone()), cql_type: cql_type.clone() })
+    };
+    names.iter().zip(&scope.markers).map(marker).collect()
+}
+
+/// The markers that are the partition key, if each of its columns has one and nothing else.
+fn key_markers(plan: &Plan) -> Vec<u16> {
+    let restrictions: &Restrictions = match plan {
+        Plan::Select(select) => select.restrictions(),
+        Plan::Mutation(mutation) => &mutation.restrictions,
+        Plan::Batch(batch) => match batch.mutations.first() {
+            Some(first) => &first.restrictions,
+            None => return Vec::new(),
+        },
+        _ => return Vec::new(),
+    };
+    let PartitionRestriction::Keys(keys) = &restrictions.partition else { return Vec::new() };
+    let marker = |one_of: &OneOf| match one_of {
+        OneOf::Equal(Operand::Term(Prepared::Marker { index, .. })) => Some(*index),
+        _ => None,
+    };
+    keys.iter().map(marker).collect::<Option<_>>().unwrap_or_default()
+}
+
+/// As Cassandra makes them, so that drivers and proxies that compute them agree.
+fn id(keyspace: Option<&str>, text: &str) -> [u8; 16] {
+    Md5::new().chain_update(keyspace.unwrap_or_default()).chain_update(text).finalize().into()
+}
+
+fn result_id(columns: &[ResultColumn]) -> Uuid {
+    let mut hash = Md5::new();
+    for column in columns {
+        let ResultColumn { keyspace, table, name, cql_type } = column;
+        hash.update(format!("{keyspace}\0{table}\0{name}\0{cql_type}\0"));
+    }
+    hash.finalize().into()
+}

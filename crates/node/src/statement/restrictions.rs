@@ -1,0 +1,138 @@
+//! What a WHERE clause says, sorted by what it restricts: the partition key, the clustering columns in their order,
+//! the rest. Values are checked terms; they are worked out when the statement is executed.
+//!
+//! The rules are Cassandra's (`StatementRestrictions`): a partition key in whole or not at all, or a token range; of
+//! the clustering columns a prefix of equalities and then one slice; anything else is a filter and needs ALLOW
+//! FILTERING.
+
+mod collect;
+
+use std::sync::Arc;
+
+use shunt_cql::ast::{Comparison, Relation};
+use shunt_cql::error::InvalidRequest;
+use shunt_cql::terms::{Prepared, Scope};
+use shunt_cql::types::CqlType;
+
+use crate::schema::{Column, Table};
+use collect::Collector;
+
+/// A value to come: a term, or one part of a tuple.
+#[derive(Clone, Debug)]
+pub(crate) enum Operand {
+    Term(Prepared),
+    /// This part of a tuple.
+    Part {
+        tuple: Prepared,
+        types: Arc<[CqlType]>,
+        index: usize,
+    },
+}
+
+/// One value of several that a column must have.
+#[derive(Clone, Debug)]
+pub(crate) enum OneOf {
+    Equal(Operand),
+    In(Vec<Prepared>),
+    /// `IN ?`: one term that is a list.
+    InList(Prepared),
+}
+
+/// Where a slice begins or ends: values for a run of clustering columns.
+#[derive(Clone, Debug)]
+pub(crate) struct Bound {
+    /// Position of the first column among the clustering columns.
+    pub(crate) first: usize,
+    pub(crate) values: Vec<Operand>,
+    pub(crate) inclusive: bool,
+}
+
+/// Alternatives for a run of clustering columns: `(a, b) IN (..)`.
+#[derive(Clone, Debug)]
+pub(crate) enum TupleIn {
+    Terms(Vec<Prepared>),
+    /// One term that is a list of tuples.
+    List(Prepared),
+}
+
+/// What is asked of the partition key.
+#[derive(Clone, Debug)]
+pub(crate) enum PartitionRestriction {
+    /// A value, or several, for each column.
+    Keys(Vec<OneOf>),
+    /// The token lies between these; `None` is open.
+    Token { lower: Option<(Prepared, bool)>, upper: Option<(Prepared, bool)> },
+    /// Nothing.
+    All,
+}
+
+/// What is asked of the clustering columns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClusteringRestriction {
+    /// For the first columns.
+    pub(crate) equal: Vec<OneOf>,
+    /// For the columns from `equal.len()`: their types, and alternatives.
+    pub(crate) tuples: Option<(Arc<[CqlType]>, TupleIn)>,
+    pub(crate) lower: Option<Bound>,
+    pub(crate) upper: Option<Bound>,
+}
+
+/// A condition that rows are tested for after they were read.
+#[derive(Clone, Debug)]
+pub(crate) struct Filter {
+    /// Position in the table's columns.
+    pub(crate) column: usize,
+    /// `m[key]`
+    pub(crate) element: Option<Prepared>,
+    pub(crate) test: Test,
+}
+
+/// What a filter tests.
+#[derive(Clone, Debug)]
+pub(crate) enum Test {
+    Compare(Comparison, Operand),
+    OneOf(OneOf),
+}
+
+/// A WHERE clause.
+#[derive(Clone, Debug)]
+pub(crate) struct Restrictions {
+    pub(crate) partition: PartitionRestriction,
+    pub(crate) clustering: ClusteringRestriction,
+    pub(crate) filters: Vec<Filter>,
+}
+
+impl Restrictions {
+    /// Sorts the relations of a statement on `table`.
+    ///
+    /// # Errors
+    /// Relations that contradict the table or each other, in Cassandra's words where applications see them.
+    pub(crate) fn new(
+        table: &Table,
+        relations: &[Relation],
+        scope: &mut Scope<'_>,
+    ) -> Result<Restrictions, InvalidRequest> {
+        let mut collector = Collector::new(table, scope);
+        for relation in relations {
+            collector.add(relation)?;
+        }
+        collector.finish()
+    }
+
+    /// Whether it names whole partitions.
+    pub(crate) fn has_keys(&self) -> bool {
+        matches!(self.partition, PartitionRestriction::Keys(_))
+    }
+}
+
+pub(crate) fn invalid<T>(message: impl Into<String>) -> Result<T, InvalidRequest> {
+    Err(InvalidRequest::new(message))
+}
+
+/// The column of a name.
+pub(crate) fn column_of<'t>(table: &'t Table, name: &str) -> Result<(usize, &'t Column), InvalidRequest> {
+    match table.position(name) {
+        Some(position) => Ok((position, &table.columns[position])),
+        None => invalid(format!("Undefined column name {name} in table {}.{}", table.keyspace, table.name)),
+    }
+}

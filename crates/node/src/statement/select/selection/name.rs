@@ -1,0 +1,51 @@
+//! Names of result columns, as Cassandra gives them.
+
+use shunt_cql::ast::{CellMetadata, QualifiedName, Selector, Term};
+
+/// The name of a function of metadata.
+pub(super) fn metadata_name(what: CellMetadata) -> &'static str {
+    match what {
+        CellMetadata::WriteTime => "writetime",
+        CellMetadata::MaxWriteTime => "maxwritetime",
+        CellMetadata::TimeToLive => "ttl",
+    }
+}
+
+/// Whether a call is `count(1)` and so counts rows.
+pub(super) fn counts_rows(name: &QualifiedName, arguments: &[Selector]) -> bool {
+    name.name == "count" && matches!(arguments, [Selector::Term(Term::Literal(_))])
+}
+
+/// The name that the column of a selector has without an alias.
+pub(in crate::statement::select) fn name_of(selector: &Selector) -> String {
+    let all = |selectors: &[Selector]| selectors.iter().map(name_of).collect::<Vec<_>>().join(", ");
+    let shown = |term: &Option<Term>| term.as_ref().map_or_else(String::new, Term::to_string);
+    match selector {
+        Selector::Column(name) => name.clone(),
+        Selector::Term(term) => term.to_string(),
+        Selector::CountRows => "count".to_owned(),
+        Selector::Metadata(what, of) => format!("{}({})", metadata_name(*what), name_of(of)),
+        Selector::Cast(of, native) => format!("cast({} as {native})", name_of(of)),
+        Selector::Call { name, arguments } if counts_rows(name, arguments) => "count".to_owned(),
+        Selector::Call { name, arguments } => {
+            let keyspace = name.keyspace.as_deref().unwrap_or("system");
+            format!("{keyspace}.{}({})", name.name, all(arguments))
+        }
+        Selector::Field(of, field) => format!("{}.{field}", name_of(of)),
+        Selector::Element(of, key) => format!("{}[{key}]", name_of(of)),
+        Selector::Slice(of, from, to) => format!("{}[{}..{}]", name_of(of), shown(from), shown(to)),
+        Selector::Hint(type_name, of) => format!("({type_name}){}", name_of(of)),
+        Selector::Tuple(parts) => format!("({})", all(parts)),
+        Selector::List(parts) => format!("[{}]", all(parts)),
+        Selector::Set(parts) => format!("{{{}}}", all(parts)),
+        Selector::Map(entries) => {
+            let entries: Vec<String> =
+                entries.iter().map(|(key, value)| format!("{}: {}", name_of(key), name_of(value))).collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+        Selector::Negation(of) => format!("-{}", name_of(of)),
+        Selector::Arithmetic { operator, left, right } => {
+            format!("{} {} {}", name_of(left), operator.symbol(), name_of(right))
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Tables that show what the node knows of itself: `system`, `system_schema` and what else drivers and cqlsh read.
+//!
+//! They are tables like others to whoever prepares a statement; only their rows come from memory, made anew for every
+//! read. Nothing writes to them.
+
+mod cluster;
+mod definitions;
+mod schema_tables;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::sync::Arc;
+
+use shunt_cql::ast::{SchemaStatement, Statement};
+
+use crate::cluster::ClusterInfo;
+use crate::schema::{Durability, Keyspace, Schema, Table};
+
+use values::RowMaker;
+
+/// Rows of a system table: for each row the values in the order of the table's columns.
+pub(crate) type SystemRows = Vec<Vec<Option<Vec<u8>>>>;
+
+/// The system keyspaces.
+///
+/// # Errors
+/// A definition that the node's own grammar does not take, which tests rule out.
+pub(crate) fn keyspaces() -> Result<Vec<Keyspace>, String> {
+    definitions::KEYSPACES.iter().map(|(name, tables)| keyspace(name, tables)).collect()
+}
+
+fn keyspace(name: &str, statements: &[&str]) -> Result<Keyspace, String> {
+    let mut keyspace = Keyspace {
+        name: name.to_owned(),
+        durable_writes: true,
+        replication: [("class".to_owned(), "org.apache.cassandra.locator.LocalStrategy".to_owned())].into(),
+        durability: Durability::Periodic,
+        tables: Default::default(),
+        types: Default::default(),
+    };
+    for (index, text) in statements.iter().enumerate() {
+        let parsed = shunt_cql::parse(text).map_err(|error| format!("{text}: {error}"))?;
+        let Statement::Schema(SchemaStatement::CreateTable(create)) = parsed.statement else {
+            return Err(format!("{text}: not CREATE TABLE"));
+        };
+        let mut id = [0; 16];
+        id[..name.len().min(14)].copy_from_slice(&name.as_bytes()[..name.len().min(14)]);
+        id[15] = index as u8;
+        let table =
+            Table::create(&create, name, &Schema::empty(), id, None).map_err(|error| format!("{text}: {error:?}"))?;
+        keyspace.tables.insert(table.name.clone(), Arc::new(table));
+    }
+    Ok(keyspace)
+}
+
+/// The rows of a system table as they are now.
+pub(crate) fn rows(table: &Table, schema: &Schema, cluster: &ClusterInfo, node: usize) -> SystemRows {
+    let made = match (table.keyspace.as_str(), table.name.as_str()) {
+        ("system", name) => cluster::rows(name, schema, cluster, node),
+        ("system_schema", name) => schema_tables::rows(name, schema),
+        _ => Vec::new(),
+    };
+    made.into_iter().map(|row| in_order(table, row)).collect()
+}
+
+fn in_order(table: &Table, mut row: RowMaker) -> Vec<Option<Vec<u8>>> {
+    table.columns.iter().map(|column| row.0.remove(column.name.as_str())).collect()
+}
