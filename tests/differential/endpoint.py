@@ -25,6 +25,7 @@ from .step import LITERAL, PREPARED, UNSET, Step
 
 CONNECT_SECONDS = 20
 PAGES_MAX = 2_000
+PREPARED_AGAIN_MAX = 50  # Cassandra's cache, once full, may drop a new statement at once
 DETAILS = ("keyspace", "table", "function", "arg_types")
 
 logging.getLogger("cassandra").setLevel(logging.CRITICAL)
@@ -102,7 +103,7 @@ class Exchange:
         self._pages: list = []
         self._columns: list | None = None
         self._prepared: Prepared | None = None
-        self._prepared_again = False
+        self._prepared_again = 0
 
     def start(self) -> None:
         try:
@@ -168,8 +169,8 @@ class Exchange:
         return tuple((name, self._names.neutral(kind)) for _, _, name, kind in columns or ())
 
     def _on_answer(self, response) -> None:
-        if isinstance(response, RawError) and response.unprepared and not self._prepared_again:
-            self._prepared_again = True  # the schema changed; drivers prepare again
+        if isinstance(response, RawError) and response.unprepared and self._prepared_again < PREPARED_AGAIN_MAX:
+            self._prepared_again += 1  # the schema changed, or the cache is full; drivers prepare again
             self._send(PrepareMessage(self._text), self._on_prepared)
             return
         if not self._ok(response):

@@ -62,7 +62,7 @@ def _plain(context: Context, draft: Draft, name: str, kind: Type) -> str:
 
 
 def _json(context: Context, draft: Draft, name: str, kind: Type) -> str:
-    return f"{context.rng.choice(('toJson', 'to_json'))}({name})"
+    return f"to_json({name})"  # as toJson, its column is named after whichever of the two was first used in Cassandra's process
 
 
 def _write_time(context: Context, draft: Draft, name: str, kind: Type) -> str:

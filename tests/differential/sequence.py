@@ -11,7 +11,7 @@ from .context import Context
 from .draft import Draft
 from .step import LITERAL, PREPARED, Step
 
-LENGTH = 400  # statements of a sequence
+LENGTH = 600  # statements of a sequence; a schema change takes a node as long as a hundred of them
 STRETCH = 80  # statements until new keys are drawn
 AGAIN = (0, 0, 1, 2)  # how often a prepared statement runs with other values
 
@@ -44,8 +44,8 @@ KINDS = (
     Kind("batch", 3, writes.batch),
     Kind("lwt.batch", 1.5, _conditional(writes.batch), counter=False),
     Kind("truncate", 0.15, alterations.truncate, literal=True),
-    Kind("ddl.alter_table", 0.5, alterations.alter_table, literal=True),
-    Kind("ddl.alter_type", 0.25, alterations.alter_type, literal=True),
+    Kind("ddl.alter_table", 0.4, alterations.alter_table, literal=True),
+    Kind("ddl.alter_type", 0.2, alterations.alter_type, literal=True),
     Kind("ddl.create", 0.2, alterations.create_again, literal=True),
     Kind("select.all", 5, reads.everything, reads=True),
     Kind("select.times", 3, reads.times, reads=True, counter=False),
@@ -70,7 +70,7 @@ GROUNDWORK = ("insert", "update.counter")  # drawn also when --only asks for som
 
 
 class Sequence:
-    """Makes the steps of one sequence, CREATE statements first."""
+    """Makes the steps of one sequence, CREATE statements first, DROP last."""
 
     def __init__(self, seed: int, number: int, only: str | None = None, length: int = LENGTH):
         self.rng = Random(f"{seed}/{number}")
@@ -83,12 +83,13 @@ class Sequence:
 
     def steps(self) -> list[Step]:
         steps = self._created()
-        while len(steps) < self.length - 1:
+        while len(steps) < self.length - 2:
             if len(steps) // STRETCH != (len(steps) - 1) // STRETCH:
                 self.context.rows_of_another_time()
             steps += self._drawn()
-        steps = steps[:self.length - 1]
-        return steps + [self._made(next(kind for kind in KINDS if kind.name == "select.all"), LITERAL)]
+        steps = steps[:self.length - 2]
+        steps.append(self._made(next(kind for kind in KINDS if kind.name == "select.all"), LITERAL))
+        return [*steps, Step("ddl.drop", f"DROP TABLE {self.context.table.name}")]
 
     def _created(self) -> list[Step]:
         steps = [Step("ddl.create", f"CREATE TYPE @ks@.{definition.name} "

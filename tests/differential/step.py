@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from enum import Enum
 
 LITERAL, BOUND, PREPARED = "literal", "bound", "prepared"
 
 
-class Unset:
-    """A value that is not sent (protocol v4 and later)."""
+class Unset(Enum):
+    """A value that is not sent (protocol v4 and later). An Enum, so that it is the same one in every process."""
 
-    def __repr__(self) -> str:
-        return "UNSET"
+    UNSET = "UNSET"
 
 
-UNSET = Unset()
+UNSET = Unset.UNSET
 
 
 @dataclass

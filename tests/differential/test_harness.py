@@ -4,6 +4,7 @@ SHUNT_CASSANDRA (host:port) names the server; the tests that need one are skippe
 """
 
 import os
+import pickle
 import struct
 from collections import Counter
 
@@ -33,7 +34,7 @@ def test_a_sequence_is_a_function_of_seed_and_number(number):
 
 def test_every_kind_and_every_form_is_drawn():
     steps = [step for number in range(40) for step in Sequence(1, number).steps()]
-    assert {step.kind for step in steps} == {kind.name for kind in KINDS}
+    assert {step.kind for step in steps} == {kind.name for kind in KINDS} | {"ddl.drop"}
     assert {step.form for step in steps} == {LITERAL, BOUND, PREPARED}
     assert any(UNSET in (step.values or []) for step in steps)
 
@@ -41,7 +42,7 @@ def test_every_kind_and_every_form_is_drawn():
 def test_only_keeps_to_a_kind_beside_the_groundwork():
     kinds = {step.kind for number in range(5) for step in Sequence(1, number, "select.group_by").steps()}
     assert "select.group_by" in kinds
-    assert kinds <= {"select.group_by", "insert", "update.counter", "ddl.create", "select.all"}
+    assert kinds <= {"select.group_by", "insert", "update.counter", "ddl.create", "ddl.drop", "select.all"}
 
 
 def test_no_time_to_live_is_used_twice_where_timestamps_tie():
@@ -62,6 +63,7 @@ def test_steps_survive_a_file(tmp_path):
     finally:
         report.DIRECTORY = kept
     assert report.read(str(path)) == steps
+    assert pickle.loads(pickle.dumps(steps)) == steps
 
 
 @pytest.mark.parametrize("ours, cassandra, aspect", [
