@@ -211,8 +211,10 @@ impl Executor {
         Ok(Done::now(opcode::RESULT))
     }
 
-    /// What is due once per turn of the loop.
-    pub(crate) fn turn_ended(&mut self) {}
+    /// Up to where the log of the node's own store is durable.
+    pub(crate) fn durable(&self) -> u64 {
+        self.shared.stores()[self.node].durable().0
+    }
 }
 
 /// Refuses too many or too few bind values.

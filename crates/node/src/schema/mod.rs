@@ -150,7 +150,8 @@ impl Table {
         (self.partition_key_len, self.clustering_len) =
             (count(ColumnKind::PartitionKey), count(ColumnKind::Clustering));
         self.has_static = count(ColumnKind::Static) > 0;
-        self.is_counter = self.values().iter().any(|column| column.cql_type.is_counter());
+        // Once a table of counters, always one: also when the last of them is dropped.
+        self.is_counter |= self.values().iter().any(|column| column.cql_type.is_counter());
     }
 }
 

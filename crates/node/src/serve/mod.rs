@@ -30,6 +30,9 @@ use session::{Session, SessionRest, Stage};
 /// Limits of aggregated frames that a node offers in SUPPORTED.
 pub const AGGREGATE_LIMITS: Limits = Limits { count_max: 1024, bytes_max: 1 << 20 };
 
+/// The only timer of a loop.
+const TICK: u64 = 1;
+
 /// What other threads tell a node's loop.
 pub enum NodeMail {
     /// Everything up to this place in the log of the node's own store is on disk.
@@ -148,6 +151,10 @@ impl NodeService {
 impl Service for NodeService {
     type Mail = NodeMail;
 
+    fn started(&mut self, io: &mut Io) {
+        io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
+    }
+
     fn accepted(&mut self, io: &mut Io, conn: ConnId, _: &Accepted) {
         if self.draining {
             io.close(conn);
@@ -198,7 +205,13 @@ impl Service for NodeService {
         io.resume_reading(conn);
     }
 
-    fn timer(&mut self, _: &mut Io, _: u64) {}
+    /// Word of what is durable may be lost when the mailbox is full: what waits is looked after here too.
+    fn timer(&mut self, io: &mut Io, key: u64) {
+        if key == TICK {
+            self.became_durable(io, self.executor.durable());
+            io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
+        }
+    }
 
     fn mail(&mut self, io: &mut Io, mail: NodeMail) {
         match mail {
@@ -210,7 +223,6 @@ impl Service for NodeService {
     }
 
     fn turn_ended(&mut self, io: &mut Io) {
-        self.executor.turn_ended();
         while let Some(conn) = self.unfinished.pop() {
             let Some(mut session) = self.take(conn) else { continue };
             session.rest.unfinished = false;

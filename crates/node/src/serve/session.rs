@@ -5,6 +5,7 @@ use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::framing::{Input, Output};
 
 use crate::execute::ClientState;
+use crate::limits;
 
 /// How far the handshake is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -60,6 +61,8 @@ impl Session {
             unfinished: false,
             held: false,
         };
-        Self { conn, input: Input::default(), rest }
+        let mut input = Input::default();
+        input.body_bytes_max = limits::REQUEST_BYTES_MAX;
+        Self { conn, input, rest }
     }
 }

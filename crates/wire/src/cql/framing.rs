@@ -42,12 +42,20 @@ impl fmt::Display for InputFault {
 }
 
 /// The receiving side of a connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Input {
     segments: Option<bool>,
     /// Algorithm of compressed bodies (v3, v4), once negotiated.
     pub compression: Option<Algorithm>,
+    /// Largest body taken, compressed or not; larger ones are refused by their header.
+    pub body_bytes_max: u32,
     assembly: Vec<u8>,
+}
+
+impl Default for Input {
+    fn default() -> Input {
+        Input { segments: None, compression: None, body_bytes_max: BODY_BYTES_MAX, assembly: Vec::new() }
+    }
 }
 
 impl Input {
@@ -88,14 +96,14 @@ impl Input {
         scratch: &mut Scratch,
         handle: &mut impl FnMut(Header, &[u8]) -> Next,
     ) -> Result<Option<(usize, Next)>, InputFault> {
-        let Some((header, body)) = split(data)? else { return Ok(None) };
+        let Some((header, body)) = split(data, self.body_bytes_max)? else { return Ok(None) };
         let used = HEADER_BYTES + body.len();
         if header.flags & flag::COMPRESSION == 0 || header.version >= 5 {
             return Ok(Some((used, handle(header, body))));
         }
         let algorithm = self.compression.ok_or_else(|| InputFault("compressed body, none was negotiated".into()))?;
         scratch.body.clear();
-        compression::decompress(algorithm, body, BODY_BYTES_MAX, &mut scratch.body)
+        compression::decompress(algorithm, body, self.body_bytes_max, &mut scratch.body)
             .map_err(|error| InputFault(format!("compressed body: {error}")))?;
         Ok(Some((used, handle(header, &scratch.body))))
     }
@@ -115,7 +123,7 @@ impl Input {
             payload
         } else {
             self.assembly.extend_from_slice(payload);
-            if split(&self.assembly)?.is_none() {
+            if split(&self.assembly, self.body_bytes_max)?.is_none() {
                 return Ok(Some((segment.consumed, Next::Continue)));
             }
             whole = std::mem::take(&mut self.assembly);
@@ -123,7 +131,7 @@ impl Input {
         };
         let mut next = Next::Continue;
         while next == Next::Continue && !rest.is_empty() {
-            let Some((header, body)) = split(rest)? else {
+            let Some((header, body)) = split(rest, self.body_bytes_max)? else {
                 return Err(InputFault("self-contained segment with part of an envelope".into()));
             };
             rest = &rest[HEADER_BYTES + body.len()..];
@@ -133,10 +141,10 @@ impl Input {
     }
 }
 
-fn split(data: &[u8]) -> Result<Option<(Header, &[u8])>, InputFault> {
+fn split(data: &[u8], bytes_max: u32) -> Result<Option<(Header, &[u8])>, InputFault> {
     let Some(header) = Header::decode(data) else { return Ok(None) };
-    if header.length > BODY_BYTES_MAX {
-        return Err(InputFault(format!("envelope of {} bytes", header.length)));
+    if header.length > bytes_max {
+        return Err(InputFault(format!("a body of {} bytes exceeds the limit of {bytes_max} bytes", header.length)));
     }
     let end = HEADER_BYTES + header.length as usize;
     Ok(data.get(HEADER_BYTES..end).map(|body| (header, body)))
@@ -253,9 +261,12 @@ mod tests {
 
     #[test]
     fn an_oversized_header_is_refused_before_its_body() {
-        let mut header = Header::request(4, 0, 7).to_bytes();
-        header[5] = 0x7f;
-        let outcome = Input::default().feed(&header, &mut Scratch::default(), |_, _| Next::Continue);
-        assert!(outcome.is_err());
+        let feed = |body_bytes_max, length| {
+            let header = Header { length, ..Header::request(4, 0, 7) }.to_bytes();
+            let mut input = Input { body_bytes_max, ..Input::default() };
+            input.feed(&header, &mut Scratch::default(), |_, _| Next::Continue)
+        };
+        assert!(feed(Input::default().body_bytes_max, 0x7f00_0000).is_err());
+        assert_eq!((feed(1000, 1000), feed(1000, 1001).is_err()), (Ok(0), true));
     }
 }

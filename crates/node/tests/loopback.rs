@@ -1,0 +1,192 @@
+//! Nodes on sockets: handshakes of every version, statements, aggregated frames, and what is left after a restart.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use shunt_node::run::{Nodes, NodesOptions};
+use shunt_reactor::IoChoice;
+use shunt_storage::StoreOptions;
+use shunt_wire::aggregate::{AggregateReader, AggregateWriter, Limits};
+use shunt_wire::cql::envelope::{HEADER_BYTES, Header, opcode};
+use shunt_wire::cql::framing::{Input, Next, Output, Scratch};
+use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage, encode, error_code};
+
+fn start(directory: &Path, nodes: usize) -> Nodes {
+    Nodes::start(NodesOptions {
+        cluster_name: "loopback".to_owned(),
+        listen: vec![SocketAddr::from(([127, 0, 0, 1], 0)); nodes],
+        directory: directory.to_owned(),
+        store: StoreOptions::default(),
+        io: IoChoice::Epoll,
+    })
+    .unwrap()
+}
+
+struct Client {
+    stream: TcpStream,
+    version: u8,
+    input: Input,
+    output: Output,
+    received: Vec<u8>,
+}
+
+impl Client {
+    fn connect(address: SocketAddr, version: u8) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let (input, output) = (Input::default(), Output::default());
+        let mut client = Client { stream, version, input, output, received: Vec::new() };
+        client.send(opcode::STARTUP, |body| encode::startup(body, [("CQL_VERSION", "3.0.0")]));
+        let mut header = [0; HEADER_BYTES];
+        client.stream.read_exact(&mut header).unwrap();
+        assert_eq!(Header::decode(&header).unwrap().opcode, opcode::READY);
+        if version >= 5 {
+            client.output.start_segments(false);
+            // What follows READY comes in segments.
+            let ready = Header::response(5, 0, opcode::READY).to_bytes();
+            client.input.feed(&ready, &mut Scratch::default(), |_, _| Next::Segments { lz4: false }).unwrap();
+        }
+        client
+    }
+
+    fn send(&mut self, opcode: u8, write: impl FnOnce(&mut Vec<u8>)) {
+        let (mut body, mut out) = (Vec::new(), Vec::new());
+        write(&mut body);
+        self.output.push(&mut out, Header::request(self.version, 1, opcode), &body);
+        self.output.finish(&mut out);
+        self.stream.write_all(&out).unwrap();
+    }
+
+    fn receive(&mut self) -> (u8, Vec<u8>) {
+        let mut found = None;
+        while found.is_none() {
+            let mut bytes = [0; 4096];
+            let count = self.stream.read(&mut bytes).unwrap();
+            assert!(count > 0, "the connection was closed");
+            self.received.extend_from_slice(&bytes[..count]);
+            let used = self.input.feed(&self.received, &mut Scratch::default(), |header, body| {
+                found = Some((header.opcode, body.to_vec()));
+                Next::Continue
+            });
+            self.received.drain(..used.unwrap());
+        }
+        found.unwrap()
+    }
+
+    fn query(&mut self, text: &str) -> (u8, Vec<u8>) {
+        let version = self.version;
+        self.send(opcode::QUERY, |body| encode::query_simple(body, version, text, Consistency::ONE));
+        self.receive()
+    }
+
+    /// A statement that has to succeed.
+    fn run(&mut self, text: &str) {
+        let (opcode, body) = self.query(text);
+        assert_eq!(opcode, opcode::RESULT, "{text}: {:?}", ErrorMessage::decode(self.version, &body));
+    }
+
+    /// The first column of all rows, in order.
+    fn column(&mut self, text: &str) -> Vec<Vec<u8>> {
+        let (_, body) = self.query(text);
+        first_column(self.version, &body)
+    }
+
+    fn error(&mut self, text: &str) -> i32 {
+        let (_, body) = self.query(text);
+        ErrorMessage::decode(self.version, &body).unwrap().code
+    }
+}
+
+fn first_column(version: u8, body: &[u8]) -> Vec<Vec<u8>> {
+    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, body) else { panic!("no rows") };
+    rows.rows().map(|row| row.unwrap().get(0).unwrap_or_default().to_vec()).collect()
+}
+
+const KEYSPACE: &str = "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1} \
+                        AND durability = 'batch'";
+
+#[test]
+fn what_was_acknowledged_is_there_after_a_restart_in_every_version() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodes = start(directory.path(), 3);
+    let mut first = Client::connect(nodes.addresses()[0], 4);
+    first.run(KEYSPACE);
+    first.run("CREATE TABLE k.t (a int PRIMARY KEY, b text)");
+    for version in 3..=5 {
+        for (index, address) in nodes.addresses().iter().enumerate() {
+            let mut client = Client::connect(*address, version);
+            client.run("USE k");
+            client.run(&format!("INSERT INTO t (a, b) VALUES ({version}{index}, 'x')"));
+        }
+    }
+    nodes.stop();
+    let nodes = start(directory.path(), 3);
+    for (index, version) in (3..=5).enumerate() {
+        let mut client = Client::connect(nodes.addresses()[index], version);
+        assert_eq!(client.column("SELECT a FROM k.t").len(), 9, "version {version}");
+    }
+    nodes.stop();
+    assert!(
+        Nodes::start(NodesOptions {
+            cluster_name: "loopback".to_owned(),
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+            directory: directory.path().to_owned(),
+            store: StoreOptions::default(),
+            io: IoChoice::Epoll,
+        })
+        .is_err_and(|why| why.contains("3 node(s)"))
+    );
+}
+
+#[test]
+fn what_is_wrong_is_said_and_the_connection_lives_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodes = start(directory.path(), 1);
+    let mut client = Client::connect(nodes.addresses()[0], 5);
+    assert_eq!(client.error("SELEC 1"), error_code::SYNTAX_ERROR);
+    assert_eq!(client.error("SELECT * FROM k.t"), error_code::INVALID);
+    client.run(KEYSPACE);
+    assert_eq!(client.error(KEYSPACE), error_code::ALREADY_EXISTS);
+    assert_eq!(client.error("CREATE MATERIALIZED VIEW k.v AS SELECT * FROM k.t PRIMARY KEY (a)"), error_code::INVALID);
+    assert_eq!(client.column("SELECT cluster_name FROM system.local"), [b"loopback"]);
+    nodes.stop();
+}
+
+#[test]
+fn an_aggregated_frame_is_answered_entry_by_entry() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodes = start(directory.path(), 1);
+    let mut client = Client::connect(nodes.addresses()[0], 4);
+    client.run(KEYSPACE);
+    client.run("CREATE TABLE k.t (a int PRIMARY KEY, b text)");
+    let mut writer = AggregateWriter::new(Limits { count_max: 100, bytes_max: 1 << 20 });
+    let mut out = Vec::new();
+    let texts = ["INSERT INTO k.t (a, b) VALUES (1, 'x')", "SELECT nothing FROM k.t", "SELECT b FROM k.t WHERE a = 1"];
+    for (stream, text) in texts.iter().enumerate() {
+        let mut body = Vec::new();
+        encode::query_simple(&mut body, 5, text, Consistency::ONE);
+        writer.push(&mut out, stream as i16, 7, 5, 0, opcode::QUERY, &body);
+    }
+    writer.finish(&mut out);
+    client.stream.write_all(&out).unwrap();
+    // The INSERT waits for the disk and is answered in a frame of its own; the others do not wait for it.
+    let mut answers = Vec::new();
+    while answers.len() < texts.len() {
+        let (opcode, body) = client.receive();
+        assert_eq!(opcode, opcode::AGGREGATE);
+        for entry in AggregateReader::new(&body).unwrap() {
+            let entry = entry.unwrap();
+            assert_eq!((entry.client_id, entry.version), (7, 5));
+            answers.push((entry.stream, entry.opcode, entry.body.to_vec()));
+        }
+    }
+    answers.sort();
+    let opcodes: Vec<u8> = answers.iter().map(|(_, opcode, _)| *opcode).collect();
+    assert_eq!(opcodes, [opcode::RESULT, opcode::ERROR, opcode::RESULT]);
+    assert_eq!(first_column(5, &answers[2].2), [b"x"]);
+    nodes.stop();
+}
