@@ -1,6 +1,7 @@
 //! What can become of a request instead of a result: the errors of the native protocol, section 9, that a node gives.
 
 use shunt_cql::{InvalidRequest, SyntaxError};
+use shunt_storage::StoreError;
 use shunt_wire::cql::message::{ErrorDetails, ErrorMessage, encode, error_code};
 
 /// An error as a client sees it.
@@ -57,6 +58,12 @@ impl CqlError {
 impl From<InvalidRequest> for CqlError {
     fn from(error: InvalidRequest) -> CqlError {
         CqlError::Invalid(error.0)
+    }
+}
+
+impl From<StoreError> for CqlError {
+    fn from(error: StoreError) -> CqlError {
+        CqlError::Server(error.to_string())
     }
 }
 

@@ -182,8 +182,7 @@ impl Shared {
         let kept: Vec<_> = tables(new).iter().filter_map(|table| table.number).collect();
         for number in tables(old).iter().filter_map(|table| table.number).filter(|number| !kept.contains(number)) {
             for store in &self.stores {
-                let dropped = store.drop_table(number, StoreDurability::Batch);
-                dropped.map_err(|error| CqlError::Server(error.to_string()))?;
+                store.drop_table(number, StoreDurability::Batch)?;
             }
         }
         Ok(())

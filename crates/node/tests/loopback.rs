@@ -190,3 +190,39 @@ fn an_aggregated_frame_is_answered_entry_by_entry() {
     assert_eq!(first_column(5, &answers[2].2), [b"x"]);
     nodes.stop();
 }
+
+/// DELETE takes what SELECT with the same WHERE shows, and nothing else, whatever the order of the columns.
+#[test]
+fn a_range_is_deleted_as_it_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodes = start(directory.path(), 1);
+    let mut client = Client::connect(nodes.addresses()[0], 4);
+    client.run(&KEYSPACE.replace("batch", "periodic"));
+    for order in ["c ASC, d ASC", "c DESC, d ASC", "c ASC, d DESC", "c DESC, d DESC"] {
+        client.run(&format!(
+            "CREATE TABLE k.t (p int, c int, d int, v int, PRIMARY KEY (p, c, d)) WITH CLUSTERING ORDER BY ({order})"
+        ));
+        for range in [
+            "c >= 2",
+            "c > 1 AND c < 3",
+            "c <= 1",
+            "c = 2 AND d > 1",
+            "c = 2 AND d >= 1 AND d <= 1",
+            "(c, d) > (1, 1)",
+            "(c, d) >= (1, 1) AND (c, d) < (3, 1)",
+            "c IN (0, 3)",
+        ] {
+            for row in 0..16 {
+                client.run(&format!("INSERT INTO k.t (p, c, d, v) VALUES (0, {}, {}, {row})", row / 4, row % 4));
+            }
+            let mut expected = client.column("SELECT v FROM k.t WHERE p = 0");
+            let taken = client.column(&format!("SELECT v FROM k.t WHERE p = 0 AND {range}"));
+            assert!(!taken.is_empty() && taken.len() < expected.len(), "{range}");
+            expected.retain(|row| !taken.contains(row));
+            client.run(&format!("DELETE FROM k.t WHERE p = 0 AND {range}"));
+            assert_eq!(client.column("SELECT v FROM k.t WHERE p = 0"), expected, "{order}: {range}");
+        }
+        client.run("DROP TABLE k.t");
+    }
+    nodes.stop();
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::bindings::Bound;
 use super::mutate::bigint;
 use super::write::Item;
-use super::{ClientState, Done, Executor};
+use super::{ClientState, Done, Executor, check_values};
 use crate::error::CqlError;
 use crate::statement::mutation::{BatchPlan, MutationPlan};
 use crate::statement::{Plan, Statement};
@@ -29,13 +29,7 @@ impl Executor {
                 BatchStatement::Prepared(id) => self.find_prepared(id)?,
                 BatchStatement::Text(text) => Arc::new(self.prepare(text, keyspace)?),
             };
-            let (wanted, given) = (statement.markers.len(), child.values.len());
-            if wanted != given && !child.values.is_named() {
-                let message = format!(
-                    "Invalid amount of bind variables: there were {wanted} markers(?) in CQL but {given} bound variables"
-                );
-                return Err(CqlError::Invalid(message));
-            }
+            check_values(&statement, &child.values)?;
             parts.push((statement, child.values));
         }
         let bounds: Vec<Bound<'_>> =

@@ -37,7 +37,7 @@ impl CellReader<'_> {
         let store = self.shared.store(self.partition.token);
         let key = PartitionKey(&self.partition.key);
         let row = store.read_row(number, key, self.place.target(), self.now);
-        let row = row.map_err(|error| CqlError::Server(error.to_string()))?.unwrap_or_default();
+        let row = row?.unwrap_or_default();
         let live = rows::cells_of(&row, column.id).iter().filter(|cell| cell.is_live(self.now));
         let element = |cell: &Cell| match (&cell.path, &cell.value) {
             (Some(path), CellValue::Live(value)) => Some((path.clone(), value.clone())),

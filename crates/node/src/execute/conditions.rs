@@ -40,10 +40,7 @@ impl Current {
             only(clustering, "IN on the clustering key columns is not supported with conditional updates")?;
         let number = plan.table.number.ok_or_else(|| CqlError::invalid("a system table is not written to"))?;
         let (store, now) = (shared.store(partition.token), mutator.time.now);
-        let read = |target: Target<'_>| {
-            let row = store.read_row(number, PartitionKey(&partition.key), target, now);
-            row.map_err(|error| CqlError::Server(error.to_string()))
-        };
+        let read = |target: Target<'_>| store.read_row(number, PartitionKey(&partition.key), target, now);
         let statics = if plan.table.has_static { read(Target::Static)? } else { None };
         let whole = clustering.len() == plan.table.clustering_len;
         let row = if whole { read(Target::Row(&keys::clustering(&plan.table, &clustering)?))? } else { None };

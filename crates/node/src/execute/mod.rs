@@ -9,6 +9,7 @@ mod changes;
 mod conditions;
 mod describe;
 mod fragment;
+mod intervals;
 mod keys;
 mod mutate;
 pub(crate) mod rows;
@@ -18,7 +19,11 @@ mod write;
 use std::sync::Arc;
 
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::{Execute, Prepare, Query, QueryParams, SchemaChange, encode, split_request_prefix};
+use shunt_wire::cql::message::metadata::metadata_flag;
+use shunt_wire::cql::message::{
+    Execute, Prepare, Query, QueryParams, SchemaChange, Values, encode, split_request_prefix,
+};
+use shunt_wire::cql::message::{put, result_kind};
 
 use crate::error::CqlError;
 use crate::schema::change::{Change, Object};
@@ -144,7 +149,7 @@ impl Executor {
         known_result: Option<&[u8]>,
         out: &mut Vec<u8>,
     ) -> Result<Done, CqlError> {
-        check_values(statement, params)?;
+        check_values(statement, &params.values)?;
         let bound = Bound::new(statement, &params.values, &self.shared);
         match &statement.plan {
             Plan::Select(select) => {
@@ -204,8 +209,7 @@ impl Executor {
         };
         for store in self.shared.stores() {
             let durability = shunt_storage::store::Durability::Batch;
-            let truncated = store.truncate(number, durability).and_then(|ticket| store.wait_durable(ticket));
-            truncated.map_err(|error| CqlError::Server(error.to_string()))?;
+            store.wait_durable(store.truncate(number, durability)?)?;
         }
         encode::void(out);
         Ok(Done::now(opcode::RESULT))
@@ -218,13 +222,10 @@ impl Executor {
 }
 
 /// Refuses too many or too few bind values.
-fn check_values(statement: &Statement, params: &QueryParams<'_>) -> Result<(), CqlError> {
-    let (wanted, given) = (statement.markers.len(), params.values.len());
+fn check_values(statement: &Statement, values: &Values<'_>) -> Result<(), CqlError> {
+    let (wanted, given) = (statement.markers.len(), values.len());
     // A value that is not there by its name is not set.
-    if params.values.is_named() {
-        return Ok(());
-    }
-    if wanted != given {
+    if wanted != given && !values.is_named() {
         let message = format!(
             "Invalid amount of bind variables: there were {wanted} markers(?) in CQL but {given} bound variables"
         );
@@ -245,16 +246,13 @@ pub(crate) fn wire_change(change: &Change) -> SchemaChange<'_> {
 
 /// The body of RESULT for a prepared statement (v5, section 4.2.5.4).
 fn put_prepared(statement: &Statement, version: u8, out: &mut Vec<u8>) {
-    use shunt_wire::cql::message::put;
-    const GLOBAL_TABLES_SPEC: i32 = 1;
-    const NO_METADATA: i32 = 4;
-    put::int(out, shunt_wire::cql::message::result_kind::PREPARED);
+    put::int(out, result_kind::PREPARED);
     put::short_bytes(out, &statement.id);
     if version >= 5 {
         put::short_bytes(out, &statement.result_id);
     }
     let (keyspace, table) = statement.table.as_ref().map_or(("", ""), |(keyspace, table)| (keyspace, table));
-    put::int(out, if statement.markers.is_empty() { 0 } else { GLOBAL_TABLES_SPEC });
+    put::int(out, if statement.markers.is_empty() { 0 } else { metadata_flag::GLOBAL_TABLE });
     put::int(out, statement.markers.len() as i32);
     if version >= 4 {
         put::int(out, statement.key_markers.len() as i32);
@@ -269,12 +267,12 @@ fn put_prepared(statement: &Statement, version: u8, out: &mut Vec<u8>) {
         marker.cql_type.write_option(version, out);
     }
     if statement.result.is_empty() {
-        put::int(out, NO_METADATA);
+        put::int(out, metadata_flag::NO_METADATA);
         put::int(out, 0);
         return;
     }
     let first = &statement.result[0];
-    put::int(out, GLOBAL_TABLES_SPEC);
+    put::int(out, metadata_flag::GLOBAL_TABLE);
     put::int(out, statement.result.len() as i32);
     put::string(out, &first.keyspace);
     put::string(out, &first.table);

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use shunt_cql::terms::{Bindings, Prepared, Value};
-use shunt_cql::values::ordered;
 use shunt_storage::Target;
 use shunt_storage::row::{Deletion, Expiry, Fragment, Header, PartitionKey, RangeTombstone, Row, TableId};
 use shunt_storage::store::Mutation;
@@ -12,13 +11,14 @@ use std::ops::Bound as RangeBound;
 use super::bindings::Bound;
 use super::changes::{CellReader, apply};
 use super::fragment::{FragmentMaker, ListPositions, WriteTime};
+use super::intervals::{Interval, Intervals};
 use super::keys::{self, Partition};
 use crate::error::CqlError;
 use crate::schema::options::TTL_MAX;
 use crate::schema::{Column, ColumnKind, Table};
 use crate::shared::Shared;
 use crate::statement::mutation::MutationPlan;
-use crate::statement::restrictions::{Bound as SliceBound, PartitionRestriction};
+use crate::statement::restrictions::PartitionRestriction;
 
 /// Where in a partition a mutation goes, with bytes of its own.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -135,9 +135,7 @@ impl<'a> Mutator<'a> {
         }
         // An INSERT without clustering columns is about the static row alone.
         let plan = self.plan;
-        let given = plan.restrictions.clustering.equal.len()
-            + plan.restrictions.clustering.tuples.iter().map(|(types, _)| types.len()).sum::<usize>();
-        if given < self.table().clustering_len {
+        if plan.clustering_given() < self.table().clustering_len {
             return Ok(());
         }
         for values in keys::clustering_values(self.table(), &plan.restrictions.clustering, self.bound)? {
@@ -193,90 +191,30 @@ impl<'a> Mutator<'a> {
         let deletion = Deletion { timestamp: self.time.timestamp, local: self.time.now };
         let restriction = &self.plan.restrictions.clustering;
         let table = self.table();
-        let given = restriction.equal.len() + restriction.tuples.iter().map(|(types, _)| types.len()).sum::<usize>();
+        let given = self.plan.clustering_given();
         let sliced = restriction.lower.is_some() || restriction.upper.is_some();
         if given == 0 && !sliced && table.clustering_len > 0 {
             let header = Header { deletion: Some(deletion), ranges: Vec::new() };
             writes.push(self.write(partition, Place::Header, Fragment::Header(header))?);
             return Ok(());
         }
-        let mut ranges = Vec::new();
-        for values in keys::clustering_values(table, restriction, self.bound)? {
-            let prefix = keys::clustering(table, &values)?;
-            if given == table.clustering_len {
+        let intervals = Intervals::new(table, restriction, self.bound)?.0;
+        if given == table.clustering_len {
+            for interval in intervals {
                 let row = Row { deletion: Some(deletion), ..Row::default() };
-                writes.push(self.write(partition, Place::Row(prefix), Fragment::Row(row))?);
-                continue;
+                writes.push(self.write(partition, Place::Row(interval.from), Fragment::Row(row))?);
             }
-            let from = self.slice_end(&prefix, &values, restriction.lower.as_ref(), true)?;
-            let to = self.slice_end(&prefix, &values, restriction.upper.as_ref(), false)?;
-            let (from, to) = self.in_storage_order(given, from, to, &prefix);
-            ranges.push(RangeTombstone::new(from, to, deletion));
+            return Ok(());
         }
-        if !ranges.is_empty() {
-            let mut header = Header { deletion: None, ranges };
-            header.canonicalise();
+        let range = |interval: Interval| {
+            RangeTombstone::new(RangeBound::Included(interval.from), RangeBound::Excluded(interval.to), deletion)
+        };
+        let mut header = Header { deletion: None, ranges: intervals.into_iter().map(range).collect() };
+        header.canonicalise();
+        if !header.is_empty() {
             writes.push(self.write(partition, Place::Header, Fragment::Header(header))?);
         }
         Ok(())
-    }
-
-    /// One end of a slice in the order of the first column that it restricts; open ends are those of the prefix.
-    fn slice_end(
-        &self,
-        prefix: &[u8],
-        values: &[Vec<u8>],
-        bound: Option<&SliceBound>,
-        lower: bool,
-    ) -> Result<RangeBound<Vec<u8>>, CqlError> {
-        let after = |bytes: &[u8]| {
-            let mut bytes = bytes.to_vec();
-            ordered::after_prefix(&mut bytes);
-            RangeBound::Excluded(bytes)
-        };
-        let Some(bound) = bound else {
-            return Ok(if lower { RangeBound::Included(prefix.to_vec()) } else { after(prefix) });
-        };
-        let mut all = values.to_vec();
-        for (index, value) in bound.values.iter().enumerate() {
-            let name = &self.table().clustering()[bound.first + index].name;
-            let value = keys::operand(value, self.bound)?.into_bytes();
-            all.push(
-                value.ok_or_else(|| CqlError::Invalid(format!("Invalid null value in condition for column {name}")))?,
-            );
-        }
-        let bytes = keys::clustering(self.table(), &all)?;
-        let descending = self.table().clustering()[bound.first].descending;
-        // A descending column is stored upside down: the end that its values begin at is the upper one.
-        Ok(match (lower != descending, bound.inclusive) {
-            (true, true) => RangeBound::Included(bytes),
-            (true, false) => match after(&bytes) {
-                RangeBound::Excluded(bytes) => RangeBound::Included(bytes),
-                other => other,
-            },
-            (false, true) => after(&bytes),
-            (false, false) => RangeBound::Excluded(bytes),
-        })
-    }
-
-    /// Swaps the ends of a slice over a descending column.
-    fn in_storage_order(
-        &self,
-        given: usize,
-        from: RangeBound<Vec<u8>>,
-        to: RangeBound<Vec<u8>>,
-        prefix: &[u8],
-    ) -> (RangeBound<Vec<u8>>, RangeBound<Vec<u8>>) {
-        let restriction = &self.plan.restrictions.clustering;
-        let descending = self.table().clustering().get(given).is_some_and(|column| column.descending);
-        if !descending || restriction.lower.is_none() && restriction.upper.is_none() {
-            return (from, to);
-        }
-        let mut end = prefix.to_vec();
-        ordered::after_prefix(&mut end);
-        let start = if restriction.upper.is_some() { to } else { RangeBound::Included(prefix.to_vec()) };
-        let stop = if restriction.lower.is_some() { from } else { RangeBound::Excluded(end) };
-        (start, stop)
     }
 
     /// The writes of INSERT JSON.

@@ -8,6 +8,7 @@ use shunt_cql::types::CqlType;
 use shunt_storage::store::{Durability, Mutation};
 use shunt_topology::Token;
 use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::metadata::metadata_flag;
 use shunt_wire::cql::message::{encode, put, result_kind};
 
 use super::bindings::Bound;
@@ -76,14 +77,13 @@ impl Executor {
             if own.is_empty() {
                 continue;
             }
-            let failed = |error: shunt_storage::store::StoreError| CqlError::Server(error.to_string());
-            let ticket = store.apply(&own, durability).map_err(failed)?;
+            let ticket = store.apply(&own, durability)?;
             if durability == Durability::Batch {
                 if index == self.node {
                     durable_at = Some(ticket.0);
                 } else {
                     // A statement that came to a node that does not own its partition: rare behind a proxy.
-                    store.wait_durable(ticket).map_err(failed)?;
+                    store.wait_durable(ticket)?;
                 }
             }
         }
@@ -139,9 +139,8 @@ fn put_spec(name: &str, cql_type: &CqlType, version: u8, out: &mut Vec<u8>) {
 }
 
 fn put_columns(table: &Table, columns: &[usize], version: u8, out: &mut Vec<u8>) {
-    const GLOBAL_TABLES_SPEC: i32 = 1;
     put::int(out, result_kind::ROWS);
-    put::int(out, GLOBAL_TABLES_SPEC);
+    put::int(out, metadata_flag::GLOBAL_TABLE);
     put::int(out, 1 + columns.len() as i32);
     put::string(out, &table.keyspace);
     put::string(out, &table.name);

@@ -211,7 +211,8 @@ impl MutationPlan {
         statics && !self.changes.is_empty() && !self.deletes_rows && self.clustering_given() == 0
     }
 
-    fn clustering_given(&self) -> usize {
+    /// How many clustering columns are given by equality, `IN` and tuples.
+    pub(crate) fn clustering_given(&self) -> usize {
         let clustering = &self.restrictions.clustering;
         clustering.equal.len() + clustering.tuples.as_ref().map_or(0, |(types, _)| types.len())
     }

@@ -7,7 +7,6 @@
 //! Partitions that are named come in the order of their keys' types, as in Cassandra; all others in the order of their
 //! tokens, whichever node they are on.
 
-mod clustering;
 mod collect;
 mod evaluate;
 mod filter;
@@ -26,13 +25,13 @@ use shunt_cql::error::InvalidRequest;
 use shunt_cql::terms::{Prepared, Value};
 
 use super::bindings::Bound;
+use super::intervals::Intervals;
 use super::keys;
 use crate::error::CqlError;
 use crate::schema::{Schema, Uuid};
 use crate::shared::Shared;
 use crate::statement::restrictions::PartitionRestriction;
 use crate::statement::select::{Grouping, SelectPlan};
-use clustering::Intervals;
 use collect::{Collector, Limits};
 use evaluate::Evaluator;
 use filter::Filters;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use shunt_storage::Target;
 use shunt_storage::row::{PartitionKey, Row, TableId};
-use shunt_storage::store::{Position as ScanPosition, ScanRange, Slice, Store, StoreError};
+use shunt_storage::store::{Position as ScanPosition, ScanRange, Slice, Store};
 use shunt_topology::Token;
 
+use super::super::intervals::{Interval, Intervals};
 use super::super::keys::{Partition, token_bytes};
-use super::clustering::{Interval, Intervals};
 use super::collect::{Collector, Flow};
 use super::paging::Position;
 use crate::error::CqlError;
@@ -31,10 +31,6 @@ pub(super) struct Wanted {
     pub(super) reversed: bool,
     /// Seconds since 1970.
     pub(super) now: i64,
-}
-
-fn server(error: StoreError) -> CqlError {
-    CqlError::Server(error.to_string())
 }
 
 /// The bounds of an interval for a store.
@@ -187,7 +183,7 @@ struct Reader<'e> {
 
 impl Reader<'_> {
     fn row(&self, target: Target<'_>, wanted: &Wanted) -> Result<Option<Row>, CqlError> {
-        self.store.read_row(self.table, self.partition, target, wanted.now).map_err(server)
+        Ok(self.store.read_row(self.table, self.partition, target, wanted.now)?)
     }
 
     /// Rows named by all their columns: looked up one by one.
@@ -210,7 +206,7 @@ impl Reader<'_> {
         in_direction(&wanted.intervals.0, wanted.reversed, |interval| {
             let slice = slice(interval, wanted.reversed);
             let rows = self.store.read_partition(self.table, self.partition, &slice, wanted.now);
-            let mut rows = rows.map_err(server)?;
+            let mut rows = rows?;
             if !begun {
                 begun = true;
                 let static_row = rows.static_row().filter(|_| collector.wants_static()).cloned();
@@ -219,7 +215,7 @@ impl Reader<'_> {
                     other => return Ok(other),
                 }
             }
-            while let Some((clustering, row)) = rows.next().map_err(server)? {
+            while let Some((clustering, row)) = rows.next()? {
                 let flow = collector.row(&clustering, &row)?;
                 if flow != Flow::Continue {
                     return Ok(flow);
@@ -288,12 +284,12 @@ fn scan(
     let position =
         |after: &Position| ScanPosition { partition: after.partition.clone(), clustering: after.clustering.clone() };
     let range = ScanRange { from: Some(bytes(from)), to: Some(bytes(to)), after: after.map(position) };
-    let mut scan = store.scan(table, &range, wanted.now).map_err(server)?;
+    let mut scan = store.scan(table, &range, wanted.now)?;
     if after.is_some_and(|after| after.clustering.is_none()) {
         scan.skip_partition();
     }
     let mut open: Option<Arc<[u8]>> = None;
-    while let Some(item) = scan.next().map_err(server)? {
+    while let Some(item) = scan.next()? {
         let mut flow = Flow::Continue;
         if open.as_ref().is_none_or(|open| **open != *item.partition) {
             if open.is_some() && collector.end_partition()? == Flow::Stop {

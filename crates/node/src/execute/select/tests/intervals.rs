@@ -6,7 +6,7 @@ use shunt_cql::functions::Environment;
 use shunt_cql::terms::{Bindings, Scope, Value};
 use shunt_cql::types::CqlType;
 
-use super::super::clustering::Intervals;
+use crate::execute::intervals::Intervals;
 use crate::schema::{Schema, Table};
 use crate::statement::restrictions::Restrictions;
 

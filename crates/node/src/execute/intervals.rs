@@ -2,13 +2,13 @@
 //!
 //! An interval has its lower end and lacks its upper one. A prefix of the columns is below every key that begins with
 //! it, and above all of them with 0xFF behind it ([`ordered::after_prefix`]). Bounds of several columns, some of them
-//! descending, are several intervals.
+//! descending, are several intervals. SELECT reads them, DELETE puts tombstones over them.
 
 use shunt_cql::error::InvalidRequest;
 use shunt_cql::terms::{Bindings, Value};
 use shunt_cql::values::{ordered, validate};
 
-use super::super::keys;
+use super::keys;
 use crate::schema::{Column, Table};
 use crate::statement::restrictions::{Bound, ClusteringRestriction};
 
