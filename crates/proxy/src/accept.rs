@@ -289,15 +289,12 @@ impl Core {
     /// Takes those who no longer wait out of the lists of who does: they left, or were told that it took too long.
     fn forget_waiting(&mut self) {
         let clients = &self.clients;
-        let waits = |client: &ClientRef, reasons: [Stall; 2]| {
-            let found = clients.get(client.slot as usize).filter(|found| found.id == client.id);
-            found.is_some_and(|found| reasons.iter().any(|reason| found.stalls.has(*reason)))
-        };
+        let waits = |client: &ClientRef, reason| client.of(clients).is_some_and(|found| found.stalls.has(reason));
         for pool in self.pools.iter_mut() {
-            pool.waiting.retain(|client| waits(client, [Stall::POOL, Stall::SWITCH]));
+            pool.waiting.retain(|client| waits(client, Stall::POOL) || waits(client, Stall::SWITCH));
         }
         for (_, link) in &mut self.links {
-            link.waiting.retain(|client| waits(client, [Stall::LINK, Stall::LINK]));
+            link.waiting.retain(|client| waits(client, Stall::LINK));
         }
     }
 

@@ -169,8 +169,8 @@ impl Core {
         let Some(pool) = self.pools.get_mut(id) else { return Vec::new() };
         let waiting = std::mem::take(&mut pool.waiting);
         let (switching, others) = waiting.into_iter().partition(|client: &ClientRef| {
-            let found = self.clients.get(client.slot as usize).filter(|found| found.id == client.id);
-            found.and_then(|found| found.switch).is_some_and(|switch| switch.pool == id && switch.login == login)
+            let switch = client.of(&self.clients).and_then(|found| found.switch);
+            switch.is_some_and(|switch| switch.pool == id && switch.login == login)
         });
         if let Some(pool) = self.pools.get_mut(id) {
             pool.waiting = others;
@@ -227,8 +227,8 @@ impl Core {
         }
         for id in self.pools.ids() {
             let waits = |client: &ClientRef| {
-                let found = self.clients.get(client.slot as usize).filter(|found| found.id == client.id);
-                found.and_then(|found| found.switch).is_some_and(|switch| switch.pool == id && switch.login)
+                let switch = client.of(&self.clients).and_then(|found| found.switch);
+                switch.is_some_and(|switch| switch.pool == id && switch.login)
             };
             if self.pools.get(id).is_some_and(|pool| !pool.verifying && pool.waiting.iter().any(waits)) {
                 self.verify_login(io, id);

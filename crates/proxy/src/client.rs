@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use shunt_reactor::ConnId;
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::frame_v5::SegmentWriter;
+use slab::Slab;
 
 use crate::node::PoolId;
 
@@ -152,4 +153,9 @@ pub(crate) struct ClientRef {
 impl ClientRef {
     /// Requests of the proxy itself.
     pub(crate) const PROXY: ClientRef = ClientRef { slot: u32::MAX, id: u32::MAX };
+
+    /// The client, if it is still there.
+    pub(crate) fn of(self, clients: &Slab<Client>) -> Option<&Client> {
+        clients.get(self.slot as usize).filter(|found| found.id == self.id)
+    }
 }
