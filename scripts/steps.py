@@ -1,4 +1,4 @@
-"""Steps with a name, a duration and a log that is shown when they fail; used by scripts/run and scripts/test."""
+"""Steps with a name, a duration and a log that is shown when they fail; used by scripts/run-cassandra and scripts/test."""
 
 import os
 import re

@@ -8,10 +8,15 @@
 //! `schema` says what keyspaces and tables there are, `system` shows it to drivers, `cluster` says which of the nodes
 //! of the process owns which tokens.
 
+pub mod admin;
 pub mod cluster;
+mod control;
 mod error;
 mod execute;
+pub mod layout;
 mod limits;
+pub mod maintenance;
+pub mod metrics;
 pub mod run;
 mod schema;
 pub mod serve;

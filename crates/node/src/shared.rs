@@ -18,6 +18,7 @@ use shunt_wire::cql::message::{Event, encode};
 use crate::cluster::ClusterInfo;
 use crate::error::CqlError;
 use crate::execute::wire_change;
+use crate::layout::{node_directory, set_nodes};
 use crate::schema::change::{Change, Moment};
 use crate::schema::{Durability, Keyspace, Schema, Table, Uuid, persist};
 use crate::serve::NodeMail;
@@ -64,7 +65,7 @@ impl Shared {
     /// A directory that cannot be opened; the message names it and says what is wrong.
     pub fn open(directory: &Path, info: ClusterInfo, options: &StoreOptions) -> Result<Shared, String> {
         let open = |index: usize| {
-            let path = directory.join(format!("node-{index}"));
+            let path = node_directory(directory, index);
             Store::open(&path, options.clone()).map(Arc::new).map_err(|error| format!("{}: {error}", path.display()))
         };
         let stores: Vec<_> = (0..info.nodes.len()).map(open).collect::<Result<_, _>>()?;
@@ -86,6 +87,26 @@ impl Shared {
         };
         shared.tell_grace(&shared.schema());
         Ok(shared)
+    }
+
+    /// Where the data is.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// A copy of everything in an absent directory, which can be opened as it is. The schema does not change meanwhile;
+    /// each node's part is as it was at one moment, and the moments of two nodes may differ.
+    pub(crate) fn snapshot(&self, to: &Path) -> Result<(), String> {
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = |error: std::io::Error| format!("{}: {error}", to.display());
+        std::fs::create_dir(to).map_err(failed)?;
+        for (index, store) in self.stores.iter().enumerate() {
+            let part = node_directory(to, index);
+            store.snapshot(&part).map_err(|error| format!("{}: {error}", part.display()))?;
+        }
+        persist::save(&self.schema(), to).map_err(failed)?;
+        // Last: without it the directory is no data.
+        set_nodes(to, self.stores.len())
     }
 
     /// The schema as it is now.

@@ -8,22 +8,25 @@ use std::path::Path;
 use std::time::Duration;
 
 use shunt_node::run::{Nodes, NodesOptions};
-use shunt_reactor::IoChoice;
-use shunt_storage::StoreOptions;
 use shunt_wire::aggregate::{AggregateReader, AggregateWriter, Limits};
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, opcode};
 use shunt_wire::cql::framing::{Input, Next, Output, Scratch};
 use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage, encode, error_code};
 
+/// How long nodes may take to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 fn start(directory: &Path, nodes: usize) -> Nodes {
-    Nodes::start(NodesOptions {
+    Nodes::start(options(directory, nodes)).unwrap()
+}
+
+fn options(directory: &Path, nodes: usize) -> NodesOptions {
+    let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0)); nodes];
+    NodesOptions {
         cluster_name: "loopback".to_owned(),
-        listen: vec![SocketAddr::from(([127, 0, 0, 1], 0)); nodes],
-        directory: directory.to_owned(),
-        store: StoreOptions::default(),
-        io: IoChoice::Epoll,
-    })
-    .unwrap()
+        loops_per_node: 2,
+        ..NodesOptions::new(directory.to_owned(), listen)
+    }
 }
 
 struct Client {
@@ -123,23 +126,14 @@ fn what_was_acknowledged_is_there_after_a_restart_in_every_version() {
             client.run(&format!("INSERT INTO t (a, b) VALUES ({version}{index}, 'x')"));
         }
     }
-    nodes.stop();
+    assert!(nodes.stop(PATIENCE));
     let nodes = start(directory.path(), 3);
     for (index, version) in (3..=5).enumerate() {
         let mut client = Client::connect(nodes.addresses()[index], version);
         assert_eq!(client.column("SELECT a FROM k.t").len(), 9, "version {version}");
     }
-    nodes.stop();
-    assert!(
-        Nodes::start(NodesOptions {
-            cluster_name: "loopback".to_owned(),
-            listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
-            directory: directory.path().to_owned(),
-            store: StoreOptions::default(),
-            io: IoChoice::Epoll,
-        })
-        .is_err_and(|why| why.contains("3 node(s)"))
-    );
+    assert!(nodes.stop(PATIENCE));
+    assert!(Nodes::start(options(directory.path(), 1)).is_err_and(|why| why.contains("3 node(s)")));
 }
 
 #[test]
@@ -153,7 +147,7 @@ fn what_is_wrong_is_said_and_the_connection_lives_on() {
     assert_eq!(client.error(KEYSPACE), error_code::ALREADY_EXISTS);
     assert_eq!(client.error("CREATE MATERIALIZED VIEW k.v AS SELECT * FROM k.t PRIMARY KEY (a)"), error_code::INVALID);
     assert_eq!(client.column("SELECT cluster_name FROM system.local"), [b"loopback"]);
-    nodes.stop();
+    assert!(nodes.stop(PATIENCE));
 }
 
 #[test]
@@ -188,7 +182,7 @@ fn an_aggregated_frame_is_answered_entry_by_entry() {
     let opcodes: Vec<u8> = answers.iter().map(|(_, opcode, _)| *opcode).collect();
     assert_eq!(opcodes, [opcode::RESULT, opcode::ERROR, opcode::RESULT]);
     assert_eq!(first_column(5, &answers[2].2), [b"x"]);
-    nodes.stop();
+    assert!(nodes.stop(PATIENCE));
 }
 
 /// DELETE takes what SELECT with the same WHERE shows, and nothing else, whatever the order of the columns.
@@ -224,5 +218,5 @@ fn a_range_is_deleted_as_it_is_read() {
         }
         client.run("DROP TABLE k.t");
     }
-    nodes.stop();
+    assert!(nodes.stop(PATIENCE));
 }

@@ -29,7 +29,9 @@ impl NodeService {
             Err(error) => return self.refuse(io, conn, rest, header, &error.to_string()),
         };
         let mut writer = AggregateWriter::responses(AGGREGATE_LIMITS);
+        let mut requests = 0;
         for entry in entries {
+            requests += 1;
             let fault = match entry {
                 Ok(entry) if entry.opcode == opcode::CLIENT_GONE => None,
                 Ok(entry) => self.entry(io, conn, rest, &mut writer, &entry).err(),
@@ -41,6 +43,7 @@ impl NodeService {
             }
         }
         writer.finish(io.output(conn));
+        self.metrics.requests_per_frame.record(requests);
         Next::Continue
     }
 
@@ -66,6 +69,7 @@ impl NodeService {
             compression::decompress(algorithm, body, BODY_BYTES_MAX, &mut plain).map_err(|error| error.to_string())?;
             body = &plain;
         }
+        self.count(entry.opcode);
         let mut answer = std::mem::take(&mut self.body);
         answer.clear();
         let done = if entry.opcode == opcode::OPTIONS {
@@ -75,6 +79,9 @@ impl NodeService {
             let request = Request { version: entry.version, flags: entry.flags, opcode: entry.opcode, body };
             self.executor.execute(&mut rest.client, &request, &mut answer)
         };
+        if done.opcode == opcode::ERROR {
+            self.metrics.errors.add(1);
+        }
         match done.durable_at {
             None => writer.push(
                 io.output(conn),

@@ -15,6 +15,7 @@ mod requests;
 mod session;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_wire::aggregate::Limits;
@@ -24,6 +25,7 @@ use shunt_wire::cql::message::{encode, error_code};
 
 use crate::execute::Executor;
 use crate::limits;
+use crate::metrics::{LoopMetrics, RequestKind};
 use requests::Waiting;
 use session::{Session, SessionRest, Stage};
 
@@ -57,11 +59,12 @@ pub struct NodeService {
     /// The body being made.
     body: Vec<u8>,
     draining: bool,
+    metrics: Arc<LoopMetrics>,
 }
 
 impl NodeService {
     /// A node's service that waits for connections.
-    pub fn new(executor: Executor) -> Self {
+    pub fn new(executor: Executor, metrics: Arc<LoopMetrics>) -> Self {
         Self {
             executor,
             sessions: Vec::new(),
@@ -70,6 +73,7 @@ impl NodeService {
             scratch: Scratch::default(),
             body: Vec::new(),
             draining: false,
+            metrics,
         }
     }
 
@@ -78,8 +82,22 @@ impl NodeService {
         if slot.as_ref()?.conn == conn { slot.take() } else { None }
     }
 
+    fn count(&self, opcode: u8) {
+        let kind = match opcode {
+            opcode::QUERY => RequestKind::Query,
+            opcode::EXECUTE => RequestKind::Execute,
+            opcode::BATCH => RequestKind::Batch,
+            opcode::PREPARE => RequestKind::Prepare,
+            _ => RequestKind::Other,
+        };
+        self.metrics.requests.of(kind).add(1);
+    }
+
     /// Appends a response to the connection's output.
     fn send(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) {
+        if header.opcode == opcode::ERROR {
+            self.metrics.errors.add(1);
+        }
         rest.output.push(io.output(conn), header, body);
         if rest.output.is_segmented() && !rest.unfinished {
             rest.unfinished = true;
@@ -95,6 +113,7 @@ impl NodeService {
     /// Answers with an error that ends the connection.
     fn refuse(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, problem: &str) -> Next {
         tracing::debug!(problem, "refused a client");
+        self.metrics.protocol_errors.add(1);
         let mut body = Vec::new();
         encode::error(&mut body, error_code::PROTOCOL_ERROR, problem);
         self.send(io, conn, rest, Header::response(header.version, header.stream, opcode::ERROR), &body);
@@ -115,7 +134,10 @@ impl NodeService {
             }
             (Stage::Open, opcode::AGGREGATE) => self.aggregate(io, conn, rest, header, body),
             (Stage::Closing, _) => Next::Stop,
-            _ => self.handshake(io, conn, rest, header, body),
+            _ => {
+                self.metrics.requests.of(RequestKind::Other).add(1);
+                self.handshake(io, conn, rest, header, body)
+            }
         }
     }
 
@@ -160,6 +182,7 @@ impl Service for NodeService {
             io.close(conn);
             return;
         }
+        self.metrics.accepted.add(1);
         let index = conn.index as usize;
         if self.sessions.len() <= index {
             self.sessions.resize_with(index + 1, || None);
@@ -229,6 +252,9 @@ impl Service for NodeService {
             session.rest.output.finish(io.output(conn));
             self.sessions[conn.index as usize] = Some(session);
         }
+        self.metrics.turns.add(1);
+        self.metrics.connections.set(io.connections() as u64);
+        self.metrics.waiting.set(self.waiting.len() as u64);
         self.drain_step(io);
     }
 }

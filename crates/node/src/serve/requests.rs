@@ -49,6 +49,7 @@ impl NodeService {
         header: Header,
         body: &[u8],
     ) -> Next {
+        self.count(header.opcode);
         let mut answer = std::mem::take(&mut self.body);
         answer.clear();
         let request = Request { version: header.version, flags: header.flags, opcode: header.opcode, body };
