@@ -23,3 +23,4 @@ pub mod serve;
 pub mod shared;
 mod statement;
 mod system;
+mod trace;

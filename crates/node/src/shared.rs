@@ -24,6 +24,7 @@ use crate::schema::{Durability, Keyspace, Schema, Table, Uuid, persist};
 use crate::serve::NodeMail;
 use crate::statement::Statement;
 use crate::system;
+use crate::system::traces::Traces;
 
 /// Statements that are kept prepared; beyond it the one prepared first is forgotten.
 const PREPARED_MAX: usize = 16_384;
@@ -43,6 +44,7 @@ pub struct Shared {
     directory: PathBuf,
     clock: Clock,
     mailers: OnceLock<Vec<Mailer<NodeMail>>>,
+    pub(crate) traces: Traces,
 }
 
 #[derive(Default)]
@@ -74,6 +76,7 @@ impl Shared {
         for keyspace in system::keyspaces()? {
             schema.keyspaces.insert(keyspace.name.clone(), Arc::new(keyspace));
         }
+        let traces = Traces::new(&stores, &info, &schema);
         let shared = Shared {
             info,
             stores,
@@ -84,6 +87,7 @@ impl Shared {
             directory: directory.to_owned(),
             clock: Clock::default(),
             mailers: OnceLock::new(),
+            traces,
         };
         shared.tell_grace(&shared.schema());
         Ok(shared)

@@ -71,6 +71,11 @@ impl Intervals {
         self.0.iter().all(|interval| interval.is_row)
     }
 
+    /// How many of what, for a trace.
+    pub(super) fn shown(&self) -> String {
+        format!("{} {}", self.0.len(), if self.are_rows() { "row(s)" } else { "slice(s)" })
+    }
+
     /// What is left behind a row, in the direction of reading.
     pub(super) fn behind(&self, clustering: &[u8], reversed: bool) -> Intervals {
         let mut left = self.0.clone();

@@ -3,22 +3,27 @@
 //! An answer that tells of a write carries the place in the store's log at which the write is durable, if the keyspace
 //! wants that waited for; whoever serves the connection waits, not this module.
 
+pub(crate) mod aside;
 mod batch;
-mod bindings;
+pub(crate) mod bindings;
 mod changes;
 mod conditions;
 mod describe;
-mod fragment;
+pub(crate) mod fragment;
 mod intervals;
-mod keys;
+pub(crate) mod keys;
 mod mutate;
 pub(crate) mod rows;
 pub(crate) mod select;
+#[cfg(test)]
+mod tests;
+mod warnings;
 mod write;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::envelope::{flag, opcode};
 use shunt_wire::cql::message::metadata::metadata_flag;
 use shunt_wire::cql::message::{
     Execute, Prepare, Query, QueryParams, SchemaChange, Values, encode, split_request_prefix,
@@ -29,6 +34,8 @@ use crate::error::CqlError;
 use crate::schema::change::{Change, Object};
 use crate::shared::Shared;
 use crate::statement::{Plan, Statement};
+use crate::trace::{Origin, Trace};
+use aside::Aside;
 use bindings::Bound;
 use select::Page;
 
@@ -37,6 +44,8 @@ use select::Page;
 pub(crate) struct ClientState {
     /// Set by USE.
     pub(crate) keyspace: Option<Arc<str>>,
+    /// Where it connected from.
+    pub(crate) address: Option<IpAddr>,
 }
 
 /// A request as it came.
@@ -48,18 +57,20 @@ pub(crate) struct Request<'a> {
 }
 
 /// What became of a request; its body was appended to the buffer.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) opcode: u8,
     pub(crate) flags: u8,
     /// The answer is true when the node's own log is durable up to here.
     pub(crate) durable_at: Option<u64>,
+    /// To be kept when the answer is sent ([`Executor::keep_trace`]).
+    pub(crate) trace: Option<Box<Trace>>,
 }
 
 impl Done {
     /// An answer that waits for nothing.
     pub(crate) fn now(opcode: u8) -> Done {
-        Done { opcode, flags: 0, durable_at: None }
+        Done { opcode, flags: 0, durable_at: None, trace: None }
     }
 }
 
@@ -67,25 +78,58 @@ impl Done {
 pub struct Executor {
     shared: Arc<Shared>,
     node: usize,
+    /// Of the request that is being executed.
+    aside: Aside,
 }
 
 impl Executor {
     /// An executor for the node with this number.
     pub fn new(shared: Arc<Shared>, node: usize) -> Executor {
-        Executor { shared, node }
+        Executor { shared, node, aside: Aside::default() }
     }
 
     /// Executes one request and appends the body of its answer.
     pub(crate) fn execute(&mut self, client: &mut ClientState, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+        self.aside = self.new_aside(client, request);
+        self.aside.put_tracing_id(out);
         let start = out.len();
+        // A custom payload is for query handlers of the user's own, which a node has none of: it is taken and ignored,
+        // as Cassandra's own handler does.
         let outcome = split_request_prefix(request.flags, request.body)
             .map_err(|error| CqlError::Protocol(error.to_string()))
             .and_then(|(_, body)| self.run(client, request, body, out));
-        outcome.unwrap_or_else(|error| {
+        let mut done = outcome.unwrap_or_else(|error| {
             out.truncate(start);
+            self.aside.note(|| format!("The request failed: {error:?}"));
             error.put(out, request.version);
             Done::now(opcode::ERROR)
-        })
+        });
+        let (flags, trace) = self.aside.finish(request.version, start, out);
+        done.flags |= flags;
+        done.trace = trace;
+        done
+    }
+
+    fn new_aside(&self, client: &ClientState, request: &Request<'_>) -> Aside {
+        if request.flags & flag::TRACING == 0 {
+            return Aside::default();
+        }
+        let kind = match request.opcode {
+            opcode::EXECUTE => "Execute CQL3 prepared query",
+            opcode::PREPARE => "Preparing CQL3 query",
+            opcode::BATCH => "Execute batch of CQL3 queries",
+            _ => "Execute CQL3 query",
+        };
+        let started_us = self.shared.now_us();
+        let session = bindings::timeuuid(started_us * 10, self.shared.random() as u64);
+        Aside::traced(kind, Origin { session, started_us, client: client.address })
+    }
+
+    /// Keeps the trace of a request whose answer is on its way.
+    pub(crate) fn keep_trace(&self, trace: Option<Box<Trace>>) {
+        if let Some(trace) = trace {
+            self.shared.traces.keep(trace, self.node);
+        }
     }
 
     fn run(
@@ -100,12 +144,14 @@ impl Executor {
         match request.opcode {
             opcode::QUERY => {
                 let query = Query::decode(version, body).map_err(malformed)?;
+                self.aside.parameters(|| aside::parameters(Some(query.text), Some(&query.params)));
                 let keyspace = query.params.keyspace.or(client.keyspace.as_deref());
                 let statement = self.prepare(query.text, keyspace)?;
                 self.run_statement(client, &statement, version, &query.params, None, out)
             }
             opcode::PREPARE => {
                 let prepare = Prepare::decode(version, body).map_err(malformed)?;
+                self.aside.parameters(|| aside::parameters(Some(prepare.text), None));
                 let keyspace = prepare.keyspace.or(client.keyspace.as_deref());
                 let statement = Arc::new(self.prepare(prepare.text, keyspace)?);
                 self.shared.keep_prepared(&statement);
@@ -115,6 +161,7 @@ impl Executor {
             opcode::EXECUTE => {
                 let execute = Execute::decode(version, body).map_err(malformed)?;
                 let statement = self.find_prepared(execute.id)?;
+                self.aside.parameters(|| aside::parameters(Some(&statement.text), Some(&execute.params)));
                 let known = execute.result_metadata_id;
                 self.run_statement(client, &statement, version, &execute.params, known, out)
             }
@@ -124,7 +171,10 @@ impl Executor {
     }
 
     fn prepare(&self, text: &str, keyspace: Option<&str>) -> Result<Statement, CqlError> {
-        Statement::prepare(text, keyspace, &self.shared.schema(), self.shared.now_us() / 1000)
+        self.aside.note(|| format!("Parsing {text}"));
+        let statement = Statement::prepare(text, keyspace, &self.shared.schema(), self.shared.now_us() / 1000)?;
+        self.aside.note(|| "Statement parsed and prepared");
+        Ok(statement)
     }
 
     /// A prepared statement, looked at again if the schema has changed since.
@@ -134,6 +184,7 @@ impl Executor {
         if statement.schema_number == self.shared.schema().number {
             return Ok(statement);
         }
+        self.aside.note(|| "The schema has changed since the statement was prepared");
         let again = self.prepare(&statement.text, statement.keyspace.as_deref());
         let again = Arc::new(again.map_err(|_| unknown())?);
         self.shared.keep_prepared(&again);
@@ -150,7 +201,8 @@ impl Executor {
         out: &mut Vec<u8>,
     ) -> Result<Done, CqlError> {
         check_values(statement, &params.values)?;
-        let bound = Bound::new(statement, &params.values, &self.shared);
+        let bound = Bound::new(statement, &params.values, &self.shared, &self.aside);
+        self.aside.parameters(|| bound.shown());
         match &statement.plan {
             Plan::Select(select) => {
                 let outdated = known_result.is_some_and(|known| !known.is_empty() && known != statement.result_id);
@@ -182,6 +234,7 @@ impl Executor {
             Plan::Schema(statement_change) => {
                 let session = statement.keyspace.as_deref();
                 let change = self.shared.change(statement_change, session)?;
+                self.aside.note(|| "The schema is on disk");
                 match &change {
                     Some(change) => encode::schema_change(out, &wire_change(change)),
                     None => encode::void(out),
@@ -210,6 +263,7 @@ impl Executor {
         for store in self.shared.stores() {
             let durability = shunt_storage::store::Durability::Batch;
             store.wait_durable(store.truncate(number, durability)?)?;
+            self.aside.note(|| format!("Truncated {}.{} in one node's store", table.keyspace, table.name));
         }
         encode::void(out);
         Ok(Done::now(opcode::RESULT))

@@ -15,7 +15,7 @@ use super::bindings::Bound;
 use super::changes::reads_lists;
 use super::conditions::Current;
 use super::mutate::{Mutator, Write};
-use super::{Done, Executor};
+use super::{Done, Executor, warnings};
 use crate::error::CqlError;
 use crate::schema::Table;
 use crate::shared;
@@ -46,6 +46,9 @@ impl Executor {
         for mutator in &mut mutators {
             writes.append(&mut mutator.writes()?);
         }
+        if let Some(kind) = kind {
+            warnings::check_batch(kind, items, &writes, &self.aside)?;
+        }
         let durable_at = self.apply(items, &writes)?;
         encode::void(out);
         Ok(Done { durable_at, ..Done::now(opcode::RESULT) })
@@ -57,11 +60,16 @@ impl Executor {
         for mutator in mutators.iter().filter(|mutator| reads_lists(mutator.plan)) {
             tokens.extend(mutator.partitions()?.iter().map(|partition| partition.token));
         }
-        Ok(self.shared.lock_partitions(&tokens))
+        let locks = self.shared.lock_partitions(&tokens);
+        if !tokens.is_empty() {
+            self.aside.note(|| "Locked the partitions whose lists are read");
+        }
+        Ok(locks)
     }
 
     /// Writes to the stores. A batch over several nodes is atomic in each of them.
     fn apply(&self, items: &[Item<'_>], writes: &[Write]) -> Result<Option<u64>, CqlError> {
+        self.aside.note(|| format!("Made {} mutation(s) of {} statement(s)", writes.len(), items.len()));
         let schema = self.shared.schema();
         let durable = items.iter().filter_map(|(plan, _)| schema.keyspace(&plan.table.keyspace));
         let durability = durable.map(|keyspace| shared::durability(keyspace));
@@ -78,12 +86,16 @@ impl Executor {
                 continue;
             }
             let ticket = store.apply(&own, durability)?;
+            let address = self.shared.info.nodes[index].address;
+            self.aside.note(|| format!("Appended {} mutation(s) to the log and memtable of {address}", own.len()));
             if durability == Durability::Batch {
                 if index == self.node {
                     durable_at = Some(ticket.0);
+                    self.aside.note(|| "Waiting until the log is on disk");
                 } else {
                     // A statement that came to a node that does not own its partition: rare behind a proxy.
                     store.wait_durable(ticket)?;
+                    self.aside.note(|| format!("The log of {address} is on disk"));
                 }
             }
         }
@@ -111,12 +123,15 @@ impl Executor {
             return Err(CqlError::invalid("Batch with conditions cannot span multiple partitions"));
         };
         let _locks = self.shared.lock_partitions(&[partition.token]);
+        self.aside.note(|| format!("Locked a partition of {}.{}", table.keyspace, table.name));
         let (mut applied, mut currents) = (true, Vec::new());
         for mutator in mutators.iter().filter(|mutator| mutator.plan.is_conditional()) {
             let current = Current::read(mutator, &self.shared)?;
             applied &= current.satisfies(mutator.plan, mutator.bound)?;
             currents.push((mutator.plan, current));
         }
+        let verdict = if applied { "hold" } else { "do not hold" };
+        self.aside.note(|| format!("Read {} row(s) for conditions, which {verdict}", currents.len()));
         let mut durable_at = None;
         if applied {
             let mut writes = Vec::new();

@@ -83,20 +83,15 @@ impl NodeService {
             self.metrics.errors.add(1);
         }
         match done.durable_at {
-            None => writer.push(
-                io.output(conn),
-                entry.stream,
-                entry.client_id,
-                entry.version,
-                done.flags,
-                done.opcode,
-                &answer,
-            ),
+            None => {
+                let (version, flags, opcode) = (entry.version, done.flags, done.opcode);
+                writer.push(io.output(conn), entry.stream, entry.client_id, version, flags, opcode, &answer);
+                self.executor.keep_trace(done.trace);
+            }
             Some(durable_at) => {
                 let header = Header { flags: done.flags, ..Header::response(entry.version, entry.stream, done.opcode) };
                 let place = Place::Entry { conn, client_id: entry.client_id };
-                self.wait(Waiting::new(durable_at, place, header, answer.clone()));
-                0
+                self.wait(Waiting::new(durable_at, place, header, answer.clone(), done.trace));
             }
         };
         self.body = answer;

@@ -177,7 +177,7 @@ impl Service for NodeService {
         io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
     }
 
-    fn accepted(&mut self, io: &mut Io, conn: ConnId, _: &Accepted) {
+    fn accepted(&mut self, io: &mut Io, conn: ConnId, accepted: &Accepted) {
         if self.draining {
             io.close(conn);
             return;
@@ -187,7 +187,7 @@ impl Service for NodeService {
         if self.sessions.len() <= index {
             self.sessions.resize_with(index + 1, || None);
         }
-        self.sessions[index] = Some(Box::new(Session::new(conn)));
+        self.sessions[index] = Some(Box::new(Session::new(conn, accepted.peer.ip())));
     }
 
     fn connected(&mut self, _: &mut Io, _: ConnId) {}

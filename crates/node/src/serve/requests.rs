@@ -9,6 +9,7 @@ use shunt_wire::cql::message::{encode, error_code};
 use super::session::SessionRest;
 use super::{AGGREGATE_LIMITS, NodeService};
 use crate::execute::Request;
+use crate::trace::Trace;
 
 /// Where an answer goes.
 #[derive(Clone, Copy)]
@@ -25,11 +26,12 @@ pub(super) struct Waiting {
     place: Place,
     header: Header,
     body: Vec<u8>,
+    trace: Option<Box<Trace>>,
 }
 
 impl Waiting {
-    pub(super) fn new(durable_at: u64, place: Place, header: Header, body: Vec<u8>) -> Self {
-        Self { durable_at, place, header, body }
+    pub(super) fn new(durable_at: u64, place: Place, header: Header, body: Vec<u8>, trace: Option<Box<Trace>>) -> Self {
+        Self { durable_at, place, header, body, trace }
     }
 
     pub(super) fn conn(&self) -> ConnId {
@@ -56,8 +58,13 @@ impl NodeService {
         let done = self.executor.execute(&mut rest.client, &request, &mut answer);
         let response = Header { flags: done.flags, ..Header::response(header.version, header.stream, done.opcode) };
         match done.durable_at {
-            None => self.send(io, conn, rest, response, &answer),
-            Some(place) => self.wait(Waiting::new(place, Place::Envelope { conn }, response, answer.clone())),
+            None => {
+                self.send(io, conn, rest, response, &answer);
+                self.executor.keep_trace(done.trace);
+            }
+            Some(place) => {
+                self.wait(Waiting::new(place, Place::Envelope { conn }, response, answer.clone(), done.trace));
+            }
         }
         self.body = answer;
         Next::Continue
@@ -72,8 +79,11 @@ impl NodeService {
     /// Sends what waited for this place in the log.
     pub(super) fn became_durable(&mut self, io: &mut Io, place: u64) {
         let count = self.waiting.partition_point(|waiting| waiting.durable_at <= place);
-        let ready: Vec<Waiting> = self.waiting.drain(..count).collect();
+        let mut ready: Vec<Waiting> = self.waiting.drain(..count).collect();
         self.send_waiting(io, &ready);
+        for trace in ready.iter_mut().filter_map(|waiting| waiting.trace.take()) {
+            self.keep_waited(trace, "The log is on disk");
+        }
     }
 
     /// Nothing will become durable any more: whoever waits is told that the fate of its write is not known.
@@ -86,6 +96,15 @@ impl NodeService {
             waiting.body.clone_from(&body);
         }
         self.send_waiting(io, &failed);
+        for trace in failed.iter_mut().filter_map(|waiting| waiting.trace.take()) {
+            self.keep_waited(trace, "The log could not be written to disk");
+        }
+    }
+
+    /// Keeps the trace of a request whose answer has waited for the disk.
+    fn keep_waited(&self, mut trace: Box<Trace>, outcome: &str) {
+        trace.note(outcome.to_owned());
+        self.executor.keep_trace(Some(trace));
     }
 
     fn send_waiting(&mut self, io: &mut Io, ready: &[Waiting]) {

@@ -1,5 +1,7 @@
 //! One connection to a node: how far its handshake is, how its bytes are framed, what it registered for.
 
+use std::net::IpAddr;
+
 use shunt_reactor::ConnId;
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::framing::{Input, Output};
@@ -50,13 +52,13 @@ pub(super) struct SessionRest {
 }
 
 impl Session {
-    pub(super) fn new(conn: ConnId) -> Self {
+    pub(super) fn new(conn: ConnId, client: IpAddr) -> Self {
         let rest = SessionRest {
             stage: Stage::New,
             version: 0,
             output: Output::default(),
             compression: None,
-            client: ClientState::default(),
+            client: ClientState { address: Some(client), ..ClientState::default() },
             registered: Registered::default(),
             unfinished: false,
             held: false,

@@ -316,15 +316,13 @@ fn change(column: &Column, operation: &Operation, scope: &mut Scope<'_>) -> Resu
             "Cannot set the value of counter column {name} (counters can only be incremented/decremented, not set)"
         )));
     }
-    let bigint = CqlType::Native(NativeType::Bigint);
-    let receiver = if cql_type.is_counter() { &bigint } else { cql_type };
     match operation {
-        Operation::Set(value) => Ok(ColumnChange::Set(prepare(value, name, receiver, scope)?)),
+        Operation::Set(value) => Ok(ColumnChange::Set(prepare(value, name, cql_type, scope)?)),
         Operation::Add(value) if cql_type.is_counter() || column.is_multi_cell() && cql_type.is_collection() => {
-            Ok(ColumnChange::Add(prepare(value, name, receiver, scope)?))
+            Ok(ColumnChange::Add(prepare(value, name, cql_type, scope)?))
         }
         Operation::Subtract(value) if cql_type.is_counter() => {
-            Ok(ColumnChange::Subtract(prepare(value, name, receiver, scope)?))
+            Ok(ColumnChange::Subtract(prepare(value, name, cql_type, scope)?))
         }
         Operation::Subtract(value) if column.is_multi_cell() && cql_type.is_collection() => {
             // The keys that leave a map come as a set.

@@ -64,7 +64,8 @@ fn all_definitions_are_taken() {
     let count = |name: &str| keyspaces.iter().find(|keyspace| keyspace.name == name).unwrap().tables.len();
     assert_eq!(SYSTEM_KEYSPACES.map(count), [6, 11, 2, 0, 3]);
     let tables = || keyspaces.iter().flat_map(|keyspace| keyspace.tables.values());
-    assert!(tables().all(|table| table.number.is_none()), "none of them is stored");
+    let stored: Vec<_> = tables().filter(|table| table.number.is_some()).map(|table| table.name.as_str()).collect();
+    assert_eq!(stored, ["events", "sessions"], "no others have rows that somebody wrote");
     let mut ids: Vec<_> = tables().map(|table| table.id).collect();
     ids.sort_unstable();
     ids.dedup();

@@ -19,20 +19,20 @@ mod paging;
 mod result;
 mod source;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use shunt_cql::error::InvalidRequest;
 use shunt_cql::terms::{Prepared, Value};
 
 use super::bindings::Bound;
 use super::intervals::Intervals;
-use super::keys;
+use super::{keys, warnings};
 use crate::error::CqlError;
 use crate::schema::{Schema, Uuid};
 use crate::shared::Shared;
 use crate::statement::restrictions::PartitionRestriction;
 use crate::statement::select::{Grouping, SelectPlan};
-use collect::{Collector, Limits};
+use collect::{Collector, Finished, Limits, Read};
 use evaluate::Evaluator;
 use filter::Filters;
 use paging::State;
@@ -65,6 +65,7 @@ pub(crate) fn run(
 ) -> Result<(), CqlError> {
     let start = out.len();
     let table = plan.table();
+    warnings::check_select(plan, bound.aside);
     let page_size = page.page_size.and_then(|rows| u32::try_from(rows).ok()).filter(|rows| *rows > 0);
     if page_size.is_some() && plan.sorted_by.is_some() {
         return Err(CqlError::invalid(
@@ -79,7 +80,7 @@ pub(crate) fn run(
     let intervals = Intervals::new(table, &plan.restrictions().clustering, bound)?;
     let wanted = Wanted { intervals, reversed: plan.reversed, now: bound.now_s() };
     let source = match table.number {
-        Some(number) => Source::Stores { shared, table: number },
+        Some(number) => Source::Stores { shared, table: number, aside: bound.aside },
         None => Source::Memory(memory::partitions(table, schema, shared, node)?),
     };
     let head = result::put_head(out, plan.columns(), page);
@@ -89,6 +90,14 @@ pub(crate) fn run(
     *out = buffer;
     match outcome {
         Ok(finished) => {
+            bound.aside.note(|| {
+                let Finished { rows, read, .. } = &finished;
+                let Read { partitions, rows: live, rejected } = read;
+                format!(
+                    "Read {live} live row(s) of {partitions} partition(s), {rejected} of them filtered out, {rows} row(s) \
+                     in the answer"
+                )
+            });
             let next = finished.next.map(|next| next.encode(table, plan.reversed));
             head.finish(out, finished.rows, next.as_deref());
             Ok(())

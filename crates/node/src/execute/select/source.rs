@@ -9,6 +9,7 @@ use shunt_storage::row::{PartitionKey, Row, TableId};
 use shunt_storage::store::{Position as ScanPosition, ScanRange, Slice, Store};
 use shunt_topology::Token;
 
+use super::super::aside::Aside;
 use super::super::intervals::{Interval, Intervals};
 use super::super::keys::{Partition, token_bytes};
 use super::collect::{Collector, Flow};
@@ -21,7 +22,7 @@ pub(super) type Partitions = BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Row>>;
 
 /// The rows of a table.
 pub(super) enum Source<'e> {
-    Stores { shared: &'e Shared, table: TableId },
+    Stores { shared: &'e Shared, table: TableId, aside: &'e Aside },
     Memory(Partitions),
 }
 
@@ -73,8 +74,12 @@ impl Source<'_> {
             return Ok(Flow::Continue);
         }
         let flow = match self {
-            Source::Stores { shared, table } => {
-                let reader = Reader { store: shared.store(token), table: *table, partition: PartitionKey(partition) };
+            Source::Stores { shared, table, aside } => {
+                let owner = shared.info.owner(token);
+                let address = shared.info.nodes[owner].address;
+                aside.note(|| format!("Reading {} of a partition from {address}", wanted.intervals.shown()));
+                let store = &shared.stores()[owner];
+                let reader = Reader { store, table: *table, partition: PartitionKey(partition) };
                 if wanted.intervals.are_rows() {
                     reader.rows(wanted, resumed, collector)?
                 } else {
@@ -104,13 +109,15 @@ impl Source<'_> {
             return Ok(());
         }
         match self {
-            Source::Stores { shared, table } => {
+            Source::Stores { shared, table, aside } => {
                 for (from, to, owner) in pieces(shared, first, last) {
                     let store = &shared.stores()[owner];
                     let here = after.filter(|after| token_of(&after.partition) >= from);
                     if here.is_some_and(|after| token_of(&after.partition) > to) {
                         continue;
                     }
+                    let address = shared.info.nodes[owner].address;
+                    aside.note(|| format!("Reading partitions with tokens from {from} to {to} from {address}"));
                     if scan(store, *table, (from, to), wanted, here, collector)? == Flow::Stop {
                         return Ok(());
                     }
