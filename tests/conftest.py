@@ -1,7 +1,9 @@
 """What the whole-system tests run against.
 
 SHUNT_CONTACT (host:port of the proxy) and SHUNT_RING (host:port of the nodes behind it, comma-separated) say what is
-already running. Without them a ring and a proxy are started for the run and stopped after it.
+already running. Without them a ring and a proxy are started for the run and stopped after it. SHUNT_RF is how many
+copies the nodes keep of a row (3), SHUNT_STORE what kind of nodes they are: `cassandra` (the default) or `node`, the
+embedded one.
 """
 
 import os
@@ -20,11 +22,22 @@ class Backend:
     host: str
     port: int
     nodes: list
+    copies: int = 3
+    store: str = "cassandra"
 
     @property
     def through_proxy(self) -> bool:
         """False while a test is tried directly against a node."""
         return f"{self.host}:{self.port}" not in self.nodes
+
+    @property
+    def embedded(self) -> bool:
+        return self.store == "node"
+
+    def needs(self, feature: str) -> None:
+        """Skips the test where there is no such thing; that the node says so has tests of its own."""
+        if self.embedded:
+            pytest.skip(f"the embedded node has no {feature}")
 
 
 @pytest.fixture(scope="session")
@@ -46,4 +59,6 @@ def backend():
 
 def _backend(contact: str, nodes: str) -> Backend:
     host, port = contact.rsplit(":", 1)
-    return Backend(host, int(port), nodes.split(","))
+    copies, store = int(os.environ.get("SHUNT_RF", "3")), os.environ.get("SHUNT_STORE", "cassandra")
+    assert store in ("cassandra", "node"), f"SHUNT_STORE {store!r}: cassandra or node"
+    return Backend(host, int(port), nodes.split(","), copies, store)

@@ -11,6 +11,7 @@ import java.time.Duration;
 import java.util.EnumMap;
 import java.util.List;
 import java.util.Map;
+import org.junit.jupiter.api.Assumptions;
 
 /**
  * Where the scenarios connect to, the sessions they share, and the keyspace they work in.
@@ -68,6 +69,11 @@ final class Store {
   /** Whether what is under test shows itself as the only host (a proxy does, a bare ring does not). */
   static boolean singleHostExpected() {
     return !"0".equals(System.getenv().getOrDefault("SHUNT_EXPECT_SINGLE_HOST", "1"));
+  }
+
+  /** Skips a scenario on the embedded node (SHUNT_STORE=node), which does not have everything. */
+  static void needs(String feature) {
+    Assumptions.assumeFalse("node".equals(System.getenv("SHUNT_STORE")), "the embedded node has no " + feature);
   }
 
   static String replication() {
