@@ -223,11 +223,11 @@ fn a_traced_write_shows_its_wait_for_the_disk() {
         let client_of = client.column(&format!("SELECT client FROM system_traces.sessions WHERE session_id = {id}"));
         assert_eq!(client_of, [[127, 0, 0, 1]]);
     }
-    nodes.stop();
+    assert!(nodes.stop(PATIENCE));
     let nodes = start(directory.path(), 1);
     let mut client = Client::connect(nodes.addresses()[0], 4);
     assert_eq!(client.column("SELECT session_id FROM system_traces.sessions").len(), 2, "traces outlive the process");
-    nodes.stop();
+    assert!(nodes.stop(PATIENCE));
 }
 
 /// DELETE takes what SELECT with the same WHERE shows, and nothing else, whatever the order of the columns.
