@@ -46,7 +46,8 @@ pub(super) fn keyspace(keyspace: &Keyspace) -> String {
     let durable = keyspace.durable_writes;
     // Cassandra has no such property; whoever wants it must not lose it by creating the keyspace again.
     let durability = match keyspace.durability {
-        Durability::Periodic => "",
+        implied if implied == Durability::of(keyspace.durable_writes) => "",
+        Durability::Periodic => " AND durability = 'periodic'",
         Durability::Batch => " AND durability = 'batch'",
     };
     let replication = replication(&keyspace.replication);

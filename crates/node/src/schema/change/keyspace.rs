@@ -80,9 +80,8 @@ fn set_properties(keyspace: &mut Keyspace, properties: &Properties) -> Result<()
         match (name.as_str(), value) {
             ("replication", PropertyValue::Map(map)) => keyspace.replication = replication(map)?,
             ("durable_writes", PropertyValue::Constant(_, text)) => match text.to_ascii_lowercase().as_str() {
-                "true" => (keyspace.durable_writes, keyspace.durability) = (true, Durability::Batch),
-                // Cassandra then writes no log at all; ours is written, and synced in the background.
-                "false" => (keyspace.durable_writes, keyspace.durability) = (false, Durability::Periodic),
+                "true" => keyspace.set_durable_writes(true),
+                "false" => keyspace.set_durable_writes(false),
                 other => {
                     let message = format!("Invalid boolean value {other} for 'durable_writes'");
                     return Err(CqlError::Syntax(message));

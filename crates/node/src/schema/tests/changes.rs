@@ -302,11 +302,17 @@ fn options_of_several_parts_are_whole() {
 }
 
 #[test]
-fn durability_is_periodic_unless_asked_for() {
-    let schema = schema();
-    assert_eq!(schema.keyspace("k").unwrap().durability, Durability::Periodic);
-    let schema = after(&schema, &["ALTER KEYSPACE k WITH durability = 'batch'"]);
-    assert_eq!(schema.keyspace("k").unwrap().durability, Durability::Batch);
-    let schema = after(&schema, &["ALTER KEYSPACE k WITH durable_writes = false"]);
-    assert_eq!(schema.keyspace("k").unwrap().durability, Durability::Batch, "kept");
+fn writes_are_durable_unless_told_otherwise() {
+    let mut schema = schema();
+    for (change, expected) in [
+        ("durable_writes = true", Durability::Batch),
+        ("durable_writes = false", Durability::Periodic),
+        ("durability = 'batch'", Durability::Batch),
+        ("durable_writes = true", Durability::Batch),
+        ("durability = 'periodic' AND durable_writes = true", Durability::Periodic),
+        ("durable_writes = false", Durability::Periodic),
+    ] {
+        schema = after(&schema, &[&format!("ALTER KEYSPACE k WITH {change}")]);
+        assert_eq!(schema.keyspace("k").unwrap().durability, expected, "{change}");
+    }
 }
