@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-cassandra test lint unit e2e ring ring-stop ring-cost deny fuzz-corpus build clean
+.PHONY: help run run-cassandra test lint unit e2e ring ring-stop ring-cost store-speed deny fuzz-corpus build clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,11 @@ ring-cost: build ## what a query costs the ring's nodes: round robin, token awar
 	@scripts/prerequisites ring python
 	@scripts/python-environment
 	@PYTHONPATH=tests target/python/bin/python -m ring.cost $(RING_COST)
+
+store-speed: build ## what reads and writes cost the embedded node, Cassandra and redis-server
+	@scripts/prerequisites ring python
+	@scripts/python-environment
+	@PYTHONPATH=tests target/python/bin/python -m ring.store_speed $(STORE_SPEED)
 
 build: ## the release binary, target/release/shunt
 	@scripts/prerequisites rust
