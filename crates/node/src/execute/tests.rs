@@ -95,6 +95,22 @@ fn a_traced_query_has_a_session_and_its_events_in_order() {
 }
 
 #[test]
+fn a_scan_says_what_it_went_through() {
+    let mut nodes = table();
+    nodes.rows("INSERT INTO t (a, b) VALUES (8, 'y')");
+    let answer = query(&mut nodes, VERSION, flag::TRACING, "SELECT a FROM t WHERE b = 'y' ALLOW FILTERING");
+    let id = kept(&mut nodes, answer);
+    let events = events(&mut nodes, &id);
+    assert_eq!(
+        events[2..],
+        [
+            "'Reading 49 range(s) of tokens from -9223372036854775808 to 9223372036854775807'",
+            "'Read 2 live row(s) of 2 partition(s), 1 of them filtered out, 1 row(s) in the answer'"
+        ]
+    );
+}
+
+#[test]
 fn what_was_not_asked_for_is_not_traced() {
     let mut nodes = table();
     let answer = query(&mut nodes, VERSION, 0, "SELECT b FROM t WHERE a = 7");

@@ -110,14 +110,14 @@ impl Source<'_> {
         }
         match self {
             Source::Stores { shared, table, aside } => {
-                for (from, to, owner) in pieces(shared, first, last) {
+                let pieces = pieces(shared, first, last);
+                aside.note(|| format!("Reading {} range(s) of tokens from {first} to {last}", pieces.len()));
+                for (from, to, owner) in pieces {
                     let store = &shared.stores()[owner];
                     let here = after.filter(|after| token_of(&after.partition) >= from);
                     if here.is_some_and(|after| token_of(&after.partition) > to) {
                         continue;
                     }
-                    let address = shared.info.nodes[owner].address;
-                    aside.note(|| format!("Reading partitions with tokens from {from} to {to} from {address}"));
                     if scan(store, *table, (from, to), wanted, here, collector)? == Flow::Stop {
                         return Ok(());
                     }
