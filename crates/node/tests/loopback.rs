@@ -230,51 +230,6 @@ fn a_traced_write_shows_its_wait_for_the_disk() {
     assert!(nodes.stop(PATIENCE));
 }
 
-/// The trace of a write that waits for the disk ends when the answer leaves, whichever way it came.
-#[test]
-fn a_traced_write_shows_its_wait_for_the_disk() {
-    let directory = tempfile::tempdir().unwrap();
-    let nodes = start(directory.path(), 1);
-    let mut client = Client::connect(nodes.addresses()[0], 4);
-    client.run(KEYSPACE);
-    client.run("CREATE TABLE k.t (a int PRIMARY KEY, b text)");
-    let mut body = Vec::new();
-    encode::query_simple(&mut body, 4, "INSERT INTO k.t (a, b) VALUES (1, 'x')", Consistency::ONE);
-    let (mut alone, mut framed) = (Vec::new(), Vec::new());
-    let header = Header { flags: flag::TRACING, ..Header::request(4, 1, opcode::QUERY) };
-    client.output.push(&mut alone, header, &body);
-    client.output.finish(&mut alone);
-    let mut writer = AggregateWriter::new(Limits { count_max: 100, bytes_max: 1 << 20 });
-    writer.push(&mut framed, 1, 7, 4, flag::TRACING, opcode::QUERY, &body);
-    writer.finish(&mut framed);
-    for request in [alone, framed] {
-        client.stream.write_all(&request).unwrap();
-        let (opcode, body) = client.receive();
-        let body = match opcode {
-            opcode::AGGREGATE => AggregateReader::new(&body).unwrap().next().unwrap().unwrap().body.to_vec(),
-            _ => body,
-        };
-        let id: String = body[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        let id = format!("{}-{}-{}-{}-{}", &id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]);
-        // As drivers do: until it has a duration.
-        let duration = format!("SELECT duration FROM system_traces.sessions WHERE session_id = {id}");
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while client.column(&duration).is_empty() {
-            assert!(Instant::now() < deadline, "no trace came");
-        }
-        let events = client.column(&format!("SELECT activity FROM system_traces.events WHERE session_id = {id}"));
-        let last: Vec<_> = events.iter().rev().take(2).map(|text| String::from_utf8_lossy(text)).collect();
-        assert_eq!(last, ["The log is on disk", "Waiting until the log is on disk"]);
-        let client_of = client.column(&format!("SELECT client FROM system_traces.sessions WHERE session_id = {id}"));
-        assert_eq!(client_of, [[127, 0, 0, 1]]);
-    }
-    nodes.stop();
-    let nodes = start(directory.path(), 1);
-    let mut client = Client::connect(nodes.addresses()[0], 4);
-    assert_eq!(client.column("SELECT session_id FROM system_traces.sessions").len(), 2, "traces outlive the process");
-    nodes.stop();
-}
-
 /// DELETE takes what SELECT with the same WHERE shows, and nothing else, whatever the order of the columns.
 #[test]
 fn a_range_is_deleted_as_it_is_read() {

@@ -57,6 +57,12 @@ fn keyspace(name: &str, statements: &[&str]) -> Result<Keyspace, String> {
     Ok(keyspace)
 }
 
+/// Whether Cassandra shows a keyspace as one that no statement can create. Drivers read of those in
+/// `system_virtual_schema`, of all others in `system_schema`.
+pub(crate) fn is_virtual(keyspace: &str) -> bool {
+    matches!(keyspace, "system_views" | "system_virtual_schema")
+}
+
 /// Traces are spread over the nodes, all else each node has for itself.
 fn replication(keyspace: &str) -> BTreeMap<String, String> {
     let class = |name: &str| ("class".to_owned(), format!("org.apache.cassandra.locator.{name}"));
@@ -70,7 +76,8 @@ fn replication(keyspace: &str) -> BTreeMap<String, String> {
 pub(crate) fn rows(table: &Table, schema: &Schema, cluster: &ClusterInfo, node: usize) -> SystemRows {
     let made = match (table.keyspace.as_str(), table.name.as_str()) {
         ("system", name) => cluster::rows(name, schema, cluster, node),
-        ("system_schema", name) => schema_tables::rows(name, schema),
+        ("system_schema", name) => schema_tables::rows(name, schema, |keyspace| !is_virtual(keyspace)),
+        ("system_virtual_schema", name) => schema_tables::rows(name, schema, is_virtual),
         _ => Vec::new(),
     };
     made.into_iter().map(|row| in_order(table, row)).collect()

@@ -176,6 +176,25 @@ fn the_rest_of_a_schema() {
     }
 }
 
+/// Drivers put both together; what were in both would be there twice, and as what it is not.
+#[test]
+fn virtual_keyspaces_are_shown_as_such() {
+    let schema = sample();
+    let names = |keyspace: &str, table: &str| {
+        let mut names = shown(&schema, keyspace, table, 0, &["keyspace_name"]);
+        names.sort();
+        names.dedup();
+        names
+    };
+    let keyspaces = ["system_views", "system_virtual_schema"];
+    assert_eq!(names("system_virtual_schema", "keyspaces"), keyspaces);
+    assert_eq!(names("system_schema", "keyspaces"), ["k", "system", "system_schema", "system_traces"]);
+    for table in ["tables", "columns"] {
+        assert_eq!(names("system_virtual_schema", table), ["system_virtual_schema"], "{table}");
+        assert!(!names("system_schema", table).iter().any(|name| keyspaces.contains(&name.as_str())), "{table}");
+    }
+}
+
 /// Each node shows itself in `local` and the others, with all tokens given out once, in `peers`.
 #[test]
 fn a_node_and_its_peers() {

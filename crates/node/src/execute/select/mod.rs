@@ -81,7 +81,10 @@ pub(crate) fn run(
     let wanted = Wanted { intervals, reversed: plan.reversed, now: bound.now_s() };
     let source = match table.number {
         Some(number) => Source::Stores { shared, table: number, aside: bound.aside },
-        None => Source::Memory(memory::partitions(table, schema, shared, node)?),
+        None => {
+            bound.aside.note(|| format!("Making the rows of {}.{} in memory", table.keyspace, table.name));
+            Source::Memory(memory::partitions(table, schema, shared, node)?)
+        }
     };
     let head = result::put_head(out, plan.columns(), page);
     let mut collector = Collector::new(plan, &evaluator, filters, wanted.now, limits, std::mem::take(out));
