@@ -76,6 +76,13 @@ impl Trace {
         }
     }
 
+    /// Bytes of its texts.
+    pub(crate) fn bytes(&self) -> usize {
+        let events = self.events.iter().map(|event| event.activity.len());
+        let parameters = self.parameters.iter().map(|(name, value)| name.len() + value.len());
+        events.chain(parameters).sum()
+    }
+
     /// Nothing more is done. How long it took in all, in microseconds.
     pub(crate) fn end(&mut self) -> u64 {
         let elapsed_us = self.elapsed_us();

@@ -165,6 +165,25 @@ fn a_request_that_fails_has_a_trace_too() {
     assert!(events(&mut nodes, &id).last().unwrap().contains("The request failed"));
 }
 
+/// Whoever answers is not held up, and nothing is lost that is not counted.
+#[test]
+fn more_traces_than_can_be_written_are_lost_and_counted() {
+    const TRACES: u64 = 100;
+    let mut nodes = table();
+    let mut trace = query(&mut nodes, VERSION, flag::TRACING, "SELECT a FROM t").done.trace.unwrap();
+    (0..150).for_each(|_| trace.note("x".repeat(8000)));
+    for number in 0..TRACES {
+        trace.origin.session[0] = number as u8;
+        nodes.executor.keep_trace(Some(trace.clone()));
+    }
+    let lost = nodes.executor.shared.traces.lost();
+    assert!(lost > 0 && lost < TRACES, "{lost} of {TRACES}");
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while nodes.rows("SELECT count(*) FROM system_traces.sessions") != (TRACES - lost).to_string() {
+        assert!(Instant::now() < deadline, "{lost} lost");
+    }
+}
+
 #[test]
 fn the_custom_payload_of_a_request_is_ignored() {
     let mut nodes = table();

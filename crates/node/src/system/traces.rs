@@ -4,7 +4,7 @@
 //! later and ask again until it has a duration; both tables' rows become visible at once.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -29,8 +29,9 @@ pub(super) const KEYSPACE: &str = "system_traces";
 
 /// Seconds that a trace stays: `trace_type_query_ttl`.
 const TTL_S: u32 = 24 * 60 * 60;
-/// Traces that wait to be written; those that come while so many wait are lost.
-const WAITING_MAX: usize = 256;
+/// Traces that wait to be written, and their texts in bytes; those that come while so many wait are lost.
+const WAITING_MAX: usize = 8192;
+const WAITING_BYTES_MAX: usize = 16 << 20;
 /// How soon traces are on disk.
 const DURABILITY: Durability = Durability::Periodic { interval: Duration::from_secs(1) };
 
@@ -46,6 +47,7 @@ struct Finished {
     duration_us: u64,
     node: usize,
     thread: String,
+    bytes: usize,
 }
 
 /// Where traces go. The thread ends with it, after having written what waits.
@@ -53,6 +55,7 @@ pub(crate) struct Traces {
     writer: Option<Writer>,
     /// Started with the first trace: most processes never have one.
     started: OnceLock<Option<(SyncSender<Finished>, JoinHandle<()>)>>,
+    waiting_bytes: Arc<AtomicUsize>,
     lost: AtomicU64,
 }
 
@@ -63,33 +66,54 @@ struct Writer {
     info: ClusterInfo,
     sessions: Arc<Table>,
     events: Arc<Table>,
+    waiting_bytes: Arc<AtomicUsize>,
 }
 
 impl Traces {
     /// Traces are kept in these stores, in the tables that `schema` has for them.
     pub(crate) fn new(stores: &[Arc<Store>], info: &ClusterInfo, schema: &Schema) -> Traces {
         let table = |name: &str| schema.table(KEYSPACE, name).cloned();
+        let waiting_bytes = Arc::new(AtomicUsize::new(0));
         let writer = table("sessions").zip(table("events")).map(|(sessions, events)| Writer {
             stores: stores.to_vec(),
             info: info.clone(),
             sessions,
             events,
+            waiting_bytes: Arc::clone(&waiting_bytes),
         });
-        Traces { writer, started: OnceLock::new(), lost: AtomicU64::new(0) }
+        Traces { writer, started: OnceLock::new(), waiting_bytes, lost: AtomicU64::new(0) }
     }
 
     /// Takes the trace of a request that `node` has answered just now. Never waits.
     pub(crate) fn keep(&self, mut trace: Box<Trace>, node: usize) {
         let duration_us = trace.end();
         let thread = std::thread::current().name().unwrap_or_default().to_owned();
-        let sender = self.started.get_or_init(|| self.writer.clone().and_then(start)).as_ref();
-        let finished = Finished { trace, duration_us, node, thread };
-        if sender.is_none_or(|(sender, _)| sender.try_send(finished).is_err()) {
+        let bytes = trace.bytes();
+        if !self.send(Finished { trace, duration_us, node, thread, bytes }) {
             let lost = self.lost.fetch_add(1, Ordering::Relaxed) + 1;
             if lost.is_power_of_two() {
                 tracing::warn!(lost, "traces are asked for faster than they can be written");
             }
         }
+    }
+
+    /// Whether there was room.
+    fn send(&self, finished: Finished) -> bool {
+        let sender = self.started.get_or_init(|| self.writer.clone().and_then(start)).as_ref();
+        let Some((sender, _)) = sender else { return false };
+        let bytes = finished.bytes;
+        let before = self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let sent = before + bytes <= WAITING_BYTES_MAX && sender.try_send(finished).is_ok();
+        if !sent {
+            self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        sent
+    }
+
+    /// How many there was no room for.
+    #[cfg(test)]
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
     }
 }
 
@@ -141,12 +165,13 @@ impl Writer {
             if let Err(error) = self.write(&finished) {
                 tracing::warn!(?error, "a trace could not be written");
             }
+            self.waiting_bytes.fetch_sub(finished.bytes, Ordering::Relaxed);
         }
     }
 
     /// Writes a trace to the store that owns it, all of it or nothing.
     fn write(&self, finished: &Finished) -> Result<(), CqlError> {
-        let Finished { trace, duration_us, node, thread } = finished;
+        let Finished { trace, duration_us, node, thread, .. } = finished;
         let now = (trace.origin.started_us + *duration_us as i64) / 1_000_000;
         let expiry = Some(Expiry { ttl: TTL_S, at: now + i64::from(TTL_S) });
         let time = WriteTime { timestamp: trace.origin.started_us, expiry, now };
