@@ -16,7 +16,7 @@ pub(super) fn constant(
     if assignment::literal_fits(literal, cql_type).is_none() {
         let kind = literal.kind.name();
         let text = &literal.text;
-        return Err(InvalidRequest(format!("Invalid {kind} constant ({text}) for \"{name}\" of type {cql_type}")));
+        return Err(InvalidRequest::new(format!("Invalid {kind} constant ({text}) for \"{name}\" of type {cql_type}")));
     }
     let native = match cql_type {
         CqlType::Native(native) => *native,
@@ -36,13 +36,13 @@ pub(super) fn composite(
     cql_type: &CqlType,
     scope: &mut Scope<'_>,
 ) -> Result<Prepared, InvalidRequest> {
-    let wrong = |what: &str| Err(InvalidRequest(format!("Invalid {what} literal for {name} of type {cql_type}")));
+    let wrong = |what: &str| Err(InvalidRequest::new(format!("Invalid {what} literal for {name} of type {cql_type}")));
     let parts = match (term, cql_type) {
         (Term::List(terms), CqlType::List { element, .. }) => elements("list", terms, name, element, scope)?,
         (Term::List(terms), CqlType::Vector { element, dimension }) => {
             if usize::try_from(*dimension) != Ok(terms.len()) {
                 let given = terms.len();
-                return Err(InvalidRequest(format!(
+                return Err(InvalidRequest::new(format!(
                     "Invalid vector literal for {name} of type {cql_type}; expected {dimension} elements, but given {given}"
                 )));
             }
@@ -78,13 +78,13 @@ fn part(
     scope: &mut Scope<'_>,
 ) -> Result<Prepared, InvalidRequest> {
     if assignment::fits(term, cql_type, scope).is_none() {
-        return Err(InvalidRequest(format!(
+        return Err(InvalidRequest::new(format!(
             "Invalid {what} literal for {name}: {role} {term} is not of type {cql_type}"
         )));
     }
     let prepared = prepare(term, &format!("{role}({name})"), cql_type, scope)?;
     if prepared.has_marker() && what != "vector" {
-        return Err(InvalidRequest(format!(
+        return Err(InvalidRequest::new(format!(
             "Invalid {what} literal for {name}: bind variables are not supported inside collection literals"
         )));
     }
@@ -125,14 +125,14 @@ fn tuple(
     if terms.len() > types.len() {
         let (expected, found) = (types.len(), terms.len());
         let cql_type = CqlType::tuple(types.to_vec());
-        return Err(InvalidRequest(format!(
+        return Err(InvalidRequest::new(format!(
             "Invalid tuple literal for {name}: too many elements. Type {cql_type} expects {expected} but got {found}"
         )));
     }
     let mut parts = Vec::with_capacity(terms.len());
     for (position, (term, cql_type)) in terms.iter().zip(types).enumerate() {
         if assignment::fits(term, cql_type, scope).is_none() {
-            return Err(InvalidRequest(format!(
+            return Err(InvalidRequest::new(format!(
                 "Invalid tuple literal for {name}: component {position} is not of type {cql_type}"
             )));
         }
@@ -149,7 +149,7 @@ fn user_type(
 ) -> Result<Vec<Prepared>, InvalidRequest> {
     if let Some((unknown, _)) = fields.iter().find(|(field, _)| definition.field(field).is_none()) {
         let type_name = &definition.name;
-        return Err(InvalidRequest(format!("Unknown field '{unknown}' in value of user defined type {type_name}")));
+        return Err(InvalidRequest::new(format!("Unknown field '{unknown}' in value of user defined type {type_name}")));
     }
     let mut parts = Vec::with_capacity(definition.fields.len());
     for (field, cql_type) in &definition.fields {
@@ -158,7 +158,7 @@ fn user_type(
             continue;
         };
         if assignment::fits(term, cql_type, scope).is_none() {
-            return Err(InvalidRequest(format!(
+            return Err(InvalidRequest::new(format!(
                 "Invalid user type literal for {name}: field {field} is not of type {cql_type}"
             )));
         }

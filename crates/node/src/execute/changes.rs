@@ -49,14 +49,7 @@ impl CellReader<'_> {
 
 /// Whether a plan reads before it writes, so that nobody else may write to its partitions meanwhile.
 pub(super) fn reads_lists(plan: &MutationPlan) -> bool {
-    plan.changes.iter().any(|(position, change)| {
-        let is_list = matches!(plan.table.columns[*position].cql_type, CqlType::List { .. });
-        is_list
-            && matches!(
-                change,
-                ColumnChange::SetElement(..) | ColumnChange::DeleteElement(_) | ColumnChange::Subtract(_)
-            )
-    })
+    plan.read_columns().next().is_some()
 }
 
 /// Does to a fragment what a change says.
@@ -86,11 +79,14 @@ pub(super) fn apply(
                 }
             }
         }
-        ColumnChange::Add(term) => {
-            if let Some(value) = term.evaluate(bound)?.into_bytes() {
-                maker.add(column, &value)?;
+        ColumnChange::Add(term) => match term.evaluate(bound)? {
+            Value::Bytes(value) => maker.add(column, &value)?,
+            // What is unset elsewhere changes nothing; Cassandra fails here and here alone.
+            Value::Unset if matches!(column.cql_type, CqlType::List { .. }) => {
+                return Err(CqlError::Invalid(format!("Invalid unset value for column {name}")));
             }
-        }
+            Value::Null | Value::Unset => {}
+        },
         ColumnChange::Prepend(term) => {
             if let Some(value) = term.evaluate(bound)?.into_bytes() {
                 maker.prepend(column, &value)?;

@@ -6,10 +6,12 @@
 mod batch;
 mod bindings;
 mod changes;
+mod conditional;
 mod conditions;
 mod describe;
 mod fragment;
 mod intervals;
+mod json;
 mod keys;
 mod mutate;
 pub(crate) mod rows;
@@ -205,7 +207,7 @@ impl Executor {
         let schema = self.shared.schema();
         let table = schema.find_table(name, client.keyspace.as_deref())?;
         let Some(number) = table.number else {
-            return Err(CqlError::Invalid(format!("{}.{} is a system table", table.keyspace, table.name)));
+            return Err(CqlError::Unauthorized(format!("{} keyspace is not user-modifiable.", table.keyspace)));
         };
         for store in self.shared.stores() {
             let durability = shunt_storage::store::Durability::Batch;

@@ -12,10 +12,11 @@ use super::bindings::Bound;
 use super::changes::{CellReader, apply};
 use super::fragment::{FragmentMaker, ListPositions, WriteTime};
 use super::intervals::{Interval, Intervals};
+use super::json::JsonRow;
 use super::keys::{self, Partition};
 use crate::error::CqlError;
 use crate::schema::options::TTL_MAX;
-use crate::schema::{Column, ColumnKind, Table};
+use crate::schema::{ColumnKind, Table};
 use crate::shared::Shared;
 use crate::statement::mutation::MutationPlan;
 use crate::statement::restrictions::PartitionRestriction;
@@ -66,6 +67,8 @@ pub(crate) struct Mutator<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) time: WriteTime,
     positions: ListPositions,
+    /// What INSERT JSON says.
+    json: Option<Arc<JsonRow>>,
 }
 
 impl<'a> Mutator<'a> {
@@ -84,7 +87,8 @@ impl<'a> Mutator<'a> {
         let seconds = time_to_live(plan, bound)?;
         let expiry = (seconds > 0).then(|| Expiry { ttl: seconds, at: now + i64::from(seconds) });
         let time = WriteTime { timestamp, expiry, now };
-        Ok(Self { plan, bound, shared, time, positions: ListPositions::default() })
+        let json = plan.json.as_ref().map(|(json, _)| JsonRow::new(&plan.table, json, bound).map(Arc::new)).transpose()?;
+        Ok(Self { plan, bound, shared, time, positions: ListPositions::default(), json })
     }
 
     fn table(&self) -> &'a Arc<Table> {
@@ -97,24 +101,33 @@ impl<'a> Mutator<'a> {
 
     /// The partitions the statement writes to.
     pub(crate) fn partitions(&self) -> Result<Vec<Partition>, CqlError> {
+        if let Some(json) = &self.json {
+            return Ok(vec![json.partition.clone()]);
+        }
         match &self.plan.restrictions.partition {
             PartitionRestriction::Keys(keys) => Ok(keys::partitions(self.table(), keys, self.bound)?),
             _ => Err(CqlError::invalid("a statement that writes names its partitions")),
         }
     }
 
-    /// The partitions the statement writes to, also if JSON names them.
-    pub(crate) fn all_partitions(&mut self) -> Result<Vec<Partition>, CqlError> {
-        if self.plan.json.is_none() {
-            return self.partitions();
+    /// The row that a statement without slices and without `IN` is about, by its clustering bytes; none for the static
+    /// row.
+    pub(crate) fn row(&self) -> Result<Option<Vec<u8>>, CqlError> {
+        if let Some(json) = &self.json {
+            return Ok(Some(json.clustering.clone()));
         }
-        Ok(self.json_writes()?.into_iter().map(|write| write.partition).collect())
+        if self.plan.is_of_static_row() {
+            return Ok(None);
+        }
+        let values = keys::clustering_values(self.table(), &self.plan.restrictions.clustering, self.bound)?;
+        let values = values.first().ok_or_else(|| CqlError::invalid("no row is named"))?;
+        Ok(Some(keys::clustering(self.table(), values)?))
     }
 
     /// Everything the statement writes.
     pub(crate) fn writes(&mut self) -> Result<Vec<Write>, CqlError> {
-        if self.plan.json.is_some() {
-            return self.json_writes();
+        if let Some(json) = self.json.clone() {
+            return self.json_writes(&json);
         }
         let mut writes = Vec::new();
         for partition in self.partitions()? {
@@ -218,31 +231,19 @@ impl<'a> Mutator<'a> {
     }
 
     /// The writes of INSERT JSON.
-    fn json_writes(&mut self) -> Result<Vec<Write>, CqlError> {
-        let Some((json, default_unset)) = &self.plan.json else { return Ok(Vec::new()) };
+    fn json_writes(&mut self, json: &JsonRow) -> Result<Vec<Write>, CqlError> {
+        let default_unset = self.plan.json.as_ref().is_some_and(|(_, default_unset)| *default_unset);
         let table = Arc::clone(self.table());
-        let text = json.evaluate(self.bound)?.into_bytes();
-        let text = text.ok_or_else(|| CqlError::invalid("Got null for INSERT JSON values"))?;
-        let text = String::from_utf8(text).map_err(|_| CqlError::invalid("Could not decode JSON string as a map"))?;
-        let mut given = json_values(&table, &text, self.bound)?;
-        let mut key = |columns: &[Column]| -> Result<Vec<Vec<u8>>, CqlError> {
-            let value = |column: &Column| {
-                let value = given.iter_mut().find(|(name, _)| *name == column.name).and_then(|(_, value)| value.take());
-                value.ok_or_else(|| CqlError::Invalid(format!("Invalid null value for key {}", column.name)))
-            };
-            columns.iter().map(value).collect()
-        };
-        let partition = Partition::new(&key(table.partition_key())?)?;
-        let clustering = keys::clustering(&table, &key(table.clustering())?)?;
         let mut writes = Vec::new();
-        for (kind, place) in [(ColumnKind::Static, Place::Static), (ColumnKind::Regular, Place::Row(clustering))] {
+        let places = [(ColumnKind::Static, Place::Static), (ColumnKind::Regular, Place::Row(json.clustering.clone()))];
+        for (kind, place) in places {
             let mut maker = FragmentMaker::new(self.time, &mut self.positions, self.bound.now_us);
             if kind == ColumnKind::Regular {
                 maker.insert();
             }
             for column in table.values().iter().filter(|column| column.kind == kind) {
-                match given.iter().find(|(name, _)| *name == column.name) {
-                    Some((_, value)) => maker.set(column, value.clone())?,
+                match json.value(&column.name) {
+                    Some(value) => maker.set(column, value.map(<[u8]>::to_vec))?,
                     None if !default_unset => maker.set(column, None)?,
                     None => {}
                 }
@@ -250,29 +251,11 @@ impl<'a> Mutator<'a> {
             let mut row = maker.row;
             row.canonicalise();
             if !row.is_empty() {
-                writes.push(self.write(&partition, place, Fragment::Row(row))?);
+                writes.push(self.write(&json.partition, place, Fragment::Row(row))?);
             }
         }
         Ok(writes)
     }
-}
-
-/// A column's name and its value; `None` is null.
-type NamedValue = (String, Option<Vec<u8>>);
-
-/// The columns that a JSON object gives, with their values.
-fn json_values(table: &Table, text: &str, bound: &Bound<'_>) -> Result<Vec<NamedValue>, CqlError> {
-    use shunt_cql::functions::Environment;
-    let mut values = Vec::new();
-    for (name, json) in shunt_cql::values::json::from_json_row(text)? {
-        let Some(column) = table.column(&name) else {
-            return Err(CqlError::Invalid(format!("JSON values map contains unrecognized column: {name}")));
-        };
-        let value = shunt_cql::values::json::from_json(&column.cql_type, &json, bound.now_ms())
-            .map_err(|error| CqlError::Invalid(format!("Error decoding JSON value for {name}: {error}")))?;
-        values.push((name, value));
-    }
-    Ok(values)
 }
 
 /// The value of a bigint attribute.

@@ -2,16 +2,15 @@
 
 use md5::{Digest, Md5};
 use shunt_cql::ast::{self, Parsed};
-use shunt_cql::terms::{Prepared, Scope};
+use shunt_cql::terms::Scope;
 use shunt_cql::types::CqlType;
 
 use super::mutation::{BatchPlan, MutationPlan, attributes};
-use super::restrictions::{OneOf, Operand, PartitionRestriction, Restrictions};
 use super::select::SelectPlan;
 use super::{Marker, Plan, ResultColumn, Statement};
 use crate::error::CqlError;
 use crate::schema::resolve::Types;
-use crate::schema::{Schema, Uuid};
+use crate::schema::{Column, Schema, Table, Uuid};
 
 /// Statements that one BATCH may have.
 const BATCH_STATEMENTS_MAX: usize = 65_535;
@@ -42,8 +41,8 @@ impl Statement {
             table.as_ref().map(|table| table.partition_key().iter().map(|column| column.cql_type.clone()).collect());
         let mut scope = Scope::new(&types, key_types.as_deref(), now_ms, markers.len());
         let plan = plan(statement, schema, keyspace, &mut scope)?;
+        let key_markers = key_markers(&plan, table.as_deref(), &scope);
         let markers = marker_list(&markers, &scope)?;
-        let key_markers = key_markers(&plan);
         let result: Vec<ResultColumn> = match &plan {
             Plan::Select(select) => select.columns().to_vec(),
             _ => Vec::new(),
@@ -121,23 +120,20 @@ fn marker_list(names: &[Option<String>], scope: &Scope<'_>) -> Result<Vec<Marker
     names.iter().zip(&scope.markers).map(marker).collect()
 }
 
-/// The markers that are the partition key, if each of its columns has one and nothing else.
-fn key_markers(plan: &Plan) -> Vec<u16> {
-    let restrictions: &Restrictions = match plan {
-        Plan::Select(select) => select.restrictions(),
-        Plan::Mutation(mutation) => &mutation.restrictions,
-        Plan::Batch(batch) => match batch.mutations.first() {
-            Some(first) => &first.restrictions,
-            None => return Vec::new(),
-        },
-        _ => return Vec::new(),
+/// For each column of the partition key the last marker that is for it; empty if one of them has none, or if a batch is
+/// on several tables. Markers inside a list of `IN` and of comparisons count, as they do in Cassandra.
+fn key_markers(plan: &Plan, table: Option<&Table>, scope: &Scope<'_>) -> Vec<u16> {
+    let Some(table) = table else { return Vec::new() };
+    if let Plan::Batch(batch) = plan
+        && batch.mutations.iter().any(|mutation| mutation.table.id != table.id)
+    {
+        return Vec::new();
+    }
+    let is_for = |column: &Column| {
+        let found = scope.markers.iter().rposition(|marker| marker.as_ref().is_some_and(|(name, _)| *name == column.name));
+        found.and_then(|index| u16::try_from(index).ok())
     };
-    let PartitionRestriction::Keys(keys) = &restrictions.partition else { return Vec::new() };
-    let marker = |one_of: &OneOf| match one_of {
-        OneOf::Equal(Operand::Term(Prepared::Marker { index, .. })) => Some(*index),
-        _ => None,
-    };
-    keys.iter().map(marker).collect::<Option<_>>().unwrap_or_default()
+    table.partition_key().iter().map(is_for).collect::<Option<_>>().unwrap_or_default()
 }
 
 /// As Cassandra makes them, so that drivers and proxies that compute them agree.

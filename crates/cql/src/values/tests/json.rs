@@ -170,7 +170,7 @@ fn json_of_the_wrong_type_is_refused_as_by_cassandra() {
     ];
     for (name, json, message) in cases {
         let parsed = parse(json).expect(json);
-        assert_eq!(from_json(&cql_type(name), &parsed, 0).expect_err(json).0, message, "{name} {json}");
+        assert_eq!(from_json(&cql_type(name), &parsed, 0).expect_err(json).message, message, "{name} {json}");
     }
 }
 

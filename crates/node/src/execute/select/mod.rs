@@ -35,6 +35,8 @@ use crate::statement::select::{Grouping, SelectPlan};
 use collect::{Collector, Limits};
 use evaluate::Evaluator;
 use filter::Filters;
+pub(super) use filter::contains;
+pub(super) use input::{Clustering, Input};
 use paging::State;
 use source::{Source, Wanted};
 
@@ -66,7 +68,7 @@ pub(crate) fn run(
     let start = out.len();
     let table = plan.table();
     let page_size = page.page_size.and_then(|rows| u32::try_from(rows).ok()).filter(|rows| *rows > 0);
-    if page_size.is_some() && plan.sorted_by.is_some() {
+    if page_size.is_some() && plan.sorted_by.is_some() && !names_nothing(plan, bound)? {
         return Err(CqlError::invalid(
             "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove \
              the ORDER BY or the IN and sort client side, or disable paging for this query",
@@ -98,6 +100,12 @@ pub(crate) fn run(
             Err(error)
         }
     }
+}
+
+/// Whether no partition is named: an `IN` without values.
+fn names_nothing(plan: &SelectPlan, bound: &Bound<'_>) -> Result<bool, CqlError> {
+    let PartitionRestriction::Keys(keys) = &plan.restrictions().partition else { return Ok(false) };
+    Ok(keys::partitions(plan.table(), keys, bound)?.is_empty())
 }
 
 fn read(

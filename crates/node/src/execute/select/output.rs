@@ -51,7 +51,7 @@ fn json_row(
             value => {
                 let name = &item.name;
                 let shown = json::to_json(&item.cql_type, value.as_deref());
-                text.push_str(&shown.ok_or_else(|| InvalidRequest(format!("the value of {name} is not of its type")))?);
+                text.push_str(&shown.ok_or_else(|| InvalidRequest::new(format!("the value of {name} is not of its type")))?);
             }
         }
     }
