@@ -272,5 +272,6 @@ class Pool:
 
     def _draw(self, kind: Type, key: bool) -> Value:
         if key and kind.kind == "decimal":
-            return decimal_value(self._rng.choice(DISTINCT_DECIMALS))
+            value = decimal_value(self._rng.choice(DISTINCT_DECIMALS))
+            return value._replace(json=f'"{value.literal}"')  # a bare number would get more zeros by way of a double
         return draw(self._rng, kind)

@@ -37,7 +37,8 @@ fn width(native: NativeType) -> Option<(u32, bool)> {
 }
 
 /// Whether a type is one of numbers.
-pub(super) fn is_number(native: NativeType) -> bool {
+#[must_use]
+pub fn is_number(native: NativeType) -> bool {
     width(native).is_some()
 }
 

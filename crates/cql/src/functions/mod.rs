@@ -19,6 +19,7 @@ use crate::error::{FailedFunction, InvalidRequest};
 use crate::types::CqlType;
 use crate::values::json;
 
+pub use arithmetic::is_number;
 pub use aggregate::{Aggregate, AggregateKind, AggregateState};
 pub use resolve::{Argument, resolve, resolve_aggregate};
 
@@ -240,6 +241,7 @@ impl Function {
         };
         let (left_type, right_type) = (self.native_argument(0), self.native_argument(1));
         let result = match right_type {
+            NativeType::Text | NativeType::Ascii => Ok([left, right].concat()),
             NativeType::Duration => time::add_duration(operator, left_type, left, right),
             _ => arithmetic::apply(operator, (left_type, left), (right_type, right), self.native_result()),
         };

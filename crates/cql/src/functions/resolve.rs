@@ -317,6 +317,11 @@ fn arithmetic_functions(name: &str, operator: Operator, arguments: &[&dyn Argume
                 add(*left, *right, returns);
             }
         }
+        let texts = [NativeType::Text, NativeType::Ascii];
+        for right in texts.iter().filter(|right| operator == Operator::Add && texts.contains(left) && possible(1, **right)) {
+            let ascii = *left == NativeType::Ascii && *right == NativeType::Ascii;
+            add(*left, *right, if ascii { NativeType::Ascii } else { NativeType::Text });
+        }
         let sum = matches!(operator, Operator::Add | Operator::Subtract);
         if sum && matches!(left, NativeType::Date | NativeType::Timestamp) {
             add(*left, NativeType::Duration, *left);

@@ -63,6 +63,8 @@ fn results() {
         ("_/", &["decimal:1", "decimal:8"], "0.125"),
         ("_%", &["decimal:7.5", "decimal:2"], "1.5"),
         ("_+", &["decimal:1", "double:0.1"], "1.1"),
+        ("_+", &["text:a", "text:b"], "'ab'"),
+        ("_+", &["ascii:a", "text:é"], "'aé'"),
         ("_+", &["int:1", "int:null"], "null"),
         ("_-", &["timestamp:2020-03-31", "duration:1mo"], "'2020-02-29T00:00:00.000Z'"),
         ("_+", &["date:2019-12-31", "duration:1d"], "'2020-01-01'"),
@@ -146,6 +148,7 @@ fn calls_without_a_result() {
             &["text:a", "int:1", "int:1", "text:ab"],
             "The padding argument of a masking function should be single-character, but 'ab' has 2 characters.",
         ),
+        ("_-", &["text:a", "text:b"], "the '-' operation is not supported between text and text"),
         ("_+", &["int:1", "text:a"], "the '+' operation is not supported between int and text"),
     ];
     for (name, arguments, message) in cases {

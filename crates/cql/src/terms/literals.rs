@@ -1,10 +1,10 @@
 //! Literals for a type: constants to bytes, collections and the like to their parts.
 
 use super::{Prepared, Scope, assignment, evaluate, prepare};
-use crate::ast::{Literal, LiteralKind, Term};
+use crate::ast::{Literal, LiteralKind, NativeType, Term};
 use crate::error::InvalidRequest;
 use crate::types::{CqlType, UserType};
-use crate::values::from_string;
+use crate::values::{from_string, split};
 
 /// A constant as a value of a type.
 pub(super) fn constant(
@@ -18,15 +18,46 @@ pub(super) fn constant(
         let text = &literal.text;
         return Err(InvalidRequest::new(format!("Invalid {kind} constant ({text}) for \"{name}\" of type {cql_type}")));
     }
-    let native = match cql_type {
-        CqlType::Native(native) => *native,
-        _ => crate::ast::NativeType::Blob,
-    };
     let text = match literal.kind {
         LiteralKind::Hex => literal.text.get(2..).unwrap_or_default(),
         _ => &literal.text,
     };
-    from_string(native, text, now_ms).map(|bytes| Prepared::Constant(Some(bytes)))
+    let bytes = match cql_type {
+        CqlType::Native(native) => from_string(*native, text, now_ms)?,
+        CqlType::Tuple(types) => tuple_text(types, text, now_ms)?,
+        _ => from_string(NativeType::Blob, text, now_ms)?,
+    };
+    Ok(Prepared::Constant(Some(bytes)))
+}
+
+/// A tuple as Cassandra's tools write it: `1:a:@`, where `@` is null and a backslash goes before a colon or `@` that is
+/// meant.
+fn tuple_text(types: &[CqlType], text: &str, now_ms: i64) -> Result<Vec<u8>, InvalidRequest> {
+    let mut parts = vec![String::new()];
+    let mut escaped = false;
+    for letter in text.chars() {
+        match letter {
+            ':' if !escaped => parts.push(String::new()),
+            letter => parts.last_mut().into_iter().for_each(|part| part.push(letter)),
+        }
+        escaped = letter == '\\';
+    }
+    if parts.len() > types.len() {
+        return Err(InvalidRequest::new(format!(
+            "Invalid tuple literal: too many elements. Type has {} but got {}",
+            types.len(),
+            parts.len()
+        )));
+    }
+    let part = |(text, cql_type): (&String, &CqlType)| match cql_type {
+        _ if text == "@" => Ok(None),
+        CqlType::Native(native) => {
+            from_string(*native, &text.replace("\\:", ":").replace("\\@", "@"), now_ms).map(Some)
+        }
+        other => Err(InvalidRequest::new(format!("'{text}' is no value of type {other}"))),
+    };
+    let parts = parts.iter().zip(types).map(part).collect::<Result<Vec<_>, _>>()?;
+    Ok(split::join_tuple(parts))
 }
 
 /// A collection, tuple, vector or value of a user-defined type.

@@ -138,6 +138,10 @@ impl Executor {
         }
         let again = self.prepare(&statement.text, statement.keyspace.as_deref());
         let again = Arc::new(again.map_err(|_| unknown())?);
+        // What a client knows of the statement is no longer so: it has to ask again.
+        if !again.looks_as(&statement) {
+            return Err(unknown());
+        }
         self.shared.keep_prepared(&again);
         Ok(again)
     }

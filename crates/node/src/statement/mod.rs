@@ -13,7 +13,7 @@ use mutation::{BatchPlan, MutationPlan};
 use select::SelectPlan;
 
 /// A bind marker as metadata show it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Marker {
     pub(crate) name: String,
     pub(crate) cql_type: CqlType,
@@ -61,6 +61,11 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
+    /// Whether a client sees no difference between two preparations of a text.
+    pub(crate) fn looks_as(&self, other: &Statement) -> bool {
+        self.result == other.result && self.key_markers == other.key_markers && self.markers == other.markers
+    }
+
     /// The name of a marker; values may come by it.
     pub(crate) fn marker_name(&self, index: u16) -> Option<&str> {
         self.markers.get(usize::from(index)).map(|marker| marker.name.as_str())

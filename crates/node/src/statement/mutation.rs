@@ -6,6 +6,7 @@ use shunt_cql::ast::{
     Attributes, BatchKind, ColumnCondition, Comparison, Conditions, Delete, Deletion, Insert, InsertJson, Mutation,
     NativeType, Operation, Relation, Term, Update,
 };
+use shunt_cql::functions::is_number;
 use shunt_cql::terms::{Prepared, Scope, prepare};
 use shunt_cql::types::CqlType;
 
@@ -20,6 +21,8 @@ pub(crate) enum ColumnChange {
     Set(Prepared),
     /// This is added: to a counter, a collection, the end of a list.
     Add(Prepared),
+    /// This is added to the number, or put behind the text, that is there.
+    AddToValue(Prepared),
     /// This is taken away.
     Subtract(Prepared),
     /// This is put in front of a list.
@@ -182,7 +185,8 @@ impl MutationPlan {
         let mut changes = Vec::new();
         for assignment in &update.assignments {
             let (position, column) = changeable(&table, &assignment.column)?;
-            changes.push((position, change(column, &assignment.operation, scope)?));
+            let conditional = !matches!(update.conditions, Conditions::None);
+            changes.push((position, change(column, &assignment.operation, conditional, scope)?));
         }
         let restrictions = Restrictions::new(&table, &update.relations, scope)?;
         let conditions = conditions(&table, &update.conditions, scope)?;
@@ -221,6 +225,7 @@ impl MutationPlan {
     /// Whether it changes and tests static columns and no others.
     fn is_static_only(&self) -> bool {
         self.json.is_none()
+            && !self.deletes_rows
             && !self.changes_kind(ColumnKind::Regular)
             && !self.tests_kind(ColumnKind::Regular)
             && (self.changes_kind(ColumnKind::Static) || self.tests_kind(ColumnKind::Static))
@@ -254,7 +259,8 @@ impl MutationPlan {
                 change,
                 ColumnChange::SetElement(..) | ColumnChange::DeleteElement(_) | ColumnChange::Subtract(_)
             );
-            (is_list && by_index_or_value).then_some(*position)
+            let reads = is_list && by_index_or_value || matches!(change, ColumnChange::AddToValue(_));
+            reads.then_some(*position)
         };
         self.changes.iter().filter_map(reads)
     }
@@ -334,7 +340,7 @@ impl MutationPlan {
     fn check_range(&self) -> Result<(), CqlError> {
         if self.is_conditional() {
             let all = "DELETE statements must restrict all PRIMARY KEY columns with equality relations in order to";
-            if self.changes_kind(ColumnKind::Regular) {
+            if self.changes_kind(ColumnKind::Regular) || self.deletes_rows {
                 return Err(CqlError::Invalid(format!("{all} delete non static columns")));
             }
             if !self.is_static_only() {
@@ -387,7 +393,13 @@ pub(crate) fn attributes(
     Ok((timestamp, time_to_live))
 }
 
-fn change(column: &Column, operation: &Operation, scope: &mut Scope<'_>) -> Result<ColumnChange, CqlError> {
+/// `conditional`: the row is read anyway, so that numbers can be added to others than counters, and texts to texts.
+fn change(
+    column: &Column,
+    operation: &Operation,
+    conditional: bool,
+    scope: &mut Scope<'_>,
+) -> Result<ColumnChange, CqlError> {
     let name = &column.name;
     let cql_type = &column.cql_type;
     let refuse =
@@ -403,6 +415,9 @@ fn change(column: &Column, operation: &Operation, scope: &mut Scope<'_>) -> Resu
         Operation::Set(value) => Ok(ColumnChange::Set(prepare(value, name, receiver, scope)?)),
         Operation::Add(value) if cql_type.is_counter() || column.is_multi_cell() && cql_type.is_collection() => {
             Ok(ColumnChange::Add(prepare(value, name, receiver, scope)?))
+        }
+        Operation::Add(value) if conditional && can_be_added(cql_type) => {
+            Ok(ColumnChange::AddToValue(prepare(value, name, receiver, scope)?))
         }
         Operation::Subtract(value) if cql_type.is_counter() => {
             Ok(ColumnChange::Subtract(prepare(value, name, receiver, scope)?))
@@ -441,6 +456,12 @@ fn change(column: &Column, operation: &Operation, scope: &mut Scope<'_>) -> Resu
         },
         _ => refuse("adding or taking away"),
     }
+}
+
+/// Numbers and texts.
+fn can_be_added(cql_type: &CqlType) -> bool {
+    let CqlType::Native(native) = cql_type else { return false };
+    matches!(native, NativeType::Text | NativeType::Ascii) || is_number(*native)
 }
 
 fn deletion_of(column: &Column, deletion: &Deletion, scope: &mut Scope<'_>) -> Result<ColumnChange, CqlError> {
@@ -504,6 +525,7 @@ fn condition_of(table: &Table, given: &ColumnCondition, scope: &mut Scope<'_>) -
         }
         _ => return Err(wrong()),
     };
+    check_comparison(found, &receiver, given.comparison)?;
     let test = match given.comparison {
         Some(comparison) => {
             let value = given.values.first().ok_or_else(wrong)?;
@@ -519,6 +541,25 @@ fn condition_of(table: &Table, given: &ColumnCondition, scope: &mut Scope<'_>) -
         }
     };
     Ok(Condition { column, part, test })
+}
+
+/// Comparisons that a condition cannot have.
+fn check_comparison(column: &Column, compared: &CqlType, comparison: Option<Comparison>) -> Result<(), CqlError> {
+    let (name, cql_type) = (&column.name, &column.cql_type);
+    match comparison {
+        Some(Comparison::ContainsKey) if !matches!(cql_type, CqlType::Map { .. }) => {
+            Err(CqlError::Invalid(format!("Cannot use CONTAINS KEY on non-map column {name}")))
+        }
+        Some(Comparison::Contains) if !cql_type.is_collection() => {
+            Err(CqlError::Invalid(format!("Cannot use CONTAINS on non-collection column {name}")))
+        }
+        Some(Comparison::Less | Comparison::LessOrEqual | Comparison::Greater | Comparison::GreaterOrEqual)
+            if compared.references_duration() =>
+        {
+            Err(CqlError::invalid("Slice conditions are not supported on durations"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What a whole column is compared with.

@@ -4,7 +4,7 @@ use super::syntax::{self, Json};
 use crate::ast::NativeType;
 use crate::error::InvalidRequest;
 use crate::types::CqlType;
-use crate::values::number::{Decimal, parse_float};
+use crate::values::number::{Decimal, float_text, parse_float};
 use crate::values::string::unhex;
 use crate::values::{compare, from_string, split};
 
@@ -72,7 +72,7 @@ pub fn from_json_row(text: &str) -> Result<Vec<(String, Json)>, InvalidRequest> 
 /// A key of JSON as a name: in quotes its case counts.
 fn column_name(key: &str) -> String {
     let inside = key.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-    inside.map_or_else(|| key.to_ascii_lowercase(), |inside| inside.replace("\"\"", "\""))
+    inside.map_or_else(|| key.to_lowercase(), |inside| inside.replace("\"\"", "\""))
 }
 
 fn expected(what: &str, json: &Json) -> InvalidRequest {
@@ -122,6 +122,12 @@ fn from_native(native: NativeType, json: &Json, now_ms: i64) -> Result<Vec<u8>, 
         (NativeType::Varint, Json::Number(text) | Json::String(text)) if !text.is_empty() => {
             from_string(native, text, now_ms).map_err(|_| no_number())
         }
+        // Cassandra's parser makes a double of a number that is not whole, and loses what a double cannot hold.
+        (NativeType::Decimal, Json::Number(text)) if text.contains(['.', 'e', 'E']) => {
+            let double = parse_float::<f64>(text).map(|value| float_text(value, false));
+            let decimal = double.and_then(|text| Decimal::parse(&text));
+            decimal.map(|value| value.encode()).ok_or_else(no_number)
+        }
         (NativeType::Decimal, Json::Number(text) | Json::String(text)) => {
             if text.is_empty() {
                 Ok(Vec::new())
@@ -136,6 +142,8 @@ fn from_native(native: NativeType, json: &Json, now_ms: i64) -> Result<Vec<u8>, 
         (NativeType::Int | NativeType::Bigint | NativeType::Counter, Json::Number(text)) => {
             from_string(native, text, now_ms).or_else(|_| wrong())
         }
+        // A small number is an Integer there, which it does not take for the Long that a time is.
+        (NativeType::Timestamp, Json::Number(text)) if text.parse::<i32>().is_ok() => wrong(),
         (NativeType::Timestamp, Json::Number(text)) => {
             text.parse().map(|ms: i64| ms.to_be_bytes().to_vec()).or_else(|_| wrong())
         }

@@ -96,6 +96,5 @@ pub fn json_string(text: &str) -> String {
 /// The key of a column or field: a name that needs quotes in CQL has them in JSON, too.
 #[must_use]
 pub fn json_key(name: &str) -> String {
-    let lower = name.bytes().all(|byte| !byte.is_ascii_uppercase());
-    json_string(&if lower { name.to_owned() } else { quoted_name(name) })
+    json_string(&if name == name.to_lowercase() { name.to_owned() } else { quoted_name(name) })
 }

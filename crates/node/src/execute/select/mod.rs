@@ -68,17 +68,17 @@ pub(crate) fn run(
     let start = out.len();
     let table = plan.table();
     let page_size = page.page_size.and_then(|rows| u32::try_from(rows).ok()).filter(|rows| *rows > 0);
-    if page_size.is_some() && plan.sorted_by.is_some() && !names_nothing(plan, bound)? {
-        return Err(CqlError::invalid(
-            "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove \
-             the ORDER BY or the IN and sort client side, or disable paging for this query",
-        ));
-    }
     let state = page.paging_state.as_deref().map(|state| State::decode(state, table, plan.reversed)).transpose()?;
     let limits = limits(plan, bound, page_size, state.as_ref())?;
     let evaluator = Evaluator::new(&plan.selection, bound)?;
     let filters = Filters::new(table, plan.restrictions(), bound)?;
     let intervals = Intervals::new(table, &plan.restrictions().clustering, bound)?;
+    if page_size.is_some() && plan.sorted_by.is_some() && !intervals.0.is_empty() && !names_nothing(plan, bound)? {
+        return Err(CqlError::invalid(
+            "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove \
+             the ORDER BY or the IN and sort client side, or disable paging for this query",
+        ));
+    }
     let wanted = Wanted { intervals, reversed: plan.reversed, now: bound.now_s() };
     let source = match table.number {
         Some(number) => Source::Stores { shared, table: number },

@@ -87,6 +87,11 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
                 let CqlType::Map { key: key_type, value: value_type, .. } = &found.cql_type else {
                     return invalid(format!("Column {column} cannot be used as a map"));
                 };
+                if !found.is_multi_cell() {
+                    return invalid(format!(
+                        "Map-entry equality predicates on frozen map column {column} are not supported"
+                    ));
+                }
                 let key = prepare(key, &format!("key({column})"), key_type, self.scope)?;
                 let value = prepare(value, &format!("value({column})"), value_type, self.scope)?;
                 let test = Test::Compare(*comparison, Operand::Term(value));

@@ -182,7 +182,6 @@ impl<'t, 's, 'a> Preparer<'t, 's, 'a> {
                 ([only], Some(expected)) if !matches!(expected, CqlType::Tuple(_)) => {
                     self.prepare(only, Some(expected))
                 }
-                ([only], None) if self.known(only).is_some() => self.prepare(only, None),
                 _ => self.composite(selector, expected),
             },
             Selector::List(_) | Selector::Set(_) | Selector::Map(_) => self.composite(selector, expected),
