@@ -358,6 +358,14 @@ pub(super) fn math(math: Math, native: NativeType, bytes: &[u8]) -> Option<Vec<u
     result.write(native)
 }
 
+/// Whether there is a logarithm: for `varint` and `decimal` an infinity is none.
+pub(super) fn has_logarithm(native: NativeType, bytes: &[u8]) -> bool {
+    match read(native, bytes) {
+        Some(number @ (Number::Big(_) | Number::Decimal(_))) => number.to_float() > 0.0,
+        _ => true,
+    }
+}
+
 #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "Java rounds to an int or a long")]
 fn round(value: f64, single: bool) -> f64 {
     let rounded = (value + 0.5).floor();

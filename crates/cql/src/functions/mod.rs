@@ -195,6 +195,10 @@ impl Function {
             Body::FromJson => self.decoded_json(first, environment.now_ms()),
             Body::Arithmetic(operator) => self.arithmetic(operator, arguments),
             Body::Negation => Ok(arithmetic::negate(self.native_argument(0), first)),
+            Body::Math(math @ (Math::Log | Math::Log10)) if !arithmetic::has_logarithm(self.native_argument(0), first) => {
+                let base = if math == Math::Log { "Natural" } else { "Base 10" };
+                Err(InvalidRequest::new(format!("{base} log of number zero or less")))
+            }
             Body::Math(math) => Ok(arithmetic::math(math, self.native_argument(0), first)),
             Body::MapKeys | Body::MapValues => Ok(collections::half_of_map(first, self.body == Body::MapValues)),
             Body::CollectionCount => Ok(collections::count(first)),

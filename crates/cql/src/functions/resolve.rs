@@ -68,6 +68,10 @@ pub fn resolve(
         let same = found.iter().find(|function| function.arguments.iter().all(|argument| argument == receiver));
         found = same.cloned().map_or(found, |function| vec![function]);
     }
+    if found.len() > 1 {
+        // What may be a counter is one only if nothing else will do.
+        found.retain(|function| !function.arguments.iter().any(CqlType::is_counter));
+    }
     let shown: Vec<_> = arguments.iter().map(|argument| argument.shown()).collect();
     match (&found[..], operator_of(name)) {
         ([function], _) => Ok(function.clone()),

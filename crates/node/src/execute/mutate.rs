@@ -46,9 +46,28 @@ pub(crate) struct Write {
     pub(crate) partition: Partition,
     pub(crate) place: Place,
     pub(crate) fragment: Fragment,
+    /// The statement's, microseconds since 1970.
+    pub(crate) timestamp: i64,
 }
 
 impl Write {
+    /// Puts deletions a microsecond before the values of the same write, which then stay. Conditional batches have it
+    /// so: what deletes a row and what writes to it have one time.
+    pub(super) fn deletions_first(&mut self) {
+        let before = self.timestamp - 1;
+        let earlier = |deletion: Deletion| Deletion { timestamp: before, ..deletion };
+        match &mut self.fragment {
+            Fragment::Row(row) => {
+                row.deletion = row.deletion.map(earlier);
+                row.complex.iter_mut().for_each(|(_, deletion)| *deletion = earlier(*deletion));
+            }
+            Fragment::Header(header) => {
+                header.deletion = header.deletion.map(earlier);
+                header.ranges.iter_mut().for_each(|range| range.deletion = earlier(range.deletion));
+            }
+        }
+    }
+
     /// As storage takes it.
     pub(crate) fn mutation(&self) -> Mutation<'_> {
         Mutation {
@@ -196,7 +215,8 @@ impl<'a> Mutator<'a> {
     }
 
     fn write(&self, partition: &Partition, place: Place, fragment: Fragment) -> Result<Write, CqlError> {
-        Ok(Write { table: self.number()?, partition: partition.clone(), place, fragment })
+        let timestamp = self.time.timestamp;
+        Ok(Write { table: self.number()?, partition: partition.clone(), place, fragment, timestamp })
     }
 
     /// Whole rows, ranges of them, or partitions that go.

@@ -5,6 +5,7 @@ use std::sync::{Arc, MutexGuard};
 
 use shunt_cql::ast::{BatchKind, NativeType};
 use shunt_cql::types::CqlType;
+use shunt_storage::row::Fragment;
 use shunt_storage::store::{Durability, Mutation};
 use shunt_topology::Token;
 use shunt_wire::cql::envelope::opcode;
@@ -34,11 +35,14 @@ impl Executor {
         kind: Option<BatchKind>,
         out: &mut Vec<u8>,
     ) -> Result<Done, CqlError> {
+        let conditional = items.iter().any(|(plan, _)| plan.is_conditional());
         let mut mutators = Vec::with_capacity(items.len());
         for (plan, bound) in items {
+            // What is written on a condition has the time at which the condition held, whatever the client says.
+            let timestamp = if conditional { bound.now_us } else { timestamp };
             mutators.push(Mutator::new(plan, bound, &self.shared, timestamp)?);
         }
-        if items.iter().any(|(plan, _)| plan.is_conditional()) {
+        if conditional {
             return self.write_if(&mut mutators, kind.is_some(), version, out);
         }
         let _locks = self.lock_for_lists(&mutators)?;
@@ -109,14 +113,27 @@ impl Executor {
         }
         let mut writes = Vec::new();
         for mutator in mutators.iter_mut() {
-            writes.append(&mut mutator.writes()?);
+            for write in mutator.writes()? {
+                merge(&mut writes, write);
+            }
         }
+        writes.iter_mut().for_each(|write| write.deletions_first());
         let items: Vec<Item<'_>> = mutators.iter().map(|mutator| (mutator.plan, mutator.bound)).collect();
         let durable_at = self.apply(&items, &writes)?;
         put_columns(&table, &[], version, out);
         put::int(out, 1);
         put::bytes(out, Some(&[1]));
         Ok(Done { durable_at, ..Done::now(opcode::RESULT) })
+    }
+}
+
+/// Adds a write to what the same key is to get.
+fn merge(writes: &mut Vec<Write>, write: Write) {
+    let same = writes.iter_mut().find(|other| other.place == write.place && other.partition == write.partition);
+    match (same.map(|same| &mut same.fragment), write.fragment) {
+        (Some(Fragment::Row(row)), Fragment::Row(newer)) => row.merge(newer),
+        (Some(Fragment::Header(header)), Fragment::Header(newer)) => header.merge(newer),
+        (_, fragment) => writes.push(Write { fragment, ..write }),
     }
 }
 

@@ -409,8 +409,7 @@ fn change(
             "Cannot set the value of counter column {name} (counters can only be incremented/decremented, not set)"
         )));
     }
-    let bigint = CqlType::Native(NativeType::Bigint);
-    let receiver = if cql_type.is_counter() { &bigint } else { cql_type };
+    let receiver = cql_type;
     match operation {
         Operation::Set(value) => Ok(ColumnChange::Set(prepare(value, name, receiver, scope)?)),
         Operation::Add(value) if cql_type.is_counter() || column.is_multi_cell() && cql_type.is_collection() => {
