@@ -16,7 +16,9 @@ RING = "differential"
 NODE_DIRECTORY = jars.TARGET / "differential" / "node"
 READY_SECONDS = 30
 # Tables are made and dropped all the time; making each change durable at once is what would take longest.
-JAVA_OPTIONS = ["-Dcassandra.test.flush_local_schema_changes=false"]
+# What a counter had before it was deleted comes back as long as it is in the counter cache, and only then.
+JAVA_OPTIONS = ["-Dcassandra.test.flush_local_schema_changes=false", "-Dcassandra.config.allow_system_properties=true",
+                "-Dcassandra.settings.counter_cache_size=0MiB"]
 
 
 def cassandra() -> Cluster:

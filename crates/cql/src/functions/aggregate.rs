@@ -51,8 +51,6 @@ impl Aggregate {
     pub fn returns(&self) -> CqlType {
         match self.kind {
             AggregateKind::CountRows | AggregateKind::Count => NativeType::Bigint.into(),
-            // What was a counter is a number.
-            _ if self.argument.is_counter() => NativeType::Bigint.into(),
             _ => self.argument.clone(),
         }
     }

@@ -257,18 +257,24 @@ fn put_prepared(statement: &Statement, version: u8, out: &mut Vec<u8>) {
     if version >= 5 {
         put::short_bytes(out, &statement.result_id);
     }
-    let (keyspace, table) = statement.table.as_ref().map_or(("", ""), |(keyspace, table)| (keyspace, table));
-    put::int(out, if statement.markers.is_empty() { 0 } else { metadata_flag::GLOBAL_TABLE });
+    let markers = &statement.markers;
+    let one_table = markers.windows(2).all(|pair| pair[0].table == pair[1].table);
+    let global = markers.first().filter(|_| one_table);
+    put::int(out, if global.is_some() { metadata_flag::GLOBAL_TABLE } else { 0 });
     put::int(out, statement.markers.len() as i32);
     if version >= 4 {
         put::int(out, statement.key_markers.len() as i32);
         statement.key_markers.iter().for_each(|index| put::short(out, *index));
     }
-    if !statement.markers.is_empty() {
+    let put_table = |out: &mut Vec<u8>, (keyspace, table): &(String, String)| {
         put::string(out, keyspace);
         put::string(out, table);
-    }
-    for marker in &statement.markers {
+    };
+    global.iter().for_each(|marker| put_table(out, &marker.table));
+    for marker in markers {
+        if global.is_none() {
+            put_table(out, &marker.table);
+        }
         put::string(out, &marker.name);
         marker.cql_type.write_option(version, out);
     }

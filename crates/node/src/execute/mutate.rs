@@ -85,6 +85,8 @@ pub(crate) struct Mutator<'a> {
     pub(crate) bound: &'a Bound<'a>,
     pub(crate) shared: &'a Shared,
     pub(crate) time: WriteTime,
+    /// What is wrong with its time to live.
+    refused: Option<CqlError>,
     positions: ListPositions,
     /// What INSERT JSON says.
     json: Option<Arc<JsonRow>>,
@@ -103,11 +105,15 @@ impl<'a> Mutator<'a> {
         if timestamp == i64::MIN {
             return Err(CqlError::Invalid(format!("Timestamp is out of range: {timestamp}")));
         }
-        let seconds = time_to_live(plan, bound)?;
+        // A condition that does not hold comes before a time to live that cannot be.
+        let (seconds, refused) = match time_to_live(plan, bound) {
+            Ok(seconds) => (seconds, None),
+            Err(error) => (0, Some(error)),
+        };
         let expiry = (seconds > 0).then(|| Expiry { ttl: seconds, at: now + i64::from(seconds) });
         let time = WriteTime { timestamp, expiry, now };
         let json = plan.json.as_ref().map(|(json, _)| JsonRow::new(&plan.table, json, bound).map(Arc::new)).transpose()?;
-        Ok(Self { plan, bound, shared, time, positions: ListPositions::default(), json })
+        Ok(Self { plan, bound, shared, time, refused, positions: ListPositions::default(), json })
     }
 
     fn table(&self) -> &'a Arc<Table> {
@@ -145,6 +151,9 @@ impl<'a> Mutator<'a> {
 
     /// Everything the statement writes.
     pub(crate) fn writes(&mut self) -> Result<Vec<Write>, CqlError> {
+        if let Some(refused) = self.refused.take() {
+            return Err(refused);
+        }
         if let Some(json) = self.json.clone() {
             return self.json_writes(&json);
         }

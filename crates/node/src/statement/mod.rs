@@ -15,6 +15,8 @@ use select::SelectPlan;
 /// A bind marker as metadata show it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Marker {
+    /// Keyspace and table it is for.
+    pub(crate) table: (String, String),
     pub(crate) name: String,
     pub(crate) cql_type: CqlType,
 }
@@ -48,8 +50,6 @@ pub(crate) struct Statement {
     pub(crate) keyspace: Option<String>,
     /// The schema it was prepared for ([`crate::schema::Schema::number`]).
     pub(crate) schema_number: u64,
-    /// Keyspace and table of its markers.
-    pub(crate) table: Option<(String, String)>,
     pub(crate) markers: Vec<Marker>,
     /// Which markers are the partition key, in its order; empty if they are not all markers.
     pub(crate) key_markers: Vec<u16>,

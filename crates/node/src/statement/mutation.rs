@@ -95,6 +95,8 @@ pub(crate) struct MutationPlan {
 
 /// A BATCH given as text.
 pub(crate) struct BatchPlan {
+    /// Which of `mutations` each marker is in; none for those of the batch itself.
+    pub(crate) owners: Vec<Option<usize>>,
     pub(crate) kind: BatchKind,
     pub(crate) timestamp: Option<Prepared>,
     pub(crate) mutations: Vec<MutationPlan>,

@@ -42,7 +42,8 @@ impl Statement {
         let mut scope = Scope::new(&types, key_types.as_deref(), now_ms, markers.len());
         let plan = plan(statement, schema, keyspace, &mut scope)?;
         let key_markers = key_markers(&plan, table.as_deref(), &scope);
-        let markers = marker_list(&markers, &scope)?;
+        let tables = marker_tables(&plan, table.as_deref(), markers.len());
+        let markers = marker_list(&markers, &scope, tables)?;
         let result: Vec<ResultColumn> = match &plan {
             Plan::Select(select) => select.columns().to_vec(),
             _ => Vec::new(),
@@ -53,7 +54,6 @@ impl Statement {
             text: text.to_owned(),
             keyspace: keyspace.map(str::to_owned),
             schema_number: schema.number,
-            table: table.map(|table| (table.keyspace.clone(), table.name.clone())),
             markers,
             key_markers,
             result,
@@ -101,23 +101,47 @@ fn batch_plan(
         return Err(CqlError::invalid("Global TTL on the BATCH statement is not supported."));
     }
     let (timestamp, _) = attributes(&batch.attributes, scope)?;
-    let mutations = batch.mutations.iter().map(|mutation| MutationPlan::new(mutation, schema, session, scope));
-    let mutations: Vec<MutationPlan> = mutations.collect::<Result<_, _>>()?;
+    let mut owners = vec![None; scope.markers.len()];
+    let mut mutations: Vec<MutationPlan> = Vec::with_capacity(batch.mutations.len());
+    for (index, mutation) in batch.mutations.iter().enumerate() {
+        let before: Vec<bool> = scope.markers.iter().map(Option::is_some).collect();
+        mutations.push(MutationPlan::new(mutation, schema, session, scope)?);
+        for ((owner, marker), before) in owners.iter_mut().zip(&scope.markers).zip(before) {
+            if marker.is_some() && !before {
+                *owner = Some(index);
+            }
+        }
+    }
     if timestamp.is_some() && mutations.iter().any(|mutation| mutation.timestamp.is_some()) {
         return Err(CqlError::invalid("Timestamp must be set either on BATCH or individual statements"));
     }
-    Ok(BatchPlan { kind: batch.kind, timestamp, mutations })
+    Ok(BatchPlan { kind: batch.kind, owners, timestamp, mutations })
+}
+
+/// Keyspace and table of each marker. Those of a batch itself are in `[batch]`, as in Cassandra.
+fn marker_tables(plan: &Plan, table: Option<&Table>, count: usize) -> Vec<(String, String)> {
+    let name = |table: &Table| (table.keyspace.clone(), table.name.clone());
+    let Plan::Batch(batch) = plan else {
+        return vec![table.map(name).unwrap_or_default(); count];
+    };
+    let of_batch = || ("[batch]".to_owned(), "[batch]".to_owned());
+    let owner = |owner: &Option<usize>| owner.map_or_else(of_batch, |index| name(&batch.mutations[index].table));
+    batch.owners.iter().map(owner).collect()
 }
 
 /// Names and types of the markers; a marker that nothing gave a type to cannot be bound.
-fn marker_list(names: &[Option<String>], scope: &Scope<'_>) -> Result<Vec<Marker>, CqlError> {
-    let marker = |(name, found): (&Option<String>, &Option<(String, CqlType)>)| {
+fn marker_list(
+    names: &[Option<String>],
+    scope: &Scope<'_>,
+    tables: Vec<(String, String)>,
+) -> Result<Vec<Marker>, CqlError> {
+    let marker = |((name, found), table): ((&Option<String>, &Option<(String, CqlType)>), (String, String))| {
         let Some((known, cql_type)) = found else {
             return Err(CqlError::invalid("a bind marker stands where its type cannot be known; use a type hint"));
         };
-        Ok(Marker { name: name.clone().unwrap_or_else(|| known.clone()), cql_type: cql_type.clone() })
+        Ok(Marker { table, name: name.clone().unwrap_or_else(|| known.clone()), cql_type: cql_type.clone() })
     };
-    names.iter().zip(&scope.markers).map(marker).collect()
+    names.iter().zip(&scope.markers).zip(tables).map(marker).collect()
 }
 
 /// For each column of the partition key the last marker that is for it; empty if one of them has none, or if a batch is

@@ -119,6 +119,9 @@ fn read(
     let after = state.map(|state| &state.position);
     match &plan.restrictions().partition {
         PartitionRestriction::Keys(keys) => {
+            if wanted.intervals.0.is_empty() {
+                return Ok(());
+            }
             let partitions = keys::partitions(plan.table(), keys, bound)?;
             source.read_keys(&partitions, wanted, after, collector)
         }
