@@ -49,7 +49,7 @@ def describe(outcome: Outcome) -> str:
     if outcome.kind == "error":
         return f"{outcome.error}: {outcome.message}" + (f" {outcome.detail}" if outcome.detail else "")
     if outcome.kind != "rows":
-        return f"{outcome.kind} {outcome.detail or ''}"
+        return f"{outcome.kind} {outcome.detail or ''}" + (f" prepared: {outcome.prepared}" if outcome.prepared else "")
     lines = [f"{len(outcome.rows)} rows in pages of {outcome.pages}; " + ", ".join(f"{name} {kind}" for name, kind in outcome.columns)]
     for row in outcome.rows[:ROWS_SHOWN]:
         lines.append("             " + " | ".join("null" if value is None else _value(value) for value in row))

@@ -188,18 +188,22 @@ EMPTY_ALLOWED = ("tinyint", "smallint", "int", "bigint", "varint", "decimal", "f
                  "timeuuid", "inet", "timestamp")
 
 
-def draw(rng: Random, kind: Type) -> Value:
-    """A value of the type, never null itself."""
+SIZES = (0, 1, 1, 2, 3)
+
+
+def draw(rng: Random, kind: Type, sizes: tuple[int, ...] = SIZES) -> Value:
+    """A value of the type, never null itself; `sizes` are those that its sets and maps may have."""
     if kind.scalar or kind.kind == "counter":
         return DRAW[kind.kind](rng)
     if kind.kind == "map":
         keys, values = kind.parts
-        return map_value([(draw(rng, keys), draw(rng, values)) for _ in range(rng.choice((0, 1, 1, 2, 3)))])
+        return map_value([(draw(rng, keys, sizes), draw(rng, values, sizes)) for _ in range(rng.choice(sizes))])
     if kind.kind in ("list", "set"):
-        return collection_value(kind.kind, [draw(rng, kind.parts[0]) for _ in range(rng.choice((0, 1, 1, 2, 3)))])
+        count = rng.choice(SIZES if kind.kind == "list" else sizes)
+        return collection_value(kind.kind, [draw(rng, kind.parts[0], sizes) for _ in range(count)])
     if kind.kind == "vector":
-        return vector_value([draw(rng, kind.parts[0]) for _ in range(kind.dimension)])
-    parts = [NULL if rng.random() < 0.15 else draw(rng, part) for part in kind.children()]
+        return vector_value([draw(rng, kind.parts[0], sizes) for _ in range(kind.dimension)])
+    parts = [NULL if rng.random() < 0.15 else draw(rng, part, sizes) for part in kind.children()]
     if kind.kind == "tuple":
         return tuple_value(parts)
     names = [name for name, _ in kind.definition.fields]
@@ -272,5 +276,7 @@ class Pool:
 
     def _draw(self, kind: Type, key: bool) -> Value:
         if key and kind.kind == "decimal":
-            return decimal_value(self._rng.choice(DISTINCT_DECIMALS))
-        return draw(self._rng, kind)
+            value = decimal_value(self._rng.choice(DISTINCT_DECIMALS))
+            return value._replace(json=f'"{value.literal}"')  # a bare number would get more zeros by way of a double
+        # Cassandra puts the elements of a bound set in order, but not if it is a clustering column in descending order.
+        return draw(self._rng, kind, (0, 1, 1) if key else SIZES)

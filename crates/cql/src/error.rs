@@ -32,20 +32,35 @@ impl fmt::Display for SyntaxError {
 
 impl std::error::Error for SyntaxError {}
 
-/// A statement or value that is well-formed and still cannot be: protocol error code 0x2200.
+/// A statement or value that is well-formed and still cannot be: protocol error code 0x2200, or 0x1400 if it is a
+/// function that failed for the arguments it was given.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct InvalidRequest(pub String);
+pub struct InvalidRequest {
+    /// The message a client sees.
+    pub message: String,
+    /// The function that failed, if that is what happened.
+    pub function: Option<Box<FailedFunction>>,
+}
+
+/// A native function without a result for its arguments.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct FailedFunction {
+    /// Its name.
+    pub name: String,
+    /// CQL types of its arguments.
+    pub arguments: Vec<String>,
+}
 
 impl InvalidRequest {
     /// From the message a client will see.
     pub fn new(message: impl Into<String>) -> InvalidRequest {
-        InvalidRequest(message.into())
+        InvalidRequest { message: message.into(), function: None }
     }
 }
 
 impl fmt::Display for InvalidRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.message)
     }
 }
 

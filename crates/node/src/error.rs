@@ -1,8 +1,12 @@
 //! What can become of a request instead of a result: the errors of the native protocol, section 9, that a node gives.
 
+use shunt_cql::error::FailedFunction;
 use shunt_cql::{InvalidRequest, SyntaxError};
 use shunt_storage::StoreError;
-use shunt_wire::cql::message::{ErrorDetails, ErrorMessage, encode, error_code};
+use shunt_wire::cql::message::{ErrorDetails, ErrorMessage, encode, error_code, put};
+
+/// Where native functions are.
+const NATIVE_KEYSPACE: &str = "system";
 
 /// An error as a client sees it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -11,6 +15,10 @@ pub(crate) enum CqlError {
     Syntax(String),
     /// It is, and cannot be carried out as it stands.
     Invalid(String),
+    /// A function has no result for its arguments.
+    Function { message: String, function: Box<FailedFunction> },
+    /// Nobody may do that.
+    Unauthorized(String),
     /// A property of a keyspace or table is wrong.
     Config(String),
     /// A keyspace (with an empty table) or a table is there already.
@@ -34,6 +42,14 @@ impl CqlError {
         match self {
             CqlError::Syntax(message) => plain(out, error_code::SYNTAX_ERROR, message),
             CqlError::Invalid(message) => plain(out, error_code::INVALID, message),
+            CqlError::Unauthorized(message) => plain(out, error_code::UNAUTHORIZED, message),
+            CqlError::Function { message, function } => {
+                plain(out, error_code::FUNCTION_FAILURE, message);
+                put::string(out, NATIVE_KEYSPACE);
+                put::string(out, &function.name);
+                put::short(out, u16::try_from(function.arguments.len()).unwrap_or(u16::MAX));
+                function.arguments.iter().for_each(|argument| put::string(out, argument));
+            }
             CqlError::Config(message) => plain(out, error_code::CONFIG_ERROR, message),
             CqlError::Protocol(message) => plain(out, error_code::PROTOCOL_ERROR, message),
             CqlError::Server(message) => plain(out, error_code::SERVER_ERROR, message),
@@ -57,7 +73,10 @@ impl CqlError {
 
 impl From<InvalidRequest> for CqlError {
     fn from(error: InvalidRequest) -> CqlError {
-        CqlError::Invalid(error.0)
+        match error.function {
+            Some(function) => CqlError::Function { message: error.message, function },
+            None => CqlError::Invalid(error.message),
+        }
     }
 }
 

@@ -41,7 +41,9 @@ impl Aggregate {
         let number = matches!(argument, CqlType::Native(native) if arithmetic::is_number(native));
         if matches!(kind, AggregateKind::Sum | AggregateKind::Average) && !number {
             let name = if kind == AggregateKind::Sum { "sum" } else { "avg" };
-            return Err(InvalidRequest(format!("Function {name} requires a numeric argument, but found {argument}")));
+            return Err(InvalidRequest::new(format!(
+                "Function {name} requires a numeric argument, but found {argument}"
+            )));
         }
         Ok(Aggregate { kind, argument })
     }
@@ -51,8 +53,6 @@ impl Aggregate {
     pub fn returns(&self) -> CqlType {
         match self.kind {
             AggregateKind::CountRows | AggregateKind::Count => NativeType::Bigint.into(),
-            // What was a counter is a number.
-            _ if self.argument.is_counter() => NativeType::Bigint.into(),
             _ => self.argument.clone(),
         }
     }
@@ -134,7 +134,7 @@ impl AggregateState {
                 let calculate = |operator: Operator, left: &Decimal, right: &Decimal| {
                     let bytes =
                         arithmetic::apply(operator, (decimal, &left.encode()), (decimal, &right.encode()), decimal);
-                    let bytes = bytes.map_err(InvalidRequest)?;
+                    let bytes = bytes.map_err(InvalidRequest::new)?;
                     Ok(Decimal::decode(&bytes).unwrap_or_else(|| left.clone()))
                 };
                 let Some(value) = number.to_decimal() else { return Ok(()) };

@@ -37,7 +37,8 @@ fn width(native: NativeType) -> Option<(u32, bool)> {
 }
 
 /// Whether a type is one of numbers.
-pub(super) fn is_number(native: NativeType) -> bool {
+#[must_use]
+pub fn is_number(native: NativeType) -> bool {
     width(native).is_some()
 }
 
@@ -355,6 +356,14 @@ pub(super) fn math(math: Math, native: NativeType, bytes: &[u8]) -> Option<Vec<u
         (Math::Log10, _) => Number::Float(number.to_float().log10()),
     };
     result.write(native)
+}
+
+/// Whether there is a logarithm: for `varint` and `decimal` an infinity is none.
+pub(super) fn has_logarithm(native: NativeType, bytes: &[u8]) -> bool {
+    match read(native, bytes) {
+        Some(number @ (Number::Big(_) | Number::Decimal(_))) => number.to_float() > 0.0,
+        _ => true,
+    }
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "Java rounds to an int or a long")]

@@ -7,17 +7,20 @@ mod aggregate;
 mod arithmetic;
 mod cast;
 mod collections;
+mod masks;
 mod resolve;
 #[cfg(test)]
 mod tests;
 mod time;
+mod vectors;
 
 use crate::ast::{NativeType, Operator};
-use crate::error::InvalidRequest;
+use crate::error::{FailedFunction, InvalidRequest};
 use crate::types::CqlType;
 use crate::values::json;
 
 pub use aggregate::{Aggregate, AggregateKind, AggregateState};
+pub use arithmetic::is_number;
 pub use resolve::{Argument, resolve, resolve_aggregate};
 
 /// What functions need besides their arguments.
@@ -88,6 +91,12 @@ enum Body {
     MapValues,
     /// `collection_count`
     CollectionCount,
+    /// `mask_null` and the like.
+    Mask(masks::Mask),
+    /// `similarity_cosine` and the like.
+    Similarity(vectors::Similarity),
+    /// `floor`
+    Floor,
     /// `collection_min`, `collection_max`, `collection_sum`, `collection_avg`
     Collection(AggregateKind),
 }
@@ -115,6 +124,19 @@ impl Function {
         if let Body::Arithmetic(operator) = self.body { Some(operator) } else { None }
     }
 
+    /// The name that Cassandra's table of native functions has for it; operations have one, too.
+    #[must_use]
+    pub fn native_name(&self) -> &str {
+        match self.operator() {
+            Some(Operator::Add) => "_add",
+            Some(Operator::Subtract) => "_substract",
+            Some(Operator::Multiply) => "_multiply",
+            Some(Operator::Divide) => "_divide",
+            Some(Operator::Modulo) => "_modulo",
+            None => &self.name,
+        }
+    }
+
     /// The conversion of `CAST(a AS to)` for a value of type `from`.
     ///
     /// # Errors
@@ -122,7 +144,7 @@ impl Function {
     pub fn cast(from: &CqlType, to: NativeType) -> Result<Function, InvalidRequest> {
         let castable = matches!(from, CqlType::Native(from) if cast::is_castable(*from, to));
         if !castable {
-            return Err(InvalidRequest(format!("{from} cannot be cast to {to}")));
+            return Err(InvalidRequest::new(format!("{from} cannot be cast to {to}")));
         }
         let name = format!("castas{to}");
         Ok(Function { name, arguments: vec![from.clone()], returns: to.into(), body: Body::Cast })
@@ -143,10 +165,14 @@ impl Function {
             let json = json::to_json(cql_type, first);
             return Ok(json.map(String::into_bytes));
         }
+        if let Body::Mask(mask) = self.body {
+            return masks::apply(mask, self.arguments.first().unwrap_or(&self.returns), arguments);
+        }
         if arguments.iter().any(Option::is_none) {
             return Ok(None);
         }
         let first = first.unwrap_or_default();
+        let second = arguments.get(1).copied().flatten().unwrap_or_default();
         match self.body {
             Body::Now => Ok(Some(environment.timeuuid().to_vec())),
             Body::Uuid => Ok(Some(time::random_uuid(environment.random()).to_vec())),
@@ -169,11 +195,19 @@ impl Function {
             Body::FromJson => self.decoded_json(first, environment.now_ms()),
             Body::Arithmetic(operator) => self.arithmetic(operator, arguments),
             Body::Negation => Ok(arithmetic::negate(self.native_argument(0), first)),
+            Body::Math(math @ (Math::Log | Math::Log10))
+                if !arithmetic::has_logarithm(self.native_argument(0), first) =>
+            {
+                let base = if math == Math::Log { "Natural" } else { "Base 10" };
+                Err(InvalidRequest::new(format!("{base} log of number zero or less")))
+            }
             Body::Math(math) => Ok(arithmetic::math(math, self.native_argument(0), first)),
             Body::MapKeys | Body::MapValues => Ok(collections::half_of_map(first, self.body == Body::MapValues)),
             Body::CollectionCount => Ok(collections::count(first)),
             Body::Collection(kind) => collections::aggregate(kind, self.arguments.first(), first),
-            Body::ToJson => Ok(None),
+            Body::Floor => time::floor(self.native_argument(0), first, second, arguments.get(2).copied().flatten()),
+            Body::Similarity(kind) => vectors::similarity(kind, &self.name, first, second).map(Some),
+            Body::ToJson | Body::Mask(_) => Ok(None),
         }
     }
 
@@ -191,7 +225,7 @@ impl Function {
     fn checked_blob(&self, bytes: &[u8]) -> Result<Vec<u8>, InvalidRequest> {
         crate::values::validate(&self.returns, bytes).map_err(|_| {
             let value = crate::values::literal(&NativeType::Blob.into(), bytes);
-            InvalidRequest(format!(
+            InvalidRequest::new(format!(
                 "In call to function system.{}, value {value} is not a valid binary representation for type {}",
                 self.name, self.returns
             ))
@@ -201,7 +235,8 @@ impl Function {
 
     fn decoded_json(&self, text: &[u8], now_ms: i64) -> Result<Option<Vec<u8>>, InvalidRequest> {
         let text = String::from_utf8_lossy(text);
-        let failed = |error: InvalidRequest| InvalidRequest(format!("Could not decode JSON string '{text}': {error}"));
+        let failed =
+            |error: InvalidRequest| InvalidRequest::new(format!("Could not decode JSON string '{text}': {error}"));
         let parsed = json::parse(&text).map_err(failed)?;
         json::from_json(&self.returns, &parsed, now_ms)
     }
@@ -213,12 +248,16 @@ impl Function {
         };
         let (left_type, right_type) = (self.native_argument(0), self.native_argument(1));
         let result = match right_type {
+            NativeType::Text | NativeType::Ascii => Ok([left, right].concat()),
             NativeType::Duration => time::add_duration(operator, left_type, left, right),
             _ => arithmetic::apply(operator, (left_type, left), (right_type, right), self.native_result()),
         };
         result.map(Some).map_err(|problem| {
             let symbol = operator.symbol();
-            InvalidRequest(format!("the operation '{left_type} {symbol} {right_type}' failed: {problem}"))
+            let message = format!("the operation '{left_type} {symbol} {right_type}' failed: {problem}");
+            let arguments = vec![left_type.to_string(), right_type.to_string()];
+            let function = FailedFunction { name: self.native_name().to_owned(), arguments };
+            InvalidRequest { message, function: Some(Box::new(function)) }
         })
     }
 }

@@ -2,6 +2,8 @@
 //! is for.
 
 use super::aggregate::{Aggregate, AggregateKind};
+use super::masks::Mask;
+use super::vectors::Similarity;
 use super::{Body, Function, Math, arithmetic};
 use crate::ast::{NativeType, Operator};
 use crate::error::InvalidRequest;
@@ -40,7 +42,7 @@ pub fn resolve(
 ) -> Result<Function, InvalidRequest> {
     let candidates = candidates(name, arguments, receiver, key_types)?;
     let Some(all) = candidates else {
-        return Err(InvalidRequest(format!("Unknown function {name} called")));
+        return Err(InvalidRequest::new(format!("Unknown function {name} called")));
     };
     let matching = |strict: bool| -> Vec<Function> {
         let fits = |function: &&Function| {
@@ -66,23 +68,30 @@ pub fn resolve(
         let same = found.iter().find(|function| function.arguments.iter().all(|argument| argument == receiver));
         found = same.cloned().map_or(found, |function| vec![function]);
     }
+    if found.len() > 1 {
+        // What may be a counter is one only if nothing else will do.
+        found.retain(|function| !function.arguments.iter().any(CqlType::is_counter));
+    }
     let shown: Vec<_> = arguments.iter().map(|argument| argument.shown()).collect();
     match (&found[..], operator_of(name)) {
         ([function], _) => Ok(function.clone()),
         ([], Some(operator)) => {
             let operands = shown.join(" and ");
-            Err(InvalidRequest(format!("the '{}' operation is not supported between {operands}", operator.symbol())))
+            Err(InvalidRequest::new(format!(
+                "the '{}' operation is not supported between {operands}",
+                operator.symbol()
+            )))
         }
-        ([], None) => Err(InvalidRequest(format!(
+        ([], None) => Err(InvalidRequest::new(format!(
             "Invalid call to function {name}, none of its type signatures match (known type signatures: {})",
             signatures(&all)
         ))),
-        (_, Some(operator)) => Err(InvalidRequest(format!(
+        (_, Some(operator)) => Err(InvalidRequest::new(format!(
             "Ambiguous '{}' operation with args {}: use type hint to disambiguate, example '(int) ?'",
             operator.symbol(),
             shown.join(" and ")
         ))),
-        (_, None) => Err(InvalidRequest(format!(
+        (_, None) => Err(InvalidRequest::new(format!(
             "Ambiguous call to function {name} (can be matched by following signatures: {}): \
              use type casts to disambiguate",
             signatures(&found)
@@ -125,12 +134,6 @@ fn candidates(
     let one = |arguments: Vec<CqlType>, returns: CqlType, body: Body| {
         vec![Function { name: name.to_owned(), arguments, returns, body }]
     };
-    let untyped = || {
-        InvalidRequest(format!(
-            "Cannot infer type of argument {} in call to function {name}: use type casts to disambiguate",
-            arguments.first().map_or_else(String::new, |argument| argument.shown())
-        ))
-    };
     let text: CqlType = NativeType::Text.into();
     Ok(Some(match name {
         "token" => match key_types {
@@ -139,10 +142,13 @@ fn candidates(
                 return Err(InvalidRequest::new("token function is only supported on the columns of a partition key"));
             }
         },
-        "to_json" | "tojson" => one(vec![first.ok_or_else(untyped)?], text, Body::ToJson),
+        "to_json" | "tojson" => {
+            let untyped = || arguments.first().map_or_else(|| wrong_count(name), |argument| untyped(name, *argument));
+            one(vec![first.ok_or_else(untyped)?], text, Body::ToJson)
+        }
         "from_json" | "fromjson" => match receiver {
             Some(receiver) => one(vec![text], receiver.clone(), Body::FromJson),
-            None => return Err(InvalidRequest(format!("{name} can only be called if receiver type is known"))),
+            None => return Err(InvalidRequest::new(format!("{name} can only be called if receiver type is known"))),
         },
         "map_keys" | "map_values" => match first {
             Some(CqlType::Map { key, value, frozen }) => {
@@ -155,12 +161,120 @@ fn candidates(
             }
             _ => Vec::new(),
         },
+        _ if name.starts_with("mask_") => return mask_functions(name, arguments, receiver),
+        _ if name.starts_with("similarity_") => return similarity_functions(name, arguments, receiver),
         _ if name.starts_with("collection_") => return collection_functions(name, first),
         _ => match operator_of(name) {
             Some(operator) => arithmetic_functions(name, operator, arguments),
             None => return Ok(plain_functions(name)),
         },
     }))
+}
+
+fn untyped(name: &str, argument: &dyn Argument) -> InvalidRequest {
+    InvalidRequest::new(format!(
+        "Cannot infer type of argument {} in call to function {name}: use type casts to disambiguate",
+        argument.shown()
+    ))
+}
+
+fn wrong_count(name: &str) -> InvalidRequest {
+    InvalidRequest::new(format!("Invalid number of arguments for function system.{name}"))
+}
+
+/// Masks of any type, and those of texts.
+fn mask_functions(
+    name: &str,
+    arguments: &[&dyn Argument],
+    receiver: Option<&CqlType>,
+) -> Result<Option<Vec<Function>>, InvalidRequest> {
+    let mask = match name {
+        "mask_null" => Mask::Null,
+        "mask_default" => Mask::Default,
+        "mask_replace" => Mask::Replace,
+        "mask_inner" => Mask::Inner,
+        "mask_outer" => Mask::Outer,
+        _ => return Ok(None),
+    };
+    let counts = match mask {
+        Mask::Null | Mask::Default => 1..=1,
+        Mask::Replace => 2..=2,
+        Mask::Inner | Mask::Outer => 3..=4,
+    };
+    let first = arguments.first().filter(|_| counts.contains(&arguments.len())).ok_or_else(|| wrong_count(name))?;
+    let known = first.known_type();
+    let (text, int): (CqlType, CqlType) = (NativeType::Text.into(), NativeType::Int.into());
+    let (hidden, others) = match mask {
+        Mask::Null | Mask::Default => (known, Vec::new()),
+        Mask::Replace => {
+            let hidden = known.or_else(|| receiver.cloned());
+            (hidden.clone(), hidden.into_iter().collect())
+        }
+        Mask::Inner | Mask::Outer => {
+            let mut others = vec![int.clone(), int, text.clone()];
+            others.truncate(arguments.len() - 1);
+            (known.or(Some(text)), others)
+        }
+    };
+    let hidden = hidden.ok_or_else(|| untyped(name, *first))?;
+    let is_text = matches!(hidden, CqlType::Native(NativeType::Text | NativeType::Ascii));
+    if matches!(mask, Mask::Inner | Mask::Outer) && !is_text {
+        return Err(InvalidRequest::new(format!(
+            "Function system.{name} requires an argument of type [text|varchar|ascii], but found argument {} of type \
+             {hidden}",
+            first.shown()
+        )));
+    }
+    let arguments = std::iter::once(hidden.clone()).chain(others).collect();
+    Ok(Some(vec![Function { name: name.to_owned(), arguments, returns: hidden, body: Body::Mask(mask) }]))
+}
+
+/// Functions of two vectors of `float` with the same dimension.
+fn similarity_functions(
+    name: &str,
+    arguments: &[&dyn Argument],
+    receiver: Option<&CqlType>,
+) -> Result<Option<Vec<Function>>, InvalidRequest> {
+    let kind = match name {
+        "similarity_cosine" => Similarity::Cosine,
+        "similarity_euclidean" => Similarity::Euclidean,
+        "similarity_dot_product" => Similarity::DotProduct,
+        _ => return Ok(None),
+    };
+    let [one, other] = arguments else { return Err(wrong_count(name)) };
+    let is_vector = |cql_type: &CqlType| matches!(cql_type, CqlType::Vector { .. });
+    let (left, right) = (one.known_type(), other.known_type());
+    // A list of numbers may be a vector; the other argument says which.
+    let vector = left.clone().filter(is_vector).or_else(|| right.clone().filter(is_vector));
+    let vector = vector.or_else(|| receiver.cloned()).ok_or_else(|| untyped(name, *one))?;
+    let CqlType::Vector { element, .. } = &vector else { return Ok(Some(Vec::new())) };
+    if **element != NativeType::Float.into() {
+        return Err(InvalidRequest::new(format!(
+            "Function system.{name} requires a float vector argument, but found argument {} of type {vector}",
+            one.shown()
+        )));
+    }
+    if [left, right].iter().flatten().any(|known| is_vector(known) && *known != vector) {
+        return Err(InvalidRequest::new("All arguments must have the same vector dimensions"));
+    }
+    let (arguments, returns) = (vec![vector.clone(), vector], NativeType::Float.into());
+    Ok(Some(vec![Function { name: name.to_owned(), arguments, returns, body: Body::Similarity(kind) }]))
+}
+
+/// `floor` of each type of times, with or without a beginning.
+fn floor_functions(name: &str) -> Vec<Function> {
+    use NativeType::{Date, Duration, Time, Timestamp, Timeuuid};
+    let kinds = [(Timestamp, Timestamp), (Timeuuid, Timestamp), (Date, Date), (Time, Time)];
+    let function = |arguments: &[NativeType], returns: NativeType| Function {
+        name: name.to_owned(),
+        arguments: arguments.iter().map(|native| (*native).into()).collect(),
+        returns: returns.into(),
+        body: Body::Floor,
+    };
+    let mut functions: Vec<_> = kinds.iter().map(|(of, result)| function(&[*of, Duration], *result)).collect();
+    let since = kinds.iter().filter(|(of, _)| *of != Time);
+    functions.extend(since.map(|(of, result)| function(&[*of, Duration, *result], *result)));
+    functions
 }
 
 fn collection_functions(name: &str, argument: Option<CqlType>) -> Result<Option<Vec<Function>>, InvalidRequest> {
@@ -210,6 +324,13 @@ fn arithmetic_functions(name: &str, operator: Operator, arguments: &[&dyn Argume
                 add(*left, *right, returns);
             }
         }
+        let texts = [NativeType::Text, NativeType::Ascii];
+        for right in
+            texts.iter().filter(|right| operator == Operator::Add && texts.contains(left) && possible(1, **right))
+        {
+            let ascii = *left == NativeType::Ascii && *right == NativeType::Ascii;
+            add(*left, *right, if ascii { NativeType::Ascii } else { NativeType::Text });
+        }
         let sum = matches!(operator, Operator::Add | Operator::Subtract);
         if sum && matches!(left, NativeType::Date | NativeType::Timestamp) {
             add(*left, NativeType::Duration, *left);
@@ -254,6 +375,7 @@ fn plain_functions(name: &str) -> Option<Vec<Function>> {
         "to_unix_timestamp" | "tounixtimestamp" => each(&[Timeuuid, Timestamp, Date], Bigint, Body::ToUnixTimestamp),
         "min_timeuuid" | "mintimeuuid" => each(&[Timestamp], Timeuuid, Body::MinTimeuuid),
         "max_timeuuid" | "maxtimeuuid" => each(&[Timestamp], Timeuuid, Body::MaxTimeuuid),
+        "floor" => Some(floor_functions(name)),
         "_negate" => numbers(Body::Negation),
         "abs" => numbers(Body::Math(Math::Abs)),
         "exp" => numbers(Body::Math(Math::Exp)),

@@ -35,14 +35,14 @@ fn call(name: &str, arguments: &[&str]) -> Result<String, String> {
     let split: Vec<_> = arguments.iter().map(|argument| argument.split_once(':').expect("a type")).collect();
     let types: Vec<CqlType> = split.iter().map(|(name, _)| CqlType::parse(name, &()).expect(name)).collect();
     let known: Vec<&dyn Argument> = types.iter().map(|cql_type| cql_type as &dyn Argument).collect();
-    let function = resolve(name, &known, None, Some(&types)).map_err(|error| error.0)?;
+    let function = resolve(name, &known, None, Some(&types)).map_err(|error| error.message)?;
     evaluate(&function, &split)
 }
 
 fn evaluate(function: &Function, arguments: &[(&str, &str)]) -> Result<String, String> {
     let values: Vec<_> = arguments.iter().map(|(name, text)| (*text != "null").then(|| value(name, text))).collect();
     let values: Vec<_> = values.iter().map(Option::as_deref).collect();
-    let result = function.evaluate(&values, &Fixed).map_err(|error| error.0)?;
+    let result = function.evaluate(&values, &Fixed).map_err(|error| error.message)?;
     Ok(result.map_or_else(|| "null".to_owned(), |bytes| literal(&function.returns, &bytes)))
 }
 
@@ -63,6 +63,8 @@ fn results() {
         ("_/", &["decimal:1", "decimal:8"], "0.125"),
         ("_%", &["decimal:7.5", "decimal:2"], "1.5"),
         ("_+", &["decimal:1", "double:0.1"], "1.1"),
+        ("_+", &["text:a", "text:b"], "'ab'"),
+        ("_+", &["ascii:a", "text:é"], "'aé'"),
         ("_+", &["int:1", "int:null"], "null"),
         ("_-", &["timestamp:2020-03-31", "duration:1mo"], "'2020-02-29T00:00:00.000Z'"),
         ("_+", &["date:2019-12-31", "duration:1d"], "'2020-01-01'"),
@@ -91,6 +93,23 @@ fn results() {
         ("token", &["int:7"], "7"),
         ("to_json", &["text:a\"b"], "'\"a\\\"b\"'"),
         ("to_json", &["int:null"], "'null'"),
+        ("mask_null", &["int:7"], "null"),
+        ("mask_default", &["text:secret"], "'****'"),
+        ("mask_default", &["int:null"], "0"),
+        ("mask_default", &["date:2020-01-01"], "'1970-01-01'"),
+        ("mask_default", &["inet:10.1.2.3"], "'0.0.0.0'"),
+        ("mask_replace", &["int:7", "int:8"], "8"),
+        ("mask_inner", &["text:secret", "int:1", "int:2"], "'s***et'"),
+        ("mask_inner", &["text:secret", "int:1", "int:null", "text:#"], "'s#####'"),
+        ("mask_outer", &["ascii:secret", "int:1", "int:2"], "'*ecr**'"),
+        ("mask_outer", &["text:null", "int:1", "int:2"], "null"),
+        ("floor", &["timestamp:2020-03-05 10:11:12.5Z", "duration:1h"], "'2020-03-05T10:00:00.000Z'"),
+        ("floor", &["timestamp:2020-03-05 10:11:12.5Z", "duration:2mo"], "'2020-03-01T00:00:00.000Z'"),
+        ("floor", &["timestamp:2020-03-05 10:11Z", "duration:1mo10d"], "'2020-02-25T00:00:00.000Z'"),
+        ("floor", &["timestamp:1970-01-05", "duration:3d", "timestamp:1970-01-02"], "'1970-01-05T00:00:00.000Z'"),
+        ("floor", &["date:2020-03-05", "duration:1y"], "'2020-01-01'"),
+        ("floor", &["time:10:11:12", "duration:30m"], "'10:00:00.000000000'"),
+        ("floor", &["timeuuid:e23f1e00-5d1c-11ee-8c99-0242ac120002", "duration:1d"], "'2023-09-27T00:00:00.000Z'"),
     ];
     for (name, arguments, expected) in cases {
         assert_eq!(call(name, arguments).as_deref(), Ok(*expected), "{name} {arguments:?}");
@@ -114,6 +133,22 @@ fn calls_without_a_result() {
             "Invalid call to function to_date, none of its type signatures match (known type signatures: \
              system.to_date(timeuuid) -> date, system.to_date(timestamp) -> date)",
         ),
+        (
+            "floor",
+            &["timestamp:-1", "duration:1h"],
+            "The floor function starting time is greater than the provided time",
+        ),
+        (
+            "floor",
+            &["date:2020-01-01", "duration:1h"],
+            "The floor on date values cannot be computed for the 1h duration as precision is below 1 day",
+        ),
+        (
+            "mask_inner",
+            &["text:a", "int:1", "int:1", "text:ab"],
+            "The padding argument of a masking function should be single-character, but 'ab' has 2 characters.",
+        ),
+        ("_-", &["text:a", "text:b"], "the '-' operation is not supported between text and text"),
         ("_+", &["int:1", "text:a"], "the '+' operation is not supported between int and text"),
     ];
     for (name, arguments, message) in cases {
@@ -207,4 +242,31 @@ fn aggregates_have_types() {
     let mut state = rows.start();
     state.add(None).expect("a row");
     assert_eq!(state.finish(), Some(1i64.to_be_bytes().to_vec()));
+}
+
+#[test]
+fn similarities() {
+    let vector = CqlType::parse("vector<float, 2>", &Types).expect("a vector");
+    let bytes = |numbers: [f32; 2]| numbers.map(f32::to_be_bytes).concat();
+    let similarity = |name: &str, one: [f32; 2], other: [f32; 2]| {
+        let function = resolve(name, &[&vector, &vector], None, None).expect(name);
+        let result = function.evaluate(&[Some(&bytes(one)), Some(&bytes(other))], &Fixed);
+        result.map(|bytes| literal(&function.returns, &bytes.expect("a value"))).map_err(|error| error.message)
+    };
+    let result = |text: &str| Ok(text.to_owned());
+    assert_eq!(similarity("similarity_cosine", [1.0, 0.0], [0.0, 1.0]), result("0.5"));
+    assert_eq!(similarity("similarity_euclidean", [1.0, 0.0], [1.0, 2.0]), result("0.2"));
+    assert_eq!(similarity("similarity_dot_product", [1.0, 2.0], [3.0, 0.0]), result("2.0"));
+    assert!(similarity("similarity_cosine", [0.0, 0.0], [0.0, 1.0]).is_err());
+    assert!(resolve("similarity_cosine", &[&vector], None, None).is_err());
+}
+
+#[test]
+fn an_operation_that_fails_says_which_it_is() {
+    let int = CqlType::from(NativeType::Int);
+    let function = resolve("_%", &[&int, &int], None, None).expect("a remainder");
+    let (one, zero) = (value("int", "1"), value("int", "0"));
+    let error = function.evaluate(&[Some(&one), Some(&zero)], &Fixed).expect_err("no remainder");
+    let failed = error.function.expect("a function");
+    assert_eq!((failed.name.as_str(), &failed.arguments[..]), ("_modulo", &["int".to_owned(), "int".to_owned()][..]));
 }

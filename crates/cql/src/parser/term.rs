@@ -107,9 +107,15 @@ impl Parser<'_> {
     /// `(type)`, when a term comes behind it.
     fn hint(&mut self) -> Result<TypeName, SyntaxError> {
         self.expect("(")?;
+        // A text in parentheses with a colon behind it is a key of a map, whatever may stand for a named marker.
+        let is_text = self.peek().kind == Kind::String;
         let type_name = self.type_name()?;
         self.expect(")")?;
-        if self.starts_term(0) && !self.is("-") { Ok(type_name) } else { Err(self.no_alternative()) }
+        if self.starts_term(0) && !self.is("-") && !(is_text && self.is(":")) {
+            Ok(type_name)
+        } else {
+            Err(self.no_alternative())
+        }
     }
 
     /// `(a, b)`
@@ -194,7 +200,7 @@ impl Parser<'_> {
         let found = match token.kind {
             Kind::String => Some(Literal { kind: LiteralKind::String, text: self.unquoted(token) }),
             Kind::Integer => literal(LiteralKind::Integer, text),
-            Kind::Float if text.len() > 3 && text.as_bytes()[1].is_ascii_alphabetic() => {
+            Kind::Float if text.starts_with('-') && text.as_bytes().get(1).is_some_and(u8::is_ascii_alphabetic) => {
                 literal(LiteralKind::Float, if text.eq_ignore_ascii_case("-nan") { "NaN" } else { "-Infinity" })
             }
             Kind::Float => literal(LiteralKind::Float, text),

@@ -45,7 +45,7 @@ pub(super) fn literal_fits(literal: &Literal, cql_type: &CqlType) -> Option<bool
     };
     let native = match cql_type {
         CqlType::Native(native) => *native,
-        CqlType::Custom(_) => return Some(false),
+        CqlType::Custom(_) | CqlType::Tuple(_) => return Some(false),
         _ => return None,
     };
     if native == preferred_type(literal) {

@@ -4,7 +4,7 @@ use super::Prepared;
 use crate::error::InvalidRequest;
 use crate::functions::Environment;
 use crate::types::CqlType;
-use crate::values::{compare, split, validate};
+use crate::values::{compare, normal, split, validate};
 
 /// A value of an evaluated term.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -68,10 +68,9 @@ impl Prepared {
             Prepared::Constant(value) => Ok(value.clone().map_or(Value::Null, Value::Bytes)),
             Prepared::Marker { index, cql_type } => {
                 let value = bindings.value(*index);
-                if let Value::Bytes(bytes) = &value {
-                    validate(cql_type, bytes)?;
-                }
-                Ok(value)
+                let Value::Bytes(bytes) = value else { return Ok(value) };
+                validate(cql_type, &bytes)?;
+                Ok(Value::Bytes(normal(cql_type, bytes)))
             }
             Prepared::Composite { cql_type, parts } => composite(cql_type, parts, bindings),
             Prepared::Call { function, arguments } => {
@@ -80,7 +79,7 @@ impl Prepared {
                     match argument.evaluate(bindings)? {
                         Value::Unset => {
                             let name = &function.name;
-                            return Err(InvalidRequest(format!(
+                            return Err(InvalidRequest::new(format!(
                                 "Invalid unset value for argument in call to function {name}"
                             )));
                         }
@@ -97,10 +96,10 @@ impl Prepared {
 /// A part of a tuple or user-defined type must have a value, if only null.
 fn unset_part(cql_type: &CqlType, position: usize) -> InvalidRequest {
     let CqlType::Udt { definition, .. } = cql_type else {
-        return InvalidRequest(format!("Invalid unset value for tuple field number {position}"));
+        return InvalidRequest::new(format!("Invalid unset value for tuple field number {position}"));
     };
     let field = definition.fields.get(position).map_or("", |(field, _)| field);
-    InvalidRequest(format!("Invalid unset value for field '{field}' of user defined type {}", definition.name))
+    InvalidRequest::new(format!("Invalid unset value for field '{field}' of user defined type {}", definition.name))
 }
 
 /// Parts put together; sets and maps are sorted, and of equal elements or keys the last one stays.
@@ -135,9 +134,15 @@ fn composite(cql_type: &CqlType, parts: &[Prepared], bindings: &dyn Bindings) ->
             while let (Some(key), Some(value)) = (values.next(), values.next()) {
                 entries.push((key, value));
             }
-            entries.reverse();
             entries.sort_by(|(left, _), (right, _)| compare(key, left, right));
-            entries.dedup_by(|(left, _), (right, _)| compare(key, left, right).is_eq());
+            // Of equal keys the first one stays, with the last one's value.
+            entries.dedup_by(|(later, value), (first, kept)| {
+                let same = compare(key, later, first).is_eq();
+                if same {
+                    std::mem::swap(kept, value);
+                }
+                same
+            });
             split::join_collection(entries.len(), entries.into_iter().flat_map(|(key, value)| [key, value]))
         }
         CqlType::Vector { element, .. } => split::join_vector(element, values),

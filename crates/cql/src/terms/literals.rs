@@ -1,10 +1,10 @@
 //! Literals for a type: constants to bytes, collections and the like to their parts.
 
 use super::{Prepared, Scope, assignment, evaluate, prepare};
-use crate::ast::{Literal, LiteralKind, Term};
+use crate::ast::{Literal, LiteralKind, NativeType, Term};
 use crate::error::InvalidRequest;
 use crate::types::{CqlType, UserType};
-use crate::values::from_string;
+use crate::values::{from_string, split};
 
 /// A constant as a value of a type.
 pub(super) fn constant(
@@ -16,17 +16,48 @@ pub(super) fn constant(
     if assignment::literal_fits(literal, cql_type).is_none() {
         let kind = literal.kind.name();
         let text = &literal.text;
-        return Err(InvalidRequest(format!("Invalid {kind} constant ({text}) for \"{name}\" of type {cql_type}")));
+        return Err(InvalidRequest::new(format!("Invalid {kind} constant ({text}) for \"{name}\" of type {cql_type}")));
     }
-    let native = match cql_type {
-        CqlType::Native(native) => *native,
-        _ => crate::ast::NativeType::Blob,
-    };
     let text = match literal.kind {
         LiteralKind::Hex => literal.text.get(2..).unwrap_or_default(),
         _ => &literal.text,
     };
-    from_string(native, text, now_ms).map(|bytes| Prepared::Constant(Some(bytes)))
+    let bytes = match cql_type {
+        CqlType::Native(native) => from_string(*native, text, now_ms)?,
+        CqlType::Tuple(types) => tuple_text(types, text, now_ms)?,
+        _ => from_string(NativeType::Blob, text, now_ms)?,
+    };
+    Ok(Prepared::Constant(Some(bytes)))
+}
+
+/// A tuple as Cassandra's tools write it: `1:a:@`, where `@` is null and a backslash goes before a colon or `@` that is
+/// meant.
+fn tuple_text(types: &[CqlType], text: &str, now_ms: i64) -> Result<Vec<u8>, InvalidRequest> {
+    let mut parts = vec![String::new()];
+    let mut escaped = false;
+    for letter in text.chars() {
+        match letter {
+            ':' if !escaped => parts.push(String::new()),
+            letter => parts.last_mut().into_iter().for_each(|part| part.push(letter)),
+        }
+        escaped = letter == '\\';
+    }
+    if parts.len() > types.len() {
+        return Err(InvalidRequest::new(format!(
+            "Invalid tuple literal: too many elements. Type has {} but got {}",
+            types.len(),
+            parts.len()
+        )));
+    }
+    let part = |(text, cql_type): (&String, &CqlType)| match cql_type {
+        _ if text == "@" => Ok(None),
+        CqlType::Native(native) => {
+            from_string(*native, &text.replace("\\:", ":").replace("\\@", "@"), now_ms).map(Some)
+        }
+        other => Err(InvalidRequest::new(format!("'{text}' is no value of type {other}"))),
+    };
+    let parts = parts.iter().zip(types).map(part).collect::<Result<Vec<_>, _>>()?;
+    Ok(split::join_tuple(parts))
 }
 
 /// A collection, tuple, vector or value of a user-defined type.
@@ -36,13 +67,13 @@ pub(super) fn composite(
     cql_type: &CqlType,
     scope: &mut Scope<'_>,
 ) -> Result<Prepared, InvalidRequest> {
-    let wrong = |what: &str| Err(InvalidRequest(format!("Invalid {what} literal for {name} of type {cql_type}")));
+    let wrong = |what: &str| Err(InvalidRequest::new(format!("Invalid {what} literal for {name} of type {cql_type}")));
     let parts = match (term, cql_type) {
         (Term::List(terms), CqlType::List { element, .. }) => elements("list", terms, name, element, scope)?,
         (Term::List(terms), CqlType::Vector { element, dimension }) => {
             if usize::try_from(*dimension) != Ok(terms.len()) {
                 let given = terms.len();
-                return Err(InvalidRequest(format!(
+                return Err(InvalidRequest::new(format!(
                     "Invalid vector literal for {name} of type {cql_type}; expected {dimension} elements, but given {given}"
                 )));
             }
@@ -78,13 +109,13 @@ fn part(
     scope: &mut Scope<'_>,
 ) -> Result<Prepared, InvalidRequest> {
     if assignment::fits(term, cql_type, scope).is_none() {
-        return Err(InvalidRequest(format!(
+        return Err(InvalidRequest::new(format!(
             "Invalid {what} literal for {name}: {role} {term} is not of type {cql_type}"
         )));
     }
     let prepared = prepare(term, &format!("{role}({name})"), cql_type, scope)?;
     if prepared.has_marker() && what != "vector" {
-        return Err(InvalidRequest(format!(
+        return Err(InvalidRequest::new(format!(
             "Invalid {what} literal for {name}: bind variables are not supported inside collection literals"
         )));
     }
@@ -125,14 +156,14 @@ fn tuple(
     if terms.len() > types.len() {
         let (expected, found) = (types.len(), terms.len());
         let cql_type = CqlType::tuple(types.to_vec());
-        return Err(InvalidRequest(format!(
+        return Err(InvalidRequest::new(format!(
             "Invalid tuple literal for {name}: too many elements. Type {cql_type} expects {expected} but got {found}"
         )));
     }
     let mut parts = Vec::with_capacity(terms.len());
     for (position, (term, cql_type)) in terms.iter().zip(types).enumerate() {
         if assignment::fits(term, cql_type, scope).is_none() {
-            return Err(InvalidRequest(format!(
+            return Err(InvalidRequest::new(format!(
                 "Invalid tuple literal for {name}: component {position} is not of type {cql_type}"
             )));
         }
@@ -149,7 +180,9 @@ fn user_type(
 ) -> Result<Vec<Prepared>, InvalidRequest> {
     if let Some((unknown, _)) = fields.iter().find(|(field, _)| definition.field(field).is_none()) {
         let type_name = &definition.name;
-        return Err(InvalidRequest(format!("Unknown field '{unknown}' in value of user defined type {type_name}")));
+        return Err(InvalidRequest::new(format!(
+            "Unknown field '{unknown}' in value of user defined type {type_name}"
+        )));
     }
     let mut parts = Vec::with_capacity(definition.fields.len());
     for (field, cql_type) in &definition.fields {
@@ -158,7 +191,7 @@ fn user_type(
             continue;
         };
         if assignment::fits(term, cql_type, scope).is_none() {
-            return Err(InvalidRequest(format!(
+            return Err(InvalidRequest::new(format!(
                 "Invalid user type literal for {name}: field {field} is not of type {cql_type}"
             )));
         }

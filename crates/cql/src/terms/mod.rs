@@ -108,12 +108,12 @@ pub fn prepare(term: &Term, name: &str, cql_type: &CqlType, scope: &mut Scope<'_
         Term::Hint(type_name, inner) => {
             let hinted = CqlType::resolve(type_name, scope.types)?;
             if assignment::fits(inner, &hinted, scope).is_none() {
-                return Err(InvalidRequest(format!("Cannot cast value {inner} to type {type_name}")));
+                return Err(InvalidRequest::new(format!("Cannot cast value {inner} to type {type_name}")));
             }
             if !cql_type.accepts(&hinted) {
-                return Err(InvalidRequest(format!("Cannot assign value {term} to {name} of type {cql_type}")));
+                return Err(InvalidRequest::new(format!("Cannot assign value {term} to {name} of type {cql_type}")));
             }
-            prepare(inner, name, &hinted, scope)
+            prepare(inner, name, cql_type, scope)
         }
         Term::Call { name: function, arguments } => call(&function_name(function)?, arguments, name, cql_type, scope),
         Term::Arithmetic { operator, left, right } => {
@@ -123,7 +123,7 @@ pub fn prepare(term: &Term, name: &str, cql_type: &CqlType, scope: &mut Scope<'_
         Term::Negation(inner) => call("_negate", std::slice::from_ref(inner), name, cql_type, scope),
         Term::Cast(inner, native) => {
             let from = assignment::known_or_preferred(inner, scope).ok_or_else(|| {
-                InvalidRequest(format!(
+                InvalidRequest::new(format!(
                     "Cannot infer type for term {inner} in cast: use a type hint, example '(int) ?'"
                 ))
             })?;
@@ -137,7 +137,7 @@ pub fn prepare(term: &Term, name: &str, cql_type: &CqlType, scope: &mut Scope<'_
 pub(crate) fn function_name(name: &QualifiedName) -> Result<String, InvalidRequest> {
     match name.keyspace.as_deref() {
         None | Some("system") => Ok(name.name.clone()),
-        Some(_) => Err(InvalidRequest(format!("Unknown function {name} called"))),
+        Some(_) => Err(InvalidRequest::new(format!("Unknown function {name} called"))),
     }
 }
 
@@ -179,14 +179,14 @@ fn finish<T: AsRef<Term>>(
             Some(operator) => format!("operation {}", operator.symbol()),
             None => format!("function system.{}", function.name),
         };
-        return Err(InvalidRequest(format!(
+        return Err(InvalidRequest::new(format!(
             "Type error: cannot assign result of {what} (type {}) to {name} (type {cql_type})",
             function.returns
         )));
     }
     let mut prepared = Vec::with_capacity(arguments.len());
     for (position, (argument, wanted)) in arguments.iter().zip(&function.arguments).enumerate() {
-        let argument_name = format!("arg{position}({})", function.name);
+        let argument_name = format!("arg{position}(system.{})", function.native_name().to_lowercase());
         prepared.push(prepare(argument.as_ref(), &argument_name, wanted, scope)?);
     }
     let call = Prepared::Call { function, arguments: prepared };

@@ -48,14 +48,14 @@ fn prepared(text: &str, name: &str) -> Result<(Prepared, Markers), String> {
     let keys = [CqlType::from(crate::ast::NativeType::Int)];
     let mut scope = Scope::new(&Types, Some(&keys), 0, markers);
     let cql_type = CqlType::parse(name, &Types).expect(name);
-    let prepared = prepare(&term, "c", &cql_type, &mut scope).map_err(|error| error.0)?;
+    let prepared = prepare(&term, "c", &cql_type, &mut scope).map_err(|error| error.message)?;
     Ok((prepared, scope.markers))
 }
 
 fn evaluated(text: &str, name: &str, binds: Vec<Value>) -> Result<String, String> {
     let (prepared, _) = prepared(text, name)?;
     let cql_type = CqlType::parse(name, &Types).expect(name);
-    match prepared.evaluate(&Fixed(binds)).map_err(|error| error.0)? {
+    match prepared.evaluate(&Fixed(binds)).map_err(|error| error.message)? {
         Value::Bytes(bytes) => Ok(literal(&cql_type, &bytes)),
         Value::Null => Ok("null".to_owned()),
         Value::Unset => Ok("unset".to_owned()),

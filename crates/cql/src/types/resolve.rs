@@ -71,7 +71,7 @@ impl CqlType {
     /// # Errors
     /// When the text is no type, or [`CqlType::resolve`] fails for it.
     pub fn parse(text: &str, lookup: &dyn TypeLookup) -> Result<CqlType, InvalidRequest> {
-        let name = parse_type(text).map_err(|error| InvalidRequest(error.message))?;
+        let name = parse_type(text).map_err(|error| InvalidRequest::new(error.message))?;
         CqlType::resolve(&name, lookup)
     }
 }

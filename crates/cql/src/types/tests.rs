@@ -99,6 +99,6 @@ fn what_cannot_be_a_type() {
         ),
     ];
     for (text, message) in cases {
-        assert_eq!(CqlType::parse(text, &Types).expect_err(text).0, message);
+        assert_eq!(CqlType::parse(text, &Types).expect_err(text).message, message);
     }
 }

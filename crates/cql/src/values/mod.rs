@@ -6,6 +6,7 @@
 mod compare;
 mod duration;
 pub mod json;
+mod normal;
 mod number;
 pub mod ordered;
 pub mod split;
@@ -18,9 +19,10 @@ mod validate;
 
 pub use compare::compare;
 pub use duration::Duration;
+pub use normal::normal;
 pub use number::{Decimal, decode_varint, encode_varint, float_text};
 pub use string::from_string;
 pub use text::{literal, plain_text};
-pub(crate) use time::add_months;
 pub use time::{Timestamp, day_of_timestamp, timestamp_of_day};
+pub(crate) use time::{add_months, month_of};
 pub use validate::validate;

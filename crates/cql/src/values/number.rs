@@ -152,6 +152,13 @@ pub fn float_text(value: f64, single: bool) -> String {
         _ if value.is_nan() => "NaN".to_owned(),
         _ if value.is_infinite() => if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned(),
         _ if value == 0.0 => if value.is_sign_negative() { "-0.0" } else { "0.0" }.to_owned(),
+        // Java (before 19) has two digits where one would do.
+        _ if single && value.abs() == f64::from(f32::from_bits(1)) => {
+            if value < 0.0 { "-1.4E-45" } else { "1.4E-45" }.to_owned()
+        }
+        _ if !single && value.abs() == f64::from_bits(1) => {
+            if value < 0.0 { "-4.9E-324" } else { "4.9E-324" }.to_owned()
+        }
         // The shortest text of the narrower type.
         #[allow(clippy::cast_possible_truncation, reason = "the value was a float before")]
         _ if single => java_float(&format!("{:e}", value as f32)),

@@ -15,7 +15,7 @@ use crate::error::InvalidRequest;
 /// # Errors
 /// When the text stands for none. `'now'` as a timestamp needs `now_ms`, milliseconds since 1970.
 pub fn from_string(native: NativeType, text: &str, now_ms: i64) -> Result<Vec<u8>, InvalidRequest> {
-    read(native, text, now_ms).map_err(InvalidRequest)
+    read(native, text, now_ms).map_err(InvalidRequest::new)
 }
 
 fn read(native: NativeType, text: &str, now_ms: i64) -> Result<Vec<u8>, String> {
@@ -58,7 +58,7 @@ fn read(native: NativeType, text: &str, now_ms: i64) -> Result<Vec<u8>, String> 
         },
         NativeType::Date => time::parse_date(text)?.to_be_bytes().to_vec(),
         NativeType::Time => time::parse_time(text)?.to_be_bytes().to_vec(),
-        NativeType::Duration => Duration::parse(text).map_err(|error| error.0)?.encode(),
+        NativeType::Duration => Duration::parse(text).map_err(|error| error.message)?.encode(),
         NativeType::Inet => inet(text).ok_or_else(|| format!("Unable to make inet address from '{text}'"))?,
         NativeType::Uuid => uuid(text).ok_or_else(|| format!("Unable to make UUID from '{text}'"))?,
         NativeType::Timeuuid => {

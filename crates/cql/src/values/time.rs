@@ -236,3 +236,9 @@ pub(crate) fn add_months(ms: i64, months: i64) -> Option<i64> {
     let day = (day - 3..=day).rev().find_map(|day| days_of(year, month, day))?;
     day.checked_mul(DAY_MS)?.checked_add(time)
 }
+
+/// Months between the year 0 and a time in milliseconds.
+pub(crate) fn month_of(ms: i64) -> i64 {
+    let (year, month, _) = date_of(ms.div_euclid(DAY_MS));
+    year * 12 + month - 1
+}

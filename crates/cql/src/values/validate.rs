@@ -15,7 +15,7 @@ use crate::types::CqlType;
 /// When they are not; Cassandra answers such a value with an `Invalid` error of this message.
 pub fn validate(cql_type: &CqlType, bytes: &[u8]) -> Result<(), InvalidRequest> {
     match cql_type {
-        CqlType::Native(native) => native_value(*native, bytes).map_err(InvalidRequest),
+        CqlType::Native(native) => native_value(*native, bytes).map_err(InvalidRequest::new),
         CqlType::List { element, .. } => collection("list", &[element], bytes),
         CqlType::Set { element, .. } => collection("set", &[element], bytes),
         CqlType::Map { key, value, .. } => collection("map", &[key, value], bytes),
@@ -48,7 +48,7 @@ fn native_value(native: NativeType, bytes: &[u8]) -> Result<(), String> {
         NativeType::Decimal => expect(length == 0 || length >= 4, "0 or at least 4 bytes"),
         NativeType::Double => expect(matches!(length, 0 | 8), "8 or 0 byte value for a double"),
         NativeType::Float => expect(matches!(length, 0 | 4), "4 or 0 byte value for a float"),
-        NativeType::Duration => Duration::decode(bytes).map(drop).map_err(|error| error.0),
+        NativeType::Duration => Duration::decode(bytes).map(drop).map_err(|error| error.message),
         NativeType::Inet if matches!(length, 0 | 4 | 16) => Ok(()),
         NativeType::Inet => Err(format!("Expected 4 or 16 byte inetaddress; got {}", hex(bytes))),
         NativeType::Int => expect(matches!(length, 0 | 4), "4 or 0 byte int"),
@@ -101,7 +101,7 @@ fn ordinal(position: usize) -> String {
 
 fn tuple(types: &[CqlType], bytes: &[u8]) -> Result<(), InvalidRequest> {
     let elements = split::tuple(types.len(), bytes).map_err(|error| {
-        InvalidRequest(match error {
+        InvalidRequest::new(match error {
             TupleError::Size(position) => format!("Not enough bytes to read size of {} component", ordinal(position)),
             TupleError::Value(position) => format!("Not enough bytes to read {} component", ordinal(position)),
             TupleError::Rest => "Invalid remaining data after end of tuple value".to_owned(),
@@ -114,7 +114,7 @@ fn tuple(types: &[CqlType], bytes: &[u8]) -> Result<(), InvalidRequest> {
 fn user_type(fields: &[(String, CqlType)], bytes: &[u8]) -> Result<(), InvalidRequest> {
     let name = |position: usize| fields.get(position).map_or("", |(name, _)| name);
     let elements = split::tuple(fields.len(), bytes).map_err(|error| {
-        InvalidRequest(match error {
+        InvalidRequest::new(match error {
             TupleError::Size(position) => {
                 format!("Not enough bytes to read size of {} field {}", ordinal(position), name(position))
             }

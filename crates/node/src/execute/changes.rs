@@ -3,6 +3,7 @@
 //! Most are blind. Those that name an element of a list by its index or value read the list first; the caller then holds
 //! the partition's lock.
 
+use shunt_cql::functions::{self, Function};
 use shunt_cql::terms::{Prepared, Value};
 use shunt_cql::types::CqlType;
 use shunt_cql::values::split;
@@ -30,7 +31,20 @@ pub(super) struct CellReader<'a> {
 /// Path and value of an element of a list.
 type Element = (Vec<u8>, Vec<u8>);
 
+/// The operation on two values of one type.
+fn operation(name: &str, cql_type: &CqlType) -> Result<Function, CqlError> {
+    Ok(functions::resolve(name, &[cql_type, cql_type], Some(cql_type), None)?)
+}
+
 impl CellReader<'_> {
+    /// The value of a column as it is.
+    fn value(&self, column: &Column) -> Result<Option<Vec<u8>>, CqlError> {
+        let number = self.table.number.ok_or_else(|| CqlError::invalid("a system table is not written to"))?;
+        let store = self.shared.store(self.partition.token);
+        let row = store.read_row(number, PartitionKey(&self.partition.key), self.place.target(), self.now)?;
+        Ok(row.and_then(|row| rows::value(&row, column, self.now)))
+    }
+
     /// Paths and values of the live elements of a list.
     fn elements(&self, column: &Column) -> Result<Vec<Element>, CqlError> {
         let number = self.table.number.ok_or_else(|| CqlError::invalid("a system table is not written to"))?;
@@ -49,14 +63,7 @@ impl CellReader<'_> {
 
 /// Whether a plan reads before it writes, so that nobody else may write to its partitions meanwhile.
 pub(super) fn reads_lists(plan: &MutationPlan) -> bool {
-    plan.changes.iter().any(|(position, change)| {
-        let is_list = matches!(plan.table.columns[*position].cql_type, CqlType::List { .. });
-        is_list
-            && matches!(
-                change,
-                ColumnChange::SetElement(..) | ColumnChange::DeleteElement(_) | ColumnChange::Subtract(_)
-            )
-    })
+    plan.read_columns().next().is_some()
 }
 
 /// Does to a fragment what a change says.
@@ -86,9 +93,22 @@ pub(super) fn apply(
                 }
             }
         }
-        ColumnChange::Add(term) => {
-            if let Some(value) = term.evaluate(bound)?.into_bytes() {
-                maker.add(column, &value)?;
+        ColumnChange::Add(term) => match term.evaluate(bound)? {
+            Value::Bytes(value) => maker.add(column, &value)?,
+            // What is unset elsewhere changes nothing; Cassandra fails here and here alone.
+            Value::Unset if matches!(column.cql_type, CqlType::List { .. }) => {
+                return Err(CqlError::Invalid(format!("Invalid unset value for column {name}")));
+            }
+            Value::Null | Value::Unset => {}
+        },
+        ColumnChange::AddToValue(term) => {
+            let added = match term.evaluate(bound)? {
+                Value::Bytes(added) => added,
+                _ => return Err(CqlError::Invalid(format!("Invalid null or unset value to be added to {name}"))),
+            };
+            let sum = operation("_+", &column.cql_type)?;
+            if let Some(value) = reader.value(column)? {
+                maker.set(column, sum.evaluate(&[Some(&value), Some(&added)], bound)?)?;
             }
         }
         ColumnChange::Prepend(term) => {

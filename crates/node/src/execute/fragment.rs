@@ -184,7 +184,7 @@ pub(crate) fn whole_row(
     time: WriteTime,
 ) -> Result<(Partition, Vec<u8>, Row), InvalidRequest> {
     let key_len = table.partition_key_len + table.clustering_len;
-    let missing = || InvalidRequest(format!("a row of {}.{} without its key", table.keyspace, table.name));
+    let missing = || InvalidRequest::new(format!("a row of {}.{} without its key", table.keyspace, table.name));
     let key: Vec<&[u8]> =
         values.iter().take(key_len).map(Option::as_deref).collect::<Option<_>>().ok_or_else(missing)?;
     let (partition, clustering) = key.split_at_checked(table.partition_key_len).ok_or_else(missing)?;

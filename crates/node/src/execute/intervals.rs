@@ -108,8 +108,10 @@ fn side(
         let name = &column.name;
         let value = match keys::operand(operand, bindings)? {
             Value::Bytes(value) => value,
-            Value::Null => return Err(InvalidRequest(format!("Invalid null value in condition for column {name}"))),
-            Value::Unset => return Err(InvalidRequest(format!("Invalid unset value for column {name}"))),
+            Value::Null => {
+                return Err(InvalidRequest::new(format!("Invalid null value in condition for column {name}")));
+            }
+            Value::Unset => return Err(InvalidRequest::new(format!("Invalid unset value for column {name}"))),
         };
         validate(&column.cql_type, &value)?;
         let mut next = equal.clone();

@@ -38,7 +38,7 @@ impl Partition {
         }
         if serialized.len() > usize::from(u16::MAX) {
             let length = serialized.len();
-            return Err(InvalidRequest(format!("Key length of {length} is longer than maximum of 65535")));
+            return Err(InvalidRequest::new(format!("Key length of {length} is longer than maximum of 65535")));
         }
         let token = token::token(&serialized);
         let mut key = Vec::with_capacity(8 + serialized.len());
@@ -57,8 +57,8 @@ pub(crate) fn token_bytes(token: Token) -> [u8; 8] {
 fn required(value: Value, column: &Column) -> Result<Vec<u8>, InvalidRequest> {
     match value {
         Value::Bytes(bytes) => Ok(bytes),
-        Value::Null => Err(InvalidRequest(format!("Invalid null value in condition for column {}", column.name))),
-        Value::Unset => Err(InvalidRequest(format!("Invalid unset value for column {}", column.name))),
+        Value::Null => Err(InvalidRequest::new(format!("Invalid null value in condition for column {}", column.name))),
+        Value::Unset => Err(InvalidRequest::new(format!("Invalid unset value for column {}", column.name))),
     }
 }
 
@@ -81,8 +81,8 @@ pub(crate) fn operand(operand: &Operand, bindings: &dyn Bindings) -> Result<Valu
 fn list(term: &Prepared, bindings: &dyn Bindings, column: &str) -> Result<Vec<Vec<u8>>, InvalidRequest> {
     match term.evaluate(bindings)? {
         Value::Bytes(bytes) => Ok(split::collection("list", &bytes)?.into_iter().map(<[u8]>::to_vec).collect()),
-        Value::Null => Err(InvalidRequest(format!("Invalid null value for column {column}"))),
-        Value::Unset => Err(InvalidRequest(format!("Invalid unset value for column {column}"))),
+        Value::Null => Err(InvalidRequest::new(format!("Invalid null value for column {column}"))),
+        Value::Unset => Err(InvalidRequest::new(format!("Invalid unset value for column {column}"))),
     }
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn alternatives(
 fn product(columns: Vec<Vec<Vec<u8>>>) -> Result<Vec<Vec<Vec<u8>>>, InvalidRequest> {
     let count = columns.iter().try_fold(1_usize, |count, values| count.checked_mul(values.len()));
     if count.is_none_or(|count| count > COMBINATIONS_MAX) {
-        return Err(InvalidRequest(format!("IN relations with more than {COMBINATIONS_MAX} combinations")));
+        return Err(InvalidRequest::new(format!("IN relations with more than {COMBINATIONS_MAX} combinations")));
     }
     let mut rows: Vec<Vec<Vec<u8>>> = vec![Vec::new()];
     for values in columns {
@@ -155,7 +155,7 @@ pub(crate) fn clustering_values(
     let Some((types, tuples)) = &restriction.tuples else { return Ok(rows) };
     let tuples = tuple_values(types, tuples, bindings)?;
     if rows.len().saturating_mul(tuples.len()) > COMBINATIONS_MAX {
-        return Err(InvalidRequest(format!("IN relations with more than {COMBINATIONS_MAX} combinations")));
+        return Err(InvalidRequest::new(format!("IN relations with more than {COMBINATIONS_MAX} combinations")));
     }
     Ok(rows.iter().flat_map(|row| tuples.iter().map(|tuple| [row.clone(), tuple.clone()].concat())).collect())
 }

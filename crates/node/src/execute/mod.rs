@@ -7,10 +7,12 @@ pub(crate) mod aside;
 mod batch;
 pub(crate) mod bindings;
 mod changes;
+mod conditional;
 mod conditions;
 mod describe;
 pub(crate) mod fragment;
 mod intervals;
+mod json;
 pub(crate) mod keys;
 mod mutate;
 pub(crate) mod rows;
@@ -187,6 +189,10 @@ impl Executor {
         self.aside.note(|| "The schema has changed since the statement was prepared");
         let again = self.prepare(&statement.text, statement.keyspace.as_deref());
         let again = Arc::new(again.map_err(|_| unknown())?);
+        // What a client knows of the statement is no longer so: it has to ask again.
+        if !again.looks_as(&statement) {
+            return Err(unknown());
+        }
         self.shared.keep_prepared(&again);
         Ok(again)
     }
@@ -258,7 +264,7 @@ impl Executor {
         let schema = self.shared.schema();
         let table = schema.find_table(name, client.keyspace.as_deref())?;
         let Some(number) = table.number else {
-            return Err(CqlError::Invalid(format!("{}.{} is a system table", table.keyspace, table.name)));
+            return Err(CqlError::Unauthorized(format!("{} keyspace is not user-modifiable.", table.keyspace)));
         };
         for store in self.shared.stores() {
             let durability = shunt_storage::store::Durability::Batch;
@@ -305,18 +311,24 @@ fn put_prepared(statement: &Statement, version: u8, out: &mut Vec<u8>) {
     if version >= 5 {
         put::short_bytes(out, &statement.result_id);
     }
-    let (keyspace, table) = statement.table.as_ref().map_or(("", ""), |(keyspace, table)| (keyspace, table));
-    put::int(out, if statement.markers.is_empty() { 0 } else { metadata_flag::GLOBAL_TABLE });
+    let markers = &statement.markers;
+    let one_table = markers.windows(2).all(|pair| pair[0].table == pair[1].table);
+    let global = markers.first().filter(|_| one_table);
+    put::int(out, if global.is_some() { metadata_flag::GLOBAL_TABLE } else { 0 });
     put::int(out, statement.markers.len() as i32);
     if version >= 4 {
         put::int(out, statement.key_markers.len() as i32);
         statement.key_markers.iter().for_each(|index| put::short(out, *index));
     }
-    if !statement.markers.is_empty() {
+    let put_table = |out: &mut Vec<u8>, (keyspace, table): &(String, String)| {
         put::string(out, keyspace);
         put::string(out, table);
-    }
-    for marker in &statement.markers {
+    };
+    global.iter().for_each(|marker| put_table(out, &marker.table));
+    for marker in markers {
+        if global.is_none() {
+            put_table(out, &marker.table);
+        }
         put::string(out, &marker.name);
         marker.cql_type.write_option(version, out);
     }

@@ -12,10 +12,11 @@ use super::bindings::Bound;
 use super::changes::{CellReader, apply};
 use super::fragment::{FragmentMaker, ListPositions, WriteTime};
 use super::intervals::{Interval, Intervals};
+use super::json::JsonRow;
 use super::keys::{self, Partition};
 use crate::error::CqlError;
 use crate::schema::options::TTL_MAX;
-use crate::schema::{Column, ColumnKind, Table};
+use crate::schema::{ColumnKind, Table};
 use crate::shared::Shared;
 use crate::statement::mutation::MutationPlan;
 use crate::statement::restrictions::PartitionRestriction;
@@ -45,9 +46,28 @@ pub(crate) struct Write {
     pub(crate) partition: Partition,
     pub(crate) place: Place,
     pub(crate) fragment: Fragment,
+    /// The statement's, microseconds since 1970.
+    pub(crate) timestamp: i64,
 }
 
 impl Write {
+    /// Puts deletions a microsecond before the values of the same write, which then stay. Conditional batches have it
+    /// so: what deletes a row and what writes to it have one time.
+    pub(super) fn deletions_first(&mut self) {
+        let before = self.timestamp - 1;
+        let earlier = |deletion: Deletion| Deletion { timestamp: before, ..deletion };
+        match &mut self.fragment {
+            Fragment::Row(row) => {
+                row.deletion = row.deletion.map(earlier);
+                row.complex.iter_mut().for_each(|(_, deletion)| *deletion = earlier(*deletion));
+            }
+            Fragment::Header(header) => {
+                header.deletion = header.deletion.map(earlier);
+                header.ranges.iter_mut().for_each(|range| range.deletion = earlier(range.deletion));
+            }
+        }
+    }
+
     /// As storage takes it.
     pub(crate) fn mutation(&self) -> Mutation<'_> {
         Mutation {
@@ -65,7 +85,11 @@ pub(crate) struct Mutator<'a> {
     pub(crate) bound: &'a Bound<'a>,
     pub(crate) shared: &'a Shared,
     pub(crate) time: WriteTime,
+    /// What is wrong with its time to live.
+    refused: Option<CqlError>,
     positions: ListPositions,
+    /// What INSERT JSON says.
+    json: Option<Arc<JsonRow>>,
 }
 
 impl<'a> Mutator<'a> {
@@ -81,10 +105,16 @@ impl<'a> Mutator<'a> {
         if timestamp == i64::MIN {
             return Err(CqlError::Invalid(format!("Timestamp is out of range: {timestamp}")));
         }
-        let seconds = time_to_live(plan, bound)?;
+        // A condition that does not hold comes before a time to live that cannot be.
+        let (seconds, refused) = match time_to_live(plan, bound) {
+            Ok(seconds) => (seconds, None),
+            Err(error) => (0, Some(error)),
+        };
         let expiry = (seconds > 0).then(|| Expiry { ttl: seconds, at: now + i64::from(seconds) });
         let time = WriteTime { timestamp, expiry, now };
-        Ok(Self { plan, bound, shared, time, positions: ListPositions::default() })
+        let json =
+            plan.json.as_ref().map(|(json, _)| JsonRow::new(&plan.table, json, bound).map(Arc::new)).transpose()?;
+        Ok(Self { plan, bound, shared, time, refused, positions: ListPositions::default(), json })
     }
 
     fn table(&self) -> &'a Arc<Table> {
@@ -97,24 +127,36 @@ impl<'a> Mutator<'a> {
 
     /// The partitions the statement writes to.
     pub(crate) fn partitions(&self) -> Result<Vec<Partition>, CqlError> {
+        if let Some(json) = &self.json {
+            return Ok(vec![json.partition.clone()]);
+        }
         match &self.plan.restrictions.partition {
             PartitionRestriction::Keys(keys) => Ok(keys::partitions(self.table(), keys, self.bound)?),
             _ => Err(CqlError::invalid("a statement that writes names its partitions")),
         }
     }
 
-    /// The partitions the statement writes to, also if JSON names them.
-    pub(crate) fn all_partitions(&mut self) -> Result<Vec<Partition>, CqlError> {
-        if self.plan.json.is_none() {
-            return self.partitions();
+    /// The row that a statement without slices and without `IN` is about, by its clustering bytes; none for the static
+    /// row.
+    pub(crate) fn row(&self) -> Result<Option<Vec<u8>>, CqlError> {
+        if let Some(json) = &self.json {
+            return Ok(Some(json.clustering.clone()));
         }
-        Ok(self.json_writes()?.into_iter().map(|write| write.partition).collect())
+        if self.plan.is_of_static_row() {
+            return Ok(None);
+        }
+        let values = keys::clustering_values(self.table(), &self.plan.restrictions.clustering, self.bound)?;
+        let values = values.first().ok_or_else(|| CqlError::invalid("no row is named"))?;
+        Ok(Some(keys::clustering(self.table(), values)?))
     }
 
     /// Everything the statement writes.
     pub(crate) fn writes(&mut self) -> Result<Vec<Write>, CqlError> {
-        if self.plan.json.is_some() {
-            return self.json_writes();
+        if let Some(refused) = self.refused.take() {
+            return Err(refused);
+        }
+        if let Some(json) = self.json.clone() {
+            return self.json_writes(&json);
         }
         let mut writes = Vec::new();
         for partition in self.partitions()? {
@@ -183,7 +225,8 @@ impl<'a> Mutator<'a> {
     }
 
     fn write(&self, partition: &Partition, place: Place, fragment: Fragment) -> Result<Write, CqlError> {
-        Ok(Write { table: self.number()?, partition: partition.clone(), place, fragment })
+        let timestamp = self.time.timestamp;
+        Ok(Write { table: self.number()?, partition: partition.clone(), place, fragment, timestamp })
     }
 
     /// Whole rows, ranges of them, or partitions that go.
@@ -218,31 +261,19 @@ impl<'a> Mutator<'a> {
     }
 
     /// The writes of INSERT JSON.
-    fn json_writes(&mut self) -> Result<Vec<Write>, CqlError> {
-        let Some((json, default_unset)) = &self.plan.json else { return Ok(Vec::new()) };
+    fn json_writes(&mut self, json: &JsonRow) -> Result<Vec<Write>, CqlError> {
+        let default_unset = self.plan.json.as_ref().is_some_and(|(_, default_unset)| *default_unset);
         let table = Arc::clone(self.table());
-        let text = json.evaluate(self.bound)?.into_bytes();
-        let text = text.ok_or_else(|| CqlError::invalid("Got null for INSERT JSON values"))?;
-        let text = String::from_utf8(text).map_err(|_| CqlError::invalid("Could not decode JSON string as a map"))?;
-        let mut given = json_values(&table, &text, self.bound)?;
-        let mut key = |columns: &[Column]| -> Result<Vec<Vec<u8>>, CqlError> {
-            let value = |column: &Column| {
-                let value = given.iter_mut().find(|(name, _)| *name == column.name).and_then(|(_, value)| value.take());
-                value.ok_or_else(|| CqlError::Invalid(format!("Invalid null value for key {}", column.name)))
-            };
-            columns.iter().map(value).collect()
-        };
-        let partition = Partition::new(&key(table.partition_key())?)?;
-        let clustering = keys::clustering(&table, &key(table.clustering())?)?;
         let mut writes = Vec::new();
-        for (kind, place) in [(ColumnKind::Static, Place::Static), (ColumnKind::Regular, Place::Row(clustering))] {
+        let places = [(ColumnKind::Static, Place::Static), (ColumnKind::Regular, Place::Row(json.clustering.clone()))];
+        for (kind, place) in places {
             let mut maker = FragmentMaker::new(self.time, &mut self.positions, self.bound.now_us);
             if kind == ColumnKind::Regular {
                 maker.insert();
             }
             for column in table.values().iter().filter(|column| column.kind == kind) {
-                match given.iter().find(|(name, _)| *name == column.name) {
-                    Some((_, value)) => maker.set(column, value.clone())?,
+                match json.value(&column.name) {
+                    Some(value) => maker.set(column, value.map(<[u8]>::to_vec))?,
                     None if !default_unset => maker.set(column, None)?,
                     None => {}
                 }
@@ -250,29 +281,11 @@ impl<'a> Mutator<'a> {
             let mut row = maker.row;
             row.canonicalise();
             if !row.is_empty() {
-                writes.push(self.write(&partition, place, Fragment::Row(row))?);
+                writes.push(self.write(&json.partition, place, Fragment::Row(row))?);
             }
         }
         Ok(writes)
     }
-}
-
-/// A column's name and its value; `None` is null.
-type NamedValue = (String, Option<Vec<u8>>);
-
-/// The columns that a JSON object gives, with their values.
-fn json_values(table: &Table, text: &str, bound: &Bound<'_>) -> Result<Vec<NamedValue>, CqlError> {
-    use shunt_cql::functions::Environment;
-    let mut values = Vec::new();
-    for (name, json) in shunt_cql::values::json::from_json_row(text)? {
-        let Some(column) = table.column(&name) else {
-            return Err(CqlError::Invalid(format!("JSON values map contains unrecognized column: {name}")));
-        };
-        let value = shunt_cql::values::json::from_json(&column.cql_type, &json, bound.now_ms())
-            .map_err(|error| CqlError::Invalid(format!("Error decoding JSON value for {name}: {error}")))?;
-        values.push((name, value));
-    }
-    Ok(values)
 }
 
 /// The value of a bigint attribute.

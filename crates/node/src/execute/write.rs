@@ -1,10 +1,11 @@
 //! Writes, on their way into the stores: all of a statement or batch to one store at once, under the partition's lock
 //! where something was read before.
 
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 
 use shunt_cql::ast::{BatchKind, NativeType};
 use shunt_cql::types::CqlType;
+use shunt_storage::row::Fragment;
 use shunt_storage::store::{Durability, Mutation};
 use shunt_topology::Token;
 use shunt_wire::cql::envelope::opcode;
@@ -13,13 +14,13 @@ use shunt_wire::cql::message::{encode, put, result_kind};
 
 use super::bindings::Bound;
 use super::changes::reads_lists;
-use super::conditions::Current;
+use super::conditional::{Request, ShownValue};
 use super::mutate::{Mutator, Write};
 use super::{Done, Executor, warnings};
 use crate::error::CqlError;
 use crate::schema::Table;
 use crate::shared;
-use crate::statement::mutation::{ConditionPlan, MutationPlan};
+use crate::statement::mutation::MutationPlan;
 
 /// A statement of a batch, or the only one.
 pub(super) type Item<'a> = (&'a MutationPlan, &'a Bound<'a>);
@@ -34,11 +35,14 @@ impl Executor {
         kind: Option<BatchKind>,
         out: &mut Vec<u8>,
     ) -> Result<Done, CqlError> {
+        let conditional = items.iter().any(|(plan, _)| plan.is_conditional());
         let mut mutators = Vec::with_capacity(items.len());
         for (plan, bound) in items {
+            // What is written on a condition has the time at which the condition held, whatever the client says.
+            let timestamp = if conditional { bound.now_us } else { timestamp };
             mutators.push(Mutator::new(plan, bound, &self.shared, timestamp)?);
         }
-        if items.iter().any(|(plan, _)| plan.is_conditional()) {
+        if conditional {
             return self.write_if(&mut mutators, kind.is_some(), version, out);
         }
         let _locks = self.lock_for_lists(&mutators)?;
@@ -110,41 +114,42 @@ impl Executor {
         version: u8,
         out: &mut Vec<u8>,
     ) -> Result<Done, CqlError> {
-        let table = std::sync::Arc::clone(&mutators[0].plan.table);
-        let mut partitions = Vec::new();
-        for mutator in mutators.iter_mut() {
-            if mutator.plan.table.id != table.id {
-                return Err(CqlError::invalid("Batch with conditions cannot span multiple tables"));
-            }
-            partitions.append(&mut mutator.all_partitions()?);
-        }
-        partitions.dedup();
-        let [partition] = &partitions[..] else {
-            return Err(CqlError::invalid("Batch with conditions cannot span multiple partitions"));
-        };
-        let _locks = self.shared.lock_partitions(&[partition.token]);
+        let request = Request::new(mutators, batch)?;
+        let _locks = self.shared.lock_partitions(&[request.partition.token]);
+        let table = Arc::clone(&mutators[0].plan.table);
         self.aside.note(|| format!("Locked a partition of {}.{}", table.keyspace, table.name));
-        let (mut applied, mut currents) = (true, Vec::new());
-        for mutator in mutators.iter().filter(|mutator| mutator.plan.is_conditional()) {
-            let current = Current::read(mutator, &self.shared)?;
-            applied &= current.satisfies(mutator.plan, mutator.bound)?;
-            currents.push((mutator.plan, current));
+        let current = request.read(mutators, &self.shared)?;
+        let holds = request.holds(&current)?;
+        self.aside
+            .note(|| format!("Read what the conditions ask for: they {}", if holds { "hold" } else { "do not hold" }));
+        if !holds {
+            let (columns, rows) = request.refusal(&current)?;
+            put_refused(&table, &columns, &rows, version, out);
+            return Ok(Done::now(opcode::RESULT));
         }
-        let verdict = if applied { "hold" } else { "do not hold" };
-        self.aside.note(|| format!("Read {} row(s) for conditions, which {verdict}", currents.len()));
-        let mut durable_at = None;
-        if applied {
-            let mut writes = Vec::new();
-            for mutator in mutators.iter_mut() {
-                writes.append(&mut mutator.writes()?);
+        let mut writes = Vec::new();
+        for mutator in mutators.iter_mut() {
+            for write in mutator.writes()? {
+                merge(&mut writes, write);
             }
-            let items: Vec<Item<'_>> = mutators.iter().map(|mutator| (mutator.plan, mutator.bound)).collect();
-            durable_at = self.apply(&items, &writes)?;
-            put_applied(&table, version, out);
-        } else {
-            put_refused(&table, &currents, batch, version, out);
         }
+        writes.iter_mut().for_each(|write| write.deletions_first());
+        let items: Vec<Item<'_>> = mutators.iter().map(|mutator| (mutator.plan, mutator.bound)).collect();
+        let durable_at = self.apply(&items, &writes)?;
+        put_columns(&table, &[], version, out);
+        put::int(out, 1);
+        put::bytes(out, Some(&[1]));
         Ok(Done { durable_at, ..Done::now(opcode::RESULT) })
+    }
+}
+
+/// Adds a write to what the same key is to get.
+fn merge(writes: &mut Vec<Write>, write: Write) {
+    let same = writes.iter_mut().find(|other| other.place == write.place && other.partition == write.partition);
+    match (same.map(|same| &mut same.fragment), write.fragment) {
+        (Some(Fragment::Row(row)), Fragment::Row(newer)) => row.merge(newer),
+        (Some(Fragment::Header(header)), Fragment::Header(newer)) => header.merge(newer),
+        (_, fragment) => writes.push(Write { fragment, ..write }),
     }
 }
 
@@ -166,43 +171,15 @@ fn put_columns(table: &Table, columns: &[usize], version: u8, out: &mut Vec<u8>)
     }
 }
 
-fn put_applied(table: &Table, version: u8, out: &mut Vec<u8>) {
-    put_columns(table, &[], version, out);
-    put::int(out, 1);
-    put::bytes(out, Some(&[1]));
-}
-
-/// `[applied]` false, and what is there: the whole row for IF NOT EXISTS, the columns of the conditions else; in a
-/// batch with the primary key, so that rows can be told apart.
-fn put_refused(table: &Table, currents: &[(&MutationPlan, Current)], batch: bool, version: u8, out: &mut Vec<u8>) {
-    let mut columns: Vec<usize> = Vec::new();
-    for (plan, current) in currents {
-        match &plan.conditions {
-            ConditionPlan::NotExists if current.exists(plan) => columns.extend(0..table.columns.len()),
-            ConditionPlan::Columns(all) if current.row.is_some() || current.statics.is_some() => {
-                columns.extend(all.iter().map(|condition| condition.column));
-            }
-            _ => {}
-        }
-    }
-    if batch && !columns.is_empty() {
-        columns.extend(0..table.partition_key_len + table.clustering_len);
-    }
-    columns.sort_unstable();
-    columns.dedup();
-    put_columns(table, &columns, version, out);
-    let rows: Vec<&Current> = match columns.is_empty() {
-        true => currents.iter().take(1).map(|(_, current)| current).collect(),
-        false => {
-            let there = currents.iter().filter(|(_, current)| current.row.is_some() || current.statics.is_some());
-            there.map(|(_, current)| current).collect()
-        }
-    };
-    put::int(out, rows.len() as i32);
-    for current in rows {
+/// `[applied]` false, and what is there.
+fn put_refused(table: &Table, columns: &[usize], rows: &[Vec<ShownValue>], version: u8, out: &mut Vec<u8>) {
+    put_columns(table, columns, version, out);
+    put::int(out, rows.len().max(1) as i32);
+    if rows.is_empty() {
         put::bytes(out, Some(&[0]));
-        for position in &columns {
-            put::bytes(out, current.value(table, *position).as_deref());
-        }
+    }
+    for row in rows {
+        put::bytes(out, Some(&[0]));
+        row.iter().for_each(|value| put::bytes(out, value.as_deref()));
     }
 }

@@ -229,7 +229,7 @@ fn add_keyspace(schema: &mut Schema, record: KeyspaceRecord) -> Result<(), Strin
 }
 
 fn parse_type(schema: &Schema, keyspace: &str, text: &str) -> Result<CqlType, String> {
-    CqlType::parse(text, &Types { schema, keyspace: Some(keyspace) }).map_err(|error| error.0)
+    CqlType::parse(text, &Types { schema, keyspace: Some(keyspace) }).map_err(|error| error.message)
 }
 
 fn table(schema: &Schema, keyspace: &str, record: TableRecord) -> Result<Table, String> {

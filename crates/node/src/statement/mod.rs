@@ -13,8 +13,10 @@ use mutation::{BatchPlan, MutationPlan};
 use select::SelectPlan;
 
 /// A bind marker as metadata show it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Marker {
+    /// Keyspace and table it is for.
+    pub(crate) table: (String, String),
     pub(crate) name: String,
     pub(crate) cql_type: CqlType,
 }
@@ -48,8 +50,6 @@ pub(crate) struct Statement {
     pub(crate) keyspace: Option<String>,
     /// The schema it was prepared for ([`crate::schema::Schema::number`]).
     pub(crate) schema_number: u64,
-    /// Keyspace and table of its markers.
-    pub(crate) table: Option<(String, String)>,
     pub(crate) markers: Vec<Marker>,
     /// Which markers are the partition key, in its order; empty if they are not all markers.
     pub(crate) key_markers: Vec<u16>,
@@ -61,6 +61,11 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
+    /// Whether a client sees no difference between two preparations of a text.
+    pub(crate) fn looks_as(&self, other: &Statement) -> bool {
+        self.result == other.result && self.key_markers == other.key_markers && self.markers == other.markers
+    }
+
     /// The name of a marker; values may come by it.
     pub(crate) fn marker_name(&self, index: u16) -> Option<&str> {
         self.markers.get(usize::from(index)).map(|marker| marker.name.as_str())

@@ -6,10 +6,11 @@ use shunt_cql::ast::{
     Attributes, BatchKind, ColumnCondition, Comparison, Conditions, Delete, Deletion, Insert, InsertJson, Mutation,
     NativeType, Operation, Relation, Term, Update,
 };
+use shunt_cql::functions::is_number;
 use shunt_cql::terms::{Prepared, Scope, prepare};
 use shunt_cql::types::CqlType;
 
-use super::restrictions::{PartitionRestriction, Restrictions, column_of};
+use super::restrictions::{OneOf, PartitionRestriction, Restrictions, column_of};
 use crate::error::CqlError;
 use crate::schema::{Column, ColumnKind, Schema, Table};
 
@@ -20,6 +21,8 @@ pub(crate) enum ColumnChange {
     Set(Prepared),
     /// This is added: to a counter, a collection, the end of a list.
     Add(Prepared),
+    /// This is added to the number, or put behind the text, that is there.
+    AddToValue(Prepared),
     /// This is taken away.
     Subtract(Prepared),
     /// This is put in front of a list.
@@ -81,6 +84,8 @@ pub(crate) struct MutationPlan {
     pub(crate) inserts: bool,
     /// It deletes whole rows, ranges of them or partitions.
     pub(crate) deletes_rows: bool,
+    /// It is a DELETE.
+    pub(crate) is_delete: bool,
     /// The JSON whose values become those of all columns, and whether absent ones stay as they are.
     pub(crate) json: Option<(Prepared, bool)>,
     pub(crate) timestamp: Option<Prepared>,
@@ -90,6 +95,8 @@ pub(crate) struct MutationPlan {
 
 /// A BATCH given as text.
 pub(crate) struct BatchPlan {
+    /// Which of `mutations` each marker is in; none for those of the batch itself.
+    pub(crate) owners: Vec<Option<usize>>,
     pub(crate) kind: BatchKind,
     pub(crate) timestamp: Option<Prepared>,
     pub(crate) mutations: Vec<MutationPlan>,
@@ -105,8 +112,8 @@ impl MutationPlan {
     ) -> Result<MutationPlan, CqlError> {
         let table = schema.find_table(mutation.table(), session)?;
         if table.number.is_none() {
-            let message = format!("{}.{} is a system table; its rows are the node's own", table.keyspace, table.name);
-            return Err(CqlError::Invalid(message));
+            let message = format!("{} keyspace is not user-modifiable.", table.keyspace);
+            return Err(CqlError::Unauthorized(message));
         }
         let (timestamp, time_to_live) = attributes(mutation.attributes(), scope)?;
         let mut plan = match mutation {
@@ -127,6 +134,7 @@ impl MutationPlan {
             changes: Vec::new(),
             inserts: false,
             deletes_rows: false,
+            is_delete: false,
             json: None,
             timestamp: None,
             time_to_live: None,
@@ -179,7 +187,8 @@ impl MutationPlan {
         let mut changes = Vec::new();
         for assignment in &update.assignments {
             let (position, column) = changeable(&table, &assignment.column)?;
-            changes.push((position, change(column, &assignment.operation, scope)?));
+            let conditional = !matches!(update.conditions, Conditions::None);
+            changes.push((position, change(column, &assignment.operation, conditional, scope)?));
         }
         let restrictions = Restrictions::new(&table, &update.relations, scope)?;
         let conditions = conditions(&table, &update.conditions, scope)?;
@@ -200,15 +209,74 @@ impl MutationPlan {
         let restrictions = Restrictions::new(&table, &delete.relations, scope)?;
         let conditions = conditions(&table, &delete.conditions, scope)?;
         let mut plan = MutationPlan::bare(table, restrictions);
+        plan.is_delete = true;
         plan.deletes_rows = changes.is_empty();
         (plan.changes, plan.conditions) = (changes, conditions);
         Ok(plan)
     }
 
-    /// Whether it touches static columns and no rows.
-    pub(crate) fn is_static_only(&self) -> bool {
-        let statics = self.changes.iter().all(|(position, _)| self.table.columns[*position].kind == ColumnKind::Static);
-        statics && !self.changes.is_empty() && !self.deletes_rows && self.clustering_given() == 0
+    fn changes_kind(&self, kind: ColumnKind) -> bool {
+        self.changes.iter().any(|(position, _)| self.table.columns[*position].kind == kind)
+    }
+
+    fn tests_kind(&self, kind: ColumnKind) -> bool {
+        let ConditionPlan::Columns(all) = &self.conditions else { return false };
+        all.iter().any(|condition| self.table.columns[condition.column].kind == kind)
+    }
+
+    /// Whether it changes and tests static columns and no others.
+    fn is_static_only(&self) -> bool {
+        self.json.is_none()
+            && !self.deletes_rows
+            && !self.changes_kind(ColumnKind::Regular)
+            && !self.tests_kind(ColumnKind::Regular)
+            && (self.changes_kind(ColumnKind::Static) || self.tests_kind(ColumnKind::Static))
+    }
+
+    /// Whether it is about the static row and no other.
+    pub(crate) fn is_of_static_row(&self) -> bool {
+        self.is_static_only() && !self.restricts_clustering()
+    }
+
+    fn restricts_clustering(&self) -> bool {
+        let clustering = &self.restrictions.clustering;
+        self.json.is_some() || self.clustering_given() > 0 || clustering.lower.is_some() || clustering.upper.is_some()
+    }
+
+    /// Whether it is about rows, not the static one.
+    pub(crate) fn writes_rows(&self) -> bool {
+        self.table.clustering_len == 0 || self.restricts_clustering()
+    }
+
+    /// Whether it changes static columns; INSERT JSON says something of all columns.
+    pub(crate) fn writes_static_row(&self) -> bool {
+        self.changes_kind(ColumnKind::Static) || self.json.is_some()
+    }
+
+    /// Positions of the columns that have to be read to be changed.
+    pub(crate) fn read_columns(&self) -> impl Iterator<Item = usize> {
+        let reads = |(position, change): &(usize, ColumnChange)| {
+            let is_list = matches!(self.table.columns[*position].cql_type, CqlType::List { .. });
+            let by_index_or_value = matches!(
+                change,
+                ColumnChange::SetElement(..) | ColumnChange::DeleteElement(_) | ColumnChange::Subtract(_)
+            );
+            let reads = is_list && by_index_or_value || matches!(change, ColumnChange::AddToValue(_));
+            reads.then_some(*position)
+        };
+        self.changes.iter().filter_map(reads)
+    }
+
+    /// Whether the partition key has an `IN`.
+    pub(crate) fn has_partition_in(&self) -> bool {
+        let PartitionRestriction::Keys(keys) = &self.restrictions.partition else { return false };
+        keys.iter().any(OneOf::is_in)
+    }
+
+    /// Whether clustering columns have an `IN`.
+    pub(crate) fn has_clustering_in(&self) -> bool {
+        let clustering = &self.restrictions.clustering;
+        clustering.tuples.is_some() || clustering.equal.iter().any(OneOf::is_in)
     }
 
     /// How many clustering columns are given by equality, `IN` and tuples.
@@ -238,21 +306,25 @@ impl MutationPlan {
         if !matches!(self.restrictions.partition, PartitionRestriction::Keys(_)) {
             return Err(CqlError::Invalid(self.missing()));
         }
+        if self.is_static_only() && self.restricts_clustering() && !self.inserts {
+            let kind = if self.is_delete { "DELETE" } else { "UPDATE" };
+            return Err(CqlError::Invalid(format!(
+                "Invalid restrictions on clustering columns since the {kind} statement modifies only static columns"
+            )));
+        }
         let clustering = &self.restrictions.clustering;
         let sliced = clustering.lower.is_some() || clustering.upper.is_some();
         let whole = self.clustering_given() == table.clustering_len;
-        if sliced && (!self.deletes_rows || self.is_conditional()) {
-            let message = "Slice restrictions are not supported on the clustering columns in UPDATE statements";
-            return Err(CqlError::invalid(message));
-        }
-        if !whole && !self.deletes_rows && !self.is_static_only() {
-            return Err(CqlError::Invalid(self.missing()));
-        }
-        if whole && table.clustering_len > 0 && self.changes.is_empty() && self.deletes_rows && self.is_conditional() {
-            return Ok(());
-        }
-        if self.is_conditional() && self.deletes_rows && !whole {
-            return Err(CqlError::Invalid(self.missing()));
+        if !self.is_delete {
+            if sliced {
+                let message = "Slice restrictions are not supported on the clustering columns in UPDATE statements";
+                return Err(CqlError::invalid(message));
+            }
+            if !whole && !self.is_static_only() {
+                return Err(CqlError::Invalid(self.missing()));
+            }
+        } else if !whole {
+            self.check_range()?;
         }
         if table.is_counter && (self.timestamp.is_some() || self.time_to_live.is_some()) {
             return Err(CqlError::invalid("Cannot provide custom timestamp or TTL for counter updates"));
@@ -262,6 +334,23 @@ impl MutationPlan {
         }
         if self.is_conditional() && self.timestamp.is_some() {
             return Err(CqlError::invalid("Cannot provide custom timestamp for conditional updates"));
+        }
+        Ok(())
+    }
+
+    /// A DELETE that does not name whole rows.
+    fn check_range(&self) -> Result<(), CqlError> {
+        if self.is_conditional() {
+            let all = "DELETE statements must restrict all PRIMARY KEY columns with equality relations in order to";
+            if self.changes_kind(ColumnKind::Regular) || self.deletes_rows {
+                return Err(CqlError::Invalid(format!("{all} delete non static columns")));
+            }
+            if !self.is_static_only() {
+                return Err(CqlError::Invalid(format!("{all} use IF condition on non static columns")));
+            }
+        }
+        if self.changes_kind(ColumnKind::Regular) {
+            return Err(CqlError::invalid("Range deletions are not supported for specific columns"));
         }
         Ok(())
     }
@@ -306,7 +395,13 @@ pub(crate) fn attributes(
     Ok((timestamp, time_to_live))
 }
 
-fn change(column: &Column, operation: &Operation, scope: &mut Scope<'_>) -> Result<ColumnChange, CqlError> {
+/// `conditional`: the row is read anyway, so that numbers can be added to others than counters, and texts to texts.
+fn change(
+    column: &Column,
+    operation: &Operation,
+    conditional: bool,
+    scope: &mut Scope<'_>,
+) -> Result<ColumnChange, CqlError> {
     let name = &column.name;
     let cql_type = &column.cql_type;
     let refuse =
@@ -320,6 +415,9 @@ fn change(column: &Column, operation: &Operation, scope: &mut Scope<'_>) -> Resu
         Operation::Set(value) => Ok(ColumnChange::Set(prepare(value, name, cql_type, scope)?)),
         Operation::Add(value) if cql_type.is_counter() || column.is_multi_cell() && cql_type.is_collection() => {
             Ok(ColumnChange::Add(prepare(value, name, cql_type, scope)?))
+        }
+        Operation::Add(value) if conditional && can_be_added(cql_type) => {
+            Ok(ColumnChange::AddToValue(prepare(value, name, cql_type, scope)?))
         }
         Operation::Subtract(value) if cql_type.is_counter() => {
             Ok(ColumnChange::Subtract(prepare(value, name, cql_type, scope)?))
@@ -358,6 +456,12 @@ fn change(column: &Column, operation: &Operation, scope: &mut Scope<'_>) -> Resu
         },
         _ => refuse("adding or taking away"),
     }
+}
+
+/// Numbers and texts.
+fn can_be_added(cql_type: &CqlType) -> bool {
+    let CqlType::Native(native) = cql_type else { return false };
+    matches!(native, NativeType::Text | NativeType::Ascii) || is_number(*native)
 }
 
 fn deletion_of(column: &Column, deletion: &Deletion, scope: &mut Scope<'_>) -> Result<ColumnChange, CqlError> {
@@ -404,35 +508,69 @@ fn condition_of(table: &Table, given: &ColumnCondition, scope: &mut Scope<'_>) -
     let wrong = || {
         CqlError::Invalid(format!("Invalid element access in a condition on column {name} of type {}", found.cql_type))
     };
-    let (part, receiver) = match (&given.element, &given.field, &found.cql_type) {
-        (None, None, cql_type) => (ConditionPart::Whole, cql_type.clone()),
+    let of_element = format!("value({name})");
+    let (part, name, receiver) = match (&given.element, &given.field, &found.cql_type) {
+        (None, None, cql_type) => whole(given.comparison, name, cql_type),
         (Some(key), _, CqlType::List { element, .. }) => {
             let index = prepare(key, &format!("idx({name})"), &CqlType::Native(NativeType::Int), scope)?;
-            (ConditionPart::Element(index), CqlType::clone(element))
+            (ConditionPart::Element(index), of_element, CqlType::clone(element))
         }
         (Some(key), _, CqlType::Map { key: key_type, value, .. }) => {
             let key = prepare(key, &format!("key({name})"), key_type, scope)?;
-            (ConditionPart::Element(key), CqlType::clone(value))
+            (ConditionPart::Element(key), of_element, CqlType::clone(value))
         }
         (None, Some(field), CqlType::Udt { definition, .. }) => {
             let index = definition.field(field).ok_or_else(wrong)?;
-            (ConditionPart::Field(index), definition.fields[index].1.clone())
+            (ConditionPart::Field(index), format!("{name}.{field}"), definition.fields[index].1.clone())
         }
         _ => return Err(wrong()),
     };
+    check_comparison(found, &receiver, given.comparison)?;
     let test = match given.comparison {
         Some(comparison) => {
             let value = given.values.first().ok_or_else(wrong)?;
-            ConditionTest::Compare(comparison, prepare(value, name, &receiver, scope)?)
+            ConditionTest::Compare(comparison, prepare(value, &name, &receiver, scope)?)
         }
         None if given.in_marker => {
             let value = given.values.first().ok_or_else(wrong)?;
             ConditionTest::InList(prepare(value, &format!("in({name})"), &CqlType::list(receiver), scope)?)
         }
         None => {
-            let values = given.values.iter().map(|value| prepare(value, name, &receiver, scope));
+            let values = given.values.iter().map(|value| prepare(value, &name, &receiver, scope));
             ConditionTest::In(values.collect::<Result<_, _>>()?)
         }
     };
     Ok(Condition { column, part, test })
+}
+
+/// Comparisons that a condition cannot have.
+fn check_comparison(column: &Column, compared: &CqlType, comparison: Option<Comparison>) -> Result<(), CqlError> {
+    let (name, cql_type) = (&column.name, &column.cql_type);
+    match comparison {
+        Some(Comparison::ContainsKey) if !matches!(cql_type, CqlType::Map { .. }) => {
+            Err(CqlError::Invalid(format!("Cannot use CONTAINS KEY on non-map column {name}")))
+        }
+        Some(Comparison::Contains) if !cql_type.is_collection() => {
+            Err(CqlError::Invalid(format!("Cannot use CONTAINS on non-collection column {name}")))
+        }
+        Some(Comparison::Less | Comparison::LessOrEqual | Comparison::Greater | Comparison::GreaterOrEqual)
+            if compared.references_duration() =>
+        {
+            Err(CqlError::invalid("Slice conditions are not supported on durations"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a whole column is compared with.
+fn whole(comparison: Option<Comparison>, name: &str, cql_type: &CqlType) -> (ConditionPart, String, CqlType) {
+    let (name, receiver) = match (comparison, cql_type) {
+        (Some(Comparison::Contains), CqlType::List { element, .. } | CqlType::Set { element, .. }) => {
+            (format!("value({name})"), CqlType::clone(element))
+        }
+        (Some(Comparison::Contains), CqlType::Map { value, .. }) => (format!("value({name})"), CqlType::clone(value)),
+        (Some(Comparison::ContainsKey), CqlType::Map { key, .. }) => (format!("key({name})"), CqlType::clone(key)),
+        (_, other) => (name.to_owned(), other.clone()),
+    };
+    (ConditionPart::Whole, name, receiver)
 }

@@ -2,16 +2,15 @@
 
 use md5::{Digest, Md5};
 use shunt_cql::ast::{self, Parsed};
-use shunt_cql::terms::{Prepared, Scope};
+use shunt_cql::terms::Scope;
 use shunt_cql::types::CqlType;
 
 use super::mutation::{BatchPlan, MutationPlan, attributes};
-use super::restrictions::{OneOf, Operand, PartitionRestriction, Restrictions};
 use super::select::SelectPlan;
 use super::{Marker, Plan, ResultColumn, Statement};
 use crate::error::CqlError;
 use crate::schema::resolve::Types;
-use crate::schema::{Schema, Uuid};
+use crate::schema::{Column, Schema, Table, Uuid};
 
 /// Statements that one BATCH may have.
 const BATCH_STATEMENTS_MAX: usize = 65_535;
@@ -42,8 +41,9 @@ impl Statement {
             table.as_ref().map(|table| table.partition_key().iter().map(|column| column.cql_type.clone()).collect());
         let mut scope = Scope::new(&types, key_types.as_deref(), now_ms, markers.len());
         let plan = plan(statement, schema, keyspace, &mut scope)?;
-        let markers = marker_list(&markers, &scope)?;
-        let key_markers = key_markers(&plan);
+        let key_markers = key_markers(&plan, table.as_deref(), &scope);
+        let tables = marker_tables(&plan, table.as_deref(), markers.len());
+        let markers = marker_list(&markers, &scope, tables)?;
         let result: Vec<ResultColumn> = match &plan {
             Plan::Select(select) => select.columns().to_vec(),
             _ => Vec::new(),
@@ -54,7 +54,6 @@ impl Statement {
             text: text.to_owned(),
             keyspace: keyspace.map(str::to_owned),
             schema_number: schema.number,
-            table: table.map(|table| (table.keyspace.clone(), table.name.clone())),
             markers,
             key_markers,
             result,
@@ -102,42 +101,64 @@ fn batch_plan(
         return Err(CqlError::invalid("Global TTL on the BATCH statement is not supported."));
     }
     let (timestamp, _) = attributes(&batch.attributes, scope)?;
-    let mutations = batch.mutations.iter().map(|mutation| MutationPlan::new(mutation, schema, session, scope));
-    let mutations: Vec<MutationPlan> = mutations.collect::<Result<_, _>>()?;
+    let mut owners = vec![None; scope.markers.len()];
+    let mut mutations: Vec<MutationPlan> = Vec::with_capacity(batch.mutations.len());
+    for (index, mutation) in batch.mutations.iter().enumerate() {
+        let before: Vec<bool> = scope.markers.iter().map(Option::is_some).collect();
+        mutations.push(MutationPlan::new(mutation, schema, session, scope)?);
+        for ((owner, marker), before) in owners.iter_mut().zip(&scope.markers).zip(before) {
+            if marker.is_some() && !before {
+                *owner = Some(index);
+            }
+        }
+    }
     if timestamp.is_some() && mutations.iter().any(|mutation| mutation.timestamp.is_some()) {
         return Err(CqlError::invalid("Timestamp must be set either on BATCH or individual statements"));
     }
-    Ok(BatchPlan { kind: batch.kind, timestamp, mutations })
+    Ok(BatchPlan { kind: batch.kind, owners, timestamp, mutations })
+}
+
+/// Keyspace and table of each marker. Those of a batch itself are in `[batch]`, as in Cassandra.
+fn marker_tables(plan: &Plan, table: Option<&Table>, count: usize) -> Vec<(String, String)> {
+    let name = |table: &Table| (table.keyspace.clone(), table.name.clone());
+    let Plan::Batch(batch) = plan else {
+        return vec![table.map(name).unwrap_or_default(); count];
+    };
+    let of_batch = || ("[batch]".to_owned(), "[batch]".to_owned());
+    let owner = |owner: &Option<usize>| owner.map_or_else(of_batch, |index| name(&batch.mutations[index].table));
+    batch.owners.iter().map(owner).collect()
 }
 
 /// Names and types of the markers; a marker that nothing gave a type to cannot be bound.
-fn marker_list(names: &[Option<String>], scope: &Scope<'_>) -> Result<Vec<Marker>, CqlError> {
-    let marker = |(name, found): (&Option<String>, &Option<(String, CqlType)>)| {
+fn marker_list(
+    names: &[Option<String>],
+    scope: &Scope<'_>,
+    tables: Vec<(String, String)>,
+) -> Result<Vec<Marker>, CqlError> {
+    let marker = |((name, found), table): ((&Option<String>, &Option<(String, CqlType)>), (String, String))| {
         let Some((known, cql_type)) = found else {
             return Err(CqlError::invalid("a bind marker stands where its type cannot be known; use a type hint"));
         };
-        Ok(Marker { name: name.clone().unwrap_or_else(|| known.clone()), cql_type: cql_type.clone() })
+        Ok(Marker { table, name: name.clone().unwrap_or_else(|| known.clone()), cql_type: cql_type.clone() })
     };
-    names.iter().zip(&scope.markers).map(marker).collect()
+    names.iter().zip(&scope.markers).zip(tables).map(marker).collect()
 }
 
-/// The markers that are the partition key, if each of its columns has one and nothing else.
-fn key_markers(plan: &Plan) -> Vec<u16> {
-    let restrictions: &Restrictions = match plan {
-        Plan::Select(select) => select.restrictions(),
-        Plan::Mutation(mutation) => &mutation.restrictions,
-        Plan::Batch(batch) => match batch.mutations.first() {
-            Some(first) => &first.restrictions,
-            None => return Vec::new(),
-        },
-        _ => return Vec::new(),
+/// For each column of the partition key the last marker that is for it; empty if one of them has none, or if a batch is
+/// on several tables. Markers inside a list of `IN` and of comparisons count, as they do in Cassandra.
+fn key_markers(plan: &Plan, table: Option<&Table>, scope: &Scope<'_>) -> Vec<u16> {
+    let Some(table) = table else { return Vec::new() };
+    if let Plan::Batch(batch) = plan
+        && batch.mutations.iter().any(|mutation| mutation.table.id != table.id)
+    {
+        return Vec::new();
+    }
+    let is_for = |column: &Column| {
+        let found =
+            scope.markers.iter().rposition(|marker| marker.as_ref().is_some_and(|(name, _)| *name == column.name));
+        found.and_then(|index| u16::try_from(index).ok())
     };
-    let PartitionRestriction::Keys(keys) = &restrictions.partition else { return Vec::new() };
-    let marker = |one_of: &OneOf| match one_of {
-        OneOf::Equal(Operand::Term(Prepared::Marker { index, .. })) => Some(*index),
-        _ => None,
-    };
-    keys.iter().map(marker).collect::<Option<_>>().unwrap_or_default()
+    table.partition_key().iter().map(is_for).collect::<Option<_>>().unwrap_or_default()
 }
 
 /// As Cassandra makes them, so that drivers and proxies that compute them agree.

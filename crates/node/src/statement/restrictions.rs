@@ -38,6 +38,17 @@ pub(crate) enum OneOf {
     InList(Prepared),
 }
 
+impl OneOf {
+    /// Whether it is more than an equality; `IN` with one value is none.
+    pub(crate) fn is_in(&self) -> bool {
+        match self {
+            OneOf::Equal(_) => false,
+            OneOf::In(values) => values.len() != 1,
+            OneOf::InList(_) => true,
+        }
+    }
+}
+
 /// Where a slice begins or ends: values for a run of clustering columns.
 #[derive(Clone, Debug)]
 pub(crate) struct Bound {

@@ -82,7 +82,7 @@ fn assert_valid(table: &Table, schema: &Schema) {
             let place = || format!("{}.{}.{}", table.keyspace, table.name, column.name);
             match value {
                 Some(value) => {
-                    validate(&column.cql_type, value).unwrap_or_else(|error| panic!("{}: {}", place(), error.0))
+                    validate(&column.cql_type, value).unwrap_or_else(|error| panic!("{}: {}", place(), error.message))
                 }
                 None => assert!(!column.is_primary_key(), "{} is null", place()),
             }

@@ -4,7 +4,7 @@ use super::syntax::{self, Json};
 use crate::ast::NativeType;
 use crate::error::InvalidRequest;
 use crate::types::CqlType;
-use crate::values::number::{Decimal, parse_float};
+use crate::values::number::{Decimal, float_text, parse_float};
 use crate::values::string::unhex;
 use crate::values::{compare, from_string, split};
 
@@ -19,8 +19,8 @@ pub fn from_json(cql_type: &CqlType, json: &Json, now_ms: i64) -> Result<Option<
         (CqlType::Custom(_), _) => from_native(NativeType::Blob, json, now_ms)?,
         // A string is JSON once more, but for the types that strings stand for.
         (_, Json::String(text)) => {
-            let inner =
-                syntax::parse(text).map_err(|error| InvalidRequest(format!("Error decoding JSON string: {error}")))?;
+            let inner = syntax::parse(text)
+                .map_err(|error| InvalidRequest::new(format!("Error decoding JSON string: {error}")))?;
             return match inner {
                 Json::String(_) => Err(expected("a list", &inner)),
                 inner => from_json(cql_type, &inner, now_ms),
@@ -45,7 +45,7 @@ pub fn from_json(cql_type: &CqlType, json: &Json, now_ms: i64) -> Result<Option<
                     elements.len(),
                     json.shown()
                 );
-                return Err(InvalidRequest(message));
+                return Err(InvalidRequest::new(message));
             }
             split::join_vector(element, elements)
         }
@@ -61,22 +61,22 @@ pub fn from_json(cql_type: &CqlType, json: &Json, now_ms: i64) -> Result<Option<
 /// When the text is no JSON object.
 pub fn from_json_row(text: &str) -> Result<Vec<(String, Json)>, InvalidRequest> {
     let unreadable =
-        |error| InvalidRequest(format!("Could not decode JSON string as a map: {error}. (String was: {text})"));
+        |error| InvalidRequest::new(format!("Could not decode JSON string as a map: {error}. (String was: {text})"));
     match syntax::parse(text).map_err(unreadable)? {
         Json::Object(entries) => Ok(entries.into_iter().map(|(name, value)| (column_name(&name), value)).collect()),
         Json::Null => Err(InvalidRequest::new("Got null for INSERT JSON values")),
-        other => Err(unreadable(InvalidRequest(format!("found a {}", other.class())))),
+        other => Err(unreadable(InvalidRequest::new(format!("found a {}", other.class())))),
     }
 }
 
 /// A key of JSON as a name: in quotes its case counts.
 fn column_name(key: &str) -> String {
     let inside = key.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-    inside.map_or_else(|| key.to_ascii_lowercase(), |inside| inside.replace("\"\"", "\""))
+    inside.map_or_else(|| key.to_lowercase(), |inside| inside.replace("\"\"", "\""))
 }
 
 fn expected(what: &str, json: &Json) -> InvalidRequest {
-    InvalidRequest(format!("Expected {what}, but got a {}: {}", json.class(), json.shown()))
+    InvalidRequest::new(format!("Expected {what}, but got a {}: {}", json.class(), json.shown()))
 }
 
 /// What Cassandra expects for a type that JSON has only as a string.
@@ -106,21 +106,27 @@ fn from_native(native: NativeType, json: &Json, now_ms: i64) -> Result<Vec<u8>, 
     let wrong = || Err(expected(described(native), json));
     let no_number = || {
         let name = native.name();
-        InvalidRequest(format!("Value '{}' is not a valid representation of a {name} value", json.shown()))
+        InvalidRequest::new(format!("Value '{}' is not a valid representation of a {name} value", json.shown()))
     };
     match (native, json) {
         (NativeType::Blob, Json::String(text)) => {
             let digits = text.strip_prefix("0x").and_then(unhex);
             digits.ok_or_else(|| {
                 let problem = format!("String representation of blob is missing 0x prefix: {text}");
-                InvalidRequest(format!("Value '{text}' is not a valid blob representation: {problem}"))
+                InvalidRequest::new(format!("Value '{text}' is not a valid blob representation: {problem}"))
             })
         }
         (NativeType::Blob, other) => {
-            Err(InvalidRequest(format!("Value '{}' is not a valid blob representation", other.shown())))
+            Err(InvalidRequest::new(format!("Value '{}' is not a valid blob representation", other.shown())))
         }
         (NativeType::Varint, Json::Number(text) | Json::String(text)) if !text.is_empty() => {
             from_string(native, text, now_ms).map_err(|_| no_number())
+        }
+        // Cassandra's parser makes a double of a number that is not whole, and loses what a double cannot hold.
+        (NativeType::Decimal, Json::Number(text)) if text.contains(['.', 'e', 'E']) => {
+            let double = parse_float::<f64>(text).map(|value| float_text(value, false));
+            let decimal = double.and_then(|text| Decimal::parse(&text));
+            decimal.map(|value| value.encode()).ok_or_else(no_number)
         }
         (NativeType::Decimal, Json::Number(text) | Json::String(text)) => {
             if text.is_empty() {
@@ -136,6 +142,8 @@ fn from_native(native: NativeType, json: &Json, now_ms: i64) -> Result<Vec<u8>, 
         (NativeType::Int | NativeType::Bigint | NativeType::Counter, Json::Number(text)) => {
             from_string(native, text, now_ms).or_else(|_| wrong())
         }
+        // A small number is an Integer there, which it does not take for the Long that a time is.
+        (NativeType::Timestamp, Json::Number(text)) if text.parse::<i32>().is_ok() => wrong(),
         (NativeType::Timestamp, Json::Number(text)) => {
             text.parse().map(|ms: i64| ms.to_be_bytes().to_vec()).or_else(|_| wrong())
         }
@@ -153,7 +161,7 @@ fn array(json: &Json, what: &str, kind: &str, element: &CqlType, now_ms: i64) ->
     let Json::Array(elements) = json else { return Err(expected(what, json)) };
     let value = |json: &Json| {
         let value = from_json(element, json, now_ms)?;
-        value.ok_or_else(|| InvalidRequest(format!("Invalid null element in {kind}")))
+        value.ok_or_else(|| InvalidRequest::new(format!("Invalid null element in {kind}")))
     };
     elements.iter().map(value).collect()
 }
@@ -179,10 +187,10 @@ fn tuple(json: &Json, types: &[CqlType], now_ms: i64) -> Result<Vec<u8>, Invalid
     let Json::Array(elements) = json else { return Err(expected("a list representation of a tuple", json)) };
     let (found, wanted) = (elements.len(), types.len());
     if found > wanted {
-        return Err(InvalidRequest(format!("Tuple contains extra items (expected {wanted}): {}", json.shown())));
+        return Err(InvalidRequest::new(format!("Tuple contains extra items (expected {wanted}): {}", json.shown())));
     }
     if found < wanted {
-        return Err(InvalidRequest(format!("Tuple is missing items (expected {wanted}): {}", json.shown())));
+        return Err(InvalidRequest::new(format!("Tuple is missing items (expected {wanted}): {}", json.shown())));
     }
     let values = elements.iter().zip(types).map(|(json, cql_type)| from_json(cql_type, json, now_ms));
     Ok(split::join_tuple(values.collect::<Result<Vec<_>, _>>()?))
@@ -192,7 +200,7 @@ fn user_type(json: &Json, fields: &[(String, CqlType)], now_ms: i64) -> Result<V
     let Json::Object(entries) = json else { return Err(expected("a map", json)) };
     let names: Vec<String> = entries.iter().map(|(key, _)| column_name(key)).collect();
     if let Some(unknown) = names.iter().find(|name| fields.iter().all(|(field, _)| field != *name)) {
-        return Err(InvalidRequest(format!("Unknown field '{unknown}' in value of user defined type")));
+        return Err(InvalidRequest::new(format!("Unknown field '{unknown}' in value of user defined type")));
     }
     let values = fields.iter().map(|(field, cql_type)| {
         let entry = names.iter().position(|name| name == field).and_then(|position| entries.get(position));

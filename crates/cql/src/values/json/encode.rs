@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::ast::{NativeType, quoted_name};
+use crate::ast::NativeType;
 use crate::types::CqlType;
 use crate::values::{plain_text, split, time};
 
@@ -93,9 +93,8 @@ pub fn json_string(text: &str) -> String {
     out
 }
 
-/// The key of a column or field: a name that needs quotes in CQL has them in JSON, too.
+/// The key of a column or field: a name with capital letters has quotes in JSON, too.
 #[must_use]
 pub fn json_key(name: &str) -> String {
-    let lower = name.bytes().all(|byte| !byte.is_ascii_uppercase());
-    json_string(&if lower { name.to_owned() } else { quoted_name(name) })
+    json_string(&if name == name.to_lowercase() { name.to_owned() } else { format!("\"{name}\"") })
 }

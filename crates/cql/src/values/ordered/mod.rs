@@ -37,7 +37,7 @@ pub fn encode(cql_type: &CqlType, descending: bool, bytes: &[u8], out: &mut Vec<
     let start = out.len();
     if encode::value(cql_type, Some(bytes), out).is_none() {
         out.truncate(start);
-        return Err(InvalidRequest(format!("{} bytes that are no value of type {cql_type}", bytes.len())));
+        return Err(InvalidRequest::new(format!("{} bytes that are no value of type {cql_type}", bytes.len())));
     }
     if descending {
         out[start..].iter_mut().for_each(|byte| *byte = !*byte);

@@ -330,7 +330,7 @@ fn text_is_read_as_by_cassandra() {
 #[test]
 fn text_is_refused_as_by_cassandra() {
     for (name, text, message) in REFUSED {
-        assert_eq!(from_string(native(name), text, 0).expect_err(text).0, *message, "{name} {text}");
+        assert_eq!(from_string(native(name), text, 0).expect_err(text).message, *message, "{name} {text}");
     }
 }
 
@@ -344,7 +344,7 @@ fn values_are_written_as_by_cassandra() {
 #[test]
 fn invalid_values_are_refused_as_by_cassandra() {
     for (name, bytes, message) in INVALID {
-        assert_eq!(validate(&cql_type(name), &hex(bytes)).expect_err(bytes).0, *message, "{name} {bytes}");
+        assert_eq!(validate(&cql_type(name), &hex(bytes)).expect_err(bytes).message, *message, "{name} {bytes}");
     }
 }
 

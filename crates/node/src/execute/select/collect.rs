@@ -129,7 +129,10 @@ impl<'e> Collector<'e> {
     pub(super) fn partition(&mut self, key: &[u8], static_row: Option<Row>, resumed: Option<u32>) -> Flow {
         self.current.key.clear();
         self.current.key.extend_from_slice(key);
-        self.current.static_row = static_row;
+        self.current.static_row = static_row.and_then(|row| match self.without_dropped(&row) {
+            Some(left) => left,
+            None => Some(row),
+        });
         self.current.taken = resumed.unwrap_or(0);
         self.current.has_rows = resumed.is_some();
         self.read.partitions += 1;
@@ -144,6 +147,12 @@ impl<'e> Collector<'e> {
 
     /// A row of the partition.
     pub(super) fn row(&mut self, clustering: &[u8], row: &Row) -> Result<Flow, CqlError> {
+        let left = self.without_dropped(row);
+        let row = match &left {
+            None => row,
+            Some(Some(left)) => left,
+            Some(None) => return Ok(Flow::Continue),
+        };
         self.current.has_rows = true;
         self.read.rows += 1;
         let columns = self.plan.table().clustering();
@@ -152,6 +161,17 @@ impl<'e> Collector<'e> {
             return Err(CqlError::Server(format!("a row of {table} has a key that is not of its columns' types")));
         }
         self.take(Some(clustering), Some(row))
+    }
+
+    /// A row without its values of columns that were dropped, if there are such columns; nothing, if no more is live.
+    fn without_dropped(&self, row: &Row) -> Option<Option<Row>> {
+        let table = self.plan.table();
+        if table.dropped.is_empty() {
+            return None;
+        }
+        let mut row = row.clone();
+        row.cells.retain(|cell| table.columns.iter().any(|column| column.id == cell.column));
+        Some(row.is_live(self.now).then_some(row))
     }
 
     /// The partition ends, or nothing more of it is wanted.

@@ -33,8 +33,8 @@ impl<'e> Evaluator<'e> {
     pub(super) fn key(&self, term: usize, what: &str) -> Result<&[u8], InvalidRequest> {
         match &self.terms[term] {
             Value::Bytes(bytes) => Ok(bytes),
-            Value::Null => Err(InvalidRequest(format!("Invalid null value for {what} selection"))),
-            Value::Unset => Err(InvalidRequest(format!("Invalid unset value for {what} selection"))),
+            Value::Null => Err(InvalidRequest::new(format!("Invalid null value for {what} selection"))),
+            Value::Unset => Err(InvalidRequest::new(format!("Invalid unset value for {what} selection"))),
         }
     }
 

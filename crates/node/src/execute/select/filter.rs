@@ -65,8 +65,8 @@ fn bind(table: &Table, filter: &Filter, bindings: &dyn Bindings) -> Result<Bound
     let column = &table.columns[filter.column];
     let required = |value: Value| match value {
         Value::Bytes(bytes) => Ok(bytes),
-        Value::Null => Err(InvalidRequest(format!("Unsupported null value for column {}", column.name))),
-        Value::Unset => Err(InvalidRequest(format!("Unsupported unset value for column {}", column.name))),
+        Value::Null => Err(InvalidRequest::new(format!("Unsupported null value for column {}", column.name))),
+        Value::Unset => Err(InvalidRequest::new(format!("Unsupported unset value for column {}", column.name))),
     };
     let element = match &filter.element {
         Some(key) => Some(required(key.evaluate(bindings)?)?),
@@ -126,7 +126,8 @@ impl BoundTest {
     }
 }
 
-fn contains(cql_type: &CqlType, value: &[u8], wanted: &[u8], keys: bool) -> bool {
+/// Whether a collection has an element, a key or a value.
+pub(in crate::execute) fn contains(cql_type: &CqlType, value: &[u8], wanted: &[u8], keys: bool) -> bool {
     let (what, element_type, step) = match cql_type {
         CqlType::List { element, .. } => ("list", element, 1),
         CqlType::Set { element, .. } => ("set", element, 1),

@@ -10,7 +10,7 @@ use crate::schema::{Column, ColumnKind, Table};
 
 /// The clustering columns of a row, as far as they are needed, decoded into buffers that are used again.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Clustering {
+pub(in crate::execute) struct Clustering {
     bytes: Vec<u8>,
     /// Where each value ends in `bytes`.
     ends: Vec<usize>,
@@ -20,7 +20,7 @@ pub(super) struct Clustering {
 
 impl Clustering {
     /// Decodes the first `count` columns of a key; `None` if they are not there.
-    pub(super) fn decode(&mut self, columns: &[Column], count: usize, key: &[u8]) -> Option<()> {
+    pub(in crate::execute) fn decode(&mut self, columns: &[Column], count: usize, key: &[u8]) -> Option<()> {
         self.bytes.clear();
         self.ends.clear();
         self.encoded_ends.clear();
@@ -46,20 +46,20 @@ impl Clustering {
 
 /// A row with its partition. Of an empty group all is `None`.
 #[derive(Clone, Copy)]
-pub(super) struct Input<'r> {
-    pub(super) table: &'r Table,
+pub(in crate::execute) struct Input<'r> {
+    pub(in crate::execute) table: &'r Table,
     /// As storage has it, with the token; empty if there is none.
-    pub(super) partition: &'r [u8],
-    pub(super) static_row: Option<&'r Row>,
-    pub(super) clustering: Option<&'r Clustering>,
-    pub(super) row: Option<&'r Row>,
+    pub(in crate::execute) partition: &'r [u8],
+    pub(in crate::execute) static_row: Option<&'r Row>,
+    pub(in crate::execute) clustering: Option<&'r Clustering>,
+    pub(in crate::execute) row: Option<&'r Row>,
     /// Seconds since 1970.
-    pub(super) now: i64,
+    pub(in crate::execute) now: i64,
 }
 
 impl<'r> Input<'r> {
     /// The value of the column at a position; `None` is null.
-    pub(super) fn value(&self, position: usize) -> Option<Cow<'r, [u8]>> {
+    pub(in crate::execute) fn value(&self, position: usize) -> Option<Cow<'r, [u8]>> {
         let column = self.table.columns.get(position)?;
         match column.kind {
             ColumnKind::PartitionKey => {

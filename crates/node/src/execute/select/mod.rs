@@ -35,6 +35,8 @@ use crate::statement::select::{Grouping, SelectPlan};
 use collect::{Collector, Finished, Limits, Read};
 use evaluate::Evaluator;
 use filter::Filters;
+pub(super) use filter::contains;
+pub(super) use input::{Clustering, Input};
 use paging::State;
 use source::{Source, Wanted};
 
@@ -67,17 +69,17 @@ pub(crate) fn run(
     let table = plan.table();
     warnings::check_select(plan, bound.aside);
     let page_size = page.page_size.and_then(|rows| u32::try_from(rows).ok()).filter(|rows| *rows > 0);
-    if page_size.is_some() && plan.sorted_by.is_some() {
-        return Err(CqlError::invalid(
-            "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove \
-             the ORDER BY or the IN and sort client side, or disable paging for this query",
-        ));
-    }
     let state = page.paging_state.as_deref().map(|state| State::decode(state, table, plan.reversed)).transpose()?;
     let limits = limits(plan, bound, page_size, state.as_ref())?;
     let evaluator = Evaluator::new(&plan.selection, bound)?;
     let filters = Filters::new(table, plan.restrictions(), bound)?;
     let intervals = Intervals::new(table, &plan.restrictions().clustering, bound)?;
+    if page_size.is_some() && plan.sorted_by.is_some() && !intervals.0.is_empty() && !names_nothing(plan, bound)? {
+        return Err(CqlError::invalid(
+            "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove \
+             the ORDER BY or the IN and sort client side, or disable paging for this query",
+        ));
+    }
     let wanted = Wanted { intervals, reversed: plan.reversed, now: bound.now_s() };
     let source = match table.number {
         Some(number) => Source::Stores { shared, table: number, aside: bound.aside },
@@ -112,6 +114,12 @@ pub(crate) fn run(
     }
 }
 
+/// Whether no partition is named: an `IN` without values.
+fn names_nothing(plan: &SelectPlan, bound: &Bound<'_>) -> Result<bool, CqlError> {
+    let PartitionRestriction::Keys(keys) = &plan.restrictions().partition else { return Ok(false) };
+    Ok(keys::partitions(plan.table(), keys, bound)?.is_empty())
+}
+
 fn read(
     plan: &SelectPlan,
     bound: &Bound<'_>,
@@ -123,6 +131,9 @@ fn read(
     let after = state.map(|state| &state.position);
     match &plan.restrictions().partition {
         PartitionRestriction::Keys(keys) => {
+            if wanted.intervals.0.is_empty() {
+                return Ok(());
+            }
             let partitions = keys::partitions(plan.table(), keys, bound)?;
             source.read_keys(&partitions, wanted, after, collector)
         }

@@ -46,14 +46,9 @@ fn json_row(
         }
         text.push_str(&json::json_key(&item.name));
         text.push_str(": ");
-        match evaluator.value(&item.expression, input, aggregates)? {
-            Some(value) if value.is_empty() => text.push_str("\"\""),
-            value => {
-                let name = &item.name;
-                let shown = json::to_json(&item.cql_type, value.as_deref());
-                text.push_str(&shown.ok_or_else(|| InvalidRequest(format!("the value of {name} is not of its type")))?);
-            }
-        }
+        let (name, value) = (&item.name, evaluator.value(&item.expression, input, aggregates)?);
+        let shown = json::to_json(&item.cql_type, value.as_deref());
+        text.push_str(&shown.ok_or_else(|| InvalidRequest::new(format!("the value of {name} is not of its type")))?);
     }
     text.push('}');
     Ok(text)

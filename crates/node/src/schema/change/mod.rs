@@ -100,7 +100,7 @@ fn feature(statement: &SchemaStatement) -> &'static str {
 /// Refuses changes to the node's own keyspaces.
 pub(super) fn changeable(keyspace: &str) -> Result<(), CqlError> {
     if SYSTEM_KEYSPACES.contains(&keyspace) {
-        return Err(CqlError::Invalid(format!("{keyspace} keyspace is not user-modifiable")));
+        return Err(CqlError::Unauthorized(format!("{keyspace} keyspace is not user-modifiable.")));
     }
     Ok(())
 }

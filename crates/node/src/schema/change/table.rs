@@ -92,6 +92,7 @@ impl Schema {
                 return Err(CqlError::invalid("Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE"));
             }
         }
+        check_counters(old, &table)?;
         table.arrange();
         check(&table)?;
         Ok(Some((self.with_table(keyspace, table), changed("UPDATED", keyspace_name, name))))
@@ -253,6 +254,18 @@ fn set_order(table: &mut Table, order: &[(String, bool)]) -> Result<(), CqlError
         return Err(CqlError::Invalid(message));
     }
     Ok(())
+}
+
+/// A table stays what it was created as, one of counters or not.
+fn check_counters(old: &Table, new: &Table) -> Result<(), CqlError> {
+    let values = new.columns.iter().filter(|column| !column.is_primary_key());
+    let Some(wrong) = values.into_iter().find(|column| column.cql_type.is_counter() != old.is_counter) else {
+        return Ok(());
+    };
+    let Table { keyspace, name, .. } = new;
+    let (column, table) = if old.is_counter { ("a non counter", "a counter") } else { ("a counter", "a non counter") };
+    let message = format!("{keyspace}.{name}: Cannot have {column} column (\"{}\") in {table} table", wrong.name);
+    Err(CqlError::Config(message))
 }
 
 /// What a table cannot be.

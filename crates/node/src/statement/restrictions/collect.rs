@@ -1,10 +1,11 @@
 //! Relations into restrictions, one after another.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use shunt_cql::ast::{Comparison, NativeType, Relation, Term};
 use shunt_cql::error::InvalidRequest;
-use shunt_cql::terms::{Scope, prepare};
+use shunt_cql::terms::{Prepared, Scope, prepare};
 use shunt_cql::types::CqlType;
 
 use super::{
@@ -86,6 +87,11 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
                 let CqlType::Map { key: key_type, value: value_type, .. } = &found.cql_type else {
                     return invalid(format!("Column {column} cannot be used as a map"));
                 };
+                if !found.is_multi_cell() {
+                    return invalid(format!(
+                        "Map-entry equality predicates on frozen map column {column} are not supported"
+                    ));
+                }
                 let key = prepare(key, &format!("key({column})"), key_type, self.scope)?;
                 let value = prepare(value, &format!("value({column})"), value_type, self.scope)?;
                 let test = Test::Compare(*comparison, Operand::Term(value));
@@ -96,8 +102,7 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
             Relation::Tuple { columns, comparison, value } => self.add_tuple(columns, *comparison, value),
             Relation::TupleIn { columns, values } => {
                 let (first, types) = self.run_of(columns)?;
-                let (name, tuple) = (tuple_name("", columns), CqlType::Tuple(Arc::clone(&types)));
-                let values = values.iter().map(|value| prepare(value, &name, &tuple, self.scope));
+                let values = values.iter().map(|value| self.tuple_term(value, columns, &types));
                 let values = TupleIn::Terms(values.collect::<Result<_, _>>()?);
                 self.add_tuple_in(columns, first, types, values)
             }
@@ -198,6 +203,27 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
         }
     }
 
+    /// One tuple of `(a, b) IN (..)`. Written out, its parts are for the columns one by one.
+    fn tuple_term(
+        &mut self,
+        term: &Term,
+        names: &[String],
+        types: &Arc<[CqlType]>,
+    ) -> Result<Prepared, InvalidRequest> {
+        let cql_type = CqlType::Tuple(Arc::clone(types));
+        match term {
+            Term::Tuple(terms) if terms.len() == names.len() => {
+                let terms = terms.iter().zip(names).zip(&**types);
+                let parts = terms.map(|((term, name), cql_type)| prepare(term, name, cql_type, self.scope));
+                Ok(Prepared::Composite { cql_type, parts: parts.collect::<Result<_, _>>()? })
+            }
+            Term::Tuple(terms) => {
+                invalid(format!("Expected {} elements in value tuple, but got {}", names.len(), terms.len()))
+            }
+            other => prepare(other, &tuple_name("", names), &cql_type, self.scope),
+        }
+    }
+
     fn add_tuple_in(
         &mut self,
         names: &[String],
@@ -232,24 +258,13 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
             }
             return self.token_range();
         }
-        if let Some((column, _)) =
-            key.iter().zip(&*columns).find(|(_, found)| found.lower.is_some() || found.upper.is_some())
-        {
-            let name = &column.name;
-            return invalid(format!(
-                "Only EQ and IN relation are supported on the partition key (unless you use the token() function or allow filtering): {name}"
-            ));
-        }
-        if restricted == key.len() {
+        let sliced = columns.iter().any(|column| column.lower.is_some() || column.upper.is_some());
+        if restricted == key.len() && !sliced {
             let values = columns.iter_mut().filter_map(|column| column.equal.take()).collect();
             return Ok(PartitionRestriction::Keys(values));
         }
         // A part of the key is only a filter.
-        for (position, column) in columns.iter_mut().enumerate() {
-            if let Some(one_of) = column.equal.take() {
-                self.filters.push(Filter { column: position, element: None, test: Test::OneOf(one_of) });
-            }
-        }
+        self.filter_columns(0..self.table.partition_key_len);
         Ok(PartitionRestriction::All)
     }
 
@@ -296,8 +311,8 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
             found.lower = column.lower.take().map(bound);
             found.upper = column.upper.take().map(bound);
         }
-        // What else is said of these columns, also of those in a tuple, is tested row by row.
-        self.filter_the_rest(next);
+        // Behind a gap or a slice, also of those in a tuple.
+        self.filter_columns(start + next..start + count);
         Ok(found)
     }
 
@@ -310,10 +325,9 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
         ))
     }
 
-    /// Clustering columns that are restricted behind a gap or a slice.
-    fn filter_the_rest(&mut self, next: usize) {
-        let start = self.table.partition_key_len;
-        for position in start + next..start + self.table.clustering_len {
+    /// What is said of columns that is not used to find rows is tested row by row.
+    fn filter_columns(&mut self, positions: Range<usize>) {
+        for position in positions {
             let column = std::mem::take(&mut self.columns[position]);
             let mut push = |test| self.filters.push(Filter { column: position, element: None, test });
             if let Some(one_of) = column.equal {

@@ -29,6 +29,18 @@ pub(super) fn has_only_partition_conditions(table: &Table, restrictions: &Restri
     !restricts_clustering(restrictions) && !restrictions.filters.iter().any(of_rows)
 }
 
+/// Static columns are the same for all rows: naming some of the rows is a mistake.
+pub(super) fn statics(table: &Table, selection: &Selection, restrictions: &Restrictions) -> Result<(), InvalidRequest> {
+    let used = |kind| (0..table.columns.len()).any(|position| selection.uses[position] && is(table, position, kind));
+    let only_static =
+        used(ColumnKind::Static) && !used(ColumnKind::Regular) && !used(ColumnKind::Clustering) && !selection.is_all;
+    let filtered = restrictions.filters.iter().any(|filter| is(table, filter.column, ColumnKind::Clustering));
+    if only_static && (filtered || restricts_clustering(restrictions)) {
+        return invalid("Cannot restrict clustering columns when selecting only static columns");
+    }
+    Ok(())
+}
+
 /// Restrictions that cannot be, or that nobody asked for by ALLOW FILTERING.
 pub(super) fn restrictions(
     table: &Table,

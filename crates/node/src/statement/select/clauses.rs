@@ -15,15 +15,6 @@ pub(super) struct Order {
     pub(super) sorted_by: Option<usize>,
 }
 
-/// One value, whatever it is written as.
-fn is_single(one_of: &OneOf) -> bool {
-    match one_of {
-        OneOf::Equal(_) => true,
-        OneOf::In(values) => values.len() == 1,
-        OneOf::InList(_) => false,
-    }
-}
-
 /// Whether a column of the primary key has one value in all rows of the result.
 fn is_fixed(table: &Table, restrictions: &Restrictions, column: &Column) -> bool {
     let position = match column.kind {
@@ -31,14 +22,16 @@ fn is_fixed(table: &Table, restrictions: &Restrictions, column: &Column) -> bool
         _ => table.partition_key_len + column.position,
     };
     let by_filter = || {
-        let of_column = |test: &Test| matches!(test, Test::OneOf(one_of) if is_single(one_of));
+        let of_column = |test: &Test| matches!(test, Test::OneOf(one_of) if !one_of.is_in());
         restrictions.filters.iter().any(|filter| filter.column == position && of_column(&filter.test))
     };
     let by_key = match (column.kind, &restrictions.partition) {
         (ColumnKind::PartitionKey, PartitionRestriction::Keys(keys)) => {
-            keys.get(column.position).is_some_and(is_single)
+            keys.get(column.position).is_some_and(|one_of| !one_of.is_in())
         }
-        (ColumnKind::Clustering, _) => restrictions.clustering.equal.get(column.position).is_some_and(is_single),
+        (ColumnKind::Clustering, _) => {
+            restrictions.clustering.equal.get(column.position).is_some_and(|one_of| !one_of.is_in())
+        }
         _ => false,
     };
     by_key || by_filter()
@@ -122,6 +115,6 @@ pub(super) fn order(select: &ast::Select, table: &Table, restrictions: &Restrict
             return invalid("Unsupported order by relation");
         }
     }
-    let several = keys.iter().any(|one_of| !is_single(one_of));
+    let several = keys.iter().any(OneOf::is_in);
     Ok(Order { reversed: reversed.unwrap_or(false), sorted_by: several.then_some(next) })
 }

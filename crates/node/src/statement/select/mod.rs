@@ -78,6 +78,7 @@ impl SelectPlan {
         let restrictions = Restrictions::new(&table, &select.relations, scope)?;
         let per_partition_limit = limit(select.per_partition_limit.as_ref(), "[per_partition_limit]", scope)?;
         let limit = limit(select.limit.as_ref(), "[limit]", scope)?;
+        checks::statics(&table, &selection, &restrictions)?;
         checks::restrictions(&table, &restrictions, select.allow_filtering)?;
         if select.distinct {
             checks::distinct(&table, &selection, &restrictions, per_partition_limit.is_some())?;

@@ -95,6 +95,8 @@ pub(crate) struct Selection {
     pub(crate) items: Vec<Item>,
     pub(crate) terms: Vec<Prepared>,
     pub(crate) aggregates: Vec<AggregateOf>,
+    /// It is `*`.
+    pub(crate) is_all: bool,
     /// Whether each column of the table is looked at.
     pub(crate) uses: Vec<bool>,
 }
@@ -125,6 +127,7 @@ impl<'t, 's, 'a> Preparer<'t, 's, 'a> {
 
     /// Every column.
     pub(super) fn all(&mut self) {
+        self.selection.is_all = true;
         for (position, column) in self.table.columns.iter().enumerate() {
             let (cql_type, name) = (column.cql_type.clone(), column.name.clone());
             self.selection.items.push(Item { expression: Expression::Column(position), cql_type, name });
@@ -179,7 +182,6 @@ impl<'t, 's, 'a> Preparer<'t, 's, 'a> {
                 ([only], Some(expected)) if !matches!(expected, CqlType::Tuple(_)) => {
                     self.prepare(only, Some(expected))
                 }
-                ([only], None) if self.known(only).is_some() => self.prepare(only, None),
                 _ => self.composite(selector, expected),
             },
             Selector::List(_) | Selector::Set(_) | Selector::Map(_) => self.composite(selector, expected),

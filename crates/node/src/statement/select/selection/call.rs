@@ -165,7 +165,8 @@ impl TypeOf<'_> {
             Selector::Slice(of, ..) => self.known(of),
             Selector::Hint(type_name, _) => CqlType::resolve(type_name, self.scope.types).ok(),
             Selector::Tuple(parts) => match &parts[..] {
-                [only] => self.known(only),
+                // Parentheses or a tuple of one: only what it is for can tell.
+                [_] => None,
                 several => several.iter().map(|part| self.known(part)).collect::<Option<_>>().map(CqlType::tuple),
             },
             Selector::List(parts) => parts.iter().find_map(|part| self.known(part)).map(CqlType::list),

@@ -1,6 +1,6 @@
 //! Names of result columns, as Cassandra gives them.
 
-use shunt_cql::ast::{CellMetadata, QualifiedName, Selector, Term};
+use shunt_cql::ast::{CellMetadata, LiteralKind, QualifiedName, Selector, Term};
 
 /// The name of a function of metadata.
 pub(super) fn metadata_name(what: CellMetadata) -> &'static str {
@@ -19,10 +19,10 @@ pub(super) fn counts_rows(name: &QualifiedName, arguments: &[Selector]) -> bool 
 /// The name that the column of a selector has without an alias.
 pub(in crate::statement::select) fn name_of(selector: &Selector) -> String {
     let all = |selectors: &[Selector]| selectors.iter().map(name_of).collect::<Vec<_>>().join(", ");
-    let shown = |term: &Option<Term>| term.as_ref().map_or_else(String::new, Term::to_string);
+    let shown = |term: &Option<Term>| term.as_ref().map_or_else(String::new, raw);
     match selector {
         Selector::Column(name) => name.clone(),
-        Selector::Term(term) => term.to_string(),
+        Selector::Term(term) => raw(term),
         Selector::CountRows => "count".to_owned(),
         Selector::Metadata(what, of) => format!("{}({})", metadata_name(*what), name_of(of)),
         Selector::Cast(of, native) => format!("cast({} as {native})", name_of(of)),
@@ -32,7 +32,7 @@ pub(in crate::statement::select) fn name_of(selector: &Selector) -> String {
             format!("{keyspace}.{}({})", name.name, all(arguments))
         }
         Selector::Field(of, field) => format!("{}.{field}", name_of(of)),
-        Selector::Element(of, key) => format!("{}[{key}]", name_of(of)),
+        Selector::Element(of, key) => format!("{}[{}]", name_of(of), raw(key)),
         Selector::Slice(of, from, to) => format!("{}[{}..{}]", name_of(of), shown(from), shown(to)),
         Selector::Hint(type_name, of) => format!("({type_name}){}", name_of(of)),
         Selector::Tuple(parts) => format!("({})", all(parts)),
@@ -47,5 +47,26 @@ pub(in crate::statement::select) fn name_of(selector: &Selector) -> String {
         Selector::Arithmetic { operator, left, right } => {
             format!("{} {} {}", name_of(left), operator.symbol(), name_of(right))
         }
+    }
+}
+
+/// A term as Cassandra shows it: the text of a string stands between quotes as it is, also if it has quotes in it.
+fn raw(term: &Term) -> String {
+    let all = |terms: &[Term]| terms.iter().map(raw).collect::<Vec<_>>().join(", ");
+    let pair = |(name, value): (String, &Term)| format!("{name}: {}", raw(value));
+    match term {
+        Term::Literal(literal) if literal.kind == LiteralKind::String => format!("'{}'", literal.text),
+        Term::List(terms) => format!("[{}]", all(terms)),
+        Term::Set(terms) => format!("{{{}}}", all(terms)),
+        Term::Tuple(terms) => format!("({})", all(terms)),
+        Term::Map(entries) => {
+            let entries: Vec<_> = entries.iter().map(|(key, value)| pair((raw(key), value))).collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+        Term::Udt(fields) => {
+            let fields: Vec<_> = fields.iter().map(|(field, value)| pair((field.clone(), value))).collect();
+            format!("{{{}}}", fields.join(", "))
+        }
+        other => other.to_string(),
     }
 }
