@@ -189,6 +189,16 @@ impl Store {
         self.shared.commit.durable()
     }
 
+    /// A ticket at or after every write that a read has seen so far, with a sync asked for if it is not durable yet.
+    pub fn settle(&self) -> Ticket {
+        self.shared.commit.settle_all()
+    }
+
+    /// What became of a ticket, if that is known.
+    pub fn outcome(&self, ticket: Ticket) -> Option<Result<(), StoreError>> {
+        self.shared.commit.known(ticket)
+    }
+
     /// Blocks until a ticket is durable. Not for an event loop.
     pub fn wait_durable(&self, ticket: Ticket) -> Result<(), StoreError> {
         self.shared.commit.wait(ticket)
