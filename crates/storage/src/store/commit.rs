@@ -147,6 +147,14 @@ impl Commit {
         }
     }
 
+    /// Whether writes are taken that make room.
+    pub(super) fn check_sound(&self) -> Result<(), StoreError> {
+        match self.health.load(Ordering::Acquire) {
+            HEALTHY | FULL => Ok(()),
+            _ => Err(self.error(&self.lock())),
+        }
+    }
+
     /// What a failed write or sync means for the store.
     pub(super) fn failed(&self, error: &EngineError) -> StoreError {
         let mut state = self.lock();
