@@ -1,15 +1,20 @@
 //! Orders to nodes that run, over a Unix socket in their data directory: whoever may write there may give them.
 //!
 //! One request per connection: a line `snapshot DIRECTORY`. The answer is a line `ok` or `error MESSAGE`.
+//!
+//! The address of a socket has 107 bytes at most, a path may have more. So the socket is reached through the open
+//! directory, under a name that is short however long that of the directory is.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use crate::layout;
@@ -17,8 +22,9 @@ use crate::shared::Shared;
 
 /// How long one who connects may take to say what is wanted.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a snapshot may take: it writes memtables out and links files, and copies nothing.
-const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(600);
+/// How long one who asks for a snapshot waits. Where files are linked it is a moment; to another file system they are
+/// copied.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// Longest request: a path has 4096 bytes at most.
 const REQUEST_BYTES_MAX: u64 = 8192;
 
@@ -26,7 +32,8 @@ const REQUEST_BYTES_MAX: u64 = 8192;
 pub(crate) struct Control {
     path: PathBuf,
     stopping: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
+    /// Closed when the thread ends.
+    ended: Receiver<()>,
 }
 
 impl Control {
@@ -37,11 +44,15 @@ impl Control {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let listener = UnixListener::bind(&path)?;
+        let parent = File::open(shared.directory())?;
+        let listener = UnixListener::bind(short(&parent))?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
         let stopping = Arc::new(AtomicBool::new(false));
         let (shared, stop) = (Arc::clone(shared), Arc::clone(&stopping));
-        let thread = std::thread::Builder::new().name("node-control".to_owned()).spawn(move || {
+        let (alive, ended) = channel();
+        std::thread::Builder::new().name("node-control".to_owned()).spawn(move || {
+            // Nothing is ever sent.
+            let _alive = alive;
             for stream in listener.incoming() {
                 if stop.load(Ordering::Acquire) {
                     return;
@@ -51,19 +62,26 @@ impl Control {
                 }
             }
         })?;
-        Ok(Control { path, stopping, thread })
+        Ok(Control { path, stopping, ended })
     }
 
-    /// Ends the thread, after the order it is at.
-    pub(crate) fn stop(self) {
+    /// Ends the thread, after the order it is at; false if that takes longer than `limit`.
+    pub(crate) fn stop(self, limit: Duration) -> bool {
         self.stopping.store(true, Ordering::Release);
         // Wakes the thread up. If nobody can connect any more it has ended already or cannot be ended.
-        let woken = UnixStream::connect(&self.path).is_ok();
+        let woken = connect(&self.path).is_ok();
         let _ = std::fs::remove_file(&self.path);
-        if woken {
-            let _ = self.thread.join();
-        }
+        !woken || self.ended.recv_timeout(limit) != Err(RecvTimeoutError::Timeout)
     }
+}
+
+/// The name of the socket in its directory.
+fn short(directory: &File) -> PathBuf {
+    layout::control_socket(Path::new(&format!("/proc/self/fd/{}", directory.as_raw_fd())))
+}
+
+fn connect(path: &Path) -> std::io::Result<UnixStream> {
+    UnixStream::connect(short(&File::open(shunt_storage::files::parent(path))?))
 }
 
 fn answer(shared: &Shared, mut stream: &UnixStream) -> std::io::Result<()> {
@@ -88,7 +106,7 @@ fn answer(shared: &Shared, mut stream: &UnixStream) -> std::io::Result<()> {
 /// Has nodes that run on a data directory write a snapshot. `None`: none run there.
 pub(crate) fn ask_snapshot(directory: &Path, to: &Path) -> Option<Result<(), String>> {
     let path = layout::control_socket(directory);
-    let stream = UnixStream::connect(&path).ok()?;
+    let stream = connect(&path).ok()?;
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     let ask = |mut stream: &UnixStream| {
         stream.set_read_timeout(Some(SNAPSHOT_TIMEOUT))?;

@@ -7,7 +7,7 @@ use shunt_storage::store;
 
 use crate::cluster::ClusterInfo;
 use crate::control;
-use crate::layout::{node_directory, nodes_of};
+use crate::layout::{Claim, claim_of, node_directory};
 use crate::schema::persist;
 use crate::shared::Shared;
 
@@ -15,7 +15,8 @@ use crate::shared::Shared;
 /// the original. Files are linked where both are on one file system: it takes room only as the original changes.
 ///
 /// # Errors
-/// What stands in the way, with its path. What was written until then stays and is no complete copy.
+/// What stands in the way, with its path. Nothing of the copy stays, unless the process is killed: then what was written
+/// until then, which does not open.
 pub fn snapshot(directory: &Path, to: &Path) -> Result<(), String> {
     let to = std::path::absolute(to).map_err(|error| format!("{}: {error}", to.display()))?;
     if to.as_os_str().as_encoded_bytes().contains(&b'\n') {
@@ -24,7 +25,7 @@ pub fn snapshot(directory: &Path, to: &Path) -> Result<(), String> {
     if let Some(done) = control::ask_snapshot(directory, &to) {
         return done;
     }
-    let nodes = data_in(directory)?;
+    let nodes = data_in(directory)?.nodes;
     // Nobody connects: addresses matter to clients only.
     let addresses = vec![std::net::SocketAddr::from(([127, 0, 0, 1], 0)); nodes];
     let info = ClusterInfo::new("snapshot", &addresses);
@@ -37,13 +38,20 @@ pub fn snapshot(directory: &Path, to: &Path) -> Result<(), String> {
 /// # Errors
 /// There is no data, or somebody has it open.
 pub fn check(directory: &Path) -> Result<Vec<String>, String> {
-    let nodes = data_in(directory)?;
+    let claim = data_in(directory)?;
     let mut problems = Vec::new();
-    if let Err(error) = persist::load(directory) {
-        problems.push(error.to_string());
+    match persist::load(directory) {
+        Ok(None) if claim.complete => {
+            problems.push(format!("{}: the file is missing", directory.join(persist::FILE).display()));
+        }
+        Ok(_) => {}
+        Err(error) => problems.push(error.to_string()),
     }
-    for index in 0..nodes {
+    for index in 0..claim.nodes {
         let path = node_directory(directory, index);
+        if !claim.complete && !path.exists() {
+            continue;
+        }
         let found = store::check(&path, &StoreOptions::default());
         let found = found.map_err(|error| format!("{}: {error}", path.display()))?;
         problems.extend(found.iter().map(|problem| format!("{}: {problem}", path.display())));
@@ -51,6 +59,6 @@ pub fn check(directory: &Path) -> Result<Vec<String>, String> {
     Ok(problems)
 }
 
-fn data_in(directory: &Path) -> Result<usize, String> {
-    nodes_of(directory)?.ok_or_else(|| format!("{}: no data of a node here", directory.display()))
+fn data_in(directory: &Path) -> Result<Claim, String> {
+    claim_of(directory)?.ok_or_else(|| format!("{}: no data of a node here", directory.display()))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shunt_reactor::{Acceptor, CoreSlot, IoChoice, LoopOptions, Mailer, listen, mailbox, run};
 use shunt_storage::StoreOptions;
@@ -183,23 +183,24 @@ impl Nodes {
         Arc::clone(&self.admin)
     }
 
-    /// Takes no more connections, answers what waits, closes the stores; returns false if a client kept a loop from
-    /// ending within `limit`.
+    /// Takes no more connections, answers what waits, closes the stores; returns false if a client or a snapshot kept it
+    /// from that for longer than `limit`.
     pub fn stop(self, limit: Duration) -> bool {
         self.admin.set_draining();
-        if let Some(control) = self.control {
-            control.stop();
-        }
+        let until = Instant::now() + limit;
         self.acceptors.into_iter().for_each(Acceptor::stop);
         for mailer in &self.mailers {
             let _ = mailer.post(NodeMail::Drain);
         }
         // Nothing is ever sent: the last loop that ends closes the channel.
         drop(self.alive);
-        if self.all_ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-            return false;
+        let left = || until.saturating_duration_since(Instant::now());
+        let drained = self.all_ended.recv_timeout(left()) != Err(RecvTimeoutError::Timeout);
+        let finished = self.control.is_none_or(|control| control.stop(left()));
+        if !finished {
+            tracing::warn!("a snapshot was not finished in time; what there is of the copy does not open");
         }
-        self.threads.into_iter().all(|thread| thread.join().is_ok())
+        drained && finished && self.threads.into_iter().all(|thread| thread.join().is_ok())
     }
 }
 

@@ -13,7 +13,7 @@
 
 pub mod catalogue;
 pub mod engine;
-mod files;
+pub mod files;
 mod key;
 mod merger;
 pub mod row;

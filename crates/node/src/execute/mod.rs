@@ -275,6 +275,12 @@ impl Executor {
         Ok(Done::now(opcode::RESULT))
     }
 
+    /// Why a place in the log of the node's own store will not become durable, if that is known.
+    pub(crate) fn lost(&self, place: u64) -> Option<String> {
+        let outcome = self.shared.stores()[self.node].outcome(shunt_storage::store::Ticket(place));
+        outcome.and_then(Result::err).map(|error| error.to_string())
+    }
+
     /// Up to where the log of the node's own store is durable.
     pub(crate) fn durable(&self) -> u64 {
         self.shared.stores()[self.node].durable().0

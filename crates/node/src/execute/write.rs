@@ -106,6 +106,25 @@ impl Executor {
         Ok(durable_at)
     }
 
+    /// A refusal tells what others have written. It waits until that is on disk: what one client was told of must not be
+    /// gone for the next, if the process dies in between.
+    fn settle_read(&self, table: &Table, token: Token) -> Result<Option<u64>, CqlError> {
+        let schema = self.shared.schema();
+        let keyspace = schema.keyspace(&table.keyspace).map(|keyspace| shared::durability(keyspace));
+        if keyspace.is_some_and(|durability| durability != Durability::Batch) {
+            return Ok(None);
+        }
+        let index = self.shared.info.owner(token);
+        let store = &self.shared.stores()[index];
+        store.health()?;
+        let ticket = store.settle();
+        if index != self.node {
+            store.wait_durable(ticket)?;
+            return Ok(None);
+        }
+        Ok((ticket > store.durable()).then_some(ticket.0))
+    }
+
     /// A statement, or a batch on one partition, with conditions.
     fn write_if(
         &self,
@@ -125,7 +144,8 @@ impl Executor {
         if !holds {
             let (columns, rows) = request.refusal(&current)?;
             put_refused(&table, &columns, &rows, version, out);
-            return Ok(Done::now(opcode::RESULT));
+            let durable_at = self.settle_read(&table, request.partition.token)?;
+            return Ok(Done { durable_at, ..Done::now(opcode::RESULT) });
         }
         let mut writes = Vec::new();
         for mutator in mutators.iter_mut() {

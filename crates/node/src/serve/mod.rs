@@ -232,6 +232,9 @@ impl Service for NodeService {
     fn timer(&mut self, io: &mut Io, key: u64) {
         if key == TICK {
             self.became_durable(io, self.executor.durable());
+            if let Some(why) = self.waiting.front().and_then(|first| self.executor.lost(first.durable_at())) {
+                self.lost_durability(io, &why);
+            }
             io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
         }
     }

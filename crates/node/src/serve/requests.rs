@@ -34,6 +34,10 @@ impl Waiting {
         Self { durable_at, place, header, body, trace }
     }
 
+    pub(super) fn durable_at(&self) -> u64 {
+        self.durable_at
+    }
+
     pub(super) fn conn(&self) -> ConnId {
         match self.place {
             Place::Envelope { conn } | Place::Entry { conn, .. } => conn,

@@ -49,6 +49,8 @@ pub struct EngineOptions {
     pub statistics: bool,
     /// A write that would have to wait for compaction is [`EngineError::Busy`] instead.
     pub refuse_when_stalled: bool,
+    /// Begins a database where there is none.
+    pub create: bool,
     /// Opens although the log is damaged before its end, and loses what comes after the damage.
     pub accept_damaged_log: bool,
 }
@@ -65,6 +67,7 @@ impl Default for EngineOptions {
             direct_reads: false,
             statistics: true,
             refuse_when_stalled: false,
+            create: true,
             accept_damaged_log: false,
         }
     }
@@ -158,7 +161,7 @@ fn build_options(options: &EngineOptions, merger: Arc<dyn Merger>) -> Result<(Op
     table.set_format_version(5);
 
     let mut db = Options::default();
-    db.create_if_missing(true);
+    db.create_if_missing(options.create);
     db.set_block_based_table_factory(&table);
     db.set_prefix_extractor(SliceTransform::create("shunt.partition", |key| &key[..prefix_bytes(key)], None));
     // A read asks for a header and a static row that most partitions do not have.

@@ -2,7 +2,7 @@
 
 use super::directory::{DirectoryLock, Layout};
 use super::error::describe;
-use super::marker::missing;
+use super::marker::{is_damaged, missing};
 use super::own::check_schemas;
 use super::scan::malformed_key;
 use super::{Shared, StoreError, StoreOptions};
@@ -36,12 +36,20 @@ impl fmt::Display for Problem {
 /// nothing to check, or that somebody has it open.
 pub fn check(directory: &Path, options: &StoreOptions) -> Result<Vec<Problem>, StoreError> {
     let layout = Layout::new(directory);
-    layout.check_format(false)?;
-    let _lock = DirectoryLock::take(directory)?;
-    layout.check_catalogue()?;
     let broken = |place: &Path, what: &dyn fmt::Display| {
         vec![Problem { place: place.display().to_string(), what: what.to_string() }]
     };
+    let refused = |error: StoreError| match error {
+        StoreError::Format { path, found } => Ok(broken(&path, &found)),
+        error => Err(error),
+    };
+    if let Err(error) = layout.check_format(false) {
+        return refused(error);
+    }
+    let _lock = DirectoryLock::take_to_read(directory)?;
+    if let Err(error) = layout.check_parts(false) {
+        return refused(error);
+    }
     let catalogue = match Catalogue::open_read_only(&layout.catalogue(), options.catalogue) {
         Ok(catalogue) => Arc::new(catalogue),
         Err(error) => return Ok(broken(&layout.catalogue(), &error)),
@@ -62,6 +70,10 @@ pub fn check(directory: &Path, options: &StoreOptions) -> Result<Vec<Problem>, S
             }
             if let Some(what) = missing(&layout.marker(), &engine)? {
                 problems.push(Problem { place: "log".to_owned(), what });
+            }
+            if is_damaged(&layout.marker())? {
+                let what = "damaged; the next start writes it anew".to_owned();
+                problems.push(Problem { place: layout.marker().display().to_string(), what });
             }
             Ok(problems)
         }

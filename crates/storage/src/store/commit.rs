@@ -78,6 +78,20 @@ impl Commit {
         Ticket(self.durable.load(Ordering::Acquire))
     }
 
+    /// The newest ticket; it is asked for a sync unless it is durable.
+    pub(super) fn settle_all(&self) -> Ticket {
+        let newest = Ticket(self.written.load(Ordering::Acquire));
+        if newest > self.durable() {
+            self.hurry();
+        }
+        newest
+    }
+
+    /// What became of a ticket, if that is known.
+    pub(super) fn known(&self, ticket: Ticket) -> Option<Result<(), StoreError>> {
+        self.outcome(&self.lock(), ticket)
+    }
+
     pub(super) fn wait(&self, ticket: Ticket) -> Result<(), StoreError> {
         let mut state = self.lock();
         loop {
@@ -129,6 +143,14 @@ impl Commit {
     pub(super) fn check(&self) -> Result<(), StoreError> {
         match self.health.load(Ordering::Acquire) {
             HEALTHY => Ok(()),
+            _ => Err(self.error(&self.lock())),
+        }
+    }
+
+    /// Whether writes are taken that make room.
+    pub(super) fn check_sound(&self) -> Result<(), StoreError> {
+        match self.health.load(Ordering::Acquire) {
+            HEALTHY | FULL => Ok(()),
             _ => Err(self.error(&self.lock())),
         }
     }

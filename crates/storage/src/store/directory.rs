@@ -62,13 +62,38 @@ impl Layout {
         }
     }
 
-    /// A catalogue that is missing must not begin anew: its ids are in the records.
-    pub(super) fn check_catalogue(&self) -> Result<(), StoreError> {
-        let (path, begun) = (self.catalogue(), self.engine().join("CURRENT"));
-        if begun.exists() && !path.exists() {
-            return Err(StoreError::Format { path, found: "the file is missing".to_owned() });
+    /// Whether the engine's files are there. What is missing of a store that was begun must not begin anew: schema ids are
+    /// in the records, and an engine that finds no `CURRENT` deletes all files that it does not know.
+    pub(super) fn check_parts(&self, create: bool) -> Result<bool, StoreError> {
+        let current = self.engine().join("CURRENT");
+        let begun = current.exists();
+        let wanted = match begun {
+            true => [Some(self.catalogue()), None],
+            // The last that is made of a new store.
+            false if !create || self.marker().exists() || self.has_rows()? => [Some(current), Some(self.catalogue())],
+            false => [None, None],
+        };
+        match wanted.into_iter().flatten().find(|path| !path.exists()) {
+            Some(path) => Err(StoreError::Format { path, found: "the file is missing".to_owned() }),
+            None => Ok(begun),
         }
-        Ok(())
+    }
+
+    /// Whether there is a file of rows, or a log.
+    fn has_rows(&self) -> Result<bool, StoreError> {
+        let path = self.engine();
+        let entries = match fs::read_dir(&path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(StoreError::io(&path, error)),
+        };
+        for entry in entries {
+            let name = entry.map_err(|error| StoreError::io(&path, error))?.path();
+            if name.extension().is_some_and(|kind| kind == "sst" || kind == "log") {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Makes the directory itself, and what lies in it, outlast a power failure.
@@ -98,21 +123,37 @@ impl DirectoryLock {
         let failed = |error| StoreError::io(&path, error);
         let mut file =
             File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+        DirectoryLock::lock(&file, &path)?;
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let holder = format!("process {} on {}\n", std::process::id(), host.trim_end());
+        // Only for the message, too: on a full disk there is no room for it.
+        let _ = file
+            .set_len(0)
+            .and_then(|()| file.seek(SeekFrom::Start(0)))
+            .and_then(|_| file.write_all(holder.as_bytes()));
+        Ok(DirectoryLock { _file: file })
+    }
+
+    /// For one who changes nothing, also where nothing can be changed. A directory without the file is nobody's.
+    pub(super) fn take_to_read(root: &Path) -> Result<Option<Self>, StoreError> {
+        let path = root.join("LOCK");
+        match File::open(&path) {
+            Ok(file) => DirectoryLock::lock(&file, &path).map(|()| Some(DirectoryLock { _file: file })),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StoreError::io(&path, error)),
+        }
+    }
+
+    fn lock(file: &File, path: &Path) -> Result<(), StoreError> {
         match file.try_lock() {
-            Ok(()) => {}
+            Ok(()) => Ok(()),
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
                 // Only for the message.
-                let _ = (&file).take(200).read_to_string(&mut holder);
-                return Err(StoreError::Locked { path, holder: holder.trim_end().to_owned() });
+                let _ = file.take(200).read_to_string(&mut holder);
+                Err(StoreError::Locked { path: path.to_owned(), holder: holder.trim_end().to_owned() })
             }
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
+            Err(TryLockError::Error(error)) => Err(StoreError::io(path, error)),
         }
-        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let holder = format!("process {} on {}\n", std::process::id(), host.trim_end());
-        file.set_len(0).map_err(failed)?;
-        file.seek(SeekFrom::Start(0)).map_err(failed)?;
-        file.write_all(holder.as_bytes()).map_err(failed)?;
-        Ok(DirectoryLock { _file: file })
     }
 }

@@ -44,15 +44,37 @@ impl Marker {
 
 /// What of the log is missing, in words. A marker that is absent or damaged itself says nothing.
 pub(super) fn missing(path: &Path, engine: &dyn Engine) -> Result<Option<String>, StoreError> {
+    let found = engine.sequence();
+    Ok(match read(path)? {
+        Noted::Write(synced) if found < synced => {
+            Some(format!("write {synced} was synced, the log ends at write {found}"))
+        }
+        _ => None,
+    })
+}
+
+/// Whether the file itself is damaged. What a power failure leaves of it, nothing or zeros, is not.
+pub(super) fn is_damaged(path: &Path) -> Result<bool, StoreError> {
+    Ok(matches!(read(path)?, Noted::Damaged))
+}
+
+/// What the file says.
+enum Noted {
+    Write(u64),
+    Nothing,
+    Damaged,
+}
+
+fn read(path: &Path) -> Result<Noted, StoreError> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Noted::Nothing),
         Err(error) => return Err(StoreError::io(path, error)),
     };
-    let Some((number, checksum)) = bytes.first_chunk::<BYTES>().and_then(|bytes| bytes.split_first_chunk::<8>()) else {
-        return Ok(None);
-    };
-    let (synced, found) = (u64::from_le_bytes(*number), engine.sequence());
-    let intact = crc32fast::hash(number).to_le_bytes() == checksum;
-    Ok((intact && found < synced).then(|| format!("write {synced} was synced, the log ends at write {found}")))
+    if bytes.iter().all(|byte| *byte == 0) {
+        return Ok(Noted::Nothing);
+    }
+    let parts = <&[u8; BYTES]>::try_from(&bytes[..]).ok().and_then(|bytes| bytes.split_first_chunk::<8>());
+    let intact = parts.filter(|(number, checksum)| crc32fast::hash(&number[..]).to_le_bytes() == *checksum);
+    Ok(intact.map_or(Noted::Damaged, |(number, _)| Noted::Write(u64::from_le_bytes(*number))))
 }

@@ -28,7 +28,7 @@ pub use scan::{Position, Scan, ScanItem, ScanRange};
 pub use upkeep::Swept;
 
 use crate::catalogue::{Catalogue, encode_header, encode_row};
-use crate::engine::{Engine, EngineError, RocksEngine, Write};
+use crate::engine::{Engine, EngineError, EngineOptions, RocksEngine, Write};
 use crate::files;
 use crate::key::{self, Target};
 use crate::merger::{GraceTimes, RowMerger};
@@ -79,15 +79,18 @@ pub struct Store {
 impl Store {
     /// Opens the store in a directory, or begins one there.
     pub fn open(directory: &Path, options: StoreOptions) -> Result<Store, StoreError> {
-        fs::create_dir_all(directory).map_err(|error| StoreError::io(directory, error))?;
+        if options.create {
+            files::create_directory(directory).map_err(|error| StoreError::io(directory, error))?;
+        }
         let layout = Layout::new(directory);
-        layout.check_format(true)?;
+        layout.check_format(options.create)?;
         let lock = DirectoryLock::take(directory)?;
-        layout.check_catalogue()?;
+        let begun = layout.check_parts(options.create)?;
         let catalogue = Arc::new(Catalogue::open(&layout.catalogue(), options.catalogue)?);
         let engine_directory = layout.engine();
         let open = |options: &StoreOptions, merger| -> Result<Box<dyn Engine>, EngineError> {
-            Ok(Box::new(RocksEngine::open(&engine_directory, &options.engine, merger)?))
+            let engine = EngineOptions { create: !begun, ..options.engine.clone() };
+            Ok(Box::new(RocksEngine::open(&engine_directory, &engine, merger)?))
         };
         Store::assemble(options, catalogue, Some(layout), Some(lock), open)
     }
@@ -164,9 +167,9 @@ impl Store {
         Ok(ticket)
     }
 
-    /// Deletes all data of a table, which goes on to exist.
+    /// Deletes all data of a table, which goes on to exist. Also where there is too little room for other writes.
     pub fn truncate(&self, table: TableId, durability: Durability) -> Result<Ticket, StoreError> {
-        self.shared.commit.check()?;
+        self.shared.commit.check_sound()?;
         let (from, to) = (key::token_start(table, None), key::table_end(table));
         self.shared.write(&[Write::DeleteRange(from, to)])?;
         Ok(self.shared.commit.ticket(durability))
@@ -187,6 +190,16 @@ impl Store {
     /// The newest ticket that is durable, and with it all before.
     pub fn durable(&self) -> Ticket {
         self.shared.commit.durable()
+    }
+
+    /// A ticket at or after every write that a read has seen so far, with a sync asked for if it is not durable yet.
+    pub fn settle(&self) -> Ticket {
+        self.shared.commit.settle_all()
+    }
+
+    /// What became of a ticket, if that is known.
+    pub fn outcome(&self, ticket: Ticket) -> Option<Result<(), StoreError>> {
+        self.shared.commit.known(ticket)
     }
 
     /// Blocks until a ticket is durable. Not for an event loop.
@@ -214,12 +227,23 @@ impl Store {
         Ok(self.shared.engine.flush()?)
     }
 
-    /// A copy of the store in an absent directory, to be opened elsewhere while this one goes on.
+    /// A copy of the store in an absent directory, to be opened elsewhere while this one goes on. Of one that fails nothing
+    /// stays.
     pub fn snapshot(&self, directory: &Path) -> Result<(), StoreError> {
         let failed = |error| StoreError::io(directory, error);
         let Some(own) = &self.shared.layout else { return Err(failed(std::io::ErrorKind::Unsupported.into())) };
         let _one = self.shared.lock_upkeep();
         fs::create_dir(directory).map_err(failed)?;
+        let written = self.write_snapshot(own, directory);
+        if written.is_err() {
+            // Its links keep room from being free.
+            let _ = fs::remove_dir_all(directory);
+        }
+        written
+    }
+
+    fn write_snapshot(&self, own: &Layout, directory: &Path) -> Result<(), StoreError> {
+        let failed = |error| StoreError::io(directory, error);
         let copy = Layout::new(directory);
         self.shared.engine.checkpoint(&copy.engine())?;
         // After the rows: every schema that one of them uses is in the file by then.

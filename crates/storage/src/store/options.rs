@@ -12,6 +12,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How a store is opened.
 #[derive(Clone)]
 pub struct StoreOptions {
+    /// Whether a store is begun where there is none; else what is missing is an error.
+    pub create: bool,
     /// Of the engine.
     pub engine: EngineOptions,
     /// Of the schema catalogue.
@@ -32,6 +34,7 @@ impl Default for StoreOptions {
     fn default() -> Self {
         let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
         StoreOptions {
+            create: true,
             engine: EngineOptions::default(),
             catalogue: Limits::default(),
             write_back_fragments: 4,
@@ -46,6 +49,7 @@ impl Default for StoreOptions {
 impl fmt::Debug for StoreOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoreOptions")
+            .field("create", &self.create)
             .field("engine", &self.engine)
             .field("catalogue", &self.catalogue)
             .field("write_back_fragments", &self.write_back_fragments)
