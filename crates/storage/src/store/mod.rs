@@ -4,6 +4,7 @@
 //! says `wait_durable`, a callback or a listener, so that an event loop never waits for a disk. Reads merge fragments,
 //! apply the deletions of the partition and leave out what has expired.
 
+mod cache;
 mod check;
 mod commit;
 mod directory;
@@ -33,6 +34,7 @@ use crate::files;
 use crate::key::{self, Target};
 use crate::merger::{GraceTimes, RowMerger};
 use crate::row::{Fragment, TableId};
+use crate::row_cache::RowCache;
 use commit::Commit;
 use directory::{DirectoryLock, Layout};
 use figures::Figures;
@@ -40,9 +42,9 @@ use marker::Marker;
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
 
 /// Keys waiting to be written back; more are not worth remembering.
@@ -57,6 +59,9 @@ pub(crate) struct Shared {
     grace: Arc<GraceTimes>,
     commit: Commit,
     figures: Figures,
+    cache: Option<RowCache>,
+    /// Raised before deletions are taken out of a header, after the rows that they cover were told.
+    forgotten: AtomicU64,
     layout: Option<Layout>,
     marker: Option<Marker>,
     /// Tables in which a read has to look for deletions of partitions and ranges.
@@ -92,7 +97,8 @@ impl Store {
             let engine = EngineOptions { create: !begun, ..options.engine.clone() };
             Ok(Box::new(RocksEngine::open(&engine_directory, &engine, merger)?))
         };
-        Store::assemble(options, catalogue, Some(layout), Some(lock), open)
+        let cache = cache::open(options.row_cache.as_ref())?;
+        Store::assemble(options, catalogue, cache, Some((layout, lock)), open)
     }
 
     /// A store on an engine of the caller's making, without a directory. For tests.
@@ -101,14 +107,15 @@ impl Store {
         engine: impl FnOnce(Arc<dyn crate::engine::Merger>) -> Box<dyn Engine>,
     ) -> Result<Store, StoreError> {
         let catalogue = Arc::new(Catalogue::in_memory(options.catalogue));
-        Store::assemble(options, catalogue, None, None, |_, merger| Ok(engine(merger)))
+        let cache = cache::open(options.row_cache.as_ref())?;
+        Store::assemble(options, catalogue, cache, None, |_, merger| Ok(engine(merger)))
     }
 
     fn assemble(
         options: StoreOptions,
         catalogue: Arc<Catalogue>,
-        layout: Option<Layout>,
-        lock: Option<DirectoryLock>,
+        cache: Option<RowCache>,
+        directory: Option<(Layout, DirectoryLock)>,
         open: impl FnOnce(&StoreOptions, Arc<dyn crate::engine::Merger>) -> Result<Box<dyn Engine>, EngineError>,
     ) -> Result<Store, StoreError> {
         let (rewrites, asked) = sync_channel(REWRITES_WAITING_MAX);
@@ -121,6 +128,7 @@ impl Store {
             broken: Default::default(),
         });
         let next_id = catalogue.next_id();
+        let (layout, lock) = directory.unzip();
         let engine = open(&options, Arc::clone(&merger) as _)?;
         if let Some(layout) = &layout {
             own::check_schemas(&*engine, next_id, &layout.catalogue())?;
@@ -140,6 +148,8 @@ impl Store {
             grace,
             commit: Commit::default(),
             figures: Figures::default(),
+            cache,
+            forgotten: AtomicU64::new(0),
             layout,
             marker,
             headers,
@@ -155,9 +165,9 @@ impl Store {
     pub fn apply(&self, mutations: &[Mutation<'_>], durability: Durability) -> Result<Ticket, StoreError> {
         self.shared.commit.check()?;
         {
-            let _gate = self.shared.gate.read().unwrap_or_else(PoisonError::into_inner);
+            let _gate = self.shared.enter_gate();
             let batch = self.shared.encode(mutations)?;
-            self.shared.write(&batch)?;
+            self.shared.write_visibly(&batch)?;
         }
         self.shared.figures.applied(mutations.len());
         let ticket = self.shared.commit.ticket(durability);
@@ -171,7 +181,12 @@ impl Store {
     pub fn truncate(&self, table: TableId, durability: Durability) -> Result<Ticket, StoreError> {
         self.shared.commit.check_sound()?;
         let (from, to) = (key::token_start(table, None), key::table_end(table));
-        self.shared.write(&[Write::DeleteRange(from, to)])?;
+        {
+            // A row on its way back into the engine would come after the deletion.
+            let _gate = self.shared.enter_gate();
+            self.shared.write(&[Write::DeleteRange(from, to)])?;
+        }
+        self.shared.clear_cached(table);
         Ok(self.shared.commit.ticket(durability))
     }
 
@@ -258,7 +273,8 @@ impl Store {
     pub fn figures(&self) -> StoreFigures {
         let shared = &self.shared;
         let broken = shared.merger.broken.load(Ordering::Relaxed);
-        shared.figures.reading(broken, shared.catalogue.counts(), shared.engine.sizes())
+        let cache = shared.cache.as_ref().map(RowCache::statistics);
+        shared.figures.reading(broken, shared.catalogue.counts(), shared.engine.sizes(), cache)
     }
 
     /// The engine's counters, by its own names.
@@ -334,6 +350,11 @@ impl Shared {
         let watched = self.layout.as_ref().filter(|_| self.options.reserve_bytes > 0);
         let space = watched.and_then(|layout| rustix::fs::statvfs(&layout.root).ok());
         space.map_or(u64::MAX, |space| space.f_bavail.saturating_mul(space.f_frsize))
+    }
+
+    /// As a writer: whoever puts a row in the place of its fragments is before or after, not in between.
+    fn enter_gate(&self) -> RwLockReadGuard<'_, ()> {
+        self.gate.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_upkeep(&self) -> MutexGuard<'_, ()> {

@@ -6,6 +6,7 @@ use crate::engine::{Cursor, Found, ReadTier, Span};
 use crate::key::{self, Target};
 use crate::row::{Bytes, Deletion, Header, PartitionKey, Row, TableId};
 use std::ops::Bound;
+use std::sync::atomic::Ordering;
 
 /// What a read that may not wait has to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +27,7 @@ impl<T> Read<T> {
     }
 }
 
-/// A row as it is stored, for a cache: merged, but without the partition's deletions, and with what has expired.
+/// A row as it is stored: merged, but without the partition's deletions, and with what has expired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// See [`crate::catalogue::RecordView`]. Its schema may be reclaimed when schemas are.
@@ -67,7 +68,7 @@ impl Store {
         Ok(read.ready().flatten())
     }
 
-    /// As [`Store::read_row`], from memory alone.
+    /// As [`Store::read_row`], from memory alone: the first tier of the row cache, and what the engine has there.
     pub fn read_row_nonblocking(
         &self,
         table: TableId,
@@ -78,7 +79,7 @@ impl Store {
         self.shared.read_row(table, partition, target, now, ReadTier::Memory)
     }
 
-    /// A row as it is stored.
+    /// A row as the engine has it, past the row cache: for tools and tests.
     pub fn read_record(
         &self,
         table: TableId,
@@ -126,18 +127,23 @@ impl Shared {
         tier: ReadTier,
     ) -> Result<Read<Option<Row>>, StoreError> {
         let key = key::record(table, partition, target)?;
-        let record = match self.read_record(&key, tier)? {
-            Read::WouldBlock => return Ok(Read::WouldBlock),
-            Read::Ready(None) => return Ok(Read::Ready(None)),
-            Read::Ready(Some(record)) => record,
-        };
-        // After the row: a deletion that comes in between is seen, one that comes before is not missed.
-        let header = match self.read_header(table, partition, tier)? {
-            Read::WouldBlock => return Ok(Read::WouldBlock),
-            Read::Ready(header) => header,
-        };
-        let row = self.resolve(&key, &record.bytes, covering(&header, target), now)?;
-        Ok(Read::Ready(row))
+        loop {
+            let forgotten = self.forgotten.load(Ordering::Acquire);
+            let stored = match self.fetch(&key, tier)? {
+                Read::WouldBlock => return Ok(Read::WouldBlock),
+                Read::Ready(stored) => stored,
+            };
+            let Some(record) = stored.record() else { return Ok(Read::Ready(None)) };
+            // After the row: a deletion that comes in between is seen, one that comes before is not missed.
+            let header = match self.read_header(table, partition, tier)? {
+                Read::WouldBlock => return Ok(Read::WouldBlock),
+                Read::Ready(header) => header,
+            };
+            // A sweep may have moved the deletion into the row after that was read, and out of the header before.
+            if self.forgotten.load(Ordering::Acquire) == forgotten {
+                return Ok(Read::Ready(self.resolve(&key, record, covering(&header, target), now)?));
+            }
+        }
     }
 
     fn read_header(
@@ -150,16 +156,17 @@ impl Shared {
             return Ok(Read::Ready(Header::default()));
         }
         let key = key::record(table, partition, Target::Header)?;
-        match self.engine.get(&key, tier)? {
-            Found::Absent => Ok(Read::Ready(Header::default())),
-            Found::WouldBlock => Ok(Read::WouldBlock),
-            Found::Value { bytes, .. } => {
-                decode_header(&bytes).map(Read::Ready).map_err(|what| StoreError::corrupt(&key, what))
-            }
+        let stored = match self.fetch(&key, tier)? {
+            Read::WouldBlock => return Ok(Read::WouldBlock),
+            Read::Ready(stored) => stored,
+        };
+        match stored.record() {
+            None => Ok(Read::Ready(Header::default())),
+            Some(record) => decode_header(record).map(Read::Ready).map_err(|what| StoreError::corrupt(&key, what)),
         }
     }
 
-    fn read_record(&self, key: &[u8], tier: ReadTier) -> Result<Read<Option<Record>>, StoreError> {
+    pub(super) fn read_record(&self, key: &[u8], tier: ReadTier) -> Result<Read<Option<Record>>, StoreError> {
         match self.engine.get(key, tier)? {
             Found::Absent => {
                 self.figures.read(0);
