@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use serde_json::json;
 use shunt_admin::{Counter, Encoder, Heartbeats, Json, Label, Labels, Map, Part, Snapshot, Unit, Value};
+use shunt_storage::row_cache::RowCacheStatistics;
 use shunt_storage::store::{FRAGMENT_CLASSES, StoreFigures};
 
 use crate::metrics::{LoopMetrics, RequestKind};
@@ -128,8 +129,55 @@ impl NodesAdmin {
             .map(|(node, store)| (self.label(node), f64::from(u8::from(store.health().is_ok()))))
             .collect();
         encoder.gauge("shunt_store_writable", "Whether the store takes writes.", None, &healthy)?;
+        self.row_caches(&figures, encoder)?;
         self.fragments(&figures, encoder)?;
         self.engines(encoder)
+    }
+
+    fn row_caches(&self, figures: &[StoreFigures], encoder: &mut Encoder<'_>) -> fmt::Result {
+        let caches: Vec<RowCacheStatistics> = figures.iter().map(|f| f.row_cache.unwrap_or_default()).collect();
+        let values = |number: fn(&RowCacheStatistics) -> u64| -> Vec<Value> {
+            caches.iter().enumerate().map(|(node, cache)| (self.label(node), number(cache) as f64)).collect()
+        };
+        type Number = fn(&RowCacheStatistics) -> u64;
+        let tiers = |memory: Number, ssd: Number| -> Vec<Value> {
+            let tier = |name: &'static str| {
+                move |(mut labels, value): Value| {
+                    labels.push(("tier", name.to_owned()));
+                    (labels, value)
+                }
+            };
+            values(memory).into_iter().map(tier("memory")).chain(values(ssd).into_iter().map(tier("ssd"))).collect()
+        };
+        let hits = tiers(|c| c.memory_hits, |c| c.ssd_hits);
+        encoder.counter("shunt_store_row_cache_hits", "Rows answered by the row cache.", None, &hits)?;
+        let rows = tiers(|c| c.memory_rows, |c| c.index_entries);
+        encoder.gauge("shunt_store_row_cache_rows", "Rows in the row cache.", None, &rows)?;
+        let used = tiers(|c| c.memory_bytes, |c| c.ssd_bytes);
+        encoder.gauge("shunt_store_row_cache_used", "Taken by the row cache.", Some(&Unit::Bytes), &used)?;
+        let index = values(|c| c.index_bytes);
+        encoder.gauge(
+            "shunt_store_row_cache_index",
+            "Index of the SSD tier, in memory.",
+            Some(&Unit::Bytes),
+            &index,
+        )?;
+        let on = values(|c| u64::from(c.ssd_on));
+        encoder.gauge("shunt_store_row_cache_ssd_on", "Whether there is an SSD tier and it works.", None, &on)?;
+        let counters: [(&str, &str, Option<Unit>, Number); 6] = [
+            ("shunt_store_row_cache_misses", "Rows not in the row cache.", None, |c| c.misses),
+            ("shunt_store_row_cache_ssd_written", "Written to the SSD.", Some(Unit::Bytes), |c| c.ssd_bytes_written),
+            ("shunt_store_row_cache_ssd_row", "Of rows brought there.", Some(Unit::Bytes), |c| c.ssd_row_bytes_written),
+            ("shunt_store_row_cache_ssd_reads", "Reads of the SSD.", None, |c| c.ssd_reads),
+            ("shunt_store_row_cache_ssd_errors", "Reads and writes of the SSD that failed.", None, |c| {
+                c.ssd_read_errors + c.ssd_write_errors
+            }),
+            ("shunt_store_row_cache_ssd_collected", "Segments collected.", None, |c| c.ssd_segments_collected),
+        ];
+        for (name, help, unit, number) in counters {
+            encoder.counter(name, help, unit.as_ref(), &values(number))?;
+        }
+        Ok(())
     }
 
     fn fragments(&self, figures: &[StoreFigures], encoder: &mut Encoder<'_>) -> fmt::Result {
@@ -176,6 +224,15 @@ impl NodesAdmin {
             "disk_bytes": figures.sizes.disk_bytes,
             "memtable_bytes": figures.sizes.memtable_bytes,
             "rows_estimated": figures.sizes.keys,
+            "row_cache": figures.row_cache.map(|cache| json!({
+                "memory_hits": cache.memory_hits,
+                "ssd_hits": cache.ssd_hits,
+                "misses": cache.misses,
+                "memory_rows": cache.memory_rows,
+                "memory_bytes": cache.memory_bytes,
+                "ssd_rows": cache.index_entries,
+                "ssd_on": cache.ssd_on,
+            })),
             "syncs": figures.syncs,
             "sync_us_max": figures.sync_us_max,
         })

@@ -34,7 +34,7 @@ pub struct NodesOptions {
     pub listen: Vec<SocketAddr>,
     /// Where the data is.
     pub directory: PathBuf,
-    /// Of each node's store.
+    /// Of each node's store. The row cache on SSD has a directory per node below the one given.
     pub store: StoreOptions,
     /// How loops wait for sockets.
     pub io: IoChoice,

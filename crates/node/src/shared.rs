@@ -73,7 +73,9 @@ impl Shared {
         let options = StoreOptions { create: options.create && !claim.complete, ..options.clone() };
         let open = |index: usize| {
             let path = node_directory(directory, index);
-            Store::open(&path, options.clone()).map(Arc::new).map_err(|error| format!("{}: {error}", path.display()))
+            Store::open(&path, of_node(&options, index))
+                .map(Arc::new)
+                .map_err(|error| format!("{}: {error}", path.display()))
         };
         let stores: Vec<_> = (0..info.nodes.len()).map(open).collect::<Result<_, _>>()?;
         // Again: now nobody else can change it.
@@ -277,6 +279,15 @@ fn load_schema(directory: &Path, claim: &Claim) -> Result<Option<Schema>, String
         return Err(format!("{}: the file is missing", directory.join(persist::FILE).display()));
     }
     Ok(loaded)
+}
+
+/// Options of one node's store: its row cache on SSD has a directory of its own.
+fn of_node(options: &StoreOptions, index: usize) -> StoreOptions {
+    let mut options = options.clone();
+    if let Some(ssd) = options.row_cache.as_mut().and_then(|cache| cache.ssd.as_mut()) {
+        ssd.dir = node_directory(&ssd.dir, index);
+    }
+    options
 }
 
 /// What a keyspace asks of the store.

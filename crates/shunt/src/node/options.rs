@@ -8,6 +8,7 @@ use shunt_proxy::config::LogFormat;
 use shunt_reactor::IoChoice;
 use shunt_storage::StoreOptions;
 use shunt_storage::engine::EngineOptions;
+use shunt_storage::row_cache::{RowCacheOptions, SsdOptions};
 
 use crate::settings::{Admin, Format, Listen};
 
@@ -92,6 +93,15 @@ pub(crate) struct StorageOptions {
     /// Memory for what is not in files yet, per node; up to three of these
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, help_heading = "Data")]
     pub(crate) memtable_bytes: usize,
+    /// Memory for whole rows that were read, per node; 0 for no row cache
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, help_heading = "Data")]
+    pub(crate) row_cache_bytes: usize,
+    /// Directory on an SSD for rows that leave that memory, when the data is on slower disks
+    #[arg(long, value_name = "DIR", requires = "row_cache_ssd_bytes", help_heading = "Data")]
+    pub(crate) row_cache_ssd: Option<PathBuf>,
+    /// Room for them, per node
+    #[arg(long, value_name = "BYTES", requires = "row_cache_ssd", help_heading = "Data")]
+    pub(crate) row_cache_ssd_bytes: Option<u64>,
     /// Room on the disk below which writes are refused
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20, help_heading = "Data")]
     pub(crate) reserve_bytes: u64,
@@ -119,7 +129,13 @@ impl StorageOptions {
             accept_damaged_log: self.accept_damaged_log,
             ..EngineOptions::default()
         };
-        StoreOptions { engine, reserve_bytes: self.reserve_bytes, ..StoreOptions::default() }
+        let ssd = self.row_cache_ssd.clone().zip(self.row_cache_ssd_bytes);
+        let row_cache = (self.row_cache_bytes > 0).then(|| RowCacheOptions {
+            memory_bytes: self.row_cache_bytes,
+            ssd: ssd.map(|(directory, bytes)| SsdOptions::new(directory, bytes)),
+            ..RowCacheOptions::default()
+        });
+        StoreOptions { engine, row_cache, reserve_bytes: self.reserve_bytes, ..StoreOptions::default() }
     }
 }
 
