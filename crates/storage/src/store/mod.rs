@@ -24,7 +24,7 @@ pub use commit::{DurableCallback, SyncListener};
 pub use error::StoreError;
 pub use figures::{FRAGMENT_CLASSES, StoreFigures};
 pub use options::{Durability, Mutation, StoreOptions, Ticket};
-pub use read::{PartitionRows, Read, Record, Slice};
+pub use read::{PartitionRows, Reach, Read, Record, Slice};
 pub use scan::{Position, Scan, ScanItem, ScanRange};
 pub use upkeep::Swept;
 

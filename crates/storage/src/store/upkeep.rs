@@ -102,7 +102,7 @@ impl Store {
         let gc_before = self.shared.grace.gc_before(table, (self.shared.options.clock)());
         let mut sweep = Sweep::new(&self.shared, table, gc_before);
         let (from, to) = (key::token_start(table, None), key::table_end(table));
-        let span = Span { from: from.clone(), to, one_partition: false, cache: false };
+        let span = Span { from: from.clone(), to, one_partition: false, cache: false, tier: ReadTier::Disk };
         let mut cursor = self.shared.engine.cursor(&span);
         cursor.seek(&from);
         while let Some((key, record)) = cursor.entry()? {
@@ -128,7 +128,13 @@ impl Store {
         // Fragments of before are merged, so that what they name is either in a value or in no record.
         shared.engine.compact(&from, &to);
         let mut in_use = BTreeSet::new();
-        let mut cursor = shared.engine.cursor(&Span { from: from.clone(), to, one_partition: false, cache: false });
+        let mut cursor = shared.engine.cursor(&Span {
+            from: from.clone(),
+            to,
+            one_partition: false,
+            cache: false,
+            tier: ReadTier::Disk,
+        });
         cursor.seek(&from);
         while let Some((_, record)) = cursor.entry()? {
             let parts = decode_unmerged(record).unwrap_or_else(|| vec![record]);
