@@ -18,6 +18,7 @@ use crate::control::Control;
 use crate::execute::Executor;
 use crate::layout;
 use crate::metrics::LoopMetrics;
+use crate::serve::workers::Workers;
 use crate::serve::{NodeMail, NodeService};
 use crate::shared::Shared;
 
@@ -77,6 +78,7 @@ pub struct Nodes {
     mailers: Vec<Mailer<NodeMail>>,
     threads: Vec<JoinHandle<()>>,
     acceptors: Vec<Acceptor>,
+    workers: Workers,
     /// Held by every loop while it runs.
     alive: Sender<()>,
     all_ended: Receiver<()>,
@@ -109,7 +111,9 @@ impl Nodes {
         let admin = Arc::new(NodesAdmin::new(Arc::clone(&shared), loops.clone()));
         let (mailers, threads, acceptors) = (Vec::new(), Vec::new(), Vec::new());
         let (alive, all_ended) = channel();
-        let mut nodes = Nodes { addresses, admin, control: None, mailers, threads, acceptors, alive, all_ended };
+        let workers = Workers::start(&shared).map_err(|error| format!("workers cannot be started: {error}"))?;
+        let mut nodes =
+            Nodes { addresses, admin, control: None, mailers, threads, acceptors, workers, alive, all_ended };
         for (node, (listener, metrics)) in listeners.into_iter().zip(loops).enumerate() {
             let parts = |metrics: Arc<LoopMetrics>| LoopParts {
                 shared: Arc::clone(&shared),
@@ -142,7 +146,8 @@ impl Nodes {
         let LoopParts { shared, node, io, connections_max, metrics, ended } = parts;
         let (mailer, inbox) = mailbox(MAILBOX_CAPACITY)?;
         let load = Arc::new(AtomicUsize::new(0));
-        let mut service = NodeService::new(Executor::new(Arc::clone(&shared), node), metrics);
+        let mut service =
+            NodeService::new(Executor::new(Arc::clone(&shared), node), self.workers.link(mailer.clone()), metrics);
         let options = LoopOptions { load: Some(Arc::clone(&load)), connections_max, ..LoopOptions::default() };
         let alive = self.alive.clone();
         let body = move || {
@@ -200,7 +205,9 @@ impl Nodes {
         if !finished {
             tracing::warn!("a snapshot was not finished in time; what there is of the copy does not open");
         }
-        drained && finished && self.threads.into_iter().all(|thread| thread.join().is_ok())
+        // Whoever waited for them has its answer, or will have none.
+        let at_rest = self.workers.stop(left());
+        drained && finished && at_rest && self.threads.into_iter().all(|thread| thread.join().is_ok())
     }
 }
 

@@ -73,7 +73,12 @@ impl Shared {
         let options = StoreOptions { create: options.create && !claim.complete, ..options.clone() };
         let open = |index: usize| {
             let path = node_directory(directory, index);
-            Store::open(&path, options.clone()).map(Arc::new).map_err(|error| format!("{}: {error}", path.display()))
+            let mut options = options.clone();
+            // A directory of the second tier belongs to one store.
+            if let Some(ssd) = options.row_cache.as_mut().and_then(|cache| cache.ssd.as_mut()) {
+                ssd.dir.push(format!("node-{index}"));
+            }
+            Store::open(&path, options).map(Arc::new).map_err(|error| format!("{}: {error}", path.display()))
         };
         let stores: Vec<_> = (0..info.nodes.len()).map(open).collect::<Result<_, _>>()?;
         // Again: now nobody else can change it.
