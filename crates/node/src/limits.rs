@@ -27,3 +27,13 @@ pub(crate) const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// A request that has waited so long for a worker is answered Overloaded: its client has given up, or will.
 pub(crate) const WAITING_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// How often stores are looked after, about.
+pub(crate) const UPKEEP_INTERVAL: std::time::Duration = std::time::Duration::from_secs(600);
+
+/// A table with deletions is swept at least so often, however long its grace.
+pub(crate) const SWEEP_INTERVAL_MAX: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
+
+/// Schemas beyond those left the last time that are worth a compaction of everything, and the time between two.
+pub(crate) const RECLAIM_SCHEMAS: usize = 1024;
+pub(crate) const RECLAIM_INTERVAL: std::time::Duration = std::time::Duration::from_secs(24 * 3600);

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use shunt_reactor::{Acceptor, CoreSlot, IoChoice, LoopOptions, Mailer, listen, mailbox, run};
 use shunt_storage::StoreOptions;
+use shunt_storage::store::StoreFigures;
 
 use crate::admin::NodesAdmin;
 use crate::cluster::ClusterInfo;
@@ -21,6 +22,7 @@ use crate::metrics::LoopMetrics;
 use crate::serve::workers::Workers;
 use crate::serve::{NodeMail, NodeService};
 use crate::shared::Shared;
+use crate::upkeep::Upkeep;
 
 /// Mail and fresh connections that may wait for one loop; the accepting thread waits when it is full.
 const MAILBOX_CAPACITY: usize = 4096;
@@ -79,6 +81,8 @@ pub struct Nodes {
     threads: Vec<JoinHandle<()>>,
     acceptors: Vec<Acceptor>,
     workers: Workers,
+    upkeep: Upkeep,
+    shared: Arc<Shared>,
     /// Held by every loop while it runs.
     alive: Sender<()>,
     all_ended: Receiver<()>,
@@ -112,8 +116,20 @@ impl Nodes {
         let (mailers, threads, acceptors) = (Vec::new(), Vec::new(), Vec::new());
         let (alive, all_ended) = channel();
         let workers = Workers::start(&shared).map_err(|error| format!("workers cannot be started: {error}"))?;
-        let mut nodes =
-            Nodes { addresses, admin, control: None, mailers, threads, acceptors, workers, alive, all_ended };
+        let upkeep = Upkeep::start(&shared).map_err(|error| format!("upkeep cannot be started: {error}"))?;
+        let mut nodes = Nodes {
+            addresses,
+            admin,
+            control: None,
+            mailers,
+            threads,
+            acceptors,
+            workers,
+            upkeep,
+            shared: Arc::clone(&shared),
+            alive,
+            all_ended,
+        };
         for (node, (listener, metrics)) in listeners.into_iter().zip(loops).enumerate() {
             let parts = |metrics: Arc<LoopMetrics>| LoopParts {
                 shared: Arc::clone(&shared),
@@ -178,6 +194,11 @@ impl Nodes {
         Ok(CoreSlot { mailer, load })
     }
 
+    /// Of each node's store.
+    pub fn figures(&self) -> Vec<StoreFigures> {
+        self.shared.stores().iter().map(|store| store.figures()).collect()
+    }
+
     /// Where the nodes listen, as bound.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
@@ -194,6 +215,7 @@ impl Nodes {
         self.admin.set_draining();
         let until = Instant::now() + limit;
         self.acceptors.into_iter().for_each(Acceptor::stop);
+        self.shared.stores().iter().for_each(|store| store.stop_sweeping());
         for mailer in &self.mailers {
             let _ = mailer.post(NodeMail::Drain);
         }
@@ -206,7 +228,7 @@ impl Nodes {
             tracing::warn!("a snapshot was not finished in time; what there is of the copy does not open");
         }
         // Whoever waited for them has its answer, or will have none.
-        let at_rest = self.workers.stop(left());
+        let at_rest = self.workers.stop(left()) & self.upkeep.stop(left());
         drained && finished && at_rest && self.threads.into_iter().all(|thread| thread.join().is_ok())
     }
 }
