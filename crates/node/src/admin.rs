@@ -67,7 +67,8 @@ impl NodesAdmin {
         }
         encoder.counter("shunt_store_requests", "Requests, those in aggregated frames included.", None, &requests)?;
         type Number = fn(&LoopMetrics) -> &Counter;
-        let counters: [(&str, &str, Number); 2] = [
+        let counters: [(&str, &str, Number); 3] = [
+            ("shunt_store_requests_handed_over", "Requests left to worker threads.", |metrics| &metrics.handed_over),
             ("shunt_store_errors", "Requests answered with an error.", |metrics| &metrics.errors),
             ("shunt_store_protocol_errors", "Connections closed for malformed messages.", |m| &m.protocol_errors),
         ];

@@ -24,3 +24,4 @@ pub mod shared;
 mod statement;
 mod system;
 mod trace;
+mod upkeep;

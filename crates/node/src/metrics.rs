@@ -35,6 +35,8 @@ pub struct LoopMetrics {
     pub protocol_errors: Counter,
     /// Requests in each aggregated frame.
     pub requests_per_frame: Histogram,
+    /// Requests that were left to workers, because they had to wait for the disk or take long.
+    pub handed_over: Counter,
     /// Answers that wait for the disk now.
     pub waiting: Gauge,
 }

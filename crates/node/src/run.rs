@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use shunt_reactor::{Acceptor, CoreSlot, IoChoice, LoopOptions, Mailer, listen, mailbox, run};
 use shunt_storage::StoreOptions;
+use shunt_storage::store::StoreFigures;
 
 use crate::admin::NodesAdmin;
 use crate::cluster::ClusterInfo;
@@ -18,8 +19,10 @@ use crate::control::Control;
 use crate::execute::Executor;
 use crate::layout;
 use crate::metrics::LoopMetrics;
+use crate::serve::workers::Workers;
 use crate::serve::{NodeMail, NodeService};
 use crate::shared::Shared;
+use crate::upkeep::Upkeep;
 
 /// Mail and fresh connections that may wait for one loop; the accepting thread waits when it is full.
 const MAILBOX_CAPACITY: usize = 4096;
@@ -77,6 +80,9 @@ pub struct Nodes {
     mailers: Vec<Mailer<NodeMail>>,
     threads: Vec<JoinHandle<()>>,
     acceptors: Vec<Acceptor>,
+    workers: Workers,
+    upkeep: Upkeep,
+    shared: Arc<Shared>,
     /// Held by every loop while it runs.
     alive: Sender<()>,
     all_ended: Receiver<()>,
@@ -109,7 +115,21 @@ impl Nodes {
         let admin = Arc::new(NodesAdmin::new(Arc::clone(&shared), loops.clone()));
         let (mailers, threads, acceptors) = (Vec::new(), Vec::new(), Vec::new());
         let (alive, all_ended) = channel();
-        let mut nodes = Nodes { addresses, admin, control: None, mailers, threads, acceptors, alive, all_ended };
+        let workers = Workers::start(&shared).map_err(|error| format!("workers cannot be started: {error}"))?;
+        let upkeep = Upkeep::start(&shared).map_err(|error| format!("upkeep cannot be started: {error}"))?;
+        let mut nodes = Nodes {
+            addresses,
+            admin,
+            control: None,
+            mailers,
+            threads,
+            acceptors,
+            workers,
+            upkeep,
+            shared: Arc::clone(&shared),
+            alive,
+            all_ended,
+        };
         for (node, (listener, metrics)) in listeners.into_iter().zip(loops).enumerate() {
             let parts = |metrics: Arc<LoopMetrics>| LoopParts {
                 shared: Arc::clone(&shared),
@@ -142,7 +162,8 @@ impl Nodes {
         let LoopParts { shared, node, io, connections_max, metrics, ended } = parts;
         let (mailer, inbox) = mailbox(MAILBOX_CAPACITY)?;
         let load = Arc::new(AtomicUsize::new(0));
-        let mut service = NodeService::new(Executor::new(Arc::clone(&shared), node), metrics);
+        let mut service =
+            NodeService::new(Executor::new(Arc::clone(&shared), node), self.workers.link(mailer.clone()), metrics);
         let options = LoopOptions { load: Some(Arc::clone(&load)), connections_max, ..LoopOptions::default() };
         let alive = self.alive.clone();
         let body = move || {
@@ -173,6 +194,11 @@ impl Nodes {
         Ok(CoreSlot { mailer, load })
     }
 
+    /// Of each node's store.
+    pub fn figures(&self) -> Vec<StoreFigures> {
+        self.shared.stores().iter().map(|store| store.figures()).collect()
+    }
+
     /// Where the nodes listen, as bound.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
@@ -189,6 +215,7 @@ impl Nodes {
         self.admin.set_draining();
         let until = Instant::now() + limit;
         self.acceptors.into_iter().for_each(Acceptor::stop);
+        self.shared.stores().iter().for_each(|store| store.stop_sweeping());
         for mailer in &self.mailers {
             let _ = mailer.post(NodeMail::Drain);
         }
@@ -200,7 +227,9 @@ impl Nodes {
         if !finished {
             tracing::warn!("a snapshot was not finished in time; what there is of the copy does not open");
         }
-        drained && finished && self.threads.into_iter().all(|thread| thread.join().is_ok())
+        // Whoever waited for them has its answer, or will have none.
+        let at_rest = self.workers.stop(left()) & self.upkeep.stop(left());
+        drained && finished && at_rest && self.threads.into_iter().all(|thread| thread.join().is_ok())
     }
 }
 

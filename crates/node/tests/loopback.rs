@@ -2,115 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+mod support;
+
+use std::io::Write;
 use std::time::{Duration, Instant};
 
-use shunt_node::run::{Nodes, NodesOptions};
+use shunt_node::run::Nodes;
 use shunt_wire::aggregate::{AggregateReader, AggregateWriter, Limits};
-use shunt_wire::cql::envelope::{HEADER_BYTES, Header, flag, opcode};
-use shunt_wire::cql::framing::{Input, Next, Output, Scratch};
-use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage, encode, error_code};
-
-/// How long nodes may take to end.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn start(directory: &Path, nodes: usize) -> Nodes {
-    Nodes::start(options(directory, nodes)).unwrap()
-}
-
-fn options(directory: &Path, nodes: usize) -> NodesOptions {
-    let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0)); nodes];
-    NodesOptions {
-        cluster_name: "loopback".to_owned(),
-        loops_per_node: 2,
-        ..NodesOptions::new(directory.to_owned(), listen)
-    }
-}
-
-struct Client {
-    stream: TcpStream,
-    version: u8,
-    input: Input,
-    output: Output,
-    received: Vec<u8>,
-}
-
-impl Client {
-    fn connect(address: SocketAddr, version: u8) -> Client {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let (input, output) = (Input::default(), Output::default());
-        let mut client = Client { stream, version, input, output, received: Vec::new() };
-        client.send(opcode::STARTUP, |body| encode::startup(body, [("CQL_VERSION", "3.0.0")]));
-        let mut header = [0; HEADER_BYTES];
-        client.stream.read_exact(&mut header).unwrap();
-        assert_eq!(Header::decode(&header).unwrap().opcode, opcode::READY);
-        if version >= 5 {
-            client.output.start_segments(false);
-            // What follows READY comes in segments.
-            let ready = Header::response(5, 0, opcode::READY).to_bytes();
-            client.input.feed(&ready, &mut Scratch::default(), |_, _| Next::Segments { lz4: false }).unwrap();
-        }
-        client
-    }
-
-    fn send(&mut self, opcode: u8, write: impl FnOnce(&mut Vec<u8>)) {
-        let (mut body, mut out) = (Vec::new(), Vec::new());
-        write(&mut body);
-        self.output.push(&mut out, Header::request(self.version, 1, opcode), &body);
-        self.output.finish(&mut out);
-        self.stream.write_all(&out).unwrap();
-    }
-
-    fn receive(&mut self) -> (u8, Vec<u8>) {
-        let mut found = None;
-        while found.is_none() {
-            let mut bytes = [0; 4096];
-            let count = self.stream.read(&mut bytes).unwrap();
-            assert!(count > 0, "the connection was closed");
-            self.received.extend_from_slice(&bytes[..count]);
-            let used = self.input.feed(&self.received, &mut Scratch::default(), |header, body| {
-                found = Some((header.opcode, body.to_vec()));
-                Next::Continue
-            });
-            self.received.drain(..used.unwrap());
-        }
-        found.unwrap()
-    }
-
-    fn query(&mut self, text: &str) -> (u8, Vec<u8>) {
-        let version = self.version;
-        self.send(opcode::QUERY, |body| encode::query_simple(body, version, text, Consistency::ONE));
-        self.receive()
-    }
-
-    /// A statement that has to succeed.
-    fn run(&mut self, text: &str) {
-        let (opcode, body) = self.query(text);
-        assert_eq!(opcode, opcode::RESULT, "{text}: {:?}", ErrorMessage::decode(self.version, &body));
-    }
-
-    /// The first column of all rows, in order.
-    fn column(&mut self, text: &str) -> Vec<Vec<u8>> {
-        let (_, body) = self.query(text);
-        first_column(self.version, &body)
-    }
-
-    fn error(&mut self, text: &str) -> i32 {
-        let (_, body) = self.query(text);
-        ErrorMessage::decode(self.version, &body).unwrap().code
-    }
-}
-
-fn first_column(version: u8, body: &[u8]) -> Vec<Vec<u8>> {
-    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, body) else { panic!("no rows") };
-    rows.rows().map(|row| row.unwrap().get(0).unwrap_or_default().to_vec()).collect()
-}
-
-const KEYSPACE: &str = "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1} \
-                        AND durability = 'batch'";
+use shunt_wire::cql::envelope::{Header, flag, opcode};
+use shunt_wire::cql::message::{Consistency, encode, error_code};
+use support::{Client, KEYSPACE, PATIENCE, first_column, options, start};
 
 #[test]
 fn what_was_acknowledged_is_there_after_a_restart_in_every_version() {

@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::ops::Bound as RangeBound;
 use std::sync::Arc;
 
 use shunt_storage::Target;
@@ -163,8 +162,7 @@ impl<'a> Request<'a> {
         let mut rows = BTreeMap::new();
         if self.rows.is_empty() {
             // With a condition on static columns alone the first row tells whether the partition is there.
-            let all =
-                Slice { from: RangeBound::Unbounded, to: RangeBound::Unbounded, reversed: false, limit: usize::MAX };
+            let all = Slice::default();
             let mut found = store.read_partition(number, key, &all, now)?;
             while let Some((clustering, row)) = found.next()? {
                 if let Some(row) = self.seen(row, now) {

@@ -10,6 +10,7 @@ mod changes;
 mod conditional;
 mod conditions;
 mod describe;
+mod effort;
 pub(crate) mod fragment;
 mod intervals;
 mod json;
@@ -39,7 +40,8 @@ use crate::statement::{Plan, Statement};
 use crate::trace::{Origin, Trace};
 use aside::Aside;
 use bindings::Bound;
-use select::Page;
+use effort::Effort;
+use select::{Page, Place};
 
 /// What statements of one connection share.
 #[derive(Clone, Debug, Default)]
@@ -76,22 +78,54 @@ impl Done {
     }
 }
 
+/// What an event loop does with a request.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Done(Done),
+    /// Nothing yet: somebody who may wait has to execute it, perhaps for long.
+    WouldWait {
+        long: bool,
+    },
+}
+
 /// Executes the requests of one node.
-pub struct Executor {
+pub(crate) struct Executor {
     shared: Arc<Shared>,
     node: usize,
     /// Of the request that is being executed.
     aside: Aside,
+    effort: Effort,
 }
 
 impl Executor {
     /// An executor for the node with this number.
-    pub fn new(shared: Arc<Shared>, node: usize) -> Executor {
-        Executor { shared, node, aside: Aside::default() }
+    pub(crate) fn new(shared: Arc<Shared>, node: usize) -> Executor {
+        Executor { shared, node, aside: Aside::default(), effort: Effort::unlimited() }
     }
 
-    /// Executes one request and appends the body of its answer.
+    /// Executes one request and appends the body of its answer. May wait for the disk.
     pub(crate) fn execute(&mut self, client: &mut ClientState, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+        self.effort = Effort::unlimited();
+        match self.attempt(client, request, out) {
+            Outcome::Done(done) => done,
+            // Which an effort without limits never says.
+            Outcome::WouldWait { long } => refused(&CqlError::WouldWait { long }, request.version, out),
+        }
+    }
+
+    /// As [`Executor::execute`], from memory alone and within bounds; or else nothing, and it says so.
+    pub(crate) fn execute_at_once(
+        &mut self,
+        client: &mut ClientState,
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        self.effort = Effort::of_a_loop();
+        self.attempt(client, request, out)
+    }
+
+    fn attempt(&mut self, client: &mut ClientState, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+        let before = out.len();
         self.aside = self.new_aside(client, request);
         self.aside.put_tracing_id(out);
         let start = out.len();
@@ -100,16 +134,19 @@ impl Executor {
         let outcome = split_request_prefix(request.flags, request.body)
             .map_err(|error| CqlError::Protocol(error.to_string()))
             .and_then(|(_, body)| self.run(client, request, body, out));
+        if let Err(CqlError::WouldWait { long }) = outcome {
+            out.truncate(before);
+            return Outcome::WouldWait { long };
+        }
         let mut done = outcome.unwrap_or_else(|error| {
             out.truncate(start);
             self.aside.note(|| format!("The request failed: {error:?}"));
-            error.put(out, request.version);
-            Done::now(opcode::ERROR)
+            refused(&error, request.version, out)
         });
         let (flags, trace) = self.aside.finish(request.version, start, out);
         done.flags |= flags;
         done.trace = trace;
-        done
+        Outcome::Done(done)
     }
 
     fn new_aside(&self, client: &ClientState, request: &Request<'_>) -> Aside {
@@ -220,7 +257,8 @@ impl Executor {
                     new_metadata_id: (version >= 5 && outdated).then_some(statement.result_id),
                 };
                 let schema = self.shared.schema();
-                select::run(select, &bound, &self.shared, &schema, self.node, &page, out)?;
+                let place = Place { shared: &self.shared, schema: &schema, node: self.node, effort: &self.effort };
+                select::run(select, &bound, &place, &page, out)?;
                 Ok(Done::now(opcode::RESULT))
             }
             Plan::Mutation(mutation) => {
@@ -228,7 +266,10 @@ impl Executor {
                 self.write(&[(mutation, &bound)], timestamp, version, None, out)
             }
             Plan::Batch(batch) => self.run_batch_plan(batch, &bound, version, params.timestamp, out),
-            Plan::Truncate(name) => self.truncate(client, name, out),
+            Plan::Truncate(name) => {
+                self.effort.may_take_long()?;
+                self.truncate(client, name, out)
+            }
             Plan::Use(keyspace) => {
                 if self.shared.schema().keyspace(keyspace).is_none() {
                     return Err(CqlError::Invalid(format!("Keyspace '{keyspace}' does not exist")));
@@ -238,6 +279,7 @@ impl Executor {
                 Ok(Done::now(opcode::RESULT))
             }
             Plan::Schema(statement_change) => {
+                self.effort.may_take_long()?;
                 let session = statement.keyspace.as_deref();
                 let change = self.shared.change(statement_change, session)?;
                 self.aside.note(|| "The schema is on disk");
@@ -275,6 +317,11 @@ impl Executor {
         Ok(Done::now(opcode::RESULT))
     }
 
+    /// The node's number.
+    pub(crate) fn node(&self) -> usize {
+        self.node
+    }
+
     /// Why a place in the log of the node's own store will not become durable, if that is known.
     pub(crate) fn lost(&self, place: u64) -> Option<String> {
         let outcome = self.shared.stores()[self.node].outcome(shunt_storage::store::Ticket(place));
@@ -285,6 +332,12 @@ impl Executor {
     pub(crate) fn durable(&self) -> u64 {
         self.shared.stores()[self.node].durable().0
     }
+}
+
+/// Appends the answer of a request that failed.
+pub(crate) fn refused(error: &CqlError, version: u8, out: &mut Vec<u8>) -> Done {
+    error.put(out, version);
+    Done::now(opcode::ERROR)
 }
 
 /// Refuses too many or too few bind values.

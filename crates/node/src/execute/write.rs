@@ -43,7 +43,12 @@ impl Executor {
             mutators.push(Mutator::new(plan, bound, &self.shared, timestamp)?);
         }
         if conditional {
+            // It reads under a lock that others hold while they read.
+            self.effort.may_wait()?;
             return self.write_if(&mut mutators, kind.is_some(), version, out);
+        }
+        if items.iter().any(|(plan, _)| reads_lists(plan)) {
+            self.effort.may_wait()?;
         }
         let _locks = self.lock_for_lists(&mutators)?;
         let mut writes = Vec::new();
@@ -82,6 +87,10 @@ impl Executor {
             (_, periodic) => Some(periodic),
         });
         let durability = durability.unwrap_or(Durability::Batch);
+        let foreign = writes.iter().any(|write| self.shared.info.owner(write.partition.token) != self.node);
+        if foreign && durability == Durability::Batch {
+            self.effort.may_wait()?;
+        }
         let mut durable_at = None;
         for (index, store) in self.shared.stores().iter().enumerate() {
             let own = writes.iter().filter(|write| self.shared.info.owner(write.partition.token) == index);

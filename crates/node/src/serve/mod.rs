@@ -4,15 +4,18 @@
 //! bytes -> framing -> handshake
 //!                  -> requests  -> execute -> framing -> bytes
 //!                  -> aggregate -> execute, entry by entry -> one frame of answers
+//!                                     '-- what would wait: hand_over -> workers -> answers -> bytes
 //! ```
 //!
 //! One [`NodeService`] serves the connections of one event loop. An answer that waits for the disk is kept in order of
 //! its place in the log and leaves when the store says that so much is durable; nothing here blocks.
 
 mod aggregate;
+mod hand_over;
 mod handshake;
 mod requests;
 mod session;
+pub(crate) mod workers;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,6 +31,7 @@ use crate::limits;
 use crate::metrics::{LoopMetrics, RequestKind};
 use requests::Waiting;
 use session::{Session, SessionRest, Stage};
+use workers::WorkerLink;
 
 /// Limits of aggregated frames that a node offers in SUPPORTED.
 pub const AGGREGATE_LIMITS: Limits = Limits { count_max: 1024, bytes_max: 1 << 20 };
@@ -42,7 +46,9 @@ pub enum NodeMail {
     /// The store failed to make something durable; what waits is answered with an error.
     DurabilityLost(String),
     /// The schema changed: the body of the EVENT for whoever registered.
-    SchemaEvent(std::sync::Arc<[u8]>),
+    SchemaEvent(Arc<[u8]>),
+    /// Workers have answers.
+    Answers,
     /// Close connections as soon as they have their answers, then stop.
     Drain,
 }
@@ -50,6 +56,8 @@ pub enum NodeMail {
 /// The connections of one event loop to one node.
 pub struct NodeService {
     executor: Executor,
+    /// Where requests are handed over, and their answers lie.
+    workers: WorkerLink,
     sessions: Vec<Option<Box<Session>>>,
     /// Connections whose output has an open segment.
     unfinished: Vec<ConnId>,
@@ -64,9 +72,10 @@ pub struct NodeService {
 
 impl NodeService {
     /// A node's service that waits for connections.
-    pub fn new(executor: Executor, metrics: Arc<LoopMetrics>) -> Self {
+    pub(crate) fn new(executor: Executor, workers: WorkerLink, metrics: Arc<LoopMetrics>) -> Self {
         Self {
             executor,
+            workers,
             sessions: Vec::new(),
             unfinished: Vec::new(),
             waiting: VecDeque::new(),
@@ -158,7 +167,8 @@ impl NodeService {
             return;
         }
         let waiting = &self.waiting;
-        let idle = self.sessions.iter().flatten().map(|session| session.conn);
+        let idle = self.sessions.iter().flatten().filter(|session| session.rest.handed_over == 0);
+        let idle = idle.map(|session| session.conn);
         let idle: Vec<ConnId> = idle.filter(|conn| !waiting.iter().any(|waiting| waiting.conn() == *conn)).collect();
         for conn in idle {
             self.take(conn);
@@ -244,11 +254,16 @@ impl Service for NodeService {
             NodeMail::Durable(place) => self.became_durable(io, place),
             NodeMail::DurabilityLost(why) => self.lost_durability(io, &why),
             NodeMail::SchemaEvent(body) => self.schema_event(io, &body),
+            NodeMail::Answers => self.answers_came(io),
             NodeMail::Drain => self.draining = true,
         }
     }
 
     fn turn_ended(&mut self, io: &mut Io) {
+        // Word of them may be lost when the mailbox is full.
+        if self.workers.has_answers() {
+            self.answers_came(io);
+        }
         while let Some(conn) = self.unfinished.pop() {
             let Some(mut session) = self.take(conn) else { continue };
             session.rest.unfinished = false;

@@ -49,6 +49,8 @@ pub(super) struct SessionRest {
     pub(super) unfinished: bool,
     /// It does not take its answers, and is not read from until it does.
     pub(super) held: bool,
+    /// Requests of it that are with workers.
+    pub(super) handed_over: u32,
 }
 
 impl Session {
@@ -62,6 +64,7 @@ impl Session {
             registered: Registered::default(),
             unfinished: false,
             held: false,
+            handed_over: 0,
         };
         let mut input = Input::default();
         input.body_bytes_max = limits::REQUEST_BYTES_MAX;

@@ -23,6 +23,8 @@ pub enum EngineError {
     NoSpace(String),
     /// Writes come faster than they are compacted; the same write may succeed a little later.
     Busy,
+    /// A read that may look at memory alone has not found all of it there, or has looked at as much as it may.
+    WouldBlock,
     /// Anything else: the operating system's word, usually.
     Failed(String),
 }
@@ -33,6 +35,7 @@ impl fmt::Display for EngineError {
             EngineError::Corrupt(text) => write!(f, "corrupt data: {text}"),
             EngineError::NoSpace(text) => write!(f, "disk full: {text}"),
             EngineError::Busy => write!(f, "writes have to wait for compaction"),
+            EngineError::WouldBlock => write!(f, "the read has to wait for the disk"),
             EngineError::Failed(text) => f.write_str(text),
         }
     }
@@ -41,9 +44,10 @@ impl fmt::Display for EngineError {
 impl std::error::Error for EngineError {}
 
 /// Where a read may look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReadTier {
     /// Wherever it has to.
+    #[default]
     Disk,
     /// Memory only; what is not there is [`Found::WouldBlock`].
     Memory,
@@ -109,6 +113,8 @@ pub struct Span {
     pub one_partition: bool,
     /// Whether blocks read go into the block cache. Not for scans of everything.
     pub cache: bool,
+    /// With [`ReadTier::Memory`] the cursor ends in [`EngineError::WouldBlock`] where it would have to read.
+    pub tier: ReadTier,
 }
 
 /// Key and value.

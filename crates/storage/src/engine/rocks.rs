@@ -142,10 +142,9 @@ impl RocksEngine {
 /// Reads that look at memory alone. This version of the crate does not export the type of its read tiers; it can be read
 /// from its name.
 fn memory_reads() -> Result<ReadOptions, EngineError> {
-    let name: StrDeserializer<'_, serde::de::value::Error> = "BlockCache".into_deserializer();
-    let tier = Deserialize::deserialize(name).map_err(|error| EngineError::Failed(error.to_string()))?;
     let mut options = ReadOptions::default();
-    options.set_read_tier(tier);
+    let name: StrDeserializer<'_, serde::de::value::Error> = "BlockCache".into_deserializer();
+    options.set_read_tier(Deserialize::deserialize(name).map_err(|error| EngineError::Failed(error.to_string()))?);
     Ok(options)
 }
 
@@ -289,7 +288,11 @@ impl Engine for RocksEngine {
     }
 
     fn cursor(&self, span: &Span) -> Box<dyn Cursor + '_> {
-        let mut options = ReadOptions::default();
+        let mut options = match span.tier {
+            ReadTier::Disk => ReadOptions::default(),
+            // As at the opening, which would have failed else.
+            ReadTier::Memory => memory_reads().unwrap_or_default(),
+        };
         options.set_iterate_lower_bound(span.from.clone());
         options.set_iterate_upper_bound(span.to.clone());
         options.fill_cache(span.cache);
@@ -416,7 +419,11 @@ impl Cursor for RocksCursor<'_> {
     fn entry(&self) -> Result<Option<Entry<'_>>, EngineError> {
         match self.iterator.item() {
             Some(entry) => Ok(Some(entry)),
-            None => self.iterator.status().map(|()| None).map_err(engine_error),
+            None => match self.iterator.status() {
+                Ok(()) => Ok(None),
+                Err(error) if error.kind() == ErrorKind::Incomplete => Err(EngineError::WouldBlock),
+                Err(error) => Err(engine_error(error)),
+            },
         }
     }
 }

@@ -7,7 +7,7 @@ use super::own::check_schemas;
 use super::scan::malformed_key;
 use super::{Shared, StoreError, StoreOptions};
 use crate::catalogue::{Catalogue, DecodeError, decode_header, decode_row};
-use crate::engine::{DataFile, Engine, EngineError, RocksEngine, Span};
+use crate::engine::{DataFile, Engine, EngineError, ReadTier, RocksEngine, Span};
 use crate::key::{self, Target};
 use crate::merger::{GraceTimes, RowMerger};
 use std::fmt;
@@ -86,7 +86,8 @@ fn check_records(engine: &dyn Engine, catalogue: &Catalogue) -> Vec<Problem> {
     let from = Vec::new();
     // No key of ours begins with so many of these.
     let to = vec![u8::MAX; key::KEY_BYTES_MAX];
-    let mut cursor = engine.cursor(&Span { from: from.clone(), to, one_partition: false, cache: false });
+    let mut cursor =
+        engine.cursor(&Span { from: from.clone(), to, one_partition: false, cache: false, tier: ReadTier::Disk });
     cursor.seek(&from);
     let files = engine.files().unwrap_or_default();
     let mut named: Vec<String> = Vec::new();

@@ -159,7 +159,7 @@ impl Commit {
     pub(super) fn failed(&self, error: &EngineError) -> StoreError {
         let mut state = self.lock();
         match error {
-            EngineError::Busy => return StoreError::Engine(error.clone()),
+            EngineError::Busy | EngineError::WouldBlock => return StoreError::Engine(error.clone()),
             EngineError::NoSpace(why) => self.degrade(&mut state, FULL, why),
             EngineError::Corrupt(why) | EngineError::Failed(why) => self.degrade(&mut state, POISONED, why),
         }

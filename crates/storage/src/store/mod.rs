@@ -24,7 +24,7 @@ pub use commit::{DurableCallback, SyncListener};
 pub use error::StoreError;
 pub use figures::{FRAGMENT_CLASSES, StoreFigures};
 pub use options::{Durability, Mutation, StoreOptions, Ticket};
-pub use read::{PartitionRows, Read, Record, Slice};
+pub use read::{PartitionRows, Reach, Read, Record, Slice};
 pub use scan::{Position, Scan, ScanItem, ScanRange};
 pub use upkeep::Swept;
 
@@ -42,7 +42,7 @@ use marker::Marker;
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
@@ -69,6 +69,7 @@ pub(crate) struct Shared {
     /// Writers hold it shared; a row is written back, and schemas are reclaimed, with no writer in between.
     gate: RwLock<()>,
     rewrites: SyncSender<Vec<u8>>,
+    stop_sweeping: AtomicBool,
     /// One sweep, reclaim or snapshot at a time.
     upkeep: Mutex<()>,
 }
@@ -155,6 +156,7 @@ impl Store {
             headers,
             gate: RwLock::new(()),
             rewrites: rewrites.clone(),
+            stop_sweeping: AtomicBool::new(false),
             upkeep: Mutex::new(()),
         });
         let threads = start_threads(&shared, asked)?;

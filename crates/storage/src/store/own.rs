@@ -18,7 +18,8 @@ const SCHEMAS: &[u8] = b"schemas";
 pub(super) fn tables_with_headers(engine: &dyn Engine) -> Result<HashSet<TableId>, EngineError> {
     let from = key::own(HEADERS_OF);
     let to = vec![u8::MAX; from.len()];
-    let mut cursor = engine.cursor(&Span { from: from.clone(), to, one_partition: false, cache: false });
+    let mut cursor =
+        engine.cursor(&Span { from: from.clone(), to, one_partition: false, cache: false, tier: ReadTier::Disk });
     cursor.seek(&from);
     let mut tables = HashSet::new();
     while let Some((key, _)) = cursor.entry()? {

@@ -2,7 +2,7 @@
 
 use super::{Shared, Store, StoreError};
 use crate::catalogue::{decode_header, decode_row};
-use crate::engine::{Cursor, Found, ReadTier, Span};
+use crate::engine::{Cursor, EngineError, Found, ReadTier, Span};
 use crate::key::{self, Target};
 use crate::row::{Bytes, Deletion, Header, PartitionKey, Row, TableId};
 use std::ops::Bound;
@@ -47,11 +47,42 @@ pub struct Slice {
     pub reversed: bool,
     /// So many live rows at most.
     pub limit: usize,
+    /// How far it may look.
+    pub reach: Reach,
+}
+
+/// How far a read of many records may look: where, and at how many. Beyond that it is [`EngineError::WouldBlock`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reach {
+    /// Where.
+    pub tier: ReadTier,
+    /// Records, live or not.
+    pub records: usize,
+}
+
+impl Default for Reach {
+    fn default() -> Self {
+        Reach { tier: ReadTier::Disk, records: usize::MAX }
+    }
+}
+
+impl Reach {
+    /// Looks at one more record.
+    pub(super) fn step(&mut self) -> Result<(), EngineError> {
+        self.records = self.records.checked_sub(1).ok_or(EngineError::WouldBlock)?;
+        Ok(())
+    }
 }
 
 impl Default for Slice {
     fn default() -> Self {
-        Slice { from: Bound::Unbounded, to: Bound::Unbounded, reversed: false, limit: usize::MAX }
+        Slice {
+            from: Bound::Unbounded,
+            to: Bound::Unbounded,
+            reversed: false,
+            limit: usize::MAX,
+            reach: Reach::default(),
+        }
     }
 }
 
@@ -227,13 +258,15 @@ pub struct PartitionRows<'a> {
     bounds: (Bytes, Bytes),
     reversed: bool,
     left: usize,
+    reach: Reach,
     now: i64,
 }
 
 impl<'a> PartitionRows<'a> {
     fn new(shared: &'a Shared, prefix: Bytes, slice: &Slice, now: i64) -> Result<Self, StoreError> {
         let end = key::partition_end(&prefix);
-        let span = Span { from: prefix.clone(), to: end.clone(), one_partition: true, cache: true };
+        let span =
+            Span { from: prefix.clone(), to: end.clone(), one_partition: true, cache: true, tier: slice.reach.tier };
         let mut cursor = shared.engine.cursor(&span);
         cursor.seek(&prefix);
         let (header, static_row) = read_head(shared, &mut *cursor, &prefix, now)?;
@@ -244,8 +277,8 @@ impl<'a> PartitionRows<'a> {
             false if slice.from == Bound::Unbounded => {}
             false => cursor.seek(&bounds.0),
         }
-        let (reversed, left) = (slice.reversed, slice.limit);
-        Ok(PartitionRows { shared, cursor, prefix, header, static_row, bounds, reversed, left, now })
+        let (reversed, left, reach) = (slice.reversed, slice.limit, slice.reach);
+        Ok(PartitionRows { shared, cursor, prefix, header, static_row, bounds, reversed, left, reach, now })
     }
 
     /// The static row, if it is live.
@@ -261,6 +294,7 @@ impl<'a> PartitionRows<'a> {
             if key < &self.bounds.0[..] || key >= &self.bounds.1[..] {
                 return Ok(None);
             }
+            self.reach.step()?;
             self.shared.met(key, self.cursor.fragments());
             let clustering = key[self.prefix.len() + 1..].to_vec();
             let row = self.shared.resolve(key, record, self.header.covering(&clustering), self.now)?;

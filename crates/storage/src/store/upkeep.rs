@@ -91,6 +91,16 @@ impl Store {
         Ok(())
     }
 
+    /// Whether a table ever had deletions of partitions or ranges, which a sweep would look for.
+    pub fn has_deletions(&self, table: TableId) -> bool {
+        self.shared.has_headers(table)
+    }
+
+    /// Ends sweeps, the one under way at the end of a partition, before the store is dropped. What is not swept stays deleted.
+    pub fn stop_sweeping(&self) {
+        self.shared.stop_sweeping.store(true, Ordering::Release);
+    }
+
     /// Removes the rows that deletions of partitions and ranges cover, if these are older than the table's grace, and
     /// then these deletions. Compaction cannot: it sees one key at a time. Takes as long as a scan of the table; blocks
     /// nobody. To be called now and then for tables with such deletions.
@@ -102,11 +112,13 @@ impl Store {
         let gc_before = self.shared.grace.gc_before(table, (self.shared.options.clock)());
         let mut sweep = Sweep::new(&self.shared, table, gc_before);
         let (from, to) = (key::token_start(table, None), key::table_end(table));
-        let span = Span { from: from.clone(), to, one_partition: false, cache: false };
+        let span = Span { from: from.clone(), to, one_partition: false, cache: false, tier: ReadTier::Disk };
         let mut cursor = self.shared.engine.cursor(&span);
         cursor.seek(&from);
         while let Some((key, record)) = cursor.entry()? {
-            sweep.meet(key, record)?;
+            if sweep.meet(key, record)? && self.shared.stop_sweeping.load(Ordering::Acquire) {
+                return Ok(sweep.swept);
+            }
             cursor.next();
         }
         sweep.write()?;
@@ -128,7 +140,13 @@ impl Store {
         // Fragments of before are merged, so that what they name is either in a value or in no record.
         shared.engine.compact(&from, &to);
         let mut in_use = BTreeSet::new();
-        let mut cursor = shared.engine.cursor(&Span { from: from.clone(), to, one_partition: false, cache: false });
+        let mut cursor = shared.engine.cursor(&Span {
+            from: from.clone(),
+            to,
+            one_partition: false,
+            cache: false,
+            tier: ReadTier::Disk,
+        });
         cursor.seek(&from);
         while let Some((_, record)) = cursor.entry()? {
             let parts = decode_unmerged(record).unwrap_or_else(|| vec![record]);
@@ -167,8 +185,10 @@ impl<'a> Sweep<'a> {
         Sweep { shared, table, gc_before, prefix, old, batch: Vec::new(), headers: Vec::new(), swept }
     }
 
-    fn meet(&mut self, key: &[u8], record: &[u8]) -> Result<(), StoreError> {
-        if self.prefix != key[..key::prefix_bytes(key)] {
+    /// Says whether it was the first record of a partition.
+    fn meet(&mut self, key: &[u8], record: &[u8]) -> Result<bool, StoreError> {
+        let first = self.prefix != key[..key::prefix_bytes(key)];
+        if first {
             if self.headers.len() >= SWEEP_BATCH {
                 self.write()?;
             }
@@ -200,7 +220,7 @@ impl<'a> Sweep<'a> {
         if self.batch.len() >= SWEEP_BATCH {
             self.write_rows()?;
         }
-        Ok(())
+        Ok(first)
     }
 
     fn write_rows(&mut self) -> Result<(), StoreError> {

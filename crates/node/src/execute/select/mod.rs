@@ -25,6 +25,7 @@ use shunt_cql::error::InvalidRequest;
 use shunt_cql::terms::{Prepared, Value};
 
 use super::bindings::Bound;
+use super::effort::Effort;
 use super::intervals::Intervals;
 use super::{keys, warnings};
 use crate::error::CqlError;
@@ -55,16 +56,23 @@ pub(crate) struct Page {
     pub(crate) new_metadata_id: Option<Uuid>,
 }
 
+/// Where a statement is executed.
+pub(crate) struct Place<'e> {
+    pub(crate) shared: &'e Shared,
+    pub(crate) schema: &'e Schema,
+    pub(crate) node: usize,
+    pub(crate) effort: &'e Effort,
+}
+
 /// Executes a statement and appends the body of its RESULT. Nothing is appended if that fails.
 pub(crate) fn run(
     plan: &SelectPlan,
     bound: &Bound<'_>,
-    shared: &Shared,
-    schema: &Schema,
-    node: usize,
+    place: &Place<'_>,
     page: &Page,
     out: &mut Vec<u8>,
 ) -> Result<(), CqlError> {
+    let Place { shared, schema, node, effort } = *place;
     let start = out.len();
     let table = plan.table();
     warnings::check_select(plan, bound.aside);
@@ -82,12 +90,16 @@ pub(crate) fn run(
     }
     let wanted = Wanted { intervals, reversed: plan.reversed, now: bound.now_s() };
     let source = match table.number {
-        Some(number) => Source::Stores { shared, table: number, aside: bound.aside },
+        Some(number) => Source::Stores { shared, table: number, aside: bound.aside, effort },
         None => {
             bound.aside.note(|| format!("Making the rows of {}.{} in memory", table.keyspace, table.name));
             Source::Memory(memory::partitions(table, schema, shared, node)?)
         }
     };
+    if table.number.is_some() && !matches!(plan.restrictions().partition, PartitionRestriction::Keys(_)) {
+        let rows = limits.rows.unwrap_or(u32::MAX).min(limits.page.unwrap_or(u32::MAX));
+        effort.may_read(rows as usize)?;
+    }
     let head = result::put_head(out, plan.columns(), page);
     let mut collector = Collector::new(plan, &evaluator, filters, wanted.now, limits, std::mem::take(out));
     let read = read(plan, bound, &source, &wanted, state.as_ref(), &mut collector);
