@@ -37,4 +37,6 @@ pub struct LoopMetrics {
     pub requests_per_frame: Histogram,
     /// Answers that wait for the disk now.
     pub waiting: Gauge,
+    /// Traces that were asked for and not kept.
+    pub traces_lost: Counter,
 }
