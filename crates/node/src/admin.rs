@@ -67,10 +67,11 @@ impl NodesAdmin {
         }
         encoder.counter("shunt_store_requests", "Requests, those in aggregated frames included.", None, &requests)?;
         type Number = fn(&LoopMetrics) -> &Counter;
-        let counters: [(&str, &str, Number); 3] = [
+        let counters: [(&str, &str, Number); 4] = [
             ("shunt_store_requests_handed_over", "Requests left to worker threads.", |metrics| &metrics.handed_over),
             ("shunt_store_errors", "Requests answered with an error.", |metrics| &metrics.errors),
             ("shunt_store_protocol_errors", "Connections closed for malformed messages.", |m| &m.protocol_errors),
+            ("shunt_store_traces_lost", "Traces asked for faster than they can be written.", |m| &m.traces_lost),
         ];
         for (name, help, number) in counters {
             encoder.counter(name, help, None, &self.per_node(|metrics| number(metrics).get()))?;

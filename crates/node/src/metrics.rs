@@ -39,4 +39,6 @@ pub struct LoopMetrics {
     pub handed_over: Counter,
     /// Answers that wait for the disk now.
     pub waiting: Gauge,
+    /// Traces that were asked for and not kept.
+    pub traces_lost: Counter,
 }

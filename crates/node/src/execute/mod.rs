@@ -164,11 +164,9 @@ impl Executor {
         Aside::traced(kind, Origin { session, started_us, client: client.address })
     }
 
-    /// Keeps the trace of a request whose answer is on its way.
-    pub(crate) fn keep_trace(&self, trace: Option<Box<Trace>>) {
-        if let Some(trace) = trace {
-            self.shared.traces.keep(trace, self.node);
-        }
+    /// Keeps the trace of a request whose answer is on its way. Whether there was room.
+    pub(crate) fn keep_trace(&self, trace: Box<Trace>) -> bool {
+        self.shared.traces.keep(trace, self.node)
     }
 
     fn run(

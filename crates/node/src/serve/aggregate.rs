@@ -99,7 +99,7 @@ impl NodeService {
             None => {
                 let (version, flags, opcode) = (entry.version, done.flags, done.opcode);
                 writer.push(io.output(conn), entry.stream, entry.client_id, version, flags, opcode, &answer);
-                self.executor.keep_trace(done.trace);
+                self.keep_trace(done.trace);
             }
             Some(durable_at) => {
                 let header = Header { flags: done.flags, ..Header::response(entry.version, entry.stream, done.opcode) };

@@ -89,7 +89,7 @@ impl NodeService {
         match done.durable_at {
             None => {
                 self.send(io, conn, rest, response, &answer);
-                self.executor.keep_trace(done.trace);
+                self.keep_trace(done.trace);
             }
             Some(place) => {
                 self.wait(Waiting::new(place, Place::Envelope { conn }, response, answer.clone(), done.trace));
@@ -97,6 +97,13 @@ impl NodeService {
         }
         self.body = answer;
         Next::Continue
+    }
+
+    /// Keeps the trace of an answer that is on its way, if it has one.
+    pub(super) fn keep_trace(&self, trace: Option<Box<Trace>>) {
+        if trace.is_some_and(|trace| !self.executor.keep_trace(trace)) {
+            self.metrics.traces_lost.add(1);
+        }
     }
 
     /// Keeps an answer in the order of the log, which is nearly always the order of coming.
@@ -128,7 +135,7 @@ impl NodeService {
     /// Keeps the trace of a request whose answer has waited for the disk.
     pub(super) fn keep_waited(&self, mut trace: Box<Trace>, outcome: &str) {
         trace.note(outcome.to_owned());
-        self.executor.keep_trace(Some(trace));
+        self.keep_trace(Some(trace));
     }
 
     pub(super) fn send_waiting(&mut self, io: &mut Io, ready: &[Waiting]) {

@@ -4,7 +4,7 @@
 //! later and ask again until it has a duration; both tables' rows become visible at once.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -56,7 +56,6 @@ pub(crate) struct Traces {
     /// Started with the first trace: most processes never have one.
     started: OnceLock<Option<(SyncSender<Finished>, JoinHandle<()>)>>,
     waiting_bytes: Arc<AtomicUsize>,
-    lost: AtomicU64,
 }
 
 /// What the thread writes with.
@@ -81,23 +80,17 @@ impl Traces {
             events,
             waiting_bytes: Arc::clone(&waiting_bytes),
         });
-        Traces { writer, started: OnceLock::new(), waiting_bytes, lost: AtomicU64::new(0) }
+        Traces { writer, started: OnceLock::new(), waiting_bytes }
     }
 
-    /// Takes the trace of a request that `node` has answered just now. Never waits.
-    pub(crate) fn keep(&self, mut trace: Box<Trace>, node: usize) {
+    /// Takes the trace of a request that `node` has answered just now. Never waits; whether there was room.
+    pub(crate) fn keep(&self, mut trace: Box<Trace>, node: usize) -> bool {
         let duration_us = trace.end();
         let thread = std::thread::current().name().unwrap_or_default().to_owned();
         let bytes = trace.bytes();
-        if !self.send(Finished { trace, duration_us, node, thread, bytes }) {
-            let lost = self.lost.fetch_add(1, Ordering::Relaxed) + 1;
-            if lost.is_power_of_two() {
-                tracing::warn!(lost, "traces are asked for faster than they can be written");
-            }
-        }
+        self.send(Finished { trace, duration_us, node, thread, bytes })
     }
 
-    /// Whether there was room.
     fn send(&self, finished: Finished) -> bool {
         let sender = self.started.get_or_init(|| self.writer.clone().and_then(start)).as_ref();
         let Some((sender, _)) = sender else { return false };
@@ -108,12 +101,6 @@ impl Traces {
             self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
         sent
-    }
-
-    /// How many there was no room for.
-    #[cfg(test)]
-    pub(crate) fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
     }
 }
 
