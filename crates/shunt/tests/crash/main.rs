@@ -5,8 +5,11 @@
 //! `SHUNT_CRASH_ROUNDS` sets the number of kills, `SHUNT_CRASH_SEED` the choices of the loads and the moments.
 
 mod client;
+mod faults;
 mod load;
 mod model;
+mod plain;
+
 mod process;
 mod rows;
 mod shared;

@@ -26,7 +26,7 @@ use serde::de::value::StrDeserializer;
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// What of the engine may be chosen.
 #[derive(Debug, Clone)]
@@ -104,6 +104,10 @@ pub struct RocksEngine {
     write_options: WriteOptions,
     disk_reads: ReadOptions,
     memory_reads: ReadOptions,
+    /// Writers hold it shared. Alone is who hands the log's buffer to the kernel: if that fails, RocksDB notes it only a
+    /// moment later, and a writer that comes in between meets a log that is not to be used any more. RocksDB then gives up
+    /// for good, or ends the process where it is built with assertions. It keeps writers waiting meanwhile anyway.
+    log: RwLock<()>,
 }
 
 impl RocksEngine {
@@ -131,7 +135,15 @@ impl RocksEngine {
         write_options.set_no_slowdown(options.refuse_when_stalled);
         let disk_reads = ReadOptions::default();
         let memory_reads = memory_reads()?;
-        Ok(RocksEngine { db, options: db_options, cache, write_options, disk_reads, memory_reads })
+        Ok(RocksEngine {
+            db,
+            options: db_options,
+            cache,
+            write_options,
+            disk_reads,
+            memory_reads,
+            log: RwLock::new(()),
+        })
     }
 
     fn property(&self, name: &CStr) -> u64 {
@@ -285,6 +297,7 @@ impl Engine for RocksEngine {
                 Write::DeleteRange(from, to) => writes.delete_range(from, to),
             }
         }
+        let _shared = self.log.read().unwrap_or_else(PoisonError::into_inner);
         self.db.write_opt(writes, &self.write_options).map_err(engine_error)
     }
 
@@ -306,6 +319,10 @@ impl Engine for RocksEngine {
     }
 
     fn sync(&self) -> Result<(), EngineError> {
+        {
+            let _alone = self.log.write().unwrap_or_else(PoisonError::into_inner);
+            self.db.flush_wal(false).map_err(engine_error)?;
+        }
         self.db.flush_wal(true).map_err(engine_error)
     }
 
