@@ -5,6 +5,7 @@
 //! `SHUNT_CRASH_ROUNDS` sets the number of kills, `SHUNT_CRASH_SEED` the choices of the loads and the moments.
 
 mod client;
+mod damage;
 mod faults;
 mod load;
 mod model;

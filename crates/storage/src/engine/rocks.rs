@@ -263,7 +263,8 @@ impl CompactionFilter for Purge {
 }
 
 fn engine_error(error: rocksdb::Error) -> EngineError {
-    let text = error.to_string();
+    // A file that is missing is looked for under LevelDB's name as well, and reported under that alone.
+    let text = error.to_string().replace(".ldb", ".sst");
     match error.kind() {
         _ if text.contains("No space left on device") || text.contains("NoSpace") => EngineError::NoSpace(text),
         ErrorKind::Corruption => EngineError::Corrupt(text),

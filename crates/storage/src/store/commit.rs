@@ -241,6 +241,7 @@ impl Commit {
 /// The sync thread, until the store is dropped.
 pub(super) fn run(shared: &Arc<Shared>) {
     let commit = &shared.commit;
+    let mut noted = Instant::now();
     loop {
         let (sync, last) = commit.next_work(shared.options.watch_interval);
         if shared.catalogue.has_pending() {
@@ -251,6 +252,10 @@ pub(super) fn run(shared: &Arc<Shared>) {
         }
         if sync && commit.health.load(Ordering::Acquire) != POISONED {
             sync_once(shared);
+        }
+        if last || noted.elapsed() >= shared.options.watch_interval {
+            shared.note_manifest();
+            noted = Instant::now();
         }
         if last {
             // Callbacks that nobody will answer any more.

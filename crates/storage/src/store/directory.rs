@@ -9,6 +9,7 @@
 //! ```
 
 use super::StoreError;
+use crate::engine::EngineError;
 use crate::files;
 use std::fs::{self, File, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -81,19 +82,27 @@ impl Layout {
 
     /// Whether there is a file of rows, or a log.
     fn has_rows(&self) -> Result<bool, StoreError> {
+        Ok(self.engine_files()?.iter().any(|name| name.ends_with(".sst") || name.ends_with(".log")))
+    }
+
+    /// The engine's logs, for messages: it does not say itself in which one something is wrong. To be asked before it
+    /// opens, which puts a new one in their place.
+    pub(super) fn logs(&self) -> String {
+        let mut logs = self.engine_files().unwrap_or_default();
+        logs.retain(|name| name.ends_with(".log"));
+        logs.sort();
+        let shown: Vec<_> = logs.iter().map(|name| self.engine().join(name).display().to_string()).collect();
+        if shown.is_empty() { "there is none".to_owned() } else { shown.join(", ") }
+    }
+
+    fn engine_files(&self) -> Result<Vec<String>, StoreError> {
         let path = self.engine();
+        let failed = |error| StoreError::io(&path, error);
         let entries = match fs::read_dir(&path) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-            Err(error) => return Err(StoreError::io(&path, error)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
         };
-        for entry in entries {
-            let name = entry.map_err(|error| StoreError::io(&path, error))?.path();
-            if name.extension().is_some_and(|kind| kind == "sst" || kind == "log") {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        entries.map(|entry| Ok(entry.map_err(failed)?.file_name().to_string_lossy().into_owned())).collect()
     }
 
     /// Makes the directory itself, and what lies in it, outlast a power failure.
@@ -155,5 +164,15 @@ impl DirectoryLock {
             }
             Err(TryLockError::Error(error)) => Err(StoreError::io(path, error)),
         }
+    }
+}
+
+/// Adds the names of the logs to what the engine says of damage without a name: that is in one of them.
+pub(super) fn name_logs(error: EngineError, logs: &str) -> EngineError {
+    match error {
+        EngineError::Corrupt(what) if !what.contains('/') => {
+            EngineError::Corrupt(format!("{what}, in the log ({logs})"))
+        }
+        error => error,
     }
 }

@@ -86,11 +86,13 @@ impl Store {
         layout.check_format(options.create)?;
         let lock = DirectoryLock::take(directory)?;
         let begun = layout.check_parts(options.create)?;
+        marker::check_manifest(&layout.marker(), &layout.engine())?;
         let catalogue = Arc::new(Catalogue::open(&layout.catalogue(), options.catalogue)?);
-        let engine_directory = layout.engine();
+        let (engine_directory, logs) = (layout.engine(), layout.logs());
         let open = |options: &StoreOptions, merger| -> Result<Box<dyn Engine>, EngineError> {
             let engine = EngineOptions { create: !begun, ..options.engine.clone() };
-            Ok(Box::new(RocksEngine::open(&engine_directory, &engine, merger)?))
+            let engine = RocksEngine::open(&engine_directory, &engine, merger);
+            Ok(Box::new(engine.map_err(|error| directory::name_logs(error, &logs))?))
         };
         Store::assemble(options, catalogue, Some(layout), Some(lock), open)
     }
@@ -121,6 +123,7 @@ impl Store {
             broken: Default::default(),
         });
         let next_id = catalogue.next_id();
+        let logs = layout.as_ref().map(Layout::logs).unwrap_or_default();
         let engine = open(&options, Arc::clone(&merger) as _)?;
         if let Some(layout) = &layout {
             own::check_schemas(&*engine, next_id, &layout.catalogue())?;
@@ -128,7 +131,7 @@ impl Store {
         }
         let accept_loss = options.engine.accept_damaged_log;
         let marker = match &layout {
-            Some(layout) => Some(Marker::open(&layout.marker(), &*engine, accept_loss)?),
+            Some(layout) => Some(Marker::open(layout, &*engine, &logs, accept_loss)?),
             None => None,
         };
         let headers = RwLock::new(own::tables_with_headers(&*engine)?);

@@ -53,6 +53,14 @@ impl Shared {
         self.commit.check().and_then(|()| self.write(&[note])).is_ok()
     }
 
+    /// Now and then: a manifest changes with flushes and compactions.
+    pub(super) fn note_manifest(&self) {
+        if let Some(marker) = &self.marker {
+            // Without it damage goes unnoticed, and nothing else.
+            let _ = marker.note_manifest();
+        }
+    }
+
     /// A write that changes nothing, to see whether there can be one.
     pub(super) fn probe(&self) -> Result<(), EngineError> {
         self.engine.write(&[Write::Put(key::own(PROBE), Vec::new())])
