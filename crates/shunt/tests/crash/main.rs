@@ -7,6 +7,7 @@
 mod client;
 mod damage;
 mod faults;
+mod full_disk;
 mod load;
 mod model;
 mod plain;

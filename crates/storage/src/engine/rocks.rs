@@ -17,7 +17,7 @@ use rocksdb::compaction_filter::{CompactionFilter, Decision};
 use rocksdb::compaction_filter_factory::{CompactionFilterContext, CompactionFilterFactory};
 use rocksdb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DB, DBCompressionType, DBRawIterator,
-    DBRecoveryMode, ErrorKind, MergeOperands, Options, ReadOptions, SliceTransform, WriteBatch, WriteOptions,
+    DBRecoveryMode, ErrorKind, LogLevel, MergeOperands, Options, ReadOptions, SliceTransform, WriteBatch, WriteOptions,
     checkpoint::Checkpoint, properties,
 };
 use serde::Deserialize;
@@ -198,8 +198,11 @@ fn build_options(options: &EngineOptions, merger: Arc<dyn Merger>) -> Result<(Op
     });
     db.set_use_direct_reads(options.direct_reads);
     db.set_bytes_per_sync(1 << 20);
+    // Its log has its options and nothing after. A line that finds no room on the disk makes RocksDB's logger unusable, and
+    // the line after that ends the process where RocksDB is built with assertions, as Debian's is. That build would also
+    // write two lines for every sync.
+    db.set_log_level(LogLevel::Header);
     db.set_keep_log_file_num(4);
-    db.set_max_log_file_size(4 << 20);
     db.set_stats_dump_period_sec(0);
     db.set_stats_persist_period_sec(0);
     if options.statistics {

@@ -17,6 +17,9 @@ use std::path::{Path, PathBuf};
 
 const FORMAT: &str = "shunt storage 1\n";
 
+/// What opening may write: the log's rows as a file, a manifest, options.
+const ROOM_TO_OPEN_BYTES: u64 = 1 << 20;
+
 /// Where things lie in a data directory.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
@@ -68,6 +71,9 @@ impl Layout {
     pub(super) fn check_parts(&self, create: bool) -> Result<bool, StoreError> {
         let current = self.engine().join("CURRENT");
         let begun = current.exists();
+        if begun && let Some(found) = dangling(&current) {
+            return Err(StoreError::Format { path: current, found });
+        }
         let wanted = match begun {
             true => [Some(self.catalogue()), None],
             // The last that is made of a new store.
@@ -78,6 +84,22 @@ impl Layout {
             Some(path) => Err(StoreError::Format { path, found: "the file is missing".to_owned() }),
             None => Ok(begun),
         }
+    }
+
+    /// Room on the disk; as much as can be where that is not known.
+    pub(super) fn free_bytes(&self) -> u64 {
+        let space = rustix::fs::statvfs(&self.root).ok().filter(|space| space.f_blocks > 0);
+        space.map_or(u64::MAX, |space| space.f_bavail.saturating_mul(space.f_frsize))
+    }
+
+    /// Refuses to open on a disk that is full: the engine writes before it can be asked anything.
+    pub(super) fn check_room(&self) -> Result<(), StoreError> {
+        let free = self.free_bytes();
+        if free >= ROOM_TO_OPEN_BYTES {
+            return Ok(());
+        }
+        let what = format!("No space left on device: {free} bytes are free, to open it takes {ROOM_TO_OPEN_BYTES}");
+        Err(StoreError::io(&self.root, std::io::Error::new(std::io::ErrorKind::StorageFull, what)))
     }
 
     /// Whether there is a file of rows, or a log.
@@ -175,4 +197,12 @@ pub(super) fn name_logs(error: EngineError, logs: &str) -> EngineError {
         }
         error => error,
     }
+}
+
+/// What is wrong with the file that names the manifest, if it names none that is there.
+fn dangling(current: &Path) -> Option<String> {
+    let Ok(text) = fs::read_to_string(current) else { return Some("it is not text".to_owned()) };
+    let name = text.trim_end();
+    let there = name.starts_with("MANIFEST-") && text.ends_with('\n') && current.with_file_name(name).is_file();
+    (!there).then(|| format!("it names {name:?}, which is not there"))
 }

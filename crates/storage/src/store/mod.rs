@@ -86,6 +86,7 @@ impl Store {
         layout.check_format(options.create)?;
         let lock = DirectoryLock::take(directory)?;
         let begun = layout.check_parts(options.create)?;
+        layout.check_room()?;
         marker::check_manifest(&layout.marker(), &layout.engine())?;
         let catalogue = Arc::new(Catalogue::open(&layout.catalogue(), options.catalogue)?);
         let (engine_directory, logs) = (layout.engine(), layout.logs());
@@ -335,8 +336,7 @@ impl Shared {
     /// As much as can be where nobody watches.
     fn free_bytes(&self) -> u64 {
         let watched = self.layout.as_ref().filter(|_| self.options.reserve_bytes > 0);
-        let space = watched.and_then(|layout| rustix::fs::statvfs(&layout.root).ok());
-        space.map_or(u64::MAX, |space| space.f_bavail.saturating_mul(space.f_frsize))
+        watched.map_or(u64::MAX, Layout::free_bytes)
     }
 
     fn lock_upkeep(&self) -> MutexGuard<'_, ()> {
