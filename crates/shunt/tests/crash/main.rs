@@ -10,6 +10,7 @@ mod faults;
 mod full_disk;
 mod load;
 mod model;
+mod operator;
 mod plain;
 
 mod process;
