@@ -5,8 +5,14 @@
 //! `SHUNT_CRASH_ROUNDS` sets the number of kills, `SHUNT_CRASH_SEED` the choices of the loads and the moments.
 
 mod client;
+mod damage;
+mod faults;
+mod full_disk;
 mod load;
 mod model;
+mod operator;
+mod plain;
+
 mod process;
 mod rows;
 mod shared;

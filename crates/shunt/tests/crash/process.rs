@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// Memtables so small that flushes and compactions are always under way.
@@ -42,6 +42,7 @@ impl Kind {
 /// A process; killed with the test at the latest.
 pub(crate) struct Running {
     child: Child,
+    log: PathBuf,
     pub(crate) clients: SocketAddr,
 }
 
@@ -61,7 +62,7 @@ impl Running {
         for line in lines.map_while(Result::ok) {
             if line.contains("clients connect to") || line.starts_with("listening for CQL") {
                 let last = line.rsplit(' ').next().unwrap_or_default();
-                return Some(Self { child, clients: last.parse().expect("address") });
+                return Some(Self { child, log: log.to_owned(), clients: last.parse().expect("address") });
             }
         }
         child.wait().expect("wait");
@@ -85,6 +86,10 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+            println!("the node had ended: {:?}; its log:\n{log}", self.child.try_wait());
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -3,11 +3,13 @@
 //! A narrow trait, so that the store above does not know RocksDB, and a twin in memory for tests. What a value is and
 //! how fragments merge is the [`Merger`]'s business.
 
+mod manifest;
 mod memory;
 mod rocks;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use manifest::ManifestMark;
 pub use memory::MemoryEngine;
 pub use rocks::{EngineOptions, RocksEngine};
 

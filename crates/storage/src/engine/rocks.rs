@@ -17,7 +17,7 @@ use rocksdb::compaction_filter::{CompactionFilter, Decision};
 use rocksdb::compaction_filter_factory::{CompactionFilterContext, CompactionFilterFactory};
 use rocksdb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DB, DBCompressionType, DBRawIterator,
-    DBRecoveryMode, ErrorKind, MergeOperands, Options, ReadOptions, SliceTransform, WriteBatch, WriteOptions,
+    DBRecoveryMode, ErrorKind, LogLevel, MergeOperands, Options, ReadOptions, SliceTransform, WriteBatch, WriteOptions,
     checkpoint::Checkpoint, properties,
 };
 use serde::Deserialize;
@@ -26,7 +26,7 @@ use serde::de::value::StrDeserializer;
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// What of the engine may be chosen.
 #[derive(Debug, Clone)]
@@ -104,6 +104,10 @@ pub struct RocksEngine {
     write_options: WriteOptions,
     disk_reads: ReadOptions,
     memory_reads: ReadOptions,
+    /// Writers hold it shared. Alone is who hands the log's buffer to the kernel: if that fails, RocksDB notes it only a
+    /// moment later, and a writer that comes in between meets a log that is not to be used any more. RocksDB then gives up
+    /// for good, or ends the process where it is built with assertions. It keeps writers waiting meanwhile anyway.
+    log: RwLock<()>,
 }
 
 impl RocksEngine {
@@ -131,7 +135,15 @@ impl RocksEngine {
         write_options.set_no_slowdown(options.refuse_when_stalled);
         let disk_reads = ReadOptions::default();
         let memory_reads = memory_reads()?;
-        Ok(RocksEngine { db, options: db_options, cache, write_options, disk_reads, memory_reads })
+        Ok(RocksEngine {
+            db,
+            options: db_options,
+            cache,
+            write_options,
+            disk_reads,
+            memory_reads,
+            log: RwLock::new(()),
+        })
     }
 
     fn property(&self, name: &CStr) -> u64 {
@@ -185,8 +197,11 @@ fn build_options(options: &EngineOptions, merger: Arc<dyn Merger>) -> Result<(Op
     });
     db.set_use_direct_reads(options.direct_reads);
     db.set_bytes_per_sync(1 << 20);
+    // Its log has its options and nothing after. A line that finds no room on the disk makes RocksDB's logger unusable, and
+    // the line after that ends the process where RocksDB is built with assertions, as Debian's is. That build would also
+    // write two lines for every sync.
+    db.set_log_level(LogLevel::Header);
     db.set_keep_log_file_num(4);
-    db.set_max_log_file_size(4 << 20);
     db.set_stats_dump_period_sec(0);
     db.set_stats_persist_period_sec(0);
     if options.statistics {
@@ -250,7 +265,8 @@ impl CompactionFilter for Purge {
 }
 
 fn engine_error(error: rocksdb::Error) -> EngineError {
-    let text = error.to_string();
+    // A file that is missing is looked for under LevelDB's name as well, and reported under that alone.
+    let text = error.to_string().replace(".ldb", ".sst");
     match error.kind() {
         _ if text.contains("No space left on device") || text.contains("NoSpace") => EngineError::NoSpace(text),
         ErrorKind::Corruption => EngineError::Corrupt(text),
@@ -284,6 +300,7 @@ impl Engine for RocksEngine {
                 Write::DeleteRange(from, to) => writes.delete_range(from, to),
             }
         }
+        let _shared = self.log.read().unwrap_or_else(PoisonError::into_inner);
         self.db.write_opt(writes, &self.write_options).map_err(engine_error)
     }
 
@@ -309,6 +326,10 @@ impl Engine for RocksEngine {
     }
 
     fn sync(&self) -> Result<(), EngineError> {
+        {
+            let _alone = self.log.write().unwrap_or_else(PoisonError::into_inner);
+            self.db.flush_wal(false).map_err(engine_error)?;
+        }
         self.db.flush_wal(true).map_err(engine_error)
     }
 

@@ -1,8 +1,8 @@
 //! Verifying a data directory that nobody has open: every checksum, every key, every record.
 
-use super::directory::{DirectoryLock, Layout};
+use super::directory::{DirectoryLock, Layout, name_logs};
 use super::error::describe;
-use super::marker::{is_damaged, missing};
+use super::marker::{check_manifest, is_damaged, missing};
 use super::own::check_schemas;
 use super::scan::malformed_key;
 use super::{Shared, StoreError, StoreOptions};
@@ -50,6 +50,9 @@ pub fn check(directory: &Path, options: &StoreOptions) -> Result<Vec<Problem>, S
     if let Err(error) = layout.check_parts(false) {
         return refused(error);
     }
+    if let Err(error) = check_manifest(&layout.marker(), &layout.engine()) {
+        return Ok(broken(&layout.engine(), &error));
+    }
     let catalogue = match Catalogue::open_read_only(&layout.catalogue(), options.catalogue) {
         Ok(catalogue) => Arc::new(catalogue),
         Err(error) => return Ok(broken(&layout.catalogue(), &error)),
@@ -68,7 +71,7 @@ pub fn check(directory: &Path, options: &StoreOptions) -> Result<Vec<Problem>, S
             if let Err(error) = check_schemas(&engine, next_id, &layout.catalogue()) {
                 problems.push(Problem { place: layout.catalogue().display().to_string(), what: error.to_string() });
             }
-            if let Some(what) = missing(&layout.marker(), &engine)? {
+            if let Some(what) = missing(&layout.marker(), &engine, &layout.logs())? {
                 problems.push(Problem { place: "log".to_owned(), what });
             }
             if is_damaged(&layout.marker())? {
@@ -77,7 +80,7 @@ pub fn check(directory: &Path, options: &StoreOptions) -> Result<Vec<Problem>, S
             }
             Ok(problems)
         }
-        Err(error) => Ok(broken(&layout.engine(), &error)),
+        Err(error) => Ok(broken(&layout.engine(), &name_logs(error, &layout.logs()))),
     }
 }
 

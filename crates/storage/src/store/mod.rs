@@ -92,11 +92,14 @@ impl Store {
         layout.check_format(options.create)?;
         let lock = DirectoryLock::take(directory)?;
         let begun = layout.check_parts(options.create)?;
+        layout.check_room()?;
+        marker::check_manifest(&layout.marker(), &layout.engine())?;
         let catalogue = Arc::new(Catalogue::open(&layout.catalogue(), options.catalogue)?);
-        let engine_directory = layout.engine();
+        let (engine_directory, logs) = (layout.engine(), layout.logs());
         let open = |options: &StoreOptions, merger| -> Result<Box<dyn Engine>, EngineError> {
             let engine = EngineOptions { create: !begun, ..options.engine.clone() };
-            Ok(Box::new(RocksEngine::open(&engine_directory, &engine, merger)?))
+            let engine = RocksEngine::open(&engine_directory, &engine, merger);
+            Ok(Box::new(engine.map_err(|error| directory::name_logs(error, &logs))?))
         };
         let cache = cache::open(options.row_cache.as_ref())?;
         Store::assemble(options, catalogue, cache, Some((layout, lock)), open)
@@ -130,6 +133,7 @@ impl Store {
         });
         let next_id = catalogue.next_id();
         let (layout, lock) = directory.unzip();
+        let logs = layout.as_ref().map(Layout::logs).unwrap_or_default();
         let engine = open(&options, Arc::clone(&merger) as _)?;
         if let Some(layout) = &layout {
             own::check_schemas(&*engine, next_id, &layout.catalogue())?;
@@ -137,7 +141,7 @@ impl Store {
         }
         let accept_loss = options.engine.accept_damaged_log;
         let marker = match &layout {
-            Some(layout) => Some(Marker::open(&layout.marker(), &*engine, accept_loss)?),
+            Some(layout) => Some(Marker::open(layout, &*engine, &logs, accept_loss)?),
             None => None,
         };
         let headers = RwLock::new(own::tables_with_headers(&*engine)?);
@@ -350,8 +354,7 @@ impl Shared {
     /// As much as can be where nobody watches.
     fn free_bytes(&self) -> u64 {
         let watched = self.layout.as_ref().filter(|_| self.options.reserve_bytes > 0);
-        let space = watched.and_then(|layout| rustix::fs::statvfs(&layout.root).ok());
-        space.map_or(u64::MAX, |space| space.f_bavail.saturating_mul(space.f_frsize))
+        watched.map_or(u64::MAX, Layout::free_bytes)
     }
 
     /// As a writer: whoever puts a row in the place of its fragments is before or after, not in between.
