@@ -82,6 +82,10 @@ impl<'p> FragmentMaker<'p> {
             Some(bytes) => (CellValue::Live(bytes), self.time.expiry),
             None => (CellValue::Tombstone { local: self.time.now }, None),
         };
+        // Another column of this name was dropped later than this is written.
+        if column.dropped_us.is_some_and(|dropped_us| self.time.timestamp <= dropped_us) {
+            return;
+        }
         self.row.cells.push(Cell { column: column.id, path, timestamp: self.time.timestamp, expiry, value });
     }
 
@@ -148,8 +152,9 @@ impl<'p> FragmentMaker<'p> {
                 let count = definition.fields.len();
                 let fields = split::tuple(count, value)
                     .map_err(|_| InvalidRequest::new(format!("Invalid value for {}", column.name)))?;
-                for (index, field) in fields.into_iter().enumerate() {
-                    self.cell(column, Some(field_path(index)), field.map(<[u8]>::to_vec));
+                // A null says nothing of the field, and the value as a whole has been overwritten.
+                for (index, field) in fields.into_iter().enumerate().filter_map(|(index, field)| Some((index, field?))) {
+                    self.cell(column, Some(field_path(index)), Some(field.to_vec()));
                 }
             }
             _ => return Err(InvalidRequest::new(format!("{} is not a collection", column.name))),

@@ -77,6 +77,8 @@ pub(crate) struct Column {
     pub(crate) cql_type: CqlType,
     /// Its number in storage. Never used again when the column is dropped.
     pub(crate) id: ColumnId,
+    /// When a column of its name was dropped, microseconds since 1970: what is not written later is not kept.
+    pub(crate) dropped_us: Option<i64>,
 }
 
 impl Column {
@@ -146,6 +148,10 @@ impl Table {
             let place = |column: &Column| (column.kind, column.position);
             place(one).cmp(&place(other)).then_with(|| one.name.cmp(&other.name))
         });
+        for column in &mut self.columns {
+            let before = self.dropped.iter().rfind(|dropped| dropped.column.name == column.name);
+            column.dropped_us = before.map(|dropped| dropped.dropped_us);
+        }
         let count = |kind| self.columns.iter().filter(|column| column.kind == kind).count();
         (self.partition_key_len, self.clustering_len) =
             (count(ColumnKind::PartitionKey), count(ColumnKind::Clustering));

@@ -276,7 +276,7 @@ impl MutationPlan {
     /// Whether clustering columns have an `IN`.
     pub(crate) fn has_clustering_in(&self) -> bool {
         let clustering = &self.restrictions.clustering;
-        clustering.tuples.is_some() || clustering.equal.iter().any(OneOf::is_in)
+        clustering.tuples.as_ref().is_some_and(|(_, tuples)| tuples.is_in()) || clustering.equal.iter().any(OneOf::is_in)
     }
 
     /// How many clustering columns are given by equality, `IN` and tuples.

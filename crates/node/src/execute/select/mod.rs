@@ -73,7 +73,7 @@ pub(crate) fn run(
     let evaluator = Evaluator::new(&plan.selection, bound)?;
     let filters = Filters::new(table, plan.restrictions(), bound)?;
     let intervals = Intervals::new(table, &plan.restrictions().clustering, bound)?;
-    if page_size.is_some() && plan.sorted_by.is_some() && !intervals.0.is_empty() && !names_nothing(plan, bound)? {
+    if page_size.is_some() && plan.sorted_by.is_some() && !names_nothing(plan, &intervals, bound)? {
         return Err(CqlError::invalid(
             "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove \
              the ORDER BY or the IN and sort client side, or disable paging for this query",
@@ -102,8 +102,12 @@ pub(crate) fn run(
     }
 }
 
-/// Whether no partition is named: an `IN` without values.
-fn names_nothing(plan: &SelectPlan, bound: &Bound<'_>) -> Result<bool, CqlError> {
+/// Whether it is plain that there is no row: an `IN` without values, or an empty slice. Static columns are asked for
+/// also if no row is.
+fn names_nothing(plan: &SelectPlan, intervals: &Intervals, bound: &Bound<'_>) -> Result<bool, CqlError> {
+    if intervals.0.is_empty() && !(plan.table().has_static && plan.names_rows()) {
+        return Ok(true);
+    }
     let PartitionRestriction::Keys(keys) = &plan.restrictions().partition else { return Ok(false) };
     Ok(keys::partitions(plan.table(), keys, bound)?.is_empty())
 }

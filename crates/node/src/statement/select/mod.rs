@@ -112,6 +112,13 @@ impl SelectPlan {
         Ok(plan)
     }
 
+    /// Whether rows are named one by one, by all of their clustering columns.
+    pub(crate) fn names_rows(&self) -> bool {
+        let clustering = &self.restrictions.clustering;
+        let given = clustering.equal.len() + clustering.tuples.as_ref().map_or(0, |(types, _)| types.len());
+        given == self.table.clustering_len && clustering.lower.is_none() && clustering.upper.is_none()
+    }
+
     /// Columns of the result.
     pub(crate) fn columns(&self) -> &[ResultColumn] {
         &self.columns
