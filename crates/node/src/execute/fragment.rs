@@ -26,10 +26,12 @@ pub(crate) struct WriteTime {
 }
 
 /// Positions of list elements: 8 bytes of time and 8 that tell apart what was written at the same time, both in the
-/// order of their bytes. Elements put in front count down from a time before any clock.
-#[derive(Debug, Default)]
+/// order of their bytes. Elements put in front count down from a time before any clock. Statements of a batch have one
+/// time, and each has numbers of its own.
+#[derive(Debug)]
 pub(crate) struct ListPositions {
-    last: u64,
+    last_behind: u64,
+    last_in_front: u64,
 }
 
 /// The sign bit flipped, so that bytes are in the order of numbers.
@@ -38,19 +40,22 @@ fn ordered(number: i64) -> [u8; 8] {
 }
 
 impl ListPositions {
-    fn next(&mut self, time_us: i64) -> Vec<u8> {
-        self.last += 1;
-        [ordered(time_us), self.last.to_be_bytes()].concat()
+    /// Of the statement at this place in its batch.
+    pub(crate) fn of_statement(index: usize) -> ListPositions {
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        ListPositions { last_behind: u64::from(index) << 32, last_in_front: u64::from(u32::MAX - index) << 32 }
     }
 
     /// Behind all elements that are there.
     pub(crate) fn behind(&mut self, now_us: i64) -> Vec<u8> {
-        self.next(now_us)
+        self.last_behind += 1;
+        [ordered(now_us), self.last_behind.to_be_bytes()].concat()
     }
 
     /// In front of all that are there; the later the statement, the further in front.
     fn in_front(&mut self, now_us: i64) -> Vec<u8> {
-        self.next(-now_us)
+        self.last_in_front += 1;
+        [ordered(-now_us), self.last_in_front.to_be_bytes()].concat()
     }
 }
 
@@ -195,13 +200,17 @@ mod tests {
 
     #[test]
     fn positions_are_in_the_order_that_elements_are_to_have() {
-        let mut positions = ListPositions::default();
+        let mut positions = ListPositions::of_statement(0);
+        let mut second = ListPositions::of_statement(1);
         let first_behind = positions.behind(1_000);
         let front = positions.in_front(2_000);
         let front_again = positions.in_front(3_000);
+        let front_of_second = second.in_front(3_000);
         let behind = positions.behind(3_000);
         let behind_again = positions.behind(3_000);
-        let expected = [&front_again, &front, &first_behind, &behind, &behind_again];
+        let behind_of_second = second.behind(3_000);
+        let expected =
+            [&front_of_second, &front_again, &front, &first_behind, &behind, &behind_again, &behind_of_second];
         assert!(expected.is_sorted());
     }
 }

@@ -93,12 +93,13 @@ pub(crate) struct Mutator<'a> {
 }
 
 impl<'a> Mutator<'a> {
-    /// `timestamp`: that of the request, of the batch, or the node's own; the statement's goes before it.
+    /// `index` is the statement's place in its batch. `timestamp`: that of the request, of the batch, or the node's own; the statement's goes before it.
     pub(crate) fn new(
         plan: &'a MutationPlan,
         bound: &'a Bound<'a>,
         shared: &'a Shared,
         timestamp: i64,
+        index: usize,
     ) -> Result<Self, CqlError> {
         let now = bound.now_s();
         let timestamp = bigint(plan.timestamp.as_ref(), bound, "timestamp")?.unwrap_or(timestamp);
@@ -113,7 +114,7 @@ impl<'a> Mutator<'a> {
         let expiry = (seconds > 0).then(|| Expiry { ttl: seconds, at: now + i64::from(seconds) });
         let time = WriteTime { timestamp, expiry, now };
         let json = plan.json.as_ref().map(|(json, _)| JsonRow::new(&plan.table, json, bound).map(Arc::new)).transpose()?;
-        Ok(Self { plan, bound, shared, time, refused, positions: ListPositions::default(), json })
+        Ok(Self { plan, bound, shared, time, refused, positions: ListPositions::of_statement(index), json })
     }
 
     fn table(&self) -> &'a Arc<Table> {

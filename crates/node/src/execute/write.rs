@@ -37,10 +37,10 @@ impl Executor {
     ) -> Result<Done, CqlError> {
         let conditional = items.iter().any(|(plan, _)| plan.is_conditional());
         let mut mutators = Vec::with_capacity(items.len());
-        for (plan, bound) in items {
+        for (index, (plan, bound)) in items.iter().enumerate() {
             // What is written on a condition has the time at which the condition held, whatever the client says.
             let timestamp = if conditional { bound.now_us } else { timestamp };
-            mutators.push(Mutator::new(plan, bound, &self.shared, timestamp)?);
+            mutators.push(Mutator::new(plan, bound, &self.shared, timestamp, index)?);
         }
         if conditional {
             return self.write_if(&mut mutators, kind.is_some(), version, out);

@@ -119,6 +119,11 @@ pub(crate) struct Table {
     pub(crate) options: TableOptions,
 }
 
+/// Cassandra compares first bytes of names as signed numbers: letters beyond ASCII come first.
+fn name_order(name: &str) -> (Option<i8>, &str) {
+    (name.as_bytes().first().map(|byte| byte.cast_signed()), name)
+}
+
 impl Table {
     /// Position of a column in [`Table::columns`].
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
@@ -146,7 +151,7 @@ impl Table {
     pub(crate) fn arrange(&mut self) {
         self.columns.sort_by(|one, other| {
             let place = |column: &Column| (column.kind, column.position);
-            place(one).cmp(&place(other)).then_with(|| one.name.cmp(&other.name))
+            place(one).cmp(&place(other)).then_with(|| name_order(&one.name).cmp(&name_order(&other.name)))
         });
         for column in &mut self.columns {
             let before = self.dropped.iter().rfind(|dropped| dropped.column.name == column.name);

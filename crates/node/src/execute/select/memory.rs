@@ -27,7 +27,7 @@ fn stored(table: &Table, values: &[Option<Vec<u8>>]) -> Result<(Partition, Vec<u
     let key: Vec<&[u8]> =
         values.iter().take(key_len).map(Option::as_deref).collect::<Option<_>>().ok_or_else(missing)?;
     let (partition, clustering) = key.split_at_checked(table.partition_key_len).ok_or_else(missing)?;
-    let mut positions = ListPositions::default();
+    let mut positions = ListPositions::of_statement(0);
     let mut maker = FragmentMaker::new(WriteTime { timestamp: 0, expiry: None, now: 0 }, &mut positions, 0);
     maker.insert();
     for (column, value) in table.values().iter().zip(&values[key_len..]) {

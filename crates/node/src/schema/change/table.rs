@@ -320,6 +320,11 @@ fn drop_column(table: &mut Table, name: &str, if_exists: bool, dropped_us: i64) 
     if table.columns[position].is_primary_key() {
         return Err(CqlError::Invalid(format!("Cannot drop PRIMARY KEY column {name}")));
     }
+    let dropped = &table.columns[position];
+    if matches!(dropped.cql_type, CqlType::Udt { .. }) && dropped.is_multi_cell() {
+        let message = format!("Cannot drop non-frozen column {name} of user type {}", dropped.cql_type);
+        return Err(CqlError::Invalid(message));
+    }
     let mut column = table.columns.remove(position);
     // The types it was made of may be dropped next.
     column.cql_type = without_udts(&column.cql_type);
