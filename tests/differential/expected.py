@@ -92,6 +92,24 @@ def _type_in_key(difference: Difference) -> bool:
     return difference.cassandra.kind == "schema" and ours.code == 0x2200 and "in the primary key of table" in ours.message
 
 
+def _constant_for_tuple(difference: Difference) -> bool:
+    theirs, ours = difference.cassandra, difference.ours
+    accepted = theirs.kind in ("void", "rows") and ours.code == 0x2200 and "is no value of type" in ours.message
+    return difference.step.kind == "invalid.type" and (accepted or theirs.code == 0x1300 and ours.kind == "rows")
+
+
+def _fields_in_a_name(difference: Difference) -> bool:
+    if difference.aspect not in ("columns", "prepared") or ": " not in str(difference.cassandra.columns):
+        return False
+    names = [[(sorted(name), kind) for name, kind in answer.columns] for answer in (difference.ours, difference.cassandra)]
+    return names[0] == names[1]
+
+
+def _letter_behind_number(difference: Difference) -> bool:
+    theirs = difference.cassandra
+    return difference.step.kind == "invalid.mangled" and theirs.code == 0x2000 and "mismatched character" in theirs.message
+
+
 EXPECTED: tuple[Expected, ...] = (
     Expected("GROUP BY breaks", "Cassandra 5.0 cannot go on with pages of GROUP BY without clustering columns, and fails to read "
              "when its limit ends within a range tombstone; the node answers", _group_by_breaks),
@@ -107,6 +125,12 @@ EXPECTED: tuple[Expected, ...] = (
              ends=True),
     Expected("field of a key", "Cassandra lets types of clustering columns have more fields later on, not those of the partition key; "
              "the node neither", _type_in_key, ends=True),
+    Expected("constant for a tuple", "Cassandra takes any constant for a tuple and then reads its text as it can", _constant_for_tuple,
+             ends=True),
+    Expected("fields in a name", "The name of a column that is selected by a literal of a user-defined type has its fields in the order "
+             "of Java's hashes in Cassandra, as they were written in the node", _fields_in_a_name),
+    Expected("letter behind a number", "The node reads 1AND as 1 AND, Cassandra begins a UUID there and finds no more of it",
+             _letter_behind_number, ends=True),
     Expected("order of conditions", "Of two conditions on a row, one that does not hold and one that cannot be, Cassandra finds "
              "either first", _order_of_conditions),
     Expected("index in no partition", "Of a list by index with an empty IN: Cassandra fails, and there is nothing to do",

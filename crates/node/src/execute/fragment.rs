@@ -126,11 +126,8 @@ impl<'p> FragmentMaker<'p> {
         self.row.complex.push((column.id, deletion));
         match value {
             Some(value) => self.add(column, &value),
-            None => {
-                let deletion = self.deletion(self.time.timestamp);
-                self.row.complex.push((column.id, deletion));
-                Ok(())
-            }
+            // Overwritten with nothing: elements that come with the same time stay.
+            None => Ok(()),
         }
     }
 

@@ -73,7 +73,8 @@ pub(crate) fn run(
     let evaluator = Evaluator::new(&plan.selection, bound)?;
     let filters = Filters::new(table, plan.restrictions(), bound)?;
     let intervals = Intervals::new(table, &plan.restrictions().clustering, bound)?;
-    if page_size.is_some() && plan.sorted_by.is_some() && !names_nothing(plan, &intervals, bound)? {
+    let in_pages = page_size.is_some() && plan.is_sorted;
+    if in_pages && (plan.grouping != Grouping::Rows || !names_nothing(plan, &intervals, bound)?) {
         return Err(CqlError::invalid(
             "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove \
              the ORDER BY or the IN and sort client side, or disable paging for this query",
@@ -102,10 +103,14 @@ pub(crate) fn run(
     }
 }
 
-/// Whether it is plain that there is no row: an `IN` without values, or an empty slice. Static columns are asked for
-/// also if no row is.
+/// Whether the clustering columns are restricted to nothing. Static columns are asked for also if no row is.
+fn names_no_row(plan: &SelectPlan, intervals: &Intervals) -> bool {
+    intervals.0.is_empty() && !(plan.table().has_static && plan.names_rows())
+}
+
+/// Whether it is plain that there is no row: an `IN` without values, or an empty slice.
 fn names_nothing(plan: &SelectPlan, intervals: &Intervals, bound: &Bound<'_>) -> Result<bool, CqlError> {
-    if intervals.0.is_empty() && !(plan.table().has_static && plan.names_rows()) {
+    if names_no_row(plan, intervals) {
         return Ok(true);
     }
     let PartitionRestriction::Keys(keys) = &plan.restrictions().partition else { return Ok(false) };
@@ -123,7 +128,7 @@ fn read(
     let after = state.map(|state| &state.position);
     match &plan.restrictions().partition {
         PartitionRestriction::Keys(keys) => {
-            if wanted.intervals.0.is_empty() {
+            if names_no_row(plan, &wanted.intervals) {
                 return Ok(());
             }
             let partitions = keys::partitions(plan.table(), keys, bound)?;
