@@ -31,7 +31,14 @@ def _group_by_breaks(difference: Difference) -> bool:
 
 def _uncaught(difference: Difference) -> bool:
     theirs = difference.cassandra
-    return theirs.code == 0x0000 and theirs.message.startswith("java.") and difference.ours.code in (0x2200, 0x1400)
+    answered = difference.step.reads and difference.ours.kind == "rows"
+    return theirs.code == 0x0000 and theirs.message.startswith("java.") and (answered or difference.ours.code in (0x2200, 0x1400))
+
+
+def _uncaught_in_write(difference: Difference) -> bool:
+    theirs = difference.cassandra
+    return (theirs.code == 0x0000 and theirs.message.startswith("java.") and not difference.step.reads
+            and difference.ours.kind in ("rows", "void"))
 
 
 def _empty_tuple_as_json(difference: Difference) -> bool:
@@ -110,12 +117,26 @@ def _letter_behind_number(difference: Difference) -> bool:
     return difference.step.kind == "invalid.mangled" and theirs.code == 0x2000 and "mismatched character" in theirs.message
 
 
+def _null_bound(difference: Difference) -> bool:
+    ours = difference.ours
+    return (difference.step.kind == "invalid.type" and difference.cassandra.kind == "rows" and ours.code == 0x2200
+            and "null value in condition" in ours.message)
+
+
+def _list_in_batch(difference: Difference) -> bool:
+    theirs = difference.cassandra
+    return theirs.code == 0x2200 and theirs.message.startswith("Attempted to") and difference.step.kind == "lwt.batch"
+
+
 EXPECTED: tuple[Expected, ...] = (
     Expected("GROUP BY breaks", "Cassandra 5.0 cannot go on with pages of GROUP BY without clustering columns, and fails to read "
              "when its limit ends within a range tombstone; the node answers", _group_by_breaks),
+    Expected("index in no partition", "Of a list by index with an empty IN: Cassandra fails, and there is nothing to do",
+             _index_in_no_partition, ends=True),
+    Expected("empty tuple as JSON", "An empty value of a tuple is accepted and then breaks SELECT JSON", _empty_tuple_as_json),
     Expected("uncaught exception", "Cassandra answers ServerError where an exception of Java was not foreseen; the node says Invalid "
              "or FunctionFailure", _uncaught),
-    Expected("empty tuple as JSON", "An empty value of a tuple is accepted and then breaks SELECT JSON", _empty_tuple_as_json),
+    Expected("uncaught exception in a write", "The same, where the node can do what was asked for", _uncaught_in_write, ends=True),
     Expected("legacy timeuuid", "Cassandra says that min and max of a timeuuid are of a class of its own that drivers do not know; "
              "the node says timeuuid", _legacy_timeuuid),
     Expected("write to system", "Without an authorizer Cassandra lets anybody write to its own tables", _system_write),
@@ -131,10 +152,11 @@ EXPECTED: tuple[Expected, ...] = (
              "of Java's hashes in Cassandra, as they were written in the node", _fields_in_a_name),
     Expected("letter behind a number", "The node reads 1AND as 1 AND, Cassandra begins a UUID there and finds no more of it",
              _letter_behind_number, ends=True),
+    Expected("null bound", "Behind ALLOW FILTERING Cassandra compares with null as if nothing was asked", _null_bound),
+    Expected("list in a conditional batch", "Cassandra sees only rows that have conditions: an element of a list elsewhere cannot be set",
+             _list_in_batch, ends=True),
     Expected("order of conditions", "Of two conditions on a row, one that does not hold and one that cannot be, Cassandra finds "
              "either first", _order_of_conditions),
-    Expected("index in no partition", "Of a list by index with an empty IN: Cassandra fails, and there is nothing to do",
-             _index_in_no_partition, ends=True),
 )
 
 

@@ -178,9 +178,9 @@ impl<'a> Mutator<'a> {
             true => Vec::new(),
             false => keys::clustering_values(self.table(), &plan.restrictions.clustering, self.bound)?,
         };
-        // The statement is carried out row by row, and each time adds to static counters.
+        // The statement is carried out row by row, and each time adds to static counters and lists.
         let times = if static_only { 1 } else { rows.len() };
-        for _ in 0..if plan.table.is_counter { times } else { times.min(1) } {
+        for _ in 0..if plan.repeats_statics() { times } else { times.min(1) } {
             let statics = self.changed_row(partition, ColumnKind::Static)?;
             if !statics.is_empty() {
                 writes.push(self.write(partition, Place::Static, Fragment::Row(statics))?);
