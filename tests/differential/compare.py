@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 import time
 from collections import Counter
@@ -12,6 +13,7 @@ from .step import Step
 
 CLOCK_SINCE = 1_600_000_000_000_000  # µs: timestamps that servers made are between this
 CLOCK_AHEAD = 3_600_000_000  # and so far after now
+NAN = -1  # instead of a size: a number that may be none
 TTL_TOLERANCE_SECONDS = 400  # times to live of a sequence are 1,000 s apart
 
 
@@ -66,7 +68,7 @@ def _aspect(step: Step, ours: Outcome, cassandra: Outcome) -> str | None:
 
 
 def _rows(ours: Outcome, cassandra: Outcome) -> str | None:
-    sizes = [_clock_size(name) for name, _ in cassandra.columns]
+    sizes = [NAN if kind in ("float", "double") else _clock_size(name) for name, kind in cassandra.columns]
     if len(ours.rows) == len(cassandra.rows) and all(
             _same(sizes, mine, other) for mine, other in zip(ours.rows, cassandra.rows)):
         return None
@@ -84,10 +86,18 @@ def _same(sizes: list, mine: tuple, other: tuple) -> bool:
     return all(a == b or (size is not None and _near(a, b, size)) for size, a, b in zip(sizes, mine, other))
 
 
+def _both_nan(mine: bytes, other: bytes) -> bool:
+    """Which of the many bit patterns an operation gives depends on the processor."""
+    pack = {4: ">f", 8: ">d"}.get(len(mine))
+    return pack is not None and all(math.isnan(struct.unpack(pack, value)[0]) for value in (mine, other))
+
+
 def _near(mine: bytes | None, other: bytes | None, size: int) -> bool:
     """Every number made by a clock and close to the other side's. What a statement gave has to be exact."""
     if mine is None or other is None or len(mine) != len(other):
         return False
+    if size == NAN:
+        return _both_nan(mine, other)
     close = _near_now if size == 8 else _near_ttl
     return all(a == b or None not in (a, b) and close(a, b) for a, b in zip(_numbers(mine, size), _numbers(other, size)))
 

@@ -138,7 +138,8 @@ def delete(context: Context, draft: Draft, conditional: bool = False) -> str:
     """Of columns, elements and fields, of rows, ranges of rows and whole partitions."""
     table, rng = context.table, context.rng
     targets, statics_only = "", False
-    if table.values and context.chance(0.4):
+    # A counter column that was deleted stays so in Cassandra, whatever is added to it.
+    if table.values and not table.counter and context.chance(0.4):
         statics = table.of("static")
         statics_only = bool(statics) and context.chance(0.2)
         chosen = some(context, statics if statics_only else table.values)

@@ -133,6 +133,9 @@ impl Number {
             NativeType::Smallint => (whole() as i16).to_be_bytes().to_vec(),
             NativeType::Int => (whole() as i32).to_be_bytes().to_vec(),
             NativeType::Bigint | NativeType::Counter => self.to_whole().to_be_bytes().to_vec(),
+            // Java has one NaN, processors have many.
+            NativeType::Float if self.to_float().is_nan() => f32::NAN.to_be_bytes().to_vec(),
+            NativeType::Double if self.to_float().is_nan() => f64::NAN.to_be_bytes().to_vec(),
             NativeType::Float => (self.to_float() as f32).to_be_bytes().to_vec(),
             NativeType::Double => self.to_float().to_be_bytes().to_vec(),
             NativeType::Varint => encode_varint(&self.to_big()),

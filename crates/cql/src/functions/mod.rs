@@ -191,7 +191,14 @@ impl Function {
             }
             Body::AsBlob => Ok(Some(first.to_vec())),
             Body::FromBlob => self.checked_blob(first).map(Some),
-            Body::Cast => Ok(cast::cast(self.native_argument(0), self.native_result(), first)),
+            Body::Cast => match cast::cast(self.native_argument(0), self.native_result(), first) {
+                None if !first.is_empty() => {
+                    let (from, to) = (self.native_argument(0), self.native_result());
+                    let shown = crate::values::plain_text(from, first).unwrap_or_default();
+                    Err(InvalidRequest::new(format!("the {from} {shown} cannot be cast to {to}")))
+                }
+                value => Ok(value),
+            },
             Body::FromJson => self.decoded_json(first, environment.now_ms()),
             Body::Arithmetic(operator) => self.arithmetic(operator, arguments),
             Body::Negation => Ok(arithmetic::negate(self.native_argument(0), first)),

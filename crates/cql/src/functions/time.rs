@@ -55,7 +55,7 @@ pub(super) fn bound_of_timeuuids(timestamp: &[u8], largest: bool) -> Option<Vec<
     let ms = if largest { ms.wrapping_add(1) } else { ms };
     let ticks = ms.wrapping_mul(TICKS_PER_MS).wrapping_add(GREGORIAN_TICKS).wrapping_sub(i64::from(largest));
     let ticks = ticks.cast_unsigned();
-    let most = ticks << 32 | (ticks >> 32 & 0xFFFF) << 16 | 0x1000 | ticks >> 48 & 0x0FFF;
+    let most = ticks << 32 | (ticks >> 32 & 0xFFFF) << 16 | 0x1000 | ticks >> 48;
     let least: u64 = if largest { 0x7F7F_7F7F_7F7F_7F7F } else { 0x8080_8080_8080_8080 };
     Some([most.to_be_bytes(), least.to_be_bytes()].concat())
 }

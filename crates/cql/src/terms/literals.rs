@@ -54,6 +54,7 @@ fn tuple_text(types: &[CqlType], text: &str, now_ms: i64) -> Result<Vec<u8>, Inv
         CqlType::Native(native) => {
             from_string(*native, &text.replace("\\:", ":").replace("\\@", "@"), now_ms).map(Some)
         }
+        CqlType::Tuple(types) => tuple_text(types, text, now_ms).map(Some),
         other => Err(InvalidRequest::new(format!("'{text}' is no value of type {other}"))),
     };
     let parts = parts.iter().zip(types).map(part).collect::<Result<Vec<_>, _>>()?;

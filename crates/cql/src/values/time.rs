@@ -17,10 +17,12 @@ pub enum Timestamp {
     Now,
 }
 
-/// The `date` that a time in milliseconds is on.
+/// The `date` that a time in milliseconds is on. As in Cassandra, seconds before 1970 belong to the day after theirs, and
+/// what no `date` can be wraps around.
 #[must_use]
 pub fn day_of_timestamp(ms: i64) -> u32 {
-    u32::try_from(ms.div_euclid(DAY_MS) + EPOCH_DAY).unwrap_or(0)
+    let days = ms.div_euclid(1000) / (DAY_MS / 1000);
+    ((days + EPOCH_DAY).cast_unsigned() & 0xFFFF_FFFF).try_into().unwrap_or(0)
 }
 
 /// The first millisecond of a `date`.

@@ -119,15 +119,14 @@ pub(super) fn apply(
         ColumnChange::Subtract(term) => subtract(maker, column, term, bound, reader)?,
         ColumnChange::SetElement(key, value) => {
             let key = present(key, bound, name)?;
-            let value = match value.evaluate(bound)? {
-                Value::Unset => return Err(CqlError::Invalid(format!("Invalid unset value for column {name}"))),
-                value => value.into_bytes(),
-            };
+            let value = value.evaluate(bound)?;
             let path = match &column.cql_type {
                 CqlType::List { .. } => list_position(&key, column, reader)?,
                 _ => key,
             };
-            maker.cell(column, Some(path), value);
+            if value != Value::Unset {
+                maker.cell(column, Some(path), value.into_bytes());
+            }
         }
         ColumnChange::SetField(index, term) => match term.evaluate(bound)? {
             Value::Unset => {}

@@ -27,10 +27,12 @@ pub(crate) struct WriteTime {
 }
 
 /// Positions of list elements: 8 bytes of time and 8 that tell apart what was written at the same time, both in the
-/// order of their bytes. Elements put in front count down from a time before any clock.
-#[derive(Debug, Default)]
+/// order of their bytes. Elements put in front count down from a time before any clock. Statements of a batch have one
+/// time, and each has numbers of its own.
+#[derive(Debug)]
 pub(crate) struct ListPositions {
-    last: u64,
+    last_behind: u64,
+    last_in_front: u64,
 }
 
 /// The sign bit flipped, so that bytes are in the order of numbers.
@@ -39,19 +41,22 @@ fn ordered(number: i64) -> [u8; 8] {
 }
 
 impl ListPositions {
-    fn next(&mut self, time_us: i64) -> Vec<u8> {
-        self.last += 1;
-        [ordered(time_us), self.last.to_be_bytes()].concat()
+    /// Of the statement at this place in its batch.
+    pub(crate) fn of_statement(index: usize) -> ListPositions {
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        ListPositions { last_behind: u64::from(index) << 32, last_in_front: u64::from(u32::MAX - index) << 32 }
     }
 
     /// Behind all elements that are there.
     pub(crate) fn behind(&mut self, now_us: i64) -> Vec<u8> {
-        self.next(now_us)
+        self.last_behind += 1;
+        [ordered(now_us), self.last_behind.to_be_bytes()].concat()
     }
 
     /// In front of all that are there; the later the statement, the further in front.
     fn in_front(&mut self, now_us: i64) -> Vec<u8> {
-        self.next(-now_us)
+        self.last_in_front += 1;
+        [ordered(-now_us), self.last_in_front.to_be_bytes()].concat()
     }
 }
 
@@ -83,6 +88,10 @@ impl<'p> FragmentMaker<'p> {
             Some(bytes) => (CellValue::Live(bytes), self.time.expiry),
             None => (CellValue::Tombstone { local: self.time.now }, None),
         };
+        // Another column of this name was dropped later than this is written.
+        if column.dropped_us.is_some_and(|dropped_us| self.time.timestamp <= dropped_us) {
+            return;
+        }
         self.row.cells.push(Cell { column: column.id, path, timestamp: self.time.timestamp, expiry, value });
     }
 
@@ -118,11 +127,8 @@ impl<'p> FragmentMaker<'p> {
         self.row.complex.push((column.id, deletion));
         match value {
             Some(value) => self.add(column, &value),
-            None => {
-                let deletion = self.deletion(self.time.timestamp);
-                self.row.complex.push((column.id, deletion));
-                Ok(())
-            }
+            // Overwritten with nothing: elements that come with the same time stay.
+            None => Ok(()),
         }
     }
 
@@ -149,8 +155,10 @@ impl<'p> FragmentMaker<'p> {
                 let count = definition.fields.len();
                 let fields = split::tuple(count, value)
                     .map_err(|_| InvalidRequest::new(format!("Invalid value for {}", column.name)))?;
-                for (index, field) in fields.into_iter().enumerate() {
-                    self.cell(column, Some(field_path(index)), field.map(<[u8]>::to_vec));
+                // A null says nothing of the field, and the value as a whole has been overwritten.
+                for (index, field) in fields.into_iter().enumerate().filter_map(|(index, field)| Some((index, field?)))
+                {
+                    self.cell(column, Some(field_path(index)), Some(field.to_vec()));
                 }
             }
             _ => return Err(InvalidRequest::new(format!("{} is not a collection", column.name))),
@@ -188,7 +196,7 @@ pub(crate) fn whole_row(
     let key: Vec<&[u8]> =
         values.iter().take(key_len).map(Option::as_deref).collect::<Option<_>>().ok_or_else(missing)?;
     let (partition, clustering) = key.split_at_checked(table.partition_key_len).ok_or_else(missing)?;
-    let mut positions = ListPositions::default();
+    let mut positions = ListPositions::of_statement(0);
     let mut maker = FragmentMaker::new(time, &mut positions, time.timestamp);
     maker.insert();
     for (column, value) in table.values().iter().zip(&values[key_len..]) {
@@ -215,13 +223,17 @@ mod tests {
 
     #[test]
     fn positions_are_in_the_order_that_elements_are_to_have() {
-        let mut positions = ListPositions::default();
+        let mut positions = ListPositions::of_statement(0);
+        let mut second = ListPositions::of_statement(1);
         let first_behind = positions.behind(1_000);
         let front = positions.in_front(2_000);
         let front_again = positions.in_front(3_000);
+        let front_of_second = second.in_front(3_000);
         let behind = positions.behind(3_000);
         let behind_again = positions.behind(3_000);
-        let expected = [&front_again, &front, &first_behind, &behind, &behind_again];
+        let behind_of_second = second.behind(3_000);
+        let expected =
+            [&front_of_second, &front_again, &front, &first_behind, &behind, &behind_again, &behind_of_second];
         assert!(expected.is_sorted());
     }
 }

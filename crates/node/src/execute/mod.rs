@@ -374,8 +374,10 @@ fn put_prepared(statement: &Statement, version: u8, out: &mut Vec<u8>) {
     put::int(out, if global.is_some() { metadata_flag::GLOBAL_TABLE } else { 0 });
     put::int(out, statement.markers.len() as i32);
     if version >= 4 {
-        put::int(out, statement.key_markers.len() as i32);
-        statement.key_markers.iter().for_each(|index| put::short(out, *index));
+        // Where the key is helps nobody if the markers are for several tables.
+        let key_markers = statement.key_markers.iter().filter(|_| one_table);
+        put::int(out, key_markers.clone().count() as i32);
+        key_markers.for_each(|index| put::short(out, *index));
     }
     let put_table = |out: &mut Vec<u8>, (keyspace, table): &(String, String)| {
         put::string(out, keyspace);

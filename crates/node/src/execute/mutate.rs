@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shunt_cql::terms::{Bindings, Prepared, Value};
 use shunt_storage::Target;
 use shunt_storage::row::{Deletion, Expiry, Fragment, Header, PartitionKey, RangeTombstone, Row, TableId};
-use shunt_storage::store::Mutation;
+use shunt_storage::store::{Mutation, Slice};
 use std::ops::Bound as RangeBound;
 
 use super::bindings::Bound;
@@ -93,12 +93,13 @@ pub(crate) struct Mutator<'a> {
 }
 
 impl<'a> Mutator<'a> {
-    /// `timestamp`: that of the request, of the batch, or the node's own; the statement's goes before it.
+    /// `index` is the statement's place in its batch. `timestamp`: that of the request, of the batch, or the node's own; the statement's goes before it.
     pub(crate) fn new(
         plan: &'a MutationPlan,
         bound: &'a Bound<'a>,
         shared: &'a Shared,
         timestamp: i64,
+        index: usize,
     ) -> Result<Self, CqlError> {
         let now = bound.now_s();
         let timestamp = bigint(plan.timestamp.as_ref(), bound, "timestamp")?.unwrap_or(timestamp);
@@ -114,7 +115,7 @@ impl<'a> Mutator<'a> {
         let time = WriteTime { timestamp, expiry, now };
         let json =
             plan.json.as_ref().map(|(json, _)| JsonRow::new(&plan.table, json, bound).map(Arc::new)).transpose()?;
-        Ok(Self { plan, bound, shared, time, refused, positions: ListPositions::default(), json })
+        Ok(Self { plan, bound, shared, time, refused, positions: ListPositions::of_statement(index), json })
     }
 
     fn table(&self) -> &'a Arc<Table> {
@@ -171,16 +172,22 @@ impl<'a> Mutator<'a> {
 
     /// Rows that are inserted, updated, or lose columns.
     fn write_rows(&mut self, partition: &Partition, writes: &mut Vec<Write>) -> Result<(), CqlError> {
-        let statics = self.changed_row(partition, ColumnKind::Static)?;
-        if !statics.is_empty() {
-            writes.push(self.write(partition, Place::Static, Fragment::Row(statics))?);
-        }
         // An INSERT without clustering columns is about the static row alone.
         let plan = self.plan;
-        if plan.clustering_given() < self.table().clustering_len {
-            return Ok(());
+        let static_only = plan.clustering_given() < self.table().clustering_len;
+        let rows = match static_only {
+            true => Vec::new(),
+            false => keys::clustering_values(self.table(), &plan.restrictions.clustering, self.bound)?,
+        };
+        // The statement is carried out row by row, and each time adds to static counters and lists.
+        let times = if static_only { 1 } else { rows.len() };
+        for _ in 0..if plan.repeats_statics() { times } else { times.min(1) } {
+            let statics = self.changed_row(partition, ColumnKind::Static)?;
+            if !statics.is_empty() {
+                writes.push(self.write(partition, Place::Static, Fragment::Row(statics))?);
+            }
         }
-        for values in keys::clustering_values(self.table(), &plan.restrictions.clustering, self.bound)? {
+        for values in rows {
             let clustering = keys::clustering(self.table(), &values)?;
             let row = self.row_at(partition, &clustering)?;
             if !row.is_empty() {
@@ -236,7 +243,11 @@ impl<'a> Mutator<'a> {
         let table = self.table();
         let given = self.plan.clustering_given();
         let sliced = restriction.lower.is_some() || restriction.upper.is_some();
-        if given == 0 && !sliced && table.clustering_len > 0 {
+        let whole = given == 0 && !sliced && table.clustering_len > 0;
+        if table.is_counter && given < table.clustering_len {
+            self.delete_counters(partition, deletion, whole, writes)?;
+        }
+        if whole {
             let header = Header { deletion: Some(deletion), ranges: Vec::new() };
             writes.push(self.write(partition, Place::Header, Fragment::Header(header))?);
             return Ok(());
@@ -256,6 +267,31 @@ impl<'a> Mutator<'a> {
         header.canonicalise();
         if !header.is_empty() {
             writes.push(self.write(partition, Place::Header, Fragment::Header(header))?);
+        }
+        Ok(())
+    }
+
+    /// Counters have no time at which they were written, only the row's deletion makes them begin anew: each row that is
+    /// there gets one.
+    fn delete_counters(
+        &self,
+        partition: &Partition,
+        deletion: Deletion,
+        whole: bool,
+        writes: &mut Vec<Write>,
+    ) -> Result<(), CqlError> {
+        let store = self.shared.store(partition.token);
+        let all = Slice::default();
+        let intervals = Intervals::new(self.table(), &self.plan.restrictions.clustering, self.bound)?;
+        let mut rows = store.read_partition(self.number()?, PartitionKey(&partition.key), &all, self.time.now)?;
+        let deleted = || Fragment::Row(Row { deletion: Some(deletion), ..Row::default() });
+        if whole && rows.static_row().is_some() {
+            writes.push(self.write(partition, Place::Static, deleted())?);
+        }
+        while let Some((clustering, _)) = rows.next()? {
+            if whole || intervals.contains(&clustering) {
+                writes.push(self.write(partition, Place::Row(clustering.to_vec()), deleted())?);
+            }
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard};
 
 use shunt_cql::ast::{BatchKind, NativeType};
 use shunt_cql::types::CqlType;
-use shunt_storage::row::Fragment;
+use shunt_storage::row::{Deletion, Fragment};
 use shunt_storage::store::{Durability, Mutation};
 use shunt_topology::Token;
 use shunt_wire::cql::envelope::opcode;
@@ -15,7 +15,7 @@ use shunt_wire::cql::message::{encode, put, result_kind};
 use super::bindings::Bound;
 use super::changes::reads_lists;
 use super::conditional::{Request, ShownValue};
-use super::mutate::{Mutator, Write};
+use super::mutate::{Mutator, Place, Write};
 use super::{Done, Executor, warnings};
 use crate::error::CqlError;
 use crate::schema::Table;
@@ -37,10 +37,10 @@ impl Executor {
     ) -> Result<Done, CqlError> {
         let conditional = items.iter().any(|(plan, _)| plan.is_conditional());
         let mut mutators = Vec::with_capacity(items.len());
-        for (plan, bound) in items {
+        for (index, (plan, bound)) in items.iter().enumerate() {
             // What is written on a condition has the time at which the condition held, whatever the client says.
             let timestamp = if conditional { bound.now_us } else { timestamp };
-            mutators.push(Mutator::new(plan, bound, &self.shared, timestamp)?);
+            mutators.push(Mutator::new(plan, bound, &self.shared, timestamp, index)?);
         }
         if conditional {
             // It reads under a lock that others hold while they read.
@@ -156,10 +156,16 @@ impl Executor {
             let durable_at = self.settle_read(&table, request.partition.token)?;
             return Ok(Done { durable_at, ..Done::now(opcode::RESULT) });
         }
-        let mut writes = Vec::new();
+        let (mut writes, mut whole) = (Vec::new(), Vec::new());
         for mutator in mutators.iter_mut() {
             for write in mutator.writes()? {
-                merge(&mut writes, write);
+                merge(&mut writes, write, &mut whole);
+            }
+        }
+        // A row that is its whole partition is deleted as one, behind the back of what the same batch writes to it.
+        for (write, deletion) in whole {
+            if let Fragment::Row(row) = &mut writes[write].fragment {
+                row.deletion = row.deletion.max(Some(deletion));
             }
         }
         writes.iter_mut().for_each(|write| write.deletions_first());
@@ -173,13 +179,22 @@ impl Executor {
 }
 
 /// Adds a write to what the same key is to get.
-fn merge(writes: &mut Vec<Write>, write: Write) {
-    let same = writes.iter_mut().find(|other| other.place == write.place && other.partition == write.partition);
-    match (same.map(|same| &mut same.fragment), write.fragment) {
+///
+/// Deletions of rows without clustering columns are put aside, with the position of the write they belong to.
+fn merge(writes: &mut Vec<Write>, mut write: Write, whole: &mut Vec<(usize, Deletion)>) {
+    let is_whole = matches!(&write.place, Place::Row(clustering) if clustering.is_empty());
+    let deletion = match &mut write.fragment {
+        Fragment::Row(row) if is_whole => row.deletion.take(),
+        _ => None,
+    };
+    let same = writes.iter().position(|other| other.place == write.place && other.partition == write.partition);
+    let position = same.unwrap_or(writes.len());
+    match (writes.get_mut(position).map(|same| &mut same.fragment), write.fragment) {
         (Some(Fragment::Row(row)), Fragment::Row(newer)) => row.merge(newer),
         (Some(Fragment::Header(header)), Fragment::Header(newer)) => header.merge(newer),
         (_, fragment) => writes.push(Write { fragment, ..write }),
     }
+    whole.extend(deletion.map(|deletion| (position, deletion)));
 }
 
 fn put_spec(name: &str, cql_type: &CqlType, version: u8, out: &mut Vec<u8>) {

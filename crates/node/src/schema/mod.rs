@@ -95,6 +95,8 @@ pub(crate) struct Column {
     pub(crate) cql_type: CqlType,
     /// Its number in storage. Never used again when the column is dropped.
     pub(crate) id: ColumnId,
+    /// When a column of its name was dropped, microseconds since 1970: what is not written later is not kept.
+    pub(crate) dropped_us: Option<i64>,
 }
 
 impl Column {
@@ -135,6 +137,11 @@ pub(crate) struct Table {
     pub(crate) options: TableOptions,
 }
 
+/// Cassandra compares first bytes of names as signed numbers: letters beyond ASCII come first.
+fn name_order(name: &str) -> (Option<i8>, &str) {
+    (name.as_bytes().first().map(|byte| byte.cast_signed()), name)
+}
+
 impl Table {
     /// Position of a column in [`Table::columns`].
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
@@ -162,8 +169,12 @@ impl Table {
     pub(crate) fn arrange(&mut self) {
         self.columns.sort_by(|one, other| {
             let place = |column: &Column| (column.kind, column.position);
-            place(one).cmp(&place(other)).then_with(|| one.name.cmp(&other.name))
+            place(one).cmp(&place(other)).then_with(|| name_order(&one.name).cmp(&name_order(&other.name)))
         });
+        for column in &mut self.columns {
+            let before = self.dropped.iter().rfind(|dropped| dropped.column.name == column.name);
+            column.dropped_us = before.map(|dropped| dropped.dropped_us);
+        }
         let count = |kind| self.columns.iter().filter(|column| column.kind == kind).count();
         (self.partition_key_len, self.clustering_len) =
             (count(ColumnKind::PartitionKey), count(ColumnKind::Clustering));

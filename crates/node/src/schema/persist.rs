@@ -267,6 +267,7 @@ fn table(schema: &Schema, keyspace: &str, record: TableRecord) -> Result<Table, 
     let column = |record: ColumnRecord| -> Result<Column, String> {
         let kind = KINDS.get(usize::from(record.kind)).copied();
         Ok(Column {
+            dropped_us: None,
             kind: kind.ok_or_else(|| format!("column {} is of no known kind", record.name))?,
             cql_type: parse_type(schema, keyspace, &record.cql_type)?,
             name: record.name,

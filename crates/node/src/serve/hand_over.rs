@@ -39,7 +39,7 @@ impl NodeService {
         let mut ready = Vec::new();
         for mut answer in self.workers.take_answers() {
             if !self.returned(answer.conn()) {
-                self.executor.keep_trace(answer.take_trace());
+                self.keep_trace(answer.take_trace());
             } else if answer.durable_at() <= durable {
                 ready.push(answer);
             } else if let Some(why) = self.executor.lost(answer.durable_at()) {
@@ -52,7 +52,7 @@ impl NodeService {
         }
         self.send_waiting(io, &ready);
         for trace in ready.iter_mut().filter_map(Waiting::take_trace) {
-            self.executor.keep_trace(Some(trace));
+            self.keep_trace(Some(trace));
         }
     }
 

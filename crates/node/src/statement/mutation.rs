@@ -267,6 +267,15 @@ impl MutationPlan {
         self.changes.iter().filter_map(reads)
     }
 
+    /// Whether what it does to static columns is more when it is done again.
+    pub(crate) fn repeats_statics(&self) -> bool {
+        let mut columns = self.changes.iter().map(|(position, _)| &self.table.columns[*position]);
+        columns.any(|column| {
+            let adds = column.cql_type.is_counter() || matches!(column.cql_type, CqlType::List { frozen: false, .. });
+            column.kind == ColumnKind::Static && adds
+        })
+    }
+
     /// Whether the partition key has an `IN`.
     pub(crate) fn has_partition_in(&self) -> bool {
         let PartitionRestriction::Keys(keys) = &self.restrictions.partition else { return false };
@@ -276,7 +285,8 @@ impl MutationPlan {
     /// Whether clustering columns have an `IN`.
     pub(crate) fn has_clustering_in(&self) -> bool {
         let clustering = &self.restrictions.clustering;
-        clustering.tuples.is_some() || clustering.equal.iter().any(OneOf::is_in)
+        clustering.tuples.as_ref().is_some_and(|(_, tuples)| tuples.is_in())
+            || clustering.equal.iter().any(OneOf::is_in)
     }
 
     /// How many clustering columns are given by equality, `IN` and tuples.

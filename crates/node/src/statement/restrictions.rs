@@ -66,6 +66,16 @@ pub(crate) enum TupleIn {
     List(Prepared),
 }
 
+impl TupleIn {
+    /// Whether it is more than an equality.
+    pub(crate) fn is_in(&self) -> bool {
+        match self {
+            TupleIn::Terms(values) => values.len() != 1,
+            TupleIn::List(_) => true,
+        }
+    }
+}
+
 /// What is asked of the partition key.
 #[derive(Clone, Debug)]
 pub(crate) enum PartitionRestriction {

@@ -10,6 +10,9 @@ use crate::values::compare::{timeuuid_from_order, uuid_from_order};
 use crate::values::number::Decimal;
 use crate::values::split;
 
+/// So many zeros at the end of a whole `decimal` are digits, more of them an exponent.
+const WHOLE_ZEROS_MAX: u32 = 18;
+
 /// Reads the component at the front of `input`, moves `input` past it and appends the value to `out`; `None` if there is
 /// none, with `out` as it was.
 pub fn decode(cql_type: &CqlType, descending: bool, input: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
@@ -158,6 +161,10 @@ impl Reader<'_> {
         let unscaled: BigInt = digits.parse().ok()?;
         let scale = i64::try_from(digits.len()).ok()?.checked_sub(i64::from_be_bytes(exponent))?;
         let unscaled = if sign == POSITIVE { unscaled } else { -unscaled };
+        // A whole number of a usual size is written as one: 100 and not 1E+2.
+        if let Ok(zeros @ 1..=WHOLE_ZEROS_MAX) = u32::try_from(-scale) {
+            return Some(Decimal { unscaled: unscaled * BigInt::from(10).pow(zeros), scale: 0 });
+        }
         // Without its last zeros a huge number may need a scale that there is not: it gets some of them back.
         let missing = u32::try_from((i64::from(i32::MIN) - scale).max(0)).ok().filter(|zeros| *zeros <= 1 << 20)?;
         let unscaled = unscaled * BigInt::from(10).pow(missing);

@@ -6,7 +6,7 @@
 //! with it, and the prefix with 0xFF behind it is above ([`after_prefix`]).
 //!
 //! Two values that compare as equal have the same bytes. What is decoded is then a canonical one of them: a `decimal`
-//! without zeros at its end, a NaN of the usual bits, a tuple with all its nulls.
+//! without zeros behind its point, a NaN of the usual bits, a tuple with all its nulls.
 
 mod decode;
 mod encode;

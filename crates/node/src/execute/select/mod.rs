@@ -82,7 +82,8 @@ pub(crate) fn run(
     let evaluator = Evaluator::new(&plan.selection, bound)?;
     let filters = Filters::new(table, plan.restrictions(), bound)?;
     let intervals = Intervals::new(table, &plan.restrictions().clustering, bound)?;
-    if page_size.is_some() && plan.sorted_by.is_some() && !intervals.0.is_empty() && !names_nothing(plan, bound)? {
+    let in_pages = page_size.is_some() && plan.is_sorted;
+    if in_pages && (plan.grouping != Grouping::Rows || !names_nothing(plan, &intervals, bound)?) {
         return Err(CqlError::invalid(
             "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove \
              the ORDER BY or the IN and sort client side, or disable paging for this query",
@@ -126,8 +127,16 @@ pub(crate) fn run(
     }
 }
 
-/// Whether no partition is named: an `IN` without values.
-fn names_nothing(plan: &SelectPlan, bound: &Bound<'_>) -> Result<bool, CqlError> {
+/// Whether the clustering columns are restricted to nothing. Static columns are asked for also if no row is.
+fn names_no_row(plan: &SelectPlan, intervals: &Intervals) -> bool {
+    intervals.0.is_empty() && !(plan.table().has_static && plan.names_rows())
+}
+
+/// Whether it is plain that there is no row: an `IN` without values, or an empty slice.
+fn names_nothing(plan: &SelectPlan, intervals: &Intervals, bound: &Bound<'_>) -> Result<bool, CqlError> {
+    if names_no_row(plan, intervals) {
+        return Ok(true);
+    }
     let PartitionRestriction::Keys(keys) = &plan.restrictions().partition else { return Ok(false) };
     Ok(keys::partitions(plan.table(), keys, bound)?.is_empty())
 }
@@ -143,7 +152,7 @@ fn read(
     let after = state.map(|state| &state.position);
     match &plan.restrictions().partition {
         PartitionRestriction::Keys(keys) => {
-            if wanted.intervals.0.is_empty() {
+            if names_no_row(plan, &wanted.intervals) {
                 return Ok(());
             }
             let partitions = keys::partitions(plan.table(), keys, bound)?;

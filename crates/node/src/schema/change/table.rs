@@ -52,7 +52,15 @@ impl Schema {
         }
         let cql_type = CqlType::resolve(&definition.type_name, &Types { schema: self, keyspace: Some(keyspace) })?;
         let kind = if definition.is_static { ColumnKind::Static } else { ColumnKind::Regular };
-        Ok(Column { name: definition.name.clone(), kind, position: 0, descending: false, cql_type, id })
+        Ok(Column {
+            name: definition.name.clone(),
+            kind,
+            position: 0,
+            descending: false,
+            cql_type,
+            id,
+            dropped_us: None,
+        })
     }
 
     fn with_table(&self, mut keyspace: Keyspace, table: Table) -> Schema {
@@ -121,7 +129,9 @@ impl Schema {
                 return Err(CqlError::Invalid(message));
             }
             let (known, new) = (&before.column.cql_type, without_udts(&column.cql_type));
-            let same = known.is_multi_cell() == new.is_multi_cell() && known.freeze() == new.freeze();
+            let same = known.is_multi_cell() == new.is_multi_cell()
+                && known.fixed_length() == new.fixed_length()
+                && new.freeze().accepts(&known.freeze());
             if !same {
                 let message = format!(
                     "Cannot re-add previously dropped column '{name}' of type {}, incompatible with previous type {}",
@@ -317,6 +327,11 @@ fn drop_column(table: &mut Table, name: &str, if_exists: bool, dropped_us: i64) 
     };
     if table.columns[position].is_primary_key() {
         return Err(CqlError::Invalid(format!("Cannot drop PRIMARY KEY column {name}")));
+    }
+    let dropped = &table.columns[position];
+    if matches!(dropped.cql_type, CqlType::Udt { .. }) && dropped.is_multi_cell() {
+        let message = format!("Cannot drop non-frozen column {name} of user type {}", dropped.cql_type);
+        return Err(CqlError::Invalid(message));
     }
     let mut column = table.columns.remove(position);
     // The types it was made of may be dropped next.

@@ -67,6 +67,12 @@ impl Schema {
                     );
                     return if *if_not_exists { Ok(None) } else { Err(CqlError::Invalid(message)) };
                 }
+                if let Some(table) = in_primary_key(&keyspace, name) {
+                    return Err(CqlError::Invalid(format!(
+                        "Cannot add new field to type {keyspace_name}.{name} as it is used in the primary key of table \
+                         {table}"
+                    )));
+                }
                 let field_type = self.field_type(keyspace_name, type_name)?;
                 if mentions(&field_type, keyspace_name, name) {
                     return Err(CqlError::invalid("Cannot add a field whose type contains the type itself"));
@@ -108,6 +114,16 @@ impl Schema {
         keyspace.types.remove(name);
         Ok(Some((self.with_keyspace(keyspace), changed("DROPPED", keyspace_name, name))))
     }
+}
+
+/// A table that has the type in its primary key. Keys are stored in the order of their values, field by field, and a
+/// field more would make others of them.
+fn in_primary_key<'k>(keyspace: &'k Keyspace, name: &str) -> Option<&'k str> {
+    let mut tables = keyspace.tables.values().filter(|table| {
+        let mut key = table.columns.iter().filter(|column| column.is_primary_key());
+        key.any(|column| mentions(&column.cql_type, &keyspace.name, name))
+    });
+    tables.next().map(|table| table.name.as_str())
 }
 
 fn rename(definition: &mut UserType, if_exists: bool, fields: &[(String, String)]) -> Result<(), CqlError> {

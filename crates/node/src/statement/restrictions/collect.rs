@@ -249,6 +249,14 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
 
     fn partition(&mut self) -> Result<PartitionRestriction, InvalidRequest> {
         let key = self.table.partition_key();
+        for filter in &self.filters {
+            if let Some(Collected { equal: Some(_), .. }) = self.columns.get(filter.column) {
+                let name = &self.table.columns[filter.column].name;
+                return invalid(format!(
+                    "{name} cannot be restricted by more than one relation if it includes an Equal"
+                ));
+            }
+        }
         let columns = &mut self.columns[..key.len()];
         let by_token = self.token.equal.is_some() || self.token.lower.is_some() || self.token.upper.is_some();
         let restricted = columns.iter().filter(|column| column.is_restricted()).count();

@@ -43,6 +43,8 @@ pub(crate) struct SelectPlan {
     pub(crate) reversed: bool,
     /// The result is sorted by the first so many clustering columns, across partitions.
     pub(crate) sorted_by: Option<usize>,
+    /// It would be sorted if it had several rows: pages cannot be.
+    pub(crate) is_sorted: bool,
     pub(crate) limit: Option<Prepared>,
     pub(crate) per_partition_limit: Option<Prepared>,
     /// A static column is selected or tested.
@@ -98,6 +100,7 @@ impl SelectPlan {
             distinct: select.distinct,
             grouping,
             reversed: order.reversed,
+            is_sorted: order.sorted_by.is_some(),
             // One row needs no order.
             sorted_by: order.sorted_by.filter(|_| grouping != Grouping::Everything),
             limit,
@@ -110,6 +113,13 @@ impl SelectPlan {
             selection,
         };
         Ok(plan)
+    }
+
+    /// Whether rows are named one by one, by all of their clustering columns.
+    pub(crate) fn names_rows(&self) -> bool {
+        let clustering = &self.restrictions.clustering;
+        let given = clustering.equal.len() + clustering.tuples.as_ref().map_or(0, |(types, _)| types.len());
+        given == self.table.clustering_len && clustering.lower.is_none() && clustering.upper.is_none()
     }
 
     /// Columns of the result.
