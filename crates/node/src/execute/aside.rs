@@ -38,6 +38,18 @@ impl Aside {
         Aside { trace: RefCell::new(Some(Box::new(Trace::begin(request, origin)))), ..Aside::default() }
     }
 
+    /// Of a request that is executed once more, by somebody who may wait.
+    pub(super) fn resumed(mut trace: Box<Trace>) -> Aside {
+        // They come again.
+        trace.parameters.clear();
+        Aside { trace: RefCell::new(Some(trace)), ..Aside::default() }
+    }
+
+    /// The trace, if there is one. Nothing more is noted.
+    pub(super) fn take_trace(&self) -> Option<Box<Trace>> {
+        self.trace.borrow_mut().take()
+    }
+
     /// Something was done for the request.
     pub(crate) fn note<T: Into<String>>(&self, activity: impl FnOnce() -> T) {
         if let Some(trace) = &mut *self.trace.borrow_mut() {
@@ -71,7 +83,7 @@ impl Aside {
     ///
     /// v3 knows no warnings.
     pub(super) fn finish(&self, version: u8, message: usize, out: &mut Vec<u8>) -> (u8, Option<Box<Trace>>) {
-        let trace = self.trace.borrow_mut().take();
+        let trace = self.take_trace();
         let mut flags = if trace.is_some() { flag::TRACING } else { 0 };
         let warnings = self.warnings.borrow();
         if version >= 4 && !warnings.is_empty() {

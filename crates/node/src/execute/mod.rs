@@ -82,10 +82,17 @@ impl Done {
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Done(Done),
-    /// Nothing yet: somebody who may wait has to execute it, perhaps for long.
-    WouldWait {
-        long: bool,
-    },
+    /// Nothing yet: somebody who may wait has to execute it.
+    WouldWait(WouldWait),
+}
+
+/// A request that was given up.
+#[derive(Debug)]
+pub(crate) struct WouldWait {
+    /// It will take long.
+    pub(crate) long: bool,
+    /// What was done so far, for whoever takes it up ([`Executor::resume`]).
+    pub(crate) trace: Option<Box<Trace>>,
 }
 
 /// Executes the requests of one node.
@@ -95,12 +102,14 @@ pub(crate) struct Executor {
     /// Of the request that is being executed.
     aside: Aside,
     effort: Effort,
+    /// Of the next request, if it was begun elsewhere.
+    resumed: Option<Box<Trace>>,
 }
 
 impl Executor {
     /// An executor for the node with this number.
     pub(crate) fn new(shared: Arc<Shared>, node: usize) -> Executor {
-        Executor { shared, node, aside: Aside::default(), effort: Effort::unlimited() }
+        Executor { shared, node, aside: Aside::default(), effort: Effort::unlimited(), resumed: None }
     }
 
     /// Executes one request and appends the body of its answer. May wait for the disk.
@@ -109,7 +118,7 @@ impl Executor {
         match self.attempt(client, request, out) {
             Outcome::Done(done) => done,
             // Which an effort without limits never says.
-            Outcome::WouldWait { long } => refused(&CqlError::WouldWait { long }, request.version, out),
+            Outcome::WouldWait(WouldWait { long, .. }) => refused(&CqlError::WouldWait { long }, request.version, out),
         }
     }
 
@@ -136,7 +145,8 @@ impl Executor {
             .and_then(|(_, body)| self.run(client, request, body, out));
         if let Err(CqlError::WouldWait { long }) = outcome {
             out.truncate(before);
-            return Outcome::WouldWait { long };
+            self.aside.note(|| "Handed over to a thread that may wait for the disk");
+            return Outcome::WouldWait(WouldWait { long, trace: self.aside.take_trace() });
         }
         let mut done = outcome.unwrap_or_else(|error| {
             out.truncate(start);
@@ -149,7 +159,15 @@ impl Executor {
         Outcome::Done(done)
     }
 
-    fn new_aside(&self, client: &ClientState, request: &Request<'_>) -> Aside {
+    /// The next request is one that was given up elsewhere; its trace goes on.
+    pub(crate) fn resume(&mut self, trace: Option<Box<Trace>>) {
+        self.resumed = trace;
+    }
+
+    fn new_aside(&mut self, client: &ClientState, request: &Request<'_>) -> Aside {
+        if let Some(trace) = self.resumed.take() {
+            return Aside::resumed(trace);
+        }
         if request.flags & flag::TRACING == 0 {
             return Aside::default();
         }

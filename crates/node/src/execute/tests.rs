@@ -10,7 +10,7 @@ use shunt_wire::cql::message::{
 };
 
 use super::select::tests::{Nodes, VERSION};
-use super::{Done, Request};
+use super::{Done, Outcome, Request};
 
 /// An answer taken apart.
 struct Answer {
@@ -154,6 +154,31 @@ fn every_kind_of_request_is_traced_under_its_name() {
     let batch = request(&mut nodes, VERSION, flag::TRACING, opcode::BATCH, &body);
     let id = kept(&mut nodes, batch);
     assert_eq!(session(&mut nodes, "request", &id), "'Execute batch of CQL3 queries'");
+}
+
+/// What a loop gives up is one request with one trace, from its coming to the answer.
+#[test]
+fn the_trace_of_a_request_goes_on_where_it_is_taken_up() {
+    let mut nodes = table();
+    let mut body = Vec::new();
+    encode::query_simple(&mut body, VERSION, "TRUNCATE t", Consistency::ONE);
+    let asked = Request { version: VERSION, flags: flag::TRACING, opcode: opcode::QUERY, body: &body };
+    let mut out = Vec::new();
+    let given_up = match nodes.executor.execute_at_once(&mut nodes.client, &asked, &mut out) {
+        Outcome::WouldWait(given_up) => given_up,
+        Outcome::Done(done) => panic!("{done:?}"),
+    };
+    assert!(out.is_empty());
+    let session = given_up.trace.as_ref().unwrap().origin.session;
+    nodes.executor.resume(given_up.trace);
+    let answer = request(&mut nodes, VERSION, flag::TRACING, opcode::QUERY, &body);
+    assert_eq!((answer.done.opcode, answer.tracing_id), (opcode::RESULT, Some(session)));
+    let id = kept(&mut nodes, answer);
+    let events = events(&mut nodes, &id);
+    let handed_over = events.iter().position(|event| event.contains("Handed over"));
+    let truncated = events.iter().position(|event| event.contains("Truncated k.t"));
+    assert!(handed_over.is_some() && handed_over < truncated, "{events:?}");
+    assert_eq!(query(&mut nodes, VERSION, 0, "SELECT a FROM t").tracing_id, None, "the next is another request");
 }
 
 #[test]

@@ -82,10 +82,10 @@ impl NodeService {
         };
         let done = match outcome {
             Outcome::Done(done) => Some(done),
-            Outcome::WouldWait { long } => {
+            Outcome::WouldWait(given_up) => {
                 let header =
                     Header { flags: entry.flags, ..Header::request(entry.version, entry.stream, entry.opcode) };
-                self.hand_over(rest, place, header, body, long, &mut answer)
+                self.hand_over(rest, place, header, body, given_up, &mut answer)
             }
         };
         let Some(done) = done else {

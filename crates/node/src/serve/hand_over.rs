@@ -8,7 +8,7 @@ use super::requests::{Place, Waiting};
 use super::session::SessionRest;
 use super::workers::Job;
 use crate::error::CqlError;
-use crate::execute::{Done, refused};
+use crate::execute::{Done, WouldWait, refused};
 
 impl NodeService {
     /// Hands a request over; what its connection shares goes with it as it is now. If too many wait already, there is an
@@ -19,11 +19,12 @@ impl NodeService {
         place: Place,
         header: Header,
         body: &[u8],
-        long: bool,
+        given_up: WouldWait,
         answer: &mut Vec<u8>,
     ) -> Option<Done> {
         let node = self.executor.node();
-        let job = Job { node, place, header, client: rest.client.clone(), body: body.to_vec(), long };
+        let WouldWait { long, trace } = given_up;
+        let job = Job { node, place, header, client: rest.client.clone(), body: body.to_vec(), long, trace };
         if self.workers.hand_over(job) {
             rest.handed_over += 1;
             self.metrics.handed_over.add(1);

@@ -77,8 +77,8 @@ impl NodeService {
         let request = Request { version: header.version, flags: header.flags, opcode: header.opcode, body };
         let done = match self.executor.execute_at_once(&mut rest.client, &request, &mut answer) {
             Outcome::Done(done) => Some(done),
-            Outcome::WouldWait { long } => {
-                self.hand_over(rest, Place::Envelope { conn }, header, body, long, &mut answer)
+            Outcome::WouldWait(given_up) => {
+                self.hand_over(rest, Place::Envelope { conn }, header, body, given_up, &mut answer)
             }
         };
         let Some(done) = done else {

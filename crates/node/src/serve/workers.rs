@@ -24,6 +24,7 @@ use crate::error::CqlError;
 use crate::execute::{ClientState, Executor, Request, refused};
 use crate::limits;
 use crate::shared::Shared;
+use crate::trace::Trace;
 
 /// A request that was given up, with all that it needs elsewhere.
 pub(super) struct Job {
@@ -34,6 +35,8 @@ pub(super) struct Job {
     pub(super) client: ClientState,
     pub(super) body: Vec<u8>,
     pub(super) long: bool,
+    /// Begun where it was given up.
+    pub(super) trace: Option<Box<Trace>>,
 }
 
 #[derive(Default)]
@@ -233,6 +236,7 @@ fn execute(executor: &mut Executor, since: Instant, mut job: Job) -> Waiting {
         let what = format!("the request waited {} s for a worker", since.elapsed().as_secs());
         refused(&CqlError::Overloaded(what), version, &mut body)
     } else {
+        executor.resume(job.trace.take());
         let request = Request { version, flags, opcode, body: &job.body };
         // Whoever asked would wait for ever, and everybody for this thread.
         let executed = catch_unwind(AssertUnwindSafe(|| executor.execute(&mut job.client, &request, &mut body)));
@@ -255,7 +259,7 @@ mod tests {
     fn job(long: bool, bytes: usize) -> Job {
         let place = Place::Envelope { conn: ConnId { index: 0, generation: 1 } };
         let header = Header::request(4, 0, opcode::QUERY);
-        Job { node: 0, place, header, client: ClientState::default(), body: vec![0; bytes], long }
+        Job { node: 0, place, header, client: ClientState::default(), body: vec![0; bytes], long, trace: None }
     }
 
     /// Of a loop whose inbox is gone.
