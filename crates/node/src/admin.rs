@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use serde_json::json;
 use shunt_admin::{Counter, Encoder, Heartbeats, Json, Label, Labels, Map, Part, Snapshot, Unit, Value};
+use shunt_storage::row_cache::RowCacheStatistics;
 use shunt_storage::store::{FRAGMENT_CLASSES, StoreFigures};
 
 use crate::metrics::{LoopMetrics, RequestKind};
@@ -130,7 +131,35 @@ impl NodesAdmin {
             .collect();
         encoder.gauge("shunt_store_writable", "Whether the store takes writes.", None, &healthy)?;
         self.fragments(&figures, encoder)?;
+        self.row_caches(&figures, encoder)?;
         self.engines(encoder)
+    }
+
+    fn row_caches(&self, figures: &[StoreFigures], encoder: &mut Encoder<'_>) -> fmt::Result {
+        let caches = || figures.iter().enumerate().filter_map(|(node, f)| Some((self.label(node), f.row_cache?)));
+        type Number = fn(&RowCacheStatistics) -> u64;
+        let values = |number: Number| -> Vec<Value> {
+            caches().map(|(label, statistics)| (label, number(&statistics) as f64)).collect()
+        };
+        let counters: [(&str, &str, Option<Unit>, Number); 5] = [
+            ("shunt_store_row_cache_memory_hits", "Rows found in memory.", None, |s| s.memory_hits),
+            ("shunt_store_row_cache_ssd_hits", "Rows found on the SSD.", None, |s| s.ssd_hits),
+            ("shunt_store_row_cache_misses", "Rows looked for in vain.", None, |s| s.misses),
+            ("shunt_store_row_cache_fills", "Rows put in.", None, |s| s.fills),
+            ("shunt_store_row_cache_ssd_written", "Written to the SSD.", Some(Unit::Bytes), |s| s.ssd_bytes_written),
+        ];
+        for (name, help, unit, number) in counters {
+            encoder.counter(name, help, unit.as_ref(), &values(number))?;
+        }
+        let gauges: [(&str, &str, Option<Unit>, Number); 3] = [
+            ("shunt_store_row_cache_memory", "Of rows.", Some(Unit::Bytes), |s| s.memory_bytes + s.index_bytes),
+            ("shunt_store_row_cache_ssd", "Taken on the SSD.", Some(Unit::Bytes), |s| s.ssd_bytes),
+            ("shunt_store_row_cache_ssd_on", "Whether the SSD tier is on.", None, |s| u64::from(s.ssd_on)),
+        ];
+        for (name, help, unit, number) in gauges {
+            encoder.gauge(name, help, unit.as_ref(), &values(number))?;
+        }
+        Ok(())
     }
 
     fn fragments(&self, figures: &[StoreFigures], encoder: &mut Encoder<'_>) -> fmt::Result {
