@@ -15,7 +15,7 @@ use crate::process::{Kind, Running, check};
 use crate::{from_environment, seed, started_quietly};
 
 /// Nodes that meet a fault, unless told otherwise.
-const ROUNDS: u64 = 14;
+const ROUNDS: u64 = 10;
 /// Statements of each connection, eight at once.
 const VOLLEYS: usize = 60;
 /// RocksDB numbers its files; no more than these are made in a round.

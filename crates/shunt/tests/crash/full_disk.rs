@@ -5,6 +5,7 @@
 //! The disk is a tmpfs in a mount namespace of its own, in which this executable starts itself again. Where the kernel
 //! does not let one be made, the test says so and proves nothing.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -15,8 +16,17 @@ use crate::process::{Kind, Running, check};
 use crate::started_quietly;
 
 const DISK: &str = "SHUNT_SMALL_DISK";
-/// Of a disk of 24 MiB.
-const BALLAST_BYTES: usize = 20 << 20;
+/// What is left of the disk for the node; enough to start.
+const LEFT_BYTES: u64 = 3 << 20;
+
+/// Fills the disk, but for a little.
+fn fill(ballast: &Path) {
+    let mut file = std::fs::File::create(ballast).expect("ballast");
+    let piece = vec![1; 64 << 10];
+    while file.write_all(&piece).is_ok() {}
+    let length = file.metadata().expect("length").len();
+    file.set_len(length.saturating_sub(LEFT_BYTES)).expect("less ballast");
+}
 
 #[test]
 fn a_disk_that_fills_up_loses_nothing() {
@@ -47,7 +57,7 @@ fn fill_and_recover(disk: &Path) {
     // Not on the disk that fills up.
     let outside = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("directory");
     let log = outside.path().join("log");
-    std::fs::write(&ballast, vec![1; BALLAST_BYTES]).expect("ballast");
+    fill(&ballast);
     let running = Running::start(Kind::Node, &data, &log);
     let mut client = Client::connect(running.clients);
     Plain::prepare(&mut client);
@@ -67,7 +77,7 @@ fn fill_and_recover(disk: &Path) {
     started_quietly(&log);
 
     // Full once more, and killed.
-    std::fs::write(&ballast, vec![1; BALLAST_BYTES / 2]).expect("ballast");
+    fill(&ballast);
     plain.refusals.clear();
     plain.run(running.clients, 100_000);
     assert!(!plain.refusals.is_empty());

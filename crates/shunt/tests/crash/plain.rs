@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
 use crate::client::{Answer, Client, number};
+use crate::model::Random;
 
 const CONNECTIONS: i64 = 3;
 /// Statements sent at once.
@@ -40,8 +41,10 @@ enum What {
     Table,
 }
 
+/// Text that does not compress well, so that disks fill up.
 fn pad(id: i64) -> String {
-    format!("{id}-").repeat(60)
+    let mut random = Random::new(id as u64);
+    (0..30).map(|_| format!("{:08x}", random.below(1 << 32))).collect()
 }
 
 fn text(what: What, id: i64) -> String {

@@ -146,3 +146,31 @@ fn a_catalogue_that_lost_schemas_is_refused() {
         "{error}"
     );
 }
+
+/// RocksDB would begin anew without `CURRENT`, and go on with the files that half a manifest names; either way it deletes
+/// the others.
+#[test]
+fn what_is_gone_or_cut_off_is_refused_and_nothing_deleted() {
+    let directory = tempfile::tempdir().unwrap();
+    fill(directory.path(), true);
+    let tables = files(directory.path(), ".sst").len();
+    let manifest = std::fs::read_to_string(directory.path().join("db/CURRENT")).unwrap();
+    let manifest = format!("db/{}", manifest.trim_end());
+    let gone = ["FORMAT", "catalogue", "db/CURRENT", &manifest].map(|name| (name, true));
+    for (name, gone) in gone.into_iter().chain([(manifest.as_str(), false)]) {
+        let (copy, shown) = (tempfile::tempdir().unwrap(), name.rsplit('/').next().unwrap());
+        copy_all(directory.path(), copy.path());
+        let path = copy.path().join(name);
+        match gone {
+            true => std::fs::remove_file(&path).unwrap(),
+            false => std::fs::write(&path, &std::fs::read(&path).unwrap()[..100]).unwrap(),
+        }
+        for _ in 0..2 {
+            let error = Store::open(copy.path(), options()).err().unwrap().to_string();
+            assert!(error.contains(shown), "{error}");
+        }
+        let problems = check(copy.path(), &options()).unwrap();
+        assert!(problems.iter().any(|problem| problem.to_string().contains(shown)), "{problems:?}");
+        assert_eq!(files(copy.path(), ".sst").len(), tables, "{name}");
+    }
+}
