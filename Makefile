@@ -3,13 +3,16 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint unit e2e ring ring-stop ring-cost deny fuzz-corpus build clean
+.PHONY: help run run-cassandra test lint unit e2e ring ring-stop ring-cost store-speed deny fuzz-corpus build clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: ## build the proxy, start a one-node Cassandra and the proxy in front of it on 127.0.0.1:9042; Ctrl-C stops both
+run: ## build Shunt, run three embedded nodes and the proxy on 127.0.0.1:9042; needs nothing else; Ctrl-C stops it
 	@scripts/run
+
+run-cassandra: ## build Shunt, start a one-node Cassandra and the proxy in front of it on 127.0.0.1:9042
+	@scripts/run-cassandra
 
 test: ## everything CI runs
 	@scripts/test
@@ -34,6 +37,11 @@ ring-cost: build ## what a query costs the ring's nodes: round robin, token awar
 	@scripts/prerequisites ring python
 	@scripts/python-environment
 	@PYTHONPATH=tests target/python/bin/python -m ring.cost $(RING_COST)
+
+store-speed: build ## what reads and writes cost the embedded node, Cassandra and redis-server
+	@scripts/prerequisites ring python
+	@scripts/python-environment
+	@PYTHONPATH=tests target/python/bin/python -m ring.store_speed $(STORE_SPEED)
 
 build: ## the release binary, target/release/shunt
 	@scripts/prerequisites rust

@@ -1,4 +1,4 @@
-"""Steps with a name, a duration and a log that is shown when they fail; used by scripts/run and scripts/test."""
+"""Steps with a name, a duration and a log that is shown when they fail; used by scripts/run-cassandra and scripts/test."""
 
 import os
 import re
@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +30,7 @@ class Steps:
     def __init__(self, logs: Path):
         self.logs = logs
         self.outcomes = {}
-        self._child = None
+        self._children = set()
         logs.mkdir(parents=True, exist_ok=True)
         self._terminal = sys.stdout.isatty()
 
@@ -38,11 +39,34 @@ class Steps:
 
         `count` turns the step's output into (passed, failed). A step that is no suite of tests counts as one test.
         """
-        log = self.logs / (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") + ".log")
         print(f"  {name:<44}", end=" ", flush=True)
+        return self._report(name, *self._measure(name, command, environment, timeout_seconds), count)
+
+    def run_together(self, *steps, timeout_seconds: float = 1800) -> bool:
+        """Runs steps (name, command, environment, count) at the same time; each is reported when it has ended."""
+        good = True
+        with ThreadPoolExecutor(len(steps)) as pool:
+            try:
+                running = {pool.submit(self._measure, name, command, environment, timeout_seconds): (name, count)
+                           for name, command, environment, count in steps}
+                for ended in as_completed(running):
+                    name, count = running[ended]
+                    print(f"  {name:<44}", end=" ", flush=True)
+                    good &= self._report(name, *ended.result(), count)
+            except BaseException:
+                for child in list(self._children):
+                    self._end(child)
+                raise
+        return good
+
+    def _measure(self, name: str, command, environment, timeout_seconds: float) -> tuple:
+        """(exit status, seconds, log) of a command."""
+        log = self.logs / (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") + ".log")
         begun = time.monotonic()
         status = self._execute(command, log, environment, timeout_seconds)
-        seconds = time.monotonic() - begun
+        return status, time.monotonic() - begun, log
+
+    def _report(self, name: str, status: int, seconds: float, log: Path, count) -> bool:
         text = log.read_text(errors="replace")
         passed, failed = count(text) if count else (0, 0)
         if status != 0 and failed == 0:
@@ -71,23 +95,24 @@ class Steps:
     def _execute(self, command, log: Path, environment, timeout_seconds: float) -> int:
         with open(log, "wb") as output:
             try:
-                self._child = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **(environment or {})},
-                                               stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                                               start_new_session=True)
+                child = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **(environment or {})},
+                                         stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                                         start_new_session=True)
             except OSError as error:
                 output.write(f"{command[0]}: {error}\n".encode())
                 return 127
+            self._children.add(child)
             try:
-                return self._child.wait(timeout_seconds)
+                return child.wait(timeout_seconds)
             except subprocess.TimeoutExpired:
                 output.write(f"\nstopped after {timeout_seconds} s\n".encode())
                 return 124
             finally:
-                self._end_child()
+                self._end(child)
 
-    def _end_child(self) -> None:
+    def _end(self, child: subprocess.Popen) -> None:
         """Ends the process group of a step that was broken off, SIGINT first: that lets tests stop what they started."""
-        child, self._child = self._child, None
+        self._children.discard(child)
         for number, patience_seconds in ((signal.SIGINT, 60), (signal.SIGTERM, 10), (signal.SIGKILL, 10)):
             if child.poll() is not None:
                 return

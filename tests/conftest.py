@@ -1,7 +1,10 @@
 """What the whole-system tests run against.
 
 SHUNT_CONTACT (host:port of the proxy) and SHUNT_RING (host:port of the nodes behind it, comma-separated) say what is
-already running. Without them a ring and a proxy are started for the run and stopped after it.
+already running. SHUNT_RF is how many copies the nodes keep of a row, SHUNT_STORE what kind of nodes they are: `cassandra`
+(the default) or `node`, the embedded one.
+
+Without SHUNT_CONTACT what is needed is started for the run and stopped after it: a ring and a proxy, or an embedded node.
 """
 
 import os
@@ -10,6 +13,7 @@ from dataclasses import dataclass
 import pytest
 
 from ring.cluster import Cluster
+from ring.embedded import Embedded
 from ring.proxy import LISTEN, Proxy
 
 
@@ -20,30 +24,48 @@ class Backend:
     host: str
     port: int
     nodes: list
+    copies: int
+    store: str
 
     @property
     def through_proxy(self) -> bool:
         """False while a test is tried directly against a node."""
         return f"{self.host}:{self.port}" not in self.nodes
 
+    @property
+    def embedded(self) -> bool:
+        return self.store == "node"
+
+    def needs(self, feature: str) -> None:
+        """Skips the test where there is no such thing; that the node says so has tests of its own."""
+        if self.embedded:
+            pytest.skip(f"the embedded node has no {feature}")
+
 
 @pytest.fixture(scope="session")
 def backend():
     contact, nodes = os.environ.get("SHUNT_CONTACT"), os.environ.get("SHUNT_RING")
+    store = os.environ.get("SHUNT_STORE", "cassandra")
+    assert store in ("cassandra", "node"), f"SHUNT_STORE {store!r}: cassandra or node"
     if contact and nodes:
-        yield _backend(contact, nodes)
+        yield _backend(contact, nodes, store)
+        return
+    if store == "node":
+        with Embedded.direct() as node:
+            yield _backend(node.contact, node.contact, store)
         return
     ring = Cluster.load("ring") or Cluster("ring")
     ours = not any(node.pid() for node in ring.nodes)
     ring.start()
     try:
         with Proxy(ring.contacts):
-            yield _backend(LISTEN, ring.contacts)
+            yield _backend(LISTEN, ring.contacts, store)
     finally:
         if ours:
             ring.stop()
 
 
-def _backend(contact: str, nodes: str) -> Backend:
+def _backend(contact: str, nodes: str, store: str) -> Backend:
     host, port = contact.rsplit(":", 1)
-    return Backend(host, int(port), nodes.split(","))
+    copies = int(os.environ.get("SHUNT_RF", "1" if store == "node" else "3"))
+    return Backend(host, int(port), nodes.split(","), copies, store)

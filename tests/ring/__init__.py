@@ -1,4 +1,4 @@
-"""Real Apache Cassandra nodes on loopback, and small tools around them, for the whole-system tests and `make run`.
+"""Real Apache Cassandra nodes on loopback, and small tools around them, for the whole-system tests and `make run-cassandra`.
 
 jars.py     Cassandra's jars from Maven Central, a Java that runs them, an archive of loaded classes for fast starts
 node.py     one Cassandra process: configuration, start, stop, kill -9, SIGSTOP

@@ -3,10 +3,9 @@
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use shunt_node::run::{Nodes, NodesOptions};
-use shunt_reactor::IoChoice;
-use shunt_storage::StoreOptions;
 
 fn main() -> Result<(), String> {
     let mut arguments = std::env::args().skip(1);
@@ -14,16 +13,9 @@ fn main() -> Result<(), String> {
     let listen: Vec<SocketAddr> = arguments
         .map(|text| text.parse().map_err(|error| format!("{text}: {error}")))
         .collect::<Result<_, String>>()?;
-    let options = NodesOptions {
-        cluster_name: "shunt".to_owned(),
-        listen,
-        directory,
-        store: StoreOptions::default(),
-        io: IoChoice::Auto,
-    };
-    let nodes = Nodes::start(options)?;
+    let nodes = Nodes::start(NodesOptions::new(directory, listen))?;
     println!("listening on {:?}", nodes.addresses());
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
-    nodes.stop();
+    nodes.stop(Duration::from_secs(10));
     Ok(())
 }

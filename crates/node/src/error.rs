@@ -3,6 +3,7 @@
 use shunt_cql::error::FailedFunction;
 use shunt_cql::{InvalidRequest, SyntaxError};
 use shunt_storage::StoreError;
+use shunt_storage::engine::EngineError;
 use shunt_wire::cql::message::{ErrorDetails, ErrorMessage, encode, error_code, put};
 
 /// Where native functions are.
@@ -29,6 +30,13 @@ pub(crate) enum CqlError {
     Protocol(String),
     /// The node cannot carry it out: its disk failed, or a bound was hit.
     Server(String),
+    /// The node has more to do than it can; what was asked did not happen.
+    Overloaded(String),
+    /// Not for clients: it has to be executed where it may wait. Nothing has been changed yet.
+    WouldWait {
+        /// It will take long even if it does not wait.
+        long: bool,
+    },
 }
 
 impl CqlError {
@@ -53,6 +61,8 @@ impl CqlError {
             CqlError::Config(message) => plain(out, error_code::CONFIG_ERROR, message),
             CqlError::Protocol(message) => plain(out, error_code::PROTOCOL_ERROR, message),
             CqlError::Server(message) => plain(out, error_code::SERVER_ERROR, message),
+            CqlError::Overloaded(message) => plain(out, error_code::OVERLOADED, message),
+            CqlError::WouldWait { .. } => plain(out, error_code::OVERLOADED, "the request has to wait for the disk"),
             CqlError::Unprepared(id) => {
                 let message = "Prepared query with this ID not found (either the query was not prepared on this host \
                                or the host has been restarted since then)";
@@ -82,7 +92,10 @@ impl From<InvalidRequest> for CqlError {
 
 impl From<StoreError> for CqlError {
     fn from(error: StoreError) -> CqlError {
-        CqlError::Server(error.to_string())
+        match error {
+            StoreError::Engine(EngineError::WouldBlock) => CqlError::WouldWait { long: false },
+            error => CqlError::Server(error.to_string()),
+        }
     }
 }
 

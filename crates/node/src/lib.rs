@@ -6,15 +6,22 @@
 //! ```
 //!
 //! `schema` says what keyspaces and tables there are, `system` shows it to drivers, `cluster` says which of the nodes
-//! of the process owns which tokens.
+//! of the process owns which tokens. What `execute` notes of a request that is traced is a `trace`, which `system` keeps.
 
+pub mod admin;
 pub mod cluster;
+mod control;
 mod error;
 mod execute;
+pub mod layout;
 mod limits;
+pub mod maintenance;
+pub mod metrics;
 pub mod run;
 mod schema;
 pub mod serve;
 pub mod shared;
 mod statement;
 mod system;
+mod trace;
+mod upkeep;

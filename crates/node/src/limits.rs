@@ -8,3 +8,32 @@ pub(crate) const REQUEST_BYTES_MAX: u32 = 16 << 20;
 
 /// How often a loop looks after what may have been missed.
 pub(crate) const TICK_NS: u64 = 250_000_000;
+
+/// Records that an event loop reads for one request before it leaves that to a worker: half a millisecond's work.
+pub(crate) const LOOP_RECORDS: usize = 256;
+
+/// Bytes of values that it reads for one.
+pub(crate) const LOOP_BYTES: usize = 256 << 10;
+
+/// Threads that execute what event loops do not wait for.
+pub(crate) const WORKERS: usize = 8;
+
+/// How many of them may be at requests that take long, so that the others are there for rows on disk.
+pub(crate) const WORKERS_LONG: usize = WORKERS / 2;
+
+/// Requests that may wait for a worker, and bytes of their bodies. More are answered Overloaded.
+pub(crate) const WAITING_REQUESTS_MAX: usize = 4096;
+pub(crate) const WAITING_BYTES_MAX: usize = 64 << 20;
+
+/// A request that has waited so long for a worker is answered Overloaded: its client has given up, or will.
+pub(crate) const WAITING_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// How often stores are looked after, about.
+pub(crate) const UPKEEP_INTERVAL: std::time::Duration = std::time::Duration::from_secs(600);
+
+/// A table with deletions is swept at least so often, however long its grace.
+pub(crate) const SWEEP_INTERVAL_MAX: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
+
+/// Schemas beyond those left the last time that are worth a compaction of everything, and the time between two.
+pub(crate) const RECLAIM_SCHEMAS: usize = 1024;
+pub(crate) const RECLAIM_INTERVAL: std::time::Duration = std::time::Duration::from_secs(24 * 3600);

@@ -1,21 +1,33 @@
 //! Starts the nodes of a process: for each its listener, its event loop, and word from its store of what is durable.
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use shunt_reactor::{Acceptor, CoreSlot, IoChoice, LoopOptions, Mailer, listen, mailbox, run};
 use shunt_storage::StoreOptions;
+use shunt_storage::store::StoreFigures;
 
+use crate::admin::NodesAdmin;
 use crate::cluster::ClusterInfo;
+use crate::control::Control;
 use crate::execute::Executor;
+use crate::layout;
+use crate::metrics::LoopMetrics;
+use crate::serve::workers::Workers;
 use crate::serve::{NodeMail, NodeService};
 use crate::shared::Shared;
+use crate::upkeep::Upkeep;
 
 /// Mail and fresh connections that may wait for one loop; the accepting thread waits when it is full.
 const MAILBOX_CAPACITY: usize = 4096;
+/// Connections of a loop, unless told otherwise.
+const CONNECTIONS_MAX: usize = 60_000;
 
 /// What nodes are started from.
 pub struct NodesOptions {
@@ -25,18 +37,65 @@ pub struct NodesOptions {
     pub listen: Vec<SocketAddr>,
     /// Where the data is.
     pub directory: PathBuf,
-    /// Of each node's store.
+    /// Of each node's store. The row cache on SSD has a directory per node below the one given.
     pub store: StoreOptions,
     /// How loops wait for sockets.
     pub io: IoChoice,
+    /// Event loops of each node; at least one.
+    pub loops_per_node: usize,
+    /// Connections of each loop; more are closed at once.
+    pub connections_max: usize,
+    /// Told when a loop ends, and why if it should not have.
+    pub ended: LoopEnded,
+}
+
+/// Told of the end of a node's loop: the node's number, and why if it should not have ended.
+pub type LoopEnded = Arc<dyn Fn(usize, Option<String>) + Send + Sync>;
+
+impl NodesOptions {
+    /// Nodes at these addresses with their data in a directory, and everything else as usual.
+    pub fn new(directory: PathBuf, listen: Vec<SocketAddr>) -> Self {
+        NodesOptions {
+            cluster_name: "Shunt".to_owned(),
+            listen,
+            directory,
+            store: StoreOptions::default(),
+            io: IoChoice::Auto,
+            loops_per_node: 1,
+            connections_max: CONNECTIONS_MAX,
+            ended: Arc::new(|node, failure| {
+                if let Some(failure) = failure {
+                    tracing::error!(node, %failure, "a node's loop failed");
+                }
+            }),
+        }
+    }
 }
 
 /// Nodes that run on threads of this process.
 pub struct Nodes {
     addresses: Vec<SocketAddr>,
+    admin: Arc<NodesAdmin>,
+    control: Option<Control>,
     mailers: Vec<Mailer<NodeMail>>,
-    threads: Vec<JoinHandle<std::io::Result<()>>>,
+    threads: Vec<JoinHandle<()>>,
     acceptors: Vec<Acceptor>,
+    workers: Workers,
+    upkeep: Upkeep,
+    shared: Arc<Shared>,
+    /// Held by every loop while it runs.
+    alive: Sender<()>,
+    all_ended: Receiver<()>,
+}
+
+/// What a loop is started from.
+struct LoopParts {
+    shared: Arc<Shared>,
+    node: usize,
+    io: IoChoice,
+    connections_max: usize,
+    metrics: Arc<LoopMetrics>,
+    ended: LoopEnded,
 }
 
 impl Nodes {
@@ -45,37 +104,85 @@ impl Nodes {
     /// # Errors
     /// What cannot be opened, bound or started, with its name.
     pub fn start(options: NodesOptions) -> Result<Nodes, String> {
-        let NodesOptions { cluster_name, listen, directory, store, io } = options;
-        check_layout(&directory, listen.len())?;
-        let listeners: Vec<TcpListener> = listen.iter().map(bind).collect::<Result<_, _>>()?;
+        layout::claim(&options.directory, options.listen.len())?;
+        let listeners: Vec<TcpListener> = options.listen.iter().map(bind).collect::<Result<_, _>>()?;
         let bound = listeners.iter().map(TcpListener::local_addr).collect::<std::io::Result<Vec<_>>>();
         let addresses = bound.map_err(|error| error.to_string())?;
-        let info = ClusterInfo::new(&cluster_name, &addresses);
-        let shared = Arc::new(Shared::open(&directory, info, &store)?);
-        let mut nodes = Nodes { addresses, mailers: Vec::new(), threads: Vec::new(), acceptors: Vec::new() };
-        for (index, listener) in listeners.into_iter().enumerate() {
-            let failed = |error: std::io::Error| format!("node {index} could not be started: {error}");
-            nodes.start_one(&shared, index, listener, io).map_err(failed)?;
+        let info = ClusterInfo::new(&options.cluster_name, &addresses);
+        let shared = Arc::new(Shared::open(&options.directory, info, &options.store)?);
+        let of_node = |_| (0..options.loops_per_node.max(1)).map(|_| Arc::<LoopMetrics>::default()).collect();
+        let loops: Vec<Vec<Arc<LoopMetrics>>> = (0..listeners.len()).map(of_node).collect();
+        let admin = Arc::new(NodesAdmin::new(Arc::clone(&shared), loops.clone()));
+        let (mailers, threads, acceptors) = (Vec::new(), Vec::new(), Vec::new());
+        let (alive, all_ended) = channel();
+        let workers = Workers::start(&shared).map_err(|error| format!("workers cannot be started: {error}"))?;
+        let upkeep = Upkeep::start(&shared).map_err(|error| format!("upkeep cannot be started: {error}"))?;
+        let mut nodes = Nodes {
+            addresses,
+            admin,
+            control: None,
+            mailers,
+            threads,
+            acceptors,
+            workers,
+            upkeep,
+            shared: Arc::clone(&shared),
+            alive,
+            all_ended,
+        };
+        for (node, (listener, metrics)) in listeners.into_iter().zip(loops).enumerate() {
+            let parts = |metrics: Arc<LoopMetrics>| LoopParts {
+                shared: Arc::clone(&shared),
+                node,
+                io: options.io,
+                connections_max: options.connections_max,
+                metrics,
+                ended: Arc::clone(&options.ended),
+            };
+            let failed = |error: std::io::Error| format!("node {node} could not be started: {error}");
+            let slots: Vec<CoreSlot<NodeMail>> = metrics
+                .into_iter()
+                .map(|metrics| nodes.start_loop(parts(metrics)))
+                .collect::<Result<_, _>>()
+                .map_err(failed)?;
+            nodes.acceptors.push(Acceptor::start(vec![listener], slots).map_err(failed)?);
         }
         shared.set_mailers(nodes.mailers.clone());
+        match Control::start(&shared) {
+            Ok(control) => nodes.control = Some(control),
+            Err(error) => {
+                let path = layout::control_socket(&options.directory);
+                tracing::warn!(path = %path.display(), %error, "no snapshots can be asked for while the nodes run");
+            }
+        }
         Ok(nodes)
     }
 
-    fn start_one(
-        &mut self,
-        shared: &Arc<Shared>,
-        index: usize,
-        listener: TcpListener,
-        io: IoChoice,
-    ) -> std::io::Result<()> {
+    fn start_loop(&mut self, parts: LoopParts) -> std::io::Result<CoreSlot<NodeMail>> {
+        let LoopParts { shared, node, io, connections_max, metrics, ended } = parts;
         let (mailer, inbox) = mailbox(MAILBOX_CAPACITY)?;
         let load = Arc::new(AtomicUsize::new(0));
-        let mut service = NodeService::new(Executor::new(Arc::clone(shared), index));
-        let options = LoopOptions { load: Some(Arc::clone(&load)), ..LoopOptions::default() };
-        let thread = std::thread::Builder::new().name(format!("node-{index}"));
-        self.threads.push(thread.spawn(move || run(io, options, &mut service, inbox))?);
+        let mut service =
+            NodeService::new(Executor::new(Arc::clone(&shared), node), self.workers.link(mailer.clone()), metrics);
+        let options = LoopOptions { load: Some(Arc::clone(&load)), connections_max, ..LoopOptions::default() };
+        let alive = self.alive.clone();
+        let body = move || {
+            let outcome = catch_unwind(AssertUnwindSafe(|| run(io, options, &mut service, inbox)));
+            // The store closes with the last who has it.
+            drop(service);
+            ended(
+                node,
+                match outcome {
+                    Ok(Ok(())) => None,
+                    Ok(Err(error)) => Some(error.to_string()),
+                    Err(_) => Some("it panicked; the log says where".to_owned()),
+                },
+            );
+            drop(alive);
+        };
+        self.threads.push(std::thread::Builder::new().name(format!("node-{node}")).spawn(body)?);
         let told = mailer.clone();
-        shared.stores()[index].subscribe(Box::new(move |synced| {
+        shared.stores()[node].subscribe(Box::new(move |synced| {
             let mail = match synced {
                 Ok(ticket) => NodeMail::Durable(ticket.0),
                 Err(error) => NodeMail::DurabilityLost(error.to_string()),
@@ -83,10 +190,13 @@ impl Nodes {
             // A loop that is gone has nobody left who waits.
             let _ = told.post(mail);
         }));
-        let slot = CoreSlot { mailer: mailer.clone(), load };
-        self.acceptors.push(Acceptor::start(vec![listener], vec![slot])?);
-        self.mailers.push(mailer);
-        Ok(())
+        self.mailers.push(mailer.clone());
+        Ok(CoreSlot { mailer, load })
+    }
+
+    /// Of each node's store.
+    pub fn figures(&self) -> Vec<StoreFigures> {
+        self.shared.stores().iter().map(|store| store.figures()).collect()
     }
 
     /// Where the nodes listen, as bound.
@@ -94,42 +204,35 @@ impl Nodes {
         &self.addresses
     }
 
-    /// Takes no more connections, answers what waits, and ends.
-    pub fn stop(self) {
+    /// The nodes as they are seen from outside.
+    pub fn admin(&self) -> Arc<NodesAdmin> {
+        Arc::clone(&self.admin)
+    }
+
+    /// Takes no more connections, answers what waits, closes the stores; returns false if a client or a snapshot kept it
+    /// from that for longer than `limit`.
+    pub fn stop(self, limit: Duration) -> bool {
+        self.admin.set_draining();
+        let until = Instant::now() + limit;
         self.acceptors.into_iter().for_each(Acceptor::stop);
+        self.shared.stores().iter().for_each(|store| store.stop_sweeping());
         for mailer in &self.mailers {
             let _ = mailer.post(NodeMail::Drain);
         }
-        for thread in self.threads {
-            match thread.join() {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::error!(%error, "a node's loop failed"),
-                Err(_) => tracing::error!("a node's loop panicked"),
-            }
+        // Nothing is ever sent: the last loop that ends closes the channel.
+        drop(self.alive);
+        let left = || until.saturating_duration_since(Instant::now());
+        let drained = self.all_ended.recv_timeout(left()) != Err(RecvTimeoutError::Timeout);
+        let finished = self.control.is_none_or(|control| control.stop(left()));
+        if !finished {
+            tracing::warn!("a snapshot was not finished in time; what there is of the copy does not open");
         }
+        // Whoever waited for them has its answer, or will have none.
+        let at_rest = self.workers.stop(left()) & self.upkeep.stop(left());
+        drained && finished && at_rest && self.threads.into_iter().all(|thread| thread.join().is_ok())
     }
 }
 
 fn bind(address: &SocketAddr) -> Result<TcpListener, String> {
     listen(*address).map_err(|error| format!("cannot listen on {address}: {error}"))
-}
-
-/// Rows lie with the node that owns their token, and who owns it depends on the number of nodes.
-fn check_layout(directory: &Path, nodes: usize) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
-    std::fs::create_dir_all(directory).map_err(failed)?;
-    let path = directory.join("nodes");
-    match std::fs::read_to_string(&path) {
-        Ok(text) if text.trim() == nodes.to_string() => Ok(()),
-        Ok(text) => Err(format!(
-            "{} has the data of {} node(s) and cannot be opened with {nodes}; use --nodes {} or another directory",
-            directory.display(),
-            text.trim(),
-            text.trim()
-        )),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            std::fs::write(&path, format!("{nodes}\n")).map_err(failed)
-        }
-        Err(error) => Err(failed(error)),
-    }
 }

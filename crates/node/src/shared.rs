@@ -12,17 +12,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use shunt_cql::ast::SchemaStatement;
 use shunt_reactor::Mailer;
 use shunt_storage::store::{Durability as StoreDurability, Store, StoreOptions};
+use shunt_storage::{StoreError, files};
 use shunt_topology::Token;
 use shunt_wire::cql::message::{Event, encode};
 
 use crate::cluster::ClusterInfo;
 use crate::error::CqlError;
 use crate::execute::wire_change;
+use crate::layout::{self, Claim, node_directory, set_nodes};
 use crate::schema::change::{Change, Moment};
 use crate::schema::{Durability, Keyspace, Schema, Table, Uuid, persist};
 use crate::serve::NodeMail;
 use crate::statement::Statement;
 use crate::system;
+use crate::system::traces::Traces;
 
 /// Statements that are kept prepared; beyond it the one prepared first is forgotten.
 const PREPARED_MAX: usize = 16_384;
@@ -42,6 +45,7 @@ pub struct Shared {
     directory: PathBuf,
     clock: Clock,
     mailers: OnceLock<Vec<Mailer<NodeMail>>>,
+    pub(crate) traces: Traces,
 }
 
 #[derive(Default)]
@@ -63,16 +67,28 @@ impl Shared {
     /// # Errors
     /// A directory that cannot be opened; the message names it and says what is wrong.
     pub fn open(directory: &Path, info: ClusterInfo, options: &StoreOptions) -> Result<Shared, String> {
+        let claim = layout::claim(directory, info.nodes.len())?;
+        // Before anything is opened, which writes.
+        load_schema(directory, &claim)?;
+        let options = StoreOptions { create: options.create && !claim.complete, ..options.clone() };
         let open = |index: usize| {
-            let path = directory.join(format!("node-{index}"));
-            Store::open(&path, options.clone()).map(Arc::new).map_err(|error| format!("{}: {error}", path.display()))
+            let path = node_directory(directory, index);
+            Store::open(&path, of_node(&options, index))
+                .map(Arc::new)
+                .map_err(|error| format!("{}: {error}", path.display()))
         };
         let stores: Vec<_> = (0..info.nodes.len()).map(open).collect::<Result<_, _>>()?;
-        let loaded = persist::load(directory).map_err(|error| error.to_string())?;
+        // Again: now nobody else can change it.
+        let loaded = load_schema(directory, &claim)?;
         let mut schema = loaded.unwrap_or_else(Schema::empty);
+        if !claim.complete {
+            persist::save(&schema, directory).map_err(|error| error.to_string())?;
+            set_nodes(directory, Claim { complete: true, ..claim })?;
+        }
         for keyspace in system::keyspaces()? {
             schema.keyspaces.insert(keyspace.name.clone(), Arc::new(keyspace));
         }
+        let traces = Traces::new(&stores, &info, &schema);
         let shared = Shared {
             info,
             stores,
@@ -83,9 +99,41 @@ impl Shared {
             directory: directory.to_owned(),
             clock: Clock::default(),
             mailers: OnceLock::new(),
+            traces,
         };
         shared.tell_grace(&shared.schema());
         Ok(shared)
+    }
+
+    /// Where the data is.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// A copy of everything in an absent directory, which can be opened as it is. The schema does not change meanwhile;
+    /// each node's part is as it was at one moment, and the moments of two nodes may differ.
+    pub(crate) fn snapshot(&self, to: &Path) -> Result<(), String> {
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = |error: std::io::Error| format!("{}: {error}", to.display());
+        layout::check_apart(&self.directory, to)?;
+        std::fs::create_dir(to).map_err(failed)?;
+        let written = self.write_snapshot(to);
+        if written.is_err() {
+            // A part of a copy is of no use, and its links keep room from being free.
+            let _ = std::fs::remove_dir_all(to);
+        }
+        written
+    }
+
+    fn write_snapshot(&self, to: &Path) -> Result<(), String> {
+        for (index, store) in self.stores.iter().enumerate() {
+            let part = node_directory(to, index);
+            store.snapshot(&part).map_err(|error| format!("{}: {error}", part.display()))?;
+        }
+        persist::save(&self.schema(), to).map_err(|error| error.to_string())?;
+        // Last: without it the directory is no data.
+        set_nodes(to, Claim { nodes: self.stores.len(), complete: true })?;
+        files::sync_directory(files::parent(to)).map_err(|error| format!("{}: {error}", to.display()))
     }
 
     /// The schema as it is now.
@@ -148,13 +196,20 @@ impl Shared {
         let old = self.schema();
         let moment = Moment { table_id: self.uuid(), version: self.uuid(), now_us: self.now_us() };
         let Some((new, change)) = old.change(statement, session, &moment)? else { return Ok(None) };
+        // Before anything is changed: what is dropped has to be deleted from all stores.
+        for store in &self.stores {
+            if let Err(error @ StoreError::Poisoned(_)) = store.health() {
+                return Err(error.into());
+            }
+        }
         persist::save(&new, &self.directory)
             .map_err(|error| CqlError::Server(format!("the schema cannot be written: {error}")))?;
         self.tell_grace(&new);
         let new = Arc::new(new);
         *self.schema.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
-        self.drop_data(&old, &new)?;
+        let dropped = self.drop_data(&old, &new);
         self.announce(&change);
+        dropped?;
         Ok(Some(change))
     }
 
@@ -215,6 +270,24 @@ impl Shared {
             }
         }
     }
+}
+
+/// The schema of a directory; `None` before there was any.
+fn load_schema(directory: &Path, claim: &Claim) -> Result<Option<Schema>, String> {
+    let loaded = persist::load(directory).map_err(|error| error.to_string())?;
+    if loaded.is_none() && claim.complete {
+        return Err(format!("{}: the file is missing", directory.join(persist::FILE).display()));
+    }
+    Ok(loaded)
+}
+
+/// Options of one node's store: its row cache on SSD has a directory of its own.
+fn of_node(options: &StoreOptions, index: usize) -> StoreOptions {
+    let mut options = options.clone();
+    if let Some(ssd) = options.row_cache.as_mut().and_then(|cache| cache.ssd.as_mut()) {
+        ssd.dir = node_directory(&ssd.dir, index);
+    }
+    options
 }
 
 /// What a keyspace asks of the store.

@@ -2,112 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
-use std::time::Duration;
+mod support;
 
-use shunt_node::run::{Nodes, NodesOptions};
-use shunt_reactor::IoChoice;
-use shunt_storage::StoreOptions;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use shunt_node::run::Nodes;
 use shunt_wire::aggregate::{AggregateReader, AggregateWriter, Limits};
-use shunt_wire::cql::envelope::{HEADER_BYTES, Header, opcode};
-use shunt_wire::cql::framing::{Input, Next, Output, Scratch};
-use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage, encode, error_code};
-
-fn start(directory: &Path, nodes: usize) -> Nodes {
-    Nodes::start(NodesOptions {
-        cluster_name: "loopback".to_owned(),
-        listen: vec![SocketAddr::from(([127, 0, 0, 1], 0)); nodes],
-        directory: directory.to_owned(),
-        store: StoreOptions::default(),
-        io: IoChoice::Epoll,
-    })
-    .unwrap()
-}
-
-struct Client {
-    stream: TcpStream,
-    version: u8,
-    input: Input,
-    output: Output,
-    received: Vec<u8>,
-}
-
-impl Client {
-    fn connect(address: SocketAddr, version: u8) -> Client {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let (input, output) = (Input::default(), Output::default());
-        let mut client = Client { stream, version, input, output, received: Vec::new() };
-        client.send(opcode::STARTUP, |body| encode::startup(body, [("CQL_VERSION", "3.0.0")]));
-        let mut header = [0; HEADER_BYTES];
-        client.stream.read_exact(&mut header).unwrap();
-        assert_eq!(Header::decode(&header).unwrap().opcode, opcode::READY);
-        if version >= 5 {
-            client.output.start_segments(false);
-            // What follows READY comes in segments.
-            let ready = Header::response(5, 0, opcode::READY).to_bytes();
-            client.input.feed(&ready, &mut Scratch::default(), |_, _| Next::Segments { lz4: false }).unwrap();
-        }
-        client
-    }
-
-    fn send(&mut self, opcode: u8, write: impl FnOnce(&mut Vec<u8>)) {
-        let (mut body, mut out) = (Vec::new(), Vec::new());
-        write(&mut body);
-        self.output.push(&mut out, Header::request(self.version, 1, opcode), &body);
-        self.output.finish(&mut out);
-        self.stream.write_all(&out).unwrap();
-    }
-
-    fn receive(&mut self) -> (u8, Vec<u8>) {
-        let mut found = None;
-        while found.is_none() {
-            let mut bytes = [0; 4096];
-            let count = self.stream.read(&mut bytes).unwrap();
-            assert!(count > 0, "the connection was closed");
-            self.received.extend_from_slice(&bytes[..count]);
-            let used = self.input.feed(&self.received, &mut Scratch::default(), |header, body| {
-                found = Some((header.opcode, body.to_vec()));
-                Next::Continue
-            });
-            self.received.drain(..used.unwrap());
-        }
-        found.unwrap()
-    }
-
-    fn query(&mut self, text: &str) -> (u8, Vec<u8>) {
-        let version = self.version;
-        self.send(opcode::QUERY, |body| encode::query_simple(body, version, text, Consistency::ONE));
-        self.receive()
-    }
-
-    /// A statement that has to succeed.
-    fn run(&mut self, text: &str) {
-        let (opcode, body) = self.query(text);
-        assert_eq!(opcode, opcode::RESULT, "{text}: {:?}", ErrorMessage::decode(self.version, &body));
-    }
-
-    /// The first column of all rows, in order.
-    fn column(&mut self, text: &str) -> Vec<Vec<u8>> {
-        let (_, body) = self.query(text);
-        first_column(self.version, &body)
-    }
-
-    fn error(&mut self, text: &str) -> i32 {
-        let (_, body) = self.query(text);
-        ErrorMessage::decode(self.version, &body).unwrap().code
-    }
-}
-
-fn first_column(version: u8, body: &[u8]) -> Vec<Vec<u8>> {
-    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, body) else { panic!("no rows") };
-    rows.rows().map(|row| row.unwrap().get(0).unwrap_or_default().to_vec()).collect()
-}
-
-const KEYSPACE: &str = "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1} \
-                        AND durability = 'batch'";
+use shunt_wire::cql::envelope::{Header, flag, opcode};
+use shunt_wire::cql::message::{Consistency, encode, error_code};
+use support::{Client, KEYSPACE, PATIENCE, first_column, options, start};
 
 #[test]
 fn what_was_acknowledged_is_there_after_a_restart_in_every_version() {
@@ -123,23 +27,14 @@ fn what_was_acknowledged_is_there_after_a_restart_in_every_version() {
             client.run(&format!("INSERT INTO t (a, b) VALUES ({version}{index}, 'x')"));
         }
     }
-    nodes.stop();
+    assert!(nodes.stop(PATIENCE));
     let nodes = start(directory.path(), 3);
     for (index, version) in (3..=5).enumerate() {
         let mut client = Client::connect(nodes.addresses()[index], version);
         assert_eq!(client.column("SELECT a FROM k.t").len(), 9, "version {version}");
     }
-    nodes.stop();
-    assert!(
-        Nodes::start(NodesOptions {
-            cluster_name: "loopback".to_owned(),
-            listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
-            directory: directory.path().to_owned(),
-            store: StoreOptions::default(),
-            io: IoChoice::Epoll,
-        })
-        .is_err_and(|why| why.contains("3 node(s)"))
-    );
+    assert!(nodes.stop(PATIENCE));
+    assert!(Nodes::start(options(directory.path(), 1)).is_err_and(|why| why.contains("3 node(s)")));
 }
 
 #[test]
@@ -153,7 +48,7 @@ fn what_is_wrong_is_said_and_the_connection_lives_on() {
     assert_eq!(client.error(KEYSPACE), error_code::ALREADY_EXISTS);
     assert_eq!(client.error("CREATE MATERIALIZED VIEW k.v AS SELECT * FROM k.t PRIMARY KEY (a)"), error_code::INVALID);
     assert_eq!(client.column("SELECT cluster_name FROM system.local"), [b"loopback"]);
-    nodes.stop();
+    assert!(nodes.stop(PATIENCE));
 }
 
 #[test]
@@ -188,7 +83,52 @@ fn an_aggregated_frame_is_answered_entry_by_entry() {
     let opcodes: Vec<u8> = answers.iter().map(|(_, opcode, _)| *opcode).collect();
     assert_eq!(opcodes, [opcode::RESULT, opcode::ERROR, opcode::RESULT]);
     assert_eq!(first_column(5, &answers[2].2), [b"x"]);
-    nodes.stop();
+    assert!(nodes.stop(PATIENCE));
+}
+
+/// The trace of a write that waits for the disk ends when the answer leaves, whichever way it came.
+#[test]
+fn a_traced_write_shows_its_wait_for_the_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodes = start(directory.path(), 1);
+    let mut client = Client::connect(nodes.addresses()[0], 4);
+    client.run(KEYSPACE);
+    client.run("CREATE TABLE k.t (a int PRIMARY KEY, b text)");
+    let mut body = Vec::new();
+    encode::query_simple(&mut body, 4, "INSERT INTO k.t (a, b) VALUES (1, 'x')", Consistency::ONE);
+    let (mut alone, mut framed) = (Vec::new(), Vec::new());
+    let header = Header { flags: flag::TRACING, ..Header::request(4, 1, opcode::QUERY) };
+    client.output.push(&mut alone, header, &body);
+    client.output.finish(&mut alone);
+    let mut writer = AggregateWriter::new(Limits { count_max: 100, bytes_max: 1 << 20 });
+    writer.push(&mut framed, 1, 7, 4, flag::TRACING, opcode::QUERY, &body);
+    writer.finish(&mut framed);
+    for request in [alone, framed] {
+        client.stream.write_all(&request).unwrap();
+        let (opcode, body) = client.receive();
+        let body = match opcode {
+            opcode::AGGREGATE => AggregateReader::new(&body).unwrap().next().unwrap().unwrap().body.to_vec(),
+            _ => body,
+        };
+        let id: String = body[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = format!("{}-{}-{}-{}-{}", &id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]);
+        // As drivers do: until it has a duration.
+        let duration = format!("SELECT duration FROM system_traces.sessions WHERE session_id = {id}");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while client.column(&duration).is_empty() {
+            assert!(Instant::now() < deadline, "no trace came");
+        }
+        let events = client.column(&format!("SELECT activity FROM system_traces.events WHERE session_id = {id}"));
+        let last: Vec<_> = events.iter().rev().take(2).map(|text| String::from_utf8_lossy(text)).collect();
+        assert_eq!(last, ["The log is on disk", "Waiting until the log is on disk"]);
+        let client_of = client.column(&format!("SELECT client FROM system_traces.sessions WHERE session_id = {id}"));
+        assert_eq!(client_of, [[127, 0, 0, 1]]);
+    }
+    assert!(nodes.stop(PATIENCE));
+    let nodes = start(directory.path(), 1);
+    let mut client = Client::connect(nodes.addresses()[0], 4);
+    assert_eq!(client.column("SELECT session_id FROM system_traces.sessions").len(), 2, "traces outlive the process");
+    assert!(nodes.stop(PATIENCE));
 }
 
 /// DELETE takes what SELECT with the same WHERE shows, and nothing else, whatever the order of the columns.
@@ -224,5 +164,5 @@ fn a_range_is_deleted_as_it_is_read() {
         }
         client.run("DROP TABLE k.t");
     }
-    nodes.stop();
+    assert!(nodes.stop(PATIENCE));
 }

@@ -1,4 +1,4 @@
-//! The admin interface: metrics, health, readiness and status over HTTP, on the control plane's runtime.
+//! The proxy as it is seen from outside: its part of metrics, health, readiness and status.
 //!
 //! It only reads: counters of the cores, the last known ring, the configuration.
 
@@ -6,25 +6,17 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use axum::Router;
-use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Json, Response};
-use axum::routing::get;
-use serde_json::json;
-use tokio::net::TcpListener;
+use shunt_admin::{Encoder, Heartbeats, Json, Map, Part};
 use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::metrics::Sources;
-
-/// A core whose loop has not turned for this long is stuck. Idle loops turn about once a second.
-const STUCK_AFTER: Duration = Duration::from_secs(10);
 
 /// What the pages are made from.
 #[derive(Debug)]
@@ -32,115 +24,48 @@ pub struct Admin {
     sources: Sources,
     config: watch::Receiver<Arc<Config>>,
     listening: Vec<SocketAddr>,
-    started: Instant,
     draining: AtomicBool,
-    /// Per core: its turns when they last changed, and when that was seen.
-    heartbeats: Mutex<Vec<(u64, Instant)>>,
+    heartbeats: Heartbeats,
 }
 
 impl Admin {
     /// `listening`: addresses clients connect to, as bound.
     pub fn new(sources: Sources, config: watch::Receiver<Arc<Config>>, listening: Vec<SocketAddr>) -> Arc<Self> {
-        let started = Instant::now();
-        let heartbeats = Mutex::new(vec![(0, started); sources.cores.len()]);
-        Arc::new(Self { sources, config, listening, started, draining: AtomicBool::new(false), heartbeats })
+        let heartbeats = Heartbeats::new(sources.cores.len());
+        Arc::new(Self { sources, config, listening, draining: AtomicBool::new(false), heartbeats })
     }
 
     /// From now on `/readyz` says no, so that load balancers send new clients elsewhere.
     pub fn set_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
+}
 
-    /// Serves until the task is dropped. Needs a tokio runtime with I/O.
-    ///
-    /// # Errors
-    /// When the listening socket fails for good.
-    pub async fn serve(self: Arc<Self>, listener: TcpListener) -> std::io::Result<()> {
-        axum::serve(listener, self.router()).await
+impl Part for Admin {
+    fn metrics(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        self.sources.write(encoder)
     }
 
-    fn router(self: Arc<Self>) -> Router {
-        Router::new()
-            .route("/metrics", get(metrics))
-            .route("/healthz", get(health))
-            .route("/readyz", get(ready))
-            .route("/status", get(status_page))
-            .fallback(not_found)
-            .method_not_allowed_fallback(not_allowed)
-            .with_state(self)
+    fn stuck(&self, now: Instant) -> Map<String, Json> {
+        let cores = &self.sources.cores;
+        let stuck = self.heartbeats.stuck(cores.iter().map(|core| core.turns.get()), now);
+        let stuck: Vec<usize> = stuck.into_iter().map(|index| cores[index].core).collect();
+        let entry = (!stuck.is_empty()).then(|| ("cores".to_owned(), stuck.into()));
+        entry.into_iter().collect()
     }
 
-    /// Cores whose loop does not turn any more.
-    fn stuck_cores(&self, now: Instant) -> Vec<usize> {
-        let mut heartbeats = self.heartbeats.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut stuck = Vec::new();
-        for (core, (turns, since)) in self.sources.cores.iter().zip(heartbeats.iter_mut()) {
-            let present = core.turns.get();
-            if present != *turns {
-                (*turns, *since) = (present, now);
-            } else if now.duration_since(*since) > STUCK_AFTER {
-                stuck.push(core.core);
-            }
-        }
-        stuck
+    fn status(&self) -> Json {
+        status::status(self)
     }
 
-    /// Why no client should be sent here now.
-    fn not_ready(&self) -> Option<&'static str> {
+    fn not_ready(&self) -> Option<String> {
         if self.draining.load(Ordering::Relaxed) {
-            return Some("draining");
+            return Some("draining".to_owned());
         }
         match self.sources.cluster.get() {
-            None => Some("the ring is not known yet"),
-            Some(cluster) if !cluster.routing.nodes().iter().any(|node| node.up) => Some("no node is up"),
+            None => Some("the ring is not known yet".to_owned()),
+            Some(cluster) if !cluster.routing.nodes().iter().any(|node| node.up) => Some("no node is up".to_owned()),
             Some(_) => None,
         }
     }
-}
-
-async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
-    match admin.sources.render() {
-        Ok(text) => {
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            ([(header::CONTENT_TYPE, kind)], text).into_response()
-        }
-        Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, &format!("metrics could not be written: {error}")),
-    }
-}
-
-async fn health(State(admin): State<Arc<Admin>>) -> Response {
-    match admin.stuck_cores(Instant::now()) {
-        stuck if stuck.is_empty() => Json(json!({ "status": "ok" })).into_response(),
-        stuck => {
-            let body = Json(json!({ "status": "stuck", "cores": stuck }));
-            (StatusCode::SERVICE_UNAVAILABLE, body).into_response()
-        }
-    }
-}
-
-async fn ready(State(admin): State<Arc<Admin>>) -> Response {
-    match admin.not_ready() {
-        None => Json(json!({ "status": "ready" })).into_response(),
-        Some(reason) => {
-            let body = Json(json!({ "status": "not ready", "reason": reason }));
-            (StatusCode::SERVICE_UNAVAILABLE, body).into_response()
-        }
-    }
-}
-
-async fn status_page(State(admin): State<Arc<Admin>>) -> Response {
-    Json(status::status(&admin)).into_response()
-}
-
-async fn not_found(request: Request) -> Response {
-    let error = format!("no page {}; there are /metrics, /healthz, /readyz and /status", request.uri().path());
-    failure(StatusCode::NOT_FOUND, &error)
-}
-
-async fn not_allowed(request: Request) -> Response {
-    failure(StatusCode::METHOD_NOT_ALLOWED, &format!("{} is not allowed here, only GET and HEAD", request.method()))
-}
-
-fn failure(status: StatusCode, error: &str) -> Response {
-    (status, Json(json!({ "error": error }))).into_response()
 }

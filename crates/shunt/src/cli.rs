@@ -4,7 +4,9 @@ use clap::{Args, Parser, Subcommand};
 use shunt_bench::cli::BenchCommand;
 
 use crate::exit;
+use crate::node::NodeCommand;
 use crate::settings::Settings;
+use crate::up::UpOptions;
 
 const ABOUT: &str = "\
 A query tier for Apache Cassandra and compatible stores.
@@ -14,9 +16,32 @@ node, and sends each to a replica of its key.";
 
 const EXAMPLES: &str = "\
 Examples:
+  shunt up
   shunt proxy --contact-points 10.0.0.1,10.0.0.2 --listen 0.0.0.0:9042
   shunt check --config shunt.toml
   shunt help proxy
+";
+
+const UP_EXAMPLES: &str = "\
+Examples:
+  shunt up
+      Three nodes with their data in ./shunt-data and the proxy on 127.0.0.1:9042; `cqlsh 127.0.0.1 9042` connects.
+
+  shunt up --nodes 1 --data /tmp/try --listen 127.0.0.1:9999
+
+Every row is on one node only, on this machine. Beyond one machine the store is Apache Cassandra: see `shunt proxy`.
+";
+
+const NODE_EXAMPLES: &str = "\
+Examples:
+  shunt node --data /var/lib/shunt
+      A store for one machine, on 127.0.0.1:9042. Drivers and `shunt proxy` treat it like a small Cassandra.
+
+  shunt node snapshot --data /var/lib/shunt /backup/monday
+  shunt node check /backup/monday
+
+Signals:
+  SIGTERM, SIGINT  stop accepting, deliver answers (--drain-timeout-ms), close the store; a second one ends at once
 ";
 
 const PROXY_EXAMPLES: &str = "\
@@ -57,9 +82,15 @@ pub(crate) struct Cli {
 /// What Shunt can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run nodes and the proxy in one process: a first look, with nothing else installed
+    #[command(after_help = format!("{UP_EXAMPLES}\n{}", exit::HELP))]
+    Up(Box<UpOptions>),
     /// Run the proxy
     #[command(after_help = format!("{PROXY_EXAMPLES}\n{}", exit::HELP))]
     Proxy(Box<Settings>),
+    /// Run an embedded node, or copy or verify its data
+    #[command(after_help = format!("{NODE_EXAMPLES}\n{}", exit::HELP))]
+    Node(Box<NodeCommand>),
     /// Check a configuration without starting anything
     #[command(after_help = "Example:\n  shunt check --config shunt.toml")]
     Check(Box<Settings>),
@@ -88,7 +119,12 @@ mod tests {
 
     #[test]
     fn help_names_examples_and_exit_codes() {
-        for path in [&["shunt", "--help"][..], &["shunt", "help", "proxy"][..]] {
+        for path in [
+            &["shunt", "--help"][..],
+            &["shunt", "help", "proxy"],
+            &["shunt", "up", "--help"],
+            &["shunt", "help", "node"],
+        ] {
             let help = Cli::try_parse_from(path).expect_err("help ends the parsing").to_string();
             assert!(help.contains("Examples:") && help.contains("Exit codes:"), "{help}");
         }

@@ -1,15 +1,17 @@
 //! Exit codes. They are part of the interface: scripts and supervisors rely on them.
 
+use std::fmt;
 use std::process::ExitCode;
 
 /// The table for `shunt --help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
-  0    done; for the proxy: stopped by a signal, after draining
+  0    done; for proxy, node and up: stopped by a signal, after draining
   1    a bench command failed
   2    wrong command line or configuration; for bench: it ran, but answers were wrong
   3    an address cannot be listened on
   4    no contact point answered within --require-ring-ms
+  5    the data directory cannot be used; for node check: it is damaged
   70   internal error, such as a core that died
   130  stopped by a second signal, without waiting for the drain";
 
@@ -20,6 +22,7 @@ pub(crate) enum Exit {
     Configuration,
     CannotListen,
     NoRing,
+    Data,
     Internal,
     Interrupted,
 }
@@ -31,8 +34,28 @@ impl From<Exit> for ExitCode {
             Exit::Configuration => 2,
             Exit::CannotListen => 3,
             Exit::NoRing => 4,
+            Exit::Data => 5,
             Exit::Internal => 70,
             Exit::Interrupted => 130,
         })
+    }
+}
+
+/// Why something could not be started.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn internal(what: &str, error: impl fmt::Display) -> Self {
+        Self { exit: Exit::Internal, message: format!("{what}: {error}") }
+    }
+
+    /// Says so in the log.
+    pub(crate) fn report(self) -> Exit {
+        tracing::error!("{}", self.message);
+        self.exit
     }
 }

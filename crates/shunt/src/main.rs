@@ -1,10 +1,14 @@
 //! The `shunt` binary: the command line and the wiring, nothing else.
 
+mod admin;
 mod cli;
 mod exit;
 mod logging;
+mod node;
 mod proxy;
 mod settings;
+mod signals;
+mod up;
 mod version;
 
 use std::io::Write as _;
@@ -20,6 +24,8 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     match cli.command {
         Some(Command::Proxy(settings)) => proxy::run(*settings).into(),
+        Some(Command::Up(options)) => up::run(&options).into(),
+        Some(Command::Node(command)) => node::run(*command).into(),
         Some(Command::Check(settings)) => check(&settings).into(),
         Some(Command::Bench(bench)) => shunt_bench::cli::run(bench.command),
         None => {
@@ -45,6 +51,6 @@ fn check(settings: &Settings) -> Exit {
 }
 
 /// To standard output; nobody listening there is no error.
-fn print(text: &str) {
+pub(crate) fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

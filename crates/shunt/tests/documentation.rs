@@ -1,5 +1,5 @@
-//! Documents that say what the program says: options, keys, metrics and exit codes are all in `docs/operations.md`, its
-//! example file is valid, and links between documents lead somewhere.
+//! Documents that say what the program says: options, keys, metrics and exit codes are all in `docs/operations.md` and
+//! `docs/node.md`, the example file is valid, and links between documents lead somewhere.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -8,7 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
+use std::time::Duration;
 
+use shunt_admin::Pages;
+use shunt_node::run::{Nodes, NodesOptions};
+use shunt_proxy::admin::Admin;
+use shunt_proxy::config::Config;
 use shunt_proxy::control::ClusterView;
 use shunt_proxy::metrics::{ControlMetrics, CoreMetrics, Sources};
 
@@ -31,20 +36,25 @@ fn shunt(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_shunt")).args(arguments).output().unwrap()
 }
 
-fn help() -> String {
-    String::from_utf8(shunt(&["proxy", "--help"]).stdout).unwrap()
+fn help(command: &str) -> String {
+    String::from_utf8(shunt(&[command, "--help"]).stdout).unwrap()
 }
 
-/// Flags of `shunt proxy`, without `--`: lines of its help that begin with one.
+/// Flags of `shunt proxy`, without `--`.
 fn flags() -> Vec<String> {
-    let text = help();
+    let flags = flags_of("proxy");
+    assert!(flags.len() >= NAMES_MIN, "{flags:?}");
+    flags
+}
+
+/// Flags of a command: lines of its help that begin with one.
+fn flags_of(command: &str) -> Vec<String> {
+    let text = help(command);
     let flag = |line: &str| {
         let name = line.trim_start().strip_prefix("--")?;
         Some(name.split([' ', '=']).next().unwrap_or_default().to_owned())
     };
-    let flags: Vec<String> = text.lines().filter_map(flag).collect();
-    assert!(flags.len() >= NAMES_MIN, "{flags:?}");
-    flags
+    text.lines().filter_map(flag).collect()
 }
 
 /// Names as Prometheus shows them: of counters with `_total`.
@@ -53,9 +63,23 @@ fn metrics() -> BTreeSet<String> {
         cores: Arc::new([Arc::new(CoreMetrics::new(0))]),
         control: Arc::<ControlMetrics>::default(),
         cluster: ClusterView::new().1,
-        version: "0",
     };
-    let text = sources.render().unwrap();
+    let config = tokio::sync::watch::channel(Arc::new(Config::default())).1;
+    names_in(&Pages::new("0", vec![Admin::new(sources, config, Vec::new())]))
+}
+
+/// Names of the metrics of nodes, without those of the process.
+fn node_metrics() -> BTreeSet<String> {
+    let directory = tempfile::tempdir().unwrap();
+    let listen = vec!["127.0.0.1:0".parse().unwrap()];
+    let nodes = Nodes::start(NodesOptions::new(directory.path().to_owned(), listen)).unwrap();
+    let names = names_in(&Pages::new("0", vec![nodes.admin()]));
+    assert!(nodes.stop(Duration::from_secs(60)));
+    names.into_iter().filter(|name| name.starts_with("shunt_store_")).collect()
+}
+
+fn names_in(pages: &Arc<Pages>) -> BTreeSet<String> {
+    let text = pages.render().unwrap();
     let name = |line: &str| {
         let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
         Some(if kind == "counter" { format!("{name}_total") } else { name.to_owned() })
@@ -74,19 +98,23 @@ fn assert_none(rule: &str, offenders: Vec<String>) {
     assert!(offenders.is_empty(), "{rule}:\n  {}", offenders.join("\n  "));
 }
 
-#[test]
-fn every_option_is_documented() {
-    let text = operations();
-    let missing = flags().into_iter().filter(|flag| !text.contains(&format!("| `--{flag}` |")));
-    assert_none("options that the table of docs/operations.md lacks", missing.collect());
+/// Flags, and rows of a table that begin with one, that the other does not have.
+fn check_options(page: &str, flags: &[String]) {
+    let text = read(page);
+    let missing = flags.iter().filter(|flag| *flag != "help" && !text.contains(&format!("| `--{flag}` |")));
+    assert_none(&format!("options that the table of {page} lacks"), missing.cloned().collect());
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `--")?.split('`').next());
+    let stale = rows.filter(|row| !flags.iter().any(|flag| flag == row)).map(str::to_owned);
+    assert_none(&format!("options of {page} that do not exist"), stale.collect());
 }
 
 #[test]
-fn every_option_that_is_documented_exists() {
-    let (text, flags) = (operations(), flags());
-    let rows = text.lines().filter_map(|line| line.strip_prefix("| `--")?.split('`').next());
-    let stale = rows.filter(|row| !flags.iter().any(|flag| flag == row)).map(str::to_owned);
-    assert_none("options of docs/operations.md that do not exist", stale.collect());
+fn every_option_is_documented_and_every_documented_option_exists() {
+    check_options("docs/operations.md", &flags());
+    let mut node = flags_of("node");
+    node.extend(flags_of("up"));
+    assert!(node.len() > 10, "{node:?}");
+    check_options("docs/node.md", &node);
 }
 
 /// The configuration file that `docs/operations.md` shows.
@@ -117,17 +145,11 @@ fn the_example_file_is_valid() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-#[test]
-fn every_metric_is_documented() {
-    let text = operations();
+fn check_metrics(page: &str, metrics: &BTreeSet<String>) {
+    let text = read(page);
     let known: BTreeSet<&str> = words(&text, "_").collect();
-    let missing = metrics().into_iter().filter(|name| !known.contains(name.as_str()));
-    assert_none("metrics that docs/operations.md lacks", missing.collect());
-}
-
-#[test]
-fn every_metric_that_is_documented_exists() {
-    let (text, metrics) = (operations(), metrics());
+    let missing = metrics.iter().filter(|name| !known.contains(name.as_str()));
+    assert_none(&format!("metrics that {page} lacks"), missing.cloned().collect());
     let base = |word: &str| {
         let parts = ["_bucket", "_sum", "_count"];
         parts.iter().find_map(|part| word.strip_suffix(part)).unwrap_or(word).to_owned()
@@ -138,12 +160,20 @@ fn every_metric_that_is_documented_exists() {
         let known = metrics.contains(*word) || metrics.contains(&base(word)) || crates.contains(word);
         word.starts_with("shunt_") && !known
     });
-    assert_none("metrics of docs/operations.md that do not exist", stale.map(str::to_owned).collect());
+    assert_none(&format!("metrics of {page} that do not exist"), stale.map(str::to_owned).collect());
+}
+
+#[test]
+fn every_metric_is_documented_and_every_documented_metric_exists() {
+    check_metrics("docs/operations.md", &metrics());
+    let nodes = node_metrics();
+    assert!(nodes.len() > NAMES_MIN, "{nodes:?}");
+    check_metrics("docs/node.md", &nodes);
 }
 
 #[test]
 fn every_exit_code_is_documented() {
-    let (text, help) = (operations(), help());
+    let (text, help) = (operations(), help("proxy"));
     let list = help.split_once("Exit codes:\n").unwrap().1;
     let codes: Vec<&str> = list.lines().map_while(|line| line.split_whitespace().next()).collect();
     assert!(codes.len() > 3 && codes.iter().all(|code| code.parse::<u8>().is_ok()), "{codes:?}");

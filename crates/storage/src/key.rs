@@ -16,7 +16,7 @@ pub const KEY_BYTES_MAX: usize = 65_535;
 /// The table of the storage's own records.
 pub(crate) const OWN_TABLE: TableId = TableId(u32::MAX);
 
-const TABLE_BYTES: usize = 4;
+pub(crate) const TABLE_BYTES: usize = 4;
 const TOKEN_BYTES: usize = 8;
 const PART_HEADER: u8 = 0;
 const PART_STATIC: u8 = 1;

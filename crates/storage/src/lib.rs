@@ -8,12 +8,12 @@
 //! row         the data model: fragments, their merge, deletion and expiry
 //! catalogue   schema ids and the binary record format
 //! engine      ordered keys and merged values: RocksDB, and a twin in memory
-//! row_cache   whole records close at hand: memory, then SSD
+//! row_cache   whole records close at hand: memory, then SSD; in the store's path of reads and writes
 //! ```
 
 pub mod catalogue;
 pub mod engine;
-mod files;
+pub mod files;
 mod key;
 mod merger;
 pub mod row;

@@ -31,18 +31,20 @@ def cqlsh(backend, tmp_path_factory):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def schema(cqlsh, tmp_path_factory):
+def schema(backend, cqlsh, tmp_path_factory):
     rows = tmp_path_factory.mktemp("rows") / "rows.csv"
     with open(rows, "w", newline="") as output:
         csv.writer(output).writerows((n, n % 7, f"note, \"{n}\"", n / 8, f"{{'k{n}': {n}}}") for n in range(ROWS))
+    index = "" if backend.embedded else f"CREATE INDEX items_note ON {KEYSPACE}.items (note);"
+    copies = min(2, backend.copies)
     cqlsh(f"""
         DROP KEYSPACE IF EXISTS {KEYSPACE};
         DROP KEYSPACE IF EXISTS {KEYSPACE}2;
-        CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 2}};
+        CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': {copies}}};
         CREATE TYPE {KEYSPACE}.pair (a int, b text);
         CREATE TABLE {KEYSPACE}.items (id int, part int, note text, weight double, tags map<text, int>,
             PRIMARY KEY (id, part)) WITH comment = 'things';
-        CREATE INDEX items_note ON {KEYSPACE}.items (note);
+        {index}
         CREATE TABLE {KEYSPACE}.copied (id int, part int, note text, weight double, tags map<text, int>,
             PRIMARY KEY (id, part));
         CONSISTENCY ALL;
@@ -65,7 +67,13 @@ def test_describe_a_table(cqlsh):
     text = cqlsh(f"DESCRIBE TABLE {KEYSPACE}.items;")
     assert f"CREATE TABLE {KEYSPACE}.items" in text
     assert "comment = 'things'" in text
-    assert f"CREATE INDEX items_note ON {KEYSPACE}.items" in text
+
+
+def test_describe_an_index(backend, cqlsh):
+    backend.needs("secondary indexes")
+    index = f"CREATE INDEX items_note ON {KEYSPACE}.items"
+    assert index in cqlsh(f"DESCRIBE TABLE {KEYSPACE}.items;")
+    assert index in cqlsh(f"DESCRIBE INDEX {KEYSPACE}.items_note;")
 
 
 def test_describe_a_keyspace_is_a_script_that_makes_it(cqlsh):

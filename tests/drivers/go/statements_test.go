@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	gocql "github.com/apache/cassandra-gocql-driver/v2"
 )
@@ -161,6 +162,43 @@ func TestTracingIdComesBackWithATracedQuery(t *testing.T) {
 			s.Fatal(err)
 		}
 		s.equal(len(trace.id), 16, "bytes of the tracing id")
+	})
+}
+
+func TestTraceOfAQueryCanBeRead(t *testing.T) {
+	inEverySetup(t, func(s *scenario) {
+		trace := &tracer{}
+		query := "SELECT number FROM items WHERE key = '" + s.key + "'"
+		if err := s.session.Query(query).Trace(trace).Exec(); err != nil {
+			s.Fatal(err)
+		}
+		id, err := gocql.UUIDFromBytes(trace.id)
+		if err != nil {
+			s.Fatal(err)
+		}
+		// It has a duration when all of it is there, which may be some time after the answer.
+		var request string
+		var parameters map[string]string
+		duration := 0
+		for deadline := time.Now().Add(20 * time.Second); duration == 0; {
+			if time.Now().After(deadline) {
+				s.Fatal("no trace came")
+			}
+			session := s.session.Query("SELECT request, parameters, duration FROM system_traces.sessions WHERE session_id = ?", id)
+			if err := session.Scan(&request, &parameters, &duration); err != nil && err != gocql.ErrNotFound {
+				s.Fatal(err)
+			}
+		}
+		// The driver prepares whatever reads or writes.
+		s.equal(request, "Execute CQL3 prepared query", "request")
+		s.equal(parameters["query"], query, "query")
+		events := s.session.Query("SELECT activity FROM system_traces.events WHERE session_id = ?", id).Iter()
+		if count := events.NumRows(); count == 0 {
+			s.Fatal("no events")
+		}
+		if err := events.Close(); err != nil {
+			s.Fatal(err)
+		}
 	})
 }
 

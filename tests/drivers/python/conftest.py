@@ -36,12 +36,13 @@ def cluster(connect, version):
 
 
 @pytest.fixture(scope="session")
-def keyspace(cluster, version):
-    """A keyspace with three replicas that exists as long as the tests of one protocol version."""
+def keyspace(backend, cluster, version):
+    """A keyspace with as many replicas as there are that exists as long as the tests of one protocol version."""
     name = f"python_v{version}"
     session = cluster.connect()
     session.execute(f"DROP KEYSPACE IF EXISTS {name}")
-    session.execute(f"CREATE KEYSPACE {name} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 3}}")
+    session.execute(f"CREATE KEYSPACE {name} WITH replication = "
+                    f"{{'class': 'SimpleStrategy', 'replication_factor': {backend.copies}}}")
     yield name
     session.execute(f"DROP KEYSPACE {name}", timeout=30)
 

@@ -19,6 +19,7 @@ VERSIONS = [4, 5]
 @pytest.fixture(scope="module")
 def entrance(backend):
     """(host, port) of a proxy in front of a node with PasswordAuthenticator and CassandraAuthorizer."""
+    backend.needs("logins: whoever reaches it may do everything")
     ring = Ring("auth", nodes=1, first=FIRST, authentication=True)
     ring.start(wipe=True)
     try:

@@ -58,7 +58,7 @@ def unavailable(session, statement, arguments=None) -> Unavailable:
     return error
 
 
-def test_unavailable(session, version):
+def test_unavailable(backend, session, version):
     """More replicas than there are nodes: the coordinator refuses before it tries."""
     name = f"unavailable_v{version}"
     session.execute(f"CREATE KEYSPACE {name} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 5}}")
@@ -66,11 +66,11 @@ def test_unavailable(session, version):
         session.execute(f"CREATE TABLE {name}.t (id int PRIMARY KEY)")
         write = SimpleStatement(f"INSERT INTO {name}.t (id) VALUES (1)", consistency_level=ConsistencyLevel.ALL)
         error = unavailable(session, write)
-        assert (error.required_replicas, error.alive_replicas) == (5, 3)
+        assert (error.required_replicas, error.alive_replicas) == (5, backend.copies)
         assert error.consistency == ConsistencyLevel.ALL
         prepared = session.prepare(f"SELECT id FROM {name}.t WHERE id = ?")
         prepared.consistency_level = ConsistencyLevel.ALL
-        assert unavailable(session, prepared, (1,)).alive_replicas == 3
+        assert unavailable(session, prepared, (1,)).alive_replicas == backend.copies
         session.execute(SimpleStatement(f"INSERT INTO {name}.t (id) VALUES (1)",
                                         consistency_level=ConsistencyLevel.QUORUM))
     finally:

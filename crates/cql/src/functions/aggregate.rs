@@ -41,7 +41,9 @@ impl Aggregate {
         let number = matches!(argument, CqlType::Native(native) if arithmetic::is_number(native));
         if matches!(kind, AggregateKind::Sum | AggregateKind::Average) && !number {
             let name = if kind == AggregateKind::Sum { "sum" } else { "avg" };
-            return Err(InvalidRequest::new(format!("Function {name} requires a numeric argument, but found {argument}")));
+            return Err(InvalidRequest::new(format!(
+                "Function {name} requires a numeric argument, but found {argument}"
+            )));
         }
         Ok(Aggregate { kind, argument })
     }

@@ -19,8 +19,8 @@ use crate::error::{FailedFunction, InvalidRequest};
 use crate::types::CqlType;
 use crate::values::json;
 
-pub use arithmetic::is_number;
 pub use aggregate::{Aggregate, AggregateKind, AggregateState};
+pub use arithmetic::is_number;
 pub use resolve::{Argument, resolve, resolve_aggregate};
 
 /// What functions need besides their arguments.
@@ -202,7 +202,9 @@ impl Function {
             Body::FromJson => self.decoded_json(first, environment.now_ms()),
             Body::Arithmetic(operator) => self.arithmetic(operator, arguments),
             Body::Negation => Ok(arithmetic::negate(self.native_argument(0), first)),
-            Body::Math(math @ (Math::Log | Math::Log10)) if !arithmetic::has_logarithm(self.native_argument(0), first) => {
+            Body::Math(math @ (Math::Log | Math::Log10))
+                if !arithmetic::has_logarithm(self.native_argument(0), first) =>
+            {
                 let base = if math == Math::Log { "Natural" } else { "Base 10" };
                 Err(InvalidRequest::new(format!("{base} log of number zero or less")))
             }
@@ -240,7 +242,8 @@ impl Function {
 
     fn decoded_json(&self, text: &[u8], now_ms: i64) -> Result<Option<Vec<u8>>, InvalidRequest> {
         let text = String::from_utf8_lossy(text);
-        let failed = |error: InvalidRequest| InvalidRequest::new(format!("Could not decode JSON string '{text}': {error}"));
+        let failed =
+            |error: InvalidRequest| InvalidRequest::new(format!("Could not decode JSON string '{text}': {error}"));
         let parsed = json::parse(&text).map_err(failed)?;
         json::from_json(&self.returns, &parsed, now_ms)
     }

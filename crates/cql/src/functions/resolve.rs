@@ -77,7 +77,10 @@ pub fn resolve(
         ([function], _) => Ok(function.clone()),
         ([], Some(operator)) => {
             let operands = shown.join(" and ");
-            Err(InvalidRequest::new(format!("the '{}' operation is not supported between {operands}", operator.symbol())))
+            Err(InvalidRequest::new(format!(
+                "the '{}' operation is not supported between {operands}",
+                operator.symbol()
+            )))
         }
         ([], None) => Err(InvalidRequest::new(format!(
             "Invalid call to function {name}, none of its type signatures match (known type signatures: {})",
@@ -142,7 +145,7 @@ fn candidates(
         "to_json" | "tojson" => {
             let untyped = || arguments.first().map_or_else(|| wrong_count(name), |argument| untyped(name, *argument));
             one(vec![first.ok_or_else(untyped)?], text, Body::ToJson)
-        },
+        }
         "from_json" | "fromjson" => match receiver {
             Some(receiver) => one(vec![text], receiver.clone(), Body::FromJson),
             None => return Err(InvalidRequest::new(format!("{name} can only be called if receiver type is known"))),
@@ -322,7 +325,9 @@ fn arithmetic_functions(name: &str, operator: Operator, arguments: &[&dyn Argume
             }
         }
         let texts = [NativeType::Text, NativeType::Ascii];
-        for right in texts.iter().filter(|right| operator == Operator::Add && texts.contains(left) && possible(1, **right)) {
+        for right in
+            texts.iter().filter(|right| operator == Operator::Add && texts.contains(left) && possible(1, **right))
+        {
             let ascii = *left == NativeType::Ascii && *right == NativeType::Ascii;
             add(*left, *right, if ascii { NativeType::Ascii } else { NativeType::Text });
         }

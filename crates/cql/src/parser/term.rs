@@ -111,7 +111,11 @@ impl Parser<'_> {
         let is_text = self.peek().kind == Kind::String;
         let type_name = self.type_name()?;
         self.expect(")")?;
-        if self.starts_term(0) && !self.is("-") && !(is_text && self.is(":")) { Ok(type_name) } else { Err(self.no_alternative()) }
+        if self.starts_term(0) && !self.is("-") && !(is_text && self.is(":")) {
+            Ok(type_name)
+        } else {
+            Err(self.no_alternative())
+        }
     }
 
     /// `(a, b)`

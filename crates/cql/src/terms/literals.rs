@@ -181,7 +181,9 @@ fn user_type(
 ) -> Result<Vec<Prepared>, InvalidRequest> {
     if let Some((unknown, _)) = fields.iter().find(|(field, _)| definition.field(field).is_none()) {
         let type_name = &definition.name;
-        return Err(InvalidRequest::new(format!("Unknown field '{unknown}' in value of user defined type {type_name}")));
+        return Err(InvalidRequest::new(format!(
+            "Unknown field '{unknown}' in value of user defined type {type_name}"
+        )));
     }
     let mut parts = Vec::with_capacity(definition.fields.len());
     for (field, cql_type) in &definition.fields {

@@ -53,9 +53,9 @@ fn inner(cql_type: &CqlType, value: &[u8]) -> Vec<u8> {
     let found = match cql_type {
         _ if value.is_empty() => None,
         CqlType::Native(NativeType::Varint) => Some(encode_varint(&decode_varint(value))),
-        CqlType::Native(NativeType::Decimal) => value.split_at_checked(4).map(|(scale, unscaled)| {
-            [scale, &encode_varint(&decode_varint(unscaled))].concat()
-        }),
+        CqlType::Native(NativeType::Decimal) => value
+            .split_at_checked(4)
+            .map(|(scale, unscaled)| [scale, &encode_varint(&decode_varint(unscaled))].concat()),
         CqlType::Native(NativeType::Boolean) => Some(vec![u8::from(value[0] != 0)]),
         other => collection(other, value),
     };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::bindings::Bound;
 use super::mutate::bigint;
 use super::write::Item;
-use super::{ClientState, Done, Executor, check_values};
+use super::{ClientState, Done, Executor, aside, check_values};
 use crate::error::CqlError;
 use crate::statement::mutation::{BatchPlan, MutationPlan};
 use crate::statement::{Plan, Statement};
@@ -22,6 +22,7 @@ impl Executor {
         out: &mut Vec<u8>,
     ) -> Result<Done, CqlError> {
         let batch = Batch::decode(version, body).map_err(|error| CqlError::Protocol(error.to_string()))?;
+        self.aside.parameters(|| aside::parameters(None, Some(&batch.params)));
         let keyspace = batch.params.keyspace.or(client.keyspace.as_deref());
         let mut parts: Vec<(Arc<Statement>, Values<'_>)> = Vec::with_capacity(batch.len());
         for child in batch.children() {
@@ -33,7 +34,7 @@ impl Executor {
             parts.push((statement, child.values));
         }
         let bounds: Vec<Bound<'_>> =
-            parts.iter().map(|(statement, values)| Bound::new(statement, values, &self.shared)).collect();
+            parts.iter().map(|(statement, values)| Bound::new(statement, values, &self.shared, &self.aside)).collect();
         let mut items: Vec<Item<'_>> = Vec::with_capacity(parts.len());
         for ((statement, _), bound) in parts.iter().zip(&bounds) {
             match &statement.plan {

@@ -2,24 +2,41 @@
 
 use shunt_cql::functions::Environment;
 use shunt_cql::terms::{Bindings, Value};
+use shunt_cql::values::literal;
 use shunt_topology::token;
 use shunt_wire::cql::message::{Value as WireValue, Values};
 
+use super::aside::Aside;
 use crate::shared::Shared;
-use crate::statement::Statement;
+use crate::statement::{Marker, Statement};
 
 /// Implements what terms need to be evaluated.
 pub(crate) struct Bound<'a> {
     statement: &'a Statement,
     values: &'a Values<'a>,
     shared: &'a Shared,
+    /// Where it is noted what is done.
+    pub(crate) aside: &'a Aside,
     /// When the statement began, microseconds since 1970.
     pub(crate) now_us: i64,
 }
 
 impl<'a> Bound<'a> {
-    pub(crate) fn new(statement: &'a Statement, values: &'a Values<'a>, shared: &'a Shared) -> Self {
-        Self { statement, values, shared, now_us: shared.now_us() }
+    pub(crate) fn new(statement: &'a Statement, values: &'a Values<'a>, shared: &'a Shared, aside: &'a Aside) -> Self {
+        Self { statement, values, shared, aside, now_us: shared.now_us() }
+    }
+
+    /// The values as literals, under the names that Cassandra gives them in traces.
+    pub(super) fn shown(&self) -> Vec<(String, String)> {
+        let value = |(index, marker): (usize, &Marker)| {
+            let value = match self.value(index as u16) {
+                Value::Bytes(bytes) => literal(&marker.cql_type, &bytes),
+                Value::Null => "null".to_owned(),
+                Value::Unset => return None,
+            };
+            Some((format!("bound_var_{index}_{}", marker.name), value))
+        };
+        self.statement.markers.iter().enumerate().filter_map(value).collect()
     }
 
     /// Seconds since 1970.
@@ -34,7 +51,7 @@ impl Environment for Bound<'_> {
     }
 
     fn timeuuid(&self) -> [u8; 16] {
-        timeuuid(self.shared.now_us(), self.shared.random() as u64)
+        timeuuid(self.shared.now_us() * 10, self.shared.random() as u64)
     }
 
     fn random(&self) -> u128 {
@@ -65,9 +82,9 @@ impl Bindings for Bound<'_> {
 /// Tenths of microseconds between the beginning of the Gregorian calendar and 1970 (RFC 9562, section 5.1).
 const GREGORIAN_100NS: i64 = 0x01b2_1dd2_1381_4000;
 
-/// A version 1 UUID of a time, with these bits as its clock sequence and node.
-pub(crate) fn timeuuid(now_us: i64, node: u64) -> [u8; 16] {
-    let ticks = (now_us * 10 + GREGORIAN_100NS) as u64;
+/// A version 1 UUID of a time (tenths of microseconds since 1970), with these bits as its clock sequence and node.
+pub(crate) fn timeuuid(time_100ns: i64, node: u64) -> [u8; 16] {
+    let ticks = (time_100ns + GREGORIAN_100NS) as u64;
     let high = (ticks & 0xffff_ffff) << 32 | (ticks >> 32 & 0xffff) << 16 | 0x1000 | ticks >> 48 & 0x0fff;
     // The multicast bit says that the node is a random number and no network card.
     let low = node & 0x3fff_ffff_ffff_ffff | 0x8000_0100_0000_0000;

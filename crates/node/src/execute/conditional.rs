@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::ops::Bound as RangeBound;
 use std::sync::Arc;
 
 use shunt_storage::Target;
@@ -95,20 +94,28 @@ impl<'a> Request<'a> {
         let (plan, row) = (mutator.plan, mutator.row()?);
         let ConditionPlan::Columns(all) = &plan.conditions else {
             self.shown = None;
-            let test = if matches!(plan.conditions, ConditionPlan::Exists) { RowTest::Exists } else { RowTest::NotExists };
+            let test =
+                if matches!(plan.conditions, ConditionPlan::Exists) { RowTest::Exists } else { RowTest::NotExists };
             return self.put(row, test);
         };
         let of_static = |position: usize| self.table.columns[position].kind == ColumnKind::Static;
         let bound = |wanted: bool| {
             let own = all.iter().filter(|condition| of_static(condition.column) == wanted);
-            own.map(|condition| BoundCondition::new(self.table, condition, mutator.bound)).collect::<Result<Vec<_>, _>>()
+            own.map(|condition| BoundCondition::new(self.table, condition, mutator.bound))
+                .collect::<Result<Vec<_>, _>>()
         };
         let (of_row, of_statics) = (bound(false)?, bound(true)?);
         // Those on regular columns come first.
         for wanted in [false, true] {
             let columns = all.iter().map(|condition| condition.column).filter(|column| of_static(*column) == wanted);
             let shown = self.shown.iter_mut();
-            shown.for_each(|shown| columns.clone().for_each(|column| if !shown.contains(&column) { shown.push(column) }));
+            shown.for_each(|shown| {
+                columns.clone().for_each(|column| {
+                    if !shown.contains(&column) {
+                        shown.push(column)
+                    }
+                })
+            });
         }
         if !of_row.is_empty() {
             self.put(row, RowTest::Columns(of_row))?;
@@ -134,7 +141,9 @@ impl<'a> Request<'a> {
             (Some(RowTest::Columns(_)), _) | (Some(_), RowTest::Columns(_)) => {
                 Err(CqlError::invalid("Cannot mix IF conditions and IF NOT EXISTS for the same row"))
             }
-            (Some(_), _) => Err(CqlError::invalid("Cannot mix IF EXISTS and IF NOT EXISTS conditions for the same row")),
+            (Some(_), _) => {
+                Err(CqlError::invalid("Cannot mix IF EXISTS and IF NOT EXISTS conditions for the same row"))
+            }
             (None, test) => {
                 match row {
                     Some(row) => drop(self.rows.insert(row, test)),
@@ -153,8 +162,7 @@ impl<'a> Request<'a> {
         let mut rows = BTreeMap::new();
         if self.rows.is_empty() {
             // With a condition on static columns alone the first row tells whether the partition is there.
-            let all =
-                Slice { from: RangeBound::Unbounded, to: RangeBound::Unbounded, reversed: false, limit: usize::MAX };
+            let all = Slice::default();
             let mut found = store.read_partition(number, key, &all, now)?;
             while let Some((clustering, row)) = found.next()? {
                 if let Some(row) = self.seen(row, now) {
@@ -263,9 +271,11 @@ fn reads(mutators: &[Mutator<'_>]) -> Vec<bool> {
     let conditional = || mutators.iter().map(|mutator| mutator.plan).filter(|plan| plan.is_conditional());
     let rows = mutators.iter().any(|mutator| mutator.plan.writes_rows());
     let statics = conditional().any(MutationPlan::writes_static_row);
-    let mut reads: Vec<bool> = table.columns.iter().map(|column| {
-        column.kind == ColumnKind::Regular && rows || column.kind == ColumnKind::Static && statics
-    }).collect();
+    let mut reads: Vec<bool> = table
+        .columns
+        .iter()
+        .map(|column| column.kind == ColumnKind::Regular && rows || column.kind == ColumnKind::Static && statics)
+        .collect();
     for plan in conditional() {
         if let ConditionPlan::Columns(all) = &plan.conditions {
             all.iter().for_each(|condition| reads[condition.column] = true);

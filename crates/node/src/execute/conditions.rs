@@ -109,7 +109,8 @@ impl<'a> BoundCondition<'a> {
                 Ok((found.map(|pair| pair[1].to_vec()), CqlType::clone(value)))
             }
             (BoundPart::Element(index), CqlType::List { element, .. }) => {
-                let index = index.as_ref().ok_or_else(|| CqlError::invalid("Invalid null value for list element access"))?;
+                let index =
+                    index.as_ref().ok_or_else(|| CqlError::invalid("Invalid null value for list element access"))?;
                 let index = <[u8; 4]>::try_from(index.as_slice()).map(i32::from_be_bytes);
                 let index = index.map_err(|_| CqlError::Invalid(format!("Invalid list index for {name}")))?;
                 let index = usize::try_from(index)

@@ -9,8 +9,9 @@ use shunt_cql::types::CqlType;
 use shunt_cql::values::split;
 use shunt_storage::row::{Cell, CellValue, Deletion, Expiry, Liveness, Row};
 
+use super::keys::{self, Partition};
 use super::rows::field_path;
-use crate::schema::Column;
+use crate::schema::{Column, Table};
 
 /// Largest number of elements that one statement writes.
 const ELEMENTS_MAX: usize = 65_536;
@@ -155,7 +156,8 @@ impl<'p> FragmentMaker<'p> {
                 let fields = split::tuple(count, value)
                     .map_err(|_| InvalidRequest::new(format!("Invalid value for {}", column.name)))?;
                 // A null says nothing of the field, and the value as a whole has been overwritten.
-                for (index, field) in fields.into_iter().enumerate().filter_map(|(index, field)| Some((index, field?))) {
+                for (index, field) in fields.into_iter().enumerate().filter_map(|(index, field)| Some((index, field?)))
+                {
                     self.cell(column, Some(field_path(index)), Some(field.to_vec()));
                 }
             }
@@ -181,6 +183,30 @@ impl<'p> FragmentMaker<'p> {
         }
         Ok(())
     }
+}
+
+/// A row of which all values are given, in the order of the table's columns, and where it goes.
+pub(crate) fn whole_row(
+    table: &Table,
+    values: &[Option<Vec<u8>>],
+    time: WriteTime,
+) -> Result<(Partition, Vec<u8>, Row), InvalidRequest> {
+    let key_len = table.partition_key_len + table.clustering_len;
+    let missing = || InvalidRequest::new(format!("a row of {}.{} without its key", table.keyspace, table.name));
+    let key: Vec<&[u8]> =
+        values.iter().take(key_len).map(Option::as_deref).collect::<Option<_>>().ok_or_else(missing)?;
+    let (partition, clustering) = key.split_at_checked(table.partition_key_len).ok_or_else(missing)?;
+    let mut positions = ListPositions::of_statement(0);
+    let mut maker = FragmentMaker::new(time, &mut positions, time.timestamp);
+    maker.insert();
+    for (column, value) in table.values().iter().zip(&values[key_len..]) {
+        if let Some(value) = value {
+            maker.set(column, Some(value.clone()))?;
+        }
+    }
+    let mut row = maker.row;
+    row.canonicalise();
+    Ok((Partition::new(partition)?, keys::clustering(table, clustering)?, row))
 }
 
 fn elements<'v>(what: &str, value: &'v [u8]) -> Result<Vec<&'v [u8]>, InvalidRequest> {

@@ -71,6 +71,11 @@ impl Intervals {
         self.0.iter().all(|interval| interval.is_row)
     }
 
+    /// How many of what, for a trace.
+    pub(super) fn shown(&self) -> String {
+        format!("{} {}", self.0.len(), if self.are_rows() { "row(s)" } else { "slice(s)" })
+    }
+
     /// What is left behind a row, in the direction of reading.
     pub(super) fn behind(&self, clustering: &[u8], reversed: bool) -> Intervals {
         let mut left = self.0.clone();
@@ -103,7 +108,9 @@ fn side(
         let name = &column.name;
         let value = match keys::operand(operand, bindings)? {
             Value::Bytes(value) => value,
-            Value::Null => return Err(InvalidRequest::new(format!("Invalid null value in condition for column {name}"))),
+            Value::Null => {
+                return Err(InvalidRequest::new(format!("Invalid null value in condition for column {name}")));
+            }
             Value::Unset => return Err(InvalidRequest::new(format!("Invalid unset value for column {name}"))),
         };
         validate(&column.cql_type, &value)?;

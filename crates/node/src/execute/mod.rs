@@ -3,24 +3,30 @@
 //! An answer that tells of a write carries the place in the store's log at which the write is durable, if the keyspace
 //! wants that waited for; whoever serves the connection waits, not this module.
 
+pub(crate) mod aside;
 mod batch;
-mod bindings;
+pub(crate) mod bindings;
 mod changes;
 mod conditional;
 mod conditions;
 mod describe;
-mod fragment;
+mod effort;
+pub(crate) mod fragment;
 mod intervals;
 mod json;
-mod keys;
+pub(crate) mod keys;
 mod mutate;
 pub(crate) mod rows;
 pub(crate) mod select;
+#[cfg(test)]
+mod tests;
+mod warnings;
 mod write;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::envelope::{flag, opcode};
 use shunt_wire::cql::message::metadata::metadata_flag;
 use shunt_wire::cql::message::{
     Execute, Prepare, Query, QueryParams, SchemaChange, Values, encode, split_request_prefix,
@@ -31,14 +37,19 @@ use crate::error::CqlError;
 use crate::schema::change::{Change, Object};
 use crate::shared::Shared;
 use crate::statement::{Plan, Statement};
+use crate::trace::{Origin, Trace};
+use aside::Aside;
 use bindings::Bound;
-use select::Page;
+use effort::Effort;
+use select::{Page, Place};
 
 /// What statements of one connection share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientState {
     /// Set by USE.
     pub(crate) keyspace: Option<Arc<str>>,
+    /// Where it connected from.
+    pub(crate) address: Option<IpAddr>,
 }
 
 /// A request as it came.
@@ -50,44 +61,112 @@ pub(crate) struct Request<'a> {
 }
 
 /// What became of a request; its body was appended to the buffer.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) opcode: u8,
     pub(crate) flags: u8,
     /// The answer is true when the node's own log is durable up to here.
     pub(crate) durable_at: Option<u64>,
+    /// To be kept when the answer is sent ([`Executor::keep_trace`]).
+    pub(crate) trace: Option<Box<Trace>>,
 }
 
 impl Done {
     /// An answer that waits for nothing.
     pub(crate) fn now(opcode: u8) -> Done {
-        Done { opcode, flags: 0, durable_at: None }
+        Done { opcode, flags: 0, durable_at: None, trace: None }
     }
 }
 
+/// What an event loop does with a request.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Done(Done),
+    /// Nothing yet: somebody who may wait has to execute it, perhaps for long.
+    WouldWait {
+        long: bool,
+    },
+}
+
 /// Executes the requests of one node.
-pub struct Executor {
+pub(crate) struct Executor {
     shared: Arc<Shared>,
     node: usize,
+    /// Of the request that is being executed.
+    aside: Aside,
+    effort: Effort,
 }
 
 impl Executor {
     /// An executor for the node with this number.
-    pub fn new(shared: Arc<Shared>, node: usize) -> Executor {
-        Executor { shared, node }
+    pub(crate) fn new(shared: Arc<Shared>, node: usize) -> Executor {
+        Executor { shared, node, aside: Aside::default(), effort: Effort::unlimited() }
     }
 
-    /// Executes one request and appends the body of its answer.
+    /// Executes one request and appends the body of its answer. May wait for the disk.
     pub(crate) fn execute(&mut self, client: &mut ClientState, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+        self.effort = Effort::unlimited();
+        match self.attempt(client, request, out) {
+            Outcome::Done(done) => done,
+            // Which an effort without limits never says.
+            Outcome::WouldWait { long } => refused(&CqlError::WouldWait { long }, request.version, out),
+        }
+    }
+
+    /// As [`Executor::execute`], from memory alone and within bounds; or else nothing, and it says so.
+    pub(crate) fn execute_at_once(
+        &mut self,
+        client: &mut ClientState,
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        self.effort = Effort::of_a_loop();
+        self.attempt(client, request, out)
+    }
+
+    fn attempt(&mut self, client: &mut ClientState, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {
+        let before = out.len();
+        self.aside = self.new_aside(client, request);
+        self.aside.put_tracing_id(out);
         let start = out.len();
+        // A custom payload is for query handlers of the user's own, which a node has none of: it is taken and ignored,
+        // as Cassandra's own handler does.
         let outcome = split_request_prefix(request.flags, request.body)
             .map_err(|error| CqlError::Protocol(error.to_string()))
             .and_then(|(_, body)| self.run(client, request, body, out));
-        outcome.unwrap_or_else(|error| {
+        if let Err(CqlError::WouldWait { long }) = outcome {
+            out.truncate(before);
+            return Outcome::WouldWait { long };
+        }
+        let mut done = outcome.unwrap_or_else(|error| {
             out.truncate(start);
-            error.put(out, request.version);
-            Done::now(opcode::ERROR)
-        })
+            self.aside.note(|| format!("The request failed: {error:?}"));
+            refused(&error, request.version, out)
+        });
+        let (flags, trace) = self.aside.finish(request.version, start, out);
+        done.flags |= flags;
+        done.trace = trace;
+        Outcome::Done(done)
+    }
+
+    fn new_aside(&self, client: &ClientState, request: &Request<'_>) -> Aside {
+        if request.flags & flag::TRACING == 0 {
+            return Aside::default();
+        }
+        let kind = match request.opcode {
+            opcode::EXECUTE => "Execute CQL3 prepared query",
+            opcode::PREPARE => "Preparing CQL3 query",
+            opcode::BATCH => "Execute batch of CQL3 queries",
+            _ => "Execute CQL3 query",
+        };
+        let started_us = self.shared.now_us();
+        let session = bindings::timeuuid(started_us * 10, self.shared.random() as u64);
+        Aside::traced(kind, Origin { session, started_us, client: client.address })
+    }
+
+    /// Keeps the trace of a request whose answer is on its way. Whether there was room.
+    pub(crate) fn keep_trace(&self, trace: Box<Trace>) -> bool {
+        self.shared.traces.keep(trace, self.node)
     }
 
     fn run(
@@ -102,12 +181,14 @@ impl Executor {
         match request.opcode {
             opcode::QUERY => {
                 let query = Query::decode(version, body).map_err(malformed)?;
+                self.aside.parameters(|| aside::parameters(Some(query.text), Some(&query.params)));
                 let keyspace = query.params.keyspace.or(client.keyspace.as_deref());
                 let statement = self.prepare(query.text, keyspace)?;
                 self.run_statement(client, &statement, version, &query.params, None, out)
             }
             opcode::PREPARE => {
                 let prepare = Prepare::decode(version, body).map_err(malformed)?;
+                self.aside.parameters(|| aside::parameters(Some(prepare.text), None));
                 let keyspace = prepare.keyspace.or(client.keyspace.as_deref());
                 let statement = Arc::new(self.prepare(prepare.text, keyspace)?);
                 self.shared.keep_prepared(&statement);
@@ -117,6 +198,7 @@ impl Executor {
             opcode::EXECUTE => {
                 let execute = Execute::decode(version, body).map_err(malformed)?;
                 let statement = self.find_prepared(execute.id)?;
+                self.aside.parameters(|| aside::parameters(Some(&statement.text), Some(&execute.params)));
                 let known = execute.result_metadata_id;
                 self.run_statement(client, &statement, version, &execute.params, known, out)
             }
@@ -126,7 +208,10 @@ impl Executor {
     }
 
     fn prepare(&self, text: &str, keyspace: Option<&str>) -> Result<Statement, CqlError> {
-        Statement::prepare(text, keyspace, &self.shared.schema(), self.shared.now_us() / 1000)
+        self.aside.note(|| format!("Parsing {text}"));
+        let statement = Statement::prepare(text, keyspace, &self.shared.schema(), self.shared.now_us() / 1000)?;
+        self.aside.note(|| "Statement parsed and prepared");
+        Ok(statement)
     }
 
     /// A prepared statement, looked at again if the schema has changed since.
@@ -136,6 +221,7 @@ impl Executor {
         if statement.schema_number == self.shared.schema().number {
             return Ok(statement);
         }
+        self.aside.note(|| "The schema has changed since the statement was prepared");
         let again = self.prepare(&statement.text, statement.keyspace.as_deref());
         let again = Arc::new(again.map_err(|_| unknown())?);
         // What a client knows of the statement is no longer so: it has to ask again.
@@ -156,7 +242,8 @@ impl Executor {
         out: &mut Vec<u8>,
     ) -> Result<Done, CqlError> {
         check_values(statement, &params.values)?;
-        let bound = Bound::new(statement, &params.values, &self.shared);
+        let bound = Bound::new(statement, &params.values, &self.shared, &self.aside);
+        self.aside.parameters(|| bound.shown());
         match &statement.plan {
             Plan::Select(select) => {
                 let outdated = known_result.is_some_and(|known| !known.is_empty() && known != statement.result_id);
@@ -168,7 +255,8 @@ impl Executor {
                     new_metadata_id: (version >= 5 && outdated).then_some(statement.result_id),
                 };
                 let schema = self.shared.schema();
-                select::run(select, &bound, &self.shared, &schema, self.node, &page, out)?;
+                let place = Place { shared: &self.shared, schema: &schema, node: self.node, effort: &self.effort };
+                select::run(select, &bound, &place, &page, out)?;
                 Ok(Done::now(opcode::RESULT))
             }
             Plan::Mutation(mutation) => {
@@ -176,7 +264,10 @@ impl Executor {
                 self.write(&[(mutation, &bound)], timestamp, version, None, out)
             }
             Plan::Batch(batch) => self.run_batch_plan(batch, &bound, version, params.timestamp, out),
-            Plan::Truncate(name) => self.truncate(client, name, out),
+            Plan::Truncate(name) => {
+                self.effort.may_take_long()?;
+                self.truncate(client, name, out)
+            }
             Plan::Use(keyspace) => {
                 if self.shared.schema().keyspace(keyspace).is_none() {
                     return Err(CqlError::Invalid(format!("Keyspace '{keyspace}' does not exist")));
@@ -186,8 +277,10 @@ impl Executor {
                 Ok(Done::now(opcode::RESULT))
             }
             Plan::Schema(statement_change) => {
+                self.effort.may_take_long()?;
                 let session = statement.keyspace.as_deref();
                 let change = self.shared.change(statement_change, session)?;
+                self.aside.note(|| "The schema is on disk");
                 match &change {
                     Some(change) => encode::schema_change(out, &wire_change(change)),
                     None => encode::void(out),
@@ -216,15 +309,33 @@ impl Executor {
         for store in self.shared.stores() {
             let durability = shunt_storage::store::Durability::Batch;
             store.wait_durable(store.truncate(number, durability)?)?;
+            self.aside.note(|| format!("Truncated {}.{} in one node's store", table.keyspace, table.name));
         }
         encode::void(out);
         Ok(Done::now(opcode::RESULT))
+    }
+
+    /// The node's number.
+    pub(crate) fn node(&self) -> usize {
+        self.node
+    }
+
+    /// Why a place in the log of the node's own store will not become durable, if that is known.
+    pub(crate) fn lost(&self, place: u64) -> Option<String> {
+        let outcome = self.shared.stores()[self.node].outcome(shunt_storage::store::Ticket(place));
+        outcome.and_then(Result::err).map(|error| error.to_string())
     }
 
     /// Up to where the log of the node's own store is durable.
     pub(crate) fn durable(&self) -> u64 {
         self.shared.stores()[self.node].durable().0
     }
+}
+
+/// Appends the answer of a request that failed.
+pub(crate) fn refused(error: &CqlError, version: u8, out: &mut Vec<u8>) -> Done {
+    error.put(out, version);
+    Done::now(opcode::ERROR)
 }
 
 /// Refuses too many or too few bind values.

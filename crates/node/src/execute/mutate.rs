@@ -113,7 +113,8 @@ impl<'a> Mutator<'a> {
         };
         let expiry = (seconds > 0).then(|| Expiry { ttl: seconds, at: now + i64::from(seconds) });
         let time = WriteTime { timestamp, expiry, now };
-        let json = plan.json.as_ref().map(|(json, _)| JsonRow::new(&plan.table, json, bound).map(Arc::new)).transpose()?;
+        let json =
+            plan.json.as_ref().map(|(json, _)| JsonRow::new(&plan.table, json, bound).map(Arc::new)).transpose()?;
         Ok(Self { plan, bound, shared, time, refused, positions: ListPositions::of_statement(index), json })
     }
 
@@ -280,7 +281,7 @@ impl<'a> Mutator<'a> {
         writes: &mut Vec<Write>,
     ) -> Result<(), CqlError> {
         let store = self.shared.store(partition.token);
-        let all = Slice { from: RangeBound::Unbounded, to: RangeBound::Unbounded, reversed: false, limit: usize::MAX };
+        let all = Slice::default();
         let intervals = Intervals::new(self.table(), &self.plan.restrictions.clustering, self.bound)?;
         let mut rows = store.read_partition(self.number()?, PartitionKey(&partition.key), &all, self.time.now)?;
         let deleted = || Fragment::Row(Row { deletion: Some(deletion), ..Row::default() });

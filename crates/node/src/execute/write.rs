@@ -16,7 +16,7 @@ use super::bindings::Bound;
 use super::changes::reads_lists;
 use super::conditional::{Request, ShownValue};
 use super::mutate::{Mutator, Place, Write};
-use super::{Done, Executor};
+use super::{Done, Executor, warnings};
 use crate::error::CqlError;
 use crate::schema::Table;
 use crate::shared;
@@ -43,12 +43,20 @@ impl Executor {
             mutators.push(Mutator::new(plan, bound, &self.shared, timestamp, index)?);
         }
         if conditional {
+            // It reads under a lock that others hold while they read.
+            self.effort.may_wait()?;
             return self.write_if(&mut mutators, kind.is_some(), version, out);
+        }
+        if items.iter().any(|(plan, _)| reads_lists(plan)) {
+            self.effort.may_wait()?;
         }
         let _locks = self.lock_for_lists(&mutators)?;
         let mut writes = Vec::new();
         for mutator in &mut mutators {
             writes.append(&mut mutator.writes()?);
+        }
+        if let Some(kind) = kind {
+            warnings::check_batch(kind, items, &writes, &self.aside)?;
         }
         let durable_at = self.apply(items, &writes)?;
         encode::void(out);
@@ -61,11 +69,16 @@ impl Executor {
         for mutator in mutators.iter().filter(|mutator| reads_lists(mutator.plan)) {
             tokens.extend(mutator.partitions()?.iter().map(|partition| partition.token));
         }
-        Ok(self.shared.lock_partitions(&tokens))
+        let locks = self.shared.lock_partitions(&tokens);
+        if !tokens.is_empty() {
+            self.aside.note(|| "Locked the partitions whose lists are read");
+        }
+        Ok(locks)
     }
 
     /// Writes to the stores. A batch over several nodes is atomic in each of them.
     fn apply(&self, items: &[Item<'_>], writes: &[Write]) -> Result<Option<u64>, CqlError> {
+        self.aside.note(|| format!("Made {} mutation(s) of {} statement(s)", writes.len(), items.len()));
         let schema = self.shared.schema();
         let durable = items.iter().filter_map(|(plan, _)| schema.keyspace(&plan.table.keyspace));
         let durability = durable.map(|keyspace| shared::durability(keyspace));
@@ -74,6 +87,10 @@ impl Executor {
             (_, periodic) => Some(periodic),
         });
         let durability = durability.unwrap_or(Durability::Batch);
+        let foreign = writes.iter().any(|write| self.shared.info.owner(write.partition.token) != self.node);
+        if foreign && durability == Durability::Batch {
+            self.effort.may_wait()?;
+        }
         let mut durable_at = None;
         for (index, store) in self.shared.stores().iter().enumerate() {
             let own = writes.iter().filter(|write| self.shared.info.owner(write.partition.token) == index);
@@ -82,16 +99,39 @@ impl Executor {
                 continue;
             }
             let ticket = store.apply(&own, durability)?;
+            let address = self.shared.info.nodes[index].address;
+            self.aside.note(|| format!("Appended {} mutation(s) to the log and memtable of {address}", own.len()));
             if durability == Durability::Batch {
                 if index == self.node {
                     durable_at = Some(ticket.0);
+                    self.aside.note(|| "Waiting until the log is on disk");
                 } else {
                     // A statement that came to a node that does not own its partition: rare behind a proxy.
                     store.wait_durable(ticket)?;
+                    self.aside.note(|| format!("The log of {address} is on disk"));
                 }
             }
         }
         Ok(durable_at)
+    }
+
+    /// A refusal tells what others have written. It waits until that is on disk: what one client was told of must not be
+    /// gone for the next, if the process dies in between.
+    fn settle_read(&self, table: &Table, token: Token) -> Result<Option<u64>, CqlError> {
+        let schema = self.shared.schema();
+        let keyspace = schema.keyspace(&table.keyspace).map(|keyspace| shared::durability(keyspace));
+        if keyspace.is_some_and(|durability| durability != Durability::Batch) {
+            return Ok(None);
+        }
+        let index = self.shared.info.owner(token);
+        let store = &self.shared.stores()[index];
+        store.health()?;
+        let ticket = store.settle();
+        if index != self.node {
+            store.wait_durable(ticket)?;
+            return Ok(None);
+        }
+        Ok((ticket > store.durable()).then_some(ticket.0))
     }
 
     /// A statement, or a batch on one partition, with conditions.
@@ -104,12 +144,17 @@ impl Executor {
     ) -> Result<Done, CqlError> {
         let request = Request::new(mutators, batch)?;
         let _locks = self.shared.lock_partitions(&[request.partition.token]);
-        let current = request.read(mutators, &self.shared)?;
         let table = Arc::clone(&mutators[0].plan.table);
-        if !request.holds(&current)? {
+        self.aside.note(|| format!("Locked a partition of {}.{}", table.keyspace, table.name));
+        let current = request.read(mutators, &self.shared)?;
+        let holds = request.holds(&current)?;
+        self.aside
+            .note(|| format!("Read what the conditions ask for: they {}", if holds { "hold" } else { "do not hold" }));
+        if !holds {
             let (columns, rows) = request.refusal(&current)?;
             put_refused(&table, &columns, &rows, version, out);
-            return Ok(Done::now(opcode::RESULT));
+            let durable_at = self.settle_read(&table, request.partition.token)?;
+            return Ok(Done { durable_at, ..Done::now(opcode::RESULT) });
         }
         let (mut writes, mut whole) = (Vec::new(), Vec::new());
         for mutator in mutators.iter_mut() {

@@ -43,6 +43,14 @@ pub(crate) enum Durability {
     Periodic,
 }
 
+impl Durability {
+    /// What a keyspace has that does not say. Without `durable_writes` Cassandra writes no log at all; ours is written,
+    /// and synced in the background.
+    pub(crate) fn of(durable_writes: bool) -> Durability {
+        if durable_writes { Durability::Batch } else { Durability::Periodic }
+    }
+}
+
 /// A keyspace and what is in it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Keyspace {
@@ -54,6 +62,16 @@ pub(crate) struct Keyspace {
     pub(crate) durability: Durability,
     pub(crate) tables: BTreeMap<String, Arc<Table>>,
     pub(crate) types: BTreeMap<String, Arc<UserType>>,
+}
+
+impl Keyspace {
+    /// Sets `durable_writes`, and with it a durability that was not chosen.
+    pub(crate) fn set_durable_writes(&mut self, durable_writes: bool) {
+        if self.durability == Durability::of(self.durable_writes) {
+            self.durability = Durability::of(durable_writes);
+        }
+        self.durable_writes = durable_writes;
+    }
 }
 
 /// What part a column has in its table.

@@ -1,14 +1,18 @@
 //! The schema on disk: one JSON file, replaced as a whole. A change is answered after its file is durable, so a schema
 //! that was acknowledged is there after a crash, and one that was not is whole or absent.
+//!
+//! The first line has a checksum of all that follows: a name or number that has changed by itself would show the data of
+//! one table as that of another. Files of format 1 have none.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use shunt_cql::types::{CqlType, UserType};
+use shunt_storage::files;
 use shunt_storage::row::{ColumnId, TableId};
 
 use super::change::SYSTEM_KEYSPACES;
@@ -16,8 +20,17 @@ use super::resolve::Types;
 use super::{Column, ColumnKind, DroppedColumn, Durability, Keyspace, Schema, Table, TableOptions, Uuid};
 
 /// Version of the file's format.
-const FORMAT: u32 = 1;
-const FILE: &str = "schema.json";
+const FORMAT: u32 = 2;
+/// The version before checksums.
+const FORMAT_UNCHECKED: u32 = 1;
+/// Its name in the data directory.
+pub(crate) const FILE: &str = "schema.json";
+
+/// What every version has.
+#[derive(Deserialize)]
+struct Head {
+    format: u32,
+}
 
 #[derive(Serialize, Deserialize)]
 struct SchemaFile {
@@ -88,13 +101,27 @@ pub(crate) fn save(schema: &Schema, directory: &Path) -> io::Result<()> {
         next_table: schema.next_table,
         keyspaces: own.map(|keyspace| keyspace_record(keyspace)).collect(),
     };
-    let text = serde_json::to_vec_pretty(&record)?;
-    let (path, new) = (directory.join(FILE), directory.join("schema.json.new"));
-    let mut file = File::create(&new)?;
-    file.write_all(&text)?;
-    file.sync_all()?;
-    fs::rename(&new, &path)?;
-    File::open(directory)?.sync_all()
+    let path = directory.join(FILE);
+    let written = files::replace(&path, &sealed(&serde_json::to_string_pretty(&record)?));
+    written.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+/// An object as JSON, with the checksum of its lines as its first member.
+pub(crate) fn sealed(text: &str) -> Vec<u8> {
+    let members = text.strip_prefix("{\n").unwrap_or(text);
+    format!("{}{members}", seal(members.as_bytes())).into_bytes()
+}
+
+/// The first line of a file with these members.
+fn seal(members: &[u8]) -> String {
+    format!("{{ \"crc32\": \"{:08x}\",\n", crc32fast::hash(members))
+}
+
+/// Whether the first line is right.
+fn is_intact(text: &[u8]) -> bool {
+    let line = text.iter().position(|byte| *byte == b'\n').map_or(text.len(), |end| end + 1);
+    let (line, members) = text.split_at(line);
+    line == seal(members).as_bytes()
 }
 
 /// Reads the schema of a directory; `None` when none was ever written there.
@@ -109,11 +136,15 @@ pub(crate) fn load(directory: &Path) -> io::Result<Option<Schema>> {
         Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
     };
     let broken = |what: String| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", path.display()));
-    let record: SchemaFile = serde_json::from_slice(&text).map_err(|error| broken(error.to_string()))?;
-    if record.format != FORMAT {
-        let what = format!("its format is {}, this program knows {FORMAT}", record.format);
-        return Err(broken(what));
+    let damaged = |error: serde_json::Error| broken(format!("damaged: {error}"));
+    match serde_json::from_slice(&text).map_err(damaged)? {
+        Head { format: FORMAT } if !is_intact(&text) => {
+            return Err(broken("damaged: its checksum is wrong".to_owned()));
+        }
+        Head { format: FORMAT | FORMAT_UNCHECKED } => {}
+        Head { format } => return Err(broken(format!("its format is {format}, this program knows {FORMAT}"))),
     }
+    let record: SchemaFile = serde_json::from_slice(&text).map_err(damaged)?;
     let mut schema = Schema {
         version: record.version,
         number: record.number,

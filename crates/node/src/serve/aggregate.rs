@@ -1,5 +1,5 @@
 //! Aggregated frames (opcode 0x64): a frame's requests are executed in order, and their answers leave in one frame.
-//! An answer that waits for the disk follows in a later one, so that it holds nobody else's.
+//! An answer that waits for the disk, or for a worker, follows in a later one, so that it holds nobody else's.
 
 use shunt_reactor::{ConnId, Io};
 use shunt_wire::aggregate::{AggregateReader, AggregateWriter, Entry};
@@ -10,7 +10,7 @@ use shunt_wire::cql::framing::Next;
 use super::requests::{Place, Waiting};
 use super::session::SessionRest;
 use super::{AGGREGATE_LIMITS, NodeService};
-use crate::execute::{Done, Request};
+use crate::execute::{Done, Outcome, Request};
 
 impl NodeService {
     pub(super) fn aggregate(
@@ -29,7 +29,9 @@ impl NodeService {
             Err(error) => return self.refuse(io, conn, rest, header, &error.to_string()),
         };
         let mut writer = AggregateWriter::responses(AGGREGATE_LIMITS);
+        let mut requests = 0;
         for entry in entries {
+            requests += 1;
             let fault = match entry {
                 Ok(entry) if entry.opcode == opcode::CLIENT_GONE => None,
                 Ok(entry) => self.entry(io, conn, rest, &mut writer, &entry).err(),
@@ -41,6 +43,7 @@ impl NodeService {
             }
         }
         writer.finish(io.output(conn));
+        self.metrics.requests_per_frame.record(requests);
         Next::Continue
     }
 
@@ -66,30 +69,41 @@ impl NodeService {
             compression::decompress(algorithm, body, BODY_BYTES_MAX, &mut plain).map_err(|error| error.to_string())?;
             body = &plain;
         }
+        self.count(entry.opcode);
         let mut answer = std::mem::take(&mut self.body);
         answer.clear();
-        let done = if entry.opcode == opcode::OPTIONS {
+        let place = Place::Entry { conn, client_id: entry.client_id };
+        let outcome = if entry.opcode == opcode::OPTIONS {
             super::handshake::put_supported(&mut answer);
-            Done::now(opcode::SUPPORTED)
+            Outcome::Done(Done::now(opcode::SUPPORTED))
         } else {
             let request = Request { version: entry.version, flags: entry.flags, opcode: entry.opcode, body };
-            self.executor.execute(&mut rest.client, &request, &mut answer)
+            self.executor.execute_at_once(&mut rest.client, &request, &mut answer)
         };
+        let done = match outcome {
+            Outcome::Done(done) => Some(done),
+            Outcome::WouldWait { long } => {
+                let header =
+                    Header { flags: entry.flags, ..Header::request(entry.version, entry.stream, entry.opcode) };
+                self.hand_over(rest, place, header, body, long, &mut answer)
+            }
+        };
+        let Some(done) = done else {
+            self.body = answer;
+            return Ok(());
+        };
+        if done.opcode == opcode::ERROR {
+            self.metrics.errors.add(1);
+        }
         match done.durable_at {
-            None => writer.push(
-                io.output(conn),
-                entry.stream,
-                entry.client_id,
-                entry.version,
-                done.flags,
-                done.opcode,
-                &answer,
-            ),
+            None => {
+                let (version, flags, opcode) = (entry.version, done.flags, done.opcode);
+                writer.push(io.output(conn), entry.stream, entry.client_id, version, flags, opcode, &answer);
+                self.keep_trace(done.trace);
+            }
             Some(durable_at) => {
                 let header = Header { flags: done.flags, ..Header::response(entry.version, entry.stream, done.opcode) };
-                let place = Place::Entry { conn, client_id: entry.client_id };
-                self.wait(Waiting::new(durable_at, place, header, answer.clone()));
-                0
+                self.wait(Waiting::new(durable_at, place, header, answer.clone(), done.trace));
             }
         };
         self.body = answer;

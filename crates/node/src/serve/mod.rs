@@ -4,17 +4,21 @@
 //! bytes -> framing -> handshake
 //!                  -> requests  -> execute -> framing -> bytes
 //!                  -> aggregate -> execute, entry by entry -> one frame of answers
+//!                                     '-- what would wait: hand_over -> workers -> answers -> bytes
 //! ```
 //!
 //! One [`NodeService`] serves the connections of one event loop. An answer that waits for the disk is kept in order of
 //! its place in the log and leaves when the store says that so much is durable; nothing here blocks.
 
 mod aggregate;
+mod hand_over;
 mod handshake;
 mod requests;
 mod session;
+pub(crate) mod workers;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_wire::aggregate::Limits;
@@ -24,8 +28,10 @@ use shunt_wire::cql::message::{encode, error_code};
 
 use crate::execute::Executor;
 use crate::limits;
+use crate::metrics::{LoopMetrics, RequestKind};
 use requests::Waiting;
 use session::{Session, SessionRest, Stage};
+use workers::WorkerLink;
 
 /// Limits of aggregated frames that a node offers in SUPPORTED.
 pub const AGGREGATE_LIMITS: Limits = Limits { count_max: 1024, bytes_max: 1 << 20 };
@@ -40,7 +46,9 @@ pub enum NodeMail {
     /// The store failed to make something durable; what waits is answered with an error.
     DurabilityLost(String),
     /// The schema changed: the body of the EVENT for whoever registered.
-    SchemaEvent(std::sync::Arc<[u8]>),
+    SchemaEvent(Arc<[u8]>),
+    /// Workers have answers.
+    Answers,
     /// Close connections as soon as they have their answers, then stop.
     Drain,
 }
@@ -48,6 +56,8 @@ pub enum NodeMail {
 /// The connections of one event loop to one node.
 pub struct NodeService {
     executor: Executor,
+    /// Where requests are handed over, and their answers lie.
+    workers: WorkerLink,
     sessions: Vec<Option<Box<Session>>>,
     /// Connections whose output has an open segment.
     unfinished: Vec<ConnId>,
@@ -57,19 +67,22 @@ pub struct NodeService {
     /// The body being made.
     body: Vec<u8>,
     draining: bool,
+    metrics: Arc<LoopMetrics>,
 }
 
 impl NodeService {
     /// A node's service that waits for connections.
-    pub fn new(executor: Executor) -> Self {
+    pub(crate) fn new(executor: Executor, workers: WorkerLink, metrics: Arc<LoopMetrics>) -> Self {
         Self {
             executor,
+            workers,
             sessions: Vec::new(),
             unfinished: Vec::new(),
             waiting: VecDeque::new(),
             scratch: Scratch::default(),
             body: Vec::new(),
             draining: false,
+            metrics,
         }
     }
 
@@ -78,8 +91,22 @@ impl NodeService {
         if slot.as_ref()?.conn == conn { slot.take() } else { None }
     }
 
+    fn count(&self, opcode: u8) {
+        let kind = match opcode {
+            opcode::QUERY => RequestKind::Query,
+            opcode::EXECUTE => RequestKind::Execute,
+            opcode::BATCH => RequestKind::Batch,
+            opcode::PREPARE => RequestKind::Prepare,
+            _ => RequestKind::Other,
+        };
+        self.metrics.requests.of(kind).add(1);
+    }
+
     /// Appends a response to the connection's output.
     fn send(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) {
+        if header.opcode == opcode::ERROR {
+            self.metrics.errors.add(1);
+        }
         rest.output.push(io.output(conn), header, body);
         if rest.output.is_segmented() && !rest.unfinished {
             rest.unfinished = true;
@@ -95,6 +122,7 @@ impl NodeService {
     /// Answers with an error that ends the connection.
     fn refuse(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, problem: &str) -> Next {
         tracing::debug!(problem, "refused a client");
+        self.metrics.protocol_errors.add(1);
         let mut body = Vec::new();
         encode::error(&mut body, error_code::PROTOCOL_ERROR, problem);
         self.send(io, conn, rest, Header::response(header.version, header.stream, opcode::ERROR), &body);
@@ -115,7 +143,10 @@ impl NodeService {
             }
             (Stage::Open, opcode::AGGREGATE) => self.aggregate(io, conn, rest, header, body),
             (Stage::Closing, _) => Next::Stop,
-            _ => self.handshake(io, conn, rest, header, body),
+            _ => {
+                self.metrics.requests.of(RequestKind::Other).add(1);
+                self.handshake(io, conn, rest, header, body)
+            }
         }
     }
 
@@ -136,7 +167,8 @@ impl NodeService {
             return;
         }
         let waiting = &self.waiting;
-        let idle = self.sessions.iter().flatten().map(|session| session.conn);
+        let idle = self.sessions.iter().flatten().filter(|session| session.rest.handed_over == 0);
+        let idle = idle.map(|session| session.conn);
         let idle: Vec<ConnId> = idle.filter(|conn| !waiting.iter().any(|waiting| waiting.conn() == *conn)).collect();
         for conn in idle {
             self.take(conn);
@@ -155,16 +187,17 @@ impl Service for NodeService {
         io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
     }
 
-    fn accepted(&mut self, io: &mut Io, conn: ConnId, _: &Accepted) {
+    fn accepted(&mut self, io: &mut Io, conn: ConnId, accepted: &Accepted) {
         if self.draining {
             io.close(conn);
             return;
         }
+        self.metrics.accepted.add(1);
         let index = conn.index as usize;
         if self.sessions.len() <= index {
             self.sessions.resize_with(index + 1, || None);
         }
-        self.sessions[index] = Some(Box::new(Session::new(conn)));
+        self.sessions[index] = Some(Box::new(Session::new(conn, accepted.peer.ip())));
     }
 
     fn connected(&mut self, _: &mut Io, _: ConnId) {}
@@ -209,6 +242,9 @@ impl Service for NodeService {
     fn timer(&mut self, io: &mut Io, key: u64) {
         if key == TICK {
             self.became_durable(io, self.executor.durable());
+            if let Some(why) = self.waiting.front().and_then(|first| self.executor.lost(first.durable_at())) {
+                self.lost_durability(io, &why);
+            }
             io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
         }
     }
@@ -218,17 +254,25 @@ impl Service for NodeService {
             NodeMail::Durable(place) => self.became_durable(io, place),
             NodeMail::DurabilityLost(why) => self.lost_durability(io, &why),
             NodeMail::SchemaEvent(body) => self.schema_event(io, &body),
+            NodeMail::Answers => self.answers_came(io),
             NodeMail::Drain => self.draining = true,
         }
     }
 
     fn turn_ended(&mut self, io: &mut Io) {
+        // Word of them may be lost when the mailbox is full.
+        if self.workers.has_answers() {
+            self.answers_came(io);
+        }
         while let Some(conn) = self.unfinished.pop() {
             let Some(mut session) = self.take(conn) else { continue };
             session.rest.unfinished = false;
             session.rest.output.finish(io.output(conn));
             self.sessions[conn.index as usize] = Some(session);
         }
+        self.metrics.turns.add(1);
+        self.metrics.connections.set(io.connections() as u64);
+        self.metrics.waiting.set(self.waiting.len() as u64);
         self.drain_step(io);
     }
 }

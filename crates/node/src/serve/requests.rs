@@ -8,7 +8,8 @@ use shunt_wire::cql::message::{encode, error_code};
 
 use super::session::SessionRest;
 use super::{AGGREGATE_LIMITS, NodeService};
-use crate::execute::Request;
+use crate::execute::{Outcome, Request};
+use crate::trace::Trace;
 
 /// Where an answer goes.
 #[derive(Clone, Copy)]
@@ -25,11 +26,32 @@ pub(super) struct Waiting {
     place: Place,
     header: Header,
     body: Vec<u8>,
+    trace: Option<Box<Trace>>,
 }
 
 impl Waiting {
-    pub(super) fn new(durable_at: u64, place: Place, header: Header, body: Vec<u8>) -> Self {
-        Self { durable_at, place, header, body }
+    pub(super) fn new(durable_at: u64, place: Place, header: Header, body: Vec<u8>, trace: Option<Box<Trace>>) -> Self {
+        Self { durable_at, place, header, body, trace }
+    }
+
+    /// The fate of its write is not known.
+    pub(super) fn fail(&mut self, why: &str) {
+        self.body.clear();
+        encode::error(&mut self.body, error_code::SERVER_ERROR, &format!("the write could not be made durable: {why}"));
+        self.header = Header { flags: 0, opcode: opcode::ERROR, ..self.header };
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_error(&self, code: i32) -> bool {
+        self.header.opcode == opcode::ERROR && self.body[..4] == code.to_be_bytes()
+    }
+
+    pub(super) fn take_trace(&mut self) -> Option<Box<Trace>> {
+        self.trace.take()
+    }
+
+    pub(super) fn durable_at(&self) -> u64 {
+        self.durable_at
     }
 
     pub(super) fn conn(&self) -> ConnId {
@@ -49,17 +71,39 @@ impl NodeService {
         header: Header,
         body: &[u8],
     ) -> Next {
+        self.count(header.opcode);
         let mut answer = std::mem::take(&mut self.body);
         answer.clear();
         let request = Request { version: header.version, flags: header.flags, opcode: header.opcode, body };
-        let done = self.executor.execute(&mut rest.client, &request, &mut answer);
+        let done = match self.executor.execute_at_once(&mut rest.client, &request, &mut answer) {
+            Outcome::Done(done) => Some(done),
+            Outcome::WouldWait { long } => {
+                self.hand_over(rest, Place::Envelope { conn }, header, body, long, &mut answer)
+            }
+        };
+        let Some(done) = done else {
+            self.body = answer;
+            return Next::Continue;
+        };
         let response = Header { flags: done.flags, ..Header::response(header.version, header.stream, done.opcode) };
         match done.durable_at {
-            None => self.send(io, conn, rest, response, &answer),
-            Some(place) => self.wait(Waiting::new(place, Place::Envelope { conn }, response, answer.clone())),
+            None => {
+                self.send(io, conn, rest, response, &answer);
+                self.keep_trace(done.trace);
+            }
+            Some(place) => {
+                self.wait(Waiting::new(place, Place::Envelope { conn }, response, answer.clone(), done.trace));
+            }
         }
         self.body = answer;
         Next::Continue
+    }
+
+    /// Keeps the trace of an answer that is on its way, if it has one.
+    pub(super) fn keep_trace(&self, trace: Option<Box<Trace>>) {
+        if trace.is_some_and(|trace| !self.executor.keep_trace(trace)) {
+            self.metrics.traces_lost.add(1);
+        }
     }
 
     /// Keeps an answer in the order of the log, which is nearly always the order of coming.
@@ -71,23 +115,30 @@ impl NodeService {
     /// Sends what waited for this place in the log.
     pub(super) fn became_durable(&mut self, io: &mut Io, place: u64) {
         let count = self.waiting.partition_point(|waiting| waiting.durable_at <= place);
-        let ready: Vec<Waiting> = self.waiting.drain(..count).collect();
+        let mut ready: Vec<Waiting> = self.waiting.drain(..count).collect();
         self.send_waiting(io, &ready);
+        for trace in ready.iter_mut().filter_map(|waiting| waiting.trace.take()) {
+            self.keep_waited(trace, "The log is on disk");
+        }
     }
 
     /// Nothing will become durable any more: whoever waits is told that the fate of its write is not known.
     pub(super) fn lost_durability(&mut self, io: &mut Io, why: &str) {
-        let mut body = Vec::new();
-        encode::error(&mut body, error_code::SERVER_ERROR, &format!("the write could not be made durable: {why}"));
         let mut failed: Vec<Waiting> = self.waiting.drain(..).collect();
-        for waiting in &mut failed {
-            waiting.header = Header { flags: 0, opcode: opcode::ERROR, ..waiting.header };
-            waiting.body.clone_from(&body);
-        }
+        failed.iter_mut().for_each(|waiting| waiting.fail(why));
         self.send_waiting(io, &failed);
+        for trace in failed.iter_mut().filter_map(|waiting| waiting.trace.take()) {
+            self.keep_waited(trace, "The log could not be written to disk");
+        }
     }
 
-    fn send_waiting(&mut self, io: &mut Io, ready: &[Waiting]) {
+    /// Keeps the trace of a request whose answer has waited for the disk.
+    pub(super) fn keep_waited(&self, mut trace: Box<Trace>, outcome: &str) {
+        trace.note(outcome.to_owned());
+        self.keep_trace(Some(trace));
+    }
+
+    pub(super) fn send_waiting(&mut self, io: &mut Io, ready: &[Waiting]) {
         let mut rest = ready;
         while let Some(first) = rest.first() {
             let same = rest.iter().take_while(|waiting| waiting.conn() == first.conn()).count();

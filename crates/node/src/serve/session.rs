@@ -1,5 +1,7 @@
 //! One connection to a node: how far its handshake is, how its bytes are framed, what it registered for.
 
+use std::net::IpAddr;
+
 use shunt_reactor::ConnId;
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::framing::{Input, Output};
@@ -47,19 +49,22 @@ pub(super) struct SessionRest {
     pub(super) unfinished: bool,
     /// It does not take its answers, and is not read from until it does.
     pub(super) held: bool,
+    /// Requests of it that are with workers.
+    pub(super) handed_over: u32,
 }
 
 impl Session {
-    pub(super) fn new(conn: ConnId) -> Self {
+    pub(super) fn new(conn: ConnId, client: IpAddr) -> Self {
         let rest = SessionRest {
             stage: Stage::New,
             version: 0,
             output: Output::default(),
             compression: None,
-            client: ClientState::default(),
+            client: ClientState { address: Some(client), ..ClientState::default() },
             registered: Registered::default(),
             unfinished: false,
             held: false,
+            handed_over: 0,
         };
         let mut input = Input::default();
         input.body_bytes_max = limits::REQUEST_BYTES_MAX;

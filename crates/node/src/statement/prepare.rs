@@ -154,7 +154,8 @@ fn key_markers(plan: &Plan, table: Option<&Table>, scope: &Scope<'_>) -> Vec<u16
         return Vec::new();
     }
     let is_for = |column: &Column| {
-        let found = scope.markers.iter().rposition(|marker| marker.as_ref().is_some_and(|(name, _)| *name == column.name));
+        let found =
+            scope.markers.iter().rposition(|marker| marker.as_ref().is_some_and(|(name, _)| *name == column.name));
         found.and_then(|index| u16::try_from(index).ok())
     };
     table.partition_key().iter().map(is_for).collect::<Option<_>>().unwrap_or_default()

@@ -71,9 +71,11 @@ const SYSTEM_SCHEMA: &[&str] = &[
 
 const SYSTEM_TRACES: &[&str] = &[
     "CREATE TABLE sessions (session_id uuid PRIMARY KEY, client inet, command text, coordinator inet, \
-     coordinator_port int, duration int, parameters map<text, text>, request text, started_at timestamp)",
+     coordinator_port int, duration int, parameters map<text, text>, request text, started_at timestamp) \
+     WITH comment = 'tracing sessions' AND gc_grace_seconds = 0",
     "CREATE TABLE events (session_id uuid, event_id timeuuid, activity text, source inet, source_elapsed int, \
-     source_port int, thread text, PRIMARY KEY (session_id, event_id))",
+     source_port int, thread text, PRIMARY KEY (session_id, event_id)) \
+     WITH comment = 'tracing events' AND gc_grace_seconds = 0",
 ];
 
 const SYSTEM_VIRTUAL_SCHEMA: &[&str] = &[

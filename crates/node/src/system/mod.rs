@@ -1,15 +1,17 @@
 //! Tables that show what the node knows of itself: `system`, `system_schema` and what else drivers and cqlsh read.
 //!
 //! They are tables like others to whoever prepares a statement; only their rows come from memory, made anew for every
-//! read. Nothing writes to them.
+//! read, and nothing writes to them. Those of `system_traces` alone are stored as other tables are.
 
 mod cluster;
 mod definitions;
 mod schema_tables;
 #[cfg(test)]
 mod tests;
+pub(crate) mod traces;
 mod values;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shunt_cql::ast::{SchemaStatement, Statement};
@@ -34,7 +36,7 @@ fn keyspace(name: &str, statements: &[&str]) -> Result<Keyspace, String> {
     let mut keyspace = Keyspace {
         name: name.to_owned(),
         durable_writes: true,
-        replication: [("class".to_owned(), "org.apache.cassandra.locator.LocalStrategy".to_owned())].into(),
+        replication: replication(name),
         durability: Durability::Periodic,
         tables: Default::default(),
         types: Default::default(),
@@ -47,18 +49,35 @@ fn keyspace(name: &str, statements: &[&str]) -> Result<Keyspace, String> {
         let mut id = [0; 16];
         id[..name.len().min(14)].copy_from_slice(&name.as_bytes()[..name.len().min(14)]);
         id[15] = index as u8;
+        let number = traces::number(name, index);
         let table =
-            Table::create(&create, name, &Schema::empty(), id, None).map_err(|error| format!("{text}: {error:?}"))?;
+            Table::create(&create, name, &Schema::empty(), id, number).map_err(|error| format!("{text}: {error:?}"))?;
         keyspace.tables.insert(table.name.clone(), Arc::new(table));
     }
     Ok(keyspace)
+}
+
+/// Whether Cassandra shows a keyspace as one that no statement can create. Drivers read of those in
+/// `system_virtual_schema`, of all others in `system_schema`.
+pub(crate) fn is_virtual(keyspace: &str) -> bool {
+    matches!(keyspace, "system_views" | "system_virtual_schema")
+}
+
+/// Traces are spread over the nodes, all else each node has for itself.
+fn replication(keyspace: &str) -> BTreeMap<String, String> {
+    let class = |name: &str| ("class".to_owned(), format!("org.apache.cassandra.locator.{name}"));
+    match keyspace {
+        traces::KEYSPACE => [class("SimpleStrategy"), ("replication_factor".to_owned(), "1".to_owned())].into(),
+        _ => [class("LocalStrategy")].into(),
+    }
 }
 
 /// The rows of a system table as they are now.
 pub(crate) fn rows(table: &Table, schema: &Schema, cluster: &ClusterInfo, node: usize) -> SystemRows {
     let made = match (table.keyspace.as_str(), table.name.as_str()) {
         ("system", name) => cluster::rows(name, schema, cluster, node),
-        ("system_schema", name) => schema_tables::rows(name, schema),
+        ("system_schema", name) => schema_tables::rows(name, schema, |keyspace| !is_virtual(keyspace)),
+        ("system_virtual_schema", name) => schema_tables::rows(name, schema, is_virtual),
         _ => Vec::new(),
     };
     made.into_iter().map(|row| in_order(table, row)).collect()

@@ -7,9 +7,9 @@ use shunt_cql::values::split;
 use super::values::RowMaker;
 use crate::schema::{Column, ColumnKind, Keyspace, Schema, Table};
 
-/// The rows of one of its tables.
-pub(super) fn rows(name: &str, schema: &Schema) -> Vec<RowMaker> {
-    let keyspaces = || schema.keyspaces.values();
+/// The rows of one of its tables, as far as they are about keyspaces that are `shown`.
+pub(super) fn rows(name: &str, schema: &Schema, shown: impl Fn(&str) -> bool) -> Vec<RowMaker> {
+    let keyspaces = || schema.keyspaces.values().filter(|keyspace| shown(&keyspace.name));
     let tables = || keyspaces().flat_map(|keyspace| keyspace.tables.values());
     match name {
         "keyspaces" => keyspaces().map(|keyspace| keyspace_row(keyspace)).collect(),

@@ -1,4 +1,4 @@
-//! `/status`: the present state of the proxy as one JSON object.
+//! The proxy's part of `/status`: its present state.
 
 use std::sync::Arc;
 
@@ -18,10 +18,6 @@ pub(super) fn status(admin: &Admin) -> Value {
     let sum = |number: fn(&CoreMetrics) -> u64| -> u64 { cores.iter().map(|core| number(core)).sum() };
     let microseconds = |quantile| latency.quantile(quantile).map(|ns| ns as f64 / 1000.0);
     json!({
-        "version": admin.sources.version,
-        "uptime_seconds": admin.started.elapsed().as_secs(),
-        "ready": admin.not_ready().is_none(),
-        "reason": admin.not_ready(),
         "listen": admin.listening.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "clients": sum(|core| core.clients.get()),
         "in_flight": sum(|core| core.in_flight.get()),

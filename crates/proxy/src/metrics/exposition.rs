@@ -1,16 +1,11 @@
-//! The metrics as Prometheus reads them (OpenMetrics text). Summed over cores unless a core label says otherwise.
-//!
-//! The counters stay ours; prometheus-client only writes the text, through its [`Collector`].
+//! The metrics as Prometheus reads them. Summed over cores unless a core label says otherwise.
 
 use std::fmt;
 use std::sync::Arc;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::registry::{Registry, Unit};
+use shunt_admin::{Counter, Encoder, Family, Gauge, Label, Labels, Snapshot, Unit, Value, plain};
 
-use super::encode::{Encoder, Labels, Value};
-use super::{ControlMetrics, CoreMetrics, Counter, Family, Gauge, Label, NodeMetrics, Snapshot, process};
+use super::{ControlMetrics, CoreMetrics, NodeMetrics};
 use crate::control::ClusterView;
 
 /// Everything that is exposed, and where it is read from.
@@ -22,21 +17,19 @@ pub struct Sources {
     pub control: Arc<ControlMetrics>,
     /// The ring as last read.
     pub cluster: ClusterView,
-    /// Version of the program.
-    pub version: &'static str,
 }
 
 impl Sources {
-    /// The exposition as text, ending in `# EOF`.
+    /// Writes all of them.
     ///
     /// # Errors
-    /// None in practice: writing to a `String` does not fail.
-    pub fn render(&self) -> Result<String, fmt::Error> {
-        let mut registry = Registry::default();
-        registry.register_collector(Box::new(self.clone()));
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry)?;
-        Ok(text)
+    /// The encoder's.
+    pub(crate) fn write(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        self.loops(encoder)?;
+        self.clients(encoder)?;
+        self.queries(encoder)?;
+        self.nodes(encoder)?;
+        self.control(encoder)
     }
 
     /// Sum of one number over all cores.
@@ -59,13 +52,7 @@ impl Sources {
         self.cores.iter().map(value).collect()
     }
 
-    fn process(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
-        encoder.gauge(
-            "shunt_build",
-            "Version of the program.",
-            None,
-            &[(vec![("version", self.version.to_owned())], 1.0)],
-        )?;
+    fn loops(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
         let info = |core: &Arc<CoreMetrics>| {
             let driver = core.driver.get().cloned().unwrap_or_else(|| "none".to_owned());
             (vec![("core", core.core.to_string()), ("driver", driver)], 1.0)
@@ -75,22 +62,7 @@ impl Sources {
         let turns = self.per_core(|core| core.turns.get() as f64);
         encoder.counter("shunt_turns", "Turns of the event loop.", None, &turns)?;
         let window = self.per_core(|core| core.window_ns.get() as f64 / 1e9);
-        encoder.gauge("shunt_window", "Waiting window in force.", Some(&Unit::Seconds), &window)?;
-        let usage = process::usage();
-        encoder.counter(
-            "process_cpu",
-            "CPU time, user and system.",
-            Some(&Unit::Seconds),
-            &[plain(usage.cpu_seconds)],
-        )?;
-        encoder.gauge(
-            "process_resident_memory",
-            "Resident memory.",
-            Some(&Unit::Bytes),
-            &[plain(usage.resident_bytes)],
-        )?;
-        encoder.gauge("process_open_fds", "Open file descriptors.", None, &[plain(usage.open_fds)])?;
-        encoder.gauge("process_max_fds", "Limit of open file descriptors.", None, &[plain(usage.max_fds)])
+        encoder.gauge("shunt_window", "Waiting window in force.", Some(&Unit::Seconds), &window)
     }
 
     fn clients(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
@@ -205,22 +177,6 @@ impl Sources {
         }
         Ok(())
     }
-}
-
-impl Collector for Sources {
-    fn encode(&self, encoder: DescriptorEncoder) -> fmt::Result {
-        let mut encoder = Encoder::new(encoder);
-        self.process(&mut encoder)?;
-        self.clients(&mut encoder)?;
-        self.queries(&mut encoder)?;
-        self.nodes(&mut encoder)?;
-        self.control(&mut encoder)
-    }
-}
-
-/// A value without labels.
-fn plain(value: f64) -> Value {
-    (Vec::new(), value)
 }
 
 /// One node and what each core counts about it.

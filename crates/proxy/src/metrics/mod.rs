@@ -4,24 +4,20 @@
 //! reads them at any moment and sums over the cores. Nothing is allocated per query.
 
 mod control;
-mod counter;
-mod encode;
 mod exposition;
-mod histogram;
 mod node;
-mod process;
 
 pub use control::ControlMetrics;
-pub use counter::{Counter, Family, Gauge, Label};
 pub use exposition::Sources;
-pub use histogram::{BUCKETS, Histogram, Snapshot};
 pub use node::{NodeMetrics, NodeRegistry};
 
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
 
-use counter::labels;
+pub use shunt_admin::{Counter, Family, Gauge, Histogram, Label, Snapshot};
+
+use shunt_admin::labels;
 
 labels! {
     /// What a client asked for.

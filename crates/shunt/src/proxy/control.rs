@@ -6,32 +6,32 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use shunt_proxy::admin::Admin;
+use shunt_admin::Pages;
 use shunt_proxy::control::{ClusterView, ControlOptions, ControlPlane};
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::error;
 
-use super::StartError;
 use super::supervise::Notice;
+use crate::admin;
+use crate::exit::Failure;
+use crate::signals::{Asked, Signals};
 
 /// What the thread is made from.
 pub(super) struct ControlThread {
     pub(super) plane: ControlOptions,
-    pub(super) admin: Option<(TcpListener, Arc<Admin>)>,
+    pub(super) admin: Option<(TcpListener, Arc<Pages>)>,
     pub(super) view: ClusterView,
     pub(super) require_ring_ms: u64,
     pub(super) notice: Sender<Notice>,
 }
 
 /// Starts the thread. Signals are caught from the moment this returns.
-pub(super) fn start(parts: ControlThread) -> Result<(), StartError> {
+pub(super) fn start(parts: ControlThread) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| StartError::internal("the control plane's runtime could not be made", error))?;
+        .map_err(|error| Failure::internal("the control plane's runtime could not be made", error))?;
     let signals = {
         let _inside = runtime.enter();
-        Signals::catch().map_err(|error| StartError::internal("signals cannot be caught", error))?
+        Signals::catch().map_err(|error| Failure::internal("signals cannot be caught", error))?
     };
     let notice = parts.notice.clone();
     let thread = move || {
@@ -42,29 +42,19 @@ pub(super) fn start(parts: ControlThread) -> Result<(), StartError> {
         .name("control".to_owned())
         .spawn(thread)
         .map(|_| ())
-        .map_err(|error| StartError::internal("the control thread could not be started", error))
+        .map_err(|error| Failure::internal("the control thread could not be started", error))
 }
 
 /// Lives until the control plane ends, which it does after the last core.
 async fn live(parts: ControlThread, signals: Signals) {
-    tokio::spawn(signals.forward(parts.notice.clone()));
+    tokio::spawn(forward(signals, parts.notice.clone()));
     if let Some((listener, pages)) = parts.admin {
-        tokio::spawn(serve_admin(listener, pages));
+        tokio::spawn(admin::serve(listener, pages));
     }
     if parts.require_ring_ms > 0 {
         tokio::spawn(require_ring(parts.view, parts.require_ring_ms, parts.notice));
     }
     ControlPlane::new(parts.plane).run().await;
-}
-
-async fn serve_admin(listener: TcpListener, pages: Arc<Admin>) {
-    let served = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => pages.serve(listener).await,
-        Err(error) => Err(error),
-    };
-    if let Err(error) = served {
-        error!(%error, "the admin interface has ended");
-    }
 }
 
 async fn require_ring(mut view: ClusterView, limit_ms: u64, notice: Sender<Notice>) {
@@ -74,35 +64,14 @@ async fn require_ring(mut view: ClusterView, limit_ms: u64, notice: Sender<Notic
     }
 }
 
-/// The signals that are caught.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
-}
-
-impl Signals {
-    /// Needs to be called inside the runtime.
-    fn catch() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
-    }
-
-    async fn forward(mut self, notice: Sender<Notice>) {
-        loop {
-            let told = tokio::select! {
-                // A reload asked for before the end is still done, and told in the log.
-                biased;
-                _ = self.hangup.recv() => notice.send(Notice::Reload),
-                _ = self.terminate.recv() => notice.send(Notice::Stop("SIGTERM")),
-                _ = self.interrupt.recv() => notice.send(Notice::Stop("SIGINT")),
-            };
-            if told.is_err() {
-                return;
-            }
+async fn forward(mut signals: Signals, notice: Sender<Notice>) {
+    loop {
+        let told = match signals.next().await {
+            Asked::Reload => notice.send(Notice::Reload),
+            Asked::Stop(signal) => notice.send(Notice::Stop(signal)),
+        };
+        if told.is_err() {
+            return;
         }
     }
 }

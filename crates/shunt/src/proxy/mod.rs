@@ -10,28 +10,18 @@ mod control;
 mod start;
 mod supervise;
 
-use std::fmt;
+pub(crate) use start::{Started, start};
+pub(crate) use supervise::{Notice, Supervisor};
+
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::sync::mpsc;
 
-use tracing::{error, info};
+use tracing::info;
 
 use crate::exit::Exit;
 use crate::logging;
 use crate::settings::Settings;
-
-/// Why the proxy could not be started.
-#[derive(Debug)]
-struct StartError {
-    exit: Exit,
-    message: String,
-}
-
-impl StartError {
-    fn internal(what: &str, error: impl fmt::Display) -> Self {
-        Self { exit: Exit::Internal, message: format!("{what}: {error}") }
-    }
-}
 
 /// Runs the proxy until a signal or a fatal error ends it.
 pub(crate) fn run(settings: Settings) -> Exit {
@@ -49,15 +39,12 @@ pub(crate) fn run(settings: Settings) -> Exit {
             return Exit::Internal;
         }
     };
-    match start::start(config) {
+    match start(config, Vec::new(), mpsc::channel()) {
         Ok(started) => {
             announce(&started.listening, started.admin);
-            supervise::Supervisor::new(started, settings, filter).run()
+            Supervisor::new(started, Box::new(move || settings.load()), filter).run()
         }
-        Err(failed) => {
-            error!("{}", failed.message);
-            failed.exit
-        }
+        Err(failed) => failed.report(),
     }
 }
 
@@ -79,7 +66,7 @@ fn announce(listening: &[SocketAddr], admin: Option<SocketAddr>) {
 }
 
 /// An address at which a listener on this machine can be reached from it.
-fn reachable(address: SocketAddr) -> SocketAddr {
+pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),

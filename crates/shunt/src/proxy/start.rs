@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc as notices;
 use std::thread::JoinHandle;
 
+use shunt_admin::{Pages, Part};
 use shunt_proxy::admin::Admin;
 use shunt_proxy::config::Config;
 use shunt_proxy::control::{ClusterView, ControlOptions, ControlRequest, CoreMail, Mailbox};
@@ -18,10 +19,10 @@ use shunt_reactor::{
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
-use super::StartError;
 use super::control::{self, ControlThread};
 use super::supervise::Notice;
-use crate::exit::Exit;
+use crate::admin;
+use crate::exit::Failure;
 
 /// Mail and fresh connections that may wait for one core; the accepting thread waits when it is full.
 const MAILBOX_CAPACITY: usize = 4096;
@@ -31,11 +32,11 @@ const REQUESTS_CAPACITY: usize = 1024;
 const FILES_BESIDE_CLIENTS: u64 = 4096;
 
 /// A running proxy.
-pub(super) struct Started {
+pub(crate) struct Started {
     /// Addresses clients connect to, as bound.
-    pub(super) listening: Vec<SocketAddr>,
+    pub(crate) listening: Vec<SocketAddr>,
     /// Address of the admin interface, as bound.
-    pub(super) admin: Option<SocketAddr>,
+    pub(crate) admin: Option<SocketAddr>,
     pub(super) admin_pages: Arc<Admin>,
     pub(super) acceptor: Acceptor,
     pub(super) mailers: Vec<Mailer<CoreMail>>,
@@ -44,14 +45,19 @@ pub(super) struct Started {
 }
 
 /// Binds first, so that a taken port leaves nothing half started.
-pub(super) fn start(config: Config) -> Result<Started, StartError> {
+/// `others` are shown on the admin pages beside the proxy; `channel` is where everything that happens is told.
+pub(crate) fn start(
+    config: Config,
+    others: Vec<Arc<dyn Part>>,
+    channel: (notices::Sender<Notice>, notices::Receiver<Notice>),
+) -> Result<Started, Failure> {
     let listeners = listen(&config.listen)?;
-    let admin_listener = config.admin.map(listen_admin).transpose()?;
+    let admin_listener = config.admin.map(admin::listen).transpose()?;
     let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let listening: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     check_open_files(&config);
 
-    let (notice, notices) = notices::channel();
+    let (notice, notices) = channel;
     let (requests, request_receiver) = mpsc::channel(REQUESTS_CAPACITY);
     let config = Arc::new(config);
     let (config_sender, config_receiver) = watch::channel(Arc::clone(&config));
@@ -64,7 +70,6 @@ pub(super) fn start(config: Config) -> Result<Started, StartError> {
         cores: cores.iter().map(|core| Arc::clone(&core.metrics)).collect(),
         control: Arc::clone(&metrics),
         cluster: view.clone(),
-        version: env!("CARGO_PKG_VERSION"),
     };
     let admin_pages = Admin::new(sources, config_receiver.clone(), listening.clone());
     let plane = ControlOptions {
@@ -75,7 +80,8 @@ pub(super) fn start(config: Config) -> Result<Started, StartError> {
         metrics,
         seed: random_seed(),
     };
-    let pages = Arc::clone(&admin_pages);
+    let proxy = Arc::clone(&admin_pages) as Arc<dyn Part>;
+    let pages = Pages::new(env!("CARGO_PKG_VERSION"), std::iter::once(proxy).chain(others).collect());
     let require_ring_ms = config.require_ring_ms;
     control::start(ControlThread {
         plane,
@@ -87,35 +93,16 @@ pub(super) fn start(config: Config) -> Result<Started, StartError> {
 
     let slot = |core: &StartedCore| CoreSlot { mailer: core.mailer.clone(), load: Arc::clone(&core.metrics.load) };
     let acceptor = Acceptor::start(listeners, cores.iter().map(slot).collect())
-        .map_err(|error| StartError::internal("the accepting thread could not be started", error))?;
+        .map_err(|error| Failure::internal("the accepting thread could not be started", error))?;
     let mailers = cores.into_iter().map(|core| core.mailer).collect();
     Ok(Started { listening, admin: admin_address, admin_pages, acceptor, mailers, config: config_sender, notices })
 }
 
-fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, StartError> {
+fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, Failure> {
     let bind = |address: &SocketAddr| {
-        shunt_reactor::listen(*address).map_err(|error| cannot_listen("--listen", *address, &error))
+        shunt_reactor::listen(*address).map_err(|error| admin::cannot_listen("--listen", *address, &error))
     };
     addresses.iter().map(bind).collect()
-}
-
-fn listen_admin(address: SocketAddr) -> Result<TcpListener, StartError> {
-    let bind = || {
-        let listener = TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    };
-    bind().map_err(|error| cannot_listen("--admin", address, &error))
-}
-
-fn cannot_listen(flag: &str, address: SocketAddr, error: &std::io::Error) -> StartError {
-    let advice = match error.kind() {
-        std::io::ErrorKind::AddrInUse => "; another process has it, so stop that or choose another address",
-        std::io::ErrorKind::AddrNotAvailable => "; this machine does not have that address",
-        std::io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege (CAP_NET_BIND_SERVICE)",
-        _ => "",
-    };
-    StartError { exit: Exit::CannotListen, message: format!("cannot listen on {address} ({flag}): {error}{advice}") }
 }
 
 /// io_uring where it was asked for and can be had.
@@ -159,11 +146,11 @@ fn start_cores(
     driver: IoChoice,
     requests: &mpsc::Sender<ControlRequest>,
     notice: &notices::Sender<Notice>,
-) -> Result<Vec<StartedCore>, StartError> {
+) -> Result<Vec<StartedCore>, Failure> {
     let prepared = Arc::new(PreparedStore::new());
     let start = |index| {
         let (mailer, inbox) = mailbox(MAILBOX_CAPACITY)
-            .map_err(|error| StartError::internal("a core's mailbox could not be made", error))?;
+            .map_err(|error| Failure::internal("a core's mailbox could not be made", error))?;
         let metrics = Arc::new(CoreMetrics::new(index));
         let _ = metrics.driver.set(driver.driver_name().to_owned());
         let core = Core::new(CoreOptions {
@@ -178,7 +165,7 @@ fn start_cores(
         let connections_max = config.clients_max.div_ceil(config.cores) + FILES_BESIDE_CLIENTS as usize;
         let options = LoopOptions { load, connections_max, ..LoopOptions::default() };
         spawn_core(index, core, driver, options, inbox, notice.clone())
-            .map_err(|error| StartError::internal("a core's thread could not be started", error))?;
+            .map_err(|error| Failure::internal("a core's thread could not be started", error))?;
         Ok(StartedCore { mailer, metrics })
     };
     (0..config.cores).map(start).collect()

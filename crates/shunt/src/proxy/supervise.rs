@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 use super::start::Started;
 use crate::exit::Exit;
 use crate::logging::FilterHandle;
-use crate::settings::Settings;
+use crate::settings::SettingsError;
 
 /// How often mail that did not fit a core's mailbox is tried again.
 const RETRY: Duration = Duration::from_millis(20);
@@ -23,7 +23,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 
 /// What the other threads tell the supervisor.
 #[derive(Debug)]
-pub(super) enum Notice {
+pub(crate) enum Notice {
     /// A signal to end.
     Stop(&'static str),
     /// A signal to read the configuration again.
@@ -39,7 +39,17 @@ pub(super) enum Notice {
     },
     /// The control thread has ended.
     ControlEnded,
+    /// A loop of a node in this process has ended.
+    NodeEnded {
+        /// Which node.
+        node: usize,
+        /// Why, if it should not have.
+        failure: Option<String>,
+    },
 }
+
+/// Reads the configuration again.
+pub(crate) type Reload = Box<dyn Fn() -> Result<Config, SettingsError>>;
 
 /// How far the proxy is in ending.
 enum Phase {
@@ -55,8 +65,8 @@ enum Phase {
 }
 
 /// Holds what keeps the proxy running.
-pub(super) struct Supervisor {
-    settings: Settings,
+pub(crate) struct Supervisor {
+    reload: Reload,
     filter: FilterHandle,
     config: watch::Sender<Arc<Config>>,
     pages: Arc<Admin>,
@@ -70,9 +80,9 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    pub(super) fn new(started: Started, settings: Settings, filter: FilterHandle) -> Self {
+    pub(crate) fn new(started: Started, reload: Reload, filter: FilterHandle) -> Self {
         Self {
-            settings,
+            reload,
             filter,
             config: started.config,
             pages: started.admin_pages,
@@ -86,7 +96,7 @@ impl Supervisor {
     }
 
     /// Until the process should end.
-    pub(super) fn run(mut self) -> Exit {
+    pub(crate) fn run(mut self) -> Exit {
         loop {
             let ended = match self.next_notice() {
                 Some(notice) => self.take(notice),
@@ -158,6 +168,12 @@ impl Supervisor {
                 error!("the control plane has died, so the proxy ends");
                 Some(Exit::Internal)
             }
+            (Notice::NodeEnded { node, failure }, Phase::Running) => {
+                let failure = failure.unwrap_or_else(|| "nobody told it to end".to_owned());
+                error!(node, %failure, "a node has died, so the proxy ends");
+                Some(Exit::Internal)
+            }
+            (Notice::NodeEnded { .. }, _) => None,
             // It ends with the last core.
             (Notice::ControlEnded, _) => None,
         }
@@ -193,7 +209,7 @@ impl Supervisor {
     }
 
     fn reload(&mut self) {
-        let new = match self.settings.load() {
+        let new = match (self.reload)() {
             Ok(new) => new,
             Err(problems) => {
                 error!("the configuration stays as it is, because the new one is not valid:\n{problems}");

@@ -11,7 +11,7 @@ use shunt_proxy::config::{Config, Credentials, Problem, Secret};
 
 use crate::logging;
 use file::File;
-pub(crate) use options::Options;
+pub(crate) use options::{Admin, Format, Listen, Options};
 
 /// The options together with the file they may also come from.
 #[derive(Args, Clone, Debug, Default)]
@@ -116,7 +116,7 @@ fn resolve(options: Options, problems: &mut Vec<Problem>) -> Config {
 }
 
 /// Fewer, busier loops aggregate better, and the nodes need CPUs as well.
-fn default_cores() -> usize {
+pub(crate) fn default_cores() -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     (cpus / 2).clamp(1, 8)
 }

@@ -2,5 +2,6 @@
 
 mod ending;
 mod hostile;
+mod store;
 mod support;
 mod usage;

@@ -93,12 +93,7 @@ impl Proxy {
 
     /// Status code and body of a page.
     pub(crate) fn page(&self, path: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.admin).expect("connect");
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("write");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("read");
-        let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("code");
-        (code, answer.split_once("\r\n\r\n").expect("body").1.to_owned())
+        page(self.admin, path)
     }
 
     pub(crate) fn wait_until_ready(&self) {
@@ -139,6 +134,16 @@ impl Drop for Proxy {
     }
 }
 
+/// Status code and body of a page of an admin interface.
+pub(crate) fn page(admin: SocketAddr, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(admin).expect("connect");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("write");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("read");
+    let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("code");
+    (code, answer.split_once("\r\n\r\n").expect("body").1.to_owned())
+}
+
 /// State of each thread of a process, as the third field of /proc/PID/task/TID/stat has it.
 fn thread_states(process: u32) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("process");
@@ -149,7 +154,7 @@ fn thread_states(process: u32) -> Vec<String> {
     tasks.map(state).collect()
 }
 
-fn signal(child: &Child, name: &str) {
+pub(crate) fn signal(child: &Child, name: &str) {
     let kill = format!("kill -{name} {}", child.id());
     assert!(Command::new("sh").args(["-c", &kill]).status().expect("sh").success());
 }
@@ -180,6 +185,12 @@ impl Client {
         let mut out = Vec::new();
         envelope::append(&mut out, Header::request(4, 1, opcode), body);
         self.0.write_all(&out).expect("write");
+    }
+
+    /// Sends a statement; the opcode and body of its answer.
+    pub(crate) fn run(&mut self, text: &str) -> (u8, Vec<u8>) {
+        self.send(opcode::QUERY, |body| encode::query_simple(body, 4, text, Consistency::ONE));
+        self.receive_whole().expect("an answer")
     }
 
     /// Sends a query and waits for its answer.
@@ -214,11 +225,15 @@ impl Client {
 
     /// Opcode of the next answer; `None` when the connection is closed.
     pub(crate) fn receive(&mut self) -> Option<u8> {
+        self.receive_whole().map(|(opcode, _)| opcode)
+    }
+
+    fn receive_whole(&mut self) -> Option<(u8, Vec<u8>)> {
         let mut header = [0; HEADER_BYTES];
         self.0.read_exact(&mut header).ok()?;
         let header = Header::decode(&header)?;
         let mut body = vec![0; header.length as usize];
         self.0.read_exact(&mut body).ok()?;
-        Some(header.opcode)
+        Some((header.opcode, body))
     }
 }

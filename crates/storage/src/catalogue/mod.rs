@@ -23,7 +23,7 @@ pub use decode::{decode_header, decode_row, decode_unmerged};
 pub use encode::{encode_header, encode_row, encode_unmerged};
 pub use file::CatalogueError;
 pub use presence::Limits;
-pub use view::{CellView, Element, RecordView, ValueView, needs_purge};
+pub use view::{CellView, Element, RecordView, ValueView, is_plain, needs_purge};
 
 use crate::row::{ColumnId, TableId};
 use file::File;
@@ -101,6 +101,10 @@ impl Schema {
             self.used.store(true, Ordering::Release);
         }
     }
+
+    fn is_used(&self) -> bool {
+        self.used.load(Ordering::Acquire)
+    }
 }
 
 /// How a record names its columns.
@@ -127,13 +131,20 @@ pub struct CatalogueCounts {
 pub struct Catalogue {
     state: RwLock<State>,
     file: Mutex<Option<File>>,
+    /// Without a file there is nothing to wait for.
+    immediate: bool,
     pending: AtomicBool,
 }
 
 impl Catalogue {
     /// Without a file: ids are usable at once. For tests and tools.
     pub fn in_memory(limits: Limits) -> Self {
-        Catalogue { state: RwLock::new(State::new(limits)), file: Mutex::new(None), pending: AtomicBool::new(false) }
+        Catalogue::new(State::new(limits), None)
+    }
+
+    fn new(state: State, file: Option<File>) -> Self {
+        let immediate = file.is_none();
+        Catalogue { state: RwLock::new(state), file: Mutex::new(file), immediate, pending: AtomicBool::new(false) }
     }
 
     /// Reads the catalogue's file, or begins one.
@@ -141,14 +152,14 @@ impl Catalogue {
         let (file, contents) = File::open(path)?;
         let mut state = State::new(limits);
         state.restore(contents);
-        Ok(Catalogue { state: RwLock::new(state), file: Mutex::new(Some(file)), pending: AtomicBool::new(false) })
+        Ok(Catalogue::new(state, Some(file)))
     }
 
     /// Reads the file without changing it, not even to take off a torn end.
     pub fn open_read_only(path: &Path, limits: Limits) -> Result<Self, CatalogueError> {
         let mut state = State::new(limits);
         state.restore(File::read(path)?.0);
-        Ok(Catalogue { state: RwLock::new(state), file: Mutex::new(None), pending: AtomicBool::new(false) })
+        Ok(Catalogue::new(state, None))
     }
 
     /// The schema of an id.
@@ -205,42 +216,44 @@ impl Catalogue {
         if let Some(presence) = known {
             return presence;
         }
-        let asked = self.write().ask(table, columns);
-        if asked {
-            self.pending.store(true, Ordering::Release);
-            let immediate = self.lock_file().is_none();
-            if immediate && self.persist().is_ok() {
-                return self.read().lookup(table, columns).unwrap_or(Presence::Inline);
-            }
+        // Never the file's lock: it is held over a sync and over a write to the engine, and that may wait for a compaction
+        // which asks here.
+        let mut state = self.write();
+        if !state.ask(table, columns) {
+            return Presence::Inline;
         }
+        if self.immediate {
+            let waiting = state.pending.clone();
+            state.publish(&waiting);
+            return state.lookup(table, columns).unwrap_or(Presence::Inline);
+        }
+        self.pending.store(true, Ordering::Release);
         Presence::Inline
     }
 
-    /// Begins a search for unused schemas: from now on [`Catalogue::used`] collects what encoders name.
+    /// Begins a search for unused schemas: what encoders name from now on counts as used.
     pub fn forget_uses(&self) {
         self.read().schemas.values().for_each(|schema| schema.used.store(false, Ordering::Release));
     }
 
-    /// Schemas named by an encoder since `forget_uses`.
-    pub fn used(&self) -> BTreeSet<u32> {
-        let state = self.read();
-        state.schemas.values().filter(|schema| schema.used.load(Ordering::Acquire)).map(|schema| schema.id).collect()
-    }
-
-    /// Drops all schemas but those `in_use`, and rewrites the file. Their ids are not given out again. Says how many
-    /// went. The caller makes sure that nobody encodes at the same time.
-    pub fn reclaim(&self, in_use: &BTreeSet<u32>) -> Result<usize, CatalogueError> {
+    /// Retires all schemas but those `in_use` and those named by an encoder since `forget_uses`, and rewrites the file.
+    /// Their ids are not given out again. Returns the retired ones: nobody names them any more, and they can be read until
+    /// the next call, for the sake of reads that go on meanwhile.
+    pub fn reclaim(&self, in_use: &BTreeSet<u32>) -> Result<Vec<Arc<Schema>>, CatalogueError> {
         let mut file = self.lock_file();
-        let mut state = self.write();
-        let kept: Vec<_> = state.schemas.values().filter(|schema| in_use.contains(&schema.id)).cloned().collect();
-        let dropped = state.schemas.len() - kept.len();
-        if dropped > 0 {
-            if let Some(file) = file.as_mut() {
-                file.rewrite(state.next_id, &kept)?;
-            }
-            state.replace(kept);
+        // Encoders look schemas up under the same lock: each has named its schema before, or does not find it any more.
+        let (retired, kept, next_id) = {
+            let mut state = self.write();
+            let retired = state.retire(in_use);
+            (retired, state.schemas.values().cloned().collect::<Vec<_>>(), state.next_id)
+        };
+        // Without the lock, for readers must not wait for the disk. A file that has more than it need is no fault.
+        if !retired.is_empty()
+            && let Some(file) = file.as_mut()
+        {
+            file.rewrite(next_id, &kept)?;
         }
-        Ok(dropped)
+        Ok(retired)
     }
 
     /// Figures for metrics.

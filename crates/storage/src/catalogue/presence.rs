@@ -42,6 +42,9 @@ struct TableSchemas {
 pub(super) struct State {
     limits: Limits,
     pub(super) schemas: HashMap<u32, Arc<Schema>>,
+    /// Named by no record that is written from now on, and by none in the newest state of the data; a read that began
+    /// before may still meet one.
+    retired: HashMap<u32, Arc<Schema>>,
     tables: HashMap<TableId, TableSchemas>,
     pub(super) pending: Vec<Arc<Schema>>,
     pub(super) next_id: u32,
@@ -49,16 +52,23 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(limits: Limits) -> Self {
-        State { limits, schemas: HashMap::new(), tables: HashMap::new(), pending: Vec::new(), next_id: 0 }
+        State {
+            limits,
+            schemas: HashMap::new(),
+            retired: HashMap::new(),
+            tables: HashMap::new(),
+            pending: Vec::new(),
+            next_id: 0,
+        }
     }
 
     pub(super) fn restore(&mut self, contents: Contents) {
         self.next_id = contents.next_id;
-        self.replace(contents.schemas);
+        contents.schemas.into_iter().for_each(|schema| self.insert(schema));
     }
 
     pub(super) fn schema(&self, id: u32) -> Option<Arc<Schema>> {
-        self.schemas.get(&id).cloned()
+        self.schemas.get(&id).or_else(|| self.retired.get(&id)).cloned()
     }
 
     /// `None` if a schema should be asked for.
@@ -129,14 +139,23 @@ impl State {
         }
     }
 
-    /// Forgets all schemas but these; what is pending stays.
-    pub(super) fn replace(&mut self, schemas: Vec<Arc<Schema>>) {
-        self.schemas.clear();
+    /// Retires all schemas but those `in_use` and those an encoder has named since its uses were forgotten, and forgets
+    /// what was retired the last time. What is pending stays. Returns the retired ones.
+    pub(super) fn retire(&mut self, in_use: &BTreeSet<u32>) -> Vec<Arc<Schema>> {
+        let all = std::mem::take(&mut self.schemas);
         for table in self.tables.values_mut() {
             table.exact.clear();
             table.bases.clear();
         }
-        schemas.into_iter().for_each(|schema| self.insert(schema));
+        self.retired.clear();
+        for schema in all.into_values() {
+            if in_use.contains(&schema.id) || schema.is_used() {
+                self.insert(schema);
+            } else {
+                self.retired.insert(schema.id, schema);
+            }
+        }
+        self.retired.values().cloned().collect()
     }
 
     fn insert(&mut self, schema: Arc<Schema>) {

@@ -187,10 +187,13 @@ fn reclaimed_ids_are_not_given_out_again() {
         encoded(&insert([column], b"v"), &catalogue);
     }
     catalogue.persist().unwrap();
+    let old = encoded(&insert([7], b"v"), &catalogue);
     catalogue.forget_uses();
     let kept = encoded(&insert([3], b"v"), &catalogue);
-    assert_eq!(catalogue.used(), BTreeSet::from([3]));
-    assert_eq!(catalogue.reclaim(&BTreeSet::from([3, 4])).unwrap(), 8);
+    assert_eq!(catalogue.reclaim(&BTreeSet::from([4])).unwrap().len(), 8);
+    assert_eq!(decode_row(&old, &catalogue).unwrap(), insert([7], b"v"), "a read that goes on finds what it met");
+    assert_eq!(catalogue.reclaim(&BTreeSet::from([3, 4])).unwrap().len(), 0);
+    assert_eq!(decode_row(&old, &catalogue), Err(DecodeError::UnknownSchema { id: 7 }));
     drop(catalogue);
     let catalogue = Catalogue::open(&path, Limits::default()).unwrap();
     assert_eq!(catalogue.counts().schemas, 2);
@@ -273,3 +276,27 @@ const VERSION_ONE: [&str; 2] = [
     "10218089ec82c3bd6000017676",
     "105d8089ec82c3bd603c00030900030102010f000315020400200e13086f6e6501046b65791007656c656d656e74fffffffffffffffe",
 ];
+
+/// An event loop that writes new columns does not wait for the sync of those that were asked for before; nor does a
+/// compaction, for which the note in between may wait in its turn.
+#[test]
+fn nobody_who_encodes_waits_for_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let catalogue = Catalogue::open(&directory.path().join("catalogue"), Limits::default()).unwrap();
+    encoded(&insert([1], b"v"), &catalogue);
+    let noted = catalogue.persist_and(|_| {
+        std::thread::scope(|scope| {
+            let (told, encoded_meanwhile) = std::sync::mpsc::channel();
+            let catalogue = &catalogue;
+            scope.spawn(move || {
+                encoded(&insert([2], b"v"), catalogue);
+                let _ = told.send(());
+            });
+            let waited = encoded_meanwhile.recv_timeout(std::time::Duration::from_secs(10));
+            assert!(waited.is_ok(), "an encoder waits for the catalogue's file");
+        });
+        true
+    });
+    noted.unwrap();
+    assert_eq!(catalogue.counts().pending, 1);
+}

@@ -367,11 +367,17 @@ fn read_presence<'a>(reader: &mut Reader<'a>, how: u8, catalogue: &Catalogue) ->
     }
 }
 
+/// Whether it is a row's record that has values of one time and nothing else; cheap, from its flags.
+pub fn is_plain(record: &[u8]) -> bool {
+    const MORE: u8 = EXPIRY | METADATA | DELETIONS | LIVENESS_OWN;
+    matches!(record, [first, flags, ..] if *first == VERSION << 4 | KIND_ROW && flags & MORE == 0)
+}
+
 /// Whether a row's record may have anything that expires or can be forgotten; cheap, from its flags.
 pub fn needs_purge(record: &[u8]) -> bool {
     match record {
         [first, flags, ..] if *first == VERSION << 4 | KIND_ROW => {
-            let plain = flags & (EXPIRY | METADATA | DELETIONS | LIVENESS_OWN) == 0;
+            let plain = is_plain(record);
             let nothing = flags >> PRESENCE_SHIFT == PRESENCE_NONE && flags & LIVENESS_AT_BASE == 0;
             !plain || nothing
         }

@@ -3,11 +3,13 @@
 //! A narrow trait, so that the store above does not know RocksDB, and a twin in memory for tests. What a value is and
 //! how fragments merge is the [`Merger`]'s business.
 
+mod manifest;
 mod memory;
 mod rocks;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use manifest::ManifestMark;
 pub use memory::MemoryEngine;
 pub use rocks::{EngineOptions, RocksEngine};
 
@@ -23,6 +25,8 @@ pub enum EngineError {
     NoSpace(String),
     /// Writes come faster than they are compacted; the same write may succeed a little later.
     Busy,
+    /// A read that may look at memory alone has not found all of it there, or has looked at as much as it may.
+    WouldBlock,
     /// Anything else: the operating system's word, usually.
     Failed(String),
 }
@@ -33,6 +37,7 @@ impl fmt::Display for EngineError {
             EngineError::Corrupt(text) => write!(f, "corrupt data: {text}"),
             EngineError::NoSpace(text) => write!(f, "disk full: {text}"),
             EngineError::Busy => write!(f, "writes have to wait for compaction"),
+            EngineError::WouldBlock => write!(f, "the read has to wait for the disk"),
             EngineError::Failed(text) => f.write_str(text),
         }
     }
@@ -41,9 +46,10 @@ impl fmt::Display for EngineError {
 impl std::error::Error for EngineError {}
 
 /// Where a read may look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReadTier {
     /// Wherever it has to.
+    #[default]
     Disk,
     /// Memory only; what is not there is [`Found::WouldBlock`].
     Memory,
@@ -109,6 +115,8 @@ pub struct Span {
     pub one_partition: bool,
     /// Whether blocks read go into the block cache. Not for scans of everything.
     pub cache: bool,
+    /// With [`ReadTier::Memory`] the cursor ends in [`EngineError::WouldBlock`] where it would have to read.
+    pub tier: ReadTier,
 }
 
 /// Key and value.

@@ -17,7 +17,7 @@ use rocksdb::compaction_filter::{CompactionFilter, Decision};
 use rocksdb::compaction_filter_factory::{CompactionFilterContext, CompactionFilterFactory};
 use rocksdb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DB, DBCompressionType, DBRawIterator,
-    DBRecoveryMode, ErrorKind, MergeOperands, Options, ReadOptions, SliceTransform, WriteBatch, WriteOptions,
+    DBRecoveryMode, ErrorKind, LogLevel, MergeOperands, Options, ReadOptions, SliceTransform, WriteBatch, WriteOptions,
     checkpoint::Checkpoint, properties,
 };
 use serde::Deserialize;
@@ -26,7 +26,7 @@ use serde::de::value::StrDeserializer;
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// What of the engine may be chosen.
 #[derive(Debug, Clone)]
@@ -49,6 +49,8 @@ pub struct EngineOptions {
     pub statistics: bool,
     /// A write that would have to wait for compaction is [`EngineError::Busy`] instead.
     pub refuse_when_stalled: bool,
+    /// Begins a database where there is none.
+    pub create: bool,
     /// Opens although the log is damaged before its end, and loses what comes after the damage.
     pub accept_damaged_log: bool,
 }
@@ -65,6 +67,7 @@ impl Default for EngineOptions {
             direct_reads: false,
             statistics: true,
             refuse_when_stalled: false,
+            create: true,
             accept_damaged_log: false,
         }
     }
@@ -101,6 +104,10 @@ pub struct RocksEngine {
     write_options: WriteOptions,
     disk_reads: ReadOptions,
     memory_reads: ReadOptions,
+    /// Writers hold it shared. Alone is who hands the log's buffer to the kernel: if that fails, RocksDB notes it only a
+    /// moment later, and a writer that comes in between meets a log that is not to be used any more. RocksDB then gives up
+    /// for good, or ends the process where it is built with assertions. It keeps writers waiting meanwhile anyway.
+    log: RwLock<()>,
 }
 
 impl RocksEngine {
@@ -128,7 +135,15 @@ impl RocksEngine {
         write_options.set_no_slowdown(options.refuse_when_stalled);
         let disk_reads = ReadOptions::default();
         let memory_reads = memory_reads()?;
-        Ok(RocksEngine { db, options: db_options, cache, write_options, disk_reads, memory_reads })
+        Ok(RocksEngine {
+            db,
+            options: db_options,
+            cache,
+            write_options,
+            disk_reads,
+            memory_reads,
+            log: RwLock::new(()),
+        })
     }
 
     fn property(&self, name: &CStr) -> u64 {
@@ -139,10 +154,9 @@ impl RocksEngine {
 /// Reads that look at memory alone. This version of the crate does not export the type of its read tiers; it can be read
 /// from its name.
 fn memory_reads() -> Result<ReadOptions, EngineError> {
-    let name: StrDeserializer<'_, serde::de::value::Error> = "BlockCache".into_deserializer();
-    let tier = Deserialize::deserialize(name).map_err(|error| EngineError::Failed(error.to_string()))?;
     let mut options = ReadOptions::default();
-    options.set_read_tier(tier);
+    let name: StrDeserializer<'_, serde::de::value::Error> = "BlockCache".into_deserializer();
+    options.set_read_tier(Deserialize::deserialize(name).map_err(|error| EngineError::Failed(error.to_string()))?);
     Ok(options)
 }
 
@@ -158,7 +172,7 @@ fn build_options(options: &EngineOptions, merger: Arc<dyn Merger>) -> Result<(Op
     table.set_format_version(5);
 
     let mut db = Options::default();
-    db.create_if_missing(true);
+    db.create_if_missing(options.create);
     db.set_block_based_table_factory(&table);
     db.set_prefix_extractor(SliceTransform::create("shunt.partition", |key| &key[..prefix_bytes(key)], None));
     // A read asks for a header and a static row that most partitions do not have.
@@ -183,8 +197,11 @@ fn build_options(options: &EngineOptions, merger: Arc<dyn Merger>) -> Result<(Op
     });
     db.set_use_direct_reads(options.direct_reads);
     db.set_bytes_per_sync(1 << 20);
+    // Its log has its options and nothing after. A line that finds no room on the disk makes RocksDB's logger unusable, and
+    // the line after that ends the process where RocksDB is built with assertions, as Debian's is. That build would also
+    // write two lines for every sync.
+    db.set_log_level(LogLevel::Header);
     db.set_keep_log_file_num(4);
-    db.set_max_log_file_size(4 << 20);
     db.set_stats_dump_period_sec(0);
     db.set_stats_persist_period_sec(0);
     if options.statistics {
@@ -248,7 +265,8 @@ impl CompactionFilter for Purge {
 }
 
 fn engine_error(error: rocksdb::Error) -> EngineError {
-    let text = error.to_string();
+    // A file that is missing is looked for under LevelDB's name as well, and reported under that alone.
+    let text = error.to_string().replace(".ldb", ".sst");
     match error.kind() {
         _ if text.contains("No space left on device") || text.contains("NoSpace") => EngineError::NoSpace(text),
         ErrorKind::Corruption => EngineError::Corrupt(text),
@@ -282,11 +300,16 @@ impl Engine for RocksEngine {
                 Write::DeleteRange(from, to) => writes.delete_range(from, to),
             }
         }
+        let _shared = self.log.read().unwrap_or_else(PoisonError::into_inner);
         self.db.write_opt(writes, &self.write_options).map_err(engine_error)
     }
 
     fn cursor(&self, span: &Span) -> Box<dyn Cursor + '_> {
-        let mut options = ReadOptions::default();
+        let mut options = match span.tier {
+            ReadTier::Disk => ReadOptions::default(),
+            // As at the opening, which would have failed else.
+            ReadTier::Memory => memory_reads().unwrap_or_default(),
+        };
         options.set_iterate_lower_bound(span.from.clone());
         options.set_iterate_upper_bound(span.to.clone());
         options.fill_cache(span.cache);
@@ -303,6 +326,10 @@ impl Engine for RocksEngine {
     }
 
     fn sync(&self) -> Result<(), EngineError> {
+        {
+            let _alone = self.log.write().unwrap_or_else(PoisonError::into_inner);
+            self.db.flush_wal(false).map_err(engine_error)?;
+        }
         self.db.flush_wal(true).map_err(engine_error)
     }
 
@@ -413,7 +440,11 @@ impl Cursor for RocksCursor<'_> {
     fn entry(&self) -> Result<Option<Entry<'_>>, EngineError> {
         match self.iterator.item() {
             Some(entry) => Ok(Some(entry)),
-            None => self.iterator.status().map(|()| None).map_err(engine_error),
+            None => match self.iterator.status() {
+                Ok(()) => Ok(None),
+                Err(error) if error.kind() == ErrorKind::Incomplete => Err(EngineError::WouldBlock),
+                Err(error) => Err(engine_error(error)),
+            },
         }
     }
 }

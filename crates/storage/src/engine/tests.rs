@@ -103,11 +103,11 @@ proptest! {
                 }
             }
         }
-        let whole = Span { from: vec![0], to: vec![1], one_partition: false, cache: false };
+        let whole = Span { from: vec![0], to: vec![1], one_partition: false, cache: false, tier: ReadTier::Disk };
         prop_assert_eq!(forward(&rocks, &whole), forward(&memory, &whole));
         prop_assert_eq!(backward(&rocks, &whole), forward(&memory, &whole));
         let prefix = &probe[..14];
-        let one = Span { from: prefix.to_vec(), to: [prefix, &[3]].concat(), one_partition: true, cache: true };
+        let one = Span { from: prefix.to_vec(), to: [prefix, &[3]].concat(), one_partition: true, cache: true, tier: ReadTier::Disk };
         prop_assert_eq!(forward(&rocks, &one), forward(&memory, &one));
         prop_assert_eq!(backward(&rocks, &one), forward(&memory, &one));
         for (key, value) in forward(&memory, &whole) {
@@ -128,7 +128,13 @@ fn reads_say_how_many_fragments_they_met_and_whether_they_would_block() {
             engine.write(&merge(b"!")).unwrap();
             let Found::Value { fragments, .. } = engine.get(&key, ReadTier::Memory).unwrap() else { panic!("absent") };
             assert_eq!(fragments, at + 1);
-            let mut cursor = engine.cursor(&Span { from: vec![0], to: vec![1], one_partition: false, cache: true });
+            let mut cursor = engine.cursor(&Span {
+                from: vec![0],
+                to: vec![1],
+                one_partition: false,
+                cache: true,
+                tier: ReadTier::Disk,
+            });
             cursor.seek(&key);
             assert_eq!(cursor.fragments(), at + 1);
         }

@@ -112,10 +112,15 @@ impl Header {
         self.deletion.max(ranged)
     }
 
-    /// Drops deletions taken before `gc_before` (s). Only when no row is left that they cover.
-    pub fn purge(&mut self, gc_before: i64) {
-        self.deletion = self.deletion.filter(|deletion| deletion.local >= gc_before);
-        self.ranges.retain(|range| range.deletion.local >= gc_before);
+    /// Drops what `swept` deletes as well, wherever it is dropped: for when the rows that `swept` covers know it themselves.
+    /// What came since stays, however old it says that it is.
+    pub fn forget(&mut self, swept: &Header) {
+        self.deletion = self.deletion.filter(|deletion| swept.deletion.is_none_or(|swept| *deletion > swept));
+        self.ranges.retain(|range| {
+            let within = |other: &&RangeTombstone| other.start <= range.start && range.end <= other.end;
+            let ranged = swept.ranges.iter().find(within).map(|range| range.deletion);
+            swept.deletion.max(ranged).is_none_or(|swept| range.deletion > swept)
+        });
     }
 
     fn drop_covered(&mut self) {

@@ -19,6 +19,14 @@ impl Row {
         self.cells.iter().any(Cell::is_counter)
     }
 
+    /// Whether it has values and nothing else: no counter, nothing that expires, nothing that deletes.
+    pub fn is_plain(&self) -> bool {
+        self.deletion.is_none()
+            && self.complex.is_empty()
+            && self.liveness.is_none_or(|liveness| liveness.expiry.is_none())
+            && self.cells.iter().all(|cell| matches!(cell.value, CellValue::Live(_)) && cell.expiry.is_none())
+    }
+
     /// Merges `newer` into this row. Which of the two is newer in the store matters for counters alone.
     pub fn merge(&mut self, newer: Row) {
         if newer.deletion.is_some() {

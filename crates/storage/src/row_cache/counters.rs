@@ -36,6 +36,7 @@ pub(super) struct ShardCounters {
 pub(super) struct SsdCounters {
     pub(super) buffer_hits: Counter,
     pub(super) rows_written: Counter,
+    pub(super) row_bytes_written: Counter,
     pub(super) rows_dropped: Counter,
     pub(super) rows_rewritten: Counter,
     pub(super) evictions: Counter,
@@ -71,6 +72,10 @@ pub struct RowCacheStatistics {
     pub ssd_on: bool,
     /// Rows written to SSD after they left memory.
     pub ssd_rows_written: u64,
+    /// Bytes of these rows, as they are kept on SSD.
+    pub ssd_row_bytes_written: u64,
+    /// Bytes written to SSD for them: whole pages, and what collection wrote again.
+    pub ssd_bytes_written: u64,
     /// Rows on their way to SSD that were dropped: no room in the queue, or written to meanwhile.
     pub ssd_rows_dropped: u64,
     /// Live rows that collection wrote again.
@@ -98,6 +103,14 @@ pub struct RowCacheStatistics {
 }
 
 impl RowCacheStatistics {
+    /// Bytes written to SSD per byte of a row that was brought there; 0 as long as there is none.
+    pub fn ssd_write_amplification(&self) -> f64 {
+        match self.ssd_row_bytes_written {
+            0 => 0.0,
+            bytes => self.ssd_bytes_written as f64 / bytes as f64,
+        }
+    }
+
     pub(super) fn add_shard(&mut self, counters: &ShardCounters) {
         self.memory_hits += counters.memory_hits.get();
         self.ssd_hits += counters.ssd_hits.get();
@@ -110,6 +123,7 @@ impl RowCacheStatistics {
     pub(super) fn add_ssd(&mut self, counters: &SsdCounters) {
         self.ssd_buffer_hits = counters.buffer_hits.get();
         self.ssd_rows_written = counters.rows_written.get();
+        self.ssd_row_bytes_written = counters.row_bytes_written.get();
         self.ssd_rows_dropped = counters.rows_dropped.get();
         self.ssd_rows_rewritten = counters.rows_rewritten.get();
         self.ssd_evictions = counters.evictions.get();

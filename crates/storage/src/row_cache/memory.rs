@@ -73,18 +73,25 @@ impl MemoryTier {
         }
     }
 
-    /// The row under a key, read once more. A row of another epoch is void, and gone as soon as its turn comes.
+    /// The row under a key, read once more.
     pub(super) fn get(&self, probe: &Probe<'_>) -> Option<&CachedRow> {
-        let resident = self.slab.get(self.find(probe)?)?;
-        if resident.epoch != probe.epoch {
-            return None;
-        }
+        let resident = self.valid(probe)?;
         // A count lost to another reader costs nothing; a store saved on the hottest rows keeps their line shared.
         let frequency = resident.frequency.load(Ordering::Relaxed);
         if frequency < FREQUENCY_MAX {
             resident.frequency.store(frequency + 1, Ordering::Relaxed);
         }
         Some(&resident.row)
+    }
+
+    /// The row under a key, without counting that as a read: a write is none.
+    pub(super) fn peek(&self, probe: &Probe<'_>) -> Option<&CachedRow> {
+        self.valid(probe).map(|resident| &resident.row)
+    }
+
+    /// A row of another epoch is void, and gone as soon as its turn comes.
+    fn valid(&self, probe: &Probe<'_>) -> Option<&Resident> {
+        self.slab.get(self.find(probe)?).filter(|resident| resident.epoch == probe.epoch)
     }
 
     /// Whether a valid or void row is kept under the key.

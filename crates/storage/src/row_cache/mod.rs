@@ -30,7 +30,7 @@ mod shared;
 mod slab;
 mod ssd;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod writes;
 
 use std::sync::Arc;

@@ -95,6 +95,7 @@ impl RowCache {
             statistics.add_ssd(&ssd.counters);
             statistics.ssd_on = ssd.is_on();
             statistics.ssd_bytes = ssd.log.allocated_bytes();
+            statistics.ssd_bytes_written = ssd.log.written_bytes();
             statistics.ssd_queue_bytes = ssd.queue.bytes() as u64;
         }
         statistics

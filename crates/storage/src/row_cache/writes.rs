@@ -84,7 +84,7 @@ impl Drop for WriteGuard<'_, '_> {
 fn finish(shared: &Shared, probe: &Probe<'_>, mut merge: impl FnMut(Option<&[u8]>) -> Update, end_write: bool) {
     let shard = shared.shard(probe.hash);
     for attempt in 0..=UPDATE_ATTEMPTS {
-        let before = shard.read().memory.get(probe).cloned();
+        let before = shard.read().memory.peek(probe).cloned();
         let merged = match &before {
             Some(row) if attempt < UPDATE_ATTEMPTS => merge(row.record()),
             _ => Update::Forget,
@@ -95,7 +95,7 @@ fn finish(shared: &Shared, probe: &Probe<'_>, mut merge: impl FnMut(Option<&[u8]
             Update::Forget => None,
         };
         let mut state = shard.write();
-        let now = state.memory.get(probe);
+        let now = state.memory.peek(probe);
         let same = match (&before, now) {
             (Some(before), Some(now)) => before.is_same(now),
             (None, None) => true,

@@ -1,13 +1,13 @@
 //! Verifying a data directory that nobody has open: every checksum, every key, every record.
 
-use super::directory::{DirectoryLock, Layout};
+use super::directory::{DirectoryLock, Layout, name_logs};
 use super::error::describe;
-use super::marker::missing;
+use super::marker::{check_manifest, is_damaged, missing};
 use super::own::check_schemas;
 use super::scan::malformed_key;
 use super::{Shared, StoreError, StoreOptions};
 use crate::catalogue::{Catalogue, DecodeError, decode_header, decode_row};
-use crate::engine::{DataFile, Engine, EngineError, RocksEngine, Span};
+use crate::engine::{DataFile, Engine, EngineError, ReadTier, RocksEngine, Span};
 use crate::key::{self, Target};
 use crate::merger::{GraceTimes, RowMerger};
 use std::fmt;
@@ -36,12 +36,23 @@ impl fmt::Display for Problem {
 /// nothing to check, or that somebody has it open.
 pub fn check(directory: &Path, options: &StoreOptions) -> Result<Vec<Problem>, StoreError> {
     let layout = Layout::new(directory);
-    layout.check_format(false)?;
-    let _lock = DirectoryLock::take(directory)?;
-    layout.check_catalogue()?;
     let broken = |place: &Path, what: &dyn fmt::Display| {
         vec![Problem { place: place.display().to_string(), what: what.to_string() }]
     };
+    let refused = |error: StoreError| match error {
+        StoreError::Format { path, found } => Ok(broken(&path, &found)),
+        error => Err(error),
+    };
+    if let Err(error) = layout.check_format(false) {
+        return refused(error);
+    }
+    let _lock = DirectoryLock::take_to_read(directory)?;
+    if let Err(error) = layout.check_parts(false) {
+        return refused(error);
+    }
+    if let Err(error) = check_manifest(&layout.marker(), &layout.engine()) {
+        return Ok(broken(&layout.engine(), &error));
+    }
     let catalogue = match Catalogue::open_read_only(&layout.catalogue(), options.catalogue) {
         Ok(catalogue) => Arc::new(catalogue),
         Err(error) => return Ok(broken(&layout.catalogue(), &error)),
@@ -60,12 +71,16 @@ pub fn check(directory: &Path, options: &StoreOptions) -> Result<Vec<Problem>, S
             if let Err(error) = check_schemas(&engine, next_id, &layout.catalogue()) {
                 problems.push(Problem { place: layout.catalogue().display().to_string(), what: error.to_string() });
             }
-            if let Some(what) = missing(&layout.marker(), &engine)? {
+            if let Some(what) = missing(&layout.marker(), &engine, &layout.logs())? {
                 problems.push(Problem { place: "log".to_owned(), what });
+            }
+            if is_damaged(&layout.marker())? {
+                let what = "damaged; the next start writes it anew".to_owned();
+                problems.push(Problem { place: layout.marker().display().to_string(), what });
             }
             Ok(problems)
         }
-        Err(error) => Ok(broken(&layout.engine(), &error)),
+        Err(error) => Ok(broken(&layout.engine(), &name_logs(error, &layout.logs()))),
     }
 }
 
@@ -74,7 +89,8 @@ fn check_records(engine: &dyn Engine, catalogue: &Catalogue) -> Vec<Problem> {
     let from = Vec::new();
     // No key of ours begins with so many of these.
     let to = vec![u8::MAX; key::KEY_BYTES_MAX];
-    let mut cursor = engine.cursor(&Span { from: from.clone(), to, one_partition: false, cache: false });
+    let mut cursor =
+        engine.cursor(&Span { from: from.clone(), to, one_partition: false, cache: false, tier: ReadTier::Disk });
     cursor.seek(&from);
     let files = engine.files().unwrap_or_default();
     let mut named: Vec<String> = Vec::new();

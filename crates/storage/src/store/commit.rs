@@ -40,6 +40,9 @@ pub(super) struct Commit {
     durable: AtomicU64,
     urgent: AtomicBool,
     health: AtomicU8,
+    /// The engine met the end of the disk and has not recovered yet. Nothing may touch its log until it has, see
+    /// `watch_space`.
+    engine_full: AtomicBool,
     state: Mutex<CommitState>,
     /// For the sync thread.
     work: Condvar,
@@ -76,6 +79,20 @@ impl Commit {
 
     pub(super) fn durable(&self) -> Ticket {
         Ticket(self.durable.load(Ordering::Acquire))
+    }
+
+    /// The newest ticket; it is asked for a sync unless it is durable.
+    pub(super) fn settle_all(&self) -> Ticket {
+        let newest = Ticket(self.written.load(Ordering::Acquire));
+        if newest > self.durable() {
+            self.hurry();
+        }
+        newest
+    }
+
+    /// What became of a ticket, if that is known.
+    pub(super) fn known(&self, ticket: Ticket) -> Option<Result<(), StoreError>> {
+        self.outcome(&self.lock(), ticket)
     }
 
     pub(super) fn wait(&self, ticket: Ticket) -> Result<(), StoreError> {
@@ -133,12 +150,23 @@ impl Commit {
         }
     }
 
+    /// Whether writes are taken that make room.
+    pub(super) fn check_sound(&self) -> Result<(), StoreError> {
+        match self.health.load(Ordering::Acquire) {
+            HEALTHY | FULL => Ok(()),
+            _ => Err(self.error(&self.lock())),
+        }
+    }
+
     /// What a failed write or sync means for the store.
     pub(super) fn failed(&self, error: &EngineError) -> StoreError {
         let mut state = self.lock();
         match error {
-            EngineError::Busy => return StoreError::Engine(error.clone()),
-            EngineError::NoSpace(why) => self.degrade(&mut state, FULL, why),
+            EngineError::Busy | EngineError::WouldBlock => return StoreError::Engine(error.clone()),
+            EngineError::NoSpace(why) => {
+                self.engine_full.store(true, Ordering::Release);
+                self.degrade(&mut state, FULL, why);
+            }
             EngineError::Corrupt(why) | EngineError::Failed(why) => self.degrade(&mut state, POISONED, why),
         }
         self.error(&state)
@@ -213,6 +241,7 @@ impl Commit {
 /// The sync thread, until the store is dropped.
 pub(super) fn run(shared: &Arc<Shared>) {
     let commit = &shared.commit;
+    let mut noted = Instant::now();
     loop {
         let (sync, last) = commit.next_work(shared.options.watch_interval);
         if shared.catalogue.has_pending() {
@@ -223,6 +252,10 @@ pub(super) fn run(shared: &Arc<Shared>) {
         }
         if sync && commit.health.load(Ordering::Acquire) != POISONED {
             sync_once(shared);
+        }
+        if last || noted.elapsed() >= shared.options.watch_interval {
+            shared.note_manifest();
+            noted = Instant::now();
         }
         if last {
             // Callbacks that nobody will answer any more.
@@ -239,6 +272,10 @@ fn sync_once(shared: &Arc<Shared>) {
     if up_to == commit.durable() {
         return;
     }
+    if commit.engine_full.load(Ordering::Acquire) {
+        let reason = commit.lock().reason.clone();
+        return commit.settle(up_to, Err(EngineError::NoSpace(reason)));
+    }
     let begun = Instant::now();
     let sequence = shared.engine.sequence();
     let result = shared.engine.sync();
@@ -254,6 +291,10 @@ fn sync_once(shared: &Arc<Shared>) {
 
 /// Closes the store for writes before the disk is really full, which leaves room for compaction to make more; opens it
 /// again when there is enough, and the engine can sync again.
+///
+/// After a write that found no room the engine recovers by itself: it looks for room every five seconds, writes its
+/// memtables out and begins a new log. A sync in between would fail for another reason than room, and the engine gives
+/// up on that. So it is asked by a write, which is refused before it touches anything for as long as that lasts.
 fn watch_space(shared: &Arc<Shared>) {
     let commit = &shared.commit;
     let free = shared.free_bytes();
@@ -265,6 +306,13 @@ fn watch_space(shared: &Arc<Shared>) {
         }
         FULL if free >= reserve => {
             let up_to = Ticket(commit.written.load(Ordering::Acquire));
+            if commit.engine_full.load(Ordering::Acquire) {
+                match shared.probe() {
+                    Ok(()) => commit.engine_full.store(false, Ordering::Release),
+                    // Also when it has given up, which `failed` notes.
+                    Err(error) => return drop(commit.failed(&error)),
+                }
+            }
             if shared.engine.sync().is_ok() {
                 // Only from full: a failure meanwhile stays.
                 let reopened = commit.health.compare_exchange(FULL, HEALTHY, Ordering::AcqRel, Ordering::Acquire);

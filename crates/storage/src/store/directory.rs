@@ -9,12 +9,16 @@
 //! ```
 
 use super::StoreError;
+use crate::engine::EngineError;
 use crate::files;
 use std::fs::{self, File, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 const FORMAT: &str = "shunt storage 1\n";
+
+/// What opening may write: the log's rows as a file, a manifest, options.
+const ROOM_TO_OPEN_BYTES: u64 = 1 << 20;
 
 /// Where things lie in a data directory.
 #[derive(Debug, Clone)]
@@ -62,13 +66,65 @@ impl Layout {
         }
     }
 
-    /// A catalogue that is missing must not begin anew: its ids are in the records.
-    pub(super) fn check_catalogue(&self) -> Result<(), StoreError> {
-        let (path, begun) = (self.catalogue(), self.engine().join("CURRENT"));
-        if begun.exists() && !path.exists() {
-            return Err(StoreError::Format { path, found: "the file is missing".to_owned() });
+    /// Whether the engine's files are there. What is missing of a store that was begun must not begin anew: schema ids are
+    /// in the records, and an engine that finds no `CURRENT` deletes all files that it does not know.
+    pub(super) fn check_parts(&self, create: bool) -> Result<bool, StoreError> {
+        let current = self.engine().join("CURRENT");
+        let begun = current.exists();
+        if begun && let Some(found) = dangling(&current) {
+            return Err(StoreError::Format { path: current, found });
         }
-        Ok(())
+        let wanted = match begun {
+            true => [Some(self.catalogue()), None],
+            // The last that is made of a new store.
+            false if !create || self.marker().exists() || self.has_rows()? => [Some(current), Some(self.catalogue())],
+            false => [None, None],
+        };
+        match wanted.into_iter().flatten().find(|path| !path.exists()) {
+            Some(path) => Err(StoreError::Format { path, found: "the file is missing".to_owned() }),
+            None => Ok(begun),
+        }
+    }
+
+    /// Room on the disk; as much as can be where that is not known.
+    pub(super) fn free_bytes(&self) -> u64 {
+        let space = rustix::fs::statvfs(&self.root).ok().filter(|space| space.f_blocks > 0);
+        space.map_or(u64::MAX, |space| space.f_bavail.saturating_mul(space.f_frsize))
+    }
+
+    /// Refuses to open on a disk that is full: the engine writes before it can be asked anything.
+    pub(super) fn check_room(&self) -> Result<(), StoreError> {
+        let free = self.free_bytes();
+        if free >= ROOM_TO_OPEN_BYTES {
+            return Ok(());
+        }
+        let what = format!("No space left on device: {free} bytes are free, to open it takes {ROOM_TO_OPEN_BYTES}");
+        Err(StoreError::io(&self.root, std::io::Error::new(std::io::ErrorKind::StorageFull, what)))
+    }
+
+    /// Whether there is a file of rows, or a log.
+    fn has_rows(&self) -> Result<bool, StoreError> {
+        Ok(self.engine_files()?.iter().any(|name| name.ends_with(".sst") || name.ends_with(".log")))
+    }
+
+    /// The engine's logs, for messages: it does not say itself in which one something is wrong. To be asked before it
+    /// opens, which puts a new one in their place.
+    pub(super) fn logs(&self) -> String {
+        let mut logs = self.engine_files().unwrap_or_default();
+        logs.retain(|name| name.ends_with(".log"));
+        logs.sort();
+        let shown: Vec<_> = logs.iter().map(|name| self.engine().join(name).display().to_string()).collect();
+        if shown.is_empty() { "there is none".to_owned() } else { shown.join(", ") }
+    }
+
+    fn engine_files(&self) -> Result<Vec<String>, StoreError> {
+        let path = self.engine();
+        let failed = |error| StoreError::io(&path, error);
+        let entries = match fs::read_dir(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
+        };
+        entries.map(|entry| Ok(entry.map_err(failed)?.file_name().to_string_lossy().into_owned())).collect()
     }
 
     /// Makes the directory itself, and what lies in it, outlast a power failure.
@@ -98,21 +154,55 @@ impl DirectoryLock {
         let failed = |error| StoreError::io(&path, error);
         let mut file =
             File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+        DirectoryLock::lock(&file, &path)?;
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let holder = format!("process {} on {}\n", std::process::id(), host.trim_end());
+        // Only for the message, too: on a full disk there is no room for it.
+        let _ = file
+            .set_len(0)
+            .and_then(|()| file.seek(SeekFrom::Start(0)))
+            .and_then(|_| file.write_all(holder.as_bytes()));
+        Ok(DirectoryLock { _file: file })
+    }
+
+    /// For one who changes nothing, also where nothing can be changed. A directory without the file is nobody's.
+    pub(super) fn take_to_read(root: &Path) -> Result<Option<Self>, StoreError> {
+        let path = root.join("LOCK");
+        match File::open(&path) {
+            Ok(file) => DirectoryLock::lock(&file, &path).map(|()| Some(DirectoryLock { _file: file })),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StoreError::io(&path, error)),
+        }
+    }
+
+    fn lock(file: &File, path: &Path) -> Result<(), StoreError> {
         match file.try_lock() {
-            Ok(()) => {}
+            Ok(()) => Ok(()),
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
                 // Only for the message.
-                let _ = (&file).take(200).read_to_string(&mut holder);
-                return Err(StoreError::Locked { path, holder: holder.trim_end().to_owned() });
+                let _ = file.take(200).read_to_string(&mut holder);
+                Err(StoreError::Locked { path: path.to_owned(), holder: holder.trim_end().to_owned() })
             }
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
+            Err(TryLockError::Error(error)) => Err(StoreError::io(path, error)),
         }
-        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let holder = format!("process {} on {}\n", std::process::id(), host.trim_end());
-        file.set_len(0).map_err(failed)?;
-        file.seek(SeekFrom::Start(0)).map_err(failed)?;
-        file.write_all(holder.as_bytes()).map_err(failed)?;
-        Ok(DirectoryLock { _file: file })
     }
+}
+
+/// Adds the names of the logs to what the engine says of damage without a name: that is in one of them.
+pub(super) fn name_logs(error: EngineError, logs: &str) -> EngineError {
+    match error {
+        EngineError::Corrupt(what) if !what.contains('/') => {
+            EngineError::Corrupt(format!("{what}, in the log ({logs})"))
+        }
+        error => error,
+    }
+}
+
+/// What is wrong with the file that names the manifest, if it names none that is there.
+fn dangling(current: &Path) -> Option<String> {
+    let Ok(text) = fs::read_to_string(current) else { return Some("it is not text".to_owned()) };
+    let name = text.trim_end();
+    let there = name.starts_with("MANIFEST-") && text.ends_with('\n') && current.with_file_name(name).is_file();
+    (!there).then(|| format!("it names {name:?}, which is not there"))
 }

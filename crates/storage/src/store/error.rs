@@ -3,6 +3,7 @@
 use crate::catalogue::{CatalogueError, DecodeError};
 use crate::engine::EngineError;
 use crate::key::{self, KeyError, Target};
+use crate::row_cache::RowCacheError;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -36,6 +37,8 @@ pub enum StoreError {
     Catalogue(Arc<CatalogueError>),
     /// The engine says so.
     Engine(EngineError),
+    /// The row cache cannot be opened as it is configured.
+    RowCache(Arc<RowCacheError>),
     /// A record is broken.
     Corrupt {
         /// Table, partition and place of the record.
@@ -81,6 +84,7 @@ impl fmt::Display for StoreError {
             }
             StoreError::Catalogue(error) => error.fmt(f),
             StoreError::Engine(error) => error.fmt(f),
+            StoreError::RowCache(error) => error.fmt(f),
             StoreError::Corrupt { record, what } => write!(f, "corrupt record, {record}: {what}"),
             StoreError::Key(error) => error.fmt(f),
             StoreError::Misplaced => write!(f, "a row's fragment for a header, or the other way round"),
@@ -105,6 +109,12 @@ impl From<EngineError> for StoreError {
 impl From<KeyError> for StoreError {
     fn from(error: KeyError) -> Self {
         StoreError::Key(error)
+    }
+}
+
+impl From<RowCacheError> for StoreError {
+    fn from(error: RowCacheError) -> Self {
+        StoreError::RowCache(Arc::new(error))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::catalogue::CatalogueCounts;
 use crate::engine::Sizes;
+use crate::row_cache::RowCacheStatistics;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -39,9 +40,9 @@ pub struct StoreFigures {
     pub sync_us: u64,
     /// The longest, in µs.
     pub sync_us_max: u64,
-    /// Records read, one by one or as rows of a partition.
+    /// Records read from the engine, one by one or as rows of a partition.
     pub reads: u64,
-    /// Of these, answered with "would block".
+    /// Reads answered with "would block".
     pub would_block: u64,
     /// Reads by how many fragments they merged; the classes are [`FRAGMENT_CLASSES`].
     pub fragments: Vec<u64>,
@@ -55,6 +56,8 @@ pub struct StoreFigures {
     pub catalogue: CatalogueCounts,
     /// Of the engine.
     pub sizes: Sizes,
+    /// Of the row cache, if there is one. A read that would block counts as a miss, and again where it may wait.
+    pub row_cache: Option<RowCacheStatistics>,
 }
 
 fn add(counter: &AtomicU64, more: u64) {
@@ -95,7 +98,13 @@ impl Figures {
         add(&self.catalogue_errors, 1);
     }
 
-    pub(super) fn reading(&self, broken_merges: u64, catalogue: CatalogueCounts, sizes: Sizes) -> StoreFigures {
+    pub(super) fn reading(
+        &self,
+        broken_merges: u64,
+        catalogue: CatalogueCounts,
+        sizes: Sizes,
+        row_cache: Option<RowCacheStatistics>,
+    ) -> StoreFigures {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         StoreFigures {
             applies: of(&self.applies),
@@ -112,6 +121,7 @@ impl Figures {
             catalogue_errors: of(&self.catalogue_errors),
             catalogue,
             sizes,
+            row_cache,
         }
     }
 }

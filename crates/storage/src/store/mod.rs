@@ -4,6 +4,7 @@
 //! says `wait_durable`, a callback or a listener, so that an event loop never waits for a disk. Reads merge fragments,
 //! apply the deletions of the partition and leave out what has expired.
 
+mod cache;
 mod check;
 mod commit;
 mod directory;
@@ -23,16 +24,17 @@ pub use commit::{DurableCallback, SyncListener};
 pub use error::StoreError;
 pub use figures::{FRAGMENT_CLASSES, StoreFigures};
 pub use options::{Durability, Mutation, StoreOptions, Ticket};
-pub use read::{PartitionRows, Read, Record, Slice};
+pub use read::{PartitionRows, Reach, Read, Record, Slice};
 pub use scan::{Position, Scan, ScanItem, ScanRange};
 pub use upkeep::Swept;
 
 use crate::catalogue::{Catalogue, encode_header, encode_row};
-use crate::engine::{Engine, EngineError, RocksEngine, Write};
+use crate::engine::{Engine, EngineError, EngineOptions, RocksEngine, Write};
 use crate::files;
 use crate::key::{self, Target};
 use crate::merger::{GraceTimes, RowMerger};
 use crate::row::{Fragment, TableId};
+use crate::row_cache::RowCache;
 use commit::Commit;
 use directory::{DirectoryLock, Layout};
 use figures::Figures;
@@ -40,9 +42,9 @@ use marker::Marker;
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
 
 /// Keys waiting to be written back; more are not worth remembering.
@@ -57,6 +59,9 @@ pub(crate) struct Shared {
     grace: Arc<GraceTimes>,
     commit: Commit,
     figures: Figures,
+    cache: Option<RowCache>,
+    /// Raised before deletions are taken out of a header, after the rows that they cover were told.
+    forgotten: AtomicU64,
     layout: Option<Layout>,
     marker: Option<Marker>,
     /// Tables in which a read has to look for deletions of partitions and ranges.
@@ -64,6 +69,7 @@ pub(crate) struct Shared {
     /// Writers hold it shared; a row is written back, and schemas are reclaimed, with no writer in between.
     gate: RwLock<()>,
     rewrites: SyncSender<Vec<u8>>,
+    stop_sweeping: AtomicBool,
     /// One sweep, reclaim or snapshot at a time.
     upkeep: Mutex<()>,
 }
@@ -79,17 +85,24 @@ pub struct Store {
 impl Store {
     /// Opens the store in a directory, or begins one there.
     pub fn open(directory: &Path, options: StoreOptions) -> Result<Store, StoreError> {
-        fs::create_dir_all(directory).map_err(|error| StoreError::io(directory, error))?;
+        if options.create {
+            files::create_directory(directory).map_err(|error| StoreError::io(directory, error))?;
+        }
         let layout = Layout::new(directory);
-        layout.check_format(true)?;
+        layout.check_format(options.create)?;
         let lock = DirectoryLock::take(directory)?;
-        layout.check_catalogue()?;
+        let begun = layout.check_parts(options.create)?;
+        layout.check_room()?;
+        marker::check_manifest(&layout.marker(), &layout.engine())?;
         let catalogue = Arc::new(Catalogue::open(&layout.catalogue(), options.catalogue)?);
-        let engine_directory = layout.engine();
+        let (engine_directory, logs) = (layout.engine(), layout.logs());
         let open = |options: &StoreOptions, merger| -> Result<Box<dyn Engine>, EngineError> {
-            Ok(Box::new(RocksEngine::open(&engine_directory, &options.engine, merger)?))
+            let engine = EngineOptions { create: !begun, ..options.engine.clone() };
+            let engine = RocksEngine::open(&engine_directory, &engine, merger);
+            Ok(Box::new(engine.map_err(|error| directory::name_logs(error, &logs))?))
         };
-        Store::assemble(options, catalogue, Some(layout), Some(lock), open)
+        let cache = cache::open(options.row_cache.as_ref())?;
+        Store::assemble(options, catalogue, cache, Some((layout, lock)), open)
     }
 
     /// A store on an engine of the caller's making, without a directory. For tests.
@@ -98,14 +111,15 @@ impl Store {
         engine: impl FnOnce(Arc<dyn crate::engine::Merger>) -> Box<dyn Engine>,
     ) -> Result<Store, StoreError> {
         let catalogue = Arc::new(Catalogue::in_memory(options.catalogue));
-        Store::assemble(options, catalogue, None, None, |_, merger| Ok(engine(merger)))
+        let cache = cache::open(options.row_cache.as_ref())?;
+        Store::assemble(options, catalogue, cache, None, |_, merger| Ok(engine(merger)))
     }
 
     fn assemble(
         options: StoreOptions,
         catalogue: Arc<Catalogue>,
-        layout: Option<Layout>,
-        lock: Option<DirectoryLock>,
+        cache: Option<RowCache>,
+        directory: Option<(Layout, DirectoryLock)>,
         open: impl FnOnce(&StoreOptions, Arc<dyn crate::engine::Merger>) -> Result<Box<dyn Engine>, EngineError>,
     ) -> Result<Store, StoreError> {
         let (rewrites, asked) = sync_channel(REWRITES_WAITING_MAX);
@@ -118,6 +132,8 @@ impl Store {
             broken: Default::default(),
         });
         let next_id = catalogue.next_id();
+        let (layout, lock) = directory.unzip();
+        let logs = layout.as_ref().map(Layout::logs).unwrap_or_default();
         let engine = open(&options, Arc::clone(&merger) as _)?;
         if let Some(layout) = &layout {
             own::check_schemas(&*engine, next_id, &layout.catalogue())?;
@@ -125,7 +141,7 @@ impl Store {
         }
         let accept_loss = options.engine.accept_damaged_log;
         let marker = match &layout {
-            Some(layout) => Some(Marker::open(&layout.marker(), &*engine, accept_loss)?),
+            Some(layout) => Some(Marker::open(layout, &*engine, &logs, accept_loss)?),
             None => None,
         };
         let headers = RwLock::new(own::tables_with_headers(&*engine)?);
@@ -137,11 +153,14 @@ impl Store {
             grace,
             commit: Commit::default(),
             figures: Figures::default(),
+            cache,
+            forgotten: AtomicU64::new(0),
             layout,
             marker,
             headers,
             gate: RwLock::new(()),
             rewrites: rewrites.clone(),
+            stop_sweeping: AtomicBool::new(false),
             upkeep: Mutex::new(()),
         });
         let threads = start_threads(&shared, asked)?;
@@ -152,9 +171,9 @@ impl Store {
     pub fn apply(&self, mutations: &[Mutation<'_>], durability: Durability) -> Result<Ticket, StoreError> {
         self.shared.commit.check()?;
         {
-            let _gate = self.shared.gate.read().unwrap_or_else(PoisonError::into_inner);
+            let _gate = self.shared.enter_gate();
             let batch = self.shared.encode(mutations)?;
-            self.shared.write(&batch)?;
+            self.shared.write_visibly(&batch)?;
         }
         self.shared.figures.applied(mutations.len());
         let ticket = self.shared.commit.ticket(durability);
@@ -164,11 +183,16 @@ impl Store {
         Ok(ticket)
     }
 
-    /// Deletes all data of a table, which goes on to exist.
+    /// Deletes all data of a table, which goes on to exist. Also where there is too little room for other writes.
     pub fn truncate(&self, table: TableId, durability: Durability) -> Result<Ticket, StoreError> {
-        self.shared.commit.check()?;
+        self.shared.commit.check_sound()?;
         let (from, to) = (key::token_start(table, None), key::table_end(table));
-        self.shared.write(&[Write::DeleteRange(from, to)])?;
+        {
+            // A row on its way back into the engine would come after the deletion.
+            let _gate = self.shared.enter_gate();
+            self.shared.write(&[Write::DeleteRange(from, to)])?;
+        }
+        self.shared.clear_cached(table);
         Ok(self.shared.commit.ticket(durability))
     }
 
@@ -187,6 +211,16 @@ impl Store {
     /// The newest ticket that is durable, and with it all before.
     pub fn durable(&self) -> Ticket {
         self.shared.commit.durable()
+    }
+
+    /// A ticket at or after every write that a read has seen so far, with a sync asked for if it is not durable yet.
+    pub fn settle(&self) -> Ticket {
+        self.shared.commit.settle_all()
+    }
+
+    /// What became of a ticket, if that is known.
+    pub fn outcome(&self, ticket: Ticket) -> Option<Result<(), StoreError>> {
+        self.shared.commit.known(ticket)
     }
 
     /// Blocks until a ticket is durable. Not for an event loop.
@@ -214,12 +248,23 @@ impl Store {
         Ok(self.shared.engine.flush()?)
     }
 
-    /// A copy of the store in an absent directory, to be opened elsewhere while this one goes on.
+    /// A copy of the store in an absent directory, to be opened elsewhere while this one goes on. Of one that fails nothing
+    /// stays.
     pub fn snapshot(&self, directory: &Path) -> Result<(), StoreError> {
         let failed = |error| StoreError::io(directory, error);
         let Some(own) = &self.shared.layout else { return Err(failed(std::io::ErrorKind::Unsupported.into())) };
         let _one = self.shared.lock_upkeep();
         fs::create_dir(directory).map_err(failed)?;
+        let written = self.write_snapshot(own, directory);
+        if written.is_err() {
+            // Its links keep room from being free.
+            let _ = fs::remove_dir_all(directory);
+        }
+        written
+    }
+
+    fn write_snapshot(&self, own: &Layout, directory: &Path) -> Result<(), StoreError> {
+        let failed = |error| StoreError::io(directory, error);
         let copy = Layout::new(directory);
         self.shared.engine.checkpoint(&copy.engine())?;
         // After the rows: every schema that one of them uses is in the file by then.
@@ -234,7 +279,8 @@ impl Store {
     pub fn figures(&self) -> StoreFigures {
         let shared = &self.shared;
         let broken = shared.merger.broken.load(Ordering::Relaxed);
-        shared.figures.reading(broken, shared.catalogue.counts(), shared.engine.sizes())
+        let cache = shared.cache.as_ref().map(RowCache::statistics);
+        shared.figures.reading(broken, shared.catalogue.counts(), shared.engine.sizes(), cache)
     }
 
     /// The engine's counters, by its own names.
@@ -308,8 +354,12 @@ impl Shared {
     /// As much as can be where nobody watches.
     fn free_bytes(&self) -> u64 {
         let watched = self.layout.as_ref().filter(|_| self.options.reserve_bytes > 0);
-        let space = watched.and_then(|layout| rustix::fs::statvfs(&layout.root).ok());
-        space.map_or(u64::MAX, |space| space.f_bavail.saturating_mul(space.f_frsize))
+        watched.map_or(u64::MAX, Layout::free_bytes)
+    }
+
+    /// As a writer: whoever puts a row in the place of its fragments is before or after, not in between.
+    fn enter_gate(&self) -> RwLockReadGuard<'_, ()> {
+        self.gate.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_upkeep(&self) -> MutexGuard<'_, ()> {

@@ -5,6 +5,7 @@ use crate::engine::EngineOptions;
 use crate::key::Target;
 use crate::merger::Clock;
 use crate::row::{Fragment, PartitionKey, TableId};
+use crate::row_cache::RowCacheOptions;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,10 +13,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How a store is opened.
 #[derive(Clone)]
 pub struct StoreOptions {
+    /// Whether a store is begun where there is none; else what is missing is an error.
+    pub create: bool,
     /// Of the engine.
     pub engine: EngineOptions,
     /// Of the schema catalogue.
     pub catalogue: Limits,
+    /// Whole rows in memory and, beyond that, on an SSD, in front of the engine; `None` for none. The store says itself
+    /// how many bytes of a key name its table. What is on the SSD does not outlive the store: it is opened empty.
+    pub row_cache: Option<RowCacheOptions>,
     /// A read that merged so many fragments has the merged row written back; `u32::MAX` for never.
     pub write_back_fragments: u32,
     /// Of the fragments of one `apply` together.
@@ -32,8 +38,10 @@ impl Default for StoreOptions {
     fn default() -> Self {
         let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
         StoreOptions {
+            create: true,
             engine: EngineOptions::default(),
             catalogue: Limits::default(),
+            row_cache: None,
             write_back_fragments: 4,
             batch_bytes_max: 16 << 20,
             reserve_bytes: 256 << 20,
@@ -46,8 +54,10 @@ impl Default for StoreOptions {
 impl fmt::Debug for StoreOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoreOptions")
+            .field("create", &self.create)
             .field("engine", &self.engine)
             .field("catalogue", &self.catalogue)
+            .field("row_cache", &self.row_cache)
             .field("write_back_fragments", &self.write_back_fragments)
             .field("batch_bytes_max", &self.batch_bytes_max)
             .field("reserve_bytes", &self.reserve_bytes)

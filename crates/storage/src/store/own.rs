@@ -11,6 +11,8 @@ use std::sync::{Arc, PoisonError};
 
 /// Followed by a table that has partition headers.
 const HEADERS_OF: &[u8] = b"headers/";
+/// Written when the disk was full, to see whether it still is.
+const PROBE: &[u8] = b"probe";
 /// The first schema id that has not been given out.
 const SCHEMAS: &[u8] = b"schemas";
 
@@ -18,7 +20,8 @@ const SCHEMAS: &[u8] = b"schemas";
 pub(super) fn tables_with_headers(engine: &dyn Engine) -> Result<HashSet<TableId>, EngineError> {
     let from = key::own(HEADERS_OF);
     let to = vec![u8::MAX; from.len()];
-    let mut cursor = engine.cursor(&Span { from: from.clone(), to, one_partition: false, cache: false });
+    let mut cursor =
+        engine.cursor(&Span { from: from.clone(), to, one_partition: false, cache: false, tier: ReadTier::Disk });
     cursor.seek(&from);
     let mut tables = HashSet::new();
     while let Some((key, _)) = cursor.entry()? {
@@ -49,6 +52,19 @@ impl Shared {
     pub(super) fn note_schemas(&self, next_id: u32) -> bool {
         let note = Write::Put(key::own(SCHEMAS), next_id.to_be_bytes().to_vec());
         self.commit.check().and_then(|()| self.write(&[note])).is_ok()
+    }
+
+    /// Now and then: a manifest changes with flushes and compactions.
+    pub(super) fn note_manifest(&self) {
+        if let Some(marker) = &self.marker {
+            // Without it damage goes unnoticed, and nothing else.
+            let _ = marker.note_manifest();
+        }
+    }
+
+    /// A write that changes nothing, to see whether there can be one.
+    pub(super) fn probe(&self) -> Result<(), EngineError> {
+        self.engine.write(&[Write::Put(key::own(PROBE), Vec::new())])
     }
 
     /// Readers look for headers only in tables that have had one: noted in the same batch, and in memory before.

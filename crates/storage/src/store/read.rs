@@ -2,10 +2,11 @@
 
 use super::{Shared, Store, StoreError};
 use crate::catalogue::{decode_header, decode_row};
-use crate::engine::{Cursor, Found, ReadTier, Span};
+use crate::engine::{Cursor, EngineError, Found, ReadTier, Span};
 use crate::key::{self, Target};
 use crate::row::{Bytes, Deletion, Header, PartitionKey, Row, TableId};
 use std::ops::Bound;
+use std::sync::atomic::Ordering;
 
 /// What a read that may not wait has to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +27,7 @@ impl<T> Read<T> {
     }
 }
 
-/// A row as it is stored, for a cache: merged, but without the partition's deletions, and with what has expired.
+/// A row as it is stored: merged, but without the partition's deletions, and with what has expired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// See [`crate::catalogue::RecordView`]. Its schema may be reclaimed when schemas are.
@@ -46,11 +47,42 @@ pub struct Slice {
     pub reversed: bool,
     /// So many live rows at most.
     pub limit: usize,
+    /// How far it may look.
+    pub reach: Reach,
+}
+
+/// How far a read of many records may look: where, and at how many. Beyond that it is [`EngineError::WouldBlock`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reach {
+    /// Where.
+    pub tier: ReadTier,
+    /// Records, live or not.
+    pub records: usize,
+}
+
+impl Default for Reach {
+    fn default() -> Self {
+        Reach { tier: ReadTier::Disk, records: usize::MAX }
+    }
+}
+
+impl Reach {
+    /// Looks at one more record.
+    pub(super) fn step(&mut self) -> Result<(), EngineError> {
+        self.records = self.records.checked_sub(1).ok_or(EngineError::WouldBlock)?;
+        Ok(())
+    }
 }
 
 impl Default for Slice {
     fn default() -> Self {
-        Slice { from: Bound::Unbounded, to: Bound::Unbounded, reversed: false, limit: usize::MAX }
+        Slice {
+            from: Bound::Unbounded,
+            to: Bound::Unbounded,
+            reversed: false,
+            limit: usize::MAX,
+            reach: Reach::default(),
+        }
     }
 }
 
@@ -67,7 +99,7 @@ impl Store {
         Ok(read.ready().flatten())
     }
 
-    /// As [`Store::read_row`], from memory alone.
+    /// As [`Store::read_row`], from memory alone: the first tier of the row cache, and what the engine has there.
     pub fn read_row_nonblocking(
         &self,
         table: TableId,
@@ -78,7 +110,7 @@ impl Store {
         self.shared.read_row(table, partition, target, now, ReadTier::Memory)
     }
 
-    /// A row as it is stored.
+    /// A row as the engine has it, past the row cache: for tools and tests.
     pub fn read_record(
         &self,
         table: TableId,
@@ -126,18 +158,23 @@ impl Shared {
         tier: ReadTier,
     ) -> Result<Read<Option<Row>>, StoreError> {
         let key = key::record(table, partition, target)?;
-        let record = match self.read_record(&key, tier)? {
-            Read::WouldBlock => return Ok(Read::WouldBlock),
-            Read::Ready(None) => return Ok(Read::Ready(None)),
-            Read::Ready(Some(record)) => record,
-        };
-        // After the row: a deletion that comes in between is seen, one that comes before is not missed.
-        let header = match self.read_header(table, partition, tier)? {
-            Read::WouldBlock => return Ok(Read::WouldBlock),
-            Read::Ready(header) => header,
-        };
-        let row = self.resolve(&key, &record.bytes, covering(&header, target), now)?;
-        Ok(Read::Ready(row))
+        loop {
+            let forgotten = self.forgotten.load(Ordering::Acquire);
+            let stored = match self.fetch(&key, tier)? {
+                Read::WouldBlock => return Ok(Read::WouldBlock),
+                Read::Ready(stored) => stored,
+            };
+            let Some(record) = stored.record() else { return Ok(Read::Ready(None)) };
+            // After the row: a deletion that comes in between is seen, one that comes before is not missed.
+            let header = match self.read_header(table, partition, tier)? {
+                Read::WouldBlock => return Ok(Read::WouldBlock),
+                Read::Ready(header) => header,
+            };
+            // A sweep may have moved the deletion into the row after that was read, and out of the header before.
+            if self.forgotten.load(Ordering::Acquire) == forgotten {
+                return Ok(Read::Ready(self.resolve(&key, record, covering(&header, target), now)?));
+            }
+        }
     }
 
     fn read_header(
@@ -150,16 +187,17 @@ impl Shared {
             return Ok(Read::Ready(Header::default()));
         }
         let key = key::record(table, partition, Target::Header)?;
-        match self.engine.get(&key, tier)? {
-            Found::Absent => Ok(Read::Ready(Header::default())),
-            Found::WouldBlock => Ok(Read::WouldBlock),
-            Found::Value { bytes, .. } => {
-                decode_header(&bytes).map(Read::Ready).map_err(|what| StoreError::corrupt(&key, what))
-            }
+        let stored = match self.fetch(&key, tier)? {
+            Read::WouldBlock => return Ok(Read::WouldBlock),
+            Read::Ready(stored) => stored,
+        };
+        match stored.record() {
+            None => Ok(Read::Ready(Header::default())),
+            Some(record) => decode_header(record).map(Read::Ready).map_err(|what| StoreError::corrupt(&key, what)),
         }
     }
 
-    fn read_record(&self, key: &[u8], tier: ReadTier) -> Result<Read<Option<Record>>, StoreError> {
+    pub(super) fn read_record(&self, key: &[u8], tier: ReadTier) -> Result<Read<Option<Record>>, StoreError> {
         match self.engine.get(key, tier)? {
             Found::Absent => {
                 self.figures.read(0);
@@ -220,13 +258,15 @@ pub struct PartitionRows<'a> {
     bounds: (Bytes, Bytes),
     reversed: bool,
     left: usize,
+    reach: Reach,
     now: i64,
 }
 
 impl<'a> PartitionRows<'a> {
     fn new(shared: &'a Shared, prefix: Bytes, slice: &Slice, now: i64) -> Result<Self, StoreError> {
         let end = key::partition_end(&prefix);
-        let span = Span { from: prefix.clone(), to: end.clone(), one_partition: true, cache: true };
+        let span =
+            Span { from: prefix.clone(), to: end.clone(), one_partition: true, cache: true, tier: slice.reach.tier };
         let mut cursor = shared.engine.cursor(&span);
         cursor.seek(&prefix);
         let (header, static_row) = read_head(shared, &mut *cursor, &prefix, now)?;
@@ -237,8 +277,8 @@ impl<'a> PartitionRows<'a> {
             false if slice.from == Bound::Unbounded => {}
             false => cursor.seek(&bounds.0),
         }
-        let (reversed, left) = (slice.reversed, slice.limit);
-        Ok(PartitionRows { shared, cursor, prefix, header, static_row, bounds, reversed, left, now })
+        let (reversed, left, reach) = (slice.reversed, slice.limit, slice.reach);
+        Ok(PartitionRows { shared, cursor, prefix, header, static_row, bounds, reversed, left, reach, now })
     }
 
     /// The static row, if it is live.
@@ -254,6 +294,7 @@ impl<'a> PartitionRows<'a> {
             if key < &self.bounds.0[..] || key >= &self.bounds.1[..] {
                 return Ok(None);
             }
+            self.reach.step()?;
             self.shared.met(key, self.cursor.fragments());
             let clustering = key[self.prefix.len() + 1..].to_vec();
             let row = self.shared.resolve(key, record, self.header.covering(&clustering), self.now)?;

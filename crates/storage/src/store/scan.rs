@@ -1,6 +1,6 @@
 //! Walking over the partitions of a table in the order of their tokens, with stops and resumptions between any two rows.
 
-use super::read::read_head;
+use super::read::{Reach, read_head};
 use super::{Shared, Store, StoreError};
 use crate::engine::{Cursor, Span};
 use crate::key::{self, Target};
@@ -25,6 +25,8 @@ pub struct ScanRange {
     pub to: Option<[u8; 8]>,
     /// Where an earlier scan stopped.
     pub after: Option<Position>,
+    /// How far it may look.
+    pub reach: Reach,
 }
 
 /// A live row with its partition.
@@ -49,6 +51,7 @@ impl ScanItem {
 pub struct Scan<'a> {
     shared: &'a Shared,
     cursor: Box<dyn Cursor + 'a>,
+    reach: Reach,
     now: i64,
     prefix: Bytes,
     partition: Arc<[u8]>,
@@ -64,11 +67,18 @@ impl Store {
             Some(next) => key::token_start(table, Some(next.to_be_bytes())),
             None => key::table_end(table),
         };
-        let span = Span { from: start.clone().min(end.clone()), to: end, one_partition: false, cache: false };
+        let span = Span {
+            from: start.clone().min(end.clone()),
+            to: end,
+            one_partition: false,
+            cache: false,
+            tier: range.reach.tier,
+        };
         let cursor = self.shared.engine.cursor(&span);
         let mut scan = Scan {
             shared: &self.shared,
             cursor,
+            reach: range.reach,
             now,
             prefix: Bytes::new(),
             partition: Arc::from([]),
@@ -115,6 +125,7 @@ impl Scan<'_> {
                 return Ok(Some(ScanItem { partition: Arc::clone(&self.partition), clustering: None, row }));
             }
             let Some((key, record)) = self.cursor.entry()? else { return Ok(None) };
+            self.reach.step()?;
             let prefix = &key[..key::prefix_bytes(key)];
             if prefix != self.prefix {
                 let prefix = prefix.to_vec();

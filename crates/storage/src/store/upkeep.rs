@@ -6,6 +6,7 @@ use crate::engine::{Found, ReadTier, Span, Write};
 use crate::key::{self, Target};
 use crate::row::{Header, Row, TableId};
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, PoisonError, RwLockWriteGuard};
 
@@ -90,68 +91,42 @@ impl Store {
         Ok(())
     }
 
+    /// Whether a table ever had deletions of partitions or ranges, which a sweep would look for.
+    pub fn has_deletions(&self, table: TableId) -> bool {
+        self.shared.has_headers(table)
+    }
+
+    /// Ends sweeps, the one under way at the end of a partition, before the store is dropped. What is not swept stays deleted.
+    pub fn stop_sweeping(&self) {
+        self.shared.stop_sweeping.store(true, Ordering::Release);
+    }
+
     /// Removes the rows that deletions of partitions and ranges cover, if these are older than the table's grace, and
     /// then these deletions. Compaction cannot: it sees one key at a time. Takes as long as a scan of the table; blocks
     /// nobody. To be called now and then for tables with such deletions.
     pub fn sweep(&self, table: TableId) -> Result<Swept, StoreError> {
         let _one = self.shared.lock_upkeep();
-        let mut swept = Swept::default();
         if !self.shared.has_headers(table) {
-            return Ok(swept);
+            return Ok(Swept::default());
         }
         let gc_before = self.shared.grace.gc_before(table, (self.shared.options.clock)());
-        let mut old = Header::default();
-        let (mut prefix, mut headers) = (Vec::new(), Vec::new());
-        let mut batch = Vec::new();
+        let mut sweep = Sweep::new(&self.shared, table, gc_before);
         let (from, to) = (key::token_start(table, None), key::table_end(table));
-        let mut cursor =
-            self.shared.engine.cursor(&Span { from: from.clone(), to, one_partition: false, cache: false });
+        let span = Span { from: from.clone(), to, one_partition: false, cache: false, tier: ReadTier::Disk };
+        let mut cursor = self.shared.engine.cursor(&span);
         cursor.seek(&from);
         while let Some((key, record)) = cursor.entry()? {
-            if prefix != key[..key::prefix_bytes(key)] {
-                prefix = key[..key::prefix_bytes(key)].to_vec();
-                old = Header::default();
-            }
-            let deletion = match key::split(key) {
-                Some((_, _, Target::Header)) => {
-                    let header = decode_header(record).map_err(|what| StoreError::corrupt(key, what))?;
-                    let mut young = header.clone();
-                    young.purge(gc_before);
-                    if young != header {
-                        old = header;
-                        old.ranges.retain(|range| range.deletion.local < gc_before);
-                        old.deletion = old.deletion.filter(|deletion| deletion.local < gc_before);
-                        headers.push(key.to_vec());
-                    }
-                    None
-                }
-                Some((_, _, Target::Static)) => old.deletion,
-                Some((_, _, Target::Row(clustering))) => old.covering(clustering),
-                None => None,
-            };
-            if let Some(deletion) = deletion {
-                // Merged as any write is, so that nothing written meanwhile is lost.
-                let row = Row { deletion: Some(deletion), ..Row::default() };
-                let mut record = Vec::new();
-                encode_row(&row, table, &self.shared.catalogue, &mut record);
-                batch.push(Write::Merge(key.to_vec(), record));
-                swept.rows += 1;
-            }
-            if batch.len() == SWEEP_BATCH {
-                self.shared.write(&batch)?;
-                batch.clear();
+            if sweep.meet(key, record)? && self.shared.stop_sweeping.load(Ordering::Acquire) {
+                return Ok(sweep.swept);
             }
             cursor.next();
         }
-        self.shared.write(&batch)?;
-        for key in headers {
-            swept.headers += u64::from(self.shared.forget_deletions(&key, gc_before)?);
-        }
-        Ok(swept)
+        sweep.write()?;
+        Ok(sweep.swept)
     }
 
-    /// Drops schemas that no record uses any more; says how many. Compacts everything on the way. Records kept outside
-    /// the store, in a cache, must be dropped before the next use of them.
+    /// Drops schemas that no record uses any more; says how many. Compacts everything on the way. Reads that go on meanwhile
+    /// can still read records with them, until this is called again; the row cache drops its own.
     pub fn reclaim_schemas(&self) -> Result<usize, StoreError> {
         let shared = &self.shared;
         let _one = shared.lock_upkeep();
@@ -165,7 +140,13 @@ impl Store {
         // Fragments of before are merged, so that what they name is either in a value or in no record.
         shared.engine.compact(&from, &to);
         let mut in_use = BTreeSet::new();
-        let mut cursor = shared.engine.cursor(&Span { from: from.clone(), to, one_partition: false, cache: false });
+        let mut cursor = shared.engine.cursor(&Span {
+            from: from.clone(),
+            to,
+            one_partition: false,
+            cache: false,
+            tier: ReadTier::Disk,
+        });
         cursor.seek(&from);
         while let Some((_, record)) = cursor.entry()? {
             let parts = decode_unmerged(record).unwrap_or_else(|| vec![record]);
@@ -175,19 +156,97 @@ impl Store {
             cursor.next();
         }
         drop(cursor);
-        let _gate = shared.gate.write().unwrap_or_else(PoisonError::into_inner);
-        in_use.extend(shared.catalogue.used());
-        Ok(shared.catalogue.reclaim(&in_use)?)
+        let retired = shared.catalogue.reclaim(&in_use)?;
+        // Before they are forgotten, which is the next time: then no cached record names one.
+        let tables: BTreeSet<TableId> = retired.iter().map(|schema| schema.table).collect();
+        tables.into_iter().for_each(|table| shared.clear_cached(table));
+        Ok(retired.len())
+    }
+}
+
+/// A sweep under way: old deletions are merged into the rows that they cover, then taken out of the headers.
+struct Sweep<'a> {
+    shared: &'a Shared,
+    table: TableId,
+    /// In seconds.
+    gc_before: i64,
+    /// Of the partition at hand, and what of its deletions is old.
+    prefix: Vec<u8>,
+    old: Header,
+    batch: Vec<Write>,
+    /// Keys of headers with the old deletions in them, of partitions whose rows are in the batch or written.
+    headers: Vec<(Vec<u8>, Header)>,
+    swept: Swept,
+}
+
+impl<'a> Sweep<'a> {
+    fn new(shared: &'a Shared, table: TableId, gc_before: i64) -> Self {
+        let (prefix, old, swept) = (Vec::new(), Header::default(), Swept::default());
+        Sweep { shared, table, gc_before, prefix, old, batch: Vec::new(), headers: Vec::new(), swept }
+    }
+
+    /// Says whether it was the first record of a partition.
+    fn meet(&mut self, key: &[u8], record: &[u8]) -> Result<bool, StoreError> {
+        let first = self.prefix != key[..key::prefix_bytes(key)];
+        if first {
+            if self.headers.len() >= SWEEP_BATCH {
+                self.write()?;
+            }
+            self.prefix = key[..key::prefix_bytes(key)].to_vec();
+            self.old = Header::default();
+        }
+        let deletion = match key::split(key) {
+            Some((_, _, Target::Header)) => {
+                self.old = decode_header(record).map_err(|what| StoreError::corrupt(key, what))?;
+                self.old.ranges.retain(|range| range.deletion.local < self.gc_before);
+                self.old.deletion = self.old.deletion.filter(|deletion| deletion.local < self.gc_before);
+                if !self.old.is_empty() {
+                    self.headers.push((key.to_vec(), self.old.clone()));
+                }
+                None
+            }
+            Some((_, _, Target::Static)) => self.old.deletion,
+            Some((_, _, Target::Row(clustering))) => self.old.covering(clustering),
+            None => None,
+        };
+        if let Some(deletion) = deletion {
+            // Merged as any write is, so that nothing written meanwhile is lost.
+            let row = Row { deletion: Some(deletion), ..Row::default() };
+            let mut record = Vec::new();
+            encode_row(&row, self.table, &self.shared.catalogue, &mut record);
+            self.batch.push(Write::Merge(key.to_vec(), record));
+            self.swept.rows += 1;
+        }
+        if self.batch.len() >= SWEEP_BATCH {
+            self.write_rows()?;
+        }
+        Ok(first)
+    }
+
+    fn write_rows(&mut self) -> Result<(), StoreError> {
+        let _gate = self.shared.enter_gate();
+        self.shared.write_visibly(&self.batch)?;
+        self.batch.clear();
+        Ok(())
+    }
+
+    /// The rows, and then the headers. Only between two partitions.
+    fn write(&mut self) -> Result<(), StoreError> {
+        self.write_rows()?;
+        for (key, old) in std::mem::take(&mut self.headers) {
+            self.swept.headers += u64::from(self.shared.forget_deletions(&key, &old)?);
+        }
+        Ok(())
     }
 }
 
 impl Shared {
-    /// Takes old deletions out of a header; with no writer in between, for nothing else can take something away.
-    fn forget_deletions(&self, key: &[u8], gc_before: i64) -> Result<bool, StoreError> {
+    /// Takes deletions out of a header; with no writer in between, for nothing else can take something away.
+    fn forget_deletions(&self, key: &[u8], old: &Header) -> Result<bool, StoreError> {
         self.commit.check()?;
         let Some((_gate, bytes, _)) = self.read_gated(key)? else { return Ok(false) };
         let mut header = decode_header(&bytes).map_err(|what| StoreError::corrupt(key, what))?;
-        header.purge(gc_before);
+        header.forget(old);
         let write = if header.is_empty() {
             Write::Delete(key.to_vec())
         } else {
@@ -195,7 +254,8 @@ impl Shared {
             encode_header(&header, &mut record);
             Write::Put(key.to_vec(), record)
         };
-        self.write(&[write])?;
+        self.forgotten.fetch_add(1, Ordering::AcqRel);
+        self.write_visibly(&[write])?;
         Ok(true)
     }
 }

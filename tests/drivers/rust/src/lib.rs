@@ -5,7 +5,9 @@
 
 use std::env;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use scylla::client::Compression;
 use scylla::client::session::Session;
@@ -60,7 +62,13 @@ impl Setup {
 
     /// The configuration of this setup, without a keyspace.
     pub fn builder(&self) -> SessionBuilder {
-        SessionBuilder::new().known_node_addr(contact()).compression(self.compression)
+        // A busy node writes a trace some time after its answer; the driver's own patience is 15 ms.
+        let attempts = NonZeroU32::new(200).expect("not 0");
+        SessionBuilder::new()
+            .known_node_addr(contact())
+            .compression(self.compression)
+            .tracing_info_fetch_attempts(attempts)
+            .tracing_info_fetch_interval(Duration::from_millis(50))
     }
 
     /// A session of the scenario's own.

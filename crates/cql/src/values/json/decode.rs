@@ -19,8 +19,8 @@ pub fn from_json(cql_type: &CqlType, json: &Json, now_ms: i64) -> Result<Option<
         (CqlType::Custom(_), _) => from_native(NativeType::Blob, json, now_ms)?,
         // A string is JSON once more, but for the types that strings stand for.
         (_, Json::String(text)) => {
-            let inner =
-                syntax::parse(text).map_err(|error| InvalidRequest::new(format!("Error decoding JSON string: {error}")))?;
+            let inner = syntax::parse(text)
+                .map_err(|error| InvalidRequest::new(format!("Error decoding JSON string: {error}")))?;
             return match inner {
                 Json::String(_) => Err(expected("a list", &inner)),
                 inner => from_json(cql_type, &inner, now_ms),

@@ -7,9 +7,7 @@ use shunt_cql::types::UserType;
 use shunt_cql::values::{float_text, literal};
 
 use crate::schema::{Column, ColumnKind, DroppedColumn, Durability, Keyspace, Table, TableOptions};
-
-/// Keyspaces that Cassandra shows as ones that no statement can create.
-const VIRTUAL: [&str; 2] = ["system_views", "system_virtual_schema"];
+use crate::system::is_virtual;
 
 /// Options in the order in which they are shown, which is almost that of the alphabet.
 const OPTIONS: [&str; 19] = [
@@ -37,7 +35,7 @@ const OPTIONS: [&str; 19] = [
 /// CREATE KEYSPACE.
 pub(super) fn keyspace(keyspace: &Keyspace) -> String {
     let name = quoted_name(&keyspace.name);
-    if VIRTUAL.contains(&keyspace.name.as_str()) {
+    if is_virtual(&keyspace.name) {
         return format!(
             "/*\nWarning: Keyspace {name} is a virtual keyspace and cannot be recreated with CQL.\n\
              Structure, for reference:\nVIRTUAL KEYSPACE {name};\n*/"
@@ -46,7 +44,8 @@ pub(super) fn keyspace(keyspace: &Keyspace) -> String {
     let durable = keyspace.durable_writes;
     // Cassandra has no such property; whoever wants it must not lose it by creating the keyspace again.
     let durability = match keyspace.durability {
-        Durability::Periodic => "",
+        implied if implied == Durability::of(keyspace.durable_writes) => "",
+        Durability::Periodic => " AND durability = 'periodic'",
         Durability::Batch => " AND durability = 'batch'",
     };
     let replication = replication(&keyspace.replication);
@@ -87,7 +86,7 @@ pub(super) fn table(table: &Table, with_internals: bool) -> String {
     if !table.clustering().is_empty() {
         options.push(clustering_order(table));
     }
-    if VIRTUAL.contains(&table.keyspace.as_str()) {
+    if is_virtual(&table.keyspace) {
         options.push(format!("comment = {}", quoted_string(&table.options.comment)));
         let options = options.join("\n    AND ");
         return format!(

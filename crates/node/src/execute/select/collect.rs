@@ -34,6 +34,17 @@ pub(super) struct Finished {
     pub(super) rows: u32,
     /// Where the next page goes on, if there is one.
     pub(super) next: Option<State>,
+    pub(super) read: Read,
+}
+
+/// What was read for a result.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Read {
+    pub(super) partitions: u64,
+    /// Live rows, without static ones.
+    pub(super) rows: u64,
+    /// Rows and partitions that filters turned away.
+    pub(super) rejected: u32,
 }
 
 /// How many rows there may be.
@@ -65,7 +76,7 @@ pub(super) struct Collector<'e> {
     out: Vec<u8>,
     before: usize,
     rows: u32,
-    rejected: u32,
+    read: Read,
     current: Current,
     clustering: Clustering,
     decoded: usize,
@@ -98,7 +109,7 @@ impl<'e> Collector<'e> {
             out,
             before,
             rows: 0,
-            rejected: 0,
+            read: Read::default(),
             current: Current::default(),
             clustering: Clustering::default(),
             decoded,
@@ -124,6 +135,7 @@ impl<'e> Collector<'e> {
         });
         self.current.taken = resumed.unwrap_or(0);
         self.current.has_rows = resumed.is_some();
+        self.read.partitions += 1;
         let input = self.input(None, None);
         if self.filters.take_partition(&input) {
             return Flow::Continue;
@@ -142,6 +154,7 @@ impl<'e> Collector<'e> {
             Some(None) => return Ok(Flow::Continue),
         };
         self.current.has_rows = true;
+        self.read.rows += 1;
         let columns = self.plan.table().clustering();
         if self.decoded > 0 && self.clustering.decode(columns, self.decoded, clustering).is_none() {
             let table = &self.plan.table().name;
@@ -204,8 +217,9 @@ impl<'e> Collector<'e> {
 
     /// A row that filters turned away. Whether the page ends for there being so many.
     fn reject(&mut self, clustering: Option<&[u8]>) -> bool {
-        self.rejected += 1;
-        if self.limits.page.is_none() || self.plan.grouping != Grouping::Rows || self.rejected < REJECTED_ROWS_MAX {
+        self.read.rejected += 1;
+        if self.limits.page.is_none() || self.plan.grouping != Grouping::Rows || self.read.rejected < REJECTED_ROWS_MAX
+        {
             return false;
         }
         self.note(clustering);
@@ -347,7 +361,7 @@ impl<'e> Collector<'e> {
         let closed = read.and_then(|()| self.close());
         let state = State { position: self.last, limit: self.limits.rows };
         let next = self.more.then_some(state);
-        (self.out, closed.map(|()| Finished { rows: self.rows, next }))
+        (self.out, closed.map(|()| Finished { rows: self.rows, next, read: self.read }))
     }
 
     fn close(&mut self) -> Result<(), CqlError> {

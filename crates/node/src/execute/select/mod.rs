@@ -19,20 +19,21 @@ mod paging;
 mod result;
 mod source;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use shunt_cql::error::InvalidRequest;
 use shunt_cql::terms::{Prepared, Value};
 
 use super::bindings::Bound;
+use super::effort::Effort;
 use super::intervals::Intervals;
-use super::keys;
+use super::{keys, warnings};
 use crate::error::CqlError;
 use crate::schema::{Schema, Uuid};
 use crate::shared::Shared;
 use crate::statement::restrictions::PartitionRestriction;
 use crate::statement::select::{Grouping, SelectPlan};
-use collect::{Collector, Limits};
+use collect::{Collector, Finished, Limits, Read};
 use evaluate::Evaluator;
 use filter::Filters;
 pub(super) use filter::contains;
@@ -55,18 +56,26 @@ pub(crate) struct Page {
     pub(crate) new_metadata_id: Option<Uuid>,
 }
 
+/// Where a statement is executed.
+pub(crate) struct Place<'e> {
+    pub(crate) shared: &'e Shared,
+    pub(crate) schema: &'e Schema,
+    pub(crate) node: usize,
+    pub(crate) effort: &'e Effort,
+}
+
 /// Executes a statement and appends the body of its RESULT. Nothing is appended if that fails.
 pub(crate) fn run(
     plan: &SelectPlan,
     bound: &Bound<'_>,
-    shared: &Shared,
-    schema: &Schema,
-    node: usize,
+    place: &Place<'_>,
     page: &Page,
     out: &mut Vec<u8>,
 ) -> Result<(), CqlError> {
+    let Place { shared, schema, node, effort } = *place;
     let start = out.len();
     let table = plan.table();
+    warnings::check_select(plan, bound.aside);
     let page_size = page.page_size.and_then(|rows| u32::try_from(rows).ok()).filter(|rows| *rows > 0);
     let state = page.paging_state.as_deref().map(|state| State::decode(state, table, plan.reversed)).transpose()?;
     let limits = limits(plan, bound, page_size, state.as_ref())?;
@@ -82,9 +91,16 @@ pub(crate) fn run(
     }
     let wanted = Wanted { intervals, reversed: plan.reversed, now: bound.now_s() };
     let source = match table.number {
-        Some(number) => Source::Stores { shared, table: number },
-        None => Source::Memory(memory::partitions(table, schema, shared, node)?),
+        Some(number) => Source::Stores { shared, table: number, aside: bound.aside, effort },
+        None => {
+            bound.aside.note(|| format!("Making the rows of {}.{} in memory", table.keyspace, table.name));
+            Source::Memory(memory::partitions(table, schema, shared, node)?)
+        }
     };
+    if table.number.is_some() && !matches!(plan.restrictions().partition, PartitionRestriction::Keys(_)) {
+        let rows = limits.rows.unwrap_or(u32::MAX).min(limits.page.unwrap_or(u32::MAX));
+        effort.may_read(rows as usize)?;
+    }
     let head = result::put_head(out, plan.columns(), page);
     let mut collector = Collector::new(plan, &evaluator, filters, wanted.now, limits, std::mem::take(out));
     let read = read(plan, bound, &source, &wanted, state.as_ref(), &mut collector);
@@ -92,6 +108,14 @@ pub(crate) fn run(
     *out = buffer;
     match outcome {
         Ok(finished) => {
+            bound.aside.note(|| {
+                let Finished { rows, read, .. } = &finished;
+                let Read { partitions, rows: live, rejected } = read;
+                format!(
+                    "Read {live} live row(s) of {partitions} partition(s), {rejected} of them filtered out, {rows} row(s) \
+                     in the answer"
+                )
+            });
             let next = finished.next.map(|next| next.encode(table, plan.reversed));
             head.finish(out, finished.rows, next.as_deref());
             Ok(())

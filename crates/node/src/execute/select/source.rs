@@ -5,10 +5,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use shunt_storage::Target;
+use shunt_storage::engine::ReadTier;
 use shunt_storage::row::{PartitionKey, Row, TableId};
-use shunt_storage::store::{Position as ScanPosition, ScanRange, Slice, Store};
+use shunt_storage::store::{Position as ScanPosition, Reach, Read, ScanRange, Slice, Store};
 use shunt_topology::Token;
 
+use super::super::aside::Aside;
+use super::super::effort::Effort;
 use super::super::intervals::{Interval, Intervals};
 use super::super::keys::{Partition, token_bytes};
 use super::collect::{Collector, Flow};
@@ -21,7 +24,7 @@ pub(super) type Partitions = BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Row>>;
 
 /// The rows of a table.
 pub(super) enum Source<'e> {
-    Stores { shared: &'e Shared, table: TableId },
+    Stores { shared: &'e Shared, table: TableId, aside: &'e Aside, effort: &'e Effort },
     Memory(Partitions),
 }
 
@@ -34,13 +37,14 @@ pub(super) struct Wanted {
 }
 
 /// The bounds of an interval for a store.
-fn slice(interval: &Interval, reversed: bool) -> Slice {
+fn slice(interval: &Interval, reversed: bool, reach: Reach) -> Slice {
     let Interval { from, to, .. } = interval;
     Slice {
         from: if from.is_empty() { Bound::Unbounded } else { Bound::Included(from.clone()) },
         to: if to[..] == [0xFF] { Bound::Unbounded } else { Bound::Excluded(to.clone()) },
         reversed,
         limit: usize::MAX,
+        reach,
     }
 }
 
@@ -73,8 +77,12 @@ impl Source<'_> {
             return Ok(Flow::Continue);
         }
         let flow = match self {
-            Source::Stores { shared, table } => {
-                let reader = Reader { store: shared.store(token), table: *table, partition: PartitionKey(partition) };
+            Source::Stores { shared, table, aside, effort } => {
+                let owner = shared.info.owner(token);
+                let address = shared.info.nodes[owner].address;
+                aside.note(|| format!("Reading {} of a partition from {address}", wanted.intervals.shown()));
+                let store = &shared.stores()[owner];
+                let reader = Reader { store, table: *table, partition: PartitionKey(partition), effort };
                 if wanted.intervals.are_rows() {
                     reader.rows(wanted, resumed, collector)?
                 } else {
@@ -104,14 +112,16 @@ impl Source<'_> {
             return Ok(());
         }
         match self {
-            Source::Stores { shared, table } => {
-                for (from, to, owner) in pieces(shared, first, last) {
+            Source::Stores { shared, table, aside, effort } => {
+                let pieces = pieces(shared, first, last);
+                aside.note(|| format!("Reading {} range(s) of tokens from {first} to {last}", pieces.len()));
+                for (from, to, owner) in pieces {
                     let store = &shared.stores()[owner];
                     let here = after.filter(|after| token_of(&after.partition) >= from);
                     if here.is_some_and(|after| token_of(&after.partition) > to) {
                         continue;
                     }
-                    if scan(store, *table, (from, to), wanted, here, collector)? == Flow::Stop {
+                    if scan((store, *table, effort), (from, to), wanted, here, collector)? == Flow::Stop {
                         return Ok(());
                     }
                 }
@@ -179,11 +189,21 @@ struct Reader<'e> {
     store: &'e Store,
     table: TableId,
     partition: PartitionKey<'e>,
+    effort: &'e Effort,
 }
 
 impl Reader<'_> {
     fn row(&self, target: Target<'_>, wanted: &Wanted) -> Result<Option<Row>, CqlError> {
-        Ok(self.store.read_row(self.table, self.partition, target, wanted.now)?)
+        let Self { store, table, partition, effort } = *self;
+        let row = match effort.reach().tier {
+            ReadTier::Disk => store.read_row(table, partition, target, wanted.now)?,
+            ReadTier::Memory => match store.read_row_nonblocking(table, partition, target, wanted.now)? {
+                Read::Ready(row) => row,
+                Read::WouldBlock => return Err(CqlError::WouldWait { long: false }),
+            },
+        };
+        effort.has_read(row.as_ref())?;
+        Ok(row)
     }
 
     /// Rows named by all their columns: looked up one by one.
@@ -204,7 +224,7 @@ impl Reader<'_> {
     fn slices(&self, wanted: &Wanted, resumed: Option<u32>, collector: &mut Collector<'_>) -> Result<Flow, CqlError> {
         let mut begun = false;
         in_direction(&wanted.intervals.0, wanted.reversed, |interval| {
-            let slice = slice(interval, wanted.reversed);
+            let slice = slice(interval, wanted.reversed, self.effort.reach());
             let rows = self.store.read_partition(self.table, self.partition, &slice, wanted.now);
             let mut rows = rows?;
             if !begun {
@@ -216,6 +236,7 @@ impl Reader<'_> {
                 }
             }
             while let Some((clustering, row)) = rows.next()? {
+                self.effort.has_read(Some(&row))?;
                 let flow = collector.row(&clustering, &row)?;
                 if flow != Flow::Continue {
                     return Ok(flow);
@@ -273,8 +294,7 @@ fn pieces(shared: &Shared, first: i64, last: i64) -> Vec<(i64, i64, usize)> {
 
 /// Reads a part of a store.
 fn scan(
-    store: &Store,
-    table: TableId,
+    (store, table, effort): (&Store, TableId, &Effort),
     (from, to): (i64, i64),
     wanted: &Wanted,
     after: Option<&Position>,
@@ -283,13 +303,15 @@ fn scan(
     let bytes = |token| token_bytes(Token(token));
     let position =
         |after: &Position| ScanPosition { partition: after.partition.clone(), clustering: after.clustering.clone() };
-    let range = ScanRange { from: Some(bytes(from)), to: Some(bytes(to)), after: after.map(position) };
+    let range =
+        ScanRange { from: Some(bytes(from)), to: Some(bytes(to)), after: after.map(position), reach: effort.reach() };
     let mut scan = store.scan(table, &range, wanted.now)?;
     if after.is_some_and(|after| after.clustering.is_none()) {
         scan.skip_partition();
     }
     let mut open: Option<Arc<[u8]>> = None;
     while let Some(item) = scan.next()? {
+        effort.has_read(Some(&item.row))?;
         let mut flow = Flow::Continue;
         if open.as_ref().is_none_or(|open| **open != *item.partition) {
             if open.is_some() && collector.end_partition()? == Flow::Stop {

@@ -21,7 +21,7 @@ impl Schema {
             name: name.to_owned(),
             durable_writes: true,
             replication: BTreeMap::new(),
-            durability: Durability::Periodic,
+            durability: Durability::Batch,
             tables: BTreeMap::new(),
             types: BTreeMap::new(),
         };
@@ -74,12 +74,14 @@ fn changed(kind: &'static str, keyspace: &str) -> Change {
 }
 
 fn set_properties(keyspace: &mut Keyspace, properties: &Properties) -> Result<(), CqlError> {
-    for (name, value) in properties {
+    // `durability` says more than `durable_writes`, wherever it stands.
+    let in_order = properties.iter().filter(|(name, _)| name != "durability");
+    for (name, value) in in_order.chain(properties.iter().filter(|(name, _)| name == "durability")) {
         match (name.as_str(), value) {
             ("replication", PropertyValue::Map(map)) => keyspace.replication = replication(map)?,
             ("durable_writes", PropertyValue::Constant(_, text)) => match text.to_ascii_lowercase().as_str() {
-                "true" => keyspace.durable_writes = true,
-                "false" => keyspace.durable_writes = false,
+                "true" => keyspace.set_durable_writes(true),
+                "false" => keyspace.set_durable_writes(false),
                 other => {
                     let message = format!("Invalid boolean value {other} for 'durable_writes'");
                     return Err(CqlError::Syntax(message));

@@ -52,7 +52,15 @@ impl Schema {
         }
         let cql_type = CqlType::resolve(&definition.type_name, &Types { schema: self, keyspace: Some(keyspace) })?;
         let kind = if definition.is_static { ColumnKind::Static } else { ColumnKind::Regular };
-        Ok(Column { name: definition.name.clone(), kind, position: 0, descending: false, cql_type, id, dropped_us: None })
+        Ok(Column {
+            name: definition.name.clone(),
+            kind,
+            position: 0,
+            descending: false,
+            cql_type,
+            id,
+            dropped_us: None,
+        })
     }
 
     fn with_table(&self, mut keyspace: Keyspace, table: Table) -> Schema {

@@ -35,7 +35,7 @@ fn said(outcome: &Outcome) -> String {
         Err(CqlError::Syntax(_)) => "syntax error".to_owned(),
         Err(CqlError::Invalid(_)) => "invalid".to_owned(),
         Err(CqlError::Config(_)) => "bad property".to_owned(),
-        Err(CqlError::Unauthorized(_)) => "not allowed".to_owned(),
+        Err(CqlError::Unauthorized(_)) => "unauthorized".to_owned(),
         Err(CqlError::AlreadyExists { keyspace, table }) => format!("there is {keyspace}.{table}"),
         Err(other) => panic!("{other:?}"),
     }
@@ -79,17 +79,17 @@ fn keyspaces() {
         ("CREATE KEYSPACE \"a-b\" WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}", "invalid"),
         ("CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}", "there is k."),
         ("CREATE KEYSPACE IF NOT EXISTS k WITH replication = {'class': 'LocalStrategy'}", "nothing"),
-        ("CREATE KEYSPACE IF NOT EXISTS system WITH replication = {'class': 'LocalStrategy'}", "not allowed"),
+        ("CREATE KEYSPACE IF NOT EXISTS system WITH replication = {'class': 'LocalStrategy'}", "unauthorized"),
         ("ALTER KEYSPACE k WITH durable_writes = false", "UPDATED keyspace k"),
         ("ALTER KEYSPACE k WITH durability = 'batch'", "UPDATED keyspace k"),
         ("ALTER KEYSPACE k WITH durability = 'sometimes'", "bad property"),
         ("ALTER KEYSPACE n WITH durable_writes = false", "invalid"),
         ("ALTER KEYSPACE IF EXISTS n WITH durable_writes = false", "nothing"),
-        ("ALTER KEYSPACE system_schema WITH durable_writes = false", "not allowed"),
+        ("ALTER KEYSPACE system_schema WITH durable_writes = false", "unauthorized"),
         ("DROP KEYSPACE k", "DROPPED keyspace k"),
         ("DROP KEYSPACE n", "invalid"),
         ("DROP KEYSPACE IF EXISTS n", "nothing"),
-        ("DROP KEYSPACE system", "not allowed"),
+        ("DROP KEYSPACE system", "unauthorized"),
     ]);
 }
 
@@ -104,7 +104,7 @@ fn new_tables() {
         ("CREATE TABLE t (p int PRIMARY KEY)", "there is k.t"),
         ("CREATE TABLE IF NOT EXISTS t (p int PRIMARY KEY)", "nothing"),
         ("CREATE TABLE other.n (p int PRIMARY KEY)", "invalid"),
-        ("CREATE TABLE system.n (p int PRIMARY KEY)", "not allowed"),
+        ("CREATE TABLE system.n (p int PRIMARY KEY)", "unauthorized"),
         ("CREATE TABLE \"a b\" (p int PRIMARY KEY)", "invalid"),
         ("CREATE TABLE n (p int)", "invalid"),
         ("CREATE TABLE n (p int PRIMARY KEY, c int, PRIMARY KEY (c))", "invalid"),
@@ -178,11 +178,11 @@ fn changed_tables() {
         ("ALTER TABLE counts WITH default_time_to_live = 1", "bad property"),
         ("ALTER TABLE n ADD v int", "invalid"),
         ("ALTER TABLE IF EXISTS n ADD v int", "nothing"),
-        ("ALTER TABLE system.local ADD v int", "not allowed"),
+        ("ALTER TABLE system.local ADD v int", "unauthorized"),
         ("DROP TABLE t", "DROPPED table k.t"),
         ("DROP TABLE n", "invalid"),
         ("DROP TABLE IF EXISTS n", "nothing"),
-        ("DROP TABLE system.local", "not allowed"),
+        ("DROP TABLE system.local", "unauthorized"),
     ]);
 }
 
@@ -196,7 +196,7 @@ fn types() {
         ("CREATE TYPE n (x counter)", "invalid"),
         ("CREATE TYPE n (x point)", "invalid"),
         ("CREATE TYPE n (x frozen<n>)", "invalid"),
-        ("CREATE TYPE system.n (x int)", "not allowed"),
+        ("CREATE TYPE system.n (x int)", "unauthorized"),
         ("ALTER TYPE point ADD z int", "UPDATED type k.point"),
         ("ALTER TYPE point ADD x int", "invalid"),
         ("ALTER TYPE point ADD IF NOT EXISTS x int", "nothing"),
@@ -303,11 +303,17 @@ fn options_of_several_parts_are_whole() {
 }
 
 #[test]
-fn durability_is_periodic_unless_asked_for() {
-    let schema = schema();
-    assert_eq!(schema.keyspace("k").unwrap().durability, Durability::Periodic);
-    let schema = after(&schema, &["ALTER KEYSPACE k WITH durability = 'batch'"]);
-    assert_eq!(schema.keyspace("k").unwrap().durability, Durability::Batch);
-    let schema = after(&schema, &["ALTER KEYSPACE k WITH durable_writes = false"]);
-    assert_eq!(schema.keyspace("k").unwrap().durability, Durability::Batch, "kept");
+fn writes_are_durable_unless_told_otherwise() {
+    let mut schema = schema();
+    for (change, expected) in [
+        ("durable_writes = true", Durability::Batch),
+        ("durable_writes = false", Durability::Periodic),
+        ("durability = 'batch'", Durability::Batch),
+        ("durable_writes = true", Durability::Batch),
+        ("durability = 'periodic' AND durable_writes = true", Durability::Periodic),
+        ("durable_writes = false", Durability::Periodic),
+    ] {
+        schema = after(&schema, &[&format!("ALTER KEYSPACE k WITH {change}")]);
+        assert_eq!(schema.keyspace("k").unwrap().durability, expected, "{change}");
+    }
 }

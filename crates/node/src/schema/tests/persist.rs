@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::{Schema, after, schema_of, statements};
 use crate::schema::change::SYSTEM_KEYSPACES;
-use crate::schema::persist::{load, save};
+use crate::schema::persist::{load, save, sealed};
 
 const FILE: &str = "schema.json";
 
@@ -133,12 +133,36 @@ fn a_torn_file_is_refused() {
 }
 
 #[test]
+fn a_flipped_bit_is_found_wherever_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    save(&sample(), directory.path()).unwrap();
+    let mut bytes = fs::read(directory.path().join(FILE)).unwrap();
+    for at in 0..bytes.len() {
+        bytes[at] ^= 1 << (at % 8);
+        refusal(directory.path(), &bytes);
+        bytes[at] ^= 1 << (at % 8);
+    }
+}
+
+/// As files were before they had a checksum.
+#[test]
+fn a_file_of_format_1_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    save(&sample(), directory.path()).unwrap();
+    let path = directory.path().join(FILE);
+    let text = fs::read_to_string(&path).unwrap();
+    let members = text.split_once('\n').unwrap().1.replacen("\"format\": 2", "\"format\": 1", 1);
+    fs::write(&path, format!("{{\n{members}")).unwrap();
+    assert_same(&load(directory.path()).unwrap().unwrap(), &sample());
+}
+
+#[test]
 fn a_foreign_file_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     save(&sample(), directory.path()).unwrap();
     let whole = fs::read_to_string(directory.path().join(FILE)).unwrap();
     for (what, from, to, said) in [
-        ("of a later format", "\"format\": 1", "\"format\": 2", "its format is 2"),
+        ("of a later format", "\"format\": 2", "\"format\": 3", "its format is 3"),
         ("with a type that is not there", "frozen<point>", "frozen<circle>", "keyspace k: "),
         ("with a type that is no type", "frozen<point>", "frozen<", "keyspace k: "),
         ("with a kind of column that is none", "\"kind\": 1", "\"kind\": 9", "of no known kind"),
@@ -146,7 +170,8 @@ fn a_foreign_file_is_refused() {
         ("with a number that is none", "\"next_table\": 1", "\"next_table\": -1", "invalid value"),
     ] {
         assert!(whole.contains(from), "{what}");
-        let message = refusal(directory.path(), whole.replacen(from, to, 1).as_bytes());
+        let foreign = whole.split_once('\n').unwrap().1.replacen(from, to, 1);
+        let message = refusal(directory.path(), &sealed(&format!("{{\n{foreign}")));
         assert!(message.contains(said), "{what}: {message}");
     }
     for text in ["", "null", "{}", "[]", "\u{0}\u{0}\u{0}", "not JSON"] {

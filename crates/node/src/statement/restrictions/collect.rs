@@ -204,7 +204,12 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
     }
 
     /// One tuple of `(a, b) IN (..)`. Written out, its parts are for the columns one by one.
-    fn tuple_term(&mut self, term: &Term, names: &[String], types: &Arc<[CqlType]>) -> Result<Prepared, InvalidRequest> {
+    fn tuple_term(
+        &mut self,
+        term: &Term,
+        names: &[String],
+        types: &Arc<[CqlType]>,
+    ) -> Result<Prepared, InvalidRequest> {
         let cql_type = CqlType::Tuple(Arc::clone(types));
         match term {
             Term::Tuple(terms) if terms.len() == names.len() => {

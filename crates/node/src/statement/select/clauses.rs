@@ -29,7 +29,9 @@ fn is_fixed(table: &Table, restrictions: &Restrictions, column: &Column) -> bool
         (ColumnKind::PartitionKey, PartitionRestriction::Keys(keys)) => {
             keys.get(column.position).is_some_and(|one_of| !one_of.is_in())
         }
-        (ColumnKind::Clustering, _) => restrictions.clustering.equal.get(column.position).is_some_and(|one_of| !one_of.is_in()),
+        (ColumnKind::Clustering, _) => {
+            restrictions.clustering.equal.get(column.position).is_some_and(|one_of| !one_of.is_in())
+        }
         _ => false,
     };
     by_key || by_filter()

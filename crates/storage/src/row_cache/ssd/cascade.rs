@@ -87,6 +87,7 @@ impl Cascade<'_> {
         // Asked again under the lock: whoever turns the tier off empties the indexes afterwards.
         if self.ssd.is_on() && state.agrees(spill.hash, spill.generation) {
             self.ssd.counters.rows_written.increment();
+            self.ssd.counters.row_bytes_written.add(record.encoded_bytes() as u64);
             if state.point_to(spill.hash, location, self.log) {
                 self.ssd.counters.evictions.increment();
             }

@@ -47,6 +47,8 @@ pub(crate) struct Log {
     segments: Box<[Segment]>,
     segment_pages: u32,
     buffer: RwLock<WriteBuffer>,
+    /// Since the cache was opened.
+    written_bytes: AtomicU64,
 }
 
 impl Log {
@@ -63,6 +65,7 @@ impl Log {
             segments: (0..segments).map(segment).collect(),
             segment_pages,
             buffer: RwLock::new(WriteBuffer { bytes, first_page: 0, pages: 0, sequence: 0 }),
+            written_bytes: AtomicU64::new(0),
         }
     }
 
@@ -115,6 +118,18 @@ impl Log {
     pub(crate) fn allocated_bytes(&self) -> u64 {
         let created = self.segments.iter().filter(|segment| read(&segment.file).is_some()).count();
         created as u64 * self.segment_bytes()
+    }
+
+    /// Bytes written to the files, this far.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.written_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The one way to a file.
+    fn write_pages(&self, first: u32, bytes: &[u8]) -> io::Result<()> {
+        self.file_of(first)?.write_at(bytes, self.offset_of(first))?;
+        self.written_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(())
     }
 
     pub(super) fn live(&self, segment: u32) -> u32 {
@@ -299,7 +314,7 @@ impl Appender {
         record.encode(sequence, slot, &mut bytes[PAGE_HEADER_BYTES..]);
         bytes[PAGE_HEADER_BYTES + record.encoded_bytes()..].fill(0);
         let first = log.pages_of(active).start + self.buffer_first;
-        log.file_of(first)?.write_at(&self.large.bytes()[..pages * PAGE_BYTES], log.offset_of(first))?;
+        log.write_pages(first, &self.large.bytes()[..pages * PAGE_BYTES])?;
         self.buffer_first += pages as u32;
         self.empty_buffer(log, active);
         Ok(Some(Location { page: first, slot }))
@@ -313,7 +328,7 @@ impl Appender {
         }
         let first = log.pages_of(active).start + self.buffer_first;
         let buffer = read(&log.buffer);
-        log.file_of(first)?.write_at(&buffer.bytes.bytes()[..pages * PAGE_BYTES], log.offset_of(first))?;
+        log.write_pages(first, &buffer.bytes.bytes()[..pages * PAGE_BYTES])?;
         drop(buffer);
         self.buffer_first += pages as u32;
         self.empty_buffer(log, active);

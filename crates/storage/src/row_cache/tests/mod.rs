@@ -1,7 +1,7 @@
 //! The cache as a whole: against a model, under many threads, with a failing disk, and within its bounds.
 
 mod bounds;
-pub(super) mod disk;
+pub(crate) mod disk;
 mod faults;
 mod measure;
 mod model;
@@ -11,25 +11,25 @@ use super::*;
 use disk::Disk;
 
 /// A small generator of repeatable numbers (xorshift64*).
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Random(key::mix(seed.wrapping_add(0x9e37_79b9_7f4a_7c15)) | 1)
     }
 
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
-    fn one_in(&mut self, times: u64) -> bool {
+    pub(crate) fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 }
@@ -50,7 +50,7 @@ fn options(memory_bytes: usize, ssd: Option<SsdOptions>) -> RowCacheOptions {
 }
 
 /// Three or more small segments, everything admitted, so that collection is busy.
-fn small_ssd(segments: u64) -> SsdOptions {
+pub(crate) fn small_ssd(segments: u64) -> SsdOptions {
     let mut ssd = SsdOptions::new("", segments * (256 << 10));
     ssd.segment_bytes = 256 << 10;
     ssd.expected_row_bytes = 256;
@@ -58,7 +58,7 @@ fn small_ssd(segments: u64) -> SsdOptions {
     ssd
 }
 
-fn open_on(disk: &Disk, memory_bytes: usize, ssd: SsdOptions) -> RowCache {
+pub(crate) fn open_on(disk: &Disk, memory_bytes: usize, ssd: SsdOptions) -> RowCache {
     RowCache::open_with(options(memory_bytes, Some(ssd)), Some(Box::new(disk.clone())))
         .expect("a cache on a sound disk")
 }

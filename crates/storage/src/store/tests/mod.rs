@@ -1,8 +1,10 @@
 //! The store against a naive model, and what it promises about durability, damage and upkeep.
 
+mod cached;
 mod damage;
 mod durability;
 mod model;
+mod stress;
 mod upkeep;
 
 use super::*;

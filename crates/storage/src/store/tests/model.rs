@@ -126,7 +126,7 @@ fn compare_scans(store: &Store, model: &Model) {
     }
     assert_eq!(count, expected.len());
     let token = |number: u8| *partition(number).first_chunk::<8>().unwrap();
-    let middle = ScanRange { from: Some(token(1)), to: Some(token(1)), after: None };
+    let middle = ScanRange { from: Some(token(1)), to: Some(token(1)), ..ScanRange::default() };
     let mut middle = store.scan(TABLE, &middle, NOW).unwrap();
     for item in expected.iter().filter(|item| item.0 == partition(1)) {
         assert_eq!(middle.next().unwrap().map(|found| found.row), Some(item.2.clone()));
@@ -201,7 +201,7 @@ proptest! {
         if reversed {
             expected.reverse();
         }
-        let slice = Slice { from: from.clone(), to: to.clone(), reversed, limit };
+        let slice = Slice { from: from.clone(), to: to.clone(), reversed, limit, ..Slice::default() };
         let mut rows = store.read_partition(TABLE, PartitionKey(&partition(1)), &slice, NOW).unwrap();
         for (_, clustering, row) in expected.into_iter().take(limit) {
             prop_assert_eq!(rows.next().unwrap(), Some((clustering.unwrap(), row)));

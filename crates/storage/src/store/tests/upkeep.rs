@@ -187,6 +187,47 @@ fn reads_from_memory_alone_say_when_they_would_block() {
 }
 
 #[test]
+fn slices_and_scans_look_as_far_as_they_may() {
+    let directory = tempfile::tempdir().unwrap();
+    let key = partition(1);
+    {
+        let store = Store::open(directory.path(), options()).unwrap();
+        for row in 0..20 {
+            put(&store, &key, Target::Row(&[row]), insert(0, 1, b"v"));
+        }
+        delete(&store, &key, Header { deletion: Some(Deletion { timestamp: 1, local: NOW }), ranges: Vec::new() });
+        put(&store, &key, Target::Row(&[9]), insert(0, 2, b"v"));
+        store.flush().unwrap();
+    }
+    let store = Store::open(directory.path(), options()).unwrap();
+    let blocked = |error: Option<StoreError>| matches!(error, Some(StoreError::Engine(EngineError::WouldBlock)));
+    let slice = |tier, records| -> Result<usize, StoreError> {
+        let slice = Slice { reach: Reach { tier, records }, ..Slice::default() };
+        let mut rows = store.read_partition(TABLE, PartitionKey(&key), &slice, NOW)?;
+        let mut count = 0;
+        while rows.next()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    };
+    let scan = |tier, records| -> Result<usize, StoreError> {
+        let range = ScanRange { reach: Reach { tier, records }, ..ScanRange::default() };
+        let mut scan = store.scan(TABLE, &range, NOW)?;
+        let mut count = 0;
+        while scan.next()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    };
+    use crate::engine::ReadTier::{Disk, Memory};
+    assert!(blocked(slice(Memory, 100).err()) && blocked(scan(Memory, 100).err()), "nothing is in memory yet");
+    assert_eq!(slice(Disk, 100).unwrap(), 1);
+    assert_eq!((slice(Memory, 100).unwrap(), scan(Memory, 100).unwrap()), (1, 1), "now it is");
+    // Rows that are deleted count, for they take time as well.
+    assert!(blocked(slice(Memory, 5).err()) && blocked(scan(Disk, 5).err()));
+}
+
+#[test]
 fn dropped_and_truncated_tables_are_empty() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(directory.path(), options()).unwrap();

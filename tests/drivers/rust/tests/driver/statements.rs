@@ -142,6 +142,20 @@ fn tracing_id_comes_back_with_a_traced_query() {
 }
 
 #[test]
+fn trace_of_a_query_can_be_read() {
+    in_every_setup(async |s| {
+        let query = format!("SELECT number FROM items WHERE key = '{}'", s.key);
+        let mut select = Statement::new(query.clone());
+        select.set_tracing(true);
+        let id = s.session.query_unpaged(select, ()).await.unwrap().tracing_id().unwrap();
+        let trace = s.session.get_tracing_info(&id).await.unwrap();
+        assert_eq!(trace.request.as_deref(), Some("Execute CQL3 query"));
+        assert_eq!(trace.parameters.unwrap().get("query"), Some(&query));
+        assert!(!trace.events.is_empty());
+    });
+}
+
+#[test]
 fn warnings_of_the_store_come_back() {
     in_every_setup(async |s| {
         let result = s.session.query_unpaged("SELECT count(*) FROM counts", ()).await.unwrap();

@@ -15,18 +15,20 @@ use shunt_cql::values::literal;
 use shunt_storage::store::StoreOptions;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::values::{Value, ValueList};
-use shunt_wire::cql::message::{Consistency, QueryParams, Reader, ResultMessage, encode, query_flag};
+use shunt_wire::cql::message::{
+    Consistency, QueryParams, Reader, ResultMessage, encode, query_flag, split_response_prefix,
+};
 
 use crate::cluster::ClusterInfo;
 use crate::execute::{ClientState, Executor, Request};
 use crate::shared::Shared;
 
-const VERSION: u8 = 5;
+pub(in crate::execute) const VERSION: u8 = 5;
 
 /// A process with three nodes.
-struct Nodes {
-    executor: Executor,
-    client: ClientState,
+pub(in crate::execute) struct Nodes {
+    pub(in crate::execute) executor: Executor,
+    pub(in crate::execute) client: ClientState,
     _directory: tempfile::TempDir,
 }
 
@@ -49,7 +51,7 @@ struct Asked<'a> {
 }
 
 impl Nodes {
-    fn new(statements: &[&str]) -> Nodes {
+    pub(in crate::execute) fn new(statements: &[&str]) -> Nodes {
         let directory = tempfile::tempdir().expect("a directory");
         let addresses: Vec<SocketAddr> = (1..=3).map(|index| SocketAddr::from(([127, 0, 0, index], 9042))).collect();
         let info = ClusterInfo::new("test", &addresses);
@@ -89,16 +91,17 @@ impl Nodes {
         let request = Request { version: VERSION, flags: 0, opcode: opcode::QUERY, body: &body };
         let mut out = Vec::new();
         let done = self.executor.execute(&mut self.client, &request, &mut out);
+        let (_, message) = split_response_prefix(done.flags, &out).expect("a prefix");
         if done.opcode == opcode::ERROR {
-            let mut reader = Reader::new(&out);
+            let mut reader = Reader::new(message);
             reader.int("code").expect("a code");
             return Err(reader.string("message").expect("a message").to_owned());
         }
-        Ok(answer(&out))
+        Ok(answer(message))
     }
 
     /// All rows in one line.
-    fn rows(&mut self, text: &str) -> String {
+    pub(in crate::execute) fn rows(&mut self, text: &str) -> String {
         match self.ask(text, &Asked::default()) {
             Ok(answer) => answer.rows.join("; "),
             Err(message) => format!("error: {message}"),

@@ -10,6 +10,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import com.datastax.oss.driver.api.core.CqlSession;
 import com.datastax.oss.driver.api.core.DefaultConsistencyLevel;
 import com.datastax.oss.driver.api.core.cql.PreparedStatement;
+import com.datastax.oss.driver.api.core.cql.QueryTrace;
 import com.datastax.oss.driver.api.core.cql.Row;
 import com.datastax.oss.driver.api.core.cql.SimpleStatement;
 import java.nio.ByteBuffer;
@@ -145,6 +146,17 @@ class StatementsTest extends Scenario {
     var select = SimpleStatement.newInstance("SELECT number FROM items WHERE key = ?", key).setTracing(true);
     assertNotNull(session.execute(select).getExecutionInfo().getTracingId());
     assertNull(session.execute(select.setTracing(false)).getExecutionInfo().getTracingId());
+  }
+
+  @Test
+  void traceOfAQueryCanBeRead() {
+    String query = "SELECT number FROM items WHERE key = '" + key + "'";
+    var traced = session.execute(SimpleStatement.newInstance(query).setTracing(true));
+    QueryTrace trace = traced.getExecutionInfo().getQueryTrace();
+    assertEquals("Execute CQL3 query", trace.getRequestType());
+    assertEquals(query, trace.getParameters().get("query"));
+    assertTrue(trace.getDurationMicros() > 0);
+    assertFalse(trace.getEvents().isEmpty());
   }
 
   @Test

@@ -11,12 +11,13 @@ import java.time.Duration;
 import java.util.EnumMap;
 import java.util.List;
 import java.util.Map;
+import org.junit.jupiter.api.Assumptions;
 
 /**
  * Where the scenarios connect to, the sessions they share, and the keyspace they work in.
  *
- * <p>Three settings differ from the driver's defaults. Time-outs are longer, because the machines that
- * run this are busy. The consistency is LOCAL_QUORUM, because a read at the default LOCAL_ONE may
+ * <p>Four settings differ from the driver's defaults. Time-outs are longer, and traces are asked for more
+ * often, because the machines that run this are busy. The consistency is LOCAL_QUORUM, because a read at the default LOCAL_ONE may
  * rightly miss a write that was just acknowledged. A session that closes does not linger for two
  * seconds.
  */
@@ -70,6 +71,11 @@ final class Store {
     return !"0".equals(System.getenv().getOrDefault("SHUNT_EXPECT_SINGLE_HOST", "1"));
   }
 
+  /** Skips a scenario on the embedded node (SHUNT_STORE=node), which does not have everything. */
+  static void needs(String feature) {
+    Assumptions.assumeFalse("node".equals(System.getenv("SHUNT_STORE")), "the embedded node has no " + feature);
+  }
+
   static String replication() {
     String factor = System.getenv().getOrDefault("SHUNT_RF", "1");
     return "{'class': 'SimpleStrategy', 'replication_factor': " + factor + "}";
@@ -106,6 +112,8 @@ final class Store {
             .withDuration(DefaultDriverOption.REQUEST_TIMEOUT, Duration.ofSeconds(30))
             .withDuration(DefaultDriverOption.CONNECTION_INIT_QUERY_TIMEOUT, Duration.ofSeconds(30))
             .withString(DefaultDriverOption.REQUEST_CONSISTENCY, "LOCAL_QUORUM")
+            .withInt(DefaultDriverOption.REQUEST_TRACE_ATTEMPTS, 200)
+            .withDuration(DefaultDriverOption.REQUEST_TRACE_INTERVAL, Duration.ofMillis(50))
             .withInt(DefaultDriverOption.NETTY_IO_SHUTDOWN_QUIET_PERIOD, 0)
             .withInt(DefaultDriverOption.NETTY_ADMIN_SHUTDOWN_QUIET_PERIOD, 0);
     if (!schemaMetadata) {

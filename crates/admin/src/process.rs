@@ -4,19 +4,19 @@ use std::fs;
 
 /// Use of resources by this process.
 #[derive(Debug, Default)]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     /// User and system time.
-    pub(super) cpu_seconds: f64,
+    pub(crate) cpu_seconds: f64,
     /// Resident memory.
-    pub(super) resident_bytes: f64,
+    pub(crate) resident_bytes: f64,
     /// Open file descriptors.
-    pub(super) open_fds: f64,
+    pub(crate) open_fds: f64,
     /// Their limit.
-    pub(super) max_fds: f64,
+    pub(crate) max_fds: f64,
 }
 
 /// Reads the present use.
-pub(super) fn usage() -> Usage {
+pub(crate) fn usage() -> Usage {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     Usage {
         cpu_seconds: cpu_seconds(&text("/proc/self/stat")).unwrap_or_default(),

@@ -6,12 +6,17 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
-use super::Snapshot;
+use crate::histogram::Snapshot;
 
 /// Labels of one value: names and texts.
-pub(super) type Labels = Vec<(&'static str, String)>;
+pub type Labels = Vec<(&'static str, String)>;
 /// One value of a family.
-pub(super) type Value = (Labels, f64);
+pub type Value = (Labels, f64);
+
+/// A value without labels.
+pub fn plain(value: f64) -> Value {
+    (Vec::new(), value)
+}
 
 /// Bounds of duration histograms are powers of two nanoseconds: 16 µs to 17 s.
 const DURATION_EXPONENTS: std::ops::RangeInclusive<u32> = 14..=34;
@@ -19,15 +24,18 @@ const DURATION_EXPONENTS: std::ops::RangeInclusive<u32> = 14..=34;
 const SIZE_EXPONENTS: std::ops::RangeInclusive<u32> = 0..=12;
 
 /// Writes families one after another.
-pub(super) struct Encoder<'a>(DescriptorEncoder<'a>);
+pub struct Encoder<'a>(DescriptorEncoder<'a>);
 
 impl<'a> Encoder<'a> {
-    pub(super) fn new(encoder: DescriptorEncoder<'a>) -> Self {
+    pub(crate) fn new(encoder: DescriptorEncoder<'a>) -> Self {
         Self(encoder)
     }
 
     /// A family of counters; `_total` is put behind the name.
-    pub(super) fn counter(&mut self, name: &str, help: &str, unit: Option<&Unit>, values: &[Value]) -> fmt::Result {
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn counter(&mut self, name: &str, help: &str, unit: Option<&Unit>, values: &[Value]) -> fmt::Result {
         let mut family = self.0.encode_descriptor(name, help, unit, MetricType::Counter)?;
         for (labels, value) in values {
             write(&mut family, labels, |metric| {
@@ -43,7 +51,10 @@ impl<'a> Encoder<'a> {
     }
 
     /// A family of gauges.
-    pub(super) fn gauge(&mut self, name: &str, help: &str, unit: Option<&Unit>, values: &[Value]) -> fmt::Result {
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn gauge(&mut self, name: &str, help: &str, unit: Option<&Unit>, values: &[Value]) -> fmt::Result {
         let mut family = self.0.encode_descriptor(name, help, unit, MetricType::Gauge)?;
         for (labels, value) in values {
             write(&mut family, labels, |metric| {
@@ -54,12 +65,18 @@ impl<'a> Encoder<'a> {
     }
 
     /// A family of histograms of nanoseconds, shown in seconds.
-    pub(super) fn durations(&mut self, name: &str, help: &str, values: &[(Labels, Snapshot)]) -> fmt::Result {
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn durations(&mut self, name: &str, help: &str, values: &[(Labels, Snapshot)]) -> fmt::Result {
         self.histogram(name, help, Some(&Unit::Seconds), values, DURATION_EXPONENTS, 1e9)
     }
 
     /// A family of histograms of counts.
-    pub(super) fn sizes(&mut self, name: &str, help: &str, values: &[(Labels, Snapshot)]) -> fmt::Result {
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn sizes(&mut self, name: &str, help: &str, values: &[(Labels, Snapshot)]) -> fmt::Result {
         self.histogram(name, help, None, values, SIZE_EXPONENTS, 1.0)
     }
 

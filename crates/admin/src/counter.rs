@@ -96,6 +96,7 @@ impl<L, const N: usize> Default for Family<L, N> {
 }
 
 /// Declares an enum that is a [`Label`], with `COUNT`.
+#[macro_export]
 macro_rules! labels {
     (
         $(#[$meta:meta])*
@@ -111,10 +112,10 @@ macro_rules! labels {
 
         impl $name {
             /// How many values there are.
-            pub const COUNT: usize = <Self as $crate::metrics::Label>::ALL.len();
+            pub const COUNT: usize = <Self as $crate::Label>::ALL.len();
         }
 
-        impl $crate::metrics::Label for $name {
+        impl $crate::Label for $name {
             const NAME: &'static str = $label;
             const ALL: &'static [Self] = &[$(Self::$variant),+];
 
@@ -131,5 +132,3 @@ macro_rules! labels {
         }
     };
 }
-
-pub(crate) use labels;

@@ -1,0 +1,25 @@
+//! What is seen from outside: counters, their text form for Prometheus, and the HTTP pages.
+//!
+//! ```text
+//! data path -> Counter, Gauge, Histogram <- Part (proxy, nodes) <- Pages <- HTTP
+//! ```
+//! The parts only read: what they show is counted anyway. One thread writes a counter with plain loads and stores (no
+//! lock, no read-modify-write); the admin thread reads it at any moment.
+
+mod counter;
+mod encode;
+mod histogram;
+mod liveness;
+mod pages;
+mod process;
+mod server;
+
+pub use counter::{Counter, Family, Gauge, Label};
+pub use encode::{Encoder, Labels, Value, plain};
+pub use histogram::{BUCKETS, Histogram, Snapshot};
+pub use liveness::Heartbeats;
+pub use pages::{Pages, Part};
+/// Units of metrics.
+pub use prometheus_client::registry::Unit;
+/// What [`Part::stuck`] and [`Part::status`] are made of.
+pub use serde_json::{Map, Value as Json};

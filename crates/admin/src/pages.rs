@@ -1,0 +1,112 @@
+//! The parts of the program that can be looked at, and what all of them together show.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::registry::{Registry, Unit};
+use serde_json::{Map, Value as Json, json};
+
+use crate::encode::{Encoder, plain};
+use crate::process;
+
+/// A part of the program that can be looked at. It is asked on the admin thread, at any time.
+pub trait Part: Send + Sync + 'static {
+    /// Writes its metrics. Their names are no other part's.
+    ///
+    /// # Errors
+    /// The encoder's.
+    fn metrics(&self, encoder: &mut Encoder<'_>) -> fmt::Result;
+
+    /// Which of its threads no longer do anything: entries for the answer of `/healthz`, none if all do.
+    fn stuck(&self, now: Instant) -> Map<String, Json>;
+
+    /// Why no client should be sent here now.
+    fn not_ready(&self) -> Option<String>;
+
+    /// Its present state: an object whose entries become entries of `/status`. Their names are no other part's.
+    fn status(&self) -> Json;
+}
+
+/// All that is shown.
+pub struct Pages {
+    parts: Vec<Arc<dyn Part>>,
+    version: &'static str,
+    started: Instant,
+}
+
+impl Pages {
+    /// Pages of these parts; `version` is the program's.
+    pub fn new(version: &'static str, parts: Vec<Arc<dyn Part>>) -> Arc<Self> {
+        Arc::new(Self { parts, version, started: Instant::now() })
+    }
+
+    /// The metrics of all parts and of the process as OpenMetrics text, ending in `# EOF`.
+    ///
+    /// # Errors
+    /// None in practice: writing to a `String` does not fail.
+    pub fn render(self: &Arc<Self>) -> Result<String, fmt::Error> {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Everything(Arc::clone(self))));
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry)?;
+        Ok(text)
+    }
+
+    /// Threads that are stuck, over all parts.
+    pub(crate) fn stuck(&self) -> Map<String, Json> {
+        let now = Instant::now();
+        self.parts.iter().flat_map(|part| part.stuck(now)).collect()
+    }
+
+    /// The first part's reason not to be ready.
+    pub(crate) fn not_ready(&self) -> Option<String> {
+        self.parts.iter().find_map(|part| part.not_ready())
+    }
+
+    /// The state of all parts as one object.
+    pub(crate) fn status(&self) -> Json {
+        let reason = self.not_ready();
+        let mut all = Map::new();
+        all.insert("version".to_owned(), self.version.into());
+        all.insert("uptime_seconds".to_owned(), self.started.elapsed().as_secs().into());
+        all.insert("ready".to_owned(), reason.is_none().into());
+        all.insert("reason".to_owned(), json!(reason));
+        for part in &self.parts {
+            if let Json::Object(entries) = part.status() {
+                all.extend(entries);
+            }
+        }
+        Json::Object(all)
+    }
+
+    fn process(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        let version = [(vec![("version", self.version.to_owned())], 1.0)];
+        encoder.gauge("shunt_build", "Version of the program.", None, &version)?;
+        let usage = process::usage();
+        let (cpu, memory) = ([plain(usage.cpu_seconds)], [plain(usage.resident_bytes)]);
+        encoder.counter("process_cpu", "CPU time, user and system.", Some(&Unit::Seconds), &cpu)?;
+        encoder.gauge("process_resident_memory", "Resident memory.", Some(&Unit::Bytes), &memory)?;
+        encoder.gauge("process_open_fds", "Open file descriptors.", None, &[plain(usage.open_fds)])?;
+        encoder.gauge("process_max_fds", "Limit of open file descriptors.", None, &[plain(usage.max_fds)])
+    }
+}
+
+impl fmt::Debug for Pages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pages").field("version", &self.version).field("parts", &self.parts.len()).finish()
+    }
+}
+
+#[derive(Debug)]
+struct Everything(Arc<Pages>);
+
+impl Collector for Everything {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut encoder = Encoder::new(encoder);
+        self.0.process(&mut encoder)?;
+        self.0.parts.iter().try_for_each(|part| part.metrics(&mut encoder))
+    }
+}

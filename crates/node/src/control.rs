@@ -1,0 +1,125 @@
+//! Orders to nodes that run, over a Unix socket in their data directory: whoever may write there may give them.
+//!
+//! One request per connection: a line `snapshot DIRECTORY`. The answer is a line `ok` or `error MESSAGE`.
+//!
+//! The address of a socket has 107 bytes at most, a path may have more. So the socket is reached through the open
+//! directory, under a name that is short however long that of the directory is.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use crate::layout;
+use crate::shared::Shared;
+
+/// How long one who connects may take to say what is wanted.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long one who asks for a snapshot waits. Where files are linked it is a moment; to another file system they are
+/// copied.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+/// Longest request: a path has 4096 bytes at most.
+const REQUEST_BYTES_MAX: u64 = 8192;
+
+/// The thread that takes orders.
+pub(crate) struct Control {
+    path: PathBuf,
+    stopping: Arc<AtomicBool>,
+    /// Closed when the thread ends.
+    ended: Receiver<()>,
+}
+
+impl Control {
+    /// Listens in the data directory, whose lock the caller has: a socket that is there is a leftover.
+    pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Control> {
+        let path = layout::control_socket(shared.directory());
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let parent = File::open(shared.directory())?;
+        let listener = UnixListener::bind(short(&parent))?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        let stopping = Arc::new(AtomicBool::new(false));
+        let (shared, stop) = (Arc::clone(shared), Arc::clone(&stopping));
+        let (alive, ended) = channel();
+        std::thread::Builder::new().name("node-control".to_owned()).spawn(move || {
+            // Nothing is ever sent.
+            let _alive = alive;
+            for stream in listener.incoming() {
+                if stop.load(Ordering::Acquire) {
+                    return;
+                }
+                if let Err(error) = stream.and_then(|stream| answer(&shared, &stream)) {
+                    tracing::debug!(%error, "a control connection failed");
+                }
+            }
+        })?;
+        Ok(Control { path, stopping, ended })
+    }
+
+    /// Ends the thread, after the order it is at; false if that takes longer than `limit`.
+    pub(crate) fn stop(self, limit: Duration) -> bool {
+        self.stopping.store(true, Ordering::Release);
+        // Wakes the thread up. If nobody can connect any more it has ended already or cannot be ended.
+        let woken = connect(&self.path).is_ok();
+        let _ = std::fs::remove_file(&self.path);
+        !woken || self.ended.recv_timeout(limit) != Err(RecvTimeoutError::Timeout)
+    }
+}
+
+/// The name of the socket in its directory.
+fn short(directory: &File) -> PathBuf {
+    layout::control_socket(Path::new(&format!("/proc/self/fd/{}", directory.as_raw_fd())))
+}
+
+fn connect(path: &Path) -> std::io::Result<UnixStream> {
+    UnixStream::connect(short(&File::open(shunt_storage::files::parent(path))?))
+}
+
+fn answer(shared: &Shared, mut stream: &UnixStream) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
+    stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
+    let mut line = Vec::new();
+    BufReader::new(stream.take(REQUEST_BYTES_MAX)).read_until(b'\n', &mut line)?;
+    let Some(line) = line.strip_suffix(b"\n") else { return Ok(()) };
+    let outcome = match line.strip_prefix(b"snapshot ") {
+        Some(path) => shared.snapshot(Path::new(std::ffi::OsStr::from_bytes(path))),
+        None => Err("the only order there is is `snapshot DIRECTORY`".to_owned()),
+    };
+    match outcome {
+        Ok(()) => stream.write_all(b"ok\n"),
+        Err(why) => {
+            tracing::warn!(%why, "an order failed");
+            stream.write_all(format!("error {}\n", why.replace('\n', " ")).as_bytes())
+        }
+    }
+}
+
+/// Has nodes that run on a data directory write a snapshot. `None`: none run there.
+pub(crate) fn ask_snapshot(directory: &Path, to: &Path) -> Option<Result<(), String>> {
+    let path = layout::control_socket(directory);
+    let stream = connect(&path).ok()?;
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let ask = |mut stream: &UnixStream| {
+        stream.set_read_timeout(Some(SNAPSHOT_TIMEOUT))?;
+        stream.write_all(b"snapshot ")?;
+        stream.write_all(to.as_os_str().as_bytes())?;
+        stream.write_all(b"\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    Some(ask(&stream).map_err(failed).and_then(|answer| match answer.trim_end().split_once(' ') {
+        Some(("error", why)) => Err(why.to_owned()),
+        _ if answer == "ok\n" => Ok(()),
+        _ => Err(format!("{}: the node ended before it was done", path.display())),
+    }))
+}

@@ -1,0 +1,148 @@
+//! What lies where in a data directory:
+//!
+//! ```text
+//! nodes         how many nodes the data was divided among
+//! schema.json   keyspaces, tables and types
+//! node-0/ ...   the store of each node
+//! control.sock  while nodes run on it: see `control`
+//! ```
+//!
+//! A directory is *begun* until all of that is there for the first time. From then on anything that is missing has been
+//! lost, in a copy that was not finished for example, and is never made anew in silence.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use shunt_storage::files;
+
+/// Follows the number of nodes while the directory is begun.
+const BEGUN: &str = "begun";
+
+/// What the file `nodes` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    /// How many nodes the data is divided among.
+    pub(crate) nodes: usize,
+    /// Whether the directory was complete once.
+    pub(crate) complete: bool,
+}
+
+/// Where the store of a node is.
+pub(crate) fn node_directory(directory: &Path, index: usize) -> PathBuf {
+    directory.join(format!("node-{index}"))
+}
+
+/// Where nodes that run take orders.
+pub(crate) fn control_socket(directory: &Path) -> PathBuf {
+    directory.join("control.sock")
+}
+
+/// Among how many nodes the data of a directory is divided; `None` if there is no data.
+///
+/// # Errors
+/// A file that is missing, cannot be read or is damaged; the message names it.
+pub fn nodes_of(directory: &Path) -> Result<Option<usize>, String> {
+    Ok(claim_of(directory)?.map(|claim| claim.nodes))
+}
+
+/// What the file `nodes` of a directory says; `None` if there is no data.
+pub(crate) fn claim_of(directory: &Path) -> Result<Option<Claim>, String> {
+    let path = directory.join("nodes");
+    match std::fs::read(&path) {
+        Ok(bytes) => match std::str::from_utf8(&bytes).ok().and_then(parse) {
+            Some(claim) => Ok(Some(claim)),
+            None => Err(format!("{}: damaged, it should hold the number of nodes and its checksum", path.display())),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // Whoever begins a directory writes this file first.
+            let left = ["node-0", "schema.json"].iter().find(|name| directory.join(name).exists());
+            left.map_or(Ok(None), |left| {
+                Err(format!("{}: the file is missing, although {left} is there: half a copy?", path.display()))
+            })
+        }
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    }
+}
+
+/// A line: the number of nodes, `begun` or nothing, and a checksum of what is before it. Before there were checksums it was
+/// the number alone.
+fn parse(text: &str) -> Option<Claim> {
+    let line = text.strip_suffix('\n')?;
+    let (said, complete) = match line.rsplit_once(' ') {
+        Some((said, checksum)) => {
+            (checksum == sum(said)).then_some(())?;
+            (said.strip_suffix(BEGUN).map_or(said, str::trim_end), !said.ends_with(BEGUN))
+        }
+        None => (line, false),
+    };
+    let nodes = said.parse().ok().filter(|nodes| *nodes > 0)?;
+    Some(Claim { nodes, complete })
+}
+
+fn sum(text: &str) -> String {
+    format!("{:08x}", crc32fast::hash(text.as_bytes()))
+}
+
+/// Writes down among how many nodes the data is divided, and whether everything is there.
+pub(crate) fn set_nodes(directory: &Path, claim: Claim) -> Result<(), String> {
+    let path = directory.join("nodes");
+    let said = if claim.complete { claim.nodes.to_string() } else { format!("{} {BEGUN}", claim.nodes) };
+    let line = format!("{said} {}\n", sum(&said));
+    files::replace(&path, line.as_bytes()).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Rows lie with the node that owns their token, and who owns it depends on the number of nodes.
+pub(crate) fn claim(directory: &Path, nodes: usize) -> Result<Claim, String> {
+    files::create_directory(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    match claim_of(directory)? {
+        None => {
+            let claim = Claim { nodes, complete: false };
+            set_nodes(directory, claim).map(|()| claim)
+        }
+        Some(before) if before.nodes == nodes => Ok(before),
+        Some(Claim { nodes: before, .. }) => Err(format!(
+            "{} has the data of {before} node(s) and cannot be opened with {nodes}; use --nodes {before} or another directory",
+            directory.display()
+        )),
+    }
+}
+
+/// Refuses a place for a copy that is inside of what is to be copied.
+pub(crate) fn check_apart(directory: &Path, to: &Path) -> Result<(), String> {
+    let real = |path: &Path| path.canonicalize().map_err(|error| format!("{}: {error}", path.display()));
+    let (own, above) = (real(directory)?, real(files::parent(to))?);
+    if above.starts_with(&own) {
+        return Err(format!("{}: inside of the data directory; copy to a place outside of it", to.display()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_no_flip_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        for claim in [Claim { nodes: 3, complete: false }, Claim { nodes: 254, complete: true }] {
+            set_nodes(directory.path(), claim).unwrap();
+            assert_eq!(claim_of(directory.path()), Ok(Some(claim)));
+            let path = directory.path().join("nodes");
+            let whole = std::fs::read(&path).unwrap();
+            for bit in 0..whole.len() * 8 {
+                let mut flipped = whole.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                std::fs::write(&path, &flipped).unwrap();
+                let said = claim_of(directory.path());
+                let error = said.expect_err(&format!("{:?}", String::from_utf8_lossy(&flipped)));
+                assert!(error.contains("nodes: damaged"), "{error}");
+            }
+            for end in 0..whole.len() {
+                std::fs::write(&path, &whole[..end]).unwrap();
+                claim_of(directory.path()).unwrap_err();
+            }
+        }
+        std::fs::write(directory.path().join("nodes"), "3\n").unwrap();
+        assert_eq!(claim_of(directory.path()), Ok(Some(Claim { nodes: 3, complete: false })));
+    }
+}

@@ -1,0 +1,44 @@
+//! What a node's event loops count. Each loop writes its own, with plain loads and stores; the admin thread reads them.
+
+use shunt_admin::{Counter, Family, Gauge, Histogram, labels};
+
+labels! {
+    /// What a client asked for.
+    pub enum RequestKind = "kind" {
+        /// QUERY.
+        Query = "query",
+        /// EXECUTE.
+        Execute = "execute",
+        /// BATCH.
+        Batch = "batch",
+        /// PREPARE.
+        Prepare = "prepare",
+        /// Any other: STARTUP, OPTIONS, REGISTER.
+        Other = "other",
+    }
+}
+
+/// Counters of one event loop.
+#[derive(Debug, Default)]
+pub struct LoopMetrics {
+    /// Counts up by one per turn of the loop; liveness is judged by it.
+    pub turns: Counter,
+    /// Connections open now.
+    pub connections: Gauge,
+    /// Connections accepted.
+    pub accepted: Counter,
+    /// Requests, those in aggregated frames included.
+    pub requests: Family<RequestKind, { RequestKind::COUNT }>,
+    /// Of these, answered with ERROR.
+    pub errors: Counter,
+    /// Connections closed for what their client sent.
+    pub protocol_errors: Counter,
+    /// Requests in each aggregated frame.
+    pub requests_per_frame: Histogram,
+    /// Requests that were left to workers, because they had to wait for the disk or take long.
+    pub handed_over: Counter,
+    /// Answers that wait for the disk now.
+    pub waiting: Gauge,
+    /// Traces that were asked for and not kept.
+    pub traces_lost: Counter,
+}

@@ -1,0 +1,66 @@
+//! Requests that this loop does not execute itself: over to a worker, and their answers back to the connection.
+
+use shunt_reactor::{ConnId, Io};
+use shunt_wire::cql::envelope::Header;
+
+use super::NodeService;
+use super::requests::{Place, Waiting};
+use super::session::SessionRest;
+use super::workers::Job;
+use crate::error::CqlError;
+use crate::execute::{Done, refused};
+
+impl NodeService {
+    /// Hands a request over; what its connection shares goes with it as it is now. If too many wait already, there is an
+    /// answer at once, put into `answer`.
+    pub(super) fn hand_over(
+        &mut self,
+        rest: &mut SessionRest,
+        place: Place,
+        header: Header,
+        body: &[u8],
+        long: bool,
+        answer: &mut Vec<u8>,
+    ) -> Option<Done> {
+        let node = self.executor.node();
+        let job = Job { node, place, header, client: rest.client.clone(), body: body.to_vec(), long };
+        if self.workers.hand_over(job) {
+            rest.handed_over += 1;
+            self.metrics.handed_over.add(1);
+            return None;
+        }
+        let what = "too many requests wait for the disk already".to_owned();
+        Some(refused(&CqlError::Overloaded(what), header.version, answer))
+    }
+
+    /// Sends what workers have answered, or keeps it until it is durable.
+    pub(super) fn answers_came(&mut self, io: &mut Io) {
+        let durable = self.executor.durable();
+        let mut ready = Vec::new();
+        for mut answer in self.workers.take_answers() {
+            if !self.returned(answer.conn()) {
+                self.keep_trace(answer.take_trace());
+            } else if answer.durable_at() <= durable {
+                ready.push(answer);
+            } else if let Some(why) = self.executor.lost(answer.durable_at()) {
+                // Word of that came while it was with a worker.
+                answer.fail(&why);
+                ready.push(answer);
+            } else {
+                self.wait(answer);
+            }
+        }
+        self.send_waiting(io, &ready);
+        for trace in ready.iter_mut().filter_map(Waiting::take_trace) {
+            self.keep_trace(Some(trace));
+        }
+    }
+
+    /// Whether the connection is still there.
+    fn returned(&mut self, conn: ConnId) -> bool {
+        let session = self.sessions.get_mut(conn.index as usize).and_then(Option::as_mut);
+        let Some(session) = session.filter(|session| session.conn == conn) else { return false };
+        session.rest.handed_over -= 1;
+        true
+    }
+}

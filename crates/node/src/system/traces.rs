@@ -1,0 +1,220 @@
+//! `system_traces`: what was traced, as rows that stay for a day.
+//!
+//! A thread of their own writes them, so that no answer waits for its trace. Clients know that a trace may come a little
+//! later and ask again until it has a duration; both tables' rows become visible at once.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use shunt_cql::values::split;
+use shunt_storage::Target;
+use shunt_storage::row::{Expiry, Fragment, PartitionKey, Row, TableId};
+use shunt_storage::store::{Durability, Mutation, Store};
+
+use super::in_order;
+use super::values::RowMaker;
+use crate::cluster::ClusterInfo;
+use crate::error::CqlError;
+use crate::execute::bindings::timeuuid;
+use crate::execute::fragment::{WriteTime, whole_row};
+use crate::execute::keys::Partition;
+use crate::schema::{Schema, Table};
+use crate::trace::{Event, Trace};
+
+pub(super) const KEYSPACE: &str = "system_traces";
+
+/// Seconds that a trace stays: `trace_type_query_ttl`.
+const TTL_S: u32 = 24 * 60 * 60;
+/// Traces that wait to be written, and their texts in bytes; those that come while so many wait are lost.
+const WAITING_MAX: usize = 8192;
+const WAITING_BYTES_MAX: usize = 16 << 20;
+/// How soon traces are on disk.
+const DURABILITY: Durability = Durability::Periodic { interval: Duration::from_secs(1) };
+
+/// The number in storage of a table of a system keyspace; none for those whose rows are made from memory. The tables of
+/// users count up from 0, the storage's own is `u32::MAX`.
+pub(super) fn number(keyspace: &str, index: usize) -> Option<TableId> {
+    (keyspace == KEYSPACE).then(|| TableId(u32::MAX - 1 - index as u32))
+}
+
+/// A request that is done, and the node that did it.
+struct Finished {
+    trace: Box<Trace>,
+    duration_us: u64,
+    node: usize,
+    thread: String,
+    bytes: usize,
+}
+
+/// Where traces go. The thread ends with it, after having written what waits.
+pub(crate) struct Traces {
+    writer: Option<Writer>,
+    /// Started with the first trace: most processes never have one.
+    started: OnceLock<Option<(SyncSender<Finished>, JoinHandle<()>)>>,
+    waiting_bytes: Arc<AtomicUsize>,
+}
+
+/// What the thread writes with.
+#[derive(Clone)]
+struct Writer {
+    stores: Vec<Arc<Store>>,
+    info: ClusterInfo,
+    sessions: Arc<Table>,
+    events: Arc<Table>,
+    waiting_bytes: Arc<AtomicUsize>,
+}
+
+impl Traces {
+    /// Traces are kept in these stores, in the tables that `schema` has for them.
+    pub(crate) fn new(stores: &[Arc<Store>], info: &ClusterInfo, schema: &Schema) -> Traces {
+        let table = |name: &str| schema.table(KEYSPACE, name).cloned();
+        let waiting_bytes = Arc::new(AtomicUsize::new(0));
+        let writer = table("sessions").zip(table("events")).map(|(sessions, events)| Writer {
+            stores: stores.to_vec(),
+            info: info.clone(),
+            sessions,
+            events,
+            waiting_bytes: Arc::clone(&waiting_bytes),
+        });
+        Traces { writer, started: OnceLock::new(), waiting_bytes }
+    }
+
+    /// Takes the trace of a request that `node` has answered just now. Never waits; whether there was room.
+    pub(crate) fn keep(&self, mut trace: Box<Trace>, node: usize) -> bool {
+        let duration_us = trace.end();
+        let thread = std::thread::current().name().unwrap_or_default().to_owned();
+        let bytes = trace.bytes();
+        self.send(Finished { trace, duration_us, node, thread, bytes })
+    }
+
+    fn send(&self, finished: Finished) -> bool {
+        let sender = self.started.get_or_init(|| self.writer.clone().and_then(start)).as_ref();
+        let Some((sender, _)) = sender else { return false };
+        let bytes = finished.bytes;
+        let before = self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let sent = before + bytes <= WAITING_BYTES_MAX && sender.try_send(finished).is_ok();
+        if !sent {
+            self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        sent
+    }
+}
+
+impl Drop for Traces {
+    fn drop(&mut self) {
+        if let Some((sender, thread)) = self.started.take().flatten() {
+            drop(sender);
+            if thread.join().is_err() {
+                tracing::error!("the thread that writes traces panicked");
+            }
+        }
+    }
+}
+
+fn start(writer: Writer) -> Option<(SyncSender<Finished>, JoinHandle<()>)> {
+    let (sender, inbox) = sync_channel(WAITING_MAX);
+    let thread = std::thread::Builder::new().name("traces".to_owned());
+    match thread.spawn(move || writer.run(&inbox)) {
+        Ok(thread) => Some((sender, thread)),
+        Err(error) => {
+            tracing::error!(%error, "no thread for traces could be started, they are lost");
+            None
+        }
+    }
+}
+
+/// A row as the store takes it.
+struct Stored {
+    table: TableId,
+    partition: Partition,
+    clustering: Vec<u8>,
+    row: Row,
+}
+
+impl Stored {
+    fn mutation(&self) -> Mutation<'_> {
+        Mutation {
+            table: self.table,
+            partition: PartitionKey(&self.partition.key),
+            target: Target::Row(&self.clustering),
+            fragment: Fragment::Row(self.row.clone()),
+        }
+    }
+}
+
+impl Writer {
+    fn run(&self, inbox: &Receiver<Finished>) {
+        while let Ok(finished) = inbox.recv() {
+            if let Err(error) = self.write(&finished) {
+                tracing::warn!(?error, "a trace could not be written");
+            }
+            self.waiting_bytes.fetch_sub(finished.bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes a trace to the store that owns it, all of it or nothing.
+    fn write(&self, finished: &Finished) -> Result<(), CqlError> {
+        let Finished { trace, duration_us, node, thread, .. } = finished;
+        let now = (trace.origin.started_us + *duration_us as i64) / 1_000_000;
+        let expiry = Some(Expiry { ttl: TTL_S, at: now + i64::from(TTL_S) });
+        let time = WriteTime { timestamp: trace.origin.started_us, expiry, now };
+        let address = self.info.nodes[*node].address;
+        let mut rows = vec![(&self.sessions, session(trace, *duration_us, address))];
+        let mut last_100ns = 0;
+        for event in &trace.events {
+            // Ids keep the order even of what was done in the same microsecond.
+            last_100ns = (last_100ns + 1).max((trace.origin.started_us + event.elapsed_us as i64) * 10);
+            rows.push((&self.events, event_row(trace, event, last_100ns, address, thread)));
+        }
+        let mut stored = Vec::with_capacity(rows.len());
+        for (table, row) in rows {
+            let Some(number) = table.number else { continue };
+            let (partition, clustering, row) = whole_row(table, &in_order(table, row), time)?;
+            stored.push(Stored { table: number, partition, clustering, row });
+        }
+        // All of a trace is in partitions of the same key.
+        let Some(first) = stored.first() else { return Ok(()) };
+        let store = &self.stores[self.info.owner(first.partition.token)];
+        let mutations: Vec<Mutation<'_>> = stored.iter().map(Stored::mutation).collect();
+        store.apply(&mutations, DURABILITY)?;
+        Ok(())
+    }
+}
+
+fn whole(number: u64) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+fn session(trace: &Trace, duration_us: u64, address: SocketAddr) -> RowMaker {
+    let parameters: Vec<&[u8]> =
+        trace.parameters.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]).collect();
+    let row = RowMaker::default()
+        .uuid("session_id", &trace.origin.session)
+        .text("command", "QUERY")
+        .inet("coordinator", address.ip())
+        .int("coordinator_port", i32::from(address.port()))
+        .int("duration", whole(duration_us))
+        .blob("parameters", &split::join_collection(trace.parameters.len(), parameters))
+        .text("request", trace.request)
+        .bigint("started_at", trace.origin.started_us / 1000);
+    match trace.origin.client {
+        Some(client) => row.inet("client", client),
+        None => row,
+    }
+}
+
+fn event_row(trace: &Trace, event: &Event, time_100ns: i64, address: SocketAddr, thread: &str) -> RowMaker {
+    let random = trace.origin.session.last_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+    RowMaker::default()
+        .uuid("session_id", &trace.origin.session)
+        .uuid("event_id", &timeuuid(time_100ns, random))
+        .text("activity", &event.activity)
+        .inet("source", address.ip())
+        .int("source_elapsed", whole(event.elapsed_us))
+        .int("source_port", i32::from(address.port()))
+        .text("thread", thread)
+}

@@ -1,0 +1,185 @@
+//! What keeps the stores small, from time to time, on a thread of its own: sweeps of tables with old deletions of
+//! partitions and ranges, and the reclaiming of schemas.
+//!
+//! A sweep reads its whole table, so it is worth its while only when deletions have grown older than the table's grace: a
+//! table is swept again no sooner than a tenth of its grace after the last time, and not at all if it never had any.
+//! Reclaiming compacts everything, so it waits until there are many schemas more than it left the last time.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use shunt_storage::row::TableId;
+
+use crate::limits;
+use crate::shared::Shared;
+
+/// The thread.
+pub(crate) struct Upkeep {
+    /// Nothing is ever sent: it stops when this is gone.
+    go_on: Sender<()>,
+    ended: Receiver<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Upkeep {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Upkeep> {
+        let (go_on, stopped) = channel();
+        let (alive, ended) = channel::<()>();
+        let shared = Arc::downgrade(shared);
+        let body = move || {
+            run(&shared, &stopped);
+            drop(alive);
+        };
+        let thread = std::thread::Builder::new().name("upkeep".to_owned()).spawn(body)?;
+        Ok(Upkeep { go_on, ended, thread })
+    }
+
+    /// Ends it; says whether that was done within the limit. A sweep ends soon once its store is told to; a compaction goes
+    /// on until it is through.
+    pub(crate) fn stop(self, limit: Duration) -> bool {
+        drop(self.go_on);
+        self.ended.recv_timeout(limit) != Err(RecvTimeoutError::Timeout) && self.thread.join().is_ok()
+    }
+}
+
+fn run(shared: &Weak<Shared>, stopped: &Receiver<()>) {
+    let mut rounds = Rounds::default();
+    loop {
+        let Some(jitter) = shared.upgrade().map(|shared| shared.random() as u64) else { return };
+        match stopped.recv_timeout(interval(jitter)) {
+            Err(RecvTimeoutError::Timeout) => {}
+            _ => return,
+        }
+        let Some(shared) = shared.upgrade() else { return };
+        rounds.round(&shared, Instant::now(), || stopped.try_recv() == Err(TryRecvError::Disconnected));
+    }
+}
+
+/// Three quarters to five quarters of the interval, so that nodes started together do not work together.
+fn interval(jitter: u64) -> Duration {
+    let whole = limits::UPKEEP_INTERVAL;
+    whole * 3 / 4 + whole / 2 * (jitter % 1024) as u32 / 1024
+}
+
+/// What was done when.
+#[derive(Default)]
+struct Rounds {
+    swept: HashMap<(usize, TableId), Instant>,
+    /// By node, schemas that were left, and when.
+    reclaimed: HashMap<usize, (usize, Instant)>,
+}
+
+impl Rounds {
+    /// Does what is due, until told to stop.
+    fn round(&mut self, shared: &Shared, now: Instant, mut stop: impl FnMut() -> bool) {
+        let schema = shared.schema();
+        let tables = schema.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+        let tables: Vec<_> =
+            tables.filter_map(|table| Some((table.number?, table.options.gc_grace_seconds, &table.name))).collect();
+        for (node, store) in shared.stores().iter().enumerate() {
+            for (number, grace_s, name) in &tables {
+                if stop() {
+                    return;
+                }
+                let pause = pause_between_sweeps(Duration::from_secs(u64::from(*grace_s)));
+                let last = self.swept.get(&(node, *number));
+                if !store.has_deletions(*number) || last.is_some_and(|last| now.duration_since(*last) < pause) {
+                    continue;
+                }
+                self.swept.insert((node, *number), now);
+                match store.sweep(*number) {
+                    Ok(swept) => tracing::info!(node, table = name, ?swept, "swept"),
+                    Err(error) => tracing::warn!(node, table = name, %error, "a sweep failed"),
+                }
+            }
+            let left = self.reclaimed.get(&node);
+            let (before, recent) =
+                left.map_or((0, false), |(left, at)| (*left, now.duration_since(*at) < limits::RECLAIM_INTERVAL));
+            let schemas = store.catalogue().counts().schemas;
+            if stop() || recent || schemas < before + limits::RECLAIM_SCHEMAS {
+                continue;
+            }
+            match store.reclaim_schemas() {
+                Ok(reclaimed) => tracing::info!(node, reclaimed, "reclaimed schemas"),
+                Err(error) => tracing::warn!(node, %error, "schemas could not be reclaimed"),
+            }
+            self.reclaimed.insert(node, (store.catalogue().counts().schemas, now));
+        }
+    }
+}
+
+/// A tenth of the grace: what is deleted takes at most that much longer to go.
+fn pause_between_sweeps(grace: Duration) -> Duration {
+    (grace / 10).clamp(limits::UPKEEP_INTERVAL, limits::SWEEP_INTERVAL_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::ClusterInfo;
+    use crate::execute::{ClientState, Executor, Request};
+    use shunt_storage::StoreOptions;
+    use shunt_storage::store::Swept;
+    use shunt_wire::cql::envelope::opcode;
+    use shunt_wire::cql::message::{Consistency, encode};
+    use std::net::SocketAddr;
+
+    fn run(executor: &mut Executor, text: &str) {
+        let (mut body, mut out) = (Vec::new(), Vec::new());
+        encode::query_simple(&mut body, 4, text, Consistency::ONE);
+        let request = Request { version: 4, flags: 0, opcode: opcode::QUERY, body: &body };
+        let done = executor.execute(&mut ClientState::default(), &request, &mut out);
+        assert_eq!(done.opcode, opcode::RESULT, "{text}: {out:?}");
+    }
+
+    #[test]
+    fn what_is_due_is_done_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let info = ClusterInfo::new("test", &[SocketAddr::from(([127, 0, 0, 1], 9042))]);
+        // A deletion of this second is not older than a grace of none, so the store is a minute ahead.
+        let real = StoreOptions::default().clock;
+        let options = StoreOptions { clock: Arc::new(move || real() + 60), ..StoreOptions::default() };
+        let shared = Arc::new(Shared::open(directory.path(), info, &options).unwrap());
+        let mut executor = Executor::new(Arc::clone(&shared), 0);
+        let keyspace = "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+        run(&mut executor, keyspace);
+        for table in ["t", "u"] {
+            let columns = "(p int, c int, PRIMARY KEY (p, c)) WITH gc_grace_seconds = 0";
+            run(&mut executor, &format!("CREATE TABLE k.{table} {columns}"));
+        }
+        (0..9).for_each(|row| run(&mut executor, &format!("INSERT INTO k.t (p, c) VALUES (1, {row})")));
+        run(&mut executor, "DELETE FROM k.t WHERE p = 1");
+        let schema = shared.schema();
+        let number = |name: &str| schema.keyspace("k").unwrap().tables[name].number.unwrap();
+        let store = &shared.stores()[0];
+        assert!(store.has_deletions(number("t")) && !store.has_deletions(number("u")));
+        let mut rounds = Rounds::default();
+        let now = Instant::now();
+        rounds.round(&shared, now, || true);
+        assert!(rounds.swept.is_empty(), "told to stop");
+        rounds.round(&shared, now, || false);
+        assert_eq!(rounds.swept.keys().collect::<Vec<_>>(), [&(0, number("t"))]);
+        assert_eq!(store.sweep(number("t")).unwrap(), Swept::default(), "nothing is left to sweep");
+        run(&mut executor, "INSERT INTO k.t (p, c) VALUES (1, 1)");
+        rounds.round(&shared, now + limits::UPKEEP_INTERVAL / 2, || false);
+        assert_eq!(rounds.swept[&(0, number("t"))], now, "too early");
+        rounds.round(&shared, now + limits::UPKEEP_INTERVAL * 2, || false);
+        assert_ne!(rounds.swept[&(0, number("t"))], now);
+        assert!(rounds.reclaimed.is_empty(), "a handful of schemas is no reason to compact everything");
+    }
+
+    #[test]
+    fn intervals_vary_around_theirs() {
+        let (least, most) = (interval(0), interval(1023));
+        assert!(least == limits::UPKEEP_INTERVAL * 3 / 4 && most < limits::UPKEEP_INTERVAL * 5 / 4 && most > least);
+        assert_eq!(pause_between_sweeps(Duration::ZERO), limits::UPKEEP_INTERVAL);
+        assert_eq!(pause_between_sweeps(Duration::from_secs(864_000)), limits::SWEEP_INTERVAL_MAX);
+    }
+}

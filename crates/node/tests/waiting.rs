@@ -1,0 +1,162 @@
+//! Requests that wait for the disk, or take long, and what others on the same loop notice of them: nothing.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod support;
+
+use std::io::Write;
+use std::path::Path;
+use std::thread;
+
+use shunt_node::run::{Nodes, NodesOptions};
+use shunt_storage::StoreOptions;
+use shunt_storage::row_cache::{RowCacheOptions, RowCacheStatistics};
+use shunt_wire::aggregate::{AggregateReader, AggregateWriter, Limits};
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::{Consistency, encode};
+use support::{Client, KEYSPACE, PATIENCE, first_column, message, options};
+
+const ROWS: i64 = 20_000;
+
+/// One node with one loop, so that all connections share it, and a row cache.
+fn start(directory: &Path) -> Nodes {
+    let store = StoreOptions { row_cache: Some(RowCacheOptions::default()), ..StoreOptions::default() };
+    Nodes::start(NodesOptions { loops_per_node: 1, store, ..options(directory, 1) }).unwrap()
+}
+
+fn statistics(nodes: &Nodes) -> RowCacheStatistics {
+    nodes.figures()[0].row_cache.unwrap()
+}
+
+/// A node with a table of so many rows.
+fn filled(directory: &Path, rows: i64) -> Nodes {
+    let nodes = start(directory);
+    let mut client = Client::connect(nodes.addresses()[0], 4);
+    client.run(&KEYSPACE.replace("batch", "periodic"));
+    client.run("CREATE TABLE k.t (a int PRIMARY KEY, b text)");
+    for first in (0..rows).step_by(500) {
+        let insert = |row| format!("INSERT INTO k.t (a, b) VALUES ({row}, 'value');");
+        let inserts: String = (first..(first + 500).min(rows)).map(insert).collect();
+        client.run(&format!("BEGIN UNLOGGED BATCH {inserts} APPLY BATCH"));
+    }
+    nodes
+}
+
+#[test]
+fn rows_on_disk_are_read_by_workers_and_then_come_from_the_row_cache() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodes = filled(directory.path(), 3_000);
+    let mut client = Client::connect(nodes.addresses()[0], 4);
+    client.run("CREATE TABLE k.c (p int, c int, v text, PRIMARY KEY (p, c))");
+    (0..3).for_each(|row| client.run(&format!("INSERT INTO k.c (p, c, v) VALUES (1, {row}, 'v{row}')")));
+    assert!(nodes.stop(PATIENCE));
+    // Twice, so that what the log had is in files.
+    assert!(start(directory.path()).stop(PATIENCE));
+    let nodes = start(directory.path());
+    let mut client = Client::connect(nodes.addresses()[0], 5);
+    client.run("USE k");
+    let asked = ["SELECT b FROM t WHERE a = 7", "SELECT v FROM c WHERE p = 1 AND c = 2"];
+    let expected: [&[u8]; 2] = [b"value", b"v2"];
+    for (text, expected) in asked.into_iter().zip(expected) {
+        assert_eq!(client.column(text), [expected]);
+        let before = statistics(&nodes);
+        assert!(before.fills > 0, "{text}: {before:?}");
+        for _ in 0..5 {
+            assert_eq!(client.column(text), [expected]);
+        }
+        let after = statistics(&nodes);
+        assert_eq!(
+            (after.memory_hits - before.memory_hits, after.misses, after.fills),
+            (5, before.misses, before.fills)
+        );
+    }
+    assert!(nodes.figures()[0].would_block > 0, "{:?}", nodes.figures()[0]);
+    // A slice, a page and a scan pass by the cache.
+    let before = statistics(&nodes);
+    assert_eq!(client.column("SELECT v FROM c WHERE p = 1").len(), 3);
+    assert_eq!(client.column("SELECT a FROM t LIMIT 10").len(), 10);
+    assert_eq!(client.column("SELECT a FROM t").len(), 3_000);
+    assert_eq!(statistics(&nodes), before);
+    assert!(nodes.stop(PATIENCE));
+}
+
+#[test]
+fn a_point_read_overtakes_a_count_of_everything() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodes = filled(directory.path(), ROWS);
+    let mut client = Client::connect(nodes.addresses()[0], 4);
+    client.run("SELECT b FROM k.t WHERE a = 7");
+    client.send_query(1, "SELECT count(*) FROM k.t");
+    client.send_query(2, "SELECT b FROM k.t WHERE a = 7");
+    let (stream, _, body) = client.receive_any();
+    assert_eq!((stream, first_column(4, &body)), (2, vec![b"value".to_vec()]));
+    let (stream, _, body) = client.receive_any();
+    assert_eq!((stream, first_column(4, &body)), (1, vec![ROWS.to_be_bytes().to_vec()]));
+    // So it does in an aggregated frame: the answer that takes long follows in a later one.
+    let mut writer = AggregateWriter::new(Limits { count_max: 100, bytes_max: 1 << 20 });
+    let mut out = Vec::new();
+    for (stream, text) in [(1, "SELECT count(*) FROM k.t"), (2, "SELECT b FROM k.t WHERE a = 7")] {
+        let mut body = Vec::new();
+        encode::query_simple(&mut body, 4, text, Consistency::ONE);
+        writer.push(&mut out, stream, 9, 4, 0, opcode::QUERY, &body);
+    }
+    writer.finish(&mut out);
+    client.stream.write_all(&out).unwrap();
+    let expected = [(2, b"value".to_vec()), (1, ROWS.to_be_bytes().to_vec())];
+    for expected in expected {
+        let (opcode, body) = client.receive();
+        assert_eq!(opcode, opcode::AGGREGATE);
+        let entries: Vec<_> = AggregateReader::new(&body).unwrap().map(Result::unwrap).collect();
+        let [entry] = &entries[..] else { panic!("{} answers", entries.len()) };
+        assert_eq!((entry.client_id, entry.stream), (9, expected.0));
+        assert_eq!(first_column(4, message(entry.flags, entry.body)), [expected.1]);
+    }
+    assert!(nodes.stop(PATIENCE));
+}
+
+#[test]
+fn a_node_that_stops_answers_what_is_with_workers() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodes = filled(directory.path(), ROWS);
+    let mut client = Client::connect(nodes.addresses()[0], 4);
+    let mut gone = Client::connect(nodes.addresses()[0], 4);
+    gone.send_query(1, "SELECT count(*) FROM k.t");
+    client.send_query(1, "SELECT count(*) FROM k.t");
+    client.send_query(2, "SELECT release_version FROM system.local");
+    // Both are with the node now, one with a worker.
+    assert_eq!(client.receive_any().0, 2);
+    drop(gone);
+    let stopping = thread::spawn(move || nodes.stop(PATIENCE));
+    let (stream, _, body) = client.receive_any();
+    assert_eq!((stream, first_column(4, &body)), (1, vec![ROWS.to_be_bytes().to_vec()]));
+    assert!(stopping.join().unwrap());
+}
+
+#[test]
+fn statements_with_workers_see_the_connection_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodes = filled(directory.path(), 2_000);
+    let mut client = Client::connect(nodes.addresses()[0], 4);
+    client.run(&KEYSPACE.replace("KEYSPACE k", "KEYSPACE other"));
+    client.run("CREATE TABLE other.t (a int PRIMARY KEY, b text)");
+    client.run("USE k");
+    client.send_query(1, "SELECT count(*) FROM t");
+    client.send_query(2, "USE other");
+    let mut answers = [client.receive_any(), client.receive_any()];
+    answers.sort();
+    assert_eq!(first_column(4, &answers[0].2), [2_000i64.to_be_bytes()]);
+    assert_eq!(client.column("SELECT count(*) FROM t"), [0i64.to_be_bytes()]);
+    // What was in the way of a conditional statement is in the way of all of them, whichever worker has it.
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            let mut client = Client::connect(nodes.addresses()[0], 4);
+            scope.spawn(move || {
+                (0..50).for_each(|row| {
+                    client.run(&format!("INSERT INTO other.t (a, b) VALUES ({row}, 'mine') IF NOT EXISTS"));
+                });
+            });
+        }
+    });
+    assert_eq!(client.column("SELECT count(*) FROM t"), [50i64.to_be_bytes()]);
+    assert!(nodes.stop(PATIENCE));
+}

@@ -1,0 +1,41 @@
+//! The admin interface's listener, and what is said when an address cannot be listened on.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use shunt_admin::Pages;
+use tracing::error;
+
+use crate::exit::{Exit, Failure};
+
+/// Binds the admin interface.
+pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+    let bind = || {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    };
+    bind().map_err(|error| cannot_listen("--admin", address, &error))
+}
+
+/// Serves the pages until the runtime ends.
+pub(crate) async fn serve(listener: TcpListener, pages: Arc<Pages>) {
+    let served = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => pages.serve(listener).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = served {
+        error!(%error, "the admin interface has ended");
+    }
+}
+
+/// Why an address was refused, and what to do.
+pub(crate) fn cannot_listen(flag: &str, address: SocketAddr, error: &std::io::Error) -> Failure {
+    let advice = match error.kind() {
+        std::io::ErrorKind::AddrInUse => "; another process has it, so stop that or choose another address",
+        std::io::ErrorKind::AddrNotAvailable => "; this machine does not have that address",
+        std::io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege (CAP_NET_BIND_SERVICE)",
+        _ => "",
+    };
+    Failure { exit: Exit::CannotListen, message: format!("cannot listen on {address} ({flag}): {error}{advice}") }
+}

@@ -1,0 +1,156 @@
+//! `shunt up`: nodes and the proxy in one process, for a first look and for development.
+
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use clap::Args;
+use shunt_admin::Part;
+use shunt_node::layout;
+use shunt_node::run::NodesOptions;
+use shunt_proxy::config::Config;
+use tracing::warn;
+
+use crate::exit::{Exit, Failure};
+use crate::logging;
+use crate::node::{self, LogOptions, StorageOptions};
+use crate::proxy::{self, Notice, Started, Supervisor, reachable};
+use crate::settings::{Admin, Listen};
+
+/// Nodes when neither the command line nor the data says how many.
+const NODES_DEFAULT: usize = 3;
+/// As many loopback addresses of one kind as there are: 127.0.0.1 to 127.0.0.254.
+const NODES_MAX: u8 = 254;
+/// Clients of the proxy: few enough for the usual limit of open files.
+const CLIENTS_MAX: usize = 10_000;
+/// How long the stores may take to close after the proxy has.
+const CLOSE_LIMIT: Duration = Duration::from_secs(10);
+
+/// `shunt up`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct UpOptions {
+    /// Nodes, each with its part of the data; cannot change once there is data [default: 3, or as many as the data has]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(NODES_MAX)))]
+    pub(crate) nodes: Option<u8>,
+    /// Where the data is kept between runs; made if it does not exist
+    #[arg(long, value_name = "DIR", default_value = "shunt-data", help_heading = "Data")]
+    pub(crate) data: PathBuf,
+    /// Address of the proxy for clients
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9042", help_heading = "Addresses")]
+    pub(crate) listen: Listen,
+    /// Port of the nodes, which listen on 127.0.0.1, 127.0.0.2, ...
+    #[arg(long, value_name = "PORT", default_value_t = 9043, help_heading = "Addresses")]
+    pub(crate) node_port: u16,
+    /// Address of metrics, health and status, or `off`
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9180", help_heading = "Addresses")]
+    pub(crate) admin: Admin,
+    /// How the data is kept.
+    #[command(flatten)]
+    pub(crate) storage: StorageOptions,
+    /// Logs.
+    #[command(flatten)]
+    pub(crate) log: LogOptions,
+}
+
+/// Runs nodes and proxy until a signal or a fatal error ends them.
+pub(crate) fn run(options: &UpOptions) -> Exit {
+    let (level, format) = options.log.with_default("warn");
+    let filter = match logging::start(&level, format) {
+        Ok(filter) => filter,
+        Err(why) => {
+            eprintln!("error: --log: {why}");
+            return Exit::Configuration;
+        }
+    };
+    match start(options) {
+        Ok((nodes, started, config)) => {
+            announce(options, nodes.addresses(), &started);
+            let exit = Supervisor::new(started, Box::new(move || Ok(config.clone())), filter).run();
+            // After a second signal nobody waits: what was acknowledged is on disk.
+            if exit != Exit::Interrupted && !nodes.stop(CLOSE_LIMIT) {
+                warn!("the nodes did not close in time; what was acknowledged is on disk");
+            }
+            exit
+        }
+        Err(failure) => failure.report(),
+    }
+}
+
+fn start(options: &UpOptions) -> Result<(shunt_node::run::Nodes, Started, Config), Failure> {
+    let (notice, notices) = mpsc::channel();
+    let mut parts = NodesOptions::new(options.data.clone(), addresses(options)?);
+    parts.store = options.storage.store();
+    let told = notice.clone();
+    parts.ended = Arc::new(move |node, failure| {
+        // Nobody listens any more when the process is about to end.
+        let _ = told.send(Notice::NodeEnded { node, failure });
+    });
+    let nodes = node::start(parts, "--node-port")?;
+    let config = Config {
+        listen: vec![options.listen.0],
+        admin: options.admin.0,
+        contact_points: nodes.addresses().iter().map(ToString::to_string).collect(),
+        clients_max: CLIENTS_MAX,
+        ..Config::default()
+    };
+    if let Some(problem) = config.problems().first() {
+        return Err(Failure { exit: Exit::Configuration, message: format!("{}: {}", problem.key, problem.message) });
+    }
+    let others = vec![nodes.admin() as Arc<dyn Part>];
+    let started = proxy::start(config.clone(), others, (notice, notices))?;
+    Ok((nodes, started, config))
+}
+
+/// One loopback address per node, as if each were a machine.
+fn addresses(options: &UpOptions) -> Result<Vec<SocketAddr>, Failure> {
+    let failed = |message| Failure { exit: Exit::Data, message };
+    let nodes = match options.nodes {
+        Some(nodes) => usize::from(nodes),
+        None => layout::nodes_of(&options.data).map_err(failed)?.unwrap_or(NODES_DEFAULT),
+    };
+    let last = u8::try_from(nodes).ok().filter(|nodes| *nodes <= NODES_MAX);
+    let last = last.ok_or_else(|| failed(format!("{} has the data of {nodes} nodes", options.data.display())))?;
+    let address = |host| SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, host)), options.node_port);
+    Ok((1..=last).map(address).collect())
+}
+
+/// Says where everything is and what to type first. A closed standard output is no reason to end.
+fn announce(options: &UpOptions, nodes: &[SocketAddr], started: &Started) {
+    let proxy = reachable(started.listening.first().copied().unwrap_or(options.listen.0));
+    let list: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "Shunt is up: {} and the proxy in one process.\n", count(nodes.len()));
+    let _ = writeln!(out, "  clients connect to  {proxy}");
+    let _ = writeln!(out, "  nodes               {}", list.join(" "));
+    let _ = writeln!(out, "  data                {}", shown(&options.data));
+    if let Some(admin) = started.admin {
+        let admin = reachable(admin);
+        let _ = writeln!(out, "  metrics, status     http://{admin}/metrics http://{admin}/status");
+    }
+    let (ip, port) = (proxy.ip(), proxy.port());
+    let _ = writeln!(
+        out,
+        "
+A first session, with any CQL client (`pip install cqlsh` has one):
+
+  cqlsh {ip} {port}
+  CREATE KEYSPACE demo WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}};
+  CREATE TABLE demo.people (id int PRIMARY KEY, name text);
+  INSERT INTO demo.people (id, name) VALUES (1, 'Ada');
+  SELECT * FROM demo.people;
+
+Ctrl-C stops it; the data stays."
+    );
+    let _ = out.flush();
+}
+
+fn count(nodes: usize) -> String {
+    if nodes == 1 { "a node".to_owned() } else { format!("{nodes} nodes") }
+}
+
+fn shown(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
+}

@@ -1,0 +1,128 @@
+//! A data directory that was damaged while no node ran on it: bits that flipped, files that are gone or cut off, one at a
+//! time, in every file there is. Either the node starts and everything is as it was written, or what cannot be read is an
+//! error, or it does not start and names the file. If anything came of it, `shunt node check` names the file too.
+//!
+//! `SHUNT_DAMAGE_FLIPS` sets the number of flips for each file.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::client::Client;
+use crate::model::Random;
+use crate::plain::Plain;
+use crate::process::{Kind, Running, check};
+use crate::{directory, from_environment, seed};
+
+/// Flips for each file, unless told otherwise.
+const FLIPS: u64 = 2;
+/// Files of rows that are damaged; they are all alike.
+const TABLES_MAX: usize = 2;
+
+#[derive(Clone, Copy, Debug)]
+enum Damage {
+    Flip(u64),
+    CutOff,
+    Gone,
+}
+
+impl Damage {
+    fn to(self, path: &Path) {
+        let mut bytes = fs::read(path).expect("read");
+        match self {
+            Damage::Flip(bit) => bytes[(bit / 8) as usize] ^= 1 << (bit % 8),
+            Damage::CutOff => bytes.truncate(bytes.len() / 2),
+            Damage::Gone => return fs::remove_file(path).expect("remove"),
+        }
+        fs::write(path, bytes).expect("write");
+    }
+}
+
+pub(crate) fn copy_all(from: &Path, to: &Path) {
+    fs::create_dir(to).expect("directory");
+    for entry in fs::read_dir(from).expect("directory") {
+        let (path, kind) = entry.map(|entry| (entry.path(), entry.file_type().expect("kind"))).expect("entry");
+        let target = to.join(path.file_name().expect("name"));
+        if kind.is_dir() {
+            copy_all(&path, &target);
+        } else if kind.is_file() {
+            fs::copy(&path, target).expect("copy");
+        }
+    }
+}
+
+/// All files, relative to the directory.
+fn files(root: &Path, below: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root.join(below)).expect("directory").flatten() {
+        let (path, kind) = (below.join(entry.file_name()), entry.file_type().expect("kind"));
+        if kind.is_dir() {
+            found.extend(files(root, &path));
+        } else if kind.is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    let mut tables = 0;
+    found.retain(|path| {
+        let table = path.extension().is_some_and(|kind| kind == "sst");
+        tables += usize::from(table);
+        !table || tables <= TABLES_MAX
+    });
+    found
+}
+
+#[test]
+fn damage_is_never_served_and_always_named() {
+    let (seed, flips) = (seed(), from_environment("SHUNT_DAMAGE_FLIPS").unwrap_or(FLIPS));
+    println!("damage: {flips} flips in each file, SHUNT_CRASH_SEED={seed}");
+    let mut random = Random::new(seed);
+    let directory = directory(Kind::Node);
+    let (data, log, copy) =
+        (directory.path().join("data"), directory.path().join("log"), directory.path().join("copy"));
+    let mut plain = Plain::default();
+    let running = Running::start(Kind::Node, &data, &log);
+    Plain::prepare(&mut Client::connect(running.clients));
+    plain.run(running.clients, 40);
+    assert_eq!(running.stop(), Some(0));
+    let (mut refused, mut failed, mut harmless) = (0, 0, 0);
+    let mut problems = Vec::new();
+    for file in files(&data, Path::new("")) {
+        let bits = 8 * data.join(&file).metadata().expect("file").len();
+        let flips = (0..flips).filter(|_| bits > 0).map(|_| Damage::Flip(random.below(bits.max(1))));
+        for damage in flips.chain([Damage::CutOff, Damage::Gone]).collect::<Vec<_>>() {
+            println!("{damage:?} {}", file.display());
+            copy_all(&data, &copy);
+            damage.to(&copy.join(&file));
+            let said = check(&copy);
+            let name = file.file_name().and_then(|name| name.to_str()).expect("name");
+            // A log that is gone has no name any more.
+            let gone = matches!(damage, Damage::Gone) && name.ends_with(".log");
+            let name = if gone { "ends at write" } else { name };
+            let named = said.as_ref().is_some_and(|said| said.contains(name));
+            match Running::try_start(Kind::Node.command(&copy), &log) {
+                None => {
+                    let why = fs::read_to_string(&log).expect("log");
+                    if !why.contains(name) {
+                        problems.push(format!("{damage:?} {}: refused and not named: {why}", file.display()));
+                    }
+                    if !named {
+                        problems.push(format!("{damage:?} {}: refused, check says {said:?}: {why}", file.display()));
+                    }
+                    refused += 1;
+                }
+                Some(running) => {
+                    let errors = plain.verify(&mut Client::connect(running.clients));
+                    if !errors.is_empty() && !named {
+                        problems.push(format!("{damage:?} {}: {errors:?}, check says {said:?}", file.display()));
+                    }
+                    failed += usize::from(!errors.is_empty());
+                    harmless += usize::from(errors.is_empty());
+                }
+            }
+            fs::remove_dir_all(&copy).expect("remove");
+        }
+    }
+    println!("{refused} times refused to start, {failed} times reads failed, {harmless} times nothing came of it");
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    assert!(refused > 10 && failed > 0);
+}

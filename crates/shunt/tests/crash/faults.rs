@@ -1,0 +1,139 @@
+//! System calls on the data directory that fail, at random points: `strace` makes them in an unmodified node. No
+//! acknowledged write is lost and no wrong answer given; the node refuses writes saying why, and goes on to read. Started
+//! again on a sound disk it works as before.
+//!
+//! `SHUNT_FAULT_ROUNDS` sets the number of nodes that meet a fault.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::client::Client;
+use crate::model::Random;
+use crate::plain::Plain;
+use crate::process::{Kind, Running, check};
+use crate::{from_environment, seed, started_quietly};
+
+/// Nodes that meet a fault, unless told otherwise.
+const ROUNDS: u64 = 14;
+/// Statements of each connection, eight at once.
+const VOLLEYS: usize = 60;
+/// RocksDB numbers its files; no more than these are made in a round.
+const FILES_MAX: usize = 120;
+
+/// What fails: system calls, the error, up to which call the first may be, whether all after it fail too.
+const FAULTS: [(&str, &str, u64, bool); 10] = [
+    ("fdatasync,fsync", "EIO", 60, false),
+    ("fdatasync,fsync", "EIO", 60, true),
+    ("write", "EIO", 80, false),
+    ("write", "EIO", 80, true),
+    ("write", "ENOSPC", 80, false),
+    ("write", "ENOSPC", 80, true),
+    ("pwrite64", "EIO", 40, true),
+    ("pread64", "EIO", 20, true),
+    ("pread64", "EIO", 20, false),
+    ("openat", "ENOSPC", 40, true),
+];
+
+/// Every file that the node may have, for `strace` knows names alone.
+fn files(data: &Path) -> Vec<String> {
+    let (node, engine) = (data.join("node-0"), data.join("node-0/db"));
+    let mut files = Vec::new();
+    for number in 1..FILES_MAX {
+        files.extend([format!("{number:06}.log"), format!("{number:06}.sst"), format!("MANIFEST-{number:06}")]);
+    }
+    let mut files: Vec<_> = files.iter().map(|name| engine.join(name)).collect();
+    files.extend(["schema.json", "schema.new"].map(|name| data.join(name)));
+    files.extend(["catalogue", "synced"].map(|name| node.join(name)));
+    files.into_iter().map(|path| path.to_str().expect("text").to_owned()).collect()
+}
+
+/// The node under `strace`, which detaches itself so that the child is the node.
+fn failing(data: &Path, trace: &Path, calls: &str, error: &str, when: &str) -> Command {
+    let node = Kind::Node.command(data);
+    let mut command = Command::new("strace");
+    command.args(["-D", "-f", "--seccomp-bpf", "-qq", "-e", &format!("trace={calls}")]).arg("-o").arg(trace);
+    files(data).iter().for_each(|path| {
+        command.args(["-P", path]);
+    });
+    command.args(["-e", &format!("inject={calls}:error={error}:when={when}")]);
+    command.arg(node.get_program()).args(node.get_args()).stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+}
+
+fn can_trace() -> bool {
+    let status = Command::new("strace")
+        .args(["-D", "-f", "--seccomp-bpf", "-e", "trace=write", "-o", "/dev/null", "true"])
+        .status();
+    status.is_ok_and(|status| status.success())
+}
+
+#[test]
+fn a_disk_that_fails_loses_nothing_and_is_named() {
+    if !can_trace() {
+        println!("skipped: strace cannot be used here (Debian package strace; a container may not allow it)");
+        return;
+    }
+    let (seed, rounds) = (seed(), from_environment("SHUNT_FAULT_ROUNDS").unwrap_or(ROUNDS));
+    println!("faults: {rounds} rounds, SHUNT_CRASH_SEED={seed}");
+    let mut random = Random::new(seed);
+    for round in 0..rounds {
+        let (calls, error, first, persistent) = FAULTS[round as usize % FAULTS.len()];
+        let when = format!("{}{}", 1 + random.below(first), if persistent { "+" } else { "" });
+        println!("round {round}: {calls} {error} when={when}");
+        meet(calls, error, &when);
+    }
+}
+
+fn meet(calls: &str, error: &str, when: &str) {
+    let directory = tempfile::tempdir().expect("directory");
+    // As the kernel has it: strace compares names.
+    let root = directory.path().canonicalize().expect("directory");
+    let (data, log, trace) = (root.join("data"), root.join("log"), root.join("trace"));
+    let mut plain = Plain::default();
+    let sound = Running::start(Kind::Node, &data, &log);
+    Plain::prepare(&mut Client::connect(sound.clients));
+    plain.run(sound.clients, 20);
+    assert_eq!(plain.refusals.len(), 0, "{:?}", plain.refusals);
+    sound.kill();
+    match Running::try_start(failing(&data, &trace, calls, error, when), &log) {
+        Some(running) => {
+            plain.run(running.clients, VOLLEYS);
+            let injected = std::fs::read_to_string(&trace).expect("trace").contains("INJECTED");
+            let mut client = Client::connect(running.clients);
+            let unread = plain.verify(&mut client);
+            println!("  injected: {injected}; refusals: {:?}; reads failed: {}", plain.refusals, unread.len());
+            assert!(calls == "pread64" || unread.is_empty(), "{unread:?}");
+            assert!(unread.iter().chain(&plain.refusals).all(|why| says_what(why)), "{unread:?} {:?}", plain.refusals);
+            if error == "ENOSPC" && !when.ends_with('+') {
+                writes_again(&mut plain, &mut client);
+            }
+            running.kill();
+        }
+        None => {
+            let said = std::fs::read_to_string(&log).expect("log");
+            println!("  does not start: {said}");
+            assert!(said.contains("node-0") || said.contains("schema.json"), "{said}");
+        }
+    }
+    let running = Running::start(Kind::Node, &data, &log);
+    let mut client = Client::connect(running.clients);
+    assert_eq!(plain.verify(&mut client), Vec::<String>::new());
+    writes_again(&mut plain, &mut client);
+    started_quietly(&log);
+    assert_eq!(running.stop(), Some(0));
+    assert_eq!(check(&data), None);
+}
+
+/// The system's word for what is wrong is in the message.
+pub(crate) fn says_what(why: &str) -> bool {
+    ["Input/output error", "No space left on device", "bytes are free"].iter().any(|word| why.contains(word))
+}
+
+pub(crate) fn writes_again(plain: &mut Plain, client: &mut Client) {
+    let begun = Instant::now();
+    while !plain.one(client) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no writes are taken again: {:?}", plain.refusals);
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,133 @@
+//! The whole embedded node is killed with SIGKILL at random moments under load, many times over one directory. It starts
+//! again without a word of complaint, all that it had acknowledged is there, and nothing is there by half. A control
+//! without durability shows that the test can see a loss.
+//!
+//! `SHUNT_CRASH_ROUNDS` sets the number of kills, `SHUNT_CRASH_SEED` the choices of the loads and the moments.
+
+mod client;
+mod damage;
+mod faults;
+mod full_disk;
+mod load;
+mod model;
+mod operator;
+mod plain;
+
+mod process;
+mod rows;
+mod shared;
+
+use std::path::Path;
+use std::time::Duration;
+
+use client::{Client, number};
+use load::Loads;
+use model::Random;
+use process::{Kind, Running, check};
+
+/// Kills of a node, and of `shunt up`.
+const ROUNDS: (u64, u64) = (140, 60);
+/// A kill comes so long after the load began, at most.
+const LOAD_MS_MAX: u64 = 200;
+/// And so long after the process began, when it is to meet the start.
+const START_MS_MAX: u64 = 60;
+/// Rounds after which everything on disk is read and checked.
+const CHECKED_EVERY: u64 = 20;
+
+fn from_environment(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}: {text:?} is no number")))
+}
+
+fn seed() -> u64 {
+    from_environment("SHUNT_CRASH_SEED").unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
+        now.as_secs()
+    })
+}
+
+/// A node that was killed starts as any other: it has nothing to say.
+fn started_quietly(log: &Path) {
+    let said = std::fs::read_to_string(log).expect("log");
+    assert!(said.is_empty(), "{said}");
+}
+
+/// A killed process loses nothing that the kernel has, so memory is as good as a disk, and many times the writes are under
+/// way. `shunt up` is tried on the disk all the same, where a sync takes long.
+fn directory(kind: Kind) -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if kind == Kind::Node && memory.is_dir() {
+        return tempfile::tempdir_in(memory).expect("directory");
+    }
+    tempfile::tempdir().expect("directory")
+}
+
+fn survives(kind: Kind, rounds: u64) {
+    let seed = seed();
+    let rounds = from_environment("SHUNT_CRASH_ROUNDS").unwrap_or(rounds);
+    println!("{kind:?}: {rounds} rounds, SHUNT_CRASH_SEED={seed}");
+    let directory = directory(kind);
+    let (data, log) = (directory.path().join("data"), directory.path().join("log"));
+    let (mut random, mut loads) = (Random::new(seed), Loads::new(kind, seed));
+    let mut running = Running::start(kind, &data, &log);
+    loads.prepare(&mut Client::connect(running.clients));
+    for round in 1..=rounds {
+        let moment = Duration::from_millis(1 + random.below(LOAD_MS_MAX));
+        let address = running.clients;
+        loads.run(address, || {
+            std::thread::park_timeout(moment);
+            started_quietly(&log);
+            running.kill();
+        });
+        if random.one_in(4) {
+            kill_at_start(kind, &data, random.below(START_MS_MAX));
+        }
+        if round % CHECKED_EVERY == 0 {
+            assert_eq!(check(&data), None, "round {round} of seed {seed}");
+        }
+        running = Running::start(kind, &data, &log);
+        loads.verify(&mut Client::connect(running.clients));
+        started_quietly(&log);
+    }
+    println!("{kind:?}: {rounds} rounds, SHUNT_CRASH_SEED={seed}: {:?}", loads.seen);
+    assert!(loads.seen.acknowledged > rounds && loads.seen.refused > 0);
+    assert_eq!(running.stop(), Some(0));
+    assert_eq!(check(&data), None);
+}
+
+/// Before it takes clients, or just after.
+fn kill_at_start(kind: Kind, data: &Path, after_ms: u64) {
+    let mut child = kind.command(data).stderr(std::process::Stdio::null()).spawn().expect("start");
+    std::thread::park_timeout(Duration::from_millis(after_ms));
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+}
+
+#[test]
+fn a_node_that_is_killed_loses_nothing() {
+    survives(Kind::Node, ROUNDS.0);
+}
+
+#[test]
+fn nodes_behind_their_proxy_that_are_killed_lose_nothing() {
+    survives(Kind::Up, ROUNDS.1);
+}
+
+#[test]
+fn the_control_without_durability_sees_a_loss() {
+    let directory = tempfile::tempdir().expect("directory");
+    let (data, log) = (directory.path().join("data"), directory.path().join("log"));
+    let running = Running::start(Kind::Node, &data, &log);
+    let mut client = Client::connect(running.clients);
+    let replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
+    client.rows(&format!("CREATE KEYSPACE p WITH replication = {replication} AND durability = 'periodic'"));
+    client.rows("CREATE TABLE p.t (id int PRIMARY KEY)");
+    let written = 500;
+    (0..written).for_each(|id| drop(client.rows(&format!("INSERT INTO p.t (id) VALUES ({id})"))));
+    running.kill();
+    let running = Running::start(Kind::Node, &data, &log);
+    let rows = Client::connect(running.clients).rows("SELECT count(*) FROM p.t");
+    let found = number(rows[0][0].as_ref()).expect("a count");
+    println!("of {written} acknowledged rows {} are lost", written - found);
+    assert!(found < written, "nothing was lost without durability: the test cannot see a loss");
+    started_quietly(&log);
+}

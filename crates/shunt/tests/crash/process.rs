@@ -1,0 +1,105 @@
+//! Starts the binary on a data directory, and ends it.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Memtables so small that flushes and compactions are always under way.
+const SMALL: [&str; 4] = ["--memtable-bytes", "131072", "--block-cache-bytes", "4194304"];
+
+/// How nodes are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `shunt node` with two event loops.
+    Node,
+    /// `shunt up`: three nodes and the proxy, which sends them aggregated frames.
+    Up,
+}
+
+impl Kind {
+    pub(crate) fn nodes(self) -> usize {
+        match self {
+            Kind::Node => 1,
+            Kind::Up => 3,
+        }
+    }
+
+    /// The command on a data directory, to be started.
+    pub(crate) fn command(self, data: &Path) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shunt"));
+        match self {
+            Kind::Node => command.args(["node", "--cores", "2", "--listen", "127.0.0.1:0", "--log", "warn"]),
+            Kind::Up => command.args(["up", "--listen", "127.0.0.1:0", "--node-port", "0"]),
+        };
+        command.args(["--admin", "off", "--reserve-bytes", "0", "--data"]).arg(data).args(SMALL);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command
+    }
+}
+
+/// A process; killed with the test at the latest.
+pub(crate) struct Running {
+    child: Child,
+    log: PathBuf,
+    pub(crate) clients: SocketAddr,
+}
+
+impl Running {
+    /// Starts nodes whose log goes to a file, and waits until they take clients.
+    pub(crate) fn start(kind: Kind, data: &Path, log: &Path) -> Self {
+        Self::try_start(kind.command(data), log).unwrap_or_else(|| {
+            panic!("{} does not start: {}", data.display(), std::fs::read_to_string(log).unwrap_or_default())
+        })
+    }
+
+    /// `None` if it ends before it takes clients.
+    pub(crate) fn try_start(mut command: Command, log: &Path) -> Option<Self> {
+        command.stderr(std::fs::File::create(log).expect("log"));
+        let mut child = command.spawn().expect("start");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        for line in lines.map_while(Result::ok) {
+            if line.contains("clients connect to") || line.starts_with("listening for CQL") {
+                let last = line.rsplit(' ').next().unwrap_or_default();
+                return Some(Self { child, log: log.to_owned(), clients: last.parse().expect("address") });
+            }
+        }
+        child.wait().expect("wait");
+        None
+    }
+
+    /// kill -9. It must have been alive until then.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("kill");
+        let status = self.child.wait().expect("wait");
+        assert_eq!(status.signal(), Some(9), "it ended by itself: {status}");
+    }
+
+    /// SIGTERM, and the exit code.
+    pub(crate) fn stop(mut self) -> Option<i32> {
+        let kill = format!("kill -TERM {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().expect("sh").success());
+        self.child.wait().expect("wait").code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+            println!("the node had ended: {:?}; its log:\n{log}", self.child.try_wait());
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `shunt node check`: nothing if the data is sound, else what it says.
+pub(crate) fn check(data: &Path) -> Option<String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shunt"));
+    let output = command.args(["node", "check"]).arg(data).output().expect("start");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code() == Some(0), said.is_empty(), "{said}");
+    (!said.is_empty()).then_some(said)
+}

@@ -1,0 +1,156 @@
+//! `shunt up` and `shunt node`: data that stays, what is printed, how they end, what is done with the data.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::ResultMessage;
+
+use crate::support::{Client, eventually, output, page, shunt, signal};
+
+/// A running `shunt up` or `shunt node`; ends with the test at the latest.
+struct Running {
+    child: Child,
+    clients: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Running {
+    /// Starts it on free ports and waits until it is ready.
+    fn start(arguments: &[&str]) -> Self {
+        let mut command = shunt(arguments);
+        command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--reserve-bytes", "0"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let (mut clients, mut admin) = (None, None);
+        while clients.is_none() || admin.is_none() {
+            let line = lines.next().expect("it said nothing more").expect("read");
+            let last = line.rsplit(' ').next().unwrap_or_default();
+            if line.contains("clients connect to") || line.starts_with("listening for CQL") {
+                clients = last.parse().ok();
+            } else if let Some(page) = last.strip_prefix("http://") {
+                admin = page.strip_suffix("/status").and_then(|address| address.parse().ok());
+            }
+        }
+        let running = Self { child, clients: clients.expect("address"), admin: admin.expect("address") };
+        eventually(|| page(running.admin, "/readyz").0 == 200);
+        running
+    }
+
+    /// Ends it as an operator would; exit code and log.
+    fn end(mut self, name: &str) -> (i32, String) {
+        signal(&self.child, name);
+        let mut log = String::new();
+        self.child.stderr.take().expect("piped").read_to_string(&mut log).expect("read");
+        (self.child.wait().expect("wait").code().unwrap_or(-1), log)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn run(client: &mut Client, text: &str) {
+    assert_eq!(client.run(text).0, opcode::RESULT, "{text}");
+}
+
+fn rows(client: &mut Client, text: &str) -> usize {
+    let (_, body) = client.run(text);
+    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(4, &body) else { panic!("{text}: no rows") };
+    rows.rows().count()
+}
+
+fn fill(client: &mut Client) {
+    run(client, "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    run(client, "CREATE TABLE k.t (a int PRIMARY KEY, b text)");
+    (0..20).for_each(|key| run(client, &format!("INSERT INTO k.t (a, b) VALUES ({key}, 'x')")));
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("text")
+}
+
+#[test]
+fn up_keeps_its_data_however_it_ends() {
+    let directory = tempfile::tempdir().expect("directory");
+    let data = directory.path().join("data");
+    let up = || Running::start(&["up", "--data", text(&data), "--node-port", "0"]);
+    let running = up();
+    let mut client = Client::connect(running.clients);
+    fill(&mut client);
+    let (_, metrics) = page(running.admin, "/metrics");
+    for family in ["shunt_queries_total{kind=\"query\"}", "shunt_store_requests_total{", "shunt_store_syncs_total{"] {
+        assert!(metrics.lines().any(|line| line.starts_with(family)), "{family}");
+    }
+    let status: serde_json::Value = serde_json::from_str(&page(running.admin, "/status").1).expect("JSON");
+    assert_eq!(status["store"]["nodes"].as_array().map(Vec::len), Some(3));
+    assert_eq!(status["ring"]["nodes"].as_array().map(Vec::len), Some(3));
+    assert_eq!(running.end("KILL").0, -1);
+
+    let running = up();
+    let mut client = Client::connect(running.clients);
+    assert_eq!(rows(&mut client, "SELECT a FROM k.t"), 20);
+    drop(client);
+    let (code, log) = running.end("TERM");
+    assert!(code == 0 && !log.contains("did not close in time"), "{code} {log}");
+    assert_eq!(output(&["node", "check", text(&data)]), (0, format!("{}: sound\n", data.display()), String::new()));
+
+    let (code, _, log) = output(&["up", "--data", text(&data), "--nodes", "2", "--node-port", "0"]);
+    assert!(code == 5 && log.contains("use --nodes 3"), "{code} {log}");
+}
+
+#[test]
+fn a_node_is_copied_while_it_runs_and_the_copy_opens() {
+    let directory = tempfile::tempdir().expect("directory");
+    let (data, copy) = (directory.path().join("data"), directory.path().join("copy"));
+    let running = Running::start(&["node", "--cores", "2", "--data", text(&data)]);
+    let mut client = Client::connect(running.clients);
+    fill(&mut client);
+    let (code, said, log) = output(&["node", "snapshot", "--data", text(&data), text(&copy)]);
+    assert_eq!((code, said.as_str(), log.as_str()), (0, format!("copied to {}\n", copy.display()).as_str(), ""));
+    run(&mut client, "INSERT INTO k.t (a, b) VALUES (100, 'later')");
+    let (code, _, log) = output(&["node", "snapshot", "--data", text(&data), text(&copy)]);
+    assert!(code == 5 && log.contains("copy") && log.contains("exists"), "{code} {log}");
+    let (code, _, log) = output(&["node", "check", text(&data)]);
+    assert!(code == 5 && log.contains("in use"), "{code} {log}");
+
+    let restored = Running::start(&["node", "--data", text(&copy)]);
+    let mut other = Client::connect(restored.clients);
+    assert_eq!(rows(&mut other, "SELECT a FROM k.t"), 20);
+    run(&mut other, "INSERT INTO k.t (a, b) VALUES (200, 'only here')");
+    drop(other);
+    assert_eq!(rows(&mut client, "SELECT a FROM k.t"), 21);
+    drop(client);
+    assert_eq!((running.end("TERM").0, restored.end("INT").0), (0, 0));
+}
+
+#[test]
+fn damage_is_found_and_named() {
+    let directory = tempfile::tempdir().expect("directory");
+    let (data, copy) = (directory.path().join("data"), directory.path().join("copy"));
+    let running = Running::start(&["node", "--data", text(&data)]);
+    fill(&mut Client::connect(running.clients));
+    // A copy has all rows in files.
+    assert_eq!(output(&["node", "snapshot", "--data", text(&data), text(&copy)]).0, 0);
+    running.end("TERM");
+    let files = std::fs::read_dir(copy.join("node-0/db")).expect("directory").flatten().map(|entry| entry.path());
+    let table =
+        files.into_iter().find(|path| path.extension().is_some_and(|kind| kind == "sst")).expect("a file of rows");
+    let mut bytes = std::fs::read(&table).expect("read");
+    bytes[40] ^= 1;
+    // The file is shared with the original.
+    std::fs::remove_file(&table).expect("remove");
+    std::fs::write(&table, bytes).expect("write");
+    let (code, _, log) = output(&["node", "check", text(&copy)]);
+    let name = table.file_name().and_then(|name| name.to_str()).expect("name");
+    assert!(code == 5 && log.contains("damaged") && log.contains(name), "{code} {log}");
+    assert_eq!(output(&["node", "check", text(&data)]).0, 0);
+    let nothing = directory.path().join("nothing");
+    let (code, _, log) = output(&["node", "check", text(&nothing)]);
+    assert!(code == 5 && log.contains("no data"), "{code} {log}");
+}

@@ -1,0 +1,72 @@
+//! How far the engine's list of its files has been seen, so that damage to it is noticed before the engine opens.
+//!
+//! RocksDB takes a manifest that stops in the middle of a record for one whose last record was being written, also when it
+//! was cut off or a length in it is damaged. It then opens without the files that the rest would have named, and deletes
+//! them. So length and checksum of what was there are kept outside of it.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+/// A manifest as it was seen, durable then. One without bytes says nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct ManifestMark {
+    /// The number in its name.
+    pub(crate) number: u64,
+    /// How long it was.
+    pub(crate) bytes: u64,
+    /// CRC-32 of these bytes.
+    pub(crate) checksum: u32,
+}
+
+/// The number of the manifest that `CURRENT` names.
+fn current(directory: &Path) -> io::Result<u64> {
+    let text = fs::read_to_string(directory.join("CURRENT"))?;
+    let number = text.trim_end().strip_prefix("MANIFEST-").and_then(|number| number.parse().ok());
+    number.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "CURRENT names no manifest"))
+}
+
+fn path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("MANIFEST-{number:06}"))
+}
+
+impl ManifestMark {
+    /// As it is now. Reads what is new alone, and sees to it that it is durable: a mark is never ahead of the disk.
+    pub(crate) fn advance(self, directory: &Path) -> io::Result<ManifestMark> {
+        let number = current(directory)?;
+        let seen = if number == self.number { self } else { ManifestMark { number, ..ManifestMark::default() } };
+        let mut file = File::open(path(directory, number))?;
+        let bytes = file.metadata()?.len();
+        if bytes <= seen.bytes {
+            return Ok(seen);
+        }
+        file.sync_data()?;
+        file.seek(SeekFrom::Start(seen.bytes))?;
+        let mut hasher = crc32fast::Hasher::new_with_initial(seen.checksum);
+        let mut new = Vec::new();
+        file.take(bytes - seen.bytes).read_to_end(&mut new)?;
+        hasher.update(&new);
+        Ok(ManifestMark { number, bytes, checksum: hasher.finalize() })
+    }
+
+    /// What has happened to it since, in words and with its name; `None` if it has only grown, or made place for a newer
+    /// one. What cannot be read at all is left for the engine to report.
+    pub(crate) fn damage(&self, directory: &Path) -> Option<String> {
+        let number = current(directory).ok()?;
+        let shown = path(directory, number);
+        if number < self.number {
+            let newer = path(directory, self.number);
+            return Some(format!("{}: CURRENT names it, but {} came after it", shown.display(), newer.display()));
+        }
+        if number > self.number {
+            return None;
+        }
+        let mut seen = Vec::new();
+        File::open(&shown).ok()?.take(self.bytes).read_to_end(&mut seen).ok()?;
+        if (seen.len() as u64) < self.bytes {
+            return Some(format!("{}: {} bytes long, it had {}", shown.display(), seen.len(), self.bytes));
+        }
+        let same = crc32fast::hash(&seen) == self.checksum;
+        (!same).then(|| format!("{}: its first {} bytes have changed", shown.display(), self.bytes))
+    }
+}
