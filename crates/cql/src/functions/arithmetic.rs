@@ -96,11 +96,13 @@ impl Number {
         }
     }
 
+    #[allow(clippy::cast_possible_truncation, reason = "Java's conversions are lossy")]
     fn to_big(&self) -> BigInt {
         match self {
             Number::Whole(value) => BigInt::from(*value),
             Number::Big(value) => value.clone(),
-            Number::Float(_) => self.to_decimal().map_or(BigInt::ZERO, |value| value.truncated()),
+            // By way of a long.
+            Number::Float(value) => BigInt::from(*value as i64),
             Number::Decimal(value) => value.truncated(),
         }
     }

@@ -163,6 +163,8 @@ fn casts() {
         ("double", "1e20", NativeType::Tinyint, "-1"),
         ("int", "300", NativeType::Tinyint, "44"),
         ("float", "1.1", NativeType::Decimal, "1.1"),
+        ("double", "Infinity", NativeType::Varint, "9223372036854775807"),
+        ("double", "-2.9", NativeType::Varint, "-2"),
         ("decimal", "12.9", NativeType::Int, "12"),
         ("varint", "18446744073709551617", NativeType::Bigint, "1"),
         ("int", "5", NativeType::Text, "'5'"),

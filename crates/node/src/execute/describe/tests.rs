@@ -289,6 +289,7 @@ fn comparable(schema: &Schema, with_dropped: bool) -> Vec<(String, String)> {
             table.dropped.sort_by(|one, other| one.column.name.cmp(&other.column.name));
             if !with_dropped {
                 table.dropped.clear();
+                table.columns.iter_mut().for_each(|column| column.dropped_us = None);
             }
             tables.insert(table.name.clone(), std::sync::Arc::new(table));
         }

@@ -89,7 +89,9 @@ impl Preparer<'_, '_, '_> {
             None => (None, NativeType::Bigint.into()),
             Some(selector) => {
                 self.in_aggregate = true;
-                let prepared = self.prepare(selector, None);
+                // A literal is of the type that it has by itself.
+                let known = self.known_or_literal(selector);
+                let prepared = self.prepare(selector, known.as_ref());
                 self.in_aggregate = false;
                 let (expression, cql_type) = prepared?;
                 (Some(expression), cql_type)

@@ -1,0 +1,199 @@
+//! Assignments, deletions and conditions of single columns.
+
+use shunt_cql::ast::{ColumnCondition, Comparison, Conditions, Deletion, NativeType, Operation};
+use shunt_cql::functions::is_number;
+use shunt_cql::terms::{Scope, prepare};
+use shunt_cql::types::CqlType;
+
+use super::{ColumnChange, Condition, ConditionPart, ConditionPlan, ConditionTest};
+use crate::error::CqlError;
+use crate::schema::{Column, Table};
+use crate::statement::restrictions::column_of;
+
+/// `conditional`: the row is read anyway, so that numbers can be added to others than counters, and texts to texts.
+pub(super) fn change(
+    column: &Column,
+    operation: &Operation,
+    conditional: bool,
+    scope: &mut Scope<'_>,
+) -> Result<ColumnChange, CqlError> {
+    let name = &column.name;
+    let cql_type = &column.cql_type;
+    let refuse =
+        |what: &str| Err(CqlError::Invalid(format!("Invalid operation ({what}) for column {name} of type {cql_type}")));
+    if cql_type.is_counter() && !matches!(operation, Operation::Add(_) | Operation::Subtract(_)) {
+        return Err(CqlError::Invalid(format!(
+            "Cannot set the value of counter column {name} (counters can only be incremented/decremented, not set)"
+        )));
+    }
+    match operation {
+        Operation::Set(value) => Ok(ColumnChange::Set(prepare(value, name, cql_type, scope)?)),
+        Operation::Add(value) if cql_type.is_counter() || column.is_multi_cell() && cql_type.is_collection() => {
+            Ok(ColumnChange::Add(prepare(value, name, cql_type, scope)?))
+        }
+        Operation::Add(value) if conditional && can_be_added(cql_type) => {
+            Ok(ColumnChange::AddToValue(prepare(value, name, cql_type, scope)?))
+        }
+        Operation::Subtract(value) if cql_type.is_counter() => {
+            Ok(ColumnChange::Subtract(prepare(value, name, cql_type, scope)?))
+        }
+        Operation::Subtract(value) if column.is_multi_cell() && cql_type.is_collection() => {
+            // The keys that leave a map come as a set.
+            let receiver = match cql_type {
+                CqlType::Map { key, .. } => CqlType::set(CqlType::clone(key)),
+                other => other.clone(),
+            };
+            Ok(ColumnChange::Subtract(prepare(value, name, &receiver, scope)?))
+        }
+        Operation::Prepend(value) if matches!(cql_type, CqlType::List { frozen: false, .. }) => {
+            Ok(ColumnChange::Prepend(prepare(value, name, cql_type, scope)?))
+        }
+        Operation::SetElement(key, value) => match cql_type {
+            CqlType::List { element, frozen: false } => Ok(ColumnChange::SetElement(
+                prepare(key, &format!("idx({name})"), &CqlType::Native(NativeType::Int), scope)?,
+                prepare(value, &format!("value({name})"), element, scope)?,
+            )),
+            CqlType::Map { key: key_type, value: value_type, frozen: false } => Ok(ColumnChange::SetElement(
+                prepare(key, &format!("key({name})"), key_type, scope)?,
+                prepare(value, &format!("value({name})"), value_type, scope)?,
+            )),
+            _ => refuse("setting an element"),
+        },
+        Operation::SetField(field, value) => match cql_type {
+            CqlType::Udt { definition, frozen: false } => {
+                let Some(index) = definition.field(field) else {
+                    return Err(CqlError::Invalid(format!("UDT column {name} does not have a field named {field}")));
+                };
+                let value = prepare(value, &format!("{name}.{field}"), &definition.fields[index].1, scope)?;
+                Ok(ColumnChange::SetField(index, value))
+            }
+            _ => refuse("setting a field"),
+        },
+        _ => refuse("adding or taking away"),
+    }
+}
+
+/// Numbers and texts.
+fn can_be_added(cql_type: &CqlType) -> bool {
+    let CqlType::Native(native) = cql_type else { return false };
+    matches!(native, NativeType::Text | NativeType::Ascii) || is_number(*native)
+}
+
+pub(super) fn deletion_of(
+    column: &Column,
+    deletion: &Deletion,
+    scope: &mut Scope<'_>,
+) -> Result<ColumnChange, CqlError> {
+    let name = &column.name;
+    match (deletion, &column.cql_type) {
+        (Deletion::Column(_), _) => Ok(ColumnChange::Delete),
+        (Deletion::Element(_, key), CqlType::List { frozen: false, .. }) => {
+            let index = prepare(key, &format!("idx({name})"), &CqlType::Native(NativeType::Int), scope)?;
+            Ok(ColumnChange::DeleteElement(index))
+        }
+        (Deletion::Element(_, key), CqlType::Set { element, frozen: false }) => {
+            Ok(ColumnChange::DeleteElement(prepare(key, &format!("value({name})"), element, scope)?))
+        }
+        (Deletion::Element(_, key), CqlType::Map { key: key_type, frozen: false, .. }) => {
+            Ok(ColumnChange::DeleteElement(prepare(key, &format!("key({name})"), key_type, scope)?))
+        }
+        (Deletion::Field(_, field), CqlType::Udt { definition, frozen: false }) => match definition.field(field) {
+            Some(index) => Ok(ColumnChange::DeleteField(index)),
+            None => Err(CqlError::Invalid(format!("UDT column {name} does not have a field named {field}"))),
+        },
+        _ => {
+            Err(CqlError::Invalid(format!("Invalid deletion operation for column {name} of type {}", column.cql_type)))
+        }
+    }
+}
+
+pub(super) fn conditions(
+    table: &Table,
+    conditions: &Conditions,
+    scope: &mut Scope<'_>,
+) -> Result<ConditionPlan, CqlError> {
+    match conditions {
+        Conditions::None => Ok(ConditionPlan::None),
+        Conditions::Exists => Ok(ConditionPlan::Exists),
+        Conditions::All(all) => {
+            let all = all.iter().map(|condition| condition_of(table, condition, scope));
+            Ok(ConditionPlan::Columns(all.collect::<Result<_, _>>()?))
+        }
+    }
+}
+
+fn condition_of(table: &Table, given: &ColumnCondition, scope: &mut Scope<'_>) -> Result<Condition, CqlError> {
+    let (column, found) = column_of(table, &given.column)?;
+    let name = &found.name;
+    if found.is_primary_key() {
+        return Err(CqlError::Invalid(format!("PRIMARY KEY column '{name}' cannot have IF conditions")));
+    }
+    let wrong = || {
+        CqlError::Invalid(format!("Invalid element access in a condition on column {name} of type {}", found.cql_type))
+    };
+    let of_element = format!("value({name})");
+    let (part, name, receiver) = match (&given.element, &given.field, &found.cql_type) {
+        (None, None, cql_type) => whole(given.comparison, name, cql_type),
+        (Some(key), _, CqlType::List { element, .. }) => {
+            let index = prepare(key, &format!("idx({name})"), &CqlType::Native(NativeType::Int), scope)?;
+            (ConditionPart::Element(index), of_element, CqlType::clone(element))
+        }
+        (Some(key), _, CqlType::Map { key: key_type, value, .. }) => {
+            let key = prepare(key, &format!("key({name})"), key_type, scope)?;
+            (ConditionPart::Element(key), of_element, CqlType::clone(value))
+        }
+        (None, Some(field), CqlType::Udt { definition, .. }) => {
+            let index = definition.field(field).ok_or_else(wrong)?;
+            (ConditionPart::Field(index), format!("{name}.{field}"), definition.fields[index].1.clone())
+        }
+        _ => return Err(wrong()),
+    };
+    check_comparison(found, &receiver, given.comparison)?;
+    let test = match given.comparison {
+        Some(comparison) => {
+            let value = given.values.first().ok_or_else(wrong)?;
+            ConditionTest::Compare(comparison, prepare(value, &name, &receiver, scope)?)
+        }
+        None if given.in_marker => {
+            let value = given.values.first().ok_or_else(wrong)?;
+            ConditionTest::InList(prepare(value, &format!("in({name})"), &CqlType::list(receiver), scope)?)
+        }
+        None => {
+            let values = given.values.iter().map(|value| prepare(value, &name, &receiver, scope));
+            ConditionTest::In(values.collect::<Result<_, _>>()?)
+        }
+    };
+    Ok(Condition { column, part, test })
+}
+
+/// Comparisons that a condition cannot have.
+fn check_comparison(column: &Column, compared: &CqlType, comparison: Option<Comparison>) -> Result<(), CqlError> {
+    let (name, cql_type) = (&column.name, &column.cql_type);
+    match comparison {
+        Some(Comparison::ContainsKey) if !matches!(cql_type, CqlType::Map { .. }) => {
+            Err(CqlError::Invalid(format!("Cannot use CONTAINS KEY on non-map column {name}")))
+        }
+        Some(Comparison::Contains) if !cql_type.is_collection() => {
+            Err(CqlError::Invalid(format!("Cannot use CONTAINS on non-collection column {name}")))
+        }
+        Some(Comparison::Less | Comparison::LessOrEqual | Comparison::Greater | Comparison::GreaterOrEqual)
+            if compared.references_duration() =>
+        {
+            Err(CqlError::invalid("Slice conditions are not supported on durations"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a whole column is compared with.
+fn whole(comparison: Option<Comparison>, name: &str, cql_type: &CqlType) -> (ConditionPart, String, CqlType) {
+    let (name, receiver) = match (comparison, cql_type) {
+        (Some(Comparison::Contains), CqlType::List { element, .. } | CqlType::Set { element, .. }) => {
+            (format!("value({name})"), CqlType::clone(element))
+        }
+        (Some(Comparison::Contains), CqlType::Map { value, .. }) => (format!("value({name})"), CqlType::clone(value)),
+        (Some(Comparison::ContainsKey), CqlType::Map { key, .. }) => (format!("key({name})"), CqlType::clone(key)),
+        (_, other) => (name.to_owned(), other.clone()),
+    };
+    (ConditionPart::Whole, name, receiver)
+}
