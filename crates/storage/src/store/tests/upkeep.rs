@@ -1,6 +1,7 @@
 //! Writing back, sweeping, reclaiming, snapshots, counters, and reads from memory alone.
 
 use super::*;
+use crate::engine::ReadTier;
 use crate::row::{Expiry, RangeTombstone};
 use std::ops::Bound;
 
@@ -199,8 +200,15 @@ fn slices_and_scans_look_as_far_as_they_may() {
         put(&store, &key, Target::Row(&[9]), insert(0, 2, b"v"));
         store.flush().unwrap();
     }
-    let store = Store::open(directory.path(), options()).unwrap();
     let blocked = |error: Option<StoreError>| matches!(error, Some(StoreError::Engine(EngineError::WouldBlock)));
+    // The engine's own threads may have read the rows after an opening; not after every one.
+    let nothing_in_memory = || {
+        let store = Store::open(directory.path(), options()).unwrap();
+        let slice = Slice { reach: Reach { tier: ReadTier::Memory, records: 100 }, ..Slice::default() };
+        let met = store.read_partition(TABLE, PartitionKey(&key), &slice, NOW).and_then(|mut rows| rows.next()).err();
+        blocked(met).then_some(store)
+    };
+    let store = (0..50).find_map(|_| nothing_in_memory()).expect("rows were in memory after every opening");
     let slice = |tier, records| -> Result<usize, StoreError> {
         let slice = Slice { reach: Reach { tier, records }, ..Slice::default() };
         let mut rows = store.read_partition(TABLE, PartitionKey(&key), &slice, NOW)?;
@@ -219,8 +227,8 @@ fn slices_and_scans_look_as_far_as_they_may() {
         }
         Ok(count)
     };
-    use crate::engine::ReadTier::{Disk, Memory};
-    assert!(blocked(slice(Memory, 100).err()) && blocked(scan(Memory, 100).err()), "nothing is in memory yet");
+    use ReadTier::{Disk, Memory};
+    assert!(blocked(scan(Memory, 100).err()), "nothing is in memory yet");
     assert_eq!(slice(Disk, 100).unwrap(), 1);
     assert_eq!((slice(Memory, 100).unwrap(), scan(Memory, 100).unwrap()), (1, 1), "now it is");
     // Rows that are deleted count, for they take time as well.
