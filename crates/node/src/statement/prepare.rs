@@ -135,13 +135,16 @@ fn marker_list(
     scope: &Scope<'_>,
     tables: Vec<(String, String)>,
 ) -> Result<Vec<Marker>, CqlError> {
-    let marker = |((name, found), table): ((&Option<String>, &Option<(String, CqlType)>), (String, String))| {
-        let Some((known, cql_type)) = found else {
+    let known = names.iter().zip(&scope.markers).zip(tables);
+    let mut markers = Vec::with_capacity(names.len());
+    for ((name, found), table) in known {
+        let Some((receiver, cql_type)) = found else {
             return Err(CqlError::invalid("a bind marker stands where its type cannot be known; use a type hint"));
         };
-        Ok(Marker { table, name: name.clone().unwrap_or_else(|| known.clone()), cql_type: cql_type.clone() })
-    };
-    names.iter().zip(&scope.markers).zip(tables).map(marker).collect()
+        let name = name.clone().unwrap_or_else(|| receiver.clone());
+        markers.push(Marker { table, name, cql_type: cql_type.clone() });
+    }
+    Ok(markers)
 }
 
 /// For each column of the partition key the last marker that is for it; empty if one of them has none, or if a batch is
