@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from . import expected, report, workers
+from . import expected, report, servers, workers
 from .runner import Tally
 from .sequence import KINDS
 
@@ -16,8 +16,8 @@ def arguments(given=None) -> argparse.Namespace:
     kinds = ", ".join(kind.name for kind in KINDS)
     parser = argparse.ArgumentParser(prog="python -m differential", description=(
         "Runs the same random statements on Shunt's node and on Cassandra and compares the answers."), epilog=f"Kinds: {kinds}.")
-    parser.add_argument("--ours", required=True, metavar="HOST:PORT")
-    parser.add_argument("--cassandra", required=True, metavar="HOST:PORT", help="may be the same server as --ours")
+    parser.add_argument("--ours", metavar="HOST:PORT", help="a node that runs; otherwise one is started (SHUNT_BINARY, or the release)")
+    parser.add_argument("--cassandra", metavar="HOST:PORT", help="one that runs, also the server of --ours; otherwise one is started")
     parser.add_argument("--statements", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--sequence", type=int, help="run this sequence of the seed alone")
@@ -34,7 +34,13 @@ def arguments(given=None) -> argparse.Namespace:
 
 def main(given=None) -> int:
     options = arguments(given)
-    plan = workers.Plan(options.ours, options.cassandra, options.statements, options.seed, options.only, options.sequence,
+    with servers.both(options.ours, options.cassandra) as (ours, cassandra):
+        return run(options, ours, cassandra)
+
+
+def run(options: argparse.Namespace, ours: str, cassandra: str) -> int:
+    """Runs what was asked for; the exit code."""
+    plan = workers.Plan(ours, cassandra, options.statements, options.seed, options.only, options.sequence,
                         options.concurrency, options.processes, options.protocol_version, options.shrink)
     if options.replay:
         return replay(plan, options.replay)

@@ -13,6 +13,8 @@ from .workers import Plan
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "target" / "differential"
 ROWS_SHOWN = 12
+# Starts both servers by itself; with --ours and --cassandra it takes those that run.
+COMMAND = "cd tests && ../target/python/bin/python -m differential"
 
 
 def write(plan: Plan, failure: Failure, position: int) -> Path:
@@ -38,11 +40,10 @@ def show(plan: Plan, failure: Failure, path: Path | None) -> None:
     for step in shown:
         print(f"    {step.shown()}")
     print(f"  Cassandra: {describe(difference.cassandra)}\n  ours:      {describe(difference.ours)}")
-    sides = f"--ours {plan.ours} --cassandra {plan.cassandra}"
     only = f" --only {plan.only}" if plan.only else ""
     if path is not None:
-        print(f"  replay: python -m differential {sides} --replay {path}")
-    print(f"  whole:  python -m differential {sides} --seed {plan.seed} --sequence {failure.number}{only}", flush=True)
+        print(f"  replay: {COMMAND} --replay {path}")
+    print(f"  whole:  {COMMAND} --seed {plan.seed} --sequence {failure.number}{only}", flush=True)
 
 
 def describe(outcome: Outcome) -> str:

@@ -1,6 +1,7 @@
 //! SELECT from end to end: statements in, rows as literals out, on three nodes with data between them.
 
 mod aggregates;
+mod cassandra;
 mod intervals;
 mod pages;
 mod refused;
