@@ -244,7 +244,7 @@ impl<'a> Mutator<'a> {
         let given = self.plan.clustering_given();
         let sliced = restriction.lower.is_some() || restriction.upper.is_some();
         let whole = given == 0 && !sliced && table.clustering_len > 0;
-        if table.is_counter && given < table.clustering_len {
+        if self.plan.finds_counters() {
             self.delete_counters(partition, deletion, whole, writes)?;
         }
         if whole {

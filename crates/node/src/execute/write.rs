@@ -47,7 +47,7 @@ impl Executor {
             self.effort.may_wait()?;
             return self.write_if(&mut mutators, kind.is_some(), version, out);
         }
-        if items.iter().any(|(plan, _)| reads_lists(plan)) {
+        if items.iter().any(|(plan, _)| reads_lists(plan) || plan.finds_counters()) {
             self.effort.may_wait()?;
         }
         let _locks = self.lock_for_lists(&mutators)?;

@@ -60,6 +60,11 @@ impl MutationPlan {
         self.changes.iter().filter_map(reads)
     }
 
+    /// Whether it deletes counters by range or partition: the rows that are there are found first.
+    pub(crate) fn finds_counters(&self) -> bool {
+        self.table.is_counter && self.deletes_rows && self.clustering_given() < self.table.clustering_len
+    }
+
     /// Whether what it does to static columns is more when it is done again.
     pub(crate) fn repeats_statics(&self) -> bool {
         let mut columns = self.changes.iter().map(|(position, _)| &self.table.columns[*position]);
