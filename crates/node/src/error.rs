@@ -4,7 +4,7 @@ use shunt_cql::error::FailedFunction;
 use shunt_cql::{InvalidRequest, SyntaxError};
 use shunt_storage::StoreError;
 use shunt_storage::engine::EngineError;
-use shunt_wire::cql::message::{ErrorDetails, ErrorMessage, encode, error_code, put};
+use shunt_wire::cql::message::{Consistency, ErrorDetails, ErrorMessage, encode, error_code, put};
 
 /// Where native functions are.
 const NATIVE_KEYSPACE: &str = "system";
@@ -30,6 +30,8 @@ pub(crate) enum CqlError {
     Protocol(String),
     /// The node cannot carry it out: its disk failed, or a bound was hit.
     Server(String),
+    /// The consistency level needs more replicas than there are nodes.
+    Unavailable { consistency: Consistency, required: u32, alive: u32 },
     /// The node has more to do than it can; what was asked did not happen.
     Overloaded(String),
     /// Not for clients: it has to be executed where it may wait. Nothing has been changed yet.
@@ -62,6 +64,12 @@ impl CqlError {
             CqlError::Protocol(message) => plain(out, error_code::PROTOCOL_ERROR, message),
             CqlError::Server(message) => plain(out, error_code::SERVER_ERROR, message),
             CqlError::Overloaded(message) => plain(out, error_code::OVERLOADED, message),
+            CqlError::Unavailable { consistency, required, alive } => {
+                let message = &format!("Cannot achieve consistency level {consistency}");
+                let (consistency, required, alive) = (*consistency, *required as i32, *alive as i32);
+                let details = ErrorDetails::Unavailable { consistency, required, alive };
+                ErrorMessage { code: error_code::UNAVAILABLE, message, details }.put(out, version);
+            }
             CqlError::WouldWait { .. } => plain(out, error_code::OVERLOADED, "the request has to wait for the disk"),
             CqlError::Unprepared(id) => {
                 let message = "Prepared query with this ID not found (either the query was not prepared on this host \

@@ -38,7 +38,10 @@ impl Executor {
         let mut items: Vec<Item<'_>> = Vec::with_capacity(parts.len());
         for ((statement, _), bound) in parts.iter().zip(&bounds) {
             match &statement.plan {
-                Plan::Mutation(plan) => items.push((plan, bound)),
+                Plan::Mutation(plan) => {
+                    self.check_write_level(plan, batch.params.consistency, batch.params.serial_consistency)?;
+                    items.push((plan, bound));
+                }
                 _ => {
                     let message = "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.";
                     return Err(CqlError::invalid(message));

@@ -16,6 +16,7 @@ mod intervals;
 mod json;
 pub(crate) mod keys;
 mod mutate;
+mod replicas;
 pub(crate) mod rows;
 pub(crate) mod select;
 #[cfg(test)]
@@ -264,6 +265,7 @@ impl Executor {
         self.aside.parameters(|| bound.shown());
         match &statement.plan {
             Plan::Select(select) => {
+                self.check_level(&select.table.keyspace, params.consistency)?;
                 let outdated = known_result.is_some_and(|known| !known.is_empty() && known != statement.result_id);
                 let page = Page {
                     version,
@@ -278,10 +280,16 @@ impl Executor {
                 Ok(Done::now(opcode::RESULT))
             }
             Plan::Mutation(mutation) => {
+                self.check_write_level(mutation, params.consistency, params.serial_consistency)?;
                 let timestamp = params.timestamp.unwrap_or(bound.now_us);
                 self.write(&[(mutation, &bound)], timestamp, version, None, out)
             }
-            Plan::Batch(batch) => self.run_batch_plan(batch, &bound, version, params.timestamp, out),
+            Plan::Batch(batch) => {
+                for mutation in &batch.mutations {
+                    self.check_write_level(mutation, params.consistency, params.serial_consistency)?;
+                }
+                self.run_batch_plan(batch, &bound, version, params.timestamp, out)
+            }
             Plan::Truncate(name) => {
                 self.effort.may_take_long()?;
                 self.truncate(client, name, out)

@@ -30,7 +30,7 @@ pub(crate) enum Grouping {
 
 /// A SELECT that can be executed.
 pub(crate) struct SelectPlan {
-    table: Arc<Table>,
+    pub(crate) table: Arc<Table>,
     columns: Vec<ResultColumn>,
     restrictions: Restrictions,
     pub(crate) selection: Selection,

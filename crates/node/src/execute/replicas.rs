@@ -1,0 +1,117 @@
+//! Consistency levels. A node has one copy of everything; it refuses the levels that Cassandra would refuse on a ring of as
+//! many nodes: those that need more replicas than there are nodes to have them.
+
+use shunt_wire::cql::message::Consistency;
+
+use super::Executor;
+use crate::cluster::ClusterInfo;
+use crate::error::CqlError;
+use crate::schema::Keyspace;
+use crate::statement::mutation::MutationPlan;
+
+/// Replicas that a keyspace asks for: everywhere, and in the datacentre of the nodes.
+fn factors(keyspace: &Keyspace, datacentre: &str) -> (u32, u32) {
+    // Of transient replicas, as in "3/1", the first number is of all.
+    let number = |text: &String| text.split('/').next().and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
+    let class = keyspace.replication.get("class").map_or("", |class| class.rsplit('.').next().unwrap_or_default());
+    let given = |name: &str| keyspace.replication.get(name).map(number);
+    match class {
+        "SimpleStrategy" => {
+            let factor = given("replication_factor").unwrap_or(1);
+            (factor, factor)
+        }
+        "NetworkTopologyStrategy" => {
+            let others = keyspace.replication.iter().filter(|(name, _)| *name != "class" && *name != datacentre);
+            // A factor without a datacentre is for each of them, and there is one.
+            let elsewhere: u32 = others.filter(|(name, _)| *name != "replication_factor").map(|(_, n)| number(n)).sum();
+            let here = given(datacentre).or(given("replication_factor")).unwrap_or(0);
+            (here + elsewhere, here)
+        }
+        _ => (1, 1),
+    }
+}
+
+/// Refuses a level that a ring of these nodes could not meet for this keyspace.
+pub(super) fn check(keyspace: &Keyspace, info: &ClusterInfo, consistency: Consistency) -> Result<(), CqlError> {
+    let (all, here) = factors(keyspace, &info.datacentre);
+    let quorum = |replicas: u32| replicas / 2 + 1;
+    let required = match consistency {
+        Consistency::ANY => return Ok(()),
+        Consistency::TWO => 2,
+        Consistency::THREE => 3,
+        Consistency::QUORUM | Consistency::SERIAL => quorum(all),
+        Consistency::ALL => all,
+        Consistency::LOCAL_QUORUM | Consistency::EACH_QUORUM | Consistency::LOCAL_SERIAL => quorum(here),
+        _ => 1,
+    };
+    let alive = here.min(u32::try_from(info.nodes.len()).unwrap_or(u32::MAX));
+    if required <= alive { Ok(()) } else { Err(CqlError::Unavailable { consistency, required, alive }) }
+}
+
+impl Executor {
+    /// See [`check`].
+    pub(super) fn check_level(&self, keyspace: &str, consistency: Consistency) -> Result<(), CqlError> {
+        // Nearly all statements.
+        if matches!(consistency, Consistency::ONE | Consistency::LOCAL_ONE) {
+            return Ok(());
+        }
+        let schema = self.shared.schema();
+        schema.keyspace(keyspace).map_or(Ok(()), |keyspace| check(keyspace, &self.shared.info, consistency))
+    }
+
+    /// Of a statement that writes; conditions are decided at a level of their own.
+    pub(super) fn check_write_level(
+        &self,
+        plan: &MutationPlan,
+        consistency: Consistency,
+        serial: Option<Consistency>,
+    ) -> Result<(), CqlError> {
+        let keyspace = &plan.table.keyspace;
+        if plan.is_conditional() {
+            self.check_level(keyspace, serial.unwrap_or(Consistency::SERIAL))?;
+        }
+        self.check_level(keyspace, consistency)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::schema::Schema;
+
+    #[test]
+    fn a_level_needs_as_many_nodes_as_it_needs_replicas() {
+        const SIMPLE: &str = "{'class': 'SimpleStrategy', 'replication_factor': 5}";
+        const HERE: &str = "{'class': 'NetworkTopologyStrategy', 'datacenter1': 3}";
+        const ANYWHERE: &str = "{'class': 'NetworkTopologyStrategy', 'replication_factor': 3}";
+        const ELSEWHERE: &str = "{'class': 'NetworkTopologyStrategy', 'datacenter1': '3/1', 'asia': 3}";
+        for (replication, nodes, consistency, refused) in [
+            (SIMPLE, 1, Consistency::ANY, None),
+            (SIMPLE, 1, Consistency::LOCAL_ONE, None),
+            (SIMPLE, 1, Consistency::TWO, Some((2, 1))),
+            (SIMPLE, 1, Consistency::QUORUM, Some((3, 1))),
+            (SIMPLE, 3, Consistency::QUORUM, None),
+            (SIMPLE, 3, Consistency::LOCAL_SERIAL, None),
+            (SIMPLE, 3, Consistency::ALL, Some((5, 3))),
+            (SIMPLE, 9, Consistency::ALL, None),
+            (HERE, 1, Consistency::LOCAL_QUORUM, Some((2, 1))),
+            (HERE, 3, Consistency::EACH_QUORUM, None),
+            (ANYWHERE, 2, Consistency::THREE, Some((3, 2))),
+            (ANYWHERE, 3, Consistency::ALL, None),
+            (ELSEWHERE, 3, Consistency::QUORUM, Some((4, 3))),
+            (ELSEWHERE, 3, Consistency::LOCAL_QUORUM, None),
+        ] {
+            let statement = format!("CREATE KEYSPACE k WITH replication = {replication}");
+            let schema = crate::schema::tests::after(&Schema::empty(), &[statement]);
+            let addresses: Vec<SocketAddr> = (0..nodes).map(|port| SocketAddr::from(([127, 0, 0, 1], port))).collect();
+            let outcome = check(schema.keyspace("k").unwrap(), &ClusterInfo::new("test", &addresses), consistency);
+            let expected = match refused {
+                None => Ok(()),
+                Some((required, alive)) => Err(CqlError::Unavailable { consistency, required, alive }),
+            };
+            assert_eq!(outcome, expected, "{replication} on {nodes} at {consistency}");
+        }
+    }
+}
