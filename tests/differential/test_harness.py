@@ -151,10 +151,12 @@ def test_a_failure_shrinks_to_the_statements_it_needs(sides):
 
 @pytest.mark.parametrize("text, theirs, ours, entry", [
     ("SELECT a FROM t GROUP BY a", Outcome("error", code=0x1300), rows(b"1"), "GROUP BY breaks"),
-    ("SELECT a FROM t", Outcome("error", code=0x1300), rows(b"1"), None),
+    ("SELECT a FROM t", Outcome("error", code=0x1300), rows(b"1"), "read failure"),
+    ("SELECT a FROM t", Outcome("error", code=0x1300), Outcome("error", code=0x2000), None),
     ("SELECT log(a) FROM t", Outcome("error", code=0, message="java.lang.ArithmeticException: x"), Outcome("error", code=0x2200),
      "uncaught exception"),
-    ("SELECT log(a) FROM t", Outcome("error", code=0, message="java.lang.ArithmeticException: x"), rows(b"1"), None),
+    ("SELECT log(a) FROM t", Outcome("error", code=0, message="java.lang.ArithmeticException: x"), rows(b"1"), "uncaught exception"),
+    ("SELECT log(a) FROM t", Outcome("error", code=0, message="not Java's"), rows(b"1"), None),
     ("SELECT log(a) FROM t", Outcome("error", code=0x2200), Outcome("error", code=0x2000), None),
 ])
 def test_only_what_is_listed_is_expected(text, theirs, ours, entry):
