@@ -99,7 +99,7 @@ class NodeStore(Store):
         self.proxied = proxied
 
     def round(self, options) -> dict:
-        node = Embedded.direct(port=9142)
+        node = Embedded.direct(port=9152)
         node.arguments += ["--cores", "1"]
         with node:
             create(node.contact, self.acknowledged)
@@ -217,8 +217,8 @@ def main() -> int:
     if missing:
         print("redis-server is not installed (Debian: redis-server); it is left out")
         stores = [store for store in stores if not isinstance(store, RedisStore)]
-    if cql.answers("127.0.0.1", 9142, 1):
-        raise RuntimeError("something else answers CQL on 127.0.0.1:9142")
+    if cql.answers("127.0.0.1", 9152, 1):
+        raise RuntimeError("something else answers CQL on 127.0.0.1:9152")
     rounds = {store: [] for store in stores}
     for _ in range(options.rounds):
         for store in stores:
