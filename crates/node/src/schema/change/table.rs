@@ -193,9 +193,19 @@ impl Table {
         table.arrange();
         check(&table)?;
         set_options(&mut table, &create.options.properties)?;
+        if !create.options.properties.iter().any(|(name, _)| name == BLOOM_FILTER) {
+            // What Cassandra's levelled compaction wants is another default; a table that is altered keeps what it has.
+            let class = table.options.maps.get("compaction").and_then(|compaction| compaction.get("class"));
+            if class.is_some_and(|class| class.ends_with(".LeveledCompactionStrategy")) {
+                table.options.numbers.insert(BLOOM_FILTER, BLOOM_FILTER_LEVELLED);
+            }
+        }
         Ok(table)
     }
 }
+
+const BLOOM_FILTER: &str = "bloom_filter_fp_chance";
+const BLOOM_FILTER_LEVELLED: f64 = 0.1;
 
 fn changed(kind: &'static str, keyspace: &str, name: &str) -> Change {
     Change { kind, keyspace: keyspace.to_owned(), object: Object::Table(name.to_owned()) }

@@ -317,3 +317,18 @@ fn writes_are_durable_unless_told_otherwise() {
         assert_eq!(schema.keyspace("k").unwrap().durability, expected, "{change}");
     }
 }
+
+#[test]
+fn levelled_compaction_has_a_filter_of_its_own() {
+    for (given, expected) in [
+        ("comment = ''", 0.01),
+        ("compaction = {'class': 'LeveledCompactionStrategy'}", 0.1),
+        ("bloom_filter_fp_chance = 0.5 AND compaction = {'class': 'LeveledCompactionStrategy'}", 0.5),
+    ] {
+        let created = after(&schema(), &[format!("CREATE TABLE n (p int PRIMARY KEY) WITH {given}")]);
+        let found = |schema: &Schema| schema.table("k", "n").unwrap().options.numbers["bloom_filter_fp_chance"];
+        assert_eq!(found(&created), expected, "{given}");
+        let altered = after(&created, &["ALTER TABLE n WITH compaction = {'class': 'LeveledCompactionStrategy'}"]);
+        assert_eq!(found(&altered), expected, "{given}, altered");
+    }
+}
