@@ -12,6 +12,7 @@ mod histogram;
 mod liveness;
 mod pages;
 mod process;
+mod request_kind;
 mod server;
 
 pub use counter::{Counter, Family, Gauge, Label};
@@ -21,5 +22,6 @@ pub use liveness::Heartbeats;
 pub use pages::{Pages, Part};
 /// Units of metrics.
 pub use prometheus_client::registry::Unit;
+pub use request_kind::RequestKind;
 /// What [`Part::stuck`] and [`Part::status`] are made of.
 pub use serde_json::{Map, Value as Json};

@@ -1,22 +1,7 @@
 //! What a node's event loops count. Each loop writes its own, with plain loads and stores; the admin thread reads them.
 
-use shunt_admin::{Counter, Family, Gauge, Histogram, labels};
-
-labels! {
-    /// What a client asked for.
-    pub enum RequestKind = "kind" {
-        /// QUERY.
-        Query = "query",
-        /// EXECUTE.
-        Execute = "execute",
-        /// BATCH.
-        Batch = "batch",
-        /// PREPARE.
-        Prepare = "prepare",
-        /// Any other: STARTUP, OPTIONS, REGISTER.
-        Other = "other",
-    }
-}
+pub use shunt_admin::RequestKind;
+use shunt_admin::{Counter, Family, Gauge, Histogram};
 
 /// Counters of one event loop.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use shunt_storage::row::Row;
 
 use super::bindings::Bound;
 use super::rows;
-use super::select::contains;
+use super::select::{by_order, contains};
 use crate::error::CqlError;
 use crate::schema::{Column, Table};
 use crate::statement::mutation::{Condition, ConditionPart, ConditionTest};
@@ -169,18 +169,12 @@ fn matches(
     } else {
         compare(cql_type, value, wanted)
     };
-    Ok(match comparison {
-        Comparison::Equal => order.is_eq(),
-        Comparison::NotEqual => order.is_ne(),
-        Comparison::Less => order.is_lt(),
-        Comparison::LessOrEqual => order.is_le(),
-        Comparison::Greater => order.is_gt(),
-        Comparison::GreaterOrEqual => order.is_ge(),
+    match comparison {
         Comparison::Contains | Comparison::ContainsKey => {
-            contains(cql_type, value, wanted, comparison == Comparison::ContainsKey)
+            Ok(contains(cql_type, value, wanted, comparison == Comparison::ContainsKey))
         }
-        Comparison::Like => return Err(CqlError::invalid("LIKE is not supported in conditions")),
-    })
+        _ => by_order(comparison, order).ok_or_else(|| CqlError::invalid("LIKE is not supported in conditions")),
+    }
 }
 
 fn symbol(comparison: Comparison) -> &'static str {

@@ -15,25 +15,9 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
 
-pub use shunt_admin::{Counter, Family, Gauge, Histogram, Label, Snapshot};
+pub use shunt_admin::{Counter, Family, Gauge, Histogram, Label, RequestKind as QueryKind, Snapshot};
 
 use shunt_admin::labels;
-
-labels! {
-    /// What a client asked for.
-    pub enum QueryKind = "kind" {
-        /// QUERY.
-        Query = "query",
-        /// EXECUTE.
-        Execute = "execute",
-        /// BATCH.
-        Batch = "batch",
-        /// PREPARE.
-        Prepare = "prepare",
-        /// Any other request: OPTIONS, REGISTER, ...
-        Other = "other",
-    }
-}
 
 labels! {
     /// How a query ended, or what happened to it on the way. `Ok`, `Error`, `Overloaded`, `TimedOut`, `LinkLost` and

@@ -2,8 +2,7 @@
 
 mod options;
 
-use std::io::Write as _;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use options::{NodeOptions, Task};
 use crate::admin;
 use crate::exit::{Exit, Failure};
 use crate::logging;
-use crate::proxy::reachable;
+use crate::proxy::announce;
 use crate::signals::{Asked, Signals};
 
 /// Runs what was asked for.
@@ -136,20 +135,4 @@ async fn drain(nodes: Nodes, signal: &str, limit: Duration, signals: &mut Signal
 /// Waits for another signal to end.
 async fn again(signals: &mut Signals) {
     while signals.next().await == Asked::Reload {}
-}
-
-fn announce(listening: &[SocketAddr], admin: Option<SocketAddr>) {
-    let mut out = std::io::stdout().lock();
-    for address in listening {
-        let _ = writeln!(out, "listening for CQL clients on {address}");
-    }
-    if let Some(admin) = admin {
-        let _ = writeln!(out, "metrics and status on http://{}/status", reachable(admin));
-    }
-    if let Some(first) = listening.first() {
-        let first = reachable(*first);
-        let _ = writeln!(out, "connect with: cqlsh {} {}", first.ip(), first.port());
-    }
-    let _ = out.flush();
-    info!(?listening, ?admin, version = env!("CARGO_PKG_VERSION"), "started");
 }

@@ -49,7 +49,7 @@ pub(crate) fn run(settings: Settings) -> Exit {
 }
 
 /// Says on standard output what was bound and how to connect. A closed standard output is no reason to end.
-fn announce(listening: &[SocketAddr], admin: Option<SocketAddr>) {
+pub(crate) fn announce(listening: &[SocketAddr], admin: Option<SocketAddr>) {
     let mut out = std::io::stdout().lock();
     for address in listening {
         let _ = writeln!(out, "listening for CQL clients on {address}");

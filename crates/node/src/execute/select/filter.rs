@@ -1,5 +1,7 @@
 //! Conditions that rows are tested for after they were read.
 
+use std::cmp::Ordering;
+
 use shunt_cql::ast::Comparison;
 use shunt_cql::error::InvalidRequest;
 use shunt_cql::terms::{Bindings, Value};
@@ -111,19 +113,23 @@ impl BoundTest {
                 contains(cql_type, value, wanted, *comparison == Comparison::ContainsKey)
             }
             BoundTest::Compare(comparison, wanted) => {
-                let order = compare(cql_type, value, wanted);
-                match comparison {
-                    Comparison::Equal => order.is_eq(),
-                    Comparison::NotEqual => order.is_ne(),
-                    Comparison::Less => order.is_lt(),
-                    Comparison::LessOrEqual => order.is_le(),
-                    Comparison::Greater => order.is_gt(),
-                    Comparison::GreaterOrEqual => order.is_ge(),
-                    Comparison::Like | Comparison::Contains | Comparison::ContainsKey => false,
-                }
+                by_order(*comparison, compare(cql_type, value, wanted)).unwrap_or(false)
             }
         }
     }
+}
+
+/// What a comparison says of two values in this order; `None` if it is not about their order.
+pub(in crate::execute) fn by_order(comparison: Comparison, order: Ordering) -> Option<bool> {
+    Some(match comparison {
+        Comparison::Equal => order.is_eq(),
+        Comparison::NotEqual => order.is_ne(),
+        Comparison::Less => order.is_lt(),
+        Comparison::LessOrEqual => order.is_le(),
+        Comparison::Greater => order.is_gt(),
+        Comparison::GreaterOrEqual => order.is_ge(),
+        Comparison::Like | Comparison::Contains | Comparison::ContainsKey => return None,
+    })
 }
 
 /// Whether a collection has an element, a key or a value.
