@@ -13,7 +13,7 @@ fn main() -> Result<(), String> {
     let listen: Vec<SocketAddr> = arguments
         .map(|text| text.parse().map_err(|error| format!("{text}: {error}")))
         .collect::<Result<_, String>>()?;
-    let nodes = Nodes::start(NodesOptions::new(directory, listen))?;
+    let nodes = Nodes::start(NodesOptions::new(directory, listen)).map_err(|error| error.to_string())?;
     println!("listening on {:?}", nodes.addresses());
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     nodes.stop(Duration::from_secs(10));

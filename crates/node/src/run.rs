@@ -1,5 +1,6 @@
 //! Starts the nodes of a process: for each its listener, its event loop, and word from its store of what is durable.
 
+use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -72,6 +73,37 @@ impl NodesOptions {
     }
 }
 
+/// Why nodes could not be started.
+#[derive(Debug)]
+pub enum StartError {
+    /// An address cannot be listened on; the data has not been touched.
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// Anything else, with the name of what it is about: mostly the data.
+    Other(String),
+}
+
+impl From<String> for StartError {
+    fn from(message: String) -> Self {
+        StartError::Other(message)
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Listen { address, error } => write!(f, "cannot listen on {address}: {error}"),
+            StartError::Other(message) => f.write_str(message),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
 /// Nodes that run on threads of this process.
 pub struct Nodes {
     addresses: Vec<SocketAddr>,
@@ -103,8 +135,7 @@ impl Nodes {
     ///
     /// # Errors
     /// What cannot be opened, bound or started, with its name.
-    pub fn start(options: NodesOptions) -> Result<Nodes, String> {
-        layout::claim(&options.directory, options.listen.len())?;
+    pub fn start(options: NodesOptions) -> Result<Nodes, StartError> {
         let listeners: Vec<TcpListener> = options.listen.iter().map(bind).collect::<Result<_, _>>()?;
         let bound = listeners.iter().map(TcpListener::local_addr).collect::<std::io::Result<Vec<_>>>();
         let addresses = bound.map_err(|error| error.to_string())?;
@@ -233,6 +264,6 @@ impl Nodes {
     }
 }
 
-fn bind(address: &SocketAddr) -> Result<TcpListener, String> {
-    listen(*address).map_err(|error| format!("cannot listen on {address}: {error}"))
+fn bind(address: &SocketAddr) -> Result<TcpListener, StartError> {
+    listen(*address).map_err(|error| StartError::Listen { address: *address, error })
 }

@@ -34,7 +34,7 @@ fn what_was_acknowledged_is_there_after_a_restart_in_every_version() {
         assert_eq!(client.column("SELECT a FROM k.t").len(), 9, "version {version}");
     }
     assert!(nodes.stop(PATIENCE));
-    assert!(Nodes::start(options(directory.path(), 1)).is_err_and(|why| why.contains("3 node(s)")));
+    assert!(Nodes::start(options(directory.path(), 1)).is_err_and(|why| why.to_string().contains("3 node(s)")));
 }
 
 #[test]

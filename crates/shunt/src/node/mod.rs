@@ -2,13 +2,12 @@
 
 mod options;
 
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
 use shunt_admin::{Pages, Part};
 use shunt_node::maintenance;
-use shunt_node::run::{Nodes, NodesOptions};
+use shunt_node::run::{Nodes, NodesOptions, StartError};
 use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 
@@ -53,11 +52,10 @@ fn refuse(why: &str) -> Exit {
 
 /// Starts nodes; a failure has the exit code that fits it.
 pub(crate) fn start(options: NodesOptions, flag: &str) -> Result<Nodes, Failure> {
-    // Bound once before the data is touched, for a message that helps.
-    for address in &options.listen {
-        drop(TcpListener::bind(address).map_err(|error| admin::cannot_listen(flag, *address, &error))?);
-    }
-    Nodes::start(options).map_err(|message| Failure { exit: Exit::Data, message })
+    Nodes::start(options).map_err(|failed| match failed {
+        StartError::Listen { address, error } => admin::cannot_listen(flag, address, &error),
+        StartError::Other(message) => Failure { exit: Exit::Data, message },
+    })
 }
 
 fn serve(options: &NodeOptions) -> Exit {
