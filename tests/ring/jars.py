@@ -22,8 +22,8 @@ class MissingTool(Exception):
 
 
 def cassandra_version() -> str:
-    """The version pinned in pom.xml, the only place that names it."""
-    return re.search(r"<cassandra.version>([^<]+)<", (HERE / "pom.xml").read_text())[1]
+    """The version pinned in java/pom.xml, the only place that names it."""
+    return re.search(r"<cassandra.version>([^<]+)<", (ROOT / "java" / "pom.xml").read_text())[1]
 
 
 def home() -> Path:

@@ -1,0 +1,139 @@
+package shunt.cassandra;
+
+import java.nio.file.Path;
+import java.util.LinkedHashMap;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Optional;
+import java.util.TreeSet;
+import java.util.function.Consumer;
+
+/**
+ * What the operator wrote behind {@code -javaagent:shunt-cassandra-extension.jar=}: {@code name=value} pairs separated by
+ * commas. Anything unknown, doubled or out of range is refused, and then the agent does not start.
+ *
+ * @param port port of the second CQL listener; 0 switches aggregated frames off
+ * @param threads frames that are executed at the same time; each holds one thread
+ * @param frameQueriesMax most queries of one frame
+ * @param frameBytesMax most bytes of one frame's body
+ * @param rowCacheDirectory where the row cache keeps its segments; empty: memory only
+ * @param rowCacheSsdBytes bytes that the segments may take
+ */
+public record Settings(int port, int threads, int frameQueriesMax, int frameBytesMax,
+                       Optional<Path> rowCacheDirectory, long rowCacheSsdBytes)
+{
+    /** What holds without arguments. */
+    public static final Settings DEFAULTS = new Settings(9142, Math.max(2, Runtime.getRuntime().availableProcessors()),
+                                                         1024, 1 << 20, Optional.empty(), 0);
+
+    private static volatile Settings current = DEFAULTS;
+
+    /** The settings of this process. */
+    public static Settings current()
+    {
+        return current;
+    }
+
+    /** Makes these the settings of this process. */
+    static void use(Settings settings)
+    {
+        current = settings;
+    }
+
+    /**
+     * Reads the argument of the agent.
+     *
+     * @throws IllegalArgumentException says which part is wrong and what would be right
+     */
+    public static Settings parse(String argument)
+    {
+        Draft draft = new Draft();
+        Map<String, Consumer<Value>> fields = draft.fields();
+        Map<String, Value> given = new LinkedHashMap<>();
+        for (String pair : argument == null || argument.isBlank() ? new String[0] : argument.split(","))
+        {
+            int equals = pair.indexOf('=');
+            if (equals < 0)
+                throw new IllegalArgumentException("'" + pair + "' is not name=value");
+            String name = pair.substring(0, equals).strip();
+            if (!fields.containsKey(name))
+                throw new IllegalArgumentException("there is no setting '" + name + "'; there are "
+                                                   + String.join(", ", new TreeSet<>(fields.keySet())));
+            if (given.put(name, new Value(name, pair.substring(equals + 1).strip())) != null)
+                throw new IllegalArgumentException(name + " is given twice");
+        }
+        given.forEach((name, value) -> fields.get(name).accept(value));
+        return draft.finish();
+    }
+
+    /** One value as it was written. */
+    private record Value(String name, String text)
+    {
+        long between(long min, long max, String unit)
+        {
+            long number;
+            try
+            {
+                number = Long.parseLong(text);
+            }
+            catch (NumberFormatException e)
+            {
+                throw wrong("a whole number" + unit);
+            }
+            if (number < min || number > max)
+                throw wrong("from " + min + " to " + max + unit);
+            return number;
+        }
+
+        /** A size such as {@code 64MiB}, in the units of cassandra.yaml. */
+        long bytes(long min, long max)
+        {
+            String lower = text.toLowerCase(Locale.ROOT);
+            String[] units = {"kib", "mib", "gib", "tib", "b"};
+            int[] shifts = {10, 20, 30, 40, 0};
+            for (int i = 0; i < units.length; i++)
+            {
+                if (!lower.endsWith(units[i]))
+                    continue;
+                String digits = lower.substring(0, lower.length() - units[i].length()).strip();
+                long number = new Value(name, digits).between(0, Long.MAX_VALUE >> shifts[i], " and a unit") << shifts[i];
+                if (number < min || number > max)
+                    throw wrong("from " + min + "B to " + max + "B");
+                return number;
+            }
+            throw wrong("a size with one of the units B, KiB, MiB, GiB, TiB");
+        }
+
+        IllegalArgumentException wrong(String expected)
+        {
+            return new IllegalArgumentException(name + " has to be " + expected + ", not '" + text + "'");
+        }
+    }
+
+    private static final class Draft
+    {
+        private int port = DEFAULTS.port;
+        private int threads = DEFAULTS.threads;
+        private int frameQueriesMax = DEFAULTS.frameQueriesMax;
+        private int frameBytesMax = DEFAULTS.frameBytesMax;
+        private Optional<Path> rowCacheDirectory = Optional.empty();
+        private long rowCacheSsdBytes;
+
+        Map<String, Consumer<Value>> fields()
+        {
+            return Map.of("port", value -> port = (int) value.between(0, 65535, ""),
+                          "threads", value -> threads = (int) value.between(1, 1024, ""),
+                          "frame_queries_max", value -> frameQueriesMax = (int) value.between(1, 65535, ""),
+                          "frame_bytes_max", value -> frameBytesMax = (int) value.bytes(1024, 256L << 20),
+                          "row_cache_directory", value -> rowCacheDirectory = Optional.of(Path.of(value.text())),
+                          "row_cache_ssd_size", value -> rowCacheSsdBytes = value.bytes(0, 1L << 44));
+        }
+
+        Settings finish()
+        {
+            if (rowCacheDirectory.isPresent() != (rowCacheSsdBytes > 0))
+                throw new IllegalArgumentException("row_cache_directory and row_cache_ssd_size belong together");
+            return new Settings(port, threads, frameQueriesMax, frameBytesMax, rowCacheDirectory, rowCacheSsdBytes);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+package shunt.cassandra;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
+import java.nio.file.Path;
+import java.util.Optional;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+class SettingsTest
+{
+    @Test
+    void withoutArgumentsTheDefaultsHold()
+    {
+        assertEquals(Settings.DEFAULTS, Settings.parse(null));
+        assertEquals(Settings.DEFAULTS, Settings.parse(" "));
+    }
+
+    @Test
+    void everySettingIsRead()
+    {
+        Settings settings = Settings.parse("port=9999,threads=3,frame_queries_max=7,frame_bytes_max=64KiB,"
+                                           + "row_cache_directory=/ssd/cache,row_cache_ssd_size=2GiB");
+        assertEquals(new Settings(9999, 3, 7, 65536, Optional.of(Path.of("/ssd/cache")), 2L << 30), settings);
+    }
+
+    @ParameterizedTest
+    @CsvSource(delimiter = '|', quoteCharacter = '`', value = {
+        "port | 'port' is not name=value",
+        "prot=1 | there is no setting 'prot'; there are frame_bytes_max, frame_queries_max, port, row_cache_directory, row_cache_ssd_size, threads",
+        "port=1,port=2 | port is given twice",
+        "port=70000 | port has to be from 0 to 65535, not '70000'",
+        "threads=many | threads has to be a whole number, not 'many'",
+        "frame_bytes_max=1000 | frame_bytes_max has to be a size with one of the units B, KiB, MiB, GiB, TiB, not '1000'",
+        "frame_bytes_max=1B | frame_bytes_max has to be from 1024B to 268435456B, not '1B'",
+        "row_cache_directory=/ssd | row_cache_directory and row_cache_ssd_size belong together",
+    })
+    void whatIsWrongIsNamed(String argument, String message)
+    {
+        var error = assertThrows(IllegalArgumentException.class, () -> Settings.parse(argument));
+        assertEquals(message, error.getMessage());
+    }
+}
