@@ -18,7 +18,7 @@ use crate::accept::TOO_MANY_POOLS;
 use crate::client::{ClientRef, Phase, Stall, Switch};
 use crate::core::Core;
 use crate::metrics::{Outcome, Refusal};
-use crate::node::{PoolId, PoolKey, Step};
+use crate::node::{PoolId, PoolKey, Role, Step};
 use crate::route::Plan;
 
 impl Core {
@@ -115,7 +115,7 @@ impl Core {
         let usable = (0..nodes.len())
             .map(|offset| nodes[(self.cursor + offset) % nodes.len()])
             .find(|node| self.health.is_usable(*node, now));
-        let opened = usable.is_some_and(|node| self.open_link(io, id, node, true));
+        let opened = usable.is_some_and(|node| self.open_link(io, id, node, Role::Verifies));
         if !opened && let Some(pool) = self.pools.get_mut(id) {
             pool.verifying = false; // Tried again by the tick until the clients' deadline.
         }

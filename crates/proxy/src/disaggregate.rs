@@ -9,7 +9,7 @@ use shunt_wire::aggregate::AggregateReader;
 use shunt_wire::cql::compression;
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, flag, opcode};
 use shunt_wire::cql::frame_v5;
-use shunt_wire::cql::message::result_kind;
+use shunt_wire::cql::message::{ErrorMessage, result_kind};
 
 use crate::core::Core;
 use crate::limits;
@@ -66,6 +66,7 @@ impl Core {
         loop {
             let Some(link) = self.link_is(key, conn) else { return data.len() };
             let (step, segmented, version) = (link.step, link.segmented, link.version);
+            let aggregates = link.aggregate.is_some();
             let Some(header) = Header::decode(&data[at..]) else { return at };
             if !header.response || header.version != version && step == Step::Ready {
                 self.node_fault(io, key, &format!("its header {header:?} is no answer of version {version}"));
@@ -84,6 +85,8 @@ impl Core {
                 self.handshake_answer(io, key, &header, body);
             } else if header.opcode == opcode::AGGREGATE {
                 self.read_aggregate(io, key, conn, &header, body);
+            } else if aggregates {
+                self.stray_envelope(io, key, &header, body);
             } else if header.opcode != opcode::EVENT {
                 let answer = Answer { stream: header.stream, flags: header.flags, opcode: header.opcode, body };
                 self.answer(io, key, &answer);
@@ -131,6 +134,19 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// What is no frame on a link that carries frames answers nobody's query, whatever its stream id: the node refuses
+    /// the connection.
+    #[cold]
+    fn stray_envelope(&mut self, io: &mut Io, key: u32, header: &Header, body: &[u8]) {
+        let refusal =
+            (header.opcode == opcode::ERROR).then(|| ErrorMessage::decode(header.version, body).ok()).flatten();
+        let why = match refusal {
+            Some(error) => format!("it refused an aggregated frame: {}", error.message),
+            None => format!("it sent opcode {:#x} on a link of aggregated frames", header.opcode),
+        };
+        self.node_fault(io, key, &why);
     }
 
     fn read_aggregate(&mut self, io: &mut Io, key: u32, conn: ConnId, header: &Header, body: &[u8]) {
@@ -199,6 +215,7 @@ impl Core {
                 if let Some(link) = self.links.get_mut(key as usize) {
                     link.probe_sent_ns = 0;
                 }
+                self.heard_offer(io, key, answer);
             }
             Purpose::Spread => self.release(io, conn, pending.retained),
             Purpose::Reprepare { repair } => {

@@ -83,6 +83,14 @@ pub const RECONNECT_FIRST_MS: u64 = 100;
 /// See [`RECONNECT_FIRST_MS`].
 pub const RECONNECT_MAX_MS: u64 = 10_000;
 
+/// How often a node on whose ordinary port queries travel is asked whether it takes aggregated frames by now.
+pub const OFFER_CHECK_NS: u64 = 10 * SECOND_NS;
+
+/// First and largest pause between attempts to use a port for aggregated frames that could not be used.
+pub const UPGRADE_RETRY_FIRST_NS: u64 = SECOND_NS;
+/// See [`UPGRADE_RETRY_FIRST_NS`].
+pub const UPGRADE_RETRY_MAX_NS: u64 = 300 * SECOND_NS;
+
 /// Timed-out queries whose stream ids a link may hold before it is given up as sick.
 pub const LINK_ORPHANS_MAX: usize = 8_192;
 

@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::disaggregate::Answer;
 use crate::limits;
 use crate::metrics::{Outcome, QueryKind};
-use crate::node::{Pending, PoolId, PoolKey, Purpose, Retained};
+use crate::node::{Pending, PoolId, PoolKey, Purpose, Retained, Role};
 use crate::prepared::PreparedStatement;
 use crate::route::{Choice, Plan, Work};
 
@@ -123,7 +123,7 @@ impl Core {
             return None;
         };
         if self.pools.get(sister)?.links_to(node).next().is_none() {
-            self.open_link(io, sister, node, false);
+            self.open_link(io, sister, node, Role::Serves);
         }
         let target = self.pools.get(sister)?.links_to(node).next();
         let Some(target) = target else {

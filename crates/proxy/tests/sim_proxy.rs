@@ -22,6 +22,7 @@ fn drawn_scene(seed: u64) -> Scene {
     options.cores = 1 + random.index(2);
     let aggregate = random.below(3);
     options.aggregate = (0..options.nodes).map(|node| aggregate == 1 || aggregate == 2 && node % 2 == 0).collect();
+    options.aggregate_port = random.chance(0.4).then_some(9142);
     if random.chance(0.3) {
         options.credentials = vec![("ann".into(), "secret".into()), ("bob".into(), "secret".into())];
     }

@@ -41,6 +41,7 @@ pub(super) struct Desk {
     /// Connections whose output has an open segment.
     pub(super) unfinished: Vec<ConnId>,
     pub(super) aggregate: Option<AggregateLimits>,
+    aggregate_port: Option<u16>,
     echo: bool,
     protocol_max: u8,
     credentials: Vec<(String, String)>,
@@ -68,6 +69,7 @@ impl Desk {
             hook: options.hook,
             unfinished: Vec::new(),
             aggregate: options.aggregate,
+            aggregate_port: options.aggregate_port,
             echo: options.echo,
             protocol_max: options.protocol_max.clamp(3, 5),
             credentials: options.credentials,
@@ -131,7 +133,8 @@ impl Desk {
             let reply = self.reply(node, rest, header, body, false);
             return self.send_reply(io, conn, rest, reply, delayed);
         }
-        if header.opcode == opcode::AGGREGATE && self.aggregate.is_some() && rest.stage == Stage::Open {
+        let takes_frames = self.aggregate.is_some() && self.aggregate_port.is_none_or(|port| port == rest.port);
+        if header.opcode == opcode::AGGREGATE && takes_frames && rest.stage == Stage::Open {
             return self.serve_aggregate(io, conn, node, rest, header, body);
         }
         self.handshake(io, conn, rest, header, body)
@@ -305,8 +308,10 @@ impl Desk {
             ("CQL_VERSION", vec!["3.4.7"]),
             ("PROTOCOL_VERSIONS", versions.iter().map(String::as_str).collect()),
         ];
-        let offer =
-            self.aggregate.map(|limits| Offer { count_max: limits.count_max, bytes_max: limits.bytes_max }.values());
+        let offer = self.aggregate.map(|limits| {
+            let AggregateLimits { count_max, bytes_max } = limits;
+            Offer { count_max, bytes_max, port: self.aggregate_port }.values()
+        });
         if let Some(values) = &offer {
             options.push((SUPPORTED_KEY, values.iter().map(String::as_str).collect()));
         }

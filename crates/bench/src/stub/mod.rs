@@ -64,6 +64,8 @@ pub struct StubOptions {
     pub memory: Option<Memory>,
     /// Offer and execute aggregated frames.
     pub aggregate: Option<AggregateLimits>,
+    /// Take them on connections to this port only, and say so in SUPPORTED.
+    pub aggregate_port: Option<u16>,
     /// Answer EXECUTE by the kind in its statement's id alone, without reading further (and without the hook).
     pub echo: bool,
     /// Highest protocol version, 3 to 5.
@@ -83,6 +85,7 @@ impl StubOptions {
             answer_bytes: 100,
             memory: None,
             aggregate: None,
+            aggregate_port: None,
             echo: false,
             protocol_max: 5,
             credentials: Vec::new(),
@@ -99,6 +102,8 @@ pub enum StubMail {
     Ring(Ring),
     /// Misbehave like this from now on.
     Hook(Option<Hook>),
+    /// Offer and execute aggregated frames from now on, or no longer.
+    Aggregate(Option<AggregateLimits>),
     /// Node by index: forget all prepared statements.
     ForgetStatements(usize),
     /// Send a STATUS_CHANGE (`UP`, `DOWN`) from all nodes to whoever registered for it.
@@ -223,7 +228,7 @@ impl Service for Stub {
         if self.sessions.len() <= index {
             self.sessions.resize_with(index + 1, || None);
         }
-        self.sessions[index] = Some(Box::new(Session::new(conn, node, origin.peer)));
+        self.sessions[index] = Some(Box::new(Session::new(conn, node, origin)));
     }
 
     fn connected(&mut self, io: &mut Io, conn: ConnId) {
@@ -294,6 +299,7 @@ impl Service for Stub {
             StubMail::Report(asked_by) => drop(asked_by.try_send(self.report(io))),
             StubMail::Ring(ring) => self.set_ring(&ring),
             StubMail::Hook(hook) => self.set_hook(hook),
+            StubMail::Aggregate(limits) => self.desk.aggregate = limits,
             StubMail::ForgetStatements(node) => self.forget_statements(node),
             StubMail::Status(change, address) => self.send(io, &Event::StatusChange { change, address }),
             StubMail::Topology(change, address) => self.send(io, &Event::TopologyChange { change, address }),

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use shunt_reactor::ConnId;
+use shunt_reactor::{Accepted, ConnId};
 use shunt_wire::cql::framing::{Input, Output};
 use shunt_wire::cql::{compression::Algorithm, envelope::Header};
 
@@ -33,6 +33,8 @@ pub(super) struct Session {
 #[derive(Debug)]
 pub(super) struct SessionRest {
     pub(super) stage: Stage,
+    /// The node's port that the client connected to.
+    pub(super) port: u16,
     pub(super) version: u8,
     pub(super) output: Output,
     pub(super) keyspace: Option<String>,
@@ -44,9 +46,10 @@ pub(super) struct SessionRest {
 }
 
 impl Session {
-    pub(super) fn new(conn: ConnId, node: usize, peer: SocketAddr) -> Self {
+    pub(super) fn new(conn: ConnId, node: usize, origin: &Accepted) -> Self {
         let rest = SessionRest {
             stage: Stage::New,
+            port: origin.local.port(),
             version: 4,
             output: Output::default(),
             keyspace: None,
@@ -55,7 +58,7 @@ impl Session {
             unfinished: false,
             pending_compression: None,
         };
-        Self { conn, node, peer, input: Input::default(), rest }
+        Self { conn, node, peer: origin.peer, input: Input::default(), rest }
     }
 }
 

@@ -15,7 +15,8 @@ const CQL_VERSION: &str = "3.4.7";
 
 /// The body of SUPPORTED.
 pub(super) fn put_supported(out: &mut Vec<u8>) {
-    let offer = Offer { count_max: AGGREGATE_LIMITS.count_max, bytes_max: AGGREGATE_LIMITS.bytes_max }.values();
+    let offer = Offer { count_max: AGGREGATE_LIMITS.count_max, bytes_max: AGGREGATE_LIMITS.bytes_max, port: None };
+    let offer = offer.values();
     let options = [
         ("COMPRESSION", vec!["lz4", "snappy"]),
         ("CQL_VERSION", vec![CQL_VERSION]),

@@ -58,6 +58,7 @@ fn ring_status(cluster: &ClusterState, cores: &[Arc<CoreMetrics>]) -> Value {
             "up": node.up,
             "tokens": node.tokens.len(),
             "links": metrics.iter().map(|node| node.links.get()).sum::<u64>(),
+            "links_aggregated": metrics.iter().map(|node| node.aggregated_links.get()).sum::<u64>(),
             "in_flight": metrics.iter().map(|node| node.in_flight.get()).sum::<u64>(),
         })
     };

@@ -123,6 +123,13 @@ impl Sources {
         let up: Vec<Value> = nodes.iter().map(|node| (node.labels.clone(), f64::from(node.up))).collect();
         encoder.gauge("shunt_node_up", "Whether the ring says that the node is up.", None, &up)?;
         encoder.gauge("shunt_node_links", "Open links to the node.", None, &gauge(|node| &node.links))?;
+        let aggregated = gauge(|node| &node.aggregated_links);
+        encoder.gauge(
+            "shunt_node_links_aggregated",
+            "Those of them that carry aggregated frames.",
+            None,
+            &aggregated,
+        )?;
         encoder.gauge(
             "shunt_node_in_flight",
             "Queries in flight at the node.",

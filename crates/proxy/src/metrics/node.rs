@@ -21,6 +21,8 @@ pub struct NodeMetrics {
     pub in_flight: Gauge,
     /// Open links now.
     pub links: Gauge,
+    /// Those of them that carry aggregated frames.
+    pub aggregated_links: Gauge,
     /// Connects or handshakes that failed.
     pub connect_failures: Counter,
     /// Links that were open and died.

@@ -2,16 +2,15 @@
 //! before (section 3 and 4 of the specifications).
 
 use shunt_reactor::Io;
-use shunt_wire::aggregate::{AggregateWriter, Limits, Offer, SUPPORTED_KEY};
+use shunt_wire::aggregate::{AggregateWriter, Limits};
 use shunt_wire::cql::compression::{self, Algorithm};
 use shunt_wire::cql::envelope::{Header, flag, opcode};
 use shunt_wire::cql::frame_v5::SegmentWriter;
-use shunt_wire::cql::message::{Consistency, Supported, encode, split_response_prefix};
+use shunt_wire::cql::message::{Consistency, encode, split_response_prefix};
 
-use crate::config::Aggregate;
 use crate::core::Core;
 use crate::limits;
-use crate::node::{LinkWriter, Step};
+use crate::node::{LinkWriter, Role, Step};
 
 impl Core {
     pub(crate) fn link_connected(&mut self, io: &mut Io, key: u32) {
@@ -56,21 +55,22 @@ impl Core {
     }
 
     fn send_startup(&mut self, io: &mut Io, key: u32, supported: &[u8]) {
-        let Some(link) = self.links.get_mut(key as usize) else { return };
-        let Some(pool) = self.pools.get(link.pool) else { return };
-        let offer = match Supported::decode(supported) {
-            Ok(supported) => supported.options.get(SUPPORTED_KEY).and_then(|values| Offer::parse(values.iter())),
-            Err(error) => {
-                self.node_fault(io, key, &format!("SUPPORTED is malformed: {error}"));
+        let offer = match self.read_offer(io, key, supported) {
+            Ok(offer) => offer,
+            Err(why) => {
+                self.node_fault(io, key, &why);
                 return;
             }
         };
-        if let Some(offer) = offer
-            && self.config.aggregate == Aggregate::Auto
-        {
+        let Some(link) = self.links.get_mut(key as usize) else { return };
+        let Some(pool) = self.pools.get(link.pool) else { return };
+        if offer.is_some() {
             // Aggregated frames exist on v4 connections; what they carry is of the clients' version.
-            link.aggregate = Some(offer);
+            link.aggregate = offer;
             link.version = 4;
+        } else if matches!(link.role, Role::Replaces(..)) {
+            self.upgrade_failed(io, key, "it does not offer aggregated frames on that port");
+            return;
         }
         let mut options = vec![("CQL_VERSION", "3.0.0"), ("DRIVER_NAME", "Shunt")];
         options.push(("DRIVER_VERSION", env!("CARGO_PKG_VERSION")));
@@ -112,9 +112,9 @@ impl Core {
 
     fn link_logged_in(&mut self, io: &mut Io, key: u32) {
         let Some(link) = self.links.get(key as usize) else { return };
-        let (pool, verify_only) = (link.pool, link.verify_only);
+        let (pool, role) = (link.pool, link.role);
         self.login_accepted(io, pool);
-        if verify_only {
+        if role == Role::Verifies {
             self.drop_link(io, key);
         } else {
             self.send_use(io, key);
@@ -154,6 +154,11 @@ impl Core {
     fn step_refused(&mut self, io: &mut Io, key: u32, login: bool, body: &[u8]) {
         let Some(link) = self.links.get(key as usize) else { return };
         let (pool, node) = (link.pool, link.node);
+        if matches!(link.role, Role::Replaces(..)) {
+            // Its ordinary port takes the same login: this is between the node and its other port.
+            self.upgrade_failed(io, key, "its login or keyspace was refused");
+            return;
+        }
         let (now, random) = (io.now_ns(), self.random());
         if let Some(pool) = self.pools.get_mut(pool) {
             pool.refused_by(node, now, random);

@@ -11,7 +11,7 @@ use crate::client::{ClientRef, Stall};
 use crate::control::state::{ClusterState, ControlRequest};
 use crate::core::Core;
 use crate::limits;
-use crate::node::{Link, LinkWriter, NodeState, Pending, PoolId, Purpose, Retained, Step};
+use crate::node::{Link, LinkWriter, NodeState, Pending, PoolId, Purpose, Retained, Role, Step, Upgrade};
 use crate::route::Plan;
 
 impl Core {
@@ -23,7 +23,7 @@ impl Core {
         let count = routing.nodes().iter().map(|node| usize::from(node.id.0) + 1).max().unwrap_or(0);
         for index in self.nodes.len()..count {
             let metrics = self.metrics.nodes.node(NodeId(index as u16));
-            self.nodes.push(NodeState { in_flight: 0, silent: false, metrics });
+            self.nodes.push(NodeState { in_flight: 0, silent: false, upgrade: Upgrade::default(), metrics });
         }
         for node in routing.nodes() {
             let before = self.cluster.as_ref().and_then(|old| old.routing.node(node.id)).map(|old| old.up);
@@ -77,26 +77,31 @@ impl Core {
             let wanted = if unverified { 1 } else { pool.missing(node) };
             if self.health.is_usable(node, now) && pool.may_ask(node, now) {
                 for _ in 0..wanted {
-                    self.open_link(io, pool_id, node, false);
+                    self.open_link(io, pool_id, node, Role::Serves);
                 }
             }
         }
     }
 
     /// Starts to open a link; `false` when the node or the pool is not known any more.
-    pub(crate) fn open_link(&mut self, io: &mut Io, pool_id: PoolId, node: NodeId, verify_only: bool) -> bool {
-        let Some(address) = self.cluster.as_ref().and_then(|c| c.routing.node(node)).map(|node| node.address) else {
+    pub(crate) fn open_link(&mut self, io: &mut Io, pool_id: PoolId, node: NodeId, role: Role) -> bool {
+        let Some(mut address) = self.cluster.as_ref().and_then(|c| c.routing.node(node)).map(|node| node.address)
+        else {
             return false;
         };
+        if let Role::Replaces(..) = role {
+            let port = self.nodes.get(usize::from(node.0)).and_then(|state| state.upgrade.port);
+            address.set_port(port.unwrap_or(address.port()));
+        }
         let Some(pool) = self.pools.get_mut(pool_id) else { return false };
         let timeout_ns = self.config.connect_timeout_ms * 1_000_000;
         let conn = io.connect(address, timeout_ns);
         let in_flight_max = (self.config.in_flight_max as usize).min(limits::STREAMS_PER_CONNECTION_MAX);
-        let mut link = Link::new(conn, node, pool_id, pool.key.version, in_flight_max);
-        link.verify_only = verify_only;
+        let mut link = Link::new(conn, node, address.port(), pool_id, pool.key.version, in_flight_max);
+        link.role = role;
         link.open_deadline_ns = io.now_ns() + timeout_ns;
         let key = self.links.insert(link) as u32;
-        if !verify_only {
+        if role == Role::Serves {
             pool.add_link(node, key);
         }
         self.own_link(conn, key);
@@ -105,16 +110,21 @@ impl Core {
 
     /// The handshake is done: the link takes queries.
     pub(crate) fn link_ready(&mut self, io: &mut Io, key: u32) {
+        if !self.take_place(io, key) {
+            return;
+        }
         self.choose_layout(key);
         let Some(link) = self.links.get_mut(key as usize) else { return };
         link.step = Step::Ready;
-        link.last_received_ns = io.now_ns();
+        (link.last_received_ns, link.ready_ns) = (io.now_ns(), io.now_ns());
+        let aggregates = link.aggregate.is_some();
         let (node, pool_id, conn) = (link.node, link.pool, link.conn);
         let on_ready = std::mem::take(&mut link.on_ready);
         io.keep_sent(conn);
         self.health.link_opened(node);
         if let Some(state) = self.nodes.get_mut(usize::from(node.0)) {
             state.metrics.links.add(1);
+            state.metrics.aggregated_links.add(u64::from(aggregates));
             state.silent = false;
         }
         let Some(pool) = self.pools.get_mut(pool_id) else {
@@ -135,13 +145,19 @@ impl Core {
         for repair in on_ready {
             self.continue_repair(io, repair);
         }
+        self.upgrade_link(io, key);
         self.ensure_links(io, pool_id);
     }
 
     /// The connection of a link ended, or never came about.
     pub(crate) fn link_lost(&mut self, io: &mut Io, key: u32, reason: CloseReason) {
         let Some(link) = self.links.get(key as usize) else { return };
+        if matches!(link.role, Role::Replaces(..)) {
+            self.upgrade_failed(io, key, &format!("{reason:?} in {:?}", link.step));
+            return;
+        }
         let (conn, node, pool_id, step) = (link.conn, link.node, link.pool, link.step);
+        self.upgraded_link_broke(io.now_ns(), key);
         self.disown(conn);
         let log = io.take_sent_log(conn);
         let mut link = self.links.remove(key as usize);
@@ -167,7 +183,7 @@ impl Core {
         for pending in link.streams.take_all() {
             self.request_lost(io, node, &pending, &log);
         }
-        if link.verify_only || step != Step::Ready {
+        if link.role == Role::Verifies || step != Step::Ready {
             self.verification_interrupted(io, pool_id);
         }
         self.ensure_links(io, pool_id);
@@ -175,13 +191,19 @@ impl Core {
 
     /// Takes a link out of its pool and its node's figures.
     fn detach_link(&mut self, key: u32, link: &Link) {
+        if let Role::Replaces(old, conn) = link.role
+            && let Some(old) = self.replaced(old, conn)
+        {
+            old.is_being_replaced = false;
+        }
         if let Some(state) = self.nodes.get_mut(usize::from(link.node.0)) {
             state.in_flight = state.in_flight.saturating_sub(link.streams.len() as u32);
             state.metrics.in_flight.set(u64::from(state.in_flight));
             if link.step == Step::Ready {
                 state.metrics.links.sub(1);
-                state.metrics.links_lost.add(1);
-            } else if !link.verify_only {
+                state.metrics.aggregated_links.sub(u64::from(link.aggregate.is_some()));
+                state.metrics.links_lost.add(u64::from(!link.retiring));
+            } else if link.role != Role::Verifies {
                 state.metrics.connect_failures.add(1);
             }
         }
@@ -239,14 +261,18 @@ impl Core {
     /// A link that misbehaved or fell silent is given up as if it had broken by itself.
     pub(crate) fn break_link(&mut self, io: &mut Io, key: u32, why: &str) {
         let Some(link) = self.links.get(key as usize) else { return };
-        let (node, pool_id, step) = (link.node, link.pool, link.step);
-        let verify_only = link.verify_only;
+        let (node, pool_id, step, role) = (link.node, link.pool, link.step, link.role);
+        if matches!(role, Role::Replaces(..)) {
+            self.upgrade_failed(io, key, why);
+            return;
+        }
+        self.upgraded_link_broke(io.now_ns(), key);
         tracing::warn!(core = self.index, node = node.0, why, "giving up a link to a node");
         let (now, random) = (io.now_ns(), self.random());
         self.health.failed(node, now, random);
         let _ = self.control.try_send(ControlRequest::NodeUnreachable(node));
         self.drop_link(io, key);
-        if verify_only || step != Step::Ready {
+        if role == Role::Verifies || step != Step::Ready {
             self.verification_interrupted(io, pool_id);
         }
     }
@@ -354,6 +380,7 @@ impl Core {
                 }
             } else if (busy && silent_ns > limits::LINK_SILENCE_PROBE_NS)
                 || silent_ns > self.config.heartbeat_interval_ms * 1_000_000
+                || self.may_have_new_offer(key, now)
             {
                 self.probe_link(io, key);
             }

@@ -1,13 +1,14 @@
 //! The nodes behind the proxy and the links to them.
 //!
 //! A link is one connection to one node, shared by all clients of one pool. `handshake` opens it, `lifecycle` keeps
-//! the right ones open, `streams` remembers what is in flight on it, `pool` says who may share it. Requests are put
+//! the right ones open, `upgrade` moves them to the port where a node takes aggregated frames, `streams` remembers what is in flight on it, `pool` says who may share it. Requests are put
 //! on a link by [`crate::aggregate`] and come back through [`crate::disaggregate`].
 
 pub(crate) mod handshake;
 pub(crate) mod lifecycle;
 pub(crate) mod pool;
 pub(crate) mod streams;
+pub(crate) mod upgrade;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use crate::metrics::NodeMetrics;
 
 pub(crate) use pool::{Pool, PoolId, PoolKey, Pools};
 pub(crate) use streams::{Pending, Purpose, Retained, Streams};
+pub(crate) use upgrade::Upgrade;
 
 /// How requests are laid out on a link.
 #[allow(clippy::large_enum_variant, reason = "one per link, and used on every query")]
@@ -44,14 +46,26 @@ pub(crate) enum Step {
     Ready,
 }
 
+/// What a link was opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// To take queries.
+    Serves,
+    /// To see whether a login is right; closed afterwards.
+    Verifies,
+    /// To take the place of the link with this key, if that is still the one on this connection.
+    Replaces(u32, ConnId),
+}
+
 /// One connection to a node.
 pub(crate) struct Link {
     pub(crate) conn: ConnId,
     pub(crate) node: NodeId,
     pub(crate) pool: PoolId,
     pub(crate) step: Step,
-    /// Only opened to see whether a login is right; closed afterwards.
-    pub(crate) verify_only: bool,
+    pub(crate) role: Role,
+    /// The node's port it is connected to.
+    pub(crate) port: u16,
     pub(crate) writer: LinkWriter,
     /// v5: whether what the node sends is in segments.
     pub(crate) segmented: bool,
@@ -83,16 +97,23 @@ pub(crate) struct Link {
     pub(crate) on_ready: Vec<u32>,
     /// When opening it is given up, nanoseconds.
     pub(crate) open_deadline_ns: u64,
+    /// When it began to take queries, nanoseconds; 0: it does not yet.
+    pub(crate) ready_ns: u64,
+    /// When its node last said whether it takes aggregated frames, or was asked to, nanoseconds.
+    pub(crate) offer_asked_ns: u64,
+    /// Another link is being opened to take its place.
+    pub(crate) is_being_replaced: bool,
 }
 
 impl Link {
-    pub(crate) fn new(conn: ConnId, node: NodeId, pool: PoolId, version: u8, in_flight_max: usize) -> Self {
+    pub(crate) fn new(conn: ConnId, node: NodeId, port: u16, pool: PoolId, version: u8, in_flight_max: usize) -> Self {
         Self {
             conn,
             node,
             pool,
             step: Step::Connecting,
-            verify_only: false,
+            role: Role::Serves,
+            port,
             writer: LinkWriter::Envelopes,
             segmented: false,
             version,
@@ -110,12 +131,15 @@ impl Link {
             orphans: 0,
             on_ready: Vec::new(),
             open_deadline_ns: 0,
+            ready_ns: 0,
+            offer_asked_ns: 0,
+            is_being_replaced: false,
         }
     }
 
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
-        self.step == Step::Ready && !self.retiring && !self.verify_only
+        self.step == Step::Ready && !self.retiring && self.role == Role::Serves
     }
 
     /// Whether nobody waits for an answer on it.
@@ -130,5 +154,7 @@ pub(crate) struct NodeState {
     pub(crate) in_flight: u32,
     /// It has been probed and has not answered: used only when nobody else can.
     pub(crate) silent: bool,
+    /// Where it takes aggregated frames, if not on its ordinary port.
+    pub(crate) upgrade: Upgrade,
     pub(crate) metrics: Arc<NodeMetrics>,
 }

@@ -7,7 +7,7 @@ use shunt_bench::stub::{Action, StubMail};
 use shunt_reactor::sim::SECOND;
 use shunt_wire::aggregate::{AggregateWriter, Limits};
 use shunt_wire::cql::envelope::{EVENT_STREAM, Header, opcode};
-use shunt_wire::cql::message::encode;
+use shunt_wire::cql::message::{encode, error_code};
 
 use super::bytes;
 use super::town::Town;
@@ -113,6 +113,17 @@ fn an_aggregated_frame_unasked() {
         writer.finish(&mut frame);
         Action::Garbage(if request.version >= 5 { bytes::segment(&frame, true) } else { frame })
     });
+}
+
+#[test]
+fn an_envelope_among_aggregated_frames() {
+    for opcode in [opcode::RESULT, opcode::ERROR, opcode::READY] {
+        misbehaves(true, move |request| {
+            let mut body = Vec::new();
+            encode::error(&mut body, error_code::PROTOCOL_ERROR, "not wanted");
+            Action::Garbage(bytes::envelope(Header::response(4, request.stream, opcode), &body))
+        });
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use shunt_wire::cql::compression::Algorithm;
 use super::support::client::ClientOptions;
 use super::support::scene::{Scene, SceneOptions};
 
-const LAYOUTS: [(u8, Option<Algorithm>); 8] = [
+pub const LAYOUTS: [(u8, Option<Algorithm>); 8] = [
     (3, None),
     (3, Some(Algorithm::Lz4)),
     (3, Some(Algorithm::Snappy)),

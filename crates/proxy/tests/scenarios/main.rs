@@ -10,3 +10,4 @@ mod layouts;
 mod lifecycle;
 mod losses;
 mod repairs;
+mod upgrade;

@@ -29,6 +29,8 @@ pub struct SceneOptions {
     /// By node: whether it offers aggregated frames.
     pub aggregate: Vec<bool>,
     pub aggregate_limits: AggregateLimits,
+    /// Those who offer them take them on this port only.
+    pub aggregate_port: Option<u16>,
     pub credentials: Vec<(String, String)>,
     pub protocol_max: u8,
     /// The cores are told of the ring from the start.
@@ -46,6 +48,7 @@ impl SceneOptions {
             cores: 1,
             aggregate: vec![false; 3],
             aggregate_limits: AggregateLimits { count_max: 64, bytes_max: 65_536 },
+            aggregate_port: None,
             credentials: Vec::new(),
             protocol_max: 5,
             knows_ring: true,
@@ -93,6 +96,9 @@ impl Scene {
             .collect();
         for (node, address) in nodes.iter().zip(&addresses) {
             world.listen(*node, *address);
+            if let Some(port) = options.aggregate_port {
+                world.listen(*node, SocketAddr::new(address.ip(), port));
+            }
         }
         let proxy: SocketAddr = "10.2.0.1:9042".parse().unwrap();
         let (sender, control) = mpsc::channel(64);
@@ -269,6 +275,21 @@ impl Scene {
         assert!(self.world.run_until(max_ns, ready), "clients did not get READY");
     }
 
+    /// A node takes aggregated frames from now on, or no longer.
+    pub fn offer_aggregates(&mut self, node: usize, offered: bool) {
+        let limits = offered.then_some(self.options.aggregate_limits);
+        self.world.post(self.nodes[node], StubMail::Aggregate(limits));
+    }
+
+    /// Links to a node that carry aggregated frames, and all links to it.
+    pub fn links(&self, node: usize) -> (u64, u64) {
+        let of = |metrics: &Arc<CoreMetrics>| {
+            let node = metrics.nodes.node(NodeId(node as u16));
+            (node.aggregated_links.get(), node.links.get())
+        };
+        self.metrics.iter().map(of).fold((0, 0), |sum, links| (sum.0 + links.0, sum.1 + links.1))
+    }
+
     pub fn hook(&mut self, node: usize, hook: Option<shunt_bench::stub::Hook>) {
         self.world.post(self.nodes[node], StubMail::Hook(hook));
     }
@@ -332,9 +353,10 @@ impl Scene {
 fn stub(options: &SceneOptions, ring: &Ring, memory: &Memory, index: usize) -> Stub {
     let aggregate = options.aggregate.get(index).copied().unwrap_or(false);
     Stub::new(StubOptions {
-        listeners: vec![index],
+        listeners: vec![index; 2],
         memory: Some(Arc::clone(memory)),
         aggregate: aggregate.then_some(options.aggregate_limits),
+        aggregate_port: options.aggregate_port,
         protocol_max: options.protocol_max,
         credentials: options.credentials.clone(),
         ..StubOptions::new(ring.clone())
