@@ -3,10 +3,10 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-cassandra test lint unit e2e ring ring-stop ring-cost store-speed deny fuzz-corpus build clean
+.PHONY: help run run-cassandra test lint unit e2e ring ring-stop ring-cost extension-cost store-speed deny fuzz-corpus build clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ## build Shunt, run three embedded nodes and the proxy on 127.0.0.1:9042; needs nothing else; Ctrl-C stops it
 	@scripts/run
@@ -33,10 +33,15 @@ ring: ## start a three-node Cassandra ring on 127.0.0.1 to 127.0.0.3, CQL on por
 ring-stop: ## stop every ring that was started here; data stays in target/ring
 	@scripts/ring stop
 
-ring-cost: build ## what a query costs the ring's nodes: round robin, token aware, through Shunt
+ring-cost: build ## what a query costs the ring's nodes: round robin, token aware, through Shunt, with the extension
 	@scripts/prerequisites ring python
 	@scripts/python-environment
 	@PYTHONPATH=tests target/python/bin/python -m ring.cost $(RING_COST)
+
+extension-cost: build ## what a query costs a Cassandra node with and without the extension
+	@scripts/prerequisites ring python
+	@scripts/python-environment
+	@PYTHONPATH=tests target/python/bin/python -m ring.extension_cost $(EXTENSION_COST)
 
 store-speed: build ## what reads and writes cost the embedded node, Cassandra and redis-server
 	@scripts/prerequisites ring python

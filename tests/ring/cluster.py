@@ -7,7 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from . import cql, jars
+from . import cql, extension, jars
 from .node import Node, Settings
 
 STATE = jars.TARGET / "ring"
@@ -30,13 +30,18 @@ def tokens_of(index: int, total: int) -> list:
 
 
 class Cluster:
-    """A ring named `name` whose nodes are at 127.0.0.first, first + 1, ... Its files are in target/ring/<name>."""
+    """A ring named `name` whose nodes are at 127.0.0.first, first + 1, ... Its files are in target/ring/<name>.
+
+    The first `extended` nodes, joined ones counted too, load the Cassandra extension. A `fleeting` ring does not flush
+    every change of its schema, which halves their time, and so must not be restarted.
+    """
 
     def __init__(self, name: str = "ring", nodes: int = 3, first: int = 1, authentication: bool = False,
-                 heap_mb: int = 512, optimise: bool = False):
+                 heap_mb: int = 512, optimise: bool = False, extended: int = 0, fleeting: bool = False):
         self.directory = STATE / name
         self.name, self.first, self.authentication = name, first, authentication
-        self.heap_mb, self.optimise, self.planned = heap_mb, optimise, nodes
+        self.heap_mb, self.optimise, self.planned, self.extended = heap_mb, optimise, nodes, extended
+        self.fleeting = fleeting
         self.nodes = [self._node(index) for index in range(nodes)]
 
     @classmethod
@@ -59,7 +64,8 @@ class Cluster:
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "cluster.json").write_text(json.dumps({
             "nodes": self.planned, "first": self.first, "authentication": self.authentication,
-            "heap_mb": self.heap_mb, "optimise": self.optimise, "joined": len(self.nodes) - self.planned}))
+            "heap_mb": self.heap_mb, "optimise": self.optimise, "extended": self.extended,
+            "fleeting": self.fleeting, "joined": len(self.nodes) - self.planned}))
 
     def _node(self, index: int) -> Node:
         seeds = [f"127.0.0.{self.first + seed}" for seed in range(self.planned)]
@@ -67,7 +73,8 @@ class Cluster:
             cluster=self.name, address=f"127.0.0.{self.first + index}", directory=self.directory / f"node{index + 1}",
             seeds=seeds, tokens=tokens_of(index, self.planned), authentication=self.authentication,
             bootstrap=index >= self.planned, replicas_of_system=min(3, self.planned),
-            heap_mb=self.heap_mb, optimise=self.optimise))
+            heap_mb=self.heap_mb, optimise=self.optimise, agent=extension.agent() if index < self.extended else "",
+            java_options=["-Dcassandra.test.flush_local_schema_changes=false"] if self.fleeting else []))
 
     @property
     def contacts(self) -> str:

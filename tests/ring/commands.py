@@ -18,6 +18,8 @@ def main(arguments=None) -> int:
     start.add_argument("--auth", action="store_true", help="PasswordAuthenticator and CassandraAuthorizer")
     start.add_argument("--heap-mb", type=int, default=512)
     start.add_argument("--optimise", action="store_true", help="full JIT, for measurements")
+    start.add_argument("--extended", type=int, default=0, metavar="N", help="the first N nodes load the Cassandra extension")
+    start.add_argument("--fleeting", action="store_true", help="quick changes of the schema; its nodes cannot be restarted")
     start.add_argument("--wipe", action="store_true", help="begin without data")
     stop = commands.add_parser("stop", help="stop the nodes of every ring, or of the one named")
     stop.add_argument("--wipe", action="store_true", help="delete their data too")
@@ -61,7 +63,8 @@ def _start(options) -> int:
     begun = time.monotonic()
     cluster = Cluster.load(options.name) if not options.wipe else None
     if cluster is None:
-        cluster = Cluster(options.name, options.nodes, options.first, options.auth, options.heap_mb, options.optimise)
+        cluster = Cluster(options.name, options.nodes, options.first, options.auth, options.heap_mb, options.optimise,
+                          options.extended, options.fleeting)
     cluster.start(options.wipe)
     print(f"ring {cluster.name}: Cassandra {jars.cassandra_version()} on {cluster.contacts}, "
           f"ready after {time.monotonic() - begun:.0f} s")

@@ -1,8 +1,8 @@
 """What a query costs the ring: CPU of all nodes per query, and their connections, driver by driver's way of routing.
 
 The same load, INSERT and SELECT of 10-byte values with prepared statements from several client processes of the Python
-driver, goes to the three-node ring directly with round-robin routing, directly with token-aware routing, and through
-one `shunt proxy`. The arms take turns in random order, round after round; figures are medians over the rounds, CPU is
+driver, goes to the three-node ring directly with round-robin routing, directly with token-aware routing, through one
+`shunt proxy` with ordinary links, and through one with aggregated frames; every node has the extension. The arms take turns in random order, round after round; figures are medians over the rounds, CPU is
 the kernel's account of the nodes' processes. Run by `make ring-cost`.
 """
 
@@ -20,10 +20,12 @@ from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster as Driver, Execution
 from cassandra.concurrent import execute_concurrent_with_args
 from cassandra.policies import RoundRobinPolicy, TokenAwarePolicy
 
+from . import extension
 from .cluster import Cluster
 from .proxy import Proxy
 
-ARMS = ("round robin", "token aware", "through Shunt")
+ARMS = ("round robin", "token aware", "Shunt", "Shunt, extension")
+CONSISTENCY = {"ONE": ConsistencyLevel.ONE, "QUORUM": ConsistencyLevel.QUORUM}
 KEYSPACE, KEYS = "ring_cost", 10_000
 TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
 
@@ -32,9 +34,9 @@ def policy(arm: str):
     return TokenAwarePolicy(RoundRobinPolicy()) if arm == "token aware" else RoundRobinPolicy()
 
 
-def connect(arm: str, ring: Cluster, proxy: Proxy):
-    profile = ExecutionProfile(load_balancing_policy=policy(arm), consistency_level=ConsistencyLevel.ONE)
-    if arm == "through Shunt":
+def connect(arm: str, ring: Cluster, proxy: Proxy, consistency: str):
+    profile = ExecutionProfile(load_balancing_policy=policy(arm), consistency_level=CONSISTENCY[consistency])
+    if proxy is not None:
         addresses, port = [proxy.host], proxy.port
     else:
         addresses = [node.contact.rsplit(":", 1)[0] for node in ring.nodes]
@@ -44,7 +46,7 @@ def connect(arm: str, ring: Cluster, proxy: Proxy):
 
 def client(arm, ring, proxy, options, start, results):
     """One application process: connects, prepares, waits for the others, runs its share."""
-    cluster = connect(arm, ring, proxy)
+    cluster = connect(arm, ring, proxy, options.consistency)
     session = cluster.connect(KEYSPACE)
     insert = session.prepare("INSERT INTO kv (k, v) VALUES (?, ?)")
     select = session.prepare("SELECT v FROM kv WHERE k = ?")
@@ -69,9 +71,9 @@ def cpu_seconds(pids) -> float:
 
 
 def connections(ring: Cluster) -> float:
-    """Established CQL connections per node."""
-    port = ring.nodes[0].contact.rsplit(":", 1)[1]
-    out = subprocess.run(["ss", "-Htn", "state", "established", f"sport = :{port}"], capture_output=True, text=True)
+    """Established CQL connections per node, on both of its ports."""
+    ports = f"( sport = :{ring.nodes[0].settings.cql_port} or sport = :{extension.AGGREGATE_PORT} )"
+    out = subprocess.run(["ss", "-Htn", "state", "established", ports], capture_output=True, text=True)
     return len(out.stdout.splitlines()) / len(ring.nodes)
 
 
@@ -99,7 +101,7 @@ def run_arm(arm, ring, proxy, options) -> dict:
 
 
 def prepare(ring: Cluster, replication: int) -> None:
-    cluster = connect("round robin", ring, None)
+    cluster = connect("round robin", ring, None, "ONE")
     session = cluster.connect()
     session.execute(f"DROP KEYSPACE IF EXISTS {KEYSPACE}", timeout=60)
     session.execute(f"CREATE KEYSPACE {KEYSPACE} WITH replication = "
@@ -115,40 +117,45 @@ def main() -> int:
     parser.add_argument("--queries", type=int, default=10_000, help="queries of each kind, process and round")
     parser.add_argument("--concurrency", type=int, default=32, help="queries in flight per process")
     parser.add_argument("--replication", type=int, default=1)
+    parser.add_argument("--consistency", choices=CONSISTENCY, default="ONE")
+    parser.add_argument("--optimise", action="store_true", help="the nodes use both compilers; warm up longer")
     parser.add_argument("--json", action="store_true", help="print every measurement")
     options = parser.parse_args()
-    ring = Cluster.load("ring") or Cluster("ring")
-    ours = not any(node.pid() for node in ring.nodes)
-    ring.start()
+    ring = Cluster("cost", first=51, extended=3, optimise=options.optimise, heap_mb=1024)
     try:
+        ring.start(wipe=True)
         prepare(ring, options.replication)
-        with Proxy(ring.contacts, listen="127.0.0.1:9044", admin="127.0.0.1:9184", options=["--cores", "1"]) as proxy:
-            run_arm("round robin", ring, proxy, options)  # warms the nodes' compiler up
+        with Proxy(ring.contacts, "127.0.0.1:9044", "127.0.0.1:9184", ["--cores", "1", "--aggregate", "off"]) as plain, \
+                Proxy(ring.contacts, "127.0.0.1:9045", "127.0.0.1:9185", ["--cores", "1"]) as aggregating:
+            proxies = {"Shunt": plain, "Shunt, extension": aggregating}
+            for arm in ARMS:
+                run_arm(arm, ring, proxies.get(arm), options)  # warms the nodes' compilers up
             rounds = {arm: [] for arm in ARMS}
             for _ in range(options.rounds):
                 for arm in random.sample(ARMS, len(ARMS)):
-                    measured = run_arm(arm, ring, proxy, options)
+                    measured = run_arm(arm, ring, proxies.get(arm), options)
                     rounds[arm].append(measured)
                     if options.json:
                         print(json.dumps({"arm": arm, **measured}), flush=True)
     finally:
-        if ours:
-            ring.stop()
+        ring.stop(wipe=True)
     report(rounds, options)
     return 0
 
 
 def report(rounds: dict, options) -> None:
-    print(f"\nring of three, RF {options.replication}, consistency ONE, {options.processes} processes x "
+    print(f"\nring of three, RF {options.replication}, consistency {options.consistency}, {options.processes} processes x "
           f"{options.concurrency} in flight, {options.rounds} rounds: median (min to max)")
-    print(f"{'':16}{'INSERT, us CPU of the ring':>30}{'SELECT, us CPU of the ring':>30}{'connections/node':>18}")
+    print(f"{'':16}{'INSERT, us CPU of the ring':>30}{'SELECT, us CPU of the ring':>30}{'connections/node':>18}{'INSERT/s':>12}{'SELECT/s':>12}")
     for arm, measured in rounds.items():
         cells = []
         for work in ("INSERT", "SELECT"):
             figures = [round_[work]["cpu_us"] for round_ in measured]
             cells.append(f"{statistics.median(figures):.0f} ({min(figures):.0f} to {max(figures):.0f})")
         sockets = statistics.median(round_["connections"] for round_ in measured)
-        print(f"{arm:16}{cells[0]:>30}{cells[1]:>30}{sockets:>18.1f}")
+        print(f"{arm:16}{cells[0]:>30}{cells[1]:>30}{sockets:>18.1f}"
+              + "".join(f"{statistics.median(round_[work]['per_second'] for round_ in measured):>12.0f}"
+                        for work in ("INSERT", "SELECT")))
 
 
 if __name__ == "__main__":

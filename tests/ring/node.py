@@ -30,6 +30,7 @@ class Settings:
     heap_mb: int = 512
     optimise: bool = False  # the full JIT: slower start, faster afterwards; for measurements
     use_archive: bool = True
+    agent: str = ""  # the Java option that loads the extension; without it the node is stock Cassandra
     java_options: list = field(default_factory=list)
 
     @property
@@ -122,6 +123,7 @@ def java_command(settings: Settings) -> list:
         "io.netty.eventLoopThreads": 4,
     }
     command += [f"-D{name}={value}" for name, value in properties.items()] + settings.java_options
+    command += [settings.agent] if settings.agent else []
     return [*command, "-cp", f"{jars.library()}/*", "org.apache.cassandra.service.CassandraDaemon"]
 
 

@@ -1,0 +1,51 @@
+"""The Cassandra extension is installed on node after node under load, and taken out again the same way."""
+
+import asyncio
+
+from ring import extension
+from ring.load import OF_A_LOST_REPLICA, Load
+
+MOVED_WITHIN_SECONDS = 60
+
+
+def aggregated_links(front, node) -> int:
+    """Links to a node that carry aggregated frames, by the proxy's metrics."""
+    status, text = front.get("/metrics")
+    assert status == 200, status
+    lines = [line for line in text.splitlines() if line.startswith("shunt_node_links_aggregated{") and node.contact in line]
+    assert len(lines) == 1, lines
+    return int(float(lines[0].rsplit(" ", 1)[1]))
+
+
+async def restart_with(front, whole, node, agent: str) -> None:
+    """A restart with or without the extension, until the proxy's links are as they should be."""
+    await asyncio.to_thread(node.stop)
+    node.settings.agent = agent
+    node.start()
+    await asyncio.to_thread(node.wait_ready)
+    await asyncio.to_thread(whole.wait_up)
+    for _ in range(MOVED_WITHIN_SECONDS * 2):
+        if bool(aggregated_links(front, node)) == bool(agent):
+            return
+        await asyncio.sleep(0.5)
+    raise AssertionError(f"{node.contact} has {aggregated_links(front, node)} aggregated links with agent '{agent}':\n"
+                         f"{node.log_tail()}\n{front.log_tail()}")
+
+
+def test_rolling_install_and_removal(front, whole):
+    """A ring that is partly extended serves like any other, and nothing acknowledged is lost on the way."""
+    async def scenario():
+        try:
+            async with Load(front.host, front.port, "extension") as load:
+                await load.more_acknowledged(500)
+                for agent in (extension.agent(), ""):
+                    for node in whole.nodes:
+                        await restart_with(front, whole, node, agent)
+                        await load.more_acknowledged(1000)
+            load.assert_clients_unharmed(OF_A_LOST_REPLICA)
+            await load.assert_nothing_lost()
+        finally:
+            for node in whole.nodes:
+                node.settings.agent = ""
+
+    asyncio.run(scenario())

@@ -1,0 +1,131 @@
+"""What the Cassandra extension saves a node: its CPU per query, with the jar and without, asked directly and through Shunt.
+
+Two single Cassandra nodes, one with the jar and one without, take turns in random order under the same load: INSERTs, then
+SELECTs, of 10-byte values with prepared statements. `direct` is connections straight to the node, which is what token-aware drivers come
+to; the others go through one `shunt proxy` each. CPU is the kernel's account of the node's threads, those of
+the compilers left out. Figures are medians over the rounds. Run by `make extension-cost`.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import subprocess
+from pathlib import Path
+
+from .cluster import Cluster
+from .proxy import Proxy, binary
+from .store_speed import TICK_SECONDS
+
+KEYSPACE, WORK = "extension_cost", ("INSERT", "SELECT")
+ARMS = (  # name, with the jar, through Shunt, connections, outstanding
+    ("direct, 16 connections", False, False, 16, 1),
+    ("direct, 64 connections", False, False, 64, 1),
+    ("direct, 64, with the jar", True, False, 64, 1),
+    ("Shunt, 64 clients", False, True, 64, 1),
+    ("Shunt, 64, with the jar", True, True, 64, 1),
+    ("Shunt, 256 clients", False, True, 256, 1),
+    ("Shunt, 256, with the jar", True, True, 256, 1),
+    ("Shunt, 8 x 32", False, True, 8, 32),
+    ("Shunt, 8 x 32, with the jar", True, True, 8, 32),
+)
+
+
+def busy_seconds(pid: int) -> float:
+    """CPU of all threads but the just-in-time compilers'."""
+    total = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            name, fields = (task / "comm").read_text(), (task / "stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue  # it ended
+        if "CompilerThre" not in name:
+            total += int(fields[11]) + int(fields[12])
+    return total * TICK_SECONDS
+
+
+def sent(front) -> tuple:
+    """(queries, writes) of a proxy to its nodes so far."""
+    _, text = front.get("/metrics")
+    totals = []
+    for name in ("shunt_node_queries_total{", "shunt_node_writes_total{"):
+        totals.append(sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name)))
+    return tuple(totals)
+
+
+def load(target: str, connections: int, outstanding: int, work: str, seconds: float, *more) -> dict:
+    out = subprocess.run(
+        [str(binary()), "bench", "load", "--target", target, "--connections", str(connections), "--outstanding",
+         str(outstanding), "--reads", "1" if work == "SELECT" else "0", "--keys", "10000", "--value-bytes", "10",
+         "--keyspace", KEYSPACE, "--warm-up", "0", "--duration", str(seconds), "--json", *more],
+        capture_output=True, text=True, check=False)
+    if out.returncode != 0:
+        raise RuntimeError(f"shunt bench load failed: {out.stderr or out.stdout}")
+    report = json.loads(out.stdout.strip().splitlines()[-1])
+    if report["error_share"] > 0 or report["wrong_answers"] > 0:
+        raise RuntimeError(f"{target} answered wrongly: {report['errors']}")
+    return report
+
+
+def run(arm, nodes, fronts, work: str, seconds: float) -> dict:
+    _, with_jar, through, connections, outstanding = arm
+    node, front = nodes[with_jar], fronts[with_jar]
+    before, sent_before = busy_seconds(node.pid()), sent(front)
+    report = load(front.listen if through else node.contact, connections, outstanding, work, seconds)
+    spent = busy_seconds(node.pid()) - before
+    queries, writes = (after - earlier for after, earlier in zip(sent(front), sent_before))
+    return {"arm": arm[0], "work": work, "cpu_us": 1e6 * spent / report["queries"], "rate": report["rate"],
+            "p50": report["latency_us"]["p50"], "p99": report["latency_us"]["p99"],
+            "per_frame": queries / writes if through and writes else 1}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=4, help="of each arm, kind of query and round")
+    parser.add_argument("--warm-up", type=float, default=15, help="seconds of each kind of load before, for the compilers")
+    parser.add_argument("--json", action="store_true", help="print every measurement")
+    options = parser.parse_args()
+    rings = [Cluster(f"cost-{name}", nodes=1, first=first, heap_mb=1536, optimise=True, extended=extended)
+             for name, first, extended in (("stock", 41, 0), ("jar", 42, 1))]
+    try:
+        for ring in rings:
+            ring.start(wipe=True)
+        nodes = [ring.nodes[0] for ring in rings]
+        with Proxy(nodes[0].contact, "127.0.0.1:9044", "127.0.0.1:9184", ["--cores", "1"]) as stock, \
+                Proxy(nodes[1].contact, "127.0.0.1:9045", "127.0.0.1:9185", ["--cores", "1"]) as extended:
+            fronts = (stock, extended)
+            for front in fronts:
+                load(front.listen, 8, 8, "INSERT", 1, "--create", "--populate")
+            for arm in ARMS:
+                for work in WORK:
+                    run(arm, nodes, fronts, work, options.warm_up / 2)
+            rounds = []
+            for _ in range(options.rounds):
+                for arm in random.sample(ARMS, len(ARMS)):
+                    for work in WORK:
+                        rounds.append(run(arm, nodes, fronts, work, options.seconds))
+                        if options.json:
+                            print(json.dumps(rounds[-1]), flush=True)
+    finally:
+        for ring in rings:
+            ring.stop(wipe=True)
+    report(rounds, options)
+    return 0
+
+
+def report(rounds: list, options) -> None:
+    print(f"\none Cassandra node, 10-byte values, consistency ONE, {options.rounds} rounds of {options.seconds} s: median (min to max)")
+    print(f"{'':30}{'INSERT, us CPU':>22}{'SELECT, us CPU':>22}{'queries/write':>15}{'SELECT p50/p99 us':>20}")
+    for name, *_ in ARMS:
+        cells = []
+        for work in WORK:
+            figures = [entry["cpu_us"] for entry in rounds if (entry["arm"], entry["work"]) == (name, work)]
+            cells.append(f"{statistics.median(figures):.1f} ({min(figures):.1f} to {max(figures):.1f})")
+        of = {key: statistics.median(entry[key] for entry in rounds if (entry["arm"], entry["work"]) == (name, "SELECT"))
+              for key in ("per_frame", "p50", "p99")}
+        print(f"{name:30}{cells[0]:>22}{cells[1]:>22}{of['per_frame']:>15.1f}{of['p50']:>12.0f}/{of['p99']:.0f}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
