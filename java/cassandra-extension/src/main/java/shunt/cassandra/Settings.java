@@ -18,13 +18,16 @@ import java.util.function.Consumer;
  * @param frameBytesMax most bytes of one frame's body
  * @param rowCacheDirectory where the row cache keeps its segments; empty: memory only
  * @param rowCacheSsdBytes bytes that the segments may take
+ * @param slowQueryMs milliseconds after which one query of a frame no longer holds the rest of it; 0: it always does
+ * @param clientsMax most clients of one connection that state is kept for
  */
 public record Settings(int port, int threads, int frameQueriesMax, int frameBytesMax,
-                       Optional<Path> rowCacheDirectory, long rowCacheSsdBytes)
+                       Optional<Path> rowCacheDirectory, long rowCacheSsdBytes,
+                       int slowQueryMs, int clientsMax)
 {
     /** What holds without arguments. */
     public static final Settings DEFAULTS = new Settings(9142, Math.max(2, Runtime.getRuntime().availableProcessors()),
-                                                         1024, 1 << 20, Optional.empty(), 0);
+                                                         1024, 1 << 20, Optional.empty(), 0, 5, 65536);
 
     private static volatile Settings current = DEFAULTS;
 
@@ -118,6 +121,8 @@ public record Settings(int port, int threads, int frameQueriesMax, int frameByte
         private int frameBytesMax = DEFAULTS.frameBytesMax;
         private Optional<Path> rowCacheDirectory = Optional.empty();
         private long rowCacheSsdBytes;
+        private int slowQueryMs = DEFAULTS.slowQueryMs;
+        private int clientsMax = DEFAULTS.clientsMax;
 
         Map<String, Consumer<Value>> fields()
         {
@@ -126,14 +131,17 @@ public record Settings(int port, int threads, int frameQueriesMax, int frameByte
                           "frame_queries_max", value -> frameQueriesMax = (int) value.between(1, 65535, ""),
                           "frame_bytes_max", value -> frameBytesMax = (int) value.bytes(1024, 256L << 20),
                           "row_cache_directory", value -> rowCacheDirectory = Optional.of(Path.of(value.text())),
-                          "row_cache_ssd_size", value -> rowCacheSsdBytes = value.bytes(0, 1L << 44));
+                          "row_cache_ssd_size", value -> rowCacheSsdBytes = value.bytes(0, 1L << 44),
+                          "slow_query_ms", value -> slowQueryMs = (int) value.between(0, 60_000, ""),
+                          "clients_max", value -> clientsMax = (int) value.between(1, 1 << 20, ""));
         }
 
         Settings finish()
         {
             if (rowCacheDirectory.isPresent() != (rowCacheSsdBytes > 0))
                 throw new IllegalArgumentException("row_cache_directory and row_cache_ssd_size belong together");
-            return new Settings(port, threads, frameQueriesMax, frameBytesMax, rowCacheDirectory, rowCacheSsdBytes);
+            return new Settings(port, threads, frameQueriesMax, frameBytesMax, rowCacheDirectory, rowCacheSsdBytes,
+                                slowQueryMs, clientsMax);
         }
     }
 }

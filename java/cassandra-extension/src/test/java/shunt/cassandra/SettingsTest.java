@@ -22,14 +22,15 @@ class SettingsTest
     void everySettingIsRead()
     {
         Settings settings = Settings.parse("port=9999,threads=3,frame_queries_max=7,frame_bytes_max=64KiB,"
-                                           + "row_cache_directory=/ssd/cache,row_cache_ssd_size=2GiB");
-        assertEquals(new Settings(9999, 3, 7, 65536, Optional.of(Path.of("/ssd/cache")), 2L << 30), settings);
+                                           + "row_cache_directory=/ssd/cache,row_cache_ssd_size=2GiB,"
+                                           + "slow_query_ms=9,clients_max=77");
+        assertEquals(new Settings(9999, 3, 7, 65536, Optional.of(Path.of("/ssd/cache")), 2L << 30, 9, 77), settings);
     }
 
     @ParameterizedTest
     @CsvSource(delimiter = '|', quoteCharacter = '`', value = {
         "port | 'port' is not name=value",
-        "prot=1 | there is no setting 'prot'; there are frame_bytes_max, frame_queries_max, port, row_cache_directory, row_cache_ssd_size, threads",
+        "prot=1 | there is no setting 'prot'; there are clients_max, frame_bytes_max, frame_queries_max, port, row_cache_directory, row_cache_ssd_size, slow_query_ms, threads",
         "port=1,port=2 | port is given twice",
         "port=70000 | port has to be from 0 to 65535, not '70000'",
         "threads=many | threads has to be a whole number, not 'many'",

@@ -1,0 +1,35 @@
+package org.apache.cassandra.transport;
+
+import java.util.concurrent.TimeUnit;
+import org.apache.cassandra.config.DatabaseDescriptor;
+import shunt.cassandra.Settings;
+import shunt.cassandra.transport.AggregateMetrics;
+import shunt.cassandra.transport.FramePool;
+
+/**
+ * What all links of the second port share.
+ *
+ * @param settings the operator's
+ * @param metrics what is counted
+ * @param pool executes frames
+ * @param dispatcher of ordinary requests on the same port
+ */
+public record AggregateContext(Settings settings, AggregateMetrics metrics, FramePool pool, Dispatcher dispatcher)
+{
+    /** Whether requests wait too long, here or in Cassandra's own queue ({@code native_transport_queue_max_item_age_threshold}). */
+    boolean hasQueueCapacity()
+    {
+        double threshold = DatabaseDescriptor.getNativeTransportQueueMaxItemAgeThreshold();
+        if (threshold <= 0)
+            return true;
+        double most = DatabaseDescriptor.getNativeTransportTimeout(TimeUnit.NANOSECONDS) * threshold;
+        return pool.longestWaitNanos() < most && dispatcher.hasQueueCapacity();
+    }
+
+    /** Most bytes of one query's body, whatever the limit of a frame. */
+    static long queryBytesMax()
+    {
+        return Math.min(DatabaseDescriptor.getNativeTransportMaxFrameSize(),
+                        DatabaseDescriptor.getNativeTransportMaxMessageSizeInBytes());
+    }
+}

@@ -1,0 +1,260 @@
+package org.apache.cassandra.transport;
+
+import io.netty.buffer.ByteBuf;
+import io.netty.channel.ChannelHandlerContext;
+import io.netty.channel.ChannelInboundHandlerAdapter;
+import io.netty.util.collection.IntObjectHashMap;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.cassandra.exceptions.InvalidRequestException;
+import org.apache.cassandra.transport.ChannelPause.Reason;
+import org.apache.cassandra.transport.messages.ErrorMessage;
+import shunt.cassandra.transport.FrameLayout;
+
+/**
+ * One connection that sends aggregated frames: its clients, what is in flight on it, and its answers. Belongs to the
+ * event loop but for {@link #answered} and {@link #answeredLate}, which bring answers back to it.
+ */
+final class AggregateLink extends ChannelInboundHandlerAdapter
+{
+    /** Queries of one link without an answer; beyond it the link is not read until half of them are answered. */
+    private static final int QUERIES_MAX = 8192;
+    /** Frames of all links that wait for a thread, for each thread; beyond it a link may have one. */
+    private static final int WAITING_PER_THREAD = 64;
+
+    /** An answer, encoded as an entry. */
+    private record Late(AggregateFrame frame, ByteBuf entry)
+    {
+    }
+
+    final ServerConnection connection;
+    final AggregateContext context;
+    private final ClientResourceLimits.Allocator limits;
+    private final int framesMax;
+    private final IntObjectHashMap<AggregateClient> clients = new IntObjectHashMap<>();
+    private final Queue<Late> late = new ConcurrentLinkedQueue<>();
+    private final AtomicBoolean lateScheduled = new AtomicBoolean();
+    private ChannelHandlerContext ctx;
+    private ChannelPause pause;
+    private FrameAdmission admission;
+    private int framesInPool;
+    private int queriesInFlight;
+    private boolean used;
+    private volatile boolean gone;
+
+    AggregateLink(ServerConnection connection, AggregateContext context, ClientResourceLimits.Allocator limits)
+    {
+        this.connection = connection;
+        this.context = context;
+        this.limits = limits;
+        framesMax = Math.max(8, 2 * context.settings().threads());
+    }
+
+    @Override
+    public void handlerAdded(ChannelHandlerContext context)
+    {
+        ctx = context;
+        pause = new ChannelPause(context.channel());
+        admission = new FrameAdmission(context.channel(), connection, this.context, limits, pause);
+    }
+
+    @Override
+    public void channelRead(ChannelHandlerContext context, Object message)
+    {
+        if (message instanceof AggregateFrame frame)
+            take(frame);
+        else if (message instanceof AggregateDecoder.Oversized query)
+            refuse(query);
+        else
+            context.fireChannelRead(message);
+    }
+
+    private void take(AggregateFrame frame)
+    {
+        if (!used)
+        {
+            used = true;
+            context.metrics().links.inc();
+        }
+        int queries = findClients(frame);
+        context.metrics().frames.mark();
+        context.metrics().queriesPerFrame.update(queries);
+        connection.requests.inc(queries);
+        admission.admit(frame, queries);
+        queriesInFlight += frame.count;
+        if (queriesInFlight >= QUERIES_MAX)
+            pause.add(Reason.QUERIES);
+        framesInPool++;
+        if (framesInPool >= framesMax
+            || context.pool().waiting() >= WAITING_PER_THREAD * context.settings().threads())
+            pause.add(Reason.FRAMES);
+        context.pool().submit(new FrameWork(this, frame));
+    }
+
+    /** In the order of arrival, which the threads of the pool do not keep. Tells the number of queries. */
+    private int findClients(AggregateFrame frame)
+    {
+        int queries = 0;
+        int at = frame.firstEntry();
+        for (int entry = 0; entry < frame.count; entry++, at = frame.entryAfter(at))
+        {
+            int id = frame.clientIdAt(at);
+            if (frame.opcodeAt(at) == FrameLayout.CLIENT_GONE)
+            {
+                if (clients.remove(id) != null)
+                    context.metrics().clients.decrementAndGet();
+                continue;
+            }
+            queries++;
+            AggregateClient client = clients.get(id);
+            if (client == null && clients.size() < context.settings().clientsMax())
+            {
+                client = new AggregateClient(connection);
+                clients.put(id, client);
+                context.metrics().clients.incrementAndGet();
+            }
+            frame.clients[entry] = client;
+        }
+        return queries;
+    }
+
+    private void refuse(AggregateDecoder.Oversized query)
+    {
+        context.metrics().refusedQueries.mark();
+        String why = String.format("Request is too big: length %d exceeds maximum allowed length %d.",
+                                   query.length(), AggregateContext.queryBytesMax());
+        ByteBuf out = CBUtil.allocator.buffer();
+        FrameLayout.reserveHeader(out);
+        ProtocolVersion version = query.version() == 3 ? ProtocolVersion.V3 : query.version() == 5 ? ProtocolVersion.V5 : ProtocolVersion.V4;
+        AnswerEncoder.append(out, query.stream(), query.clientId(), version,
+                             ErrorMessage.fromTransportException(new InvalidRequestException(why)), connection.getCompressor());
+        FrameLayout.completeHeader(out, 1);
+        ctx.writeAndFlush(out);
+    }
+
+    /** Whether the connection is closed, so that nobody waits for answers. */
+    boolean isGone()
+    {
+        return gone;
+    }
+
+    /**
+     * Answers of a frame, from the thread that executes it.
+     *
+     * @param out a complete frame of answers, or null
+     * @param entries entries of the frame that are done with
+     * @param last whether the thread is done with the frame
+     */
+    void answered(AggregateFrame frame, ByteBuf out, int entries, boolean last)
+    {
+        toEventLoop(out, () ->
+        {
+            if (out != null)
+                ctx.writeAndFlush(out);
+            settle(frame, entries);
+            if (last)
+            {
+                framesInPool--;
+                if (framesInPool < framesMax)
+                    pause.remove(Reason.FRAMES);
+            }
+        });
+    }
+
+    /** One answer that its frame did not wait for, from any thread. */
+    void answeredLate(AggregateFrame frame, ByteBuf entry)
+    {
+        context.metrics().lateAnswers.mark();
+        late.add(new Late(frame, entry));
+        if (lateScheduled.compareAndSet(false, true))
+            toEventLoop(null, this::writeLate);
+    }
+
+    private void toEventLoop(ByteBuf out, Runnable task)
+    {
+        try
+        {
+            ctx.channel().eventLoop().execute(task);
+        }
+        catch (RejectedExecutionException e)
+        {
+            // Cassandra is shutting down and its event loops are gone.
+            if (out != null)
+                out.release();
+        }
+    }
+
+    private void settle(AggregateFrame frame, int entries)
+    {
+        queriesInFlight -= entries;
+        if (queriesInFlight <= QUERIES_MAX / 2)
+            pause.remove(Reason.QUERIES);
+        frame.left -= entries;
+        if (frame.left == 0)
+            admission.release(frame);
+    }
+
+    /** Late answers that have come since leave together, in frames within the limits. */
+    private void writeLate()
+    {
+        lateScheduled.set(false);
+        List<Late> group = new ArrayList<>();
+        int bytes = 0;
+        for (Late next = late.poll(); next != null; next = late.poll())
+        {
+            int size = next.entry.readableBytes();
+            if (!group.isEmpty() && (group.size() >= context.settings().frameQueriesMax()
+                                     || FrameLayout.COUNT_BYTES + bytes + size > context.settings().frameBytesMax()))
+            {
+                writeLate(group, bytes);
+                group.clear();
+                bytes = 0;
+            }
+            group.add(next);
+            bytes += size;
+        }
+        if (group.isEmpty())
+            return;
+        writeLate(group, bytes);
+        ctx.flush();
+    }
+
+    private void writeLate(List<Late> group, int bytes)
+    {
+        context.metrics().lateFrames.mark();
+        ByteBuf header = CBUtil.allocator.buffer(FrameLayout.HEADER_BYTES + FrameLayout.COUNT_BYTES);
+        FrameLayout.reserveHeader(header);
+        FrameLayout.setHeader(header, group.size(), bytes);
+        ctx.write(header);
+        for (Late answer : group)
+        {
+            ctx.write(answer.entry);
+            settle(answer.frame, 1);
+        }
+    }
+
+    @Override
+    public void channelWritabilityChanged(ChannelHandlerContext context)
+    {
+        if (context.channel().isWritable())
+            pause.remove(Reason.ANSWERS);
+        else
+            pause.add(Reason.ANSWERS);
+        context.fireChannelWritabilityChanged();
+    }
+
+    @Override
+    public void channelInactive(ChannelHandlerContext context)
+    {
+        gone = true;
+        this.context.metrics().clients.addAndGet(-clients.size());
+        clients.clear();
+        if (used)
+            this.context.metrics().links.dec();
+        context.fireChannelInactive();
+    }
+}

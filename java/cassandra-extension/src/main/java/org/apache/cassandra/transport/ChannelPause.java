@@ -1,0 +1,58 @@
+package org.apache.cassandra.transport;
+
+import io.netty.channel.Channel;
+import io.netty.channel.ChannelConfig;
+import java.util.EnumSet;
+import org.apache.cassandra.metrics.ClientMetrics;
+
+/** Stops reading from a channel while there is a reason to. The event loop's. */
+final class ChannelPause
+{
+    /** Why a channel is not read. */
+    enum Reason
+    {
+        /** Cassandra's limit on bytes in flight. */
+        MEMORY,
+        /** Cassandra's limit on requests per second, or the age of its queue. */
+        RATE,
+        /** Frames of this channel wait for a thread. */
+        FRAMES,
+        /** Queries of this channel without an answer. */
+        QUERIES,
+        /** The peer does not take its answers. */
+        ANSWERS
+    }
+
+    private final Channel channel;
+    private final EnumSet<Reason> reasons = EnumSet.noneOf(Reason.class);
+
+    ChannelPause(Channel channel)
+    {
+        this.channel = channel;
+    }
+
+    boolean has(Reason reason)
+    {
+        return reasons.contains(reason);
+    }
+
+    void add(Reason reason)
+    {
+        ChannelConfig config = channel.config();
+        if (reasons.add(reason) && config.isAutoRead())
+        {
+            config.setAutoRead(false);
+            ClientMetrics.instance.pauseConnection();
+        }
+    }
+
+    void remove(Reason reason)
+    {
+        ChannelConfig config = channel.config();
+        if (reasons.remove(reason) && reasons.isEmpty() && !config.isAutoRead() && channel.isOpen())
+        {
+            ClientMetrics.instance.unpauseConnection();
+            config.setAutoRead(true);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+package org.apache.cassandra.transport;
+
+import io.netty.buffer.ByteBuf;
+import java.io.IOException;
+import java.util.EnumSet;
+import org.apache.cassandra.config.DatabaseDescriptor;
+import org.apache.cassandra.cql3.CQLStatement;
+import org.apache.cassandra.cql3.QueryHandler;
+import org.apache.cassandra.cql3.QueryOptions;
+import org.apache.cassandra.exceptions.InvalidRequestException;
+import org.apache.cassandra.exceptions.OverloadedException;
+import org.apache.cassandra.exceptions.RequestValidationException;
+import org.apache.cassandra.metrics.ClientMetrics;
+import org.apache.cassandra.service.ClientState;
+import org.apache.cassandra.transport.Envelope.Header.Flag;
+import org.apache.cassandra.transport.messages.ErrorMessage;
+import org.apache.cassandra.transport.messages.ExecuteMessage;
+import org.apache.cassandra.transport.messages.OptionsMessage;
+import org.apache.cassandra.transport.messages.QueryMessage;
+import org.apache.cassandra.utils.JVMStabilityInspector;
+import org.apache.cassandra.utils.MonotonicClock;
+import shunt.cassandra.transport.Classifier;
+import shunt.cassandra.transport.FramePool;
+import shunt.cassandra.transport.InlineStages;
+
+/** One query of a frame. Whatever goes wrong with it is its own answer. */
+final class FrameEntry implements FramePool.Piece
+{
+    private static final EnumSet<Message.Type> ALLOWED =
+        EnumSet.of(Message.Type.QUERY, Message.Type.EXECUTE, Message.Type.PREPARE, Message.Type.BATCH, Message.Type.OPTIONS);
+
+    final int index;
+    private final FrameWork work;
+    private final AggregateClient client;
+    private final int stream;
+    private final int clientId;
+    private final int versionByte;
+    private final int flags;
+    private final int opcode;
+    /** Holds a reference until the entry is decoded, since its thread may outlive the frame. */
+    private final ByteBuf body;
+    private ProtocolVersion version = ProtocolVersion.V4;
+    private Message.Response response;
+    private Message.Request handOver;
+
+    FrameEntry(FrameWork work, int index, int at)
+    {
+        this.work = work;
+        this.index = index;
+        AggregateFrame frame = work.frame;
+        client = frame.clients[index];
+        stream = frame.streamAt(at);
+        clientId = frame.clientIdAt(at);
+        versionByte = frame.versionAt(at);
+        flags = frame.flagsAt(at);
+        opcode = frame.opcodeAt(at);
+        body = frame.bodyAt(at).retain();
+    }
+
+    @Override
+    public void execute()
+    {
+        try
+        {
+            Message.Request request = decode();
+            if (request == null)
+                return;
+            Message.Request inline = inline(request);
+            if (inline == null)
+                handOver = request;
+            else
+                response = execute(inline);
+        }
+        catch (Throwable t)
+        {
+            JVMStabilityInspector.inspectThrowable(t);
+            response = ErrorMessage.fromExceptionNoStreamId(t, ExceptionHandlers.getUnexpectedExceptionHandler(work.link.connection.channel(), true));
+        }
+    }
+
+    /** The request; null when it is refused, and then there is a response. */
+    private Message.Request decode()
+    {
+        try
+        {
+            version = ProtocolVersion.decode(versionByte, DatabaseDescriptor.getNativeTransportAllowOlderProtocols());
+            if (version.isBeta())
+            {
+                ProtocolVersion beta = version;
+                version = ProtocolVersion.V4;
+                throw new ProtocolException("Aggregated frames take versions 3 to 5, not " + beta);
+            }
+            if (index >= work.frame.refusedFrom)
+                response = work.frame.refusal;
+            else if (client == null)
+                throw new OverloadedException(String.format("More than %d clients on one connection (clients_max of the Shunt extension)",
+                                                            work.link.context.settings().clientsMax()));
+            else
+                return message();
+            return null;
+        }
+        catch (ProtocolException | IndexOutOfBoundsException | IOException e)
+        {
+            ProtocolException error = e instanceof ProtocolException protocol
+                                      ? protocol
+                                      : new ProtocolException("Cannot read the body of this query: " + e.getMessage());
+            ExceptionHandlers.logClientNetworkingExceptions(error, work.link.connection.channel().remoteAddress());
+            response = ErrorMessage.fromTransportException(error);
+            return null;
+        }
+        finally
+        {
+            body.release();
+        }
+    }
+
+    private Message.Request message() throws IOException
+    {
+        Message.Type type = Message.Type.fromOpcode(opcode, Message.Direction.REQUEST);
+        if (!ALLOWED.contains(type))
+            throw new ProtocolException(type + " cannot be sent in an aggregated frame");
+        int size = body.readableBytes();
+        if (size > AggregateContext.queryBytesMax())
+            throw new InvalidRequestException(String.format("Request is too big: length %d exceeds maximum allowed length %d.",
+                                                            size, AggregateContext.queryBytesMax()));
+        Envelope envelope = Envelope.create(type, stream, version, Flag.deserialize(flags), body);
+        if (!envelope.header.flags.contains(Flag.COMPRESSED) || version.isGreaterOrEqualTo(ProtocolVersion.V5))
+            return message(envelope);
+        Compressor compressor = work.link.connection.getCompressor();
+        if (compressor == null)
+            throw new ProtocolException("The query is compressed, and the connection's STARTUP agreed on no compression");
+        // The compressor gives up the reference that it reads from.
+        body.retain();
+        Envelope plain = compressor.decompress(envelope);
+        try
+        {
+            return message(plain);
+        }
+        finally
+        {
+            plain.release();
+        }
+    }
+
+    private Message.Request message(Envelope envelope)
+    {
+        ServerConnection state = client.connection(version);
+        Message.Request request = (Message.Request) Message.Decoder.decodeMessage(state.channel(), envelope);
+        request.attach(state);
+        return request;
+    }
+
+    /** The request in the form in which it is executed inline, or null when it is to be handed over. */
+    private Message.Request inline(Message.Request request)
+    {
+        if (request instanceof OptionsMessage)
+            return request;
+        if (request.isTracingRequested())
+            return null;
+        ClientState state = client.connection(version).getClientState();
+        if (request instanceof ExecuteMessage execute)
+        {
+            QueryHandler.Prepared prepared = ClientState.getCQLQueryHandler().getPrepared(execute.statementId);
+            return prepared == null || isInline(prepared.statement, execute.options, state) ? request : null;
+        }
+        if (!(request instanceof QueryMessage query))
+            return null;
+        try
+        {
+            ParsedQuery parsed = ParsedQuery.parse(query, state);
+            return isInline(parsed.statement, query.options, state) ? parsed : null;
+        }
+        catch (RequestValidationException e)
+        {
+            // It fails again when it is executed, and is answered and logged from there.
+            return request;
+        }
+    }
+
+    private static boolean isInline(CQLStatement statement, QueryOptions options, ClientState state)
+    {
+        try
+        {
+            return Classifier.isInline(statement, options, state);
+        }
+        catch (RuntimeException e)
+        {
+            // Its values are wrong; it fails for the same reason when it is executed.
+            return true;
+        }
+    }
+
+    private Message.Response execute(Message.Request request)
+    {
+        work.link.context.metrics().inline.mark();
+        ClientMetrics.instance.markRequestDispatched();
+        long now = MonotonicClock.Global.preciseTime.now();
+        InlineStages.enter();
+        try
+        {
+            return Dispatcher.processRequest(request.connection().channel(), request, work.frame.overload,
+                                             new Dispatcher.RequestTime(work.frame.arrivedNanos, now));
+        }
+        finally
+        {
+            InlineStages.leave();
+        }
+    }
+
+    @Override
+    public void deliver()
+    {
+        if (handOver != null)
+        {
+            work.handOver(this, handOver);
+            return;
+        }
+        work.append(this, response);
+    }
+
+    @Override
+    public void deliverLate()
+    {
+        if (handOver != null)
+            work.handOver(this, handOver);
+        else
+            answerLate(response);
+    }
+
+    /** Sends an answer that the frame does not wait for. */
+    void answerLate(Message.Response answer)
+    {
+        ByteBuf out = CBUtil.allocator.buffer();
+        encode(out, answer);
+        work.link.answeredLate(work.frame, out);
+    }
+
+    /** Appends the answer as an entry. */
+    void encode(ByteBuf out, Message.Response answer)
+    {
+        AnswerEncoder.append(out, stream, clientId, version, answer, work.link.connection.getCompressor());
+    }
+}

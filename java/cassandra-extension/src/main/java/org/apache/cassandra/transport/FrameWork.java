@@ -1,0 +1,134 @@
+package org.apache.cassandra.transport;
+
+import io.netty.buffer.ByteBuf;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.TimeUnit;
+import org.apache.cassandra.exceptions.OverloadedException;
+import org.apache.cassandra.metrics.ClientMetrics;
+import org.apache.cassandra.transport.messages.ErrorMessage;
+import org.apache.cassandra.utils.MonotonicClock;
+import shunt.cassandra.transport.FrameLayout;
+import shunt.cassandra.transport.FramePool;
+
+/**
+ * The execution of one frame: entry by entry, with the answers of those that ran inline gathered in one buffer. That
+ * leaves at the end, at the limit of a frame, or when its first answer has waited as long as a slow query may take.
+ */
+final class FrameWork extends FramePool.Work
+{
+    private static final int BYTES_PER_ANSWER = 128;
+
+    final AggregateLink link;
+    final AggregateFrame frame;
+    private final long answersMayWaitNanos;
+    private int at;
+    private int index;
+    private ByteBuf out;
+    private int answers;
+    private long firstAnswerNanos;
+    /** Entries done with since the link was last told. */
+    private int settled;
+
+    FrameWork(AggregateLink link, AggregateFrame frame)
+    {
+        this.link = link;
+        this.frame = frame;
+        this.at = frame.firstEntry();
+        int slowMs = link.context.settings().slowQueryMs();
+        answersMayWaitNanos = slowMs == 0 ? Long.MAX_VALUE : TimeUnit.MILLISECONDS.toNanos(slowMs);
+    }
+
+    @Override
+    protected FramePool.Piece next()
+    {
+        while (index < frame.count && !link.isGone())
+        {
+            int entry = index++;
+            int entryAt = at;
+            at = frame.entryAfter(entryAt);
+            if (frame.opcodeAt(entryAt) != FrameLayout.CLIENT_GONE)
+                return new FrameEntry(this, entry, entryAt);
+            settled++;
+        }
+        return null;
+    }
+
+    @Override
+    protected void resume()
+    {
+        send(false);
+    }
+
+    @Override
+    protected void finish()
+    {
+        settled += frame.count - index;
+        index = frame.count;
+        send(true);
+        frame.body.release();
+        link.context.metrics().timeInFrame.update(MonotonicClock.Global.preciseTime.now() - frame.arrivedNanos,
+                                                  TimeUnit.NANOSECONDS);
+    }
+
+    /** An answer, in the order of the entries; the owner's. */
+    void append(FrameEntry entry, Message.Response response)
+    {
+        if (out == null)
+        {
+            out = CBUtil.allocator.buffer(FrameLayout.HEADER_BYTES + BYTES_PER_ANSWER * (1 + frame.count - entry.index));
+            FrameLayout.reserveHeader(out);
+            firstAnswerNanos = pieceSinceNanos();
+        }
+        int start = out.writerIndex();
+        entry.encode(out, response);
+        settled++;
+        int bytesMax = FrameLayout.HEADER_BYTES + link.context.settings().frameBytesMax();
+        if (out.writerIndex() > bytesMax && answers > 0)
+            split(start);
+        answers++;
+        if (out.writerIndex() >= bytesMax || pieceSinceNanos() - firstAnswerNanos > answersMayWaitNanos)
+            send(false);
+    }
+
+    /** The last answer goes into a frame of its own. */
+    private void split(int start)
+    {
+        int size = out.writerIndex() - start;
+        ByteBuf next = CBUtil.allocator.buffer(FrameLayout.HEADER_BYTES + FrameLayout.COUNT_BYTES + size);
+        FrameLayout.reserveHeader(next);
+        next.writeBytes(out, start, size);
+        out.writerIndex(start);
+        settled--;
+        send(false);
+        settled++;
+        out = next;
+        firstAnswerNanos = pieceSinceNanos();
+    }
+
+    private void send(boolean last)
+    {
+        ByteBuf sent = out;
+        if (sent != null)
+            FrameLayout.completeHeader(sent, answers);
+        out = null;
+        answers = 0;
+        if (sent != null || settled > 0 || last)
+            link.answered(frame, sent, settled, last);
+        settled = 0;
+    }
+
+    /** Gives an entry to Cassandra's request executor; its answer comes late. From any thread. */
+    void handOver(FrameEntry entry, Message.Request request)
+    {
+        link.context.metrics().handedOver.mark();
+        ClientMetrics.instance.markRequestDispatched();
+        try
+        {
+            Dispatcher.requestExecutor.submit(new HandedOver(entry, request, frame.arrivedNanos, frame.overload));
+        }
+        catch (RejectedExecutionException e)
+        {
+            entry.answerLate(ErrorMessage.fromTransportException(new OverloadedException("Server is shutting down")));
+        }
+    }
+}

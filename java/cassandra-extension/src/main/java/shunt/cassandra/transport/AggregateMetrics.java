@@ -1,0 +1,66 @@
+package shunt.cassandra.transport;
+
+import com.codahale.metrics.Counter;
+import com.codahale.metrics.Gauge;
+import com.codahale.metrics.Histogram;
+import com.codahale.metrics.Meter;
+import com.codahale.metrics.Timer;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.IntSupplier;
+import org.apache.cassandra.metrics.CassandraMetricsRegistry;
+import org.apache.cassandra.metrics.DefaultNameFactory;
+
+/**
+ * What is counted, in Cassandra's registry under {@code org.apache.cassandra.metrics:type=ShuntAggregate}.
+ */
+public final class AggregateMetrics
+{
+    private static final DefaultNameFactory NAMES = new DefaultNameFactory("ShuntAggregate");
+
+    /** Frames taken. */
+    public final Meter frames = meter("Frames");
+    /** Queries of a frame. */
+    public final Histogram queriesPerFrame =
+        CassandraMetricsRegistry.Metrics.histogram(NAMES.createMetricName("QueriesPerFrame"), false);
+    /** From a frame's arrival until its last inline answer is written. */
+    public final Timer timeInFrame = CassandraMetricsRegistry.Metrics.timer(NAMES.createMetricName("TimeInFrame"));
+    /** Queries executed on the frame's own thread. */
+    public final Meter inline = meter("Inline");
+    /** Queries handed over to Cassandra's request executor. */
+    public final Meter handedOver = meter("HandedOver");
+    /** Frames whose rest another thread took over. */
+    public final Meter takenOver = meter("TakenOver");
+    /** Answers that followed in a later frame than the one made by the thread of their query's frame. */
+    public final Meter lateAnswers = meter("LateAnswers");
+    /** Frames of late answers. */
+    public final Meter lateFrames = meter("LateFrames");
+    /** Frames refused as a whole, with their connection closed. */
+    public final Meter refusedFrames = meter("RefusedFrames");
+    /** Queries refused for one of Cassandra's limits. */
+    public final Meter refusedQueries = meter("RefusedQueries");
+    /** Connections that have sent a frame. */
+    public final Counter links = CassandraMetricsRegistry.Metrics.counter(NAMES.createMetricName("Links"));
+    /** Clients that state is kept for, on all connections. */
+    public final AtomicLong clients = new AtomicLong();
+
+    AggregateMetrics()
+    {
+        gauge("Clients", clients::get);
+    }
+
+    /** Registers what the pool knows by itself. */
+    void follow(IntSupplier waiting)
+    {
+        gauge("WaitingFrames", waiting::getAsInt);
+    }
+
+    private static <T> void gauge(String name, Gauge<T> gauge)
+    {
+        CassandraMetricsRegistry.Metrics.register(NAMES.createMetricName(name), gauge);
+    }
+
+    private static Meter meter(String name)
+    {
+        return CassandraMetricsRegistry.Metrics.meter(NAMES.createMetricName(name));
+    }
+}

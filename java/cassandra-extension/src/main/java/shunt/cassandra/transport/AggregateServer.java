@@ -1,0 +1,153 @@
+package shunt.cassandra.transport;
+
+import java.lang.management.ManagementFactory;
+import java.lang.reflect.Field;
+import java.util.Collection;
+import java.util.List;
+import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
+import javax.management.MalformedObjectNameException;
+import javax.management.ObjectName;
+import org.apache.cassandra.concurrent.SharedExecutorPool;
+import org.apache.cassandra.config.DatabaseDescriptor;
+import org.apache.cassandra.config.EncryptionOptions.TlsEncryptionPolicy;
+import org.apache.cassandra.metrics.ClientMetrics;
+import org.apache.cassandra.service.CassandraDaemon;
+import org.apache.cassandra.service.NativeTransportService;
+import org.apache.cassandra.service.StorageService;
+import org.apache.cassandra.transport.AggregateContext;
+import org.apache.cassandra.transport.AggregatePipeline;
+import org.apache.cassandra.transport.Dispatcher;
+import org.apache.cassandra.transport.Server;
+import io.netty.channel.EventLoopGroup;
+import org.apache.cassandra.utils.FBUtilities;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import shunt.cassandra.Settings;
+
+/**
+ * The second CQL port of a node. Opens and closes with the ordinary one, by {@link FollowedServers}; a port that cannot
+ * be opened is logged, and leaves the node as it was.
+ */
+public final class AggregateServer
+{
+    private static final Logger LOGGER = LoggerFactory.getLogger(AggregateServer.class);
+    private static final String STORAGE_SERVICE = "org.apache.cassandra.db:type=StorageService";
+    private static final long POLL_MS = 100;
+
+    private final Settings settings;
+    private final Server server;
+    private final FramePool pool;
+    private final SupportedOffer offer;
+    private final InlineStages stages = new InlineStages();
+
+    private AggregateServer(Settings settings, NativeTransportService transport) throws ReflectiveOperationException
+    {
+        this.settings = settings;
+        EventLoopGroup eventLoops = (EventLoopGroup) field(NativeTransportService.class, "workerGroup").get(transport);
+        offer = SupportedOffer.install();
+        AggregateMetrics metrics = new AggregateMetrics();
+        Executor executor = SharedExecutorPool.SHARED.newExecutor(FramePool.threadsMax(settings.threads()), "transport",
+                                                                  "Shunt-Aggregate-Requests");
+        pool = new FramePool(settings.threads(), TimeUnit.MILLISECONDS.toNanos(settings.slowQueryMs()), executor, metrics);
+        metrics.follow(pool::waiting);
+        Dispatcher dispatcher = new Dispatcher(DatabaseDescriptor.useNativeTransportLegacyFlusher());
+        TlsEncryptionPolicy policy = DatabaseDescriptor.getNativeProtocolEncryptionOptions().tlsEncryptionPolicy();
+        AggregateContext context = new AggregateContext(settings, metrics, pool, dispatcher);
+        server = new Server.Builder().withEventLoopGroup(eventLoops)
+                                     .withHost(DatabaseDescriptor.getRpcAddress())
+                                     .withPort(settings.port())
+                                     .withTlsEncryptionPolicy(policy)
+                                     .withPipelineConfigurator(new AggregatePipeline(policy, context))
+                                     .build();
+    }
+
+    /**
+     * Waits in the background until Cassandra's native transport runs for the first time, then opens the second port and
+     * keeps it with the first. May be called before any class of Cassandra is loaded.
+     */
+    public static void startWithNativeTransport(Settings settings)
+    {
+        Thread thread = new Thread(() -> await(settings), "shunt-aggregate-start");
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    private static void await(Settings settings)
+    {
+        try
+        {
+            ObjectName name = new ObjectName(STORAGE_SERVICE);
+            // Until it is registered nothing of Cassandra may be touched, or it would be initialised too early.
+            while (!ManagementFactory.getPlatformMBeanServer().isRegistered(name)
+                   || !StorageService.instance.isNativeTransportRunning())
+                TimeUnit.MILLISECONDS.sleep(POLL_MS);
+            install(settings);
+        }
+        catch (MalformedObjectNameException | ReflectiveOperationException | RuntimeException | LinkageError e)
+        {
+            LOGGER.error("Aggregated frames are off: this is not the Cassandra that the extension was built for ({}). "
+                         + "The node goes on without them", FBUtilities.getReleaseVersionString(), e);
+        }
+        catch (InterruptedException e)
+        {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    private static void install(Settings settings) throws ReflectiveOperationException
+    {
+        CassandraDaemon daemon = (CassandraDaemon) field(StorageService.class, "daemon").get(StorageService.instance);
+        NativeTransportService transport = daemon.nativeTransportService();
+        Field servers = field(NativeTransportService.class, "servers");
+        Field counted = field(ClientMetrics.class, "servers");
+        @SuppressWarnings("unchecked")
+        Collection<Server> ordinary = (Collection<Server>) servers.get(transport);
+        AggregateServer aggregate = new AggregateServer(settings, transport);
+        FollowedServers followed = new FollowedServers(ordinary, aggregate.server, aggregate::start, aggregate::stop);
+        servers.set(transport, followed);
+        counted.set(ClientMetrics.instance, followed);
+        followed.follow();
+    }
+
+    private static Field field(Class<?> of, String name) throws NoSuchFieldException
+    {
+        Field field = of.getDeclaredField(name);
+        field.setAccessible(true);
+        return field;
+    }
+
+    private void start()
+    {
+        try
+        {
+            server.start();
+        }
+        catch (RuntimeException e)
+        {
+            LOGGER.error("Aggregated frames are off: cannot listen on {}. The node goes on without them; give the extension "
+                         + "another port, or free this one and run nodetool disablebinary and enablebinary",
+                         server.socket, e);
+            return;
+        }
+        stages.install();
+        offer.announce(List.of("v1", "count_max=" + settings.frameQueriesMax(), "bytes_max=" + settings.frameBytesMax(),
+                               "port=" + settings.port()));
+        LOGGER.info("Aggregated frames v1 on {} ({}): up to {} queries and {} bytes in a frame, {} threads, a query is slow "
+                    + "after {} ms, {} clients on a connection; stages READ, MUTATION and COUNTER_MUTATION are wrapped; Cassandra {}",
+                    server.socket, server.tlsEncryptionPolicy.description(), settings.frameQueriesMax(),
+                    settings.frameBytesMax(), settings.threads(), settings.slowQueryMs(), settings.clientsMax(),
+                    FBUtilities.getReleaseVersionString());
+    }
+
+    /** Frames that are being executed are finished first, within {@code native_transport_timeout}. */
+    private void stop()
+    {
+        offer.withdraw();
+        if (!pool.awaitIdle(DatabaseDescriptor.getNativeTransportTimeout(TimeUnit.NANOSECONDS)))
+            LOGGER.warn("Some aggregated frames took longer than the native transport timeout to complete");
+        server.stop(false);
+        stages.remove();
+        LOGGER.info("Aggregated frames: stopped listening on {}; the stages are as Cassandra made them", server.socket);
+    }
+}

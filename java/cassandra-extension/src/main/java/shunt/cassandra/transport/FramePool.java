@@ -1,0 +1,271 @@
+package shunt.cassandra.transport;
+
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Executes works, each piece by piece on one thread, a bounded number at a time. A watchdog sees to it that no piece
+ * holds the pieces behind it for long: another thread then goes on with the work, and the slow one delivers its piece
+ * late. The number of slow threads is bounded too; beyond it pieces wait.
+ */
+public final class FramePool
+{
+    /** Threads that may be kept busy by slow pieces, for each one that executes. */
+    private static final int SLOW_PER_THREAD = 4;
+
+    private static final Logger LOGGER = LoggerFactory.getLogger(FramePool.class);
+
+    private final Worker[] workers;
+    private final long slowNanos;
+    private final Executor executor;
+    private final AggregateMetrics metrics;
+    private final Queue<Work> queue = new ConcurrentLinkedQueue<>();
+    private final AtomicInteger waiting = new AtomicInteger();
+    private final AtomicInteger slow = new AtomicInteger();
+    private final Thread watchdog;
+    private volatile boolean watchdogSleeps;
+    private volatile boolean closed;
+
+    /**
+     * @param threads works executed at the same time
+     * @param slowNanos time after which a piece is slow; 0: never
+     * @param executor runs at least {@link #threadsMax} tasks at the same time
+     */
+    public FramePool(int threads, long slowNanos, Executor executor, AggregateMetrics metrics)
+    {
+        this.slowNanos = slowNanos;
+        this.executor = executor;
+        this.metrics = metrics;
+        workers = new Worker[threads];
+        for (int i = 0; i < threads; i++)
+            workers[i] = new Worker();
+        watchdog = new Thread(this::watch, "shunt-aggregate-watchdog");
+        watchdog.setDaemon(true);
+        if (slowNanos > 0)
+            watchdog.start();
+    }
+
+    /** Most threads that are in use at the same time, slow ones included. */
+    public static int threadsMax(int threads)
+    {
+        return threads * (1 + SLOW_PER_THREAD);
+    }
+
+    /** Takes a work; the caller bounds how many it gives. */
+    public void submit(Work work)
+    {
+        waiting.incrementAndGet();
+        queue.add(work);
+        for (Worker worker : workers)
+        {
+            if (worker.busy.get() || !worker.busy.compareAndSet(false, true))
+                continue;
+            executor.execute(worker);
+            if (watchdogSleeps)
+                LockSupport.unpark(watchdog);
+            return;
+        }
+    }
+
+    /** Works that no thread has begun. */
+    public int waiting()
+    {
+        return waiting.get();
+    }
+
+    /** How long the work that is next has waited, in nanoseconds by {@link System#nanoTime}. */
+    public long longestWaitNanos()
+    {
+        Work head = queue.peek();
+        return head == null ? 0 : System.nanoTime() - head.submittedNanos;
+    }
+
+    /** Whether nothing waits and nothing is executed. */
+    public boolean isIdle()
+    {
+        return waiting.get() == 0 && slow.get() == 0 && !isBusy();
+    }
+
+    /** Waits until {@link #isIdle}, or until the time is over; tells which. */
+    public boolean awaitIdle(long nanos)
+    {
+        long deadline = System.nanoTime() + nanos;
+        while (!isIdle())
+        {
+            if (System.nanoTime() > deadline)
+                return false;
+            LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(2));
+        }
+        return true;
+    }
+
+    /** Ends the watchdog. What was submitted is still executed. */
+    public void close()
+    {
+        closed = true;
+        LockSupport.unpark(watchdog);
+    }
+
+    private boolean isBusy()
+    {
+        for (Worker worker : workers)
+        {
+            if (worker.busy.get())
+                return true;
+        }
+        return false;
+    }
+
+    private void watch()
+    {
+        long period = Math.max(slowNanos / 2, 100_000);
+        while (!closed)
+        {
+            watchdogSleeps = true;
+            if (!isBusy())
+                LockSupport.park(this);
+            watchdogSleeps = false;
+            long before = System.nanoTime();
+            LockSupport.parkNanos(period);
+            long now = System.nanoTime();
+            // After a pause of the whole machine everything looks slow, and is not.
+            if (now - before > period + slowNanos)
+                continue;
+            for (Worker worker : workers)
+                watch(worker, now);
+        }
+    }
+
+    private void watch(Worker worker, long now)
+    {
+        Work work = worker.current;
+        if (work == null || slow.get() >= SLOW_PER_THREAD * workers.length || !work.takeOver(now, slowNanos))
+            return;
+        slow.incrementAndGet();
+        metrics.takenOver.mark();
+        executor.execute(worker);
+    }
+
+    /** Pieces that are executed in order, such as the queries of a frame. */
+    public abstract static class Work
+    {
+        private final long submittedNanos = System.nanoTime();
+        /** Twice the pieces executed; odd while one is. Whoever moves it on owns the work. */
+        private final AtomicInteger turn = new AtomicInteger();
+        private volatile long pieceSinceNanos;
+
+        /** The next piece, or null; called by the owner. */
+        protected abstract Piece next();
+
+        /** Goes on after another thread's piece was slow; called by the owner before anything else. */
+        protected abstract void resume();
+
+        /** After the last piece, or instead of it when something went wrong; called by the owner. */
+        protected abstract void finish();
+
+        /** When the piece that is executed, or was last, began; by {@link System#nanoTime}. */
+        protected final long pieceSinceNanos()
+        {
+            return pieceSinceNanos;
+        }
+
+        /** Executes until the end; false when the work was taken over. */
+        private boolean run()
+        {
+            for (Piece piece = next(); piece != null; piece = next())
+            {
+                int before = turn.get();
+                pieceSinceNanos = System.nanoTime();
+                turn.set(before + 1);
+                piece.execute();
+                if (!turn.compareAndSet(before + 1, before + 2))
+                {
+                    piece.deliverLate();
+                    return false;
+                }
+                piece.deliver();
+            }
+            finish();
+            return true;
+        }
+
+        private boolean takeOver(long now, long slowNanos)
+        {
+            int seen = turn.get();
+            return (seen & 1) == 1 && now - pieceSinceNanos > slowNanos && turn.compareAndSet(seen, seen + 1);
+        }
+    }
+
+    /** One of a work's pieces. None of its methods may throw. */
+    public interface Piece
+    {
+        /** May take long; must not touch what belongs to the work's owner. */
+        void execute();
+
+        /** After {@link #execute}, in order; the owner's. */
+        void deliver();
+
+        /** After {@link #execute}, when it was slow and another thread has gone on. */
+        void deliverLate();
+    }
+
+    /** A place for one work at a time; the thread that runs it changes when a work is taken over. */
+    private final class Worker implements Runnable
+    {
+        private final AtomicBoolean busy = new AtomicBoolean();
+        private volatile Work current;
+
+        @Override
+        public void run()
+        {
+            Work work = current;
+            if (work != null)
+                work.resume();
+            for (;;)
+            {
+                if (work == null)
+                    work = queue.poll();
+                if (work == null)
+                {
+                    busy.set(false);
+                    if (queue.isEmpty() || !busy.compareAndSet(false, true))
+                        return;
+                    continue;
+                }
+                if (current == null)
+                {
+                    current = work;
+                    waiting.decrementAndGet();
+                }
+                if (!completes(work))
+                {
+                    slow.decrementAndGet();
+                    return;
+                }
+                current = null;
+                work = null;
+            }
+        }
+
+        private boolean completes(Work work)
+        {
+            try
+            {
+                return work.run();
+            }
+            catch (RuntimeException | Error e)
+            {
+                LOGGER.error("An aggregated frame was given up", e);
+                work.finish();
+                return true;
+            }
+        }
+    }
+}
