@@ -49,7 +49,8 @@ public final class AggregateServer
         AggregateMetrics metrics = new AggregateMetrics();
         Executor executor = SharedExecutorPool.SHARED.newExecutor(FramePool.threadsMax(settings.threads()), "transport",
                                                                   "Shunt-Aggregate-Requests");
-        pool = new FramePool(settings.threads(), TimeUnit.MILLISECONDS.toNanos(settings.slowQueryMs()), executor, metrics);
+        pool = new FramePool(settings.threads(), TimeUnit.MILLISECONDS.toNanos(settings.slowQueryMs()), executor,
+                             metrics.takenOver::mark);
         metrics.follow(pool::waiting);
         Dispatcher dispatcher = new Dispatcher(DatabaseDescriptor.useNativeTransportLegacyFlusher());
         TlsEncryptionPolicy policy = DatabaseDescriptor.getNativeProtocolEncryptionOptions().tlsEncryptionPolicy();

@@ -25,7 +25,7 @@ public final class FramePool
     private final Worker[] workers;
     private final long slowNanos;
     private final Executor executor;
-    private final AggregateMetrics metrics;
+    private final Runnable takenOver;
     private final Queue<Work> queue = new ConcurrentLinkedQueue<>();
     private final AtomicInteger waiting = new AtomicInteger();
     private final AtomicInteger slow = new AtomicInteger();
@@ -37,12 +37,13 @@ public final class FramePool
      * @param threads works executed at the same time
      * @param slowNanos time after which a piece is slow; 0: never
      * @param executor runs at least {@link #threadsMax} tasks at the same time
+     * @param takenOver called each time another thread goes on with a work
      */
-    public FramePool(int threads, long slowNanos, Executor executor, AggregateMetrics metrics)
+    public FramePool(int threads, long slowNanos, Executor executor, Runnable takenOver)
     {
         this.slowNanos = slowNanos;
         this.executor = executor;
-        this.metrics = metrics;
+        this.takenOver = takenOver;
         workers = new Worker[threads];
         for (int i = 0; i < threads; i++)
             workers[i] = new Worker();
@@ -149,7 +150,7 @@ public final class FramePool
         if (work == null || slow.get() >= SLOW_PER_THREAD * workers.length || !work.takeOver(now, slowNanos))
             return;
         slow.incrementAndGet();
-        metrics.takenOver.mark();
+        takenOver.run();
         executor.execute(worker);
     }
 

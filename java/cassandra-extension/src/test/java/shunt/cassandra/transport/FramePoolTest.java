@@ -1,0 +1,167 @@
+package shunt.cassandra.transport;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+
+class FramePoolTest
+{
+    private static final int THREADS = 2;
+    private static final long SLOW_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
+
+    private final ExecutorService executor = Executors.newFixedThreadPool(FramePool.threadsMax(THREADS));
+    private final AtomicInteger takenOver = new AtomicInteger();
+    private final FramePool pool = new FramePool(THREADS, SLOW_NANOS, executor, takenOver::incrementAndGet);
+
+    @AfterEach
+    void close()
+    {
+        pool.close();
+        executor.shutdownNow();
+    }
+
+    /** Says what happens to its pieces. */
+    private final class Recorded extends FramePool.Work
+    {
+        private final Iterator<Runnable> pieces;
+        private final List<String> events = new CopyOnWriteArrayList<>();
+        private final CountDownLatch finished = new CountDownLatch(1);
+        private int number;
+
+        Recorded(Runnable... pieces)
+        {
+            this.pieces = List.of(pieces).iterator();
+        }
+
+        @Override
+        protected FramePool.Piece next()
+        {
+            if (!pieces.hasNext())
+                return null;
+            Runnable piece = pieces.next();
+            int mine = number++;
+            return new FramePool.Piece()
+            {
+                @Override
+                public void execute()
+                {
+                    piece.run();
+                }
+
+                @Override
+                public void deliver()
+                {
+                    events.add("delivered " + mine);
+                }
+
+                @Override
+                public void deliverLate()
+                {
+                    events.add("late " + mine);
+                }
+            };
+        }
+
+        @Override
+        protected void resume()
+        {
+            events.add("resumed");
+        }
+
+        @Override
+        protected void finish()
+        {
+            events.add("finished");
+            finished.countDown();
+        }
+
+        Recorded submit()
+        {
+            pool.submit(this);
+            return this;
+        }
+
+        Recorded await() throws InterruptedException
+        {
+            assertTrue(finished.await(10, TimeUnit.SECONDS), events::toString);
+            return this;
+        }
+    }
+
+    @Test
+    void piecesOfAWorkAreExecutedInOrder() throws InterruptedException
+    {
+        Recorded work = new Recorded(() -> { }, () -> { }, () -> { }).submit().await();
+        assertEquals(List.of("delivered 0", "delivered 1", "delivered 2", "finished"), work.events);
+        assertTrue(pool.awaitIdle(SLOW_NANOS * 100));
+    }
+
+    @Test
+    void asManyWorksAsThreadsAreExecutedAtATime() throws InterruptedException
+    {
+        AtomicInteger now = new AtomicInteger();
+        AtomicInteger most = new AtomicInteger();
+        List<Recorded> works = new ArrayList<>();
+        for (int i = 0; i < 500; i++)
+        {
+            works.add(new Recorded(() ->
+            {
+                most.accumulateAndGet(now.incrementAndGet(), Math::max);
+                Thread.yield();
+                now.decrementAndGet();
+            }).submit());
+        }
+        for (Recorded work : works)
+            work.await();
+        assertTrue(most.get() <= THREADS, () -> most + " at the same time");
+        assertEquals(0, pool.waiting());
+    }
+
+    @Test
+    void aSlowPieceDoesNotHoldThoseBehindIt() throws InterruptedException
+    {
+        Semaphore held = new Semaphore(0);
+        Recorded work = new Recorded(() -> { }, held::acquireUninterruptibly, () -> { }).submit().await();
+        assertEquals(List.of("delivered 0", "resumed", "delivered 2", "finished"), work.events);
+        assertFalse(pool.isIdle());
+        held.release();
+        assertTrue(pool.awaitIdle(TimeUnit.SECONDS.toNanos(10)));
+        assertEquals("late 1", work.events.get(work.events.size() - 1));
+        assertEquals(1, takenOver.get());
+    }
+
+    @Test
+    void slowPiecesAreBoundedAndNothingIsLost() throws InterruptedException
+    {
+        Semaphore held = new Semaphore(0);
+        List<Recorded> works = new ArrayList<>();
+        int slowMax = FramePool.threadsMax(THREADS) - THREADS;
+        for (int i = 0; i < slowMax + THREADS; i++)
+            works.add(new Recorded(held::acquireUninterruptibly, () -> { }).submit());
+        Recorded behind = new Recorded(() -> { }).submit();
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
+        while (takenOver.get() < slowMax && System.nanoTime() < deadline)
+            TimeUnit.MILLISECONDS.sleep(1);
+        TimeUnit.NANOSECONDS.sleep(3 * SLOW_NANOS);
+        assertEquals(slowMax, takenOver.get());
+        assertEquals(List.of(), behind.events);
+        held.release(slowMax + THREADS);
+        behind.await();
+        for (Recorded work : works)
+            work.await();
+        assertTrue(pool.awaitIdle(TimeUnit.SECONDS.toNanos(10)));
+    }
+}
