@@ -190,6 +190,8 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
 
     private void settle(AggregateFrame frame, int entries)
     {
+        if (entries == 0)
+            return; // All may have been answered late before: what was admitted is given back once.
         queriesInFlight -= entries;
         if (queriesInFlight <= QUERIES_MAX / 2)
             pause.remove(Reason.QUERIES);
