@@ -2,9 +2,11 @@
 
 import pytest
 from cassandra import ConsistencyLevel
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, Session
 
 VERSIONS = [4, 5]
+# Several suites share the processors with the ring: a change of the schema may take longer than the default of ten.
+Session.default_timeout = 30.0
 
 
 @pytest.fixture(scope="session", params=VERSIONS, ids=["v4", "v5"])
