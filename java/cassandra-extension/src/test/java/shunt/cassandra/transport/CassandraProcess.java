@@ -161,7 +161,7 @@ public final class CassandraProcess
             "  keystore_password: " + PASSWORD, "  store_type: PKCS12", "");
     }
 
-    /** Calls an operation of Cassandra's StorageService, or sets its attribute when there is a value. */
+    /** Calls an operation of Cassandra's StorageService. */
     public Object storage(String operation, Object... arguments)
     {
         String[] types = Arrays.stream(arguments).map(CassandraProcess::typeOf).toArray(String[]::new);
@@ -181,6 +181,18 @@ public final class CassandraProcess
                : argument instanceof Long ? "long"
                : argument instanceof Integer ? "int"
                : argument.getClass().getName();
+    }
+
+    public Object getStorage(String attribute)
+    {
+        try
+        {
+            return jmx.getAttribute(STORAGE, attribute);
+        }
+        catch (Exception e)
+        {
+            throw new IllegalStateException(attribute, e);
+        }
     }
 
     public void setStorage(String attribute, Object value)
