@@ -70,7 +70,7 @@ class BadFramesTest
             Arguments.of("client", with(sound, 13 + 5, 0), "Aggregated frame: entry 1 of 2 has client_id 0"),
             Arguments.of("entry's length", with(sound, 13 + 9, 1), "Aggregated frame: entry 1 of 2 has a length of 167772"),
             Arguments.of("too many bytes", with(with(Arrays.copyOf(sound, 70_000), 5, 0), 6, 2),
-                         "Aggregated frame: 131216 bytes with a count of 2 are more than 65536"));
+                         "Aggregated frame: 131230 bytes with a count of 2 are more than 65536"));
     }
 
     @ParameterizedTest(name = "{0}")
@@ -97,8 +97,8 @@ class BadFramesTest
         try (LinkClient link = LinkClient.connect())
         {
             link.send(sound(1));
-            assertEquals(PROTOCOL_ERROR, link.read().code());
-            assertTrue(link.isClosed());
+            // So early Cassandra's own decoder is in place.
+            assertEquals("Unknown opcode 100", link.read().error());
         }
         try (LinkClient link = LinkClient.connect())
         {

@@ -36,6 +36,8 @@ public final class CassandraProcess
     public static final int CLIENTS_MAX = 100;
 
     private static final long START_SECONDS = 120;
+    /** Is left there, for whoever wants to know what went wrong. */
+    private static final Path LOG = Path.of("target", "cassandra.log").toAbsolutePath();
     private static final ObjectName STORAGE = name("org.apache.cassandra.db:type=StorageService");
     private static CassandraProcess shared;
 
@@ -76,7 +78,7 @@ public final class CassandraProcess
                           + "<encoder><pattern>%-5level [%thread] %date %F:%L - %msg%n</pattern></encoder></appender>"
                           + "<root level=\"INFO\"><appender-ref ref=\"OUT\"/></root></configuration>");
         process = new ProcessBuilder(command()).directory(directory.toFile()).redirectErrorStream(true)
-                                               .redirectOutput(directory.resolve("log").toFile()).start();
+                                               .redirectOutput(LOG.toFile()).start();
         Runtime.getRuntime().addShutdownHook(new Thread(this::destroy));
         awaitLog("Aggregated frames v1 on ");
         String url = "service:jmx:rmi:///jndi/rmi://" + HOST + ":" + jmxPort + "/jmxrmi";
@@ -155,7 +157,8 @@ public final class CassandraProcess
             "role_manager: CassandraRoleManager", "permissions_validity: 0ms", "roles_validity: 0ms", "credentials_validity: 0ms",
             "storage_compatibility_mode: NONE", "auto_snapshot: false", "paxos_variant: v2", "memtable_heap_space: 64MiB",
             "memtable_offheap_space: 64MiB", "file_cache_size: 32MiB", "networking_cache_size: 16MiB",
-            "user_defined_functions_enabled: true", "native_transport_max_frame_size: 1MiB", "native_transport_idle_timeout: 60000ms",
+            "user_defined_functions_enabled: true", "user_function_timeout_policy: ignore", "user_defined_functions_fail_timeout: 15000ms",
+            "native_transport_max_frame_size: 1MiB", "native_transport_idle_timeout: 60000ms",
             "native_transport_allow_older_protocols: true", "batch_size_warn_threshold: 1KiB", "batch_size_fail_threshold: 64KiB",
             "client_encryption_options:", "  enabled: true", "  optional: true", "  keystore: " + keystore,
             "  keystore_password: " + PASSWORD, "  store_type: PKCS12", "");
@@ -229,7 +232,7 @@ public final class CassandraProcess
     {
         try
         {
-            return Files.readString(directory.resolve("log"));
+            return Files.readString(LOG);
         }
         catch (IOException e)
         {

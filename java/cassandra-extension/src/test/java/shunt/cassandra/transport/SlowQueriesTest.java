@@ -28,7 +28,7 @@ class SlowQueriesTest
             link.ask("CREATE TABLE IF NOT EXISTS slowq.t (k int PRIMARY KEY, v text)");
             link.ask("INSERT INTO slowq.t (k, v) VALUES (1, 'fast')");
             Answer created = link.ask("CREATE OR REPLACE FUNCTION slowq.slow(k int) CALLED ON NULL INPUT RETURNS text LANGUAGE java AS "
-                                      + "'double s = 0; for (int i = 0; i < 4000000; i++) s += Math.sin(i); return s > 99 ? \"no\" : \"slow\";'");
+                                      + "'double s = 0; for (int i = 0; i < 1500000; i++) s += Math.sin(i); return s > 99 ? \"no\" : \"slow\";'");
             assertNull(created.error());
         }
     }

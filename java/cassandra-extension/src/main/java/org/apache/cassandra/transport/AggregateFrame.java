@@ -24,7 +24,7 @@ final class AggregateFrame
     int refusedFrom = Integer.MAX_VALUE;
     /** Why entries are refused. */
     Message.Response refusal;
-    /** Entries without an answer; the event loop's. */
+    /** Entries without an answer, and one for the thread that executes the frame; the event loop's. */
     int left;
 
     AggregateFrame(ByteBuf body, int count)
@@ -32,7 +32,7 @@ final class AggregateFrame
         this.body = body;
         this.count = count;
         this.bytes = body.readableBytes();
-        this.left = count;
+        this.left = count + 1;
         this.clients = new AggregateClient[count];
     }
 

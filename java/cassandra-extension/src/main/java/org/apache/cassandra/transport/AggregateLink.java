@@ -4,6 +4,7 @@ import io.netty.buffer.ByteBuf;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.util.collection.IntObjectHashMap;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Queue;
@@ -36,6 +37,7 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
     private final ClientResourceLimits.Allocator limits;
     private final int framesMax;
     private final IntObjectHashMap<AggregateClient> clients = new IntObjectHashMap<>();
+    private final Queue<AggregateFrame> held = new ArrayDeque<>();
     private final Queue<Late> late = new ConcurrentLinkedQueue<>();
     private final AtomicBoolean lateScheduled = new AtomicBoolean();
     private ChannelHandlerContext ctx;
@@ -58,7 +60,7 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
     public void handlerAdded(ChannelHandlerContext context)
     {
         ctx = context;
-        pause = new ChannelPause(context.channel());
+        pause = new ChannelPause(context.channel(), this::takeHeld);
         admission = new FrameAdmission(context.channel(), connection, this.context, limits, pause);
     }
 
@@ -66,11 +68,21 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
     public void channelRead(ChannelHandlerContext context, Object message)
     {
         if (message instanceof AggregateFrame frame)
-            take(frame);
+        {
+            held.add(frame);
+            takeHeld();
+        }
         else if (message instanceof AggregateDecoder.Oversized query)
             refuse(query);
         else
             context.fireChannelRead(message);
+    }
+
+    /** Frames that had been read before there was a reason not to read wait here; one read's bytes at most. */
+    private void takeHeld()
+    {
+        while (pause.isNone() && !held.isEmpty())
+            take(held.remove());
     }
 
     private void take(AggregateFrame frame)
@@ -157,11 +169,7 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
                 ctx.writeAndFlush(out);
             settle(frame, entries);
             if (last)
-            {
-                framesInPool--;
-                if (framesInPool < framesMax)
-                    pause.remove(Reason.FRAMES);
-            }
+                leavePool(frame);
         });
     }
 
@@ -195,8 +203,21 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
         queriesInFlight -= entries;
         if (queriesInFlight <= QUERIES_MAX / 2)
             pause.remove(Reason.QUERIES);
-        frame.left -= entries;
-        if (frame.left == 0)
+        done(frame, entries);
+    }
+
+    private void leavePool(AggregateFrame frame)
+    {
+        framesInPool--;
+        if (framesInPool < framesMax)
+            pause.remove(Reason.FRAMES);
+        done(frame, 1);
+    }
+
+    private void done(AggregateFrame frame, int parts)
+    {
+        frame.left -= parts;
+        if (frame.left == 0 && parts > 0)
             admission.release(frame);
     }
 
@@ -255,6 +276,8 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
         gone = true;
         this.context.metrics().clients.addAndGet(-clients.size());
         clients.clear();
+        held.forEach(frame -> frame.body.release());
+        held.clear();
         if (used)
             this.context.metrics().links.dec();
         context.fireChannelInactive();

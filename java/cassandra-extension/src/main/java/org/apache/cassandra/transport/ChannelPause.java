@@ -24,16 +24,21 @@ final class ChannelPause
     }
 
     private final Channel channel;
+    private final Runnable resumed;
     private final EnumSet<Reason> reasons = EnumSet.noneOf(Reason.class);
 
-    ChannelPause(Channel channel)
+    /**
+     * @param resumed called when the last reason is gone, before the channel is read again; may find a new one
+     */
+    ChannelPause(Channel channel, Runnable resumed)
     {
         this.channel = channel;
+        this.resumed = resumed;
     }
 
-    boolean has(Reason reason)
+    boolean isNone()
     {
-        return reasons.contains(reason);
+        return reasons.isEmpty();
     }
 
     void add(Reason reason)
@@ -48,8 +53,11 @@ final class ChannelPause
 
     void remove(Reason reason)
     {
+        if (!reasons.remove(reason) || !reasons.isEmpty() || !channel.isOpen())
+            return;
+        resumed.run();
         ChannelConfig config = channel.config();
-        if (reasons.remove(reason) && reasons.isEmpty() && !config.isAutoRead() && channel.isOpen())
+        if (reasons.isEmpty() && !config.isAutoRead())
         {
             ClientMetrics.instance.unpauseConnection();
             config.setAutoRead(true);

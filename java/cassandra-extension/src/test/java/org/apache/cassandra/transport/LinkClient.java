@@ -130,6 +130,8 @@ public final class LinkClient implements AutoCloseable
         int size = header.readableBytes();
         header.readBytes(bytes, 0, size);
         envelope.body.readBytes(bytes, size, bytes.length - size);
+        header.release();
+        envelope.release();
         send(bytes);
         return read();
     }
@@ -161,6 +163,7 @@ public final class LinkClient implements AutoCloseable
         Envelope envelope = request.encode(ProtocolVersion.decode(version, true), stream);
         byte[] body = new byte[envelope.body.readableBytes()];
         envelope.body.readBytes(body);
+        envelope.release();
         return add(stream, client, version, Envelope.Header.Flag.serialize(envelope.header.flags), request.type.opcode, body);
     }
 
