@@ -1,5 +1,6 @@
 package shunt.cassandra.transport;
 
+import io.netty.channel.EventLoopGroup;
 import java.lang.management.ManagementFactory;
 import java.lang.reflect.Field;
 import java.util.Collection;
@@ -19,7 +20,6 @@ import org.apache.cassandra.transport.AggregateContext;
 import org.apache.cassandra.transport.AggregatePipeline;
 import org.apache.cassandra.transport.Dispatcher;
 import org.apache.cassandra.transport.Server;
-import io.netty.channel.EventLoopGroup;
 import org.apache.cassandra.utils.FBUtilities;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -34,6 +34,8 @@ public final class AggregateServer
     private static final Logger LOGGER = LoggerFactory.getLogger(AggregateServer.class);
     private static final String STORAGE_SERVICE = "org.apache.cassandra.db:type=StorageService";
     private static final long POLL_MS = 100;
+    /** Internals that are used here change with each minor version. */
+    private static final String BUILT_FOR = "5.0.";
 
     private final Settings settings;
     private final Server server;
@@ -83,12 +85,15 @@ public final class AggregateServer
             while (!ManagementFactory.getPlatformMBeanServer().isRegistered(name)
                    || !StorageService.instance.isNativeTransportRunning())
                 TimeUnit.MILLISECONDS.sleep(POLL_MS);
-            install(settings);
+            if (FBUtilities.getReleaseVersionString().startsWith(BUILT_FOR))
+                install(settings);
+            else
+                LOGGER.error("Aggregated frames are off: the extension is built for Cassandra {}x, and this is {}. The node goes on without them",
+                             BUILT_FOR, FBUtilities.getReleaseVersionString());
         }
         catch (MalformedObjectNameException | ReflectiveOperationException | RuntimeException | LinkageError e)
         {
-            LOGGER.error("Aggregated frames are off: this is not the Cassandra that the extension was built for ({}). "
-                         + "The node goes on without them", FBUtilities.getReleaseVersionString(), e);
+            LOGGER.error("Aggregated frames are off: this Cassandra is not as the extension expects it. The node goes on without them", e);
         }
         catch (InterruptedException e)
         {

@@ -168,8 +168,11 @@ public final class FramePool
         /** Goes on after another thread's piece was slow; called by the owner before anything else. */
         protected abstract void resume();
 
-        /** After the last piece, or instead of it when something went wrong; called by the owner. */
+        /** After the last piece; called by the owner. */
         protected abstract void finish();
+
+        /** Instead of {@link #finish}, when one of the methods called by the owner has thrown. */
+        protected abstract void fail();
 
         /** When the piece that is executed, or was last, began; by {@link System#nanoTime}. */
         protected final long pieceSinceNanos()
@@ -204,16 +207,16 @@ public final class FramePool
         }
     }
 
-    /** One of a work's pieces. None of its methods may throw. */
+    /** One of a work's pieces. */
     public interface Piece
     {
-        /** May take long; must not touch what belongs to the work's owner. */
+        /** May take long; must not touch what belongs to the work's owner, nor throw. */
         void execute();
 
         /** After {@link #execute}, in order; the owner's. */
         void deliver();
 
-        /** After {@link #execute}, when it was slow and another thread has gone on. */
+        /** After {@link #execute}, when it was slow and another thread has gone on; must not throw. */
         void deliverLate();
     }
 
@@ -264,7 +267,7 @@ public final class FramePool
             catch (RuntimeException | Error e)
             {
                 LOGGER.error("An aggregated frame was given up", e);
-                work.finish();
+                work.fail();
                 return true;
             }
         }

@@ -10,6 +10,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Map;
+import org.apache.cassandra.service.pager.PagingState;
 import org.apache.cassandra.transport.LinkClient;
 import org.apache.cassandra.transport.LinkClient.Answer;
 import org.apache.cassandra.transport.messages.ResultMessage;
@@ -52,7 +53,7 @@ class AggregateFramesTest
         try (LinkClient link = LinkClient.superuser())
         {
             boolean oneFrame = false;
-            // Until the classes are loaded and compiled, a query may well be slow.
+            // Until the classes are loaded and compiled, a query may well be slow, and is then overtaken.
             for (int attempt = 0; attempt < 50 && !oneFrame; attempt++)
             {
                 link.add(1, 1, 3, LinkClient.query("INSERT INTO frames_a.t (k, v) VALUES ('o', 'first')"));
@@ -61,11 +62,14 @@ class AggregateFramesTest
                 link.add(4, 3, 5, LinkClient.query("SELECT v FROM frames_a.t WHERE k = ?", text("o")));
                 Map<Integer, Answer> answers = link.answers(4);
                 assertNull(answers.get(1).error());
-                assertEquals(List.of("first"), answers.get(2).texts());
-                assertEquals(List.of("second"), answers.get(4).texts());
                 assertEquals(List.of(3, 4, 5, 5), answers.values().stream().map(Answer::version).toList());
                 assertEquals(List.of(1, 2, 3, 3), answers.values().stream().map(Answer::client).toList());
                 oneFrame = answers.values().stream().map(Answer::frame).distinct().count() == 1;
+                if (oneFrame)
+                {
+                    assertEquals(List.of("first"), answers.get(2).texts());
+                    assertEquals(List.of("second"), answers.get(4).texts());
+                }
             }
             assertTrue(oneFrame, "four answers that waited for nothing never came in one frame");
         }
@@ -81,11 +85,9 @@ class AggregateFramesTest
                 String insert = "INSERT INTO frames_a.t (k, v) VALUES (?, 'prepared" + version + "')";
                 Answer prepared = link.add(1, version, version, LinkClient.prepare(insert)).answers(1).get(1);
                 var statement = (ResultMessage.Prepared) prepared.message();
-                link.add(2, version, version, LinkClient.execute(statement, text("p" + version)));
-                link.add(3, version, 4 == version ? 4 : version, LinkClient.query("SELECT v FROM frames_a.t WHERE k = 'p" + version + "'"));
-                Map<Integer, Answer> answers = link.answers(2);
-                assertNull(answers.get(2).error());
-                assertEquals(List.of("prepared" + version), answers.get(3).texts());
+                assertNull(link.add(2, version, version, LinkClient.execute(statement, text("p" + version))).answers(1).get(2).error());
+                link.add(3, version, version, LinkClient.query("SELECT v FROM frames_a.t WHERE k = 'p" + version + "'"));
+                assertEquals(List.of("prepared" + version), link.answers(1).get(3).texts());
             }
             byte[] unknown = new byte[18 + 3];
             unknown[1] = 16;
@@ -124,8 +126,9 @@ class AggregateFramesTest
         {
             String which = "SELECT v FROM t WHERE k = 'which'";
             assertEquals(INVALID, link.answer(1, which).code());
-            link.add(1, 1, "USE frames_a").add(2, 2, "USE frames_b").add(3, 1, which).add(4, 2, which).add(5, 3, which);
-            Map<Integer, Answer> answers = link.answers(5);
+            link.add(1, 1, "USE frames_a").add(2, 2, "USE frames_b").answers(2);
+            link.add(3, 1, which).add(4, 2, which).add(5, 3, which);
+            Map<Integer, Answer> answers = link.answers(3);
             assertEquals(List.of("frames_a"), answers.get(3).texts());
             assertEquals(List.of("frames_b"), answers.get(4).texts());
             assertEquals(INVALID, answers.get(5).code());
@@ -245,6 +248,36 @@ class AggregateFramesTest
     {
         byte[] text = query.getBytes(StandardCharsets.UTF_8);
         return ByteBuffer.allocate(4 + text.length + 3).putInt(text.length).put(text).putShort((short) 1).put((byte) 0).array();
+    }
+
+    /** A paging state is read when the query is executed, from where it was received. */
+    @Test
+    void aScanIsContinuedPageByPage() throws IOException
+    {
+        try (LinkClient link = LinkClient.superuser())
+        {
+            link.ask("CREATE TABLE IF NOT EXISTS frames_a.pages (k text, c int, v text, PRIMARY KEY (k, c))");
+            for (int row = 0; row < 50; row++)
+                link.add(row, 1, "INSERT INTO frames_a.pages (k, c, v) VALUES ('" + row % 2 + "', " + row + ", '" + row + "')");
+            link.answers(50);
+            for (String query : List.of("SELECT v FROM frames_a.pages WHERE k = '1'", "SELECT v FROM frames_a.pages"))
+            {
+                int rows = 0;
+                PagingState next = null;
+                do
+                {
+                    for (int stream = 0; stream < 10; stream++)
+                        link.add(stream, 1, 4, LinkClient.page(query, next, 4));
+                    Map<Integer, Answer> answers = link.answers(10);
+                    for (Answer answer : answers.values())
+                        assertEquals(answers.get(0).texts(), answer.texts());
+                    rows += answers.get(0).texts().size();
+                    next = ((ResultMessage.Rows) answers.get(0).message()).result.metadata.getPagingState();
+                }
+                while (next != null);
+                assertEquals(query.contains("WHERE") ? 25 : 50, rows);
+            }
+        }
     }
 
     @Test

@@ -88,6 +88,13 @@ class FramePoolTest
             finished.countDown();
         }
 
+        @Override
+        protected void fail()
+        {
+            events.add("failed");
+            finished.countDown();
+        }
+
         Recorded submit()
         {
             pool.submit(this);
@@ -106,6 +113,21 @@ class FramePoolTest
     {
         Recorded work = new Recorded(() -> { }, () -> { }, () -> { }).submit().await();
         assertEquals(List.of("delivered 0", "delivered 1", "delivered 2", "finished"), work.events);
+        assertTrue(pool.awaitIdle(SLOW_NANOS * 100));
+    }
+
+    @Test
+    void aWorkThatThrowsIsGivenUpAndItsThreadGoesOn() throws InterruptedException
+    {
+        for (int i = 0; i < 2 * THREADS; i++)
+        {
+            Recorded work = new Recorded(() -> { }, () ->
+            {
+                throw new IllegalStateException("thrown by the test");
+            }).submit().await();
+            assertEquals(List.of("delivered 0", "failed"), work.events);
+        }
+        assertEquals(List.of("finished"), new Recorded().submit().await().events);
         assertTrue(pool.awaitIdle(SLOW_NANOS * 100));
     }
 

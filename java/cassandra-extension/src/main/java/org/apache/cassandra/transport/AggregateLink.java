@@ -173,6 +173,18 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
         });
     }
 
+    /** A frame cannot be answered completely, so the connection is closed; from the thread that executes the frame. */
+    void giveUp(AggregateFrame frame)
+    {
+        toEventLoop(null, () ->
+        {
+            frame.left = Integer.MIN_VALUE / 2;
+            framesInPool--;
+            admission.release(frame);
+            ctx.close();
+        });
+    }
+
     /** One answer that its frame did not wait for, from any thread. */
     void answeredLate(AggregateFrame frame, ByteBuf entry)
     {
@@ -217,7 +229,7 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
     private void done(AggregateFrame frame, int parts)
     {
         frame.left -= parts;
-        if (frame.left == 0 && parts > 0)
+        if (parts > 0 && frame.left == 0)
             admission.release(frame);
     }
 

@@ -1,6 +1,8 @@
 package org.apache.cassandra.transport;
 
 import io.netty.buffer.ByteBuf;
+import io.netty.buffer.ByteBufUtil;
+import io.netty.buffer.Unpooled;
 import java.io.IOException;
 import java.util.EnumSet;
 import org.apache.cassandra.config.DatabaseDescriptor;
@@ -37,8 +39,11 @@ final class FrameEntry implements FramePool.Piece
     private final int versionByte;
     private final int flags;
     private final int opcode;
-    /** Holds a reference until the entry is decoded, since its thread may outlive the frame. */
-    private final ByteBuf body;
+    /**
+     * What the request was decoded from, with a reference that is held until it is executed: parts of a request (its
+     * paging state) read from there.
+     */
+    private ByteBuf body;
     private ProtocolVersion version = ProtocolVersion.V4;
     private Message.Response response;
     private Message.Request handOver;
@@ -65,16 +70,20 @@ final class FrameEntry implements FramePool.Piece
             Message.Request request = decode();
             if (request == null)
                 return;
-            Message.Request inline = inline(request);
-            if (inline == null)
+            if (request.isTracingRequested())
                 handOver = request;
             else
-                response = execute(inline);
+                executeOrHandOver(request);
         }
         catch (Throwable t)
         {
             JVMStabilityInspector.inspectThrowable(t);
             response = ErrorMessage.fromExceptionNoStreamId(t, ExceptionHandlers.getUnexpectedExceptionHandler(work.link.connection.channel(), true));
+        }
+        finally
+        {
+            if (handOver == null)
+                body.release();
         }
     }
 
@@ -108,10 +117,6 @@ final class FrameEntry implements FramePool.Piece
             response = ErrorMessage.fromTransportException(error);
             return null;
         }
-        finally
-        {
-            body.release();
-        }
     }
 
     private Message.Request message() throws IOException
@@ -129,17 +134,12 @@ final class FrameEntry implements FramePool.Piece
         Compressor compressor = work.link.connection.getCompressor();
         if (compressor == null)
             throw new ProtocolException("The query is compressed, and the connection's STARTUP agreed on no compression");
-        // The compressor gives up the reference that it reads from.
-        body.retain();
-        Envelope plain = compressor.decompress(envelope);
-        try
-        {
-            return message(plain);
-        }
-        finally
-        {
-            plain.release();
-        }
+        // In a buffer of its own, since not every failing compressor gives its input back.
+        ByteBuf packed = Unpooled.wrappedBuffer(ByteBufUtil.getBytes(body));
+        Envelope plain = compressor.decompress(envelope.with(packed));
+        body.release();
+        body = plain.body;
+        return message(plain);
     }
 
     private Message.Request message(Envelope envelope)
@@ -150,31 +150,35 @@ final class FrameEntry implements FramePool.Piece
         return request;
     }
 
-    /** The request in the form in which it is executed inline, or null when it is to be handed over. */
-    private Message.Request inline(Message.Request request)
+    private void executeOrHandOver(Message.Request request)
     {
-        if (request instanceof OptionsMessage)
-            return request;
-        if (request.isTracingRequested())
-            return null;
         ClientState state = client.connection(version).getClientState();
+        Message.Request known = request;
+        boolean inline = request instanceof OptionsMessage;
         if (request instanceof ExecuteMessage execute)
         {
+            // One that is not known here is refused at once.
             QueryHandler.Prepared prepared = ClientState.getCQLQueryHandler().getPrepared(execute.statementId);
-            return prepared == null || isInline(prepared.statement, execute.options, state) ? request : null;
+            inline = prepared == null || isInline(prepared.statement, execute.options, state);
         }
-        if (!(request instanceof QueryMessage query))
-            return null;
-        try
+        else if (request instanceof QueryMessage query)
         {
-            ParsedQuery parsed = ParsedQuery.parse(query, state);
-            return isInline(parsed.statement, query.options, state) ? parsed : null;
+            try
+            {
+                ParsedQuery parsed = ParsedQuery.parse(query, state);
+                known = parsed;
+                inline = isInline(parsed.statement, query.options, state);
+            }
+            catch (RequestValidationException e)
+            {
+                // It fails again when it is executed, and is answered and logged from there.
+                inline = true;
+            }
         }
-        catch (RequestValidationException e)
-        {
-            // It fails again when it is executed, and is answered and logged from there.
-            return request;
-        }
+        if (inline)
+            response = execute(known);
+        else
+            handOver = known;
     }
 
     private static boolean isInline(CQLStatement statement, QueryOptions options, ClientState state)
@@ -227,8 +231,15 @@ final class FrameEntry implements FramePool.Piece
             answerLate(response);
     }
 
+    /** The answer to a query that was handed over. */
+    void answerHandedOver(Message.Response answer)
+    {
+        body.release();
+        answerLate(answer);
+    }
+
     /** Sends an answer that the frame does not wait for. */
-    void answerLate(Message.Response answer)
+    private void answerLate(Message.Response answer)
     {
         ByteBuf out = CBUtil.allocator.buffer();
         encode(out, answer);

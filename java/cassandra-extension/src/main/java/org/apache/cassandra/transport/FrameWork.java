@@ -70,6 +70,16 @@ final class FrameWork extends FramePool.Work
                                                   TimeUnit.NANOSECONDS);
     }
 
+    @Override
+    protected void fail()
+    {
+        if (out != null)
+            out.release();
+        out = null;
+        link.giveUp(frame);
+        frame.body.release();
+    }
+
     /** An answer, in the order of the entries; the owner's. */
     void append(FrameEntry entry, Message.Response response)
     {
@@ -128,7 +138,7 @@ final class FrameWork extends FramePool.Work
         }
         catch (RejectedExecutionException e)
         {
-            entry.answerLate(ErrorMessage.fromTransportException(new OverloadedException("Server is shutting down")));
+            entry.answerHandedOver(ErrorMessage.fromTransportException(new OverloadedException("Server is shutting down")));
         }
     }
 }

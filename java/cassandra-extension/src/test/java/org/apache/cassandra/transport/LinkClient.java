@@ -15,6 +15,7 @@ import java.util.List;
 import java.util.Map;
 import org.apache.cassandra.cql3.QueryOptions;
 import org.apache.cassandra.db.ConsistencyLevel;
+import org.apache.cassandra.service.pager.PagingState;
 import org.apache.cassandra.transport.messages.AuthResponse;
 import org.apache.cassandra.transport.messages.ErrorMessage;
 import org.apache.cassandra.transport.messages.ExecuteMessage;
@@ -144,6 +145,12 @@ public final class LinkClient implements AutoCloseable
     public static Message.Request query(String text, ByteBuffer... values)
     {
         return new QueryMessage(text, QueryOptions.forInternalCalls(ConsistencyLevel.ONE, List.of(values)));
+    }
+
+    public static Message.Request page(String text, PagingState from, int rows)
+    {
+        return new QueryMessage(text, QueryOptions.create(ConsistencyLevel.ONE, List.of(), false, rows, from, null,
+                                                          ProtocolVersion.V4, null));
     }
 
     public static Message.Request prepare(String text)
