@@ -4,7 +4,7 @@ use super::{Prepared, Scope, assignment, evaluate, prepare};
 use crate::ast::{Literal, LiteralKind, NativeType, Term};
 use crate::error::InvalidRequest;
 use crate::types::{CqlType, UserType};
-use crate::values::{from_string, split};
+use crate::values::{from_string, split, validate};
 
 /// A constant as a value of a type.
 pub(super) fn constant(
@@ -18,11 +18,15 @@ pub(super) fn constant(
         let text = &literal.text;
         return Err(InvalidRequest::new(format!("Invalid {kind} constant ({text}) for \"{name}\" of type {cql_type}")));
     }
-    let text = match literal.kind {
-        LiteralKind::Hex => literal.text.get(2..).unwrap_or_default(),
-        _ => &literal.text,
-    };
+    let text = &literal.text;
     let bytes = match cql_type {
+        // Bytes are taken as they are, for whatever they may be of.
+        _ if literal.kind == LiteralKind::Hex => {
+            let bytes = from_string(NativeType::Blob, text.get(2..).unwrap_or_default(), now_ms)?;
+            let other = |_| InvalidRequest::new(format!("{text} is no value of type {cql_type}"));
+            validate(cql_type, &bytes).map_err(other)?;
+            bytes
+        }
         CqlType::Native(native) => from_string(*native, text, now_ms)?,
         CqlType::Tuple(types) => tuple_text(types, text, now_ms)?,
         _ => from_string(NativeType::Blob, text, now_ms)?,

@@ -96,6 +96,7 @@ fn selects() {
         "CREATE TABLE t (k int, l int, d decimal, s int static, m frozen<map<text, int>>, v float, PRIMARY KEY ((k, l), d))",
         "INSERT INTO t (k, l, d, s, m, v) VALUES (1, 2, 100, 9, {'it''s': 4}, 1e10)",
         "CREATE TABLE names (p int PRIMARY KEY, b int, \"Ünicode\" int, m map<text, int>)",
+        "CREATE TABLE letters (p int PRIMARY KEY, \"Ünicode\" set<int>, b int, m list<int>, \"Übel\" int, a int, \"Ä\" set<int>, z set<int>)",
         "INSERT INTO names (p, \"Ünicode\", m) VALUES (1, 2, {'it''s': 3})",
     ]);
     nodes.check(&[
@@ -118,6 +119,8 @@ fn selects() {
         ("SELECT JSON \"Ünicode\" FROM names", "'{\"\\\"Ünicode\\\"\": 2}'"),
         ("INSERT INTO system.local (key) VALUES ('x')", "error: system keyspace is not user-modifiable."),
     ]);
+    let answer = nodes.ask("SELECT * FROM letters", &super::Asked::default()).unwrap();
+    assert_eq!(answer.names, ["p", "Übel", "a", "b", "Ä", "Ünicode", "m", "z"]);
     let answer = nodes.ask("SELECT m['it''s'] FROM names", &super::Asked::default()).unwrap();
     assert_eq!(answer.names, ["m['it's']"]);
 }
