@@ -72,7 +72,7 @@ def summary(tally: Tally, seconds: float) -> None:
     if tally.errors:
         print("Cassandra's errors: " + ", ".join(f"{name} {number}" for name, number in tally.errors.most_common()))
     for signature, number in tally.signatures.most_common():
-        print(f"in {number} sequences: {signature}")
+        print(f"in {number} sequences: {signature}: {', '.join(str(where) for where in sorted(tally.where[signature]))}")
     for reason, number in tally.abandoned.most_common():
         print(f"abandoned: {number} sequences: {reason}")
     total = tally.statements.total()

@@ -38,6 +38,7 @@ class Tally:
     refused: Counter = field(default_factory=Counter)  # by kind, those that Cassandra answered with an error
     errors: Counter = field(default_factory=Counter)  # by Cassandra's error class
     signatures: Counter = field(default_factory=Counter)  # by what differed
+    where: dict[str, list[int]] = field(default_factory=dict)  # numbers of the sequences, by what differed
     expected: Counter = field(default_factory=Counter)  # by entry of expected.py
     messages: Counter = field(default_factory=Counter)  # by kind and Cassandra's message
     abandoned: Counter = field(default_factory=Counter)  # sequences that ended because Cassandra was too slow, by how
@@ -47,6 +48,8 @@ class Tally:
     def add(self, other: Tally) -> None:
         for name in ("statements", "refused", "errors", "signatures", "expected", "messages", "abandoned"):
             getattr(self, name).update(getattr(other, name))
+        for signature, numbers in other.where.items():
+            self.where.setdefault(signature, []).extend(numbers)
         self.sequences += other.sequences
         known = {failure.difference.signature for failure in self.failures}
         self.failures += [failure for failure in other.failures if failure.difference.signature not in known]
@@ -178,6 +181,7 @@ class Runner:
             self.tally.failures.append(Failure(progress.number, progress.steps[:difference.index + 1], difference))
         if signature not in progress.found:
             self.tally.signatures[signature] += 1  # once a sequence: the rest of it follows from the first
+            self.tally.where.setdefault(signature, []).append(progress.number)
             progress.found.add(signature)
         # What changed data on one side only makes everything after it differ.
         return difference.step.reads and len(progress.found) < DIFFERENCES_PER_SEQUENCE

@@ -24,6 +24,12 @@ class Value(NamedTuple):
     literal: str
     data: bytes | None
     json: str
+    parts: object = None  # of a collection or tuple, so that equal values have equal ones
+
+    @property
+    def identity(self) -> object:
+        """The same for values that Cassandra takes for equal, in whatever order their parts are written."""
+        return self.data if self.parts is None else self.parts
 
 
 NULL = Value("null", None, "null")
@@ -219,28 +225,38 @@ def _with_length(data: bytes | None) -> bytes:
 def collection_value(kind: str, values: list[Value]) -> Value:
     text = ", ".join(value.literal for value in values)
     data = struct.pack(">i", len(values)) + b"".join(_with_length(value.data) for value in values)
-    return Value(f"[{text}]" if kind == "list" else f"{{{text}}}", data, f"[{', '.join(value.json for value in values)}]")
+    identities = [value.identity for value in values]
+    return Value(f"[{text}]" if kind == "list" else f"{{{text}}}", data, f"[{', '.join(value.json for value in values)}]",
+                 tuple(identities) if kind == "list" else frozenset(identities))
 
 
 def map_value(pairs: list[tuple[Value, Value]]) -> Value:
     """No key twice: Cassandra keeps a literal's entries by the identity of objects, so that any of the two may win."""
-    pairs = list({key: (key, value) for key, value in pairs}.values())
+    pairs = list({key.identity: (key, value) for key, value in pairs}.values())
     literal = "{" + ", ".join(f"{key.literal}: {value.literal}" for key, value in pairs) + "}"
     data = struct.pack(">i", len(pairs)) + b"".join(_with_length(part.data) for pair in pairs for part in pair)
     names = [key.json if key.json.startswith('"') else json.dumps(key.json) for key, _ in pairs]
     members = (f"{name}: {value.json}" for name, (_, value) in zip(names, pairs))
-    return Value(literal, data, "{" + ", ".join(members) + "}")
+    return Value(literal, data, "{" + ", ".join(members) + "}", frozenset((key.identity, value.identity) for key, value in pairs))
 
 
 def tuple_value(parts: list[Value]) -> Value:
     return Value(f"({', '.join(part.literal for part in parts)})", b"".join(_with_length(part.data) for part in parts),
-                 f"[{', '.join(part.json for part in parts)}]")
+                 f"[{', '.join(part.json for part in parts)}]", _identities(parts))
+
+
+def _identities(parts: list[Value]) -> tuple:
+    """Those at the end that are missing are null."""
+    identities = [part.identity for part in parts]
+    while identities and identities[-1] is None:
+        identities.pop()
+    return tuple(identities)
 
 
 def udt_value(names: list[str], parts: list[Value]) -> Value:
     literal = "{" + ", ".join(f"{name}: {part.literal}" for name, part in zip(names, parts)) + "}"
     members = ", ".join(f'"{name}": {part.json}' for name, part in zip(names, parts))
-    return Value(literal, b"".join(_with_length(part.data) for part in parts), "{" + members + "}")
+    return Value(literal, b"".join(_with_length(part.data) for part in parts), "{" + members + "}", _identities(parts))
 
 
 def vector_value(parts: list[Value]) -> Value:

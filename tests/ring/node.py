@@ -31,6 +31,7 @@ class Settings:
     optimise: bool = False  # the full JIT: slower start, faster afterwards; for measurements
     use_archive: bool = True
     java_options: list = field(default_factory=list)
+    storage: Path = None  # for data and logs, if not in `directory`
 
     @property
     def number(self) -> int:
@@ -43,7 +44,7 @@ class Settings:
 
 
 def yaml_of(settings: Settings) -> str:
-    directory = settings.directory
+    directory = settings.storage or settings.directory
     password = settings.authentication
     return f"""\
 cluster_name: {settings.cluster}
@@ -104,7 +105,7 @@ def java_command(settings: Settings) -> list:
         command.append(f"-XX:SharedArchiveFile={jars.class_archive()}")
     properties = {
         "cassandra.config": f"file://{settings.directory}/cassandra.yaml",
-        "cassandra.storagedir": settings.directory,
+        "cassandra.storagedir": settings.storage or settings.directory,
         "cassandra.jmx.local.port": settings.jmx_port,
         "logback.configurationFile": jars.HERE / "logback.xml",
         "cassandra-foreground": "yes",

@@ -102,6 +102,9 @@ fn values() {
         ("text", "cast(5 as text)", "'5'"),
         ("text", "cast(0xff as text)", "'-1'"),
         ("tinyint", "0x05", "5"),
+        ("tuple<int, tuple<text, int>>", "'5:a'", "(5, ('a', null))"),
+        ("tuple<frozen<list<int>>, ty>", "'000000010000000400000007:@'", "([7], null)"),
+        ("tuple<frozen<ty>>", "'7'", "({a: 7, \"Bc\": null})"),
         ("tuple<int>", "0x0000000400000005", "(5)"),
         ("blob", "int_as_blob(1)", "0x00000001"),
         ("blob", "textAsBlob('a')", "0x61"),
@@ -152,6 +155,8 @@ fn what_cannot_be_is_refused_as_by_cassandra() {
         ("int", "now()", "Type error: cannot assign result of function system.now (type timeuuid) to c (type int)"),
         ("counter", "token(1)", "Type error: cannot assign result of function system.token (type bigint) to c (type counter)"),
         ("tinyint", "0x0102", "0x0102 is no value of type tinyint"),
+        ("tuple<frozen<list<int>>>", "5", "cannot parse '5' as hex bytes"),
+        ("tuple<frozen<list<int>>>", "2147483648", "'2147483648' is no value of type frozen<list<int>>"),
         ("tuple<int>", "0x01", "0x01 is no value of type frozen<tuple<int>>"),
         ("int", "nothing()", "Unknown function nothing called"),
         ("int", "1 / 0", "the operation 'int / int' failed: / by zero"),
@@ -162,6 +167,12 @@ fn what_cannot_be_is_refused_as_by_cassandra() {
     for (name, text, message) in cases {
         assert_eq!(evaluated(text, name, Vec::new()), Err(message.to_owned()), "{name}: {text}");
     }
+}
+
+#[test]
+fn an_empty_text_is_an_empty_tuple() {
+    let (empty, _) = prepared("''", "tuple<int>").expect("a tuple");
+    assert_eq!(empty.evaluate(&Fixed(Vec::new())), Ok(Value::Bytes(Vec::new())));
 }
 
 #[test]
