@@ -40,13 +40,14 @@ class Tally:
     signatures: Counter = field(default_factory=Counter)  # by what differed
     where: dict[str, list[int]] = field(default_factory=dict)  # numbers of the sequences, by what differed
     expected: Counter = field(default_factory=Counter)  # by entry of expected.py
+    tolerated: Counter = field(default_factory=Counter)  # by entry, kind, and what either side said
     messages: Counter = field(default_factory=Counter)  # by kind and Cassandra's message
     abandoned: Counter = field(default_factory=Counter)  # sequences that ended because Cassandra was too slow, by how
     sequences: int = 0
     failures: list[Failure] = field(default_factory=list)  # the first of each signature
 
     def add(self, other: Tally) -> None:
-        for name in ("statements", "refused", "errors", "signatures", "expected", "messages", "abandoned"):
+        for name in ("statements", "refused", "errors", "signatures", "expected", "tolerated", "messages", "abandoned"):
             getattr(self, name).update(getattr(other, name))
         for signature, numbers in other.where.items():
             self.where.setdefault(signature, []).extend(numbers)
@@ -175,6 +176,10 @@ class Runner:
     def _differs(self, progress: Progress, difference: Difference) -> bool:
         entry = expected.find(difference, self.tally.expected)
         if entry is not None:
+            theirs, ours = difference.cassandra, difference.ours
+            self.tally.tolerated[entry.name, difference.step.kind, theirs.error if theirs.code is not None else theirs.kind,
+                                 theirs.message[:MESSAGE_CHARACTERS], ours.error if ours.code is not None else ours.kind,
+                                 ours.message[:MESSAGE_CHARACTERS]] += 1
             return not entry.ends
         signature = difference.signature
         if signature not in self.tally.signatures:

@@ -153,7 +153,11 @@ fn what_cannot_be_is_refused_as_by_cassandra() {
         ("int", "(text) 'a'", "Cannot assign value (text)'a' to c of type int"),
         ("int", "(int) 'a'", "Cannot cast value 'a' to type int"),
         ("int", "now()", "Type error: cannot assign result of function system.now (type timeuuid) to c (type int)"),
-        ("counter", "token(1)", "Type error: cannot assign result of function system.token (type bigint) to c (type counter)"),
+        (
+            "counter",
+            "token(1)",
+            "Type error: cannot assign result of function system.token (type bigint) to c (type counter)",
+        ),
         ("tinyint", "0x0102", "0x0102 is no value of type tinyint"),
         ("tuple<frozen<list<int>>>", "5", "cannot parse '5' as hex bytes"),
         ("tuple<frozen<list<int>>>", "2147483648", "'2147483648' is no value of type frozen<list<int>>"),

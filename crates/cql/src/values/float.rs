@@ -150,8 +150,7 @@ fn whole(parts: &Parts) -> Digits {
 /// The power of ten that the first digit has, or one more.
 fn estimate(significand: u64, exponent: i32) -> i32 {
     let mantissa = f64::from_bits(1023 << 52 | significand & ((1 << 52) - 1));
-    let estimate =
-        (mantissa - 1.5) * 0.289_529_654 + 0.176_091_259 + f64::from(exponent) * 0.301_029_995_663_981;
+    let estimate = (mantissa - 1.5) * 0.289_529_654 + 0.176_091_259 + f64::from(exponent) * 0.301_029_995_663_981;
     estimate.floor() as i32
 }
 

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shunt_cql::types::{CqlType, UserType};
+use shunt_cql::values::ordered;
 use shunt_storage::row::ColumnId;
 
 pub(crate) use options::TableOptions;
@@ -132,6 +133,8 @@ pub(crate) struct Table {
     pub(crate) clustering_len: usize,
     pub(crate) has_static: bool,
     pub(crate) is_counter: bool,
+    /// Rows keep their clustering columns' values as they were written, beside the key.
+    pub(crate) keeps_written_keys: bool,
     pub(crate) next_column: u32,
     pub(crate) dropped: Vec<DroppedColumn>,
     pub(crate) options: TableOptions,
@@ -200,6 +203,7 @@ impl Table {
         (self.partition_key_len, self.clustering_len) =
             (count(ColumnKind::PartitionKey), count(ColumnKind::Clustering));
         self.has_static = count(ColumnKind::Static) > 0;
+        self.keeps_written_keys = self.clustering().iter().any(|column| ordered::has_forms(&column.cql_type));
         // Once a table of counters, always one: also when the last of them is dropped.
         self.is_counter |= self.values().iter().any(|column| column.cql_type.is_counter());
     }
