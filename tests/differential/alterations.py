@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .context import Context
 from .draft import Draft
-from .schema import Column
+from .schema import Column, identifier
 from .types import Type
 
 
@@ -46,9 +46,13 @@ def _rename(context: Context) -> str:
     table = context.table
     column = context.rng.choice(table.columns)
     name = f"r{len(table.columns)}{context.rng.randint(0, 9)}"
-    text = f"ALTER TABLE {table.name} RENAME {column.cql} TO {name}"
-    if column.role in ("partition", "clustering") and all(name != other.name for other in table.columns + table.dropped):
+    if table.dropped and context.chance(0.5):
+        name = context.rng.choice(table.dropped).name
+    text = f"ALTER TABLE {table.name} RENAME {column.cql} TO {identifier(name)}"
+    if column.role in ("partition", "clustering") and all(name != other.name for other in table.columns):
         column.name = name
+        # A column of this name can be added no more.
+        table.dropped = [other for other in table.dropped if other.name != name]
     return text
 
 

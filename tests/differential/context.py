@@ -68,7 +68,7 @@ class Context:
         self.pool = Pool(self.rng, 4 if keys == 1 else 3 if keys < 4 else 2)
 
     def key(self, column: Column) -> Value:
-        return self.pinned.get(column.name) or self.pool.key(column.type)
+        return self.pinned.get(column.name) or self.pool.key(column.type, column.role == "clustering")
 
     def value(self, kind: Type, null_share: float = 0.0) -> Value:
         return NULL if self.rng.random() < null_share else self.pool.value(kind)

@@ -72,7 +72,7 @@ def summary(tally: Tally, seconds: float) -> None:
     if tally.errors:
         print("Cassandra's errors: " + ", ".join(f"{name} {number}" for name, number in tally.errors.most_common()))
     for signature, number in tally.signatures.most_common():
-        print(f"in {number} sequences: {signature}")
+        print(f"in {number} sequences: {signature}: {', '.join(str(where) for where in sorted(tally.where[signature]))}")
     for reason, number in tally.abandoned.most_common():
         print(f"abandoned: {number} sequences: {reason}")
     total = tally.statements.total()
@@ -83,6 +83,8 @@ def summary(tally: Tally, seconds: float) -> None:
 
 
 def messages(tally: Tally) -> None:
-    """What Cassandra refused, and how it said so."""
+    """What Cassandra refused, and how it said so; and what fell under which entry of expected.py."""
+    for (entry, kind, theirs, message, ours, own), number in tally.tolerated.most_common():
+        print(f"{number:6} {entry}: {kind}: Cassandra {theirs} {message}; ours {ours} {own}")
     for (kind, error, message), number in tally.messages.most_common():
         print(f"{number:6} {kind}: {error}: {message}")

@@ -38,15 +38,19 @@ class Tally:
     refused: Counter = field(default_factory=Counter)  # by kind, those that Cassandra answered with an error
     errors: Counter = field(default_factory=Counter)  # by Cassandra's error class
     signatures: Counter = field(default_factory=Counter)  # by what differed
+    where: dict[str, list[int]] = field(default_factory=dict)  # numbers of the sequences, by what differed
     expected: Counter = field(default_factory=Counter)  # by entry of expected.py
+    tolerated: Counter = field(default_factory=Counter)  # by entry, kind, and what either side said
     messages: Counter = field(default_factory=Counter)  # by kind and Cassandra's message
     abandoned: Counter = field(default_factory=Counter)  # sequences that ended because Cassandra was too slow, by how
     sequences: int = 0
     failures: list[Failure] = field(default_factory=list)  # the first of each signature
 
     def add(self, other: Tally) -> None:
-        for name in ("statements", "refused", "errors", "signatures", "expected", "messages", "abandoned"):
+        for name in ("statements", "refused", "errors", "signatures", "expected", "tolerated", "messages", "abandoned"):
             getattr(self, name).update(getattr(other, name))
+        for signature, numbers in other.where.items():
+            self.where.setdefault(signature, []).extend(numbers)
         self.sequences += other.sequences
         known = {failure.difference.signature for failure in self.failures}
         self.failures += [failure for failure in other.failures if failure.difference.signature not in known]
@@ -172,12 +176,17 @@ class Runner:
     def _differs(self, progress: Progress, difference: Difference) -> bool:
         entry = expected.find(difference, self.tally.expected)
         if entry is not None:
+            theirs, ours = difference.cassandra, difference.ours
+            self.tally.tolerated[entry.name, difference.step.kind, theirs.error if theirs.code is not None else theirs.kind,
+                                 theirs.message[:MESSAGE_CHARACTERS], ours.error if ours.code is not None else ours.kind,
+                                 ours.message[:MESSAGE_CHARACTERS]] += 1
             return not entry.ends
         signature = difference.signature
         if signature not in self.tally.signatures:
             self.tally.failures.append(Failure(progress.number, progress.steps[:difference.index + 1], difference))
         if signature not in progress.found:
             self.tally.signatures[signature] += 1  # once a sequence: the rest of it follows from the first
+            self.tally.where.setdefault(signature, []).append(progress.number)
             progress.found.add(signature)
         # What changed data on one side only makes everything after it differ.
         return difference.step.reads and len(progress.found) < DIFFERENCES_PER_SEQUENCE

@@ -24,6 +24,12 @@ class Value(NamedTuple):
     literal: str
     data: bytes | None
     json: str
+    parts: object = None  # of a collection or tuple, so that equal values have equal ones
+
+    @property
+    def identity(self) -> object:
+        """The same for values that Cassandra takes for equal, in whatever order their parts are written."""
+        return self.data if self.parts is None else self.parts
 
 
 NULL = Value("null", None, "null")
@@ -66,7 +72,10 @@ def _varint(rng: Random) -> Value:
 DECIMALS = ("0", "0.00", "-0.5", "1", "1.00", "10", "1E+1", "-1E-10", "123456789012345678901234567890.123456789",
             "-99999999999999999999", "1E+300", "-1E-300", "3.14", "2.5", "-7", "100.001")
 
-# As clustering values, 1 and 1.00 are the same row, and which of the two is shown depends on flushes.
+# One clustering value each; which row it is shown as is a matter of who was first.
+EQUAL_DECIMALS = {"1": ("1", "1.0", "1.00", "1E+0", "10E-1"), "10": ("10", "10.0", "1E+1"), "0": ("0", "0.0", "0.00", "0E+3")}
+
+# In a partition key 1 and 1.00 are two partitions, of which IN finds one.
 DISTINCT_DECIMALS = tuple(text for text in DECIMALS if text not in ("0.00", "1.00", "1E+1"))
 
 
@@ -219,28 +228,38 @@ def _with_length(data: bytes | None) -> bytes:
 def collection_value(kind: str, values: list[Value]) -> Value:
     text = ", ".join(value.literal for value in values)
     data = struct.pack(">i", len(values)) + b"".join(_with_length(value.data) for value in values)
-    return Value(f"[{text}]" if kind == "list" else f"{{{text}}}", data, f"[{', '.join(value.json for value in values)}]")
+    identities = [value.identity for value in values]
+    return Value(f"[{text}]" if kind == "list" else f"{{{text}}}", data, f"[{', '.join(value.json for value in values)}]",
+                 tuple(identities) if kind == "list" else frozenset(identities))
 
 
 def map_value(pairs: list[tuple[Value, Value]]) -> Value:
     """No key twice: Cassandra keeps a literal's entries by the identity of objects, so that any of the two may win."""
-    pairs = list({key: (key, value) for key, value in pairs}.values())
+    pairs = list({key.identity: (key, value) for key, value in pairs}.values())
     literal = "{" + ", ".join(f"{key.literal}: {value.literal}" for key, value in pairs) + "}"
     data = struct.pack(">i", len(pairs)) + b"".join(_with_length(part.data) for pair in pairs for part in pair)
     names = [key.json if key.json.startswith('"') else json.dumps(key.json) for key, _ in pairs]
     members = (f"{name}: {value.json}" for name, (_, value) in zip(names, pairs))
-    return Value(literal, data, "{" + ", ".join(members) + "}")
+    return Value(literal, data, "{" + ", ".join(members) + "}", frozenset((key.identity, value.identity) for key, value in pairs))
 
 
 def tuple_value(parts: list[Value]) -> Value:
     return Value(f"({', '.join(part.literal for part in parts)})", b"".join(_with_length(part.data) for part in parts),
-                 f"[{', '.join(part.json for part in parts)}]")
+                 f"[{', '.join(part.json for part in parts)}]", _identities(parts))
+
+
+def _identities(parts: list[Value]) -> tuple:
+    """Those at the end that are missing are null."""
+    identities = [part.identity for part in parts]
+    while identities and identities[-1] is None:
+        identities.pop()
+    return tuple(identities)
 
 
 def udt_value(names: list[str], parts: list[Value]) -> Value:
     literal = "{" + ", ".join(f"{name}: {part.literal}" for name, part in zip(names, parts)) + "}"
     members = ", ".join(f'"{name}": {part.json}' for name, part in zip(names, parts))
-    return Value(literal, b"".join(_with_length(part.data) for part in parts), "{" + members + "}")
+    return Value(literal, b"".join(_with_length(part.data) for part in parts), "{" + members + "}", _identities(parts))
 
 
 def vector_value(parts: list[Value]) -> Value:
@@ -258,25 +277,36 @@ class Pool:
         self._keys: dict[str, list[Value]] = {}
         self._values: dict[str, list[Value]] = {}
 
-    def key(self, kind: Type) -> Value:
-        return self._rng.choice(self._of(self._keys, kind, self._size))
+    def key(self, kind: Type, clustering: bool = False) -> Value:
+        draw = self._clustering if clustering and kind.kind == "decimal" else self._key
+        return self._rng.choice(self._of(self._keys, kind, self._size, draw))
 
     def value(self, kind: Type) -> Value:
-        return self._rng.choice(self._of(self._values, kind, self.VALUES))
+        return self._rng.choice(self._of(self._values, kind, self.VALUES, lambda wanted: draw(self._rng, wanted)))
 
     def forget_values(self) -> None:
         """After a type changed; keys stay, so that rows written before are met again."""
         self._values.clear()
 
-    def _of(self, pools: dict[str, list[Value]], kind: Type, size: int) -> list[Value]:
-        pool = pools.get(kind.cql)
+    def _of(self, pools: dict, kind: Type, size: int, make: Callable[[Type], Value]) -> list[Value]:
+        name = kind.cql, make == self._clustering
+        pool = pools.get(name)
         if pool is None:
-            pool = pools[kind.cql] = [self._draw(kind, pools is self._keys) for _ in range(size)]
+            pool = pools[name] = [make(kind) for _ in range(size)]
         return pool
 
-    def _draw(self, kind: Type, key: bool) -> Value:
-        if key and kind.kind == "decimal":
-            value = decimal_value(self._rng.choice(DISTINCT_DECIMALS))
-            return value._replace(json=f'"{value.literal}"')  # a bare number would get more zeros by way of a double
+    def _key(self, kind: Type) -> Value:
+        if kind.kind == "decimal":
+            return _quoted(decimal_value(self._rng.choice(DISTINCT_DECIMALS)))
         # Cassandra puts the elements of a bound set in order, but not if it is a clustering column in descending order.
-        return draw(self._rng, kind, (0, 1, 1) if key else SIZES)
+        return draw(self._rng, kind, (0, 1, 1))
+
+    def _clustering(self, kind: Type) -> Value:
+        """A decimal, which is the same row with or without zeros at its end."""
+        text = self._rng.choice(DECIMALS)
+        return _quoted(decimal_value(self._rng.choice(EQUAL_DECIMALS.get(text, (text,)))))
+
+
+def _quoted(value: Value) -> Value:
+    """As a text of JSON: a bare number would get more zeros by way of a double."""
+    return value._replace(json=f'"{value.literal}"')

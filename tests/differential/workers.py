@@ -15,7 +15,8 @@ from .sequence import LENGTH, Sequence
 from .shrink import Shrinker
 from .step import Step
 
-REPLICATION = "{'class': 'SimpleStrategy', 'replication_factor': 1}"
+# Without a log there is nothing to be flushed when a table is truncated or dropped.
+OPTIONS = "replication = {'class': 'SimpleStrategy', 'replication_factor': 1} AND durable_writes = false"
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Sides:
 
     def __enter__(self) -> Sides:
         for side in (self.ours, self.cassandra):
-            outcome = side.execute(f"CREATE KEYSPACE {side.keyspace} WITH replication = {REPLICATION}")
+            outcome = side.execute(f"CREATE KEYSPACE {side.keyspace} WITH {OPTIONS}")
             if outcome.kind == "error":
                 raise RuntimeError(f"{side.contact}: no keyspace could be made: {outcome.error} {outcome.message}")
         return self

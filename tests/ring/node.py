@@ -32,6 +32,7 @@ class Settings:
     use_archive: bool = True
     agent: str = ""  # the Java option that loads the extension; without it the node is stock Cassandra
     java_options: list = field(default_factory=list)
+    storage: Path = None  # for data and logs, if not in `directory`
 
     @property
     def number(self) -> int:
@@ -44,7 +45,7 @@ class Settings:
 
 
 def yaml_of(settings: Settings) -> str:
-    directory = settings.directory
+    directory = settings.storage or settings.directory
     password = settings.authentication
     return f"""\
 cluster_name: {settings.cluster}
@@ -105,7 +106,7 @@ def java_command(settings: Settings) -> list:
         command.append(f"-XX:SharedArchiveFile={jars.class_archive()}")
     properties = {
         "cassandra.config": f"file://{settings.directory}/cassandra.yaml",
-        "cassandra.storagedir": settings.directory,
+        "cassandra.storagedir": settings.storage or settings.directory,
         "cassandra.jmx.local.port": settings.jmx_port,
         "logback.configurationFile": jars.HERE / "logback.xml",
         "cassandra-foreground": "yes",

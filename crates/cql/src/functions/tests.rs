@@ -257,6 +257,7 @@ fn similarities() {
     };
     let result = |text: &str| Ok(text.to_owned());
     assert_eq!(similarity("similarity_cosine", [1.0, 0.0], [0.0, 1.0]), result("0.5"));
+    assert_eq!(similarity("similarity_cosine", [12_345_679.0, -0.5], [-3.375, 1.0]), result("0.020600915"));
     assert_eq!(similarity("similarity_euclidean", [1.0, 0.0], [1.0, 2.0]), result("0.2"));
     assert_eq!(similarity("similarity_dot_product", [1.0, 2.0], [3.0, 0.0]), result("2.0"));
     assert!(similarity("similarity_cosine", [0.0, 0.0], [0.0, 1.0]).is_err());

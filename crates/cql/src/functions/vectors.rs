@@ -30,8 +30,8 @@ pub(super) fn similarity(kind: Similarity, name: &str, one: &[u8], other: &[u8])
             for (a, b) in pairs() {
                 (product, left, right) = (product + a * b, left + a * a, right + b * b);
             }
-            // The root is taken of a double, as in Cassandra.
-            let cosine = f64::from(product) / f64::from(left * right).sqrt();
+            // The product of the sums is a double, as in Cassandra.
+            let cosine = f64::from(product) / (f64::from(left) * f64::from(right)).sqrt();
             (1.0 + cosine as f32) / 2.0
         }
     };

@@ -25,7 +25,7 @@ impl Parser<'_> {
     fn property(&mut self, properties: &mut Properties) -> Result<(), SyntaxError> {
         let name = self.identifier()?;
         self.expect("=")?;
-        let value = match self.constant() {
+        let value = match self.constant()? {
             Some(literal) => PropertyValue::Constant(literal.kind, literal.text),
             None if self.is("{") => PropertyValue::Map(self.property_map()?),
             None => {

@@ -75,7 +75,7 @@ impl Parser<'_> {
 
     /// A selector without operators or modifiers.
     fn simple_selector(&mut self) -> Result<Selector, SyntaxError> {
-        if let Some(literal) = self.constant() {
+        if let Some(literal) = self.constant()? {
             return Ok(Selector::Term(Term::Literal(literal)));
         }
         match () {

@@ -4,6 +4,7 @@ use super::{DEPTH_MAX, ELEMENTS_MAX, Parser};
 use crate::ast::{Literal, LiteralKind, Operator, Term, TypeName};
 use crate::error::SyntaxError;
 use crate::lexer::Kind;
+use crate::values::Decimal;
 
 impl Parser<'_> {
     /// Any term.
@@ -60,7 +61,7 @@ impl Parser<'_> {
     }
 
     fn simple_term(&mut self) -> Result<Term, SyntaxError> {
-        if let Some(literal) = self.constant() {
+        if let Some(literal) = self.constant()? {
             return Ok(Term::Literal(literal));
         }
         match () {
@@ -193,7 +194,7 @@ impl Parser<'_> {
     }
 
     /// A constant, if one comes next.
-    pub(super) fn constant(&mut self) -> Option<Literal> {
+    pub(super) fn constant(&mut self) -> Result<Option<Literal>, SyntaxError> {
         let token = self.peek();
         let text = self.text_of(token);
         let literal = |kind, text: &str| Some(Literal { kind, text: text.to_owned() });
@@ -202,6 +203,9 @@ impl Parser<'_> {
             Kind::Integer => literal(LiteralKind::Integer, text),
             Kind::Float if text.starts_with('-') && text.as_bytes().get(1).is_some_and(u8::is_ascii_alphabetic) => {
                 literal(LiteralKind::Float, if text.eq_ignore_ascii_case("-nan") { "NaN" } else { "-Infinity" })
+            }
+            Kind::Float if is_beyond_numbers(text) => {
+                return Err(SyntaxError::unplaced(format!("{text} is beyond what a double can be")));
             }
             Kind::Float => literal(LiteralKind::Float, text),
             Kind::Duration => literal(LiteralKind::Duration, text),
@@ -216,7 +220,7 @@ impl Parser<'_> {
             _ => None,
         };
         self.at += usize::from(found.is_some());
-        found
+        Ok(found)
     }
 
     /// `?` or `:name`: its index.
@@ -244,4 +248,9 @@ impl Parser<'_> {
         }
         self.marker().map(Term::Marker)
     }
+}
+
+/// Cassandra's parser looks for the nearest double and for the exact decimal, and fails where there is none.
+fn is_beyond_numbers(text: &str) -> bool {
+    !text.parse::<f64>().is_ok_and(f64::is_finite) || Decimal::parse(text).is_none()
 }

@@ -32,8 +32,8 @@ pub fn preferred_type(literal: &Literal) -> NativeType {
         // The digit behind the second dash is the version.
         LiteralKind::Uuid if literal.text.as_bytes().get(14) == Some(&b'1') => NativeType::Timeuuid,
         LiteralKind::Uuid => NativeType::Uuid,
-        // Cassandra would take a blob for a `tinyint` here and accept it as one; nothing can be meant by that.
-        LiteralKind::Hex => NativeType::Blob,
+        // Surprising, but so it is in Cassandra.
+        LiteralKind::Hex => NativeType::Tinyint,
     }
 }
 

@@ -4,7 +4,7 @@ use super::{Prepared, Scope, assignment, evaluate, prepare};
 use crate::ast::{Literal, LiteralKind, NativeType, Term};
 use crate::error::InvalidRequest;
 use crate::types::{CqlType, UserType};
-use crate::values::{from_string, split};
+use crate::values::{from_string, split, validate};
 
 /// A constant as a value of a type.
 pub(super) fn constant(
@@ -18,21 +18,45 @@ pub(super) fn constant(
         let text = &literal.text;
         return Err(InvalidRequest::new(format!("Invalid {kind} constant ({text}) for \"{name}\" of type {cql_type}")));
     }
-    let text = match literal.kind {
-        LiteralKind::Hex => literal.text.get(2..).unwrap_or_default(),
-        _ => &literal.text,
-    };
+    let text = &literal.text;
     let bytes = match cql_type {
+        // Bytes are taken as they are, for whatever they may be of.
+        _ if literal.kind == LiteralKind::Hex => {
+            let bytes = from_string(NativeType::Blob, text.get(2..).unwrap_or_default(), now_ms)?;
+            let other = |_| InvalidRequest::new(format!("{text} is no value of type {cql_type}"));
+            validate(cql_type, &bytes).map_err(other)?;
+            bytes
+        }
         CqlType::Native(native) => from_string(*native, text, now_ms)?,
-        CqlType::Tuple(types) => tuple_text(types, text, now_ms)?,
+        CqlType::Tuple(types) => tuple_text(&types.iter().collect::<Vec<_>>(), text, now_ms)?,
         _ => from_string(NativeType::Blob, text, now_ms)?,
     };
     Ok(Prepared::Constant(Some(bytes)))
 }
 
+/// The value that a text is of a type within a tuple: of collections it is their bytes in hexadecimal digits.
+fn part_text(cql_type: &CqlType, text: &str, now_ms: i64) -> Result<Vec<u8>, InvalidRequest> {
+    let refused = || InvalidRequest::new(format!("'{text}' is no value of type {cql_type}"));
+    match cql_type {
+        CqlType::Native(native) => from_string(*native, &text.replace("\\:", ":").replace("\\@", "@"), now_ms),
+        CqlType::Tuple(types) => tuple_text(&types.iter().collect::<Vec<_>>(), text, now_ms),
+        CqlType::Udt { definition, .. } => {
+            tuple_text(&definition.fields.iter().map(|(_, cql_type)| cql_type).collect::<Vec<_>>(), text, now_ms)
+        }
+        CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. } => {
+            let bytes = from_string(NativeType::Blob, text, now_ms)?;
+            validate(cql_type, &bytes).map(|()| bytes).map_err(|_| refused())
+        }
+        CqlType::Vector { .. } | CqlType::Custom(_) => Err(refused()),
+    }
+}
+
 /// A tuple as Cassandra's tools write it: `1:a:@`, where `@` is null and a backslash goes before a colon or `@` that is
 /// meant.
-fn tuple_text(types: &[CqlType], text: &str, now_ms: i64) -> Result<Vec<u8>, InvalidRequest> {
+fn tuple_text(types: &[&CqlType], text: &str, now_ms: i64) -> Result<Vec<u8>, InvalidRequest> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
     let mut parts = vec![String::new()];
     let mut escaped = false;
     for letter in text.chars() {
@@ -49,13 +73,9 @@ fn tuple_text(types: &[CqlType], text: &str, now_ms: i64) -> Result<Vec<u8>, Inv
             parts.len()
         )));
     }
-    let part = |(text, cql_type): (&String, &CqlType)| match cql_type {
-        _ if text == "@" => Ok(None),
-        CqlType::Native(native) => {
-            from_string(*native, &text.replace("\\:", ":").replace("\\@", "@"), now_ms).map(Some)
-        }
-        CqlType::Tuple(types) => tuple_text(types, text, now_ms).map(Some),
-        other => Err(InvalidRequest::new(format!("'{text}' is no value of type {other}"))),
+    let part = |(text, cql_type): (&String, &&CqlType)| match text.as_str() {
+        "@" => Ok(None),
+        text => part_text(cql_type, text, now_ms).map(Some),
     };
     let parts = parts.iter().zip(types).map(part).collect::<Result<Vec<_>, _>>()?;
     Ok(split::join_tuple(parts))

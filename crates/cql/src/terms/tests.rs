@@ -100,6 +100,12 @@ fn values() {
         ("double", "1 / 2.0", "0.5"),
         ("decimal", "(decimal) 1 / (decimal) 3", "0.33333333333333333333333333333333"),
         ("text", "cast(5 as text)", "'5'"),
+        ("text", "cast(0xff as text)", "'-1'"),
+        ("tinyint", "0x05", "5"),
+        ("tuple<int, tuple<text, int>>", "'5:a'", "(5, ('a', null))"),
+        ("tuple<frozen<list<int>>, ty>", "'000000010000000400000007:@'", "([7], null)"),
+        ("tuple<frozen<ty>>", "'7'", "({a: 7, \"Bc\": null})"),
+        ("tuple<int>", "0x0000000400000005", "(5)"),
         ("blob", "int_as_blob(1)", "0x00000001"),
         ("blob", "textAsBlob('a')", "0x61"),
         ("int", "blob_as_int(0x00000007)", "7"),
@@ -147,16 +153,30 @@ fn what_cannot_be_is_refused_as_by_cassandra() {
         ("int", "(text) 'a'", "Cannot assign value (text)'a' to c of type int"),
         ("int", "(int) 'a'", "Cannot cast value 'a' to type int"),
         ("int", "now()", "Type error: cannot assign result of function system.now (type timeuuid) to c (type int)"),
+        (
+            "counter",
+            "token(1)",
+            "Type error: cannot assign result of function system.token (type bigint) to c (type counter)",
+        ),
+        ("tinyint", "0x0102", "0x0102 is no value of type tinyint"),
+        ("tuple<frozen<list<int>>>", "5", "cannot parse '5' as hex bytes"),
+        ("tuple<frozen<list<int>>>", "2147483648", "'2147483648' is no value of type frozen<list<int>>"),
+        ("tuple<int>", "0x01", "0x01 is no value of type frozen<tuple<int>>"),
         ("int", "nothing()", "Unknown function nothing called"),
         ("int", "1 / 0", "the operation 'int / int' failed: / by zero"),
         ("int", "1 + 'a'", "the '+' operation is not supported between 1 and 'a'"),
         ("timestamp", "'yesterday'", "Unable to parse a date/time from 'yesterday'"),
-        ("text", "cast(0xff as text)", "blob cannot be cast to text"),
         ("timeuuid", "5f9ac1c0-0000-4000-8000-000000000000", "TimeUUID supports only version 1 UUIDs"),
     ];
     for (name, text, message) in cases {
         assert_eq!(evaluated(text, name, Vec::new()), Err(message.to_owned()), "{name}: {text}");
     }
+}
+
+#[test]
+fn an_empty_text_is_an_empty_tuple() {
+    let (empty, _) = prepared("''", "tuple<int>").expect("a tuple");
+    assert_eq!(empty.evaluate(&Fixed(Vec::new())), Ok(Value::Bytes(Vec::new())));
 }
 
 #[test]
@@ -222,7 +242,7 @@ fn literals_have_the_types_that_cassandra_prefers() {
         ("1h", "duration"),
         ("5f9ac1c0-0000-1000-8000-000000000000", "timeuuid"),
         ("5f9ac1c0-0000-4000-8000-000000000000", "uuid"),
-        ("0xff", "blob"),
+        ("0xff", "tinyint"),
     ];
     for (text, name) in cases {
         let Term::Literal(literal) = term(text).0 else { panic!("{text}: no literal") };

@@ -175,7 +175,7 @@ impl CqlType {
     /// Whether values of another type can be taken for values of this one as they are.
     #[must_use]
     pub fn accepts(&self, other: &CqlType) -> bool {
-        use NativeType::{Ascii, Bigint, Blob, Counter, Date, Int, Text, Time, Timestamp, Timeuuid, Uuid, Varint};
+        use NativeType::{Ascii, Bigint, Blob, Date, Int, Text, Time, Timestamp, Timeuuid, Uuid, Varint};
         match (self, other) {
             _ if self == other => true,
             (CqlType::Native(Blob), _) => true,
@@ -185,7 +185,6 @@ impl CqlType {
                     | (Uuid, Timeuuid)
                     | (Bigint, Timestamp)
                     | (Timestamp, Bigint)
-                    | (Counter, Bigint)
                     | (Date, Int)
                     | (Time, Bigint)
                     | (Varint, Int | Bigint | Timestamp)

@@ -5,6 +5,7 @@
 
 mod compare;
 mod duration;
+mod float;
 pub mod json;
 mod normal;
 mod number;
@@ -19,8 +20,9 @@ mod validate;
 
 pub use compare::compare;
 pub use duration::Duration;
+pub use float::float_text;
 pub use normal::normal;
-pub use number::{Decimal, decode_varint, encode_varint, float_text};
+pub use number::{Decimal, decode_varint, encode_varint};
 pub use string::from_string;
 pub use text::{literal, plain_text};
 pub use time::{Timestamp, day_of_timestamp, timestamp_of_day};

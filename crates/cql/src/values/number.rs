@@ -1,4 +1,4 @@
-//! Numbers: `varint` and `decimal` as bytes and text, and floats as Java writes them.
+//! Numbers: `varint` and `decimal` as bytes and text, and floats as Java reads them.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -117,52 +117,6 @@ impl fmt::Display for Decimal {
         let point = if rest.is_empty() { "" } else { "." };
         write!(f, "{sign}{first}{point}{rest}")?;
         if adjusted == 0 { Ok(()) } else { write!(f, "E{adjusted:+}") }
-    }
-}
-
-/// A float as Java's `Double.toString` and `Float.toString` write it; `scientific` is `{value:e}` of the value.
-fn java_float(scientific: &str) -> String {
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    let sign = if mantissa.starts_with('-') { "-" } else { "" };
-    let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
-    let fraction = |digits: &str| if digits.is_empty() { "0".to_owned() } else { digits.to_owned() };
-    match usize::try_from(exponent) {
-        // From 1 to below 10^7.
-        Ok(whole) if whole < 7 => {
-            let padded = format!("{digits:0<width$}", width = whole + 1);
-            let (whole, rest) = padded.split_at(whole + 1);
-            format!("{sign}{whole}.{}", fraction(rest))
-        }
-        // From 10^-3 to below 1.
-        Err(_) if exponent >= -3 => {
-            format!("{sign}0.{}{digits}", "0".repeat(usize::try_from(-exponent - 1).unwrap_or(0)))
-        }
-        _ => {
-            let (first, rest) = digits.split_at(1);
-            format!("{sign}{first}.{}E{exponent}", fraction(rest))
-        }
-    }
-}
-
-/// A `double` or, with `single`, a `float` as Java writes it.
-#[must_use]
-pub fn float_text(value: f64, single: bool) -> String {
-    match value {
-        _ if value.is_nan() => "NaN".to_owned(),
-        _ if value.is_infinite() => if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned(),
-        _ if value == 0.0 => if value.is_sign_negative() { "-0.0" } else { "0.0" }.to_owned(),
-        // Java (before 19) has two digits where one would do.
-        _ if single && value.abs() == f64::from(f32::from_bits(1)) => {
-            if value < 0.0 { "-1.4E-45" } else { "1.4E-45" }.to_owned()
-        }
-        _ if !single && value.abs() == f64::from_bits(1) => {
-            if value < 0.0 { "-4.9E-324" } else { "4.9E-324" }.to_owned()
-        }
-        // The shortest text of the narrower type.
-        #[allow(clippy::cast_possible_truncation, reason = "the value was a float before")]
-        _ if single => java_float(&format!("{:e}", value as f32)),
-        _ => java_float(&format!("{value:e}")),
     }
 }
 

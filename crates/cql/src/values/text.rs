@@ -3,7 +3,8 @@
 use std::net::Ipv6Addr;
 
 use super::duration::Duration;
-use super::number::{Decimal, decode_varint, float_text};
+use super::float::float_text;
+use super::number::{Decimal, decode_varint};
 use super::validate::hex;
 use super::{split, time};
 use crate::ast::{NativeType, quoted_name, quoted_string};

@@ -185,7 +185,7 @@ impl<'a> Request<'a> {
     /// A row with the columns that are read; none if nothing of it is live.
     fn seen(&self, mut row: Row, now: i64) -> Option<Row> {
         let columns = || self.table.columns.iter().zip(&self.reads);
-        row.cells.retain(|cell| columns().any(|(column, read)| *read && column.id == cell.column));
+        row.cells.retain(|cell| cell.is_key() || columns().any(|(column, read)| *read && column.id == cell.column));
         row.is_live(now).then_some(row)
     }
 
@@ -212,6 +212,7 @@ impl<'a> Request<'a> {
         for (clustering, row) in &current.rows {
             let whole = decoded.decode(self.table.clustering(), self.table.clustering_len, clustering);
             whole.ok_or_else(|| CqlError::Server("a clustering key that is stored is broken".to_owned()))?;
+            decoded.restore(self.table.clustering_len, row);
             rows.push(self.shown_values(current, &columns, Some((&decoded, row))));
         }
         if rows.is_empty() && current.static_row.is_some() {

@@ -13,6 +13,7 @@ use crate::schema::{Column, Table};
 pub(crate) struct JsonRow {
     pub(super) partition: Partition,
     pub(super) clustering: Vec<u8>,
+    pub(super) clustering_values: Vec<Vec<u8>>,
     values: Vec<NamedValue>,
 }
 
@@ -35,8 +36,9 @@ impl JsonRow {
             columns.iter().map(value).collect()
         };
         let partition = Partition::new(&key(table.partition_key())?)?;
-        let clustering = keys::clustering(table, &key(table.clustering())?)?;
-        Ok(JsonRow { partition, clustering, values })
+        let clustering_values: Vec<Vec<u8>> = key(table.clustering())?.into_iter().cloned().collect();
+        let clustering = keys::clustering(table, &clustering_values)?;
+        Ok(JsonRow { partition, clustering, clustering_values, values })
     }
 
     /// What the object has for a column: nothing, null or a value.

@@ -4,6 +4,7 @@ use shunt_cql::InvalidRequest;
 use shunt_cql::terms::{Bindings, Prepared, Value};
 use shunt_cql::types::CqlType;
 use shunt_cql::values::{ordered, split, validate};
+use shunt_storage::row::{Cell, CellValue, ColumnId};
 use shunt_topology::{Token, token};
 use shunt_wire::cql::types::partition_key;
 
@@ -143,6 +144,13 @@ pub(crate) fn clustering<V: AsRef<[u8]>>(table: &Table, values: &[V]) -> Result<
     Ok(out)
 }
 
+/// What a row keeps beside its key, which is `values`, where equal keys can be written otherwise.
+pub(crate) fn as_written<V: AsRef<[u8]>>(table: &Table, values: &[V], timestamp: i64) -> Option<Cell> {
+    let value = || CellValue::Live(split::join_tuple(values.iter().map(|value| Some(value.as_ref()))));
+    let cell = || Cell { column: ColumnId::KEY_AS_WRITTEN, path: None, timestamp, expiry: None, value: value() };
+    table.keeps_written_keys.then(cell)
+}
+
 /// The values of the clustering columns that a statement gives by equality, `IN` and tuples: one row, or several.
 pub(crate) fn clustering_values(
     table: &Table,
@@ -158,6 +166,20 @@ pub(crate) fn clustering_values(
         return Err(InvalidRequest::new(format!("IN relations with more than {COMBINATIONS_MAX} combinations")));
     }
     Ok(rows.iter().flat_map(|row| tuples.iter().map(|tuple| [row.clone(), tuple.clone()].concat())).collect())
+}
+
+/// The rows that a statement gives in this way: their clustering bytes with the values, each row once, in their order.
+pub(crate) fn rows(
+    table: &Table,
+    restriction: &ClusteringRestriction,
+    bindings: &dyn Bindings,
+) -> Result<Vec<(Vec<u8>, Vec<Vec<u8>>)>, InvalidRequest> {
+    let values = clustering_values(table, restriction, bindings)?;
+    let encoded = values.into_iter().map(|values| Ok((clustering(table, &values)?, values)));
+    let mut rows = encoded.collect::<Result<Vec<_>, InvalidRequest>>()?;
+    rows.sort_by(|one, other| one.0.cmp(&other.0));
+    rows.dedup_by(|one, other| one.0 == other.0);
+    Ok(rows)
 }
 
 fn tuple_values(

@@ -177,7 +177,7 @@ impl<'a> Mutator<'a> {
         let static_only = plan.clustering_given() < self.table().clustering_len;
         let rows = match static_only {
             true => Vec::new(),
-            false => keys::clustering_values(self.table(), &plan.restrictions.clustering, self.bound)?,
+            false => keys::rows(self.table(), &plan.restrictions.clustering, self.bound)?,
         };
         // The statement is carried out row by row, and each time adds to static counters and lists.
         let times = if static_only { 1 } else { rows.len() };
@@ -187,10 +187,10 @@ impl<'a> Mutator<'a> {
                 writes.push(self.write(partition, Place::Static, Fragment::Row(statics))?);
             }
         }
-        for values in rows {
-            let clustering = keys::clustering(self.table(), &values)?;
-            let row = self.row_at(partition, &clustering)?;
+        for (clustering, values) in rows {
+            let mut row = self.row_at(partition, &clustering)?;
             if !row.is_empty() {
+                row.cells.extend(keys::as_written(self.table(), &values, self.time.timestamp));
                 writes.push(self.write(partition, Place::Row(clustering), Fragment::Row(row))?);
             }
         }
@@ -252,14 +252,15 @@ impl<'a> Mutator<'a> {
             writes.push(self.write(partition, Place::Header, Fragment::Header(header))?);
             return Ok(());
         }
-        let intervals = Intervals::new(table, restriction, self.bound)?.0;
         if given == table.clustering_len {
-            for interval in intervals {
-                let row = Row { deletion: Some(deletion), ..Row::default() };
-                writes.push(self.write(partition, Place::Row(interval.from), Fragment::Row(row))?);
+            for (clustering, values) in keys::rows(table, restriction, self.bound)? {
+                let cells = keys::as_written(table, &values, deletion.timestamp).into_iter().collect();
+                let row = Row { deletion: Some(deletion), cells, ..Row::default() };
+                writes.push(self.write(partition, Place::Row(clustering), Fragment::Row(row))?);
             }
             return Ok(());
         }
+        let intervals = Intervals::new(table, restriction, self.bound)?.0;
         let range = |interval: Interval| {
             RangeTombstone::new(RangeBound::Included(interval.from), RangeBound::Excluded(interval.to), deletion)
         };
@@ -317,6 +318,9 @@ impl<'a> Mutator<'a> {
             let mut row = maker.row;
             row.canonicalise();
             if !row.is_empty() {
+                if kind == ColumnKind::Regular {
+                    row.cells.extend(keys::as_written(&table, &json.clustering_values, self.time.timestamp));
+                }
                 writes.push(self.write(&json.partition, place, Fragment::Row(row))?);
             }
         }

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shunt_cql::types::{CqlType, UserType};
+use shunt_cql::values::ordered;
 use shunt_storage::row::ColumnId;
 
 pub(crate) use options::TableOptions;
@@ -132,14 +133,34 @@ pub(crate) struct Table {
     pub(crate) clustering_len: usize,
     pub(crate) has_static: bool,
     pub(crate) is_counter: bool,
+    /// Rows keep their clustering columns' values as they were written, beside the key.
+    pub(crate) keeps_written_keys: bool,
     pub(crate) next_column: u32,
     pub(crate) dropped: Vec<DroppedColumn>,
     pub(crate) options: TableOptions,
 }
 
-/// Cassandra compares first bytes of names as signed numbers: letters beyond ASCII come first.
-fn name_order(name: &str) -> (Option<i8>, &str) {
-    (name.as_bytes().first().map(|byte| byte.cast_signed()), name)
+/// The order of the columns of one kind, as Cassandra's wildcard has it. It keeps values of one cell apart from those of
+/// many, each in an order with letters beyond ASCII first, and takes those beyond ASCII that come first among the
+/// latter for the end of the former. Then it puts both together by the names' bytes as signed numbers.
+fn in_order(columns: Vec<Column>) -> Vec<Column> {
+    let beyond_ascii = |column: &Column| column.name.as_bytes().first().is_some_and(|byte| !byte.is_ascii());
+    let (mut many, mut one): (Vec<Column>, Vec<Column>) =
+        columns.into_iter().partition(|column| column.is_multi_cell() && !beyond_ascii(column));
+    one.sort_by(|left, right| {
+        let place = |column: &Column| (column.is_multi_cell(), !beyond_ascii(column));
+        place(left).cmp(&place(right)).then_with(|| left.name.cmp(&right.name))
+    });
+    many.sort_by(|left, right| left.name.cmp(&right.name));
+    let signed = |column: &Column| column.name.bytes().map(u8::cast_signed).collect::<Vec<i8>>();
+    let mut merged = Vec::with_capacity(one.len() + many.len());
+    let (mut one, mut many) = (one.into_iter().peekable(), many.into_iter().peekable());
+    while let (Some(left), Some(right)) = (one.peek(), many.peek()) {
+        merged.extend(if signed(left) <= signed(right) { one.next() } else { many.next() });
+    }
+    merged.extend(one);
+    merged.extend(many);
+    merged
 }
 
 impl Table {
@@ -167,10 +188,13 @@ impl Table {
 
     /// Puts the columns in their order and works out what follows from them.
     pub(crate) fn arrange(&mut self) {
-        self.columns.sort_by(|one, other| {
-            let place = |column: &Column| (column.kind, column.position);
-            place(one).cmp(&place(other)).then_with(|| name_order(&one.name).cmp(&name_order(&other.name)))
-        });
+        self.columns.sort_by_key(|column| (column.kind, column.position));
+        let is_key = |column: &Column| matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering);
+        let values = self.columns.split_off(self.columns.partition_point(is_key));
+        let (statics, regular): (Vec<Column>, Vec<Column>) =
+            values.into_iter().partition(|column| column.kind == ColumnKind::Static);
+        self.columns.extend(in_order(statics));
+        self.columns.extend(in_order(regular));
         for column in &mut self.columns {
             let before = self.dropped.iter().rfind(|dropped| dropped.column.name == column.name);
             column.dropped_us = before.map(|dropped| dropped.dropped_us);
@@ -179,6 +203,7 @@ impl Table {
         (self.partition_key_len, self.clustering_len) =
             (count(ColumnKind::PartitionKey), count(ColumnKind::Clustering));
         self.has_static = count(ColumnKind::Static) > 0;
+        self.keeps_written_keys = self.clustering().iter().any(|column| ordered::has_forms(&column.cql_type));
         // Once a table of counters, always one: also when the last of them is dropped.
         self.is_counter |= self.values().iter().any(|column| column.cql_type.is_counter());
     }

@@ -289,6 +289,7 @@ fn table(schema: &Schema, keyspace: &str, record: TableRecord) -> Result<Table, 
         clustering_len: 0,
         has_static: false,
         is_counter: record.counters,
+        keeps_written_keys: false,
         next_column: record.next_column,
         options: options(record.options),
     };

@@ -48,6 +48,7 @@ impl Cell {
     pub fn is_live(&self, now: i64) -> bool {
         match self.value {
             CellValue::Tombstone { .. } => false,
+            _ if self.is_key() => false,
             _ => self.expiry.is_none_or(|expiry| now < expiry.at),
         }
     }
@@ -57,13 +58,21 @@ impl Cell {
         matches!(self.value, CellValue::Counter(_) | CellValue::CounterDelta(_))
     }
 
+    /// Whether it is no column's, see [`ColumnId::KEY_AS_WRITTEN`].
+    pub fn is_key(&self) -> bool {
+        self.column == ColumnId::KEY_AS_WRITTEN
+    }
+
     /// The order of cells within a row.
     pub(crate) fn place(&self) -> (ColumnId, Option<&[u8]>) {
         (self.column, self.path.as_deref())
     }
 
-    /// What stays of two cells of one place. `older` came first into the store, which matters for counters alone.
+    /// What stays of two cells of one place. `older` came first into the store, which matters for counters and keys alone.
     pub fn reconcile(older: Cell, newer: Cell) -> Cell {
+        if older.is_key() {
+            return older;
+        }
         if older.is_counter() || newer.is_counter() {
             return reconcile_counters(older, newer);
         }

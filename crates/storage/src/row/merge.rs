@@ -27,7 +27,7 @@ impl Row {
             && self.cells.iter().all(|cell| matches!(cell.value, CellValue::Live(_)) && cell.expiry.is_none())
     }
 
-    /// Merges `newer` into this row. Which of the two is newer in the store matters for counters alone.
+    /// Merges `newer` into this row. Which of the two is newer in the store matters for counters and keys alone.
     pub fn merge(&mut self, newer: Row) {
         if newer.deletion.is_some() {
             // Counters have no timestamps of clients: a deletion takes what was added before it came.
@@ -48,7 +48,8 @@ impl Row {
         self.liveness = self.liveness.filter(|liveness| !deletion.covers(liveness.timestamp));
         self.deletion = self.deletion.filter(|own| *own > deletion);
         self.complex.retain(|(_, own)| *own > deletion);
-        self.cells.retain(|cell| !deletion.covers(cell.timestamp));
+        self.cells.retain(|cell| cell.is_key() || !deletion.covers(cell.timestamp));
+        self.drop_lone_key();
     }
 
     /// Whether it is in canonical form as far as that is cheap to see: a fragment with deletions may not be.
@@ -84,7 +85,7 @@ impl Row {
         if let Some(deletion) = self.deletion {
             self.liveness = self.liveness.filter(|liveness| !deletion.covers(liveness.timestamp));
             self.complex.retain(|(_, own)| *own > deletion);
-            self.cells.retain(|cell| cell.is_counter() || !deletion.covers(cell.timestamp));
+            self.cells.retain(|cell| cell.is_counter() || cell.is_key() || !deletion.covers(cell.timestamp));
         }
         if !self.complex.is_empty() {
             let complex = &self.complex;
@@ -115,6 +116,15 @@ impl Row {
             }
             _ => true,
         });
+        self.drop_lone_key();
+    }
+
+    /// Where nothing else is left to say, how the key was written is nothing either.
+    fn drop_lone_key(&mut self) {
+        let says_more = self.liveness.is_some() || self.deletion.is_some() || !self.complex.is_empty();
+        if !says_more && self.cells.iter().all(Cell::is_key) {
+            self.cells.clear();
+        }
     }
 
     /// The deletion of all elements of `column`.

@@ -3,7 +3,7 @@
 //! A write is a [`Row`] too, with the few cells it touches: a *fragment*. What a reader sees is the merge of all
 //! fragments of its key. Merging is Apache Cassandra 5's reconciliation (`Cells`, `Row.Merger`, `DeletionTime`): it
 //! is associative, commutative and idempotent, so the engine may merge any neighbours at any time and may replay
-//! them. Counters alone depend on the order: the older fragment is the left one.
+//! them. Counters and [`ColumnId::KEY_AS_WRITTEN`] depend on the order: the older fragment is the left one.
 
 mod cell;
 mod header;
@@ -26,6 +26,12 @@ pub struct TableId(pub u32);
 /// A column within its table; never given to another column of the same table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ColumnId(pub u32);
+
+impl ColumnId {
+    /// No column, but the values of the row's clustering columns as they were first written, for tables whose keys keep
+    /// less than that. It makes no row live, no deletion takes it, and it goes with the last cell of the row.
+    pub const KEY_AS_WRITTEN: ColumnId = ColumnId(u32::MAX);
+}
 
 /// A partition: 8 bytes of token (big endian, sign bit flipped), then the bytes of the CQL partition key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -187,6 +187,15 @@ fn constants_keep_their_kinds() {
 }
 
 #[test]
+fn numbers_that_no_double_is_near_to_are_no_constants() {
+    for text in ["1e309", "-1.5E+3838", "1e99999999999", "1e-99999999999"] {
+        let refused = parse(&format!("SELECT * FROM t WHERE k = {text}")).expect_err(text);
+        assert!(refused.message.contains("beyond what a double can be"), "{text}: {refused}");
+    }
+    assert!(parse("SELECT * FROM t WHERE k = 1e-400").is_ok());
+}
+
+#[test]
 fn names_of_selected_values() {
     let cases = [
         ("a", "a"),

@@ -4,7 +4,8 @@ use super::syntax::{self, Json};
 use crate::ast::NativeType;
 use crate::error::InvalidRequest;
 use crate::types::CqlType;
-use crate::values::number::{Decimal, float_text, parse_float};
+use crate::values::float::float_text;
+use crate::values::number::{Decimal, parse_float};
 use crate::values::string::unhex;
 use crate::values::{compare, from_string, split};
 

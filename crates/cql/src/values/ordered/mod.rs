@@ -11,6 +11,7 @@
 mod decode;
 mod encode;
 
+use crate::ast::NativeType;
 use crate::error::InvalidRequest;
 use crate::types::CqlType;
 
@@ -43,6 +44,21 @@ pub fn encode(cql_type: &CqlType, descending: bool, bytes: &[u8], out: &mut Vec<
         out[start..].iter_mut().for_each(|byte| *byte = !*byte);
     }
     Ok(())
+}
+
+/// Whether values of the type can be equal and still differ, by more than bytes that no number or text shows: by the zeros
+/// behind a decimal's digits, by nulls at the end of a tuple.
+#[must_use]
+pub fn has_forms(cql_type: &CqlType) -> bool {
+    match cql_type {
+        CqlType::Native(native) => *native == NativeType::Decimal,
+        CqlType::List { element, .. } | CqlType::Set { element, .. } | CqlType::Vector { element, .. } => {
+            has_forms(element)
+        }
+        CqlType::Map { key, value, .. } => has_forms(key) || has_forms(value),
+        CqlType::Tuple(_) | CqlType::Udt { .. } => true,
+        CqlType::Custom(_) => false,
+    }
 }
 
 /// Turns the encoding of a prefix of a clustering key into a bound above every key that begins with it.

@@ -160,6 +160,9 @@ impl<'e> Collector<'e> {
             let table = &self.plan.table().name;
             return Err(CqlError::Server(format!("a row of {table} has a key that is not of its columns' types")));
         }
+        if self.decoded > 0 {
+            self.clustering.restore(columns.len(), row);
+        }
         self.take(Some(clustering), Some(row))
     }
 
@@ -170,7 +173,7 @@ impl<'e> Collector<'e> {
             return None;
         }
         let mut row = row.clone();
-        row.cells.retain(|cell| table.columns.iter().any(|column| column.id == cell.column));
+        row.cells.retain(|cell| cell.is_key() || table.columns.iter().any(|column| column.id == cell.column));
         Some(row.is_live(self.now).then_some(row))
     }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use shunt_cql::values::ordered;
+use shunt_cql::values::{ordered, split};
 use shunt_storage::row::{CellValue, Row};
 
 use super::super::rows::{self, cells_of};
@@ -31,6 +31,22 @@ impl Clustering {
             self.encoded_ends.push(key.len() - rest.len());
         }
         Some(())
+    }
+
+    /// Puts the values as they were written in the place of those that the key gives, where the row has kept them.
+    pub(in crate::execute) fn restore(&mut self, columns: usize, row: &Row) {
+        let Some(CellValue::Live(written)) = row.cells.last().filter(|cell| cell.is_key()).map(|cell| &cell.value)
+        else {
+            return;
+        };
+        let Ok(values) = split::tuple(columns, written) else { return };
+        let decoded = self.ends.len();
+        self.bytes.clear();
+        self.ends.clear();
+        for value in values.into_iter().take(decoded) {
+            self.bytes.extend_from_slice(value.unwrap_or_default());
+            self.ends.push(self.bytes.len());
+        }
     }
 
     fn value(&self, index: usize) -> Option<&[u8]> {

@@ -184,6 +184,7 @@ impl Table {
             clustering_len: 0,
             has_static: false,
             is_counter: false,
+            keeps_written_keys: false,
             next_column: create.columns.len() as u32,
             dropped: Vec::new(),
             options: TableOptions::default(),

@@ -96,6 +96,7 @@ fn selects() {
         "CREATE TABLE t (k int, l int, d decimal, s int static, m frozen<map<text, int>>, v float, PRIMARY KEY ((k, l), d))",
         "INSERT INTO t (k, l, d, s, m, v) VALUES (1, 2, 100, 9, {'it''s': 4}, 1e10)",
         "CREATE TABLE names (p int PRIMARY KEY, b int, \"Ünicode\" int, m map<text, int>)",
+        "CREATE TABLE letters (p int PRIMARY KEY, \"Ünicode\" set<int>, b int, m list<int>, \"Übel\" int, a int, \"Ä\" set<int>, z set<int>)",
         "INSERT INTO names (p, \"Ünicode\", m) VALUES (1, 2, {'it''s': 3})",
     ]);
     nodes.check(&[
@@ -118,6 +119,38 @@ fn selects() {
         ("SELECT JSON \"Ünicode\" FROM names", "'{\"\\\"Ünicode\\\"\": 2}'"),
         ("INSERT INTO system.local (key) VALUES ('x')", "error: system keyspace is not user-modifiable."),
     ]);
+    let answer = nodes.ask("SELECT * FROM letters", &super::Asked::default()).unwrap();
+    assert_eq!(answer.names, ["p", "Übel", "a", "b", "Ä", "Ünicode", "m", "z"]);
     let answer = nodes.ask("SELECT m['it''s'] FROM names", &super::Asked::default()).unwrap();
     assert_eq!(answer.names, ["m['it's']"]);
+}
+
+#[test]
+fn keys_that_are_equal_are_shown_as_they_were_first_written() {
+    let mut nodes = Nodes::new(&[
+        "CREATE TABLE t (p int, c decimal, v int, s list<int> static, PRIMARY KEY (p, c)) WITH CLUSTERING ORDER BY (c DESC)",
+        "CREATE TABLE n (p int, c decimal, d tuple<int, text>, v counter, PRIMARY KEY (p, c, d))",
+        "INSERT INTO t (p, c, v) VALUES (1, 1.50, 1)",
+        "INSERT INTO t (p, c, v) VALUES (1, 1.5, 2)",
+        "INSERT INTO t (p, c, v) VALUES (1, 100, 3)",
+        "INSERT INTO t JSON '{\"p\": 1, \"c\": \"1E+3\", \"v\": 4}'",
+        "DELETE FROM t WHERE p = 2 AND c = 0.00",
+        "INSERT INTO t (p, c, v) VALUES (2, 0, 5)",
+        "UPDATE t SET v = 6 WHERE p = 3 AND c IN (7.0, 7, 7.00)",
+        "UPDATE n SET v = v + 1 WHERE p = 1 AND c IN (1.0, 1.00) AND d = (1, null)",
+    ]);
+    nodes.check(&[
+        ("SELECT c, v FROM t WHERE p = 1", "1E+3, 4; 100, 3; 1.50, 2"),
+        ("SELECT c, v FROM t WHERE p = 1 AND c = 1.500", "1.50, 2"),
+        ("SELECT c, v FROM t WHERE p = 1 AND c <= 1.5000 ORDER BY c ASC", "1.50, 2"),
+        ("SELECT max(c), min(c) FROM t WHERE p = 1", "1E+3, 1.50"),
+        ("SELECT c FROM t WHERE p = 2", "0.00"),
+        ("SELECT c FROM t WHERE p = 3", "7.0"),
+        ("SELECT c, d, v FROM n", "1.0, (1, null), 1"),
+        ("INSERT INTO t (p, c) VALUES (1, 1.50000) IF NOT EXISTS", "false, 1, 1.50, null, 2"),
+        ("DELETE FROM t WHERE p = 1 AND c = 1.5", ""),
+        ("SELECT c, v FROM t WHERE p = 1", "1E+3, 4; 100, 3"),
+        ("ALTER TABLE t DROP v USING TIMESTAMP 8000000000000000", ""),
+        ("SELECT c FROM t WHERE p = 1", "1E+3; 100"),
+    ]);
 }
