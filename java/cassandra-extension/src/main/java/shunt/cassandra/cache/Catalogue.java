@@ -106,7 +106,7 @@ final class Catalogue
     private void fail(IOException e)
     {
         failed = true;
-        logger.warn("row cache: cannot write {}", file.get(), e);
+        logger.warn("row cache: cannot write {}: {}", file.get(), e.toString());
     }
 
     private static String line(Generation generation)

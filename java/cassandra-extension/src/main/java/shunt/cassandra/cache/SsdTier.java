@@ -318,7 +318,9 @@ final class SsdTier
         if (!on || closing)
             return;
         on = false;
-        logger.warn("row cache: the tier on SSD {}; it is off until the next start, the cache goes on in memory", what, cause);
+        logger.warn("row cache: the tier on SSD {} ({}); it is off until the next start, the cache goes on in memory", what,
+                    String.valueOf(cause));
+        logger.debug("the cause", cause);
         turnOff();
     }
 

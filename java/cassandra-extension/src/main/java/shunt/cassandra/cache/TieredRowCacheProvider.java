@@ -68,7 +68,7 @@ public final class TieredRowCacheProvider implements CacheProvider<RowCacheKey, 
         }
         catch (IOException | RuntimeException e)
         {
-            logger.warn("row cache: {} cannot be used; the cache is in memory only", directory, e);
+            logger.warn("row cache: {} cannot be used; the cache is in memory only: {}", directory, e.toString());
             return Optional.empty();
         }
     }
