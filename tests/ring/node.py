@@ -31,6 +31,7 @@ class Settings:
     optimise: bool = False  # the full JIT: slower start, faster afterwards; for measurements
     use_archive: bool = True
     java_options: list = field(default_factory=list)
+    more_yaml: str = ""  # appended to cassandra.yaml
 
     @property
     def number(self) -> int:
@@ -91,7 +92,7 @@ concurrent_writes: 16
 concurrent_counter_writes: 8
 concurrent_compactors: 1
 native_transport_max_threads: 32
-"""
+{settings.more_yaml}"""
 
 
 def java_command(settings: Settings) -> list:
