@@ -33,6 +33,7 @@ class Settings:
     agent: str = ""  # the Java option that loads the extension; without it the node is stock Cassandra
     java_options: list = field(default_factory=list)
     storage: Path = None  # for data and logs, if not in `directory`
+    more_yaml: str = ""  # appended to cassandra.yaml
 
     @property
     def number(self) -> int:
@@ -93,7 +94,7 @@ concurrent_writes: 16
 concurrent_counter_writes: 8
 concurrent_compactors: 1
 native_transport_max_threads: 32
-"""
+{settings.more_yaml}"""
 
 
 def java_command(settings: Settings) -> list:

@@ -1,0 +1,236 @@
+package shunt.cassandra.cache;
+
+import com.sun.jna.LastErrorException;
+import com.sun.jna.Library;
+import com.sun.jna.Native;
+import com.sun.nio.file.ExtendedOpenOption;
+import java.io.EOFException;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.ClosedByInterruptException;
+import java.nio.channels.FileChannel;
+import java.nio.channels.FileLock;
+import java.nio.channels.OverlappingFileLockException;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.EnumSet;
+import java.util.HashSet;
+import java.util.Set;
+import org.apache.cassandra.utils.NativeLibrary;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Segments as files, all preallocated at the start, so that a disk that is too small is noticed before the first query.
+ * Direct I/O where the file system has it: the tier then takes no page cache away from Cassandra's SSTables.
+ */
+final class DiskSegmentFiles implements SegmentFiles
+{
+    private static final Logger logger = LoggerFactory.getLogger(DiskSegmentFiles.class);
+    private static final String PREFIX = "segment-";
+
+    /** The C library's call, which keeps the blocks for the file. */
+    private interface C extends Library
+    {
+        int posix_fallocate(int file, long offset, long length) throws LastErrorException;
+    }
+
+    private final Path directory;
+    private final FileChannel lockChannel;
+    private final FileChannel[] channels;
+    private final boolean direct;
+    private volatile boolean closed;
+
+    DiskSegmentFiles(Path directory, int segments, long segmentBytes) throws IOException
+    {
+        this.directory = directory;
+        Files.createDirectories(directory);
+        lockChannel = lock(directory);
+        channels = new FileChannel[segments];
+        try
+        {
+            int old = deleteSegments();
+            if (old > 0)
+                logger.info("row cache: {} segments of an earlier run deleted in {}; the SSD tier starts empty, because writes "
+                            + "may have taken place that this cache was not told of", old, directory);
+            direct = hasDirectIo();
+            for (int i = 0; i < segments; i++)
+            {
+                allocate(path(i), segmentBytes);
+                channels[i] = open(i);
+            }
+        }
+        catch (IOException | RuntimeException e)
+        {
+            close();
+            throw e;
+        }
+    }
+
+    private static FileChannel lock(Path directory) throws IOException
+    {
+        FileChannel channel = FileChannel.open(directory.resolve("lock"), StandardOpenOption.CREATE, StandardOpenOption.WRITE);
+        try
+        {
+            FileLock lock = channel.tryLock();
+            if (lock != null)
+                return channel;
+        }
+        catch (OverlappingFileLockException e)
+        {
+            logger.debug("the lock is held in this process", e);
+        }
+        channel.close();
+        throw new IOException("another process has its row cache in " + directory);
+    }
+
+    boolean isDirect()
+    {
+        return direct;
+    }
+
+    private Path path(int segment)
+    {
+        return directory.resolve(String.format("%s%05d", PREFIX, segment));
+    }
+
+    private int deleteSegments() throws IOException
+    {
+        int deleted = 0;
+        try (DirectoryStream<Path> found = Files.newDirectoryStream(directory, PREFIX + "*"))
+        {
+            for (Path segment : found)
+            {
+                Files.delete(segment);
+                deleted++;
+            }
+        }
+        return deleted;
+    }
+
+    private boolean hasDirectIo() throws IOException
+    {
+        Path probe = directory.resolve(PREFIX + "probe");
+        try (FileChannel channel = FileChannel.open(probe, StandardOpenOption.CREATE, StandardOpenOption.WRITE,
+                                                    ExtendedOpenOption.DIRECT))
+        {
+            return channel.isOpen() && Files.getFileStore(directory).getBlockSize() <= Page.BYTES;
+        }
+        catch (IOException | UnsupportedOperationException e)
+        {
+            logger.info("row cache: no direct I/O in {} ({}); its pages are in the page cache too", directory, e.getMessage());
+            return false;
+        }
+        finally
+        {
+            Files.deleteIfExists(probe);
+        }
+    }
+
+    private static void allocate(Path path, long bytes) throws IOException
+    {
+        try (FileChannel channel = FileChannel.open(path, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE))
+        {
+            int error;
+            try
+            {
+                error = Native.load("c", C.class).posix_fallocate(NativeLibrary.getfd(channel), 0, bytes);
+            }
+            catch (UnsatisfiedLinkError | RuntimeException e)
+            {
+                logger.debug("no posix_fallocate, the segment is written once instead", e);
+                writeZeros(channel, bytes);
+                return;
+            }
+            if (error != 0)
+                throw new IOException("cannot keep " + bytes + " bytes for " + path + ": error " + error
+                                      + (error == 28 ? " (no space left on device)" : ""));
+        }
+    }
+
+    private static void writeZeros(FileChannel channel, long bytes) throws IOException
+    {
+        ByteBuffer zeros = ByteBuffer.allocateDirect(1 << 18);
+        for (long at = 0; at < bytes; )
+        {
+            zeros.clear().limit((int) Math.min(zeros.capacity(), bytes - at));
+            at += channel.write(zeros, at);
+        }
+    }
+
+    private FileChannel open(int segment) throws IOException
+    {
+        Set<java.nio.file.OpenOption> options =
+            new HashSet<>(EnumSet.of(StandardOpenOption.READ, StandardOpenOption.WRITE));
+        if (direct)
+            options.add(ExtendedOpenOption.DIRECT);
+        return FileChannel.open(path(segment), options);
+    }
+
+    @Override
+    public void read(int segment, long at, ByteBuffer to) throws IOException
+    {
+        FileChannel channel = channels[segment];
+        try
+        {
+            long position = at;
+            while (to.hasRemaining())
+            {
+                int count = channel.read(to, position);
+                if (count < 0)
+                    throw new EOFException(path(segment) + " ends at " + position);
+                position += count;
+            }
+        }
+        catch (ClosedByInterruptException e)
+        {
+            reopen(segment, channel);
+            throw e;
+        }
+    }
+
+    @Override
+    public void write(int segment, long at, ByteBuffer from) throws IOException
+    {
+        long position = at;
+        while (from.hasRemaining())
+        {
+            int count = channels[segment].write(from, position);
+            if (count <= 0)
+                throw new IOException("short write to " + path(segment) + " at " + position);
+            position += count;
+        }
+    }
+
+    /** A thread that is interrupted while it reads closes the channel for all. */
+    private synchronized void reopen(int segment, FileChannel closedChannel) throws IOException
+    {
+        if (!closed && channels[segment] == closedChannel)
+        {
+            boolean interrupted = Thread.interrupted();
+            channels[segment] = open(segment);
+            if (interrupted)
+                Thread.currentThread().interrupt();
+        }
+    }
+
+    @Override
+    public synchronized void close()
+    {
+        closed = true;
+        try
+        {
+            for (FileChannel channel : channels)
+                if (channel != null)
+                    channel.close();
+            deleteSegments();
+            lockChannel.close();
+        }
+        catch (IOException e)
+        {
+            logger.warn("row cache: cannot delete the segments in {}", directory, e);
+        }
+    }
+}

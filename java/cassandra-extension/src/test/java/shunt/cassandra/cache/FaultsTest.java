@@ -1,0 +1,193 @@
+package shunt.cassandra.cache;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.Optional;
+import org.apache.cassandra.cache.RowCacheKey;
+import org.apache.cassandra.schema.TableId;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** A disk that is full, fails or lies never fails a query. */
+class FaultsTest
+{
+    private static final int ROWS = 6000;
+
+    private static void assertOffAndUsable(Rig rig)
+    {
+        long end = System.nanoTime() + 10_000_000_000L;
+        while (!rig.files.closed && System.nanoTime() < end)
+            Thread.onSpinWait();
+        assertFalse(rig.cache.ssd().isOn());
+        assertTrue(rig.files.closed, "the space is given back");
+        assertEquals(0, rig.cache.ssdRecords());
+        rig.files.onRead = () -> {
+            throw new IOException("nobody should read any more");
+        };
+        rig.fillRange(0, ROWS);
+        assertEquals(ROWS - 1L, rig.number(rig.key(ROWS - 1)));
+        assertNull(rig.number(rig.key(0)));
+        assertTrue(rig.cache.weightedSize() <= Rig.MEMORY);
+        assertTrue(rig.cache.ssd().isIdle());
+    }
+
+    @Test
+    void aFullDiskTurnsTheTierOff()
+    {
+        try (Rig rig = Rig.twoTiers())
+        {
+            rig.fillRange(0, ROWS);
+            rig.files.onWrite = () -> {
+                throw new IOException("No space left on device");
+            };
+            rig.fillRange(ROWS, 2 * ROWS);
+            assertOffAndUsable(rig);
+        }
+    }
+
+    @Test
+    void aReadErrorTurnsTheTierOff()
+    {
+        try (Rig rig = Rig.twoTiers())
+        {
+            rig.fillRange(0, ROWS);
+            RowCacheKey key = rig.onSsdOnly(0, ROWS / 2);
+            rig.files.onRead = () -> {
+                throw new IOException("Input/output error");
+            };
+            assertNull(rig.number(key), "a miss");
+            assertOffAndUsable(rig);
+        }
+    }
+
+    @Test
+    void aDamagedRecordIsAMissAndGone()
+    {
+        try (Rig rig = Rig.twoTiers())
+        {
+            rig.fillRange(0, ROWS);
+            RowCacheKey key = rig.onSsdOnly(0, ROWS / 2);
+            Generation generation = rig.cache.generations().forGet(rig.table);
+            long place = rig.cache.ssd().index().find(rig.cache.shards().hash(key, generation));
+            SegmentLog log = rig.cache.ssd().log();
+            byte[] segment = rig.files.segments.get(log.segmentOf(place).number);
+            int start = (int) (Place.page(place) % log.segmentPages()) * Page.BYTES;
+            // Only bytes of bodies: lengths and keys stay right, so the checksum has to tell.
+            for (int at = start; at < start + Page.BYTES; at++)
+                if (segment[at] == 0)
+                    segment[at] = at % 7 == 0 && at % Page.BYTES > 60 ? (byte) 1 : 0;
+            assertNull(rig.number(key));
+            assertFalse(rig.cache.containsKey(key));
+            assertEquals(0, rig.statistics().ssdHits.sum());
+            assertTrue(rig.cache.ssd().isOn(), "one damaged page is no failing disk");
+        }
+    }
+
+    @Test
+    void manyDamagedRecordsTurnTheTierOff()
+    {
+        try (Rig rig = Rig.twoTiers())
+        {
+            rig.fillRange(0, ROWS);
+            Generation generation = rig.cache.generations().forGet(rig.table);
+            for (byte[] segment : rig.files.segments.values())
+                for (int at = 0; at < segment.length; at++)
+                    if (segment[at] == 0 && segment[Math.max(0, at - 30)] == 0 && segment[Math.min(segment.length - 1, at + 30)] == 0)
+                        segment[at] = 9;
+            for (int i = 0; i < ROWS; i++)
+            {
+                Long number = rig.number(rig.key(i));
+                assertTrue(number == null || number == i, "key " + i + ": " + number);
+            }
+            assertTrue(generation.isCurrent());
+            assertOffAndUsable(rig);
+        }
+    }
+
+    @Test
+    void aSlowDiskDropsCascadesInsteadOfHoldingQueriesUp()
+    {
+        try (Rig rig = Rig.twoTiers())
+        {
+            rig.files.onWrite = () -> java.util.concurrent.locks.LockSupport.parkNanos(20_000_000);
+            for (int i = 0; i < ROWS; i++)
+                rig.fill(rig.key(i), i, 400);
+            assertTrue(rig.statistics().cascadesDropped.sum() > 1000, "dropped: " + rig.statistics().cascadesDropped.sum());
+            assertTrue(rig.cache.weightedSize() <= Rig.MEMORY, "memory: " + rig.cache.weightedSize());
+        }
+    }
+
+    @Test
+    void realFilesKeepTheirSpaceAndAreDeletedAtTheNextStart(@TempDir Path directory) throws IOException
+    {
+        ByteBuffer page = SegmentLog.aligned(2 * Page.BYTES);
+        page.putLong(Page.BYTES, 42);
+        try (DiskSegmentFiles files = new DiskSegmentFiles(directory, 4, 1 << 20))
+        {
+            files.write(2, 8 * Page.BYTES, page.duplicate());
+            ByteBuffer read = SegmentLog.aligned(Page.BYTES);
+            files.read(2, 9 * Page.BYTES, read);
+            assertEquals(42, read.getLong(0));
+            assertEquals(1 << 20, Files.size(directory.resolve("segment-00003")));
+            IOException error = assertThrows(IOException.class, () -> new DiskSegmentFiles(directory, 4, 1 << 20));
+            assertTrue(error.getMessage().startsWith("another process has its row cache in"), error.getMessage());
+            Thread.currentThread().interrupt();
+            assertThrows(IOException.class, () -> files.read(2, 0, read.clear()));
+            assertTrue(Thread.interrupted());
+            files.read(2, 9 * Page.BYTES, read.clear());
+            assertEquals(42, read.getLong(0), "an interrupted reader takes the segment from nobody else");
+            try (FileChannel cut = FileChannel.open(directory.resolve("segment-00002"), StandardOpenOption.WRITE))
+            {
+                cut.truncate(9 * Page.BYTES);
+            }
+            assertThrows(IOException.class, () -> files.read(2, 9 * Page.BYTES, read.clear()), "a file that was cut off");
+        }
+        assertFalse(Files.exists(directory.resolve("segment-00000")));
+        Files.writeString(directory.resolve("segment-00001"), "left behind by a crash");
+        try (DiskSegmentFiles files = new DiskSegmentFiles(directory, 4, 1 << 20))
+        {
+            ByteBuffer read = SegmentLog.aligned(Page.BYTES);
+            files.read(1, 0, read);
+            assertEquals(0, read.getLong(0));
+        }
+    }
+
+    @Test
+    void aDiskThatIsTooSmallIsNoticedAtTheStart(@TempDir Path directory)
+    {
+        assertThrows(IOException.class, () -> new DiskSegmentFiles(directory, 64, 1L << 43));
+        assertFalse(Files.exists(directory.resolve("segment-00000")));
+    }
+
+    @Test
+    void aCatalogueThatCannotBeWrittenTurnsTheTierOff(@TempDir Path directory) throws IOException
+    {
+        Tables tables = id -> new Tables.Table("ks.t", new ColumnSet(new ColumnSet.Group(java.util.List.of(), new byte[1]),
+                                                                     new ColumnSet.Group(java.util.List.of(), new byte[1])),
+                                               this, () -> this);
+        Rig.MemoryFiles files = new Rig.MemoryFiles();
+        TieredRowCache cache = new TieredRowCache(CacheParts.onFiles(Rig.MEMORY, Optional.of(directory), files, Rig.SSD, tables),
+                                                  new Rig.NumberCodec());
+        Files.delete(directory.resolve(Catalogue.FILE));
+        Files.createDirectory(directory.resolve(Catalogue.FILE));
+        TableId table = TableId.generate();
+        for (int i = 0; i < ROWS; i++)
+            cache.put(new RowCacheKey(table, null, new byte[] {(byte) i, (byte) (i >> 8)}), new Rig.Row(i, 400));
+        long end = System.nanoTime() + 10_000_000_000L;
+        while (cache.ssd().isOn() && System.nanoTime() < end)
+            Thread.onSpinWait();
+        assertFalse(cache.ssd().isOn());
+        assertEquals(new Rig.Row(ROWS - 1, 400), cache.get(new RowCacheKey(table, null, new byte[] {(byte) (ROWS - 1), (byte) (ROWS - 1 >> 8)})));
+        cache.close();
+    }
+}

@@ -1,0 +1,136 @@
+package shunt.cassandra.cache;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.SplittableRandom;
+import org.apache.cassandra.schema.TableId;
+import org.junit.jupiter.api.Test;
+
+class SegmentLogTest
+{
+    private static final int SEGMENT = 256 << 10;
+    private final Rig.MemoryFiles files = new Rig.MemoryFiles();
+    private final CacheStatistics statistics = new CacheStatistics();
+    private final SegmentLog log = new SegmentLog(files, 16, SEGMENT, statistics);
+    private final Generation generation =
+        new Generation(7, TableId.generate(), new Tables.Table("ks.t", null, this, () -> this));
+    private final ByteBuffer pages = SegmentLog.aligned(Page.SPAN_MAX * Page.BYTES);
+
+    private record Written(byte[] key, byte[] body, long place)
+    {
+    }
+
+    private Written append(SplittableRandom random, int bytes) throws IOException
+    {
+        byte[] key = new byte[1 + random.nextInt(40)];
+        byte[] body = new byte[bytes];
+        random.nextBytes(key);
+        random.nextBytes(body);
+        return new Written(key, body, log.append(random.nextLong(), generation, key, body));
+    }
+
+    private void assertReadable(Written written) throws IOException
+    {
+        log.read(written.place, pages);
+        byte[][] body = new byte[1][];
+        assertEquals(Page.Found.RECORD, Page.find(pages, Place.span(written.place) * Page.BYTES, 7, written.key, body));
+        assertArrayEquals(written.body, body[0]);
+    }
+
+    @Test
+    void everyRecordComesBackWithOneReadOfWholePages() throws IOException
+    {
+        SplittableRandom random = new SplittableRandom(1);
+        List<Written> all = new ArrayList<>();
+        for (int i = 0; i < 1200; i++)
+            all.add(append(random, random.nextInt(10) == 0 ? random.nextInt(16_000) : random.nextInt(900)));
+        int buffered = 0;
+        for (Written written : all)
+        {
+            int before = files.reads.get();
+            assertReadable(written);
+            int reads = files.reads.get() - before;
+            buffered += 1 - reads;
+            assertTrue(reads <= 1, "reads for one record: " + reads);
+            assertEquals(Page.span(Page.recordBytes(written.key.length, written.body.length)), Place.span(written.place));
+        }
+        assertTrue(buffered > 0 && buffered < 200, "records out of the buffer: " + buffered);
+    }
+
+    @Test
+    void theBufferIsReadBeforeItIsWritten() throws IOException
+    {
+        Written written = append(new SplittableRandom(2), 500);
+        assertReadable(written);
+        assertEquals(0, files.reads.get());
+        assertEquals(0, statistics.ssdBytesWritten.sum());
+    }
+
+    @Test
+    void aPageNeverHasTwoKeysThatTheIndexTakesForOne() throws IOException
+    {
+        byte[] body = new byte[100];
+        long first = log.append(42L << 35, generation, new byte[] {1}, body);
+        long again = log.append(42L << 35, generation, new byte[] {1}, body);
+        long other = log.append(42L << 35, generation, new byte[] {2}, body);
+        assertEquals(Place.page(first), Place.page(again));
+        assertNotEquals(Place.page(first), Place.page(other));
+    }
+
+    @Test
+    void theLastRecordOfAKeyInAPageCounts() throws IOException
+    {
+        byte[] key = {1, 2};
+        log.append(1L << 40, generation, key, new byte[] {1});
+        long place = log.append(1L << 40, generation, key, new byte[] {2});
+        log.read(place, pages);
+        byte[][] body = new byte[1][];
+        assertEquals(Page.Found.RECORD, Page.find(pages, Page.BYTES, 7, key, body));
+        assertArrayEquals(new byte[] {2}, body[0]);
+        assertEquals(Page.Found.ABSENT, Page.find(pages, Page.BYTES, 8, key, body), "another catalogue id");
+    }
+
+    @Test
+    void aWalkMeetsEveryRecord() throws IOException
+    {
+        SplittableRandom random = new SplittableRandom(3);
+        List<String> written = new ArrayList<>();
+        for (int i = 0; i < 1200; i++)
+            written.add(java.util.Arrays.toString(append(random, random.nextInt(7) == 0 ? random.nextInt(16_000) : random.nextInt(900)).key));
+        List<String> met = new ArrayList<>();
+        SegmentWalk walk = new SegmentWalk(log);
+        long sequence = 0;
+        for (SegmentLog.Segment segment; (segment = log.after(sequence)) != null; sequence = segment.sequence)
+            walk.visit(segment, 0, (page, in, at, bytes) -> met.add(java.util.Arrays.toString(Page.keyAt(in, at))), statistics);
+        assertEquals(written, met);
+        assertEquals(0, statistics.damaged.sum());
+    }
+
+    @Test
+    void theSegmentWithTheFewestLiveRecordsIsCollected() throws IOException
+    {
+        SplittableRandom random = new SplittableRandom(4);
+        while (!log.needsCollection())
+        {
+            Written written = append(random, 500);
+            int number = log.segmentOf(written.place).number;
+            if (number != 5)
+                log.segmentOf(written.place).live
+                   .computeIfAbsent(generation, any -> new java.util.concurrent.atomic.AtomicInteger()).incrementAndGet();
+        }
+        assertEquals(5, log.victim().number);
+        assertTrue(log.holds(generation));
+        log.release(log.victim());
+        assertFalse(log.needsCollection());
+        generation.end();
+        assertEquals(0, log.victim().number, "all are garbage: the oldest");
+    }
+}
