@@ -1,7 +1,7 @@
 package shunt.cassandra;
 
 import java.lang.instrument.Instrumentation;
-import shunt.cassandra.transport.AggregateServer;
+import shunt.cassandra.transport.NativeTransportWait;
 
 /**
  * Where the Java virtual machine enters before Cassandra's own main. Runs before Cassandra's logging is there, so it
@@ -14,8 +14,8 @@ public final class Agent
     }
 
     /**
-     * Reads the settings, and waits in the background for Cassandra's native transport. A wrong setting ends the process: a node that silently runs without what was asked for
-     * would be noticed too late.
+     * Reads the settings, and waits in the background for Cassandra's native transport. A wrong setting ends the process:
+     * a node that silently runs without what was asked for would be noticed too late.
      */
     public static void premain(String argument, Instrumentation instrumentation)
     {
@@ -23,7 +23,7 @@ public final class Agent
         {
             Settings.use(Settings.parse(argument));
             if (Settings.current().port() != 0)
-                AggregateServer.startWithNativeTransport(Settings.current());
+                NativeTransportWait.begin(Settings.current());
         }
         catch (IllegalArgumentException e)
         {

@@ -1,14 +1,11 @@
 package shunt.cassandra.transport;
 
 import io.netty.channel.EventLoopGroup;
-import java.lang.management.ManagementFactory;
 import java.lang.reflect.Field;
 import java.util.Collection;
 import java.util.List;
 import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
-import javax.management.MalformedObjectNameException;
-import javax.management.ObjectName;
 import org.apache.cassandra.concurrent.SharedExecutorPool;
 import org.apache.cassandra.config.DatabaseDescriptor;
 import org.apache.cassandra.config.EncryptionOptions.TlsEncryptionPolicy;
@@ -32,8 +29,6 @@ import shunt.cassandra.Settings;
 public final class AggregateServer
 {
     private static final Logger LOGGER = LoggerFactory.getLogger(AggregateServer.class);
-    private static final String STORAGE_SERVICE = "org.apache.cassandra.db:type=StorageService";
-    private static final long POLL_MS = 100;
     /** Internals that are used here change with each minor version. */
     private static final String BUILT_FOR = "5.0.";
 
@@ -42,6 +37,7 @@ public final class AggregateServer
     private final FramePool pool;
     private final SupportedOffer offer;
     private final InlineStages stages = new InlineStages();
+    private volatile boolean accepting;
 
     private AggregateServer(Settings settings, NativeTransportService transport) throws ReflectiveOperationException
     {
@@ -56,7 +52,7 @@ public final class AggregateServer
         metrics.follow(pool::waiting);
         Dispatcher dispatcher = new Dispatcher(DatabaseDescriptor.useNativeTransportLegacyFlusher());
         TlsEncryptionPolicy policy = DatabaseDescriptor.getNativeProtocolEncryptionOptions().tlsEncryptionPolicy();
-        AggregateContext context = new AggregateContext(settings, metrics, pool, dispatcher);
+        AggregateContext context = new AggregateContext(settings, metrics, pool, dispatcher, () -> accepting);
         server = new Server.Builder().withEventLoopGroup(eventLoops)
                                      .withHost(DatabaseDescriptor.getRpcAddress())
                                      .withPort(settings.port())
@@ -65,43 +61,28 @@ public final class AggregateServer
                                      .build();
     }
 
-    /**
-     * Waits in the background until Cassandra's native transport runs for the first time, then opens the second port and
-     * keeps it with the first. May be called before any class of Cassandra is loaded.
-     */
-    public static void startWithNativeTransport(Settings settings)
+    /** Opens the second port with the native transport, which has started. Logs it when that is not possible. */
+    static void install(Settings settings)
     {
-        Thread thread = new Thread(() -> await(settings), "shunt-aggregate-start");
-        thread.setDaemon(true);
-        thread.start();
-    }
-
-    private static void await(Settings settings)
-    {
+        String release = FBUtilities.getReleaseVersionString();
+        if (!release.startsWith(BUILT_FOR))
+        {
+            LOGGER.error("Aggregated frames are off: the extension is built for Cassandra {}x, and this is {}. The node goes on "
+                         + "without them", BUILT_FOR, release);
+            return;
+        }
         try
         {
-            ObjectName name = new ObjectName(STORAGE_SERVICE);
-            // Until it is registered nothing of Cassandra may be touched, or it would be initialised too early.
-            while (!ManagementFactory.getPlatformMBeanServer().isRegistered(name)
-                   || !StorageService.instance.isNativeTransportRunning())
-                TimeUnit.MILLISECONDS.sleep(POLL_MS);
-            if (FBUtilities.getReleaseVersionString().startsWith(BUILT_FOR))
-                install(settings);
-            else
-                LOGGER.error("Aggregated frames are off: the extension is built for Cassandra {}x, and this is {}. The node goes on without them",
-                             BUILT_FOR, FBUtilities.getReleaseVersionString());
+            follow(settings);
         }
-        catch (MalformedObjectNameException | ReflectiveOperationException | RuntimeException | LinkageError e)
+        catch (ReflectiveOperationException | RuntimeException | LinkageError e)
         {
-            LOGGER.error("Aggregated frames are off: this Cassandra is not as the extension expects it. The node goes on without them", e);
-        }
-        catch (InterruptedException e)
-        {
-            Thread.currentThread().interrupt();
+            LOGGER.error("Aggregated frames are off: this Cassandra is not as the extension expects it. The node goes on without "
+                         + "them", e);
         }
     }
 
-    private static void install(Settings settings) throws ReflectiveOperationException
+    private static void follow(Settings settings) throws ReflectiveOperationException
     {
         CassandraDaemon daemon = (CassandraDaemon) field(StorageService.class, "daemon").get(StorageService.instance);
         NativeTransportService transport = daemon.nativeTransportService();
@@ -137,6 +118,7 @@ public final class AggregateServer
             return;
         }
         stages.install();
+        accepting = true;
         offer.announce(List.of("v1", "count_max=" + settings.frameQueriesMax(), "bytes_max=" + settings.frameBytesMax(),
                                "port=" + settings.port()));
         LOGGER.info("Aggregated frames v1 on {} ({}): up to {} queries and {} bytes in a frame, {} threads, a query is slow "
@@ -146,10 +128,14 @@ public final class AggregateServer
                     FBUtilities.getReleaseVersionString());
     }
 
-    /** Frames that are being executed are finished first, within {@code native_transport_timeout}. */
+    /**
+     * Frames that were taken are finished first, within {@code native_transport_timeout}; new ones are refused meanwhile, as
+     * Cassandra refuses requests.
+     */
     private void stop()
     {
         offer.withdraw();
+        accepting = false;
         if (!pool.awaitIdle(DatabaseDescriptor.getNativeTransportTimeout(TimeUnit.NANOSECONDS)))
             LOGGER.warn("Some aggregated frames took longer than the native transport timeout to complete");
         server.stop(false);

@@ -2,7 +2,8 @@
  * Aggregated frames: what needs nothing of Cassandra's internals. Threads, limits of a frame, life of the second port.
  *
  * <pre>
- * AggregateServer   opens and closes the second port with the native transport, announces it (SupportedOffer)
+ * NativeTransportWait -> AggregateServer   opens and closes the second port with the native transport
+ *   |-> SupportedOffer   announces it
  *   '-> org.apache.cassandra.transport.AggregatePipeline -> AggregateDecoder -> AggregateLink
  *         '-> FramePool (threads, watchdog) -> FrameWork -> Classifier: inline, or Cassandra's request executor
  * InlineStages      lets a frame's thread do local reads and writes itself

@@ -104,7 +104,7 @@ public final class CassandraProcess
                                        "logback.configurationFile=" + directory + "/logback.xml", "cassandra-foreground=yes",
                                        "cassandra.ring_delay_ms=1", "cassandra.skip_wait_for_gossip_to_settle=0",
                                        "cassandra.superuser_setup_delay_ms=0", "cassandra.auth_bcrypt_gensalt_log2_rounds=4", "cassandra.memtable.row_overhead_size=180",
-                                       "cassandra.available_processors=2", "io.netty.eventLoopThreads=2"))
+                                       "cassandra.available_processors=2", "io.netty.eventLoopThreads=2", "io.netty.leakDetection.level=paranoid"))
             command.add("-D" + property);
         command.addAll(List.of("-cp", String.join(":", classPath), "org.apache.cassandra.service.CassandraDaemon"));
         return command;

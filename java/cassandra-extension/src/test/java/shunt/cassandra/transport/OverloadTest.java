@@ -1,6 +1,7 @@
 package shunt.cassandra.transport;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -70,6 +71,30 @@ class OverloadTest
             node.setStorage(BYTES, before);
         }
         assertEquals(0, node.metric("Client", "PausedConnections", "Value"));
+    }
+
+    /** Also of frames whose thread had nothing more to say at their end, for all answers had left before. */
+    @Test
+    void bytesInFlightAreGivenBackOnce() throws IOException, InterruptedException
+    {
+        try (LinkClient link = LinkClient.superuser())
+        {
+            link.ask("CREATE KEYSPACE IF NOT EXISTS overload WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+            link.ask("CREATE TABLE IF NOT EXISTS overload.t (k int PRIMARY KEY, v text)");
+            link.ask("INSERT INTO overload.t (k, v) VALUES (1, '" + "v".repeat(CassandraProcess.BYTES_MAX) + "')");
+            for (int round = 0; round < 10; round++)
+            {
+                link.add(1, 1, "SELECT v FROM overload.t WHERE k = 1").answers(1);
+                link.add(1, 1, "SELECT v FROM overload.t").add(2, 1, "SELECT k FROM overload.t").answers(2);
+                link.gone(7).sendFrame();
+                link.sendFrame();
+            }
+        }
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
+        while (System.nanoTime() < deadline && node.metric("Client", "RequestsSize", "Value") != 0)
+            TimeUnit.MILLISECONDS.sleep(10);
+        assertEquals(0, node.metric("Client", "RequestsSize", "Value"));
+        assertFalse(node.log().contains("A task raised an exception"), node::log);
     }
 
     @Test

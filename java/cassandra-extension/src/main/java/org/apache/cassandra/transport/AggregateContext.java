@@ -1,6 +1,7 @@
 package org.apache.cassandra.transport;
 
 import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
 import org.apache.cassandra.config.DatabaseDescriptor;
 import shunt.cassandra.Settings;
 import shunt.cassandra.transport.AggregateMetrics;
@@ -13,8 +14,10 @@ import shunt.cassandra.transport.FramePool;
  * @param metrics what is counted
  * @param pool executes frames
  * @param dispatcher of ordinary requests on the same port
+ * @param accepting whether new frames are executed; false while the port is being closed
  */
-public record AggregateContext(Settings settings, AggregateMetrics metrics, FramePool pool, Dispatcher dispatcher)
+public record AggregateContext(Settings settings, AggregateMetrics metrics, FramePool pool, Dispatcher dispatcher,
+                               BooleanSupplier accepting)
 {
     /** Whether requests wait too long, here or in Cassandra's own queue ({@code native_transport_queue_max_item_age_threshold}). */
     boolean hasQueueCapacity()

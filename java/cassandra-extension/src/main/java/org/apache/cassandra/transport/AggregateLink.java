@@ -210,8 +210,6 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
 
     private void settle(AggregateFrame frame, int entries)
     {
-        if (entries == 0)
-            return; // All may have been answered late before: what was admitted is given back once.
         queriesInFlight -= entries;
         if (queriesInFlight <= QUERIES_MAX / 2)
             pause.remove(Reason.QUERIES);
@@ -226,10 +224,11 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
         done(frame, 1);
     }
 
+    /** The last part is reached once, whether that is a late answer or the thread's leaving. */
     private void done(AggregateFrame frame, int parts)
     {
         frame.left -= parts;
-        if (parts > 0 && frame.left == 0)
+        if (frame.left == 0)
             admission.release(frame);
     }
 

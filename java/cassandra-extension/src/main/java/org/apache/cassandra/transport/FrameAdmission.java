@@ -43,7 +43,7 @@ final class FrameAdmission
      */
     void admit(AggregateFrame frame, int queries)
     {
-        if (!connection.getTracker().isRunning())
+        if (!context.accepting().getAsBoolean() || !connection.getTracker().isRunning())
         {
             frame.refusedFrom = 0;
             frame.refusal = ErrorMessage.fromTransportException(new OverloadedException("Server is shutting down"));
