@@ -149,18 +149,31 @@ def test_a_failure_shrinks_to_the_statements_it_needs(sides):
     assert shrunk.steps == [steps[0], Step("insert", text.format(7)), last]
 
 
-@pytest.mark.parametrize("text, theirs, ours, entry", [
-    ("SELECT a FROM t GROUP BY a", Outcome("error", code=0x1300), rows(b"1"), "GROUP BY breaks"),
-    ("SELECT a FROM t", Outcome("error", code=0x1300), rows(b"1"), "read failure"),
-    ("SELECT a FROM t", Outcome("error", code=0x1300), Outcome("error", code=0x2000), None),
-    ("SELECT log(a) FROM t", Outcome("error", code=0, message="java.lang.ArithmeticException: x"), Outcome("error", code=0x2200),
-     "uncaught exception"),
-    ("SELECT log(a) FROM t", Outcome("error", code=0, message="java.lang.ArithmeticException: x"), rows(b"1"), "uncaught exception"),
-    ("SELECT log(a) FROM t", Outcome("error", code=0, message="not Java's"), rows(b"1"), None),
-    ("SELECT log(a) FROM t", Outcome("error", code=0x2200), Outcome("error", code=0x2000), None),
+def failed(code, message=""):
+    return Outcome("error", code=code, message=message)
+
+
+ACROSS = "Batch with conditions cannot span multiple partitions"
+
+
+@pytest.mark.parametrize("kind, text, theirs, ours, entry", [
+    ("select.group_by", "SELECT a FROM t GROUP BY a", failed(0x1300), rows(b"1"), "GROUP BY breaks"),
+    ("select.key", "SELECT a FROM t", failed(0x1300), rows(b"1"), None),
+    ("lwt.batch", "BEGIN BATCH", failed(0, f"java.lang.IllegalArgumentException: {ACROSS} (x)"), failed(0x2200, ACROSS),
+     "unforeseen exception"),
+    ("lwt.batch", "BEGIN BATCH", failed(0, f"java.lang.IllegalArgumentException: {ACROSS} (x)"), Outcome("void"), None),
+    ("select.key", "SELECT log(a) FROM t", failed(0, "java.lang.ArithmeticException: x"), failed(0x2200), None),
+    ("select.key", "SELECT log(a) FROM t", failed(0x2200), failed(0x2000), None),
+    ("select.filtering", "SELECT v FROM t WHERE s CONTAINS 1 ALLOW FILTERING", rows(b"1", b"2"), rows(b"2"), "deleted element"),
+    ("select.filtering", "SELECT v FROM t WHERE s CONTAINS 1 ALLOW FILTERING", rows(b"2"), rows(b"1", b"2"), None),
+    ("select.key", "SELECT m[1], m[0..2] FROM t", rows(b"12"), rows(b"1234"), "two selections of a map"),
+    ("select.key", "SELECT m[0..2] FROM t", rows(b"12"), rows(b"1234"), None),
+    ("select.key", "SELECT m[1], m[0..2] FROM t", rows(b"12"), rows(b"34"), None),
+    ("invalid.type", "INSERT", failed(0x1500), failed(0x2200, "'1' is no value of type tuple<int>"), "constant for a tuple"),
+    ("insert", "INSERT", Outcome("void"), failed(0x2200, "'1' is no value of type tuple<int>"), None),
 ])
-def test_only_what_is_listed_is_expected(text, theirs, ours, entry):
-    difference = compare(Step("select.group_by", text, reads=True), ours, theirs)
+def test_only_what_is_listed_is_expected(kind, text, theirs, ours, entry):
+    difference = compare(Step(kind, text, reads=kind.startswith("select")), ours, theirs)
     uses = Counter()
     found = expected.find(difference, uses)
     assert (found and found.name) == entry

@@ -1,4 +1,4 @@
-"""The short form of the differential test, as CI runs it: 20,000 statements on Cassandra and on an embedded node.
+"""The short form of the differential test, as CI runs it: more than 100,000 statements on Cassandra and on an embedded node.
 
 Both are started here, unless SHUNT_NODE or SHUNT_CASSANDRA (host:port) says where one runs already.
 SHUNT_DIFFERENTIAL_STATEMENTS and SHUNT_DIFFERENTIAL_SEED change how much and what.
@@ -11,8 +11,8 @@ import pytest
 from differential import report, servers, workers
 
 SEED = int(os.environ.get("SHUNT_DIFFERENTIAL_SEED", "11"))
-STATEMENTS = int(os.environ.get("SHUNT_DIFFERENTIAL_STATEMENTS", "20000"))
-PLANNED_SHARE = 1.2  # some sequences end early: with an expected difference that leaves other data, or a slow answer
+STATEMENTS = int(os.environ.get("SHUNT_DIFFERENTIAL_STATEMENTS", "100000"))
+PLANNED_SHARE = 1.1  # some sequences end early: with an expected difference that leaves other data, or a slow answer
 ABANDONED_SHARE_MAX = 0.05
 
 
@@ -24,6 +24,7 @@ def tally():
     for position, failure in enumerate(result.failures):
         report.show(plan, failure, report.write(plan, failure, position))
     report.summary(result, seconds)
+    print(f"again: {report.COMMAND} --seed {plan.seed} --statements {plan.statements}", flush=True)
     return result
 
 

@@ -2,7 +2,7 @@
 
 use super::{arithmetic, time};
 use crate::ast::NativeType;
-use crate::values::plain_text;
+use crate::values::{decode_varint, encode_varint, plain_text};
 
 /// Whether there is a conversion.
 pub(super) fn is_castable(from: NativeType, to: NativeType) -> bool {
@@ -30,6 +30,11 @@ pub(super) fn cast(from: NativeType, to: NativeType, bytes: &[u8]) -> Option<Vec
         // A float becomes the decimal of its own digits, not those of the double that it also is.
         (NativeType::Float, NativeType::Decimal) => {
             crate::values::Decimal::parse(&plain_text(from, bytes)?).map(|value| value.encode())
+        }
+        // By way of a `bigint`, however large the number is.
+        (_, NativeType::Varint) => {
+            let number = arithmetic::read(from, bytes)?.write(NativeType::Bigint)?;
+            Some(encode_varint(&decode_varint(&number)))
         }
         _ => arithmetic::read(from, bytes)?.write(to),
     }

@@ -166,6 +166,7 @@ fn casts() {
         ("double", "Infinity", NativeType::Varint, "9223372036854775807"),
         ("double", "-2.9", NativeType::Varint, "-2"),
         ("decimal", "12.9", NativeType::Int, "12"),
+        ("decimal", "-99999999999999999999.5", NativeType::Varint, "-7766279631452241919"),
         ("varint", "18446744073709551617", NativeType::Bigint, "1"),
         ("int", "5", NativeType::Text, "'5'"),
         ("boolean", "true", NativeType::Text, "'true'"),

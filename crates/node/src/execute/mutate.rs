@@ -154,7 +154,8 @@ impl<'a> Mutator<'a> {
     /// Everything the statement writes.
     pub(crate) fn writes(&mut self) -> Result<Vec<Write>, CqlError> {
         if let Some(refused) = self.refused.take() {
-            return Err(refused);
+            // Where no row is named, as by an empty IN, it is no matter.
+            return if self.names_no_row()? { Ok(Vec::new()) } else { Err(refused) };
         }
         if let Some(json) = self.json.clone() {
             return self.json_writes(&json);
@@ -168,6 +169,13 @@ impl<'a> Mutator<'a> {
             }
         }
         Ok(writes)
+    }
+
+    /// Whether its clustering columns are restricted to no value.
+    fn names_no_row(&self) -> Result<bool, CqlError> {
+        let restriction = &self.plan.restrictions.clustering;
+        let in_columns = self.plan.clustering_given() > 0;
+        Ok(in_columns && keys::clustering_values(self.table(), restriction, self.bound)?.is_empty())
     }
 
     /// Rows that are inserted, updated, or lose columns.

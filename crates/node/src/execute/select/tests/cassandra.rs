@@ -32,6 +32,8 @@ fn conditions_read_and_show_what_cassandra_does() {
         // What a batch deletes is deleted before what it writes.
         ("BEGIN BATCH INSERT INTO t (p, c, v) VALUES (1, 3, 3) IF NOT EXISTS; DELETE FROM t WHERE p = 1; APPLY BATCH", "true"),
         ("SELECT c, v FROM t WHERE p = 1", "3, 3"),
+        ("UPDATE t USING TTL -1 SET v = 1 WHERE p = 1 AND c IN ()", ""),
+        ("UPDATE t USING TTL -1 SET v = 1 WHERE p = 1 AND c IN (1)", "error: A TTL must be greater or equal to 0, but was -1"),
         // A time to live that cannot be is no matter where nothing is written.
         ("UPDATE one USING TTL 630720001 SET v = 1 WHERE p = 1 IF v = 99", "false, 7"),
     ]);
