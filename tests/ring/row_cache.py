@@ -6,7 +6,8 @@ One Cassandra node whose data lie on a disk of few reads per second, and whose c
 columns of 75 bytes are spread over three SSTables each; reads of whole rows and updates of single columns follow the 'latest'
 distribution, in a closed loop. Arms: no row cache; memory; the same memory and an SSD; memory and SSD in the budget of that
 memory; memory of the budget of both. Every arm begins with the same data, warms its caches up while the disk is fast, and is
-measured while it is slow. The page cache is kept clear of SSTables, as if the data were much larger than the machine's memory.
+measured while it is slow. Meanwhile the page cache is kept clear of the SSTables' rows, as if they were much larger than the
+machine's memory; their indices may stay there.
 
 The disk is the limit in every arm, so throughput is `IOPS / (share of reads x misses x I/Os per miss)`. The model's column has
 the inputs of the same run: it explains the figure and does not confirm it. Needs the extension: `mvn -f java package`.
@@ -72,7 +73,7 @@ class Disk:
         self._slow = threading.Event()
 
     def slow(self, data: Path) -> None:
-        self._files = [os.open(path, os.O_RDONLY) for path in data.rglob("*.db")]
+        self._files = [os.open(path, os.O_RDONLY) for path in data.rglob("*-Data.db")]
         self._slow.set()
         self._thread = threading.Thread(target=self._clear)
         self._thread.start()
@@ -188,7 +189,8 @@ def run_arm(place: Path, disk: Disk, arm, share: float, options) -> dict:
     try:
         node.wait_ready()
         client = Client(node, share, options)
-        asyncio.run(client.run(16, operations=options.warm_up))
+        # Without a row cache there is little to warm: Cassandra's key cache, its compilers.
+        asyncio.run(client.run(16, operations=options.warm_up if memory else options.warm_up / 10))
         disk.slow(directory / "data" / "cache")
         asyncio.run(client.run(options.clients, seconds=options.settle))
         before, reads_before = figures(node), disk.reads()
@@ -230,7 +232,8 @@ def main() -> int:
     parser.add_argument("--iops", type=int, default=300, help="reads per second (scripts/slow-disk)")
     parser.add_argument("--cache", type=Path, required=True, help="directory of the row cache, on a fast disk")
     parser.add_argument("--rows", type=int, default=280_000)
-    parser.add_argument("--warm-up", type=int, default=60_000, help="operations before the disk is slow")
+    parser.add_argument("--loaded", type=Path, help="keeps the loaded data there, or takes them from there")
+    parser.add_argument("--warm-up", type=int, default=120_000, help="operations before the disk is slow")
     parser.add_argument("--settle", type=float, default=5, help="seconds after that, not measured")
     parser.add_argument("--seconds", type=float, default=25)
     parser.add_argument("--clients", type=int, default=8)
@@ -241,11 +244,16 @@ def main() -> int:
         raise SystemExit("the extension is missing: mvn -f java/cassandra-extension package")
     disk = Disk(options)
     begun = time.monotonic()
-    node = node_of(options.data / "loaded", 0, 0, options.cache)
-    node.start()
-    node.wait_ready()
-    asyncio.run(load(node, options))
-    node.stop()
+    if options.loaded and options.loaded.is_dir():
+        shutil.copytree(options.loaded, options.data / "loaded")
+    else:
+        node = node_of(options.data / "loaded", 0, 0, options.cache)
+        node.start()
+        node.wait_ready()
+        asyncio.run(load(node, options))
+        node.stop()
+        if options.loaded:
+            shutil.copytree(options.data / "loaded", options.loaded)
     print(f"{options.rows} rows, {options.rows * COLUMNS * VALUE_BYTES / 2**20:.0f} MiB of values in {len(FRAGMENTS)} SSTables, "
           f"loaded in {time.monotonic() - begun:.0f} s; {options.clients} clients, {options.iops} reads/s")
     print(f"{'reads':>7}  {'row cache':22}{'ops/s':>8}{'x none':>7}{'mean ms':>9}{'p50':>8}{'p99':>8}{'hits %':>8}"

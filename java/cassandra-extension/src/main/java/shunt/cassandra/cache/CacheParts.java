@@ -22,6 +22,7 @@ record CacheParts(long memoryBytes, Shards shards, SsdTier ssd, Generations gene
     /** Bytes of the SSD for one table of the index and for one remembered key. */
     private static final long INDEX_TABLE_BYTES = 16L << 20;
     private static final long GHOST_BYTES = 256;
+    private static final int GHOSTS_MAX = 1 << 24;
     /** The index numbers pages with 32 bits. */
     static final long SSD_BYTES_MAX = 1L << 44;
 
@@ -80,7 +81,7 @@ record CacheParts(long memoryBytes, Shards shards, SsdTier ssd, Generations gene
 
     private static int ghosts(long cachedBytes, int shards)
     {
-        return Math.max(64, Math.min(1 << 22, powerOfTwo(cachedBytes / GHOST_BYTES / shards)));
+        return Math.max(64, Math.min(GHOSTS_MAX / shards, powerOfTwo(cachedBytes / GHOST_BYTES / shards)));
     }
 
     /** The largest power of two that is not larger; at least 1. */

@@ -29,6 +29,8 @@ import org.slf4j.LoggerFactory;
 final class DiskSegmentFiles implements SegmentFiles
 {
     private static final Logger logger = LoggerFactory.getLogger(DiskSegmentFiles.class);
+    private static final int NO_SPACE = 28;
+    private static final int NOT_SUPPORTED = 95;
     private static final String PREFIX = "segment-";
 
     /** The C library's call, which keeps the blocks for the file. */
@@ -144,9 +146,11 @@ final class DiskSegmentFiles implements SegmentFiles
                 writeZeros(channel, bytes);
                 return;
             }
-            if (error != 0)
+            if (error == NOT_SUPPORTED)
+                writeZeros(channel, bytes);
+            else if (error != 0)
                 throw new IOException("cannot keep " + bytes + " bytes for " + path + ": error " + error
-                                      + (error == 28 ? " (no space left on device)" : ""));
+                                      + (error == NO_SPACE ? " (no space left on device)" : ""));
         }
     }
 

@@ -8,7 +8,7 @@ import java.util.zip.CRC32C;
  * larger than a page has whole pages to itself. Numbers are big endian:
  *
  * <pre>
- * 0  CRC32C of all that follows     4 bytes
+ * 0  CRC32C of the page's stamp and all that follows, 4 bytes
  * 4  bytes of the key               2; 0 in both lengths ends the page
  * 6  bytes of the body              2
  * 8  catalogue id                   4
@@ -49,8 +49,13 @@ final class Page
         return (recordBytes + BYTES - 1) / BYTES;
     }
 
-    /** Writes a record and returns where the next one goes. */
-    static int write(ByteBuffer to, int at, int id, byte[] key, byte[] body)
+    /**
+     * Writes a record and returns where the next one goes.
+     *
+     * @param stamp goes into the checksum and not into the page: which page this is, in which life of its segment. A write that
+     *              the disk lost or put elsewhere leaves a record with another one.
+     */
+    static int write(ByteBuffer to, int at, long stamp, int id, byte[] key, byte[] body)
     {
         to.putShort(at + 4, (short) key.length);
         to.putShort(at + 6, (short) body.length);
@@ -58,7 +63,7 @@ final class Page
         to.put(at + HEADER, key);
         to.put(at + HEADER + key.length, body);
         int end = at + recordBytes(key.length, body.length);
-        to.putInt(at, crc(to, at + 4, end));
+        to.putInt(at, crc(to, at + 4, end, stamp));
         return end;
     }
 
@@ -92,29 +97,25 @@ final class Page
         return body;
     }
 
-    static boolean isIntact(ByteBuffer pages, int at, int bytes)
+    static boolean isIntact(ByteBuffer pages, int at, int bytes, long stamp)
     {
-        return pages.getInt(at) == crc(pages, at + 4, at + bytes);
+        return pages.getInt(at) == crc(pages, at + 4, at + bytes, stamp);
     }
 
-    /** Takes the body of the last intact record with this id and key. The last, because a page may hold older ones. */
-    static Found find(ByteBuffer pages, int limit, int id, byte[] key, byte[][] body)
+    /** Takes the body of the record with this id and key; a page has one at most. */
+    static Found find(ByteBuffer pages, int limit, long stamp, int id, byte[] key, byte[][] body)
     {
-        Found found = Found.ABSENT;
         int bytes;
         for (int at = 0; (bytes = recordBytesAt(pages, at, limit)) > 0; at += bytes)
         {
             if (idAt(pages, at) != id || !hasKey(pages, at, key))
                 continue;
-            if (isIntact(pages, at, bytes))
-            {
-                body[0] = bodyAt(pages, at);
-                found = Found.RECORD;
-            }
-            else if (found == Found.ABSENT)
-                found = Found.DAMAGED;
+            if (!isIntact(pages, at, bytes, stamp))
+                return Found.DAMAGED;
+            body[0] = bodyAt(pages, at);
+            return Found.RECORD;
         }
-        return found;
+        return Found.ABSENT;
     }
 
     private static boolean hasKey(ByteBuffer pages, int at, byte[] key)
@@ -127,9 +128,11 @@ final class Page
         return true;
     }
 
-    private static int crc(ByteBuffer pages, int from, int to)
+    private static int crc(ByteBuffer pages, int from, int to, long stamp)
     {
         CRC32C crc = new CRC32C();
+        for (int shift = 0; shift < Long.SIZE; shift += Byte.SIZE)
+            crc.update((int) (stamp >>> shift));
         crc.update(pages.slice(from, to - from));
         return (int) crc.getValue();
     }

@@ -3,7 +3,6 @@ package shunt.cassandra.cache;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
-import java.util.Arrays;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -59,9 +58,8 @@ final class SegmentLog
     private volatile long bufferPage;
     /** Where the next record goes in the buffer. */
     private int position;
-    /** Hashes of the records in the page at the position: those of one tag have to be of one key. */
-    private final long[] pageHashes = new long[Page.BYTES / (Page.HEADER + 1) + 1];
-    private final byte[][] pageKeys = new byte[pageHashes.length][];
+    /** Tags of the records in the page at the position. */
+    private final int[] pageTags = new int[Page.BYTES / (Page.HEADER + 1) + 1];
     private int pageRecords;
 
     SegmentLog(SegmentFiles files, int segmentCount, long segmentBytes, CacheStatistics statistics)
@@ -103,7 +101,7 @@ final class SegmentLog
     }
 
     /**
-     * Appends a record and returns its place, without a tag. Segments that were free are filled one after the other;
+     * Appends a record and returns its place, without a tag. A page has at most one record of a tag. Segments that were free are filled one after the other;
      * {@link #needsCollection()} tells when one has to be freed.
      */
     long append(long hash, Generation generation, byte[] key, byte[] body) throws IOException
@@ -111,14 +109,13 @@ final class SegmentLog
         int bytes = Page.recordBytes(key.length, body.length);
         int span = Page.span(bytes);
         int inPage = position % Page.BYTES;
-        if (inPage != 0 && (inPage + bytes > Page.BYTES || pageHasOther(hash, key)))
+        if (inPage != 0 && (inPage + bytes > Page.BYTES || pageHas(Place.tag(hash))))
             nextPage();
         if (position + span * Page.BYTES > BUFFER_BYTES && position % Page.BYTES == 0)
             flush();
         long page = bufferPage + position / Page.BYTES;
-        position = Page.write(buffer, position, generation.id(), key, body);
-        pageHashes[pageRecords] = hash;
-        pageKeys[pageRecords++] = key;
+        position = Page.write(buffer, position, stamp(page), generation.id(), key, body);
+        pageTags[pageRecords++] = Place.tag(hash);
         active.written.add(generation);
         if (span > 1)
             nextPage();
@@ -133,13 +130,19 @@ final class SegmentLog
         pageRecords = 0;
     }
 
-    /** Whether the page has a record of another key which the index would take for this one's. */
-    private boolean pageHasOther(long hash, byte[] key)
+    /** Whether the page has a record of this tag: what the index points to has to be the only one, or old ones come back. */
+    private boolean pageHas(int tag)
     {
         for (int i = 0; i < pageRecords; i++)
-            if (Place.tag(pageHashes[i]) == Place.tag(hash) && !Arrays.equals(pageKeys[i], key))
+            if (pageTags[i] == tag)
                 return true;
-        return pageRecords == pageHashes.length;
+        return pageRecords == pageTags.length;
+    }
+
+    /** What goes into the checksums of a page's records: the page and its segment's life. */
+    long stamp(long page)
+    {
+        return segments[(int) (page / segmentPages)].sequence << 32 ^ page;
     }
 
     /** Writes the buffer and goes on behind it. Until that is done, readers find the records in the buffer. */

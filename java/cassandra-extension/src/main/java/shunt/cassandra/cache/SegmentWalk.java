@@ -50,6 +50,7 @@ final class SegmentWalk
                           CacheStatistics statistics) throws IOException
     {
         long number = (long) segment.number * log.segmentPages() + page;
+        long stamp = log.stamp(number);
         int longest = start + Page.SPAN_MAX * Page.BYTES;
         int bytes = Page.recordBytesAt(piece, start, longest);
         if (bytes > Page.BYTES && start + bytes > limit)
@@ -57,7 +58,7 @@ final class SegmentWalk
         int end = bytes > Page.BYTES ? start + bytes : start + Page.BYTES;
         for (int at = start; (bytes = Page.recordBytesAt(piece, at, end)) > 0; at += bytes)
         {
-            if (Page.isIntact(piece, at, bytes))
+            if (Page.isIntact(piece, at, bytes, stamp))
                 visitor.record(number, piece, at, bytes);
             else
                 statistics.damaged.increment();

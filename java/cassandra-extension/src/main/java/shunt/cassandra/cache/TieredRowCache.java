@@ -93,8 +93,9 @@ final class TieredRowCache implements ICache<RowCacheKey, IRowCacheEntry>
             try
             {
                 ByteBuffer to = pages.get();
+                long stamp = ssd.log().stamp(Place.page(place));
                 buffered = ssd.read(place, to);
-                found = Page.find(to, Place.span(place) * Page.BYTES, generation.id(), key.key, body);
+                found = Page.find(to, Place.span(place) * Page.BYTES, stamp, generation.id(), key.key, body);
             }
             catch (IOException e)
             {

@@ -178,11 +178,41 @@ class RacesTest
                         rig.number(key);
                 if (step < 6000)
                     for (int round = 0; round < 2; round++)
-                        rig.fillRange(100_000 + step * 100, 100_000 + step * 100 + 1500);
+                        rig.fillRange(100_000 + step * 100, 100_000 + step * 100 + 3000);
             }
             assertTrue(rig.statistics().collections.sum() > 10, "collections: " + rig.statistics().collections.sum());
             for (RowCacheKey key : before)
                 assertTrue(seen.contains(key) || !rig.cache.containsKey(key), () -> key + " was in the cache and not seen");
+        }
+    }
+
+    /** Evicts everything, to SSD as long as that has unused room. */
+    private static void squeeze(Rig rig)
+    {
+        rig.cache.setCapacity(Rig.MEMORY / 16 + 1);
+        rig.settle();
+        rig.cache.setCapacity(Rig.MEMORY);
+    }
+
+    @Test
+    void anOlderRecordDoesNotComeBackWhenItsSegmentIsCollected()
+    {
+        try (Rig rig = Rig.twoTiers())
+        {
+            RowCacheKey key = rig.key(1);
+            rig.fill(key, 1, 10);
+            squeeze(rig);
+            rig.cache.remove(key);
+            rig.fill(key, 2, 10);
+            squeeze(rig);
+            assertTrue(rig.isOnSsd(key) && !rig.isInMemory(key));
+            assertEquals(2, rig.number(key));
+            // Read since it was written, so the collector copies it.
+            for (int round = 0; rig.statistics().collectedKept.sum() == 0; round++)
+                for (int again = 0; again < 2; again++)
+                    rig.fillRange(1000 + round * 2000, 3000 + round * 2000);
+            squeeze(rig);
+            assertEquals(2, rig.number(key));
         }
     }
 

@@ -41,7 +41,7 @@ class SegmentLogTest
     {
         log.read(written.place, pages);
         byte[][] body = new byte[1][];
-        assertEquals(Page.Found.RECORD, Page.find(pages, Place.span(written.place) * Page.BYTES, 7, written.key, body));
+        assertEquals(Page.Found.RECORD, find(written.place, 7, written.key, body));
         assertArrayEquals(written.body, body[0]);
     }
 
@@ -74,28 +74,47 @@ class SegmentLogTest
         assertEquals(0, statistics.ssdBytesWritten.sum());
     }
 
-    @Test
-    void aPageNeverHasTwoKeysThatTheIndexTakesForOne() throws IOException
+    private Page.Found find(long place, int id, byte[] key, byte[][] body)
     {
-        byte[] body = new byte[100];
-        long first = log.append(42L << 35, generation, new byte[] {1}, body);
-        long again = log.append(42L << 35, generation, new byte[] {1}, body);
-        long other = log.append(42L << 35, generation, new byte[] {2}, body);
-        assertEquals(Place.page(first), Place.page(again));
-        assertNotEquals(Place.page(first), Place.page(other));
+        return Page.find(pages, Place.span(place) * Page.BYTES, log.stamp(Place.page(place)), id, key, body);
     }
 
     @Test
-    void theLastRecordOfAKeyInAPageCounts() throws IOException
+    void aPageHasOneRecordOfATag() throws IOException
     {
-        byte[] key = {1, 2};
-        log.append(1L << 40, generation, key, new byte[] {1});
-        long place = log.append(1L << 40, generation, key, new byte[] {2});
-        log.read(place, pages);
-        byte[][] body = new byte[1][];
-        assertEquals(Page.Found.RECORD, Page.find(pages, Page.BYTES, 7, key, body));
-        assertArrayEquals(new byte[] {2}, body[0]);
-        assertEquals(Page.Found.ABSENT, Page.find(pages, Page.BYTES, 8, key, body), "another catalogue id");
+        byte[] body = new byte[100];
+        long first = log.append(42L << 35, generation, new byte[] {1}, body);
+        long again = log.append(42L << 35, generation, new byte[] {1}, new byte[7]);
+        long other = log.append(42L << 35, generation, new byte[] {2}, body);
+        assertNotEquals(Place.page(first), Place.page(again), "an older record of the key would come back with its page");
+        assertNotEquals(Place.page(again), Place.page(other), "the index takes it for the same key");
+        byte[][] found = new byte[1][];
+        log.read(again, pages);
+        assertEquals(Page.Found.RECORD, find(again, 7, new byte[] {1}, found));
+        assertEquals(7, found[0].length);
+        assertEquals(Page.Found.ABSENT, find(again, 8, new byte[] {1}, found), "another catalogue id");
+    }
+
+    @Test
+    void aLostWriteIsFoundOut() throws IOException
+    {
+        SplittableRandom random = new SplittableRandom(6);
+        Written old = append(random, 500);
+        while (!log.needsCollection())
+            append(random, 2000);
+        log.read(old.place, pages);
+        assertEquals(Page.Found.RECORD, find(old.place, 7, old.key, new byte[1][]));
+        long before = log.stamp(Place.page(old.place));
+        // The segment is used again, and the disk says it wrote but did not.
+        while (log.segmentOf(old.place).sequence == 1)
+        {
+            SegmentLog.Segment victim = log.victim();
+            log.release(victim);
+            while (!log.needsCollection())
+                append(random, 2000);
+        }
+        assertNotEquals(before, log.stamp(Place.page(old.place)));
+        assertEquals(Page.Found.DAMAGED, find(old.place, 7, old.key, new byte[1][]));
     }
 
     @Test
