@@ -35,7 +35,7 @@ public final class CassandraProcess
     public static final int BYTES_MAX = 65536;
     public static final int CLIENTS_MAX = 100;
 
-    private static final long START_SECONDS = 120;
+    private static final long START_SECONDS = 300;
     /** Is left there, for whoever wants to know what went wrong. */
     private static final Path LOG = Path.of("target", "cassandra.log").toAbsolutePath();
     private static final ObjectName STORAGE = name("org.apache.cassandra.db:type=StorageService");
