@@ -48,6 +48,12 @@ store-speed: build ## what reads and writes cost the embedded node, Cassandra an
 	@scripts/python-environment
 	@PYTHONPATH=tests target/python/bin/python -m ring.store_speed $(STORE_SPEED)
 
+row-cache: ## Cassandra's row cache on a slow disk; root and cgroup v1; ROW_CACHE="--cache DIRECTORY" on a fast disk
+	@scripts/prerequisites ring python
+	@scripts/python-environment
+	@mvn -B -q -f java/cassandra-extension/pom.xml package -DskipTests
+	@PYTHONPATH=tests scripts/slow-disk run target/python/bin/python -m ring.row_cache $(ROW_CACHE)
+
 build: ## the release binary, target/release/shunt
 	@scripts/prerequisites rust
 	@$(CARGO) build --release --locked -p shunt

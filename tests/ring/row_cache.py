@@ -10,7 +10,7 @@ measured while it is slow. Meanwhile the page cache is kept clear of the SSTable
 machine's memory; their indices may stay there.
 
 The disk is the limit in every arm, so throughput is `IOPS / (share of reads x misses x I/Os per miss)`. The model's column has
-the inputs of the same run: it explains the figure and does not confirm it. Needs the extension: `mvn -f java package`.
+the inputs of the same run: it explains the figure and does not confirm it. Needs the extension: `mvn -f java/cassandra-extension package`.
 """
 
 import argparse

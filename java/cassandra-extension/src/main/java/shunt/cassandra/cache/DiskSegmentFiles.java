@@ -8,6 +8,7 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.ClosedByInterruptException;
+import java.nio.channels.ClosedChannelException;
 import java.nio.channels.FileChannel;
 import java.nio.channels.FileLock;
 import java.nio.channels.OverlappingFileLockException;
@@ -18,6 +19,7 @@ import java.nio.file.StandardOpenOption;
 import java.util.EnumSet;
 import java.util.HashSet;
 import java.util.Set;
+import java.util.concurrent.atomic.AtomicReferenceArray;
 import org.apache.cassandra.utils.NativeLibrary;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -41,7 +43,7 @@ final class DiskSegmentFiles implements SegmentFiles
 
     private final Path directory;
     private final FileChannel lockChannel;
-    private final FileChannel[] channels;
+    private final AtomicReferenceArray<FileChannel> channels;
     private final boolean direct;
     private volatile boolean closed;
 
@@ -50,7 +52,7 @@ final class DiskSegmentFiles implements SegmentFiles
         this.directory = directory;
         Files.createDirectories(directory);
         lockChannel = lock(directory);
-        channels = new FileChannel[segments];
+        channels = new AtomicReferenceArray<>(segments);
         try
         {
             int old = deleteSegments();
@@ -61,7 +63,7 @@ final class DiskSegmentFiles implements SegmentFiles
             for (int i = 0; i < segments; i++)
             {
                 allocate(path(i), segmentBytes);
-                channels[i] = open(i);
+                channels.set(i, open(i));
             }
         }
         catch (IOException | RuntimeException e)
@@ -176,9 +178,9 @@ final class DiskSegmentFiles implements SegmentFiles
     @Override
     public void read(int segment, long at, ByteBuffer to) throws IOException
     {
-        FileChannel channel = channels[segment];
-        try
-        {
+        int start = to.position();
+        onOpen(segment, channel -> {
+            to.position(start);
             long position = at;
             while (to.hasRemaining())
             {
@@ -187,34 +189,60 @@ final class DiskSegmentFiles implements SegmentFiles
                     throw new EOFException(path(segment) + " ends at " + position);
                 position += count;
             }
-        }
-        catch (ClosedByInterruptException e)
-        {
-            reopen(segment, channel);
-            throw e;
-        }
+        });
     }
 
     @Override
     public void write(int segment, long at, ByteBuffer from) throws IOException
     {
-        long position = at;
-        while (from.hasRemaining())
+        int start = from.position();
+        onOpen(segment, channel -> {
+            from.position(start);
+            long position = at;
+            while (from.hasRemaining())
+            {
+                int count = channel.write(from, position);
+                if (count <= 0)
+                    throw new IOException("short write to " + path(segment) + " at " + position);
+                position += count;
+            }
+        });
+    }
+
+    private interface Action
+    {
+        void run(FileChannel channel) throws IOException;
+    }
+
+    /**
+     * Java closes a channel for everybody when one of the threads that use it is interrupted. That thread fails; the others
+     * open it again and go on.
+     */
+    private void onOpen(int segment, Action action) throws IOException
+    {
+        while (true)
         {
-            int count = channels[segment].write(from, position);
-            if (count <= 0)
-                throw new IOException("short write to " + path(segment) + " at " + position);
-            position += count;
+            FileChannel channel = channels.get(segment);
+            try
+            {
+                action.run(channel);
+                return;
+            }
+            catch (ClosedChannelException e)
+            {
+                reopen(segment, channel);
+                if (closed || e instanceof ClosedByInterruptException)
+                    throw e;
+            }
         }
     }
 
-    /** A thread that is interrupted while it reads closes the channel for all. */
     private synchronized void reopen(int segment, FileChannel closedChannel) throws IOException
     {
-        if (!closed && channels[segment] == closedChannel)
+        if (!closed && channels.get(segment) == closedChannel)
         {
             boolean interrupted = Thread.interrupted();
-            channels[segment] = open(segment);
+            channels.set(segment, open(segment));
             if (interrupted)
                 Thread.currentThread().interrupt();
         }
@@ -226,9 +254,9 @@ final class DiskSegmentFiles implements SegmentFiles
         closed = true;
         try
         {
-            for (FileChannel channel : channels)
-                if (channel != null)
-                    channel.close();
+            for (int i = 0; i < channels.length(); i++)
+                if (channels.get(i) != null)
+                    channels.get(i).close();
             deleteSegments();
             lockChannel.close();
         }

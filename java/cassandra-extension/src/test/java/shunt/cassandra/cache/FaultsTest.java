@@ -13,6 +13,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.Optional;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicReference;
 import org.apache.cassandra.cache.RowCacheKey;
 import org.apache.cassandra.schema.TableId;
 import org.junit.jupiter.api.Test;
@@ -159,6 +161,50 @@ class FaultsTest
             ByteBuffer read = SegmentLog.aligned(Page.BYTES);
             files.read(1, 0, read);
             assertEquals(0, read.getLong(0));
+        }
+    }
+
+    @Test
+    void aReaderThatIsInterruptedFailsAlone(@TempDir Path directory) throws Exception
+    {
+        try (DiskSegmentFiles files = new DiskSegmentFiles(directory, 3, 1 << 20))
+        {
+            AtomicBoolean over = new AtomicBoolean();
+            AtomicReference<IOException> wrong = new AtomicReference<>();
+            Thread[] others = new Thread[3];
+            for (int i = 0; i < others.length; i++)
+            {
+                boolean writes = i == 0;
+                others[i] = new Thread(() -> {
+                    ByteBuffer page = SegmentLog.aligned(Page.BYTES);
+                    while (!over.get() && wrong.get() == null)
+                    {
+                        try
+                        {
+                            if (writes)
+                                files.write(1, Page.BYTES, page.clear());
+                            else
+                                files.read(1, 0, page.clear());
+                        }
+                        catch (IOException e)
+                        {
+                            wrong.set(e);
+                        }
+                    }
+                });
+                others[i].start();
+            }
+            ByteBuffer page = SegmentLog.aligned(Page.BYTES);
+            for (int i = 0; i < 300; i++)
+            {
+                Thread.currentThread().interrupt();
+                assertThrows(IOException.class, () -> files.read(1, 0, page.clear()));
+                assertTrue(Thread.interrupted());
+            }
+            over.set(true);
+            for (Thread other : others)
+                other.join();
+            assertNull(wrong.get());
         }
     }
 
