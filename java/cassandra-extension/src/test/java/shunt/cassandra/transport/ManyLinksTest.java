@@ -53,7 +53,7 @@ class ManyLinksTest
 
     private static String query(Random random, int row)
     {
-        String column = random.nextInt(40) == 0 ? "many.slow(v)" : "v";
+        String column = random.nextInt(80) == 0 ? "many.slow(v)" : "v";
         String where = switch (random.nextInt(6))
         {
             case 0 -> " WHERE k IN (" + row + ")";
@@ -101,12 +101,12 @@ class ManyLinksTest
         for (int link = 0; link < LINKS; link++)
         {
             int seed = link;
-            runs.add(THREADS.submit(() -> run(seed, 60)));
+            runs.add(THREADS.submit(() -> run(seed, 40)));
         }
         int queries = 0;
         for (Future<Integer> run : runs)
             queries += run.get();
-        assertTrue(queries > LINKS * 60 * 10, queries + " queries");
+        assertTrue(queries > LINKS * 40 * 10, queries + " queries");
         long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
         while (System.nanoTime() < deadline && node.metric("Client", "RequestsSize", "Value") != 0)
             TimeUnit.MILLISECONDS.sleep(10);
