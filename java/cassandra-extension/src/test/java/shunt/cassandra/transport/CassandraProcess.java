@@ -159,6 +159,8 @@ public final class CassandraProcess
             "memtable_offheap_space: 64MiB", "file_cache_size: 32MiB", "networking_cache_size: 16MiB",
             "user_defined_functions_enabled: true", "user_function_timeout_policy: ignore", "user_defined_functions_fail_timeout: 15000ms",
             "native_transport_max_frame_size: 1MiB", "native_transport_idle_timeout: 60000ms",
+            "native_transport_timeout: 120000ms", "read_request_timeout: 60000ms", "range_request_timeout: 60000ms",
+            "write_request_timeout: 60000ms",
             "native_transport_allow_older_protocols: true", "batch_size_warn_threshold: 1KiB", "batch_size_fail_threshold: 64KiB",
             "client_encryption_options:", "  enabled: true", "  optional: true", "  keystore: " + keystore,
             "  keystore_password: " + PASSWORD, "  store_type: PKCS12", "");
