@@ -148,6 +148,7 @@ fn whole(parts: &Parts) -> Digits {
 }
 
 /// The power of ten that the first digit has, or one more.
+#[allow(clippy::approx_constant, reason = "Java's constants have fewer digits")]
 fn estimate(significand: u64, exponent: i32) -> i32 {
     let mantissa = f64::from_bits(1023 << 52 | significand & ((1 << 52) - 1));
     let estimate = (mantissa - 1.5) * 0.289_529_654 + 0.176_091_259 + f64::from(exponent) * 0.301_029_995_663_981;

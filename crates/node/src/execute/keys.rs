@@ -168,12 +168,15 @@ pub(crate) fn clustering_values(
     Ok(rows.iter().flat_map(|row| tuples.iter().map(|tuple| [row.clone(), tuple.clone()].concat())).collect())
 }
 
+/// A row: its clustering bytes, and the values of the clustering columns.
+type NamedRow = (Vec<u8>, Vec<Vec<u8>>);
+
 /// The rows that a statement gives in this way: their clustering bytes with the values, each row once, in their order.
 pub(crate) fn rows(
     table: &Table,
     restriction: &ClusteringRestriction,
     bindings: &dyn Bindings,
-) -> Result<Vec<(Vec<u8>, Vec<Vec<u8>>)>, InvalidRequest> {
+) -> Result<Vec<NamedRow>, InvalidRequest> {
     let values = clustering_values(table, restriction, bindings)?;
     let encoded = values.into_iter().map(|values| Ok((clustering(table, &values)?, values)));
     let mut rows = encoded.collect::<Result<Vec<_>, InvalidRequest>>()?;
