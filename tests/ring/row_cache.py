@@ -217,11 +217,12 @@ def run_arm(place: Path, disk: Disk, arm, share: float, options) -> dict:
             "amplification": after.get("RowCacheSsd.WriteAmplification", 0), "dropped": grown("RowCacheSsd.CascadesDropped")}
 
 
-def report(share: float, arm, measured: dict, none: dict) -> None:
+def report(share: float, arm, measured: dict, none: dict, iops: int) -> None:
+    note = "" if measured["iops"] > 0.9 * iops else "  the disk was not the limit: too little processor time"
     print(f"{share * 100:5.0f} %  {arm[0]:22}{measured['ops']:8.0f}{measured['ops'] / none['ops']:7.2f}{measured['mean']:9.1f}"
           f"{measured['p50']:8.1f}{measured['p99']:8.1f}{(measured['memory'] + measured['ssd']) * 100:8.1f}"
           f"{measured['memory'] * 100:8.1f}{measured['ssd'] * 100:7.1f}{measured['per_miss']:8.2f}{measured['iops']:8.0f}"
-          f"{measured['model']:8.0f}{measured['amplification']:8.2f}{measured['dropped']:9.0f}", flush=True)
+          f"{measured['model']:8.0f}{measured['amplification']:8.2f}{measured['dropped']:9.0f}{note}", flush=True)
 
 
 def main() -> int:
@@ -264,7 +265,7 @@ def main() -> int:
             if arm[0] in options.arms:
                 measured = run_arm(options.data, disk, arm, share, options)
                 none = none or measured
-                report(share, arm, measured, none)
+                report(share, arm, measured, none, disk.iops)
     print(f"whole run: {(time.monotonic() - begun) / 60:.0f} minutes")
     return 0
 
