@@ -93,7 +93,7 @@ class CassandraNodeTest
     {
         String using = " USING TIMESTAMP " + timestamp.incrementAndGet();
         String where = " WHERE k = 'key" + key + "'" + (pair.equals("wide") ? " AND c = " + random.nextInt(6) : "");
-        String value = Long.toHexString(random.nextLong()).repeat(1 + random.nextInt(10));
+        String value = Long.toHexString(random.nextLong()).repeat(30 + random.nextInt(60));
         switch (random.nextInt(pair.equals("wide") ? 8 : 6))
         {
             case 0 -> both(client, "DELETE FROM #" + pair + using + " WHERE k = 'key" + key + "'");
