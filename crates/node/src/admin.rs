@@ -23,14 +23,13 @@ pub struct NodesAdmin {
 }
 
 /// Counters of the engine that are shown: their name in RocksDB, ours, what it is, and how many of it make one of ours.
-const ENGINE_COUNTERS: [(&str, &str, &str, Option<Unit>, f64); 7] = [
+const ENGINE_COUNTERS: [(&str, &str, &str, Option<Unit>, f64); 6] = [
     ("rocksdb.compact.read.bytes", "shunt_store_compaction_read", "Read by compaction.", Some(Unit::Bytes), 1.0),
     ("rocksdb.compact.write.bytes", "shunt_store_compaction_written", "Written by compaction.", Some(Unit::Bytes), 1.0),
     ("rocksdb.flush.write.bytes", "shunt_store_flush_written", "Written by flushes.", Some(Unit::Bytes), 1.0),
     ("rocksdb.block.cache.hit", "shunt_store_block_cache_hits", "Blocks found in memory.", None, 1.0),
     ("rocksdb.block.cache.miss", "shunt_store_block_cache_misses", "Blocks read from disk.", None, 1.0),
     ("rocksdb.bloom.filter.useful", "shunt_store_filter_hits", "Reads that a filter saved.", None, 1.0),
-    ("rocksdb.stall.micros", "shunt_store_stall", "Time that writes waited for compaction.", Some(Unit::Seconds), 1e6),
 ];
 
 impl NodesAdmin {
@@ -67,8 +66,9 @@ impl NodesAdmin {
         }
         encoder.counter("shunt_store_requests", "Requests, those in aggregated frames included.", None, &requests)?;
         type Number = fn(&LoopMetrics) -> &Counter;
-        let counters: [(&str, &str, Number); 4] = [
+        let counters: [(&str, &str, Number); 5] = [
             ("shunt_store_requests_handed_over", "Requests left to worker threads.", |metrics| &metrics.handed_over),
+            ("shunt_store_writes_stalled", "Writes handed over as compaction did not keep up.", |m| &m.stalled),
             ("shunt_store_errors", "Requests answered with an error.", |metrics| &metrics.errors),
             ("shunt_store_protocol_errors", "Connections closed for malformed messages.", |m| &m.protocol_errors),
             ("shunt_store_traces_lost", "Traces asked for faster than they can be written.", |m| &m.traces_lost),
@@ -94,12 +94,15 @@ impl NodesAdmin {
             figures.iter().enumerate().map(|(node, figures)| (self.label(node), number(figures))).collect()
         };
         type Number = fn(&StoreFigures) -> f64;
-        let counters: [(&str, &str, Option<Unit>, Number); 10] = [
+        let counters: [(&str, &str, Option<Unit>, Number); 11] = [
             ("shunt_store_batches", "Batches written.", None, |f| f.applies as f64),
             ("shunt_store_fragments_written", "Fragments of rows in them.", None, |f| f.mutations as f64),
             ("shunt_store_syncs", "Syncs of the log.", None, |f| f.syncs as f64),
             ("shunt_store_batches_synced", "Batches that these made durable.", None, |f| f.synced as f64),
             ("shunt_store_sync", "Time that syncs took.", Some(Unit::Seconds), |f| f.sync_us as f64 / 1e6),
+            ("shunt_store_stall", "Time that writes waited for compaction.", Some(Unit::Seconds), |f| {
+                f.stalled_us as f64 / 1e6
+            }),
             ("shunt_store_reads", "Rows read from the engine.", None, |f| f.reads as f64),
             ("shunt_store_reads_blocked", "Reads that would have waited for the disk.", None, |f| f.would_block as f64),
             ("shunt_store_written_back", "Rows written back after a read merged them.", None, |f| {

@@ -102,6 +102,7 @@ impl From<StoreError> for CqlError {
     fn from(error: StoreError) -> CqlError {
         match error {
             StoreError::Engine(EngineError::WouldBlock) => CqlError::WouldWait { long: false },
+            StoreError::Engine(EngineError::Busy) | StoreError::Stalled(_) => CqlError::Overloaded(error.to_string()),
             error => CqlError::Server(error.to_string()),
         }
     }

@@ -15,6 +15,9 @@ pub(crate) const LOOP_RECORDS: usize = 256;
 /// Bytes of values that it reads for one.
 pub(crate) const LOOP_BYTES: usize = 256 << 10;
 
+/// Writes of one turn that an event loop gathers for one batch, before it carries them out and asks for a sync.
+pub(crate) const GATHERED_WRITES_MAX: usize = 64;
+
 /// Threads that execute what event loops do not wait for.
 pub(crate) const WORKERS: usize = 8;
 

@@ -22,6 +22,8 @@ pub struct LoopMetrics {
     pub requests_per_frame: Histogram,
     /// Requests that were left to workers, because they had to wait for the disk or take long.
     pub handed_over: Counter,
+    /// Of these, writes that came faster than compaction.
+    pub stalled: Counter,
     /// Answers that wait for the disk now.
     pub waiting: Gauge,
     /// Traces that were asked for and not kept.

@@ -105,6 +105,12 @@ impl Shared {
         Ok(shared)
     }
 
+    /// Another store in the place of the only one.
+    #[cfg(test)]
+    pub(crate) fn replace_store(&mut self, store: Store) {
+        self.stores = vec![Arc::new(store)];
+    }
+
     /// Where the data is.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory

@@ -4,7 +4,7 @@
 //! `cargo run --release -p shunt-storage --example catalogue [ROWS] [DIRECTORY]`
 
 use shunt_storage::catalogue::{Catalogue, Limits, RecordView, decode_row, encode_row};
-use shunt_storage::engine::{Engine, EngineOptions, Found, Merger, ReadTier, RocksEngine, Verdict, Write};
+use shunt_storage::engine::{Engine, EngineOptions, Found, Merger, ReadTier, RocksEngine, Stall, Verdict, Write};
 use shunt_storage::row::{Cell, CellValue, ColumnId, Row, TableId};
 use std::collections::HashMap;
 use std::error::Error;
@@ -63,7 +63,7 @@ fn disk_bytes(directory: &Path, records: &[Vec<u8>], compression: bool) -> Resul
     let options = EngineOptions { compression, ..EngineOptions::default() };
     let engine = RocksEngine::open(directory, &options, Arc::new(Keep))?;
     for (number, record) in records.iter().enumerate() {
-        engine.write(&[Write::Put(stored(number as u64), record.clone())])?;
+        engine.write(&[Write::Put(stored(number as u64), record.clone())], Stall::Wait)?;
     }
     engine.flush()?;
     engine.compact(&[0], &[1]);
@@ -159,7 +159,7 @@ fn measure_mixed(data: &Data, directory: &Path) -> Result<(), Box<dyn Error>> {
     let count = data.rows.len() as u64;
     for (arm, engine) in engines.iter().enumerate() {
         for (number, row) in data.rows.iter().enumerate() {
-            engine.write(&[Write::Put(stored(number as u64), encode(arm, row))])?;
+            engine.write(&[Write::Put(stored(number as u64), encode(arm, row))], Stall::Wait)?;
         }
         engine.flush()?;
     }
@@ -173,7 +173,10 @@ fn measure_mixed(data: &Data, directory: &Path) -> Result<(), Box<dyn Error>> {
                 for _ in 0..ops {
                     let number = random.below(count);
                     if random.below(100) >= percent {
-                        engine.write(&[Write::Put(stored(number), encode(arm, &data.rows[number as usize]))])?;
+                        engine.write(
+                            &[Write::Put(stored(number), encode(arm, &data.rows[number as usize]))],
+                            Stall::Wait,
+                        )?;
                         continue;
                     }
                     let Found::Value { bytes, .. } = engine.get(&stored(number), ReadTier::Disk)? else {

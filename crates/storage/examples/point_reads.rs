@@ -4,9 +4,11 @@
 //! `cargo run --release -p shunt-storage --example point_reads [ROWS] [DIRECTORY]`
 
 use allocation_counter::measure;
+use shunt_storage::catalogue::ValueView;
+use shunt_storage::engine::ReadTier;
 use shunt_storage::row::{Cell, CellValue, ColumnId, Fragment, Liveness, PartitionKey, Row, TableId};
 use shunt_storage::row_cache::{RowCacheOptions, SsdAdmission, SsdOptions};
-use shunt_storage::store::{Durability, Mutation};
+use shunt_storage::store::{Durability, Mutation, Read, RowRef};
 use shunt_storage::{Store, StoreOptions, Target};
 use std::error::Error;
 use std::hint::black_box;
@@ -64,6 +66,17 @@ fn read(store: &Store, key: &[u8]) {
     }
 }
 
+/// All columns, without taking the row out of its record.
+fn look(store: &Store, key: &[u8]) {
+    let place = (TABLE, PartitionKey(key), Target::Row(b""));
+    let bytes = store.with_row(place, NOW_S, ReadTier::Memory, |row| {
+        let Some(RowRef::InPlace(view)) = row else { return 0 };
+        let cells = (0..10).filter_map(|column| view.column(ColumnId(column)).ok().flatten());
+        cells.map(|cell| if let ValueView::Live(bytes) = cell.value { bytes.len() } else { 0 }).sum::<usize>()
+    });
+    assert!(black_box(bytes).is_ok_and(|bytes| bytes == Read::Ready(100)), "a row of ten columns of ten bytes");
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let rows = arguments.next().map_or(Ok(10_000), |rows| rows.parse::<usize>())?;
@@ -77,6 +90,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let memory = RowCacheOptions { memory_bytes: rows * 1024, ..RowCacheOptions::default() };
     let store = filled(&directory.path().join("memory"), rows, Some(memory))?;
     timed("read, row cache in memory", rows, |key| read(&store, key));
+    timed("read in place, row cache in memory", rows, |key| look(&store, key));
     timed("update of one column of a cached row", rows, |key| {
         drop(write(&store, key, row(3..4, NOW_S * 1_000_000 + 1, false)));
     });

@@ -45,6 +45,11 @@ impl Aside {
         Aside { trace: RefCell::new(Some(trace)), ..Aside::default() }
     }
 
+    /// Whether the client asked for a trace.
+    pub(super) fn is_traced(&self) -> bool {
+        self.trace.borrow().is_some()
+    }
+
     /// The trace, if there is one. Nothing more is noted.
     pub(super) fn take_trace(&self) -> Option<Box<Trace>> {
         self.trace.borrow_mut().take()

@@ -32,6 +32,11 @@ impl Effort {
         Effort { patient: false, records, bytes }
     }
 
+    /// Whether it may not wait.
+    pub(crate) fn is_of_a_loop(&self) -> bool {
+        !self.patient
+    }
+
     /// How far the next read may look: one more than it may use, so that it is seen whether there is more.
     pub(crate) fn reach(&self) -> Reach {
         match self.patient {
@@ -60,7 +65,14 @@ impl Effort {
         if self.patient {
             return Ok(());
         }
-        let bytes = row.map_or(0, |row| row.cells.iter().map(|cell| bytes_of(&cell.value)).sum());
+        self.has_read_bytes(row.map_or(0, |row| row.cells.iter().map(|cell| bytes_of(&cell.value)).sum()))
+    }
+
+    /// After a record with so many bytes of values was read.
+    pub(crate) fn has_read_bytes(&self, bytes: usize) -> Result<(), CqlError> {
+        if self.patient {
+            return Ok(());
+        }
         match (self.records.get().checked_sub(1), self.bytes.get().checked_sub(bytes)) {
             (Some(records), Some(bytes)) => {
                 self.records.set(records);

@@ -44,6 +44,10 @@ impl Intervals {
         restriction: &ClusteringRestriction,
         bindings: &dyn Bindings,
     ) -> Result<Intervals, InvalidRequest> {
+        if table.clustering_len == 0 {
+            // A partition is one row.
+            return Ok(Intervals(vec![Interval::of_prefix(Vec::new(), true)]));
+        }
         let mut found = Vec::new();
         for values in keys::clustering_values(table, restriction, bindings)? {
             let prefix = keys::clustering(table, &values)?;

@@ -14,6 +14,9 @@ use crate::statement::restrictions::{ClusteringRestriction, OneOf, Operand, Tupl
 /// Most combinations of values that the `IN`s of one statement make.
 const COMBINATIONS_MAX: usize = 10_000;
 
+/// In front of a partition's key.
+const TOKEN_BYTES: usize = 8;
+
 /// A partition: its token, and its key as storage has it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Partition {
@@ -25,15 +28,20 @@ pub(crate) struct Partition {
 impl Partition {
     /// The partition of these values of its key's columns.
     pub(crate) fn new<V: AsRef<[u8]>>(values: &[V]) -> Result<Partition, InvalidRequest> {
-        let mut serialized = Vec::new();
+        let bytes: usize = values.iter().map(|value| value.as_ref().len() + 3).sum();
+        let mut key = Vec::with_capacity(TOKEN_BYTES + bytes);
+        key.extend_from_slice(&[0; TOKEN_BYTES]);
         match values {
-            [only] => serialized.extend_from_slice(only.as_ref()),
+            [only] => key.extend_from_slice(only.as_ref()),
             several => {
+                let mut serialized = Vec::with_capacity(bytes);
                 if !partition_key(several.iter().map(|value| Some(value.as_ref())), &mut serialized) {
                     return Err(InvalidRequest::new("Key length is longer than maximum of 65535"));
                 }
+                key.append(&mut serialized);
             }
         }
+        let serialized = &key[TOKEN_BYTES..];
         if serialized.is_empty() {
             return Err(InvalidRequest::new("Key may not be empty"));
         }
@@ -41,10 +49,8 @@ impl Partition {
             let length = serialized.len();
             return Err(InvalidRequest::new(format!("Key length of {length} is longer than maximum of 65535")));
         }
-        let token = token::token(&serialized);
-        let mut key = Vec::with_capacity(8 + serialized.len());
-        key.extend_from_slice(&token_bytes(token));
-        key.extend_from_slice(&serialized);
+        let token = token::token(serialized);
+        key[..TOKEN_BYTES].copy_from_slice(&token_bytes(token));
         Ok(Partition { token, key })
     }
 }
@@ -123,6 +129,19 @@ fn product(columns: Vec<Vec<Vec<u8>>>) -> Result<Vec<Vec<Vec<u8>>>, InvalidReque
     Ok(rows)
 }
 
+/// The values of columns of which each has one; `None` if one may have several.
+fn equal<'k>(
+    columns: impl Iterator<Item = (&'k OneOf, &'k Column)>,
+    bindings: &dyn Bindings,
+) -> Result<Option<Vec<Vec<u8>>>, InvalidRequest> {
+    let mut values = Vec::with_capacity(columns.size_hint().0);
+    for (one_of, column) in columns {
+        let OneOf::Equal(value) = one_of else { return Ok(None) };
+        values.push(required(operand(value, bindings)?, column)?);
+    }
+    Ok(Some(values))
+}
+
 /// The partitions that a statement names.
 pub(crate) fn partitions(
     table: &Table,
@@ -130,6 +149,10 @@ pub(crate) fn partitions(
     bindings: &dyn Bindings,
 ) -> Result<Vec<Partition>, InvalidRequest> {
     let columns = keys.iter().zip(table.partition_key());
+    // Nearly all statements name one.
+    if let Some(values) = equal(columns.clone(), bindings)? {
+        return Ok(vec![Partition::new(&values)?]);
+    }
     let values = columns.map(|(one_of, column)| alternatives(one_of, column, bindings));
     product(values.collect::<Result<_, _>>()?)?.iter().map(|key| Partition::new(key)).collect()
 }

@@ -12,6 +12,7 @@ mod conditions;
 mod describe;
 mod effort;
 pub(crate) mod fragment;
+mod gather;
 mod intervals;
 mod json;
 pub(crate) mod keys;
@@ -21,6 +22,8 @@ pub(crate) mod rows;
 pub(crate) mod select;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_of_loops;
 mod warnings;
 mod write;
 
@@ -42,6 +45,8 @@ use crate::trace::{Origin, Trace};
 use aside::Aside;
 use bindings::Bound;
 use effort::Effort;
+pub(crate) use gather::Carried;
+use gather::Gathering;
 use select::{Page, Place};
 
 /// What statements of one connection share.
@@ -68,6 +73,8 @@ pub(crate) struct Done {
     pub(crate) flags: u8,
     /// The answer is true when the node's own log is durable up to here.
     pub(crate) durable_at: Option<u64>,
+    /// The answer is for when its writes, which are gathered, have been carried out ([`Executor::finish_gathered`]).
+    pub(crate) gathered: bool,
     /// To be kept when the answer is sent ([`Executor::keep_trace`]).
     pub(crate) trace: Option<Box<Trace>>,
 }
@@ -75,7 +82,7 @@ pub(crate) struct Done {
 impl Done {
     /// An answer that waits for nothing.
     pub(crate) fn now(opcode: u8) -> Done {
-        Done { opcode, flags: 0, durable_at: None, trace: None }
+        Done { opcode, flags: 0, durable_at: None, gathered: false, trace: None }
     }
 }
 
@@ -103,6 +110,7 @@ pub(crate) struct Executor {
     /// Of the request that is being executed.
     aside: Aside,
     effort: Effort,
+    gathering: Gathering,
     /// Of the next request, if it was begun elsewhere.
     resumed: Option<Box<Trace>>,
 }
@@ -110,7 +118,8 @@ pub(crate) struct Executor {
 impl Executor {
     /// An executor for the node with this number.
     pub(crate) fn new(shared: Arc<Shared>, node: usize) -> Executor {
-        Executor { shared, node, aside: Aside::default(), effort: Effort::unlimited(), resumed: None }
+        let gathering = Gathering::new(Arc::clone(&shared), node);
+        Executor { shared, node, aside: Aside::default(), effort: Effort::unlimited(), gathering, resumed: None }
     }
 
     /// Executes one request and appends the body of its answer. May wait for the disk.
@@ -123,7 +132,8 @@ impl Executor {
         }
     }
 
-    /// As [`Executor::execute`], from memory alone and within bounds; or else nothing, and it says so.
+    /// As [`Executor::execute`], from memory alone and within bounds; or else nothing, and it says so. Writes are gathered,
+    /// until [`Executor::finish_gathered`] at the latest.
     pub(crate) fn execute_at_once(
         &mut self,
         client: &mut ClientState,
@@ -146,6 +156,8 @@ impl Executor {
             .and_then(|(_, body)| self.run(client, request, body, out));
         if let Err(CqlError::WouldWait { long }) = outcome {
             out.truncate(before);
+            // Whoever takes it up sees what this loop did before.
+            self.gathering.carry_out();
             self.aside.note(|| "Handed over to a thread that may wait for the disk");
             return Outcome::WouldWait(WouldWait { long, trace: self.aside.take_trace() });
         }
@@ -158,6 +170,11 @@ impl Executor {
         done.flags |= flags;
         done.trace = trace;
         Outcome::Done(done)
+    }
+
+    /// Carries out the writes that were gathered. What became of each request, in the order in which they were executed.
+    pub(crate) fn finish_gathered(&self) -> Vec<Carried> {
+        self.gathering.finish()
     }
 
     /// The next request is one that was given up elsewhere; its trace goes on.
@@ -275,7 +292,8 @@ impl Executor {
                     new_metadata_id: (version >= 5 && outdated).then_some(statement.result_id),
                 };
                 let schema = self.shared.schema();
-                let place = Place { shared: &self.shared, schema: &schema, node: self.node, effort: &self.effort };
+                let (shared, node, effort, gathering) = (&self.shared, self.node, &self.effort, &self.gathering);
+                let place = Place { shared, schema: &schema, node, effort, gathering };
                 select::run(select, &bound, &place, &page, out)?;
                 Ok(Done::now(opcode::RESULT))
             }

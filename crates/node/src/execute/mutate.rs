@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shunt_cql::terms::{Bindings, Prepared, Value};
 use shunt_storage::Target;
 use shunt_storage::row::{Deletion, Expiry, Fragment, Header, PartitionKey, RangeTombstone, Row, TableId};
-use shunt_storage::store::{Mutation, Slice};
+use shunt_storage::store::{MutationRef, Slice};
 use std::ops::Bound as RangeBound;
 
 use super::bindings::Bound;
@@ -69,12 +69,12 @@ impl Write {
     }
 
     /// As storage takes it.
-    pub(crate) fn mutation(&self) -> Mutation<'_> {
-        Mutation {
+    pub(crate) fn mutation(&self) -> MutationRef<'_> {
+        MutationRef {
             table: self.table,
             partition: PartitionKey(&self.partition.key),
             target: self.place.target(),
-            fragment: self.fragment.clone(),
+            fragment: &self.fragment,
         }
     }
 }

@@ -5,8 +5,10 @@ use std::sync::{Arc, MutexGuard};
 
 use shunt_cql::ast::{BatchKind, NativeType};
 use shunt_cql::types::CqlType;
+use shunt_storage::StoreError;
+use shunt_storage::engine::EngineError;
 use shunt_storage::row::{Deletion, Fragment};
-use shunt_storage::store::{Durability, Mutation};
+use shunt_storage::store::{Durability, MutationRef, Store, Ticket};
 use shunt_topology::Token;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::metadata::metadata_flag;
@@ -58,6 +60,11 @@ impl Executor {
         if let Some(kind) = kind {
             warnings::check_batch(kind, items, &writes, &self.aside)?;
         }
+        if self.may_gather(&writes) {
+            self.gathering.add(writes, self.durability(items));
+            encode::void(out);
+            return Ok(Done { gathered: true, ..Done::now(opcode::RESULT) });
+        }
         let durable_at = self.apply(items, &writes)?;
         encode::void(out);
         Ok(Done { durable_at, ..Done::now(opcode::RESULT) })
@@ -76,9 +83,19 @@ impl Executor {
         Ok(locks)
     }
 
-    /// Writes to the stores. A batch over several nodes is atomic in each of them.
-    fn apply(&self, items: &[Item<'_>], writes: &[Write]) -> Result<Option<u64>, CqlError> {
-        self.aside.note(|| format!("Made {} mutation(s) of {} statement(s)", writes.len(), items.len()));
+    /// Whether writes can wait for others of this turn. Those that are traced go alone, as do those to other nodes.
+    fn may_gather(&self, writes: &[Write]) -> bool {
+        let all_own = || writes.iter().all(|write| self.owner(write) == self.node);
+        self.effort.is_of_a_loop() && !self.aside.is_traced() && !writes.is_empty() && all_own()
+    }
+
+    /// The node whose store a write goes to.
+    fn owner(&self, write: &Write) -> usize {
+        self.shared.info.owner(write.partition.token)
+    }
+
+    /// The strictest that any of the keyspaces asks for.
+    fn durability(&self, items: &[Item<'_>]) -> Durability {
         let schema = self.shared.schema();
         let durable = items.iter().filter_map(|(plan, _)| schema.keyspace(&plan.table.keyspace));
         let durability = durable.map(|keyspace| shared::durability(keyspace));
@@ -86,19 +103,27 @@ impl Executor {
             (Some(Durability::Batch), _) | (_, Durability::Batch) => Some(Durability::Batch),
             (_, periodic) => Some(periodic),
         });
-        let durability = durability.unwrap_or(Durability::Batch);
-        let foreign = writes.iter().any(|write| self.shared.info.owner(write.partition.token) != self.node);
-        if foreign && durability == Durability::Batch {
+        durability.unwrap_or(Durability::Batch)
+    }
+
+    /// Writes to the stores. A batch over several nodes is atomic in each of them.
+    fn apply(&self, items: &[Item<'_>], writes: &[Write]) -> Result<Option<u64>, CqlError> {
+        self.aside.note(|| format!("Made {} mutation(s) of {} statement(s)", writes.len(), items.len()));
+        let durability = self.durability(items);
+        let foreign = writes.iter().any(|write| self.owner(write) != self.node);
+        let several = writes.windows(2).any(|two| self.owner(&two[0]) != self.owner(&two[1]));
+        // Over several nodes one may refuse what another has written, and a loop cannot try that again.
+        if foreign && (durability == Durability::Batch || several) {
             self.effort.may_wait()?;
         }
         let mut durable_at = None;
         for (index, store) in self.shared.stores().iter().enumerate() {
-            let own = writes.iter().filter(|write| self.shared.info.owner(write.partition.token) == index);
-            let own: Vec<Mutation<'_>> = own.map(Write::mutation).collect();
+            let own = writes.iter().filter(|write| self.owner(write) == index);
+            let own: Vec<MutationRef<'_>> = own.map(Write::mutation).collect();
             if own.is_empty() {
                 continue;
             }
-            let ticket = store.apply(&own, durability)?;
+            let ticket = self.apply_to(store, &own, durability)?;
             let address = self.shared.info.nodes[index].address;
             self.aside.note(|| format!("Appended {} mutation(s) to the log and memtable of {address}", own.len()));
             if durability == Durability::Batch {
@@ -113,6 +138,26 @@ impl Executor {
             }
         }
         Ok(durable_at)
+    }
+
+    /// A loop waits for compaction as little as for the disk.
+    fn apply_to(&self, store: &Store, own: &[MutationRef<'_>], durability: Durability) -> Result<Ticket, CqlError> {
+        if !self.effort.is_of_a_loop() {
+            return Ok(store.apply(own.iter().copied(), durability)?);
+        }
+        // What came before goes before.
+        self.gathering.carry_out();
+        match store.append([own.iter().copied()]) {
+            Ok(mut appended) => match appended.refused.pop() {
+                Some((_, why)) => Err(why.into()),
+                None => {
+                    store.request_sync(durability);
+                    Ok(appended.ticket)
+                }
+            },
+            Err(StoreError::Engine(EngineError::Busy)) => Err(CqlError::WouldWait { long: true }),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// A refusal tells what others have written. It waits until that is on disk: what one client was told of must not be

@@ -1,4 +1,5 @@
 //! Aggregated frames (opcode 0x64): a frame's requests are executed in order, and their answers leave in one frame.
+//! Answers to its writes, which are gathered with others of the turn, share one when the writes are carried out and durable.
 //! An answer that waits for the disk, or for a worker, follows in a later one, so that it holds nobody else's.
 
 use shunt_reactor::{ConnId, Io};
@@ -96,6 +97,11 @@ impl NodeService {
             self.metrics.errors.add(1);
         }
         match done.durable_at {
+            _ if done.gathered => {
+                let header =
+                    Header { flags: entry.flags, ..Header::request(entry.version, entry.stream, entry.opcode) };
+                self.held.push(place, header, &rest.client, body, &done, &answer);
+            }
             None => {
                 let (version, flags, opcode) = (entry.version, done.flags, done.opcode);
                 writer.push(io.output(conn), entry.stream, entry.client_id, version, flags, opcode, &answer);

@@ -25,13 +25,18 @@ impl NodeService {
         let node = self.executor.node();
         let WouldWait { long, trace } = given_up;
         let job = Job { node, place, header, client: rest.client.clone(), body: body.to_vec(), long, trace };
+        self.hand_over_job(rest, job, answer)
+    }
+
+    pub(super) fn hand_over_job(&mut self, rest: &mut SessionRest, job: Job, answer: &mut Vec<u8>) -> Option<Done> {
+        let version = job.header.version;
         if self.workers.hand_over(job) {
             rest.handed_over += 1;
             self.metrics.handed_over.add(1);
             return None;
         }
         let what = "too many requests wait for the disk already".to_owned();
-        Some(refused(&CqlError::Overloaded(what), header.version, answer))
+        Some(refused(&CqlError::Overloaded(what), version, answer))
     }
 
     /// Sends what workers have answered, or keeps it until it is durable.

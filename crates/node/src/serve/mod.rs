@@ -4,6 +4,7 @@
 //! bytes -> framing -> handshake
 //!                  -> requests  -> execute -> framing -> bytes
 //!                  -> aggregate -> execute, entry by entry -> one frame of answers
+//!                                     |-- writes: gathered, and carried out as one at the end of the turn
 //!                                     '-- what would wait: hand_over -> workers -> answers -> bytes
 //! ```
 //!
@@ -11,6 +12,7 @@
 //! its place in the log and leaves when the store says that so much is durable; nothing here blocks.
 
 mod aggregate;
+mod gathered;
 mod hand_over;
 mod handshake;
 mod requests;
@@ -29,6 +31,7 @@ use shunt_wire::cql::message::{encode, error_code};
 use crate::execute::Executor;
 use crate::limits;
 use crate::metrics::{LoopMetrics, RequestKind};
+use gathered::HeldAnswers;
 use requests::Waiting;
 use session::{Session, SessionRest, Stage};
 use workers::WorkerLink;
@@ -63,6 +66,8 @@ pub struct NodeService {
     unfinished: Vec<ConnId>,
     /// Answers that wait until what they tell of is durable, in the order of the log.
     waiting: VecDeque<Waiting>,
+    /// Answers to writes that are carried out when the turn ends.
+    held: HeldAnswers,
     scratch: Scratch,
     /// The body being made.
     body: Vec<u8>,
@@ -79,6 +84,7 @@ impl NodeService {
             sessions: Vec::new(),
             unfinished: Vec::new(),
             waiting: VecDeque::new(),
+            held: HeldAnswers::default(),
             scratch: Scratch::default(),
             body: Vec::new(),
             draining: false,
@@ -260,6 +266,7 @@ impl Service for NodeService {
     }
 
     fn turn_ended(&mut self, io: &mut Io) {
+        self.finish_gathered(io);
         // Word of them may be lost when the mailbox is full.
         if self.workers.has_answers() {
             self.answers_came(io);

@@ -20,6 +20,14 @@ pub(super) enum Place {
     Entry { conn: ConnId, client_id: u32 },
 }
 
+impl Place {
+    pub(super) fn conn(self) -> ConnId {
+        match self {
+            Place::Envelope { conn } | Place::Entry { conn, .. } => conn,
+        }
+    }
+}
+
 /// An answer that waits until the store's log is durable up to a place.
 pub(super) struct Waiting {
     durable_at: u64,
@@ -55,9 +63,7 @@ impl Waiting {
     }
 
     pub(super) fn conn(&self) -> ConnId {
-        match self.place {
-            Place::Envelope { conn } | Place::Entry { conn, .. } => conn,
-        }
+        self.place.conn()
     }
 }
 
@@ -87,6 +93,9 @@ impl NodeService {
         };
         let response = Header { flags: done.flags, ..Header::response(header.version, header.stream, done.opcode) };
         match done.durable_at {
+            _ if done.gathered => {
+                self.held.push(Place::Envelope { conn }, header, &rest.client, body, &done, &answer);
+            }
             None => {
                 self.send(io, conn, rest, response, &answer);
                 self.keep_trace(done.trace);

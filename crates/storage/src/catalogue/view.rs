@@ -100,6 +100,21 @@ impl<'a> RecordView<'a> {
         }
     }
 
+    /// Whether there is anything in it that a reader can see: that it was inserted, or a column.
+    pub fn has_content(&self) -> bool {
+        self.liveness.is_some() || self.count() > 0
+    }
+
+    /// Whether it has something in a column.
+    pub fn has_column(&self, column: ColumnId) -> bool {
+        self.position(column).is_some()
+    }
+
+    /// Bytes of its values and of what they are found by.
+    pub fn value_bytes(&self) -> usize {
+        self.reader.remaining()
+    }
+
     /// The schema id that the record names.
     pub fn schema_id(&self) -> Option<u32> {
         match &self.columns {

@@ -1,9 +1,11 @@
 //! The engine's twin in memory: what the trait means, in as few lines as will do. For tests of what stands on it.
 
-use super::{Cursor, DataFile, Engine, EngineError, Entry, Found, Merger, ReadTier, Sizes, Span, Verdict, Write};
+use super::{
+    Cursor, DataFile, Engine, EngineError, Entry, Found, Merger, Pace, ReadTier, Sizes, Span, Stall, Verdict, Write,
+};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// A value with the fragments that have come since.
@@ -25,12 +27,24 @@ pub struct MemoryEngine {
     entries: RwLock<BTreeMap<Vec<u8>, Kept>>,
     sync_error: Mutex<Option<EngineError>>,
     writes: AtomicU64,
+    stopped: AtomicBool,
 }
 
 impl MemoryEngine {
     /// An empty one.
     pub fn new(merger: Arc<dyn Merger>) -> Self {
-        MemoryEngine { merger, entries: RwLock::default(), sync_error: Mutex::new(None), writes: AtomicU64::new(0) }
+        MemoryEngine {
+            merger,
+            entries: RwLock::default(),
+            sync_error: Mutex::new(None),
+            writes: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether writes are stopped from now on, as they are where compaction does not keep up.
+    pub fn stop_writes(&self, stopped: bool) {
+        self.stopped.store(stopped, Ordering::Release);
     }
 
     /// What every sync answers from now on; `None` for success.
@@ -54,7 +68,13 @@ impl Engine for MemoryEngine {
         Ok(Found::Value { bytes: self.merged(key, entry, false), fragments: entry.count() })
     }
 
-    fn write(&self, batch: &[Write]) -> Result<(), EngineError> {
+    fn write(&self, batch: &[Write], stall: Stall) -> Result<(), EngineError> {
+        while self.stopped.load(Ordering::Acquire) {
+            if stall == Stall::Refuse {
+                return Err(EngineError::Busy);
+            }
+            std::thread::yield_now();
+        }
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         self.writes.fetch_add(batch.len() as u64, Ordering::AcqRel);
         for write in batch {
@@ -74,6 +94,10 @@ impl Engine for MemoryEngine {
             }
         }
         Ok(())
+    }
+
+    fn pace(&self) -> Pace {
+        if self.stopped.load(Ordering::Acquire) { Pace::Stopped } else { Pace::Free }
     }
 
     fn cursor(&self, span: &Span) -> Box<dyn Cursor + '_> {

@@ -6,6 +6,7 @@
 mod manifest;
 mod memory;
 mod rocks;
+mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -84,6 +85,26 @@ pub enum Write {
     DeleteRange(Vec<u8>, Vec<u8>),
 }
 
+/// What becomes of a write that comes faster than compaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stall {
+    /// It waits, for as long as that takes.
+    Wait,
+    /// It is [`EngineError::Busy`].
+    Refuse,
+}
+
+/// How writes fare at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// As fast as they come.
+    Free,
+    /// More slowly than they come.
+    Delayed,
+    /// Not at all, until compaction has caught up.
+    Stopped,
+}
+
 /// What compaction does with a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -160,7 +181,9 @@ pub trait Engine: Send + Sync {
     /// One value.
     fn get(&self, key: &[u8], tier: ReadTier) -> Result<Found, EngineError>;
     /// All or nothing, visible to every read that begins afterwards; durable after [`Engine::sync`].
-    fn write(&self, batch: &[Write]) -> Result<(), EngineError>;
+    fn write(&self, batch: &[Write], stall: Stall) -> Result<(), EngineError>;
+    /// How writes fare at the moment. Takes a lock of the engine: for when one was refused.
+    fn pace(&self) -> Pace;
     /// A view of a range.
     fn cursor(&self, span: &Span) -> Box<dyn Cursor + '_>;
     /// The number of the last write; later ones have greater numbers, also after a reopening.

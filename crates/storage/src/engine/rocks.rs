@@ -11,7 +11,9 @@
 //! The log is written when it is synced, by [`Engine::sync`]: writers that wait for one sync share it, and a crash of the
 //! process loses exactly what a crash of the machine would.
 
-use super::{Cursor, DataFile, Engine, EngineError, Entry, Found, Merger, ReadTier, Sizes, Span, Verdict, Write};
+use super::{
+    Cursor, DataFile, Engine, EngineError, Entry, Found, Merger, Pace, ReadTier, Sizes, Span, Stall, Verdict, Write,
+};
 use crate::key::prefix_bytes;
 use rocksdb::compaction_filter::{CompactionFilter, Decision};
 use rocksdb::compaction_filter_factory::{CompactionFilterContext, CompactionFilterFactory};
@@ -20,6 +22,7 @@ use rocksdb::{
     DBRecoveryMode, ErrorKind, LogLevel, MergeOperands, Options, ReadOptions, SliceTransform, WriteBatch, WriteOptions,
     checkpoint::Checkpoint, properties,
 };
+use rustix::process::{getpriority_process, setpriority_process};
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::StrDeserializer;
@@ -47,8 +50,6 @@ pub struct EngineOptions {
     pub direct_reads: bool,
     /// Counters of cache, filters and compaction.
     pub statistics: bool,
-    /// A write that would have to wait for compaction is [`EngineError::Busy`] instead.
-    pub refuse_when_stalled: bool,
     /// Begins a database where there is none.
     pub create: bool,
     /// Opens although the log is damaged before its end, and loses what comes after the damage.
@@ -66,7 +67,6 @@ impl Default for EngineOptions {
             compression: true,
             direct_reads: false,
             statistics: true,
-            refuse_when_stalled: false,
             create: true,
             accept_damaged_log: false,
         }
@@ -77,7 +77,12 @@ thread_local! {
     /// Whether this thread is in a read: the merge operator then says how much it merged, and purges nothing.
     static READING: Cell<bool> = const { Cell::new(false) };
     static FRAGMENTS: Cell<u32> = const { Cell::new(0) };
+    /// Whether this thread's priority was lowered.
+    static LOWERED: Cell<bool> = const { Cell::new(false) };
 }
+
+/// The kernel's.
+const NICE_MAX: i32 = 19;
 
 /// While a read goes on.
 struct Reading;
@@ -101,7 +106,8 @@ pub struct RocksEngine {
     db: DB,
     options: Options,
     cache: Cache,
-    write_options: WriteOptions,
+    patient_writes: WriteOptions,
+    writes_at_once: WriteOptions,
     disk_reads: ReadOptions,
     memory_reads: ReadOptions,
     /// Writers hold it shared. Alone is who hands the log's buffer to the kernel: if that fails, RocksDB notes it only a
@@ -115,7 +121,7 @@ impl RocksEngine {
     pub fn open(directory: &Path, options: &EngineOptions, merger: Arc<dyn Merger>) -> Result<Self, EngineError> {
         let (db_options, cache) = build_options(options, merger)?;
         let db = DB::open(&db_options, directory).map_err(engine_error)?;
-        RocksEngine::from_parts(db, db_options, cache, options)
+        RocksEngine::from_parts(db, db_options, cache)
     }
 
     /// Opens a database for reading alone; nothing in the directory changes.
@@ -127,23 +133,30 @@ impl RocksEngine {
         let (mut db_options, cache) = build_options(options, merger)?;
         db_options.create_if_missing(false);
         let db = DB::open_for_read_only(&db_options, directory, false).map_err(engine_error)?;
-        RocksEngine::from_parts(db, db_options, cache, options)
+        RocksEngine::from_parts(db, db_options, cache)
     }
 
-    fn from_parts(db: DB, db_options: Options, cache: Cache, options: &EngineOptions) -> Result<Self, EngineError> {
-        let mut write_options = WriteOptions::default();
-        write_options.set_no_slowdown(options.refuse_when_stalled);
+    fn from_parts(db: DB, db_options: Options, cache: Cache) -> Result<Self, EngineError> {
+        let mut at_once = WriteOptions::default();
+        at_once.set_no_slowdown(true);
         let disk_reads = ReadOptions::default();
         let memory_reads = memory_reads()?;
         Ok(RocksEngine {
             db,
             options: db_options,
             cache,
-            write_options,
+            patient_writes: WriteOptions::default(),
+            writes_at_once: at_once,
             disk_reads,
             memory_reads,
             log: RwLock::new(()),
         })
+    }
+
+    /// Changes options of an open database, by RocksDB's names.
+    #[cfg(test)]
+    pub(super) fn set_options(&self, options: &[(&str, &str)]) {
+        self.db.set_options(options).map_err(engine_error).unwrap_or_else(|error| panic!("{error}"));
     }
 
     fn property(&self, name: &CStr) -> u64 {
@@ -229,6 +242,19 @@ fn set_merger(db: &mut Options, merger: Arc<dyn Merger>) {
     db.set_compaction_filter_factory(PurgeFactory { merger });
 }
 
+/// What compaction's threads add to the nice value of the process. On few cores they would take the time of event loops and
+/// syncs, which a client waits for; nobody waits for compaction until it is far behind.
+const COMPACTION_NICE: i32 = 5;
+
+/// Lowers the priority of this thread, once.
+fn lower_priority() {
+    if !LOWERED.replace(true) {
+        // Linux takes the calling thread for the process. Where it may not be changed, compaction competes.
+        let lower = getpriority_process(None).map(|nice| (nice + COMPACTION_NICE).min(NICE_MAX));
+        let _ = lower.and_then(|nice| setpriority_process(None, nice));
+    }
+}
+
 /// Makes the filter of each compaction.
 struct PurgeFactory {
     merger: Arc<dyn Merger>,
@@ -237,7 +263,9 @@ struct PurgeFactory {
 impl CompactionFilterFactory for PurgeFactory {
     type Filter = Purge;
 
+    /// On the thread that compacts.
     fn create(&mut self, _context: CompactionFilterContext) -> Purge {
+        lower_priority();
         Purge { merger: Arc::clone(&self.merger) }
     }
 
@@ -290,7 +318,7 @@ impl Engine for RocksEngine {
         }
     }
 
-    fn write(&self, batch: &[Write]) -> Result<(), EngineError> {
+    fn write(&self, batch: &[Write], stall: Stall) -> Result<(), EngineError> {
         let mut writes = WriteBatch::default();
         for write in batch {
             match write {
@@ -301,7 +329,19 @@ impl Engine for RocksEngine {
             }
         }
         let _shared = self.log.read().unwrap_or_else(PoisonError::into_inner);
-        self.db.write_opt(writes, &self.write_options).map_err(engine_error)
+        let options = match stall {
+            Stall::Wait => &self.patient_writes,
+            Stall::Refuse => &self.writes_at_once,
+        };
+        self.db.write_opt(writes, options).map_err(engine_error)
+    }
+
+    fn pace(&self) -> Pace {
+        match (self.property(properties::IS_WRITE_STOPPED), self.property(properties::ACTUAL_DELAYED_WRITE_RATE)) {
+            (0, 0) => Pace::Free,
+            (0, _) => Pace::Delayed,
+            _ => Pace::Stopped,
+        }
     }
 
     fn cursor(&self, span: &Span) -> Box<dyn Cursor + '_> {

@@ -3,7 +3,7 @@
 use super::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Values are texts, fragments append to them; those that begin with `!` never meet another before a value is asked for.
 struct Append;
@@ -91,8 +91,8 @@ proptest! {
         for step in steps {
             match step {
                 Step::Write(batch) => {
-                    rocks.write(&batch).unwrap();
-                    memory.write(&batch).unwrap();
+                    rocks.write(&batch, Stall::Wait).unwrap();
+                    memory.write(&batch, Stall::Wait).unwrap();
                 }
                 Step::Flush => rocks.flush().unwrap(),
                 Step::Compact => rocks.compact(&[0], &[1]),
@@ -125,7 +125,7 @@ fn reads_say_how_many_fragments_they_met_and_whether_they_would_block() {
     {
         let engine = RocksEngine::open(directory.path(), &small(), Arc::new(Append)).unwrap();
         for at in 0..5 {
-            engine.write(&merge(b"!")).unwrap();
+            engine.write(&merge(b"!"), Stall::Refuse).unwrap();
             let Found::Value { fragments, .. } = engine.get(&key, ReadTier::Memory).unwrap() else { panic!("absent") };
             assert_eq!(fragments, at + 1);
             let mut cursor = engine.cursor(&Span {
@@ -159,11 +159,81 @@ fn compaction_removes_what_the_merger_gives_up() {
     let directory = tempfile::tempdir().unwrap();
     let engine = RocksEngine::open(directory.path(), &small(), Arc::new(Append)).unwrap();
     let key = |last| vec![0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 7, 2, last];
-    engine.write(&[Write::Merge(key(1), b"-".to_vec()), Write::Merge(key(2), b"a".to_vec())]).unwrap();
+    engine.write(&[Write::Merge(key(1), b"-".to_vec()), Write::Merge(key(2), b"a".to_vec())], Stall::Wait).unwrap();
     engine.flush().unwrap();
     engine.compact(&[0], &[1]);
     // The first compaction merges fragments into values, and values are what the next one filters.
     engine.compact(&[0], &[1]);
     assert_eq!(engine.get(&key(1), ReadTier::Disk).unwrap(), Found::Absent);
     assert_eq!(engine.get(&key(2), ReadTier::Disk).unwrap(), Found::Value { bytes: b"a".to_vec(), fragments: 1 });
+}
+
+/// Merges when the test lets it.
+struct Held(Arc<Mutex<()>>);
+
+impl Merger for Held {
+    fn merge(&self, key: &[u8], base: Option<&[u8]>, fragments: &[&[u8]], purge: bool) -> Vec<u8> {
+        let _turn = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Append.merge(key, base, fragments, purge)
+    }
+
+    fn merge_fragments(&self, key: &[u8], fragments: &[&[u8]]) -> Option<Vec<u8>> {
+        let _turn = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Append.merge_fragments(key, fragments)
+    }
+
+    fn verdict(&self, key: &[u8], value: &[u8]) -> Verdict {
+        Append.verdict(key, value)
+    }
+}
+
+#[test]
+fn writes_that_come_faster_than_compaction_are_refused_if_they_may_not_wait() {
+    let (directory, lock) = (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(())));
+    let engine = RocksEngine::open(directory.path(), &small(), Arc::new(Held(Arc::clone(&lock)))).unwrap();
+    let write = |stall| engine.write(&[Write::Merge(b"key of a row".to_vec(), b"x".to_vec())], stall);
+    engine.set_options(&[("level0_file_num_compaction_trigger", "2"), ("level0_slowdown_writes_trigger", "2")]);
+    engine.set_options(&[("level0_stop_writes_trigger", "2")]);
+    let compaction = lock.lock().unwrap();
+    // The first few are being compacted and do not count.
+    for _ in 0..8 {
+        if write(Stall::Refuse).is_ok() {
+            engine.flush().unwrap();
+        }
+    }
+    assert_eq!((write(Stall::Refuse), engine.pace()), (Err(EngineError::Busy), Pace::Stopped));
+    drop(compaction);
+    while engine.pace() != Pace::Free {
+        std::thread::yield_now();
+    }
+    write(Stall::Refuse).unwrap();
+}
+
+/// Notes how nice the threads are on which values are purged.
+struct Nice(Arc<Mutex<Vec<i32>>>);
+
+impl Merger for Nice {
+    fn merge(&self, key: &[u8], base: Option<&[u8]>, fragments: &[&[u8]], purge: bool) -> Vec<u8> {
+        Append.merge(key, base, fragments, purge)
+    }
+
+    fn merge_fragments(&self, key: &[u8], fragments: &[&[u8]]) -> Option<Vec<u8>> {
+        Append.merge_fragments(key, fragments)
+    }
+
+    fn verdict(&self, _key: &[u8], _value: &[u8]) -> Verdict {
+        self.0.lock().unwrap().extend(rustix::process::getpriority_process(None));
+        Verdict::Keep
+    }
+}
+
+#[test]
+fn compaction_comes_after_who_is_waited_for() {
+    let (directory, seen) = (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(Vec::new())));
+    let engine = RocksEngine::open(directory.path(), &small(), Arc::new(Nice(Arc::clone(&seen)))).unwrap();
+    engine.write(&[Write::Put(b"key of a row".to_vec(), b"x".to_vec())], Stall::Wait).unwrap();
+    engine.flush().unwrap();
+    engine.compact(b"a", b"z");
+    let own = rustix::process::getpriority_process(None).unwrap();
+    assert_eq!(*seen.lock().unwrap(), [(own + 5).min(19)]);
 }

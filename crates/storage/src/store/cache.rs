@@ -17,7 +17,7 @@
 use super::read::Read;
 use super::{Shared, StoreError};
 use crate::catalogue::{decode_row, encode_row, is_plain};
-use crate::engine::{ReadTier, Write};
+use crate::engine::{ReadTier, Stall, Write};
 use crate::key;
 use crate::row::{Bytes, TableId};
 use crate::row_cache::{CachedRow, Lookup, RowCache, RowCacheError, RowCacheOptions, Update, WriteGuard};
@@ -88,8 +88,8 @@ impl Shared {
     }
 
     /// Writes a batch that changes what readers see: until it is visible to all of them, none is answered by the cache.
-    pub(super) fn write_visibly(&self, batch: &[Write]) -> Result<(), StoreError> {
-        let Some(cache) = &self.cache else { return self.write(batch) };
+    pub(super) fn write_visibly(&self, batch: &[Write], stall: Stall) -> Result<(), StoreError> {
+        let Some(cache) = &self.cache else { return self.write(batch, stall) };
         let guarded = batch.iter().filter_map(|write| match write {
             Write::Merge(key, record) => Some((key, Some(record))),
             Write::Put(key, _) | Write::Delete(key) if !Shared::is_own(key) => Some((key, None)),
@@ -98,7 +98,7 @@ impl Shared {
         let guards: Vec<(WriteGuard<'_, '_>, _)> =
             guarded.map(|(key, fragment)| (cache.begin_write(key), fragment.map(|record| (key, record)))).collect();
         // Should it fail, the guards drop what they guard: nobody knows then what the engine has.
-        self.write(batch)?;
+        self.write(batch, stall)?;
         for (guard, merged) in guards {
             match merged {
                 Some((key, fragment)) if writes_through(fragment) => {

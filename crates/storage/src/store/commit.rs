@@ -17,6 +17,9 @@ pub type DurableCallback = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 /// Runs on the sync thread: it must be short, and must not call the store.
 pub type SyncListener = Box<dyn Fn(&Result<Ticket, StoreError>) + Send>;
 
+/// The room on the disk is not asked for more often while there is some: a busy store syncs thousands of times per second.
+const WATCH_INTERVAL_MIN: Duration = Duration::from_millis(20);
+
 const HEALTHY: u8 = 0;
 const FULL: u8 = 1;
 const POISONED: u8 = 2;
@@ -26,53 +29,90 @@ struct CommitState {
     /// A sync is asked for no later than this.
     deadline: Option<Instant>,
     callbacks: Vec<(Ticket, DurableCallback)>,
-    listeners: Vec<SyncListener>,
     reason: String,
+    /// The sync thread waits for work. Waking nobody is a system call too.
+    idle: bool,
+    /// Threads in `wait`.
+    blocked: usize,
     /// Of a sync that failed: tickets up to here are answered with the failure.
     failed_up_to: Ticket,
     stop: bool,
 }
 
 /// Tickets, waiting writers and the store's health.
-#[derive(Default)]
 pub(super) struct Commit {
     written: AtomicU64,
     durable: AtomicU64,
     urgent: AtomicBool,
+    /// The shortest interval within which a sync is asked for already, in µs; `u64::MAX` for none.
+    periodic_us: AtomicU64,
     health: AtomicU8,
     /// The engine met the end of the disk and has not recovered yet. Nothing may touch its log until it has, see
     /// `watch_space`.
     engine_full: AtomicBool,
     state: Mutex<CommitState>,
+    /// Apart from the state, which event loops lock: telling them takes a system call each.
+    listeners: Mutex<Vec<SyncListener>>,
     /// For the sync thread.
     work: Condvar,
     /// For those who block in `wait`.
     progress: Condvar,
 }
 
+impl Default for Commit {
+    fn default() -> Self {
+        Commit {
+            written: AtomicU64::new(0),
+            durable: AtomicU64::new(0),
+            urgent: AtomicBool::new(false),
+            periodic_us: AtomicU64::new(u64::MAX),
+            health: AtomicU8::new(HEALTHY),
+            engine_full: AtomicBool::new(false),
+            state: Mutex::default(),
+            listeners: Mutex::default(),
+            work: Condvar::new(),
+            progress: Condvar::new(),
+        }
+    }
+}
+
 impl Commit {
-    /// Of a batch that is in the log now.
-    pub(super) fn ticket(&self, durability: Durability) -> Ticket {
-        let ticket = Ticket(self.written.fetch_add(1, Ordering::AcqRel) + 1);
+    /// Of what is in the log now.
+    pub(super) fn ticket(&self) -> Ticket {
+        Ticket(self.written.fetch_add(1, Ordering::AcqRel) + 1)
+    }
+
+    /// Asks for the sync that a write with this durability waits for.
+    pub(super) fn ask(&self, durability: Durability) {
         match durability {
             Durability::Batch => self.hurry(),
-            Durability::Periodic { interval } => {
-                let mut state = self.lock();
-                let at = Instant::now() + interval;
-                if state.deadline.is_none_or(|deadline| at < deadline) {
-                    state.deadline = Some(at);
-                    self.work.notify_one();
-                }
-            }
+            Durability::Periodic { interval } => self.ask_within(interval),
         }
-        ticket
     }
 
     /// Asks for a sync now.
     pub(super) fn hurry(&self) {
         if !self.urgent.swap(true, Ordering::AcqRel) {
             // With the lock, so that the thread is either before its check or in its wait.
-            let _state = self.lock();
+            self.wake(&self.lock());
+        }
+    }
+
+    /// Asks for a sync some time within the interval. Free if there will be one anyway.
+    fn ask_within(&self, interval: Duration) {
+        let interval_us = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX - 1);
+        if self.periodic_us.fetch_min(interval_us, Ordering::AcqRel) > interval_us {
+            let mut state = self.lock();
+            let at = Instant::now() + interval;
+            if state.deadline.is_none_or(|deadline| at < deadline) {
+                state.deadline = Some(at);
+                self.wake(&state);
+            }
+        }
+    }
+
+    fn wake(&self, state: &CommitState) {
+        if state.idle {
             self.work.notify_one();
         }
     }
@@ -101,8 +141,10 @@ impl Commit {
             if let Some(outcome) = self.outcome(&state, ticket) {
                 return outcome;
             }
-            self.hurry_locked();
+            self.hurry_locked(&state);
+            state.blocked += 1;
             state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.blocked -= 1;
         }
     }
 
@@ -118,12 +160,12 @@ impl Commit {
     }
 
     pub(super) fn subscribe(&self, listener: SyncListener) {
-        self.lock().listeners.push(listener);
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
     }
 
-    fn hurry_locked(&self) {
+    fn hurry_locked(&self, state: &CommitState) {
         if !self.urgent.swap(true, Ordering::AcqRel) {
-            self.work.notify_one();
+            self.wake(state);
         }
     }
 
@@ -198,15 +240,19 @@ impl Commit {
         loop {
             let now = Instant::now();
             let due = state.deadline.is_some_and(|deadline| deadline <= now);
-            if state.stop || due || self.urgent.swap(false, Ordering::AcqRel) {
+            if self.urgent.swap(false, Ordering::AcqRel) || state.stop || due {
                 state.deadline = None;
+                // Whoever asked before wrote before, and is seen by the sync.
+                self.periodic_us.swap(u64::MAX, Ordering::AcqRel);
                 return (true, state.stop);
             }
             let until = state.deadline.map_or(watch_at, |deadline| deadline.min(watch_at));
             if until <= now {
                 return (false, false);
             }
+            state.idle = true;
             state = self.work.wait_timeout(state, until - now).unwrap_or_else(PoisonError::into_inner).0;
+            state.idle = false;
         }
     }
 
@@ -231,9 +277,14 @@ impl Commit {
                 None => state.callbacks.push((ticket, callback)),
             }
         }
-        state.listeners.iter().for_each(|listener| listener(&outcome));
+        let blocked = state.blocked > 0;
         drop(state);
-        self.progress.notify_all();
+        if blocked {
+            self.progress.notify_all();
+        }
+        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.iter().for_each(|listener| listener(&outcome));
+        drop(listeners);
         told.into_iter().for_each(|(callback, result)| callback(result));
     }
 }
@@ -241,7 +292,7 @@ impl Commit {
 /// The sync thread, until the store is dropped.
 pub(super) fn run(shared: &Arc<Shared>) {
     let commit = &shared.commit;
-    let mut noted = Instant::now();
+    let (mut noted, mut watched) = (Instant::now(), None::<Instant>);
     loop {
         let (sync, last) = commit.next_work(shared.options.watch_interval);
         if shared.catalogue.has_pending() {
@@ -262,7 +313,12 @@ pub(super) fn run(shared: &Arc<Shared>) {
             commit.settle(Ticket(0), Ok(()));
             return;
         }
-        watch_space(shared);
+        let interval = WATCH_INTERVAL_MIN.min(shared.options.watch_interval);
+        let writable = commit.health.load(Ordering::Acquire) == HEALTHY;
+        if !writable || watched.is_none_or(|watched| watched.elapsed() >= interval) {
+            watch_space(shared);
+            watched = Some(Instant::now());
+        }
     }
 }
 

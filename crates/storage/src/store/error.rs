@@ -8,6 +8,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Why a store did not do what it was asked to.
 #[derive(Debug, Clone)]
@@ -65,6 +66,8 @@ pub enum StoreError {
         /// From where to where.
         what: String,
     },
+    /// Writes come faster than they are compacted, and have for as long as a write waits. It was not carried out.
+    Stalled(Duration),
     /// The disk is full: reads go on, writes again when there is room.
     Full(String),
     /// A write failed in a way that leaves open what is on disk: reads go on, writes do not until the store is opened
@@ -91,6 +94,10 @@ impl fmt::Display for StoreError {
             StoreError::TooLarge { bytes, most } => write!(f, "a write of {bytes} bytes, at most {most}"),
             StoreError::LogLost { path, what } => {
                 write!(f, "{}: acknowledged writes are missing: {what}", path.display())
+            }
+            StoreError::Stalled(waited) => {
+                let seconds = waited.as_secs();
+                write!(f, "the write waited {seconds} s for compaction; write more slowly, or use a faster disk")
             }
             StoreError::Full(why) => write!(f, "the store is read-only until there is room on the disk: {why}"),
             StoreError::Poisoned(why) => write!(f, "the store is read-only until it is opened anew: {why}"),

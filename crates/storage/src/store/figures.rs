@@ -14,6 +14,8 @@ pub const FRAGMENT_CLASSES: [u32; 6] = [1, 2, 4, 8, 16, 32];
 pub(super) struct Figures {
     applies: AtomicU64,
     mutations: AtomicU64,
+    stalled: AtomicU64,
+    stalled_us: AtomicU64,
     syncs: AtomicU64,
     synced: AtomicU64,
     sync_us: AtomicU64,
@@ -32,6 +34,10 @@ pub struct StoreFigures {
     pub applies: u64,
     /// Fragments in them.
     pub mutations: u64,
+    /// Batches that had to wait for compaction.
+    pub stalled: u64,
+    /// How long all of them waited, in µs.
+    pub stalled_us: u64,
     /// Syncs of the log.
     pub syncs: u64,
     /// Batches that these made durable.
@@ -65,9 +71,14 @@ fn add(counter: &AtomicU64, more: u64) {
 }
 
 impl Figures {
-    pub(super) fn applied(&self, mutations: usize) {
-        add(&self.applies, 1);
+    pub(super) fn applied(&self, requests: u64, mutations: usize) {
+        add(&self.applies, requests);
         add(&self.mutations, mutations as u64);
+    }
+
+    pub(super) fn stalled(&self, waited: Duration) {
+        add(&self.stalled, 1);
+        add(&self.stalled_us, u64::try_from(waited.as_micros()).unwrap_or(u64::MAX));
     }
 
     pub(super) fn synced(&self, batches: u64, took: Duration) {
@@ -109,6 +120,8 @@ impl Figures {
         StoreFigures {
             applies: of(&self.applies),
             mutations: of(&self.mutations),
+            stalled: of(&self.stalled),
+            stalled_us: of(&self.stalled_us),
             syncs: of(&self.syncs),
             synced: of(&self.synced),
             sync_us: of(&self.sync_us),

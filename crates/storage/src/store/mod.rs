@@ -1,8 +1,8 @@
 //! A store: what the node reads and writes through.
 //!
-//! Writes are blind: `apply` puts fragments into the log and the memtable and returns a [`Ticket`]; when that is durable
-//! says `wait_durable`, a callback or a listener, so that an event loop never waits for a disk. Reads merge fragments,
-//! apply the deletions of the partition and leave out what has expired.
+//! Writes are blind: `append` and `apply` put fragments into the log and the memtable and return a [`Ticket`]; when that is
+//! durable says `wait_durable`, a callback or a listener, so that an event loop never waits for a disk. Reads merge
+//! fragments, apply the deletions of the partition and leave out what has expired.
 
 mod cache;
 mod check;
@@ -18,22 +18,24 @@ mod scan;
 #[cfg(test)]
 mod tests;
 mod upkeep;
+mod write;
 
 pub use check::{Problem, check};
 pub use commit::{DurableCallback, SyncListener};
 pub use error::StoreError;
 pub use figures::{FRAGMENT_CLASSES, StoreFigures};
-pub use options::{Durability, Mutation, StoreOptions, Ticket};
-pub use read::{PartitionRows, Reach, Read, Record, Slice};
+pub use options::{Durability, Mutation, MutationRef, StoreOptions, Ticket};
+pub use read::{PartitionRows, Reach, Read, Record, RowRef, Slice};
 pub use scan::{Position, Scan, ScanItem, ScanRange};
 pub use upkeep::Swept;
+pub use write::Appended;
 
-use crate::catalogue::{Catalogue, encode_header, encode_row};
+use crate::catalogue::Catalogue;
 use crate::engine::{Engine, EngineError, EngineOptions, RocksEngine, Write};
 use crate::files;
-use crate::key::{self, Target};
+use crate::key;
 use crate::merger::{GraceTimes, RowMerger};
-use crate::row::{Fragment, TableId};
+use crate::row::TableId;
 use crate::row_cache::RowCache;
 use commit::Commit;
 use directory::{DirectoryLock, Layout};
@@ -42,9 +44,9 @@ use marker::Marker;
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
 /// Keys waiting to be written back; more are not worth remembering.
@@ -68,6 +70,8 @@ pub(crate) struct Shared {
     headers: RwLock<HashSet<TableId>>,
     /// Writers hold it shared; a row is written back, and schemas are reclaimed, with no writer in between.
     gate: RwLock<()>,
+    /// Writers that the engine makes wait. As long as there is one, no event loop takes a lock that it holds.
+    delayed: AtomicUsize,
     rewrites: SyncSender<Vec<u8>>,
     stop_sweeping: AtomicBool,
     /// One sweep, reclaim or snapshot at a time.
@@ -159,6 +163,7 @@ impl Store {
             marker,
             headers,
             gate: RwLock::new(()),
+            delayed: AtomicUsize::new(0),
             rewrites: rewrites.clone(),
             stop_sweeping: AtomicBool::new(false),
             upkeep: Mutex::new(()),
@@ -167,33 +172,16 @@ impl Store {
         Ok(Store { shared, threads, stop_upkeep: rewrites, _lock: lock })
     }
 
-    /// Writes all of the mutations or none. They are visible at once, and durable when the ticket is.
-    pub fn apply(&self, mutations: &[Mutation<'_>], durability: Durability) -> Result<Ticket, StoreError> {
-        self.shared.commit.check()?;
-        {
-            let _gate = self.shared.enter_gate();
-            let batch = self.shared.encode(mutations)?;
-            self.shared.write_visibly(&batch)?;
-        }
-        self.shared.figures.applied(mutations.len());
-        let ticket = self.shared.commit.ticket(durability);
-        if self.shared.catalogue.has_pending() {
-            self.shared.commit.hurry();
-        }
-        Ok(ticket)
-    }
-
     /// Deletes all data of a table, which goes on to exist. Also where there is too little room for other writes.
     pub fn truncate(&self, table: TableId, durability: Durability) -> Result<Ticket, StoreError> {
         self.shared.commit.check_sound()?;
-        let (from, to) = (key::token_start(table, None), key::table_end(table));
-        {
-            // A row on its way back into the engine would come after the deletion.
-            let _gate = self.shared.enter_gate();
-            self.shared.write(&[Write::DeleteRange(from, to)])?;
-        }
+        let deletion = [Write::DeleteRange(key::token_start(table, None), key::table_end(table))];
+        // Through the gate: a row on its way back into the engine would come after the deletion.
+        self.shared.write_patiently(|shared, stall| shared.write(&deletion, stall))?;
         self.shared.clear_cached(table);
-        Ok(self.shared.commit.ticket(durability))
+        let ticket = self.shared.commit.ticket();
+        self.shared.commit.ask(durability);
+        Ok(ticket)
     }
 
     /// Deletes all data of a table whose number is never used again; its files go at once.
@@ -315,51 +303,10 @@ fn start_threads(shared: &Arc<Shared>, asked: Receiver<Vec<u8>>) -> Result<Vec<J
 }
 
 impl Shared {
-    fn encode(&self, mutations: &[Mutation<'_>]) -> Result<Vec<Write>, StoreError> {
-        let mut batch = Vec::with_capacity(mutations.len());
-        let mut bytes = 0;
-        for mutation in mutations {
-            let key = key::record(mutation.table, mutation.partition, mutation.target)?;
-            let mut record = Vec::new();
-            match (&mutation.fragment, mutation.target) {
-                (Fragment::Header(header), Target::Header) => {
-                    self.note_header(mutation.table, &mut batch);
-                    let mut header = header.clone();
-                    header.canonicalise();
-                    encode_header(&header, &mut record);
-                }
-                (Fragment::Row(row), Target::Row(_) | Target::Static) if row.is_canonical() => {
-                    encode_row(row, mutation.table, &self.catalogue, &mut record);
-                }
-                (Fragment::Row(row), Target::Row(_) | Target::Static) => {
-                    let mut row = row.clone();
-                    row.canonicalise();
-                    encode_row(&row, mutation.table, &self.catalogue, &mut record);
-                }
-                _ => return Err(StoreError::Misplaced),
-            }
-            bytes += key.len() + record.len();
-            batch.push(Write::Merge(key, record));
-        }
-        if bytes > self.options.batch_bytes_max {
-            return Err(StoreError::TooLarge { bytes, most: self.options.batch_bytes_max });
-        }
-        Ok(batch)
-    }
-
-    fn write(&self, batch: &[Write]) -> Result<(), StoreError> {
-        self.engine.write(batch).map_err(|error| self.commit.failed(&error))
-    }
-
     /// As much as can be where nobody watches.
     fn free_bytes(&self) -> u64 {
         let watched = self.layout.as_ref().filter(|_| self.options.reserve_bytes > 0);
         watched.map_or(u64::MAX, Layout::free_bytes)
-    }
-
-    /// As a writer: whoever puts a row in the place of its fragments is before or after, not in between.
-    fn enter_gate(&self) -> RwLockReadGuard<'_, ()> {
-        self.gate.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_upkeep(&self) -> MutexGuard<'_, ()> {

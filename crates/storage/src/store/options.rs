@@ -26,6 +26,9 @@ pub struct StoreOptions {
     pub write_back_fragments: u32,
     /// Of the fragments of one `apply` together.
     pub batch_bytes_max: usize,
+    /// How long an `apply` waits for compaction, if writes come faster than that, before it is refused. Event loops do
+    /// not wait, see `append`.
+    pub stall_wait_max: Duration,
     /// With less room than this on the disk the store takes no writes; 0 looks at the disk's errors alone.
     pub reserve_bytes: u64,
     /// How often the room on the disk is looked at.
@@ -44,6 +47,7 @@ impl Default for StoreOptions {
             row_cache: None,
             write_back_fragments: 4,
             batch_bytes_max: 16 << 20,
+            stall_wait_max: Duration::from_secs(10),
             reserve_bytes: 256 << 20,
             watch_interval: Duration::from_secs(1),
             clock: Arc::new(clock),
@@ -88,6 +92,26 @@ pub struct Mutation<'a> {
     pub target: Target<'a>,
     /// What is written: a header for [`Target::Header`], else a row.
     pub fragment: Fragment,
+}
+
+/// As [`Mutation`], of a fragment that somebody else keeps.
+#[derive(Debug, Clone, Copy)]
+pub struct MutationRef<'a> {
+    /// The table.
+    pub table: TableId,
+    /// The partition.
+    pub partition: PartitionKey<'a>,
+    /// Where in it.
+    pub target: Target<'a>,
+    /// What is written: a header for [`Target::Header`], else a row.
+    pub fragment: &'a Fragment,
+}
+
+impl<'a> From<&'a Mutation<'_>> for MutationRef<'a> {
+    fn from(mutation: &'a Mutation<'_>) -> Self {
+        let Mutation { table, partition, target, fragment } = mutation;
+        MutationRef { table: *table, partition: *partition, target: *target, fragment }
+    }
 }
 
 /// The place of an `apply` in the order of all of them; durable when all before it are.

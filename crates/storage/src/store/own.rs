@@ -2,7 +2,7 @@
 
 use super::{Shared, StoreError};
 use crate::catalogue::CatalogueError;
-use crate::engine::{Engine, EngineError, Found, ReadTier, Span, Write};
+use crate::engine::{Engine, EngineError, Found, ReadTier, Span, Stall, Write};
 use crate::key::{self, OWN_TABLE};
 use crate::row::TableId;
 use std::collections::HashSet;
@@ -51,7 +51,7 @@ impl Shared {
     /// Before a record uses one of these ids: the log keeps the order.
     pub(super) fn note_schemas(&self, next_id: u32) -> bool {
         let note = Write::Put(key::own(SCHEMAS), next_id.to_be_bytes().to_vec());
-        self.commit.check().and_then(|()| self.write(&[note])).is_ok()
+        self.commit.check().and_then(|()| self.write(&[note], Stall::Refuse)).is_ok()
     }
 
     /// Now and then: a manifest changes with flushes and compactions.
@@ -64,7 +64,7 @@ impl Shared {
 
     /// A write that changes nothing, to see whether there can be one.
     pub(super) fn probe(&self) -> Result<(), EngineError> {
-        self.engine.write(&[Write::Put(key::own(PROBE), Vec::new())])
+        self.engine.write(&[Write::Put(key::own(PROBE), Vec::new())], Stall::Refuse)
     }
 
     /// Readers look for headers only in tables that have had one: noted in the same batch, and in memory before.

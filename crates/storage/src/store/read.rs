@@ -1,10 +1,10 @@
 //! Reading one record, or the rows of one partition.
 
 use super::{Shared, Store, StoreError};
-use crate::catalogue::{decode_header, decode_row};
+use crate::catalogue::{RecordView, decode_header, decode_row, is_plain};
 use crate::engine::{Cursor, EngineError, Found, ReadTier, Span};
 use crate::key::{self, Target};
-use crate::row::{Bytes, Deletion, Header, PartitionKey, Row, TableId};
+use crate::row::{Bytes, ColumnId, Deletion, Header, PartitionKey, Row, TableId};
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
@@ -34,6 +34,15 @@ pub struct Record {
     pub bytes: Bytes,
     /// From how many fragments it was merged.
     pub fragments: u32,
+}
+
+/// A row that a reader sees.
+#[derive(Debug, Clone, Copy)]
+pub enum RowRef<'a> {
+    /// Where it lies, in its record: values of one time, which neither expire nor are deleted.
+    InPlace(&'a RecordView<'a>),
+    /// Taken out of its record, with what is deleted or has expired left out.
+    Decoded(&'a Row),
 }
 
 /// Which rows of a partition.
@@ -110,6 +119,31 @@ impl Store {
         self.shared.read_row(table, partition, target, now, ReadTier::Memory)
     }
 
+    /// A row (static or not) as a reader at `now` (s) sees it, for `use_it` to look at; `None` if there is no live one. Plain
+    /// rows are not taken out of their record for it, wherever that was found.
+    pub fn with_row<T>(
+        &self,
+        (table, partition, target): (TableId, PartitionKey<'_>, Target<'_>),
+        now: i64,
+        tier: ReadTier,
+        use_it: impl FnOnce(Option<RowRef<'_>>) -> T,
+    ) -> Result<Read<T>, StoreError> {
+        let shared = &*self.shared;
+        shared.with_record((table, partition, target), tier, |key, record, deletion| {
+            let Some(record) = record else { return Ok(use_it(None)) };
+            if deletion.is_none() && is_plain(record) {
+                let view = RecordView::parse(record, &shared.catalogue);
+                let view = view.map_err(|what| StoreError::corrupt(key, what))?;
+                // Who has kept its key as it was written shows that instead.
+                if !view.has_column(ColumnId::KEY_AS_WRITTEN) {
+                    return Ok(use_it(view.has_content().then_some(RowRef::InPlace(&view))));
+                }
+            }
+            let row = shared.resolve(key, record, deletion, now)?;
+            Ok(use_it(row.as_ref().map(RowRef::Decoded)))
+        })
+    }
+
     /// A row as the engine has it, past the row cache: for tools and tests.
     pub fn read_record(
         &self,
@@ -157,6 +191,19 @@ impl Shared {
         now: i64,
         tier: ReadTier,
     ) -> Result<Read<Option<Row>>, StoreError> {
+        self.with_record((table, partition, target), tier, |key, record, deletion| match record {
+            Some(record) => self.resolve(key, record, deletion, now),
+            None => Ok(None),
+        })
+    }
+
+    /// A row's record with the deletion that lies over it, as they were at one moment.
+    fn with_record<T>(
+        &self,
+        (table, partition, target): (TableId, PartitionKey<'_>, Target<'_>),
+        tier: ReadTier,
+        use_it: impl FnOnce(&[u8], Option<&[u8]>, Option<Deletion>) -> Result<T, StoreError>,
+    ) -> Result<Read<T>, StoreError> {
         let key = key::record(table, partition, target)?;
         loop {
             let forgotten = self.forgotten.load(Ordering::Acquire);
@@ -164,7 +211,7 @@ impl Shared {
                 Read::WouldBlock => return Ok(Read::WouldBlock),
                 Read::Ready(stored) => stored,
             };
-            let Some(record) = stored.record() else { return Ok(Read::Ready(None)) };
+            let Some(record) = stored.record() else { return use_it(&key, None, None).map(Read::Ready) };
             // After the row: a deletion that comes in between is seen, one that comes before is not missed.
             let header = match self.read_header(table, partition, tier)? {
                 Read::WouldBlock => return Ok(Read::WouldBlock),
@@ -172,7 +219,7 @@ impl Shared {
             };
             // A sweep may have moved the deletion into the row after that was read, and out of the header before.
             if self.forgotten.load(Ordering::Acquire) == forgotten {
-                return Ok(Read::Ready(self.resolve(&key, record, covering(&header, target), now)?));
+                return use_it(&key, Some(record), covering(&header, target)).map(Read::Ready);
             }
         }
     }

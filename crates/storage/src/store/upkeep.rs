@@ -2,7 +2,7 @@
 
 use super::{Shared, Store, StoreError};
 use crate::catalogue::{RecordView, decode_header, decode_row, decode_unmerged, encode_header, encode_row};
-use crate::engine::{Found, ReadTier, Span, Write};
+use crate::engine::{Found, ReadTier, Span, Stall, Write};
 use crate::key::{self, Target};
 use crate::row::{Header, Row, TableId};
 use std::collections::BTreeSet;
@@ -77,7 +77,8 @@ impl Shared {
             encode_row(&purged, table, &self.catalogue, &mut record);
             Write::Put(key.to_vec(), record)
         };
-        self.write(&[write])?;
+        // With the gate closed nobody waits for compaction: the next read asks again.
+        self.write(&[write], Stall::Refuse)?;
         self.figures.wrote_back();
         Ok(())
     }
@@ -224,8 +225,8 @@ impl<'a> Sweep<'a> {
     }
 
     fn write_rows(&mut self) -> Result<(), StoreError> {
-        let _gate = self.shared.enter_gate();
-        self.shared.write_visibly(&self.batch)?;
+        let batch = &self.batch;
+        self.shared.write_patiently(|shared, stall| shared.write_visibly(batch, stall))?;
         self.batch.clear();
         Ok(())
     }
@@ -255,7 +256,8 @@ impl Shared {
             Write::Put(key.to_vec(), record)
         };
         self.forgotten.fetch_add(1, Ordering::AcqRel);
-        self.write_visibly(&[write])?;
+        // A stall ends the sweep, and the next one goes on: with the gate closed nobody waits.
+        self.write_visibly(&[write], Stall::Refuse)?;
         Ok(true)
     }
 }

@@ -3,7 +3,9 @@
 //! Whoever reads tells of the beginning of a partition, its rows and its end, and heeds what comes back.
 
 use shunt_cql::error::InvalidRequest;
+use shunt_storage::catalogue::{RecordView, ValueView};
 use shunt_storage::row::Row;
+use shunt_wire::cql::message::put;
 
 use super::evaluate::Evaluator;
 use super::filter::Filters;
@@ -12,6 +14,7 @@ use super::input::{Clustering, Input};
 use super::output::put_row;
 use super::paging::{Position, State};
 use crate::error::CqlError;
+use crate::schema::{Column, ColumnKind};
 use crate::statement::select::{Grouping, SelectPlan};
 
 /// Rows that are held for sorting.
@@ -87,6 +90,20 @@ pub(super) struct Collector<'e> {
     sorted: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
+/// Appends the value of a regular column of a plain record, in which nothing has elements.
+fn put_in_place(column: &Column, row: &RecordView<'_>, out: &mut Vec<u8>) -> Result<(), CqlError> {
+    let cell = match column.is_multi_cell() {
+        true => None,
+        false => row.column(column.id).map_err(|error| CqlError::Server(error.to_string()))?,
+    };
+    let value = cell.and_then(|cell| match cell.value {
+        ValueView::Live(bytes) => Some(bytes),
+        _ => None,
+    });
+    put::bytes(out, value);
+    Ok(())
+}
+
 impl<'e> Collector<'e> {
     /// Rows go behind what is in `out`.
     pub(super) fn new(
@@ -145,6 +162,27 @@ impl<'e> Collector<'e> {
         if self.reject(None) { Flow::Stop } else { Flow::NextPartition }
     }
 
+    /// Whether rows may be given as [`Collector::row_in_place`]: columns are shown as they are, and no other is looked at.
+    pub(super) fn takes_rows_in_place(&self) -> bool {
+        self.plan.plain.is_some() && self.filters.is_empty() && self.plan.table().dropped.is_empty()
+    }
+
+    /// A live row of the partition, still in its record, of which only the columns that are shown are looked up.
+    pub(super) fn row_in_place(&mut self, clustering: &[u8], row: &RecordView<'_>) -> Result<Flow, CqlError> {
+        self.begin_row(clustering)?;
+        self.take_shown(Some(clustering), |collector, out| {
+            let input = collector.input(Some(clustering), None);
+            let columns = &collector.plan.table().columns;
+            for position in collector.plan.plain.iter().flatten() {
+                match columns.get(*position) {
+                    Some(column) if column.kind == ColumnKind::Regular => put_in_place(column, row, out)?,
+                    _ => put::bytes(out, input.value(*position).as_deref()),
+                }
+            }
+            Ok(())
+        })
+    }
+
     /// A row of the partition.
     pub(super) fn row(&mut self, clustering: &[u8], row: &Row) -> Result<Flow, CqlError> {
         let left = self.without_dropped(row);
@@ -153,6 +191,14 @@ impl<'e> Collector<'e> {
             Some(Some(left)) => left,
             Some(None) => return Ok(Flow::Continue),
         };
+        self.begin_row(clustering)?;
+        if self.decoded > 0 {
+            self.clustering.restore(self.plan.table().clustering().len(), row);
+        }
+        self.take(Some(clustering), Some(row))
+    }
+
+    fn begin_row(&mut self, clustering: &[u8]) -> Result<(), CqlError> {
         self.current.has_rows = true;
         self.read.rows += 1;
         let columns = self.plan.table().clustering();
@@ -160,10 +206,7 @@ impl<'e> Collector<'e> {
             let table = &self.plan.table().name;
             return Err(CqlError::Server(format!("a row of {table} has a key that is not of its columns' types")));
         }
-        if self.decoded > 0 {
-            self.clustering.restore(columns.len(), row);
-        }
-        self.take(Some(clustering), Some(row))
+        Ok(())
     }
 
     /// A row without its values of columns that were dropped, if there are such columns; nothing, if no more is live.
@@ -253,6 +296,18 @@ impl<'e> Collector<'e> {
     }
 
     fn take_row(&mut self, clustering: Option<&[u8]>, row: Option<&Row>) -> Result<Flow, CqlError> {
+        self.take_shown(clustering, |collector, out| {
+            let input = collector.input(clustering, row);
+            Ok(put_row(collector.plan, collector.evaluator, &input, &[], out)?)
+        })
+    }
+
+    /// A row of the result, which `show` appends.
+    fn take_shown(
+        &mut self,
+        clustering: Option<&[u8]>,
+        show: impl FnOnce(&Self, &mut Vec<u8>) -> Result<(), CqlError>,
+    ) -> Result<Flow, CqlError> {
         if self.partition_is_done() {
             return Ok(Flow::NextPartition);
         }
@@ -262,10 +317,9 @@ impl<'e> Collector<'e> {
         }
         let sort_key = self.sort_key(clustering);
         let mut out = std::mem::take(&mut self.out);
-        let input = self.input(clustering, row);
-        let put = put_row(self.plan, self.evaluator, &input, &[], &mut out);
+        let shown = show(self, &mut out);
         self.out = out;
-        put?;
+        shown?;
         self.current.taken += 1;
         self.note(clustering);
         Ok(match self.count(sort_key)? {

@@ -26,6 +26,7 @@ use shunt_cql::terms::{Prepared, Value};
 
 use super::bindings::Bound;
 use super::effort::Effort;
+use super::gather::Gathering;
 use super::intervals::Intervals;
 use super::{keys, warnings};
 use crate::error::CqlError;
@@ -62,6 +63,7 @@ pub(crate) struct Place<'e> {
     pub(crate) schema: &'e Schema,
     pub(crate) node: usize,
     pub(crate) effort: &'e Effort,
+    pub(crate) gathering: &'e Gathering,
 }
 
 /// Executes a statement and appends the body of its RESULT. Nothing is appended if that fails.
@@ -72,7 +74,7 @@ pub(crate) fn run(
     page: &Page,
     out: &mut Vec<u8>,
 ) -> Result<(), CqlError> {
-    let Place { shared, schema, node, effort } = *place;
+    let Place { shared, schema, node, effort, gathering } = *place;
     let start = out.len();
     let table = plan.table();
     warnings::check_select(plan, bound.aside);
@@ -91,7 +93,7 @@ pub(crate) fn run(
     }
     let wanted = Wanted { intervals, reversed: plan.reversed, now: bound.now_s() };
     let source = match table.number {
-        Some(number) => Source::Stores { shared, table: number, aside: bound.aside, effort },
+        Some(number) => Source::Stores { shared, table: number, aside: bound.aside, effort, gathering },
         None => {
             bound.aside.note(|| format!("Making the rows of {}.{} in memory", table.keyspace, table.name));
             Source::Memory(memory::partitions(table, schema, shared, node)?)

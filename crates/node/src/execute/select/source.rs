@@ -7,11 +7,12 @@ use std::sync::Arc;
 use shunt_storage::Target;
 use shunt_storage::engine::ReadTier;
 use shunt_storage::row::{PartitionKey, Row, TableId};
-use shunt_storage::store::{Position as ScanPosition, Reach, Read, ScanRange, Slice, Store};
+use shunt_storage::store::{Position as ScanPosition, Reach, Read, RowRef, ScanRange, Slice, Store};
 use shunt_topology::Token;
 
 use super::super::aside::Aside;
 use super::super::effort::Effort;
+use super::super::gather::Gathering;
 use super::super::intervals::{Interval, Intervals};
 use super::super::keys::{Partition, token_bytes};
 use super::collect::{Collector, Flow};
@@ -24,7 +25,7 @@ pub(super) type Partitions = BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Row>>;
 
 /// The rows of a table.
 pub(super) enum Source<'e> {
-    Stores { shared: &'e Shared, table: TableId, aside: &'e Aside, effort: &'e Effort },
+    Stores { shared: &'e Shared, table: TableId, aside: &'e Aside, effort: &'e Effort, gathering: &'e Gathering },
     Memory(Partitions),
 }
 
@@ -77,7 +78,8 @@ impl Source<'_> {
             return Ok(Flow::Continue);
         }
         let flow = match self {
-            Source::Stores { shared, table, aside, effort } => {
+            Source::Stores { shared, table, aside, effort, gathering } => {
+                gathering.before_read(token);
                 let owner = shared.info.owner(token);
                 let address = shared.info.nodes[owner].address;
                 aside.note(|| format!("Reading {} of a partition from {address}", wanted.intervals.shown()));
@@ -112,7 +114,8 @@ impl Source<'_> {
             return Ok(());
         }
         match self {
-            Source::Stores { shared, table, aside, effort } => {
+            Source::Stores { shared, table, aside, effort, gathering } => {
+                gathering.carry_out();
                 let pieces = pieces(shared, first, last);
                 aside.note(|| format!("Reading {} range(s) of tokens from {first} to {last}", pieces.len()));
                 for (from, to, owner) in pieces {
@@ -214,11 +217,40 @@ impl Reader<'_> {
             other => return Ok(other),
         }
         in_direction(&wanted.intervals.0, wanted.reversed, |interval| {
+            if collector.takes_rows_in_place() {
+                return self.row_in_place(&interval.from, wanted, collector);
+            }
             match self.row(Target::Row(&interval.from), wanted)? {
                 Some(row) => collector.row(&interval.from, &row),
                 None => Ok(Flow::Continue),
             }
         })
+    }
+
+    /// A row of which columns are shown as they are: straight from its record into the result, if that is plain.
+    fn row_in_place(
+        &self,
+        clustering: &[u8],
+        wanted: &Wanted,
+        collector: &mut Collector<'_>,
+    ) -> Result<Flow, CqlError> {
+        let Self { store, table, partition, effort } = *self;
+        let place = (table, partition, Target::Row(clustering));
+        let flow = store.with_row(place, wanted.now, effort.reach().tier, |row| match row {
+            None => effort.has_read(None).map(|()| Flow::Continue),
+            Some(RowRef::InPlace(view)) => {
+                effort.has_read_bytes(view.value_bytes())?;
+                collector.row_in_place(clustering, view)
+            }
+            Some(RowRef::Decoded(row)) => {
+                effort.has_read(Some(row))?;
+                collector.row(clustering, row)
+            }
+        })?;
+        match flow {
+            Read::Ready(flow) => flow,
+            Read::WouldBlock => Err(CqlError::WouldWait { long: false }),
+        }
     }
 
     fn slices(&self, wanted: &Wanted, resumed: Option<u32>, collector: &mut Collector<'_>) -> Result<Flow, CqlError> {

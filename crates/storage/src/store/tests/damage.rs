@@ -95,7 +95,7 @@ fn a_broken_fragment_is_kept_and_reported() {
         put(&store, number, Target::Row(b"r"), insert(0, 1, b"v"));
     }
     let key = key::record(TABLE, PartitionKey(&bad), Target::Row(b"r")).unwrap();
-    store.shared.engine.write(&[Write::Merge(key.clone(), b"\x10 not a fragment".to_vec())]).unwrap();
+    store.shared.engine.write(&[Write::Merge(key.clone(), b"\x10 not a fragment".to_vec())], Stall::Wait).unwrap();
     put(&store, &bad, Target::Row(b"r"), insert(1, 1, b"v"));
     for _ in 0..3 {
         let error = store.read_row(TABLE, PartitionKey(&bad), Target::Row(b"r"), NOW).unwrap_err().to_string();

@@ -11,7 +11,7 @@ fn failing() -> (Store, Arc<MemoryEngine>) {
     let store = Store::on_engine(options(), move |merger| {
         let engine = Arc::new(MemoryEngine::new(merger));
         *keep.lock().unwrap() = Some(Arc::clone(&engine));
-        Box::new(SharedEngine(engine))
+        Box::new(engine)
     });
     let engine = kept.lock().unwrap().take().unwrap();
     (store.unwrap(), engine)
@@ -138,46 +138,4 @@ fn writes_that_cannot_be_are_refused_whole() {
     assert!(matches!(store.apply(&[fine.clone(), large], periodic()), Err(StoreError::TooLarge { most: 1000, .. })));
     assert!(matches!(store.apply(&[fine, short], periodic()), Err(StoreError::Key(_))));
     assert_eq!(value(&store, &good, Target::Static), None);
-}
-
-/// So that the test keeps hold of the engine that the store owns.
-struct SharedEngine(Arc<MemoryEngine>);
-
-impl Engine for SharedEngine {
-    fn get(&self, key: &[u8], tier: crate::engine::ReadTier) -> Result<crate::engine::Found, EngineError> {
-        self.0.get(key, tier)
-    }
-    fn write(&self, batch: &[Write]) -> Result<(), EngineError> {
-        self.0.write(batch)
-    }
-    fn cursor(&self, span: &crate::engine::Span) -> Box<dyn crate::engine::Cursor + '_> {
-        self.0.cursor(span)
-    }
-    fn sequence(&self) -> u64 {
-        self.0.sequence()
-    }
-    fn sync(&self) -> Result<(), EngineError> {
-        self.0.sync()
-    }
-    fn flush(&self) -> Result<(), EngineError> {
-        self.0.flush()
-    }
-    fn compact(&self, from: &[u8], to: &[u8]) {
-        self.0.compact(from, to);
-    }
-    fn drop_files(&self, from: &[u8], to: &[u8]) -> Result<(), EngineError> {
-        self.0.drop_files(from, to)
-    }
-    fn checkpoint(&self, directory: &Path) -> Result<(), EngineError> {
-        self.0.checkpoint(directory)
-    }
-    fn sizes(&self) -> crate::engine::Sizes {
-        self.0.sizes()
-    }
-    fn statistics(&self) -> Vec<(String, u64)> {
-        self.0.statistics()
-    }
-    fn files(&self) -> Result<Vec<crate::engine::DataFile>, EngineError> {
-        self.0.files()
-    }
 }

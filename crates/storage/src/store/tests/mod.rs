@@ -3,13 +3,16 @@
 mod cached;
 mod damage;
 mod durability;
+mod in_place;
 mod model;
+mod stalled;
 mod stress;
 mod upkeep;
 
 use super::*;
-use crate::engine::{EngineOptions, MemoryEngine};
-use crate::row::{Cell, CellValue, ColumnId, Deletion, Header, Liveness, PartitionKey, Row};
+use crate::engine::{EngineOptions, MemoryEngine, Stall, Write};
+use crate::key::Target;
+use crate::row::{Cell, CellValue, ColumnId, Deletion, Fragment, Header, Liveness, PartitionKey, Row};
 use std::time::Duration;
 
 const TABLE: TableId = TableId(5);

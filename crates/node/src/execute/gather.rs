@@ -1,0 +1,137 @@
+//! Writes of one turn of an event loop, gathered: one batch for the engine, one record in the log, one place to wait for.
+//!
+//! What is gathered is not visible yet. So it is carried out before anything that may ask for it: a read of one of its
+//! partitions, whatever goes to a worker, and the end of the turn.
+
+use std::cell::RefCell;
+use std::mem::take;
+use std::sync::Arc;
+
+use shunt_storage::StoreError;
+use shunt_storage::engine::EngineError;
+use shunt_storage::store::Durability;
+use shunt_topology::Token;
+
+use super::mutate::Write;
+use crate::error::CqlError;
+use crate::limits;
+use crate::shared::Shared;
+
+/// What became of a request whose writes were gathered.
+#[derive(Clone, Debug)]
+pub(crate) enum Carried {
+    /// Its answer is true now.
+    Written,
+    /// Its answer is true when the node's own log is durable up to here.
+    Durable(u64),
+    /// Compaction does not keep up; nothing of it was written.
+    Stalled,
+    /// It failed, alone or with all others.
+    Failed(CqlError),
+}
+
+/// What one event loop gathers.
+pub(crate) struct Gathering {
+    shared: Arc<Shared>,
+    node: usize,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    writes: Vec<Write>,
+    /// Of each request: where its writes end, and how durable they have to be.
+    requests: Vec<(usize, Durability)>,
+    /// Of requests that were carried out and are not answered yet, in their order.
+    carried: Vec<Carried>,
+    /// Syncs to be asked for.
+    batch: bool,
+    periodic: Option<Durability>,
+}
+
+impl Gathering {
+    /// Nothing yet, for the store of the node with this number.
+    pub(super) fn new(shared: Arc<Shared>, node: usize) -> Gathering {
+        Gathering { shared, node, state: RefCell::default() }
+    }
+
+    /// Adds what a request writes. Full, it is carried out.
+    pub(super) fn add(&self, mut writes: Vec<Write>, durability: Durability) {
+        let mut state = self.state.borrow_mut();
+        state.writes.append(&mut writes);
+        let end = state.writes.len();
+        state.requests.push((end, durability));
+        if end >= limits::GATHERED_WRITES_MAX {
+            self.carry_out_in(&mut state);
+            self.sync_in(&mut state);
+        }
+    }
+
+    /// Before a partition is read.
+    pub(super) fn before_read(&self, token: Token) {
+        let mut state = self.state.borrow_mut();
+        if state.writes.iter().any(|write| write.partition.token == token) {
+            self.carry_out_in(&mut state);
+        }
+    }
+
+    /// Before many partitions are read, or by somebody else.
+    pub(super) fn carry_out(&self) {
+        self.carry_out_in(&mut self.state.borrow_mut());
+    }
+
+    /// Carries out all that was gathered and asks for the syncs. What became of it, in the order in which it was gathered.
+    pub(super) fn finish(&self) -> Vec<Carried> {
+        let mut state = self.state.borrow_mut();
+        self.carry_out_in(&mut state);
+        self.sync_in(&mut state);
+        take(&mut state.carried)
+    }
+
+    fn carry_out_in(&self, state: &mut State) {
+        if state.requests.is_empty() {
+            return;
+        }
+        let State { writes, requests, carried, batch, periodic } = state;
+        let starts = std::iter::once(0).chain(requests.iter().map(|(end, _)| *end));
+        let of_each = starts.zip(&*requests).map(|(start, (end, _))| writes[start..*end].iter().map(Write::mutation));
+        let first = carried.len();
+        match self.shared.stores()[self.node].append(of_each) {
+            Ok(appended) => {
+                for (_, durability) in &*requests {
+                    carried.push(match durability {
+                        Durability::Batch => Carried::Durable(appended.ticket.0),
+                        Durability::Periodic { .. } => Carried::Written,
+                    });
+                    match durability {
+                        Durability::Batch => *batch = true,
+                        Durability::Periodic { .. } => *periodic = Some(*durability),
+                    }
+                }
+                for (place, error) in appended.refused {
+                    carried[first + place] = Carried::Failed(error.into());
+                }
+            }
+            Err(StoreError::Engine(EngineError::Busy)) => {
+                carried.extend(requests.iter().map(|_| Carried::Stalled));
+            }
+            Err(error) => {
+                let error = CqlError::from(error);
+                carried.extend(requests.iter().map(|_| Carried::Failed(error.clone())));
+            }
+        }
+        writes.clear();
+        requests.clear();
+    }
+
+    fn sync_in(&self, state: &mut State) {
+        let store = &self.shared.stores()[self.node];
+        if take(&mut state.batch) {
+            store.request_sync(Durability::Batch);
+            // Which makes all else durable as well.
+            state.periodic = None;
+        } else if let Some(periodic) = state.periodic.take() {
+            store.request_sync(periodic);
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Requests as an event loop executes them: writes that are gathered, stalls, and what a point read costs.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allocation_counter::measure;
+use shunt_storage::Store;
+use shunt_storage::engine::MemoryEngine;
+use shunt_storage::row_cache::RowCacheOptions;
+use shunt_storage::store::StoreOptions;
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::{
+    Consistency, ErrorMessage, Prepare, QueryParams, ResultMessage, ValueList, encode, error_code, query_flag,
+};
+
+use super::{Carried, ClientState, Executor, Outcome, Request};
+use crate::cluster::ClusterInfo;
+use crate::limits;
+use crate::shared::Shared;
+
+const VERSION: u8 = 4;
+
+/// One loop of one node, on an engine in memory.
+struct Loop {
+    executor: Executor,
+    client: ClientState,
+    engine: Arc<MemoryEngine>,
+    _directory: tempfile::TempDir,
+}
+
+impl Loop {
+    fn new() -> Loop {
+        let directory = tempfile::tempdir().expect("a directory");
+        let info = ClusterInfo::new("test", &[SocketAddr::from(([127, 0, 0, 1], 9042))]);
+        let options = StoreOptions {
+            row_cache: Some(RowCacheOptions { memory_bytes: 1 << 20, ..RowCacheOptions::default() }),
+            stall_wait_max: Duration::from_millis(20),
+            ..StoreOptions::default()
+        };
+        let mut shared = Shared::open(directory.path(), info, &options).expect("stores");
+        let mut kept = None;
+        let store = Store::on_engine(options, |merger| {
+            let engine = Arc::new(MemoryEngine::new(merger));
+            kept = Some(Arc::clone(&engine));
+            Box::new(engine)
+        });
+        shared.replace_store(store.expect("a store"));
+        let executor = Executor::new(Arc::new(shared), 0);
+        let engine = kept.expect("an engine");
+        let mut this = Loop { executor, client: ClientState::default(), engine, _directory: directory };
+        for text in [
+            "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+            "CREATE TABLE k.t (p int PRIMARY KEY, v text, w text)",
+        ] {
+            let (opcode, out) = this.patiently(text);
+            assert_eq!(opcode, opcode::RESULT, "{text}: {out:?}");
+        }
+        this
+    }
+
+    /// As a worker does.
+    fn patiently(&mut self, text: &str) -> (u8, Vec<u8>) {
+        let (mut body, mut out) = (Vec::new(), Vec::new());
+        encode::query_simple(&mut body, VERSION, text, Consistency::ONE);
+        let request = Request { version: VERSION, flags: 0, opcode: opcode::QUERY, body: &body };
+        let done = self.executor.execute(&mut self.client, &request, &mut out);
+        (done.opcode, out)
+    }
+
+    fn at_once(&mut self, text: &str) -> (Outcome, Vec<u8>) {
+        let mut body = Vec::new();
+        encode::query_simple(&mut body, VERSION, text, Consistency::ONE);
+        self.request(opcode::QUERY, &body)
+    }
+
+    fn request(&mut self, opcode: u8, body: &[u8]) -> (Outcome, Vec<u8>) {
+        let mut out = Vec::new();
+        let request = Request { version: VERSION, flags: 0, opcode, body };
+        (self.executor.execute_at_once(&mut self.client, &request, &mut out), out)
+    }
+
+    /// A write that has to be gathered.
+    fn gather(&mut self, text: &str) {
+        let (outcome, _) = self.at_once(text);
+        let gathered = matches!(&outcome, Outcome::Done(done) if done.gathered && done.durable_at.is_none());
+        assert!(gathered, "{text}: {outcome:?}");
+    }
+
+    /// The first column of the rows.
+    fn column(&mut self, text: &str) -> Vec<String> {
+        let (outcome, out) = self.at_once(text);
+        assert!(matches!(&outcome, Outcome::Done(done) if !done.gathered), "{text}: {outcome:?}");
+        let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(VERSION, &out) else { panic!("{text}: {out:?}") };
+        let first = |row: Option<&[u8]>| String::from_utf8_lossy(row.unwrap_or(b"null")).into_owned();
+        rows.rows().map(|row| first(row.expect("a row").get(0))).collect()
+    }
+
+    fn written(&self) -> u64 {
+        self.executor.shared.stores()[0].figures().applies
+    }
+
+    fn prepare(&mut self, text: &str) -> Vec<u8> {
+        let mut body = Vec::new();
+        encode::prepare(&mut body, VERSION, text, None);
+        Prepare::decode(VERSION, &body).expect("a PREPARE");
+        let (_, out) = self.request(opcode::PREPARE, &body);
+        let Ok(ResultMessage::Prepared(prepared)) = ResultMessage::decode(VERSION, &out) else { panic!("{out:?}") };
+        prepared.id.to_vec()
+    }
+}
+
+#[test]
+fn writes_are_gathered_until_somebody_may_ask_for_them() {
+    let mut this = Loop::new();
+    this.gather("INSERT INTO k.t (p, v) VALUES (1, 'x')");
+    this.gather("INSERT INTO k.t (p, v) VALUES (2, 'y')");
+    assert!(this.column("SELECT v FROM k.t WHERE p = 3").is_empty());
+    assert_eq!(this.written(), 0, "a read of another partition leaves them be");
+    assert_eq!(this.column("SELECT v FROM k.t WHERE p = 2"), ["y"]);
+    assert_eq!(this.written(), 2);
+    this.gather("UPDATE k.t SET v = 'z' WHERE p = 2");
+    this.gather("BEGIN BATCH DELETE FROM k.t WHERE p = 1; INSERT INTO k.t (p, v) VALUES (3, 'b') APPLY BATCH");
+    let carried = this.executor.finish_gathered();
+    let places: Vec<u64> = carried
+        .iter()
+        .map(|one| match one {
+            Carried::Durable(place) => *place,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(places, [1, 1, 2, 2], "two batches, two places in the log");
+    assert_eq!(this.written(), 4);
+    assert!(this.executor.finish_gathered().is_empty());
+    assert_eq!(this.column("SELECT v FROM k.t WHERE p IN (1, 2, 3)"), ["z", "b"]);
+}
+
+#[test]
+fn what_goes_to_a_worker_sees_what_was_gathered() {
+    let mut this = Loop::new();
+    this.gather("INSERT INTO k.t (p, v) VALUES (1, 'x')");
+    let (outcome, _) = this.at_once("INSERT INTO k.t (p, v) VALUES (1, 'y') IF NOT EXISTS");
+    assert!(matches!(outcome, Outcome::WouldWait(_)), "{outcome:?}");
+    assert_eq!(this.written(), 1);
+    let carried = this.executor.finish_gathered();
+    assert!(matches!(carried[..], [Carried::Durable(1)]), "{carried:?}");
+}
+
+#[test]
+fn many_are_carried_out_before_the_end_of_the_turn() {
+    let mut this = Loop::new();
+    for p in 0..=limits::GATHERED_WRITES_MAX {
+        this.gather(&format!("INSERT INTO k.t (p, v) VALUES ({p}, 'x')"));
+    }
+    assert_eq!(this.written(), limits::GATHERED_WRITES_MAX as u64);
+    let carried = this.executor.finish_gathered();
+    assert_eq!(carried.len(), limits::GATHERED_WRITES_MAX + 1);
+    assert!(matches!(carried.last(), Some(Carried::Durable(2))), "{carried:?}");
+}
+
+#[test]
+fn one_that_fails_fails_alone() {
+    let mut this = Loop::new();
+    this.gather("INSERT INTO k.t (p, v) VALUES (1, 'x')");
+    // More than a batch of the store may have.
+    this.gather(&format!("INSERT INTO k.t (p, v) VALUES (2, '{}')", "y".repeat(17 << 20)));
+    this.gather("INSERT INTO k.t (p, v) VALUES (3, 'z')");
+    let carried = this.executor.finish_gathered();
+    let [Carried::Durable(1), Carried::Failed(error), Carried::Durable(1)] = &carried[..] else {
+        panic!("{carried:?}")
+    };
+    let mut out = Vec::new();
+    error.put(&mut out, VERSION);
+    assert!(String::from_utf8_lossy(&out).contains("at most 16777216"));
+    assert_eq!(this.column("SELECT v FROM k.t WHERE p IN (1, 2, 3)"), ["x", "z"]);
+}
+
+#[test]
+fn a_loop_does_not_wait_for_compaction_and_a_worker_not_for_ever() {
+    let mut this = Loop::new();
+    this.engine.stop_writes(true);
+    const INSERT: &str = "INSERT INTO k.t (p, v) VALUES (1, 'x')";
+    this.gather(INSERT);
+    this.gather("INSERT INTO k.t (p, v) VALUES (2, 'x')");
+    let carried = this.executor.finish_gathered();
+    assert!(matches!(carried[..], [Carried::Stalled, Carried::Stalled]), "{carried:?}");
+    let (opcode, out) = this.patiently(INSERT);
+    assert_eq!(opcode, opcode::ERROR);
+    let error = ErrorMessage::decode(VERSION, &out).expect("an error");
+    assert_eq!(error.code, error_code::OVERLOADED);
+    assert_eq!(error.message, "the write waited 0 s for compaction; write more slowly, or use a faster disk");
+    this.engine.stop_writes(false);
+    assert_eq!(this.patiently(INSERT).0, opcode::RESULT);
+    assert_eq!(this.column("SELECT v FROM k.t WHERE p IN (1, 2)"), ["x"]);
+}
+
+/// Of a prepared read of one cached row, values and all: fewer where the row is looked at in its record.
+#[test]
+fn a_point_read_of_a_plain_row_takes_nothing_out_of_its_record() {
+    let mut this = Loop::new();
+    for statement in [
+        "INSERT INTO k.t (p, v, w) VALUES (1, 'x', 'y')",
+        "INSERT INTO k.t (p, v, w) VALUES (2, 'x', 'y') USING TTL 86400",
+    ] {
+        this.gather(statement);
+    }
+    this.executor.finish_gathered();
+    let id = this.prepare("SELECT p, v, w FROM k.t WHERE p = ?");
+    let mut allocations = |p: i32| {
+        let (mut body, mut params) = (Vec::new(), QueryParams::simple(Consistency::ONE));
+        let mut values = ValueList::positional(VERSION);
+        values.push(shunt_wire::cql::message::values::Value::Bytes(&p.to_be_bytes()));
+        params.flags |= query_flag::VALUES;
+        params.values = values.values();
+        encode::execute(&mut body, VERSION, &id, None, &params);
+        let request = Request { version: VERSION, flags: 0, opcode: opcode::EXECUTE, body: &body };
+        let mut out = Vec::with_capacity(1024);
+        // The first two bring it into the cache.
+        for _ in 0..2 {
+            out.clear();
+            this.executor.execute_at_once(&mut this.client, &request, &mut out);
+        }
+        out.clear();
+        let counted = measure(|| {
+            this.executor.execute_at_once(&mut this.client, &request, &mut out);
+        });
+        let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(VERSION, &out) else { panic!("{out:?}") };
+        let row: Vec<Vec<u8>> =
+            rows.rows().map(|row| row.expect("a row").get(1).unwrap_or_default().to_vec()).collect();
+        assert_eq!(row, [b"x"]);
+        counted.count_total
+    };
+    let (plain, decoded) = (allocations(1), allocations(2));
+    println!("allocations: {plain} in place, {decoded} decoded");
+    assert!(plain + 4 <= decoded, "{plain} in place, {decoded} decoded");
+    assert!(plain <= PLAIN_READ_ALLOCATIONS_MAX, "{plain}");
+}
+
+/// What a prepared read of one cached row allocates at most.
+const PLAIN_READ_ALLOCATIONS_MAX: u64 = 16;

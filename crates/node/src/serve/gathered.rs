@@ -1,0 +1,111 @@
+//! Answers to writes that an event loop gathers: kept until its turn ends and the writes are carried out, all in one.
+
+use std::ops::Range;
+
+use shunt_reactor::Io;
+use shunt_wire::cql::envelope::{Header, opcode};
+
+use super::NodeService;
+use super::requests::{Place, Waiting};
+use super::workers::Job;
+use crate::execute::{Carried, ClientState, Done, refused};
+
+/// A request whose writes were gathered, with its answer.
+pub(super) struct Held {
+    place: Place,
+    /// The request's.
+    header: Header,
+    client: ClientState,
+    /// The request's body among those kept.
+    body: Range<usize>,
+    /// Of the answer.
+    flags: u8,
+    answer: Vec<u8>,
+}
+
+/// All of a turn.
+#[derive(Default)]
+pub(super) struct HeldAnswers {
+    list: Vec<Held>,
+    /// Bodies of requests, should workers have to execute them.
+    bodies: Vec<u8>,
+}
+
+impl HeldAnswers {
+    /// Keeps the answer to a request until its writes are carried out.
+    pub(super) fn push(
+        &mut self,
+        place: Place,
+        header: Header,
+        client: &ClientState,
+        body: &[u8],
+        done: &Done,
+        answer: &[u8],
+    ) {
+        let start = self.bodies.len();
+        self.bodies.extend_from_slice(body);
+        let body = start..self.bodies.len();
+        self.list.push(Held {
+            place,
+            header,
+            client: client.clone(),
+            body,
+            flags: done.flags,
+            answer: answer.to_vec(),
+        });
+    }
+}
+
+impl NodeService {
+    /// At the end of a turn: carries out what was gathered, and sends the answers or lets them wait for the disk.
+    pub(super) fn finish_gathered(&mut self, io: &mut Io) {
+        let carried = self.executor.finish_gathered();
+        if carried.is_empty() {
+            return;
+        }
+        let mut held = std::mem::take(&mut self.held);
+        debug_assert_eq!(held.list.len(), carried.len(), "each gathered request has an answer");
+        let durable = self.executor.durable();
+        let mut ready = Vec::new();
+        for (held_one, carried) in held.list.drain(..).zip(carried) {
+            let Held { place, header, client, body, flags, answer } = held_one;
+            let response = Header { flags, ..Header::response(header.version, header.stream, opcode::RESULT) };
+            match carried {
+                Carried::Durable(at) if at > durable => {
+                    self.wait(Waiting::new(at, place, response, answer, None));
+                }
+                Carried::Durable(_) | Carried::Written => ready.push(Waiting::new(0, place, response, answer, None)),
+                Carried::Failed(error) => {
+                    let mut body = Vec::new();
+                    let done = refused(&error, header.version, &mut body);
+                    self.metrics.errors.add(u64::from(matches!(place, Place::Entry { .. })));
+                    let response = Header { flags: 0, opcode: done.opcode, ..response };
+                    ready.push(Waiting::new(0, place, response, body, None));
+                }
+                Carried::Stalled => {
+                    self.metrics.stalled.add(1);
+                    let (node, body) = (self.executor.node(), held.bodies[body].to_vec());
+                    let job = Job { node, place, header, client, body, long: true, trace: None };
+                    ready.extend(self.hand_over_held(job));
+                }
+            }
+        }
+        held.bodies.clear();
+        self.held = held;
+        self.send_waiting(io, &ready);
+    }
+
+    /// A worker waits for compaction in the loop's place. If too many wait already, there is an answer at once.
+    fn hand_over_held(&mut self, job: Job) -> Option<Waiting> {
+        let (place, header) = (job.place, job.header);
+        let mut session = self.take(place.conn())?;
+        let mut body = Vec::new();
+        let done = self.hand_over_job(&mut session.rest, job, &mut body);
+        let index = session.conn.index as usize;
+        self.sessions[index] = Some(session);
+        let done = done?;
+        self.metrics.errors.add(u64::from(matches!(place, Place::Entry { .. })));
+        let response = Header { flags: done.flags, ..Header::response(header.version, header.stream, done.opcode) };
+        Some(Waiting::new(0, place, response, body, None))
+    }
+}

@@ -1,0 +1,96 @@
+//! Writes of several requests as one batch, and writes that come faster than compaction.
+
+use super::*;
+use crate::engine::EngineError;
+
+/// A store with its engine in the test's hands.
+fn held(options: StoreOptions) -> (Store, Arc<MemoryEngine>) {
+    let mut kept = None;
+    let store = Store::on_engine(options, |merger| {
+        let engine = Arc::new(MemoryEngine::new(merger));
+        kept = Some(Arc::clone(&engine));
+        Box::new(engine)
+    });
+    (store.unwrap(), kept.unwrap())
+}
+
+fn row(text: &str) -> Fragment {
+    Fragment::Row(insert(0, 1, text.as_bytes()))
+}
+
+#[test]
+fn requests_share_a_batch_and_one_that_is_refused_leaves_the_others_alone() {
+    let store = in_memory(StoreOptions { batch_bytes_max: 1000, ..options() });
+    let partitions = [partition(1), partition(2), partition(3)];
+    let (fine, large, header) = (row("x"), row(&"x".repeat(1001)), Fragment::Header(Header::default()));
+    let to = |number: usize, fragment| {
+        let (partition, target) = (PartitionKey(&partitions[number]), Target::Static);
+        MutationRef { table: TABLE, partition, target, fragment }
+    };
+    let requests = [vec![to(0, &fine)], vec![to(1, &fine), to(1, &header)], vec![to(1, &large)], vec![to(2, &fine)]];
+    let written = store.append(requests).unwrap();
+    let refused: Vec<_> = written.refused.iter().map(|(place, why)| (*place, why.to_string())).collect();
+    let why = ["a row's fragment for a header, or the other way round", "a write of 1035 bytes, at most 1000"];
+    assert_eq!(refused.len(), 2, "{refused:?}");
+    assert_eq!((refused[0].0, refused[0].1.as_str()), (1, why[0]));
+    assert!(refused[1].0 == 2 && refused[1].1.ends_with("at most 1000"), "{refused:?}");
+    let seen = partitions.map(|partition| text(&store, &partition, Target::Static));
+    assert_eq!(seen, [Some("x".to_owned()), None, Some("x".to_owned())]);
+    let figures = store.figures();
+    assert_eq!((figures.applies, figures.mutations, figures.syncs), (2, 2, 0), "nobody asked for a sync");
+    store.request_sync(Durability::Batch);
+    store.wait_durable(written.ticket).unwrap();
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the writer is to wait for a while")]
+fn a_stall_is_told_to_who_may_not_wait_and_waited_for_by_who_may() {
+    let (store, engine) = held(StoreOptions { stall_wait_max: Duration::from_secs(60), ..options() });
+    engine.stop_writes(true);
+    let (one, fragment) = (partition(1), row("x"));
+    let mutation =
+        MutationRef { table: TABLE, partition: PartitionKey(&one), target: Target::Static, fragment: &fragment };
+    let refused = store.append([[mutation]]).unwrap_err();
+    assert!(matches!(refused, StoreError::Engine(EngineError::Busy)), "{refused}");
+    assert_eq!(value(&store, &one, Target::Static), None);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| store.apply([mutation], Durability::Batch));
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(!waits.is_finished());
+        // Reads and syncs go on meanwhile.
+        assert_eq!(value(&store, &one, Target::Static), None);
+        store.wait_durable(store.settle()).unwrap();
+        engine.stop_writes(false);
+        store.wait_durable(waits.join().unwrap().unwrap()).unwrap();
+    });
+    assert_eq!(text(&store, &one, Target::Static).as_deref(), Some("x"));
+    let figures = store.figures();
+    assert!(figures.stalled == 1 && figures.stalled_us >= 30_000, "{figures:?}");
+    store.append([[mutation]]).unwrap();
+}
+
+#[test]
+fn who_has_waited_long_enough_is_refused() {
+    let (store, engine) = held(StoreOptions { stall_wait_max: Duration::from_millis(20), ..options() });
+    engine.stop_writes(true);
+    let (one, fragment) = (partition(1), row("x"));
+    let mutation = Mutation { table: TABLE, partition: PartitionKey(&one), target: Target::Static, fragment };
+    let refused = store.apply(&[mutation], Durability::Batch).unwrap_err();
+    assert_eq!(refused.to_string(), "the write waited 0 s for compaction; write more slowly, or use a faster disk");
+    assert!(matches!(store.truncate(TABLE, Durability::Batch), Err(StoreError::Stalled(_))));
+    store.health().unwrap();
+    assert_eq!(value(&store, &one, Target::Static), None);
+}
+
+/// While somebody waits inside of the engine, a loop does not even take the locks.
+#[test]
+fn a_loop_does_not_meet_who_waits_inside_of_the_engine() {
+    let store = in_memory(options());
+    let (one, fragment) = (partition(1), row("x"));
+    let mutation =
+        MutationRef { table: TABLE, partition: PartitionKey(&one), target: Target::Static, fragment: &fragment };
+    store.shared.delayed.store(1, Ordering::SeqCst);
+    let _gate = store.shared.gate.write();
+    let refused = store.append([[mutation]]).unwrap_err();
+    assert!(matches!(refused, StoreError::Engine(EngineError::Busy)), "{refused}");
+}
