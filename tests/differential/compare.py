@@ -52,7 +52,7 @@ def _aspect(step: Step, ours: Outcome, cassandra: Outcome) -> str | None:
         if ours.code != cassandra.code:
             return "error"
         return "detail" if ours.detail != cassandra.detail else None
-    if ours.prepared != cassandra.prepared:
+    if None not in (ours.prepared, cassandra.prepared) and ours.prepared != cassandra.prepared:
         return "prepared"
     if ours.detail != cassandra.detail:
         return "detail"

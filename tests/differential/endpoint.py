@@ -103,6 +103,7 @@ class Exchange:
         self._pages: list = []
         self._columns: list | None = None
         self._prepared: Prepared | None = None
+        self._prepared_now = False
         self._prepared_again = 0
 
     def start(self) -> None:
@@ -163,6 +164,7 @@ class Exchange:
         markers = tuple((neutral(keyspace), table, name, neutral(kind)) for keyspace, table, name, kind in response.bind_metadata)
         self._prepared = Prepared(response, (markers, tuple(response.pk_indexes or ()), self._described(response.column_metadata)))
         self._names.prepared[self._text] = self._prepared
+        self._prepared_now = self._prepared_again == 0
         self._execute(None)
 
     def _described(self, columns) -> tuple:
@@ -216,7 +218,8 @@ class Exchange:
         return True
 
     def _finish(self, outcome: Outcome) -> None:
-        if self._prepared is not None:
+        # Who has to prepare again, and when, is the server's: what it says then may be said of a table that was altered since.
+        if self._prepared is not None and self._prepared_now:
             outcome.prepared = self._prepared.description
         done, self._done = self._done, lambda _: None
         done(outcome)

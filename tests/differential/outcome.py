@@ -24,7 +24,7 @@ class Outcome:
     code: int | None = None
     message: str = ""
     detail: object = None  # what the error or the schema change names
-    prepared: tuple | None = None
+    prepared: tuple | None = None  # of a statement that was prepared for the first time
 
     @property
     def error(self) -> str:
