@@ -23,14 +23,24 @@ impl RowCache {
     /// engine. Cheap for a row that is not there.
     pub fn invalidate<'k>(&self, key: impl Into<RowKey<'k>>) {
         let probe = self.shared.probe(key.into());
-        let shard = self.shared.shard(probe.hash);
-        let state = shard.read();
-        state.advance(probe.hash);
-        let held = state.may_hold(&probe);
-        drop(state);
-        if held {
-            shard.write().forget(&probe, self.shared.log());
+        if self.keep_out(&probe) {
+            self.take_out(&probe);
         }
+    }
+
+    /// The half of an invalidation that readers may share: what was read before stays out. Whether the row is held, too.
+    pub(super) fn keep_out(&self, probe: &Probe<'_>) -> bool {
+        let state = self.shared.shard(probe.hash).read();
+        state.advance(probe.hash);
+        state.may_hold(probe)
+    }
+
+    /// The other half. Since the first one somebody may have found the row on SSD, or sent it there from memory: that is
+    /// not to come in again either.
+    pub(super) fn take_out(&self, probe: &Probe<'_>) {
+        let mut state = self.shared.shard(probe.hash).write();
+        state.advance(probe.hash);
+        state.forget(probe, self.shared.log());
     }
 
     /// Brings a row in memory up to date instead of dropping it, after the write is visible in the engine: `merge` is given

@@ -170,6 +170,25 @@ fn a_fill_that_a_write_overtook_is_dropped() {
 }
 
 #[test]
+fn what_is_found_on_ssd_during_an_invalidation_does_not_outlive_it() {
+    let cache = open_on(&Disk::default(), 256 << 10, small_ssd(16));
+    for row in 0..2_000 {
+        assert!(fill(&cache, &key_of(1, row), Some(&record_of(row, 400))));
+        if row % 100 == 0 {
+            cache.wait_for_cascade();
+        }
+    }
+    cache.wait_for_cascade();
+    let key = key_of(1, 0);
+    let probe = cache.shared.probe(row_key(&key));
+    assert!(cache.keep_out(&probe), "it is on SSD");
+    let Lookup::OnSsd(ticket) = cache.lookup(row_key(&key)) else { panic!("the first row is on SSD") };
+    cache.take_out(&probe);
+    assert!(cache.read_ssd(ticket).is_none(), "the row as it was before the write");
+    assert!(cache.get(row_key(&key)).is_none());
+}
+
+#[test]
 fn a_write_brings_a_row_in_memory_up_to_date() {
     let cache = RowCache::open(options(256 << 10, None)).unwrap();
     let key = key_of(1, 1);
