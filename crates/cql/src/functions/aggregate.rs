@@ -60,7 +60,14 @@ impl Aggregate {
     /// The start of an aggregation.
     #[must_use]
     pub fn start(&self) -> AggregateState {
-        AggregateState { aggregate: self.clone(), count: 0, best: None, sum: self.zero(), compensation: 0.0 }
+        AggregateState {
+            aggregate: self.clone(),
+            count: 0,
+            best: None,
+            sum: self.zero(),
+            compensation: 0.0,
+            exact: None,
+        }
     }
 
     fn native(&self) -> NativeType {
@@ -84,6 +91,8 @@ pub struct AggregateState {
     best: Option<Vec<u8>>,
     sum: Number,
     compensation: f64,
+    /// Of an average of floats, once their sum is beyond all doubles.
+    exact: Option<Decimal>,
 }
 
 impl AggregateState {
@@ -122,11 +131,21 @@ impl AggregateState {
     /// Integers add up in full width, floats with the error of each addition carried on.
     fn add_number(&mut self, number: &Number) -> Result<(), InvalidRequest> {
         match &mut self.sum {
+            Number::Float(sum) if self.exact.is_some() => {
+                // Cassandra fails where one is infinite or not a number; here the average is that.
+                self.exact =
+                    self.exact.take().zip(number.to_decimal()).map(|(exact, value)| add_exactly(&exact, &value));
+                *sum += number.to_float();
+            }
             Number::Float(sum) => {
                 let corrected = number.to_float() - self.compensation;
                 let next = *sum + corrected;
                 // An infinite sum has no error to carry.
                 self.compensation = if next.is_finite() { next - *sum - corrected } else { 0.0 };
+                if next.is_infinite() && self.aggregate.kind == AggregateKind::Average {
+                    let before = Number::Float(*sum).to_decimal();
+                    self.exact = before.zip(number.to_decimal()).map(|(sum, value)| add_exactly(&sum, &value));
+                }
                 *sum = next;
             }
             Number::Decimal(sum) => {
@@ -176,12 +195,25 @@ impl AggregateState {
     #[allow(clippy::cast_precision_loss, reason = "a double has digits enough for a count of rows")]
     fn average(&self) -> Number {
         match &self.sum {
-            Number::Float(sum) => Number::Float(sum / self.count as f64),
+            Number::Float(sum) => match &self.exact {
+                Some(Decimal { unscaled, scale }) => {
+                    let unscaled = divide_half_even(unscaled, &BigInt::from(self.count));
+                    Number::Float(Number::Decimal(Decimal { unscaled, scale: *scale }).to_float())
+                }
+                None => Number::Float(sum / self.count as f64),
+            },
             Number::Decimal(average) => Number::Decimal(average.clone()),
             Number::Big(sum) => Number::Big(sum / self.count),
             Number::Whole(sum) => Number::Whole(sum / self.count.max(1)),
         }
     }
+}
+
+/// A sum with the larger of both scales. Of doubles: neither is further from 0 than some hundreds.
+fn add_exactly(left: &Decimal, right: &Decimal) -> Decimal {
+    let scale = left.scale.max(right.scale);
+    let unscaled = |of: &Decimal| &of.unscaled * BigInt::from(10).pow(scale.abs_diff(of.scale));
+    Decimal { unscaled: unscaled(left) + unscaled(right), scale }
 }
 
 /// A quotient rounded to the nearest whole, halves to the even one.

@@ -222,6 +222,9 @@ fn aggregates() {
         ("sum", "decimal", &["1.50", "2"], "3.50"),
         ("sum", "float", &["0.5", "0.25"], "0.75"),
         ("sum", "counter", &["5", "6"], "11"),
+        ("avg", "double", &["1.7976931348623157E308", "1.7976931348623157E308"], "1.7976931348623157E308"),
+        ("avg", "double", &["1.7E308", "null", "1.7E308", "-1.7E308", "1"], "4.25E307"),
+        ("avg", "double", &["1E308", "1E308", "Infinity"], "Infinity"),
     ];
     for (name, cql_type, rows, expected) in cases {
         let argument = CqlType::parse(cql_type, &()).expect(cql_type);

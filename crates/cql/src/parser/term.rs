@@ -1,5 +1,6 @@
 //! Terms: values with functions and arithmetic around them.
 
+use super::type_name::check_class;
 use super::{DEPTH_MAX, ELEMENTS_MAX, Parser};
 use crate::ast::{Literal, LiteralKind, Operator, Term, TypeName};
 use crate::error::SyntaxError;
@@ -100,6 +101,7 @@ impl Parser<'_> {
     /// `(type) a` or `(a, b)`
     fn hint_or_tuple(&mut self) -> Result<Term, SyntaxError> {
         if let Some(type_name) = self.attempt(Parser::hint) {
+            check_class(&type_name)?;
             return self.nested(|parser| Ok(Term::Hint(type_name, Box::new(parser.simple_term()?))));
         }
         self.tuple()
@@ -110,7 +112,7 @@ impl Parser<'_> {
         self.expect("(")?;
         // A text in parentheses with a colon behind it is a key of a map, whatever may stand for a named marker.
         let is_text = self.peek().kind == Kind::String;
-        let type_name = self.type_name()?;
+        let type_name = self.anything_like_a_type()?;
         self.expect(")")?;
         if self.starts_term(0) && !self.is("-") && !(is_text && self.is(":")) {
             Ok(type_name)

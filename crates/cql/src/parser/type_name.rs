@@ -4,10 +4,18 @@ use super::Parser;
 use crate::ast::{NativeType, TypeName};
 use crate::error::SyntaxError;
 use crate::lexer::Kind;
+use crate::types::CqlType;
 
 impl Parser<'_> {
     /// Any type.
     pub(super) fn type_name(&mut self) -> Result<TypeName, SyntaxError> {
+        let type_name = self.anything_like_a_type()?;
+        check_class(&type_name)?;
+        Ok(type_name)
+    }
+
+    /// Any type, or a string that may not name one: which it is to be, what comes behind it tells.
+    pub(super) fn anything_like_a_type(&mut self) -> Result<TypeName, SyntaxError> {
         self.nested(Parser::type_name_inner)
     }
 
@@ -86,4 +94,17 @@ impl Parser<'_> {
         self.advance();
         Ok(native)
     }
+}
+
+/// Refuses a string that cannot be the name of a type's class. Cassandra looks for it while it parses; here one with a package
+/// is believed.
+pub(super) fn check_class(type_name: &TypeName) -> Result<(), SyntaxError> {
+    let TypeName::Custom(class) = type_name else { return Ok(()) };
+    let name = class.split('(').next().unwrap_or_default().trim();
+    let looks_like_one = name.contains('.') || name.ends_with("Type") || name == "PartitionerDefinedOrder";
+    if looks_like_one || !matches!(CqlType::from_class_name(class), CqlType::Custom(_)) {
+        return Ok(());
+    }
+    let problem = format!("Unable to find abstract-type class 'org.apache.cassandra.db.marshal.{class}'");
+    Err(SyntaxError::unplaced(format!("Error setting type {class}: {problem}")))
 }

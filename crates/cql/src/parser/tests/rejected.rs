@@ -34,6 +34,10 @@ fn messages_as_cassandra_has_them() {
             "frozen<> is only allowed on collections, tuples, and user-defined types (got int)",
         ),
         (
+            "INSERT INTO t (a) VALUES (('0') ([1]))",
+            "Error setting type 0: Unable to find abstract-type class 'org.apache.cassandra.db.marshal.0'",
+        ),
+        (
             "SELECT * FROM t WHERE (a) IN (?, (1))",
             "line 1:33 no viable alternative at input '(' (...(a) IN (?, [(]...)",
         ),
