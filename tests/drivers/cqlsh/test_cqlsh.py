@@ -23,7 +23,7 @@ def cqlsh(backend, tmp_path_factory):
         result = subprocess.run(
             [CQLSH, backend.host, str(backend.port), "--no-color", "--request-timeout", "60",
              "--connect-timeout", "20", "-f", str(file), *options],
-            capture_output=True, text=True, timeout=240, env={"HOME": str(directory), "PATH": "/usr/bin:/bin"})
+            capture_output=True, text=True, timeout=240, cwd=directory, env={"HOME": str(directory), "PATH": "/usr/bin:/bin"})
         assert (result.returncode != 0) == fails, result.stdout + result.stderr
         return result.stdout + result.stderr
 
