@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-cassandra test lint unit e2e ring ring-stop ring-cost extension-cost store-speed deny fuzz-corpus build clean
+.PHONY: help run run-cassandra test lint unit e2e ring ring-stop ring-cost extension-cost store-speed row-cache deny fuzz-corpus build clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,7 +51,6 @@ store-speed: build ## what reads and writes cost the embedded node, Cassandra an
 row-cache: ## Cassandra's row cache on a slow disk; root and cgroup v1; ROW_CACHE="--cache DIRECTORY" on a fast disk
 	@scripts/prerequisites ring python
 	@scripts/python-environment
-	@mvn -B -q -f java/cassandra-extension/pom.xml package -DskipTests
 	@PYTHONPATH=tests scripts/slow-disk run target/python/bin/python -m ring.row_cache $(ROW_CACHE)
 
 build: ## the release binary, target/release/shunt

@@ -10,7 +10,7 @@ measured while it is slow. Meanwhile the page cache is kept clear of the SSTable
 machine's memory; their indices may stay there.
 
 The disk is the limit in every arm, so throughput is `IOPS / (share of reads x misses x I/Os per miss)`. The model's column has
-the inputs of the same run: it explains the figure and does not confirm it. Needs the extension: `mvn -f java/cassandra-extension package`.
+the inputs of the same run: it explains the figure and does not confirm it.
 """
 
 import argparse
@@ -26,14 +26,13 @@ import threading
 import time
 from pathlib import Path
 
-from . import cql, jars
+from . import cql, extension, jars
 from .node import Node, Settings
 
 COLUMNS, VALUE_BYTES = 5, 75
 FRAGMENTS = ((0, 1, 2), (3,), (4,))  # columns of a row's part in each SSTable
 ROWS_PER_BATCH = 20
 THETA = 0.99
-EXTENSION = jars.ROOT / "java" / "cassandra-extension" / "target" / "shunt-cassandra-extension.jar"
 # Name, memory and SSD in MiB, for the default number of rows, whose values are 100 MiB.
 ARMS = (("none", 0, 0), ("memory 2 %", 2, 0), ("memory 2 % + SSD 8 %", 2, 8), ("memory 1 % + SSD 1 %", 1, 1),
         ("memory 10 %", 10, 0))
@@ -105,11 +104,9 @@ def figures(node: Node, *command: str) -> dict:
 
 
 def node_of(directory: Path, memory: int, ssd: int, cache: Path) -> Node:
-    agent = f"-javaagent:{EXTENSION}=port=0"
-    if ssd:
-        agent += f",row_cache_directory={cache},row_cache_ssd_size={ssd}MiB"
+    agent = extension.agent(f"row_cache_directory={cache},row_cache_ssd_size={ssd}MiB" if ssd else "", port=0)
     return Node(Settings(cluster="row-cache", address="127.0.0.1", directory=directory, seeds=["127.0.0.1"], tokens=[0],
-                         java_options=[agent], more_yaml=YAML.format(memory=memory)))
+                         agent=agent, more_yaml=YAML.format(memory=memory)))
 
 
 def key(number: int) -> bytes:
@@ -241,8 +238,6 @@ def main() -> int:
     parser.add_argument("--shares", type=float, nargs="+", default=[0.95, 0.85, 0.75], help="of reads")
     parser.add_argument("--arms", nargs="+", default=[arm[0] for arm in ARMS], choices=[arm[0] for arm in ARMS])
     options = parser.parse_args()
-    if not EXTENSION.is_file():
-        raise SystemExit("the extension is missing: mvn -f java/cassandra-extension package")
     disk = Disk(options)
     begun = time.monotonic()
     if options.loaded and options.loaded.is_dir():

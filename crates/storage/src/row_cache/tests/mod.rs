@@ -77,17 +77,22 @@ fn record_of(row: u64, bytes: usize) -> Vec<u8> {
     record
 }
 
-#[test]
-fn a_row_goes_from_memory_to_ssd_and_back() {
-    let disk = Disk::default();
-    let cache = open_on(&disk, 256 << 10, small_ssd(16));
+/// 2,000 rows of 400 bytes, of which a cache with 256 KB of memory has sent the first ones to SSD.
+fn fill_beyond_memory(cache: &RowCache) {
     for row in 0..2_000 {
-        assert!(fill(&cache, &key_of(1, row), Some(&record_of(row, 400))));
+        assert!(fill(cache, &key_of(1, row), Some(&record_of(row, 400))));
         if row % 100 == 0 {
             cache.wait_for_cascade();
         }
     }
     cache.wait_for_cascade();
+}
+
+#[test]
+fn a_row_goes_from_memory_to_ssd_and_back() {
+    let disk = Disk::default();
+    let cache = open_on(&disk, 256 << 10, small_ssd(16));
+    fill_beyond_memory(&cache);
     let key = key_of(1, 0);
     let Lookup::OnSsd(ticket) = cache.lookup(row_key(&key)) else { panic!("the first row is on SSD") };
     let reads = disk.reads();
@@ -172,13 +177,7 @@ fn a_fill_that_a_write_overtook_is_dropped() {
 #[test]
 fn what_is_found_on_ssd_during_an_invalidation_does_not_outlive_it() {
     let cache = open_on(&Disk::default(), 256 << 10, small_ssd(16));
-    for row in 0..2_000 {
-        assert!(fill(&cache, &key_of(1, row), Some(&record_of(row, 400))));
-        if row % 100 == 0 {
-            cache.wait_for_cascade();
-        }
-    }
-    cache.wait_for_cascade();
+    fill_beyond_memory(&cache);
     let key = key_of(1, 0);
     let probe = cache.shared.probe(row_key(&key));
     assert!(cache.keep_out(&probe), "it is on SSD");
