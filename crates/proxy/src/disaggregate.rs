@@ -265,23 +265,32 @@ impl Core {
         }
     }
 
+    /// A body as it was before the link's compression, if there is one; `None` when it cannot be made out.
+    pub(crate) fn plain_body<'a>(
+        &self,
+        key: u32,
+        flags: u8,
+        body: &'a [u8],
+        bytes_max: u32,
+        plain: &'a mut Vec<u8>,
+    ) -> Option<&'a [u8]> {
+        if flags & flag::COMPRESSION == 0 {
+            return Some(body);
+        }
+        let pool = self.links.get(key as usize).and_then(|link| self.pools.get(link.pool))?;
+        compression::decompress(pool.key.compression?, body, bytes_max, plain).ok()?;
+        Some(plain)
+    }
+
     /// Answers the proxy must look into: errors, and those of requests with an `after`.
     #[cold]
     fn answer_with_care(&mut self, io: &mut Io, key: u32, pending: &Pending, answer: &Answer<'_>) {
         let mut plain = Vec::new();
-        let body = if answer.flags & flag::COMPRESSION != 0 {
-            let algorithm = self.links.get(key as usize).and_then(|link| self.pools.get(link.pool)?.key.compression);
-            let max = self.config.frame_bytes_max;
-            match algorithm.map(|algorithm| compression::decompress(algorithm, answer.body, max, &mut plain)) {
-                Some(Ok(())) => &plain[..],
-                _ => {
-                    self.node_fault(io, key, "an answer's body could not be decompressed");
-                    self.fail_request(io, pending, Outcome::LinkLost, "the node's answer was malformed");
-                    return;
-                }
-            }
-        } else {
-            answer.body
+        let max = self.config.frame_bytes_max;
+        let Some(body) = self.plain_body(key, answer.flags, answer.body, max, &mut plain) else {
+            self.node_fault(io, key, "an answer's body could not be decompressed");
+            self.fail_request(io, pending, Outcome::LinkLost, "the node's answer was malformed");
+            return;
         };
         if answer.opcode == opcode::ERROR {
             if !self.repair_unprepared(io, key, pending, answer.flags, body)

@@ -3,8 +3,8 @@
 
 use shunt_reactor::Io;
 use shunt_wire::aggregate::{AggregateWriter, Limits};
-use shunt_wire::cql::compression::{self, Algorithm};
-use shunt_wire::cql::envelope::{Header, flag, opcode};
+use shunt_wire::cql::compression::Algorithm;
+use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::frame_v5::SegmentWriter;
 use shunt_wire::cql::message::{Consistency, encode, split_response_prefix};
 
@@ -139,14 +139,7 @@ impl Core {
     /// The message itself of an ERROR: decompressed, and without what its flags put in front (warnings, say). It may
     /// go to clients under flags of its own.
     fn plain_error<'a>(&self, key: u32, header: &Header, body: &'a [u8], plain: &'a mut Vec<u8>) -> Option<&'a [u8]> {
-        let body = if header.flags & flag::COMPRESSION != 0 {
-            let pool = self.links.get(key as usize).and_then(|link| self.pools.get(link.pool))?;
-            let max = limits::HANDSHAKE_BYTES_MAX;
-            compression::decompress(pool.key.compression?, body, max, plain).ok()?;
-            &plain[..]
-        } else {
-            body
-        };
+        let body = self.plain_body(key, header.flags, body, limits::HANDSHAKE_BYTES_MAX, plain)?;
         split_response_prefix(header.flags, body).ok().map(|(_, error)| error)
     }
 

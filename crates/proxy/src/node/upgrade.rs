@@ -10,8 +10,7 @@ use std::time::Duration;
 use shunt_reactor::{ConnId, Io};
 use shunt_topology::Backoff;
 use shunt_wire::aggregate::{Offer, SUPPORTED_KEY};
-use shunt_wire::cql::compression;
-use shunt_wire::cql::envelope::{flag, opcode};
+use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::Supported;
 
 use crate::config::Aggregate;
@@ -83,17 +82,8 @@ impl Core {
         if answer.opcode != opcode::SUPPORTED || link.aggregate.is_some() || self.config.aggregate != Aggregate::Auto {
             return;
         }
-        let (algorithm, mut plain) = (self.pools.get(link.pool).and_then(|pool| pool.key.compression), Vec::new());
-        let body = if answer.flags & flag::COMPRESSION != 0 {
-            let max = limits::HANDSHAKE_BYTES_MAX;
-            let done = algorithm.map(|algorithm| compression::decompress(algorithm, answer.body, max, &mut plain));
-            if !matches!(done, Some(Ok(()))) {
-                return;
-            }
-            &plain[..]
-        } else {
-            answer.body
-        };
+        let (max, mut plain) = (limits::HANDSHAKE_BYTES_MAX, Vec::new());
+        let Some(body) = self.plain_body(key, answer.flags, answer.body, max, &mut plain) else { return };
         if self.read_offer(io, key, body).is_ok() {
             self.upgrade_link(io, key);
         }
