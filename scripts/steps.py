@@ -13,6 +13,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "target"
 LOG_LINES_SHOWN = 120
+NAMES_SHOWN = 20
+# How cargo, pytest, go test and Surefire name a test that failed.
+FAILED_TEST = re.compile(r"^(?:test .* \.\.\. FAILED|FAILED \S.*|ERROR \S+::.*|\s*--- FAIL: .*|\[ERROR\] {3}\S.*)$", re.MULTILINE)
 
 
 @dataclass
@@ -30,6 +33,7 @@ class Steps:
     def __init__(self, logs: Path):
         self.logs = logs
         self.outcomes = {}
+        self._names = []
         self._children = set()
         logs.mkdir(parents=True, exist_ok=True)
         self._terminal = sys.stdout.isatty()
@@ -81,12 +85,21 @@ class Steps:
         print(f"{seconds:6.1f} s  {numbers}", flush=True)
         if failed:
             self._show(log, text)
+            self._names += [f"{name}: {found.group().strip()[:200]}" for found in FAILED_TEST.finditer(text)] or [name]
         return not failed
 
     def skip(self, name: str, reason: str) -> None:
         """A step that cannot run because an earlier one failed."""
         self.outcomes[name] = Outcome(0, 1, 0.0)
+        self._names.append(f"{name}: not run")
         print(f"  {name:<44}    not run: {reason}", flush=True)
+
+    def print_failed(self) -> None:
+        """What failed, by name, once more: the steps' logs are far above by the end, or cut off."""
+        for name in self._names[:NAMES_SHOWN]:
+            print(f"failed: {name}")
+        if len(self._names) > NAMES_SHOWN:
+            print(f"and {len(self._names) - NAMES_SHOWN} more")
 
     def totals(self) -> tuple:
         return (sum(outcome.passed for outcome in self.outcomes.values()),

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.util.SplittableRandom;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
@@ -32,8 +33,9 @@ class CassandraNodeTest
     private static final int COMPARED_MIN = 1500;
     private static final int DISTURBANCES = 9;
     private static final int WORKERS = 4;
-    private static final int KEYS = 2000;
-    private static final String[] PAIRS = {"flat", "wide"};
+    private static final int KEYS = 500;
+    /** Of a wide partition the first rows are cached, of a whole one all. */
+    private static final String[] PAIRS = {"flat", "wide", "whole"};
 
     private final AtomicReference<String> wrong = new AtomicReference<>();
     private final AtomicLong compared = new AtomicLong();
@@ -66,8 +68,9 @@ class CassandraNodeTest
         for (String kind : new String[] {"cached_", "plain_"})
         {
             run(client, "CREATE TABLE rc." + kind + "flat (k text PRIMARY KEY, a text, b text, n bigint)" + caching(kind, "ALL"));
-            run(client, "CREATE TABLE rc." + kind + "wide (k text, c int, s text static, a text, b text, n bigint, "
-                        + "PRIMARY KEY (k, c))" + caching(kind, "3"));
+            for (String rows : new String[] {"wide", "whole"})
+                run(client, "CREATE TABLE rc." + kind + rows + " (k text, c int, s text static, a text, b text, n bigint, "
+                            + "PRIMARY KEY (k, c))" + caching(kind, rows.equals("wide") ? "3" : "ALL"));
         }
     }
 
@@ -89,12 +92,20 @@ class CassandraNodeTest
         return text.toString();
     }
 
+    /** Some kilobytes, so that the rows are several times as much as fits into memory. */
+    private static String value(SplittableRandom random)
+    {
+        return Long.toHexString(random.nextLong()).repeat(100 + random.nextInt(300));
+    }
+
     private void write(SimpleClient client, SplittableRandom random, String pair, int key, boolean[] expires)
     {
         String using = " USING TIMESTAMP " + timestamp.incrementAndGet();
-        String where = " WHERE k = 'key" + key + "'" + (pair.equals("wide") ? " AND c = " + random.nextInt(6) : "");
-        String value = Long.toHexString(random.nextLong()).repeat(30 + random.nextInt(60));
-        switch (random.nextInt(pair.equals("wide") ? 8 : 6))
+        String where = " WHERE k = 'key" + key + "'" + (pair.equals("flat") ? "" : " AND c = " + random.nextInt(6));
+        String value = value(random);
+        // Cassandra's own read path fails when the end of a deleted range lies behind the rows that it caches, whatever the cache
+        // (docs/internals/row-cache-in-cassandra.md), so ranges are deleted where all rows are.
+        switch (random.nextInt(pair.equals("flat") ? 6 : pair.equals("wide") ? 7 : 8))
         {
             case 0 -> both(client, "DELETE FROM #" + pair + using + " WHERE k = 'key" + key + "'");
             case 1 -> both(client, "DELETE a FROM #" + pair + using + where);
@@ -113,7 +124,7 @@ class CassandraNodeTest
     private void compare(SimpleClient client, SplittableRandom random, String pair, int key, boolean expires)
     {
         String columns = random.nextInt(4) == 0 ? "a" : "*";
-        String limit = pair.equals("wide") && random.nextBoolean() ? " LIMIT " + (1 + random.nextInt(3)) : "";
+        String limit = !pair.equals("flat") && random.nextBoolean() ? " LIMIT " + (1 + random.nextInt(3)) : "";
         String select = "SELECT " + columns + " FROM rc.%s" + pair + " WHERE k = 'key" + key + "'" + limit;
         for (int attempt = 0; ; attempt++)
         {
@@ -191,6 +202,7 @@ class CassandraNodeTest
                 extraColumn = "extra" + step;
                 both(client, "ALTER TABLE #flat ADD " + extraColumn + " text");
                 both(client, "ALTER TABLE #wide ADD " + extraColumn + " text");
+                both(client, "ALTER TABLE #whole ADD " + extraColumn + " text");
             });
             case 3 -> node.caches("invalidateRowCache", new Object[0]);
             case 4 -> alone(() -> both(client, "TRUNCATE #flat"));
@@ -217,6 +229,11 @@ class CassandraNodeTest
         try (ChildNode node = new ChildNode(directory, "1MiB", "4MiB"); SimpleClient client = node.client())
         {
             schema(client);
+            SplittableRandom first = new SplittableRandom(WORKERS);
+            for (int key = 0; key < KEYS; key++)
+                for (String pair : PAIRS)
+                    both(client, "UPDATE #" + pair + " USING TIMESTAMP 1 SET a = '" + value(first) + "' WHERE k = 'key" + key + "'"
+                                 + (pair.equals("flat") ? "" : " AND c = 0"));
             long begun = System.nanoTime();
             Thread[] workers = new Thread[WORKERS];
             for (int i = 0; i < WORKERS; i++)
@@ -233,12 +250,14 @@ class CassandraNodeTest
             over = true;
             for (Thread worker : workers)
                 worker.join();
-            assertNull(wrong.get());
+            if (wrong.get() != null)
+                Files.copy(node.log(), Path.of("target/row-cache-node.log"), StandardCopyOption.REPLACE_EXISTING);
+            assertNull(wrong.get(), "the node's log is in target/row-cache-node.log");
             assertTrue(compared.get() >= COMPARED_MIN, "reads compared: " + compared.get());
             System.out.printf("node: %d reads compared; hits %.0f in memory, %.0f on SSD, %.0f in its buffer; %.0f cascaded%n",
                               compared.get(), node.figure("RowCacheMemory", "Hits"), node.figure("RowCacheSsd", "Hits"),
                               node.figure("RowCacheSsd", "BufferHits"), node.figure("RowCacheSsd", "Cascaded"));
-            assertTrue(node.figure("RowCacheMemory", "Hits") > 0);
+            assertTrue(node.figure("RowCacheMemory", "Hits") > 0 && node.figure("RowCacheSsd", "Hits") > 0);
             fillTheSsd(client, node);
             assertEquals(1, node.figure("RowCacheSsd", "On"));
             assertTrue(node.figure("RowCache", "Hits") > 0 && node.figure("RowCache", "HitRate") > 0, "what nodetool info shows");
