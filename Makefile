@@ -34,24 +34,16 @@ ring-stop: ## stop every ring that was started here; data stays in target/ring
 	@scripts/ring stop
 
 ring-cost: build ## what a query costs the ring's nodes: round robin, token aware, through Shunt, with the extension
-	@scripts/prerequisites ring python
-	@scripts/python-environment
-	@PYTHONPATH=tests target/python/bin/python -m ring.cost $(RING_COST)
+	@scripts/experiment cost $(RING_COST)
 
 extension-cost: build ## what a query costs a Cassandra node with and without the extension
-	@scripts/prerequisites ring python
-	@scripts/python-environment
-	@PYTHONPATH=tests target/python/bin/python -m ring.extension_cost $(EXTENSION_COST)
+	@scripts/experiment extension_cost $(EXTENSION_COST)
 
 store-speed: build ## what reads and writes cost the embedded node, Cassandra and redis-server
-	@scripts/prerequisites ring python
-	@scripts/python-environment
-	@PYTHONPATH=tests target/python/bin/python -m ring.store_speed $(STORE_SPEED)
+	@scripts/experiment store_speed $(STORE_SPEED)
 
 row-cache: ## Cassandra's row cache on a slow disk; root and cgroup v1; ROW_CACHE="--cache DIRECTORY" on a fast disk
-	@scripts/prerequisites ring python
-	@scripts/python-environment
-	@PYTHONPATH=tests scripts/slow-disk run target/python/bin/python -m ring.row_cache $(ROW_CACHE)
+	@scripts/experiment row_cache $(ROW_CACHE)
 
 build: ## the release binary, target/release/shunt
 	@scripts/prerequisites rust

@@ -2,8 +2,8 @@
 
 The same load, INSERT and SELECT of 10-byte values with prepared statements from several client processes of the Python
 driver, goes to the three-node ring directly with round-robin routing, directly with token-aware routing, through one
-`shunt proxy` with ordinary links, and through one with aggregated frames; every node has the extension. The arms take turns in random order, round after round; figures are medians over the rounds, CPU is
-the kernel's account of the nodes' processes. Run by `make ring-cost`.
+`shunt proxy` with ordinary links, and through one with aggregated frames; every node has the extension. The arms take turns
+in random order, round after round; figures are medians over the rounds, CPU is the kernel's account of the nodes' processes. Run by `make ring-cost`.
 """
 
 import argparse
@@ -131,22 +131,31 @@ def main() -> int:
             for arm in ARMS:
                 run_arm(arm, ring, proxies.get(arm), options)  # warms the nodes' compilers up
             rounds = {arm: [] for arm in ARMS}
-            for _ in range(options.rounds):
+            for round_ in range(options.rounds):
                 for arm in random.sample(ARMS, len(ARMS)):
                     measured = run_arm(arm, ring, proxies.get(arm), options)
                     rounds[arm].append(measured)
                     if options.json:
-                        print(json.dumps({"arm": arm, **measured}), flush=True)
+                        say(arm, round_, measured, options)
     finally:
         ring.stop(wipe=True)
     report(rounds, options)
     return 0
 
 
+def say(arm: str, round_: int, measured: dict, options) -> None:
+    """A line for each kind of query, as `shunt bench run` reads them."""
+    for work in ("INSERT", "SELECT"):
+        print(json.dumps({"arm": arm, "point": f"{work}, RF {options.replication}, {options.consistency}", "round": round_,
+                          "figures": {"cpu_us": measured[work]["cpu_us"], "rate_per_s": measured[work]["per_second"],
+                                      "connections": measured["connections"]}}), flush=True)
+
+
 def report(rounds: dict, options) -> None:
     print(f"\nring of three, RF {options.replication}, consistency {options.consistency}, {options.processes} processes x "
           f"{options.concurrency} in flight, {options.rounds} rounds: median (min to max)")
-    print(f"{'':16}{'INSERT, us CPU of the ring':>30}{'SELECT, us CPU of the ring':>30}{'connections/node':>18}{'INSERT/s':>12}{'SELECT/s':>12}")
+    print(f"{'':16}{'INSERT, us CPU of the ring':>30}{'SELECT, us CPU of the ring':>30}{'connections/node':>18}"
+          f"{'INSERT/s':>12}{'SELECT/s':>12}")
     for arm, measured in rounds.items():
         cells = []
         for work in ("INSERT", "SELECT"):

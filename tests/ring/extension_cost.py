@@ -101,17 +101,24 @@ def main() -> int:
                 for work in WORK:
                     run(arm, nodes, fronts, work, options.warm_up / 2)
             rounds = []
-            for _ in range(options.rounds):
+            for round_ in range(options.rounds):
                 for arm in random.sample(ARMS, len(ARMS)):
                     for work in WORK:
                         rounds.append(run(arm, nodes, fronts, work, options.seconds))
                         if options.json:
-                            print(json.dumps(rounds[-1]), flush=True)
+                            say(round_, rounds[-1])
     finally:
         for ring in rings:
             ring.stop(wipe=True)
     report(rounds, options)
     return 0
+
+
+def say(round_: int, measured: dict) -> None:
+    """A measurement as `shunt bench run` reads it."""
+    figures = {"cpu_us": measured["cpu_us"], "rate_per_s": measured["rate"], "p50_us": measured["p50"],
+               "p99_us": measured["p99"], "queries_per_write": measured["per_frame"]}
+    print(json.dumps({"arm": measured["arm"], "point": measured["work"], "round": round_, "figures": figures}), flush=True)
 
 
 def report(rounds: list, options) -> None:

@@ -15,6 +15,7 @@ the inputs of the same run: it explains the figure and does not confirm it.
 
 import argparse
 import asyncio
+import json
 import math
 import os
 import random
@@ -222,6 +223,14 @@ def report(share: float, arm, measured: dict, none: dict, iops: int) -> None:
           f"{measured['model']:8.0f}{measured['amplification']:8.2f}{measured['dropped']:9.0f}{note}", flush=True)
 
 
+def say(share: float, arm, measured: dict) -> None:
+    figures = {"rate_per_s": measured["ops"], "mean_ms": measured["mean"], "p50_ms": measured["p50"], "p99_ms": measured["p99"],
+               "hit_share": measured["memory"] + measured["ssd"], "reads_per_miss": measured["per_miss"],
+               "model_per_s": measured["model"], "iops": measured["iops"]}
+    print(json.dumps({"arm": arm[0], "point": f"{share * 100:.0f} % reads", "x": share * 100, "round": 0,
+                      "figures": figures}), flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="directory on the slow disk (scripts/slow-disk gives this)")
@@ -236,6 +245,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=25)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--shares", type=float, nargs="+", default=[0.95, 0.85, 0.75], help="of reads")
+    parser.add_argument("--json", action="store_true", help="print every measurement as a line for `shunt bench run`, too")
     parser.add_argument("--arms", nargs="+", default=[arm[0] for arm in ARMS], choices=[arm[0] for arm in ARMS])
     options = parser.parse_args()
     disk = Disk(options)
@@ -261,6 +271,8 @@ def main() -> int:
                 measured = run_arm(options.data, disk, arm, share, options)
                 none = none or measured
                 report(share, arm, measured, none, disk.iops)
+                if options.json:
+                    say(share, arm, measured)
     print(f"whole run: {(time.monotonic() - begun) / 60:.0f} minutes")
     return 0
 

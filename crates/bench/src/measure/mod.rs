@@ -10,6 +10,7 @@ use std::{
 pub mod calibration;
 pub mod cpu;
 pub mod process;
+pub mod statistics;
 pub mod watch;
 
 pub use calibration::Calibration;

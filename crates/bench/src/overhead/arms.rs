@@ -2,16 +2,15 @@
 
 use std::{
     fs, io,
-    net::{SocketAddr, TcpStream},
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
 
 use crate::{
-    measure::{cpu, http_get},
+    measure::cpu,
     overhead::{Arm, OverheadArgs},
+    peers::{haproxy_configuration, wait_until_served},
 };
 
 /// A started process and where clients connect to it.
@@ -79,9 +78,6 @@ impl Places {
     }
 }
 
-/// A process that does not serve within this time is given up.
-const START_TIMEOUT: Duration = Duration::from_secs(20);
-
 /// Starts the process of `arm` and waits until it serves. `None` when its program is not installed.
 pub(super) fn start(arm: Arm, args: &OverheadArgs, places: Places) -> io::Result<Option<Running>> {
     let own = places.own(arm);
@@ -97,7 +93,8 @@ pub(super) fn start(arm: Arm, args: &OverheadArgs, places: Places) -> io::Result
             other => other?,
         },
     };
-    wait_until_served(&mut running)?;
+    let Running { child, targets, admin, .. } = &mut running;
+    wait_until_served(arm.name(), targets, *admin, || !matches!(child.try_wait(), Ok(None)))?;
     Ok(Some(running))
 }
 
@@ -144,47 +141,9 @@ fn start_haproxy(args: &OverheadArgs, own: SocketAddr, ring: &[SocketAddr]) -> i
     }
 }
 
-/// TCP mode, one thread, no logging: the least a general proxy can do. It works out its own limit of connections from
-/// the files it may open.
-fn haproxy_configuration(own: SocketAddr, ring: &[SocketAddr]) -> String {
-    use std::fmt::Write as _;
-    let mut text = format!(
-        "global\n  nbthread 1\n\
-         defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 1h\n  timeout server 1h\n\
-         listen cql\n  bind {own} backlog 4096\n  balance roundrobin\n"
-    );
-    for (number, node) in ring.iter().enumerate() {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "  server node{number} {node}");
-    }
-    text
-}
-
-fn wait_until_served(running: &mut Running) -> io::Result<()> {
-    let begin = Instant::now();
-    while begin.elapsed() < START_TIMEOUT {
-        if running.has_ended() {
-            return Err(io::Error::other(format!("{} ended at once", running.arm.name())));
-        }
-        let serves = match running.admin {
-            Some(admin) => http_get(admin, "/readyz").is_ok(),
-            None => running.targets.iter().all(|target| TcpStream::connect(target).is_ok()),
-        };
-        if serves {
-            return Ok(());
-        }
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the command's own thread, which serves nobody, waits for a process"
-        )]
-        thread::sleep(Duration::from_millis(50));
-    }
-    Err(io::Error::new(io::ErrorKind::TimedOut, format!("{} does not serve", running.arm.name())))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Places, haproxy_configuration};
+    use super::Places;
     use crate::overhead::Arm;
 
     #[test]
@@ -199,12 +158,5 @@ mod tests {
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), count);
-    }
-
-    #[test]
-    fn haproxy_gets_every_node() {
-        let places = Places::new(20_000);
-        let text = haproxy_configuration(places.own(Arm::Haproxy), &places.ring());
-        assert!(text.contains("mode tcp") && text.contains("server node2 127.0.0.3:20000\n"), "{text}");
     }
 }

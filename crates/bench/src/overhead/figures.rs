@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::{
     load::RoundReport,
+    measure::statistics::Spread,
     overhead::{Arm, Shape},
 };
 
@@ -26,30 +27,6 @@ pub struct Measurement {
     pub softirq_us: f64,
     /// Everything else.
     pub report: RoundReport,
-}
-
-/// A median and its range.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Spread {
-    /// The middle value.
-    pub median: f64,
-    /// The smallest.
-    pub min: f64,
-    /// The largest.
-    pub max: f64,
-}
-
-impl Spread {
-    /// Of any values; `None` of none.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
-        sorted.sort_unstable_by(f64::total_cmp);
-        let (&min, &max) = (sorted.first()?, sorted.last()?);
-        let middle = sorted.len() / 2;
-        let median =
-            if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) };
-        Some(Self { median, min, max })
-    }
 }
 
 /// All measurements of a comparison.
@@ -80,18 +57,5 @@ impl Figures {
     pub fn ratio(&self, arm: Arm, base: Arm, shape: Shape) -> Option<Spread> {
         let of_round = |round| self.of(base, shape).find(|found| found.round == round);
         Spread::of(self.of(arm, shape).filter_map(|found| Some(found.cpu_us / of_round(found.round)?.cpu_us)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Spread;
-
-    #[test]
-    fn median_and_range() {
-        let spread = Spread::of([5.0, 1.0, f64::NAN, 3.0, 10.0]).expect("values");
-        assert_eq!((spread.median, spread.min, spread.max), (4.0, 1.0, 10.0));
-        assert_eq!(Spread::of([2.0]).map(|spread| spread.median), Some(2.0));
-        assert_eq!(Spread::of([]), None);
     }
 }

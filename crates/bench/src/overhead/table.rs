@@ -2,9 +2,12 @@
 
 use std::fmt::Write as _;
 
-use crate::overhead::{
-    Arm, Shape,
-    figures::{Figures, Measurement, Spread},
+use crate::{
+    measure::statistics::Spread,
+    overhead::{
+        Arm, Shape,
+        figures::{Figures, Measurement},
+    },
 };
 
 /// CPU per query of cql-proxy over that of HAProxy in TCP mode, both measured on another machine of this kind: 38 and

@@ -1,0 +1,176 @@
+//! The processes that measure: `shunt bench load` for one measurement, or a program of the project for a whole experiment.
+//! Each is watched, so that Ctrl-C ends it.
+
+use std::{
+    io::{self, BufRead, BufReader, Read},
+    process::{Child, ChildStderr, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+/// Set when the run is to end.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Set by SIGINT and SIGTERM; a second one ends the process as ever.
+    pub(super) fn on_signals() -> io::Result<Self> {
+        let stop = Self::default();
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register_conditional_default(signal, stop.0.clone())?;
+            signal_hook::flag::register(signal, stop.0.clone())?;
+        }
+        Ok(stop)
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How a process ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// Its exit code; `None` if a signal ended it.
+    pub(super) code: Option<i32>,
+    /// The last lines that it wrote to standard error.
+    pub(super) complaint: String,
+}
+
+/// Lines of standard error that are kept.
+const COMPLAINT_LINES: usize = 5;
+/// A line longer than this is not one that was asked for.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+
+/// Runs a command to its end and gives `line` each line of its standard output.
+///
+/// # Errors
+/// It cannot be started, or `line` failed; then it is ended.
+pub(super) fn run(
+    command: &mut Command,
+    stop: &Stop,
+    mut line: impl FnMut(&str) -> io::Result<()>,
+) -> io::Result<Ended> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = Guard(command.spawn()?);
+    let complaint = child.0.stderr.take().map(collect);
+    let guard = stop.clone();
+    let pid = child.0.id();
+    let watcher = Watcher::start(guard, pid);
+    if let Some(output) = child.0.stdout.take() {
+        let mut reader = BufReader::new(output);
+        let mut text = String::new();
+        loop {
+            text.clear();
+            if reader.by_ref().take(LINE_BYTES_MAX).read_line(&mut text)? == 0 {
+                break;
+            }
+            line(text.trim_end())?;
+        }
+    }
+    let status = child.0.wait()?;
+    drop(watcher);
+    let complaint = complaint.and_then(|thread| thread.join().ok()).unwrap_or_default();
+    Ok(Ended { code: status.code(), complaint })
+}
+
+/// Ends its process if it is still there.
+struct Guard(Child);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if matches!(self.0.try_wait(), Ok(None)) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+}
+
+fn collect(output: ChildStderr) -> JoinHandle<String> {
+    thread::spawn(move || {
+        let mut last = std::collections::VecDeque::new();
+        for text in BufReader::new(output).lines().map_while(Result::ok) {
+            if last.len() == COMPLAINT_LINES {
+                last.pop_front();
+            }
+            last.push_back(text);
+        }
+        Vec::from(last).join("\n")
+    })
+}
+
+/// Asks a process to end when the run is to end.
+struct Watcher {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watcher {
+    fn start(stop: Stop, pid: u32) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let seen = over.clone();
+        let thread = thread::spawn(move || {
+            while !seen.load(Ordering::Relaxed) {
+                if stop.is_set() {
+                    // The process is not waited for before `over` is set, so the number is still its own.
+                    if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
+                        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+                    }
+                    return;
+                }
+                thread::park_timeout(std::time::Duration::from_millis(100));
+            }
+        });
+        Self { over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{process::Command, sync::atomic::Ordering};
+
+    use super::{Stop, run};
+
+    #[test]
+    fn lines_code_and_complaint_come_back() {
+        let mut lines = Vec::new();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo one; echo two; for i in 1 2 3 4 5 6; do echo bad $i >&2; done; exit 3"]);
+        let ended = run(&mut command, &Stop::default(), |line| {
+            lines.push(line.to_owned());
+            Ok(())
+        })
+        .expect("sh is there");
+        assert_eq!((lines, ended.code), (vec!["one".to_owned(), "two".to_owned()], Some(3)));
+        assert_eq!(ended.complaint, "bad 2\nbad 3\nbad 4\nbad 5\nbad 6");
+    }
+
+    #[test]
+    fn a_stop_ends_what_runs() {
+        let stop = Stop::default();
+        stop.0.store(true, Ordering::Relaxed);
+        let ended = run(Command::new("sleep").arg("600"), &stop, |_| Ok(())).expect("sleep is there");
+        assert_eq!(ended.code, None, "a signal ended it");
+    }
+
+    #[test]
+    fn a_line_that_is_refused_ends_it() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo x; exec sleep 600"]);
+        let refused = run(&mut command, &Stop::default(), |_| Err(std::io::Error::other("no")));
+        assert_eq!(refused.expect_err("refused").to_string(), "no");
+    }
+}

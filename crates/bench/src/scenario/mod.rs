@@ -1,0 +1,303 @@
+//! `shunt bench run`: experiments that are written down as files, measured side by side, and checked against their claims.
+//!
+//! ```text
+//! scenarios/NAME.toml -> file, check (everything it names is there)
+//!   -> servers (start)
+//!   -> round, round, ..: every arm at every point, in random order -> child (`shunt bench load`) -> figures
+//!   -> outcome (medians, ratios with their interval, verdicts)
+//!   => record (JSON lines)
+//! ```
+//!
+//! An experiment that needs more than a load, such as nodes that restart, is a program of the project; its measurements are
+//! treated as those made here.
+
+mod args;
+mod check;
+mod child;
+pub mod file;
+mod library;
+mod measure;
+mod outcome;
+mod plan;
+mod program;
+mod progress;
+mod record;
+mod servers;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::PathBuf,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use shunt_reactor::raise_fd_limit;
+
+pub use self::args::RunArgs;
+use self::{
+    child::Stop,
+    file::Scenario,
+    outcome::Outcome,
+    progress::Progress,
+    record::{Line, Record},
+    servers::{NotStarted, Running, Surroundings},
+};
+use crate::{
+    measure::{cpu, statistics::Verdict},
+    random::Random,
+};
+
+/// Runs the scenarios and writes what they measured. Exit code 2: an experiment could not be run to its end.
+///
+/// # Errors
+/// A scenario is not there or not whole, or the results cannot be written.
+pub fn run(args: &RunArgs) -> io::Result<ExitCode> {
+    if args.list {
+        return list().map(|()| ExitCode::SUCCESS);
+    }
+    let scenarios = chosen(args)?;
+    raise_fd_limit(1 << 16);
+    let stop = Stop::on_signals()?;
+    let project = args
+        .project
+        .canonicalize()
+        .map_err(|error| io::Error::new(error.kind(), format!("--project {}: {error}", args.project.display())))?;
+    let out = args.out.clone().unwrap_or_else(|| default_out(&project));
+    let shunt = match &args.shunt {
+        Some(path) => path.canonicalize()?,
+        None => std::env::current_exe()?,
+    };
+    let mut bench = Bench {
+        around: Surroundings { shunt, project, port: args.port, cpus: cpu::allowed() },
+        stop,
+        record: Record::create(&out)?,
+        seed: args.seed,
+        is_smoke: args.smoke,
+        failed: false,
+    };
+    let begun = Instant::now();
+    bench.record.write(&Line::run(&bench.around.project, args.smoke, args.seed))?;
+    let mut verdicts = Vec::new();
+    let total: f64 = scenarios.iter().map(plan::seconds).sum();
+    eprintln!("{} scenarios, about {}; results in {}", scenarios.len(), minutes(total), out.display());
+    for scenario in &scenarios {
+        if bench.stop.is_set() {
+            break;
+        }
+        verdicts.extend(bench.scenario(scenario)?);
+    }
+    let complete = !bench.stop.is_set();
+    bench.record.write(&Line::End { complete, seconds: begun.elapsed().as_secs_f64() })?;
+    for (text, verdict) in &verdicts {
+        println!("{:>12}  {text}", progress::verdict(*verdict));
+    }
+    println!("results: {}", out.display());
+    if !complete {
+        eprintln!("broken off; what was finished is in the results");
+    }
+    Ok(if bench.failed || !complete { ExitCode::from(2) } else { ExitCode::SUCCESS })
+}
+
+fn list() -> io::Result<()> {
+    for scenario in library::all()? {
+        let when = if scenario.long { ", only when named" } else { "" };
+        println!("{:24} about {:>7}  {}{when}", scenario.name, minutes(plan::seconds(&scenario)), scenario.title);
+    }
+    Ok(())
+}
+
+/// The scenarios asked for, in the form asked for.
+fn chosen(args: &RunArgs) -> io::Result<Vec<Scenario>> {
+    let found = if args.scenarios.is_empty() {
+        library::all()?.into_iter().filter(|scenario| args.smoke || !scenario.long).collect()
+    } else {
+        args.scenarios.iter().map(|name| library::find(name)).collect::<io::Result<Vec<_>>>()?
+    };
+    let duration = args.duration.filter(|seconds| *seconds > 0.0);
+    let shaped = found.into_iter().map(|scenario| {
+        let mut scenario = if args.smoke { scenario.smoke() } else { scenario };
+        scenario.rounds = args.rounds.unwrap_or(scenario.rounds);
+        scenario.duration = duration.unwrap_or(scenario.duration);
+        scenario
+    });
+    Ok(shaped.collect())
+}
+
+fn default_out(project: &std::path::Path) -> PathBuf {
+    let time = jiff::Timestamp::now().strftime("%Y-%m-%d-%H%M%S").to_string();
+    project.join(format!("target/bench/results-{time}.jsonl"))
+}
+
+fn minutes(seconds: f64) -> String {
+    if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
+}
+
+/// One run of some scenarios.
+struct Bench {
+    around: Surroundings,
+    stop: Stop,
+    record: Record,
+    seed: u64,
+    is_smoke: bool,
+    /// An experiment could not be run to its end.
+    failed: bool,
+}
+
+impl Bench {
+    /// Runs one scenario. What fails in it is noted and ends it alone.
+    fn scenario(&mut self, scenario: &Scenario) -> io::Result<Vec<(String, Verdict)>> {
+        let mut missing = BTreeMap::new();
+        let mut servers = Vec::new();
+        if scenario.program.is_none() {
+            let mut progress = Progress::new(&scenario.name, scenario.servers.len());
+            servers = self.start_servers(scenario, &mut missing, &mut progress)?;
+        }
+        self.record.write(&Line::scenario(scenario, &missing))?;
+        for text in &scenario.notes {
+            self.record.write(&Line::Note { scenario: Some(&scenario.name), text })?;
+        }
+        let mut outcome = Outcome::new(scenario);
+        let measured = match &scenario.program {
+            Some(program) => self.run_program(scenario, program, &mut outcome),
+            None => self.measure_rounds(scenario, &missing, &mut servers, &mut outcome),
+        };
+        drop(servers);
+        if let Err(error) = measured
+            && !self.stop.is_set()
+        {
+            self.note_failure(scenario, &error.to_string())?;
+        }
+        outcome.conclude(&mut self.record)
+    }
+
+    fn note_failure(&mut self, scenario: &Scenario, problem: &str) -> io::Result<()> {
+        self.failed = true;
+        eprintln!("{}: {problem}", scenario.name);
+        let text = format!("Not run to its end: {problem}");
+        self.record.write(&Line::Note { scenario: Some(&scenario.name), text: &text })
+    }
+
+    /// Starts all servers that can be. An arm whose server, or one behind it, is missing goes into `missing`.
+    fn start_servers(
+        &mut self,
+        scenario: &Scenario,
+        missing: &mut BTreeMap<String, String>,
+        progress: &mut Progress,
+    ) -> io::Result<Vec<Running>> {
+        let mut running: Vec<Running> = Vec::new();
+        let mut reasons: BTreeMap<&str, String> = BTreeMap::new();
+        for (position, server) in scenario.servers.iter().enumerate() {
+            progress.step(&format!("starting {}", server.name));
+            if let Some(reason) = server.of.as_deref().and_then(|of| reasons.get(of)).cloned() {
+                reasons.insert(&server.name, reason);
+                continue;
+            }
+            let behind = server.of.as_deref().and_then(|of| running.iter().find(|found| found.name == of));
+            match servers::start(server, position as u16, behind, &self.around) {
+                Ok(started) => running.push(started),
+                Err(NotStarted::Missing(reason)) => {
+                    reasons.insert(&server.name, reason);
+                }
+                Err(NotStarted::Failed(error)) => {
+                    self.note_failure(scenario, &format!("{} cannot be started: {error}", server.name))?;
+                    reasons.insert(&server.name, error.to_string());
+                }
+            }
+        }
+        for arm in &scenario.arms {
+            let mut needed = arm.measure.iter().chain([&arm.target]);
+            if let Some(reason) = needed.find_map(|name| reasons.get(name.as_str())) {
+                eprintln!("{}: '{}' is left out: {reason}", scenario.name, arm.title);
+                missing.insert(arm.name.clone(), reason.clone());
+            }
+        }
+        Ok(running)
+    }
+
+    /// Every arm at every point in every round, in an order that is random within what has to come first.
+    fn measure_rounds(
+        &mut self,
+        scenario: &Scenario,
+        missing: &BTreeMap<String, String>,
+        servers: &mut [Running],
+        outcome: &mut Outcome<'_>,
+    ) -> io::Result<()> {
+        let mut random = Random::new(self.seed);
+        let slots = plan::slots(scenario, missing, &mut random);
+        let mut progress = Progress::new(&scenario.name, slots.len());
+        if scenario.warm_up_once > 0.0 || !scenario.prepare.is_empty() {
+            let each = Duration::from_secs_f64(scenario.warm_up_once.max(0.1));
+            for (arm, point) in plan::warm_up(scenario, missing) {
+                progress.say(&format!("warming up {}", arm.title));
+                measure::warm_up(&self.around, &self.stop, servers, scenario, arm, point, each)?;
+            }
+        }
+        for slot in slots {
+            if self.stop.is_set() {
+                return Ok(());
+            }
+            progress.step(&format!("round {}, {}, {}", slot.round + 1, slot.point.label, slot.arm.title));
+            if let Some(ended) = servers.iter_mut().find_map(|server| server.has_ended().then(|| server.name.clone())) {
+                return Err(io::Error::other(format!("{ended} has ended in the middle of the scenario")));
+            }
+            let seed = self.seed.wrapping_add(u64::from(slot.round) << 16);
+            match measure::measure(&self.around, &self.stop, servers, scenario, &slot, outcome, seed) {
+                Ok(measurement) => {
+                    self.record.write(&Line::Measurement(&measurement))?;
+                    outcome.add(measurement);
+                }
+                Err(_) if self.stop.is_set() => return Ok(()),
+                Err(error) => {
+                    let at = format!("{} at {}: {error}", slot.arm.title, slot.point.label);
+                    self.note_failure(scenario, &at)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn run_program(
+        &mut self,
+        scenario: &Scenario,
+        program: &file::Program,
+        outcome: &mut Outcome<'_>,
+    ) -> io::Result<()> {
+        let Self { around, stop, record, is_smoke, .. } = self;
+        let mut progress = Progress::new(&scenario.name, 0);
+        progress.say(&format!("a program of its own, about {}", minutes(plan::seconds(scenario))));
+        let ended = program::run(around, stop, program, *is_smoke, |line| {
+            match program::read(&scenario.name, line)? {
+                program::Said::Measurement(measurement) => {
+                    progress.say(&format!(
+                        "round {}, {}, {}",
+                        measurement.round + 1,
+                        measurement.point,
+                        measurement.arm
+                    ));
+                    record.write(&Line::Measurement(&measurement))?;
+                    outcome.add(*measurement);
+                }
+                program::Said::Series(series) => record.write(&Line::Series(series))?,
+                program::Said::Note(text) => {
+                    record.write(&Line::Note { scenario: Some(&scenario.name), text: &text })?
+                }
+                program::Said::Nothing => {}
+            }
+            Ok(())
+        })?;
+        match ended {
+            program::Verdict::Done => Ok(()),
+            program::Verdict::Missing(reason) => {
+                eprintln!("{}: left out: {reason}", scenario.name);
+                let text = format!("Not measured: {reason}");
+                self.record.write(&Line::Note { scenario: Some(&scenario.name), text: &text })
+            }
+        }
+    }
+}
+
+/// The measured servers of an arm.
+fn measured<'r>(servers: &'r [Running], names: &'r [String]) -> impl Iterator<Item = &'r Running> {
+    servers.iter().filter(move |server| names.contains(&server.name))
+}

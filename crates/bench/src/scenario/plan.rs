@@ -1,0 +1,114 @@
+//! What is measured when: arms side by side in random order, and how long all of it takes.
+
+use std::collections::BTreeMap;
+
+use super::file::{Arm, Point, Scenario, ServerKind};
+use crate::random::Random;
+
+/// One measurement to make.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot<'s> {
+    pub(super) round: u32,
+    pub(super) arm: &'s Arm,
+    pub(super) point: &'s Point,
+}
+
+/// Connecting, preparing and draining of a measurement, seconds.
+const AROUND_EACH: f64 = 0.3;
+/// Until a ring serves, seconds.
+const RING_STARTS: f64 = 60.0;
+
+/// All measurements: round after round; in each the points in random order, those with a rate of their own before those whose
+/// rate depends on them; at each point the arms in random order, so what is compared is measured close together.
+pub(super) fn slots<'s>(
+    scenario: &'s Scenario,
+    missing: &BTreeMap<String, String>,
+    random: &mut Random,
+) -> Vec<Slot<'s>> {
+    let mut slots = Vec::new();
+    for round in 0..scenario.rounds {
+        let mut points: Vec<&Point> = scenario.points.iter().collect();
+        random.shuffle(&mut points);
+        points.sort_by_key(|point| point.rate.is_some());
+        for point in points {
+            let mut arms: Vec<&Arm> = scenario.arms.iter().filter(|arm| is_measured(arm, point, missing)).collect();
+            random.shuffle(&mut arms);
+            slots.extend(arms.into_iter().map(|arm| Slot { round, arm, point }));
+        }
+    }
+    slots
+}
+
+fn is_measured(arm: &Arm, point: &Point, missing: &BTreeMap<String, String>) -> bool {
+    !missing.contains_key(&arm.name) && !arm.skip.contains(&point.label)
+}
+
+/// Every arm once, at its first point with a rate of its own.
+pub(super) fn warm_up<'s>(scenario: &'s Scenario, missing: &BTreeMap<String, String>) -> Vec<(&'s Arm, &'s Point)> {
+    let first = |arm: &'s Arm| {
+        let point = scenario.points.iter().find(|point| point.rate.is_none() && is_measured(arm, point, missing));
+        point.map(|point| (arm, point))
+    };
+    scenario.arms.iter().filter_map(first).collect()
+}
+
+/// About how long a scenario takes.
+pub(super) fn seconds(scenario: &Scenario) -> f64 {
+    if let Some(program) = &scenario.program {
+        return program.seconds;
+    }
+    let count = slots(scenario, &BTreeMap::new(), &mut Random::new(1)).len() as f64;
+    let rings = scenario.servers.iter().filter(|server| server.kind == ServerKind::Cassandra).count() as f64;
+    let warm_up = scenario.warm_up_once * scenario.arms.len() as f64;
+    count * (scenario.duration + scenario.warm_up + AROUND_EACH)
+        + rings * RING_STARTS
+        + warm_up
+        + scenario.servers.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{slots, warm_up};
+    use crate::{random::Random, scenario::file::Scenario};
+
+    const SCENARIO: &str = r#"
+        name = "s"
+        title = "t"
+        question = "q"
+        setup = "s"
+        rounds = 3
+        axis = { title = "connections", scale = "log" }
+        servers = [{ name = "ring", kind = "stub" }]
+        arms = [{ name = "a", title = "A", target = "ring" }, { name = "b", title = "B", target = "ring", skip = ["1"] },
+                { name = "c", title = "C", target = "ring" }]
+        points = [{ label = "half", rate = { share = 0.5, point = "1" } }, { label = "1" }, { label = "2" }]
+        figures = [{ name = "f", title = "F", unit = "us", from = "cpu" }]
+    "#;
+
+    #[test]
+    fn all_are_measured_once_a_round_and_rates_after_what_they_depend_on() {
+        let scenario = Scenario::parse(SCENARIO).expect("valid");
+        let missing = BTreeMap::from([("c".to_owned(), "not installed".to_owned())]);
+        let slots = slots(&scenario, &missing, &mut Random::new(3));
+        assert_eq!(slots.len(), 3 * (2 + 1 + 2));
+        for round in 0..3 {
+            let of_round: Vec<_> = slots.iter().filter(|slot| slot.round == round).collect();
+            let seen: std::collections::BTreeSet<_> =
+                of_round.iter().map(|slot| (slot.arm.name.as_str(), slot.point.label.as_str())).collect();
+            assert_eq!(seen.len(), 5, "each once");
+            let half = of_round.iter().position(|slot| slot.point.label == "half").expect("measured");
+            assert!(of_round[half..].iter().all(|slot| slot.point.label == "half"));
+            assert!(!seen.contains(&("b", "1")) && seen.iter().all(|(arm, _)| *arm != "c"));
+        }
+    }
+
+    #[test]
+    fn warm_up_takes_a_point_that_the_arm_has() {
+        let scenario = Scenario::parse(SCENARIO).expect("valid");
+        let all = warm_up(&scenario, &BTreeMap::new());
+        let labels: Vec<_> = all.iter().map(|(arm, point)| (arm.name.as_str(), point.label.as_str())).collect();
+        assert_eq!(labels, [("a", "1"), ("b", "2"), ("c", "1")]);
+    }
+}

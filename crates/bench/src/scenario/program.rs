@@ -1,0 +1,138 @@
+//! An experiment that is a program of the project: how it is run, and how its lines are read.
+
+use std::{collections::BTreeMap, io, process::Command};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    child::{self, Stop},
+    file::Program,
+    record::Measurement,
+    servers::Surroundings,
+};
+
+/// The exit code with which a program says that this machine lacks what it needs.
+const MISSING: i32 = 3;
+
+/// How a program ended.
+pub(super) enum Verdict {
+    Done,
+    /// It lacks something; the reason.
+    Missing(String),
+}
+
+/// What a line of a program says.
+pub(super) enum Said {
+    Measurement(Box<Measurement>),
+    Series(Value),
+    Note(String),
+    /// It is for people.
+    Nothing,
+}
+
+/// A measurement as programs write it.
+#[derive(Deserialize)]
+struct Written {
+    arm: String,
+    point: String,
+    x: Option<f64>,
+    #[serde(default)]
+    round: u32,
+    figures: BTreeMap<String, f64>,
+    #[serde(default)]
+    detail: Value,
+}
+
+/// Runs the program; `line` gets every line of its standard output.
+///
+/// # Errors
+/// It cannot be started, or failed.
+pub(super) fn run(
+    around: &Surroundings,
+    stop: &Stop,
+    program: &Program,
+    is_smoke: bool,
+    line: impl FnMut(&str) -> io::Result<()>,
+) -> io::Result<Verdict> {
+    let arguments = if is_smoke { program.smoke.as_ref().unwrap_or(&program.command) } else { &program.command };
+    let Some((first, rest)) = arguments.split_first() else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the program has no command"));
+    };
+    let mut command = Command::new(around.project.join(first));
+    command.args(rest).current_dir(&around.project).env("SHUNT_BINARY", &around.shunt);
+    let ended = match child::run(&mut command, stop, line) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Verdict::Missing(format!("{} is not there; run this in the project's directory", first)));
+        }
+        other => other?,
+    };
+    match ended.code {
+        Some(0) => Ok(Verdict::Done),
+        Some(MISSING) => Ok(Verdict::Missing(ended.complaint.lines().last().unwrap_or(first).to_owned())),
+        code => {
+            let code = code.map_or("a signal".to_owned(), |code| format!("exit code {code}"));
+            Err(io::Error::other(format!("{first} ended with {code}: {}", ended.complaint)))
+        }
+    }
+}
+
+/// Reads a line: JSON objects are for the results, everything else is for people.
+///
+/// # Errors
+/// It is a JSON object that is none of those known.
+pub(super) fn read(scenario: &str, line: &str) -> io::Result<Said> {
+    if !line.starts_with('{') {
+        return Ok(Said::Nothing);
+    }
+    let wrong = |problem: String| io::Error::new(io::ErrorKind::InvalidData, format!("{problem} in '{line}'"));
+    let mut value: Value = serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
+    match value.get("kind").and_then(Value::as_str) {
+        Some("series") => {
+            value["scenario"] = scenario.into();
+            if let Some(fields) = value.as_object_mut() {
+                fields.remove("kind");
+            }
+            Ok(Said::Series(value))
+        }
+        Some("note") => {
+            let text = value.get("text").and_then(Value::as_str).ok_or_else(|| wrong("a note without text".into()))?;
+            Ok(Said::Note(text.to_owned()))
+        }
+        Some("measurement") | None => {
+            let written: Written = serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?;
+            let Written { arm, point, x, round, figures, detail } = written;
+            Ok(Said::Measurement(Box::new(Measurement {
+                scenario: scenario.into(),
+                arm,
+                point,
+                x,
+                round,
+                figures,
+                detail,
+            })))
+        }
+        Some(other) => Err(wrong(format!("unknown kind '{other}'"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Said, read};
+
+    #[test]
+    fn lines_of_every_kind() {
+        let measured = r#"{"arm": "a", "point": "95 %", "round": 1, "figures": {"rate": 5, "hits": 0.7}}"#;
+        let Said::Measurement(found) = read("s", measured).expect("valid") else { panic!("a measurement") };
+        assert_eq!((found.arm.as_str(), found.round, found.figures["hits"]), ("a", 1, 0.7));
+        let series =
+            r#"{"kind": "series", "arm": "a", "point": null, "figure": "p99", "x_title": "s", "x": [1], "y": [2]}"#;
+        let Said::Series(found) = read("s", series).expect("valid") else { panic!("a series") };
+        assert_eq!((found["scenario"].as_str(), found.get("kind")), (Some("s"), None));
+        assert!(matches!(read("s", "{\"kind\": \"note\", \"text\": \"x\"}"), Ok(Said::Note(text)) if text == "x"));
+        assert!(matches!(read("s", "warming up"), Ok(Said::Nothing)));
+        for wrong in ["{", "{\"kind\": \"other\"}", "{\"arm\": \"a\"}", "{\"kind\": \"note\"}"] {
+            assert!(read("s", wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! What a scenario starts: each server a process of its own (Cassandra several), on its own ports, ended with the scenario.
+
+use std::{
+    fs, io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use super::file::{Server, ServerKind};
+use crate::{
+    measure::cpu,
+    peers::{haproxy_configuration, wait_until_served},
+};
+
+/// Ports of one server: its own, the admin address, the statistics.
+const PORTS_EACH: u16 = 10;
+
+/// Why a server does not run.
+#[derive(Debug)]
+pub(super) enum NotStarted {
+    /// This machine does not have what it takes; the reason, for the report.
+    Missing(String),
+    Failed(io::Error),
+}
+
+impl From<io::Error> for NotStarted {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Where things are.
+#[derive(Clone, Debug)]
+pub(super) struct Surroundings {
+    /// The shunt binary.
+    pub(super) shunt: PathBuf,
+    /// The project's directory, with `scripts/ring` in it.
+    pub(super) project: PathBuf,
+    /// The first port.
+    pub(super) port: u16,
+    /// CPUs of this process at its start.
+    pub(super) cpus: Vec<usize>,
+}
+
+impl Surroundings {
+    /// CPU number `wanted` of those allowed; beyond their end, counted round.
+    pub(super) fn cpu(&self, wanted: usize) -> usize {
+        self.cpus[wanted % self.cpus.len()]
+    }
+}
+
+/// A started server.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) name: String,
+    /// Where clients connect.
+    pub(super) addresses: Vec<SocketAddr>,
+    /// Admin address of a proxy.
+    pub(super) admin: Option<SocketAddr>,
+    /// Statistics address of a stub.
+    pub(super) statistics: Option<SocketAddr>,
+    process: Process,
+    /// Files and directories that go with it.
+    leftovers: Vec<PathBuf>,
+}
+
+#[derive(Debug)]
+enum Process {
+    Own(Child),
+    Ring { scripts: PathBuf, name: String, pids: Vec<u32> },
+}
+
+impl Running {
+    /// Its processes.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        match &self.process {
+            Process::Own(child) => vec![child.id()],
+            Process::Ring { pids, .. } => pids.clone(),
+        }
+    }
+
+    /// Whether it has ended by itself.
+    pub(super) fn has_ended(&mut self) -> bool {
+        match &mut self.process {
+            Process::Own(child) => !matches!(child.try_wait(), Ok(None)),
+            Process::Ring { pids, .. } => pids.iter().any(|pid| !Path::new(&format!("/proc/{pid}")).exists()),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // What has ended already needs no ending; there is nobody to tell either way.
+        match &mut self.process {
+            Process::Own(child) => {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            Process::Ring { scripts, name, .. } => {
+                let stop = Command::new(&*scripts)
+                    .args(["--name", name, "stop", "--wipe"])
+                    .stdin(Stdio::null())
+                    .stdout(Stdio::null())
+                    .status();
+                if !stop.is_ok_and(|status| status.success()) {
+                    eprintln!("the ring '{name}' could not be stopped: {} --name {name} stop", scripts.display());
+                }
+            }
+        }
+        for path in &self.leftovers {
+            let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+        }
+    }
+}
+
+/// Starts `server` and waits until it serves. `position` numbers it among the scenario's, for its ports; `behind` is the
+/// server that its `of` names.
+pub(super) fn start(
+    server: &Server,
+    position: u16,
+    behind: Option<&Running>,
+    around: &Surroundings,
+) -> Result<Running, NotStarted> {
+    if server.kind == ServerKind::Cassandra {
+        return start_ring(server, around);
+    }
+    let port = around.port + position * PORTS_EACH;
+    let own = SocketAddr::from(([127, 0, 0, 1], port));
+    let near = |offset: u16| SocketAddr::from(([127, 0, 0, 1], port + offset));
+    let nodes = behind.map(|behind| behind.addresses.as_slice()).unwrap_or_default();
+    let mut command = Command::new(&around.shunt);
+    let (mut addresses, mut admin, mut statistics, mut leftovers) = (vec![own], None, None, Vec::new());
+    match server.kind {
+        ServerKind::Stub => {
+            addresses = (1..=server.nodes).map(|last| ([127, 0, 0, last as u8], port).into()).collect();
+            statistics = Some(near(2));
+            command.args(["bench", "stub", "--until-input-closes", "--listen", &own.to_string()]);
+            command.args(["--nodes", &server.nodes.to_string(), "--statistics", &near(2).to_string()]);
+        }
+        ServerKind::Proxy => {
+            let contact_points: Vec<String> = nodes.iter().map(SocketAddr::to_string).collect();
+            admin = Some(near(1));
+            command.args(["proxy", "--listen", &own.to_string(), "--admin", &near(1).to_string(), "--log", "warn"]);
+            command.args(["--contact-points", &contact_points.join(",")]);
+        }
+        ServerKind::Node => {
+            let data = std::env::temp_dir().join(format!("shunt-bench-{}-{}", std::process::id(), server.name));
+            admin = Some(near(1));
+            command.args(["node", "--listen", &own.to_string(), "--admin", &near(1).to_string(), "--log", "warn"]);
+            command.arg("--data").arg(&data);
+            leftovers.push(data);
+        }
+        ServerKind::Other | ServerKind::Cassandra => command = other(server, own, nodes, around),
+        ServerKind::Haproxy => {
+            let file = std::env::temp_dir().join(format!("shunt-bench-{}-{}.cfg", std::process::id(), server.name));
+            fs::write(&file, haproxy_configuration(own, nodes))?;
+            command = Command::new("haproxy");
+            command.arg("-db").arg("-f").arg(&file);
+            leftovers.push(file);
+        }
+    }
+    command.args(&server.arguments).envs(&server.environment).stdout(Stdio::null());
+    // A stub ends when this pipe does, however this process ends.
+    command.stdin(if server.kind == ServerKind::Stub { Stdio::piped() } else { Stdio::null() });
+    let child = spawn(&mut command, server, around)?;
+    let name = server.name.clone();
+    let mut running = Running { name, addresses, admin, statistics, process: Process::Own(child), leftovers };
+    let (name, addresses) = (running.name.clone(), running.addresses.clone());
+    wait_until_served(&name, &addresses, running.admin, || running.has_ended())?;
+    Ok(running)
+}
+
+/// The command of another proxy.
+fn other(server: &Server, own: SocketAddr, nodes: &[SocketAddr], around: &Surroundings) -> Command {
+    let hosts: Vec<String> = nodes.iter().map(|node| node.ip().to_string()).collect();
+    let port = nodes.first().map_or(0, SocketAddr::port).to_string();
+    let filled = |text: &String| {
+        text.replace("{listen}", &own.to_string()).replace("{hosts}", &hosts.join(",")).replace("{port}", &port)
+    };
+    let mut words = server.command.iter().map(filled);
+    let program = words.next().unwrap_or_default();
+    let built = around.project.join("target/peers").join(&program);
+    let mut command = Command::new(if built.is_file() { built } else { program.into() });
+    command.args(words);
+    command
+}
+
+fn spawn(command: &mut Command, server: &Server, around: &Surroundings) -> Result<Child, NotStarted> {
+    let spawned = match server.cpu {
+        Some(wanted) => cpu::with_pinned(around.cpu(wanted), || command.spawn()),
+        None => command.spawn(),
+    };
+    spawned.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => NotStarted::Missing(format!("{} is not installed", command.get_program().display())),
+        _ => NotStarted::Failed(error),
+    })
+}
+
+/// A ring by the project's own script, which knows how to fetch, start, and stop Cassandra.
+fn start_ring(server: &Server, around: &Surroundings) -> Result<Running, NotStarted> {
+    let scripts = around.project.join("scripts/ring");
+    if !scripts.is_file() {
+        let project = around.project.display();
+        return Err(NotStarted::Missing(format!("{project} has no scripts/ring; run this in the project's directory")));
+    }
+    let name = format!("bench-{}", server.name);
+    let mut running = Running {
+        name: server.name.clone(),
+        addresses: Vec::new(),
+        admin: None,
+        statistics: None,
+        // From here on it is stopped, also if it comes up in part only.
+        process: Process::Ring { scripts: scripts.clone(), name: name.clone(), pids: Vec::new() },
+        leftovers: Vec::new(),
+    };
+    let mut start = Command::new(&scripts);
+    start.args(["--name", &name, "start", "--wipe", "--optimise", "--nodes", &server.nodes.to_string()]);
+    let started = start.args(&server.arguments).envs(&server.environment).stdin(Stdio::null()).output()?;
+    if !started.status.success() {
+        let said = String::from_utf8_lossy(&started.stderr);
+        return Err(NotStarted::Missing(said.lines().last().unwrap_or("scripts/ring start failed").to_owned()));
+    }
+    let status = Command::new(&scripts).args(["--name", &name, "status"]).stdin(Stdio::null()).output()?;
+    let (addresses, found) = ring_nodes(&String::from_utf8_lossy(&status.stdout));
+    if addresses.is_empty() {
+        return Err(io::Error::other("scripts/ring status names no node that answers").into());
+    }
+    running.addresses = addresses;
+    if let Process::Ring { pids, .. } = &mut running.process {
+        *pids = found;
+    }
+    Ok(running)
+}
+
+/// Addresses and process ids out of the lines `NAME ADDRESS pid PID answers`.
+fn ring_nodes(status: &str) -> (Vec<SocketAddr>, Vec<u32>) {
+    let nodes = status.lines().filter_map(|line| -> Option<(SocketAddr, u32)> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            [_, address, "pid", pid, "answers"] => Some((address.parse().ok()?, pid.parse().ok()?)),
+            _ => None,
+        }
+    });
+    nodes.unzip()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ring_nodes;
+
+    #[test]
+    fn nodes_of_a_status() {
+        let (addresses, pids) = ring_nodes(
+            "bench-ring 127.0.0.1:19042 pid 77 answers\nbench-ring 127.0.0.2:19042 pid - does not answer\n\
+             bench-ring 127.0.0.3:19042 pid 79 answers\n",
+        );
+        assert_eq!(addresses, ["127.0.0.1:19042".parse().expect("valid"), "127.0.0.3:19042".parse().expect("valid")]);
+        assert_eq!(pids, [77, 79]);
+    }
+}

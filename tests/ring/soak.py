@@ -1,0 +1,170 @@
+"""A long run: load at a share of what the ring carries, nodes that restart one after another, and what comes of it.
+
+Three Cassandra nodes, replication factor 3, QUORUM, behind one `shunt proxy`. An open loop of INSERTs and SELECTs gives latency
+window by window, counted from the time at which a query should have been sent; a few more clients remember every write that
+was acknowledged to them, and at the end all of those are read. Prints measurements and series as JSON lines, which is how
+`shunt bench run soak` reads them.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+from . import cql, extension, jars
+from .cluster import Cluster
+from .load import Load
+from .proxy import Proxy, binary
+
+ADDRESS, ADMIN = "127.0.0.1:9046", "127.0.0.1:9186"
+KEYSPACE = "soak"
+SCHEMA = (
+    f"CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 3}}",
+    f"CREATE TABLE {KEYSPACE}.kv (k blob PRIMARY KEY, v blob)",
+    "CREATE KEYSPACE faults WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}",
+    "CREATE TABLE faults.writes (key text PRIMARY KEY, value text)",
+)
+QUORUM = "4"
+REMEMBERING_CLIENTS = 4
+BETWEEN_RESTARTS_SECONDS = 240
+
+
+def say(**line) -> None:
+    print(json.dumps(line), flush=True)
+
+
+def command(options, *more) -> list:
+    return [str(binary()), "bench", "load", "--target", ADDRESS, "--connections", "64", "--keys", str(options.keys),
+            "--value-bytes", "20", "--keyspace", KEYSPACE, "--consistency", QUORUM, "--json", *more]
+
+
+def saturation(options) -> float:
+    """Queries per second that the ring carries behind the proxy."""
+    seconds = str(options.saturation_seconds)
+    out = subprocess.run(command(options, "--outstanding", "4", "--populate", "--warm-up", seconds, "--duration", seconds),
+                         capture_output=True, text=True, check=False)
+    if out.returncode != 0:
+        raise RuntimeError(f"shunt bench load failed: {out.stderr or out.stdout}")
+    return json.loads(out.stdout.splitlines()[-1])["rate"]
+
+
+class Windows(threading.Thread):
+    """The open loop, a window at a time, and the proxy's memory at each one's end."""
+
+    def __init__(self, options, rate: float, front: Proxy):
+        super().__init__()
+        self.options, self.front, self.reports, self.memory, self.failure = options, front, [], [], None
+        self.command = command(options, "--outstanding", "64", "--rate", str(rate), "--warm-up", "2", "--duration",
+                               str(options.window), "--rounds", str(max(1, int(options.seconds / options.window))))
+
+    def run(self) -> None:
+        with subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            self.process = process
+            for line in process.stdout:
+                self.reports.append(json.loads(line))
+                self.memory.append(self.front.resident_bytes())
+            self.failure = process.stderr.read() if process.wait() not in (0, 2) else None
+
+    def stop(self) -> None:
+        if self.is_alive():
+            self.process.terminate()
+
+
+async def restart_in_turn(ring: Cluster, windows: Windows, pause: float, begun: float) -> list:
+    """Seconds at which a node went down, until the windows are over."""
+    restarts = []
+    while windows.is_alive():
+        for _ in range(int(pause * 2)):
+            await asyncio.sleep(0.5)
+            if not windows.is_alive():
+                return restarts
+        node = ring.nodes[len(restarts) % len(ring.nodes)]
+        restarts.append(time.monotonic() - begun)
+        await asyncio.to_thread(node.stop)
+        node.start()
+        await asyncio.to_thread(node.wait_ready)
+        await asyncio.to_thread(ring.wait_up)
+    return restarts
+
+
+async def soak(ring: Cluster, front: Proxy, options) -> None:
+    rate = options.share * await asyncio.to_thread(saturation, options)
+    async with Load(front.host, front.port, f"soak{random.randrange(10**6)}", clients=REMEMBERING_CLIENTS) as load:
+        begun, windows = time.monotonic(), Windows(options, rate, front)
+        windows.start()
+        try:
+            restarts = await restart_in_turn(ring, windows, options.restart_every, begun)
+        finally:
+            windows.stop()
+            windows.join()
+    if windows.failure is not None:
+        raise RuntimeError(f"shunt bench load failed: {windows.failure}")
+    report(options, rate, windows, restarts, load, await lost(load))
+
+
+async def lost(load: Load) -> int:
+    try:
+        await load.assert_nothing_lost()
+    except AssertionError as error:
+        print(error, file=sys.stderr)
+        return int(str(error).split()[0])
+    return 0
+
+
+def report(options, rate: float, windows: Windows, restarts: list, load: Load, lost_writes: int) -> None:
+    times = [(number + 1) * options.window for number in range(len(windows.reports))]
+    latency = {name: [window["latency_us"][name] for window in windows.reports] for name in ("p50", "p99", "max")}
+    for name, values in latency.items():
+        say(kind="series", arm="shunt", point="soak", figure=f"{name}_us", x_title="seconds", x=times, y=values)
+    say(kind="series", arm="shunt", point="soak", figure="memory_bytes", x_title="seconds", x=times, y=windows.memory)
+    half = len(windows.memory) // 2
+    queries = sum(window["queries"] for window in windows.reports)
+    errors = sum(window["error_share"] * window["queries"] for window in windows.reports)
+    say(kind="note", text=f"{queries} queries at {rate:.0f} per second; {len(restarts)} restarts, at "
+        f"{', '.join(f'{at:.0f}' for at in restarts)} s; {load.summary()}")
+    say(arm="shunt", point="soak", round=0, figures={
+        "p50_us": statistics.median(latency["p50"]), "p99_us": statistics.median(latency["p99"]), "max_us": max(latency["max"]),
+        "memory_bytes": max(windows.memory),
+        "memory_growth": statistics.median(windows.memory[half:]) / statistics.median(windows.memory[:half] or windows.memory),
+        "error_share": errors / queries, "restarts": len(restarts), "acknowledged": len(load.acknowledged),
+        "lost_writes": lost_writes, "wrong_reads": len(load.wrong), "connections_lost": len(load.lost)
+        + sum(window["connections_lost"] for window in windows.reports)})
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=7200)
+    parser.add_argument("--window", type=float, default=30, help="seconds over which each latency is taken")
+    parser.add_argument("--share", type=float, default=0.7, help="of the rate at saturation")
+    parser.add_argument("--saturation-seconds", type=float, default=20, help="to find that rate, after as long a warm-up")
+    parser.add_argument("--restart-every", type=float, default=BETWEEN_RESTARTS_SECONDS, help="seconds between restarts")
+    parser.add_argument("--keys", type=int, default=100_000)
+    options = parser.parse_args()
+    ring = Cluster("soak", nodes=3, first=71, heap_mb=768, optimise=True, extended=3)
+    try:
+        extension.jar()
+        ring.start(wipe=True)
+        with cql.Session(ring.nodes[0].address, ring.nodes[0].settings.cql_port) as session:
+            for statement in SCHEMA:
+                session.query(statement)
+        with Proxy(ring.contacts, ADDRESS, ADMIN, ["--cores", "1"]) as front:
+            asyncio.run(soak(ring, front, options))
+            if not front.alive():
+                raise RuntimeError(f"the proxy did not outlive the load:\n{front.log_tail()}")
+    except jars.MissingTool as error:
+        print(error, file=sys.stderr)
+        return 3
+    finally:
+        ring.stop(wipe=True)
+    return 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    raise SystemExit(main())
