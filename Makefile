@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-cassandra test lint unit e2e ring ring-stop ring-cost extension-cost store-speed row-cache deny fuzz-corpus build clean
+.PHONY: help run run-cassandra test lint unit e2e ring ring-stop ring-cost extension-cost store-speed row-cache bench deny fuzz-corpus build clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,10 @@ store-speed: build ## what reads and writes cost the embedded node, Cassandra an
 
 row-cache: ## Cassandra's row cache on a slow disk; root and cgroup v1; ROW_CACHE="--cache DIRECTORY" on a fast disk
 	@scripts/experiment row_cache $(ROW_CACHE)
+
+bench: build ## the papers' experiments and the peers, side by side, and a report of them: about an hour; BENCH="--list" or names
+	@target/release/shunt bench run $(BENCH) --out target/bench/results.jsonl
+	@report/build target/bench/results.jsonl --out target/bench/report
 
 build: ## the release binary, target/release/shunt
 	@scripts/prerequisites rust

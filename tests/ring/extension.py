@@ -29,7 +29,7 @@ def jar() -> Path:
     return JAR
 
 
-def agent(options: str = "", port: int = AGGREGATE_PORT) -> str:
+def agent(options: str = "", port: int = AGGREGATE_PORT, file: Path = None) -> str:
     """The Java option that loads the extension, as an operator would write it into jvm-server.options."""
     given = f"port={port}" + (f",{options}" if options else "")
-    return f"-javaagent:{jar()}={given}"
+    return f"-javaagent:{file or jar()}={given}"

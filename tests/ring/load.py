@@ -8,7 +8,7 @@ from ring import cql
 
 WRITE = "INSERT INTO faults.writes (key, value) VALUES (?, ?)"
 READ = "SELECT value FROM faults.writes WHERE key = ?"
-PAUSE_SECONDS = 0.02  # of each client between queries: load, but processor time is left for a node that starts
+PAUSE_SECONDS = 0.05  # of each client between queries: load, but processor time is left for a node that starts
 READS_AT_ONCE = 64  # while looking for what was written
 READ_ATTEMPTS = 10
 ANSWER_WITHIN_SECONDS = 40  # far beyond the deadlines of the proxy and of Cassandra: an answer, even an error, must come

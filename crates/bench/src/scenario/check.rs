@@ -187,6 +187,14 @@ mod tests {
     }
 
     #[test]
+    fn the_short_form_keeps_the_points_that_rates_are_taken_from() {
+        let text = SMALL.replacen("points = [", "smoke = { points = [\"half\"] }\npoints = [{ label = \"2\" }, ", 1);
+        let smoke = Scenario::parse(&text).expect("valid").smoke();
+        let labels: Vec<&str> = smoke.points.iter().map(|point| point.label.as_str()).collect();
+        assert_eq!((labels, smoke.rounds), (vec!["1", "half"], 1));
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         for (part, instead, problem) in [
             ("target = \"shunt\"", "target = \"other\"", "no server 'other'"),

@@ -338,8 +338,12 @@ impl Scenario {
         self.duration = 0.2;
         self.warm_up = 0.05;
         self.warm_up_once = 0.0;
-        let wanted = |label: &String| smoke.points.is_empty() || smoke.points.contains(label);
-        self.points.retain(|point| wanted(&point.label));
+        let is_named = |label: &String| smoke.points.is_empty() || smoke.points.contains(label);
+        let named: Vec<_> = self.points.iter().filter(|point| is_named(&point.label)).collect();
+        // A point whose rate is a share of another's needs that one, too.
+        let bases = named.iter().filter_map(|point| Some(point.rate.as_ref()?.point.clone()));
+        let kept: Vec<String> = named.iter().map(|point| point.label.clone()).chain(bases).collect();
+        self.points.retain(|point| kept.contains(&point.label));
         self.servers.retain(|server| !smoke.without.contains(&server.name));
         let gone = |arm: &Arm| smoke.without.iter().any(|name| *name == arm.name || *name == arm.target);
         self.arms.retain(|arm| !gone(arm));

@@ -162,7 +162,8 @@ impl Bench {
             Some(program) => self.run_program(scenario, program, &mut outcome),
             None => self.measure_rounds(scenario, &missing, &mut servers, &mut outcome),
         };
-        drop(servers);
+        // Proxies before the nodes behind them, which they would otherwise miss.
+        while servers.pop().is_some() {}
         if let Err(error) = measured
             && !self.stop.is_set()
         {

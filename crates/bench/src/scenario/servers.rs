@@ -141,13 +141,13 @@ pub(super) fn start(
         ServerKind::Proxy => {
             let contact_points: Vec<String> = nodes.iter().map(SocketAddr::to_string).collect();
             admin = Some(near(1));
-            command.args(["proxy", "--listen", &own.to_string(), "--admin", &near(1).to_string(), "--log", "warn"]);
+            command.args(["proxy", "--listen", &own.to_string(), "--admin", &near(1).to_string(), "--log", "error"]);
             command.args(["--contact-points", &contact_points.join(",")]);
         }
         ServerKind::Node => {
             let data = std::env::temp_dir().join(format!("shunt-bench-{}-{}", std::process::id(), server.name));
             admin = Some(near(1));
-            command.args(["node", "--listen", &own.to_string(), "--admin", &near(1).to_string(), "--log", "warn"]);
+            command.args(["node", "--listen", &own.to_string(), "--admin", &near(1).to_string(), "--log", "error"]);
             command.arg("--data").arg(&data);
             leftovers.push(data);
         }
