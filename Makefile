@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-cassandra test lint unit e2e ring ring-stop ring-cost extension-cost store-speed row-cache deny fuzz-corpus build clean
+.PHONY: help run run-cassandra test lint unit e2e ring ring-stop ring-cost extension-cost store-speed row-cache report deny fuzz-corpus build clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,10 @@ row-cache: ## Cassandra's row cache on a slow disk; root and cgroup v1; ROW_CACH
 	@scripts/prerequisites ring python
 	@scripts/python-environment
 	@PYTHONPATH=tests scripts/slow-disk run target/python/bin/python -m ring.row_cache $(ROW_CACHE)
+
+report: ## a report of a results file: make report RESULTS=FILE, or REPORT="--keep FILE" for one below docs/results
+	@scripts/prerequisites python
+	@report/build $(RESULTS) $(REPORT)
 
 build: ## the release binary, target/release/shunt
 	@scripts/prerequisites rust
