@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-cassandra test lint unit e2e ring ring-stop ring-cost extension-cost store-speed row-cache bench deny fuzz-corpus build clean
+.PHONY: help run run-cassandra test lint unit e2e ring ring-stop ring-cost extension-cost store-speed row-cache bench report deny fuzz-corpus build clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ row-cache: ## Cassandra's row cache on a slow disk; root and cgroup v1; ROW_CACH
 bench: build ## the papers' experiments and the peers, side by side, and a report of them: about an hour; BENCH="--list" or names
 	@target/release/shunt bench run $(BENCH) --out target/bench/results.jsonl
 	@report/build target/bench/results.jsonl --out target/bench/report
+
+report: ## a report of a results file: make report RESULTS=FILE, or REPORT="--keep FILE" for one below docs/results
+	@scripts/prerequisites python
+	@report/build $(RESULTS) $(REPORT)
 
 build: ## the release binary, target/release/shunt
 	@scripts/prerequisites rust

@@ -1,0 +1,104 @@
+"""The page: what was run, the claims, a chapter for each scenario, notes. One file that needs nothing beside it."""
+
+from pathlib import Path
+
+from . import units
+from .chapter import anchor, chapter
+from .html import Element, element, join
+from .look import Wardrobe
+from .results import Claim, Results
+
+GENERATOR = "Shunt report"
+STYLE = Path(__file__).with_name("style.css")
+MARKS = {"met": "✓", "not met": "✗", "not shown": "≈", "not measured": "–"}
+
+
+def render(results: Results) -> tuple:
+    """The page's text and its pictures."""
+    wardrobe, chapters, pictures = Wardrobe(), [], []
+    for scenario in results.scenarios:
+        looks = wardrobe.looks([arm.name for arm in scenario.arms])
+        chapters.append(chapter(scenario, looks, not results.complete, pictures))
+    title = f"Shunt, measured {results.started:%Y-%m-%d}"
+    head = element("head", element("meta", charset="utf-8"),
+                   element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+                   element("meta", name="generator", content=GENERATOR), element("title", title),
+                   element("style", Element(STYLE.read_text(encoding="utf-8"))))
+    body = element("main", element("h1", title), *_front(results), *chapters, _notes(results), _source(results))
+    return f'<!DOCTYPE html>\n{element("html", head, element("body", body), lang="en")}\n', pictures
+
+
+def machine_line(results: Results) -> str:
+    """The machine in a few words."""
+    machine = results.machine
+    parts = [machine.get("processor"), f"{machine['processors']} CPUs" if machine.get("processors") else None,
+             f"{machine['memory_bytes'] / 1e9:.1f} GB" if machine.get("memory_bytes") else None,
+             {True: "virtual", False: "not virtual"}.get(machine.get("virtual"))]
+    return ", ".join(part for part in parts if part) or "unknown"
+
+
+def warnings(results: Results) -> list:
+    """What a reader must know before the figures."""
+    found = []
+    if results.smoke:
+        found.append("This is the short smoke form: it shows that everything runs. Its figures are no results.")
+    if not results.complete:
+        cut = f" Line {results.cut_line} of the file, its last, was cut off." if results.cut_line else ""
+        found.append(f"The run was broken off before its end: what it had not yet written is missing here.{cut}")
+    return found
+
+
+def _front(results: Results) -> list:
+    facts = [("started", f"{results.started:%Y-%m-%d %H:%M} {results.started.tzname() or ''}".strip()),
+             ("took", units.duration(results.seconds) if results.seconds else None),
+             ("Shunt", f"{results.shunt}, commit {results.commit}" if results.commit else f"{results.shunt}, commit unknown"),
+             ("machine", machine_line(results)), ("kernel", results.machine.get("kernel")), ("seed", results.seed),
+             ("beside it", ", ".join(f"{name} {version}" for name, version in results.versions.items()) or None),
+             ("form", "smoke (short)" if results.smoke else "full"), ("ended", "complete" if results.complete else "broken off")]
+    parts = [element("dl", *(element("div", element("dt", name), element("dd", value)) for name, value in facts
+                             if value is not None), class_="run")]
+    parts += [element("p", text, class_="banner", role="note") for text in warnings(results)]
+    parts.append(_claims(results))
+    if results.scenarios:
+        chapters = [element("li", element("a", item.title, href=f"#{anchor(item)}")) for item in results.scenarios]
+        parts.append(element("nav", element("h3", "Chapters"), element("ol", *chapters)))
+    return parts
+
+
+def _claims(results: Results) -> Element:
+    if not results.claims:
+        return element("p", "The run makes no claims.", class_="soft")
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in results.verdicts().items())
+    heads = ["claim", "theirs", "ours", "how ours was measured", "verdict"]
+    rows = [element("tr", *_claim(results, claim)) for claim in results.claims]
+    table = element("table", element("thead", element("tr", *(element("th", name, scope="col") for name in heads))),
+                    element("tbody", *rows), class_="claims")
+    return element("section", element("h2", "Claims"), element("p", f"{counts}.", class_="soft"),
+                   element("div", table, class_="wide"), class_="front")
+
+
+def _claim(results: Results, claim: Claim) -> list:
+    scenario = results.scenario(claim.scenario) if claim.scenario else None
+    text = element("a", claim.text, href=f"#{anchor(scenario)}") if scenario else claim.text
+    badge = element("span", f"{MARKS[claim.verdict]} {claim.verdict}", class_=f"verdict {claim.verdict.replace(' ', '-')}")
+    return [element("td", text, element("small", claim.source) if claim.source else None),
+            element("td", claim.theirs or "–", data_name="theirs"), element("td", claim.ours or "–", data_name="ours"),
+            element("td", claim.how or "–", data_name="how"),
+            element("td", badge, element("small", claim.why) if claim.why else None)]
+
+
+def _notes(results: Results) -> Element | None:
+    if not results.notes:
+        return None
+    notes = [element("li", note) for note in results.notes]
+    return element("section", element("h2", "Notes"), element("ul", *notes), class_="chapter", id="notes")
+
+
+def _source(results: Results) -> Element:
+    name = results.path.name
+    return element("section", element("h2", "Where this comes from"), element(
+        "p", "Everything above was made from one file of raw data, ", element("a", name, href=name), ", by ",
+        element("code", f"report/build {name}"), ". The file has each round of each measurement. A ratio is one arm's figure "
+        "divided by another's; its interval is a 95 % bootstrap interval over the rounds. Where that contains 1 no difference "
+        "is shown. Medians are over rounds that alternate between the arms; a range is from the smallest to the largest."),
+        class_="chapter", id="source")

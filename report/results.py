@@ -1,0 +1,369 @@
+"""Reads a results file (JSON lines) into scenarios, claims and notes.
+
+Every line is checked before anything is drawn. What is wrong is reported with file, line and what to do, all of it at once
+and not the first fault only. A run that was broken off is no fault: its last line may be cut short, its summaries missing;
+they are then made here from the measurements.
+"""
+
+import json
+import statistics
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from . import shapes
+
+FAULTS_SHOWN = 20
+
+
+class BadResults(Exception):
+    """The file is no results file; the message has one line for each fault."""
+
+
+@dataclass
+class Arm:
+    """One of the things compared; `missing` is why it was not measured."""
+
+    name: str
+    title: str
+    missing: str | None
+
+
+@dataclass
+class Quantity:
+    """What is measured (a "figure" in the file); `better` is less, more or neither."""
+
+    name: str
+    title: str
+    unit: str
+    better: str
+
+
+@dataclass
+class Plot:
+    """A picture that the scenario asks for, and the sentence beneath it."""
+
+    quantity: Quantity
+    sentence: str
+
+
+@dataclass
+class Summary:
+    """Median and range over the rounds; `x` is None where the axis has names only."""
+
+    arm: str
+    point: str
+    x: float | None
+    figure: str
+    median: float
+    low: float
+    high: float
+    rounds: int
+
+
+@dataclass
+class Comparison:
+    """Ratio of an arm to another with its 95 % interval; None where there were too few rounds for one."""
+
+    point: str
+    figure: str
+    arm: str
+    base: str
+    ratio: float
+    low: float | None
+    high: float | None
+    shown: bool
+    rounds: int
+
+
+@dataclass
+class Series:
+    """Values over time, or a distribution. A value of None is a gap."""
+
+    arm: str
+    point: str
+    figure: str
+    x_title: str
+    x: list
+    y: list
+
+
+@dataclass
+class Claim:
+    """What somebody said, and what was found."""
+
+    scenario: str | None
+    text: str
+    source: str | None
+    theirs: str | None
+    ours: str | None
+    how: str | None
+    verdict: str
+    why: str | None
+
+
+@dataclass
+class Scenario:
+    """One chapter of the report."""
+
+    name: str
+    title: str
+    question: str
+    setup: str
+    source: str | None
+    axis_title: str
+    axis_scale: str
+    arms: list
+    quantities: list
+    plots: list = field(default_factory=list)
+    measurements: int = 0
+    rounds: int = 0
+    summaries: list = field(default_factory=list)
+    comparisons: list = field(default_factory=list)
+    series: list = field(default_factory=list)
+    notes: list = field(default_factory=list)
+    derived: bool = False  # summaries were made here, from the measurements
+
+    def arm(self, name: str) -> Arm:
+        return next(arm for arm in self.arms if arm.name == name)
+
+    def points(self) -> list:
+        """Points of the summaries, in the order of the axis or, without one, of the file."""
+        places = {}
+        for summary in self.summaries:
+            places.setdefault(summary.point, summary.x)
+        if self.axis_scale != "category" and all(x is not None for x in places.values()):
+            return sorted(places, key=places.get)
+        return list(places)
+
+
+@dataclass
+class Results:
+    """One run."""
+
+    path: Path
+    shunt: str
+    commit: str | None
+    started: datetime
+    smoke: bool
+    seed: int | None
+    machine: dict
+    versions: dict
+    scenarios: list = field(default_factory=list)
+    claims: list = field(default_factory=list)
+    notes: list = field(default_factory=list)
+    complete: bool = False
+    seconds: float | None = None
+    cut_line: int | None = None  # the last line of a run that was broken off while it wrote
+
+    def scenario(self, name: str) -> Scenario | None:
+        return next((scenario for scenario in self.scenarios if scenario.name == name), None)
+
+    def verdicts(self) -> dict:
+        """How many claims have each verdict; those that none has are left out."""
+        counts = {verdict: sum(claim.verdict == verdict for claim in self.claims) for verdict in shapes.VERDICTS}
+        return {verdict: count for verdict, count in counts.items() if count}
+
+
+class _Reader:
+    """The lines of one file, and what is wrong with them."""
+
+    def __init__(self, path: Path):
+        self.path, self.faults, self.lines, self.cut = path, [], [], None
+
+    def fault(self, number: int, text: str) -> None:
+        self.faults.append(f"{self.path}:{number}: {text}")
+
+    def check(self) -> None:
+        if self.faults:
+            more = len(self.faults) - FAULTS_SHOWN
+            raise BadResults("\n".join(self.faults[:FAULTS_SHOWN] + ([f"and {more} more"] if more > 0 else [])))
+
+    def read(self) -> None:
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadResults(f"{self.path}: cannot be read: {error}; give the file that `shunt bench run` wrote") from error
+        rows = text.split("\n")
+        for number, row in enumerate(rows, 1):
+            if row.strip():
+                # The line that a broken-off run was writing has no end.
+                self._line(number, row, last=number == len(rows))
+        self.check()
+
+    def _line(self, number: int, row: str, last: bool) -> None:
+        try:
+            value = json.loads(row)
+        except json.JSONDecodeError as error:
+            if last and number > 1:
+                self.cut = number
+            else:
+                self.fault(number, f"no JSON ({error.msg} at column {error.colno}); each line is one object, as "
+                                   "`shunt bench run` writes it: delete the line if something else wrote it")
+            return
+        kind = value.get("kind") if isinstance(value, dict) else None
+        if not isinstance(kind, str) or kind not in shapes.KINDS:
+            named = f"kind {shapes.shown(kind)} is unknown" if kind is not None else 'an object with a "kind" is wanted'
+            self.fault(number, f"{named}; known are {', '.join(shapes.KINDS)}. If a later Shunt wrote the file, build the "
+                               "report with that version")
+            return
+        wrong = shapes.faults(value, shapes.KINDS[kind], "")
+        for text in wrong:
+            self.fault(number, f"{kind}: {text}")
+        if not wrong:
+            self.lines.append((number, kind, value))
+
+
+def read(path: Path) -> Results:
+    """The run in a file. Raises BadResults."""
+    reader = _Reader(path)
+    reader.read()
+    if not reader.lines or reader.lines[0][1] != "run":
+        number = reader.lines[0][0] if reader.lines else 1
+        reader.fault(number, 'the first line must be of kind "run": the beginning of the file is missing')
+        reader.check()
+    results = _begin(reader)
+    for number, _, line in (entry for entry in reader.lines if entry[1] == "scenario"):
+        _scenario(reader, results, number, line)
+    reader.check()
+    for number, kind, line in reader.lines[1:]:
+        _LATER[kind](reader, results, number, line)
+    ends = [number for number, kind, _ in reader.lines if kind == "end"]
+    if ends and reader.lines[-1][1] != "end":
+        reader.fault(ends[0], 'lines follow the line of kind "end"; one file holds one run')
+    reader.check()
+    for scenario in results.scenarios:
+        _complete(scenario, reader.lines)
+    return results
+
+
+def _begin(reader: _Reader) -> Results:
+    number, _, line = reader.lines[0]
+    try:
+        started = datetime.fromisoformat(line["started"])
+    except ValueError:
+        reader.fault(number, f"run: started is {shapes.shown(line['started'])}; a time such as 2026-11-21T23:00:00Z is wanted")
+        reader.check()
+    return Results(path=reader.path, shunt=line["shunt"], commit=line.get("commit"), started=started, smoke=line["smoke"],
+                   seed=line.get("seed"), machine=line["machine"], versions=line.get("versions") or {}, cut_line=reader.cut)
+
+
+def _scenario(reader: _Reader, results: Results, number: int, line: dict) -> None:
+    if results.scenario(line["name"]):
+        reader.fault(number, f"scenario {line['name']!r} is there twice; one file holds one run")
+        return
+    quantities = [Quantity(item["name"], item["title"], item["unit"], item["better"]) for item in line["figures"]]
+    scenario = Scenario(
+        name=line["name"], title=line["title"], question=line["question"], setup=line["setup"], source=line.get("source"),
+        axis_title=line["axis"]["title"], axis_scale=line["axis"]["scale"], quantities=quantities,
+        arms=[Arm(item["name"], item["title"], item.get("missing")) for item in line["arms"]])
+    for plot in line["plots"]:
+        quantity = next((item for item in quantities if item.name == plot["figure"]), None)
+        if quantity is None:
+            reader.fault(number, f"plot of {plot['figure']!r}, which is none of the scenario's figures; add it to them")
+        else:
+            scenario.plots.append(Plot(quantity, plot["sentence"]))
+    results.scenarios.append(scenario)
+
+
+def _known(reader: _Reader, results: Results, number: int, line: dict) -> Scenario | None:
+    """The scenario of a line, if it and the line's arms are declared."""
+    scenario = results.scenario(line["scenario"])
+    if scenario is None:
+        reader.fault(number, f"scenario {line['scenario']!r} has no line of kind \"scenario\"; add it or delete this line")
+        return None
+    names = [arm.name for arm in scenario.arms]
+    for arm in (line[key] for key in ("arm", "base") if key in line):
+        if arm not in names:
+            reader.fault(number, f"arm {arm!r} is none of scenario {scenario.name!r}; it has {', '.join(names) or 'none'}")
+            return None
+    return scenario
+
+
+def _point(line: dict) -> str:
+    return line.get("point") or ""
+
+
+def _measurement(reader, results, number, line) -> None:
+    scenario = _known(reader, results, number, line)
+    if scenario:
+        scenario.measurements += 1
+        scenario.rounds = max(scenario.rounds, int(line["round"]) + 1)
+        for name, value in line["figures"].items():
+            for text in shapes.faults(value, shapes.OPTIONAL_NUMBER, f"figures.{name}"):
+                reader.fault(number, f"measurement: {text}")
+
+
+def _series(reader, results, number, line) -> None:
+    scenario = _known(reader, results, number, line)
+    if scenario is None:
+        return
+    if line["figure"] not in [quantity.name for quantity in scenario.quantities]:
+        reader.fault(number, f"series of {line['figure']!r}, which is none of the scenario's figures; add it to them")
+    elif len(line["x"]) != len(line["y"]):
+        reader.fault(number, f"series: x has {len(line['x'])} values and y {len(line['y'])}; both must have as many")
+    elif any(value is not None for value in line["y"]):
+        scenario.series.append(Series(line["arm"], _point(line), line["figure"], line["x_title"], line["x"], line["y"]))
+
+
+def _summary(reader, results, number, line) -> None:
+    scenario = _known(reader, results, number, line)
+    if scenario:
+        scenario.summaries.append(Summary(line["arm"], _point(line), line.get("x"), line["figure"], line["median"],
+                                          line["min"], line["max"], int(line["rounds"])))
+        scenario.rounds = max(scenario.rounds, int(line["rounds"]))
+
+
+def _comparison(reader, results, number, line) -> None:
+    scenario = _known(reader, results, number, line)
+    if scenario:
+        scenario.comparisons.append(Comparison(_point(line), line["figure"], line["arm"], line["base"], line["ratio"],
+                                               line.get("low"), line.get("high"), line["shown"], int(line["rounds"])))
+
+
+def _claim(reader, results, number, line) -> None:
+    name = line.get("scenario")
+    if name is not None and results.scenario(name) is None:
+        reader.fault(number, f"claim: scenario {name!r} has no line of kind \"scenario\"; add it, or write null")
+    keys = ("scenario", "text", "source", "theirs", "ours", "how", "verdict", "why")
+    results.claims.append(Claim(*(line.get(key) for key in keys)))
+
+
+def _note(reader, results, number, line) -> None:
+    name = line.get("scenario")
+    scenario = results.scenario(name) if name is not None else None
+    if name is not None and scenario is None:
+        reader.fault(number, f"note: scenario {name!r} has no line of kind \"scenario\"; add it, or write null")
+        return
+    (scenario or results).notes.append(line["text"])
+
+
+def _end(_reader, results, _number, line) -> None:
+    results.complete, results.seconds = line["complete"], line.get("seconds")
+
+
+def _second_run(reader, _results, number, _line) -> None:
+    reader.fault(number, 'a second line of kind "run"; one file holds one run: split it here')
+
+
+_LATER = {"run": _second_run, "scenario": lambda *_: None, "measurement": _measurement, "series": _series, "end": _end,
+          "summary": _summary, "comparison": _comparison, "claim": _claim, "note": _note}
+
+
+def _complete(scenario: Scenario, lines: list) -> None:
+    """Summaries from the measurements where the file has none, as after a run that was broken off."""
+    have = {(summary.arm, summary.point, summary.figure) for summary in scenario.summaries}
+    values, places = {}, {}
+    for _, kind, line in lines:
+        if kind == "measurement" and line["scenario"] == scenario.name:
+            places[_point(line)] = line.get("x")
+            for figure, value in line["figures"].items():
+                key = (line["arm"], _point(line), figure)
+                if key not in have and value is not None:
+                    values.setdefault(key, []).append(value)
+    named = {quantity.name for quantity in scenario.quantities}
+    for (arm, point, figure), found in values.items():
+        if figure in named:
+            scenario.derived = True
+            scenario.summaries.append(Summary(arm, point, places[point], figure, statistics.median(found), min(found),
+                                              max(found), len(found)))

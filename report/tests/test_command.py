@@ -1,0 +1,136 @@
+"""The command, the README's table and the reports that are kept."""
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import invented
+import pytest
+
+from report import readme, results, runs, units
+from report.chapter import in_words
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run_of(directory: Path, **fields):
+    directory.mkdir(parents=True, exist_ok=True)
+    rows = [{**invented.RUN, **fields}, *invented.nothing(), *invented.claims()[3:], {"kind": "end", "complete": True, "seconds": 5}]
+    return results.read(invented.write(directory / "run.jsonl", rows))
+
+
+def command(*arguments) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "report", *map(str, arguments)], cwd=ROOT, capture_output=True, text=True,
+                          timeout=120, check=False)
+
+
+def test_the_command_writes_page_plots_and_raw_data(tmp_path):
+    path = invented.write(tmp_path / "run.jsonl", [dict(invented.RUN), *invented.values(random.Random(1))])
+    done = command(path, "--out", tmp_path / "out")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{tmp_path}/out/index.html\n", "")
+    assert (tmp_path / "out" / "run.jsonl").read_bytes() == path.read_bytes()
+    assert (tmp_path / "out" / "index.html").stat().st_size > 10_000
+    assert [file.name for file in (tmp_path / "out" / "plots").iterdir()] == ["value-sizes-memory.png"]
+
+
+def test_the_command_says_what_is_wrong(tmp_path):
+    path = invented.write(tmp_path / "run.jsonl", [dict(invented.RUN), {"kind": "measure"}])
+    done = command(path, "--out", tmp_path / "out")
+    assert done.returncode == 1 and done.stderr.startswith(f"{path}:2: kind 'measure' is unknown")
+    assert not (tmp_path / "out").exists()
+    assert command(path, "--out", "x", "--keep").returncode == 2
+
+
+def test_a_report_replaces_a_report_and_nothing_else(tmp_path):
+    run = run_of(tmp_path)
+    runs.write(run, tmp_path / "out")
+    (tmp_path / "out" / "plots" / "old.png").write_bytes(b"")
+    runs.write(run, tmp_path / "out")
+    assert list((tmp_path / "out" / "plots").iterdir()) == []
+    (tmp_path / "mine" / "plots").mkdir(parents=True)
+    with pytest.raises(runs.Refused, match="no report lies beside it"):
+        runs.write(run, tmp_path / "mine")
+
+
+def test_a_report_may_be_written_where_its_results_are(tmp_path):
+    run = run_of(tmp_path / "out")
+    before = run.path.read_bytes()
+    runs.write(run, tmp_path / "out")
+    assert run.path.read_bytes() == before
+
+
+def test_the_table_is_written_between_its_markers_and_only_once(tmp_path):
+    path = tmp_path / "README.md"
+    path.write_text("# Head\n\n<!-- results -->\nold\n<!-- /results -->\n\ntail\n", encoding="utf-8")
+    run = results.read(invented.write(tmp_path / "run.jsonl", invented.lines()))
+    assert readme.update(path, run, tmp_path / "docs" / "index.html")
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("# Head\n\n<!-- results -->\nRun of 2026-11-21, commit abc1234, on AMD EPYC 7B13")
+    assert text.endswith("<!-- /results -->\n\ntail\n") and "old" not in text
+    assert "| Shunt costs a ring less CPU than a round-robin driver | +19 % | × 1.43 (1.35 to 1.50) | met |" in text
+    assert "[The whole report](docs/index.html)" in text
+    assert not readme.update(path, run, tmp_path / "docs" / "index.html")
+    assert path.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("text", ["", "<!-- results -->\n", "<!-- /results -->\n<!-- results -->\n", "<!-- results -->" * 2])
+def test_a_readme_without_markers_is_left_alone(tmp_path, text):
+    path = tmp_path / "README.md"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(readme.NoMarkers, match="put both where"):
+        readme.update(path, run_of(tmp_path), None)
+    assert path.read_text(encoding="utf-8") == text
+
+
+def test_text_cannot_leave_its_cell_in_markdown():
+    assert readme.cell("a | b\n<script>`x` [y](z)") == "a \\| b &lt;script&gt;\\`x\\` \\[y](z)"
+    assert readme.cell(None) == "–"
+
+
+def test_a_smoke_run_and_one_broken_off_are_marked_in_the_readme(tmp_path):
+    run = run_of(tmp_path, smoke=True)
+    run.complete = False
+    text = readme.table(run, None)
+    assert "**This is the short smoke form" in text and "**The run was broken off" in text
+
+
+def test_kept_runs_are_listed_by_date_and_a_run_is_kept_once(tmp_path):
+    home = tmp_path / "kept"
+    runs.update_list(home)
+    assert "No run has been kept yet." in (home / "README.md").read_text(encoding="utf-8")
+    first = run_of(tmp_path / "1")
+    assert runs.keep(first, home) == home / "2026-11-21" / "index.html"
+    assert runs.keep(run_of(tmp_path / "2", started="2026-11-21T23:30:00Z", smoke=True), home).parent.name == "2026-11-21-2"
+    assert runs.keep(run_of(tmp_path / "3", started="2026-12-01T01:00:00+02:00"), home).parent.name == "2026-12-01"
+    text = (home / "README.md").read_text(encoding="utf-8")
+    assert runs.keep(first, home) == home / "2026-11-21" / "index.html"
+    assert (home / "README.md").read_text(encoding="utf-8") == text
+    rows = [line.split("]")[0] for line in text.splitlines() if line.startswith("| [")]
+    assert rows == ["| [2026-12-01", "| [2026-11-21-2", "| [2026-11-21"]
+    assert "| 1 not measured | smoke |" in text and "(2026-12-01/index.html)" in text
+    assert "results.jsonl" in (home / "2026-11-21" / "index.html").read_text(encoding="utf-8")
+    assert (home / "2026-11-21" / "results.jsonl").read_bytes() == first.path.read_bytes()
+
+
+@pytest.mark.parametrize("value, wanted", [(7.9, "7.90"), (0.3204, "0.320"), (81234, "81,234"), (64, "64"), (15.34, "15.3"), (0, "0"),
+                                           (-2.5, "-2.50"), (0.00001, "1.00e-05"), (100.4, "100")])
+def test_numbers(value, wanted):
+    assert units.number(value) == wanted
+
+
+def test_units_keep_numbers_short():
+    assert units.choose("us", [7.9, 81.0]).name == "µs"
+    assert units.choose("us", [2_100_000]).number(2_100_000) == "2,100" and units.choose("us", [2_100_000]).name == "ms"
+    assert units.choose("bytes", [15_000_000]).number(15_000_000) == "15"
+    assert units.choose("ms", [25_000]).number(25_000) == "25" and units.choose("ms", [25_000]).name == "s"
+    assert units.choose("queries_per_write", [3]).name == "queries per write"
+    assert [units.tick(value) for value in (0.1, 1000, 20_000, 1_500_000)] == ["0.1", "1000", "20k", "1.5M"]
+    assert (units.duration(59.6), units.duration(1234), units.duration(9000)) == ("60 s", "21 min", "2 h 30 min")
+
+
+@pytest.mark.parametrize("ratio, better, wanted", [
+    (0.55, "less", "45 % less, better"), (1.3, "less", "30 % more, worse"), (2.4, "more", "2.40 times as much, better"),
+    (0.9, "neither", "10 % less"), (1.001, "less", "about the same")])
+def test_ratios_in_words(ratio, better, wanted):
+    assert in_words(ratio, better) == wanted
