@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use clap::Parser;
 
 use super::file::{Arguments, Arm, Point, Scenario, Server, ServerKind};
-use crate::{load::LoadArgs, measure::statistics::Wanted};
+use crate::{
+    load::{LoadArgs, LoadOptions},
+    measure::statistics::Wanted,
+};
 
 /// `shunt bench load` by itself, to try arguments on.
 #[derive(Parser)]
@@ -106,7 +109,8 @@ fn loads(scenario: &Scenario) -> Result<(), String> {
 
 /// Whether `shunt bench load` takes these arguments.
 fn try_load(arguments: &[String]) -> Result<(), String> {
-    LoadCommand::try_parse_from(arguments).map(|_| ()).map_err(|error| error.render().to_string())
+    let parsed = LoadCommand::try_parse_from(arguments).map_err(|error| error.render().to_string())?;
+    LoadOptions::from_args(&parsed.args).map(|_| ())
 }
 
 /// The arguments of `shunt bench load` for an arm at a point: the scenario's, then the arm's, then the point's.
