@@ -42,8 +42,9 @@ def chapter(scenario: Scenario, looks: dict, broken_off: bool, pictures: list) -
         parts.append(element("p", "Nothing was measured" + (": the run was broken off before." if broken_off else "."),
                              class_="banner"))
     if scenario.derived:
-        parts.append(element("p", "The run has no summaries of these figures; medians and ranges were made from the "
-                                  "measurements that it wrote. Comparisons with an interval need the whole run.", class_="banner"))
+        told = ("The run has no summaries of these figures; medians and ranges were made from the measurements that it wrote. "
+                "Comparisons with an interval need the whole run.")
+        parts.append(element("p", told, class_="banner"))
     for plot in scenario.plots:
         parts.append(_plot(scenario, plot, looks, pictures))
     parts += [_medians(scenario), _comparisons(scenario)]

@@ -5,6 +5,7 @@ Medians are marks, ranges are bars through them. An axis that shows lengths begi
 
 import math
 import re
+import statistics
 
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
@@ -16,8 +17,11 @@ from .results import Quantity, Scenario
 BETTER = {"less": "less is better", "more": "more is better", "neither": ""}
 # Neighbouring arms are drawn so many points apart, or their range bars would hide each other.
 DODGE_POINTS = 2.0
-PANEL_COLUMNS, PANELS_MAX = 2, 12
-MARKS_PER_LINE, DENSE = 8, 60
+PANEL_COLUMNS, PANEL_ROWS_MAX = 2, 6
+# With more values than this dashes would swallow peaks; with more than that only a running median can be followed.
+MARKS_PER_LINE, DASHED_MAX, FOLLOWED_MAX = 8, 60, 150
+RUNNING = 60  # medians per line, about
+SHARES = ("%", "percent", "share")  # never on a logarithmic axis: what is near the whole would lie together
 TIME = re.compile(r"(milliseconds?|ms|seconds?|s|minutes?|min|hours?|time)\b", re.IGNORECASE)
 
 
@@ -49,6 +53,12 @@ def _rounds(summaries: list) -> str:
     return f"medians of {span} rounds, bars from the smallest to the largest"
 
 
+def _log(quantity: Quantity, summaries: list) -> bool:
+    """Whether medians need a logarithmic axis, and their ranges can be on one."""
+    wanted = labels.needs_log([summary.median for summary in summaries]) and quantity.unit not in SHARES
+    return wanted and min(summary.low for summary in summaries) > 0
+
+
 def _positions(scenario: Scenario, summaries: list) -> tuple:
     """Where the points stand: (scale, point to place). Points without a number of their own stand side by side."""
     places = {summary.point: summary.x for summary in summaries}
@@ -64,7 +74,7 @@ def against_axis(scenario: Scenario, quantity: Quantity, summaries: list, looks:
     """A line for each arm through its medians."""
     arms = [arm for arm in scenario.arms if any(summary.arm == arm.name for summary in summaries)]
     unit = units.choose(quantity.unit, [summary.high for summary in summaries])
-    log = labels.needs_log([summary.median for summary in summaries]) and min(summary.low for summary in summaries) > 0
+    log = _log(quantity, summaries)
     scale, places = _positions(scenario, summaries)
     subtitle = _sentence(_rounds(summaries), BETTER[quantity.better])
     title = quantity.title + unit.suffix()
@@ -129,7 +139,7 @@ def rows(scenario: Scenario, quantity: Quantity, summaries: list, looks: dict):
     points = [point for point in scenario.points() if any(key[0] == point for key in found)]
     grouped = len(points) > 1
     unit = units.choose(quantity.unit, [summary.high for summary in summaries])
-    log = labels.needs_log([summary.median for summary in summaries]) and min(summary.low for summary in summaries) > 0
+    log = _log(quantity, summaries)
     named = f"{scenario.axis_title}: {points[0]}" if not grouped and points[0] and scenario.axis_scale != "category" else ""
     subtitle = _sentence(_rounds(summaries), BETTER[quantity.better], named)
     title = quantity.title + unit.suffix()
@@ -203,15 +213,17 @@ def over(scenario: Scenario, quantity: Quantity, series: list, looks: dict):
     points = list(dict.fromkeys(line.point for line in series))
     order = {point: index for index, point in enumerate(scenario.points())}
     points.sort(key=lambda point: order.get(point, len(order)))
-    shown, hidden = points[:PANELS_MAX], points[PANELS_MAX:]
+    columns = 1 if _window(series) > 1 else min(PANEL_COLUMNS, len(points))
+    shown, hidden = points[:columns * PANEL_ROWS_MAX], points[columns * PANEL_ROWS_MAX:]
     series = [line for line in series if line.point in shown]
     arms = [arm for arm in scenario.arms if any(line.arm == arm.name for line in series)]
     values = [value for line in series for value in line.y if value is not None]
     unit = units.choose(quantity.unit, values)
-    log = labels.needs_log(values)
+    log = labels.needs_log(values) and quantity.unit not in SHARES
     more = f"{len(hidden)} more in the raw data" if hidden else ""
-    title, subtitle = quantity.title + unit.suffix(), _sentence(BETTER[quantity.better], more)
-    columns = min(PANEL_COLUMNS, len(shown))
+    window = _window(series)
+    running = f"thin: every value, thick: running median of {window}" if window > 1 else ""
+    title, subtitle = quantity.title + unit.suffix(), _sentence(BETTER[quantity.better], running, more)
     lines = math.ceil(len(shown) / columns)
     alone = len(shown) == 1
     head = labels.heading_lines(title, subtitle)[2]
@@ -250,6 +262,19 @@ def _place_panels(figure, panels, columns, lines, top, arms, series, looks, unit
                      (lines - 1 - row) * tall + 0.58)
 
 
+def _window(series: list) -> int:
+    """Over how many values a running median is made; 1 if none is needed."""
+    most = max(len(line.y) for line in series)
+    return most // RUNNING | 1 if most > FOLLOWED_MAX else 1
+
+
+def _running_medians(ys: list, window: int) -> list:
+    """The median around each value; gaps stay gaps."""
+    half = window // 2
+    around = ([y for y in ys[max(0, index - half):index + half + 1] if not math.isnan(y)] for index in range(len(ys)))
+    return [math.nan if math.isnan(y) else statistics.median(near) for y, near in zip(ys, around)]
+
+
 def _nines(x: float) -> float:
     """Percentiles on an axis on which each nine takes as much room as the one before."""
     return -math.log10(max(1 - x / 100, 1e-6))
@@ -273,13 +298,15 @@ def _series_panel(axes, series: list, arms: list, looks: dict, unit, log: bool, 
     labels.value_axis(axes, [min(values) / unit.factor], [max(values) / unit.factor], log)
     for arm in arms:
         for line in (line for line in series if line.arm == arm.name):
-            look = looks[arm.name]
+            look, window = looks[arm.name], _window([line])
             ys = [math.nan if value is None else value / unit.factor for value in line.y]
+            if window > 1:
+                axes.plot(_abscissa(line), ys, color=look.colour, linewidth=0.6, alpha=0.4)
+                ys = _running_medians(ys, window)
             every = max(1, len(ys) // MARKS_PER_LINE)
             first = arms.index(arm) * every // max(len(arms), 1)
-            dense = len(ys) > DENSE  # dashes would swallow peaks; its marks tell it apart
-            axes.plot(_abscissa(line), ys, color=look.colour, linestyle="-" if dense else look.line, linewidth=1.5,
-                      marker=look.marker, markersize=4.5, markevery=(first, every))
+            axes.plot(_abscissa(line), ys, color=look.colour, linestyle=look.line if len(ys) <= DASHED_MAX else "-",
+                      linewidth=1.5, marker=look.marker, markersize=4.5, markevery=(first, every))
     xs = [x for line in series for x in line.x]
     axes.set_xlabel(series[0].x_title)
     axes.margins(x=0.02)

@@ -1,4 +1,4 @@
-"""Numbers and units as people write them: three significant digits, commas, and the unit that keeps them short."""
+"""Numbers and units as people write them: at least three significant digits, commas, and the unit that keeps them short."""
 
 import math
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ def choose(unit: str, values) -> Unit:
 
 
 def number(value: float) -> str:
-    """Three significant digits; whole numbers as they are."""
+    """Three significant digits, more before the point; small whole numbers as they are."""
     if value == 0:
         return "0"
     size = abs(value)

@@ -1,5 +1,6 @@
 """The page of a whole run, and of runs that lack something."""
 
+import math
 import random
 import re
 
@@ -8,7 +9,7 @@ import pytest
 from pages import build
 from PIL import Image
 
-from report import results
+from report import charts, results
 
 PNG_BYTES_MAX = 100_000
 
@@ -167,6 +168,23 @@ def test_values_of_any_size_are_drawn(make, factor):
     for scale in ("log", "category"):
         rows[1]["axis"]["scale"] = scale
         assert len(list((make(rows).directory / "plots").iterdir())) == 1
+
+
+@pytest.mark.parametrize("count", [1, 20, 400])
+def test_series_of_any_length_are_drawn_with_their_gaps(make, count):
+    head = small()[1]
+    points = [str(number) for number in range(8)]
+    lines = [{"kind": "series", "scenario": "short", "arm": "proxy", "point": point, "figure": "cpu_us", "x_title": "seconds",
+              "x": list(range(count)), "y": [None if second == 7 else 3 + second % 5 for second in range(count)]} for point in points]
+    report = make([dict(invented.RUN), head, *lines])
+    text = report.page.text("style")
+    assert len(list((report.directory / "plots").iterdir())) == 1
+    assert ("running median of 7" in text) == ("2 more in the raw data" in text) == (count == 400)
+
+
+def test_a_running_median_keeps_gaps_and_drops_peaks():
+    ys = charts._running_medians([1, 1, 9, 1, math.nan, 2, 2], 3)
+    assert ys[:4] == [1, 1, 1, 5] and math.isnan(ys[4]) and ys[5:] == [2, 2]
 
 
 def test_a_run_with_nothing_but_its_first_line(make):
