@@ -1,6 +1,6 @@
 //! Stub and load generator on real sockets, in one process, for a moment.
 
-use shunt_bench::load::{LoadOptions, command::run_watched, template::Layout};
+use shunt_bench::load::{LoadArgs, LoadOptions, command::run_watched, template::Layout};
 use shunt_bench::measure::{Calibration, Watch};
 use shunt_bench::stub::StubArgs;
 use shunt_bench::stub::serve::Running;
@@ -73,4 +73,54 @@ fn an_open_loop_on_sockets() {
     let load = LoadOptions { rate: Some(3000.0), ..options(&stub, 4) };
     let reports = run_watched(load, IoChoice::Epoll, Watch::default(), |_| {}).expect("runs");
     assert!(reports[0].queries > 100 && reports[0].wrong_answers == 0, "{}", reports[0]);
+}
+
+#[derive(Parser)]
+struct LoadCommand {
+    #[command(flatten)]
+    load: LoadArgs,
+}
+
+#[test]
+fn every_named_workload_finds_what_it_wrote() {
+    let stub = stub(&["--remember", "--nodes", "3"]);
+    let workloads = [
+        ("--workload ycsb-a", vec!["read", "update"]),
+        ("--workload ycsb-b --token-aware", vec!["read", "update"]),
+        ("--workload ycsb-c", vec![]),
+        ("--workload ycsb-d --token-aware --protocol 5", vec!["insert", "read"]),
+        ("--workload ycsb-e", vec!["insert", "scan"]),
+        ("--workload ycsb-f --rate 2000", vec!["read", "rmw"]),
+        ("--multiget 7 --distribution hotset:0.1:0.9", vec!["multiget", "update"]),
+        ("--reads 0.9 --distribution churn:0.99:0.05", vec!["read", "update"]),
+    ];
+    for (arguments, operations) in workloads {
+        let fixed = "load --create --populate --verify --keys 200 --connections 6 --warm-up 0.05 --duration 0.2";
+        let words = fixed.split_whitespace().chain(arguments.split_whitespace());
+        let options = LoadOptions::from_args(&LoadCommand::parse_from(words).load).expect("valid");
+        let options = LoadOptions { targets: stub.addresses().to_vec(), ..options };
+        let reports = run_watched(options, IoChoice::Epoll, Watch::default(), |_| {}).expect(arguments);
+        let report = &reports[0];
+        assert!(report.queries > 0 && report.errors.is_empty(), "{arguments}: {report}");
+        let wrong = (report.wrong_answers, report.wrong_values, report.not_found);
+        assert_eq!(wrong, (0, 0, 0), "{arguments}: {report}");
+        assert!(report.operations.keys().copied().eq(operations), "{arguments}: {report}");
+        assert!(report.operations.values().all(|operation| operation.count > 0), "{arguments}: {report}");
+        let text = serde_json::to_value(report).expect("JSON");
+        assert_eq!(text.get("operations").is_some(), !report.operations.is_empty());
+        assert!(text["latency_us"]["min"].as_f64() <= text["latency_us"]["p50"].as_f64());
+    }
+}
+
+#[test]
+fn arrivals_dropped_in_the_warm_up_are_not_those_of_the_round() {
+    let stub = stub(&[]);
+    let rate = 3e6;
+    let shape = LoadOptions { connections: 1, outstanding: 1, warm_up_ns: 1_000_000_000, ..options(&stub, 4) };
+    let load = LoadOptions { rate: Some(rate), duration_ns: 50_000_000, ..shape };
+    let reports = run_watched(load, IoChoice::Epoll, Watch::default(), |_| {}).expect("runs");
+    // The warm-up alone drops about two million: three million come, and one million may wait.
+    let most = rate * reports[0].seconds * 1.2 + 200_000.0;
+    assert!(reports[0].shed > 10_000 && (reports[0].shed as f64) < most, "{}", reports[0]);
+    assert!(reports[0].waiting > 1_000_000, "{}", reports[0]);
 }

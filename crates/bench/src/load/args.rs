@@ -4,7 +4,10 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use crate::load::keys::Distribution;
+use crate::load::{
+    distribution::Distribution,
+    mix::{Mix, ScanRows, Workload},
+};
 
 /// Compression asked for in STARTUP.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
@@ -34,21 +37,42 @@ pub struct LoadArgs {
     /// Without it each answer starts the next query (closed loop)
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<f64>,
-    /// Share of SELECTs, 0 to 1; the rest are INSERTs
+    /// Share of SELECTs, 0 to 1; the rest are INSERTs of keys that are there already
     #[arg(long, default_value_t = 0.5)]
     pub reads: f64,
+    /// Shares of operations, for example read=0.9,update=0.05,insert=0.05. read and update are what --reads makes;
+    /// insert writes new keys behind the others; rmw reads a key and then updates it; scan reads rows in token order;
+    /// multiget reads several keys with IN
+    #[arg(long, value_name = "OPERATION=SHARE,..", conflicts_with = "reads")]
+    pub mix: Option<Mix>,
+    /// Operations and distribution of a core workload of the Yahoo! Cloud Serving Benchmark, with the table and sizes
+    /// given here (its own rows have --columns 10)
+    #[arg(long, value_enum, conflicts_with_all = ["reads", "mix"])]
+    pub workload: Option<Workload>,
+    /// Keys per multiget, all different. Without --mix all reads are multigets. Default with --mix: 10
+    #[arg(long, value_name = "KEYS", conflicts_with = "workload", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub multiget: Option<u16>,
+    /// LIMIT of a scan, or a range that it is drawn from
+    #[arg(long, value_name = "ROWS", default_value = "1-100")]
+    pub scan_rows: ScanRows,
     /// Number of distinct keys
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub keys: u64,
-    /// How often each key is used: uniform, or zipf with an exponent (zipf:0.99)
-    #[arg(long, default_value = "uniform")]
-    pub distribution: Distribution,
+    /// How often each key is used: uniform; zipf[:EXPONENT], its hot keys spread over all; latest[:EXPONENT], where the
+    /// keys inserted last are hot; hotset:SHARE:PROBABILITY, a part of the keys that takes a part of the operations;
+    /// churn:EXPONENT:SECONDS, zipf whose hot keys are others after so many seconds. Default: uniform, or as --workload
+    /// says
+    #[arg(long)]
+    pub distribution: Option<Distribution>,
     /// Bytes of a key, at least 8
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(8..=4096))]
     pub key_bytes: u16,
     /// Bytes of a value written
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=16_777_216))]
     pub value_bytes: u32,
+    /// Value columns of so many bytes each. Reads read them all, inserts write them all; an update writes one of them
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub columns: u8,
     /// Native protocol version
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(3..=5))]
     pub protocol: u8,
@@ -73,6 +97,11 @@ pub struct LoadArgs {
     /// Admin address of `shunt proxy`, to report its queries per write
     #[arg(long, value_name = "ADDR")]
     pub proxy_admin: Option<SocketAddr>,
+    /// Send each query over a connection to a replica of its (first) key. Every node of the datacentre must be a
+    /// --target. In a closed loop a connection draws keys until one belongs to its node, so that all nodes get as many
+    /// queries; in an open loop keys come first, and wait for a connection to one of their nodes
+    #[arg(long)]
+    pub token_aware: bool,
     /// Create keyspace and table first if they are missing
     #[arg(long)]
     pub create: bool,
@@ -82,15 +111,15 @@ pub struct LoadArgs {
     /// Write every key once before the warm-up
     #[arg(long)]
     pub populate: bool,
-    /// Check that what a SELECT finds is what is written under that key
+    /// Check that what a SELECT finds is what is written under its keys
     #[arg(long)]
     pub verify: bool,
     /// Keyspace of the table
     #[arg(long, default_value = "bench")]
     pub keyspace: String,
-    /// Table with columns (k blob primary key, v blob)
-    #[arg(long, default_value = "kv")]
-    pub table: String,
+    /// Table with columns (k blob primary key, v blob), or v0, v1, .. with --columns. Default: kv, or kvN with N columns
+    #[arg(long)]
+    pub table: Option<String>,
     /// Consistency level by its number in the protocol: 1 ONE, 4 QUORUM, 6 LOCAL_QUORUM, 10 LOCAL_ONE
     #[arg(long, default_value_t = 1)]
     pub consistency: u16,

@@ -1,18 +1,21 @@
 //! The run of a load: its state and its phases. What happens per query is in [`traffic`](super::traffic).
 
-use std::collections::VecDeque;
-
 use hdrhistogram::Histogram;
 use shunt_reactor::Io;
 
 use crate::{
     load::{
         LoadCounts, LoadOptions, Round, TIMER_PHASE, TIMER_STALL,
+        arrivals::Queues,
+        growth::Growth,
         keys::Keys,
+        mix::{Mix, Operation},
         pace::Pace,
-        result::new_histogram,
-        session::{Session, SessionRest, Step},
-        template::Template,
+        result::{OperationLatency, new_histogram},
+        ring::RingView,
+        routes::Routes,
+        session::{Session, SessionRest, Slot, Step},
+        template::{Shape, Statement, Template},
     },
     random::Random,
 };
@@ -58,29 +61,44 @@ pub(super) struct Generator {
     pub(super) counts: LoadCounts,
     pub(super) rounds: Vec<Round>,
     pub(super) failure: Option<String>,
-    /// Id and EXECUTE of the statements, by [`Operation`](super::template::Operation).
-    pub(super) statements: [Option<(Vec<u8>, Template)>; 2],
-    /// The table is there (or was not to be created).
+    pub(super) shape: Shape,
+    /// Statements to prepare, in this order.
+    pub(super) prepares: Vec<Statement>,
+    /// Id and EXECUTE of the statements, by [`Statement::index`].
+    pub(super) statements: Vec<Option<(Vec<u8>, Template)>>,
+    /// The table is there and the ring is known, as far as wanted.
     pub(super) gate_open: bool,
+    /// Connections may be waiting for that.
+    pub(super) gate_opens: bool,
+    /// The ring as it is being read.
+    pub(super) ring: RingView,
+    /// Token-aware: where keys belong.
+    pub(super) routes: Option<Routes>,
     /// Body of a request being made.
     pub(super) body: Vec<u8>,
     observer: Box<dyn FnMut(Mark)>,
     pub(super) keys: Keys,
+    pub(super) growth: Growth,
+    pub(super) mix: Mix,
+    /// Share of reads, if all else are updates of one column and any connection will do.
+    pub(super) plain_reads: Option<f64>,
     pub(super) random: Random,
     pub(super) pace: Option<Pace>,
     pub(super) armed_ns: u64,
-    /// Open loop: stream ids to use next.
-    pub(super) free: VecDeque<(u32, u16)>,
+    pub(super) queues: Queues,
     unfinished: Vec<u32>,
     fresh: Vec<u32>,
     ready: u32,
     pub(super) in_flight: u64,
     pub(super) populated: u64,
     started_ns: u64,
+    /// When the warm-up began.
+    load_began_ns: u64,
     round_from: (u64, LoadCounts, u64),
     /// Latencies count for queries from here on: those in flight while the observer worked are left out.
     pub(super) measured_from_ns: u64,
-    pub(super) latency: Histogram<u64>,
+    /// By [`Operation`].
+    pub(super) latencies: [Histogram<u64>; Operation::ALL.len()],
     answered_at_last_look: u64,
     /// When the timers of phase and standstill are due; earlier ones are left over from another load on the same loop.
     phase_ends_ns: u64,
@@ -91,8 +109,22 @@ pub(super) struct Generator {
 
 impl Generator {
     pub(super) fn new(options: LoadOptions, observer: Box<dyn FnMut(Mark)>) -> Self {
+        let mix = options.mix();
+        let prepares = prepares(&options, &mix);
+        let plain = mix.is_plain() && options.columns == 1 && !options.token_aware;
+        let in_flight = options.connections as usize * options.outstanding as usize;
         Self {
-            gate_open: options.create.is_none(),
+            shape: options.shape(),
+            statements: vec![None; prepares.iter().map(|statement| statement.index() + 1).max().unwrap_or(0)],
+            prepares,
+            gate_open: options.create.is_none() && !options.token_aware,
+            gate_opens: false,
+            ring: RingView::default(),
+            routes: None,
+            growth: Growth::new(options.keys, in_flight),
+            plain_reads: plain.then(|| mix.share(Operation::Read)),
+            mix,
+            queues: Queues::new(options.targets.len()),
             keys: Keys::new(options.keys, options.distribution),
             random: Random::new(options.seed),
             options,
@@ -100,21 +132,20 @@ impl Generator {
             counts: LoadCounts::default(),
             rounds: Vec::new(),
             failure: None,
-            statements: [None, None],
             body: Vec::new(),
             observer,
             pace: None,
             armed_ns: 0,
-            free: VecDeque::new(),
             unfinished: Vec::new(),
             fresh: Vec::new(),
             ready: 0,
             in_flight: 0,
             populated: 0,
             started_ns: 0,
+            load_began_ns: 0,
             round_from: (0, LoadCounts::default(), 0),
             measured_from_ns: u64::MAX,
-            latency: new_histogram(),
+            latencies: [(); Operation::ALL.len()].map(|()| new_histogram()),
             answered_at_last_look: 0,
             phase_ends_ns: 0,
             round_begins: false,
@@ -151,11 +182,19 @@ impl Generator {
         self.fresh.push(rest.index as u32);
     }
 
-    pub(super) fn session_lost(&mut self, in_flight: u32) {
+    /// A connection that was ready is lost with the queries in its slots.
+    pub(super) fn session_lost(&mut self, slots: &[Slot]) {
+        let mut in_flight = 0;
+        for slot in slots.iter().filter(|slot| slot.intended_ns != 0) {
+            in_flight += 1;
+            if slot.operation == Operation::Insert {
+                self.growth.failed(slot.key);
+            }
+        }
         self.ready -= 1;
-        self.in_flight -= u64::from(in_flight);
+        self.in_flight -= in_flight;
         self.counts.connections_lost += 1;
-        self.counts.queries_lost += u64::from(in_flight);
+        self.counts.queries_lost += in_flight;
     }
 
     pub(super) fn turn_ended(&mut self, io: &mut Io, sessions: &mut [Session]) {
@@ -165,6 +204,7 @@ impl Generator {
             self.start_fresh(io, sessions);
         }
         self.next_phase_if_over(io, sessions);
+        self.keys.passed(io.now_ns().saturating_sub(self.load_began_ns));
         self.send_arrivals(io, sessions);
         while let Some(index) = self.unfinished.pop() {
             if let Some(session) = sessions.get_mut(index as usize) {
@@ -175,7 +215,7 @@ impl Generator {
     }
 
     fn while_connecting(&mut self, io: &mut Io, sessions: &mut [Session]) {
-        if self.gate_open && sessions[0].rest.step == Step::Gate {
+        if std::mem::take(&mut self.gate_opens) {
             for session in sessions.iter_mut().filter(|session| session.rest.step == Step::Gate) {
                 self.start_preparing(io, &mut session.rest);
             }
@@ -223,13 +263,17 @@ impl Generator {
         let now_ns = io.now_ns();
         let lasts_ns = match phase {
             Phase::WarmUp => {
+                self.load_began_ns = now_ns;
                 let seed = self.options.seed.wrapping_add(1);
                 self.pace = self.options.rate.map(|rate| Pace::new(rate, now_ns, seed));
                 self.options.warm_up_ns
             }
             Phase::Round(number) => {
                 (self.observer)(Mark::RoundStart(number));
-                self.latency.reset();
+                for latency in self.latencies.iter_mut().filter(|latency| !latency.is_empty()) {
+                    latency.reset();
+                }
+                self.count_arrivals();
                 self.round_from = (now_ns, self.counts.clone(), io.counters().turns);
                 // The observer took time that the clock of this turn does not know of.
                 self.round_begins = true;
@@ -268,17 +312,27 @@ impl Generator {
     fn end_round(&mut self, io: &mut Io, number: u32) {
         (self.observer)(Mark::RoundEnd(number));
         self.measured_from_ns = u64::MAX;
+        self.count_arrivals();
         let (start_ns, counts, turns) = &self.round_from;
+        let mut counts = self.counts.since(counts);
+        let mut latency = new_histogram();
+        for operation in self.mix.operations() {
+            let own = &self.latencies[operation as usize];
+            latency += own;
+            counts.operations.push(OperationLatency { operation, latency: own.clone() });
+        }
+        if counts.operations.len() < 2 {
+            counts.operations.clear();
+        }
+        let (wall_ns, turns) = (io.now_ns() - start_ns, io.counters().turns - turns);
+        self.rounds.push(Round { number, wall_ns, counts, latency, turns });
+    }
+
+    fn count_arrivals(&mut self) {
         if let Some(pace) = &self.pace {
             self.counts.shed = pace.shed;
+            self.counts.waiting = (pace.waiting() + self.queues.held_total) as u64;
         }
-        self.rounds.push(Round {
-            number,
-            wall_ns: io.now_ns() - start_ns,
-            counts: self.counts.since(counts),
-            latency: self.latency.clone(),
-            turns: io.counters().turns - turns,
-        });
     }
 
     fn look_again(&mut self, io: &mut Io) {
@@ -304,4 +358,18 @@ impl Generator {
         self.answered_at_last_look = self.counts.answered;
         self.look_again(io);
     }
+}
+
+/// The statements that a load needs, in the order in which they are prepared.
+fn prepares(options: &LoadOptions, mix: &Mix) -> Vec<Statement> {
+    let mut statements = vec![Statement::INSERT, Statement::SELECT];
+    for (operation, statement) in [(Operation::Scan, Statement::SCAN), (Operation::Multiget, Statement::MULTIGET)] {
+        if mix.share(operation) > 0.0 {
+            statements.push(statement);
+        }
+    }
+    if options.columns > 1 && mix.share(Operation::Update) + mix.share(Operation::ReadModifyWrite) > 0.0 {
+        statements.extend((0..options.columns).map(Statement::update_of));
+    }
+    statements
 }

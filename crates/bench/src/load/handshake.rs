@@ -1,4 +1,4 @@
-//! From a fresh connection to one on which both statements are prepared.
+//! From a fresh connection to one on which all statements are prepared.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::framing::Next;
@@ -10,8 +10,9 @@ use shunt_wire::cql::{
 use crate::load::{
     ATTEMPTS_MAX, RETRY_NS, TIMER_SESSION,
     generator::Generator,
+    routes::Routes,
     session::{SessionRest, Step},
-    template::{Operation, Template},
+    template::Template,
 };
 
 impl Generator {
@@ -23,20 +24,12 @@ impl Generator {
         self.send_body(io, rest, opcode::STARTUP);
     }
 
-    /// Asks for the statement of the session's present step.
+    /// Asks for the statement that the session is at.
     pub(super) fn send_prepare(&mut self, io: &mut Io, rest: &mut SessionRest) {
-        let text = self.statement(if rest.step == Step::PrepareSelect { Operation::Select } else { Operation::Insert });
+        let text = self.shape.text(self.prepares[rest.preparing]);
         self.body.clear();
         encode::prepare(&mut self.body, self.options.layout.version, &text, None);
         self.send_body(io, rest, opcode::PREPARE);
-    }
-
-    fn statement(&self, operation: Operation) -> String {
-        let (keyspace, table) = (&self.options.keyspace, &self.options.table);
-        match operation {
-            Operation::Insert => format!("INSERT INTO {keyspace}.{table} (k, v) VALUES (?, ?)"),
-            Operation::Select => format!("SELECT v FROM {keyspace}.{table} WHERE k = ?"),
-        }
     }
 
     fn send_query(&mut self, io: &mut Io, rest: &mut SessionRest, text: &str) {
@@ -77,17 +70,18 @@ impl Generator {
             }
             (Step::CreateKeyspace, opcode::RESULT) => {
                 rest.step = Step::CreateTable;
-                let (keyspace, table) = (&self.options.keyspace, &self.options.table);
-                let text = format!("CREATE TABLE IF NOT EXISTS {keyspace}.{table} (k blob PRIMARY KEY, v blob)");
+                let text = self.shape.creation();
                 self.send_query(io, rest, &text);
                 Next::Continue
             }
             (Step::CreateTable, opcode::RESULT) => {
-                rest.step = Step::Gate;
-                self.gate_open = true;
+                self.schema_is_there(io, rest);
                 Next::Continue
             }
-            (Step::PrepareInsert | Step::PrepareSelect, opcode::RESULT) => self.prepared(io, rest, header, body),
+            (Step::ReadLocal | Step::ReadPeers | Step::ReadOldPeers | Step::ReadKeyspace, opcode::RESULT) => {
+                self.ring_answer(io, rest, header.version, body)
+            }
+            (Step::Prepare, opcode::RESULT) => self.prepared(io, rest, header, body),
             (step, opcode) => {
                 self.fail(io, format!("opcode {opcode:#x} in answer to {step:?}"));
                 Next::Stop
@@ -117,13 +111,68 @@ impl Generator {
                 );
                 self.send_query(io, rest, &text);
             }
-            Some(_) if !self.gate_open => rest.step = Step::Gate,
+            None if rest.index == 0 && !self.gate_open => self.schema_is_there(io, rest),
+            _ if !self.gate_open => rest.step = Step::Gate,
             _ => self.start_preparing(io, rest),
         }
     }
 
+    /// The first connection goes on to ask for the ring, if that is wanted.
+    fn schema_is_there(&mut self, io: &mut Io, rest: &mut SessionRest) {
+        if self.options.token_aware {
+            rest.step = Step::ReadLocal;
+            self.send_query(io, rest, "SELECT * FROM system.local WHERE key = 'local'");
+        } else {
+            self.open_gate(rest);
+        }
+    }
+
+    fn open_gate(&mut self, rest: &mut SessionRest) {
+        rest.step = Step::Gate;
+        self.gate_open = true;
+        self.gate_opens = true;
+    }
+
+    fn ring_answer(&mut self, io: &mut Io, rest: &mut SessionRest, version: u8, body: &[u8]) -> Next {
+        match self.take_ring(io, rest, version, body) {
+            Ok(()) => Next::Continue,
+            Err(problem) => {
+                self.fail(io, problem);
+                Next::Stop
+            }
+        }
+    }
+
+    fn take_ring(&mut self, io: &mut Io, rest: &mut SessionRest, version: u8, body: &[u8]) -> Result<(), String> {
+        match rest.step {
+            Step::ReadLocal => {
+                self.ring.take_local(version, body, self.options.targets[rest.target])?;
+                rest.step = Step::ReadPeers;
+                self.send_query(io, rest, "SELECT * FROM system.peers_v2");
+            }
+            Step::ReadPeers | Step::ReadOldPeers => {
+                self.ring.take_peers(version, body, &self.options.targets)?;
+                rest.step = Step::ReadKeyspace;
+                // A name without quotes is stored in lower case.
+                let keyspace = self.options.keyspace.to_ascii_lowercase();
+                let text =
+                    format!("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = '{keyspace}'");
+                self.send_query(io, rest, &text);
+            }
+            _ => {
+                self.ring.take_replication(version, body)?;
+                let (keyspace, targets) = (&self.options.keyspace, &self.options.targets);
+                let (table, of_targets) = std::mem::take(&mut self.ring).route(keyspace, targets)?;
+                self.routes = Some(Routes::new(table, keyspace, &of_targets, self.options.layout.key_bytes)?);
+                self.open_gate(rest);
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn start_preparing(&mut self, io: &mut Io, rest: &mut SessionRest) {
-        rest.step = Step::PrepareInsert;
+        rest.step = Step::Prepare;
+        rest.preparing = 0;
         self.send_prepare(io, rest);
     }
 
@@ -132,8 +181,8 @@ impl Generator {
             self.fail(io, "the answer to PREPARE is not PREPARED".into());
             return Next::Stop;
         };
-        let operation = if rest.step == Step::PrepareSelect { Operation::Select } else { Operation::Insert };
-        let known = &mut self.statements[operation as usize];
+        let statement = self.prepares[rest.preparing];
+        let known = &mut self.statements[statement.index()];
         match known {
             Some((id, _)) if id != prepared.id => {
                 self.fail(io, "the same statement has different ids on different connections".into());
@@ -141,12 +190,13 @@ impl Generator {
             }
             Some(_) => {}
             None => {
-                let template = Template::new(operation, prepared.id, prepared.result_metadata_id, self.options.layout);
+                let (id, metadata_id) = (prepared.id, prepared.result_metadata_id);
+                let template = Template::new(statement, &self.shape, id, metadata_id, self.options.layout);
                 *known = Some((prepared.id.to_vec(), template));
             }
         }
-        if rest.step == Step::PrepareInsert {
-            rest.step = Step::PrepareSelect;
+        rest.preparing += 1;
+        if rest.preparing < self.prepares.len() {
             self.send_prepare(io, rest);
         } else {
             rest.step = Step::Ready;
@@ -161,9 +211,14 @@ impl Generator {
         let text = ErrorMessage::decode(header.version, body)
             .map_or_else(|error| error.to_string(), |error| format!("{:#06x} {}", error.code, error.message));
         rest.attempts += 1;
-        let preparing = matches!(rest.step, Step::PrepareInsert | Step::PrepareSelect);
-        if preparing && rest.attempts < ATTEMPTS_MAX {
-            rest.step = Step::PrepareInsert;
+        if rest.step == Step::ReadPeers {
+            // Servers before Cassandra 4.0 have no such table.
+            rest.step = Step::ReadOldPeers;
+            self.send_query(io, rest, "SELECT * FROM system.peers");
+            return Next::Continue;
+        }
+        if rest.step == Step::Prepare && rest.attempts < ATTEMPTS_MAX {
+            rest.preparing = 0;
             io.set_timer(io.now_ns() + RETRY_NS, TIMER_SESSION + rest.index as u64);
             return Next::Continue;
         }

@@ -1,121 +1,91 @@
-//! Which key the next query takes: uniform, or Zipf by rejection-inversion, which needs no table and constant time.
-//!
-//! W. Hörmann, G. Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions", ACM
-//! TOMACS 6(3), 1996.
+//! Which key the next operation takes, and how keys and values look as bytes.
 
-use std::str::FromStr;
-
-use crate::random::{Random, scramble};
-
-/// How often each key is used.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Distribution {
-    /// All alike.
-    Uniform,
-    /// The key of rank r has weight `r^-exponent`; rank 1 is key 0.
-    Zipf {
-        /// The exponent, above 0.
-        exponent: f64,
-    },
-}
-
-impl FromStr for Distribution {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("'{text}' is neither uniform, zipf nor zipf:EXPONENT with an exponent above 0 and up to 10");
-        match text.split_once(':') {
-            None if text == "uniform" => Ok(Self::Uniform),
-            None if text == "zipf" => Ok(Self::Zipf { exponent: 0.99 }),
-            Some(("zipf", number)) => match number.parse::<f64>() {
-                Ok(exponent) if exponent > 0.0 && exponent <= 10.0 => Ok(Self::Zipf { exponent }),
-                _ => Err(wrong()),
-            },
-            _ => Err(wrong()),
-        }
-    }
-}
+use crate::{
+    load::{distribution::Distribution, permutation::Permutation, zipf::Zipf},
+    random::{Random, scramble},
+};
 
 /// Draws key numbers.
+///
+/// Keys inserted meanwhile are drawn by `latest` only; the other distributions stay with the keys that were there.
 #[derive(Clone, Debug)]
 pub struct Keys {
     count: u64,
-    zipf: Option<Zipf>,
+    source: Source,
 }
+
+#[derive(Clone, Debug)]
+enum Source {
+    Uniform,
+    Zipf { zipf: Zipf, order: Permutation },
+    Latest(Zipf),
+    HotSet { hot: u64, probability: f64, order: Permutation },
+    Churn { zipf: Zipf, order: Permutation, period_ns: u64, turn: u64 },
+}
+
+/// Seeds of the orders are constants, so that two loads of one distribution have the same hot keys.
+const ORDER_SEED: u64 = 0x5348_554e_5400_0001;
 
 impl Keys {
     /// Keys `0..count` drawn by `distribution`.
     pub fn new(count: u64, distribution: Distribution) -> Self {
-        let zipf = match distribution {
-            Distribution::Uniform => None,
-            Distribution::Zipf { exponent } => Some(Zipf::new(count.max(1), exponent)),
+        let count = count.max(1);
+        let zipf = |exponent| Zipf::new(count, exponent);
+        let order = || Permutation::new(count, ORDER_SEED);
+        let source = match distribution {
+            Distribution::Uniform => Source::Uniform,
+            Distribution::Zipf { exponent } => Source::Zipf { zipf: zipf(exponent), order: order() },
+            Distribution::Latest { exponent } => Source::Latest(zipf(exponent)),
+            Distribution::HotSet { share, probability } => {
+                let hot = ((share * count as f64).round() as u64).clamp(1, count);
+                Source::HotSet { hot, probability, order: order() }
+            }
+            Distribution::Churn { exponent, period_ns } => {
+                Source::Churn { zipf: zipf(exponent), order: order(), period_ns: period_ns.max(1), turn: 0 }
+            }
         };
-        Self { count: count.max(1), zipf }
+        Self { count, source }
     }
 
     /// The next key number.
+    #[inline]
     pub fn draw(&self, random: &mut Random) -> u64 {
-        match &self.zipf {
-            None => random.below(self.count),
-            Some(zipf) => zipf.draw(random) - 1,
-        }
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Zipf {
-    count: f64,
-    exponent: f64,
-    integral_first: f64,
-    integral_last: f64,
-    shortcut: f64,
-}
-
-impl Zipf {
-    fn new(count: u64, exponent: f64) -> Self {
-        let integral_first = integral(1.5, exponent) - 1.0;
-        let integral_last = integral(count as f64 + 0.5, exponent);
-        let shortcut = 2.0 - inverse_integral(integral(2.5, exponent) - weight(2.0, exponent), exponent);
-        Self { count: count as f64, exponent, integral_first, integral_last, shortcut }
-    }
-
-    /// A rank, 1 to count.
-    fn draw(&self, random: &mut Random) -> u64 {
-        loop {
-            let area = self.integral_last + random.unit() * (self.integral_first - self.integral_last);
-            let position = inverse_integral(area, self.exponent);
-            let rank = position.round().clamp(1.0, self.count);
-            let accepted = rank - position <= self.shortcut
-                || area >= integral(rank + 0.5, self.exponent) - weight(rank, self.exponent);
-            if accepted {
-                return rank as u64;
+        match &self.source {
+            Source::Uniform => random.below(self.count),
+            Source::Zipf { zipf, order } | Source::Churn { zipf, order, .. } => order.at(zipf.draw(random) - 1),
+            Source::Latest(zipf) => self.count - zipf.draw(random),
+            Source::HotSet { hot, probability, order } => {
+                let rank = if *hot == self.count || random.unit() < *probability {
+                    random.below(*hot)
+                } else {
+                    hot + random.below(self.count - hot)
+                };
+                order.at(rank)
             }
         }
     }
-}
 
-fn weight(x: f64, exponent: f64) -> f64 {
-    (-exponent * x.ln()).exp()
-}
+    /// All keys below `count` are there now.
+    pub fn grown_to(&mut self, count: u64) {
+        if let Source::Latest(zipf) = &mut self.source
+            && count > self.count
+        {
+            self.count = count;
+            zipf.set_count(count);
+        }
+    }
 
-/// Integral of the weight, `(x^(1-e) - 1) / (1-e)`, in a form that is stable at e = 1.
-fn integral(x: f64, exponent: f64) -> f64 {
-    let log = x.ln();
-    expm1_over(log * (1.0 - exponent)) * log
-}
-
-fn inverse_integral(area: f64, exponent: f64) -> f64 {
-    let scaled = (area * (1.0 - exponent)).max(-1.0);
-    (ln1p_over(scaled) * area).exp()
-}
-
-fn expm1_over(x: f64) -> f64 {
-    if x.abs() > 1e-8 { x.exp_m1() / x } else { 1.0 + x / 2.0 }
-}
-
-fn ln1p_over(x: f64) -> f64 {
-    if x.abs() > 1e-8 { x.ln_1p() / x } else { 1.0 - x / 2.0 }
+    /// Time goes on: this long after the load began.
+    #[inline]
+    pub fn passed(&mut self, since_start_ns: u64) {
+        if let Source::Churn { order, period_ns, turn, .. } = &mut self.source {
+            let now = since_start_ns / *period_ns;
+            if now != *turn {
+                *turn = now;
+                *order = Permutation::new(self.count, ORDER_SEED.wrapping_add(now));
+            }
+        }
+    }
 }
 
 /// Writes the bytes of key number `key` into `slot` (8 bytes or more; bytes from 16 on are left as they are).
@@ -126,62 +96,142 @@ pub fn write_key(key: u64, slot: &mut [u8]) {
     rest[..count].copy_from_slice(&scramble(key).to_be_bytes()[..count]);
 }
 
-/// Writes what identifies the value of `key` into the first bytes of `slot` (as many of 8 as there are).
-pub fn write_value(key: u64, slot: &mut [u8]) {
-    let count = slot.len().min(8);
-    slot[..count].copy_from_slice(&scramble(!key).to_be_bytes()[..count]);
+/// The number of a key from its bytes; `None` for bytes that [`write_key`] does not write.
+pub fn read_key(bytes: &[u8]) -> Option<u64> {
+    let key = u64::from_be_bytes(*bytes.first_chunk()?);
+    let rest = &bytes[8..];
+    let count = rest.len().min(8);
+    (rest[..count] == scramble(key).to_be_bytes()[..count]).then_some(key)
 }
 
-/// Whether `value` begins as [`write_value`] of this key does.
-pub fn value_belongs(key: u64, value: &[u8]) -> bool {
+/// Writes what identifies the value of `key` in value column `column` into the first bytes of `slot` (as many of 8 as
+/// there are).
+#[inline]
+pub fn write_value(key: u64, column: u8, slot: &mut [u8]) {
+    let count = slot.len().min(8);
+    slot[..count].copy_from_slice(&identity(key, column)[..count]);
+}
+
+/// Whether `value` begins as [`write_value`] of this key and column does.
+pub fn value_belongs(key: u64, column: u8, value: &[u8]) -> bool {
     let count = value.len().min(8);
-    value[..count] == scramble(!key).to_be_bytes()[..count]
+    value[..count] == identity(key, column)[..count]
+}
+
+fn identity(key: u64, column: u8) -> [u8; 8] {
+    scramble(!(key ^ u64::from(column) << 56)).to_be_bytes()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Distribution, Keys, value_belongs, write_value};
-    use crate::random::Random;
+    use super::{Keys, read_key, value_belongs, write_key, write_value};
+    use crate::{load::distribution::Distribution, random::Random};
+
+    const DRAWS: u32 = 200_000;
+
+    fn frequencies(keys: &Keys, count: usize, seed: u64) -> Vec<f64> {
+        let mut random = Random::new(seed);
+        let mut found = vec![0.0; count];
+        (0..DRAWS).for_each(|_| found[keys.draw(&mut random) as usize] += 1.0 / f64::from(DRAWS));
+        found
+    }
+
+    /// Zipf's probability of rank 1 of this many.
+    fn first_of(count: u64, exponent: f64) -> f64 {
+        1.0 / (1..=count).map(|rank| (rank as f64).powf(-exponent)).sum::<f64>()
+    }
+
+    fn hottest(found: &[f64]) -> usize {
+        (0..found.len()).max_by(|&one, &other| found[one].total_cmp(&found[other])).expect("keys")
+    }
 
     #[test]
-    fn zipf_has_the_weights_of_its_ranks() {
-        for exponent in [0.5, 0.99, 1.0, 1.5] {
-            let keys = Keys::new(100, Distribution::Zipf { exponent });
-            let mut random = Random::new(5);
-            let mut counts = [0u32; 100];
-            for _ in 0..400_000 {
-                counts[keys.draw(&mut random) as usize] += 1;
-            }
-            let total: f64 = (1..=100).map(|rank| f64::from(rank).powf(-exponent)).sum();
-            for rank in [1u32, 2, 3, 10, 100] {
-                let expected = 400_000.0 * f64::from(rank).powf(-exponent) / total;
-                let found = f64::from(counts[rank as usize - 1]);
-                assert!(
-                    (found - expected).abs() < 6.0 * expected.sqrt() + 1.0,
-                    "e {exponent} rank {rank}: {found} {expected}"
-                );
-            }
+    fn uniform_is_even_and_stays_inside() {
+        let found = frequencies(&Keys::new(50, Distribution::Uniform), 50, 1);
+        assert!(found.iter().all(|share| (0.017..0.023).contains(share)), "{found:?}");
+    }
+
+    #[test]
+    fn zipf_is_spread_over_the_keys() {
+        let mut found = frequencies(&Keys::new(1000, Distribution::Zipf { exponent: 0.99 }), 1000, 2);
+        let ten_hottest: Vec<usize> = {
+            let mut order: Vec<usize> = (0..1000).collect();
+            order.sort_by(|&one, &other| found[other].total_cmp(&found[one]));
+            order[..10].to_vec()
+        };
+        let (least, most) = (ten_hottest.iter().min(), ten_hottest.iter().max());
+        assert!(least < Some(&300) && most > Some(&700), "the hottest keys are near each other: {ten_hottest:?}");
+        found.sort_by(f64::total_cmp);
+        let expected = first_of(1000, 0.99);
+        assert!((found[999] - expected).abs() < 0.005, "{} {expected}", found[999]);
+        assert!((found[998] - expected / 2f64.powf(0.99)).abs() < 0.005, "{}", found[998]);
+    }
+
+    #[test]
+    fn latest_prefers_what_was_inserted_last_and_follows_it() {
+        let mut keys = Keys::new(1000, Distribution::Latest { exponent: 0.99 });
+        for newest in [999, 1499] {
+            keys.grown_to(newest + 1);
+            let found = frequencies(&keys, 1500, 3);
+            let expected = first_of(newest + 1, 0.99);
+            let newest = newest as usize;
+            assert!((found[newest] - expected).abs() < 0.005, "{} {expected}", found[newest]);
+            assert!((found[newest - 1] - expected / 2f64.powf(0.99)).abs() < 0.005, "{}", found[newest - 1]);
+            assert!(found[newest + 1..].iter().all(|&share| share == 0.0));
+            assert!(found[..newest / 2].iter().sum::<f64>() > 0.05, "old keys are read too");
         }
     }
 
     #[test]
-    fn uniform_stays_inside() {
-        let keys = Keys::new(3, Distribution::Uniform);
-        let mut random = Random::new(1);
-        assert!((0..1000).all(|_| keys.draw(&mut random) < 3));
+    fn a_hot_set_takes_its_share() {
+        for (share, probability, hot) in [(0.1, 0.9, 100), (0.5, 0.2, 500), (0.0001, 1.0, 1), (1.0, 0.3, 1000)] {
+            let mut found = frequencies(&Keys::new(1000, Distribution::HotSet { share, probability }), 1000, 4);
+            let hot_each = if hot == 1000 { 1e-3 } else { probability / f64::from(hot) };
+            found.sort_by(|one, other| (one - hot_each).abs().total_cmp(&(other - hot_each).abs()));
+            let taken: f64 = found[..hot as usize].iter().sum();
+            assert!((taken - hot_each * f64::from(hot)).abs() < 0.02, "{share} {probability}: {taken}");
+        }
     }
 
     #[test]
-    fn distribution_names() {
-        assert_eq!("zipf:1.2".parse(), Ok(Distribution::Zipf { exponent: 1.2 }));
-        assert_eq!("uniform".parse(), Ok(Distribution::Uniform));
-        assert!("zipf:-1".parse::<Distribution>().is_err() && "random".parse::<Distribution>().is_err());
+    fn churn_moves_the_hot_key_every_period_only() {
+        let mut keys = Keys::new(1000, Distribution::Churn { exponent: 0.99, period_ns: 500 });
+        let mut hot = Vec::new();
+        for now_ns in [0, 499, 500, 999, 1000, 5000] {
+            keys.passed(now_ns);
+            let found = frequencies(&keys, 1000, 5);
+            let key = hottest(&found);
+            assert!((found[key] - first_of(1000, 0.99)).abs() < 0.005, "{}", found[key]);
+            hot.push(key);
+        }
+        assert!(hot[0] == hot[1] && hot[2] == hot[3], "{hot:?}");
+        assert!(hot[0] != hot[2] && hot[2] != hot[4] && hot[4] != hot[5], "{hot:?}");
     }
 
     #[test]
-    fn a_value_belongs_to_its_key_only() {
+    fn growth_is_for_latest_only() {
+        for distribution in [Distribution::Uniform, Distribution::Zipf { exponent: 0.5 }] {
+            let mut keys = Keys::new(10, distribution);
+            keys.grown_to(1000);
+            let mut random = Random::new(1);
+            assert!((0..1000).all(|_| keys.draw(&mut random) < 10));
+        }
+    }
+
+    #[test]
+    fn a_value_belongs_to_its_key_and_column_only() {
         let mut value = [0u8; 14];
-        write_value(9, &mut value);
-        assert!(value_belongs(9, &value) && !value_belongs(8, &value));
+        write_value(9, 0, &mut value);
+        assert!(value_belongs(9, 0, &value) && !value_belongs(8, 0, &value) && !value_belongs(9, 1, &value));
+    }
+
+    #[test]
+    fn a_key_is_read_back() {
+        for length in [8, 12, 16, 30] {
+            let mut bytes = vec![0x2E; length];
+            write_key(0x1234_5678, &mut bytes);
+            assert_eq!(read_key(&bytes), Some(0x1234_5678));
+        }
+        assert_eq!((read_key(&[1; 7]), read_key(&[1; 16])), (None, None));
     }
 }

@@ -4,33 +4,44 @@
 //! simulation too. [`command`] runs it on sockets.
 //!
 //! ```text
-//! connect -> handshake (session) -> prepare -> [populate] -> warm up -> round, round, .. -> drain
-//!                                                             |  queries: keys, template, pace
+//! connect -> handshake (session, ring) -> prepare -> [populate] -> warm up -> round, round, .. -> drain
+//!                                                             |  queries: mix, keys, template, pace
 //!                                                             '  answers: checked, counted, timed
 //! ```
 
 mod args;
+mod arrivals;
 pub mod command;
+pub mod distribution;
 mod generator;
+mod growth;
 mod handshake;
 pub mod keys;
+pub mod mix;
+mod mixed;
 mod options;
 pub mod pace;
+mod permutation;
 mod report;
 pub mod result;
+mod ring;
+mod routes;
 mod session;
 pub mod template;
 mod traffic;
+mod verify;
+mod zipf;
 
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 
 pub use self::{
     args::{CompressionChoice, LoadArgs},
+    distribution::Distribution,
     generator::{Mark, Phase},
-    keys::Distribution,
+    mix::{Mix, Operation, Workload},
     options::LoadOptions,
-    report::{NodeSide, ProcessReport, RoundReport},
-    result::{LoadCounts, Round},
+    report::{Latency, NodeSide, OperationReport, ProcessReport, RoundReport},
+    result::{LoadCounts, OperationLatency, Round},
 };
 use self::{
     generator::Generator,
@@ -66,8 +77,7 @@ pub struct Load {
 impl Load {
     /// Load that begins when its loop starts. `observer` is told where rounds begin and end.
     pub fn new(options: LoadOptions, observer: Box<dyn FnMut(Mark)>) -> Self {
-        let sessions =
-            (0..options.connections as usize).map(|index| Session::new(index, options.outstanding)).collect();
+        let sessions = (0..options.connections as usize).map(|index| Session::new(index, &options)).collect();
         Self {
             generator: Generator::new(options, observer),
             sessions,
@@ -113,8 +123,8 @@ impl Load {
     }
 
     fn connect(&mut self, io: &mut Io, index: usize) {
-        let targets = &self.generator.options.targets;
-        let conn = io.connect(targets[index % targets.len()], CONNECT_TIMEOUT_NS);
+        let target = self.generator.options.targets[self.sessions[index].rest.target];
+        let conn = io.connect(target, CONNECT_TIMEOUT_NS);
         let slot = conn.index as usize;
         if self.session_of.len() <= slot {
             self.session_of.resize(slot + 1, u32::MAX);
@@ -125,26 +135,21 @@ impl Load {
         self.connecting += 1;
     }
 
-    fn session(&mut self, conn: ConnId) -> Option<&mut Session> {
-        let index = *self.session_of.get(conn.index as usize)?;
-        self.sessions.get_mut(index as usize).filter(|session| session.rest.conn == conn)
-    }
-
     /// A connection is gone, whoever closed it.
     fn lost(&mut self, io: &mut Io, conn: ConnId, why: &str) {
-        let Some(session) = self.session(conn) else { return };
-        let step = session.rest.step;
-        let lost = session.reset();
+        let index = self.session_of.get(conn.index as usize).copied().unwrap_or(u32::MAX);
+        let session = self.sessions.get_mut(index as usize).filter(|session| session.rest.conn == conn);
+        let Some(session) = session else { return };
+        match session.rest.step {
+            Step::Connecting => self.connecting -= 1,
+            Step::Ready => self.generator.session_lost(&session.rest.slots),
+            _ => {}
+        }
+        session.reset();
         session.rest.attempts += 1;
         let (index, attempts) = (session.rest.index, session.rest.attempts);
-        if matches!(step, Step::Connecting) {
-            self.connecting -= 1;
-        }
-        if step == Step::Ready {
-            self.generator.session_lost(lost);
-        }
         if attempts >= ATTEMPTS_MAX {
-            let target = self.generator.options.targets[index % self.generator.options.targets.len()];
+            let target = self.generator.options.targets[session.rest.target];
             self.generator.fail(io, format!("no usable connection to {target}: {why}"));
         } else {
             io.set_timer(io.now_ns() + RETRY_NS, TIMER_SESSION + index as u64);
@@ -220,7 +225,7 @@ impl Service for Load {
                 let Some(session) = self.sessions[..self.next_to_connect].get_mut(index) else { return };
                 match session.rest.step {
                     Step::Idle => self.connect(io, index),
-                    Step::PrepareInsert => self.generator.send_prepare(io, &mut session.rest),
+                    Step::Prepare => self.generator.send_prepare(io, &mut session.rest),
                     _ => {}
                 }
             }

@@ -4,7 +4,12 @@ use std::net::SocketAddr;
 
 use shunt_wire::cql::compression::Algorithm;
 
-use crate::load::{args::CompressionChoice, args::LoadArgs, keys::Distribution, template::Layout};
+use crate::load::{
+    args::{CompressionChoice, LoadArgs},
+    distribution::Distribution,
+    mix::{Mix, Operation, ScanRows, Workload},
+    template::{Layout, Shape},
+};
 
 /// Everything a [`Load`](super::Load) has to know.
 #[derive(Clone, Debug)]
@@ -17,14 +22,24 @@ pub struct LoadOptions {
     pub outstanding: u32,
     /// Open loop: queries per second.
     pub rate: Option<f64>,
-    /// Share of SELECTs.
+    /// Share of SELECTs; the rest are updates.
     pub reads: f64,
+    /// Other operations instead.
+    pub mix: Option<Mix>,
+    /// Keys per multiget.
+    pub multiget: u16,
+    /// LIMIT of scans.
+    pub scan_rows: ScanRows,
     /// Distinct keys.
     pub keys: u64,
     /// How often each is used.
     pub distribution: Distribution,
     /// Version, consistency, sizes.
     pub layout: Layout,
+    /// Value columns.
+    pub columns: u8,
+    /// Send each query to a replica of its key.
+    pub token_aware: bool,
     /// Compression of the connections.
     pub compression: Option<Algorithm>,
     /// Load before the first round, nanoseconds.
@@ -61,9 +76,14 @@ impl Default for LoadOptions {
             outstanding: 1,
             rate: None,
             reads: 0.5,
+            mix: None,
+            multiget: MULTIGET_KEYS,
+            scan_rows: ScanRows::YCSB,
             keys: 1_000_000,
             distribution: Distribution::Uniform,
             layout: Layout { version: 4, consistency: 1, key_bytes: 16, value_bytes: 100 },
+            columns: 1,
+            token_aware: false,
             compression: None,
             warm_up_ns: 1_000_000_000,
             duration_ns: 5_000_000_000,
@@ -82,6 +102,17 @@ impl Default for LoadOptions {
 }
 
 impl LoadOptions {
+    /// Shares of all operations.
+    pub fn mix(&self) -> Mix {
+        self.mix.unwrap_or_else(|| Mix::reads(self.reads))
+    }
+
+    /// What the statements are about.
+    pub fn shape(&self) -> Shape {
+        let table = format!("{}.{}", self.keyspace, self.table);
+        Shape { table, columns: self.columns, multiget: self.multiget }
+    }
+
     /// What the command line says.
     ///
     /// # Errors
@@ -99,11 +130,13 @@ impl LoadOptions {
         if args.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
             return Err("--rate must be above 0".into());
         }
-        for name in [&args.keyspace, &args.table] {
+        let table = args.table.clone().unwrap_or_else(|| default_table(args.columns));
+        for name in [&args.keyspace, &table] {
             if name.is_empty() || !name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_') {
                 return Err(format!("'{name}' is not a plain name"));
             }
         }
+        let mix = mix_of(args)?;
         let credentials = match (&args.user, &args.password_file) {
             (Some(user), Some(file)) => {
                 let password = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -118,14 +151,22 @@ impl LoadOptions {
             outstanding: args.outstanding,
             rate: args.rate,
             reads: args.reads,
+            mix,
+            multiget: args.multiget.unwrap_or(MULTIGET_KEYS),
+            scan_rows: args.scan_rows,
             keys: args.keys,
-            distribution: args.distribution,
+            distribution: args
+                .distribution
+                .or(args.workload.map(Workload::distribution))
+                .unwrap_or(Distribution::Uniform),
             layout: Layout {
                 version: args.protocol,
                 consistency: args.consistency,
                 key_bytes: usize::from(args.key_bytes),
                 value_bytes: args.value_bytes as usize,
             },
+            columns: args.columns,
+            token_aware: args.token_aware,
             compression,
             warm_up_ns: nanoseconds(args.warm_up)?,
             duration_ns: nanoseconds(args.duration)?,
@@ -135,7 +176,7 @@ impl LoadOptions {
             populate: args.populate,
             verify: args.verify,
             keyspace: args.keyspace.clone(),
-            table: args.table.clone(),
+            table,
             credentials,
             seed: args.seed,
             stops_loop: true,
@@ -143,10 +184,89 @@ impl LoadOptions {
     }
 }
 
+/// Keys per multiget where nothing is said.
+const MULTIGET_KEYS: u16 = 10;
+
+/// Tables of different shapes have different names.
+fn default_table(columns: u8) -> String {
+    if columns == 1 { "kv".into() } else { format!("kv{columns}") }
+}
+
+/// The operations asked for, if they are not reads and updates alone.
+fn mix_of(args: &LoadArgs) -> Result<Option<Mix>, String> {
+    let of_multigets = args.multiget.map(|_| Mix::multigets(args.reads));
+    let mix = args.mix.or(args.workload.map(Workload::mix)).or(of_multigets);
+    let keys = args.multiget.unwrap_or(MULTIGET_KEYS);
+    if mix.is_some_and(|mix| mix.share(Operation::Multiget) > 0.0) && args.keys < u64::from(keys) {
+        return Err(format!("a multiget of {keys} different keys needs more --keys than {}", args.keys));
+    }
+    Ok(mix)
+}
+
 fn nanoseconds(seconds: f64) -> Result<u64, String> {
     if (0.0..=1e6).contains(&seconds) {
         Ok((seconds * 1e9) as u64)
     } else {
         Err(format!("{seconds} seconds are out of range"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::LoadOptions;
+    use crate::load::{Distribution, LoadArgs, mix::Operation};
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        load: LoadArgs,
+    }
+
+    fn options(arguments: &str) -> Result<LoadOptions, String> {
+        let words = ["load"].into_iter().chain(arguments.split_whitespace());
+        let command = Command::try_parse_from(words).map_err(|error| error.to_string())?;
+        LoadOptions::from_args(&command.load)
+    }
+
+    #[test]
+    fn a_named_workload_sets_operations_and_distribution() {
+        let latest = options("--workload ycsb-d").expect("valid");
+        assert_eq!(latest.distribution, Distribution::Latest { exponent: 0.99 });
+        assert!((latest.mix().share(Operation::Insert) - 0.05).abs() < 1e-9);
+        let other = options("--workload ycsb-d --distribution uniform").expect("valid");
+        assert_eq!(other.distribution, Distribution::Uniform);
+    }
+
+    #[test]
+    fn nothing_said_is_reads_and_updates_of_one_column() {
+        let plain = options("--reads 0.7").expect("valid");
+        assert!(plain.mix().is_plain() && (plain.mix().share(Operation::Read) - 0.7).abs() < 1e-9);
+        assert_eq!((plain.table.as_str(), plain.distribution), ("kv", Distribution::Uniform));
+    }
+
+    #[test]
+    fn tables_of_other_shapes_have_other_names() {
+        assert_eq!(options("--columns 10").expect("valid").table, "kv10");
+        assert_eq!(options("--columns 10 --table mine").expect("valid").table, "mine");
+    }
+
+    #[test]
+    fn multigets_take_the_place_of_reads() {
+        let multigets = options("--multiget 5 --reads 0.9").expect("valid");
+        assert_eq!((multigets.multiget, multigets.mix().share(Operation::Read)), (5, 0.0));
+        assert!((multigets.mix().share(Operation::Multiget) - 0.9).abs() < 1e-9);
+        let problem = options("--multiget 5 --keys 4").expect_err("too few keys");
+        assert!(problem.contains("5 different keys"), "{problem}");
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        for arguments in
+            ["--mix read=1 --reads 1", "--workload ycsb-a --mix read=1", "--workload ycsb-a --multiget 3", "--mix x=1"]
+        {
+            assert!(options(arguments).is_err(), "{arguments}");
+        }
     }
 }

@@ -20,7 +20,7 @@ pub struct Pace {
 }
 
 /// An overloaded system makes arrivals wait; more than this many are dropped and counted.
-const WAITING_MAX: usize = 1 << 20;
+pub(super) const WAITING_MAX: usize = 1 << 20;
 
 impl Pace {
     /// `rate` queries per second, the first about at `start_ns`.

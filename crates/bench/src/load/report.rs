@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
 
+use hdrhistogram::Histogram;
+
 use crate::{load::Round, measure::ProcessDelta};
 
 /// What a watched process cost.
@@ -75,7 +77,7 @@ pub struct RoundReport {
     pub wrong_answers: u64,
     /// Values that belong to another key.
     pub wrong_values: u64,
-    /// SELECTs without a row.
+    /// Keys that were not found.
     pub not_found: u64,
     /// Connections lost.
     pub connections_lost: u64,
@@ -83,8 +85,14 @@ pub struct RoundReport {
     pub queries_lost: u64,
     /// Open loop: arrivals dropped.
     pub shed: u64,
-    /// Latency in microseconds by quantile.
+    /// Open loop: arrivals that still waited for a free stream id at the end. Their latency is in no figure: with more
+    /// than a few, the rate was more than was served.
+    pub waiting: u64,
+    /// Latency in microseconds by quantile, over all operations.
     pub latency_us: Latency,
+    /// The same by operation (`read`, `update`, `insert`, `rmw`, `scan`, `multiget`), if there was more than one kind.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub operations: BTreeMap<&'static str, OperationReport>,
     /// Watched processes.
     pub processes: Vec<ProcessReport>,
     /// The load generator itself.
@@ -95,9 +103,20 @@ pub struct RoundReport {
     pub nodes: NodeSide,
 }
 
+/// One kind of operation in a round.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct OperationReport {
+    /// Operations that ended, with success or an error.
+    pub count: u64,
+    /// Latency in microseconds by quantile.
+    pub latency_us: Latency,
+}
+
 /// Latencies in microseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Latency {
+    /// Shortest.
+    pub min: f64,
     /// Mean.
     pub mean: f64,
     /// Median.
@@ -110,6 +129,32 @@ pub struct Latency {
     pub p999: f64,
     /// Longest.
     pub max: f64,
+}
+
+impl Latency {
+    /// The quantiles of latencies in nanoseconds.
+    pub fn new(latency: &Histogram<u64>) -> Self {
+        let at = |quantile| latency.value_at_quantile(quantile) as f64 / 1e3;
+        Self {
+            min: latency.min() as f64 / 1e3,
+            mean: latency.mean() / 1e3,
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: latency.max() as f64 / 1e3,
+        }
+    }
+}
+
+impl fmt::Display for Latency {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "min {:.1}  mean {:.1}  p50 {:.1}  p90 {:.1}  p99 {:.1}  p99.9 {:.1}  max {:.1}",
+            self.min, self.mean, self.p50, self.p90, self.p99, self.p999, self.max
+        )
+    }
 }
 
 impl RoundReport {
@@ -129,14 +174,16 @@ impl RoundReport {
             connections_lost: counts.connections_lost,
             queries_lost: counts.queries_lost,
             shed: counts.shed,
-            latency_us: Latency {
-                mean: round.latency.mean() / 1e3,
-                p50: round.latency_us(0.5),
-                p90: round.latency_us(0.9),
-                p99: round.latency_us(0.99),
-                p999: round.latency_us(0.999),
-                max: round.latency.max() as f64 / 1e3,
-            },
+            waiting: counts.waiting,
+            latency_us: Latency::new(&round.latency),
+            operations: counts
+                .operations
+                .iter()
+                .map(|part| {
+                    let report = OperationReport { count: part.latency.len(), latency_us: Latency::new(&part.latency) };
+                    (part.operation.name(), report)
+                })
+                .collect(),
             processes: Vec::new(),
             own: None,
             calibration_us: None,
@@ -147,17 +194,15 @@ impl RoundReport {
 
 impl fmt::Display for RoundReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let latency = &self.latency_us;
         writeln!(
             out,
             "round {}: {} queries in {:.2} s, {:.0} per second",
             self.round, self.queries, self.seconds, self.rate
         )?;
-        writeln!(
-            out,
-            "  latency us   mean {:.1}  p50 {:.1}  p90 {:.1}  p99 {:.1}  p99.9 {:.1}  max {:.1}",
-            latency.mean, latency.p50, latency.p90, latency.p99, latency.p999, latency.max
-        )?;
+        writeln!(out, "  latency us   {}", self.latency_us)?;
+        for (name, operation) in &self.operations {
+            writeln!(out, "  {name:<8} us  {}  ({} of them)", operation.latency_us, operation.count)?;
+        }
         let own = self.own.iter().map(|process| ("load generator", process));
         for (name, process) in self.processes.iter().map(|process| ("process", process)).chain(own) {
             writeln!(
@@ -204,6 +249,7 @@ impl RoundReport {
             ("connections lost", self.connections_lost),
             ("queries lost", self.queries_lost),
             ("arrivals dropped", self.shed),
+            ("arrivals waiting at the end", self.waiting),
         ];
         for (name, number) in numbers.into_iter().filter(|&(_, number)| number > 0) {
             writeln!(out, "  {name}: {number}")?;

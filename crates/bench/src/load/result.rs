@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 
+use crate::load::mix::Operation;
+
 /// Counted by the load generator.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadCounts {
-    /// Queries answered, with success or an error.
+    /// Queries answered, with success or an error. A read-modify-write is two queries.
     pub answered: u64,
     /// Part of them that were SELECTs.
     pub selects: u64,
@@ -15,9 +17,9 @@ pub struct LoadCounts {
     pub errors: BTreeMap<u32, u64>,
     /// Answers that cannot be right: unknown stream ids, wrong opcodes or result kinds, undecodable bytes.
     pub wrong_answers: u64,
-    /// SELECTs whose value belongs to another key (with `verify`).
+    /// Values and rows found that belong to other keys than those asked for (with `verify`).
     pub wrong_values: u64,
-    /// SELECTs that found no row.
+    /// Keys asked for that were not found (with `verify`).
     pub not_found: u64,
     /// Connections that were lost.
     pub connections_lost: u64,
@@ -25,6 +27,19 @@ pub struct LoadCounts {
     pub queries_lost: u64,
     /// Open loop: arrivals dropped because too many waited.
     pub shed: u64,
+    /// Open loop: arrivals that waited for a free stream id at the end of the round.
+    pub waiting: u64,
+    /// Latencies by operation, of a round with more than one kind.
+    pub operations: Vec<OperationLatency>,
+}
+
+/// Latencies of one kind of operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OperationLatency {
+    /// The kind.
+    pub operation: Operation,
+    /// Latencies, nanoseconds; of a read-modify-write from the read's intended time to the write's answer.
+    pub latency: Histogram<u64>,
 }
 
 impl LoadCounts {
@@ -41,6 +56,8 @@ impl LoadCounts {
             connections_lost: self.connections_lost - earlier.connections_lost,
             queries_lost: self.queries_lost - earlier.queries_lost,
             shed: self.shed - earlier.shed,
+            waiting: self.waiting,
+            operations: self.operations.clone(),
         }
     }
 
@@ -64,7 +81,7 @@ pub struct Round {
     pub wall_ns: u64,
     /// What was counted in it.
     pub counts: LoadCounts,
-    /// Latencies, nanoseconds.
+    /// Latencies of all operations, nanoseconds.
     pub latency: Histogram<u64>,
     /// Turns of the load generator's loop in it.
     pub turns: u64,

@@ -4,6 +4,8 @@ use shunt_reactor::ConnId;
 
 use shunt_wire::cql::framing::{Input, Output};
 
+use crate::load::{LoadOptions, mix::Operation, template::Statement};
+
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Step {
@@ -18,10 +20,18 @@ pub(super) enum Step {
     CreateKeyspace,
     /// CREATE TABLE was sent.
     CreateTable,
-    /// Waits until the table is there.
+    /// `system.local` was asked for, to route by.
+    ReadLocal,
+    /// `system.peers_v2` was asked for.
+    ReadPeers,
+    /// `system.peers` was asked for, of a server without the above.
+    ReadOldPeers,
+    /// The keyspace's replication was asked for.
+    ReadKeyspace,
+    /// Waits until the table is there and the ring is known.
     Gate,
-    PrepareInsert,
-    PrepareSelect,
+    /// The statement that `preparing` says was sent.
+    Prepare,
     /// Queries may be sent.
     Ready,
 }
@@ -29,10 +39,12 @@ pub(super) enum Step {
 /// A query in flight.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slot {
-    /// When it was sent, or should have been; 0 = the stream id is free.
+    /// When its operation was sent, or should have been; 0 = the stream id is free.
     pub(super) intended_ns: u64,
+    /// Its key; of a multiget the first.
     pub(super) key: u64,
-    pub(super) select: bool,
+    pub(super) operation: Operation,
+    pub(super) statement: Statement,
 }
 
 /// A connection's state.
@@ -46,10 +58,16 @@ pub(super) struct Session {
 #[derive(Debug)]
 pub(super) struct SessionRest {
     pub(super) index: usize,
+    /// Which target it is connected to.
+    pub(super) target: usize,
     pub(super) conn: ConnId,
     pub(super) step: Step,
+    /// Place in the list of statements to prepare.
+    pub(super) preparing: usize,
     pub(super) output: Output,
     pub(super) slots: Vec<Slot>,
+    /// Keys of multigets, so many per stream id.
+    pub(super) keys: Vec<u64>,
     pub(super) in_flight: u32,
     pub(super) unfinished: bool,
     /// Failed attempts in a row to connect or prepare.
@@ -60,13 +78,19 @@ pub(super) struct SessionRest {
 pub(super) const NO_CONNECTION: ConnId = ConnId { index: u32::MAX, generation: 0 };
 
 impl Session {
-    pub(super) fn new(index: usize, outstanding: u32) -> Self {
+    pub(super) fn new(index: usize, options: &LoadOptions) -> Self {
+        let outstanding = options.outstanding as usize;
+        let multigets = options.mix().share(Operation::Multiget) > 0.0;
+        let keys_each = if multigets { usize::from(options.multiget) } else { 0 };
         let rest = SessionRest {
             index,
+            target: index % options.targets.len(),
             conn: NO_CONNECTION,
             step: Step::Idle,
+            preparing: 0,
             output: Output::default(),
-            slots: vec![Slot::default(); outstanding as usize],
+            slots: vec![Slot::default(); outstanding],
+            keys: vec![0; outstanding * keys_each],
             in_flight: 0,
             unfinished: false,
             attempts: 0,
@@ -74,9 +98,8 @@ impl Session {
         Self { input: Input::default(), rest }
     }
 
-    /// Back to before the connect; returns how many queries were in flight.
-    pub(super) fn reset(&mut self) -> u32 {
-        let lost = self.rest.in_flight;
+    /// Back to before the connect.
+    pub(super) fn reset(&mut self) {
         self.input = Input::default();
         self.rest.output = Output::default();
         self.rest.slots.fill(Slot::default());
@@ -84,6 +107,5 @@ impl Session {
         self.rest.step = Step::Idle;
         self.rest.in_flight = 0;
         self.rest.unfinished = false;
-        lost
     }
 }

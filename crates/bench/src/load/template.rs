@@ -1,25 +1,105 @@
-//! The two prepared statements of the load and their EXECUTE bodies, made once; per query only key and value change.
+//! The prepared statements of the load and their EXECUTE bodies, made once; per query only keys, values and the LIMIT
+//! change.
 
-use shunt_wire::cql::message::{Consistency, QueryParams, Value, ValueList, encode, query_flag};
+use shunt_wire::cql::message::{Consistency, QueryParams, Value, ValueList, encode, put, query_flag};
 
 use crate::load::keys::{write_key, write_value};
 
-/// What a query does.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Operation {
-    /// SELECT by key.
-    Select,
-    /// INSERT of a key and its value.
-    Insert,
+/// A statement of the load, by its place in the generator's list: those that read, then those that write.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Statement(u8);
+
+impl Statement {
+    /// SELECT of a key's value columns.
+    pub const SELECT: Self = Self(0);
+    /// SELECT of keys and values from a token on.
+    pub const SCAN: Self = Self(1);
+    /// SELECT of keys and values of several keys.
+    pub const MULTIGET: Self = Self(2);
+    /// INSERT of a key and all its value columns.
+    pub const INSERT: Self = Self(3);
+
+    /// INSERT of a key and one of several value columns.
+    pub fn update_of(column: u8) -> Self {
+        Self(Self::INSERT.0 + 1 + column)
+    }
+
+    /// Its place in a list of statements.
+    #[inline]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// Whether it is answered without rows.
+    #[inline]
+    pub fn writes(self) -> bool {
+        self >= Self::INSERT
+    }
+
+    /// The value columns that it writes, of so many.
+    fn columns_written(self, columns: u8) -> std::ops::Range<u8> {
+        match self.0.checked_sub(Self::INSERT.0) {
+            None => 0..0,
+            Some(0) => 0..columns,
+            Some(after) => after - 1..after,
+        }
+    }
 }
 
-/// The body of an EXECUTE with room for key and value.
+/// What statements are about.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Keyspace and table, with the point between them.
+    pub table: String,
+    /// Value columns; one is called `v`, several `v0`, `v1`, ...
+    pub columns: u8,
+    /// Keys per multiget.
+    pub multiget: u16,
+}
+
+impl Shape {
+    fn names(&self, columns: impl Iterator<Item = u8>) -> String {
+        let names: Vec<_> = columns.map(|column| self.name(column)).collect();
+        names.join(", ")
+    }
+
+    fn name(&self, column: u8) -> String {
+        if self.columns == 1 { "v".into() } else { format!("v{column}") }
+    }
+
+    /// The statement that creates the table.
+    pub fn creation(&self) -> String {
+        let columns: Vec<_> = (0..self.columns).map(|column| format!("{} blob", self.name(column))).collect();
+        format!("CREATE TABLE IF NOT EXISTS {} (k blob PRIMARY KEY, {})", self.table, columns.join(", "))
+    }
+
+    /// The text of a statement.
+    pub fn text(&self, statement: Statement) -> String {
+        let (table, values) = (&self.table, self.names(0..self.columns));
+        match statement {
+            Statement::SELECT => format!("SELECT {values} FROM {table} WHERE k = ?"),
+            Statement::SCAN => format!("SELECT k, {values} FROM {table} WHERE token(k) >= token(?) LIMIT ?"),
+            Statement::MULTIGET => format!("SELECT k, {values} FROM {table} WHERE k IN ?"),
+            write => {
+                let columns = write.columns_written(self.columns);
+                let markers = ", ?".repeat(columns.len());
+                format!("INSERT INTO {table} (k, {}) VALUES (?{markers})", self.names(columns))
+            }
+        }
+    }
+}
+
+/// The body of an EXECUTE with room for keys and values.
 #[derive(Clone, Debug, Default)]
 pub struct Template {
     body: Vec<u8>,
+    /// Where the first key is; others follow, each behind a 4-byte length.
     key_at: usize,
     key_bytes: usize,
-    value_at: Option<usize>,
+    /// Values with their columns.
+    values: Vec<(usize, u8)>,
+    value_bytes: usize,
+    limit_at: usize,
 }
 
 /// What bodies look like.
@@ -35,39 +115,75 @@ pub struct Layout {
     pub value_bytes: usize,
 }
 
-/// Byte that fills a value behind what identifies it.
-const FILL: u8 = 0x2E;
+/// Byte that fills keys and values behind what identifies them.
+pub(super) const FILL: u8 = 0x2E;
 
 impl Template {
     /// The EXECUTE of a statement prepared under `id` (and in v5 `metadata_id`).
-    pub fn new(operation: Operation, id: &[u8], metadata_id: Option<&[u8]>, layout: Layout) -> Self {
+    pub fn new(statement: Statement, shape: &Shape, id: &[u8], metadata_id: Option<&[u8]>, layout: Layout) -> Self {
         let key = vec![FILL; layout.key_bytes];
-        let value = vec![FILL; layout.value_bytes];
         let mut values = ValueList::positional(layout.version);
-        values.push(Value::Bytes(&key));
-        if operation == Operation::Insert {
+        // What stands behind the first key; the values are the last thing in the body, each behind its 4-byte length.
+        let mut behind_key = 0;
+        let columns = statement.columns_written(shape.columns);
+        if statement == Statement::MULTIGET {
+            let mut list = Vec::new();
+            put::int(&mut list, i32::from(shape.multiget));
+            (0..shape.multiget).for_each(|_| put::bytes(&mut list, Some(&key)));
+            values.push(Value::Bytes(&list));
+            behind_key = (usize::from(shape.multiget) - 1) * (4 + layout.key_bytes);
+        } else {
+            values.push(Value::Bytes(&key));
+        }
+        if statement == Statement::SCAN {
+            values.push(Value::Bytes(&1i32.to_be_bytes()));
+            behind_key = 8;
+        }
+        let value = vec![FILL; layout.value_bytes];
+        for _ in columns.clone() {
             values.push(Value::Bytes(&value));
+            behind_key += 4 + layout.value_bytes;
         }
         let params = QueryParams {
-            flags: if operation == Operation::Select { query_flag::SKIP_METADATA } else { 0 },
+            flags: if statement.writes() { 0 } else { query_flag::SKIP_METADATA },
             values: values.values(),
             ..QueryParams::simple(Consistency(layout.consistency))
         };
         let mut body = Vec::new();
         encode::execute(&mut body, layout.version, id, metadata_id, &params);
-        // The values are the last thing in the body, each behind its 4-byte length.
-        let after_key = if operation == Operation::Insert { 4 + layout.value_bytes } else { 0 };
-        let key_at = body.len() - after_key - layout.key_bytes;
-        let value_at = (operation == Operation::Insert).then(|| body.len() - layout.value_bytes);
-        Self { body, key_at, key_bytes: layout.key_bytes, value_at }
+        let end = body.len();
+        let value_at = |column| end - usize::from(columns.end - column) * (4 + layout.value_bytes) + 4;
+        Self {
+            body,
+            key_at: end - behind_key - layout.key_bytes,
+            key_bytes: layout.key_bytes,
+            values: columns.clone().map(|column| (value_at(column), column)).collect(),
+            value_bytes: layout.value_bytes,
+            limit_at: end - 4,
+        }
     }
 
     /// The body for this key. The next call changes it.
     #[inline]
     pub fn body(&mut self, key: u64) -> &[u8] {
         write_key(key, &mut self.body[self.key_at..self.key_at + self.key_bytes]);
-        if let Some(value_at) = self.value_at {
-            write_value(key, &mut self.body[value_at..]);
+        for &(at, column) in &self.values {
+            write_value(key, column, &mut self.body[at..at + self.value_bytes]);
+        }
+        &self.body
+    }
+
+    /// The body of a scan from this key.
+    pub(super) fn scan(&mut self, key: u64, limit: u32) -> &[u8] {
+        self.body[self.limit_at..].copy_from_slice(&limit.to_be_bytes());
+        self.body(key)
+    }
+
+    /// The body of a multiget of these keys, as many as the shape says.
+    pub(super) fn multiget(&mut self, keys: &[u64]) -> &[u8] {
+        let slots = self.body[self.key_at..].chunks_mut(self.key_bytes + 4);
+        for (slot, &key) in slots.zip(keys) {
+            write_key(key, &mut slot[..self.key_bytes]);
         }
         &self.body
     }
@@ -75,28 +191,40 @@ impl Template {
 
 #[cfg(test)]
 mod tests {
-    use shunt_wire::cql::message::{Execute, Value};
+    use shunt_wire::cql::message::{Execute, Reader, Value};
 
-    use super::{Layout, Operation, Template};
-    use crate::load::keys::{value_belongs, write_key};
+    use super::{Layout, Shape, Statement, Template};
+    use crate::load::keys::{read_key, value_belongs, write_key};
+
+    fn shape(columns: u8) -> Shape {
+        Shape { table: "bench.kv".into(), columns, multiget: 3 }
+    }
+
+    fn template(version: u8, statement: Statement, columns: u8) -> Template {
+        let layout = Layout { version, consistency: 6, key_bytes: 16, value_bytes: 14 };
+        let metadata_id = (version == 5).then_some(&b"meta"[..]);
+        Template::new(statement, &shape(columns), b"0123456789abcdef", metadata_id, layout)
+    }
+
+    fn key(number: u64) -> [u8; 16] {
+        let mut key = [0; 16];
+        write_key(number, &mut key);
+        key
+    }
 
     #[test]
     fn bodies_decode_to_their_key_and_value() {
         for version in [3, 4, 5] {
-            let layout = Layout { version, consistency: 6, key_bytes: 16, value_bytes: 14 };
-            let metadata_id = (version == 5).then_some(&b"meta"[..]);
-            let mut key = [0; 16];
-            write_key(77, &mut key);
-            let mut insert = Template::new(Operation::Insert, b"0123456789abcdef", metadata_id, layout);
+            let mut insert = template(version, Statement::INSERT, 1);
             insert.body(3);
             let request = Execute::decode(version, insert.body(77)).expect("valid");
             assert_eq!((request.id, request.params.consistency.0), (&b"0123456789abcdef"[..], 6));
-            assert_eq!(request.params.values.get(0), Some(Value::Bytes(&key)));
+            assert_eq!(request.params.values.get(0), Some(Value::Bytes(&key(77))));
             let Some(Value::Bytes(value)) = request.params.values.get(1) else { panic!("no value") };
-            assert!(value.len() == 14 && value_belongs(77, value));
-            let mut select = Template::new(Operation::Select, b"x", metadata_id, layout);
+            assert!(value.len() == 14 && value_belongs(77, 0, value));
+            let mut select = template(version, Statement::SELECT, 1);
             let request = Execute::decode(version, select.body(77)).expect("valid");
-            assert_eq!((request.params.values.len(), request.params.values.get(0)), (1, Some(Value::Bytes(&key))));
+            assert_eq!((request.params.values.len(), request.params.values.get(0)), (1, Some(Value::Bytes(&key(77)))));
             assert!(request.params.skips_metadata());
         }
     }
@@ -104,6 +232,50 @@ mod tests {
     #[test]
     fn an_insert_of_14_bytes_is_70_bytes_on_the_wire() {
         let layout = Layout { version: 4, consistency: 1, key_bytes: 16, value_bytes: 14 };
-        assert_eq!(Template::new(Operation::Insert, &[0; 16], None, layout).body(1).len() + 9, 70);
+        let mut insert = Template::new(Statement::INSERT, &shape(1), &[0; 16], None, layout);
+        assert_eq!(insert.body(1).len() + 9, 70);
+    }
+
+    #[test]
+    fn several_columns_have_a_value_each() {
+        let mut insert = template(4, Statement::INSERT, 3);
+        let request = Execute::decode(4, insert.body(5)).expect("valid");
+        assert_eq!((request.params.values.len(), request.params.values.get(0)), (4, Some(Value::Bytes(&key(5)))));
+        for column in 0..3 {
+            let Some(Value::Bytes(value)) = request.params.values.get(1 + column) else { panic!("no value") };
+            assert!(value.len() == 14 && value_belongs(5, column as u8, value), "{column}");
+        }
+        let mut update = template(4, Statement::update_of(2), 3);
+        let request = Execute::decode(4, update.body(5)).expect("valid");
+        assert_eq!((request.params.values.len(), request.params.values.get(0)), (2, Some(Value::Bytes(&key(5)))));
+        assert!(request.params.values.get(1).and_then(Value::bytes).is_some_and(|value| value_belongs(5, 2, value)));
+    }
+
+    #[test]
+    fn scans_and_multigets_decode() {
+        let mut scan = template(5, Statement::SCAN, 1);
+        let request = Execute::decode(5, scan.scan(8, 100)).expect("valid");
+        let values = request.params.values;
+        assert_eq!(values.get(0), Some(Value::Bytes(&key(8))));
+        assert_eq!((values.len(), values.get(1)), (2, Some(Value::Bytes(&100i32.to_be_bytes()))));
+        let mut multiget = template(3, Statement::MULTIGET, 1);
+        let request = Execute::decode(3, multiget.multiget(&[1, 20, 300])).expect("valid");
+        let list = request.params.values.get(0).and_then(Value::bytes).expect("a list");
+        let mut reader = Reader::new(list);
+        assert_eq!((request.params.values.len(), reader.int("count")), (1, Ok(3)));
+        let mut next = || reader.bytes("key").expect("a key").and_then(read_key);
+        assert_eq!([next(), next(), next()], [Some(1), Some(20), Some(300)]);
+        assert!(reader.rest().is_empty());
+    }
+
+    #[test]
+    fn texts_name_what_they_read_and_write() {
+        assert_eq!(shape(1).text(Statement::INSERT), "INSERT INTO bench.kv (k, v) VALUES (?, ?)");
+        assert_eq!(shape(1).text(Statement::SELECT), "SELECT v FROM bench.kv WHERE k = ?");
+        assert_eq!(shape(2).text(Statement::INSERT), "INSERT INTO bench.kv (k, v0, v1) VALUES (?, ?, ?)");
+        assert_eq!(shape(2).text(Statement::update_of(1)), "INSERT INTO bench.kv (k, v1) VALUES (?, ?)");
+        assert_eq!(shape(2).text(Statement::MULTIGET), "SELECT k, v0, v1 FROM bench.kv WHERE k IN ?");
+        assert_eq!(shape(1).text(Statement::SCAN), "SELECT k, v FROM bench.kv WHERE token(k) >= token(?) LIMIT ?");
+        assert_eq!(shape(2).creation(), "CREATE TABLE IF NOT EXISTS bench.kv (k blob PRIMARY KEY, v0 blob, v1 blob)");
     }
 }

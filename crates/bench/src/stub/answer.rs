@@ -21,6 +21,7 @@ use crate::stub::{
     counts::Counts,
     failure::Failure,
     plan::{Plan, Planned, plan},
+    reads::put_bench_rows,
     ring::{Placement, Ring},
     statements::{StatementId, Statements, statement_id},
     system_tables::{self, KEYSPACE, TABLE, TABLE_COLUMNS},
@@ -41,15 +42,15 @@ type Outcome = Result<Option<String>, Failure>;
 /// One node: its tables and prepared statements.
 #[derive(Debug)]
 pub struct Node {
-    index: usize,
+    pub(super) index: usize,
     tables: Vec<Table>,
-    placement: Option<Placement>,
+    pub(super) placement: Option<Placement>,
     statements: Statements,
-    memory: Option<Memory>,
+    pub(super) memory: Option<Memory>,
     /// What a SELECT finds when nothing is remembered.
-    value: Vec<u8>,
+    pub(super) value: Vec<u8>,
     /// Whole bodies for `SELECT v` of a known value: with and without metadata.
-    ready: [Vec<u8>; 2],
+    pub(super) ready: [Vec<u8>; 2],
 }
 
 /// What a response says beside its body.
@@ -67,7 +68,7 @@ impl Node {
         let value = vec![0x5A; value_bytes];
         let ready = [false, true].map(|skip_metadata| {
             let mut body = Vec::new();
-            put_bench_row(&mut body, &[1], skip_metadata, Some(&[]), Some(&value));
+            put_bench_rows(&mut body, &[1], skip_metadata, [(None, &value[..])]);
             body
         });
         let mut node = Self {
@@ -193,7 +194,7 @@ impl Node {
             return Err(Failure::Invalid(reason));
         }
         let mut id = statement_id(keyspace, request.text);
-        id[0] = id[0] & !READS | u8::from(matches!(planned.plan, Plan::Read { .. }));
+        id[0] = id[0] & !READS | u8::from(planned.plan.bench_columns().is_some());
         self.put_prepared(version, id, &planned, out);
         self.statements.insert(id, planned);
         Ok(None)
@@ -205,18 +206,22 @@ impl Node {
                 let table = &self.tables[*table];
                 ((table.keyspace, table.name), table.columns, table.specifications(columns))
             }
-            Plan::Read { columns, .. } => {
+            plan => {
+                let columns = plan.bench_columns().unwrap_or_default();
                 ((KEYSPACE, TABLE), TABLE_COLUMNS, columns.iter().map(|&column| TABLE_COLUMNS[column]).collect())
             }
-            _ => ((KEYSPACE, TABLE), TABLE_COLUMNS, Vec::new()),
         };
-        let of_bench = matches!(planned.plan, Plan::Read { .. } | Plan::Write { .. });
+        let of_bench = planned.plan.bench_columns().is_some() || matches!(planned.plan, Plan::Write { .. });
         let bind: Vec<(&str, &[u8])> = planned
             .markers
             .iter()
-            .map(|(name, column)| (name.as_str(), column.map_or(TABLE_COLUMNS[0].1, |column| columns[column].1)))
+            .map(|marker| {
+                let of_column = marker.column.map_or(TABLE_COLUMNS[0].1, |column| columns[column].1);
+                (marker.name.as_str(), marker.type_option.unwrap_or(of_column))
+            })
             .collect();
-        let key = planned.markers.iter().position(|&(_, column)| column == Some(0)).filter(|_| of_bench);
+        // Of several keys the last, as with Cassandra.
+        let key = planned.markers.iter().rposition(|marker| marker.column == Some(0)).filter(|_| of_bench);
         let partition_key: Vec<u16> = key.map(|index| index as u16).into_iter().collect();
         let spec = PreparedSpec {
             id: &id,
@@ -246,6 +251,11 @@ impl Node {
                 let key = key.as_ref().and_then(|key| key.resolve(&params.values));
                 self.check_route(key, counts);
                 self.read(columns, key, params.skips_metadata(), out);
+            }
+            Plan::Multiget { columns, keys } => self.multiget(columns, keys, params, counts, out)?,
+            Plan::Scan { columns, from, rows } => {
+                self.check_route(from.resolve(&params.values), counts);
+                self.scan(columns, from, rows.as_ref(), params, out)?;
             }
             Plan::System { table, columns, filters } => {
                 let wanted = |row: &[Option<Vec<u8>>]| {
@@ -279,38 +289,10 @@ impl Node {
         }
     }
 
-    fn read(&self, columns: &[usize], key: Option<&[u8]>, skip_metadata: bool, out: &mut Vec<u8>) {
-        if let Some(memory) = &self.memory {
-            let rows = memory.lock().unwrap_or_else(PoisonError::into_inner);
-            let value = key.and_then(|key| rows.get(key)).map(Vec::as_slice);
-            put_bench_row(out, columns, skip_metadata, key, value);
-        } else if columns == [1] {
-            out.extend_from_slice(&self.ready[usize::from(skip_metadata)]);
-        } else {
-            put_bench_row(out, columns, skip_metadata, key, Some(&self.value));
-        }
-    }
-
     fn check_route(&self, key: Option<&[u8]>, counts: &mut Counts) {
         if let Some((placement, key)) = self.placement.as_ref().zip(key) {
             let here = placement.replicas(token::token(key).0) >> self.index & 1;
             counts.misrouted += 1 - here;
         }
     }
-}
-
-/// The row of `key` with its `value`, or no row when there is none.
-fn put_bench_row(out: &mut Vec<u8>, columns: &[usize], skip_metadata: bool, key: Option<&[u8]>, value: Option<&[u8]>) {
-    let mut writer = if skip_metadata {
-        RowsWriter::without_metadata(out, columns.len())
-    } else {
-        let specifications: Vec<Column> = columns.iter().map(|&column| TABLE_COLUMNS[column]).collect();
-        RowsWriter::new(out, KEYSPACE, TABLE, &specifications)
-    };
-    if value.is_some() {
-        for &column in columns {
-            writer.value(if column == 0 { key } else { value });
-        }
-    }
-    writer.finish();
 }

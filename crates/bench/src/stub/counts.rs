@@ -26,8 +26,17 @@ pub struct Counts {
     pub options: u64,
     /// `CLIENT_GONE` entries of aggregated frames.
     pub clients_gone: u64,
-    /// EXECUTEs whose partition key is not on this node.
+    /// Queries whose partition key is not on this node; of a multiget none of its keys.
     pub misrouted: u64,
+    /// SELECTs with several keys (`IN`).
+    #[serde(default)]
+    pub multigets: u64,
+    /// Their keys.
+    #[serde(default)]
+    pub multiget_keys: u64,
+    /// Part of these that are not on this node.
+    #[serde(default)]
+    pub multiget_keys_elsewhere: u64,
     /// Errors answered, also those on purpose.
     pub errors: u64,
     /// Input that was no CQL; its connection was closed.
@@ -46,6 +55,9 @@ impl AddAssign<&Counts> for Counts {
         self.options += other.options;
         self.clients_gone += other.clients_gone;
         self.misrouted += other.misrouted;
+        self.multigets += other.multigets;
+        self.multiget_keys += other.multiget_keys;
+        self.multiget_keys_elsewhere += other.multiget_keys_elsewhere;
         self.errors += other.errors;
         self.protocol_errors += other.protocol_errors;
     }
@@ -65,6 +77,9 @@ impl Counts {
             options: self.options - earlier.options,
             clients_gone: self.clients_gone - earlier.clients_gone,
             misrouted: self.misrouted - earlier.misrouted,
+            multigets: self.multigets - earlier.multigets,
+            multiget_keys: self.multiget_keys - earlier.multiget_keys,
+            multiget_keys_elsewhere: self.multiget_keys_elsewhere - earlier.multiget_keys_elsewhere,
             errors: self.errors - earlier.errors,
             protocol_errors: self.protocol_errors - earlier.protocol_errors,
         }

@@ -2,12 +2,13 @@
 //! one table it has, or something it only nods at.
 
 use shunt_wire::cql::{
-    message::Values,
+    message::{Values, encode_result::native},
     statement::{self, Identifier, Kind, Term},
     types,
 };
 
 use crate::stub::{
+    selection::{Selection, selection},
     system_tables::{KEYSPACE, TABLE, TABLE_COLUMNS},
     table::{Column, Table},
 };
@@ -31,6 +32,22 @@ pub enum Plan {
         /// The key, if the statement fixes it.
         key: Option<Operand>,
     },
+    /// Reads several keys of the bench table.
+    Multiget {
+        /// Positions of the columns asked for in [`TABLE_COLUMNS`].
+        columns: Vec<usize>,
+        /// The keys.
+        keys: Keys,
+    },
+    /// Reads rows of the bench table from the token of a key on.
+    Scan {
+        /// Positions of the columns asked for in [`TABLE_COLUMNS`].
+        columns: Vec<usize>,
+        /// The key.
+        from: Operand,
+        /// The LIMIT, if the statement has one.
+        rows: Option<Operand>,
+    },
     /// Writes the bench table.
     Write {
         /// The key, if the statement fixes it.
@@ -46,6 +63,25 @@ pub enum Plan {
     Nothing,
     /// Cannot be answered; the text says why.
     Invalid(String),
+}
+
+impl Plan {
+    /// The columns of the bench table that it reads, if it does.
+    pub fn bench_columns(&self) -> Option<&[usize]> {
+        match self {
+            Self::Read { columns, .. } | Self::Multiget { columns, .. } | Self::Scan { columns, .. } => Some(columns),
+            _ => None,
+        }
+    }
+}
+
+/// Keys behind `IN`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Keys {
+    /// `IN (?, ?, ..)`
+    Each(Vec<Operand>),
+    /// `IN ?`: a list of keys.
+    List(Operand),
 }
 
 /// A value in a statement.
@@ -75,8 +111,19 @@ impl Operand {
 pub struct Planned {
     /// What to do.
     pub plan: Plan,
-    /// Name and table column (`None` if it is of no column known here) of every marker.
-    pub markers: Vec<(String, Option<usize>)>,
+    /// Every marker.
+    pub markers: Vec<Marker>,
+}
+
+/// A bind marker.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Marker {
+    /// Its name.
+    pub name: String,
+    /// The table's column that it is a value of; `None` if it is of none known here.
+    pub column: Option<usize>,
+    /// Its type as an `[option]`, if it is not that of the column.
+    pub type_option: Option<&'static [u8]>,
 }
 
 /// Works out what `text` does at a node with these system tables, on a connection with this keyspace.
@@ -94,7 +141,7 @@ pub fn plan(text: &str, keyspace: Option<&str>, tables: &[Table]) -> Planned {
         Kind::Ddl | Kind::Truncate | Kind::Batch | Kind::Other => Plan::Nothing,
         Kind::Select => match tables.iter().position(|table| is_table(table.keyspace, table.name)) {
             Some(table) => system_read(&statement, table, &tables[table]),
-            None if is_table(KEYSPACE, TABLE) => bench_read(&statement),
+            None if is_table(KEYSPACE, TABLE) => bench_read(&statement, text),
             None => Plan::Invalid(format!("unconfigured table in: {}", text.chars().take(200).collect::<String>())),
         },
         Kind::Insert | Kind::Update | Kind::Delete if is_table(KEYSPACE, TABLE) => bench_write(&statement, text),
@@ -118,7 +165,7 @@ fn operand(term: Term<'_>, serialize: impl FnOnce(&str) -> Option<Vec<u8>>) -> O
     })
 }
 
-fn blob(text: &str) -> Option<Vec<u8>> {
+pub(super) fn blob(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     types::literal(&types::CqlType::Blob, text, &mut bytes).then_some(bytes)
 }
@@ -159,10 +206,17 @@ fn system_read(statement: &statement::Statement<'_>, index: usize, table: &Table
     Plan::System { table: index, columns, filters }
 }
 
-fn bench_read(statement: &statement::Statement<'_>) -> Plan {
-    match columns_of(statement, TABLE_COLUMNS) {
-        Some(columns) => Plan::Read { columns, key: key_of(statement) },
-        None => Plan::Invalid("undefined column".into()),
+fn bench_read(statement: &statement::Statement<'_>, text: &str) -> Plan {
+    let Some(columns) = columns_of(statement, TABLE_COLUMNS) else {
+        return Plan::Invalid("undefined column".into());
+    };
+    if statement.plain_where {
+        return Plan::Read { columns, key: key_of(statement) };
+    }
+    match selection(text, TABLE_COLUMNS[0].0) {
+        Some(Selection::Keys(keys)) => Plan::Multiget { columns, keys },
+        Some(Selection::From { key, rows }) => Plan::Scan { columns, from: key, rows },
+        None => Plan::Read { columns, key: key_of(statement) },
     }
 }
 
@@ -180,32 +234,42 @@ fn bench_write(statement: &statement::Statement<'_>, text: &str) -> Plan {
     Plan::Write { key, value, conditional: statement.conditional }
 }
 
-/// Names of all markers; those that are not the key or value of the plan are called by their position.
-fn markers(statement: &statement::Statement<'_>, plan: &Plan) -> Vec<(String, Option<usize>)> {
-    let mut markers: Vec<_> = (0..statement.markers).map(|index| (format!("arg{index}"), None)).collect();
-    let mut set = |operand: Option<&Operand>, name: &str, column: usize| match operand {
-        Some(Operand::Marker(index)) => {
-            if let Some(marker) = markers.get_mut(usize::from(*index)) {
-                *marker = (name.to_owned(), Some(column));
-            }
+/// A `list<blob>`.
+const LIST_OF_BLOB: &[u8] = &[0, 0x20, 0, 0x03];
+
+/// All markers; those that are not known from the plan are called by their position.
+fn markers(statement: &statement::Statement<'_>, plan: &Plan) -> Vec<Marker> {
+    let unknown = |index| Marker { name: format!("arg{index}"), column: None, type_option: None };
+    let mut markers: Vec<_> = (0..statement.markers).map(unknown).collect();
+    let mut set = |operand: &Operand, name: &str, column: Option<usize>, type_option: Option<&'static [u8]>| {
+        let (index, name) = match operand {
+            Operand::Literal(_) => return,
+            Operand::Marker(index) => (index, name),
+            Operand::Named(own, index) => (index, own.as_str()),
+        };
+        if let Some(marker) = markers.get_mut(usize::from(*index)) {
+            *marker = Marker { name: name.to_owned(), column, type_option };
         }
-        Some(Operand::Named(own, index)) => {
-            if let Some(marker) = markers.get_mut(usize::from(*index)) {
-                *marker = (own.clone(), Some(column));
-            }
-        }
-        _ => {}
     };
+    let (key, value) = (TABLE_COLUMNS[0].0, TABLE_COLUMNS[1].0);
     match plan {
-        Plan::Read { key, .. } => set(key.as_ref(), TABLE_COLUMNS[0].0, 0),
-        Plan::Write { key, value, .. } => {
-            set(value.as_ref(), TABLE_COLUMNS[1].0, 1);
-            set(key.as_ref(), TABLE_COLUMNS[0].0, 0);
+        Plan::Read { key: operand, .. } => operand.iter().for_each(|operand| set(operand, key, Some(0), None)),
+        Plan::Multiget { keys: Keys::Each(operands), .. } => {
+            operands.iter().for_each(|operand| set(operand, key, Some(0), None));
+        }
+        Plan::Multiget { keys: Keys::List(operand), .. } => {
+            set(operand, &format!("in({key})"), None, Some(LIST_OF_BLOB));
+        }
+        Plan::Scan { from, rows, .. } => {
+            set(from, "arg0(system.token)", None, None);
+            rows.iter().for_each(|operand| set(operand, "[limit]", None, Some(native::INT)));
+        }
+        Plan::Write { key: operand, value: written, .. } => {
+            written.iter().for_each(|operand| set(operand, value, Some(1), None));
+            operand.iter().for_each(|operand| set(operand, key, Some(0), None));
         }
         Plan::System { filters, .. } => {
-            for (column, operand) in filters {
-                set(Some(operand), "value", *column);
-            }
+            filters.iter().for_each(|(column, operand)| set(operand, "value", Some(*column), None));
         }
         _ => {}
     }

@@ -3,3 +3,4 @@
 mod load;
 mod stub;
 mod talk;
+mod workloads;

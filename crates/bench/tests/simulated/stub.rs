@@ -263,3 +263,73 @@ fn nonsense_gets_an_error_and_is_closed() {
     assert!(talk.world.host(talk.probe).closed);
     assert_eq!(talk.world.host(talk.stub).counts().protocol_errors, 1);
 }
+
+fn rows_of(version: u8, body: &[u8]) -> Vec<Vec<Vec<u8>>> {
+    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, body) else { panic!("no rows: {body:?}") };
+    let row = |row: shunt_wire::cql::message::Row<'_>| row.values().map(|value| value.expect("set").to_vec()).collect();
+    rows.rows().map(|found| row(found.expect("valid"))).collect()
+}
+
+fn list(keys: &[&[u8]]) -> Vec<u8> {
+    let mut list = Vec::new();
+    shunt_wire::cql::message::put::int(&mut list, keys.len() as i32);
+    keys.iter().for_each(|key| shunt_wire::cql::message::put::bytes(&mut list, Some(key)));
+    list
+}
+
+#[test]
+fn several_keys_are_found_at_once() {
+    for version in [3, 4, 5] {
+        let mut talk = Talk::open(version, None, |options| options.memory = Some(Memory::default()));
+        let (insert, metadata, _) = prepare(&mut talk, INSERT);
+        for (key, value) in [(b"a", b"one"), (b"b", b"two")] {
+            talk.ask(1, opcode::EXECUTE, &execute(version, &insert, metadata.as_deref(), &[value, key]));
+        }
+        let (each, each_metadata, keys) = prepare(&mut talk, "SELECT k, v FROM bench.kv WHERE k IN (?, ?, ?)");
+        assert_eq!(keys, if version == 3 { vec![] } else { vec![2] }, "the last marker, as with Cassandra");
+        let (all, all_metadata, keys) = prepare(&mut talk, "SELECT k, v FROM bench.kv WHERE k IN ?");
+        assert!(keys.is_empty());
+        for body in [
+            execute(version, &each, each_metadata.as_deref(), &[b"b", b"x", b"a"]),
+            execute(version, &all, all_metadata.as_deref(), &[&list(&[b"b", b"x", b"a"])]),
+        ] {
+            let (_, answer) = talk.ask(1, opcode::EXECUTE, &body);
+            assert_eq!(rows_of(version, &answer), [[b"b".to_vec(), b"two".to_vec()], [b"a".to_vec(), b"one".to_vec()]]);
+        }
+        let counts = talk.world.host(talk.stub).counts();
+        assert_eq!((counts.multigets, counts.multiget_keys), (2, 6));
+    }
+}
+
+#[test]
+fn keys_of_a_multiget_on_other_nodes_are_counted() {
+    let mut talk = Talk::open(4, None, |_| {});
+    let (id, ..) = prepare(&mut talk, "SELECT v FROM bench.kv WHERE k IN ?");
+    let keys: Vec<[u8; 1]> = (0..60).map(|key| [key]).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let (_, answer) = talk.ask(1, opcode::EXECUTE, &execute(4, &id, None, &[&list(&keys)]));
+    assert_eq!(rows_of(4, &answer).len(), 60);
+    let counts = talk.world.host(talk.stub).counts();
+    assert_eq!((counts.misrouted, counts.multiget_keys), (0, 60));
+    let elsewhere = counts.multiget_keys_elsewhere;
+    assert!((25..55).contains(&elsewhere), "about two thirds of 60, not {elsewhere}");
+}
+
+#[test]
+fn a_scan_finds_its_key_and_as_many_rows_as_it_may() {
+    for remembers in [true, false] {
+        let mut talk = Talk::open(4, None, |options| options.memory = remembers.then(Memory::default));
+        let (insert, ..) = prepare(&mut talk, INSERT);
+        for key in 0..20 {
+            talk.ask(1, opcode::EXECUTE, &execute(4, &insert, None, &[b"value", &[key]]));
+        }
+        let (scan, ..) = prepare(&mut talk, "SELECT k, v FROM bench.kv WHERE token(k) >= token(?) LIMIT ?");
+        let (_, answer) = talk.ask(1, opcode::EXECUTE, &execute(4, &scan, None, &[&[7], &5i32.to_be_bytes()]));
+        let rows = rows_of(4, &answer);
+        assert_eq!((rows.len(), &rows[0][0]), (5, &vec![7]));
+        let literal = talk.query("SELECT k FROM bench.kv WHERE token(k) >= token(0x03) LIMIT 2");
+        assert_eq!((rows_of(4, &literal).len(), &rows_of(4, &literal)[0][0]), (2, &vec![3]));
+        let wrong = talk.ask(1, opcode::EXECUTE, &execute(4, &scan, None, &[&[7], &0i32.to_be_bytes()]));
+        assert_eq!(error_of(4, &wrong), error_code::INVALID);
+    }
+}
