@@ -81,7 +81,7 @@ def _medians(scenario: Scenario) -> Element | None:
     points = scenario.points()
     heads = [arm.title for arm in arms]
     if len(points) == 1:
-        body = [[_title(quantity, _unit(scenario, quantity)),
+        body = [[_unit(scenario, quantity).titled(quantity.title),
                  *(_cell(found.get((quantity.name, points[0], arm.name)), _unit(scenario, quantity)) for arm in arms)]
                 for quantity in named]
         where = f", {scenario.axis_title}: {points[0]}" if points[0] else ""
@@ -92,7 +92,7 @@ def _medians(scenario: Scenario) -> Element | None:
             unit = _unit(scenario, quantity)
             body = [[point, *(_cell(found.get((quantity.name, point, arm.name)), unit) for arm in arms)] for point in points]
             note = ", ".join(part for part in (_measured(scenario), charts.BETTER[quantity.better]) if part)
-            tables.append(_table(_title(quantity, unit), note, [scenario.axis_title, *heads], body))
+            tables.append(_table(unit.titled(quantity.title), note, [scenario.axis_title, *heads], body))
     return join([element("h3", "Medians"), *tables])
 
 
@@ -102,10 +102,6 @@ def _measured(scenario: Scenario) -> str:
 
 def _unit(scenario: Scenario, quantity: Quantity) -> units.Unit:
     return units.choose(quantity.unit, [spot.high for spot in scenario.summaries if spot.figure == quantity.name])
-
-
-def _title(quantity: Quantity, unit: units.Unit) -> str:
-    return quantity.title + unit.suffix()
 
 
 def _cell(spot, unit) -> Element:
@@ -139,20 +135,22 @@ def _comparisons(scenario: Scenario) -> Element | None:
         body = [[point, *(_ratio(mine.get((point, quantity.name)), quantity) for quantity in named)] for point in points]
         title = f"{scenario.arm(arm).title} ÷ {scenario.arm(base).title}"
         heads = [scenario.axis_title, *(item.title for item in named)]
-        tables.append(_table(title, "ratio, with its 95 % interval", heads, body))
+        tables.append(_table(title, "ratio, with its interval", heads, body))
     return join([element("h3", "Comparisons"), *tables]) if tables else None
 
 
 def _ratio(item: Comparison | None, quantity: Quantity) -> Element:
     if item is None:
         return element("span", "not compared", class_="soft")
-    if item.low is None or item.high is None:
+    ratio = f"× {units.ratio(item.ratio)}"
+    if item.low is None or item.high is None or item.rounds == 1:
         few = "one round" if item.rounds == 1 else f"{item.rounds} rounds"
-        return join([f"× {units.ratio(item.ratio)}", element("small", f"{few}: no interval, no difference shown")])
+        return join(["no difference shown", element("small", f"{ratio}, {few}: no interval")])
     interval = f"{units.ratio(item.low)} to {units.ratio(item.high)}"
     if not item.shown:
-        return join(["no difference shown", element("small", f"× {units.ratio(item.ratio)} ({interval})")])
-    return join([f"× {units.ratio(item.ratio)} ({interval})", element("small", in_words(item.ratio, quantity.better))])
+        few = "" if item.low <= 1 <= item.high else f", too few rounds: {item.rounds}"
+        return join(["no difference shown", element("small", f"{ratio} ({interval}){few}")])
+    return join([f"{ratio} ({interval})", element("small", in_words(item.ratio, quantity.better))])
 
 
 def in_words(ratio: float, better: str) -> str:

@@ -77,7 +77,7 @@ def against_axis(scenario: Scenario, quantity: Quantity, summaries: list, looks:
     log = _log(quantity, summaries)
     scale, places = _positions(scenario, summaries)
     subtitle = _sentence(_rounds(summaries), BETTER[quantity.better])
-    title = quantity.title + unit.suffix()
+    title = unit.titled(quantity.title)
     figure = canvas(3.3 + labels.heading_lines(title, subtitle)[2])
     axes = figure.add_subplot()
     top = labels.heading(figure, title, subtitle)
@@ -142,7 +142,7 @@ def rows(scenario: Scenario, quantity: Quantity, summaries: list, looks: dict):
     log = _log(quantity, summaries)
     named = f"{scenario.axis_title}: {points[0]}" if not grouped and points[0] and scenario.axis_scale != "category" else ""
     subtitle = _sentence(_rounds(summaries), BETTER[quantity.better], named)
-    title = quantity.title + unit.suffix()
+    title = unit.titled(quantity.title)
     lines = []  # (height, group or None, arm, summary or None)
     for point in points:
         if grouped:
@@ -223,7 +223,7 @@ def over(scenario: Scenario, quantity: Quantity, series: list, looks: dict):
     more = f"{len(hidden)} more in the raw data" if hidden else ""
     window = _window(series)
     running = f"thin: every value, thick: running median of {window}" if window > 1 else ""
-    title, subtitle = quantity.title + unit.suffix(), _sentence(BETTER[quantity.better], running, more)
+    title, subtitle = unit.titled(quantity.title), _sentence(BETTER[quantity.better], running, more)
     lines = math.ceil(len(shown) / columns)
     alone = len(shown) == 1
     head = labels.heading_lines(title, subtitle)[2]

@@ -98,7 +98,8 @@ def _source(results: Results) -> Element:
     name = results.path.name
     return element("section", element("h2", "Where this comes from"), element(
         "p", "Everything above was made from one file of raw data, ", element("a", name, href=name), ", by ",
-        element("code", f"report/build {name}"), ". The file has each round of each measurement. A ratio is one arm's figure "
-        "divided by another's; its interval is a 95 % bootstrap interval over the rounds. Where that contains 1 no difference "
-        "is shown. Medians are over rounds that alternate between the arms; a range is from the smallest to the largest."),
+        element("code", f"report/build {name}"), ". The file has each round of each measurement. Medians are over rounds in which "
+        "the arms follow one another; a range is from the smallest to the largest. A ratio is one arm's figure divided by "
+        "another's, the median over the rounds; its interval is that of this median by order statistics, 95 % (94 % with five "
+        "rounds). Where it contains 1, or the rounds are too few for one, no difference is shown."),
         class_="chapter", id="source")

@@ -63,7 +63,7 @@ class Summary:
 
 @dataclass
 class Comparison:
-    """Ratio of an arm to another with its 95 % interval; None where there were too few rounds for one."""
+    """Ratio of an arm to another with its interval; None where there were too few rounds for one."""
 
     point: str
     figure: str

@@ -1,6 +1,7 @@
 """Numbers and units as people write them: at least three significant digits, commas, and the unit that keeps them short."""
 
 import math
+import re
 from dataclasses import dataclass
 
 # What a unit is called in a results file: how it is written, larger ones, and from which number on the next one is used.
@@ -22,9 +23,10 @@ class Unit:
     def number(self, value: float) -> str:
         return number(value / self.factor)
 
-    def suffix(self) -> str:
-        """What follows a quantity's title: a comma and the unit."""
-        return f", {self.name}" if self.name else ""
+    def titled(self, title: str) -> str:
+        """A quantity's title with the unit behind it, unless it says that already."""
+        said = not self.name or re.search(rf"(?<!\w){re.escape(self.name)}(?!\w)", title)
+        return title if said else f"{title}, {self.name}"
 
 
 def choose(unit: str, values) -> Unit:
