@@ -14,7 +14,7 @@ use crate::load::{
 const DRAWS_MAX: u32 = 1_000_000;
 /// Draws of a further key of a multiget before the next one that is not taken has to do: the hottest keys of a skewed
 /// distribution come again and again.
-const FURTHER_DRAWS: u32 = 16;
+const FURTHER_DRAWS: usize = 16;
 
 /// An operation that has its key.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +95,8 @@ impl Generator {
         for position in 1..count {
             let mut key = self.keys.draw(&mut self.random);
             let mut draws = 1;
-            while keys[..position].contains(&key) {
+            // Ends also where there are not so many keys.
+            while keys[..position].contains(&key) && draws < FURTHER_DRAWS + count {
                 key = if draws < FURTHER_DRAWS {
                     self.keys.draw(&mut self.random)
                 } else {

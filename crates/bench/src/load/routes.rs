@@ -92,7 +92,7 @@ mod tests {
             address: ([127, 0, 0, 1], 9042 + number).into(),
             datacentre: "dc".into(),
             rack: "rack".into(),
-            tokens: vec![i64::MIN / 3 * 2 + i64::from(number) * (i64::MAX / 3 * 2)],
+            tokens: vec![(i64::from(number) - 1) * (i64::MAX / 3 * 2)],
             up: true,
             release_version: "5.0".into(),
         };
