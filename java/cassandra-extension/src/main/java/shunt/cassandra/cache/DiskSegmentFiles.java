@@ -178,54 +178,39 @@ final class DiskSegmentFiles implements SegmentFiles
     @Override
     public void read(int segment, long at, ByteBuffer to) throws IOException
     {
-        int start = to.position();
-        onOpen(segment, channel -> {
-            to.position(start);
-            long position = at;
-            while (to.hasRemaining())
-            {
-                int count = channel.read(to, position);
-                if (count < 0)
-                    throw new EOFException(path(segment) + " ends at " + position);
-                position += count;
-            }
-        });
+        transfer(segment, at, to, FileChannel::read, "reading");
     }
 
     @Override
     public void write(int segment, long at, ByteBuffer from) throws IOException
     {
-        int start = from.position();
-        onOpen(segment, channel -> {
-            from.position(start);
-            long position = at;
-            while (from.hasRemaining())
-            {
-                int count = channel.write(from, position);
-                if (count <= 0)
-                    throw new IOException("short write to " + path(segment) + " at " + position);
-                position += count;
-            }
-        });
+        transfer(segment, at, from, FileChannel::write, "writing");
     }
 
-    private interface Action
+    /** One read or write of a channel, which may do a part only. */
+    private interface Step
     {
-        void run(FileChannel channel) throws IOException;
+        int run(FileChannel channel, ByteBuffer bytes, long position) throws IOException;
     }
 
     /**
-     * Java closes a channel for everybody when one of the threads that use it is interrupted. That thread fails; the others
-     * open it again and go on.
+     * All of a read or write. Java closes a channel for everybody when one of the threads that use it is interrupted. That
+     * thread fails; the others open it again and begin once more.
      */
-    private void onOpen(int segment, Action action) throws IOException
+    private void transfer(int segment, long at, ByteBuffer bytes, Step step, String doing) throws IOException
     {
+        int start = bytes.position();
         while (true)
         {
             FileChannel channel = channels.get(segment);
             try
             {
-                action.run(channel);
+                while (bytes.hasRemaining())
+                {
+                    long position = at + bytes.position() - start;
+                    if (step.run(channel, bytes, position) <= 0)
+                        throw new EOFException(doing + " " + path(segment) + " came to an end at " + position);
+                }
                 return;
             }
             catch (ClosedChannelException e)
@@ -233,6 +218,7 @@ final class DiskSegmentFiles implements SegmentFiles
                 reopen(segment, channel);
                 if (closed || e instanceof ClosedByInterruptException)
                     throw e;
+                bytes.position(start);
             }
         }
     }

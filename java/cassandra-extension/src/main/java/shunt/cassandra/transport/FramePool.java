@@ -75,6 +75,12 @@ public final class FramePool
         }
     }
 
+    /** Executes a work on this thread and at once, for pieces that take no time: no watchdog looks at them. */
+    public static void runHere(Work work)
+    {
+        completes(work);
+    }
+
     /** Works that no thread has begun. */
     public int waiting()
     {
@@ -152,6 +158,21 @@ public final class FramePool
         slow.incrementAndGet();
         takenOver.run();
         executor.execute(worker);
+    }
+
+    /** Executes until the end; false when the work was taken over. */
+    private static boolean completes(Work work)
+    {
+        try
+        {
+            return work.run();
+        }
+        catch (RuntimeException | Error e)
+        {
+            LOGGER.error("An aggregated frame was given up", e);
+            work.fail();
+            return true;
+        }
     }
 
     /** Pieces that are executed in order, such as the queries of a frame. */
@@ -255,20 +276,6 @@ public final class FramePool
                 }
                 current = null;
                 work = null;
-            }
-        }
-
-        private boolean completes(Work work)
-        {
-            try
-            {
-                return work.run();
-            }
-            catch (RuntimeException | Error e)
-            {
-                LOGGER.error("An aggregated frame was given up", e);
-                work.fail();
-                return true;
             }
         }
     }

@@ -7,7 +7,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.util.SplittableRandom;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
@@ -204,7 +203,7 @@ class CassandraNodeTest
                 both(client, "ALTER TABLE #wide ADD " + extraColumn + " text");
                 both(client, "ALTER TABLE #whole ADD " + extraColumn + " text");
             });
-            case 3 -> node.caches("invalidateRowCache", new Object[0]);
+            case 3 -> node.caches("invalidateRowCache");
             case 4 -> alone(() -> both(client, "TRUNCATE #flat"));
             case 5 -> node.cleanup("rc");
             case 6 ->
@@ -219,14 +218,14 @@ class CassandraNodeTest
                 ChildNode.pause(200);
                 node.rowCacheCapacity(1);
             }
-            default -> node.caches("saveCaches", new Object[0]);
+            default -> node.caches("saveCaches");
         }
     }
 
     @Test
     void everyReadIsTheSameWithTheCacheAndWithout(@TempDir Path directory) throws Exception
     {
-        try (ChildNode node = new ChildNode(directory, "1MiB", "4MiB"); SimpleClient client = node.client())
+        try (ChildNode node = new ChildNode(directory, "node.log", "1MiB", "4MiB"); SimpleClient client = node.client())
         {
             schema(client);
             SplittableRandom first = new SplittableRandom(WORKERS);
@@ -251,7 +250,7 @@ class CassandraNodeTest
             for (Thread worker : workers)
                 worker.join();
             if (wrong.get() != null)
-                Files.copy(node.log(), Path.of("target/row-cache-node.log"), StandardCopyOption.REPLACE_EXISTING);
+                Files.writeString(Path.of("target/row-cache-node.log"), node.log());
             assertNull(wrong.get(), "the node's log is in target/row-cache-node.log");
             assertTrue(compared.get() >= COMPARED_MIN, "reads compared: " + compared.get());
             System.out.printf("node: %d reads compared; hits %.0f in memory, %.0f on SSD, %.0f in its buffer; %.0f cascaded%n",
@@ -263,7 +262,7 @@ class CassandraNodeTest
             assertTrue(node.figure("RowCache", "Hits") > 0 && node.figure("RowCache", "HitRate") > 0, "what nodetool info shows");
             assertTrue(node.figure("RowCacheMemory", "CatalogueSavedBytes") > 0);
             assertEquals(0, node.figure("RowCacheMemory", "Undecodable"));
-            assertTrue(Files.readString(node.log()).contains("which start empty"));
+            assertTrue(node.log().contains("which start empty"));
             assertTrue(Files.readAllLines(directory.resolve("ssd/catalogue")).size() > 1);
         }
     }

@@ -13,13 +13,8 @@ import java.net.InetAddress;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.security.GeneralSecurityException;
-import java.security.SecureRandom;
-import java.security.cert.X509Certificate;
 import java.util.List;
 import java.util.Map;
-import javax.net.ssl.SSLContext;
-import javax.net.ssl.TrustManager;
-import javax.net.ssl.X509TrustManager;
 import org.apache.cassandra.config.DatabaseDescriptor;
 import org.apache.cassandra.db.ConsistencyLevel;
 import org.apache.cassandra.transport.LinkClient;
@@ -146,9 +141,7 @@ class SecondPortTest
     @Test
     void tlsIsThatOfTheOrdinaryPort() throws IOException, GeneralSecurityException
     {
-        SSLContext tls = SSLContext.getInstance("TLS");
-        tls.init(null, new TrustManager[] {new TrustsAll()}, new SecureRandom());
-        Socket socket = tls.getSocketFactory().createSocket(CassandraProcess.HOST, node.port);
+        Socket socket = Certificates.anonymous().getSocketFactory().createSocket(CassandraProcess.HOST, node.port);
         try (LinkClient link = new LinkClient(socket).authenticate(4, "cassandra", "cassandra"))
         {
             for (int stream = 0; stream < 40; stream++)
@@ -182,25 +175,5 @@ class SecondPortTest
         String log = node.log();
         assertTrue(log.contains("Aggregated frames v1 on /127.0.0.1:" + node.port + " (optionally encrypted): up to 64 queries and 65536 bytes"), log);
         assertFalse(log.contains("Unexpected exception during request"), log);
-    }
-
-    /** The certificate is made by the test and signed by itself. */
-    private static final class TrustsAll implements X509TrustManager
-    {
-        @Override
-        public void checkClientTrusted(X509Certificate[] chain, String type)
-        {
-        }
-
-        @Override
-        public void checkServerTrusted(X509Certificate[] chain, String type)
-        {
-        }
-
-        @Override
-        public X509Certificate[] getAcceptedIssuers()
-        {
-            return new X509Certificate[0];
-        }
     }
 }

@@ -15,6 +15,7 @@ import org.apache.cassandra.exceptions.InvalidRequestException;
 import org.apache.cassandra.transport.ChannelPause.Reason;
 import org.apache.cassandra.transport.messages.ErrorMessage;
 import shunt.cassandra.transport.FrameLayout;
+import shunt.cassandra.transport.FramePool;
 
 /**
  * One connection that sends aggregated frames: its clients, what is in flight on it, and its answers. Belongs to the
@@ -104,7 +105,12 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
         if (framesInPool >= framesMax
             || context.pool().waiting() >= WAITING_PER_THREAD * context.settings().threads())
             pause.add(Reason.FRAMES);
-        context.pool().submit(new FrameWork(this, frame));
+        FrameWork work = new FrameWork(this, frame);
+        // Who is refused is told at once: the threads are what there is too little of.
+        if (frame.refusedFrom == 0)
+            FramePool.runHere(work);
+        else
+            context.pool().submit(work);
     }
 
     /** In the order of arrival, which the threads of the pool do not keep. Tells the number of queries. */

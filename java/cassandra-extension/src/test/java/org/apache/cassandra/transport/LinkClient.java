@@ -125,7 +125,14 @@ public final class LinkClient implements AutoCloseable
     /** An ordinary request and its answer; the connection's first must not be compressed. */
     public Answer ask(int version, Message.Request request) throws IOException
     {
-        Envelope envelope = request.encode(ProtocolVersion.decode(version, true), 1);
+        send(1, version, request);
+        return read();
+    }
+
+    /** An ordinary request, whose answer is not waited for. */
+    public LinkClient send(int stream, int version, Message.Request request) throws IOException
+    {
+        Envelope envelope = request.encode(ProtocolVersion.decode(version, true), stream);
         ByteBuf header = envelope.encodeHeader();
         byte[] bytes = new byte[header.readableBytes() + envelope.body.readableBytes()];
         int size = header.readableBytes();
@@ -134,7 +141,7 @@ public final class LinkClient implements AutoCloseable
         header.release();
         envelope.release();
         send(bytes);
-        return read();
+        return this;
     }
 
     public Answer ask(String query) throws IOException
@@ -260,6 +267,19 @@ public final class LinkClient implements AutoCloseable
         return new Answer(stream, 0, version & 0x7F, flags, opcode, body, 0);
     }
 
+    /** Ordinary answers, in any order, by stream. */
+    public Map<Integer, Answer> read(int expected) throws IOException
+    {
+        Map<Integer, Answer> answers = new HashMap<>();
+        while (answers.size() < expected)
+        {
+            Answer answer = read();
+            if (answers.put(answer.stream, answer) != null)
+                throw new IOException("two answers for stream " + answer.stream);
+        }
+        return answers;
+    }
+
     /** A frame of answers. */
     public List<Answer> readFrame() throws IOException
     {
@@ -283,6 +303,23 @@ public final class LinkClient implements AutoCloseable
         if (body.hasRemaining())
             throw new IOException(body.remaining() + " bytes follow the entries");
         return answers;
+    }
+
+    /** Whether the node has closed the connection already. */
+    public boolean isClosedNow()
+    {
+        try
+        {
+            int before = socket.getSoTimeout();
+            socket.setSoTimeout(1);
+            boolean closed = isClosed();
+            socket.setSoTimeout(before);
+            return closed;
+        }
+        catch (IOException e)
+        {
+            return true;
+        }
     }
 
     /** Whether the node has closed the connection, waiting for it. */

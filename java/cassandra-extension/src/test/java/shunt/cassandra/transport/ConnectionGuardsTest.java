@@ -1,0 +1,176 @@
+package shunt.cassandra.transport;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.net.Socket;
+import java.net.SocketTimeoutException;
+import java.security.GeneralSecurityException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
+import javax.net.ssl.SSLContext;
+import org.apache.cassandra.transport.LinkClient;
+import org.junit.jupiter.api.Test;
+import shunt.cassandra.NodeProcess;
+
+/** What Cassandra does about connections, whichever port they come to. */
+class ConnectionGuardsTest
+{
+    private static final String OTHER_ADDRESS = "127.0.0.2";
+    private static final long AWAIT_SECONDS = 20;
+
+    private final GuardedNode node = GuardedNode.shared();
+
+    private static void await(String what, BooleanSupplier condition)
+    {
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(AWAIT_SECONDS);
+        while (!condition.getAsBoolean())
+        {
+            assertTrue(System.nanoTime() < deadline, what);
+            NodeProcess.pause(20);
+        }
+    }
+
+    private long connected()
+    {
+        return node.metric("Client", "ConnectedNativeClients", "Value");
+    }
+
+    private static void use(LinkClient link) throws IOException
+    {
+        assertEquals(List.of("fast"), link.answer(1, GuardedNode.FAST).texts());
+    }
+
+    @Test
+    void anIdleLinkIsClosedAndOneInUseIsNot() throws IOException
+    {
+        try (LinkClient ordinary = node.ordinary(); LinkClient idle = node.link(); LinkClient used = node.link())
+        {
+            use(idle);
+            ordinary.ask(GuardedNode.FAST);
+            long last = System.nanoTime();
+            List<LinkClient> open = new ArrayList<>(List.of(ordinary, idle));
+            long end = last + TimeUnit.MILLISECONDS.toNanos(3L * GuardedNode.IDLE_MS);
+            while (System.nanoTime() < end)
+            {
+                use(used);
+                NodeProcess.pause(GuardedNode.IDLE_MS / 20);
+                open.removeIf(link -> link.isClosedNow());
+                long waited = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - last);
+                assertTrue(open.size() == 2 || waited >= GuardedNode.IDLE_MS, () -> "closed after " + waited + " ms");
+                if (open.isEmpty() && waited > GuardedNode.IDLE_MS * 3 / 2)
+                    break;
+            }
+            assertEquals(List.of(), open);
+            use(used);
+        }
+        assertTrue(node.log().contains("after timeout of " + GuardedNode.IDLE_MS + "ms"));
+    }
+
+    /** Whether the node closes a new connection at once, without a word: it has nothing to say before the client has. */
+    private boolean isRefused(int port, String from) throws IOException
+    {
+        try (Socket socket = new Socket())
+        {
+            socket.bind(new InetSocketAddress(from, 0));
+            socket.connect(new InetSocketAddress(NodeProcess.HOST, port));
+            socket.setSoTimeout(300);
+            return socket.getInputStream().read() < 0;
+        }
+        catch (SocketTimeoutException e)
+        {
+            return false;
+        }
+        catch (IOException e)
+        {
+            return true;
+        }
+    }
+
+    /** Links with frames and ordinary connections in turn. */
+    private List<LinkClient> fill(String from, int connections) throws IOException
+    {
+        List<LinkClient> open = new ArrayList<>();
+        for (int i = 0; i < connections; i++)
+        {
+            boolean second = i % 2 == 0;
+            LinkClient link = node.login(second ? node.port : node.ordinaryPort, from);
+            open.add(link);
+            if (second)
+                use(link);
+        }
+        return open;
+    }
+
+    private static void close(List<LinkClient> links) throws IOException
+    {
+        for (LinkClient link : links)
+            link.close();
+        links.clear();
+    }
+
+    @Test
+    void connectionsToBothPortsAreLimitedTogetherAndGivenBack() throws IOException
+    {
+        await("connections of other tests", () -> connected() == 0);
+        int others = GuardedNode.CONNECTIONS_MAX - GuardedNode.CONNECTIONS_PER_ADDRESS_MAX;
+        // If a closed connection went on counting, the second round would not get as far.
+        for (int round = 0; round < 2; round++)
+        {
+            List<LinkClient> links = fill(NodeProcess.HOST, GuardedNode.CONNECTIONS_PER_ADDRESS_MAX);
+            assertTrue(isRefused(node.port, NodeProcess.HOST));
+            assertTrue(isRefused(node.ordinaryPort, NodeProcess.HOST));
+            List<LinkClient> more = fill(OTHER_ADDRESS, others);
+            assertTrue(isRefused(node.port, OTHER_ADDRESS));
+            assertTrue(isRefused(node.ordinaryPort, OTHER_ADDRESS));
+            use(links.get(0));
+            use(more.get(0));
+            assertEquals(GuardedNode.CONNECTIONS_MAX, connected());
+            close(more);
+            close(links);
+            await("all connections closed", () -> connected() == 0);
+        }
+        assertTrue(node.log().contains("Exceeded maximum native connection limit of " + GuardedNode.CONNECTIONS_MAX));
+        assertTrue(node.log().contains("Exceeded maximum native connection limit per ip of " + GuardedNode.CONNECTIONS_PER_ADDRESS_MAX));
+    }
+
+    private void assertNoLink(int port, SSLContext tls) throws IOException
+    {
+        try (LinkClient link = new LinkClient(node.socket(port, tls)))
+        {
+            assertEnded(link);
+        }
+    }
+
+    /** Not merely without an answer. */
+    private static void assertEnded(LinkClient link)
+    {
+        assertFalse(assertThrows(IOException.class, link::supported) instanceof SocketTimeoutException);
+    }
+
+    @Test
+    void withoutACertificateThatTheNodeTrustsThereIsNoLink() throws IOException, GeneralSecurityException
+    {
+        for (int port : new int[] {node.port, node.ordinaryPort})
+        {
+            assertNoLink(port, Certificates.anonymous());
+            assertNoLink(port, node.stranger);
+            try (LinkClient plain = new LinkClient(new Socket(NodeProcess.HOST, port)))
+            {
+                assertEnded(plain);
+            }
+        }
+        try (LinkClient link = node.link())
+        {
+            for (int stream = 0; stream < 40; stream++)
+                link.add(stream, 1, GuardedNode.FAST);
+            link.answers(40).values().forEach(answer -> assertEquals(List.of("fast"), answer.texts()));
+        }
+    }
+}

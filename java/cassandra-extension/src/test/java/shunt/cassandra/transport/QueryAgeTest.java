@@ -1,0 +1,172 @@
+package shunt.cassandra.transport;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
+import java.util.regex.MatchResult;
+import java.util.regex.Pattern;
+import org.apache.cassandra.transport.LinkClient;
+import org.apache.cassandra.transport.LinkClient.Answer;
+import org.apache.cassandra.transport.messages.OptionsMessage;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import shunt.cassandra.NodeProcess;
+
+/** What Cassandra does about queries that wait or take too long, whichever port they come to. */
+class QueryAgeTest
+{
+    private static final int OVERLOADED = 0x1001;
+    /** Read timeout and read failure: one that is given up is either, on every port. */
+    private static final Set<Integer> GIVEN_UP = Set.of(0x1200, 0x1300);
+    private static final String AGE = "NativeTransportQueueMaxItemAgeThreshold";
+    /** Slow queries that a pool of {@link CassandraProcess#THREADS} lets pass; one more for each thread is executed too. */
+    private static final int OVERTAKEN_MAX = 4 * CassandraProcess.THREADS;
+
+    private final GuardedNode node = GuardedNode.shared();
+    private final Object ageBefore = node.getStorage(AGE);
+
+    @AfterEach
+    void restore()
+    {
+        node.setStorage(AGE, ageBefore);
+    }
+
+    private static void await(String what, BooleanSupplier condition)
+    {
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+        while (!condition.getAsBoolean())
+        {
+            assertTrue(System.nanoTime() < deadline, what);
+            NodeProcess.pause(5);
+        }
+    }
+
+    private long active()
+    {
+        Object active = node.attribute(NodeProcess.name("org.apache.cassandra.metrics:type=ThreadPools,path=transport,"
+                                                        + "scope=Native-Transport-Requests,name=ActiveTasks"), "Value");
+        return ((Number) active).longValue();
+    }
+
+    @Test
+    void aQueryThatWaitedTooLongIsRefusedAndNoOther() throws IOException
+    {
+        long late = node.metric("Client", "TimedOutBeforeProcessing", "Count");
+        try (LinkClient link = node.link())
+        {
+            link.add(0, 1, GuardedNode.FAST).add(1, 1, GuardedNode.slow(1));
+            // As many as hold the frame, and one for the place that the slow one leaves.
+            int last = 1 + OVERTAKEN_MAX + 2;
+            for (int stream = 2; stream <= last; stream++)
+                link.add(stream, 1, GuardedNode.ENDLESS_READ);
+            link.add(100, 1, GuardedNode.FAST).add(101, 2, "SELECT v FROM guarded.fast WHERE k IN (1, 2)");
+            link.add(102, 3, 4, LinkClient.prepare(GuardedNode.FAST)).add(103, 1, 4, new OptionsMessage()).add(104, 1, "SELEC");
+            Map<Integer, Answer> answers = link.answers(last + 6);
+            assertEquals(List.of("fast"), answers.get(0).texts());
+            assertEquals(GuardedNode.SLOW_ROWS, answers.get(1).texts());
+            for (int stream = 2; stream < last; stream++)
+                assertTrue(GIVEN_UP.contains(answers.get(stream).code()), "stream " + stream + ": " + answers.get(stream).error());
+            for (int stream = 100; stream < 105; stream++)
+            {
+                assertEquals(OVERLOADED, answers.get(stream).code(), "stream " + stream);
+                assertEquals("Query timed out before it could start", answers.get(stream).error());
+            }
+            assertTrue(node.metric("Client", "TimedOutBeforeProcessing", "Count") >= late + 5);
+            assertEquals(List.of("fast"), link.answer(1, GuardedNode.FAST).texts());
+        }
+    }
+
+    private void assertRefused(LinkClient link, String why) throws IOException
+    {
+        long refused = node.metric("RefusedQueries", "Count");
+        Map<Integer, Answer> answers = link.add(1, 1, GuardedNode.FAST).add(2, 2, GuardedNode.FAST).answers(2);
+        for (Answer answer : answers.values())
+        {
+            assertEquals(OVERLOADED, answer.code());
+            assertEquals(why, answer.error());
+        }
+        assertEquals(refused + 2, node.metric("RefusedQueries", "Count"));
+    }
+
+    /** The age of what waits in Cassandra's queue, and of what waits for a thread of the extension. */
+    @Test
+    void nothingNewIsTakenWhileQueriesWaitTooLong() throws IOException
+    {
+        node.setStorage(AGE, 0.05);
+        String why = "Request has spent over 0.05 time of the maximum timeout " + GuardedNode.TIMEOUT_MS + "ms in the queue";
+        try (LinkClient slow = node.ordinary(); LinkClient ordinary = node.ordinary("THROW_ON_OVERLOAD", "1");
+             LinkClient refused = node.link("THROW_ON_OVERLOAD", "1"); LinkClient warned = node.link())
+        {
+            for (int stream = 1; stream <= GuardedNode.REQUEST_THREADS + 1; stream++)
+                slow.send(stream, 4, LinkClient.query(GuardedNode.slow(1)));
+            await("slow queries are executed", () -> active() == GuardedNode.REQUEST_THREADS);
+            NodeProcess.pause(200);
+            assertEquals(why, ordinary.ask(GuardedNode.FAST).error());
+            assertRefused(refused, why);
+            Map<Integer, Answer> answers = warned.add(1, 1, GuardedNode.FAST).add(2, 1, GuardedNode.FAST).answers(2);
+            answers.values().forEach(answer -> assertEquals(List.of(why), answer.warnings()));
+            slow.read(GuardedNode.REQUEST_THREADS + 1).values().forEach(answer -> assertEquals(GuardedNode.SLOW_ROWS, answer.texts()));
+        }
+        try (LinkClient slow = node.link(); LinkClient refused = node.link("THROW_ON_OVERLOAD", "1"))
+        {
+            int frames = CassandraProcess.THREADS;
+            // Even if all that may be overtaken are of one frame, its thread has one more to wait for.
+            int queries = OVERTAKEN_MAX + 1;
+            for (int frame = 0; frame < frames; frame++)
+            {
+                for (int query = 0; query < queries; query++)
+                    slow.add(frame * 10 + query, 1, GuardedNode.slow(1));
+                slow.sendFrame();
+            }
+            slow.add(100, 1, GuardedNode.FAST).sendFrame();
+            await("a frame waits", () -> node.metric("WaitingFrames", "Value") == 1);
+            NodeProcess.pause(200);
+            assertRefused(refused, why);
+            assertEquals(1, node.metric("WaitingFrames", "Value"), "who is refused is told at once, and does not wait too");
+            Map<Integer, Answer> answers = slow.collect(frames * queries + 1);
+            assertEquals(List.of("fast"), answers.remove(100).texts());
+            answers.values().forEach(answer -> assertEquals(GuardedNode.SLOW_ROWS, answer.texts()));
+        }
+        try (LinkClient taken = node.link("THROW_ON_OVERLOAD", "1"))
+        {
+            assertNull(taken.answer(1, GuardedNode.FAST).error());
+        }
+    }
+
+    /** Whether the read of a key is in the log, once and with its time. */
+    private boolean isReported(int key)
+    {
+        String read = "<SELECT[^>]* FROM guarded\\.slow WHERE k = " + key + "[^>]*>, time (\\d+) msec - slow timeout " + GuardedNode.SLOW_LOG_MS + " msec";
+        List<MatchResult> reports = Pattern.compile(read).matcher(node.log()).results().toList();
+        assertTrue(reports.size() <= 1, () -> "key " + key + " is reported " + reports.size() + " times");
+        reports.forEach(report -> assertTrue(Long.parseLong(report.group(1)) >= GuardedNode.SLOW_LOG_MS, report::group));
+        return reports.size() == 1;
+    }
+
+    @Test
+    void aSlowReadIsReportedOnce() throws IOException
+    {
+        node.storage("setLoggingLevel", "org.apache.cassandra.db.monitoring", "DEBUG");
+        long inline = node.metric("Inline", "Count");
+        try (LinkClient ordinary = node.ordinary(); LinkClient link = node.link())
+        {
+            assertEquals(GuardedNode.SLOW_ROWS, ordinary.ask(GuardedNode.slow(2)).texts());
+            link.add(1, 1, GuardedNode.FAST).add(2, 1, GuardedNode.slow(3)).add(3, 1, "SELECT v FROM guarded.slow WHERE k IN (4, 5)");
+            Map<Integer, Answer> answers = link.answers(3);
+            assertEquals(GuardedNode.SLOW_ROWS, answers.get(2).texts());
+            assertEquals(GuardedNode.SLOW_ROWS, answers.get(3).texts());
+        }
+        assertEquals(inline + 2, node.metric("Inline", "Count"));
+        for (int key : new int[] {2, 3, 4})
+            await("the slow read of key " + key, () -> isReported(key));
+        assertFalse(node.log().contains("FROM guarded.fast"), "what is fast is not reported");
+    }
+}
