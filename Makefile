@@ -37,7 +37,7 @@ ring-cost: build ## what a query costs the ring's nodes: round robin, token awar
 	@scripts/experiment cost $(RING_COST)
 
 extension-cost: build ## what a query costs a Cassandra node with and without the extension
-	@scripts/experiment extension_cost $(EXTENSION_COST)
+	@scripts/experiment extension_cost --optimise $(EXTENSION_COST)
 
 store-speed: build ## what reads and writes cost the embedded node, Cassandra and redis-server
 	@scripts/experiment store_speed $(STORE_SPEED)

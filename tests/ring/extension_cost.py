@@ -84,9 +84,10 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4, help="of each arm, kind of query and round")
     parser.add_argument("--warm-up", type=float, default=15, help="seconds of each kind of load before, for the compilers")
+    parser.add_argument("--optimise", action="store_true", help="the nodes use both compilers; warm up longer")
     parser.add_argument("--json", action="store_true", help="print every measurement")
     options = parser.parse_args()
-    rings = [Cluster(f"cost-{name}", nodes=1, first=first, heap_mb=1536, optimise=True, extended=extended)
+    rings = [Cluster(f"cost-{name}", nodes=1, first=first, heap_mb=1536, optimise=options.optimise, extended=extended)
              for name, first, extended in (("stock", 41, 0), ("jar", 42, 1))]
     try:
         for ring in rings:

@@ -144,9 +144,10 @@ def main() -> int:
     parser.add_argument("--share", type=float, default=0.7, help="of the rate at saturation")
     parser.add_argument("--saturation-seconds", type=float, default=20, help="to find that rate, after as long a warm-up")
     parser.add_argument("--restart-every", type=float, default=BETWEEN_RESTARTS_SECONDS, help="seconds between restarts")
+    parser.add_argument("--optimise", action="store_true", help="the nodes use both compilers; warm up longer")
     parser.add_argument("--keys", type=int, default=100_000)
     options = parser.parse_args()
-    ring = Cluster("soak", nodes=3, first=71, heap_mb=768, optimise=True, extended=3)
+    ring = Cluster("soak", nodes=3, first=71, heap_mb=768, optimise=options.optimise, extended=3)
     try:
         extension.jar()
         ring.start(wipe=True)

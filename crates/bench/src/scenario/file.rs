@@ -348,6 +348,8 @@ impl Scenario {
         let gone = |arm: &Arm| smoke.without.iter().any(|name| *name == arm.name || *name == arm.target);
         self.arms.retain(|arm| !gone(arm));
         self.load.extend(smoke.load);
+        // Whatever it measures, it shows nothing.
+        self.claims.iter_mut().for_each(|claim| claim.rounds = usize::MAX);
         self
     }
 

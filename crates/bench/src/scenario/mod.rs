@@ -69,11 +69,10 @@ pub fn run(args: &RunArgs) -> io::Result<ExitCode> {
         None => std::env::current_exe()?,
     };
     let mut bench = Bench {
-        around: Surroundings { shunt, project, port: args.port, cpus: cpu::allowed() },
+        around: Surroundings { shunt, project, port: args.port, is_smoke: args.smoke, cpus: cpu::allowed() },
         stop,
         record: Record::create(&out)?,
         seed: args.seed,
-        is_smoke: args.smoke,
         failed: false,
     };
     let begun = Instant::now();
@@ -139,7 +138,6 @@ struct Bench {
     stop: Stop,
     record: Record,
     seed: u64,
-    is_smoke: bool,
     /// An experiment could not be run to its end.
     failed: bool,
 }
@@ -264,10 +262,10 @@ impl Bench {
         program: &file::Program,
         outcome: &mut Outcome<'_>,
     ) -> io::Result<()> {
-        let Self { around, stop, record, is_smoke, .. } = self;
+        let Self { around, stop, record, .. } = self;
         let mut progress = Progress::new(&scenario.name, 0);
         progress.say(&format!("a program of its own, about {}", minutes(plan::seconds(scenario))));
-        let ended = program::run(around, stop, program, *is_smoke, |line| {
+        let ended = program::run(around, stop, program, |line| {
             match program::read(&scenario.name, line)? {
                 program::Said::Measurement(measurement) => {
                     progress.say(&format!(

@@ -74,7 +74,13 @@ impl<'s> Outcome<'s> {
             let (ours, verdict) = self.judge(claim);
             let title = |name: &str| self.scenario.arm(name).map_or(name.to_owned(), |arm| arm.title.clone());
             let figure = self.scenario.figures.iter().find(|figure| figure.name == claim.figure);
+            let unit = figure.filter(|_| claim.base.is_none()).map_or("", |figure| figure.unit.as_str());
             let figure = figure.map_or(claim.figure.as_str(), |figure| figure.title.as_str());
+            let wanted = match Wanted::parse(&claim.wanted) {
+                Ok(Wanted::Above(limit)) => format!("above {}", amount(limit, unit)),
+                Ok(Wanted::Below(limit)) => format!("below {}", amount(limit, unit)),
+                Err(problem) => problem,
+            };
             let of = match &claim.base {
                 Some(base) => format!("{figure}: {} over {}", title(&claim.arm), title(base)),
                 None => format!("{figure}: {}", title(&claim.arm)),
@@ -85,9 +91,9 @@ impl<'s> Outcome<'s> {
                 source: claim.source.as_deref(),
                 theirs: claim.theirs.as_deref(),
                 ours,
-                how: format!("{of}, at {}; wanted {}", claim.point, claim.wanted),
+                how: format!("{of}, at {}; wanted {wanted}", claim.point),
                 verdict,
-                why: claim.why.as_deref().filter(|_| verdict != Verdict::Met),
+                why: claim.why.as_deref().filter(|_| matches!(verdict, Verdict::NotMet | Verdict::NotShown)),
             })?;
             verdicts.push((claim.text.clone(), verdict));
         }
@@ -118,8 +124,25 @@ impl<'s> Outcome<'s> {
         let unit = self.scenario.figures.iter().find(|figure| figure.name == claim.figure);
         let unit = unit.map_or("", |figure| figure.unit.as_str());
         let verdict = Verdict::of(wanted, min, max, values.len(), claim.rounds);
-        (Some(format!("{} {unit} ({} to {})", short(median), short(min), short(max))), verdict)
+        let mut ours = amount(median, unit);
+        if min < max {
+            ours += &format!(" ({} to {})", amount(min, unit), amount(max, unit));
+        }
+        (Some(ours), verdict)
     }
+}
+
+/// A number with its unit, in the size that people use.
+fn amount(number: f64, unit: &str) -> String {
+    let (divisor, unit) = match unit {
+        "us" if number.abs() >= 1000.0 => (1000.0, "ms"),
+        "bytes" if number.abs() >= 1e6 => (1e6, "MB"),
+        "1/s" => (1.0, "per second"),
+        "of 1" => (0.01, "%"),
+        "ratio" => (1.0, ""),
+        other => (1.0, other),
+    };
+    format!("{} {unit}", short(number / divisor)).trim_end().to_owned()
 }
 
 /// Three digits that count.
@@ -132,7 +155,7 @@ fn short(number: f64) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{Outcome, short};
+    use super::{Outcome, amount, short};
     use crate::{
         measure::statistics::Verdict,
         scenario::{
@@ -188,12 +211,19 @@ mod tests {
         for part in [
             r#""kind":"summary","scenario":"s","arm":"ours","point":"p","x":1.0,"figure":"cost","median":6.0,"min":5.0,"max":11.0,"rounds":5"#,
             r#""arm":"ours","base":"theirs","ratio":0.5,"low":0.48,"high":0.55,"shown":true,"rounds":5"#,
-            r#""ours":"x 0.50 (0.48 to 0.55)","how":"Cost: Ours over Theirs, at p; wanted < 0.6","verdict":"met""#,
-            r#""ours":"6.00 us (5.00 to 11.0)""#,
-            r#""verdict":"not measured","why":"w""#,
+            r#""ours":"x 0.50 (0.48 to 0.55)","how":"Cost: Ours over Theirs, at p; wanted below 0.600","verdict":"met""#,
+            r#""ours":"6.00 us (5.00 us to 11.0 us)""#,
+            r#""verdict":"not measured","why":null"#,
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
+    }
+
+    #[test]
+    fn amounts_have_the_units_of_people() {
+        let amounts = [(42_500.0, "us"), (30_294_016.0, "bytes"), (0.717, "of 1"), (1.2, "ratio"), (812.0, "1/s"), (3.0, "writes")];
+        let texts = amounts.map(|(number, unit)| amount(number, unit));
+        assert_eq!(texts, ["42.5 ms", "30.3 MB", "71.7 %", "1.20", "812 per second", "3.00 writes"]);
     }
 
     #[test]

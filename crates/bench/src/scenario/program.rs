@@ -52,10 +52,9 @@ pub(super) fn run(
     around: &Surroundings,
     stop: &Stop,
     program: &Program,
-    is_smoke: bool,
     line: impl FnMut(&str) -> io::Result<()>,
 ) -> io::Result<Verdict> {
-    let arguments = if is_smoke { program.smoke.as_ref().unwrap_or(&program.command) } else { &program.command };
+    let arguments = if around.is_smoke { program.smoke.as_ref().unwrap_or(&program.command) } else { &program.command };
     let Some((first, rest)) = arguments.split_first() else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the program has no command"));
     };

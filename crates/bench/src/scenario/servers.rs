@@ -39,6 +39,8 @@ pub(super) struct Surroundings {
     pub(super) project: PathBuf,
     /// The first port.
     pub(super) port: u16,
+    /// Whether nothing is measured, so that nodes need not be fast.
+    pub(super) is_smoke: bool,
     /// CPUs of this process at its start.
     pub(super) cpus: Vec<usize>,
 }
@@ -215,7 +217,10 @@ fn start_ring(server: &Server, around: &Surroundings) -> Result<Running, NotStar
         leftovers: Vec::new(),
     };
     let mut start = Command::new(&scripts);
-    start.args(["--name", &name, "start", "--wipe", "--optimise", "--nodes", &server.nodes.to_string()]);
+    start.args(["--name", &name, "start", "--wipe", "--nodes", &server.nodes.to_string()]);
+    if !around.is_smoke {
+        start.arg("--optimise");
+    }
     let started = start.args(&server.arguments).envs(&server.environment).stdin(Stdio::null()).output()?;
     if !started.status.success() {
         let said = String::from_utf8_lossy(&started.stderr);
