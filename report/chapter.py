@@ -65,7 +65,7 @@ def _plot(scenario: Scenario, plot, looks: dict, pictures: list) -> Element:
         description = f"{plot.quantity.title}. {plot.sentence}"
         frames.append(element("div", Element(look.svg(drawing, name, text(description))), class_="wide"))
     if not frames:
-        return element("p", element("b", plot.quantity.title), ": no plot, as it was not measured.", class_="soft")
+        return element("p", element("b", units.Unit("").titled(plot.quantity.title)), ": no plot, as it was not measured.", class_="soft")
     files = [picture.name for picture in pictures[-len(frames):]]
     links = [part for file in files for part in (" ", element("a", file, href=f"plots/{file}"))]
     return element("figure", *frames, element("figcaption", plot.sentence, element("small", "As a file:", *links)))
@@ -93,7 +93,7 @@ def _medians(scenario: Scenario) -> Element | None:
             body = [[point, *(_cell(found.get((quantity.name, point, arm.name)), unit) for arm in arms)] for point in points]
             note = ", ".join(part for part in (_measured(scenario), charts.BETTER[quantity.better]) if part)
             tables.append(_table(unit.titled(quantity.title), note, [scenario.axis_title, *heads], body))
-    return join([element("h3", "Medians"), *tables])
+    return join([element("h3", "Medians"), element("div", *tables, class_="tables")])
 
 
 def _measured(scenario: Scenario) -> str:
@@ -134,9 +134,9 @@ def _comparisons(scenario: Scenario) -> Element | None:
             continue
         body = [[point, *(_ratio(mine.get((point, quantity.name)), quantity) for quantity in named)] for point in points]
         title = f"{scenario.arm(arm).title} ÷ {scenario.arm(base).title}"
-        heads = [scenario.axis_title, *(item.title for item in named)]
+        heads = [scenario.axis_title, *(units.Unit("").titled(item.title) for item in named)]
         tables.append(_table(title, "ratio, with its interval", heads, body))
-    return join([element("h3", "Comparisons"), *tables]) if tables else None
+    return join([element("h3", "Comparisons"), element("div", *tables, class_="tables")]) if tables else None
 
 
 def _ratio(item: Comparison | None, quantity: Quantity) -> Element:

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from matplotlib.transforms import ScaledTranslation
 
 from . import labels, units
-from .look import BAND, INK, SOFT, canvas
+from .look import BAND, INK, PAPER, SOFT, canvas
 from .results import Quantity, Scenario
 
 BETTER = {"less": "less is better", "more": "more is better", "neither": ""}
@@ -196,6 +196,7 @@ def _draw_rows(figure, axes, lines: list, tall: float, unit, looks: dict, log: b
 def _draw_row(axes, y: float, summary, unit, look, log: bool, start: float) -> None:
     low, middle, high = (value / unit.factor for value in (summary.low, summary.median, summary.high))
     if not log and start == 0:
+        axes.barh(y, middle, height=0.17, color=PAPER)  # or the grid would shine through
         axes.barh(y, middle, height=0.17, color=look.colour, alpha=0.65)
     else:
         axes.plot([start, middle], [y, y], color=look.colour, linewidth=0.8, alpha=0.5)
@@ -227,7 +228,7 @@ def over(scenario: Scenario, quantity: Quantity, series: list, looks: dict):
     lines = math.ceil(len(shown) / columns)
     alone = len(shown) == 1
     head = labels.heading_lines(title, subtitle)[2]
-    figure = canvas((3.3 if alone else 2.25 * lines + 0.45) + head + (0 if alone else 0.6))
+    figure = canvas((3.3 if alone else 2.05 * lines + 0.5) + head + (0 if alone else 0.6))
     top = labels.heading(figure, title, subtitle)
     if not alone:
         top += labels.key(figure, [(arm.title, looks[arm.name]) for arm in arms], top)
@@ -255,11 +256,14 @@ def _place_panels(figure, panels, columns, lines, top, arms, series, looks, unit
             ends.append((*_last(line, unit), arm.title, looks[arm.name]))
         labels.end_labels(axes, ends)
         return
-    wide, tall = figure.get_figwidth() / columns, (figure.get_figheight() - top) / lines
+    wide, tall = figure.get_figwidth() / columns, (figure.get_figheight() - top - 0.22) / lines
+    alike = len({line.x_title for line in series}) == 1
     for index, panel in enumerate(panels):
         row, column = divmod(index, columns)
         labels.place(panel, column * wide + left, (columns - 1 - column) * wide + 0.15, top + row * tall + 0.3,
                      (lines - 1 - row) * tall + 0.58)
+        if alike and index + columns < len(panels):  # the one below says it
+            panel.set_xlabel("")
 
 
 def _window(series: list) -> int:

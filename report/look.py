@@ -17,7 +17,7 @@ from matplotlib import rcParams  # noqa: E402 (the backend is chosen first)
 from matplotlib.figure import Figure  # noqa: E402
 from PIL import Image  # noqa: E402
 
-INK, SOFT, GRID, BAND = "#1f2328", "#57606a", "#d8dee4", "#f3f5f7"
+INK, SOFT, GRID, BAND, PAPER = "#1f2328", "#57606a", "#d8dee4", "#f3f5f7", "#ffffff"
 WIDTH_INCHES = 7.2
 PNG_DPI = 160
 PNG_COLOURS = 128
@@ -37,7 +37,7 @@ LOOKS = (
     Look("#a3478f", "D", (0, (6, 2, 1, 2))), Look("#8a6d00", "v", (0, (3, 1.4))), Look("#4a4f55", "P", (0, (8, 2, 2, 2, 2, 2))),
     Look("#2f8fc4", "X", (0, (2, 2))), Look("#b3304b", "p", (0, (10, 3))),
 )
-VARIABLES = {INK: "ink", SOFT: "soft", GRID: "grid", BAND: "band",
+VARIABLES = {INK: "ink", SOFT: "soft", GRID: "grid", BAND: "band", PAPER: "card",
              **{look.colour: f"arm-{index}" for index, look in enumerate(LOOKS)}}
 
 rcParams.update({

@@ -31,8 +31,8 @@ def render(results: Results) -> tuple:
 def machine_line(results: Results) -> str:
     """The machine in a few words."""
     machine = results.machine
-    parts = [machine.get("processor"), f"{machine['processors']} CPUs" if machine.get("processors") else None,
-             f"{machine['memory_bytes'] / 1e9:.1f} GB" if machine.get("memory_bytes") else None,
+    parts = [machine.get("processor"), f"{machine['processors']}\u00a0CPUs" if machine.get("processors") else None,
+             f"{machine['memory_bytes'] / 1e9:.1f}\u00a0GB" if machine.get("memory_bytes") else None,
              {True: "virtual", False: "not virtual"}.get(machine.get("virtual"))]
     return ", ".join(part for part in parts if part) or "unknown"
 

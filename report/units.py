@@ -24,9 +24,9 @@ class Unit:
         return number(value / self.factor)
 
     def titled(self, title: str) -> str:
-        """A quantity's title with the unit behind it, unless it says that already."""
+        """A quantity's title as a heading, with the unit behind it unless it says that already."""
         said = not self.name or re.search(rf"(?<!\w){re.escape(self.name)}(?!\w)", title)
-        return title if said else f"{title}, {self.name}"
+        return title[:1].upper() + title[1:] + ("" if said else f", {self.name}")
 
 
 def choose(unit: str, values) -> Unit:

@@ -125,7 +125,7 @@ def test_units_keep_numbers_short():
     assert units.choose("bytes", [15_000_000]).number(15_000_000) == "15"
     assert units.choose("ms", [25_000]).number(25_000) == "25" and units.choose("ms", [25_000]).name == "s"
     assert units.choose("queries_per_write", [3]).name == "queries per write"
-    assert units.choose("us", [1]).titled("CPU") == "CPU, µs" and units.choose("1/s", [1]).titled("per second") == "per second"
+    assert units.choose("us", [1]).titled("CPU") == "CPU, µs" and units.choose("1/s", [1]).titled("per second") == "Per second"
     assert units.choose("count", [1]).titled("Threads") == "Threads"
     assert units.choose("s", [1]).titled("Seconds lost") == "Seconds lost, s"
     assert [units.tick(value) for value in (0.1, 1000, 20_000, 1_500_000)] == ["0.1", "1000", "20k", "1.5M"]

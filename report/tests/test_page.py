@@ -167,20 +167,19 @@ def test_arms_that_stop_early_and_points_without_numbers_are_drawn(make):
     assert len(list((make(zero).directory / "plots").iterdir())) == 1
 
 
-@pytest.mark.parametrize("factor", [0, -1, 1e-9, 1e12])
-def test_values_of_any_size_are_drawn(make, factor):
+@pytest.mark.parametrize("factor, scale", [(0, "log"), (-1, "log"), (-1, "category"), (1e-9, "category"), (1e12, "log")])
+def test_values_of_any_size_are_drawn(make, factor, scale):
     keys = ("median", "min", "max")
     rows = [{**row, **{key: row[key] * factor for key in keys}} if row["kind"] == "summary" else row for row in small()]
     rows = [{**row, "min": row["max"], "max": row["min"]} if row["kind"] == "summary" and factor < 0 else row for row in rows]
-    for scale in ("log", "category"):
-        rows[1]["axis"]["scale"] = scale
-        assert len(list((make(rows).directory / "plots").iterdir())) == 1
+    rows[1]["axis"]["scale"] = scale
+    assert len(list((make(rows).directory / "plots").iterdir())) == 1
 
 
-@pytest.mark.parametrize("count", [20, 400])
-def test_series_of_any_length_are_drawn_with_their_gaps(make, count):
+@pytest.mark.parametrize("count, panels", [(20, 3), (400, 8)])
+def test_series_of_any_length_are_drawn_with_their_gaps(make, count, panels):
     head = small()[1]
-    points = [str(number) for number in range(8)]
+    points = [str(number) for number in range(panels)]
     lines = [{"kind": "series", "scenario": "short", "arm": "proxy", "point": point, "figure": "cpu_us", "x_title": "seconds",
               "x": list(range(count)), "y": [None if second == 7 else 3 + second % 5 for second in range(count)]} for point in points]
     report = make([dict(invented.RUN), head, *lines])
