@@ -221,7 +221,14 @@ mod tests {
 
     #[test]
     fn amounts_have_the_units_of_people() {
-        let amounts = [(42_500.0, "us"), (30_294_016.0, "bytes"), (0.717, "of 1"), (1.2, "ratio"), (812.0, "1/s"), (3.0, "writes")];
+        let amounts = [
+            (42_500.0, "us"),
+            (30_294_016.0, "bytes"),
+            (0.717, "of 1"),
+            (1.2, "ratio"),
+            (812.0, "1/s"),
+            (3.0, "writes"),
+        ];
         let texts = amounts.map(|(number, unit)| amount(number, unit));
         assert_eq!(texts, ["42.5 ms", "30.3 MB", "71.7 %", "1.20", "812 per second", "3.00 writes"]);
     }
