@@ -27,7 +27,7 @@ class OutsideTheCacheTest
 {
     private static final String KEYSPACE = "outside";
     private static final int KEYS = 1000;
-    private static final int BATCH = 100;
+    private static final int BATCH = 25;
 
     @TempDir
     private static Path directory;
