@@ -26,8 +26,8 @@ import org.junit.jupiter.params.provider.EnumSource;
 class OutsideTheCacheTest
 {
     private static final String KEYSPACE = "outside";
-    private static final int KEYS = 2400;
-    private static final int BATCH = 100;
+    private static final int KEYS = 1000;
+    private static final int BATCH = 25;
 
     @TempDir
     private static Path directory;
@@ -64,7 +64,7 @@ class OutsideTheCacheTest
     /** So long that all rows of a table are more than fits into memory. */
     private static String value(String what, int key)
     {
-        return what + key + "v".repeat(400);
+        return what + key + "v".repeat(1300);
     }
 
     private static void write(SimpleClient client, String table, String what, int timestamp, int from, int step)
@@ -152,7 +152,7 @@ class OutsideTheCacheTest
             assertTrue(node.figure("RowCacheMemory", "Entries") > 300, "rows in memory");
             double onSsd = node.figure("RowCacheSsd", "Hits");
             assertRows(client, table, key -> value("old", key));
-            assertTrue(node.figure("RowCacheSsd", "Hits") - onSsd > 300, "rows on the SSD");
+            assertTrue(node.figure("RowCacheSsd", "Hits") - onSsd > 100, "rows on the SSD");
             way.bring(table, copies);
             double misses = misses();
             assertRows(client, table, key -> value(key % 2 == 0 ? "new" : "old", key));
@@ -196,10 +196,10 @@ class OutsideTheCacheTest
             create(client, "saved");
             create(client, "emptied");
             write(client, "saved", "saved", 1, 0, 1);
-            write(client, "emptied", "emptied", 1, 0, 60);
+            write(client, "emptied", "emptied", 1, 0, 20);
             node.flush(KEYSPACE);
             assertRows(client, "saved", key -> value("saved", key));
-            for (int key = 0; key < KEYS; key += 60)
+            for (int key = 0; key < KEYS; key += 20)
                 assertEquals(value("emptied", key), read(client, "emptied", key));
             node.rowCacheSavePeriod(1);
             long end = System.nanoTime() + 30_000_000_000L;
@@ -224,7 +224,7 @@ class OutsideTheCacheTest
             assertRows(client, "saved", OutsideTheCacheTest::afterTheSave);
             double hit = node.figure("RowCache", "Hits") - hits;
             assertTrue(hit > loaded / 3, hit + " of " + loaded + " rows were hit");
-            for (int key = 0; key < KEYS; key += 60)
+            for (int key = 0; key < KEYS; key += 20)
                 assertNull(read(client, "emptied", key));
         }
     }

@@ -27,6 +27,7 @@ final class GuardedNode extends CassandraProcess
     /** Cassandra 5.0.9 reads it once, whatever JMX sets later. */
     static final int TIMEOUT_MS = 2500;
     private static final int ROW_MS = 5;
+    private static final int WRITE_ATTEMPTS = 10;
     /** Rows of the slow partitions, each of which takes 600 ms to read. */
     private static final int ROWS = 600 / ROW_MS;
     /** Rows of the one whose read does not end in time. */
@@ -105,7 +106,11 @@ final class GuardedNode extends CassandraProcess
                 StringBuilder batch = new StringBuilder("BEGIN UNLOGGED BATCH ");
                 for (int row = 0; row < (key == ENDLESS ? ENDLESS_ROWS : ROWS); row++)
                     batch.append("INSERT INTO guarded.slow (k, c, v) VALUES (").append(key).append(", ").append(row).append(", 'slow');");
-                String error = link.ask(batch + " APPLY BATCH").error();
+                // With this node's short time-outs a write may fail on a busy machine; writing it again is the same.
+                String error = null;
+                for (int attempt = 0; attempt < WRITE_ATTEMPTS; attempt++)
+                    if ((error = link.ask(batch + " APPLY BATCH").error()) == null)
+                        break;
                 if (error != null)
                     throw new IOException(error);
             }
