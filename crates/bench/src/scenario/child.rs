@@ -1,8 +1,11 @@
 //! The processes that measure: `shunt bench load` for one measurement, or a program of the project for a whole experiment.
-//! Each is watched, so that Ctrl-C ends it.
+//!
+//! Each is a process group of its own, which the terminal's Ctrl-C does not reach: it gets one SIGINT from here, and the time to
+//! take down what it has started. A second one from the terminal would break that off.
 
 use std::{
     io::{self, BufRead, BufReader, Read},
+    os::unix::process::CommandExt,
     process::{Child, ChildStderr, Command, Stdio},
     sync::{
         Arc,
@@ -54,7 +57,7 @@ pub(super) fn run(
     stop: &Stop,
     mut line: impl FnMut(&str) -> io::Result<()>,
 ) -> io::Result<Ended> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = Guard(command.spawn()?);
     let complaint = child.0.stderr.take().map(collect);
     let guard = stop.clone();
@@ -102,7 +105,7 @@ fn collect(output: ChildStderr) -> JoinHandle<String> {
     })
 }
 
-/// Asks a process to end when the run is to end.
+/// Asks a process and its children to end when the run is to end.
 struct Watcher {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -117,7 +120,7 @@ impl Watcher {
                 if stop.is_set() {
                     // The process is not waited for before `over` is set, so the number is still its own.
                     if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
-                        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+                        let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::INT);
                     }
                     return;
                 }

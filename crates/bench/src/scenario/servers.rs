@@ -3,6 +3,7 @@
 use std::{
     fs, io,
     net::SocketAddr,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -104,6 +105,7 @@ impl Drop for Running {
                     .args(["--name", name, "stop", "--wipe"])
                     .stdin(Stdio::null())
                     .stdout(Stdio::null())
+                    .process_group(0)
                     .status();
                 if !stop.is_ok_and(|status| status.success()) {
                     eprintln!("the ring '{name}' could not be stopped: {} --name {name} stop", scripts.display());
@@ -165,6 +167,8 @@ pub(super) fn start(
     command.args(&server.arguments).envs(&server.environment).stdout(Stdio::null());
     // A stub ends when this pipe does, however this process ends.
     command.stdin(if server.kind == ServerKind::Stub { Stdio::piped() } else { Stdio::null() });
+    // Out of reach of the terminal's Ctrl-C: servers end after what measures them, proxies before their nodes.
+    command.process_group(0);
     let child = spawn(&mut command, server, around)?;
     let name = server.name.clone();
     let mut running = Running { name, addresses, admin, statistics, process: Process::Own(child), leftovers };
@@ -221,7 +225,8 @@ fn start_ring(server: &Server, around: &Surroundings) -> Result<Running, NotStar
     if !around.is_smoke {
         start.arg("--optimise");
     }
-    let started = start.args(&server.arguments).envs(&server.environment).stdin(Stdio::null()).output()?;
+    let started =
+        start.args(&server.arguments).envs(&server.environment).stdin(Stdio::null()).process_group(0).output()?;
     if !started.status.success() {
         let said = String::from_utf8_lossy(&started.stderr);
         return Err(NotStarted::Missing(said.lines().last().unwrap_or("scripts/ring start failed").to_owned()));

@@ -6,7 +6,7 @@ import java.util.Collection;
 import java.util.List;
 import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
-import org.apache.cassandra.concurrent.SharedExecutorPool;
+import org.apache.cassandra.concurrent.ExecutorFactory;
 import org.apache.cassandra.config.DatabaseDescriptor;
 import org.apache.cassandra.config.EncryptionOptions.TlsEncryptionPolicy;
 import org.apache.cassandra.metrics.ClientMetrics;
@@ -45,10 +45,8 @@ public final class AggregateServer
         EventLoopGroup eventLoops = (EventLoopGroup) field(NativeTransportService.class, "workerGroup").get(transport);
         offer = SupportedOffer.install();
         AggregateMetrics metrics = new AggregateMetrics();
-        Executor executor = SharedExecutorPool.SHARED.newExecutor(FramePool.threadsMax(settings.threads()), "transport",
-                                                                  "Shunt-Aggregate-Requests");
-        pool = new FramePool(settings.threads(), TimeUnit.MILLISECONDS.toNanos(settings.slowQueryMs()), executor,
-                             metrics.takenOver::mark);
+        pool = new FramePool(settings.threads(), TimeUnit.MILLISECONDS.toNanos(settings.slowQueryMs()),
+                             executor(settings.threads()), metrics.takenOver::mark);
         metrics.follow(pool::waiting);
         Dispatcher dispatcher = new Dispatcher(DatabaseDescriptor.useNativeTransportLegacyFlusher());
         TlsEncryptionPolicy policy = DatabaseDescriptor.getNativeProtocolEncryptionOptions().tlsEncryptionPolicy();
@@ -59,6 +57,18 @@ public final class AggregateServer
                                      .withTlsEncryptionPolicy(policy)
                                      .withPipelineConfigurator(new AggregatePipeline(policy, context))
                                      .build();
+    }
+
+    /**
+     * Threads that sleep when there is nothing to do. Those of Cassandra's shared pool look for work in ever other places
+     * first, which costs as much as some queries, at the end of every frame.
+     */
+    private static Executor executor(int threads)
+    {
+        // A worker is free a moment before its thread is.
+        int most = FramePool.threadsMax(threads) + threads;
+        return ExecutorFactory.Global.executorFactory().withJmx("transport").configurePooled("Shunt-Aggregate-Requests", most)
+                                     .withQueueLimit(0).build();
     }
 
     /** Opens the second port with the native transport, which has started. Logs it when that is not possible. */

@@ -1,0 +1,126 @@
+//! `shunt bench run` from the command line: a scenario of its own file, run to its end and broken off.
+
+use std::fs;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{eventually, output, shunt, signal};
+
+/// A stub and a proxy, each an arm. Ports of a scenario are fixed, so each test has its own.
+fn scenario(directory: &Path, name: &str, duration: f64) -> String {
+    let path = directory.join(format!("{name}.toml"));
+    let text = format!(
+        r#"
+        name = "{name}"
+        title = "t"
+        question = "q"
+        setup = "s"
+        rounds = 2
+        duration = {duration}
+        warm_up = 0.05
+        axis = {{ title = "clients", scale = "log" }}
+        servers = [{{ name = "nodes", kind = "stub" }}, {{ name = "shunt", kind = "proxy", of = "nodes" }},
+                   {{ name = "gone", kind = "other", of = "nodes", command = ["no-such-proxy", "{{listen}}"] }}]
+        arms = [{{ name = "direct", title = "Direct", target = "nodes", measure = ["nodes"] }},
+                {{ name = "proxy", title = "Proxy", target = "shunt", measure = ["shunt"] }},
+                {{ name = "gone", title = "Gone", target = "gone" }}]
+        points = [{{ label = "4", x = 4, load = {{ connections = 4 }} }},
+                  {{ label = "half", load = {{ connections = 4 }}, rate = {{ share = 0.5, point = "4" }} }}]
+        figures = [{{ name = "cpu_us", title = "CPU", unit = "us", from = "cpu" }},
+                   {{ name = "p99_us", title = "p99", unit = "us", from = "latency_us.p99" }}]
+        comparisons = [{{ figure = "cpu_us", base = "direct", arms = ["proxy", "gone"] }}]
+        claims = [{{ text = "c", figure = "p99_us", arm = "proxy", point = "half", wanted = "> 0", rounds = 2 }}]
+        "#
+    );
+    fs::write(&path, text).expect("write");
+    path.display().to_string()
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).expect("a JSON object")).collect()
+}
+
+fn of_kind<'l>(lines: &'l [Value], kind: &str) -> Vec<&'l Value> {
+    lines.iter().filter(|line| line["kind"] == kind).collect()
+}
+
+#[test]
+fn a_scenario_is_measured_compared_and_judged() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().join("results.jsonl");
+    let file = scenario(directory.path(), "small", 0.1);
+    let (code, said, complained) =
+        output(&["bench", "run", &file, "--port", "23142", "--out", &out.display().to_string()]);
+    assert_eq!(code, 0, "{said}{complained}");
+    assert!(
+        said.contains("met  c") && complained.contains("'Gone' is left out: no-such-proxy is not installed"),
+        "{said}{complained}"
+    );
+    let lines = lines(&out);
+    assert_eq!((lines[0]["kind"].as_str(), lines[0]["smoke"].as_bool()), (Some("run"), Some(false)));
+    let arms = &of_kind(&lines, "scenario")[0]["arms"];
+    assert_eq!(
+        (&arms[1]["missing"], arms[2]["missing"].as_str()),
+        (&Value::Null, Some("no-such-proxy is not installed"))
+    );
+    let measured = of_kind(&lines, "measurement");
+    assert_eq!(measured.len(), 2 * 2 * 2, "rounds, points, arms");
+    for measurement in measured {
+        let figures = &measurement["figures"];
+        assert!(figures["cpu_us"].as_f64() > Some(0.0) && figures["p99_us"].as_f64() > Some(0.0), "{measurement}");
+    }
+    let compared = of_kind(&lines, "comparison");
+    assert_eq!(compared.len(), 2, "one arm over another at two points");
+    assert!(compared.iter().all(|line| line["ratio"].as_f64() > Some(0.0) && line["shown"] == false), "too few rounds");
+    assert_eq!(of_kind(&lines, "claim")[0]["verdict"], "met");
+    assert_eq!(lines.last().map(|line| &line["complete"]), Some(&Value::Bool(true)));
+}
+
+/// Ends a run that a failed test leaves behind.
+struct Run(Child);
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn what_is_broken_off_keeps_its_results_and_leaves_nothing_running() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().join("results.jsonl");
+    let file = scenario(directory.path(), "long", 0.3);
+    let mut command = shunt(&["bench", "run", &file, "--rounds", "1000", "--port", "23242"]);
+    command.arg("--out").arg(&out).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut run = Run(command.spawn().expect("start"));
+    eventually(|| fs::read_to_string(&out).unwrap_or_default().contains("\"measurement\""));
+    assert!(TcpStream::connect("127.0.0.1:23242").is_ok() && TcpStream::connect("127.0.0.1:23252").is_ok());
+    signal(&run.0, "INT");
+    assert_eq!(run.0.wait().expect("ended").code(), Some(2));
+    assert!(TcpStream::connect("127.0.0.1:23242").is_err() && TcpStream::connect("127.0.0.1:23252").is_err());
+    let lines = lines(&out);
+    assert!(!of_kind(&lines, "measurement").is_empty() && !of_kind(&lines, "summary").is_empty());
+    assert_eq!(lines.last().map(|line| &line["complete"]), Some(&Value::Bool(false)));
+    let notes = of_kind(&lines, "note");
+    assert!(notes.is_empty(), "breaking off is no failure: {notes:?}");
+}
+
+#[test]
+fn a_wrong_scenario_is_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = scenario(directory.path(), "wrong", 0.1);
+    let text = fs::read_to_string(&file).expect("read").replace("target = \"shunt\"", "target = \"shnt\"");
+    fs::write(&file, text).expect("write");
+    let (code, _, complained) = output(&["bench", "run", &file]);
+    assert!(code == 1 && complained.contains("there is no server 'shnt'"), "{code} {complained}");
+    let (code, _, complained) = output(&["bench", "run", "no-such-scenario"]);
+    assert!(
+        code == 1 && complained.contains("there is no scenario 'no-such-scenario'; there are "),
+        "{code} {complained}"
+    );
+}
