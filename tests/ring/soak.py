@@ -9,7 +9,6 @@ was acknowledged to them, and at the end all of those are read. Prints measureme
 import argparse
 import asyncio
 import json
-import os
 import random
 import statistics
 import subprocess
@@ -167,5 +166,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("PYTHONUNBUFFERED", "1")
     raise SystemExit(main())

@@ -291,9 +291,6 @@ pub struct Smoke {
     /// Only these points; all if there are none.
     #[serde(default)]
     pub points: Vec<String>,
-    /// Servers and arms that are left out.
-    #[serde(default)]
-    pub without: Vec<String>,
     /// Arguments of `shunt bench load` in place of the usual ones.
     #[serde(default)]
     pub load: Arguments,
@@ -344,9 +341,6 @@ impl Scenario {
         let bases = named.iter().filter_map(|point| Some(point.rate.as_ref()?.point.clone()));
         let kept: Vec<String> = named.iter().map(|point| point.label.clone()).chain(bases).collect();
         self.points.retain(|point| kept.contains(&point.label));
-        self.servers.retain(|server| !smoke.without.contains(&server.name));
-        let gone = |arm: &Arm| smoke.without.iter().any(|name| *name == arm.name || *name == arm.target);
-        self.arms.retain(|arm| !gone(arm));
         self.load.extend(smoke.load);
         // Whatever it measures, it shows nothing.
         self.claims.iter_mut().for_each(|claim| claim.rounds = usize::MAX);

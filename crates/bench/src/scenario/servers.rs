@@ -126,9 +126,6 @@ pub(super) fn start(
     behind: Option<&Running>,
     around: &Surroundings,
 ) -> Result<Running, NotStarted> {
-    if server.kind == ServerKind::Cassandra {
-        return start_ring(server, around);
-    }
     let port = around.port + position * PORTS_EACH;
     let own = SocketAddr::from(([127, 0, 0, 1], port));
     let near = |offset: u16| SocketAddr::from(([127, 0, 0, 1], port + offset));
@@ -155,7 +152,8 @@ pub(super) fn start(
             command.arg("--data").arg(&data);
             leftovers.push(data);
         }
-        ServerKind::Other | ServerKind::Cassandra => command = other(server, own, nodes, around),
+        ServerKind::Other => command = other(server, own, nodes, around),
+        ServerKind::Cassandra => return start_ring(server, around),
         ServerKind::Haproxy => {
             let file = std::env::temp_dir().join(format!("shunt-bench-{}-{}.cfg", std::process::id(), server.name));
             fs::write(&file, haproxy_configuration(own, nodes))?;
