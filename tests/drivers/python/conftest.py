@@ -16,13 +16,17 @@ def version(request):
 
 @pytest.fixture(scope="session")
 def connect(backend):
-    """Makes clusters with the driver's default settings, except that a read sees every write acknowledged before it."""
+    """Makes clusters with the driver's default settings, except that every replica has a write that was acknowledged.
+
+    With fewer, a read could still see every write; but a replica that is behind would apply the rest of one test's
+    writes after the TRUNCATE that empties the table for the next test.
+    """
     clusters = []
 
     def make(version=None, **settings):
         if version is not None:
             settings["protocol_version"] = version
-        profile = ExecutionProfile(consistency_level=ConsistencyLevel.QUORUM)
+        profile = ExecutionProfile(consistency_level=ConsistencyLevel.ALL)
         cluster = Cluster([backend.host], port=backend.port, execution_profiles={EXEC_PROFILE_DEFAULT: profile}, **settings)
         clusters.append(cluster)
         return cluster

@@ -41,10 +41,14 @@ def test_table_created_altered_and_dropped(session, keyspace, watcher):
 def test_index_created_and_dropped(backend, session, keyspace, watcher):
     backend.needs("secondary indexes")
 
+    def tables():
+        return watcher.metadata.keyspaces[keyspace].tables
+
     def indexes():
-        return watcher.metadata.keyspaces[keyspace].tables["indexed"].indexes
+        return tables()["indexed"].indexes
 
     session.execute("CREATE TABLE indexed (id int PRIMARY KEY, extra text)")
+    assert eventually(lambda: "indexed" in tables())
     session.execute("CREATE INDEX indexed_extra ON indexed (extra)")
     assert eventually(lambda: "indexed_extra" in indexes())
     session.execute("DROP INDEX indexed_extra")
