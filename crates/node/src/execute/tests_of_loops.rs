@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use allocation_counter::measure;
 use shunt_storage::Store;
-use shunt_storage::engine::MemoryEngine;
+use shunt_storage::engine::{MemoryEngine, Pace};
 use shunt_storage::row_cache::RowCacheOptions;
 use shunt_storage::store::StoreOptions;
 use shunt_wire::cql::envelope::opcode;
@@ -178,7 +178,7 @@ fn one_that_fails_fails_alone() {
 #[test]
 fn a_loop_does_not_wait_for_compaction_and_a_worker_not_for_ever() {
     let mut this = Loop::new();
-    this.engine.stop_writes(true);
+    this.engine.set_pace(Pace::Stopped);
     const INSERT: &str = "INSERT INTO k.t (p, v) VALUES (1, 'x')";
     this.gather(INSERT);
     this.gather("INSERT INTO k.t (p, v) VALUES (2, 'x')");
@@ -189,7 +189,7 @@ fn a_loop_does_not_wait_for_compaction_and_a_worker_not_for_ever() {
     let error = ErrorMessage::decode(VERSION, &out).expect("an error");
     assert_eq!(error.code, error_code::OVERLOADED);
     assert_eq!(error.message, "the write waited 0 s for compaction; write more slowly, or use a faster disk");
-    this.engine.stop_writes(false);
+    this.engine.set_pace(Pace::Free);
     assert_eq!(this.patiently(INSERT).0, opcode::RESULT);
     assert_eq!(this.column("SELECT v FROM k.t WHERE p IN (1, 2)"), ["x"]);
 }

@@ -5,7 +5,7 @@ use super::{
 };
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// A value with the fragments that have come since.
@@ -27,7 +27,7 @@ pub struct MemoryEngine {
     entries: RwLock<BTreeMap<Vec<u8>, Kept>>,
     sync_error: Mutex<Option<EngineError>>,
     writes: AtomicU64,
-    stopped: AtomicBool,
+    pace: Mutex<Pace>,
 }
 
 impl MemoryEngine {
@@ -38,13 +38,13 @@ impl MemoryEngine {
             entries: RwLock::default(),
             sync_error: Mutex::new(None),
             writes: AtomicU64::new(0),
-            stopped: AtomicBool::new(false),
+            pace: Mutex::new(Pace::Free),
         }
     }
 
-    /// Whether writes are stopped from now on, as they are where compaction does not keep up.
-    pub fn stop_writes(&self, stopped: bool) {
-        self.stopped.store(stopped, Ordering::Release);
+    /// How writes fare from now on, as where compaction does not keep up. Delayed ones are taken from whoever waits.
+    pub fn set_pace(&self, pace: Pace) {
+        *self.pace.lock().unwrap_or_else(PoisonError::into_inner) = pace;
     }
 
     /// What every sync answers from now on; `None` for success.
@@ -69,11 +69,12 @@ impl Engine for MemoryEngine {
     }
 
     fn write(&self, batch: &[Write], stall: Stall) -> Result<(), EngineError> {
-        while self.stopped.load(Ordering::Acquire) {
-            if stall == Stall::Refuse {
-                return Err(EngineError::Busy);
+        loop {
+            match (self.pace(), stall) {
+                (Pace::Free, _) | (Pace::Delayed, Stall::Wait) => break,
+                (_, Stall::Refuse) => return Err(EngineError::Busy),
+                (Pace::Stopped, Stall::Wait) => std::thread::yield_now(),
             }
-            std::thread::yield_now();
         }
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         self.writes.fetch_add(batch.len() as u64, Ordering::AcqRel);
@@ -97,7 +98,7 @@ impl Engine for MemoryEngine {
     }
 
     fn pace(&self) -> Pace {
-        if self.stopped.load(Ordering::Acquire) { Pace::Stopped } else { Pace::Free }
+        *self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn cursor(&self, span: &Span) -> Box<dyn Cursor + '_> {

@@ -1,7 +1,7 @@
 //! Writes of several requests as one batch, and writes that come faster than compaction.
 
 use super::*;
-use crate::engine::EngineError;
+use crate::engine::{EngineError, Pace};
 
 /// A store with its engine in the test's hands.
 fn held(options: StoreOptions) -> (Store, Arc<MemoryEngine>) {
@@ -46,7 +46,7 @@ fn requests_share_a_batch_and_one_that_is_refused_leaves_the_others_alone() {
 #[allow(clippy::disallowed_methods, reason = "the writer is to wait for a while")]
 fn a_stall_is_told_to_who_may_not_wait_and_waited_for_by_who_may() {
     let (store, engine) = held(StoreOptions { stall_wait_max: Duration::from_secs(60), ..options() });
-    engine.stop_writes(true);
+    engine.set_pace(Pace::Stopped);
     let (one, fragment) = (partition(1), row("x"));
     let mutation =
         MutationRef { table: TABLE, partition: PartitionKey(&one), target: Target::Static, fragment: &fragment };
@@ -60,7 +60,7 @@ fn a_stall_is_told_to_who_may_not_wait_and_waited_for_by_who_may() {
         // Reads and syncs go on meanwhile.
         assert_eq!(value(&store, &one, Target::Static), None);
         store.wait_durable(store.settle()).unwrap();
-        engine.stop_writes(false);
+        engine.set_pace(Pace::Free);
         store.wait_durable(waits.join().unwrap().unwrap()).unwrap();
     });
     assert_eq!(text(&store, &one, Target::Static).as_deref(), Some("x"));
@@ -69,10 +69,27 @@ fn a_stall_is_told_to_who_may_not_wait_and_waited_for_by_who_may() {
     store.append([[mutation]]).unwrap();
 }
 
+/// An engine that slows writes down keeps to its rate only if they wait inside of it.
+#[test]
+fn delayed_writes_wait_in_the_engine_and_loops_do_not() {
+    let (store, engine) = held(options());
+    engine.set_pace(Pace::Delayed);
+    let (one, fragment) = (partition(1), row("x"));
+    let mutation =
+        MutationRef { table: TABLE, partition: PartitionKey(&one), target: Target::Static, fragment: &fragment };
+    let refused = store.append([[mutation]]).unwrap_err();
+    assert!(matches!(refused, StoreError::Engine(EngineError::Busy)), "{refused}");
+    let ticket = store.apply([mutation], Durability::Batch).unwrap();
+    store.wait_durable(ticket).unwrap();
+    assert_eq!(text(&store, &one, Target::Static).as_deref(), Some("x"));
+    assert_eq!(store.figures().stalled, 1);
+    assert_eq!(store.shared.delayed.load(Ordering::SeqCst), 0, "nobody waits any more");
+}
+
 #[test]
 fn who_has_waited_long_enough_is_refused() {
     let (store, engine) = held(StoreOptions { stall_wait_max: Duration::from_millis(20), ..options() });
-    engine.stop_writes(true);
+    engine.set_pace(Pace::Stopped);
     let (one, fragment) = (partition(1), row("x"));
     let mutation = Mutation { table: TABLE, partition: PartitionKey(&one), target: Target::Static, fragment };
     let refused = store.apply(&[mutation], Durability::Batch).unwrap_err();
