@@ -13,6 +13,8 @@ from .workers import Plan
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "target" / "differential"
 ROWS_SHOWN = 12
+# Of a long text, this much around the place where the two servers' differ.
+TEXT_SHOWN = 300
 # Starts both servers by itself; with --ours and --cassandra it takes those that run.
 COMMAND = "cd tests && ../target/python/bin/python -m differential"
 
@@ -39,29 +41,45 @@ def show(plan: Plan, failure: Failure, path: Path | None) -> None:
         print(f"    ... {len(failure.steps) - len(shown)} steps before these")
     for step in shown:
         print(f"    {step.shown()}")
-    print(f"  Cassandra: {describe(difference.cassandra)}\n  ours:      {describe(difference.ours)}")
+    theirs, ours = difference.cassandra, difference.ours
+    print(f"  Cassandra: {describe(theirs, ours)}\n  ours:      {describe(ours, theirs)}")
     only = f" --only {plan.only}" if plan.only else ""
     if path is not None:
         print(f"  replay: {COMMAND} --replay {path}")
     print(f"  whole:  {COMMAND} --seed {plan.seed} --sequence {failure.number}{only}", flush=True)
 
 
-def describe(outcome: Outcome) -> str:
+def describe(outcome: Outcome, other: Outcome) -> str:
+    """An answer, from where it begins to differ from the other server's."""
     if outcome.kind == "error":
         return f"{outcome.error}: {outcome.message}" + (f" {outcome.detail}" if outcome.detail else "")
     if outcome.kind != "rows":
         return f"{outcome.kind} {outcome.detail or ''}" + (f" prepared: {outcome.prepared}" if outcome.prepared else "")
     lines = [f"{len(outcome.rows)} rows in pages of {outcome.pages}; " + ", ".join(f"{name} {kind}" for name, kind in outcome.columns)]
-    for row in outcome.rows[:ROWS_SHOWN]:
-        lines.append("             " + " | ".join("null" if value is None else _value(value) for value in row))
+    same = _common(outcome.rows, other.rows or [])
+    first = max(0, min(same, len(outcome.rows)) - 2) if len(outcome.rows) > ROWS_SHOWN else 0
+    if first:
+        lines.append(f"             ... {first} rows before these")
+    for number, row in enumerate(outcome.rows[first:first + ROWS_SHOWN], first):
+        beside = other.rows[number] if number < len(other.rows or []) else ()
+        shown = [_value(value, beside[place] if place < len(beside) else None) for place, value in enumerate(row)]
+        lines.append("             " + " | ".join(shown))
     if outcome.prepared is not None:
         lines.append(f"             prepared: {outcome.prepared}")
     return "\n".join(lines)
 
 
-def _value(value: bytes) -> str:
+def _common(one, other) -> int:
+    """How many elements both begin with."""
+    return next((place for place, pair in enumerate(zip(one, other)) if pair[0] != pair[1]), min(len(one), len(other)))
+
+
+def _value(value: bytes | None, beside: bytes | None) -> str:
+    if value is None:
+        return "null"
     if len(value) > 8 and all(32 <= byte < 127 for byte in value):
-        return value.decode()[:300]
+        first = 0 if beside is None or beside == value else max(0, _common(value, beside) - TEXT_SHOWN // 3)
+        return ("..." if first else "") + value[first:first + TEXT_SHOWN].decode()
     return "0x" + value.hex() if len(value) <= 60 else f"0x{value[:56].hex()}... ({len(value)} bytes)"
 
 

@@ -3,6 +3,7 @@
 SHUNT_CASSANDRA (host:port) names the server; the tests that need one are skipped without it.
 """
 
+import math
 import os
 import pickle
 import struct
@@ -23,6 +24,20 @@ SELECT = Step("select.all", "SELECT * FROM t", reads=True)
 
 def rows(*values, column="v", pages=None):
     return Outcome("rows", ((column, "int"),), [(value,) for value in values], pages or [len(values)])
+
+
+def test_a_report_shows_where_long_answers_differ():
+    long = b"x" * 500
+    ours, theirs = rows(*[b"same"] * 40, long + b" a " + long), rows(*[b"same"] * 40, long + b" b " + long)
+    shown = report.describe(theirs, ours)
+    assert " b x" in shown and "38 rows before these" in shown and shown.count("\n") == 4
+
+
+def test_pages_may_end_early_where_elements_were_deleted():
+    step = Step("select.filtering", "SELECT v FROM t WHERE s CONTAINS 1 ALLOW FILTERING", reads=True, page_size=2)
+    found = [expected.find(compare(step, ours, theirs), Counter())
+             for ours, theirs in ((rows(b"1", b"2", pages=[2, 0]), rows(b"2")), (rows(b"1", b"2", pages=[2, 0]), rows(b"3")))]
+    assert [entry and entry.name for entry in found] == ["deleted element", None]
 
 
 @pytest.mark.parametrize("number", range(5))
@@ -166,6 +181,11 @@ ACROSS = "Batch with conditions cannot span multiple partitions"
     ("select.key", "SELECT log(a) FROM t", failed(0x2200), failed(0x2000), None),
     ("select.filtering", "SELECT v FROM t WHERE s CONTAINS 1 ALLOW FILTERING", rows(b"1", b"2"), rows(b"2"), "deleted element"),
     ("select.filtering", "SELECT v FROM t WHERE s CONTAINS 1 ALLOW FILTERING", rows(b"2"), rows(b"1", b"2"), None),
+    ("select.all", "SELECT log(a) FROM t", rows(struct.pack(">d", -math.nan)), rows(struct.pack(">d", math.nan)), "last bit"),
+    ("select.all", "SELECT log(a) FROM t", rows(struct.pack(">d", 1.0)), rows(struct.pack(">d", math.nan)), None),
+    ("update", "UPDATE", failed(0, "IndexOutOfBoundsException: Index 0 out of bounds for length 0"), failed(0x2200, "ttl is too large"),
+     "index in no partition"),
+    ("update", "UPDATE", failed(0, "IndexOutOfBoundsException: Index 0 out of bounds for length 0"), failed(0x2200, "no such column"), None),
     ("select.key", "SELECT m[1], m[0..2] FROM t", rows(b"12"), rows(b"1234"), "two selections of a map"),
     ("select.key", "SELECT m[0..2] FROM t", rows(b"12"), rows(b"1234"), None),
     ("select.key", "SELECT m[1], m[0..2] FROM t", rows(b"12"), rows(b"34"), None),

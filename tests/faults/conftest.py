@@ -18,6 +18,11 @@ SCHEMA = (
 )
 
 
+def pytest_addoption(parser):
+    parser.addoption("--extended", type=int, default=0, metavar="N",
+                     help="the first N nodes, and those that join as far as N goes, load the Cassandra extension")
+
+
 def pytest_collection_modifyitems(items):
     """The node that joins comes last: it changes the ring for good."""
     items.sort(key=lambda item: "joins" in item.nodeid)
@@ -31,8 +36,8 @@ def files():
 
 
 @pytest.fixture(scope="session")
-def ring():
-    cluster = Cluster("faults", nodes=3, first=FIRST)
+def ring(pytestconfig):
+    cluster = Cluster("faults", nodes=3, first=FIRST, extended=pytestconfig.getoption("extended"))
     try:
         cluster.start(wipe=True)
         with cql.Session(cluster.nodes[0].address, cluster.nodes[0].settings.cql_port) as session:
