@@ -10,11 +10,11 @@ use shunt_wire::cql::message::error_code;
 
 use crate::client::{ClientRef, Stall};
 use crate::config::Window;
-use crate::core::Core;
+use crate::core::{Core, GATHER_TIMER};
 use crate::decode::Taken;
 use crate::limits;
 use crate::metrics::{CoreMetrics, Outcome, Routing};
-use crate::node::{LinkWriter, Pending, Purpose, Retained};
+use crate::node::{Link, LinkWriter, Pending, Purpose, Retained};
 use crate::route::{After, Choice, Plan};
 
 impl Core {
@@ -165,9 +165,11 @@ impl Core {
             }
         }
         if !std::mem::replace(&mut link.dirty, true) {
+            link.dirty_since_ns = io.now_ns();
             self.dirty_links.push(key);
         }
-        link.queries_this_turn += u32::from(is_query);
+        link.queries_unflushed += u32::from(is_query);
+        link.urgent |= !is_query;
         if link.streams.is_full()
             || io.backlog(link.conn) > limits::LINK_BACKLOG_BYTES_MAX
             || io.retained_bytes(link.conn) + link.copied_bytes > limits::LINK_RETAINED_BYTES_MAX
@@ -202,24 +204,37 @@ impl Core {
         }
     }
 
-    /// Completes what was begun on links this turn, just before it is flushed in one write each.
+    /// Completes what was begun on links, just before it is flushed in one write each; a frame that had better gather
+    /// more stays open.
     #[inline]
     pub(crate) fn finish_links(&mut self, io: &mut Io) {
+        let (now, gather_ns) = (io.now_ns(), self.config.gather_us * 1_000);
         let mut queries = 0;
-        while let Some(key) = self.dirty_links.pop() {
-            let Some(link) = self.links.get_mut(key as usize) else { continue };
-            if !std::mem::take(&mut link.dirty) {
+        let mut position = 0;
+        let mut next_ns = u64::MAX;
+        while let Some(&key) = self.dirty_links.get(position) {
+            let Some(link) = self.links.get_mut(key as usize).filter(|link| link.dirty) else {
+                self.dirty_links.swap_remove(position);
+                continue;
+            };
+            if link.gathers(now, gather_ns) {
+                io.hold(link.conn, true);
+                next_ns = next_ns.min(link.dirty_since_ns + gather_ns);
+                position += 1;
                 continue;
             }
+            self.dirty_links.swap_remove(position);
+            (link.dirty, link.urgent) = (false, false);
             match &mut link.writer {
                 LinkWriter::Envelopes => {}
                 LinkWriter::Segments(writer) => writer.finish(io.output(link.conn)),
                 LinkWriter::Aggregate(writer) => {
+                    io.hold(link.conn, false);
                     writer.finish(io.output(link.conn));
                     self.metrics.aggregated_frames.add(u64::from(writer.take_frames()));
                 }
             }
-            let count = std::mem::take(&mut link.queries_this_turn);
+            let count = std::mem::take(&mut link.queries_unflushed);
             queries += count;
             if let Some(node) = self.nodes.get(usize::from(link.node.0)) {
                 node.metrics.queries.add(u64::from(count));
@@ -231,6 +246,30 @@ impl Core {
             }
         }
         self.window.turn(queries);
+        if next_ns < self.gather_timer_ns {
+            self.gather_timer_ns = next_ns;
+            io.set_timer(next_ns, GATHER_TIMER);
+        }
+    }
+}
+
+impl Link {
+    /// Whether the open frame had better wait for more queries.
+    ///
+    /// A node takes the frames of a link one after the other, so while it works on one, the next is worth more full
+    /// than early. It goes once it has as many queries as are unanswered (which bounds what waiting costs by what the
+    /// node needs anyway), once there are enough to spread the cost of a frame, or after `gather_ns`.
+    #[inline]
+    fn gathers(&self, now_ns: u64, gather_ns: u64) -> bool {
+        let LinkWriter::Aggregate(writer) = &self.writer else { return false };
+        let gathered = writer.count() as usize;
+        let unanswered = self.streams.len().saturating_sub(self.orphans + gathered);
+        gathered < unanswered.min(limits::FRAME_GATHERED_MAX)
+            && unanswered >= limits::FRAME_GATHER_UNANSWERED_MIN
+            && !self.urgent
+            && !self.full
+            && !writer.has_frames()
+            && now_ns < self.dirty_since_ns.saturating_add(gather_ns)
     }
 }
 

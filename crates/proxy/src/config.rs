@@ -38,6 +38,8 @@ pub struct Config {
     pub admin: Option<SocketAddr>,
     /// How long a turn of the loop waits for more work.
     pub window: Window,
+    /// How long queries to a node may wait for others while it has not answered a frame, microseconds; 0: not at all.
+    pub gather_us: u64,
     /// Login of the control connection; clients always use their own.
     pub credentials: Option<Credentials>,
     /// Deadline of one query at the proxy.
@@ -106,6 +108,7 @@ impl Config {
             contact_points,
             local_datacentre,
             window,
+            gather_us,
             credentials,
             query_timeout_ms,
             connect_timeout_ms,
@@ -148,6 +151,7 @@ impl Default for Config {
             io: IoChoice::Auto,
             admin: Some(SocketAddr::new(loopback, ADMIN_PORT)),
             window: Window::Fixed { us: 0 },
+            gather_us: 100,
             credentials: None,
             query_timeout_ms: 12_000,
             connect_timeout_ms: 5_000,

@@ -47,8 +47,10 @@ enum Owner {
     Link { generation: u32, link: u32 },
 }
 
-/// The only timer of a core: the tick.
+/// The timer that comes round.
 const TICK: u64 = 1;
+/// A frame has gathered long enough.
+pub(crate) const GATHER_TIMER: u64 = 2;
 
 /// One event loop's share of the proxy.
 pub struct Core {
@@ -79,6 +81,8 @@ pub struct Core {
     pub(crate) next_client_id: u32,
     /// Links and clients with something to finish before this turn's flush.
     pub(crate) dirty_links: Vec<u32>,
+    /// When the next [`GATHER_TIMER`] is due, nanoseconds; `u64::MAX`: none is set.
+    pub(crate) gather_timer_ns: u64,
     pub(crate) dirty_clients: Vec<u32>,
     /// Clients that may be read again.
     pub(crate) wake: Vec<ClientRef>,
@@ -121,6 +125,7 @@ impl Core {
             owners: Vec::new(),
             next_client_id: 1,
             dirty_links: Vec::new(),
+            gather_timer_ns: u64::MAX,
             dirty_clients: Vec::new(),
             wake: Vec::new(),
             draining: false,
@@ -299,8 +304,10 @@ impl Service for Core {
     }
 
     fn timer(&mut self, io: &mut Io, key: u64) {
-        if key == TICK {
-            self.tick(io);
+        match key {
+            TICK => self.tick(io),
+            // What is due is found at the end of the turn.
+            _ => self.gather_timer_ns = u64::MAX,
         }
     }
 

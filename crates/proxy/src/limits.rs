@@ -19,6 +19,12 @@ pub const LINK_RETAINED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// hold the buffers of thousands that are answered.
 pub const LINK_RETAINED_BYTES_SWEEP: usize = LINK_RETAINED_BYTES_MAX / 4;
 
+/// A frame waits for more queries only while at least this many are unanswered on its link: fewer are not worth it.
+pub const FRAME_GATHER_UNANSWERED_MIN: usize = 8;
+
+/// A frame with this many queries waits for no more: its fixed cost at the node is spread well enough.
+pub const FRAME_GATHERED_MAX: usize = 64;
+
 /// Room for a message in pieces that a link keeps between messages; what a larger one took is given back.
 pub const CARRY_KEPT_BYTES: usize = 256 * 1024;
 

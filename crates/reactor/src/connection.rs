@@ -39,6 +39,8 @@ pub(crate) struct Connection {
     pub(crate) accepted: bool,
     /// The peer has announced the end of its stream.
     pub(crate) peer_ended: bool,
+    /// `output` is not sent for now: something in it is not complete.
+    pub(crate) held: bool,
     /// The kernel may read `sending` at any time: the buffer must stay where it is.
     pub(crate) kernel_reads: bool,
     /// Being filled by the service.

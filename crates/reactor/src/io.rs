@@ -143,6 +143,18 @@ impl Io {
         }
     }
 
+    /// Whether what was written stays in [`output`](Io::output) over the end of the turn, until this is called again
+    /// with `false`. A connection that is closed sends it all the same.
+    #[inline]
+    pub fn hold(&mut self, conn: ConnId, held: bool) {
+        let Some(connection) = self.get_mut(conn) else {
+            return;
+        };
+        if std::mem::replace(&mut connection.held, held) && !held {
+            self.mark_dirty(conn.index);
+        }
+    }
+
     /// Bytes written by the service and not yet taken by the kernel, the current buffer included.
     #[inline]
     pub fn backlog(&self, conn: ConnId) -> usize {

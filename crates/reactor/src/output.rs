@@ -28,7 +28,12 @@ impl Io {
             }
             return false;
         }
-        if !connection.sending.is_empty() || !matches!(connection.state, State::Open | State::Flushing) {
+        let may_be_sent = match connection.state {
+            State::Open => !connection.held,
+            State::Flushing => true,
+            _ => false,
+        };
+        if !may_be_sent || !connection.sending.is_empty() {
             return false;
         }
         std::mem::swap(&mut connection.output, &mut connection.sending);

@@ -128,6 +128,41 @@ fn all_that_a_turn_wrote_leaves_in_one_write() {
 }
 
 #[test]
+fn what_is_held_leaves_when_it_is_let_go_and_not_before() {
+    // A window too small for what is held, so that the peer's reading wakes the connection meanwhile.
+    let mut pair = Pair::new(6, Options { window_bytes: 100..101, ..Options::calm() });
+    pair.caller_io(|io, conn| io.output(conn).resize(5_000, 1));
+    for part in [b"one ", b"two "] {
+        pair.caller_io(|io, conn| {
+            io.hold(conn, true);
+            io.output(conn).extend_from_slice(part);
+        });
+        pair.settle();
+    }
+    let sent = pair.called().bytes().len();
+    assert!(sent >= 5_000 && !pair.called().bytes().ends_with(b"two "), "{sent}");
+    assert_eq!(pair.caller_io(|io, conn| io.backlog(conn)), 5_008 - sent);
+    pair.caller_io(|io, conn| io.hold(conn, false));
+    pair.settle();
+    assert!(pair.called().bytes().ends_with(b"one two "));
+}
+
+#[test]
+fn a_close_sends_what_is_held() {
+    let mut pair = Pair::new(7, Options::calm());
+    pair.caller_io(|io, conn| {
+        io.output(conn).extend_from_slice(b"held");
+        io.hold(conn, true);
+    });
+    pair.settle();
+    assert_eq!(pair.called().bytes(), b"");
+    pair.caller_io(Io::close);
+    pair.settle();
+    assert_eq!(pair.called().bytes(), b"held");
+    assert_eq!(pair.called().closed(), [CloseReason::Peer]);
+}
+
+#[test]
 fn the_sent_log_survives_a_loss() {
     for_seeds(50, |seed| {
         let mut pair = Pair::new(seed, Options { window_bytes: 16..64, ..Options::crumbs() });

@@ -30,6 +30,7 @@ pub(super) fn status(admin: &Admin) -> Value {
             Window::Auto => json!("auto"),
             Window::Fixed { us } => json!(us),
         },
+        "gather_us": config.gather_us,
         "limits": limits(&config),
     })
 }

@@ -97,6 +97,7 @@ impl Config {
         if let Window::Fixed { us } = self.window {
             found.range("window_us", us, 0..=100_000);
         }
+        found.range("gather_us", self.gather_us, 0..=100_000);
     }
 
     fn check_sizes(&self, found: &mut Findings) {

@@ -301,6 +301,7 @@ impl Core {
             {
                 writer.push_client_gone(io.output(link.conn), client_id);
                 if !std::mem::replace(&mut link.dirty, true) {
+                    link.dirty_since_ns = now;
                     self.dirty_links.push(key);
                 }
             }

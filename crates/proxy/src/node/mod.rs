@@ -74,10 +74,14 @@ pub(crate) struct Link {
     /// What the node offers for aggregated frames.
     pub(crate) aggregate: Option<Offer>,
     pub(crate) streams: Streams,
-    /// Something was written this turn.
+    /// Something was written that is not flushed.
     pub(crate) dirty: bool,
-    /// Queries written this turn.
-    pub(crate) queries_this_turn: u32,
+    /// Queries among it.
+    pub(crate) queries_unflushed: u32,
+    /// Something among it must not wait for more.
+    pub(crate) urgent: bool,
+    /// When the first of it was written, nanoseconds.
+    pub(crate) dirty_since_ns: u64,
     /// It takes no more for now; clients wait in `waiting`.
     pub(crate) full: bool,
     /// No new queries; closes when the last one in flight is answered.
@@ -120,7 +124,9 @@ impl Link {
             aggregate: None,
             streams: Streams::new(in_flight_max),
             dirty: false,
-            queries_this_turn: 0,
+            queries_unflushed: 0,
+            urgent: false,
+            dirty_since_ns: 0,
             full: false,
             retiring: false,
             copied_bytes: 0,

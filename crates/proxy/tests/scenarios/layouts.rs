@@ -59,6 +59,31 @@ fn aggregated_links() {
 }
 
 #[test]
+fn frames_gather_while_others_are_unanswered_and_not_without_end() {
+    for_seeds(4, |seed| {
+        let queries_per_frame = |gather_us: u64| {
+            // Far enough away that many more queries come before one is answered.
+            let network = Options { latency_ns: MILLISECOND / 2..MILLISECOND, ..Options::calm() };
+            let mut options = SceneOptions::new(seed, network);
+            (options.aggregate, options.config.gather_us) = (vec![true; 3], gather_us);
+            let mut scene = Scene::new(options);
+            for _ in 0..32 {
+                scene.add_client(|client| (client.think_ns, client.keyed_only) = (MILLISECOND, true));
+            }
+            scene.wait_ready(20 * SECOND);
+            let scene = serves_everybody(scene, 100);
+            let counts = scene.nodes.iter().map(|node| scene.world.host(*node).counts());
+            let (queries, frames) = counts
+                .fold((0, 0), |sum, counts| (sum.0 + counts.aggregated_queries, sum.1 + counts.aggregated_frames));
+            queries as f64 / frames as f64
+        };
+        // Longer than the query's deadline of 2 s: what is held must leave when what it waits for is answered.
+        let (at_once, briefly, long) = (queries_per_frame(0), queries_per_frame(1_000), queries_per_frame(10_000_000));
+        assert!(at_once * 1.2 < briefly && at_once * 1.2 < long, "{at_once} {briefly} {long}");
+    });
+}
+
+#[test]
 fn bytes_in_crumbs_on_both_sides() {
     for_seeds(4, |seed| {
         let network = Options { window_bytes: 200..4000, ..Options::crumbs() };

@@ -76,7 +76,8 @@ impl Chaos {
             }
             9 if self.reloads => {
                 let us = [0, 0, 30, 200][self.random.index(4)];
-                scene.reload(if us == 0 { Window::Auto } else { Window::Fixed { us } });
+                let window = if us == 0 { Window::Auto } else { Window::Fixed { us } };
+                scene.reload(window, [0, 100, 5_000][self.random.index(3)]);
             }
             8 if self.reconnects => {
                 let client = scene.clients[self.random.index(scene.clients.len())];

@@ -206,9 +206,9 @@ impl Scene {
         }
     }
 
-    /// Gives the cores a configuration with another window.
-    pub fn reload(&mut self, window: Window) {
-        let config = Arc::new(Config { window, cores: self.options.cores, ..self.options.config.clone() });
+    /// Gives the cores a configuration with another window and another time for frames to gather.
+    pub fn reload(&mut self, window: Window, gather_us: u64) {
+        let config = Arc::new(Config { window, gather_us, cores: self.options.cores, ..self.options.config.clone() });
         for core in self.cores.clone() {
             self.world.post(core, CoreMail::Reload(Arc::clone(&config)));
         }

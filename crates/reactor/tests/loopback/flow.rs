@@ -16,6 +16,7 @@ for_each_driver!(
     drained_without_another_event,
     drained_when_a_slow_reader_has_read,
     output_is_one_write_per_turn,
+    held_output_leaves_once_it_is_let_go,
     a_flood_starves_nobody,
 );
 
@@ -241,6 +242,35 @@ fn output_is_one_write_per_turn(choice: IoChoice) {
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
     let (writes, reads) = next(&told);
     assert!(writes >= 20 && writes <= reads, "{writes} writes for {reads} reads");
+}
+
+/// More than the kernel takes at once, so that the rest is held while the socket becomes writable again and again.
+fn held_output_leaves_once_it_is_let_go(choice: IoChoice) {
+    const BYTES: usize = 8 << 20;
+    let (handler, told) = reporting(|io, event, tell| match event {
+        Event::Accepted(conn, _) => {
+            io.output(conn).extend(pattern(BYTES, 4));
+            0
+        }
+        Event::Received(conn, data) => {
+            io.hold(conn, data == b"hold");
+            io.output(conn).extend_from_slice(data);
+            tell(io.backlog(conn));
+            data.len()
+        }
+        _ => 0,
+    });
+    let server = Server::start(choice, handler);
+    let mut client = server.connect();
+    client.write_all(b"hold").unwrap();
+    assert!(next(&told) > 4);
+    assert!(read_exactly(&mut client, BYTES) == pattern(BYTES, 4));
+    client.set_nonblocking(true).unwrap();
+    assert_eq!(client.read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    client.set_nonblocking(false).unwrap();
+    client.write_all(b"go").unwrap();
+    assert_eq!(next(&told), 6);
+    assert_eq!(read_exactly(&mut client, 6), b"holdgo");
 }
 
 fn a_flood_starves_nobody(choice: IoChoice) {

@@ -93,6 +93,7 @@ fn resolve(options: Options, problems: &mut Vec<Problem>) -> Config {
         io: options.io.unwrap_or(default.io),
         admin: options.admin.map_or(default.admin, |admin| admin.0),
         window: options.window_us.map_or(default.window, |window| window.0),
+        gather_us: options.gather_us.unwrap_or(default.gather_us),
         credentials,
         query_timeout_ms: options.query_timeout_ms.unwrap_or(default.query_timeout_ms),
         connect_timeout_ms: options.connect_timeout_ms.unwrap_or(default.connect_timeout_ms),

@@ -59,6 +59,9 @@ pub(crate) struct Options {
     /// How long to wait for more queries before handling those that came: microseconds, or `auto` [default: 0]
     #[arg(long, value_name = "US", help_heading = "Event loop")]
     pub(crate) window_us: Option<WindowUs>,
+    /// How long queries may wait to share a frame while the node has not answered others; 0 = not [default: 100]
+    #[arg(long, value_name = "US", help_heading = "Event loop")]
+    pub(crate) gather_us: Option<u64>,
     /// Aggregated frames to nodes that offer them: auto or off [default: auto]
     #[arg(long, value_name = "WHEN", help_heading = "Event loop")]
     pub(crate) aggregate: Option<AggregateUse>,
@@ -124,6 +127,7 @@ macro_rules! for_all_options {
             cores,
             io,
             window_us,
+            gather_us,
             aggregate,
             query_timeout_ms,
             connect_timeout_ms,

@@ -30,6 +30,7 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     ("cores", "9", "9"),
     ("io", "epoll", r#""epoll""#),
     ("window_us", "auto", r#""auto""#),
+    ("gather_us", "250", "250"),
     ("aggregate", "off", r#""off""#),
     ("query_timeout_ms", "1003", "1003"),
     ("connect_timeout_ms", "1004", "1004"),

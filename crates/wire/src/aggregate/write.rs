@@ -106,6 +106,11 @@ impl AggregateWriter {
         self.push(out, 0, client_id, HEADER_VERSION, 0, opcode::CLIENT_GONE, &[]);
     }
 
+    /// Whether a frame has been completed since [`AggregateWriter::take_frames`] was last asked.
+    pub fn has_frames(&self) -> bool {
+        self.frames > 0
+    }
+
     /// Frames completed since this was last asked.
     pub fn take_frames(&mut self) -> u32 {
         std::mem::take(&mut self.frames)
