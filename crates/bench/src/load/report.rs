@@ -99,6 +99,8 @@ pub struct RoundReport {
     pub own: Option<ProcessReport>,
     /// CPU microseconds of one 70-byte send and receive on loopback at that time.
     pub calibration_us: Option<f64>,
+    /// TCP segments that all sockets of the machine sent, to a query: load, what is measured and the nodes together.
+    pub segments_per_query: Option<f64>,
     /// The nodes' side.
     pub nodes: NodeSide,
 }
@@ -187,6 +189,7 @@ impl RoundReport {
             processes: Vec::new(),
             own: None,
             calibration_us: None,
+            segments_per_query: None,
             nodes: NodeSide::default(),
         }
     }
@@ -225,6 +228,9 @@ impl RoundReport {
     fn write_sides(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(calibration) = self.calibration_us {
             writeln!(out, "  one 70-byte send and receive on loopback: {calibration:.2} us CPU")?;
+        }
+        if let Some(segments) = self.segments_per_query {
+            writeln!(out, "  TCP segments of the whole machine: {segments:.2} per query")?;
         }
         let nodes = &self.nodes;
         if let Some(per_write) = nodes.queries_per_write {

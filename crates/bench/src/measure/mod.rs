@@ -10,6 +10,7 @@ use std::{
 pub mod calibration;
 pub mod cpu;
 pub mod process;
+pub mod segments;
 pub mod statistics;
 pub mod watch;
 

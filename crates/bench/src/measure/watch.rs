@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, io, net::SocketAddr};
 
 use crate::{
     load::{NodeSide, ProcessReport, RoundReport},
-    measure::{Calibration, ProcessDelta, ProcessSample, http_get},
+    measure::{Calibration, ProcessDelta, ProcessSample, http_get, segments},
     stub::{Report, serve::fetch_report},
 };
 
@@ -29,6 +29,7 @@ struct Samples {
     own: Option<ProcessSample>,
     stub: Option<Report>,
     proxy: Option<(f64, f64)>,
+    segments: Option<u64>,
     calibration_ns: Option<f64>,
 }
 
@@ -37,6 +38,7 @@ struct Ended {
     processes: Vec<ProcessDelta>,
     own: Option<ProcessDelta>,
     calibration_us: Option<f64>,
+    segments: Option<u64>,
     nodes: NodeSide,
 }
 
@@ -50,9 +52,10 @@ impl Watch {
         let calibration_ns = self.calibrate();
         let stub = self.stub();
         let proxy = self.proxy();
+        let segments = segments::sent();
         let own = ProcessSample::take(std::process::id()).ok();
         let processes = self.pids.iter().map(|&pid| (pid, ProcessSample::take(pid).ok())).collect();
-        self.begin = Some(Samples { processes, own, stub, proxy, calibration_ns });
+        self.begin = Some(Samples { processes, own, stub, proxy, segments, calibration_ns });
     }
 
     /// A round ends.
@@ -64,9 +67,10 @@ impl Watch {
         };
         let processes = begin.processes.iter().filter_map(|&(pid, earlier)| delta(pid, earlier)).collect();
         let own = delta(std::process::id(), begin.own);
+        let segments = segments::sent().zip(begin.segments).map(|(after, before)| after - before);
         let nodes = self.nodes(&begin);
         let calibration_us = self.calibrate().zip(begin.calibration_ns).map(|(after, before)| (before + after) / 2e3);
-        self.ended.push(Ended { processes, own, calibration_us, nodes });
+        self.ended.push(Ended { processes, own, calibration_us, segments, nodes });
     }
 
     /// Adds what was seen in round `position` to its report.
@@ -76,6 +80,7 @@ impl Watch {
         report.processes = ended.processes.iter().map(|delta| ProcessReport::new(delta, queries)).collect();
         report.own = ended.own.as_ref().map(|delta| ProcessReport::new(delta, queries));
         report.calibration_us = ended.calibration_us;
+        report.segments_per_query = ended.segments.map(|count| count as f64 / queries.max(1) as f64);
         report.nodes = ended.nodes;
     }
 
