@@ -3,7 +3,8 @@
 The same load, INSERT and SELECT of 10-byte values with prepared statements from several client processes of the Python
 driver, goes to the three-node ring directly with round-robin routing, directly with token-aware routing, through one
 `shunt proxy` with ordinary links, and through one with aggregated frames; every node has the extension. The arms take turns
-in random order, round after round; figures are medians over the rounds, CPU is the kernel's account of the nodes' processes. Run by `make ring-cost`.
+in random order, round after round; figures are medians over the rounds, CPU is the kernel's account of the nodes' processes.
+Replication factors and consistencies are measured one after the other on the same ring. Run by `make ring-cost`.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import random
 import statistics
 import subprocess
 import time
+from typing import NamedTuple
 
 from cassandra import ConsistencyLevel
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster as Driver, ExecutionProfile
@@ -26,8 +28,27 @@ from .proxy import Proxy
 
 ARMS = ("round robin", "token aware", "Shunt", "Shunt, extension")
 CONSISTENCY = {"ONE": ConsistencyLevel.ONE, "QUORUM": ConsistencyLevel.QUORUM}
-KEYSPACE, KEYS = "ring_cost", 10_000
+KEYS = 10_000
 TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
+
+
+class Setting(NamedTuple):
+    replication: int
+    consistency: str
+
+    @classmethod
+    def parse(cls, text: str) -> "Setting":
+        factor, _, consistency = text.partition(":")
+        if consistency not in CONSISTENCY or not factor.isdigit():
+            raise argparse.ArgumentTypeError(f"'{text}' is no replication factor and one of {', '.join(CONSISTENCY)}, as in 3:QUORUM")
+        return cls(int(factor), consistency)
+
+    def __str__(self) -> str:
+        return f"RF {self.replication}, {self.consistency}"
+
+    @property
+    def keyspace(self) -> str:
+        return f"ring_cost_{self.replication}"
 
 
 def policy(arm: str):
@@ -44,10 +65,10 @@ def connect(arm: str, ring: Cluster, proxy: Proxy, consistency: str):
     return Driver(addresses, port=port, execution_profiles={EXEC_PROFILE_DEFAULT: profile})
 
 
-def client(arm, ring, proxy, options, start, results):
+def client(arm, ring, proxy, setting, options, start, results):
     """One application process: connects, prepares, waits for the others, runs its share."""
-    cluster = connect(arm, ring, proxy, options.consistency)
-    session = cluster.connect(KEYSPACE)
+    cluster = connect(arm, ring, proxy, setting.consistency)
+    session = cluster.connect(setting.keyspace)
     insert = session.prepare("INSERT INTO kv (k, v) VALUES (?, ?)")
     select = session.prepare("SELECT v FROM kv WHERE k = ?")
     numbers = [random.randrange(KEYS) for _ in range(options.queries)]
@@ -77,10 +98,10 @@ def connections(ring: Cluster) -> float:
     return len(out.stdout.splitlines()) / len(ring.nodes)
 
 
-def run_arm(arm, ring, proxy, options) -> dict:
+def run_arm(arm, ring, proxy, setting, options) -> dict:
     pids = [node.pid() for node in ring.nodes]
     start, results = multiprocessing.Barrier(options.processes + 1), multiprocessing.Queue()
-    clients = [multiprocessing.Process(target=client, args=(arm, ring, proxy, options, start, results))
+    clients = [multiprocessing.Process(target=client, args=(arm, ring, proxy, setting, options, start, results))
                for _ in range(options.processes)]
     for process in clients:
         process.start()
@@ -100,13 +121,12 @@ def run_arm(arm, ring, proxy, options) -> dict:
     return measured
 
 
-def prepare(ring: Cluster, replication: int) -> None:
+def prepare(ring: Cluster, setting: Setting) -> None:
     cluster = connect("round robin", ring, None, "ONE")
     session = cluster.connect()
-    session.execute(f"DROP KEYSPACE IF EXISTS {KEYSPACE}", timeout=60)
-    session.execute(f"CREATE KEYSPACE {KEYSPACE} WITH replication = "
-                    f"{{'class': 'SimpleStrategy', 'replication_factor': {replication}}}", timeout=60)
-    session.execute(f"CREATE TABLE {KEYSPACE}.kv (k blob PRIMARY KEY, v blob)", timeout=60)
+    session.execute(f"CREATE KEYSPACE IF NOT EXISTS {setting.keyspace} WITH replication = "
+                    f"{{'class': 'SimpleStrategy', 'replication_factor': {setting.replication}}}", timeout=60)
+    session.execute(f"CREATE TABLE IF NOT EXISTS {setting.keyspace}.kv (k blob PRIMARY KEY, v blob)", timeout=60)
     cluster.shutdown()
 
 
@@ -116,43 +136,48 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=4, help="client processes")
     parser.add_argument("--queries", type=int, default=10_000, help="queries of each kind, process and round")
     parser.add_argument("--concurrency", type=int, default=32, help="queries in flight per process")
-    parser.add_argument("--replication", type=int, default=1)
-    parser.add_argument("--consistency", choices=CONSISTENCY, default="ONE")
+    parser.add_argument("--settings", type=Setting.parse, nargs="+", default=[Setting(1, "ONE")], metavar="RF:CL",
+                        help="replication factors and consistencies, as in 1:ONE 3:QUORUM")
     parser.add_argument("--optimise", action="store_true", help="the nodes use both compilers; warm up longer")
     parser.add_argument("--json", action="store_true", help="print every measurement")
     options = parser.parse_args()
     ring = Cluster("cost", first=51, extended=3, optimise=options.optimise, heap_mb=1024)
     try:
         ring.start(wipe=True)
-        prepare(ring, options.replication)
         with Proxy(ring.contacts, "127.0.0.1:9044", "127.0.0.1:9184", ["--cores", "1", "--aggregate", "off"]) as plain, \
                 Proxy(ring.contacts, "127.0.0.1:9045", "127.0.0.1:9185", ["--cores", "1"]) as aggregating:
             proxies = {"Shunt": plain, "Shunt, extension": aggregating}
-            for arm in ARMS:
-                run_arm(arm, ring, proxies.get(arm), options)  # warms the nodes' compilers up
-            rounds = {arm: [] for arm in ARMS}
-            for round_ in range(options.rounds):
-                for arm in random.sample(ARMS, len(ARMS)):
-                    measured = run_arm(arm, ring, proxies.get(arm), options)
-                    rounds[arm].append(measured)
-                    if options.json:
-                        say(arm, round_, measured, options)
+            for setting in options.settings:
+                prepare(ring, setting)
+                measure(ring, proxies, setting, options)
     finally:
         ring.stop(wipe=True)
-    report(rounds, options)
     return 0
 
 
-def say(arm: str, round_: int, measured: dict, options) -> None:
+def measure(ring: Cluster, proxies: dict, setting: Setting, options) -> None:
+    for arm in ARMS:
+        run_arm(arm, ring, proxies.get(arm), setting, options)  # warms the nodes' compilers up
+    rounds = {arm: [] for arm in ARMS}
+    for round_ in range(options.rounds):
+        for arm in random.sample(ARMS, len(ARMS)):
+            measured = run_arm(arm, ring, proxies.get(arm), setting, options)
+            rounds[arm].append(measured)
+            if options.json:
+                say(arm, round_, measured, setting)
+    report(rounds, setting, options)
+
+
+def say(arm: str, round_: int, measured: dict, setting: Setting) -> None:
     """A line for each kind of query, as `shunt bench run` reads them."""
     for work in ("INSERT", "SELECT"):
-        print(json.dumps({"arm": arm, "point": f"{work}, RF {options.replication}, {options.consistency}", "round": round_,
+        print(json.dumps({"arm": arm, "point": f"{work}, {setting}", "round": round_,
                           "figures": {"cpu_us": measured[work]["cpu_us"], "rate_per_s": measured[work]["per_second"],
                                       "connections": measured["connections"]}}), flush=True)
 
 
-def report(rounds: dict, options) -> None:
-    print(f"\nring of three, RF {options.replication}, consistency {options.consistency}, {options.processes} processes x "
+def report(rounds: dict, setting: Setting, options) -> None:
+    print(f"\nring of three, {setting}, {options.processes} processes x "
           f"{options.concurrency} in flight, {options.rounds} rounds: median (min to max)")
     print(f"{'':16}{'INSERT, us CPU of the ring':>30}{'SELECT, us CPU of the ring':>30}{'connections/node':>18}"
           f"{'INSERT/s':>12}{'SELECT/s':>12}")
