@@ -10,7 +10,6 @@ Replication factors and consistencies are measured one after the other on the sa
 import argparse
 import json
 import multiprocessing
-import os
 import random
 import statistics
 import subprocess
@@ -24,12 +23,12 @@ from cassandra.policies import RoundRobinPolicy, TokenAwarePolicy
 
 from . import extension
 from .cluster import Cluster
+from .processes import cpu_seconds
 from .proxy import Proxy
 
 ARMS = ("round robin", "token aware", "Shunt", "Shunt, extension")
 CONSISTENCY = {"ONE": ConsistencyLevel.ONE, "QUORUM": ConsistencyLevel.QUORUM}
 KEYS = 10_000
-TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class Setting(NamedTuple):
@@ -82,15 +81,6 @@ def client(arm, ring, proxy, setting, options, start, results):
     cluster.shutdown()
 
 
-def cpu_seconds(pids) -> float:
-    total = 0
-    for pid in pids:
-        with open(f"/proc/{pid}/stat") as stat:
-            fields = stat.read().rsplit(")", 1)[1].split()
-        total += int(fields[11]) + int(fields[12])
-    return total * TICK_SECONDS
-
-
 def connections(ring: Cluster) -> float:
     """Established CQL connections per node, on both of its ports."""
     ports = f"( sport = :{ring.nodes[0].settings.cql_port} or sport = :{extension.AGGREGATE_PORT} )"
@@ -108,10 +98,10 @@ def run_arm(arm, ring, proxy, setting, options) -> dict:
     measured = {}
     for work in ("INSERT", "SELECT"):
         start.wait(timeout=120)
-        before, begun = cpu_seconds(pids), time.monotonic()
+        before, begun = sum(map(cpu_seconds, pids)), time.monotonic()
         measured["connections"] = connections(ring)
         start.wait(timeout=600)
-        spent, elapsed = cpu_seconds(pids) - before, time.monotonic() - begun
+        spent, elapsed = sum(map(cpu_seconds, pids)) - before, time.monotonic() - begun
         done = sum(count for _, count in (results.get(timeout=10) for _ in clients))
         if done != options.processes * options.queries:
             raise RuntimeError(f"{arm}: {done} of {options.processes * options.queries} {work}s succeeded")

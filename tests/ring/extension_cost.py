@@ -11,11 +11,10 @@ import json
 import random
 import statistics
 import subprocess
-from pathlib import Path
 
 from .cluster import Cluster
+from .processes import cpu_seconds_without_compilers
 from .proxy import Proxy, binary
-from .store_speed import TICK_SECONDS
 
 KEYSPACE, WORK = "extension_cost", ("INSERT", "SELECT")
 ARMS = (  # name, with the jar, through Shunt, connections, outstanding
@@ -29,19 +28,6 @@ ARMS = (  # name, with the jar, through Shunt, connections, outstanding
     ("Shunt, 8 x 32", False, True, 8, 32),
     ("Shunt, 8 x 32, with the jar", True, True, 8, 32),
 )
-
-
-def busy_seconds(pid: int) -> float:
-    """CPU of all threads but the just-in-time compilers'."""
-    total = 0
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        try:
-            name, fields = (task / "comm").read_text(), (task / "stat").read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue  # it ended
-        if "CompilerThre" not in name:
-            total += int(fields[11]) + int(fields[12])
-    return total * TICK_SECONDS
 
 
 def sent(front) -> tuple:
@@ -70,9 +56,9 @@ def load(target: str, connections: int, outstanding: int, work: str, seconds: fl
 def run(arm, nodes, fronts, work: str, seconds: float) -> dict:
     _, with_jar, through, connections, outstanding = arm
     node, front = nodes[with_jar], fronts[with_jar]
-    before, sent_before = busy_seconds(node.pid()), sent(front)
+    before, sent_before = cpu_seconds_without_compilers(node.pid()), sent(front)
     report = load(front.listen if through else node.contact, connections, outstanding, work, seconds)
-    spent = busy_seconds(node.pid()) - before
+    spent = cpu_seconds_without_compilers(node.pid()) - before
     queries, writes = (after - earlier for after, earlier in zip(sent(front), sent_before))
     return {"arm": arm[0], "work": work, "cpu_us": 1e6 * spent / report["queries"], "rate": report["rate"],
             "p50": report["latency_us"]["p50"], "p99": report["latency_us"]["p99"],

@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from . import cql, jars
+from . import cql, jars, processes
 
 LISTEN = "127.0.0.1:9042"
 ADMIN = "127.0.0.1:9180"
@@ -93,10 +93,7 @@ class Proxy:
         self.process.wait(10)
 
     def resident_bytes(self) -> int:
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1024
-        raise RuntimeError("the proxy has no VmRSS")
+        return processes.resident_bytes(self.process.pid)
 
     def log_tail(self, lines: int = 40) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.is_file() else ""

@@ -8,34 +8,22 @@ store's processes, the proxy in front of it not included; figures are medians. R
 
 import argparse
 import json
-import os
 import shutil
 import socket
 import statistics
 import subprocess
 import time
-from pathlib import Path
 
 from . import cql, jars
 from .cluster import Cluster
 from .embedded import Embedded
+from .processes import cpu_seconds, resident_bytes
 from .proxy import Proxy, binary
 
 SHAPES = ((64, 1), (8, 32))
 VALUE_BYTES = 100
-TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
 KEYSPACES = {"batch": "speed_batch", "periodic": "speed_periodic"}
 WORK = ("write", "read")
-
-
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) * TICK_SECONDS
-
-
-def resident_bytes(pid: int) -> int:
-    return next(int(line.split()[1]) * 1024 for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-                if line.startswith("VmRSS:"))
 
 
 def load(target: str, pid: int, keyspace: str, shape, work: str, options, *more) -> dict:

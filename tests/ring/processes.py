@@ -1,0 +1,34 @@
+"""What the kernel says of a process: its CPU time and memory."""
+
+import os
+from pathlib import Path
+
+TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
+# Threads of Java's compilers, by the name the kernel has for them.
+COMPILERS = "CompilerThre"
+
+
+def cpu_seconds(pid: int) -> float:
+    """Of all its threads, ended ones too."""
+    return _seconds(Path(f"/proc/{pid}/stat"))
+
+
+def cpu_seconds_without_compilers(pid: int) -> float:
+    """Of its threads that run, Java's compilers left out."""
+    total = 0.0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            total += _seconds(task / "stat") if COMPILERS not in (task / "comm").read_text() else 0.0
+        except OSError:
+            continue  # it ended
+    return total
+
+
+def resident_bytes(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS:"))
+
+
+def _seconds(stat: Path) -> float:
+    fields = stat.read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) * TICK_SECONDS
