@@ -4,7 +4,7 @@ from pathlib import Path
 
 from . import units
 from .chapter import anchor, chapter
-from .html import Element, element, join
+from .html import Element, element
 from .look import Wardrobe
 from .results import Claim, Results
 

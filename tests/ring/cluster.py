@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from . import cql, extension, jars
 from .node import Node, Settings

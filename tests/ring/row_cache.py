@@ -21,7 +21,6 @@ import os
 import random
 import shutil
 import statistics
-import struct
 import subprocess
 import threading
 import time
