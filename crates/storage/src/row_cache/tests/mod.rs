@@ -149,12 +149,15 @@ fn rows_larger_than_a_page_take_one_read() {
 #[test]
 fn a_fill_that_a_write_overtook_is_dropped() {
     let cache = RowCache::open(options(256 << 10, None)).unwrap();
-    let (one, other) = (key_of(1, 1), key_of(1, 2));
-    let (token, token_of_other) = (cache.begin_fill(&one), cache.begin_fill(&other));
+    let one = key_of(1, 1);
+    let others: Vec<_> = (2..10).map(|row| key_of(1, row)).map(|key| (cache.begin_fill(&key), key)).collect();
+    let token = cache.begin_fill(&one);
     cache.invalidate(&one);
     assert!(!cache.fill(token, &one, Some(b"stale")));
     assert!(cache.get(&one).is_none());
-    assert!(cache.fill(token_of_other, &other, Some(b"sound")), "another row is not concerned");
+    // A row whose hash happens to fall into the same stripe is.
+    let sound = others.into_iter().filter(|(token, key)| cache.fill(*token, key, Some(b"sound"))).count();
+    assert!(sound >= 5, "rows of other stripes are not concerned: {sound} of 8");
 
     let token = cache.begin_fill(&one);
     let guard = cache.begin_write(&one);
@@ -170,8 +173,8 @@ fn a_fill_that_a_write_overtook_is_dropped() {
     let token = cache.begin_fill(&one);
     cache.clear_table(&1u32.to_be_bytes());
     assert!(!cache.fill(token, &one, Some(b"stale")));
-    assert!(cache.get(&other).is_none(), "cleared with its table");
-    assert_eq!(cache.statistics().fills_dropped, 5);
+    assert!((2..10).all(|row| cache.get(&key_of(1, row)).is_none()), "cleared with their table");
+    assert_eq!(cache.statistics().fills_dropped, 5 + 8 - sound as u64);
 }
 
 #[test]
