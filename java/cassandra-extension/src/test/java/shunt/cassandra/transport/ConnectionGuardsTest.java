@@ -52,9 +52,10 @@ class ConnectionGuardsTest
     {
         try (LinkClient ordinary = node.ordinary(); LinkClient idle = node.link(); LinkClient used = node.link())
         {
+            // Before what the node hears last, so that its time cannot have begun earlier.
+            long last = System.nanoTime();
             use(idle);
             ordinary.ask(GuardedNode.FAST);
-            long last = System.nanoTime();
             List<LinkClient> open = new ArrayList<>(List.of(ordinary, idle));
             long end = last + TimeUnit.MILLISECONDS.toNanos(3L * GuardedNode.IDLE_MS);
             while (System.nanoTime() < end)
