@@ -164,8 +164,7 @@ impl Core {
                 pending.retained = retained;
             }
         }
-        if !std::mem::replace(&mut link.dirty, true) {
-            link.dirty_since_ns = io.now_ns();
+        if link.becomes_dirty(io.now_ns()) {
             self.dirty_links.push(key);
         }
         link.queries_unflushed += u32::from(is_query);

@@ -300,8 +300,7 @@ impl Core {
                 && link.step == Step::Ready
             {
                 writer.push_client_gone(io.output(link.conn), client_id);
-                if !std::mem::replace(&mut link.dirty, true) {
-                    link.dirty_since_ns = now;
+                if link.becomes_dirty(now) {
                     self.dirty_links.push(key);
                 }
             }

@@ -148,6 +148,16 @@ impl Link {
         self.step == Step::Ready && !self.retiring && self.role == Role::Serves
     }
 
+    /// Something was written. Whether that is the first since the last flush: then the link is to be noted for the next.
+    #[inline]
+    pub(crate) fn becomes_dirty(&mut self, now_ns: u64) -> bool {
+        if std::mem::replace(&mut self.dirty, true) {
+            return false;
+        }
+        self.dirty_since_ns = now_ns;
+        true
+    }
+
     /// Whether nobody waits for an answer on it.
     pub(crate) fn is_unused(&self) -> bool {
         self.streams.len() <= self.orphans

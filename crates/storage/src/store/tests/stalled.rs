@@ -18,16 +18,23 @@ fn row(text: &str) -> Fragment {
     Fragment::Row(insert(0, 1, text.as_bytes()))
 }
 
+/// A fragment of the partition's static row.
+fn to<'a>(partition: &'a [u8], fragment: &'a Fragment) -> MutationRef<'a> {
+    MutationRef { table: TABLE, partition: PartitionKey(partition), target: Target::Static, fragment }
+}
+
 #[test]
 fn requests_share_a_batch_and_one_that_is_refused_leaves_the_others_alone() {
     let store = in_memory(StoreOptions { batch_bytes_max: 1000, ..options() });
     let partitions = [partition(1), partition(2), partition(3)];
     let (fine, large, header) = (row("x"), row(&"x".repeat(1001)), Fragment::Header(Header::default()));
-    let to = |number: usize, fragment| {
-        let (partition, target) = (PartitionKey(&partitions[number]), Target::Static);
-        MutationRef { table: TABLE, partition, target, fragment }
-    };
-    let requests = [vec![to(0, &fine)], vec![to(1, &fine), to(1, &header)], vec![to(1, &large)], vec![to(2, &fine)]];
+    let [first, second, third] = &partitions;
+    let requests = [
+        vec![to(first, &fine)],
+        vec![to(second, &fine), to(second, &header)],
+        vec![to(second, &large)],
+        vec![to(third, &fine)],
+    ];
     let written = store.append(requests).unwrap();
     let refused: Vec<_> = written.refused.iter().map(|(place, why)| (*place, why.to_string())).collect();
     let why = ["a row's fragment for a header, or the other way round", "a write of 1035 bytes, at most 1000"];
@@ -48,8 +55,7 @@ fn a_stall_is_told_to_who_may_not_wait_and_waited_for_by_who_may() {
     let (store, engine) = held(StoreOptions { stall_wait_max: Duration::from_secs(60), ..options() });
     engine.set_pace(Pace::Stopped);
     let (one, fragment) = (partition(1), row("x"));
-    let mutation =
-        MutationRef { table: TABLE, partition: PartitionKey(&one), target: Target::Static, fragment: &fragment };
+    let mutation = to(&one, &fragment);
     let refused = store.append([[mutation]]).unwrap_err();
     assert!(matches!(refused, StoreError::Engine(EngineError::Busy)), "{refused}");
     assert_eq!(value(&store, &one, Target::Static), None);
@@ -75,8 +81,7 @@ fn delayed_writes_wait_in_the_engine_and_loops_do_not() {
     let (store, engine) = held(options());
     engine.set_pace(Pace::Delayed);
     let (one, fragment) = (partition(1), row("x"));
-    let mutation =
-        MutationRef { table: TABLE, partition: PartitionKey(&one), target: Target::Static, fragment: &fragment };
+    let mutation = to(&one, &fragment);
     let refused = store.append([[mutation]]).unwrap_err();
     assert!(matches!(refused, StoreError::Engine(EngineError::Busy)), "{refused}");
     let ticket = store.apply([mutation], Durability::Batch).unwrap();
@@ -104,8 +109,7 @@ fn who_has_waited_long_enough_is_refused() {
 fn a_loop_does_not_meet_who_waits_inside_of_the_engine() {
     let store = in_memory(options());
     let (one, fragment) = (partition(1), row("x"));
-    let mutation =
-        MutationRef { table: TABLE, partition: PartitionKey(&one), target: Target::Static, fragment: &fragment };
+    let mutation = to(&one, &fragment);
     store.shared.delayed.store(1, Ordering::SeqCst);
     let _gate = store.shared.gate.write();
     let refused = store.append([[mutation]]).unwrap_err();
