@@ -167,8 +167,11 @@ impl Core {
         if link.becomes_dirty(io.now_ns()) {
             self.dirty_links.push(key);
         }
-        link.queries_unflushed += u32::from(is_query);
-        link.urgent |= !is_query;
+        if is_query {
+            link.queries_unflushed += 1;
+        } else {
+            link.urgent = true;
+        }
         if link.streams.is_full()
             || io.backlog(link.conn) > limits::LINK_BACKLOG_BYTES_MAX
             || io.retained_bytes(link.conn) + link.copied_bytes > limits::LINK_RETAINED_BYTES_MAX

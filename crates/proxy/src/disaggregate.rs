@@ -14,7 +14,7 @@ use shunt_wire::cql::message::{ErrorMessage, result_kind};
 use crate::core::Core;
 use crate::limits;
 use crate::metrics::Outcome;
-use crate::node::{Link, LinkWriter, Pending, Purpose, Retained, Step};
+use crate::node::{Link, LinkWriter, Pending, Purpose, Recipient, Retained, Step};
 use crate::route::After;
 
 /// One answer, wherever it came from.
@@ -193,22 +193,40 @@ impl Core {
     fn answer(&mut self, io: &mut Io, key: u32, answer: &Answer<'_>) {
         let Some(link) = self.links.get_mut(key as usize) else { return };
         let conn = link.conn;
-        let Some(pending) = link.streams.remove(answer.stream) else {
+        let Some(pending) = link.streams.get(answer.stream) else {
             self.node_fault(io, key, &format!("it answered stream {}, which nobody asked for", answer.stream));
             return;
         };
+        let plain = pending.purpose == Purpose::Client
+            && pending.plan.after == After::Deliver
+            && answer.opcode != opcode::ERROR;
+        if !plain {
+            let pending = *pending;
+            link.streams.remove(answer.stream);
+            self.answer_specially(io, key, &pending, answer);
+            return;
+        }
+        let (recipient, sent_ns, retained) = (pending.recipient(), pending.sent_ns, pending.retained);
+        link.streams.remove(answer.stream);
+        if let Some(node) = self.nodes.get_mut(usize::from(link.node.0)) {
+            node.in_flight = node.in_flight.saturating_sub(1);
+            node.metrics.latency_ns.record(io.now_ns().saturating_sub(sent_ns));
+        }
+        self.release(io, conn, retained);
+        self.deliver(io, recipient, answer, Outcome::Ok);
+    }
+
+    /// An answer that is not simply passed on.
+    fn answer_specially(&mut self, io: &mut Io, key: u32, pending: &Pending, answer: &Answer<'_>) {
+        let Some(link) = self.links.get(key as usize) else { return };
+        let conn = link.conn;
         if let Some(node) = self.nodes.get_mut(usize::from(link.node.0)) {
             node.in_flight = node.in_flight.saturating_sub(1);
         }
         match pending.purpose {
-            Purpose::Client if answer.opcode != opcode::ERROR && pending.plan.after == After::Deliver => {
-                self.release(io, conn, pending.retained);
-                self.measure(io, key, &pending);
-                self.deliver(io, &pending, answer, Outcome::Ok);
-            }
             Purpose::Client => {
-                self.measure(io, key, &pending);
-                self.answer_with_care(io, key, &pending, answer);
+                self.measure(io, key, pending);
+                self.answer_with_care(io, key, pending, answer);
                 self.release(io, conn, pending.retained);
             }
             Purpose::Heartbeat => {
@@ -232,21 +250,20 @@ impl Core {
 
     /// Passes an answer on to the client who asked.
     #[inline]
-    pub(crate) fn deliver(&mut self, io: &mut Io, pending: &Pending, answer: &Answer<'_>, outcome: Outcome) {
+    pub(crate) fn deliver(&mut self, io: &mut Io, to: Recipient, answer: &Answer<'_>, outcome: Outcome) {
         self.metrics.outcomes.of(outcome).add(1);
         self.metrics.in_flight.sub(1);
-        self.metrics.latency_ns.record(io.now_ns().saturating_sub(pending.received_ns));
+        self.metrics.latency_ns.record(io.now_ns().saturating_sub(to.received_ns));
         let draining = self.draining;
-        let Some(client) = self.client(pending.client) else { return };
+        let Some(client) = self.client(to.client) else { return };
         client.in_flight = client.in_flight.saturating_sub(1);
         let last = draining && client.in_flight == 0;
-        self.reply(io, pending.client.slot, answer.flags, answer.opcode, pending.stream, answer.body);
+        self.reply(io, to.client.slot, answer.flags, answer.opcode, to.stream, answer.body);
         if last {
-            self.close_client(io, pending.client.slot);
+            self.close_client(io, to.client.slot);
         }
     }
 
-    #[inline]
     fn measure(&self, io: &Io, key: u32, pending: &Pending) {
         if let Some(link) = self.links.get(key as usize)
             && let Some(node) = self.nodes.get(usize::from(link.node.0))
@@ -296,7 +313,7 @@ impl Core {
             if !self.repair_unprepared(io, key, pending, answer.flags, body)
                 && !self.repair_turned_away(io, key, pending, answer.flags, body)
             {
-                self.deliver(io, pending, answer, Outcome::Error);
+                self.deliver(io, pending.recipient(), answer, Outcome::Error);
             }
             return;
         }
@@ -308,12 +325,12 @@ impl Core {
                 let prefix = answer.flags & (flag::TRACING | flag::WARNING | flag::CUSTOM_PAYLOAD);
                 let rest =
                     shunt_wire::cql::message::split_response_prefix(prefix, body).map_or(&[][..], |(_, rest)| rest);
-                self.deliver(io, pending, answer, Outcome::Ok);
+                self.deliver(io, pending.recipient(), answer, Outcome::Ok);
                 if result_kind::peek(rest) == Some(result_kind::SET_KEYSPACE) && answer.opcode == opcode::RESULT {
                     self.node_fault(io, key, "a statement changed the keyspace of a shared link");
                 }
             }
-            After::Deliver | After::Use | After::Unprepared => self.deliver(io, pending, answer, Outcome::Ok),
+            After::Deliver | After::Use | After::Unprepared => self.deliver(io, pending.recipient(), answer, Outcome::Ok),
         }
     }
 

@@ -27,10 +27,10 @@ impl Core {
         body: &[u8],
     ) {
         if let Some(text) = self.remember_statement(io, key, pending, answer, body) {
-            self.deliver(io, pending, answer, Outcome::Ok);
+            self.deliver(io, pending.recipient(), answer, Outcome::Ok);
             self.spread(io, key, &text, pending);
         } else {
-            self.deliver(io, pending, answer, Outcome::Ok);
+            self.deliver(io, pending.recipient(), answer, Outcome::Ok);
         }
     }
 

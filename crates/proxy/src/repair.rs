@@ -143,7 +143,7 @@ impl Core {
         let Some(repair) = self.repairs.remove(&key) else { return };
         if answer.opcode == opcode::ERROR {
             // The statement cannot be prepared any more (its table is gone, say): the node's words are the answer.
-            self.deliver(io, &repair.pending, answer, Outcome::Error);
+            self.deliver(io, repair.pending.recipient(), answer, Outcome::Error);
         } else if !self.links.get(repair.link as usize).is_some_and(|link| link.conn == repair.conn && link.is_ready())
             || !self.send_on_link(io, repair.link, repair.pending, &repair.body)
         {
@@ -272,7 +272,7 @@ impl Core {
         let mut body = Vec::new();
         failure(&pending.plan, outcome, why).put(&mut body, version);
         let answer = Answer { stream: pending.stream, flags: 0, opcode: opcode::ERROR, body: &body };
-        self.deliver(io, pending, &answer, outcome);
+        self.deliver(io, pending.recipient(), &answer, outcome);
     }
 
     /// Queries of a link whose time is over. Their stream ids stay taken until the node answers.

@@ -37,7 +37,7 @@ impl Core {
         let changed = matches!(ResultMessage::decode(4, rest), Ok(ResultMessage::SchemaChange(_)));
         let node = self.links.get(key as usize).map(|link| link.node);
         let Some(node) = node.filter(|_| changed && self.awaiting.len() < limits::REPAIRS_MAX) else {
-            self.deliver(io, pending, answer, Outcome::Ok);
+            self.deliver(io, pending.recipient(), answer, Outcome::Ok);
             return;
         };
         let held = AwaitingAgreement {
@@ -59,7 +59,7 @@ impl Core {
     pub(crate) fn schema_agreed(&mut self, io: &mut Io, ticket: u64) {
         let Some(held) = self.awaiting.remove(&ticket) else { return };
         let answer = Answer { stream: held.pending.stream, flags: held.flags, opcode: held.opcode, body: &held.body };
-        self.deliver(io, &held.pending, &answer, Outcome::Ok);
+        self.deliver(io, held.pending.recipient(), &answer, Outcome::Ok);
     }
 
     /// Answers that have waited long enough go out whether the nodes agree or not.

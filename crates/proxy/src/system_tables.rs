@@ -53,7 +53,7 @@ impl Core {
         table: SystemTable,
     ) {
         let Some(client) = self.client(pending.client) else {
-            self.deliver(io, pending, answer, Outcome::Ok);
+            self.deliver(io, pending.recipient(), answer, Outcome::Ok);
             return;
         };
         let (version, local) = (client.version, client.local);
@@ -65,9 +65,9 @@ impl Core {
         match rewrite(table, &view, version, answer.flags, body, &names) {
             Some(rewritten) => {
                 let shown = Answer { flags: answer.flags & !flag::COMPRESSION, body: &rewritten, ..*answer };
-                self.deliver(io, pending, &shown, Outcome::Intercepted);
+                self.deliver(io, pending.recipient(), &shown, Outcome::Intercepted);
             }
-            None => self.deliver(io, pending, answer, Outcome::Ok),
+            None => self.deliver(io, pending.recipient(), answer, Outcome::Ok),
         }
     }
 }

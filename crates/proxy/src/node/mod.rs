@@ -21,7 +21,7 @@ use crate::client::ClientRef;
 use crate::metrics::NodeMetrics;
 
 pub(crate) use pool::{Pool, PoolId, PoolKey, Pools};
-pub(crate) use streams::{Pending, Purpose, Retained, Streams};
+pub(crate) use streams::{Pending, Purpose, Recipient, Retained, Streams};
 pub(crate) use upgrade::Upgrade;
 
 /// How requests are laid out on a link.

@@ -59,6 +59,23 @@ pub(crate) struct Pending {
     pub(crate) retained: Retained,
 }
 
+/// Who gets the answer to a request, and since when it waits for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recipient {
+    pub(crate) client: ClientRef,
+    /// The client's own stream id.
+    pub(crate) stream: i16,
+    /// When the client's request was decoded.
+    pub(crate) received_ns: u64,
+}
+
+impl Pending {
+    #[inline]
+    pub(crate) fn recipient(&self) -> Recipient {
+        Recipient { client: self.client, stream: self.stream, received_ns: self.received_ns }
+    }
+}
+
 /// Bits of one word of the free ids.
 const WORD: usize = u64::BITS as usize;
 /// Words of the free ids: enough for every id a connection can have.
@@ -137,14 +154,20 @@ impl Streams {
         Some(id as u16)
     }
 
-    /// Takes an id back; `None` when it was not given out, which only a misbehaving node causes.
+    /// The request with this id; `None` when it was not given out, which only a misbehaving node causes.
     #[inline]
-    pub(crate) fn remove(&mut self, stream: i16) -> Option<Pending> {
-        let id = usize::try_from(stream).ok()?;
-        let pending = self.slots.get_mut(id)?.take()?;
+    pub(crate) fn get(&self, stream: i16) -> Option<&Pending> {
+        self.slots.get(usize::try_from(stream).ok()?)?.as_ref()
+    }
+
+    /// Takes an id back. The request is read with [`get`](Self::get) before: most answers need a part of it only.
+    #[inline]
+    pub(crate) fn remove(&mut self, stream: i16) {
+        let Ok(id) = usize::try_from(stream) else { return };
+        let Some(slot @ Some(_)) = self.slots.get_mut(id) else { return };
+        *slot = None;
         self.set_free(id);
         self.used -= 1;
-        Some(pending)
     }
 
     pub(crate) fn get_mut(&mut self, stream: u16) -> Option<&mut Pending> {
@@ -195,7 +218,8 @@ mod tests {
         assert!(streams.is_full());
         assert!(streams.insert(pending(0)).is_none());
         for i in 0..32_768_usize {
-            assert_eq!(streams.remove(i as i16).unwrap().stream, i as i16);
+            assert_eq!(streams.get(i as i16).unwrap().stream, i as i16);
+            streams.remove(i as i16);
         }
         assert_eq!(streams.len(), 0);
     }
@@ -204,10 +228,13 @@ mod tests {
     fn an_id_nobody_asked_for_is_refused() {
         let mut streams = Streams::new(4);
         let id = streams.insert(pending(9)).unwrap() as i16;
-        assert!(streams.remove(-1).is_none());
-        assert!(streams.remove(3).is_none());
-        assert!(streams.remove(id).is_some());
-        assert!(streams.remove(id).is_none(), "answered twice");
+        assert!(streams.get(-1).is_none());
+        assert!(streams.get(3).is_none());
+        assert!(streams.get(id).is_some());
+        streams.remove(id);
+        assert!(streams.get(id).is_none(), "answered twice");
+        streams.remove(id);
+        assert_eq!(streams.len(), 0, "taken back twice");
     }
 
     #[test]
@@ -216,7 +243,7 @@ mod tests {
         let ids: Vec<u16> = (0..200).map(|i| streams.insert(pending(i)).unwrap()).collect();
         assert_eq!(ids, (0..200).collect::<Vec<u16>>());
         for id in [130, 7, 64, 3] {
-            streams.remove(id).unwrap();
+            streams.remove(id);
         }
         let again: Vec<u16> = (0..5).map(|i| streams.insert(pending(i)).unwrap()).collect();
         assert_eq!(again, [3, 7, 64, 130, 200]);
