@@ -12,7 +12,8 @@ KEPT = ROOT / "docs" / "results"
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="report/build", description="Turns a results file of `shunt bench run` into a report.")
-    parser.add_argument("results", type=Path, metavar="RESULTS.jsonl", help="what `shunt bench run` wrote")
+    parser.add_argument("results", type=Path, nargs="+", metavar="RESULTS.jsonl",
+                        help="what `shunt bench run` wrote; several runs make one report, and of a scenario that was run again the last run counts")
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--out", type=Path, metavar="DIR", help="where index.html, plots and a copy of the results go; "
                                                                "target/report without it")
@@ -21,7 +22,7 @@ def main() -> int:
                                                                     f"{readme.BEGIN} and {readme.END}")
     options = parser.parse_args()
     try:
-        run = results.read(options.results)
+        run = results.read_all(options.results)
         page = runs.keep(run, KEPT) if options.keep else runs.write(run, options.out or ROOT / "target" / "report")
         print(page)
         if options.readme:

@@ -13,10 +13,10 @@ CHANGE_PERCENT_MIN = 0.5
 
 @dataclass
 class Picture:
-    """A plot of the page as a file."""
+    """A plot or a drawing as a file beside the page."""
 
     name: str  # without directory
-    png: bytes
+    data: bytes
 
 
 def slug(name: str) -> str:
@@ -34,6 +34,9 @@ def chapter(scenario: Scenario, looks: dict, broken_off: bool, pictures: list) -
              element("p", element("b", "How: "), scenario.setup)]
     if scenario.source:
         parts.append(element("p", f"After {scenario.source}.", class_="soft"))
+    if scenario.run:
+        when = f"{scenario.run.started:%Y-%m-%d %H:%M}"
+        parts.append(element("p", f"Measured in a run of its own: {when}, commit {scenario.run.commit or 'unknown'}.", class_="soft"))
     missing = [arm for arm in scenario.arms if arm.missing]
     if missing:
         parts.append(element("p", "Not measured:"))
@@ -47,7 +50,7 @@ def chapter(scenario: Scenario, looks: dict, broken_off: bool, pictures: list) -
         parts.append(element("p", told, class_="banner"))
     for plot in scenario.plots:
         parts.append(_plot(scenario, plot, looks, pictures))
-    parts += [_medians(scenario), _comparisons(scenario)]
+    parts += [_drawings(scenario, pictures), _medians(scenario), _comparisons(scenario)]
     if scenario.notes:
         parts.append(element("h3", "Notes"))
         parts.append(element("ul", *(element("li", note) for note in scenario.notes)))
@@ -69,6 +72,18 @@ def _plot(scenario: Scenario, plot, looks: dict, pictures: list) -> Element:
     files = [picture.name for picture in pictures[-len(frames):]]
     links = [part for file in files for part in (" ", element("a", file, href=f"plots/{file}"))]
     return element("figure", *frames, element("figcaption", plot.sentence, element("small", "As a file:", *links)))
+
+
+def _drawings(scenario: Scenario, pictures: list) -> Element | None:
+    """Links to the drawings that came with the results, which become files beside the plots."""
+    links = []
+    for drawing in scenario.drawings:
+        name = slug(f"{scenario.name}-{drawing.name.removeprefix(scenario.name)}")
+        while f"{name}.svg" in [picture.name for picture in pictures]:
+            name += "-more"
+        pictures.append(Picture(f"{name}.svg", drawing.svg.encode("utf-8")))
+        links.append(element("li", element("a", drawing.title, href=f"plots/{name}.svg")))
+    return join([element("h3", "Drawings"), element("ul", *links)]) if links else None
 
 
 def _medians(scenario: Scenario) -> Element | None:

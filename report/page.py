@@ -94,12 +94,26 @@ def _notes(results: Results) -> Element | None:
     return element("section", element("h2", "Notes"), element("ul", *notes), class_="chapter", id="notes")
 
 
+def files(results: Results) -> list:
+    """Names of the files of raw data beside the page."""
+    names = []
+    for run in [results, *results.others]:
+        name, number = run.path.name, 1
+        while name in names:
+            number += 1
+            name = f"{run.path.stem}-{number}{run.path.suffix}"
+        names.append(name)
+    return names
+
+
 def _source(results: Results) -> Element:
-    name = results.path.name
+    names = files(results)
+    links = [part for name in names for part in (element("a", name, href=name), ", ")]
+    told, they = ("one file", "It has") if len(names) == 1 else (f"{len(names)} files", "They have")
     return element("section", element("h2", "Where this comes from"), element(
-        "p", "Everything above was made from one file of raw data, ", element("a", name, href=name), ", by ",
-        element("code", f"report/build {name}"), ". The file has each round of each measurement. Medians are over rounds in which "
-        "the arms follow one another; a range is from the smallest to the largest. A ratio is one arm's figure divided by "
+        "p", f"Everything above was made from {told} of raw data, ", *links, "by ",
+        element("code", f"report/build {' '.join(names)}"), f". {they} each round of each measurement. Medians are over rounds "
+        "in which the arms follow one another; a range is from the smallest to the largest. A ratio is one arm's figure divided by "
         "another's, the median over the rounds; its interval is that of this median by order statistics, 95 % (94 % with five "
         "rounds). Where it contains 1, or the rounds are too few for one, no difference is shown."),
         class_="chapter", id="source")

@@ -89,6 +89,15 @@ class Series:
 
 
 @dataclass
+class Drawing:
+    """A finished picture that came with the results."""
+
+    name: str  # of its file, without directory and ending
+    title: str
+    svg: str
+
+
+@dataclass
 class Claim:
     """What somebody said, and what was found."""
 
@@ -122,7 +131,9 @@ class Scenario:
     comparisons: list = field(default_factory=list)
     series: list = field(default_factory=list)
     notes: list = field(default_factory=list)
+    drawings: list = field(default_factory=list)
     derived: bool = False  # summaries were made here, from the measurements
+    run: "Results | None" = None  # the run it was measured in, if that is not the report's first
 
     def arm(self, name: str) -> Arm:
         return next(arm for arm in self.arms if arm.name == name)
@@ -155,6 +166,7 @@ class Results:
     complete: bool = False
     seconds: float | None = None
     cut_line: int | None = None  # the last line of a run that was broken off while it wrote
+    others: list = field(default_factory=list)  # runs whose scenarios were added to this one's
 
     def scenario(self, name: str) -> Scenario | None:
         return next((scenario for scenario in self.scenarios if scenario.name == name), None)
@@ -235,6 +247,34 @@ def read(path: Path) -> Results:
     for scenario in results.scenarios:
         _complete(scenario, reader.lines)
     return results
+
+
+def read_all(paths: list) -> Results:
+    """Runs that belong together, such as that of a scenario that takes hours and that of all others, as one. A scenario that
+    several have is taken from the last. Raises BadResults."""
+    first, *others = (read(path) for path in paths)
+    for other in others:
+        _join(first, other)
+    return first
+
+
+def _join(first: Results, other: Results) -> None:
+    if other.smoke != first.smoke:
+        short, full = (other.path, first.path) if other.smoke else (first.path, other.path)
+        raise BadResults(f"{short}: is of the short smoke form, {full} is not; make a report of each")
+    for scenario in other.scenarios:
+        scenario.run = other
+        before = first.scenario(scenario.name)
+        if before is None:
+            first.scenarios.append(scenario)
+        else:
+            first.scenarios[first.scenarios.index(before)] = scenario
+            first.claims = [claim for claim in first.claims if claim.scenario != scenario.name]
+    first.others.append(other)
+    first.claims += other.claims
+    first.notes += other.notes
+    first.complete = first.complete and other.complete
+    first.seconds = None if first.seconds is None or other.seconds is None else first.seconds + other.seconds
 
 
 def _begin(reader: _Reader) -> Results:
@@ -321,6 +361,12 @@ def _comparison(reader, results, number, line) -> None:
                                                line.get("low"), line.get("high"), line["shown"], int(line["rounds"])))
 
 
+def _picture(reader, results, number, line) -> None:
+    scenario = _known(reader, results, number, line)
+    if scenario:
+        scenario.drawings.append(Drawing(line["name"], line["title"], line["svg"]))
+
+
 def _claim(reader, results, number, line) -> None:
     name = line.get("scenario")
     if name is not None and results.scenario(name) is None:
@@ -346,7 +392,8 @@ def _second_run(reader, _results, number, _line) -> None:
     reader.fault(number, 'a second line of kind "run"; one file holds one run: split it here')
 
 
-_LATER = {"run": _second_run, "scenario": lambda *_: None, "measurement": _measurement, "series": _series, "end": _end,
+_LATER = {"run": _second_run, "scenario": lambda *_: None, "measurement": _measurement, "series": _series, "picture": _picture,
+          "end": _end,
           "summary": _summary, "comparison": _comparison, "claim": _claim, "note": _note}
 
 

@@ -9,7 +9,8 @@ from .readme import cell
 HEAD = """# Results
 
 Runs of `shunt bench run` whose reports were kept, the latest first. Each directory has the report (`index.html`, one file that
-needs no network), its plots (`plots`) and the raw data (`results.jsonl`). This list is written by `report/build --keep`.
+needs no network), its plots (`plots`) and the raw data (`results.jsonl`, and `results-2.jsonl` and so on where scenarios had a
+run of their own). This list is written by `report/build --keep`.
 """
 
 
@@ -27,10 +28,9 @@ def write(run: results.Results, directory: Path) -> Path:
         shutil.rmtree(plots)
     plots.mkdir(parents=True)
     for picture in pictures:
-        (plots / picture.name).write_bytes(picture.png)
-    copy = directory / run.path.name
-    if not (copy.exists() and copy.samefile(run.path)):
-        shutil.copyfile(run.path, copy)
+        (plots / picture.name).write_bytes(picture.data)
+    for part, name in zip([run, *run.others], page.files(run)):
+        _copy(part.path, directory / name)
     index.write_text(text, encoding="utf-8")
     return index
 
@@ -39,12 +39,25 @@ def keep(run: results.Results, home: Path) -> Path:
     """Keeps a run's report below `home`, in a directory named by its date, and updates the list. The page."""
     directory = _directory(run, home)
     directory.mkdir(parents=True, exist_ok=True)
-    copy = directory / "results.jsonl"
-    if not (copy.exists() and copy.samefile(run.path)):
-        shutil.copyfile(run.path, copy)
-    index = write(results.read(copy), directory)
+    parts = [run, *run.others]
+    copies = [directory / ("results.jsonl" if number == 1 else f"results-{number}.jsonl") for number in range(1, len(parts) + 1)]
+    for part, copy in zip(parts, copies):
+        _copy(part.path, copy)
+    for old in set(_files(directory)) - set(copies):
+        old.unlink()
+    index = write(results.read_all(copies), directory)
     update_list(home)
     return index
+
+
+def _copy(source: Path, to: Path) -> None:
+    if not (to.exists() and to.samefile(source)):
+        shutil.copyfile(source, to)
+
+
+def _files(directory: Path) -> list:
+    """The results files of a run that was kept, the first one first."""
+    return sorted(directory.glob("results*.jsonl"), key=lambda file: (len(file.name), file.name))
 
 
 def _directory(run: results.Results, home: Path) -> Path:
@@ -66,7 +79,7 @@ def _same_run(one: results.Results, other: results.Results) -> bool:
 def update_list(home: Path) -> None:
     """Writes the list anew from the runs that are there."""
     home.mkdir(parents=True, exist_ok=True)
-    runs = [(file.parent.name, results.read(file)) for file in home.glob("*/results.jsonl")]
+    runs = [(file.parent.name, results.read_all(_files(file.parent))) for file in home.glob("*/results.jsonl")]
     runs.sort(key=lambda entry: (entry[1].started.timestamp(), entry[0]), reverse=True)
     lines = [_line(name, run) for name, run in runs]
     table = ["| run | commit | machine | claims | |", "|---|---|---|---|---|", *lines] if lines else ["No run has been kept yet."]
@@ -76,5 +89,6 @@ def update_list(home: Path) -> None:
 def _line(name: str, run: results.Results) -> str:
     counts = ", ".join(f"{count} {verdict}" for verdict, count in run.verdicts().items()) or "none"
     marks = [mark for mark, there in (("smoke", run.smoke), ("broken off", not run.complete)) if there]
-    return (f"| [{name}]({name}/index.html) | {cell(run.commit)} | {cell(page.machine_line(run))} | {counts} | "
+    commits = ", ".join(dict.fromkeys(part.commit or "unknown" for part in [run, *run.others]))
+    return (f"| [{name}]({name}/index.html) | {cell(commits)} | {cell(page.machine_line(run))} | {counts} | "
             f"{', '.join(marks)} |")

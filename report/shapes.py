@@ -28,6 +28,7 @@ KINDS = {
         "scenario": TEXT, "arm": TEXT, "point?": TEXT, "x?": NUMBER, "round": NUMBER, "figures": OBJECT, "detail?": OBJECT},
     "series": {
         "scenario": TEXT, "arm": TEXT, "point?": TEXT, "figure": TEXT, "x_title": TEXT, "x": [NUMBER], "y": [OPTIONAL_NUMBER]},
+    "picture": {"scenario": TEXT, "name": TEXT, "title": TEXT, "svg": TEXT},
     "summary": {
         "scenario": TEXT, "arm": TEXT, "point?": TEXT, "x?": NUMBER, "figure": TEXT, "median": NUMBER, "min": NUMBER,
         "max": NUMBER, "rounds": NUMBER},

@@ -177,5 +177,6 @@ def lines(seed: int = 7) -> list:
 
 def write(path: Path, rows: list) -> Path:
     """A results file of these lines."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     return path

@@ -113,6 +113,57 @@ def test_kept_runs_are_listed_by_date_and_a_run_is_kept_once(tmp_path):
     assert (home / "2026-11-21" / "results.jsonl").read_bytes() == first.path.read_bytes()
 
 
+def test_runs_of_different_scenarios_make_one_report(tmp_path):
+    one = invented.write(tmp_path / "one.jsonl", [dict(invented.RUN), *invented.values(random.Random(1))])
+    other = invented.write(tmp_path / "other" / "one.jsonl", [
+        {**invented.RUN, "commit": "fedcba9"}, *invented.nothing(), {"kind": "end", "complete": True, "seconds": 5}])
+    done = command(one, other, "--out", tmp_path / "out")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "out" / "one-2.jsonl").read_bytes() == other.read_bytes()
+    text = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert text.count("Measured in a run of its own: 2026-11-21 23:00, commit fedcba9.") == 1
+    assert "2 files of raw data" in text and 'href="one-2.jsonl"' in text
+    short = invented.write(tmp_path / "short.jsonl", [{**invented.RUN, "smoke": True}, *invented.nothing()])
+    assert "make a report of each" in command(one, short, "--out", tmp_path / "mixed").stderr
+
+
+def test_of_a_scenario_that_was_run_again_the_last_run_counts(tmp_path):
+    again = [{**line, "ours": "again"} for line in invented.claims() if line["scenario"] == "aggregation-windows"]
+    first = invented.write(tmp_path / "1.jsonl", invented.lines())
+    more = invented.write(tmp_path / "2.jsonl", [{**invented.RUN, "commit": "fedcba9"}, *invented.windows(random.Random(5)), *again])
+    one, both = results.read(first), results.read_all([first, more])
+    assert [item.name for item in both.scenarios] == [item.name for item in one.scenarios]
+    assert both.scenario("aggregation-windows").run.commit == "fedcba9" and both.scenario("ring-cost").run is None
+    assert [claim.ours for claim in both.claims if claim.scenario == "aggregation-windows"] == ["again"] * len(again)
+    assert len(both.claims) == len(one.claims)
+
+
+def test_runs_that_make_one_report_are_kept_together(tmp_path):
+    home, first = tmp_path / "kept", run_of(tmp_path / "1")
+    more = invented.write(tmp_path / "2" / "soak.jsonl", [
+        {**invented.RUN, "commit": "fedcba9"}, *invented.values(random.Random(1)), {"kind": "end", "complete": True, "seconds": 5}])
+    runs.keep(results.read_all([first.path, more]), home)
+    kept = home / "2026-11-21"
+    assert (kept / "results-2.jsonl").read_bytes() == more.read_bytes()
+    assert "| [2026-11-21](2026-11-21/index.html) | abc1234, fedcba9 |" in (home / "README.md").read_text(encoding="utf-8")
+    runs.keep(results.read_all([kept / "results.jsonl", kept / "results-2.jsonl"]), home)
+    assert (kept / "results-2.jsonl").read_bytes() == more.read_bytes()
+    runs.keep(first, home)
+    assert [file.name for file in kept.glob("*.jsonl")] == ["results.jsonl"]
+
+
+def test_drawings_become_files_beside_the_plots(tmp_path):
+    scenario = invented.nothing()[0]["name"]
+    drawing = {"kind": "picture", "scenario": scenario, "name": "../256x1", "title": "<i>Flames", "svg": "<svg>1</svg>"}
+    path = invented.write(tmp_path / "run.jsonl", [dict(invented.RUN), *invented.nothing(), drawing, drawing])
+    runs.write(results.read(path), tmp_path / "out")
+    files = sorted((tmp_path / "out" / "plots").iterdir())
+    assert [file.read_text(encoding="utf-8") for file in files] == ["<svg>1</svg>"] * 2
+    assert all(file.suffix == ".svg" and "256x1" in file.name for file in files)
+    text = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert "&lt;i&gt;Flames" in text and all(f'href="plots/{file.name}"' in text for file in files)
+
+
 @pytest.mark.parametrize("value, wanted", [(7.9, "7.90"), (0.3204, "0.320"), (81234, "81,234"), (64, "64"), (15.34, "15.3"), (0, "0"),
                                            (-2.5, "-2.50"), (0.00001, "1.00e-05"), (100.4, "100")])
 def test_numbers(value, wanted):

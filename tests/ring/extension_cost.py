@@ -10,11 +10,11 @@ import argparse
 import json
 import random
 import statistics
-import subprocess
 
+from . import generator
 from .cluster import Cluster
 from .processes import cpu_seconds_without_compilers
-from .proxy import Proxy, binary
+from .proxy import Proxy
 
 KEYSPACE, WORK = "extension_cost", ("INSERT", "SELECT")
 ARMS = (  # name, with the jar, through Shunt, connections, outstanding
@@ -40,17 +40,8 @@ def sent(front) -> tuple:
 
 
 def load(target: str, connections: int, outstanding: int, work: str, seconds: float, *more) -> dict:
-    out = subprocess.run(
-        [str(binary()), "bench", "load", "--target", target, "--connections", str(connections), "--outstanding",
-         str(outstanding), "--reads", "1" if work == "SELECT" else "0", "--keys", "10000", "--value-bytes", "10",
-         "--keyspace", KEYSPACE, "--warm-up", "0", "--duration", str(seconds), "--json", *more],
-        capture_output=True, text=True, check=False)
-    if out.returncode != 0:
-        raise RuntimeError(f"shunt bench load failed: {out.stderr or out.stdout}")
-    report = json.loads(out.stdout.strip().splitlines()[-1])
-    if report["error_share"] > 0 or report["wrong_answers"] > 0:
-        raise RuntimeError(f"{target} answered wrongly: {report['errors']}")
-    return report
+    return generator.load(target, connections, outstanding, "--reads", "1" if work == "SELECT" else "0", "--keys", 10000,
+                          "--value-bytes", 10, "--keyspace", KEYSPACE, "--warm-up", 0, "--duration", seconds, *more)
 
 
 def run(arm, nodes, fronts, work: str, seconds: float) -> dict:

@@ -7,14 +7,13 @@ store's processes, the proxy in front of it not included; figures are medians. R
 """
 
 import argparse
-import json
 import shutil
 import socket
 import statistics
 import subprocess
 import time
 
-from . import cql, jars
+from . import cql, generator, jars
 from .cluster import Cluster
 from .embedded import Embedded
 from .processes import cpu_seconds, resident_bytes
@@ -28,19 +27,9 @@ WORK = ("write", "read")
 
 def load(target: str, pid: int, keyspace: str, shape, work: str, options, *more) -> dict:
     """One round of `shunt bench load`."""
-    connections, outstanding = shape
-    out = subprocess.run(
-        [str(binary()), "bench", "load", "--target", target, "--connections", str(connections), "--outstanding",
-         str(outstanding), "--reads", "1" if work == "read" else "0", "--keys", str(options.keys), "--value-bytes",
-         str(VALUE_BYTES), "--keyspace", keyspace, "--warm-up", str(options.warm_up), "--duration", str(options.seconds),
-         "--pid", str(pid), "--json", *more],
-        capture_output=True, text=True, check=False)
-    if out.returncode != 0:
-        raise RuntimeError(f"shunt bench load failed: {out.stderr or out.stdout}")
-    report = json.loads(out.stdout.strip().splitlines()[-1])
-    if report["error_share"] > 0:
-        raise RuntimeError(f"errors from {target}: {report['errors']}")
-    return report
+    return generator.load(target, *shape, "--reads", "1" if work == "read" else "0", "--keys", options.keys, "--value-bytes",
+                          VALUE_BYTES, "--keyspace", keyspace, "--warm-up", options.warm_up, "--duration", options.seconds,
+                          "--pid", pid, *more)
 
 
 def create(contact: str, durability: str) -> None:

@@ -1,12 +1,14 @@
 //! Measures the schema catalogue against names in every row: bytes on disk after compaction, time to encode and decode, and
 //! throughput of whole rows at 95, 50 and 5 % reads (CaSSanDra, Menon et al., ICDE 2014, section V).
 //!
-//! `cargo run --release -p shunt-storage --example catalogue [ROWS] [DIRECTORY]`
+//! `cargo run --release -p shunt-storage --example catalogue [ROWS] [ROUNDS] [DIRECTORY]`
+//!
+//! Every round has rows of its own. A line of JSON for each way to store them, as `shunt bench run catalogue` reads them.
 
 use shunt_storage::catalogue::{Catalogue, Limits, RecordView, decode_row, encode_row};
 use shunt_storage::engine::{Engine, EngineOptions, Found, Merger, ReadTier, RocksEngine, Stall, Verdict, Write};
 use shunt_storage::row::{Cell, CellValue, ColumnId, Row, TableId};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
 use std::hint::black_box;
 use std::path::Path;
@@ -19,8 +21,6 @@ use data::{Data, Random, key, paper, telemetry};
 mod data;
 
 const TABLE: TableId = TableId(1);
-/// Rounds of the throughput arms, which take turns.
-const ROUNDS: usize = 5;
 
 /// For records that are never merged.
 struct Keep;
@@ -73,50 +73,53 @@ fn disk_bytes(directory: &Path, records: &[Vec<u8>], compression: bool) -> Resul
     Ok(bytes)
 }
 
-fn measure_bytes(data: &Data, directory: &Path) -> Result<(), Box<dyn Error>> {
+/// How rows are stored.
+const ARMS: [&str; 3] = ["names", "differences", "catalogue"];
+const DIFFERENCES: usize = 1;
+const CATALOGUE: usize = 2;
+/// What is measured of each.
+type Figures = BTreeMap<String, f64>;
+
+/// Nanoseconds that `work` takes for each of `count`.
+fn ns_each(count: usize, work: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Result<f64, Box<dyn Error>> {
+    let begun = Instant::now();
+    work()?;
+    Ok(begun.elapsed().as_nanos() as f64 / count as f64)
+}
+
+fn measure_bytes(data: &Data, directory: &Path, found: &mut [Figures; 3]) -> Result<(), Box<dyn Error>> {
     let catalogue = Catalogue::in_memory(Limits::default());
-    let encoded = |row: &Row| {
-        let mut out = Vec::new();
-        encode_row(row, TABLE, &catalogue, &mut out);
-        out
-    };
-    let begun = Instant::now();
-    let ours: Vec<_> = data.rows.iter().map(encoded).collect();
-    let encode_ns = begun.elapsed().as_nanos() / data.rows.len() as u128;
-    let begun = Instant::now();
-    for record in &ours {
-        black_box(decode_row(record, &catalogue)?);
-    }
-    let decode_ns = begun.elapsed().as_nanos() / data.rows.len() as u128;
+    let mut ours = Vec::with_capacity(data.rows.len());
+    let encode_ns = ns_each(data.rows.len(), || {
+        for row in &data.rows {
+            let mut out = Vec::new();
+            encode_row(row, TABLE, &catalogue, &mut out);
+            ours.push(out);
+        }
+        Ok(())
+    })?;
+    let decode_ns = ns_each(ours.len(), || {
+        for record in &ours {
+            black_box(decode_row(record, &catalogue)?);
+        }
+        Ok(())
+    })?;
     let column = ColumnId(data.columns.len() as u32 / 2);
-    let begun = Instant::now();
-    for record in &ours {
-        black_box(RecordView::parse(record, &catalogue)?.column(column)?);
+    let column_ns = ns_each(ours.len(), || {
+        for record in &ours {
+            black_box(RecordView::parse(record, &catalogue)?.column(column)?);
+        }
+        Ok(())
+    })?;
+    for (name, ns) in [("encode_ns", encode_ns), ("decode_ns", decode_ns), ("column_ns", column_ns)] {
+        found[CATALOGUE].insert(name.into(), ns);
     }
-    let column_ns = begun.elapsed().as_nanos() / data.rows.len() as u128;
-    println!(
-        "{}: {} rows, {:?}; encode {encode_ns} ns, decode {decode_ns} ns, one column in place {column_ns} ns",
-        data.name,
-        data.rows.len(),
-        catalogue.counts()
-    );
-    let arms = [
-        ("names, 8 bytes of timestamp", data.rows.iter().map(|row| named(row, &data.columns, false)).collect()),
-        ("names, differences", data.rows.iter().map(|row| named(row, &data.columns, true)).collect()),
-        ("catalogue", ours),
-    ];
-    for compression in [false, true] {
-        let mut first = None;
-        for (name, records) in &arms {
+    let encoded = |differences| data.rows.iter().map(|row| named(row, &data.columns, differences)).collect();
+    let records: [Vec<Vec<u8>>; 3] = [encoded(false), encoded(true), ours];
+    for (name, compression) in [("row_bytes", false), ("row_bytes_compressed", true)] {
+        for (figures, records) in found.iter_mut().zip(&records) {
             let bytes = disk_bytes(&directory.join("bytes"), records, compression)?;
-            let first = *first.get_or_insert(bytes);
-            println!(
-                "  {:28} {:12} {:7.1} bytes/row on disk {:+6.1} %",
-                name,
-                if compression { "zstd" } else { "uncompressed" },
-                bytes as f64 / records.len() as f64,
-                (bytes as f64 / first as f64 - 1.0) * 100.0
-            );
+            figures.insert(name.into(), bytes as f64 / records.len() as f64);
         }
     }
     Ok(())
@@ -143,67 +146,48 @@ fn decode_named(record: &[u8], ids: &HashMap<&[u8], u32>) -> Option<Row> {
 }
 
 /// Whole rows read and written at some share of reads: how many a second, with names in the rows and with the catalogue.
-fn measure_mixed(data: &Data, directory: &Path) -> Result<(), Box<dyn Error>> {
+fn measure_mixed(data: &Data, round: u64, directory: &Path, found: &mut [Figures; 3]) -> Result<(), Box<dyn Error>> {
     let names: HashMap<&[u8], u32> = data.columns.iter().zip(0..).map(|(name, id)| (name.as_bytes(), id)).collect();
     let catalogue = Catalogue::in_memory(Limits::default());
-    let open = |name: &str| RocksEngine::open(&directory.join(name), &EngineOptions::default(), Arc::new(Keep));
-    let engines = [open("names")?, open("catalogue")?];
     let encode = |arm: usize, row: &Row| {
         let mut out = Vec::new();
         match arm {
-            0 => out = named(row, &data.columns, true),
-            _ => encode_row(row, TABLE, &catalogue, &mut out),
+            CATALOGUE => encode_row(row, TABLE, &catalogue, &mut out),
+            _ => out = named(row, &data.columns, true),
         }
         out
     };
     let count = data.rows.len() as u64;
-    for (arm, engine) in engines.iter().enumerate() {
+    let filled = |arm: usize| -> Result<RocksEngine, Box<dyn Error>> {
+        let engine = RocksEngine::open(&directory.join(ARMS[arm]), &EngineOptions::default(), Arc::new(Keep))?;
         for (number, row) in data.rows.iter().enumerate() {
             engine.write(&[Write::Put(stored(number as u64), encode(arm, row))], Stall::Wait)?;
         }
         engine.flush()?;
-    }
+        Ok(engine)
+    };
+    let mut engines = [(DIFFERENCES, filled(DIFFERENCES)?), (CATALOGUE, filled(CATALOGUE)?)];
     for percent in [95, 50, 5] {
-        let mut rates = [Vec::new(), Vec::new()];
-        for round in 0..ROUNDS {
-            for turn in 0..2 {
-                let arm = (round + turn) % 2;
-                let (engine, mut random) = (&engines[arm], Random(1 + round as u64 * 7919));
-                let (begun, ops) = (Instant::now(), count / 2);
-                for _ in 0..ops {
-                    let number = random.below(count);
-                    if random.below(100) >= percent {
-                        engine.write(
-                            &[Write::Put(stored(number), encode(arm, &data.rows[number as usize]))],
-                            Stall::Wait,
-                        )?;
-                        continue;
-                    }
-                    let Found::Value { bytes, .. } = engine.get(&stored(number), ReadTier::Disk)? else {
-                        return Err("a row is not there".into());
-                    };
-                    let row = match arm {
-                        0 => decode_named(&bytes, &names).ok_or("a record is broken")?,
-                        _ => decode_row(&bytes, &catalogue)?,
-                    };
-                    black_box(row);
+        engines.rotate_left(usize::from(round % 2 == 1));
+        for (arm, engine) in &engines {
+            let (begun, ops, mut random) = (Instant::now(), count / 2, Random(1 + round * 7919));
+            for _ in 0..ops {
+                let number = random.below(count);
+                if random.below(100) >= percent {
+                    let write = Write::Put(stored(number), encode(*arm, &data.rows[number as usize]));
+                    engine.write(&[write], Stall::Wait)?;
+                    continue;
                 }
-                rates[arm].push(ops as f64 / begun.elapsed().as_secs_f64());
+                let Found::Value { bytes, .. } = engine.get(&stored(number), ReadTier::Disk)? else {
+                    return Err("a row is not there".into());
+                };
+                black_box(match *arm {
+                    CATALOGUE => decode_row(&bytes, &catalogue)?,
+                    _ => decode_named(&bytes, &names).ok_or("a record is broken")?,
+                });
             }
+            found[*arm].insert(format!("rows_per_s_{percent}"), ops as f64 / begun.elapsed().as_secs_f64());
         }
-        let ratios: Vec<f64> = rates[1].iter().zip(&rates[0]).map(|(ours, theirs)| ours / theirs).collect();
-        let median = |mut list: Vec<f64>| {
-            list.sort_by(f64::total_cmp);
-            list[list.len() / 2]
-        };
-        let (least, most) =
-            (ratios.iter().copied().fold(f64::MAX, f64::min), ratios.iter().copied().fold(0.0, f64::max));
-        println!(
-            "  {percent:2} % reads: {:.0} rows/s with names, {:.0} with the catalogue: x {:.2} ({least:.2} to {most:.2})",
-            median(rates[0].clone()),
-            median(rates[1].clone()),
-            median(ratios)
-        );
     }
     Ok(())
 }
@@ -216,12 +200,22 @@ fn stored(number: u64) -> Vec<u8> {
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let rows = arguments.next().map_or(Ok(200_000), |rows| rows.parse::<usize>())?;
+    let rounds = arguments.next().map_or(Ok(5), |rounds| rounds.parse::<u64>())?;
     let parent = arguments.next().map_or_else(std::env::temp_dir, Into::into);
-    let directory = tempfile::tempdir_in(parent)?;
-    let mut random = Random(88_172_645_463_325_252);
-    for data in [paper(rows, &mut random), telemetry(rows / 4, &mut random)] {
-        measure_bytes(&data, directory.path())?;
-        measure_mixed(&data, &directory.path().join(data.name))?;
+    for round in 0..rounds {
+        let mut random = Random(88_172_645_463_325_252 + round);
+        for data in [paper(rows, &mut random), telemetry(rows / 4, &mut random)] {
+            let directory = tempfile::tempdir_in(&parent)?;
+            let mut found: [Figures; 3] = Default::default();
+            measure_bytes(&data, directory.path(), &mut found)?;
+            measure_mixed(&data, round, directory.path(), &mut found)?;
+            for (arm, figures) in ARMS.iter().zip(&found) {
+                let point = data.name;
+                let figures: Vec<_> = figures.iter().map(|(name, value)| format!("\"{name}\": {value:.2}")).collect();
+                let figures = figures.join(", ");
+                println!(r#"{{"arm": "{arm}", "point": "{point}", "round": {round}, "figures": {{{figures}}}}}"#);
+            }
+        }
     }
     Ok(())
 }

@@ -278,6 +278,9 @@ impl Bench {
                     outcome.add(*measurement);
                 }
                 program::Said::Series(series) => record.write(&Line::Series(series))?,
+                program::Said::Picture(picture) => {
+                    record.write(&Line::Picture { scenario: &scenario.name, picture: &picture })?
+                }
                 program::Said::Note(text) => {
                     record.write(&Line::Note { scenario: Some(&scenario.name), text: &text })?
                 }

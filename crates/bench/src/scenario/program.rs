@@ -8,12 +8,15 @@ use serde_json::Value;
 use super::{
     child::{self, Stop},
     file::Program,
-    record::Measurement,
+    record::{Measurement, Picture},
     servers::Surroundings,
 };
 
 /// The exit code with which a program says that this machine lacks what it needs.
 const MISSING: i32 = 3;
+
+/// Characters of a line that an error quotes.
+const SHOWN_MAX: usize = 500;
 
 /// How a program ended.
 pub(super) enum Verdict {
@@ -26,6 +29,7 @@ pub(super) enum Verdict {
 pub(super) enum Said {
     Measurement(Box<Measurement>),
     Series(Value),
+    Picture(Picture),
     Note(String),
     /// It is for people.
     Nothing,
@@ -84,7 +88,10 @@ pub(super) fn read(scenario: &str, line: &str) -> io::Result<Said> {
     if !line.starts_with('{') {
         return Ok(Said::Nothing);
     }
-    let wrong = |problem: String| io::Error::new(io::ErrorKind::InvalidData, format!("{problem} in '{line}'"));
+    let wrong = |problem: String| {
+        let shown: String = line.chars().take(SHOWN_MAX).collect();
+        io::Error::new(io::ErrorKind::InvalidData, format!("{problem} in '{shown}'"))
+    };
     let mut value: Value = serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
     match value.get("kind").and_then(Value::as_str) {
         Some("series") => {
@@ -94,6 +101,7 @@ pub(super) fn read(scenario: &str, line: &str) -> io::Result<Said> {
             }
             Ok(Said::Series(value))
         }
+        Some("picture") => Ok(Said::Picture(serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?)),
         Some("note") => {
             let text = value.get("text").and_then(Value::as_str).ok_or_else(|| wrong("a note without text".into()))?;
             Ok(Said::Note(text.to_owned()))
@@ -128,9 +136,12 @@ mod tests {
             r#"{"kind": "series", "arm": "a", "point": null, "figure": "p99", "x_title": "s", "x": [1], "y": [2]}"#;
         let Said::Series(found) = read("s", series).expect("valid") else { panic!("a series") };
         assert_eq!((found["scenario"].as_str(), found.get("kind")), (Some("s"), None));
+        let picture = r#"{"kind": "picture", "name": "256x1", "title": "t", "svg": "<svg/>"}"#;
+        let Said::Picture(found) = read("s", picture).expect("valid") else { panic!("a picture") };
+        assert_eq!((found.name.as_str(), found.svg.as_str()), ("256x1", "<svg/>"));
         assert!(matches!(read("s", "{\"kind\": \"note\", \"text\": \"x\"}"), Ok(Said::Note(text)) if text == "x"));
         assert!(matches!(read("s", "warming up"), Ok(Said::Nothing)));
-        for wrong in ["{", "{\"kind\": \"other\"}", "{\"arm\": \"a\"}", "{\"kind\": \"note\"}"] {
+        for wrong in ["{", "{\"kind\": \"other\"}", "{\"arm\": \"a\"}", "{\"kind\": \"note\"}", "{\"kind\": \"picture\"}"] {
             assert!(read("s", wrong).is_err(), "{wrong}");
         }
     }

@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::file::{Arm, Axis, Better, Plot, Scenario};
@@ -46,6 +46,12 @@ pub(super) enum Line<'r> {
     Measurement(&'r Measurement),
     /// A course over time, or a distribution, from a program.
     Series(Value),
+    /// A finished drawing, from a program.
+    Picture {
+        scenario: &'r str,
+        #[serde(flatten)]
+        picture: &'r Picture,
+    },
     /// An arm at a point over all rounds.
     Summary {
         scenario: &'r str,
@@ -96,6 +102,15 @@ pub(super) struct Measurement {
     pub(super) figures: BTreeMap<String, f64>,
     /// Everything else that was measured.
     pub(super) detail: Value,
+}
+
+/// A drawing that a program made, such as a flame graph.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Picture {
+    /// Of its file, without directory and ending.
+    pub(super) name: String,
+    pub(super) title: String,
+    pub(super) svg: String,
 }
 
 /// An arm, and why it is missing if it is.

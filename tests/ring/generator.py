@@ -1,0 +1,20 @@
+"""`shunt bench load` as a function."""
+
+import json
+import subprocess
+
+from .proxy import binary
+
+
+def load(target: str, connections: int, outstanding: int, *more) -> dict:
+    """One round; what it reports. RuntimeError if it failed, or an answer was an error or wrong."""
+    out = subprocess.run(
+        [str(binary()), "bench", "load", "--target", target, "--connections", str(connections), "--outstanding",
+         str(outstanding), "--json", *(str(argument) for argument in more)],
+        capture_output=True, text=True, check=False)
+    if out.returncode != 0:
+        raise RuntimeError(f"shunt bench load failed: {out.stderr or out.stdout}")
+    report = json.loads(out.stdout.strip().splitlines()[-1])
+    if report["error_share"] > 0 or report["wrong_answers"] > 0:
+        raise RuntimeError(f"{target} answered wrongly: {report['errors']}")
+    return report
