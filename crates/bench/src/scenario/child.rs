@@ -165,7 +165,10 @@ mod tests {
     fn a_stop_ends_what_runs() {
         let stop = Stop::default();
         stop.0.store(true, Ordering::Relaxed);
-        let ended = run(Command::new("sleep").arg("600"), &stop, |_| Ok(())).expect("sleep is there");
+        // Whoever runs the tests in the background of a shell script ignores SIGINT, and so do their children.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT", "sleep", "600"]);
+        let ended = run(&mut command, &stop, |_| Ok(())).expect("env and sleep are there");
         assert_eq!(ended.code, None, "a signal ended it");
     }
 
