@@ -330,7 +330,9 @@ impl Core {
                     self.node_fault(io, key, "a statement changed the keyspace of a shared link");
                 }
             }
-            After::Deliver | After::Use | After::Unprepared => self.deliver(io, pending.recipient(), answer, Outcome::Ok),
+            After::Deliver | After::Use | After::Unprepared => {
+                self.deliver(io, pending.recipient(), answer, Outcome::Ok)
+            }
         }
     }
 

@@ -141,7 +141,9 @@ mod tests {
         assert_eq!((found.name.as_str(), found.svg.as_str()), ("256x1", "<svg/>"));
         assert!(matches!(read("s", "{\"kind\": \"note\", \"text\": \"x\"}"), Ok(Said::Note(text)) if text == "x"));
         assert!(matches!(read("s", "warming up"), Ok(Said::Nothing)));
-        for wrong in ["{", "{\"kind\": \"other\"}", "{\"arm\": \"a\"}", "{\"kind\": \"note\"}", "{\"kind\": \"picture\"}"] {
+        for wrong in
+            ["{", "{\"kind\": \"other\"}", "{\"arm\": \"a\"}", "{\"kind\": \"note\"}", "{\"kind\": \"picture\"}"]
+        {
             assert!(read("s", wrong).is_err(), "{wrong}");
         }
     }
