@@ -61,9 +61,7 @@ def _plot(scenario: Scenario, plot, looks: dict, pictures: list) -> Element:
     frames = []
     for kind, drawing in charts.draw(scenario, plot.quantity, looks):
         name = slug(f"{scenario.name}-{plot.quantity.name}") + ("-series" if kind == "series" else "")
-        taken = [picture.name for picture in pictures]
-        while f"{name}.png" in taken:  # names of scenarios that differ in signs only
-            name += "-more"
+        name = _free(name, "png", pictures)
         pictures.append(Picture(f"{name}.png", look.png(drawing)))
         description = f"{plot.quantity.title}. {plot.sentence}"
         frames.append(element("div", Element(look.svg(drawing, name, text(description))), class_="wide"))
@@ -74,13 +72,19 @@ def _plot(scenario: Scenario, plot, looks: dict, pictures: list) -> Element:
     return element("figure", *frames, element("figcaption", plot.sentence, element("small", "As a file:", *links)))
 
 
+def _free(name: str, ending: str, pictures: list) -> str:
+    """The name, or a longer one if a picture has it already: names of scenarios may differ in signs only."""
+    taken = {picture.name for picture in pictures}
+    while f"{name}.{ending}" in taken:
+        name += "-more"
+    return name
+
+
 def _drawings(scenario: Scenario, pictures: list) -> Element | None:
     """Links to the drawings that came with the results, which become files beside the plots."""
     links = []
     for drawing in scenario.drawings:
-        name = slug(f"{scenario.name}-{drawing.name.removeprefix(scenario.name)}")
-        while f"{name}.svg" in [picture.name for picture in pictures]:
-            name += "-more"
+        name = _free(slug(f"{scenario.name}-{drawing.name.removeprefix(scenario.name)}"), "svg", pictures)
         pictures.append(Picture(f"{name}.svg", drawing.svg.encode("utf-8")))
         links.append(element("li", element("a", drawing.title, href=f"plots/{name}.svg")))
     return join([element("h3", "Drawings"), element("ul", *links)]) if links else None

@@ -97,7 +97,7 @@ def _notes(results: Results) -> Element | None:
 def files(results: Results) -> list:
     """Names of the files of raw data beside the page."""
     names = []
-    for run in [results, *results.others]:
+    for run in results.runs():
         name, number = run.path.name, 1
         while name in names:
             number += 1

@@ -25,7 +25,7 @@ def cell(text: str | None) -> str:
 def table(results: Results, link: str | None) -> str:
     """What goes between the markers; `link` leads to the whole report."""
     counts = ", ".join(f"{count} {verdict}" for verdict, count in results.verdicts().items()) or "no claims"
-    commits = list(dict.fromkeys(run.commit for run in [results, *results.others] if run.commit))
+    commits = list(dict.fromkeys(run.commit for run in results.runs() if run.commit))
     where = f"commit{'s' * (len(commits) > 1)} {' and '.join(commits)}" if commits else f"version {results.shunt}"
     lines = [f"Run of {results.started:%Y-%m-%d}, {cell(where)}, on {cell(machine_line(results))}: {counts}."]
     if link:

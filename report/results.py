@@ -171,6 +171,10 @@ class Results:
     def scenario(self, name: str) -> Scenario | None:
         return next((scenario for scenario in self.scenarios if scenario.name == name), None)
 
+    def runs(self) -> list:
+        """This run and those that were added to it."""
+        return [self, *self.others]
+
     def verdicts(self) -> dict:
         """How many claims have each verdict; those that none has are left out."""
         counts = {verdict: sum(claim.verdict == verdict for claim in self.claims) for verdict in shapes.VERDICTS}
@@ -393,8 +397,7 @@ def _second_run(reader, _results, number, _line) -> None:
 
 
 _LATER = {"run": _second_run, "scenario": lambda *_: None, "measurement": _measurement, "series": _series, "picture": _picture,
-          "end": _end,
-          "summary": _summary, "comparison": _comparison, "claim": _claim, "note": _note}
+          "summary": _summary, "comparison": _comparison, "claim": _claim, "note": _note, "end": _end}
 
 
 def _complete(scenario: Scenario, lines: list) -> None:

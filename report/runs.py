@@ -29,7 +29,7 @@ def write(run: results.Results, directory: Path) -> Path:
     plots.mkdir(parents=True)
     for picture in pictures:
         (plots / picture.name).write_bytes(picture.data)
-    for part, name in zip([run, *run.others], page.files(run)):
+    for part, name in zip(run.runs(), page.files(run)):
         _copy(part.path, directory / name)
     index.write_text(text, encoding="utf-8")
     return index
@@ -39,7 +39,7 @@ def keep(run: results.Results, home: Path) -> Path:
     """Keeps a run's report below `home`, in a directory named by its date, and updates the list. The page."""
     directory = _directory(run, home)
     directory.mkdir(parents=True, exist_ok=True)
-    parts = [run, *run.others]
+    parts = run.runs()
     copies = [directory / ("results.jsonl" if number == 1 else f"results-{number}.jsonl") for number in range(1, len(parts) + 1)]
     for part, copy in zip(parts, copies):
         _copy(part.path, copy)
@@ -89,6 +89,6 @@ def update_list(home: Path) -> None:
 def _line(name: str, run: results.Results) -> str:
     counts = ", ".join(f"{count} {verdict}" for verdict, count in run.verdicts().items()) or "none"
     marks = [mark for mark, there in (("smoke", run.smoke), ("broken off", not run.complete)) if there]
-    commits = ", ".join(dict.fromkeys(part.commit or "unknown" for part in [run, *run.others]))
+    commits = ", ".join(dict.fromkeys(part.commit or "unknown" for part in run.runs()))
     return (f"| [{name}]({name}/index.html) | {cell(commits)} | {cell(page.machine_line(run))} | {counts} | "
             f"{', '.join(marks)} |")

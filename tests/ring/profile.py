@@ -8,12 +8,13 @@ clients with one query in flight, and 8 with 128. Prints measurements and drawin
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from . import cql, jars
@@ -57,8 +58,9 @@ def part(address: str, names: list) -> str:
     return "kernel"
 
 
-def sample(pid: int, seconds: float, data: Path) -> str:
-    """Samples a process; what `perf script` makes of it."""
+def sample(pid: int, after: float, seconds: float, data: Path) -> str:
+    """Samples a process, `after` seconds from now; what `perf script` makes of it."""
+    time.sleep(after)
     record = subprocess.run(
         ["perf", "record", "--quiet", "--event", "cpu-clock", "--freq", str(SAMPLES_PER_SECOND), "--call-graph",
          f"dwarf,{STACK_BYTES}", "--pid", str(pid), "--output", str(data), "--", "sleep", str(seconds)],
@@ -76,26 +78,12 @@ def profile(front: Proxy, shape: tuple, options, directory: Path) -> tuple:
     """(the load's report, stacks) of one round."""
     connections, outstanding = shape
     pid = front.process.pid
-    found = []
-    # In the middle of the load: its beginning and end are none of the work that is asked about.
-    sampling = threading.Timer(options.warm_up + 0.1 * options.seconds, lambda: found.append(_attempt(
-        pid, 0.8 * options.seconds, directory / "perf.data")))
-    sampling.start()
-    try:
+    with ThreadPoolExecutor(1) as beside:
+        # In the middle of the load: its beginning and end are none of the work that is asked about.
+        sampling = beside.submit(sample, pid, options.warm_up + 0.1 * options.seconds, 0.8 * options.seconds, directory / "perf.data")
         report = load(front.listen, connections, outstanding, "--reads", 0, "--value-bytes", 14, "--warm-up", options.warm_up,
                       "--duration", options.seconds, "--cpu", last_cpu(), "--pid", pid)
-    finally:
-        sampling.join()
-    if isinstance(found[0], Exception):
-        raise found[0]
-    return report, stacks(found[0])
-
-
-def _attempt(*arguments):
-    try:
-        return sample(*arguments)
-    except (Cannot, OSError) as error:
-        return error
+    return report, stacks(sampling.result())
 
 
 def last_cpu() -> int:
@@ -109,7 +97,7 @@ def pin(pid: int, cpu: int) -> None:
 
 
 def figures(report: dict, counted: Counter) -> dict:
-    """What each part of the work costs a query, and how often a node is written to."""
+    """What each part of the work costs a query, and all of it."""
     cpu_us = report["processes"][0]["cpu_us_per_query"]
     shares = Counter()
     for (kind, _), samples in counted.items():
@@ -172,7 +160,7 @@ def main() -> int:
 
 
 def run(options) -> None:
-    if subprocess.run(["sh", "-c", "command -v perf"], stdout=subprocess.DEVNULL, check=False).returncode != 0:
+    if shutil.which("perf") is None:
         raise Cannot("perf is not installed (Debian: linux-perf)")
     tool = None if options.no_graphs else inferno()
     nodes = stub()
