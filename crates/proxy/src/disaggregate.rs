@@ -197,35 +197,31 @@ impl Core {
             self.node_fault(io, key, &format!("it answered stream {}, which nobody asked for", answer.stream));
             return;
         };
-        let plain = pending.purpose == Purpose::Client
-            && pending.plan.after == After::Deliver
-            && answer.opcode != opcode::ERROR;
-        if !plain {
-            let pending = *pending;
-            link.streams.remove(answer.stream);
-            self.answer_specially(io, key, &pending, answer);
-            return;
-        }
-        let (recipient, sent_ns, retained) = (pending.recipient(), pending.sent_ns, pending.retained);
+        let is_query = pending.purpose == Purpose::Client;
+        let passed_on = is_query && pending.plan.after == After::Deliver && answer.opcode != opcode::ERROR;
+        let (to, sent_ns, retained) = (pending.recipient(), pending.sent_ns, pending.retained);
+        // Most answers are passed on, and of those requests nothing else is read.
+        let other = if passed_on { None } else { Some(*pending) };
         link.streams.remove(answer.stream);
         if let Some(node) = self.nodes.get_mut(usize::from(link.node.0)) {
             node.in_flight = node.in_flight.saturating_sub(1);
-            node.metrics.latency_ns.record(io.now_ns().saturating_sub(sent_ns));
+            if is_query {
+                node.metrics.latency_ns.record(io.now_ns().saturating_sub(sent_ns));
+            }
         }
-        self.release(io, conn, retained);
-        self.deliver(io, recipient, answer, Outcome::Ok);
+        match other {
+            None => {
+                self.release(io, conn, retained);
+                self.deliver(io, to, answer, Outcome::Ok);
+            }
+            Some(pending) => self.answer_specially(io, key, conn, &pending, answer),
+        }
     }
 
     /// An answer that is not simply passed on.
-    fn answer_specially(&mut self, io: &mut Io, key: u32, pending: &Pending, answer: &Answer<'_>) {
-        let Some(link) = self.links.get(key as usize) else { return };
-        let conn = link.conn;
-        if let Some(node) = self.nodes.get_mut(usize::from(link.node.0)) {
-            node.in_flight = node.in_flight.saturating_sub(1);
-        }
+    fn answer_specially(&mut self, io: &mut Io, key: u32, conn: ConnId, pending: &Pending, answer: &Answer<'_>) {
         match pending.purpose {
             Purpose::Client => {
-                self.measure(io, key, pending);
                 self.answer_with_care(io, key, pending, answer);
                 self.release(io, conn, pending.retained);
             }
@@ -261,14 +257,6 @@ impl Core {
         self.reply(io, to.client.slot, answer.flags, answer.opcode, to.stream, answer.body);
         if last {
             self.close_client(io, to.client.slot);
-        }
-    }
-
-    fn measure(&self, io: &Io, key: u32, pending: &Pending) {
-        if let Some(link) = self.links.get(key as usize)
-            && let Some(node) = self.nodes.get(usize::from(link.node.0))
-        {
-            node.metrics.latency_ns.record(io.now_ns().saturating_sub(pending.sent_ns));
         }
     }
 
