@@ -1,6 +1,9 @@
 //! The loop's pool of byte buffers. A connection holds a buffer only while it has bytes in it, so idle connections
 //! cost none, and the few buffers in use stay warm in the cache (last in, first out). Buffers are kept by size class:
 //! a reply of 100 bytes must not sit in a buffer that once held a megabyte.
+//!
+//! A burst leaves many buffers behind, and each of them grows to the largest message it ever carries. So what a class
+//! did not need for a while is given back to the allocator, the coldest first: memory follows the load down again.
 
 /// Capacity of the smallest class; each next class is eight times larger: 1 KB, 8 KB, 64 KB, 512 KB, 4 MB.
 const CLASS_BYTES_MIN: usize = 1 << 10;
@@ -11,16 +14,40 @@ const CLASSES_TRIED: usize = 3;
 /// Larger buffers go back to the allocator.
 const BUFFER_BYTES_MAX: usize = 8 << 20;
 
+/// How often the pool is trimmed, at most.
+const TRIM_NS: u64 = 5_000_000_000;
+/// So much may lie idle for ever: steady load never asks the allocator.
+const IDLE_BYTES_KEPT: usize = 1 << 20;
+
+/// Buffers of one size class.
+struct Class {
+    /// The one used last is at the end.
+    idle: Vec<Vec<u8>>,
+    /// Fewest that were idle at a time since the last trim: so many were not needed.
+    spare: usize,
+}
+
+impl Class {
+    #[inline]
+    fn pop(&mut self) -> Option<Vec<u8>> {
+        let buffer = self.idle.pop();
+        self.spare = self.spare.min(self.idle.len());
+        buffer
+    }
+}
+
 /// Buffers ready for use, bounded in total bytes.
 pub(crate) struct Pool {
-    classes: [Vec<Vec<u8>>; CLASSES],
+    classes: [Class; CLASSES],
     bytes: usize,
     bytes_max: usize,
+    trim_at_ns: u64,
 }
 
 impl Pool {
     pub(crate) fn new(bytes_max: usize) -> Pool {
-        Pool { classes: std::array::from_fn(|_| Vec::with_capacity(256)), bytes: 0, bytes_max }
+        let class = |_| Class { idle: Vec::with_capacity(256), spare: 0 };
+        Pool { classes: std::array::from_fn(class), bytes: 0, bytes_max, trim_at_ns: 0 }
     }
 
     /// An empty buffer for about `expected` bytes. If there is none of the right class, a somewhat larger one is as
@@ -57,7 +84,32 @@ impl Pool {
         }
         buffer.clear();
         self.bytes += capacity;
-        self.classes[class_of(capacity)].push(buffer);
+        self.classes[class_of(capacity)].idle.push(buffer);
+    }
+
+    /// Once in a while: frees half of what no class needed since the last time, as long as more than a little is idle.
+    #[inline]
+    pub(crate) fn trim(&mut self, now_ns: u64) {
+        if now_ns >= self.trim_at_ns {
+            self.trim_at_ns = now_ns.saturating_add(TRIM_NS);
+            self.free_spare();
+        }
+    }
+
+    #[cold]
+    fn free_spare(&mut self) {
+        for class in self.classes.iter_mut().rev() {
+            let mut freed = 0;
+            for buffer in &class.idle[..class.spare.div_ceil(2)] {
+                if self.bytes <= IDLE_BYTES_KEPT {
+                    break;
+                }
+                self.bytes -= buffer.capacity();
+                freed += 1;
+            }
+            class.idle.drain(..freed);
+            class.spare = class.idle.len();
+        }
     }
 
     /// Bytes lying idle in the pool.
@@ -127,6 +179,41 @@ mod tests {
         assert!(pool.bytes() <= 10_000);
         pool.put(Vec::with_capacity(BUFFER_BYTES_MAX + 1));
         assert!(pool.bytes() <= 10_000);
+    }
+
+    #[test]
+    fn what_a_burst_left_behind_is_given_back_and_what_is_in_use_stays() {
+        let mut pool = Pool::new(64 << 20);
+        let burst: Vec<_> = (0..1000).map(|_| pool.take(30_000)).collect();
+        burst.into_iter().for_each(|buffer| pool.put(buffer));
+        let after_burst = pool.bytes();
+        let mut warmest = std::ptr::null();
+        for round in 1..=20 {
+            let in_use: Vec<_> = (0..10).map(|_| pool.take(30_000)).collect();
+            warmest = in_use[9].as_ptr();
+            in_use.into_iter().rev().for_each(|buffer| pool.put(buffer));
+            pool.trim(round * TRIM_NS);
+            pool.trim(round * TRIM_NS + 1); // too early to be counted
+        }
+        assert!(after_burst > 20 * IDLE_BYTES_KEPT, "{after_burst}");
+        assert!(pool.bytes() <= IDLE_BYTES_KEPT, "{}", pool.bytes());
+        let again: Vec<_> = (0..10).map(|_| pool.take(30_000)).collect();
+        assert_eq!(again[9].as_ptr(), warmest);
+    }
+
+    #[test]
+    fn a_class_that_was_emptied_since_the_last_trim_loses_nothing() {
+        let mut pool = Pool::new(64 << 20);
+        pool.trim(1);
+        for round in 1..=5 {
+            let all: Vec<_> = (0..100).map(|_| pool.take(60_000)).collect();
+            all.into_iter().for_each(|buffer| pool.put(buffer));
+            let before = pool.bytes();
+            pool.trim(round * 2 * TRIM_NS);
+            if round > 1 {
+                assert_eq!(pool.bytes(), before);
+            }
+        }
     }
 
     #[test]

@@ -210,6 +210,7 @@ impl Io {
     /// while this runs waits for the next turn, so that a turn always ends.
     pub(crate) fn run_due<S: Service>(&mut self, service: &mut S) {
         self.run_timers(service);
+        self.pool.trim(self.now_ns);
         for position in 0..self.failed.len() {
             let (conn, reason) = self.failed[position];
             if self.is_open(conn) {
