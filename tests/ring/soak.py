@@ -53,12 +53,36 @@ def saturation(options) -> float:
     return json.loads(out.stdout.splitlines()[-1])["rate"]
 
 
-class Windows(threading.Thread):
-    """The open loop, a window at a time, and the proxy's memory at each one's end."""
+class Memory(threading.Thread):
+    """The proxy's memory, on a clock of its own: the load reports all of its windows at its end."""
 
-    def __init__(self, options, rate: float, front: Proxy):
+    def __init__(self, front: Proxy, every: float):
+        super().__init__(daemon=True)
+        self.front, self.every, self.times, self.bytes = front, every, [], []
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        begun = time.monotonic()
+        while not self._over.wait(self.every) and self.front.alive():
+            self.times.append(time.monotonic() - begun)
+            self.bytes.append(self.front.resident_bytes())
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join()
+
+    def growth(self) -> float:
+        """The median of the second half over that of the first."""
+        half = len(self.bytes) // 2
+        return statistics.median(self.bytes[half:]) / statistics.median(self.bytes[:half])
+
+
+class Windows(threading.Thread):
+    """The open loop, a window at a time."""
+
+    def __init__(self, options, rate: float):
         super().__init__()
-        self.options, self.front, self.reports, self.memory, self.failure = options, front, [], [], None
+        self.reports, self.failure = [], None
         self.command = command(options, "--outstanding", "64", "--rate", str(rate), "--warm-up", "2", "--duration",
                                str(options.window), "--rounds", str(max(1, int(options.seconds / options.window))))
 
@@ -67,8 +91,11 @@ class Windows(threading.Thread):
             self.process = process
             for line in process.stdout:
                 self.reports.append(json.loads(line))
-                self.memory.append(self.front.resident_bytes())
+            # 2: answers were wrong, which the report counts.
             self.failure = process.stderr.read() if process.wait() not in (0, 2) else None
+
+    def total(self, *names: str) -> int:
+        return sum(window[name] for window in self.reports for name in names)
 
     def stop(self) -> None:
         if self.is_alive():
@@ -95,16 +122,18 @@ async def restart_in_turn(ring: Cluster, windows: Windows, pause: float, begun: 
 async def soak(ring: Cluster, front: Proxy, options) -> None:
     rate = options.share * await asyncio.to_thread(saturation, options)
     async with Load(front.host, front.port, f"soak{random.randrange(10**6)}", clients=REMEMBERING_CLIENTS) as load:
-        begun, windows = time.monotonic(), Windows(options, rate, front)
+        begun, windows, memory = time.monotonic(), Windows(options, rate), Memory(front, options.window / 3)
         windows.start()
+        memory.start()
         try:
             restarts = await restart_in_turn(ring, windows, options.restart_every, begun)
         finally:
             windows.stop()
             windows.join()
+            memory.stop()
     if windows.failure is not None:
         raise RuntimeError(f"shunt bench load failed: {windows.failure}")
-    report(options, rate, windows, restarts, load, await lost(load))
+    report(options, rate, windows, memory, restarts, load, await lost(load))
 
 
 async def lost(load: Load) -> int:
@@ -116,24 +145,23 @@ async def lost(load: Load) -> int:
     return 0
 
 
-def report(options, rate: float, windows: Windows, restarts: list, load: Load, lost_writes: int) -> None:
+def report(options, rate: float, windows: Windows, memory: Memory, restarts: list, load: Load, lost_writes: int) -> None:
     times = [(number + 1) * options.window for number in range(len(windows.reports))]
     latency = {name: [window["latency_us"][name] for window in windows.reports] for name in ("p50", "p99", "max")}
     for name, values in latency.items():
         say(kind="series", arm="shunt", point="soak", figure=f"{name}_us", x_title="seconds", x=times, y=values)
-    say(kind="series", arm="shunt", point="soak", figure="memory_bytes", x_title="seconds", x=times, y=windows.memory)
-    half = len(windows.memory) // 2
-    queries = sum(window["queries"] for window in windows.reports)
+    say(kind="series", arm="shunt", point="soak", figure="memory_bytes", x_title="seconds", x=memory.times, y=memory.bytes)
+    queries = windows.total("queries")
     errors = sum(window["error_share"] * window["queries"] for window in windows.reports)
     say(kind="note", text=f"{queries} queries at {rate:.0f} per second; {len(restarts)} restarts, at "
         f"{', '.join(f'{at:.0f}' for at in restarts)} s; {load.summary()}")
     say(arm="shunt", point="soak", round=0, figures={
         "p50_us": statistics.median(latency["p50"]), "p99_us": statistics.median(latency["p99"]), "max_us": max(latency["max"]),
-        "memory_bytes": max(windows.memory),
-        "memory_growth": statistics.median(windows.memory[half:]) / statistics.median(windows.memory[:half] or windows.memory),
+        "memory_bytes": max(memory.bytes), "memory_growth": memory.growth(),
         "error_share": errors / queries, "restarts": len(restarts), "acknowledged": len(load.acknowledged),
-        "lost_writes": lost_writes, "wrong_reads": len(load.wrong), "connections_lost": len(load.lost)
-        + sum(window["connections_lost"] for window in windows.reports)})
+        "lost_writes": lost_writes, "wrong_answers": len(load.wrong) + windows.total("wrong_answers", "wrong_values"),
+        "unanswered": len(load.silent) + windows.total("queries_lost"),
+        "connections_lost": len(load.lost) + windows.total("connections_lost")})
 
 
 def main() -> int:
