@@ -253,6 +253,7 @@ impl Core {
         self.tick_repairs(io);
         self.tick_clients(io, self.ticks.is_multiple_of(8));
         self.window.tick(io, &self.metrics);
+        self.metrics.idle_buffer_bytes.set(io.idle_buffer_bytes() as u64);
         if self.draining {
             self.drain_step(io);
         }

@@ -113,7 +113,6 @@ impl Pool {
     }
 
     /// Bytes lying idle in the pool.
-    #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

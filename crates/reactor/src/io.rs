@@ -293,6 +293,12 @@ impl Io {
         self.get(conn).and_then(|connection| connection.log.as_ref()).map_or(0, |log| log.bytes())
     }
 
+    /// Memory held by buffers that wait to be used again, in bytes; at most [`LoopOptions::pool_bytes_max`], and less
+    /// and less of it while the load does not need it.
+    pub fn idle_buffer_bytes(&self) -> usize {
+        self.pool.bytes()
+    }
+
     /// Takes all retained buffers out, for use inside [`closed`](crate::Service::closed). Nothing of what is still
     /// unsent will be sent after that, retained or not: the stream would have a gap.
     pub fn take_sent_log(&mut self, conn: ConnId) -> SentLog {

@@ -240,3 +240,28 @@ fn a_window_gathers_more_events_into_fewer_turns() {
     };
     assert!(turns_with(500_000) * 4 < turns_with(0));
 }
+
+#[test]
+fn what_a_burst_of_output_took_is_given_back() {
+    let mut pair = Pair::new(12, Options::calm());
+    // Each connection holds a buffer of its own until the burst is over.
+    let address = pair.address;
+    let connections =
+        pair.world.with(pair.caller, |_, io| (0..200).map(|_| io.connect(address, SECOND)).collect::<Vec<_>>());
+    pair.settle();
+    pair.world.with(pair.caller, |_, io| {
+        for &conn in &connections {
+            io.output(conn).resize(60_000, 7);
+        }
+    });
+    pair.settle();
+    let after_burst = pair.caller_io(|io, _| io.idle_buffer_bytes());
+    assert!(after_burst >= 200 * 60_000, "{after_burst}");
+    for _ in 0..60 {
+        pair.world.run_for(SECOND);
+        pair.caller_io(|io, conn| io.output(conn).push(1));
+    }
+    // A MiB stays for good, and what was in use meanwhile may have come back to it.
+    let a_minute_later = pair.caller_io(|io, _| io.idle_buffer_bytes());
+    assert!(a_minute_later < 2 << 20, "{a_minute_later}");
+}

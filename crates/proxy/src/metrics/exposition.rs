@@ -62,7 +62,9 @@ impl Sources {
         let turns = self.per_core(|core| core.turns.get() as f64);
         encoder.counter("shunt_turns", "Turns of the event loop.", None, &turns)?;
         let window = self.per_core(|core| core.window_ns.get() as f64 / 1e9);
-        encoder.gauge("shunt_window", "Waiting window in force.", Some(&Unit::Seconds), &window)
+        encoder.gauge("shunt_window", "Waiting window in force.", Some(&Unit::Seconds), &window)?;
+        let buffers = self.per_core(|core| core.idle_buffer_bytes.get() as f64);
+        encoder.gauge("shunt_idle_buffers", "Buffers that wait to be used again.", Some(&Unit::Bytes), &buffers)
     }
 
     fn clients(&self, encoder: &mut Encoder<'_>) -> fmt::Result {

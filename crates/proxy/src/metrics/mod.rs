@@ -117,6 +117,8 @@ pub struct CoreMetrics {
     pub node_protocol_errors: Counter,
     /// The waiting window in force now, nanoseconds.
     pub window_ns: Gauge,
+    /// Memory of buffers that wait to be used again, bytes.
+    pub idle_buffer_bytes: Gauge,
 
     /// Per-node metrics of this core.
     pub nodes: NodeRegistry,
