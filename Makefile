@@ -1,6 +1,9 @@
 # Shunt's front door. `make` alone lists what there is.
 
 CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+# RocksDB from source, with its compressors, where ROCKSDB_COMPILE says so.
+BUNDLED := $(if $(ROCKSDB_COMPILE),--features shunt-storage/bundled)
 
 .DEFAULT_GOAL := help
 .PHONY: help run run-cassandra test lint unit e2e ring ring-stop ring-cost extension-cost store-speed row-cache bench report deny fuzz-corpus build clean
@@ -45,9 +48,10 @@ store-speed: build ## what reads and writes cost the embedded node, Cassandra an
 row-cache: ## Cassandra's row cache on a slow disk; root and cgroup v1; ROW_CACHE="--cache DIRECTORY" on a fast disk
 	@scripts/experiment row_cache $(ROW_CACHE)
 
-bench: build ## the papers' experiments and the peers, side by side, and a report of them: about an hour; BENCH="--list" or names
-	@target/release/shunt bench run $(BENCH) --out target/bench/results.jsonl
-	@report/build target/bench/results.jsonl --out target/bench/report
+bench: build ## the papers' experiments and the peers, side by side, and a report of them: about an hour; BENCH="NAME..." for some
+	@scripts/prerequisites ring python || echo "what needs these is left out"
+	@status=0; $(TARGET)/release/shunt bench run $(BENCH) --out target/bench/results.jsonl || status=$$?; \
+	  report/build target/bench/results.jsonl --out target/bench/report && exit $$status
 
 report: ## a report of a results file: make report RESULTS=FILE, or REPORT="--keep FILE" for one below docs/results
 	@scripts/prerequisites python
@@ -55,11 +59,11 @@ report: ## a report of a results file: make report RESULTS=FILE, or REPORT="--ke
 
 build: ## the release binary, target/release/shunt
 	@scripts/prerequisites rust
-	@$(CARGO) build --release --locked -p shunt
+	@$(CARGO) build --release --locked -p shunt $(BUNDLED)
 
 deny: ## licences, advisories and sources of all dependencies (installs cargo-deny if it is missing; not part of `test`)
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
 	@$(CARGO) deny check
 
-clean: ring-stop ## stop the rings and delete everything that was built
+clean: ring-stop ## stop the rings and delete target: what was built, the data of `make run` and of rings, results of `make bench`
 	@$(CARGO) clean

@@ -175,7 +175,7 @@ impl Default for Config {
     }
 }
 
-/// How long a turn of the event loop is delayed to gather more work (`findings.md`, "Waiting window").
+/// How long a turn of the event loop is delayed to gather more work (`docs/internals/reactor.md`, "the window").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     /// Follows the load.

@@ -134,7 +134,7 @@ fn announce(options: &UpOptions, nodes: &[SocketAddr], started: &Started) {
     let _ = writeln!(
         out,
         "
-A first session, with any CQL client (`pip install cqlsh` has one):
+A first session, with any CQL client (`pip install cqlsh` in a virtual environment gives one):
 
   cqlsh {ip} {port}
   CREATE KEYSPACE demo WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}};
