@@ -298,6 +298,7 @@ impl Core {
             return;
         };
         if answer.opcode == opcode::ERROR {
+            self.penalise(key, answer.flags, body);
             if !self.repair_unprepared(io, key, pending, answer.flags, body)
                 && !self.repair_turned_away(io, key, pending, answer.flags, body)
             {

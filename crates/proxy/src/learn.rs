@@ -17,7 +17,8 @@ use crate::repair::SentOf;
 use crate::route::Plan;
 
 impl Core {
-    /// A node prepared a client's statement: remember it, tell the client, and prepare it on the other nodes too.
+    /// A node prepared a client's statement: remember it, tell the client, and prepare it on the other nodes too, if it is
+    /// new. Hundreds of sessions prepare the same statements; a node that has forgotten one is repaired when it says so.
     pub(crate) fn learn_prepared(
         &mut self,
         io: &mut Io,
@@ -26,11 +27,10 @@ impl Core {
         answer: &Answer<'_>,
         body: &[u8],
     ) {
-        if let Some(text) = self.remember_statement(io, key, pending, answer, body) {
-            self.deliver(io, pending.recipient(), answer, Outcome::Ok);
-            self.spread(io, key, &text, pending);
-        } else {
-            self.deliver(io, pending.recipient(), answer, Outcome::Ok);
+        let new = self.remember_statement(io, key, pending, answer, body);
+        self.deliver(io, pending.recipient(), answer, Outcome::Ok);
+        if let Some(request) = new {
+            self.spread(io, key, &request, pending);
         }
     }
 
@@ -50,7 +50,8 @@ impl Core {
         self.reply(io, slot, 0, opcode::ERROR, header.stream, &answer);
     }
 
-    /// The first id in a request that is not known.
+    /// The first id in a request that is not known. If another core has learnt it meanwhile, the first at all: to prepare
+    /// that again does no harm.
     fn unknown_id<'a>(&mut self, header: &Header, body: &'a [u8]) -> Option<&'a [u8]> {
         let (_, body) = split_request_prefix(header.flags, body).ok()?;
         if header.opcode == opcode::EXECUTE {
@@ -61,9 +62,12 @@ impl Core {
             BatchStatement::Prepared(id) => Some(id),
             BatchStatement::Text(_) => None,
         });
-        ids.filter(|id| id.len() == ID_BYTES).find(|id| self.prepared.look_up(id).is_none())
+        let mut ids = ids.filter(|id| id.len() == ID_BYTES).peekable();
+        let first = ids.peek().copied();
+        ids.find(|id| self.prepared.look_up(id).is_none()).or(first)
     }
 
+    /// The request, if the statement was not known.
     fn remember_statement(
         &mut self,
         io: &Io,
@@ -99,8 +103,9 @@ impl Core {
             // Metadata of a later kind than we know. It can be executed all the same, but only if it is remembered.
             _ => PreparedStatement::opaque(result_kind::prepared_id(rest)?, asked.text, &parsed, keyspace),
         };
+        let is_new = self.prepared.look_up(&learned.id).is_none();
         self.prepared.learn(learned);
-        Some(sent)
+        is_new.then_some(sent)
     }
 
     /// Prepares a statement on the pool's other nodes, ahead of need; nobody waits for the answers.

@@ -100,6 +100,12 @@ pub const UPGRADE_RETRY_MAX_NS: u64 = 300 * SECOND_NS;
 /// Timed-out queries whose stream ids a link may hold before it is given up as sick.
 pub const LINK_ORPHANS_MAX: usize = 8_192;
 
+/// A query that a link has not answered for this long after its time was over is taken as lost: the link is replaced.
+pub const ORPHAN_AGE_MAX_NS: u64 = 60 * SECOND_NS;
+
+/// Errors that a node's recent "I cannot serve" count for at most, in queries in flight. A quarter goes with each tick.
+pub const NODE_PENALTY_MAX: u32 = 4_096;
+
 /// One second in the loop's unit.
 pub const SECOND_NS: u64 = 1_000_000_000;
 

@@ -37,6 +37,13 @@ pub(crate) struct Repair {
     deadline_ns: u64,
 }
 
+impl Repair {
+    /// Whose links the request travels on.
+    pub(crate) fn pool(&self) -> PoolId {
+        self.pending.pool
+    }
+}
+
 impl Core {
     // ---- UNPREPARED -------------------------------------------------------------------------------------------------
 
@@ -164,6 +171,22 @@ impl Core {
 
     // ---- nodes that turn queries away -------------------------------------------------------------------------------
 
+    /// A node that says it cannot serve is asked less for a while; another may be able to.
+    pub(crate) fn penalise(&mut self, key: u32, flags: u8, body: &[u8]) {
+        let Ok((_, body)) = split_response_prefix(flags, body) else { return };
+        let code = body.first_chunk().map(|code| i32::from_be_bytes(*code));
+        let Some(
+            error_code::SERVER_ERROR | error_code::UNAVAILABLE | error_code::OVERLOADED | error_code::IS_BOOTSTRAPPING,
+        ) = code
+        else {
+            return;
+        };
+        let node = self.links.get(key as usize).and_then(|link| self.nodes.get_mut(usize::from(link.node.0)));
+        if let Some(node) = node {
+            node.penalty = (node.penalty + 1).min(limits::NODE_PENALTY_MAX);
+        }
+    }
+
     /// An ERROR answered a client's request. If it says that the node did not even begin, because it starts, stops or
     /// is overloaded, the request goes to another node once; `false` leaves the error to the client, whose driver sees
     /// a single host and could only give up.
@@ -275,7 +298,8 @@ impl Core {
         self.deliver(io, pending.recipient(), &answer, outcome);
     }
 
-    /// Queries of a link whose time is over. Their stream ids stay taken until the node answers.
+    /// Queries of a link whose time is over. Their stream ids stay taken until the node answers; a link with some that
+    /// it never answers is replaced, as they count in the choice of nodes.
     pub(crate) fn expire_requests(&mut self, io: &mut Io, key: u32) {
         let now = io.now_ns();
         let Some(link) = self.links.get(key as usize) else { return };
@@ -290,11 +314,15 @@ impl Core {
             })
             .map(|(stream, pending)| (stream, *pending))
             .collect();
+        let mut never_answered = false;
         for (stream, pending) in late {
-            if now.saturating_sub(pending.received_ns) <= self.timeout_ns(&pending.plan) {
+            let age_ns = now.saturating_sub(pending.received_ns);
+            if age_ns <= self.timeout_ns(&pending.plan) {
                 self.copy_out(io, key, stream, &pending);
                 continue;
             }
+            never_answered |= pending.purpose == Purpose::Orphan
+                && age_ns > self.timeout_ns(&pending.plan) + limits::ORPHAN_AGE_MAX_NS;
             if matches!(pending.purpose, Purpose::Heartbeat | Purpose::Orphan) {
                 continue;
             }
@@ -318,6 +346,9 @@ impl Core {
                 }
                 Purpose::Spread | Purpose::Heartbeat | Purpose::Orphan => {}
             }
+        }
+        if never_answered {
+            self.retire_link(io, key);
         }
     }
 

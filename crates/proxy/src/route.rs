@@ -279,8 +279,8 @@ impl Core {
         node.is_some_and(|node| !node.silent)
     }
 
-    /// Of these nodes the one with the fewest queries in flight; the first of equals. Nodes that do not answer probes
-    /// come last.
+    /// Of these nodes the one with the fewest queries in flight, its late errors counted among them; the first of equals.
+    /// Nodes that do not answer probes come last.
     #[inline]
     fn least_loaded<'a>(&self, pool: &Pool, nodes: impl Iterator<Item = &'a NodeId>) -> Choice {
         let mut best = None;
@@ -293,7 +293,7 @@ impl Core {
                     full = Choice::Full(key);
                     continue;
                 }
-                let load = (state.silent, state.in_flight, link.streams.len());
+                let load = (state.silent, state.in_flight + state.penalty, link.streams.len());
                 if best.is_none_or(|(least, _)| load < least) {
                     best = Some((load, key));
                 }

@@ -91,11 +91,15 @@ impl Health {
         }
     }
 
-    /// A link finished its handshake.
+    /// A link finished its handshake. The next failure waits longer than the last all the same: a link that breaks as
+    /// soon as it carries a query has shown nothing.
     pub fn link_opened(&mut self, node: NodeId) {
-        let health = self.entry(node);
-        health.waiting_until_ns = None;
-        health.backoff.reset();
+        self.entry(node).waiting_until_ns = None;
+    }
+
+    /// A link has served for as long as the longest wait.
+    pub fn link_lasted(&mut self, node: NodeId) {
+        self.entry(node).backoff.reset();
     }
 
     /// An attempt to connect failed, or a link broke. Returns when to try again.

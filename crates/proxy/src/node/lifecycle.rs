@@ -23,7 +23,13 @@ impl Core {
         let count = routing.nodes().iter().map(|node| usize::from(node.id.0) + 1).max().unwrap_or(0);
         for index in self.nodes.len()..count {
             let metrics = self.metrics.nodes.node(NodeId(index as u16));
-            self.nodes.push(NodeState { in_flight: 0, silent: false, upgrade: Upgrade::default(), metrics });
+            self.nodes.push(NodeState {
+                in_flight: 0,
+                penalty: 0,
+                silent: false,
+                upgrade: Upgrade::default(),
+                metrics,
+            });
         }
         for node in routing.nodes() {
             let before = self.cluster.as_ref().and_then(|old| old.routing.node(node.id)).map(|old| old.up);
@@ -57,8 +63,8 @@ impl Core {
         }
     }
 
-    /// Opens the links a pool is missing, as far as the nodes' back-off allows. A pool with a login that has not been
-    /// verified yet opens one only, so that a wrong password is tried once and not on every node.
+    /// Opens the links a pool is missing, as far as the nodes' back-off allows. A pool whose login nothing speaks for
+    /// opens one only, so that a wrong password is tried once and not on every node.
     pub(crate) fn ensure_links(&mut self, io: &mut Io, pool_id: PoolId) {
         let Some(cluster) = self.cluster.clone() else { return };
         let now = io.now_ns();
@@ -68,13 +74,12 @@ impl Core {
             if pool.clients == 0 && pool.ready == 0 && pool.waiting.is_empty() {
                 return;
             }
-            let unverified = pool.is_unverified();
-            if unverified && pool.links().next().is_some() {
+            let doubtful = pool.is_doubtful();
+            if doubtful && pool.links().next().is_some() {
                 return;
             }
             let node = candidates[(self.cursor + offset) % candidates.len()];
-            // A login that has not been verified is tried on one link only.
-            let wanted = if unverified { 1 } else { pool.missing(node) };
+            let wanted = if doubtful { 1 } else { pool.missing(node) };
             if self.health.is_usable(node, now) && pool.may_ask(node, now) {
                 for _ in 0..wanted {
                     self.open_link(io, pool_id, node, Role::Serves);
@@ -337,10 +342,13 @@ impl Core {
         }
     }
 
-    /// A pool's place is given away only when no client and no link refers to it.
+    /// A pool's place is given away only when no client, no link and no request that waits refers to it: what was asked
+    /// under one login is not sent under another.
     pub(crate) fn remove_pool_if_unused(&mut self, id: PoolId) {
         let clients = self.pools.get(id).map_or(0, |pool| pool.clients);
-        if clients == 0 && !self.links.iter().any(|(_, link)| link.pool == id) {
+        let referred = self.links.iter().any(|(_, link)| link.pool == id)
+            || self.repairs.values().any(|repair| repair.pool() == id);
+        if clients == 0 && !referred {
             self.pools.remove(id);
         }
     }
@@ -348,8 +356,9 @@ impl Core {
     /// Deadlines, heartbeats and silence of links.
     pub(crate) fn tick_links(&mut self, io: &mut Io) {
         let now = io.now_ns();
-        for node in &self.nodes {
+        for node in &mut self.nodes {
             node.metrics.in_flight.set(u64::from(node.in_flight));
+            node.penalty -= node.penalty.div_ceil(4);
         }
         let keys: Vec<u32> = self.links.iter().map(|(key, _)| key as u32).collect();
         for key in keys {
@@ -364,6 +373,9 @@ impl Core {
             if link.retiring && link.is_unused() {
                 self.drop_link(io, key);
                 continue;
+            }
+            if now.saturating_sub(link.ready_ns) > limits::RECONNECT_MAX_MS * 1_000_000 {
+                self.health.link_lasted(link.node);
             }
             let silent_ns = now.saturating_sub(link.last_received_ns);
             // A long answer may be on its way in front of the one to the probe.

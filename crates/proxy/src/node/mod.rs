@@ -168,6 +168,9 @@ impl Link {
 pub(crate) struct NodeState {
     /// Queries in flight on all links of this core to it; what routing compares.
     pub(crate) in_flight: u32,
+    /// Its answers of late that said it cannot serve; they count as queries in flight. An error comes sooner than an
+    /// answer, so a node that has nothing but errors would look idle and get all there is.
+    pub(crate) penalty: u32,
     /// It has been probed and has not answered: used only when nobody else can.
     pub(crate) silent: bool,
     /// Where it takes aggregated frames, if not on its ordinary port.

@@ -137,10 +137,10 @@ impl Pool {
         self.refusals.retain(|refused| refused.node != node);
     }
 
-    /// Whether a node may be asked for another link now. With a login that was never accepted, no node may while one
-    /// that refused is spared: a wrong password would go round.
+    /// Whether a node may be asked for another link now. With a login that nothing speaks for, no node may while one that
+    /// refused is spared: a wrong password would go round.
     pub(crate) fn may_ask(&self, node: NodeId, now_ns: u64) -> bool {
-        let concerns = |refused: &&Refused| refused.node == node || self.is_unverified();
+        let concerns = |refused: &&Refused| refused.node == node || self.is_doubtful();
         !self.refusals.iter().filter(concerns).any(|refused| now_ns < refused.until_ns)
     }
 
@@ -152,6 +152,12 @@ impl Pool {
     /// Whether it has a login that no node has accepted, or the last one asked refused.
     pub(crate) fn is_unverified(&self) -> bool {
         self.key.login.is_some() && self.verified_ns == 0
+    }
+
+    /// Whether nothing speaks for its login: neither a node's word nor a link that is open with it. One node that refuses
+    /// (its own tables cannot be read, say) must not keep the pool from the others.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.is_unverified() && self.ready == 0
     }
 
     /// Whether the login was verified recently enough to be believed.

@@ -107,6 +107,31 @@ fn a_role_refused_for_a_moment_is_let_in_afterwards() {
     assert_eq!(gate.answer(first), opcode::RESULT);
 }
 
+/// What one node says of a login must not keep a pool from the others, whose links it goes on using.
+#[test]
+fn a_node_that_refuses_a_role_for_a_moment_costs_the_pool_no_other_node() {
+    let mut gate = Gate::new(3, true);
+    let client = gate.knock(TOKEN);
+    assert_eq!(gate.answer(client), opcode::AUTH_SUCCESS);
+    gate.town.pass(3 * SECOND);
+    let guests = |gate: &Gate| gate.porters.iter().map(|porter| gate.town.scene.world.host(*porter).guests()).collect();
+    let all: Vec<usize> = guests(&gate);
+    assert_eq!(all, [1, 1, 1]);
+    let (first, second) = (gate.porters[0], gate.porters[1]);
+    gate.town.scene.world.with(first, |porter, io| {
+        porter.login = Door::Refused(BAD_CREDENTIALS);
+        porter.throw_out(io, None);
+    });
+    gate.town.pass(500 * MILLISECOND);
+    gate.town.scene.world.with(second, |porter, io| porter.throw_out(io, None));
+    gate.town.pass(30 * SECOND);
+    let without_first: Vec<usize> = guests(&gate);
+    assert_eq!(without_first, [0, 1, 1], "the second node's link is opened again");
+    gate.town.scene.world.with(first, |porter, _| porter.login = Door::Open);
+    gate.town.pass(30 * SECOND);
+    assert_eq!(all, guests(&gate) as Vec<usize>);
+}
+
 #[test]
 fn a_node_that_leaves_while_it_checks_a_login() {
     let mut gate = Gate::new(2, true);

@@ -180,3 +180,51 @@ fn a_half_open_link_is_found_out() {
         scene.check_at_rest();
     });
 }
+
+/// Queries that a node lost for good count as in flight on it, and so would keep others away from it.
+#[test]
+fn a_node_that_lost_some_queries_gets_its_share_again() {
+    for_seeds(5, |seed| {
+        let mut scene = busy(seed);
+        let mut left = 10;
+        let lost: shunt_bench::stub::Hook = Box::new(move |request| {
+            if request.opcode != opcode::EXECUTE || left == 0 {
+                return Action::Answer;
+            }
+            left -= 1;
+            Action::Silence
+        });
+        scene.hook(0, Some(lost));
+        scene.wait_idle(60 * SECOND);
+        let refused = scene.sum(|client| client.tally.refused);
+        assert!(refused > 0, "nothing was lost");
+        scene.world.run_for(120 * SECOND);
+        let before: Vec<u64> = scene.nodes.iter().map(|node| scene.world.host(*node).counts().queries).collect();
+        scene.work(100, 60 * SECOND);
+        let now: Vec<u64> = scene.nodes.iter().map(|node| scene.world.host(*node).counts().queries).collect();
+        assert!(now[0] - before[0] > 30, "{before:?} {now:?}");
+        assert_eq!(scene.sum(|client| client.tally.refused), refused);
+        scene.check_memory();
+        scene.check_at_rest();
+    });
+}
+
+/// A link that opens and breaks with its first query is worth nothing, however often it opens.
+#[test]
+fn a_node_that_breaks_each_link_is_tried_ever_more_rarely() {
+    for_seeds(5, |seed| {
+        let mut scene = busy(seed);
+        scene.wait_idle(60 * SECOND);
+        let connects = |scene: &Scene| scene.world.host(scene.nodes[0]).counts().options;
+        scene.hook(0, Some(hook::random(seed, vec![(1.0, Action::Close)])));
+        let before = connects(&scene);
+        for _ in 0..60 {
+            scene.mail_clients(ClientMail::More(20));
+            scene.world.run_for(SECOND);
+        }
+        let tried = connects(&scene) - before;
+        assert!((3..40).contains(&tried), "tried {tried} times in a minute");
+        scene.hook(0, None);
+        scene.wait_idle(60 * SECOND);
+    });
+}

@@ -89,3 +89,47 @@ fn a_node_that_turns_queries_away_is_not_the_clients_business() {
         scene.check_at_rest();
     });
 }
+
+/// An error comes sooner than an answer, so such a node is always the one with the fewest queries in flight.
+#[test]
+fn a_node_that_fails_fast_does_not_draw_the_traffic() {
+    for_seeds(6, |seed| {
+        let mut scene = scene(seed, false, seed % 2 == 0);
+        let codes = [error_code::SERVER_ERROR, error_code::OVERLOADED, error_code::IS_BOOTSTRAPPING];
+        scene.hook(0, Some(hook::random(seed, vec![(1.0, Action::Error(codes[seed as usize % 3]))])));
+        for node in 1..3 {
+            scene.hook(node, Some(hook::random(seed, vec![(1.0, Action::Delay(5 * MILLISECOND))])));
+        }
+        let asked = |scene: &Scene, node: usize| scene.world.host(scene.nodes[node]).counts().queries;
+        let before: Vec<u64> = (0..3).map(|node| asked(&scene, node)).collect();
+        scene.work(500, 60 * SECOND);
+        let now: Vec<u64> = (0..3).map(|node| asked(&scene, node) - before[node]).collect();
+        assert!(now[0] < (now[1] + now[2]) / 4, "queries by node: {now:?}");
+        // It is asked again once it can serve.
+        scene.hook(0, None);
+        scene.world.run_for(10 * SECOND);
+        let before = asked(&scene, 0);
+        scene.work(100, 60 * SECOND);
+        assert!(asked(&scene, 0) - before > 60, "{}", asked(&scene, 0) - before);
+        scene.check_memory();
+        scene.check_at_rest();
+    });
+}
+
+/// Hundreds of sessions prepare the same statements; each is spread once.
+#[test]
+fn a_statement_that_is_known_is_not_spread_again() {
+    let mut scene = scene(1, false, false);
+    let prepares =
+        |scene: &Scene| -> u64 { scene.nodes.iter().map(|node| scene.world.host(*node).counts().prepares).sum() };
+    scene.work(10, 20 * SECOND);
+    let before = prepares(&scene);
+    let of_one_client = 6;
+    for _ in 0..10 {
+        scene.add_client(|client| client.version = 4);
+    }
+    scene.wait_ready(20 * SECOND);
+    scene.work(10, 20 * SECOND);
+    let more = prepares(&scene) - before;
+    assert!(more > 0 && more <= 10 * of_one_client, "{more} PREPAREs");
+}

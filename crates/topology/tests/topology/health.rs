@@ -47,6 +47,21 @@ fn a_node_that_refuses_new_links_is_left_alone_although_old_ones_work() {
 }
 
 #[test]
+fn links_that_open_and_break_at_once_are_tried_ever_more_rarely() {
+    let mut health = Health::new(BASE, MAX);
+    let mut now_ns = 0;
+    for expected_ms in [50, 100, 200] {
+        health.link_opened(NODE);
+        let until_ns = health.failed(NODE, now_ns, 0);
+        assert_eq!(until_ns - now_ns, expected_ms * MS);
+        now_ns = until_ns;
+    }
+    health.link_opened(NODE);
+    health.link_lasted(NODE);
+    assert_eq!(health.failed(NODE, now_ns, 0) - now_ns, 50 * MS);
+}
+
+#[test]
 fn links_that_break_together_count_once() {
     let mut health = Health::new(BASE, MAX);
     (0..10).for_each(|_| health.link_opened(NODE));
