@@ -1,48 +1,19 @@
 //! The processes that are compared, each on the CPU that is measured, and how they are started and ended.
 
-use std::{
-    fs, io,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-};
+use std::{io, net::SocketAddr, process::Stdio};
 
 use crate::{
-    measure::cpu,
     overhead::{Arm, OverheadArgs},
-    peers::{haproxy_configuration, wait_until_served},
+    peers::{OwnProcess, haproxy_command, proxy_command, stub_command, wait_until_served},
 };
 
 /// A started process and where clients connect to it.
 pub(super) struct Running {
     pub(super) arm: Arm,
-    child: Child,
+    pub(super) process: OwnProcess,
     pub(super) targets: Vec<SocketAddr>,
     /// Admin address of a proxy.
     pub(super) admin: Option<SocketAddr>,
-    files: Vec<PathBuf>,
-}
-
-impl Running {
-    pub(super) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Whether it has ended by itself.
-    pub(super) fn has_ended(&mut self) -> bool {
-        !matches!(self.child.try_wait(), Ok(None))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended already; there is nobody to tell either way.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        for file in &self.files {
-            let _ = fs::remove_file(file);
-        }
-    }
 }
 
 /// Where everything listens: ports counted from `--port`.
@@ -85,60 +56,35 @@ pub(super) fn start(arm: Arm, args: &OverheadArgs, places: Places) -> io::Result
         Some(path) => path.clone(),
         None => std::env::current_exe()?,
     };
-    let mut running = match arm {
-        Arm::Echo | Arm::Direct => start_stub(arm, args, &shunt, own)?,
-        Arm::Proxy | Arm::Aggregate => start_proxy(arm, args, &shunt, places)?,
-        Arm::Haproxy => match start_haproxy(args, own, &places.ring()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            other => other?,
-        },
-    };
-    let Running { child, targets, admin, .. } = &mut running;
-    wait_until_served(arm.name(), targets, *admin, || !matches!(child.try_wait(), Ok(None)))?;
-    Ok(Some(running))
-}
-
-fn start_stub(arm: Arm, args: &OverheadArgs, shunt: &Path, own: SocketAddr) -> io::Result<Running> {
-    let nodes = if arm == Arm::Direct { NODES } else { 1 };
-    let mut command = Command::new(shunt);
-    command.args(["bench", "stub", "--until-input-closes", "--io", &args.io]);
-    command.args(["--listen", &own.to_string(), "--nodes", &nodes.to_string()]);
-    if arm == Arm::Echo {
-        command.arg("--echo");
-    }
-    // The pipe ends with this process, however it ends, and the stub with the pipe.
-    command.stdin(Stdio::piped()).stdout(Stdio::null());
-    let child = cpu::with_pinned(args.cpu, || command.spawn())?;
-    let targets = (1..=nodes).map(|last| ([127, 0, 0, last], own.port()).into()).collect();
-    Ok(Running { arm, child, targets, admin: None, files: Vec::new() })
-}
-
-fn start_proxy(arm: Arm, args: &OverheadArgs, shunt: &Path, places: Places) -> io::Result<Running> {
-    let (own, admin) = (places.own(arm), places.admin(arm));
-    let ring = if arm == Arm::Aggregate { places.aggregating_ring() } else { places.ring() };
-    let contact_points: Vec<String> = ring.iter().map(SocketAddr::to_string).collect();
-    let mut command = Command::new(shunt);
-    command.arg("proxy").args(["--listen", &own.to_string(), "--admin", &admin.to_string()]);
-    command.args(["--contact-points", &contact_points.join(","), "--cores", "1", "--log", "warn"]);
-    command.args(&args.proxy_arguments);
-    command.stdin(Stdio::null()).stdout(Stdio::null());
-    let child = cpu::with_pinned(args.cpu, || command.spawn())?;
-    Ok(Running { arm, child, targets: vec![own], admin: Some(admin), files: Vec::new() })
-}
-
-fn start_haproxy(args: &OverheadArgs, own: SocketAddr, ring: &[SocketAddr]) -> io::Result<Running> {
-    let file = std::env::temp_dir().join(format!("shunt-overhead-haproxy-{}.cfg", std::process::id()));
-    fs::write(&file, haproxy_configuration(own, ring))?;
-    let mut command = Command::new(&args.haproxy);
-    command.arg("-db").arg("-f").arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
-    let child = cpu::with_pinned(args.cpu, || command.spawn());
-    match child {
-        Ok(child) => Ok(Running { arm: Arm::Haproxy, child, targets: vec![own], admin: None, files: vec![file] }),
-        Err(error) => {
-            let _ = fs::remove_file(&file);
-            Err(error)
+    let (mut targets, mut admin, mut leftovers) = (vec![own], None, Vec::new());
+    let mut command = match arm {
+        Arm::Echo | Arm::Direct => {
+            let nodes = if arm == Arm::Direct { NODES } else { 1 };
+            targets = (1..=nodes).map(|last| ([127, 0, 0, last], own.port()).into()).collect();
+            let mut command = stub_command(&shunt, own, nodes.into());
+            command.args(["--io", &args.io]).args((arm == Arm::Echo).then_some("--echo"));
+            command
         }
-    }
+        Arm::Proxy | Arm::Aggregate => {
+            let ring = if arm == Arm::Aggregate { places.aggregating_ring() } else { places.ring() };
+            admin = Some(places.admin(arm));
+            let mut command = proxy_command(&shunt, own, places.admin(arm), &ring);
+            command.args(["--cores", "1"]).args(&args.proxy_arguments);
+            command
+        }
+        Arm::Haproxy => {
+            let (command, file) = haproxy_command(&args.haproxy, arm.name(), own, &places.ring())?;
+            leftovers.push(file);
+            command
+        }
+    };
+    command.stdin(if matches!(arm, Arm::Echo | Arm::Direct) { Stdio::piped() } else { Stdio::null() });
+    let mut process = match OwnProcess::spawn(command.stdout(Stdio::null()), Some(args.cpu), leftovers) {
+        Err(error) if arm == Arm::Haproxy && error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    wait_until_served(arm.name(), &targets, admin, || process.has_ended())?;
+    Ok(Some(Running { arm, process, targets, admin }))
 }
 
 #[cfg(test)]

@@ -23,9 +23,9 @@ pub(super) fn run(args: &OverheadArgs, clients: u32, rig: &Rig, places: arms::Pl
         ..template_options(args)
     };
     rig.run(options(16), Watch::default(), Box::new(|_| {}))?;
-    let before = ProcessSample::take(proxy.pid())?.resident_bytes;
+    let before = ProcessSample::take(proxy.process.pid())?.resident_bytes;
     let mut watch = Watch::default();
-    watch.pids = vec![proxy.pid()];
+    watch.pids = vec![proxy.process.pid()];
     let report = rig.run(options(clients), watch, Box::new(|_| {}))?;
     let during = report.processes.first().map_or(0, |process| process.resident_bytes);
     let each = during.saturating_sub(before) as f64 / f64::from(clients);

@@ -127,7 +127,7 @@ fn template_options(args: &OverheadArgs) -> LoadOptions {
 
 fn measure(args: &OverheadArgs, way: &mut Running, shape: Shape, round: u32, rig: &Rig) -> io::Result<Measurement> {
     let name = way.arm.name();
-    if way.has_ended() {
+    if way.process.has_ended() {
         return Err(io::Error::other(format!("{name} has ended in the middle of the comparison")));
     }
     let options = LoadOptions {
@@ -137,7 +137,7 @@ fn measure(args: &OverheadArgs, way: &mut Running, shape: Shape, round: u32, rig
         ..template_options(args)
     };
     let mut watch = Watch::default();
-    watch.pids = [Some(way.pid()), cpu::softirq_thread(args.cpu)].into_iter().flatten().collect();
+    watch.pids = [Some(way.process.pid()), cpu::softirq_thread(args.cpu)].into_iter().flatten().collect();
     watch.proxy_admin = way.admin;
     watch.calibration = Some(Calibration::new()?);
     let on_mark = match &args.perf {
@@ -153,8 +153,8 @@ fn measure(args: &OverheadArgs, way: &mut Running, shape: Shape, round: u32, rig
 fn measurement(way: &Running, shape: Shape, round: u32, report: RoundReport) -> Measurement {
     let cpu_us =
         |pid: u32| report.processes.iter().find(|process| process.pid == pid).map(|found| found.cpu_us_per_query);
-    let own = cpu_us(way.pid()).unwrap_or(f64::NAN);
-    let softirq = report.processes.iter().find(|process| process.pid != way.pid());
+    let own = cpu_us(way.process.pid()).unwrap_or(f64::NAN);
+    let softirq = report.processes.iter().find(|process| process.pid != way.process.pid());
     Measurement {
         arm: way.arm.name(),
         shape: shape.to_string(),
@@ -183,7 +183,7 @@ fn progress(measurement: &Measurement) -> String {
 fn record(directory: &Path, way: &Running, shape: Shape, seconds: f64) -> io::Result<OnMark> {
     fs::create_dir_all(directory)?;
     let file = directory.join(format!("{}-{shape}.data", way.arm.name()));
-    let pid = way.pid().to_string();
+    let pid = way.process.pid().to_string();
     Ok(Box::new(move |mark| {
         if !matches!(mark, Mark::RoundStart(_)) {
             return;

@@ -10,13 +10,6 @@ use crate::{
     },
 };
 
-/// CPU per query of cql-proxy over that of HAProxy in TCP mode, both measured on another machine of this kind: 38 and
-/// 22 microseconds at 50x1, 12 and 0.5 at 1x128.
-const CQL_PROXY_TO_HAPROXY: [(Shape, f64); 2] = [
-    (Shape { connections: 50, outstanding: 1 }, 38.0 / 22.0),
-    (Shape { connections: 1, outstanding: 128 }, 12.0 / 0.5),
-];
-
 /// The table of all shapes, one block each.
 pub(super) fn render(figures: &Figures, shapes: &[Shape], arms: &[Arm]) -> String {
     let mut text = String::from(
@@ -56,7 +49,6 @@ fn shape_block(text: &mut String, figures: &Figures, shape: Shape, arms: &[Arm])
             arm_line(text, figures, shape, arm);
         }
     }
-    cql_proxy_line(text, figures, shape);
 }
 
 fn arm_line(text: &mut String, figures: &Figures, shape: Shape, arm: Arm) {
@@ -90,24 +82,6 @@ fn ranged(spread: Option<Spread>) -> String {
     format!("{median:.digits$} ({min:.digits$}-{max:.digits$})")
 }
 
-fn cql_proxy_line(text: &mut String, figures: &Figures, shape: Shape) {
-    let known = CQL_PROXY_TO_HAPROXY.iter().find(|(known, _)| *known == shape);
-    let haproxy = figures.spread(Arm::Haproxy, shape, |found| Some(found.cpu_us));
-    let (Some((_, factor)), Some(haproxy)) = (known, haproxy) else { return };
-    let _ = write!(
-        text,
-        "cql-proxy is not run here; elsewhere it needed {factor:.2}x of HAProxy at {shape}, which is {:.2} us here",
-        haproxy.median * factor
-    );
-    if let Some(ratio) = figures.ratio(Arm::Proxy, Arm::Haproxy, shape) {
-        let _ = write!(text, ": the proxy needs {:.2} of that", ratio.median / factor);
-    }
-    if let Some(ratio) = figures.ratio(Arm::Echo, Arm::Haproxy, shape) {
-        let _ = write!(text, " (the floor alone {:.2})", ratio.median / factor);
-    }
-    text.push('\n');
-}
-
 #[cfg(test)]
 mod tests {
     use super::render;
@@ -120,7 +94,7 @@ mod tests {
     };
 
     #[test]
-    fn ratios_and_the_comparison_that_cannot_be_run() {
+    fn ratios_are_taken_within_a_round() {
         let shape = Shape { connections: 50, outstanding: 1 };
         let round = Round { number: 0, wall_ns: 1, counts: Default::default(), latency: new_histogram(), turns: 0 };
         let mut figures = Figures::default();
@@ -141,11 +115,5 @@ mod tests {
         let text = render(&figures, &[shape], &[Arm::Echo, Arm::Proxy, Arm::Haproxy, Arm::Direct]);
         assert!(text.contains("1.20 (1.20-1.20)"), "{text}");
         assert!(text.contains("0.300 (0.300-0.300)"), "{text}");
-        assert!(
-            text.contains(
-                "1.73x of HAProxy at 50x1, which is 34.55 us here: the proxy needs 0.17 of that (the floor alone 0.14)"
-            ),
-            "{text}"
-        );
     }
 }

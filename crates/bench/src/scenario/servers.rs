@@ -1,18 +1,15 @@
 //! What a scenario starts: each server a process of its own (Cassandra several), on its own ports, ended with the scenario.
 
 use std::{
-    fs, io,
+    io,
     net::SocketAddr,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use super::file::{Server, ServerKind};
-use crate::{
-    measure::cpu,
-    peers::{haproxy_configuration, wait_until_served},
-};
+use crate::peers::{OwnProcess, haproxy_command, proxy_command, stub_command, wait_until_served};
 
 /// Ports of one server: its own, the admin address, the statistics.
 const PORTS_EACH: u16 = 10;
@@ -64,13 +61,11 @@ pub(super) struct Running {
     /// Statistics address of a stub.
     pub(super) statistics: Option<SocketAddr>,
     process: Process,
-    /// Files and directories that go with it.
-    leftovers: Vec<PathBuf>,
 }
 
 #[derive(Debug)]
 enum Process {
-    Own(Child),
+    Own(OwnProcess),
     Ring { scripts: PathBuf, name: String, pids: Vec<u32> },
 }
 
@@ -78,7 +73,7 @@ impl Running {
     /// Its processes.
     pub(super) fn pids(&self) -> Vec<u32> {
         match &self.process {
-            Process::Own(child) => vec![child.id()],
+            Process::Own(child) => vec![child.pid()],
             Process::Ring { pids, .. } => pids.clone(),
         }
     }
@@ -86,34 +81,24 @@ impl Running {
     /// Whether it has ended by itself.
     pub(super) fn has_ended(&mut self) -> bool {
         match &mut self.process {
-            Process::Own(child) => !matches!(child.try_wait(), Ok(None)),
+            Process::Own(child) => child.has_ended(),
             Process::Ring { pids, .. } => pids.iter().any(|pid| !Path::new(&format!("/proc/{pid}")).exists()),
         }
     }
 }
 
-impl Drop for Running {
+impl Drop for Process {
     fn drop(&mut self) {
-        // What has ended already needs no ending; there is nobody to tell either way.
-        match &mut self.process {
-            Process::Own(child) => {
-                let _ = child.kill();
-                let _ = child.wait();
+        if let Process::Ring { scripts, name, .. } = self {
+            let stop = Command::new(&*scripts)
+                .args(["--name", name, "stop", "--wipe"])
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .process_group(0)
+                .status();
+            if !stop.is_ok_and(|status| status.success()) {
+                eprintln!("the ring '{name}' could not be stopped: {} --name {name} stop", scripts.display());
             }
-            Process::Ring { scripts, name, .. } => {
-                let stop = Command::new(&*scripts)
-                    .args(["--name", name, "stop", "--wipe"])
-                    .stdin(Stdio::null())
-                    .stdout(Stdio::null())
-                    .process_group(0)
-                    .status();
-                if !stop.is_ok_and(|status| status.success()) {
-                    eprintln!("the ring '{name}' could not be stopped: {} --name {name} stop", scripts.display());
-                }
-            }
-        }
-        for path in &self.leftovers {
-            let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
         }
     }
 }
@@ -136,14 +121,12 @@ pub(super) fn start(
         ServerKind::Stub => {
             addresses = (1..=server.nodes).map(|last| ([127, 0, 0, last as u8], port).into()).collect();
             statistics = Some(near(2));
-            command.args(["bench", "stub", "--until-input-closes", "--listen", &own.to_string()]);
-            command.args(["--nodes", &server.nodes.to_string(), "--statistics", &near(2).to_string()]);
+            command = stub_command(&around.shunt, own, server.nodes.into());
+            command.args(["--statistics", &near(2).to_string()]);
         }
         ServerKind::Proxy => {
-            let contact_points: Vec<String> = nodes.iter().map(SocketAddr::to_string).collect();
             admin = Some(near(1));
-            command.args(["proxy", "--listen", &own.to_string(), "--admin", &near(1).to_string(), "--log", "error"]);
-            command.args(["--contact-points", &contact_points.join(",")]);
+            command = proxy_command(&around.shunt, own, near(1), nodes);
         }
         ServerKind::Node => {
             let data = std::env::temp_dir().join(format!("shunt-bench-{}-{}", std::process::id(), server.name));
@@ -155,10 +138,8 @@ pub(super) fn start(
         ServerKind::Other => command = other(server, own, nodes, around),
         ServerKind::Cassandra => return start_ring(server, around),
         ServerKind::Haproxy => {
-            let file = std::env::temp_dir().join(format!("shunt-bench-{}-{}.cfg", std::process::id(), server.name));
-            fs::write(&file, haproxy_configuration(own, nodes))?;
-            command = Command::new("haproxy");
-            command.arg("-db").arg("-f").arg(&file);
+            let file;
+            (command, file) = haproxy_command(Path::new("haproxy"), &server.name, own, nodes)?;
             leftovers.push(file);
         }
     }
@@ -167,12 +148,13 @@ pub(super) fn start(
     command.stdin(if server.kind == ServerKind::Stub { Stdio::piped() } else { Stdio::null() });
     // Out of reach of the terminal's Ctrl-C: servers end after what measures them, proxies before their nodes.
     command.process_group(0);
-    let child = spawn(&mut command, server, around)?;
-    let name = server.name.clone();
-    let mut running = Running { name, addresses, admin, statistics, process: Process::Own(child), leftovers };
-    let (name, addresses) = (running.name.clone(), running.addresses.clone());
-    wait_until_served(&name, &addresses, running.admin, || running.has_ended())?;
-    Ok(running)
+    let cpu = server.cpu.map(|wanted| around.cpu(wanted));
+    let mut process = OwnProcess::spawn(&mut command, cpu, leftovers).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => NotStarted::Missing(format!("{} is not installed", command.get_program().display())),
+        _ => NotStarted::Failed(error),
+    })?;
+    wait_until_served(&server.name, &addresses, admin, || process.has_ended())?;
+    Ok(Running { name: server.name.clone(), addresses, admin, statistics, process: Process::Own(process) })
 }
 
 /// The command of another proxy.
@@ -190,17 +172,6 @@ fn other(server: &Server, own: SocketAddr, nodes: &[SocketAddr], around: &Surrou
     command
 }
 
-fn spawn(command: &mut Command, server: &Server, around: &Surroundings) -> Result<Child, NotStarted> {
-    let spawned = match server.cpu {
-        Some(wanted) => cpu::with_pinned(around.cpu(wanted), || command.spawn()),
-        None => command.spawn(),
-    };
-    spawned.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => NotStarted::Missing(format!("{} is not installed", command.get_program().display())),
-        _ => NotStarted::Failed(error),
-    })
-}
-
 /// A ring by the project's own script, which knows how to fetch, start, and stop Cassandra.
 fn start_ring(server: &Server, around: &Surroundings) -> Result<Running, NotStarted> {
     let scripts = around.project.join("scripts/ring");
@@ -216,7 +187,6 @@ fn start_ring(server: &Server, around: &Surroundings) -> Result<Running, NotStar
         statistics: None,
         // From here on it is stopped, also if it comes up in part only.
         process: Process::Ring { scripts: scripts.clone(), name: name.clone(), pids: Vec::new() },
-        leftovers: Vec::new(),
     };
     let mut start = Command::new(&scripts);
     start.args(["--name", &name, "start", "--wipe", "--nodes", &server.nodes.to_string()]);
