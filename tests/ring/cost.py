@@ -11,6 +11,7 @@ import argparse
 import json
 import multiprocessing
 import random
+import re
 import statistics
 import subprocess
 import time
@@ -81,11 +82,17 @@ def client(arm, ring, proxy, setting, options, start, results):
     cluster.shutdown()
 
 
-def connections(ring: Cluster) -> float:
-    """Established CQL connections per node, on both of its ports."""
-    ports = f"( sport = :{ring.nodes[0].settings.cql_port} or sport = :{extension.AGGREGATE_PORT} )"
-    out = subprocess.run(["ss", "-Htn", "state", "established", ports], capture_output=True, text=True)
-    return len(out.stdout.splitlines()) / len(ring.nodes)
+def connections(ring: Cluster, owners: list) -> float:
+    """CQL connections per node, to both of its ports, that these processes hold; the other arms' proxies stay connected."""
+    ports = f"( dport = :{ring.nodes[0].settings.cql_port} or dport = :{extension.AGGREGATE_PORT} )"
+    out = subprocess.run(["ss", "-Htnp", "state", "established", ports], capture_output=True, text=True)
+    return held_by(out.stdout, owners) / len(ring.nodes)
+
+
+def held_by(sockets: str, owners: list) -> int:
+    """How many lines of `ss -p` name one of these processes."""
+    named = (re.findall(r"pid=(\d+)", line) for line in sockets.splitlines())
+    return sum(1 for pids in named if any(int(pid) in owners for pid in pids))
 
 
 def run_arm(arm, ring, proxy, setting, options) -> dict:
@@ -96,10 +103,11 @@ def run_arm(arm, ring, proxy, setting, options) -> dict:
     for process in clients:
         process.start()
     measured = {}
+    owners = [proxy.process.pid] if proxy else [process.pid for process in clients]
     for work in ("INSERT", "SELECT"):
         start.wait(timeout=120)
         before, begun = sum(map(cpu_seconds, pids)), time.monotonic()
-        measured["connections"] = connections(ring)
+        measured["connections"] = connections(ring, owners)
         start.wait(timeout=600)
         spent, elapsed = sum(map(cpu_seconds, pids)) - before, time.monotonic() - begun
         done = sum(count for _, count in (results.get(timeout=10) for _ in clients))

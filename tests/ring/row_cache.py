@@ -253,10 +253,13 @@ def main() -> int:
         shutil.copytree(options.loaded, options.data / "loaded")
     else:
         node = node_of(options.data / "loaded", 0, 0, options.cache)
-        node.start()
-        node.wait_ready()
-        asyncio.run(load(node, options))
-        node.stop()
+        try:
+            node.start()
+            node.wait_ready()
+            asyncio.run(load(node, options))
+        finally:
+            # Also when it is broken off: its files are on a disk that is about to be taken down.
+            node.stop()
         if options.loaded:
             shutil.copytree(options.data / "loaded", options.loaded)
     print(f"{options.rows} rows, {options.rows * COLUMNS * VALUE_BYTES / 2**20:.0f} MiB of values in {len(FRAGMENTS)} SSTables, "

@@ -125,12 +125,14 @@ pub fn node_side(before: &Report, after: &Report) -> NodeSide {
 
 /// Connections open at the end that brought queries in between.
 fn connections_with_queries(before: &Report, after: &Report) -> u64 {
+    // By node, too: a port of a client may serve connections to several.
     let queries = |report: &Report| -> BTreeMap<_, u64> {
-        let connections = report.nodes.iter().flat_map(|node| &node.connections);
-        connections.map(|connection| (connection.peer, connection.counts.queries)).collect()
+        let nodes = report.nodes.iter().enumerate();
+        let connections = nodes.flat_map(|(node, seen)| seen.connections.iter().map(move |found| (node, found)));
+        connections.map(|(node, found)| ((node, found.peer), found.counts.queries)).collect()
     };
     let earlier = queries(before);
-    let busy = |(peer, count): &(SocketAddr, u64)| *count > earlier.get(peer).copied().unwrap_or(0);
+    let busy = |(from, count): &((usize, SocketAddr), u64)| *count > earlier.get(from).copied().unwrap_or(0);
     queries(after).into_iter().filter(busy).count() as u64
 }
 

@@ -12,6 +12,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
 /// Set when the run is to end.
@@ -19,10 +20,11 @@ use std::{
 pub(super) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Set by SIGINT and SIGTERM; a second one ends the process as ever.
+    /// Set by SIGINT, SIGTERM and the terminal's hang-up; a second one ends the process as ever.
     pub(super) fn on_signals() -> io::Result<Self> {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
         let stop = Self::default();
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register_conditional_default(signal, stop.0.clone())?;
             signal_hook::flag::register(signal, stop.0.clone())?;
         }
@@ -45,6 +47,9 @@ pub(super) struct Ended {
 
 /// Lines of standard error that are kept.
 const COMPLAINT_LINES: usize = 5;
+/// A process that was asked to end has this long to take down what it has started, a ring of Cassandra for example.
+const TAKE_DOWN_MAX: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// A line longer than this is not one that was asked for.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
@@ -58,12 +63,11 @@ pub(super) fn run(
     mut line: impl FnMut(&str) -> io::Result<()>,
 ) -> io::Result<Ended> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let mut child = Guard(command.spawn()?);
-    let complaint = child.0.stderr.take().map(collect);
-    let guard = stop.clone();
-    let pid = child.0.id();
-    let watcher = Watcher::start(guard, pid);
-    if let Some(output) = child.0.stdout.take() {
+    let mut guard = Guard(command.spawn()?);
+    let child = &mut guard.0;
+    let complaint = child.stderr.take().map(collect);
+    let watcher = Watcher::start(stop.clone(), child.id());
+    if let Some(output) = child.stdout.take() {
         let mut reader = BufReader::new(output);
         let mut text = String::new();
         loop {
@@ -74,21 +78,35 @@ pub(super) fn run(
             line(text.trim_end())?;
         }
     }
-    let status = child.0.wait()?;
+    let status = child.wait()?;
     drop(watcher);
     let complaint = complaint.and_then(|thread| thread.join().ok()).unwrap_or_default();
     Ok(Ended { code: status.code(), complaint })
 }
 
-/// Ends its process if it is still there.
+/// Ends its process if it is still there, as a stop would: with time to take down what it has started.
 struct Guard(Child);
 
 impl Drop for Guard {
+    #[expect(clippy::disallowed_methods, reason = "the command's own thread, which serves nobody, waits for a process")]
     fn drop(&mut self) {
-        if matches!(self.0.try_wait(), Ok(None)) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
+        if !matches!(self.0.try_wait(), Ok(None)) {
+            return;
         }
+        interrupt(self.0.id());
+        let begun = Instant::now();
+        while matches!(self.0.try_wait(), Ok(None)) && begun.elapsed() < TAKE_DOWN_MAX {
+            thread::sleep(LOOK_AGAIN);
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Asks a process group to end. Not after its leader was waited for: the number may be another's then.
+fn interrupt(leader: u32) {
+    if let Some(pid) = i32::try_from(leader).ok().and_then(rustix::process::Pid::from_raw) {
+        let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::INT);
     }
 }
 
@@ -118,13 +136,10 @@ impl Watcher {
         let thread = thread::spawn(move || {
             while !seen.load(Ordering::Relaxed) {
                 if stop.is_set() {
-                    // The process is not waited for before `over` is set, so the number is still its own.
-                    if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
-                        let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::INT);
-                    }
+                    interrupt(pid);
                     return;
                 }
-                thread::park_timeout(std::time::Duration::from_millis(100));
+                thread::park_timeout(Duration::from_millis(100));
             }
         });
         Self { over, thread: Some(thread) }
@@ -173,10 +188,19 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_refused_ends_it() {
-        let mut command = Command::new("sh");
-        command.args(["-c", "echo x; exec sleep 600"]);
+    fn a_line_that_is_refused_ends_it_with_time_to_take_down_what_it_started() {
+        let mark = std::env::temp_dir().join(format!("shunt-bench-{}-taken-down", std::process::id()));
+        let mut command = Command::new("env");
+        command.args([
+            "--default-signal=INT",
+            "sh",
+            "-c",
+            "trap 'touch \"$1\"; exit' INT; echo x; sleep 600 & wait",
+            "sh",
+        ]);
+        command.arg(&mark);
         let refused = run(&mut command, &Stop::default(), |_| Err(std::io::Error::other("no")));
         assert_eq!(refused.expect_err("refused").to_string(), "no");
+        assert!(std::fs::remove_file(mark).is_ok(), "nothing was taken down");
     }
 }

@@ -115,7 +115,8 @@ impl<'s> Outcome<'s> {
             };
             let Ratio { ratio, low, high, rounds, .. } = found;
             let verdict = Verdict::of(wanted, low, high, rounds, claim.rounds);
-            return (Some(format!("x {ratio:.2} ({low:.2} to {high:.2})")), verdict);
+            let interval = if rounds == 1 { "one round".to_owned() } else { format!("{low:.2} to {high:.2}") };
+            return (Some(format!("x {ratio:.2} ({interval})")), verdict);
         }
         let values: Vec<f64> = self.values(&claim.arm, &claim.point, &claim.figure).map(|(_, value)| value).collect();
         let Some(Spread { median, min, max }) = Spread::of(values.iter().copied()) else {

@@ -180,7 +180,7 @@ impl Line<'_> {
         }
         Self::Run {
             shunt: env!("CARGO_PKG_VERSION"),
-            commit: first_line("git", &["rev-parse", "--short", "HEAD"]),
+            commit: first_line("git", &["describe", "--always", "--dirty"]),
             started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             smoke,
             seed,
