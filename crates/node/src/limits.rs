@@ -24,7 +24,8 @@ pub(crate) const WORKERS: usize = 8;
 /// How many of them may be at requests that take long, so that the others are there for rows on disk.
 pub(crate) const WORKERS_LONG: usize = WORKERS / 2;
 
-/// Requests that may wait for a worker, and bytes of their bodies. More are answered Overloaded.
+/// Requests that may wait for a worker, and bytes of their bodies; as many again that take long. More are answered
+/// Overloaded.
 pub(crate) const WAITING_REQUESTS_MAX: usize = 4096;
 pub(crate) const WAITING_BYTES_MAX: usize = 64 << 20;
 

@@ -235,18 +235,40 @@ impl Shared {
         }
     }
 
-    /// Data of tables that are no more.
+    /// Data of tables that are no more, in all stores. What cannot be deleted now, [`Shared::drop_leftovers`] does later.
     fn drop_data(&self, old: &Schema, new: &Schema) -> Result<(), CqlError> {
         let tables = |schema: &Schema| -> Vec<Arc<Table>> {
             schema.keyspaces.values().flat_map(|keyspace| keyspace.tables.values().cloned()).collect()
         };
         let kept: Vec<_> = tables(new).iter().filter_map(|table| table.number).collect();
+        let mut outcome = Ok(());
         for number in tables(old).iter().filter_map(|table| table.number).filter(|number| !kept.contains(number)) {
             for store in &self.stores {
-                store.drop_table(number, StoreDurability::Batch)?;
+                let dropped = store.drop_table(number, StoreDurability::Batch).map(|_| ());
+                outcome = outcome.and(dropped);
             }
         }
-        Ok(())
+        Ok(outcome?)
+    }
+
+    /// Deletes what is left of tables that were dropped: the schema is written first, so a store that could not take the
+    /// deletion, or a process that died before it was durable, leaves rows that nobody can reach.
+    pub(crate) fn drop_leftovers(&self) -> Result<usize, StoreError> {
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let schema = self.schema();
+        let tables = schema.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+        let kept: Vec<_> = tables.filter_map(|table| table.number).collect();
+        let mut dropped = 0;
+        for store in &self.stores {
+            // Numbers beyond the next are those of the node's own tables.
+            for number in store.tables()?.into_iter().filter(|number| number.0 < schema.next_table) {
+                if !kept.contains(&number) {
+                    store.drop_table(number, StoreDurability::Batch)?;
+                    dropped += 1;
+                }
+            }
+        }
+        Ok(dropped)
     }
 
     fn tell_grace(&self, schema: &Schema) {

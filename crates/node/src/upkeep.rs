@@ -1,5 +1,5 @@
 //! What keeps the stores small, from time to time, on a thread of its own: sweeps of tables with old deletions of
-//! partitions and ranges, and the reclaiming of schemas.
+//! partitions and ranges, the reclaiming of schemas, and the rest of dropped tables.
 //!
 //! A sweep reads its whole table, so it is worth its while only when deletions have grown older than the table's grace: a
 //! table is swept again no sooner than a tenth of its grace after the last time, and not at all if it never had any.
@@ -79,6 +79,14 @@ struct Rounds {
 impl Rounds {
     /// Does what is due, until told to stop.
     fn round(&mut self, shared: &Shared, now: Instant, mut stop: impl FnMut() -> bool) {
+        if stop() {
+            return;
+        }
+        match shared.drop_leftovers() {
+            Ok(0) => {}
+            Ok(tables) => tracing::info!(tables, "deleted what was left of dropped tables"),
+            Err(error) => tracing::warn!(%error, "what is left of dropped tables could not be deleted"),
+        }
         let schema = shared.schema();
         let tables = schema.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
         let tables: Vec<_> =
@@ -125,8 +133,9 @@ mod tests {
     use super::*;
     use crate::cluster::ClusterInfo;
     use crate::execute::{ClientState, Executor, Request};
-    use shunt_storage::StoreOptions;
-    use shunt_storage::store::Swept;
+    use shunt_storage::row::{Fragment, Liveness, PartitionKey, Row};
+    use shunt_storage::store::{Durability, Mutation, Swept};
+    use shunt_storage::{StoreOptions, Target};
     use shunt_wire::cql::envelope::opcode;
     use shunt_wire::cql::message::{Consistency, encode};
     use std::net::SocketAddr;
@@ -173,6 +182,39 @@ mod tests {
         rounds.round(&shared, now + limits::UPKEEP_INTERVAL * 2, || false);
         assert_ne!(rounds.swept[&(0, number("t"))], now);
         assert!(rounds.reclaimed.is_empty(), "a handful of schemas is no reason to compact everything");
+    }
+
+    #[test]
+    fn what_is_left_of_a_dropped_table_goes() {
+        let directory = tempfile::tempdir().unwrap();
+        let info = ClusterInfo::new("test", &[SocketAddr::from(([127, 0, 0, 1], 9042))]);
+        let shared = Arc::new(Shared::open(directory.path(), info, &StoreOptions::default()).unwrap());
+        let mut executor = Executor::new(Arc::clone(&shared), 0);
+        run(&mut executor, "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+        for table in ["gone", "kept"] {
+            run(&mut executor, &format!("CREATE TABLE k.{table} (p int PRIMARY KEY)"));
+            run(&mut executor, &format!("INSERT INTO k.{table} (p) VALUES (1)"));
+        }
+        let number = |name: &str| shared.schema().keyspace("k").unwrap().tables[name].number.unwrap();
+        let (gone, kept) = (number("gone"), number("kept"));
+        let store = &shared.stores()[0];
+        assert_eq!(store.tables().unwrap(), [gone, kept]);
+        run(&mut executor, "DROP TABLE k.gone");
+        assert_eq!(store.tables().unwrap(), [kept]);
+        // As after a process that died between the schema's file and the deletion.
+        let liveness = Some(Liveness { timestamp: 1, expiry: None });
+        let left = Mutation {
+            table: gone,
+            partition: PartitionKey(&[0; 12]),
+            target: Target::Row(&[]),
+            fragment: Fragment::Row(Row { liveness, ..Row::default() }),
+        };
+        store.apply(&[left], Durability::Batch).unwrap();
+        assert_eq!(store.tables().unwrap(), [gone, kept]);
+        Rounds::default().round(&shared, Instant::now(), || false);
+        assert_eq!(store.tables().unwrap(), [kept]);
+        // Tables of the node itself have numbers of their own, and no schema file names them.
+        assert_eq!(shared.drop_leftovers().unwrap(), 0);
     }
 
     #[test]

@@ -251,7 +251,9 @@ impl Core {
     pub(crate) fn tick_clients(&mut self, io: &mut Io, full_round: bool) {
         let now = io.now_ns();
         let (mut late, mut deaf, mut held) = (Vec::new(), Vec::new(), Vec::new());
+        let mut bytes = 0;
         for (slot, client) in &mut self.clients {
+            bytes += bytes_of(io, client);
             let handshake = !matches!(client.phase, Phase::Ready) && now > client.handshake_deadline_ns;
             let slow = client.partial_since_ns != 0
                 && !client.stalls.any()
@@ -274,6 +276,7 @@ impl Core {
         for slot in deaf {
             self.drop_client(io, slot);
         }
+        self.drop_heaviest(io, bytes);
         for slot in held {
             if let Some(client) = self.clients.get_mut(slot as usize) {
                 client.refuse_next = true;
@@ -283,6 +286,29 @@ impl Core {
         }
         if full_round {
             self.forget_waiting();
+        }
+    }
+
+    /// Each client has bounds of its own, and many clients many times as much: when all together (with `bytes`) have more
+    /// than the core's share, those with the most go.
+    fn drop_heaviest(&mut self, io: &mut Io, mut bytes: usize) {
+        let share = self.config.clients_bytes_max / self.config.cores.max(1);
+        if bytes <= share {
+            return;
+        }
+        let mut by_weight: Vec<(usize, u32)> =
+            self.clients.iter().map(|(slot, client)| (bytes_of(io, client), slot as u32)).collect();
+        by_weight.sort_unstable();
+        while let Some((weight, slot)) = by_weight.pop()
+            && bytes > share
+        {
+            tracing::warn!(
+                core = self.index,
+                bytes = weight,
+                "closing the client that leaves most lying: clients_bytes_max is reached"
+            );
+            bytes -= weight;
+            self.drop_client(io, slot);
         }
     }
 
@@ -354,6 +380,11 @@ impl Core {
             }
         }
     }
+}
+
+/// Memory of a client: replies that it has not taken, requests that are not complete.
+fn bytes_of(io: &Io, client: &Client) -> usize {
+    io.backlog(client.conn) + io.unread(client.conn) + client.carry.capacity()
 }
 
 /// Whether a client leaves its replies lying: more of them than any bound allows, or all of them for too long.

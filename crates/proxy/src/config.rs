@@ -60,6 +60,9 @@ pub struct Config {
     pub frame_bytes_max: u32,
     /// Reply bytes a client may leave untaken before the proxy stops reading from it.
     pub client_backlog_bytes: usize,
+    /// Bytes of all clients together, each core's share of them: replies not taken, requests not complete. Beyond it the
+    /// client with the most is closed.
+    pub clients_bytes_max: usize,
     /// Idle time after which a link is probed by OPTIONS.
     pub heartbeat_interval_ms: u64,
     /// CQL port of nodes that do not tell theirs (`system.peers_v2.native_port`, from Cassandra 4.0); `None`: the port
@@ -117,6 +120,7 @@ impl Config {
             clients_max,
             frame_bytes_max,
             client_backlog_bytes,
+            clients_bytes_max,
             heartbeat_interval_ms,
             node_port,
             advertise,
@@ -162,6 +166,7 @@ impl Default for Config {
             in_flight_max: 16_384,
             frame_bytes_max: FRAME_BYTES_LIMIT,
             client_backlog_bytes: 1024 * 1024,
+            clients_bytes_max: 1024 * 1024 * 1024,
             heartbeat_interval_ms: 30_000,
             node_port: None,
             advertise: None,

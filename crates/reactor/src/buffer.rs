@@ -16,6 +16,8 @@ const BUFFER_BYTES_MAX: usize = 8 << 20;
 
 /// How often the pool is trimmed, at most.
 const TRIM_NS: u64 = 5_000_000_000;
+/// So many bytes freed at once are worth telling the operating system.
+const GIVEN_BACK_MIN: usize = 256 << 10;
 /// So much may lie idle for ever: steady load never asks the allocator.
 const IDLE_BYTES_KEPT: usize = 1 << 20;
 
@@ -42,12 +44,14 @@ pub(crate) struct Pool {
     bytes: usize,
     bytes_max: usize,
     trim_at_ns: u64,
+    /// Much was freed, and the allocator has not been told to give it back.
+    freed_much: bool,
 }
 
 impl Pool {
     pub(crate) fn new(bytes_max: usize) -> Pool {
         let class = |_| Class { idle: Vec::with_capacity(256), spare: 0 };
-        Pool { classes: std::array::from_fn(class), bytes: 0, bytes_max, trim_at_ns: 0 }
+        Pool { classes: std::array::from_fn(class), bytes: 0, bytes_max, trim_at_ns: 0, freed_much: false }
     }
 
     /// An empty buffer for about `expected` bytes. If there is none of the right class, a somewhat larger one is as
@@ -96,8 +100,15 @@ impl Pool {
         }
     }
 
+    /// Whether so much was freed since the last call that the operating system should have it.
+    #[inline]
+    pub(crate) fn take_freed_much(&mut self) -> bool {
+        std::mem::take(&mut self.freed_much)
+    }
+
     #[cold]
     fn free_spare(&mut self) {
+        let before = self.bytes;
         for class in self.classes.iter_mut().rev() {
             let mut freed = 0;
             for buffer in &class.idle[..class.spare.div_ceil(2)] {
@@ -110,6 +121,7 @@ impl Pool {
             class.idle.drain(..freed);
             class.spare = class.idle.len();
         }
+        self.freed_much |= before - self.bytes >= GIVEN_BACK_MIN;
     }
 
     /// Bytes lying idle in the pool.
@@ -195,6 +207,7 @@ mod tests {
             pool.trim(round * TRIM_NS + 1); // too early to be counted
         }
         assert!(after_burst > 20 * IDLE_BYTES_KEPT, "{after_burst}");
+        assert!(pool.take_freed_much() && !pool.take_freed_much());
         assert!(pool.bytes() <= IDLE_BYTES_KEPT, "{}", pool.bytes());
         let again: Vec<_> = (0..10).map(|_| pool.take(30_000)).collect();
         assert_eq!(again[9].as_ptr(), warmest);

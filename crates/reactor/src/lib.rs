@@ -22,6 +22,7 @@ mod connection;
 mod driver;
 mod engine;
 mod fd_limit;
+mod heap;
 mod input;
 mod io;
 mod mailbox;

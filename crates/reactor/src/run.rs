@@ -5,6 +5,7 @@ use std::io;
 use crate::driver::epoll::Epoll;
 use crate::driver::uring::Uring;
 use crate::driver::{self, SocketDriver, clock};
+use crate::heap;
 use crate::io::Io;
 use crate::mailbox::{Inbox, Item};
 use crate::options::{IoChoice, LoopOptions};
@@ -75,6 +76,9 @@ fn turn<S: Service, D: SocketDriver>(
         hand_over(io, driver, service, inbox);
     }
     driver::finish_turn(io, driver, service);
+    if io.pool.take_freed_much() {
+        heap::give_back();
+    }
     Ok(())
 }
 

@@ -8,8 +8,7 @@ pub(crate) const HELP: &str = "\
 Exit codes:
   0    done; for proxy, node and up: stopped by a signal, after draining
   1    a bench command failed
-  2    wrong command line or configuration; for bench: answers were wrong, or
-       an experiment was not run to its end
+  2    wrong command line or configuration; for bench: wrong answers, or not run to its end
   3    an address cannot be listened on
   4    no contact point answered within --require-ring-ms
   5    the data directory cannot be used; for node check: it is damaged

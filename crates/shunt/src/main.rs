@@ -5,6 +5,7 @@ mod cli;
 mod exit;
 mod logging;
 mod node;
+mod open_files;
 mod proxy;
 mod settings;
 mod signals;

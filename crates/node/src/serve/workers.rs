@@ -39,12 +39,39 @@ pub(super) struct Job {
     pub(super) trace: Option<Box<Trace>>,
 }
 
+/// Requests that wait, in the order in which they came, and the bytes of their bodies.
+#[derive(Default)]
+struct Line {
+    waits: VecDeque<Waits>,
+    bytes: usize,
+}
+
+impl Line {
+    fn has_room(&self, bytes: usize) -> bool {
+        self.waits.len() < limits::WAITING_REQUESTS_MAX && self.bytes + bytes <= limits::WAITING_BYTES_MAX
+    }
+
+    fn push(&mut self, waits: Waits) {
+        self.bytes += waits.job.body.len();
+        self.waits.push_back(waits);
+    }
+
+    fn pop(&mut self) -> Option<Waits> {
+        let first = self.waits.pop_front()?;
+        self.bytes -= first.job.body.len();
+        Some(first)
+    }
+
+    /// How long its first may still wait, if there is one.
+    fn patience(&self) -> Option<Duration> {
+        self.waits.front().map(|first| limits::WAITING_TIME_MAX.saturating_sub(first.since.elapsed()))
+    }
+}
+
 #[derive(Default)]
 struct Queue {
-    short: VecDeque<Waits>,
-    long: VecDeque<Waits>,
-    /// Of both, bytes of bodies.
-    bytes: usize,
+    short: Line,
+    long: Line,
     /// Workers at requests that take long.
     at_long: usize,
     closed: bool,
@@ -58,14 +85,16 @@ struct Waits {
 }
 
 impl Queue {
-    /// The next one to be executed; those that wait for a row on disk go first.
+    /// The next one to be executed; those that wait for a row on disk go first. One whose time is over is only answered,
+    /// and that does not wait for scans to end.
     fn next(&mut self) -> Option<Waits> {
-        let next = match self.short.pop_front() {
+        let next = match self.short.pop() {
             Some(next) => next,
-            None if self.at_long < limits::WORKERS_LONG => self.long.pop_front()?,
+            None if self.at_long < limits::WORKERS_LONG || self.long.patience() == Some(Duration::ZERO) => {
+                self.long.pop()?
+            }
             None => return None,
         };
-        self.bytes -= next.job.body.len();
         self.at_long += usize::from(next.job.long);
         Some(next)
     }
@@ -123,16 +152,15 @@ struct Desk {
 
 impl Desk {
     fn put(&self, waits: Waits) -> bool {
-        let (bytes, long) = (waits.job.body.len(), waits.job.long);
         let mut queue = lock(&self.queue);
-        let waiting = queue.short.len() + queue.long.len();
-        let full = waiting >= limits::WAITING_REQUESTS_MAX || queue.bytes + bytes > limits::WAITING_BYTES_MAX;
-        if full || queue.closed {
+        if queue.closed {
             return false;
         }
-        queue.bytes += bytes;
-        let line = if long { &mut queue.long } else { &mut queue.short };
-        line.push_back(waits);
+        let line = if waits.job.long { &mut queue.long } else { &mut queue.short };
+        if !line.has_room(waits.job.body.len()) {
+            return false;
+        }
+        line.push(waits);
         drop(queue);
         self.work.notify_one();
         true
@@ -147,7 +175,10 @@ impl Desk {
             if queue.closed {
                 return None;
             }
-            queue = self.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = match queue.long.patience() {
+                None => self.work.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                Some(patience) => self.work.wait_timeout(queue, patience).unwrap_or_else(PoisonError::into_inner).0,
+            };
         }
     }
 
@@ -155,9 +186,7 @@ impl Desk {
     fn close(&self) {
         let mut queue = lock(&self.queue);
         queue.closed = true;
-        queue.short.clear();
-        queue.long.clear();
-        queue.bytes = 0;
+        (queue.short, queue.long) = (Line::default(), Line::default());
         self.work.notify_all();
     }
 
@@ -296,6 +325,24 @@ mod tests {
         assert_eq!(long, limits::WORKERS_LONG, "the others are kept free");
         link.desk.done_with_long();
         assert_eq!(lock(&link.desk.queue).next().map(|waits| waits.job.long), Some(true));
+    }
+
+    #[test]
+    fn what_takes_long_and_has_waited_too_long_is_answered_while_scans_go_on() {
+        let link = link();
+        let Some(long_ago) = Instant::now().checked_sub(limits::WAITING_TIME_MAX * 2) else { return };
+        lock(&link.desk.queue).at_long = limits::WORKERS_LONG;
+        assert!(link.hand_over(job(true, 1)));
+        assert!(lock(&link.desk.queue).next().is_none());
+        lock(&link.desk.queue).long.waits[0].since = long_ago;
+        assert!(link.desk.take().is_some());
+    }
+
+    #[test]
+    fn rows_on_disk_have_room_however_many_wait_that_take_long() {
+        let link = link();
+        while link.hand_over(job(true, 1)) {}
+        assert!(link.hand_over(job(false, 1)));
     }
 
     #[test]

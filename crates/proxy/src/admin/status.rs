@@ -82,6 +82,7 @@ fn limits(config: &Config) -> Value {
         "in_flight_max": config.in_flight_max,
         "frame_bytes_max": config.frame_bytes_max,
         "client_backlog_bytes": config.client_backlog_bytes,
+        "clients_bytes_max": config.clients_bytes_max,
         "query_timeout_ms": config.query_timeout_ms,
         "connect_timeout_ms": config.connect_timeout_ms,
         "handshake_timeout_ms": config.handshake_timeout_ms,

@@ -107,6 +107,7 @@ impl Config {
         found.range("in_flight_max", self.in_flight_max.into(), 1..=STREAMS_MAX.into());
         found.range("frame_bytes_max", self.frame_bytes_max.into(), 4096..=FRAME_BYTES_LIMIT.into());
         found.range("client_backlog_bytes", self.client_backlog_bytes as u64, 65_536..=1 << 32);
+        found.range("clients_bytes_max", self.clients_bytes_max as u64, 1 << 20..=1 << 40);
     }
 }
 

@@ -105,6 +105,28 @@ fn a_client_that_reads_no_replies() {
     }
 }
 
+/// Each within its own bounds; together they would fill the memory of the process, and all clients would go with it.
+#[test]
+fn many_clients_that_read_no_replies() {
+    let mut town = Town::with(|options| options.config.clients_bytes_max = 2 << 20);
+    let offenders: Vec<_> = (0..20).map(|_| town.started_offender(4)).collect();
+    town.begin_work();
+    let counted = measure(|| {
+        for &offender in &offenders {
+            town.scene.world.with(offender, |offender, io| offender.go_deaf(io));
+            let query = bytes::query(4, 1, "SELECT * FROM system_schema.columns");
+            (0..3_000).for_each(|_| town.send(offender, &query));
+        }
+        // The buffers of those who were closed go, too.
+        town.pass(50 * SECOND);
+    });
+    // Twice as much without the bound; what the simulated network holds is in it.
+    assert!(counted.bytes_current < 48 << 20, "{counted:?}");
+    let gone = offenders.iter().filter(|offender| town.scene.world.host(**offender).is_closed()).count();
+    assert!((1..20).contains(&gone), "{gone} were closed");
+    town.at_work();
+}
+
 #[test]
 fn a_client_that_vanishes_with_queries_in_flight() {
     for version in [4, 5] {

@@ -17,6 +17,7 @@ use options::{NodeOptions, Task};
 use crate::admin;
 use crate::exit::{Exit, Failure};
 use crate::logging;
+use crate::open_files;
 use crate::proxy::announce;
 use crate::signals::{Asked, Signals};
 
@@ -82,6 +83,7 @@ fn run_node(options: &NodeOptions) -> Result<Exit, Failure> {
         // Nobody listens any more when the process is about to end.
         let _ = ended.send((node, failure));
     });
+    open_files::allow_clients(options.clients_max);
     let nodes = start(parts, "--listen")?;
     let mut signals = {
         let _inside = runtime.enter();

@@ -13,23 +13,20 @@ use shunt_proxy::control::{ClusterView, ControlOptions, ControlRequest, CoreMail
 use shunt_proxy::core::{Core, CoreOptions};
 use shunt_proxy::metrics::{ControlMetrics, CoreMetrics, Sources};
 use shunt_proxy::prepared::PreparedStore;
-use shunt_reactor::{
-    Acceptor, CoreSlot, Inbox, IoChoice, LoopOptions, Mailer, mailbox, probe_uring, raise_fd_limit, run,
-};
+use shunt_reactor::{Acceptor, CoreSlot, Inbox, IoChoice, LoopOptions, Mailer, mailbox, probe_uring, run};
 use tokio::sync::{mpsc, watch};
-use tracing::{info, warn};
+use tracing::info;
 
 use super::control::{self, ControlThread};
 use super::supervise::Notice;
 use crate::admin;
 use crate::exit::Failure;
+use crate::open_files;
 
 /// Mail and fresh connections that may wait for one core; the accepting thread waits when it is full.
 const MAILBOX_CAPACITY: usize = 4096;
 /// Requests of all cores that may wait for the control plane.
 const REQUESTS_CAPACITY: usize = 1024;
-/// Open files beside the clients: links to nodes, listeners, the control plane.
-const FILES_BESIDE_CLIENTS: u64 = 4096;
 
 /// A running proxy.
 pub(crate) struct Started {
@@ -55,7 +52,7 @@ pub(crate) fn start(
     let admin_listener = config.admin.map(admin::listen).transpose()?;
     let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let listening: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
-    check_open_files(&config);
+    open_files::allow_clients(config.clients_max);
 
     let (notice, notices) = channel;
     let (requests, request_receiver) = mpsc::channel(REQUESTS_CAPACITY);
@@ -119,22 +116,6 @@ fn usable_driver(choice: IoChoice) -> IoChoice {
     }
 }
 
-/// Raises the limit of open files and says so if it is too low for the clients.
-fn check_open_files(config: &Config) {
-    let wanted = config.clients_max as u64 + FILES_BESIDE_CLIENTS;
-    let (soft, hard) = raise_fd_limit(wanted);
-    if soft < wanted {
-        let clients = soft.saturating_sub(FILES_BESIDE_CLIENTS);
-        let clients_max = config.clients_max;
-        warn!(
-            soft,
-            hard,
-            clients_max,
-            "the limit of open files allows about {clients} clients; raise it (`ulimit -Hn`, LimitNOFILE) or lower clients_max"
-        );
-    }
-}
-
 /// A core whose thread runs.
 struct StartedCore {
     mailer: Mailer<CoreMail>,
@@ -162,7 +143,7 @@ fn start_cores(
             seed: random_seed(),
         });
         let load = Some(Arc::clone(&metrics.load));
-        let connections_max = config.clients_max.div_ceil(config.cores) + FILES_BESIDE_CLIENTS as usize;
+        let connections_max = config.clients_max.div_ceil(config.cores) + open_files::BESIDE_CLIENTS as usize;
         let options = LoopOptions { load, connections_max, ..LoopOptions::default() };
         spawn_core(index, core, driver, options, inbox, notice.clone())
             .map_err(|error| Failure::internal("a core's thread could not be started", error))?;

@@ -104,6 +104,7 @@ fn resolve(options: Options, problems: &mut Vec<Problem>) -> Config {
         in_flight_max: options.in_flight_max.unwrap_or(default.in_flight_max),
         frame_bytes_max: options.frame_bytes_max.unwrap_or(default.frame_bytes_max),
         client_backlog_bytes: options.client_backlog_bytes.unwrap_or(default.client_backlog_bytes),
+        clients_bytes_max: options.clients_bytes_max.unwrap_or(default.clients_bytes_max),
         heartbeat_interval_ms: options.heartbeat_interval_ms.unwrap_or(default.heartbeat_interval_ms),
         node_port: options.node_port.or(default.node_port),
         advertise: options.advertise.map_or(default.advertise, |advertise| Some(advertise.0)),

@@ -100,6 +100,9 @@ pub(crate) struct Options {
     /// Replies a client may leave untaken before it is no longer read [default: 1048576]
     #[arg(long, value_name = "BYTES", help_heading = "Limits")]
     pub(crate) client_backlog_bytes: Option<usize>,
+    /// Replies not taken and requests not complete of all clients; beyond it the one with the most is closed [default: 1073741824]
+    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
+    pub(crate) clients_bytes_max: Option<usize>,
 
     /// error, warn, info, debug, trace, or `tracing` directives [default: info]
     #[arg(long, value_name = "LEVEL", help_heading = "Logs")]
@@ -140,6 +143,7 @@ macro_rules! for_all_options {
             in_flight_max,
             frame_bytes_max,
             client_backlog_bytes,
+            clients_bytes_max,
             log,
             log_format
         )

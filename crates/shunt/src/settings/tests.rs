@@ -43,6 +43,7 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     ("in_flight_max", "1010", "1010"),
     ("frame_bytes_max", "1000011", "1000011"),
     ("client_backlog_bytes", "1000012", "1000012"),
+    ("clients_bytes_max", "100000013", "100000013"),
     ("log", "debug", r#""debug""#),
     ("log_format", "json", r#""json""#),
 ];

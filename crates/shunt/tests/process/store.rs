@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::ResultMessage;
@@ -20,7 +20,10 @@ struct Running {
 impl Running {
     /// Starts it on free ports and waits until it is ready.
     fn start(arguments: &[&str]) -> Self {
-        let mut command = shunt(arguments);
+        Self::launch(shunt(arguments))
+    }
+
+    fn launch(mut command: Command) -> Self {
         command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--reserve-bytes", "0"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
@@ -127,6 +130,29 @@ fn a_node_is_copied_while_it_runs_and_the_copy_opens() {
     assert_eq!(rows(&mut client, "SELECT a FROM k.t"), 21);
     drop(client);
     assert_eq!((running.end("TERM").0, restored.end("INT").0), (0, 0));
+}
+
+/// Service managers start it with 1,024 open files, and each client takes one.
+#[test]
+fn a_node_raises_the_limit_of_open_files_to_what_its_clients_need() {
+    let directory = tempfile::tempdir().expect("directory");
+    let mut command = Command::new("sh");
+    command.args([
+        "-c",
+        "ulimit -Sn 300; exec \"$@\"",
+        "sh",
+        env!("CARGO_BIN_EXE_shunt"),
+        "node",
+        "--clients-max",
+        "500",
+    ]);
+    command.arg("--data").arg(directory.path().join("data"));
+    let running = Running::launch(command);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", running.child.id())).expect("limits");
+    let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("open files");
+    let [soft, hard] = [0, 1].map(|column| files.split_whitespace().nth(column).expect("a limit").parse::<u64>());
+    let soft = soft.unwrap_or(u64::MAX);
+    assert!(soft >= 500 + 4096 || Ok(soft) == hard, "{files}");
 }
 
 #[test]

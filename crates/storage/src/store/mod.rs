@@ -191,6 +191,14 @@ impl Store {
         Ok(ticket)
     }
 
+    /// The tables of which there is a record, dropped ones included that could not be deleted.
+    ///
+    /// # Errors
+    /// The engine cannot read.
+    pub fn tables(&self) -> Result<Vec<TableId>, StoreError> {
+        Ok(own::tables(&*self.shared.engine)?)
+    }
+
     /// How long tombstones of a table stay, in seconds. Not kept: the node says so after every opening.
     pub fn set_gc_grace(&self, table: TableId, seconds: i64) {
         self.shared.grace.set(table, seconds);

@@ -33,6 +33,26 @@ pub(super) fn tables_with_headers(engine: &dyn Engine) -> Result<HashSet<TableId
     Ok(tables)
 }
 
+/// Of which tables there is a record, the store's own left out.
+pub(super) fn tables(engine: &dyn Engine) -> Result<Vec<TableId>, EngineError> {
+    let (from, to) = (key::token_start(TableId(0), None), key::token_start(OWN_TABLE, None));
+    let mut cursor =
+        engine.cursor(&Span { from: from.clone(), to, one_partition: false, cache: false, tier: ReadTier::Disk });
+    cursor.seek(&from);
+    let mut tables = Vec::new();
+    while let Some((key, _)) = cursor.entry()? {
+        match key::table_of(key) {
+            Some(table) => {
+                tables.push(table);
+                cursor.seek(&key::table_end(table));
+            }
+            // No key of ours; a check names it.
+            None => cursor.next(),
+        }
+    }
+    Ok(tables)
+}
+
 /// Refuses a catalogue that has lost ids which were given out: it would give them out again, and the records that have
 /// them would be read as something else. `next_id` is the catalogue's before the engine was opened: recovery merges rows,
 /// and that may ask for schemas.

@@ -1,0 +1,22 @@
+//! The limit of open files: each client needs one, and both the proxy and the embedded node are told how many there may be.
+
+use shunt_reactor::raise_fd_limit;
+use tracing::warn;
+
+/// Open files beside the clients: links to nodes, listeners, the control plane, files of a store.
+pub(crate) const BESIDE_CLIENTS: u64 = 4096;
+
+/// Raises the limit and says so if it is too low for the clients all the same.
+pub(crate) fn allow_clients(clients_max: usize) {
+    let wanted = clients_max as u64 + BESIDE_CLIENTS;
+    let (soft, hard) = raise_fd_limit(wanted);
+    if soft < wanted {
+        let clients = soft.saturating_sub(BESIDE_CLIENTS);
+        warn!(
+            soft,
+            hard,
+            clients_max,
+            "the limit of open files allows about {clients} clients; raise it (`ulimit -Hn`, LimitNOFILE) or lower clients_max"
+        );
+    }
+}
