@@ -10,6 +10,7 @@ use shunt_wire::cql::frame_v5::SegmentWriter;
 use shunt_wire::cql::message::{AuthResponse, Register, Startup, encode, error_code, event};
 
 use crate::client::{Client, ClientRef, Phase, Stall};
+use crate::control::state::ClusterState;
 use crate::core::Core;
 use crate::decode::Taken;
 use crate::limits;
@@ -117,7 +118,7 @@ impl Core {
         let Some(cluster) = self.cluster.clone() else { return };
         let versions = ["3/v3", "4/v4", "5/v5"];
         let versions = &versions[..usize::from(cluster.protocol_version_max.clamp(3, 5)) - 2];
-        let compressions = ["lz4", "snappy"];
+        let compressions: Vec<&str> = ["lz4", "snappy"].into_iter().filter(|name| offers(&cluster, name)).collect();
         let cql_version = [cluster.cql_version.as_str()];
         let mut body = std::mem::take(&mut self.message_scratch);
         body.clear();
@@ -137,6 +138,14 @@ impl Core {
             }
         };
         let Some(cluster) = self.cluster.clone() else { return Taken::Closed };
+        // v5 compresses hop by hop; before, the nodes have to understand what clients send.
+        if let Some(name) = wishes.compression.map(Algorithm::name).filter(|_| header.version < 5)
+            && !offers(&cluster, name)
+        {
+            let why = format!("the nodes do not take {name} compression");
+            self.refuse_client(io, slot, header.stream, error_code::PROTOCOL_ERROR, &why);
+            return Taken::Closed;
+        }
         let Some(client) = self.clients.get_mut(slot as usize) else { return Taken::Closed };
         client.version = header.version;
         client.no_compact = wishes.no_compact;
@@ -290,9 +299,10 @@ impl Core {
     }
 
     /// Each client has bounds of its own, and many clients many times as much: when all together (with `bytes`) have more
-    /// than the core's share, those with the most go.
+    /// than the core's share, those with the most go. The largest answer there may be always has room.
     fn drop_heaviest(&mut self, io: &mut Io, mut bytes: usize) {
-        let share = self.config.clients_bytes_max / self.config.cores.max(1);
+        let one_answer = self.config.frame_bytes_max as usize + self.config.client_backlog_bytes;
+        let share = (self.config.clients_bytes_max / self.config.cores.max(1)).max(one_answer);
         if bytes <= share {
             return;
         }
@@ -380,6 +390,11 @@ impl Core {
             }
         }
     }
+}
+
+/// Whether the nodes take this compression.
+fn offers(cluster: &ClusterState, name: &str) -> bool {
+    cluster.compressions.iter().any(|offered| offered.eq_ignore_ascii_case(name))
 }
 
 /// Memory of a client: replies that it has not taken, requests that are not complete.

@@ -60,8 +60,8 @@ pub struct Config {
     pub frame_bytes_max: u32,
     /// Reply bytes a client may leave untaken before the proxy stops reading from it.
     pub client_backlog_bytes: usize,
-    /// Bytes of all clients together, each core's share of them: replies not taken, requests not complete. Beyond it the
-    /// client with the most is closed.
+    /// Bytes of all clients together: replies not taken, requests not complete. Each core has its share, and room for one
+    /// largest answer; beyond it the client with the most is closed.
     pub clients_bytes_max: usize,
     /// Idle time after which a link is probed by OPTIONS.
     pub heartbeat_interval_ms: u64,

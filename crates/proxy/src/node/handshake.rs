@@ -6,7 +6,7 @@ use shunt_wire::aggregate::{AggregateWriter, Limits};
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::frame_v5::SegmentWriter;
-use shunt_wire::cql::message::{Consistency, encode, split_response_prefix};
+use shunt_wire::cql::message::{Consistency, encode, error_code, split_response_prefix};
 
 use crate::core::Core;
 use crate::limits;
@@ -46,6 +46,9 @@ impl Core {
                     Some(error) => self.step_refused(io, key, step == Step::Login, error),
                     None => self.node_fault(io, key, &format!("the body of its ERROR in {step:?} is malformed")),
                 }
+            }
+            (Step::Options | Step::Startup, opcode::ERROR) if is_protocol_error(header, body) => {
+                self.wishes_refused(io, key);
             }
             (step, op) => {
                 let name = opcode::name(op).unwrap_or("an unknown message");
@@ -160,9 +163,32 @@ impl Core {
         self.switch_refused(io, pool, login, body);
     }
 
+    /// The node does not take what this pool's clients asked for in STARTUP: their version of the protocol, say, or their
+    /// compression. That is between the pool and the node; others are welcome there.
+    fn wishes_refused(&mut self, io: &mut Io, key: u32) {
+        let Some(link) = self.links.get(key as usize) else { return };
+        let (pool, node) = (link.pool, link.node);
+        if matches!(link.role, Role::Replaces(..)) {
+            self.upgrade_failed(io, key, "it does not take that version or compression");
+            return;
+        }
+        tracing::info!(
+            core = self.index,
+            node = node.0,
+            "a node refuses the version, compression or options of a pool"
+        );
+        let (now, random) = (io.now_ns(), self.random());
+        if let Some(pool) = self.pools.get_mut(pool) {
+            pool.refused_by(node, now, random);
+            // The tick asks another node while somebody waits; asked at once, this one would be hammered.
+            pool.verifying = false;
+        }
+        self.drop_link(io, key);
+    }
+
     fn refuse_login(&mut self, io: &mut Io, key: u32, why: &str) {
         let mut body = Vec::new();
-        encode::error(&mut body, shunt_wire::cql::message::error_code::BAD_CREDENTIALS, why);
+        encode::error(&mut body, error_code::BAD_CREDENTIALS, why);
         self.step_refused(io, key, true, &body);
     }
 
@@ -199,4 +225,10 @@ impl Core {
             link.writer = LinkWriter::Aggregate(AggregateWriter::new(Limits::from(offer)));
         }
     }
+}
+
+/// Whether an ERROR, whose body is never compressed that early, says that what was asked is not understood.
+fn is_protocol_error(header: &Header, body: &[u8]) -> bool {
+    let error = split_response_prefix(header.flags, body).map_or(&[][..], |(_, error)| error);
+    error.first_chunk().map(|code| i32::from_be_bytes(*code)) == Some(error_code::PROTOCOL_ERROR)
 }

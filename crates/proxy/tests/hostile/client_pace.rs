@@ -108,7 +108,10 @@ fn a_client_that_reads_no_replies() {
 /// Each within its own bounds; together they would fill the memory of the process, and all clients would go with it.
 #[test]
 fn many_clients_that_read_no_replies() {
-    let mut town = Town::with(|options| options.config.clients_bytes_max = 2 << 20);
+    let mut town = Town::with(|options| {
+        options.config.clients_bytes_max = 2 << 20;
+        (options.config.frame_bytes_max, options.config.client_backlog_bytes) = (1 << 20, 1 << 20);
+    });
     let offenders: Vec<_> = (0..20).map(|_| town.started_offender(4)).collect();
     town.begin_work();
     let counted = measure(|| {

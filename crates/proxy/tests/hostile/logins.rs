@@ -4,7 +4,7 @@
 use allocation_counter::measure;
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::error_code::{BAD_CREDENTIALS, INVALID, OVERLOADED};
+use shunt_wire::cql::message::error_code::{BAD_CREDENTIALS, INVALID, OVERLOADED, PROTOCOL_ERROR};
 
 use super::bytes;
 use super::offender::Offender;
@@ -130,6 +130,26 @@ fn a_node_that_refuses_a_role_for_a_moment_costs_the_pool_no_other_node() {
     gate.town.scene.world.with(first, |porter, _| porter.login = Door::Open);
     gate.town.pass(30 * SECOND);
     assert_eq!(all, guests(&gate) as Vec<usize>);
+}
+
+/// What one client asks for and no node takes must not keep others from the nodes.
+#[test]
+fn a_compression_that_nodes_refuse_keeps_nobody_else_away() {
+    let mut gate = Gate::new(2, true);
+    gate.all(|porter| porter.compression = Door::Refused(PROTOCOL_ERROR));
+    for _ in 0..8 {
+        let odd = gate.town.offender();
+        gate.town.send(odd, &bytes::startup(4, Some("snappy")));
+        gate.town.answered(odd, 1);
+        gate.town.send(odd, &bytes::auth_response(4, b"\0nobody\0guess"));
+        gate.town.pass(4 * SECOND);
+    }
+    let tried = gate.count(|porter| porter.connections);
+    assert!(tried < 400, "{tried} connections in half a minute");
+    let client = gate.knock(TOKEN);
+    gate.town.pass(300 * MILLISECOND);
+    let answers = gate.town.take_answers(client);
+    assert_eq!(answers.first().map(|answer| answer.header.opcode), Some(opcode::AUTH_SUCCESS), "within its patience");
 }
 
 #[test]

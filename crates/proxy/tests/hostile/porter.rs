@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::framing::{Input, Next, Output, Scratch};
-use shunt_wire::cql::message::{Consistency, Query, encode, error_code};
+use shunt_wire::cql::message::{Consistency, Query, Startup, encode, error_code};
 
 /// What happens to a request at the door.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -28,6 +28,8 @@ struct Guest {
 pub struct Porter {
     /// Asks for a login.
     pub asks: bool,
+    /// STARTUP with a compression.
+    pub compression: Door,
     pub login: Door,
     pub keyspace: Door,
     /// Refused whatever `keyspace` says.
@@ -49,6 +51,7 @@ impl Porter {
     pub fn new(asks: bool) -> Porter {
         Porter {
             asks,
+            compression: Door::Open,
             login: Door::Open,
             keyspace: Door::Open,
             refused_keyspace: None,
@@ -93,11 +96,14 @@ impl Porter {
                 encode::supported(&mut answer, [("CQL_VERSION", ["3.4.7"])]);
                 (Door::Open, opcode::SUPPORTED)
             }
-            opcode::STARTUP if self.asks => {
-                encode::authenticate(&mut answer, "org.apache.cassandra.auth.PasswordAuthenticator");
-                (Door::Open, opcode::AUTHENTICATE)
+            opcode::STARTUP => {
+                let compresses = Startup::decode(body).is_ok_and(|asked| asked.options.get("COMPRESSION").is_some());
+                let door = if compresses { self.compression } else { Door::Open };
+                if self.asks {
+                    encode::authenticate(&mut answer, "org.apache.cassandra.auth.PasswordAuthenticator");
+                }
+                (door, if self.asks { opcode::AUTHENTICATE } else { opcode::READY })
             }
-            opcode::STARTUP => (Door::Open, opcode::READY),
             opcode::AUTH_RESPONSE => {
                 self.logins += 1;
                 encode::auth_success(&mut answer, None);
