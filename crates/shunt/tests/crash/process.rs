@@ -30,7 +30,11 @@ impl Kind {
     pub(crate) fn command(self, data: &Path) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shunt"));
         match self {
-            Kind::Node => command.args(["node", "--cores", "2", "--listen", "127.0.0.1:0", "--log", "warn"]),
+            // Few clients: a machine with a low limit of open files would be warned about, and a start is to say nothing.
+            Kind::Node => {
+                let command = command.args(["node", "--cores", "2", "--listen", "127.0.0.1:0"]);
+                command.args(["--log", "warn", "--clients-max", "1000"])
+            }
             Kind::Up => command.args(["up", "--listen", "127.0.0.1:0", "--node-port", "0"]),
         };
         command.args(["--admin", "off", "--reserve-bytes", "0", "--data"]).arg(data).args(SMALL);
