@@ -168,7 +168,7 @@ impl Core {
                 compression: client.compression,
                 no_compact: client.no_compact,
             };
-            let Some(pool) = self.pools.find_or_create(&key, self.config.links_per_node, 0, io.now_ns()) else {
+            let Some(pool) = self.pool_for(io, &key, 0) else {
                 self.refuse_client(io, slot, header.stream, error_code::OVERLOADED, TOO_MANY_POOLS);
                 return Taken::Closed;
             };

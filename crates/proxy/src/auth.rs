@@ -32,7 +32,7 @@ impl Core {
             compression: client.compression,
             no_compact: client.no_compact,
         };
-        match self.pools.find_or_create(&key, self.config.links_per_node, 0, io.now_ns()) {
+        match self.pool_for(io, &key, 0) {
             Some(id) => self.start_switch(io, slot, stream, id, true),
             None => self.refuse_client(io, slot, stream, error_code::OVERLOADED, TOO_MANY_POOLS),
         }
@@ -61,7 +61,7 @@ impl Core {
         let Some(pool) = client.pool.and_then(|pool| self.pools.get(pool)) else { return };
         let key = PoolKey { keyspace: Some(Arc::from(keyspace)), ..pool.key.clone() };
         let verified_ns = pool.verified_ns;
-        match self.pools.find_or_create(&key, self.config.links_per_node, verified_ns, io.now_ns()) {
+        match self.pool_for(io, &key, verified_ns) {
             Some(id) => self.start_switch(io, slot, stream, id, false),
             None => self.refuse_client(io, slot, stream, error_code::OVERLOADED, TOO_MANY_POOLS),
         }

@@ -124,8 +124,7 @@ impl Core {
         }
         let verified_ns = pool.verified_ns;
         let key = PoolKey { keyspace: statement.keyspace.as_deref().map(Arc::from), ..pool.key.clone() };
-        let links_per_node = self.config.links_per_node;
-        let Some(sister) = self.pools.find_or_create(&key, links_per_node, verified_ns, io.now_ns()) else {
+        let Some(sister) = self.pool_for(io, &key, verified_ns) else {
             self.fail_repair(io, repair, "too many pools are in use");
             return None;
         };

@@ -11,7 +11,7 @@ use crate::client::{ClientRef, Stall};
 use crate::control::state::{ClusterState, ControlRequest};
 use crate::core::Core;
 use crate::limits;
-use crate::node::{Link, LinkWriter, NodeState, Pending, PoolId, Purpose, Retained, Role, Step, Upgrade};
+use crate::node::{Link, LinkWriter, NodeState, Pending, PoolId, PoolKey, Purpose, Retained, Role, Step, Upgrade};
 use crate::route::Plan;
 
 impl Core {
@@ -310,6 +310,23 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// The pool of `key`, see [`crate::node::Pools::find_or_create`]. Where there are as many as there may be, the one that
+    /// has been idle longest makes room: keeping links for clients that may come back must not refuse those who are there.
+    pub(crate) fn pool_for(&mut self, io: &mut Io, key: &PoolKey, verified_ns: u64) -> Option<PoolId> {
+        let (per_node, now) = (self.config.links_per_node, io.now_ns());
+        let found = self.pools.find_or_create(key, per_node, verified_ns, now);
+        if found.is_some() || !self.pools.is_full() {
+            return found;
+        }
+        let idlest = self.pools.idlest()?;
+        let links: Vec<u32> = self.pools.get(idlest)?.links().collect();
+        for link in links {
+            self.retire_link(io, link);
+        }
+        self.remove_pool_if_unused(idlest);
+        self.pools.find_or_create(key, per_node, verified_ns, now)
     }
 
     /// A client begins to use a pool.

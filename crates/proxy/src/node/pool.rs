@@ -219,6 +219,20 @@ impl Pools {
         Some(id)
     }
 
+    /// Whether there are as many as there may be.
+    pub(crate) fn is_full(&self) -> bool {
+        self.by_key.len() >= limits::POOLS_MAX
+    }
+
+    /// Of those that no client uses the one that has been idle longest.
+    pub(crate) fn idlest(&self) -> Option<PoolId> {
+        let idle = self.pools.iter().enumerate().filter_map(|(index, pool)| {
+            let pool = pool.as_ref().filter(|pool| pool.clients == 0 && pool.waiting.is_empty())?;
+            Some((pool.idle_since_ns, PoolId(index as u32)))
+        });
+        idle.min_by_key(|(since_ns, _)| *since_ns).map(|(_, id)| id)
+    }
+
     pub(crate) fn remove(&mut self, id: PoolId) -> Option<Pool> {
         let pool = self.pools.get_mut(id.0 as usize)?.take()?;
         self.by_key.remove(&pool.key);

@@ -309,6 +309,20 @@ fn pools_nobody_uses_are_closed() {
     assert_eq!(gate.count(|porter| porter.guests() as u64), 0);
 }
 
+/// Whoever goes through many keyspaces leaves pools behind, which must not keep others from theirs.
+#[test]
+fn pools_nobody_uses_make_room() {
+    let mut gate = Gate::new(1, false);
+    let client = gate.town.started_offender(4);
+    for number in 0..1_100 {
+        assert_eq!(gate.ask(client, &format!("USE k{number}")), opcode::RESULT, "{number}");
+    }
+    let other = gate.town.started_offender(4);
+    assert_eq!(gate.ask(other, "USE somewhere"), opcode::RESULT);
+    let guests = gate.count(|porter| porter.guests() as u64);
+    assert!(guests <= 1_024, "{guests} links");
+}
+
 /// Links closed because nobody needed them count as closed, so that a node that is down is not hammered later.
 #[test]
 fn a_node_that_is_down_is_tried_ever_more_rarely() {
