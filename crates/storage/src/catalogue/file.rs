@@ -69,6 +69,8 @@ pub(super) struct File {
     file: fs::File,
     /// Where the next entry goes; beyond it is what a failed write left.
     end: u64,
+    /// Schemas below this id were appended since it was opened or rewritten: one that cannot be used yet comes again.
+    appended: u32,
 }
 
 impl File {
@@ -81,7 +83,7 @@ impl File {
         let mut file = fs::OpenOptions::new().write(true).open(path).map_err(failed)?;
         file.set_len(end).map_err(failed)?;
         file.seek(SeekFrom::Start(end)).map_err(failed)?;
-        Ok((File { path: path.to_owned(), file, end }, contents))
+        Ok((File { path: path.to_owned(), file, end, appended: 0 }, contents))
     }
 
     /// The contents, and where the last whole entry ends.
@@ -112,9 +114,14 @@ impl File {
         Ok((contents, at as u64))
     }
 
+    /// Appends those that are not there yet; their ids rise.
     pub(super) fn append(&mut self, schemas: &[Arc<Schema>]) -> Result<(), CatalogueError> {
         let mut bytes = Vec::new();
-        schemas.iter().for_each(|schema| put_schema(&mut bytes, schema));
+        let new = schemas.iter().filter(|schema| schema.id >= self.appended);
+        new.for_each(|schema| put_schema(&mut bytes, schema));
+        if bytes.is_empty() {
+            return Ok(());
+        }
         let written = self
             .file
             .seek(SeekFrom::Start(self.end))
@@ -126,6 +133,7 @@ impl File {
             return Err(CatalogueError::Io { path: self.path.clone(), source });
         }
         self.end += bytes.len() as u64;
+        self.appended = schemas.iter().map(|schema| schema.id.saturating_add(1)).fold(self.appended, u32::max);
         Ok(())
     }
 
@@ -135,6 +143,7 @@ impl File {
         let mut file = fs::OpenOptions::new().write(true).open(&self.path).map_err(failed)?;
         self.end = file.seek(SeekFrom::End(0)).map_err(failed)?;
         self.file = file;
+        self.appended = 0;
         Ok(())
     }
 }

@@ -300,3 +300,22 @@ fn nobody_who_encodes_waits_for_the_file() {
     noted.unwrap();
     assert_eq!(catalogue.counts().pending, 1);
 }
+
+/// While the engine takes no writes the word in between is refused, and asked for again every second.
+#[test]
+fn schemas_that_cannot_be_used_yet_are_written_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("catalogue");
+    let catalogue = Catalogue::open(&path, Limits::default()).unwrap();
+    encoded(&insert([1], b"v"), &catalogue);
+    let sizes = [(); 3].map(|()| {
+        catalogue.persist_and(|_| false).unwrap();
+        std::fs::metadata(&path).unwrap().len()
+    });
+    assert!(sizes[0] > 0 && sizes == [sizes[0]; 3], "{sizes:?}");
+    encoded(&insert([2], b"v"), &catalogue);
+    catalogue.persist().unwrap();
+    assert!(std::fs::metadata(&path).unwrap().len() > sizes[0]);
+    let again = Catalogue::open(&path, Limits::default()).unwrap();
+    assert_eq!(again.counts().schemas, catalogue.counts().schemas);
+}

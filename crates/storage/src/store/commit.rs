@@ -43,6 +43,8 @@ struct CommitState {
 pub(super) struct Commit {
     written: AtomicU64,
     durable: AtomicU64,
+    /// Up to which of the engine's numbers everything was in the log before the last sync.
+    synced_sequence: AtomicU64,
     urgent: AtomicBool,
     /// The shortest interval within which a sync is asked for already, in µs; `u64::MAX` for none.
     periodic_us: AtomicU64,
@@ -64,6 +66,7 @@ impl Default for Commit {
         Commit {
             written: AtomicU64::new(0),
             durable: AtomicU64::new(0),
+            synced_sequence: AtomicU64::new(0),
             urgent: AtomicBool::new(false),
             periodic_us: AtomicU64::new(u64::MAX),
             health: AtomicU8::new(HEALTHY),
@@ -121,9 +124,13 @@ impl Commit {
         Ticket(self.durable.load(Ordering::Acquire))
     }
 
-    /// The newest ticket; it is asked for a sync unless it is durable.
-    pub(super) fn settle_all(&self) -> Ticket {
-        let newest = Ticket(self.written.load(Ordering::Acquire));
+    /// A ticket for all that is visible, with the engine at `sequence`; it is asked for a sync unless it is durable. What
+    /// was written since the last sync may not have its ticket yet: a writer takes it after its write is visible.
+    pub(super) fn settle_all(&self, sequence: u64) -> Ticket {
+        let newest = match sequence > self.synced_sequence.load(Ordering::Acquire) {
+            true => self.ticket(),
+            false => Ticket(self.written.load(Ordering::Acquire)),
+        };
         if newest > self.durable() {
             self.hurry();
         }
@@ -335,11 +342,12 @@ fn sync_once(shared: &Arc<Shared>) {
     let begun = Instant::now();
     let sequence = shared.engine.sequence();
     let result = shared.engine.sync();
-    if result.is_ok()
-        && let Some(marker) = &shared.marker
-    {
-        // Without it a loss goes unnoticed, and nothing else.
-        let _ = marker.note(sequence);
+    if result.is_ok() {
+        commit.synced_sequence.fetch_max(sequence, Ordering::AcqRel);
+        if let Some(marker) = &shared.marker {
+            // Without it a loss goes unnoticed, and nothing else.
+            let _ = marker.note(sequence);
+        }
     }
     shared.figures.synced(up_to.0 - commit.durable().0, begun.elapsed());
     commit.settle(up_to, result);

@@ -211,7 +211,7 @@ impl Store {
 
     /// A ticket at or after every write that a read has seen so far, with a sync asked for if it is not durable yet.
     pub fn settle(&self) -> Ticket {
-        self.shared.commit.settle_all()
+        self.shared.commit.settle_all(self.shared.engine.sequence())
     }
 
     /// What became of a ticket, if that is known.

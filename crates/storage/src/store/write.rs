@@ -91,7 +91,7 @@ impl Store {
 
 impl Shared {
     /// Appends what a request writes to a batch; if it fails, a part of it may be there.
-    fn encode<'m>(
+    pub(super) fn encode<'m>(
         &self,
         mutations: impl IntoIterator<Item = MutationRef<'m>>,
         batch: &mut Vec<Write>,

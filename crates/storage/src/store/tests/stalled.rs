@@ -1,7 +1,7 @@
 //! Writes of several requests as one batch, and writes that come faster than compaction.
 
 use super::*;
-use crate::engine::{EngineError, Pace};
+use crate::engine::{EngineError, Pace, Stall};
 
 /// A store with its engine in the test's hands.
 fn held(options: StoreOptions) -> (Store, Arc<MemoryEngine>) {
@@ -114,4 +114,22 @@ fn a_loop_does_not_meet_who_waits_inside_of_the_engine() {
     let _gate = store.shared.gate.write();
     let refused = store.append([[mutation]]).unwrap_err();
     assert!(matches!(refused, StoreError::Engine(EngineError::Busy)), "{refused}");
+}
+
+/// A writer's ticket comes after its write is visible; who reads in between must wait for the sync all the same.
+#[test]
+fn what_is_visible_without_a_ticket_is_waited_for() {
+    let store = in_memory(options());
+    store.wait_durable(store.settle()).unwrap();
+    let quiet = store.settle();
+    assert_eq!(quiet, store.durable(), "nothing was written: nothing is waited for");
+    let (one, fragment) = (partition(1), row("x"));
+    let mut batch = Vec::new();
+    store.shared.encode([to(&one, &fragment)], &mut batch).unwrap();
+    store.shared.write_visibly(&batch, Stall::Refuse).unwrap();
+    assert_eq!(text(&store, &one, Target::Static).as_deref(), Some("x"));
+    let ticket = store.settle();
+    assert!(ticket > quiet);
+    store.wait_durable(ticket).unwrap();
+    assert_eq!(store.settle(), store.durable());
 }
