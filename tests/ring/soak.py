@@ -54,7 +54,7 @@ def saturation(options) -> float:
 
 
 class Memory(threading.Thread):
-    """The proxy's memory, on a clock of its own: the load reports all of its windows at its end."""
+    """The proxy's memory, on a clock of its own: it is looked at also while the load says nothing."""
 
     def __init__(self, front: Proxy, every: float):
         super().__init__(daemon=True)

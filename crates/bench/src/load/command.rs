@@ -1,6 +1,11 @@
 //! `shunt bench load`: the generator on sockets, with the watch around its rounds.
 
-use std::{cell::RefCell, io, process::ExitCode, rc::Rc};
+use std::{
+    cell::RefCell,
+    io::{self, Write},
+    process::ExitCode,
+    rc::Rc,
+};
 
 use shunt_reactor::{IoChoice, LoopOptions, mailbox, raise_fd_limit, run as run_loop};
 
@@ -29,19 +34,25 @@ pub fn run(args: &LoadArgs) -> io::Result<ExitCode> {
         // In an open loop the pause would show up as latency.
         watch.calibration = Some(Calibration::new()?);
     }
-    let mut sound = true;
-    for report in run_watched(options, choice, watch, |_| {})? {
-        sound &= report.wrong_answers == 0 && report.wrong_values == 0;
-        if args.json {
-            println!("{}", serde_json::to_string(&report)?);
-        } else {
-            print!("{report}");
-        }
-    }
+    let json = args.json;
+    let reports = run_watched(options, choice, watch, move |report| print(report, json))?;
+    let sound = reports.iter().all(|report| report.wrong_answers == 0 && report.wrong_values == 0);
     Ok(if sound { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 
-/// Runs a load on this thread with `watch` around its rounds; `extra` is told of every mark as well.
+/// At once, so that what a long run has measured is there although it is broken off.
+fn print(report: &RoundReport, json: bool) {
+    let mut out = io::stdout().lock();
+    // Nobody reads any more: the run goes on, and its exit code is all there is.
+    let _ = if json {
+        serde_json::to_string(report).map_err(io::Error::from).and_then(|line| writeln!(out, "{line}"))
+    } else {
+        write!(out, "{report}")
+    }
+    .and_then(|()| out.flush());
+}
+
+/// Runs a load on this thread with `watch` around its rounds; `each` is given a round's report when it is over.
 ///
 /// # Errors
 /// The load could not run to its end.
@@ -49,29 +60,27 @@ pub fn run_watched(
     options: LoadOptions,
     choice: IoChoice,
     watch: Watch,
-    mut extra: impl FnMut(Mark) + 'static,
+    mut each: impl FnMut(&RoundReport) + 'static,
 ) -> io::Result<Vec<RoundReport>> {
     let watch = Rc::new(RefCell::new(watch));
     let watching = watch.clone();
-    let observer = Box::new(move |mark| {
-        match mark {
-            Mark::Ready => {}
-            Mark::RoundStart(_) => watching.borrow_mut().begin(),
-            Mark::RoundEnd(_) => watching.borrow_mut().end(),
-        }
-        extra(mark);
+    let observer = Box::new(move |mark| match mark {
+        Mark::Ready => {}
+        Mark::RoundStart(_) => watching.borrow_mut().begin(),
+        Mark::RoundEnd(_) => watching.borrow_mut().end(),
     });
-    let mut load = Load::new(options, observer);
+    let reports = Rc::new(RefCell::new(Vec::new()));
+    let (kept, watched) = (reports.clone(), watch.clone());
+    let mut load = Load::new(options, observer).with_reader(move |round| {
+        let mut report = RoundReport::new(round);
+        watched.borrow().complete(kept.borrow().len(), &mut report);
+        each(&report);
+        kept.borrow_mut().push(report);
+    });
     let (_mailer, inbox) = mailbox(1)?;
     run_loop(choice, LoopOptions::default(), &mut load, inbox)?;
     if let Some(failure) = load.failure() {
         return Err(io::Error::other(failure.to_owned()));
     }
-    let watch = watch.borrow();
-    let reports = load.rounds().iter().enumerate().map(|(position, round)| {
-        let mut report = RoundReport::new(round);
-        watch.complete(position, &mut report);
-        report
-    });
-    Ok(reports.collect())
+    Ok(reports.take())
 }

@@ -55,6 +55,8 @@ const STALL_NS: u64 = 10_000_000_000;
 /// Connections still missing after this time will not come.
 const CONNECTING_NS: u64 = 60_000_000_000;
 
+type RoundReader = Box<dyn FnMut(&Round)>;
+
 pub(super) struct Generator {
     pub(super) options: LoadOptions,
     pub(super) phase: Phase,
@@ -77,6 +79,8 @@ pub(super) struct Generator {
     /// Body of a request being made.
     pub(super) body: Vec<u8>,
     observer: Box<dyn FnMut(Mark)>,
+    /// Told of each round when it is over.
+    pub(super) reader: Option<RoundReader>,
     pub(super) keys: Keys,
     pub(super) growth: Growth,
     pub(super) mix: Mix,
@@ -134,6 +138,7 @@ impl Generator {
             failure: None,
             body: Vec::new(),
             observer,
+            reader: None,
             pace: None,
             armed_ns: 0,
             unfinished: Vec::new(),
@@ -325,7 +330,11 @@ impl Generator {
             counts.operations.clear();
         }
         let (wall_ns, turns) = (io.now_ns() - start_ns, io.counters().turns - turns);
-        self.rounds.push(Round { number, wall_ns, counts, latency, turns });
+        let round = Round { number, wall_ns, counts, latency, turns };
+        if let Some(reader) = &mut self.reader {
+            reader(&round);
+        }
+        self.rounds.push(round);
     }
 
     fn count_arrivals(&mut self) {

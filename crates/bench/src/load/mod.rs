@@ -88,6 +88,13 @@ impl Load {
         }
     }
 
+    /// Gives each round to `reader` when it is over, however many follow.
+    #[must_use]
+    pub fn with_reader(mut self, reader: impl FnMut(&Round) + 'static) -> Self {
+        self.generator.reader = Some(Box::new(reader));
+        self
+    }
+
     /// Where the run is.
     pub fn phase(&self) -> Phase {
         self.generator.phase

@@ -1,13 +1,14 @@
 //! `shunt bench run` from the command line: a scenario of its own file, run to its end and broken off.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{eventually, output, shunt, signal};
+use crate::support::{Stub, eventually, output, shunt, signal};
 
 /// A stub and a proxy, each an arm. Ports of a scenario are fixed, so each test has its own. The arrivals of the second
 /// point are few enough for a machine that has become ten times slower since the first.
@@ -124,4 +125,19 @@ fn a_wrong_scenario_is_named() {
         code == 1 && complained.contains("there is no scenario 'no-such-scenario'; there are "),
         "{code} {complained}"
     );
+}
+
+/// Whoever follows a run of hours sees each round when it is over, and has it although the rest is broken off.
+#[test]
+fn a_round_of_load_is_printed_when_it_is_over() {
+    let stub = Stub::start();
+    let target = stub.address.to_string();
+    let mut command = shunt(&["bench", "load", "--target", &target, "--connections", "2", "--json", "--warm-up", "0"]);
+    let mut child = command.args(["--rounds", "100", "--duration", "1"]).stdout(Stdio::piped()).spawn().expect("start");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let first: Value = serde_json::from_str(&lines.next().expect("a line").expect("read")).expect("JSON");
+    assert!(first["queries"].as_u64() > Some(0), "{first}");
+    assert!(matches!(child.try_wait(), Ok(None)), "it was over before it said anything");
+    let _ = child.kill();
+    let _ = child.wait();
 }
