@@ -155,6 +155,14 @@ impl Bench {
         for text in &scenario.notes {
             self.record.write(&Line::Note { scenario: Some(&scenario.name), text })?;
         }
+        for point in &scenario.points {
+            if let Some(arm) = plan::needs_missing(point, &missing) {
+                let text =
+                    format!("'{}' is left out: its rate is a share of that of {arm}, which is missing.", point.label);
+                eprintln!("{}: {text}", scenario.name);
+                self.record.write(&Line::Note { scenario: Some(&scenario.name), text: &text })?;
+            }
+        }
         let mut outcome = Outcome::new(scenario);
         let measured = match &scenario.program {
             Some(program) => self.run_program(scenario, program, &mut outcome),

@@ -40,7 +40,13 @@ pub(super) fn slots<'s>(
 }
 
 fn is_measured(arm: &Arm, point: &Point, missing: &BTreeMap<String, String>) -> bool {
-    !missing.contains_key(&arm.name) && !arm.skip.contains(&point.label)
+    !missing.contains_key(&arm.name) && !arm.skip.contains(&point.label) && needs_missing(point, missing).is_none()
+}
+
+/// The arm that is missing and whose rate this point's is a share of.
+pub(super) fn needs_missing<'p>(point: &'p Point, missing: &BTreeMap<String, String>) -> Option<&'p str> {
+    let arm = point.rate.as_ref()?.arm.as_deref()?;
+    missing.contains_key(arm).then_some(arm)
 }
 
 /// Every arm once, at its first point with a rate of its own.
@@ -70,7 +76,7 @@ pub(super) fn seconds(scenario: &Scenario) -> f64 {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{slots, warm_up};
+    use super::{needs_missing, slots, warm_up};
     use crate::{random::Random, scenario::file::Scenario};
 
     const SCENARIO: &str = r#"
@@ -102,6 +108,16 @@ mod tests {
             assert!(of_round[half..].iter().all(|slot| slot.point.label == "half"));
             assert!(!seen.contains(&("b", "1")) && seen.iter().all(|(arm, _)| *arm != "c"));
         }
+    }
+
+    #[test]
+    fn a_share_of_what_a_missing_arm_reaches_is_left_out() {
+        let text = SCENARIO.replace(r#"point = "1" }"#, r#"point = "1", arm = "c" }"#);
+        let scenario = Scenario::parse(&text).expect("valid");
+        let missing = BTreeMap::from([("c".to_owned(), "not installed".to_owned())]);
+        assert_eq!(needs_missing(&scenario.points[0], &missing), Some("c"));
+        let slots = slots(&scenario, &missing, &mut Random::new(3));
+        assert!(slots.len() == 3 * (1 + 2) && slots.iter().all(|slot| slot.point.label != "half"));
     }
 
     #[test]
