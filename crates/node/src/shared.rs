@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use shunt_cql::ast::SchemaStatement;
 use shunt_reactor::Mailer;
+use shunt_storage::row::TableId;
 use shunt_storage::store::{Durability as StoreDurability, Store, StoreOptions};
 use shunt_storage::{StoreError, files};
 use shunt_topology::Token;
@@ -21,7 +22,7 @@ use crate::error::CqlError;
 use crate::execute::wire_change;
 use crate::layout::{self, Claim, node_directory, set_nodes};
 use crate::schema::change::{Change, Moment};
-use crate::schema::{Durability, Keyspace, Schema, Table, Uuid, persist};
+use crate::schema::{Durability, Keyspace, Schema, Uuid, persist};
 use crate::serve::NodeMail;
 use crate::statement::Statement;
 use crate::system;
@@ -59,6 +60,12 @@ struct PreparedStatements {
 struct Clock {
     last_us: AtomicU64,
     random: AtomicU64,
+}
+
+/// The numbers in storage of all tables that have one.
+fn numbers(schema: &Schema) -> Vec<TableId> {
+    let tables = schema.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+    tables.filter_map(|table| table.number).collect()
 }
 
 impl Shared {
@@ -237,12 +244,9 @@ impl Shared {
 
     /// Data of tables that are no more, in all stores. What cannot be deleted now, [`Shared::drop_leftovers`] does later.
     fn drop_data(&self, old: &Schema, new: &Schema) -> Result<(), CqlError> {
-        let tables = |schema: &Schema| -> Vec<Arc<Table>> {
-            schema.keyspaces.values().flat_map(|keyspace| keyspace.tables.values().cloned()).collect()
-        };
-        let kept: Vec<_> = tables(new).iter().filter_map(|table| table.number).collect();
+        let kept = numbers(new);
         let mut outcome = Ok(());
-        for number in tables(old).iter().filter_map(|table| table.number).filter(|number| !kept.contains(number)) {
+        for number in numbers(old).into_iter().filter(|number| !kept.contains(number)) {
             for store in &self.stores {
                 let dropped = store.drop_table(number, StoreDurability::Batch).map(|_| ());
                 outcome = outcome.and(dropped);
@@ -256,8 +260,7 @@ impl Shared {
     pub(crate) fn drop_leftovers(&self) -> Result<usize, StoreError> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let schema = self.schema();
-        let tables = schema.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
-        let kept: Vec<_> = tables.filter_map(|table| table.number).collect();
+        let kept = numbers(&schema);
         let mut dropped = 0;
         for store in &self.stores {
             // Numbers beyond the next are those of the node's own tables.

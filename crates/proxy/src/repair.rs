@@ -58,7 +58,7 @@ impl Core {
         body: &[u8],
     ) -> bool {
         let Ok((_, body)) = split_response_prefix(flags, body) else { return false };
-        if body.first_chunk().map(|code| i32::from_be_bytes(*code)) != Some(error_code::UNPREPARED) {
+        if error_code::peek(body) != Some(error_code::UNPREPARED) {
             return false;
         }
         let version = self.version_of(key);
@@ -173,7 +173,7 @@ impl Core {
     /// A node that says it cannot serve is asked less for a while; another may be able to.
     pub(crate) fn penalise(&mut self, key: u32, flags: u8, body: &[u8]) {
         let Ok((_, body)) = split_response_prefix(flags, body) else { return };
-        let code = body.first_chunk().map(|code| i32::from_be_bytes(*code));
+        let code = error_code::peek(body);
         let Some(
             error_code::SERVER_ERROR | error_code::UNAVAILABLE | error_code::OVERLOADED | error_code::IS_BOOTSTRAPPING,
         ) = code
@@ -198,7 +198,7 @@ impl Core {
         body: &[u8],
     ) -> bool {
         let Ok((_, body)) = split_response_prefix(flags, body) else { return false };
-        let code = body.first_chunk().map(|code| i32::from_be_bytes(*code));
+        let code = error_code::peek(body);
         if !matches!(code, Some(error_code::OVERLOADED | error_code::IS_BOOTSTRAPPING)) || pending.retries > 0 {
             return false;
         }

@@ -10,7 +10,7 @@ use shunt_wire::cql::message::{Consistency, encode, error_code, split_response_p
 
 use crate::core::Core;
 use crate::limits;
-use crate::node::{LinkWriter, Role, Step};
+use crate::node::{LinkWriter, PoolId, Role, Step};
 
 impl Core {
     pub(crate) fn link_connected(&mut self, io: &mut Io, key: u32) {
@@ -148,42 +148,38 @@ impl Core {
 
     /// An ERROR where the login or the keyspace was to be accepted: it goes to the clients who asked for it.
     fn step_refused(&mut self, io: &mut Io, key: u32, login: bool, body: &[u8]) {
-        let Some(link) = self.links.get(key as usize) else { return };
-        let (pool, node) = (link.pool, link.node);
+        if let Some(pool) = self.pool_refused(io, key, "its login or keyspace was refused") {
+            self.switch_refused(io, pool, login, body);
+        }
+    }
+
+    /// A node refuses what the pool of this link asks for, not the link: it is dropped, and the node asked again ever more
+    /// rarely. The pool; none when the node's ordinary port takes the same, and this is between the node and its other port.
+    fn pool_refused(&mut self, io: &mut Io, key: u32, why: &str) -> Option<PoolId> {
+        let link = self.links.get(key as usize)?;
+        let (id, node) = (link.pool, link.node);
         if matches!(link.role, Role::Replaces(..)) {
-            // Its ordinary port takes the same login: this is between the node and its other port.
-            self.upgrade_failed(io, key, "its login or keyspace was refused");
-            return;
+            self.upgrade_failed(io, key, why);
+            return None;
         }
         let (now, random) = (io.now_ns(), self.random());
-        if let Some(pool) = self.pools.get_mut(pool) {
+        if let Some(pool) = self.pools.get_mut(id) {
             pool.refused_by(node, now, random);
         }
         self.drop_link(io, key);
-        self.switch_refused(io, pool, login, body);
+        Some(id)
     }
 
     /// The node does not take what this pool's clients asked for in STARTUP: their version of the protocol, say, or their
     /// compression. That is between the pool and the node; others are welcome there.
     fn wishes_refused(&mut self, io: &mut Io, key: u32) {
-        let Some(link) = self.links.get(key as usize) else { return };
-        let (pool, node) = (link.pool, link.node);
-        if matches!(link.role, Role::Replaces(..)) {
-            self.upgrade_failed(io, key, "it does not take that version or compression");
-            return;
-        }
-        tracing::info!(
-            core = self.index,
-            node = node.0,
-            "a node refuses the version, compression or options of a pool"
-        );
-        let (now, random) = (io.now_ns(), self.random());
+        let node = self.links.get(key as usize).map(|link| link.node.0);
+        let Some(pool) = self.pool_refused(io, key, "it does not take that version or compression") else { return };
+        tracing::info!(core = self.index, node, "a node refuses the version, compression or options of a pool");
         if let Some(pool) = self.pools.get_mut(pool) {
-            pool.refused_by(node, now, random);
             // The tick asks another node while somebody waits; asked at once, this one would be hammered.
             pool.verifying = false;
         }
-        self.drop_link(io, key);
     }
 
     fn refuse_login(&mut self, io: &mut Io, key: u32, why: &str) {
@@ -230,5 +226,5 @@ impl Core {
 /// Whether an ERROR, whose body is never compressed that early, says that what was asked is not understood.
 fn is_protocol_error(header: &Header, body: &[u8]) -> bool {
     let error = split_response_prefix(header.flags, body).map_or(&[][..], |(_, error)| error);
-    error.first_chunk().map(|code| i32::from_be_bytes(*code)) == Some(error_code::PROTOCOL_ERROR)
+    error_code::peek(error) == Some(error_code::PROTOCOL_ERROR)
 }

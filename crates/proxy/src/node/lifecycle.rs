@@ -321,11 +321,7 @@ impl Core {
             return found;
         }
         let idlest = self.pools.idlest()?;
-        let links: Vec<u32> = self.pools.get(idlest)?.links().collect();
-        for link in links {
-            self.retire_link(io, link);
-        }
-        self.remove_pool_if_unused(idlest);
+        self.close_pool(io, idlest);
         self.pools.find_or_create(key, per_node, verified_ns, now)
     }
 
@@ -348,15 +344,20 @@ impl Core {
             let unused = pool.links().next().is_none() || now.saturating_sub(pool.idle_since_ns) > limits::POOL_IDLE_NS;
             let idle = pool.clients == 0 && unused;
             if idle {
-                let links: Vec<u32> = pool.links().collect();
-                for link in links {
-                    self.retire_link(io, link);
-                }
-                self.remove_pool_if_unused(id);
+                self.close_pool(io, id);
             } else {
                 self.ensure_links(io, id);
             }
         }
+    }
+
+    /// Lets go of a pool that no client uses.
+    fn close_pool(&mut self, io: &mut Io, id: PoolId) {
+        let links: Vec<u32> = self.pools.get(id).map(|pool| pool.links().collect()).unwrap_or_default();
+        for link in links {
+            self.retire_link(io, link);
+        }
+        self.remove_pool_if_unused(id);
     }
 
     /// A pool's place is given away only when no client, no link and no request that waits refers to it: what was asked

@@ -205,7 +205,7 @@ impl Pools {
         }
         let unverified = key.login.is_some() && verified_ns == 0;
         let unverified_count = || self.pools.iter().flatten().filter(|pool| pool.is_unverified()).count();
-        if self.by_key.len() >= limits::POOLS_MAX || unverified && unverified_count() >= limits::POOLS_UNVERIFIED_MAX {
+        if self.is_full() || unverified && unverified_count() >= limits::POOLS_UNVERIFIED_MAX {
             return None;
         }
         let free = self.pools.iter().position(Option::is_none);

@@ -41,6 +41,15 @@ impl Gate {
         Gate { town, porters }
     }
 
+    /// A client is in, and the pool's links are open.
+    fn with_client(nodes: usize) -> (Gate, HostId<Offender>) {
+        let mut gate = Gate::new(nodes, true);
+        let client = gate.knock(TOKEN);
+        assert_eq!(gate.answer(client), opcode::AUTH_SUCCESS);
+        gate.town.pass(3 * SECOND);
+        (gate, client)
+    }
+
     fn all(&mut self, mut change: impl FnMut(&mut Porter)) {
         for porter in self.porters.clone() {
             self.town.scene.world.with(porter, |porter, _| change(porter));
@@ -92,10 +101,7 @@ fn a_wrong_password_is_refused_in_the_nodes_words_and_closed() {
 /// A node whose own tables cannot be read refuses everybody for a moment.
 #[test]
 fn a_role_refused_for_a_moment_is_let_in_afterwards() {
-    let mut gate = Gate::new(3, true);
-    let first = gate.knock(TOKEN);
-    assert_eq!(gate.answer(first), opcode::AUTH_SUCCESS);
-    gate.town.pass(3 * SECOND);
+    let (mut gate, first) = Gate::with_client(3);
     gate.all(|porter| porter.login = Door::Refused(BAD_CREDENTIALS));
     let second = gate.knock(TOKEN);
     assert_eq!(gate.answer(second), opcode::ERROR);
@@ -110,10 +116,7 @@ fn a_role_refused_for_a_moment_is_let_in_afterwards() {
 /// What one node says of a login must not keep a pool from the others, whose links it goes on using.
 #[test]
 fn a_node_that_refuses_a_role_for_a_moment_costs_the_pool_no_other_node() {
-    let mut gate = Gate::new(3, true);
-    let client = gate.knock(TOKEN);
-    assert_eq!(gate.answer(client), opcode::AUTH_SUCCESS);
-    gate.town.pass(3 * SECOND);
+    let (mut gate, _) = Gate::with_client(3);
     let guests = |gate: &Gate| gate.porters.iter().map(|porter| gate.town.scene.world.host(*porter).guests()).collect();
     let all: Vec<usize> = guests(&gate);
     assert_eq!(all, [1, 1, 1]);
@@ -154,10 +157,7 @@ fn a_compression_that_nodes_refuse_keeps_nobody_else_away() {
 
 #[test]
 fn a_node_that_leaves_while_it_checks_a_login() {
-    let mut gate = Gate::new(2, true);
-    let first = gate.knock(TOKEN);
-    assert_eq!(gate.answer(first), opcode::AUTH_SUCCESS);
-    gate.town.pass(3 * SECOND);
+    let (mut gate, _) = Gate::with_client(2);
     gate.all(|porter| porter.logins = 0);
     gate.all(|porter| porter.login = Door::Silent);
     let second = gate.knock(TOKEN);

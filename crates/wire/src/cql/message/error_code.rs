@@ -40,3 +40,8 @@ pub const CONFIG_ERROR: i32 = 0x2300;
 pub const ALREADY_EXISTS: i32 = 0x2400;
 /// The node does not know the id of a prepared statement.
 pub const UNPREPARED: i32 = 0x2500;
+
+/// The code of the ERROR in `body`, without looking further; `None` if not even that is there.
+pub fn peek(body: &[u8]) -> Option<i32> {
+    body.first_chunk().map(|code| i32::from_be_bytes(*code))
+}
