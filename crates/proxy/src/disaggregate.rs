@@ -9,7 +9,7 @@ use shunt_wire::aggregate::AggregateReader;
 use shunt_wire::cql::compression;
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, flag, opcode};
 use shunt_wire::cql::frame_v5;
-use shunt_wire::cql::message::{ErrorMessage, result_kind};
+use shunt_wire::cql::message::{ErrorMessage, encode, error_code, result_kind};
 
 use crate::core::Core;
 use crate::limits;
@@ -62,7 +62,7 @@ impl Core {
     /// Whole envelopes at the head of `data`; returns the bytes done with.
     #[inline]
     fn read_envelopes(&mut self, io: &mut Io, key: u32, conn: ConnId, data: &[u8]) -> usize {
-        let mut at = 0;
+        let mut at = self.skip(key, conn, data.len());
         loop {
             let Some(link) = self.link_is(key, conn) else { return data.len() };
             let (step, segmented, version) = (link.step, link.segmented, link.version);
@@ -73,9 +73,11 @@ impl Core {
                 return data.len();
             }
             if header.length > self.config.frame_bytes_max {
-                let max = self.config.frame_bytes_max;
-                self.node_fault(io, key, &format!("an answer of {} bytes exceeds {max}", header.length));
-                return data.len();
+                match self.oversized(io, key, &header, &data[at..]) {
+                    0 => return at,
+                    used => at += used,
+                }
+                continue;
             }
             let start = at + HEADER_BYTES;
             let end = start + header.length as usize;
@@ -97,6 +99,55 @@ impl Core {
                 return at;
             }
         }
+    }
+
+    /// An answer longer than `frame_bytes_max`: whoever asked gets an error, its bytes are thrown away as they come, and
+    /// the link goes on serving the others. Returns how many bytes of `data`, at whose head it is, are done with; 0:
+    /// more must come before it is known whose it is.
+    #[cold]
+    fn oversized(&mut self, io: &mut Io, key: u32, header: &Header, data: &[u8]) -> usize {
+        let (length, max) = (header.length, self.config.frame_bytes_max);
+        let Some(link) = self.links.get_mut(key as usize) else { return data.len() };
+        let stream = match (header.opcode, link.aggregate.is_some()) {
+            // The protocol's lengths are signed.
+            _ if link.step != Step::Ready || i32::try_from(length).is_err() => None,
+            (opcode::AGGREGATE, true) => match AggregateReader::only_stream(&data[HEADER_BYTES..]) {
+                Err(_) => return 0,
+                Ok(stream) => stream,
+            },
+            (opcode::RESULT | opcode::ERROR, false) => Some(header.stream),
+            _ => None,
+        };
+        let Some(stream) = stream.filter(|stream| link.streams.get(*stream).is_some()) else {
+            self.node_fault(io, key, &format!("a message of {length} bytes exceeds {max}"));
+            return data.len();
+        };
+        let whole = HEADER_BYTES + length as usize;
+        let used = whole.min(data.len());
+        link.skip = (whole - used) as u32;
+        let node = link.node.0;
+        tracing::warn!(
+            core = self.index,
+            node,
+            length,
+            max,
+            "an answer exceeds frame_bytes_max; its client gets an error"
+        );
+        let why =
+            format!("an answer of {length} bytes exceeds the proxy's frame_bytes_max of {max}: ask for smaller pages");
+        let mut body = Vec::new();
+        encode::error(&mut body, error_code::INVALID, &why);
+        self.answer(io, key, &Answer { stream, flags: 0, opcode: opcode::ERROR, body: &body });
+        used
+    }
+
+    /// How many of the next `length` bytes belong to an answer that is thrown away.
+    #[inline]
+    fn skip(&mut self, key: u32, conn: ConnId, length: usize) -> usize {
+        let Some(link) = self.link_is(key, conn) else { return 0 };
+        let skipped = (link.skip as usize).min(length);
+        link.skip -= skipped as u32;
+        skipped
     }
 
     /// Whole v5 segments at the head of `data`; returns the bytes done with.
@@ -150,13 +201,13 @@ impl Core {
     }
 
     fn read_aggregate(&mut self, io: &mut Io, key: u32, conn: ConnId, header: &Header, body: &[u8]) {
-        let expected = self
-            .links
-            .get(key as usize)
-            .is_some_and(|link| matches!(link.writer, LinkWriter::Aggregate(_)) && header.flags == 0);
-        if !expected {
-            self.node_fault(io, key, "it sent an aggregated frame on a link where none was asked for");
-            return;
+        let link = self.links.get_mut(key as usize);
+        match link.filter(|link| matches!(link.writer, LinkWriter::Aggregate(_)) && header.flags == 0) {
+            Some(link) => link.heard_frames = true,
+            None => {
+                self.node_fault(io, key, "it sent an aggregated frame on a link where none was asked for");
+                return;
+            }
         }
         let entries = match AggregateReader::new(body) {
             Ok(entries) => entries,

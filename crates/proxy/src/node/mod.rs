@@ -73,6 +73,8 @@ pub(crate) struct Link {
     pub(crate) version: u8,
     /// What the node offers for aggregated frames.
     pub(crate) aggregate: Option<Offer>,
+    /// It has answered in aggregated frames.
+    pub(crate) heard_frames: bool,
     pub(crate) streams: Streams,
     /// Something was written that is not flushed.
     pub(crate) dirty: bool,
@@ -92,6 +94,8 @@ pub(crate) struct Link {
     pub(crate) waiting: Vec<ClientRef>,
     /// Bytes of envelopes whose segments were taken but which are not complete.
     pub(crate) carry: Vec<u8>,
+    /// Bytes still to come of an answer that is too long to be passed on; they are thrown away.
+    pub(crate) skip: u32,
     pub(crate) last_received_ns: u64,
     /// When an OPTIONS was sent that is not answered; 0: none is.
     pub(crate) probe_sent_ns: u64,
@@ -122,6 +126,7 @@ impl Link {
             segmented: false,
             version,
             aggregate: None,
+            heard_frames: false,
             streams: Streams::new(in_flight_max),
             dirty: false,
             queries_unflushed: 0,
@@ -132,6 +137,7 @@ impl Link {
             copied_bytes: 0,
             waiting: Vec::new(),
             carry: Vec::new(),
+            skip: 0,
             last_received_ns: 0,
             probe_sent_ns: 0,
             orphans: 0,

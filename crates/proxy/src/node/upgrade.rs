@@ -1,9 +1,13 @@
-//! From a node's ordinary port to the one where it takes aggregated frames.
+//! From ordinary links to those that carry aggregated frames.
 //!
-//! A node may take them on a port of their own and say in SUPPORTED which. Links are opened to the ordinary port all the
+//! A node may take frames on a port of their own and say in SUPPORTED which. Links are opened to the ordinary port all the
 //! same and serve at once; beside each a second one is opened to the other port, and takes the first one's place once
 //! it is ready. So a port that is closed, filtered or of another program holds up no query. Nodes are asked again now
 //! and then, because the other port may open later than the ordinary one.
+//!
+//! A node that takes frames on its ordinary port gets them from the start. Where a link breaks before one of them was
+//! answered, because something on the way passes the offer on and not the frames, the next link is an ordinary one,
+//! and frames are tried again ever more rarely.
 
 use std::time::Duration;
 
@@ -19,9 +23,9 @@ use crate::disaggregate::Answer;
 use crate::limits;
 use crate::node::{Link, Role, Step};
 
-/// What a core remembers about a node's port for aggregated frames.
+/// What a core remembers about where a node takes aggregated frames.
 pub(crate) struct Upgrade {
-    /// The port as the node named it last; `None`: it has none beside the ordinary one.
+    /// The port, as the node said last; `None`: it takes none.
     pub(crate) port: Option<u16>,
     backoff: Backoff,
     not_before_ns: u64,
@@ -36,7 +40,7 @@ impl Default for Upgrade {
 }
 
 impl Upgrade {
-    /// The port could not be used, or its link broke; returns after how many nanoseconds it is tried again. Failures
+    /// Frames could not be used, or their link broke; returns after how many nanoseconds it is tried again. Failures
     /// before that do not lengthen it.
     fn failed(&mut self, now_ns: u64, random: u64) -> u64 {
         if now_ns >= self.not_before_ns {
@@ -59,10 +63,10 @@ impl Core {
         let Some(link) = self.links.get_mut(key as usize) else { return Ok(None) };
         link.offer_asked_ns = io.now_ns();
         let here = offer.filter(|offer| offer.port.is_none_or(|port| port == link.port));
-        if let Some(node) = self.nodes.get_mut(usize::from(link.node.0)) {
-            node.upgrade.port = offer.and_then(|offer| offer.port);
-        }
-        Ok(here)
+        let Some(node) = self.nodes.get_mut(usize::from(link.node.0)) else { return Ok(None) };
+        node.upgrade.port = offer.map(|offer| offer.port.unwrap_or(link.port));
+        let tried = matches!(link.role, Role::Replaces(..)) || io.now_ns() >= node.upgrade.not_before_ns;
+        Ok(here.filter(|_| tried))
     }
 
     /// Whether it is time to ask the node of an ordinary link again.
@@ -89,12 +93,12 @@ impl Core {
         }
     }
 
-    /// Opens a link to the node's port for aggregated frames, if it has one, to take the place of this one.
+    /// Opens a link for aggregated frames, if the node takes them, to take the place of this one.
     pub(crate) fn upgrade_link(&mut self, io: &mut Io, key: u32) {
         let Some(link) = self.links.get(key as usize) else { return };
         let Some(node) = self.nodes.get(usize::from(link.node.0)) else { return };
-        let elsewhere = node.upgrade.port.is_some_and(|port| port != link.port);
-        let wanted = elsewhere && link.is_ready() && link.aggregate.is_none() && !link.is_being_replaced;
+        let wanted =
+            node.upgrade.port.is_some() && link.is_ready() && link.aggregate.is_none() && !link.is_being_replaced;
         if !wanted || self.draining || io.now_ns() < node.upgrade.not_before_ns {
             return;
         }
@@ -139,22 +143,26 @@ impl Core {
             port,
             why,
             retry_in_ms = retry_ns / 1_000_000,
-            "a node names a port for aggregated frames that cannot be used; its ordinary port is used instead"
+            "a node offers aggregated frames that cannot be used; ordinary links are used instead"
         );
         self.drop_link(io, key);
     }
 
-    /// A link to a port for aggregated frames broke. One that lasted was no mistake: the next attempt comes at once.
+    /// A link of aggregated frames broke. One that lasted was no mistake, nor was one to the ordinary port that carried
+    /// frames both ways, as when its node restarts: the next attempt comes at once.
     pub(crate) fn upgraded_link_broke(&mut self, now_ns: u64, key: u32) {
         let random = self.random();
         let Some(link) = self.links.get(key as usize) else { return };
         let Some(node) = self.nodes.get_mut(usize::from(link.node.0)) else { return };
-        if link.step != Step::Ready || link.retiring || node.upgrade.port != Some(link.port) {
+        if link.step != Step::Ready || link.retiring || link.aggregate.is_none() {
             return;
         }
-        if now_ns.saturating_sub(link.ready_ns) > limits::UPGRADE_RETRY_MAX_NS {
+        let ordinary = self.cluster.as_ref().and_then(|cluster| cluster.routing.node(link.node));
+        let elsewhere = ordinary.is_some_and(|node| node.address.port() != link.port);
+        let lasted = now_ns.saturating_sub(link.ready_ns) > limits::UPGRADE_RETRY_MAX_NS;
+        if lasted || !elsewhere && link.heard_frames {
             node.upgrade.backoff.reset();
-        } else {
+        } else if elsewhere || link.streams.len() > 0 {
             node.upgrade.failed(now_ns, random);
         }
     }

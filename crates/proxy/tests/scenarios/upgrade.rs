@@ -3,7 +3,8 @@
 
 use std::net::SocketAddr;
 
-use shunt_bench::stub::{Ring, Stub, StubOptions};
+use shunt_bench::stub::hook::Request;
+use shunt_bench::stub::{Action, Ring, Stub, StubOptions};
 use shunt_reactor::sim::{MILLISECOND, Options, SECOND, for_seeds};
 
 use super::layouts::LAYOUTS;
@@ -121,6 +122,35 @@ fn another_program_on_the_port_costs_nobody_anything() {
         assert_links(&scene, 0, false);
         assert_links(&scene, 1, true);
         assert_eq!(scene.world.host(stranger).counts().queries, 0);
+    });
+}
+
+#[test]
+fn frames_that_something_on_the_way_does_not_let_through_are_not_sent_for_ever() {
+    for_seeds(4, |seed| {
+        let mut scene = scene(seed, |options| options.aggregate_port = None);
+        serves_everybody(&mut scene);
+        (0..3).for_each(|node| assert_links(&scene, node, true));
+        for node in 0..3 {
+            let refuses = |request: &Request<'_>| if request.aggregated { Action::Close } else { Action::Answer };
+            scene.hook(node, Some(Box::new(refuses)));
+        }
+        // What was on the way in a frame may be lost with its link.
+        scene.work(60, 300 * SECOND);
+        scene.world.run_for(400 * SECOND);
+        let lost = |scene: &Scene| scene.sum(|client| client.tally.refused + client.tally.losses);
+        for _ in 0..5 {
+            scene.work(20, 300 * SECOND);
+        }
+        let (before, queries) = (lost(&scene), scene.sum(|client| client.tally.right));
+        scene.work(60, 20 * SECOND);
+        let tried = 3 * LAYOUTS.len() as u64;
+        assert!(lost(&scene) - before <= tried, "{} lost", lost(&scene) - before);
+        assert!(scene.sum(|client| client.tally.right) - queries >= 60 * scene.clients.len() as u64 - tried);
+        (0..3).for_each(|node| scene.hook(node, None));
+        scene.world.run_for(700 * SECOND);
+        (0..3).for_each(|node| assert_links(&scene, node, true));
+        scene.check_memory();
     });
 }
 

@@ -47,6 +47,18 @@ impl<'a> AggregateReader<'a> {
         Ok(AggregateReader { reader, left })
     }
 
+    /// The stream of a body's only entry, from the body's first bytes; `None`: it has not exactly one. For a body that is
+    /// too long to be read whole.
+    ///
+    /// # Errors
+    /// So little of it is there that this cannot be said.
+    pub fn only_stream(start: &[u8]) -> Result<Option<i16>, DecodeError> {
+        let mut reader = Reader::new(start);
+        let count = reader.int("aggregate count")?;
+        let stream = reader.short("entry stream")? as i16;
+        Ok((count == 1).then_some(stream))
+    }
+
     /// Entries not read yet.
     pub fn left(&self) -> usize {
         self.left

@@ -55,6 +55,21 @@ fn entries_survive_the_round_trip_in_order() {
 }
 
 #[test]
+fn the_only_stream_is_known_from_the_first_bytes() {
+    let mut out = Vec::new();
+    let mut writer = AggregateWriter::responses(ROOMY);
+    writer.push(&mut out, -7, 1, 4, 0, opcode::RESULT, b"body");
+    writer.finish(&mut out);
+    let body = &out[HEADER_BYTES..];
+    assert_eq!(AggregateReader::only_stream(&body[..6]), Ok(Some(-7)));
+    assert!((0..6).all(|end| AggregateReader::only_stream(&body[..end]).is_err()));
+    for count in [-1_i32, 0, 2] {
+        let start = [&count.to_be_bytes()[..], &body[4..]].concat();
+        assert_eq!(AggregateReader::only_stream(&start), Ok(None));
+    }
+}
+
+#[test]
 fn frames_end_at_either_limit() {
     let limits = Limits { count_max: 3, bytes_max: COUNT_BYTES as u32 + 2 * ENTRY_HEADER_BYTES as u32 + 20 };
     let lengths = |bodies: &[usize]| {
