@@ -37,6 +37,12 @@ pub(super) struct Message {
 }
 
 impl Message {
+    /// An ERROR on stream 0, where nobody asks: Cassandra answers so what it has not read as far as the stream id, such
+    /// as a request of a version that it does not speak.
+    fn is_early_refusal(&self) -> bool {
+        self.stream == 0 && self.opcode == opcode::ERROR
+    }
+
     /// The node's ERROR as our error; any other message is an unexpected answer to `asked`.
     pub(super) fn refusal(&self, asked: &'static str) -> ControlError {
         if self.opcode != opcode::ERROR {
@@ -103,7 +109,7 @@ impl Connection {
             let stream = self.send(opcode, body).await?;
             loop {
                 match self.next_message().await? {
-                    message if message.stream == stream => return Ok(message),
+                    message if message.stream == stream || message.is_early_refusal() => return Ok(message),
                     message => self.keep_event(message)?,
                 }
             }

@@ -22,6 +22,8 @@ use super::{ControlRequest, CoreMail, ring, schema};
 const TOPOLOGY_DELAY: Duration = Duration::from_millis(1000);
 /// Wait after the first of several schema events.
 const SCHEMA_DELAY: Duration = Duration::from_millis(300);
+/// Least time that a node has for an answer on the control connection.
+const STEP_MIN: Duration = Duration::from_secs(10);
 /// Nodes asked about agreement at a time on connections of their own; beyond that the control connection has to do.
 const AGREEMENTS_MAX: usize = 32;
 /// How often mail that did not fit a core's mailbox is tried again.
@@ -116,8 +118,10 @@ impl Follower<'_> {
         if answer.opcode == opcode::READY { Ok(()) } else { Err(answer.refusal("REGISTER")) }
     }
 
+    /// Time for one step. The deadline of queries is for those of clients, and may be shorter than a cold node needs to
+    /// tell the schema.
     fn limit(&self) -> Duration {
-        Duration::from_millis(self.plane.settings().query_timeout_ms)
+        Duration::from_millis(self.plane.settings().query_timeout_ms).max(STEP_MIN)
     }
 
     /// Reads topology and schema; publishes if anything changed or nothing was known.
@@ -126,7 +130,7 @@ impl Follower<'_> {
         let schema_changed = self.read_schema().await?;
         self.refresh_due = Instant::now() + Duration::from_millis(self.plane.settings().refresh_interval_ms);
         self.plane.count_refresh();
-        if ring_changed || schema_changed {
+        if ring_changed || schema_changed || self.plane.is_news(&self.session) {
             self.plane.publish(&self.session);
         }
         Ok(())

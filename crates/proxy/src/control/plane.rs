@@ -198,6 +198,18 @@ impl ControlPlane {
         self.view.send_replace(Some(state));
     }
 
+    /// Whether a session says otherwise of its node than what was published last: it may have been restarted with other
+    /// settings.
+    pub(super) fn is_news(&self, session: &Session) -> bool {
+        let (view, Some(ring)) = (self.view.borrow(), &self.ring) else { return false };
+        let version = version_of_all(ring, session.connection.version);
+        view.as_ref().is_some_and(|state| {
+            state.authenticator != session.authenticator
+                || state.compressions != session.compressions
+                || state.protocol_version_max != version
+        })
+    }
+
     /// The datacentre used when none is configured: that of the first node reached, for ever.
     fn home_datacentre(&self, ring: &Ring) -> String {
         match &*self.view.borrow() {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use shunt_wire::cql::envelope::{EVENT_STREAM, HEADER_BYTES, Header, opcode};
 use shunt_wire::cql::frame_v5::{self, SegmentWriter};
@@ -32,6 +33,9 @@ pub(super) struct FakeState {
     pub(super) keyspaces: Vec<(String, Vec<(String, String)>)>,
     /// Keyspace, table, column, kind, position, type.
     pub(super) columns: Vec<(String, String, String, &'static str, i32, &'static str)>,
+    /// Every answer comes so much later.
+    pub(super) delay: Duration,
+    pub(super) version_min: u8,
     pub(super) version_max: u8,
     pub(super) login: Option<(&'static str, &'static str)>,
     /// Cassandra 4.0 and later: `peers_v2`, ports in the tables.
@@ -60,6 +64,8 @@ impl FakeRing {
             nodes: Vec::new(),
             keyspaces: Vec::new(),
             columns: Vec::new(),
+            delay: Duration::ZERO,
+            version_min: 3,
             version_max: 5,
             login: None,
             tells_ports: true,
@@ -90,6 +96,18 @@ impl FakeRing {
         self.edit(|state| state.nodes.push(node));
         self.serve(host_id, listener);
         address
+    }
+
+    /// Lets a killed node listen again where it did.
+    pub(super) async fn revive(&mut self, host_id: u128) {
+        let listener = loop {
+            // What was killed may need a moment to let go of its port.
+            match TcpListener::bind(self.address(host_id)).await {
+                Ok(listener) => break listener,
+                Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        };
+        self.serve(host_id, listener);
     }
 
     fn serve(&mut self, host_id: u128, listener: TcpListener) {
@@ -179,6 +197,10 @@ impl Server {
                     self.send(EVENT_STREAM, opcode::EVENT, &body);
                 }
             }
+            let delay = self.state.lock().expect("lock").delay;
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
+            }
             if stream.write_all(&std::mem::take(&mut self.out)).await.is_err() {
                 return;
             }
@@ -214,15 +236,16 @@ impl Server {
 
     /// Answers a request; `false` closes the connection.
     fn answer(&mut self, header: Header, body: &[u8]) -> bool {
-        let (version_max, login) = {
+        let (version_min, version_max, login) = {
             let state = self.state.lock().expect("lock");
-            (state.version_max, state.login)
+            (state.version_min, state.version_max, state.login)
         };
         let (stream, mut answer) = (header.stream, Vec::new());
-        if header.version > version_max {
+        if !(version_min..=version_max).contains(&header.version) {
             self.version = version_max;
             encode::error(&mut answer, error_code::PROTOCOL_ERROR, "Invalid or unsupported protocol version");
-            self.send(stream, opcode::ERROR, &answer);
+            // As Cassandra does, which has not read the stream id by then.
+            self.send(0, opcode::ERROR, &answer);
             return false;
         }
         self.version = header.version;

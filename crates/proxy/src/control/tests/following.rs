@@ -5,6 +5,7 @@ use shunt_wire::cql::message::{Event, SchemaChange};
 
 use super::fake::FakeRing;
 use super::*;
+use crate::config::{Credentials, Secret};
 
 async fn started(ring: &FakeRing) -> Bench {
     let mut bench = Bench::start(&[ring.address(1)], |_| {});
@@ -185,6 +186,19 @@ async fn without_a_control_connection_nobody_waits_for_agreement() {
         CoreMail::SchemaAgreed { ticket, agreed } => assert_eq!((ticket, agreed), (9, false)),
         other => panic!("{other:?}"),
     }
+}
+
+#[tokio::test]
+async fn a_node_that_comes_back_with_a_login_is_news() {
+    let mut ring = FakeRing::start(1).await;
+    let mut bench = Bench::start(&[ring.address(1)], |config| {
+        config.credentials = Some(Credentials { username: "ann".into(), password: Secret::new("secret") });
+    });
+    assert_eq!(bench.cluster_where(|_| true).await.authenticator, None);
+    ring.kill(1);
+    ring.edit(|state| state.login = Some(("ann", "secret")));
+    timeout(GUARD, ring.revive(1)).await.expect("its port is free again");
+    bench.cluster_where(|state| state.authenticator.is_some()).await;
 }
 
 #[tokio::test]

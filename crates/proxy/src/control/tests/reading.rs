@@ -4,6 +4,7 @@ use shunt_topology::NodeId;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
+use super::super::handshake;
 use super::fake::FakeRing;
 use super::*;
 use crate::config::{Credentials, Secret};
@@ -44,6 +45,25 @@ async fn the_version_steps_down_to_what_the_node_speaks() {
         let mut bench = Bench::start(&[ring.address(1)], |_| {});
         assert_eq!(bench.cluster_where(|_| true).await.protocol_version_max, version);
     }
+}
+
+#[tokio::test]
+async fn a_node_that_refuses_old_versions_is_there() {
+    let ring = FakeRing::start(2).await;
+    ring.edit(|state| state.version_min = 5);
+    handshake::probe(ring.address(2), GUARD).await.expect("it answers");
+    let mut bench = Bench::start(&[ring.address(1)], |_| {});
+    let state = bench.cluster_where(|_| true).await;
+    assert!(is_up(&state, 2));
+}
+
+/// A setting for the clients' queries must not keep the proxy from its ring.
+#[tokio::test]
+async fn a_short_deadline_of_queries_is_not_for_the_reading_of_the_ring() {
+    let ring = FakeRing::start(1).await;
+    ring.edit(|state| state.delay = Duration::from_millis(100));
+    let mut bench = Bench::start(&[ring.address(1)], |config| config.query_timeout_ms = 10);
+    bench.cluster_where(|_| true).await;
 }
 
 #[tokio::test]
