@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use shunt_reactor::Io;
+use shunt_topology::NodeId;
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{Query, encode, error_code, split_request_prefix};
 use shunt_wire::cql::statement::classify;
@@ -17,6 +18,7 @@ use shunt_wire::cql::statement::classify;
 use crate::accept::TOO_MANY_POOLS;
 use crate::client::{ClientRef, Phase, Stall, Switch};
 use crate::core::Core;
+use crate::limits;
 use crate::metrics::{Outcome, Refusal};
 use crate::node::{PoolId, PoolKey, Role, Step};
 use crate::route::Plan;
@@ -101,6 +103,7 @@ impl Core {
         if std::mem::replace(&mut pool.verifying, true) {
             return;
         }
+        pool.asked_ns = now;
         if pool.verified_ns == 0 {
             self.ensure_links(io, id);
             // The pool's own first link brings the answer. Those that are open have logged in long ago.
@@ -109,16 +112,31 @@ impl Core {
                 return;
             }
         }
-        let Some(cluster) = self.cluster.clone() else { return };
-        let nodes = cluster.routing.local_nodes();
+        let asked = self.ask_another_node(io, id);
+        if let Some(pool) = self.pools.get_mut(id) {
+            pool.verifying = asked; // If not, tried again by the tick until the clients' deadline.
+        }
+    }
+
+    /// Has a node that is not being asked check the pool's login, if possible one that answers others and has not refused
+    /// of late. Whether there was any.
+    fn ask_another_node(&mut self, io: &mut Io, id: PoolId) -> bool {
+        let now = io.now_ns();
+        let (Some(cluster), Some(pool)) = (self.cluster.clone(), self.pools.get_mut(id)) else { return false };
+        pool.asked_ns = now;
         self.cursor = self.cursor.wrapping_add(1);
+        let (pool, nodes) = (&*pool, cluster.routing.local_nodes());
+        let is_asked = |node: NodeId| {
+            self.links.iter().any(|(_, link)| link.pool == id && link.node == node && link.step != Step::Ready)
+        };
         let usable = (0..nodes.len())
             .map(|offset| nodes[(self.cursor + offset) % nodes.len()])
-            .find(|node| self.health.is_usable(*node, now));
-        let opened = usable.is_some_and(|node| self.open_link(io, id, node, Role::Verifies));
-        if !opened && let Some(pool) = self.pools.get_mut(id) {
-            pool.verifying = false; // Tried again by the tick until the clients' deadline.
-        }
+            .filter(|node| self.health.is_usable(*node, now) && !is_asked(*node));
+        let best = usable.min_by_key(|node| {
+            let silent = self.nodes.get(usize::from(node.0)).is_some_and(|state| state.silent);
+            silent || pool.is_spared(*node, now)
+        });
+        best.is_some_and(|node| self.open_link(io, id, node, Role::Verifies))
     }
 
     /// A node accepted the pool's login.
@@ -212,26 +230,36 @@ impl Core {
                 Some((ClientRef { slot: slot as u32, id: client.id }, switch))
             })
             .collect();
+        let logins = late.iter().filter(|(_, switch)| switch.login).count();
+        if logins > 0 {
+            tracing::warn!(core = self.index, logins, "no node could check logins in time; their clients are closed");
+        }
         for (client, switch) in late {
             if let Some(found) = self.client(client) {
                 found.switch = None;
             }
             self.leave_pool(io, switch.pool, client.id);
-            let why = "no node could be reached in time to carry out the request";
             if switch.login {
-                self.refuse_client(io, client.slot, switch.stream, error_code::SERVER_ERROR, why);
+                // Drivers take an ERROR here, whatever its code, for a wrong password, and some never try again.
+                self.metrics.clients_refused.of(Refusal::Authentication).add(1);
+                self.close_client(io, client.slot);
             } else {
+                let why = "no node could be reached in time to carry out the request";
                 self.reply_error(io, client.slot, switch.stream, error_code::OVERLOADED, why);
                 self.unstall(client.slot, Stall::SWITCH);
             }
         }
+        let patience_ns = limits::LOGIN_PATIENCE_NS.min(self.config.connect_timeout_ms * 1_000_000 / 4);
         for id in self.pools.ids() {
             let waits = |client: &ClientRef| {
                 let switch = client.of(&self.clients).and_then(|found| found.switch);
                 switch.is_some_and(|switch| switch.pool == id && switch.login)
             };
-            if self.pools.get(id).is_some_and(|pool| !pool.verifying && pool.waiting.iter().any(waits)) {
+            let Some(pool) = self.pools.get(id).filter(|pool| pool.waiting.iter().any(waits)) else { continue };
+            if !pool.verifying {
                 self.verify_login(io, id);
+            } else if now.saturating_sub(pool.asked_ns) > patience_ns {
+                self.ask_another_node(io, id);
             }
         }
     }

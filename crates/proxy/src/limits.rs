@@ -63,6 +63,10 @@ pub const REPREPARES_PER_REQUEST_MAX: u8 = 64;
 /// How often deadlines, heartbeats and reconnects are looked at.
 pub const TICK_NS: u64 = 250_000_000;
 
+/// A node that was asked to check a login has this long for itself, or a quarter of `connect_timeout_ms`; then another is
+/// asked as well.
+pub const LOGIN_PATIENCE_NS: u64 = SECOND_NS;
+
 /// A link with queries outstanding that has been silent for this long is probed by OPTIONS.
 pub const LINK_SILENCE_PROBE_NS: u64 = SECOND_NS;
 

@@ -43,6 +43,9 @@ impl Core {
             (step @ (Step::Login | Step::Use), opcode::ERROR) => {
                 let mut plain = Vec::new();
                 match self.plain_error(key, header, body, &mut plain) {
+                    Some(error) if is_no_verdict(error) => {
+                        self.turned_away(io, key, "it cannot say whether a login or keyspace is right", false);
+                    }
                     Some(error) => self.step_refused(io, key, step == Step::Login, error),
                     None => self.node_fault(io, key, &format!("the body of its ERROR in {step:?} is malformed")),
                 }
@@ -119,6 +122,7 @@ impl Core {
         self.login_accepted(io, pool);
         if role == Role::Verifies {
             self.drop_link(io, key);
+            self.ensure_links(io, pool);
         } else {
             self.send_use(io, key);
         }
@@ -148,14 +152,14 @@ impl Core {
 
     /// An ERROR where the login or the keyspace was to be accepted: it goes to the clients who asked for it.
     fn step_refused(&mut self, io: &mut Io, key: u32, login: bool, body: &[u8]) {
-        if let Some(pool) = self.pool_refused(io, key, "its login or keyspace was refused") {
+        if let Some(pool) = self.pool_refused(io, key, "its login or keyspace was refused", true) {
             self.switch_refused(io, pool, login, body);
         }
     }
 
     /// A node refuses what the pool of this link asks for, not the link: it is dropped, and the node asked again ever more
     /// rarely. The pool; none when the node's ordinary port takes the same, and this is between the node and its other port.
-    fn pool_refused(&mut self, io: &mut Io, key: u32, why: &str) -> Option<PoolId> {
+    fn pool_refused(&mut self, io: &mut Io, key: u32, why: &str, verdict: bool) -> Option<PoolId> {
         let link = self.links.get(key as usize)?;
         let (id, node) = (link.pool, link.node);
         if matches!(link.role, Role::Replaces(..)) {
@@ -164,7 +168,7 @@ impl Core {
         }
         let (now, random) = (io.now_ns(), self.random());
         if let Some(pool) = self.pools.get_mut(id) {
-            pool.refused_by(node, now, random);
+            pool.refused_by(node, verdict, now, random);
         }
         self.drop_link(io, key);
         Some(id)
@@ -173,9 +177,15 @@ impl Core {
     /// The node does not take what this pool's clients asked for in STARTUP: their version of the protocol, say, or their
     /// compression. That is between the pool and the node; others are welcome there.
     fn wishes_refused(&mut self, io: &mut Io, key: u32) {
+        self.turned_away(io, key, "it does not take that version, compression or options", true);
+    }
+
+    /// A node gives a pool no link, and that is no answer to its clients' login or USE.
+    fn turned_away(&mut self, io: &mut Io, key: u32, why: &str, verdict: bool) {
         let node = self.links.get(key as usize).map(|link| link.node.0);
-        let Some(pool) = self.pool_refused(io, key, "it does not take that version or compression") else { return };
-        tracing::info!(core = self.index, node, "a node refuses the version, compression or options of a pool");
+        let Some(pool) = self.pool_refused(io, key, why, verdict) else { return };
+        tracing::info!(core = self.index, node, why, "a node gives the links of a pool no access");
+        self.cursor = self.cursor.wrapping_add(1);
         if let Some(pool) = self.pools.get_mut(pool) {
             // The tick asks another node while somebody waits; asked at once, this one would be hammered.
             pool.verifying = false;
@@ -222,6 +232,28 @@ impl Core {
         }
     }
 }
+
+/// Whether an ERROR in place of a login's or a keyspace's acceptance says of neither that it is wrong: the node is
+/// overloaded, starts or stops, or cannot read its own tables, in which case Cassandra's PasswordAuthenticator speaks
+/// of bad credentials all the same.
+fn is_no_verdict(error: &[u8]) -> bool {
+    match error_code::peek(error) {
+        Some(
+            error_code::SERVER_ERROR
+            | error_code::UNAVAILABLE
+            | error_code::OVERLOADED
+            | error_code::IS_BOOTSTRAPPING
+            | error_code::READ_TIMEOUT
+            | error_code::READ_FAILURE,
+        ) => true,
+        // The message's length comes between the code and the text.
+        Some(error_code::BAD_CREDENTIALS) => error.get(6..).is_some_and(|text| text.starts_with(NOT_CHECKED)),
+        _ => false,
+    }
+}
+
+/// How PasswordAuthenticator begins when it could not look the role up.
+const NOT_CHECKED: &[u8] = b"Unable to perform authentication";
 
 /// Whether an ERROR, whose body is never compressed that early, says that what was asked is not understood.
 fn is_protocol_error(header: &Header, body: &[u8]) -> bool {

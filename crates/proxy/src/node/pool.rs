@@ -54,6 +54,8 @@ pub(crate) struct Pool {
     pub(crate) verified_ns: u64,
     /// A link is being opened to verify a login.
     pub(crate) verifying: bool,
+    /// When a node was asked for that last, nanoseconds.
+    pub(crate) asked_ns: u64,
     /// When its last client left, nanoseconds.
     pub(crate) idle_since_ns: u64,
     /// Nodes that refused its login or keyspace the last time they were asked.
@@ -64,6 +66,8 @@ pub(crate) struct Pool {
 /// welcome there.
 struct Refused {
     node: NodeId,
+    /// It said so of the login or keyspace itself, and was not just unable to say.
+    verdict: bool,
     until_ns: u64,
     backoff: Backoff,
 }
@@ -79,6 +83,7 @@ impl Pool {
             waiting: Vec::new(),
             verified_ns,
             verifying: false,
+            asked_ns: 0,
             idle_since_ns: now_ns,
             refusals: Vec::new(),
         }
@@ -119,16 +124,17 @@ impl Pool {
         self.links.iter().filter_map(|link| *link)
     }
 
-    /// A node refused the login or the keyspace: it is asked again, but ever more rarely.
-    pub(crate) fn refused_by(&mut self, node: NodeId, now_ns: u64, random: u64) {
+    /// A node refused the login or the keyspace, or could not say (no `verdict`): it is asked again, but ever more rarely.
+    pub(crate) fn refused_by(&mut self, node: NodeId, verdict: bool, now_ns: u64, random: u64) {
         let known = self.refusals.iter().position(|refused| refused.node == node);
         let index = known.unwrap_or_else(|| {
             let first = Duration::from_millis(limits::RECONNECT_FIRST_MS);
             let max = Duration::from_millis(limits::RECONNECT_MAX_MS);
-            self.refusals.push(Refused { node, until_ns: 0, backoff: Backoff::new(first, max) });
+            self.refusals.push(Refused { node, verdict, until_ns: 0, backoff: Backoff::new(first, max) });
             self.refusals.len() - 1
         });
         let refused = &mut self.refusals[index];
+        refused.verdict = verdict;
         refused.until_ns = now_ns + refused.backoff.next(random).as_nanos() as u64;
     }
 
@@ -140,8 +146,13 @@ impl Pool {
     /// Whether a node may be asked for another link now. With a login that nothing speaks for, no node may while one that
     /// refused is spared: a wrong password would go round.
     pub(crate) fn may_ask(&self, node: NodeId, now_ns: u64) -> bool {
-        let concerns = |refused: &&Refused| refused.node == node || self.is_doubtful();
+        let concerns = |refused: &&Refused| refused.node == node || refused.verdict && self.is_doubtful();
         !self.refusals.iter().filter(concerns).any(|refused| now_ns < refused.until_ns)
+    }
+
+    /// Whether a node has refused so lately that others had better be asked.
+    pub(crate) fn is_spared(&self, node: NodeId, now_ns: u64) -> bool {
+        self.refusals.iter().any(|refused| refused.node == node && now_ns < refused.until_ns)
     }
 
     /// Somebody new wants an answer now.
@@ -313,7 +324,7 @@ mod tests {
         for now in (0..60 * second).step_by(limits::TICK_NS as usize) {
             if pool.may_ask(one, now) {
                 asked += 1;
-                pool.refused_by(one, now, u64::MAX);
+                pool.refused_by(one, true, now, u64::MAX);
                 assert!(!pool.may_ask(one, now) && pool.may_ask(other, now));
             }
         }

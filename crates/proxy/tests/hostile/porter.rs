@@ -32,6 +32,8 @@ pub struct Porter {
     pub compression: Door,
     pub login: Door,
     pub keyspace: Door,
+    /// What it says when it refuses.
+    pub words: &'static str,
     /// Refused whatever `keyspace` says.
     pub refused_keyspace: Option<&'static str>,
     /// Every connection is reset at once.
@@ -54,6 +56,7 @@ impl Porter {
             compression: Door::Open,
             login: Door::Open,
             keyspace: Door::Open,
+            words: "the porter says no",
             refused_keyspace: None,
             shut: false,
             holds: false,
@@ -133,7 +136,7 @@ impl Porter {
             Door::Silent => {}
             Door::Refused(code) => {
                 answer.clear();
-                encode::error(&mut answer, code, "the porter says no");
+                encode::error(&mut answer, code, self.words);
                 send(io, conn, header, opcode::ERROR, &answer);
             }
         }
