@@ -7,7 +7,7 @@ use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::compression::{self, CompressionError};
 use shunt_wire::cql::envelope::{Header, flag, opcode};
 use shunt_wire::cql::frame_v5::SegmentWriter;
-use shunt_wire::cql::message::{AuthResponse, Register, Startup, encode, error_code, event};
+use shunt_wire::cql::message::{AuthResponse, Event, Register, SchemaChange, Startup, encode, error_code, event};
 
 use crate::client::{Client, ClientRef, Phase, Stall};
 use crate::control::state::ClusterState;
@@ -214,8 +214,18 @@ impl Core {
             .filter(|(_, client)| client.registered_schema && client.phase == Phase::Ready)
             .map(|(slot, _)| slot as u32)
             .collect();
+        // Version 3 knows neither functions nor aggregates: nodes say that the keyspace was changed.
+        let mut for_v3 = Vec::new();
+        if let Ok(Event::SchemaChange(found)) = Event::decode(body)
+            && found.arguments.is_some()
+        {
+            let of_keyspace =
+                SchemaChange { change: "UPDATED", target: "KEYSPACE", name: None, arguments: None, ..found };
+            encode::event(&mut for_v3, &Event::SchemaChange(of_keyspace));
+        }
         for slot in listeners {
-            self.reply(io, slot, 0, opcode::EVENT, -1, body);
+            let old = self.clients.get(slot as usize).is_some_and(|client| client.version < 4);
+            self.reply(io, slot, 0, opcode::EVENT, -1, if old && !for_v3.is_empty() { &for_v3 } else { body });
         }
     }
 

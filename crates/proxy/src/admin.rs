@@ -64,8 +64,11 @@ impl Part for Admin {
         }
         match self.sources.cluster.get() {
             None => Some("the ring is not known yet".to_owned()),
-            Some(cluster) if !cluster.routing.nodes().iter().any(|node| node.up) => Some("no node is up".to_owned()),
-            Some(_) => None,
+            Some(cluster) => {
+                let routing = &cluster.routing;
+                let mut local = routing.local_nodes().iter().filter_map(|id| routing.node(*id));
+                (!local.any(|node| node.up)).then(|| "no node of the local datacentre is up".to_owned())
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::disaggregate::Answer;
 use crate::limits;
 use crate::metrics::Outcome;
 use crate::node::{Pending, Purpose};
-use crate::prepared::{ID_BYTES, PreparedStatement};
+use crate::prepared::{ID_BYTES, PreparedStatement, Shape};
 use crate::repair::SentOf;
 use crate::route::Plan;
 
@@ -40,13 +40,8 @@ impl Core {
         self.metrics.queries.of(plan.kind).add(1);
         self.metrics.outcomes.of(Outcome::Intercepted).add(1);
         let Some(id) = self.unknown_id(header, body) else { return };
-        let error = ErrorMessage {
-            code: error_code::UNPREPARED,
-            message: "Shunt: this statement was not prepared here, or so long ago that it is forgotten; prepare it",
-            details: ErrorDetails::Unprepared { id },
-        };
-        let mut answer = Vec::new();
-        error.put(&mut answer, header.version);
+        let why = "Shunt: this statement was not prepared here, or so long ago that it is forgotten; prepare it";
+        let answer = Self::unprepared(header.version, id, why);
         self.reply(io, slot, 0, opcode::ERROR, header.stream, &answer);
     }
 
@@ -98,14 +93,41 @@ impl Core {
         let routing = self.cluster.as_ref().map(|cluster| &*cluster.routing);
         let learned = match ResultMessage::decode(version, rest) {
             Ok(ResultMessage::Prepared(prepared)) => {
-                PreparedStatement::learn(asked.text, &parsed, keyspace, asked.keyspace.is_some(), &prepared, routing)
+                let explicit = asked.keyspace.is_some();
+                PreparedStatement::learn(asked.text, &parsed, keyspace, explicit, &prepared, routing)
+                    .with_shape(Shape::of(version, &prepared))
             }
             // Metadata of a later kind than we know. It can be executed all the same, but only if it is remembered.
             _ => PreparedStatement::opaque(result_kind::prepared_id(rest)?, asked.text, &parsed, keyspace),
         };
-        let is_new = self.prepared.look_up(&learned.id).is_none();
-        self.prepared.learn(learned);
-        is_new.then_some(sent)
+        let before = self.prepared.look_up(&learned.id).map(|(_, known)| known.statement.shape);
+        let shape = learned.shape.after(before.unwrap_or_default());
+        self.prepared.learn(learned.with_shape(shape));
+        before.is_none().then_some(sent)
+    }
+
+    /// A statement was prepared again for the sake of a request that a node did not know it for. Whether it has other
+    /// columns than its clients may know, so that they have to prepare it themselves.
+    pub(crate) fn has_new_shape(&mut self, link: u32, id: &[u8], answer: &Answer<'_>) -> bool {
+        let (max, mut plain) = (self.config.frame_bytes_max, Vec::new());
+        let Some(statement) = self.prepared.statement(id) else { return false };
+        let Some(body) = self.plain_body(link, answer.flags, answer.body, max, &mut plain) else { return false };
+        let Ok((_, rest)) = split_response_prefix(answer.flags, body) else { return false };
+        let version = self.version_of(link);
+        let Ok(ResultMessage::Prepared(prepared)) = ResultMessage::decode(version, rest) else { return false };
+        let shape = Shape::of(version, &prepared).after(statement.shape);
+        if shape != statement.shape {
+            self.prepared.learn(PreparedStatement::clone(&statement).with_shape(shape));
+        }
+        shape.has_changed()
+    }
+
+    /// Tells a client that a statement is not prepared, in words of ours.
+    pub(crate) fn unprepared(version: u8, id: &[u8], message: &str) -> Vec<u8> {
+        let mut body = Vec::new();
+        ErrorMessage { code: error_code::UNPREPARED, message, details: ErrorDetails::Unprepared { id } }
+            .put(&mut body, version);
+        body
     }
 
     /// Prepares a statement on the pool's other nodes, ahead of need; nobody waits for the answers.

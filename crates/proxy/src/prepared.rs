@@ -5,6 +5,8 @@
 //! core keeps its own table for the data path. A statement is in the store before its client gets the answer to
 //! PREPARE, so that an EXECUTE on any other connection finds it.
 
+mod shape;
+
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,8 +19,10 @@ use shunt_wire::cql::types::partition_key;
 use crate::limits;
 use crate::route::{After, Work, after_of, work_of};
 
+pub(crate) use shape::Shape;
+
 /// One bind marker of the partition key.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct KeyMarker {
     /// Position among the statement's markers.
     index: usize,
@@ -27,7 +31,7 @@ pub(crate) struct KeyMarker {
 }
 
 /// What is known about a prepared statement.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PreparedStatement {
     /// The node's id for it (a hash of keyspace and text, the same on every node).
     pub(crate) id: Box<[u8]>,
@@ -46,6 +50,8 @@ pub struct PreparedStatement {
     key: Box<[KeyMarker]>,
     /// Names of result columns, kept only when the result is rewritten.
     pub(crate) result_columns: Box<[Box<str>]>,
+    /// What its clients know of its columns.
+    pub(crate) shape: Shape,
 }
 
 impl PreparedStatement {
@@ -63,7 +69,12 @@ impl PreparedStatement {
             table_keyspace: None,
             key: Box::default(),
             result_columns: Box::default(),
+            shape: Shape::default(),
         }
+    }
+
+    pub(crate) fn with_shape(self, shape: Shape) -> Self {
+        Self { shape, ..self }
     }
 
     /// About what it takes in memory.

@@ -145,11 +145,16 @@ impl Core {
     }
 
     /// The node answered the PREPARE of a repair.
-    pub(crate) fn reprepared(&mut self, io: &mut Io, _link: u32, key: u32, answer: &Answer<'_>) {
+    pub(crate) fn reprepared(&mut self, io: &mut Io, link: u32, key: u32, answer: &Answer<'_>) {
         let Some(repair) = self.repairs.remove(&key) else { return };
         if answer.opcode == opcode::ERROR {
             // The statement cannot be prepared any more (its table is gone, say): the node's words are the answer.
             self.deliver(io, repair.pending.recipient(), answer, Outcome::Error);
+        } else if repair.pending.opcode == opcode::EXECUTE && self.has_new_shape(link, &repair.statement.id, answer) {
+            let why = "Shunt: this statement's columns have changed since it was prepared; prepare it again";
+            let body = Self::unprepared(self.version_of(link), &repair.statement.id, why);
+            let answer = Answer { flags: 0, opcode: opcode::ERROR, body: &body, ..*answer };
+            self.deliver(io, repair.pending.recipient(), &answer, Outcome::Error);
         } else if !self.links.get(repair.link as usize).is_some_and(|link| link.conn == repair.conn && link.is_ready())
             || !self.send_on_link(io, repair.link, repair.pending, &repair.body)
         {
@@ -414,7 +419,7 @@ impl Core {
     }
 
     /// Version of the bodies on a link, which on aggregated links differs from that of its envelopes.
-    fn version_of(&self, link: u32) -> u8 {
+    pub(crate) fn version_of(&self, link: u32) -> u8 {
         let link = self.links.get(link as usize);
         link.map_or(4, |link| self.pools.get(link.pool).map_or(link.version, |pool| pool.key.version))
     }

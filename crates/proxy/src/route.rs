@@ -180,15 +180,16 @@ impl Core {
             ..Plan::anywhere()
         };
         for child in batch.children() {
-            let (idempotent, placement) = match child.statement {
+            let (idempotent, conditional, placement) = match child.statement {
                 BatchStatement::Prepared(id) => match self.prepared.look_up(id) {
                     None => {
                         plan.after = self.after_unknown(id);
-                        (false, None)
+                        (false, false, None)
                     }
                     Some((_, learned)) => {
                         let token = learned.token(&child.values, &mut self.key_scratch);
-                        (learned.statement.idempotent, learned.keyspace.zip(token))
+                        let statement = learned.statement;
+                        (statement.idempotent, statement.conditional, learned.keyspace.zip(token))
                     }
                 },
                 BatchStatement::Text(text) => {
@@ -199,13 +200,14 @@ impl Core {
                     } else {
                         None
                     };
-                    (parsed.idempotent, placement)
+                    (parsed.idempotent, parsed.conditional, placement)
                 }
             };
             plan.idempotent &= idempotent;
+            plan.conditional |= conditional;
             plan.placement = plan.placement.or(placement);
         }
-        plan.alone = plan.placement.is_none();
+        plan.alone = plan.conditional || plan.placement.is_none();
         plan
     }
 

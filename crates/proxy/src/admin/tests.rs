@@ -39,11 +39,16 @@ impl Bench {
 
     /// Two nodes, the second down.
     fn know_ring(&self) {
+        self.know_ring_from(None);
+    }
+
+    /// The same, seen from a datacentre: the first node is in `dc "1"`, the second in `dc "2"` if one is named.
+    fn know_ring_from(&self, local: Option<&str>) {
         let node = |number: u16| Node {
             id: NodeId(number),
             host_id: u128::from(number) + 0xABC0,
             address: SocketAddr::from(([10, 0, 0, number as u8], 9042)),
-            datacentre: "dc \"1\"".to_owned(),
+            datacentre: format!("dc \"{}\"", if local.is_some() { number + 1 } else { 1 }),
             rack: "r".to_owned(),
             tokens: vec![i64::from(number), 7],
             up: number == 0,
@@ -51,7 +56,7 @@ impl Bench {
         };
         let state = ClusterState {
             generation: 3,
-            routing: Arc::new(RoutingTable::build(vec![node(0), node(1)], vec![], vec![], None)),
+            routing: Arc::new(RoutingTable::build(vec![node(0), node(1)], vec![], vec![], local)),
             protocol_version_max: 5,
             authenticator: None,
             cluster_name: "test".to_owned(),
@@ -167,6 +172,12 @@ async fn readiness_follows_the_ring_and_the_drain() {
     let (code, body) = bench.json("/readyz").await;
     assert_eq!((code, &body["reason"]), (503, &"the ring is not known yet".into()));
     bench.know_ring();
+    assert_eq!(bench.json("/readyz").await.0, 200);
+    // Queries do not leave the local datacentre.
+    bench.know_ring_from(Some("dc \"2\""));
+    let (code, body) = bench.json("/readyz").await;
+    assert_eq!((code, &body["reason"]), (503, &"no node of the local datacentre is up".into()));
+    bench.know_ring_from(Some("dc \"1\""));
     assert_eq!(bench.json("/readyz").await.0, 200);
     bench.admin.set_draining();
     let (code, body) = bench.json("/readyz").await;

@@ -1,9 +1,13 @@
 //! Clients that speak well-formed CQL at the wrong moment, or a version nobody has.
 
+use std::sync::Arc;
+
+use shunt_proxy::control::CoreMail;
 use shunt_proxy::metrics::Routing;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::error_code::{PROTOCOL_ERROR, UNPREPARED};
-use shunt_wire::cql::message::{BatchChild, BatchKind, BatchStatement, Consistency, QueryParams, Values, encode};
+use shunt_wire::cql::message::{BatchChild, BatchKind, BatchStatement, Consistency, Event, QueryParams, Values};
+use shunt_wire::cql::message::{encode, put};
 
 use super::bytes;
 use super::town::{ANN, Town};
@@ -159,6 +163,38 @@ fn queries_right_behind_startup() {
 fn sent(town: &Town) -> u64 {
     let routed = |by| town.scene.metrics.iter().map(|metrics| metrics.routed.of(by).get()).sum::<u64>();
     routed(Routing::Token) + routed(Routing::Any)
+}
+
+/// Version 3 has no events of functions: what changed is the keyspace.
+#[test]
+fn an_event_that_a_version_does_not_know() {
+    let mut town = Town::new();
+    let clients = [3, 4].map(|version| {
+        let offender = town.started_offender(version);
+        let register = bytes::body(|out| encode::register(out, ["SCHEMA_CHANGE"]));
+        town.send(offender, &bytes::request(version, 1, opcode::REGISTER, &register));
+        town.answered(offender, 1);
+        town.take_answers(offender);
+        offender
+    });
+    let event: Arc<[u8]> = bytes::body(|out| {
+        ["SCHEMA_CHANGE", "CREATED", "FUNCTION", "bench", "f"].iter().for_each(|word| put::string(out, word));
+        put::string_list(out, ["int"]);
+    })
+    .into();
+    for core in town.scene.cores.clone() {
+        town.scene.world.post(core, CoreMail::SchemaEvent(Arc::clone(&event)));
+    }
+    let targets = clients.map(|client| {
+        town.answered(client, 1);
+        let answer = town.take_answers(client).remove(0);
+        assert_eq!((answer.header.opcode, answer.header.stream), (opcode::EVENT, -1));
+        match Event::decode(&answer.body) {
+            Ok(Event::SchemaChange(found)) => [found.change, found.target, found.keyspace].map(str::to_owned),
+            other => panic!("{other:?}"),
+        }
+    });
+    assert_eq!(targets, [["UPDATED", "KEYSPACE", "bench"], ["CREATED", "FUNCTION", "bench"]]);
 }
 
 /// A proxy that restarted knows nothing of what was prepared before. Nodes may; but the statement could be USE.

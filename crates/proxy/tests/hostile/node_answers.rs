@@ -1,12 +1,16 @@
 //! Nodes that answer with nonsense. The link is given up, what was in flight on it is answered all the same, and when
 //! the node comes to its senses it is used again.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use allocation_counter::measure;
 use shunt_bench::stub::hook::{self, Request};
 use shunt_bench::stub::{Action, StubMail};
 use shunt_reactor::sim::SECOND;
 use shunt_wire::aggregate::{AggregateWriter, Limits};
 use shunt_wire::cql::envelope::{EVENT_STREAM, Header, opcode};
+use shunt_wire::cql::message::encode_result::{self, PreparedSpec, native};
 use shunt_wire::cql::message::{encode, error_code};
 
 use super::bytes;
@@ -142,11 +146,62 @@ fn an_aggregated_frame_with_a_wrong_count() {
 
 #[test]
 fn a_huge_length() {
-    for length in [(256 << 20) + 1, u32::MAX] {
+    for length in [1 << 31, u32::MAX] {
         misbehaves(false, move |request| {
             let header = Header { length, ..right(request) }.to_bytes();
             Action::Garbage(if request.version >= 5 { bytes::segment(&header, false) } else { header.to_vec() })
         });
+    }
+}
+
+#[test]
+fn an_answer_longer_than_the_limit_is_its_clients_alone() {
+    let long = vec![7; 3 << 20];
+    for (version, aggregate) in [(3, false), (4, false), (5, false), (4, true)] {
+        let mut town = Town::with(|options| {
+            options.aggregate = vec![aggregate; 3];
+            options.config.frame_bytes_max = 1 << 20;
+        });
+        let offender = town.started_offender(version);
+        town.hook_all(|| {
+            let long = long.clone();
+            Box::new(move |request: &Request<'_>| {
+                if !request.body.windows(4).any(|word| word == b"long") {
+                    return Action::Answer;
+                }
+                if request.aggregated {
+                    let mut writer = AggregateWriter::responses(Limits { count_max: 9, bytes_max: u32::MAX });
+                    let mut frame = Vec::new();
+                    writer.push(&mut frame, request.stream, 1, request.version, 0, opcode::RESULT, &long);
+                    writer.finish(&mut frame);
+                    return Action::Garbage(frame);
+                }
+                let answer = bytes::envelope(right(request), &long);
+                Action::Garbage(match request.version {
+                    5 => answer.chunks(100_000).flat_map(|part| bytes::segment(part, false)).collect(),
+                    _ => answer,
+                })
+            })
+        });
+        let query = |town: &mut Town, stream: i16, text: &str| {
+            let query = bytes::query(version, stream, text);
+            town.send(offender, &if version == 5 { bytes::segment(&query, true) } else { query });
+            town.answered(offender, usize::from(stream as u16));
+        };
+        let links = |town: &Town| (0..3).map(|node| town.scene.links(node).1).collect::<Vec<_>>();
+        query(&mut town, 1, "SELECT v FROM bench.kv");
+        town.pass(SECOND);
+        let before = links(&town);
+        for round in 2..5 {
+            town.begin_work();
+            query(&mut town, round, "SELECT long FROM bench.kv");
+            town.at_work();
+            let (code, text) = town.scene.world.host(offender).last().error();
+            assert!(code == error_code::INVALID && text.contains("frame_bytes_max"), "{code:#x} {text}");
+        }
+        assert_eq!((faults(&town), links(&town)), (0, before), "version {version}, in frames: {aggregate}");
+        town.scene.world.with(offender, |offender, io| offender.vanish(io));
+        town.at_peace();
     }
 }
 
@@ -227,6 +282,65 @@ fn a_connection_closed_in_the_middle_of_an_answer() {
     town.scene.hook(0, None);
     town.pass(15 * SECOND);
     town.at_peace();
+}
+
+/// Nodes forget statements whose table changes. Clients before version 5 decode rows by the columns that PREPARE named,
+/// so they have to hear of it; version 5 tells them with the rows.
+#[test]
+fn a_statement_whose_columns_have_changed() {
+    const ID: [u8; 16] = *b"sixteen bytes id";
+    let columns: [&[(&str, &[u8])]; 2] = [&[("v", native::TEXT)], &[("a", native::INT), ("v", native::TEXT)]];
+    for version in 3..=5 {
+        let mut town = Town::new();
+        let offender = town.started_offender(version);
+        let altered = Arc::new(AtomicBool::new(false));
+        town.hook_all(|| {
+            let (altered, mut known) = (Arc::clone(&altered), false);
+            Box::new(move |request: &Request<'_>| {
+                let altered = altered.load(Ordering::Relaxed);
+                if request.opcode == opcode::PREPARE && request.body.windows(5).any(|word| word == b"shape") {
+                    known = altered;
+                    let (id, result_metadata_id, bind) = (&ID[..], &[u8::from(altered)][..], &[][..]);
+                    let (partition_key, result) = (&[][..], columns[usize::from(altered)]);
+                    let (keyspace, table) = ("bench", "shape");
+                    let spec = PreparedSpec { id, result_metadata_id, keyspace, table, bind, partition_key, result };
+                    let answer = bytes::body(|out| encode_result::prepared(out, request.version, &spec));
+                    return Action::Garbage(framed(request, right(request), &answer));
+                }
+                let ours = request.opcode == opcode::EXECUTE && request.body.windows(16).any(|word| word == ID);
+                match (ours, altered == known) {
+                    (false, _) => Action::Answer,
+                    (true, true) => Action::Garbage(framed(request, right(request), &VOID)),
+                    (true, false) => Action::Unprepared,
+                }
+            })
+        });
+        let mut ask = |request: Vec<u8>| {
+            town.send(offender, &if version == 5 { bytes::segment(&request, true) } else { request });
+            town.answered(offender, 1);
+            town.take_answers(offender).remove(0)
+        };
+        let prepare = || bytes::prepare(version, 1, "SELECT * FROM bench.shape");
+        let execute = || bytes::execute(version, 2, &ID, &[]);
+        assert_eq!(ask(prepare()).header.opcode, opcode::RESULT);
+        assert_eq!(ask(execute()).header.opcode, opcode::RESULT);
+        altered.store(true, Ordering::Relaxed);
+        let answer = ask(execute());
+        if version < 5 {
+            assert_eq!(answer.error().0, error_code::UNPREPARED, "version {version}");
+            assert_eq!(ask(prepare()).header.opcode, opcode::RESULT);
+        } else {
+            assert_eq!(answer.header.opcode, opcode::RESULT);
+        }
+        // Each node says once that it does not know the statement, and is told it on the way.
+        let mut refused = 0;
+        for _ in 0..20 {
+            let answer = ask(execute());
+            refused += u32::from(answer.header.opcode == opcode::ERROR);
+        }
+        assert!(refused <= if version < 5 { 2 } else { 0 }, "version {version}: {refused}");
+        assert_eq!(ask(execute()).header.opcode, opcode::RESULT);
+    }
 }
 
 #[test]

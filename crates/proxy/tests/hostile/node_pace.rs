@@ -6,6 +6,8 @@ use shunt_reactor::sim::{MILLISECOND, SECOND};
 use shunt_topology::NodeId;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::error_code::{OVERLOADED, READ_TIMEOUT, WRITE_TIMEOUT};
+use shunt_wire::cql::message::{BatchChild, BatchKind, BatchStatement, Consistency, ErrorDetails, ErrorMessage};
+use shunt_wire::cql::message::{QueryParams, Values, encode};
 
 use super::bytes;
 use super::town::Town;
@@ -40,6 +42,28 @@ fn queries_that_are_never_answered() {
         assert_eq!(town.scene.world.host(offender).answers.len(), 4);
         town.scene.world.with(offender, |offender, io| offender.vanish(io));
         town.at_peace();
+    }
+}
+
+/// What a conditional batch did before its link died is known to nobody, and must not be mistaken for a plain batch.
+#[test]
+fn a_conditional_batch_that_is_never_answered() {
+    let mut town = Town::new();
+    let offender = town.started_offender(4);
+    town.hook_all(|| Box::new(|request| if request.opcode == opcode::BATCH { Action::Close } else { Action::Answer }));
+    for (stream, condition, kind) in [(1, "", "BATCH"), (2, " IF NOT EXISTS", "CAS")] {
+        let text = format!("{INSERT}{condition}");
+        let child = BatchChild { statement: BatchStatement::Text(&text), values: Values::default() };
+        let params = QueryParams::simple(Consistency::ONE);
+        let batch = bytes::body(|out| encode::batch(out, 4, BatchKind::Counter, [child], &params));
+        town.send(offender, &bytes::request(4, stream, opcode::BATCH, &batch));
+        town.answered(offender, 1);
+        let answer = town.take_answers(offender).remove(0);
+        let error = ErrorMessage::decode(4, &answer.body).unwrap();
+        assert!(
+            matches!(error.details, ErrorDetails::WriteTimeout { write_type, .. } if write_type == kind),
+            "{error:?}"
+        );
     }
 }
 

@@ -149,6 +149,25 @@ fn schema_events_reach_those_who_registered() {
     assert_eq!(events, [0, 0, 0, 0, 0, 0, 10, 10, 10]);
 }
 
+/// After a change of `local_datacentre`, say: queries would not use these links, and USE would count on them.
+#[test]
+fn links_to_nodes_that_are_not_local_any_more_are_closed() {
+    for_seeds(6, |seed| {
+        let mut scene = scene(seed, |_| {});
+        add_clients(&mut scene, 6);
+        scene.work(20, 20 * SECOND);
+        assert!(scene.links(0).1 > 0);
+        scene.ring.nodes[0].datacentre = "elsewhere".into();
+        scene.mail_clients(ClientMail::More(50));
+        scene.post_cluster();
+        scene.wait_idle(20 * SECOND);
+        scene.world.run_for(2 * SECOND);
+        assert_eq!(scene.links(0).1, 0);
+        assert_eq!(scene.sum(|client| client.tally.refused + client.tally.losses), 0);
+        scene.check_memory();
+    });
+}
+
 #[test]
 fn clients_that_come_and_go_leave_nothing_behind() {
     for_seeds(10, |seed| {

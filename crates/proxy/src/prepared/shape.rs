@@ -1,0 +1,88 @@
+//! What clients believe of a prepared statement: its bind markers and the columns of its result.
+//!
+//! Nodes forget a statement when its table changes, and prepared again the same text may have other columns. Clients of
+//! version 5 are told so with the rows, because their result metadata has an id. Older ones decode rows by what PREPARE
+//! told them; they have to prepare such a statement again themselves, as they do when a node tells them that it is
+//! unprepared.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use shunt_wire::cql::message::Prepared;
+
+/// The versions of the protocol, in which the same columns are written differently.
+const VERSIONS: usize = 3;
+
+/// Fingerprints of a statement's metadata.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Shape {
+    /// By protocol version, from 3 on; 0: not seen in this one.
+    seen: [u64; VERSIONS],
+    changed: bool,
+}
+
+impl Shape {
+    /// As a node's answer to PREPARE shows it.
+    pub(crate) fn of(version: u8, prepared: &Prepared<'_>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        prepared.bind.raw.hash(&mut hasher);
+        if version < 5 {
+            prepared.result.raw.hash(&mut hasher);
+        }
+        let mut shape = Self::default();
+        if let Some(seen) = shape.seen.get_mut(usize::from(version).wrapping_sub(3)) {
+            *seen = hasher.finish() | 1;
+        }
+        shape
+    }
+
+    /// This shape with what was known before it.
+    pub(crate) fn after(mut self, before: Self) -> Self {
+        self.changed |= before.changed;
+        for (now, before) in self.seen.iter_mut().zip(before.seen) {
+            self.changed |= *now != 0 && before != 0 && *now != before;
+            *now = if *now == 0 { before } else { *now };
+        }
+        self
+    }
+
+    /// Whether some clients may know it as it was once. There is no telling which, so none of them is spared.
+    pub(crate) fn has_changed(self) -> bool {
+        self.changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_wire::cql::message::ResultMessage;
+    use shunt_wire::cql::message::encode_result::{self, PreparedSpec, native};
+
+    use super::*;
+
+    fn shape(version: u8, result: &[(&str, &[u8])]) -> Shape {
+        let mut body = Vec::new();
+        let (bind, partition_key) = (&[("k", native::TEXT)][..], &[0][..]);
+        let (id, result_metadata_id) = (&b"id"[..], &b"meta"[..]);
+        let spec = PreparedSpec { id, result_metadata_id, keyspace: "ks", table: "t", bind, partition_key, result };
+        encode_result::prepared(&mut body, version, &spec);
+        match ResultMessage::decode(version, &body) {
+            Ok(ResultMessage::Prepared(prepared)) => Shape::of(version, &prepared),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn other_columns_are_a_change_for_good_and_other_versions_are_none() {
+        let (one, two) = ([("v", native::TEXT)], [("a", native::INT), ("v", native::TEXT)]);
+        let mut known = Shape::default();
+        for version in [3, 4, 5, 4, 3] {
+            known = shape(version, &one).after(known);
+            assert!(!known.has_changed(), "version {version}");
+        }
+        assert!(!shape(5, &two).after(known).has_changed(), "version 5 is told with the rows");
+        for version in [3, 4] {
+            let changed = shape(version, &two).after(known);
+            assert!(changed.has_changed() && shape(version, &two).after(changed).has_changed(), "version {version}");
+        }
+        assert_eq!(Shape::default().after(known), known);
+    }
+}
