@@ -12,6 +12,7 @@ for_each_driver!(
     the_peer_resets,
     close_flushes_to_a_slow_reader,
     close_is_bounded,
+    a_close_beside_a_send_that_is_stuck,
     abort_resets,
     abort_while_a_send_is_stuck,
     the_loop_ends_while_a_send_is_stuck,
@@ -98,6 +99,37 @@ fn close_is_bounded(choice: IoChoice) {
     let client = server.connect();
     next(&told);
     drop(client);
+}
+
+/// Closed connections wait for their peers longer than any test does.
+fn lingering() -> LoopOptions {
+    LoopOptions { linger_ns: 600_000_000_000, ..LoopOptions::default() }
+}
+
+/// What another peer does not take holds nobody else's end up until something happens on the loop.
+fn a_close_beside_a_send_that_is_stuck(choice: IoChoice) {
+    let mut first: Option<ConnId> = None;
+    let (handler, told) = reporting(move |io, event, tell| match event {
+        Event::Accepted(conn, _) => {
+            first.get_or_insert(conn);
+            tell(());
+            0
+        }
+        Event::Received(conn, data) => {
+            io.output(conn).extend_from_slice(b"bye");
+            io.output(first.unwrap()).resize(32 << 20, 7);
+            io.close(conn);
+            data.len()
+        }
+        _ => 0,
+    });
+    let server = Server::start_with(choice, lingering(), handler);
+    let _stuck = server.connect();
+    next(&told);
+    let mut client = server.connect();
+    client.write_all(b"x").unwrap();
+    assert_eq!(read_exactly(&mut client, 3), b"bye");
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
 }
 
 fn abort_resets(choice: IoChoice) {

@@ -28,10 +28,12 @@ impl Uring {
     /// Handles what came of the sends of the last flush: first those with a completion, then, silent, all others.
     #[inline]
     pub(super) fn settle(&mut self, io: &mut Io) {
+        // Asked first: what is left of a send is queued again below, and is none of those to be settled.
+        let submitted = !self.queued.is_empty() && self.ring.all_submitted();
         if !self.sends.is_empty() {
             self.settle_left_over(io);
         }
-        if self.queued.is_empty() || !self.ring.all_submitted() {
+        if !submitted {
             return;
         }
         for position in 0..self.queued.len() {
