@@ -4,13 +4,14 @@
 
 mod support;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use shunt_node::run::Nodes;
 use shunt_wire::aggregate::{AggregateReader, AggregateWriter, Limits};
+use shunt_wire::cql::compression::{Algorithm, Compressor};
 use shunt_wire::cql::envelope::{Header, flag, opcode};
-use shunt_wire::cql::message::{Consistency, encode, error_code};
+use shunt_wire::cql::message::{Consistency, ErrorMessage, encode, error_code};
 use support::{Client, KEYSPACE, PATIENCE, first_column, options, start};
 
 #[test]
@@ -83,6 +84,27 @@ fn an_aggregated_frame_is_answered_entry_by_entry() {
     let opcodes: Vec<u8> = answers.iter().map(|(_, opcode, _)| *opcode).collect();
     assert_eq!(opcodes, [opcode::RESULT, opcode::ERROR, opcode::RESULT]);
     assert_eq!(first_column(5, &answers[2].2), [b"x"]);
+    assert!(nodes.stop(PATIENCE));
+}
+
+/// The limit of requests holds for what an entry's compressed body becomes, as in an envelope of its own.
+#[test]
+fn an_entry_larger_than_any_request_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodes = start(directory.path(), 1);
+    let mut client = Client::connect_with(nodes.addresses()[0], 4, Some(Algorithm::Lz4));
+    let (mut body, mut out) = (Vec::new(), Vec::new());
+    assert!(Compressor::new().compress(Algorithm::Lz4, &vec![0; 17 << 20], &mut body));
+    let mut writer = AggregateWriter::new(Limits { count_max: 100, bytes_max: 1 << 20 });
+    writer.push(&mut out, 1, 7, 4, flag::COMPRESSION, opcode::QUERY, &body);
+    writer.finish(&mut out);
+    client.stream.write_all(&out).unwrap();
+    let (opcode, body) = client.receive();
+    assert_eq!(opcode, opcode::ERROR);
+    let error = ErrorMessage::decode(4, &body).unwrap();
+    assert_eq!(error.code, error_code::PROTOCOL_ERROR);
+    assert!(error.message.contains("at most 16777216 bytes"), "{}", error.message);
+    assert_eq!(client.stream.read(&mut [0]).unwrap(), 0, "whoever sends that is not trusted with more");
     assert!(nodes.stop(PATIENCE));
 }
 

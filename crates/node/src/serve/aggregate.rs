@@ -5,13 +5,14 @@
 use shunt_reactor::{ConnId, Io};
 use shunt_wire::aggregate::{AggregateReader, AggregateWriter, Entry};
 use shunt_wire::cql::compression;
-use shunt_wire::cql::envelope::{BODY_BYTES_MAX, Header, flag, opcode};
+use shunt_wire::cql::envelope::{Header, flag, opcode};
 use shunt_wire::cql::framing::Next;
 
 use super::requests::{Place, Waiting};
 use super::session::SessionRest;
 use super::{AGGREGATE_LIMITS, NodeService};
 use crate::execute::{Done, Outcome, Request};
+use crate::limits;
 
 impl NodeService {
     pub(super) fn aggregate(
@@ -67,7 +68,8 @@ impl NodeService {
         // Bodies of entries are compressed one by one, as they would be in envelopes of their own (v3, v4).
         if entry.flags & flag::COMPRESSION != 0 && entry.version < 5 {
             let algorithm = rest.compression.ok_or("an entry is compressed, and no compression was agreed on")?;
-            compression::decompress(algorithm, body, BODY_BYTES_MAX, &mut plain).map_err(|error| error.to_string())?;
+            let bytes_max = limits::REQUEST_BYTES_MAX;
+            compression::decompress(algorithm, body, bytes_max, &mut plain).map_err(|error| error.to_string())?;
             body = &plain;
         }
         self.count(entry.opcode);

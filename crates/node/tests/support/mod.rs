@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use shunt_node::run::{Nodes, NodesOptions};
+use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, opcode};
 use shunt_wire::cql::framing::{Input, Next, Output, Scratch};
 use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage, encode, split_response_prefix};
@@ -41,14 +42,24 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn connect(address: SocketAddr, version: u8) -> Client {
+        Client::connect_with(address, version, None)
+    }
+
+    /// What is sent is compressed by whoever sends it, if at all.
+    pub(crate) fn connect_with(address: SocketAddr, version: u8, compression: Option<Algorithm>) -> Client {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let (input, output) = (Input::default(), Output::default());
         let mut client = Client { stream, version, input, output, received: Vec::new(), answers: VecDeque::new() };
-        client.send(opcode::STARTUP, |body| encode::startup(body, [("CQL_VERSION", "3.0.0")]));
+        let compression_asked = compression.map(|algorithm| ("COMPRESSION", algorithm.name()));
+        let startup = [("CQL_VERSION", "3.0.0")].into_iter().chain(compression_asked);
+        client.send(opcode::STARTUP, |body| encode::startup(body, startup));
+        client.input.compression = compression;
         let mut header = [0; HEADER_BYTES];
         client.stream.read_exact(&mut header).unwrap();
-        assert_eq!(Header::decode(&header).unwrap().opcode, opcode::READY);
+        let header = Header::decode(&header).unwrap();
+        assert_eq!(header.opcode, opcode::READY);
+        client.stream.read_exact(&mut vec![0; header.length as usize]).unwrap();
         if version >= 5 {
             client.output.start_segments(false);
             // What follows READY comes in segments.
