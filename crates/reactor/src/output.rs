@@ -6,6 +6,9 @@ use crate::connection::State;
 use crate::io::Io;
 use crate::service::ConnId;
 
+/// A kept buffer counts with its capacity, so small ones must not be as large as the last large one was.
+const EXPECTED_WITH_LOG_MAX: usize = 64 << 10;
+
 impl Io {
     /// Puts a connection with output into the list for this turn's flush.
     pub(crate) fn mark_dirty(&mut self, index: u32) {
@@ -42,6 +45,7 @@ impl Io {
         connection.output_expected = connection.sending.len().max(expected - expected / 8);
         if let Some(log) = &mut connection.log {
             log.started_sending();
+            connection.output_expected = connection.output_expected.min(EXPECTED_WITH_LOG_MAX);
         }
         true
     }

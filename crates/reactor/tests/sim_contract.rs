@@ -204,6 +204,26 @@ fn released_buffers_are_no_longer_kept() {
 }
 
 #[test]
+fn small_writes_after_a_large_one_are_kept_in_small_buffers() {
+    let mut pair = Pair::new(13, Options { window_bytes: 8 << 20..(8 << 20) + 1, ..Options::calm() });
+    pair.caller_io(|io, conn| {
+        io.keep_sent(conn);
+        io.output(conn).resize(16 << 20, 7);
+    });
+    pair.settle();
+    assert_eq!(pair.caller_io(|io, conn| io.backlog(conn)), 0);
+    for _ in 0..5 {
+        pair.caller_io(|io, conn| {
+            io.output(conn).extend_from_slice(&[1; 100]);
+            io.retain(conn);
+        });
+        pair.settle();
+    }
+    let retained = pair.caller_io(|io, conn| io.retained_bytes(conn));
+    assert!((500..1 << 20).contains(&retained), "{retained}");
+}
+
+#[test]
 fn timers_and_mail_come_in_order_and_not_early() {
     for_seeds(50, |seed| {
         let mut pair = Pair::new(seed, Options::crumbs());
