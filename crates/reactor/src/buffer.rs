@@ -44,14 +44,14 @@ pub(crate) struct Pool {
     bytes: usize,
     bytes_max: usize,
     trim_at_ns: u64,
-    /// Much was freed, and the allocator has not been told to give it back.
-    freed_much: bool,
+    /// When much was freed last, if the operating system has not been given that back.
+    freed_much_ns: Option<u64>,
 }
 
 impl Pool {
     pub(crate) fn new(bytes_max: usize) -> Pool {
         let class = |_| Class { idle: Vec::with_capacity(256), spare: 0 };
-        Pool { classes: std::array::from_fn(class), bytes: 0, bytes_max, trim_at_ns: 0, freed_much: false }
+        Pool { classes: std::array::from_fn(class), bytes: 0, bytes_max, trim_at_ns: 0, freed_much_ns: None }
     }
 
     /// An empty buffer for about `expected` bytes. If there is none of the right class, a somewhat larger one is as
@@ -96,18 +96,22 @@ impl Pool {
     pub(crate) fn trim(&mut self, now_ns: u64) {
         if now_ns >= self.trim_at_ns {
             self.trim_at_ns = now_ns.saturating_add(TRIM_NS);
-            self.free_spare();
+            self.free_spare(now_ns);
         }
     }
 
-    /// Whether so much was freed since the last call that the operating system should have it.
+    /// When so much was freed that the operating system should have it, until it is [`given_back`](Pool::given_back).
     #[inline]
-    pub(crate) fn take_freed_much(&mut self) -> bool {
-        std::mem::take(&mut self.freed_much)
+    pub(crate) fn freed_much_ns(&self) -> Option<u64> {
+        self.freed_much_ns
+    }
+
+    pub(crate) fn given_back(&mut self) {
+        self.freed_much_ns = None;
     }
 
     #[cold]
-    fn free_spare(&mut self) {
+    fn free_spare(&mut self, now_ns: u64) {
         let before = self.bytes;
         for class in self.classes.iter_mut().rev() {
             let mut freed = 0;
@@ -121,7 +125,9 @@ impl Pool {
             class.idle.drain(..freed);
             class.spare = class.idle.len();
         }
-        self.freed_much |= before - self.bytes >= GIVEN_BACK_MIN;
+        if before - self.bytes >= GIVEN_BACK_MIN {
+            self.freed_much_ns = Some(now_ns);
+        }
     }
 
     /// Bytes lying idle in the pool.
@@ -207,7 +213,9 @@ mod tests {
             pool.trim(round * TRIM_NS + 1); // too early to be counted
         }
         assert!(after_burst > 20 * IDLE_BYTES_KEPT, "{after_burst}");
-        assert!(pool.take_freed_much() && !pool.take_freed_much());
+        assert!(pool.freed_much_ns().is_some());
+        pool.given_back();
+        assert_eq!(pool.freed_much_ns(), None);
         assert!(pool.bytes() <= IDLE_BYTES_KEPT, "{}", pool.bytes());
         let again: Vec<_> = (0..10).map(|_| pool.take(30_000)).collect();
         assert_eq!(again[9].as_ptr(), warmest);

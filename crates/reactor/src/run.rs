@@ -76,8 +76,10 @@ fn turn<S: Service, D: SocketDriver>(
         hand_over(io, driver, service, inbox);
     }
     driver::finish_turn(io, driver, service);
-    if io.pool.take_freed_much() {
-        heap::give_back();
+    if let Some(freed_ns) = io.pool.freed_much_ns()
+        && heap::give_back(freed_ns, io.now_ns)
+    {
+        io.pool.given_back();
     }
     Ok(())
 }
