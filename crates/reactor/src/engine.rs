@@ -134,10 +134,12 @@ impl Io {
 
     /// Closed by the service: send what there is, then say goodbye.
     pub(crate) fn start_closing(&mut self, index: u32) {
-        let paused = std::mem::replace(&mut self.connections[index as usize].paused, false);
+        let connection = &mut self.connections[index as usize];
+        // A resume that is still to be carried out finds the connection closed, and leaves the driver as it is.
+        let reading_stopped = std::mem::replace(&mut connection.paused, false) || connection.resumed;
         self.retire(index);
         self.start_flushing(index);
-        if paused {
+        if reading_stopped {
             self.commands.push(Command::Resume { index });
         }
     }

@@ -13,6 +13,7 @@ for_each_driver!(
     close_flushes_to_a_slow_reader,
     close_is_bounded,
     a_close_beside_a_send_that_is_stuck,
+    a_close_right_after_a_resume,
     abort_resets,
     abort_while_a_send_is_stuck,
     the_loop_ends_while_a_send_is_stuck,
@@ -130,6 +131,35 @@ fn a_close_beside_a_send_that_is_stuck(choice: IoChoice) {
     client.write_all(b"x").unwrap();
     assert_eq!(read_exactly(&mut client, 3), b"bye");
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
+}
+
+/// What the peer still sends is taken and thrown away, as after any other close: it may read only when it is done.
+fn a_close_right_after_a_resume(choice: IoChoice) {
+    let mut conns = Vec::new();
+    let (handler, told) = reporting(move |io, event, tell| {
+        match event {
+            Event::Accepted(conn, _) => {
+                io.pause_reading(conn);
+                conns.push(conn);
+                tell(());
+            }
+            Event::Mail(_) => {
+                io.resume_reading(conns[0]);
+                io.close(conns[0]);
+            }
+            _ => {}
+        }
+        0
+    });
+    let server = Server::start_with(choice, lingering(), handler);
+    let mut client = server.connect();
+    next(&told);
+    client.write_all(&pattern(100_000, 1)).unwrap();
+    // By then the loop has noticed, and asks for no more.
+    std::thread::sleep(Duration::from_millis(50));
+    server.core.post(0);
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    client.write_all(&vec![0; 64 << 20]).unwrap();
 }
 
 fn abort_resets(choice: IoChoice) {
