@@ -19,6 +19,8 @@ use crate::service::Accepted;
 
 /// Pending connections the kernel holds for us; it cuts this to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
+/// Connections accepted from one listener before the others are looked at.
+const ACCEPTS_PER_ROUND: usize = 64;
 /// First and longest pause when the process is out of files or memory.
 const BACK_OFF_MIN: Duration = Duration::from_millis(10);
 const BACK_OFF_MAX: Duration = Duration::from_secs(1);
@@ -99,23 +101,28 @@ impl<M> Accepting<M> {
             fds.extend(self.listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
             match poll(&mut fds, None) {
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => tracing::error!(%error, "waiting for connections failed"),
+                Err(error) => {
+                    if !self.pause(error) {
+                        return;
+                    }
+                    continue;
+                }
             }
             if !fds[0].revents().is_empty() {
                 return;
             }
             let ready: Vec<bool> = fds[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
             for (position, _) in ready.iter().enumerate().filter(|(_, ready)| **ready) {
-                if !self.accept_all(position) {
+                if !self.accept_pending(position) {
                     return;
                 }
             }
         }
     }
 
-    /// Accepts until nothing is pending. False if told to stop.
-    fn accept_all(&mut self, position: usize) -> bool {
-        loop {
+    /// Accepts what is pending, up to a round's share; the next poll tells of the rest. False if told to stop.
+    fn accept_pending(&mut self, position: usize) -> bool {
+        for _ in 0..ACCEPTS_PER_ROUND {
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             match acceptfrom_with(&self.listeners[position], flags) {
                 Ok((socket, peer)) => {
@@ -126,14 +133,14 @@ impl<M> Accepting<M> {
                     }
                 }
                 Err(Errno::AGAIN) => return true,
-                // The peer gave up while it was pending, or the network had an error for it alone.
-                Err(
-                    Errno::CONNABORTED | Errno::INTR | Errno::PERM | Errno::PROTO | Errno::NETDOWN | Errno::NETUNREACH,
-                ) => {}
-                Err(Errno::HOSTDOWN | Errno::HOSTUNREACH | Errno::NOPROTOOPT | Errno::NONET | Errno::OPNOTSUPP) => {}
+                // The peer gave up while it was pending, or the network had an error for it alone: that one is gone.
+                Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::NONET) => {}
+                Err(Errno::NETDOWN | Errno::NETUNREACH | Errno::HOSTDOWN | Errno::HOSTUNREACH) => {}
+                // What was refused (EPERM, EOPNOTSUPP) may still be there, and would be refused again at once.
                 Err(error) => return self.pause(error),
             }
         }
+        true
     }
 
     /// Most likely out of files or memory: what is pending stays in the kernel's queue until some connections have ended.
@@ -148,8 +155,16 @@ impl<M> Accepting<M> {
 
     fn stopped_within(&self, pause: Duration) -> bool {
         let mut fds = [PollFd::new(&*self.stop, PollFlags::IN)];
-        let timeout = clock::timespec(pause.as_nanos() as u64);
-        matches!(poll(&mut fds, Some(&timeout)), Ok(1..))
+        let pause_ns = pause.as_nanos() as u64;
+        match poll(&mut fds, Some(&clock::timespec(pause_ns))) {
+            Ok(ready) => ready > 0,
+            Err(Errno::INTR) => false,
+            Err(_) => {
+                // It may be poll itself that the pause is for.
+                clock::sleep_ns(pause_ns);
+                rustix::io::read(&*self.stop, &mut [0; 8]).is_ok()
+            }
+        }
     }
 
     /// Hands a connection over. False if told to stop while every mailbox was full.
@@ -197,5 +212,33 @@ impl<M> Accepting<M> {
             }
         }
         Err(socket)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+    use crate::mailbox::mailbox;
+
+    #[test]
+    fn a_flood_on_one_listener_leaves_the_others_their_turn() {
+        const FLOOD: usize = 100;
+        let (mailer, _inbox) = mailbox::<()>(2 * FLOOD).unwrap();
+        let load = Arc::new(AtomicUsize::new(0));
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap());
+        let cores = vec![CoreSlot { mailer, load: load.clone() }];
+        let mut accepting = Accepting { listeners: vec![listener], cores, next: 0, stop, back_off: BACK_OFF_MIN };
+        let _clients: Vec<_> = (0..FLOOD).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let mut accepted = 0;
+        while accepted < FLOOD {
+            assert!(accepting.accept_pending(0));
+            let before = std::mem::replace(&mut accepted, load.load(Ordering::Relaxed));
+            assert!(accepted - before <= 64, "{} in one round", accepted - before);
+        }
     }
 }
