@@ -51,15 +51,16 @@ impl Io {
         index
     }
 
-    /// A slot for a connection somebody else has accepted; `None` if the table is full. The driver calls
-    /// [`Service::accepted`] itself, once the socket is registered.
+    /// A slot for a connection somebody else has accepted; `None` if there are as many as there may be. The driver
+    /// calls [`Service::accepted`] itself, once the socket is registered.
     pub(crate) fn admit(&mut self) -> Option<u32> {
-        if self.connections() >= self.connections_max {
+        if self.accepted >= self.connections_max {
             self.counters.refused += 1;
             return None;
         }
         let index = self.allocate(State::Open);
         self.connections[index as usize].accepted = true;
+        self.accepted += 1;
         self.counters.accepts += 1;
         Some(index)
     }
@@ -121,6 +122,7 @@ impl Io {
         self.pool.put(old.input);
         self.free.push(index);
         if old.accepted {
+            self.accepted -= 1;
             self.unload();
         }
     }

@@ -33,7 +33,7 @@ pub struct Counters {
     pub bytes_out: u64,
     /// Connections taken over from the acceptor.
     pub accepts: u64,
-    /// Accepted connections closed at once because the table was full.
+    /// Accepted connections closed at once because there were as many as there may be.
     pub refused: u64,
     /// Outgoing connections established.
     pub connects: u64,
@@ -67,6 +67,8 @@ pub struct Io {
     pub(crate) stopping: bool,
     pub(crate) linger_ns: u64,
     pub(crate) connections_max: usize,
+    /// Slots of accepted connections, which are what `connections_max` bounds.
+    pub(crate) accepted: usize,
     pub(crate) load: Option<Arc<AtomicUsize>>,
     pub(crate) driver_name: &'static str,
 }
@@ -349,6 +351,7 @@ impl Io {
             linger_ns: options.linger_ns,
             connections_max: options.connections_max,
             load: options.load.clone(),
+            accepted: 0,
             driver_name,
         }
     }

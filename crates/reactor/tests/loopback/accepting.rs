@@ -1,7 +1,7 @@
 //! The acceptor: who gets a connection, and what happens when there is no room for it.
 
 use std::io::Read;
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -9,7 +9,13 @@ use shunt_reactor::{Acceptor, IoChoice, LoopOptions, listen};
 
 use crate::support::*;
 
-for_each_driver!(balanced_over_two_loops, origins_are_told, beyond_the_maximum, nothing_is_accepted_after_stop);
+for_each_driver!(
+    balanced_over_two_loops,
+    origins_are_told,
+    beyond_the_maximum,
+    outgoing_ones_take_no_clients_place,
+    nothing_is_accepted_after_stop,
+);
 
 fn balanced_over_two_loops(choice: IoChoice) {
     let cores = [Loop::start(choice, echo), Loop::start(choice, echo)];
@@ -65,6 +71,36 @@ fn beyond_the_maximum(choice: IoChoice) {
     assert!(matches!(third.read(&mut [0]), Ok(0) | Err(_)));
     first.iter_mut().for_each(|client| round_trip(client, b"y"));
     assert_eq!(server.core.load.load(Relaxed), 2);
+}
+
+fn outgoing_ones_take_no_clients_place(choice: IoChoice) {
+    let elsewhere = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = elsewhere.local_addr().unwrap();
+    let (handler, told) = reporting(move |io, event, tell| match event {
+        Event::Started => {
+            io.connect(address, 30_000_000_000);
+            0
+        }
+        Event::Connected(_) => {
+            tell(());
+            0
+        }
+        other => echo(io, other),
+    });
+    let options = LoopOptions { connections_max: 1, ..LoopOptions::default() };
+    let server = Server::start_with(choice, options, handler);
+    next(&told);
+    // The place is free again when its connection is gone.
+    for _ in 0..2 {
+        let mut client = server.connect();
+        round_trip(&mut client, b"x");
+        assert!(matches!(server.connect().read(&mut [0]), Ok(0) | Err(_)));
+        round_trip(&mut client, b"y");
+        drop(client);
+        while server.core.load.load(Relaxed) != 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 fn nothing_is_accepted_after_stop(choice: IoChoice) {
