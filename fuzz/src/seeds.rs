@@ -215,6 +215,11 @@ fn types(add: Add<'_>) {
         put::string(out, "org.example.Type");
     });
     add("types", "specification_udt", [&[0], &user_type[..]].concat());
+    let custom = written(|out| {
+        put::short(out, 0);
+        put::string(out, "INT");
+    });
+    add("types", "specification_custom_as_native", [&[0], &custom[..]].concat());
     add("types", "specification_map", [&[0], native::MAP_OF_TEXT_TO_BLOB].concat());
     let literals = [
         ("text", "'it''s'"),
