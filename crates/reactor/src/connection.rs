@@ -41,6 +41,8 @@ pub(crate) struct Connection {
     pub(crate) peer_ended: bool,
     /// `output` is not sent for now: something in it is not complete.
     pub(crate) held: bool,
+    /// The service has taken what is unsent with the sent log: nothing of it may follow any more.
+    pub(crate) log_taken: bool,
     /// The kernel may read `sending` at any time: the buffer must stay where it is.
     pub(crate) kernel_reads: bool,
     /// Being filled by the service.

@@ -89,7 +89,7 @@ impl Io {
                 self.retire(index);
                 let connection = &mut self.connections[index as usize];
                 connection.peer_ended = true;
-                if reason == CloseReason::Peer && connection.backlog() > 0 {
+                if reason == CloseReason::Peer && connection.backlog() > 0 && !connection.log_taken {
                     // The peer may have closed only its own direction: what was answered still belongs to it.
                     self.start_flushing(index);
                 } else {

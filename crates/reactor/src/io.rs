@@ -307,6 +307,7 @@ impl Io {
         let Some(connection) = self.get_mut(conn) else { return SentLog::default() };
         let Some(log) = connection.log.as_mut() else { return SentLog::default() };
         let log = std::mem::take(&mut **log);
+        connection.log_taken = true;
         let output = std::mem::take(&mut connection.output);
         let sending = if connection.kernel_reads {
             // Rare: the connection ended while a blocked send was in the kernel's hands. The original must stay.
@@ -350,8 +351,8 @@ impl Io {
             stopping: false,
             linger_ns: options.linger_ns,
             connections_max: options.connections_max,
-            load: options.load.clone(),
             accepted: 0,
+            load: options.load.clone(),
             driver_name,
         }
     }

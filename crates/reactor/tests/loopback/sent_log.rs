@@ -1,14 +1,19 @@
 //! Retained buffers over real, partial sends.
 
 use std::io::Read;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::Receiver;
 
-use shunt_reactor::{ConnId, IoChoice, SentLog};
+use shunt_reactor::{CloseReason, ConnId, IoChoice, SentLog};
 
 use crate::support::*;
 
-for_each_driver!(kept_across_partial_sends, released_ones_go_back, the_log_of_a_lost_connection);
+for_each_driver!(
+    kept_across_partial_sends,
+    released_ones_go_back,
+    the_log_of_a_lost_connection,
+    nothing_is_sent_after_the_log_was_taken,
+);
 
 const BLOCK: usize = 3 << 20;
 
@@ -129,5 +134,38 @@ fn the_log_of_a_lost_connection(choice: IoChoice) {
         check_block(&log.get(*number).unwrap()[*start..], seed);
     }
     assert!(log.get(u32::MAX).is_none());
+    core.join();
+}
+
+/// The peer says that it is done while it takes a block. What it has not taken will be sent again elsewhere.
+fn nothing_is_sent_after_the_log_was_taken(choice: IoChoice) {
+    const BYTES: usize = 32 << 20;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut number = u32::MAX;
+    let (handler, told) = reporting(move |io, event, tell| {
+        match event {
+            Event::Started => {
+                let conn = io.connect(address, 30_000_000_000);
+                io.keep_sent(conn);
+                io.output(conn).resize(BYTES, 7);
+                number = io.retain(conn);
+            }
+            Event::Closed(conn, reason) => tell((reason, number, io.take_sent_log(conn))),
+            _ => {}
+        }
+        0
+    });
+    let core = Loop::start(choice, handler);
+    let (mut peer, _) = listener.accept().unwrap();
+    guard(&peer);
+    peer.peek(&mut [0]).unwrap();
+    peer.shutdown(Shutdown::Write).unwrap();
+    let (reason, number, log) = next(&told);
+    assert_eq!(reason, CloseReason::Peer);
+    assert!(log.get(number).unwrap() == vec![7; BYTES]);
+    let mut received = Vec::new();
+    let _ = peer.read_to_end(&mut received);
+    assert!(received.len() < BYTES, "the rest was sent all the same");
     core.join();
 }
