@@ -43,7 +43,8 @@ public final class AggregateMetrics
     /** Clients that state is kept for, on all connections. */
     public final AtomicLong clients = new AtomicLong();
 
-    AggregateMetrics()
+    /** Registers them. */
+    public AggregateMetrics()
     {
         gauge("Clients", clients::get);
     }

@@ -27,6 +27,10 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
     private static final int QUERIES_MAX = 8192;
     /** Frames of all links that wait for a thread, for each thread; beyond it a link may have one. */
     private static final int WAITING_PER_THREAD = 64;
+    /** Frames that a link may hold while it is not read: more than the smallest ones that come with one read. */
+    private static final int HELD_MAX = 16384;
+    /** Bytes of them, beside the largest frame and the largest query. */
+    private static final int HELD_BYTES_MAX = 1 << 20;
 
     /** An answer, encoded as an entry. */
     private record Late(AggregateFrame frame, ByteBuf entry)
@@ -44,6 +48,7 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
     private ChannelHandlerContext ctx;
     private ChannelPause pause;
     private FrameAdmission admission;
+    private long heldBytes;
     private int framesInPool;
     private int queriesInFlight;
     private boolean used;
@@ -69,21 +74,41 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
     public void channelRead(ChannelHandlerContext context, Object message)
     {
         if (message instanceof AggregateFrame frame)
-        {
-            held.add(frame);
-            takeHeld();
-        }
+            hold(frame);
         else if (message instanceof AggregateDecoder.Oversized query)
             refuse(query);
         else
             context.fireChannelRead(message);
     }
 
-    /** Frames that had been read before there was a reason not to read wait here; one read's bytes at most. */
+    /**
+     * Frames that had been read before there was a reason not to read wait here: those of one read, and of one more each
+     * time that Cassandra has read on. A peer that makes it do so without end is not served any longer.
+     */
+    private void hold(AggregateFrame frame)
+    {
+        held.add(frame);
+        heldBytes += frame.bytes;
+        pause.again();
+        takeHeld();
+        long bytesMax = HELD_BYTES_MAX + context.settings().frameBytesMax() + AggregateContext.queryBytesMax();
+        if (held.size() <= HELD_MAX && heldBytes <= bytesMax || !ctx.channel().isOpen())
+            return;
+        context.metrics().refusedFrames.mark();
+        ExceptionHandlers.logClientNetworkingExceptions(
+            new ProtocolException("A connection was closed: it sent more aggregated frames than may wait while it is not read"),
+            ctx.channel().remoteAddress());
+        ctx.close();
+    }
+
     private void takeHeld()
     {
         while (pause.isNone() && !held.isEmpty())
-            take(held.remove());
+        {
+            AggregateFrame frame = held.remove();
+            heldBytes -= frame.bytes;
+            take(frame);
+        }
     }
 
     private void take(AggregateFrame frame)

@@ -43,8 +43,18 @@ final class ChannelPause
 
     void add(Reason reason)
     {
+        reasons.add(reason);
+        again();
+    }
+
+    /**
+     * Stops reading once more if there is a reason to. Cassandra's own handler of ordinary requests pauses the same channel
+     * for its limits, and reads on when those allow it, whatever the reasons here.
+     */
+    void again()
+    {
         ChannelConfig config = channel.config();
-        if (reasons.add(reason) && config.isAutoRead())
+        if (!reasons.isEmpty() && config.isAutoRead())
         {
             config.setAutoRead(false);
             ClientMetrics.instance.pauseConnection();
