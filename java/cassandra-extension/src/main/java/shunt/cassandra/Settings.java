@@ -20,14 +20,15 @@ import java.util.function.Consumer;
  * @param rowCacheSsdBytes bytes that the segments may take
  * @param slowQueryMs milliseconds after which one query of a frame no longer holds the rest of it; 0: it always does
  * @param clientsMax most clients of one connection that state is kept for
+ * @param clientsTotalMax most clients of all connections that state is kept for
  */
 public record Settings(int port, int threads, int frameQueriesMax, int frameBytesMax,
                        Optional<Path> rowCacheDirectory, long rowCacheSsdBytes,
-                       int slowQueryMs, int clientsMax)
+                       int slowQueryMs, int clientsMax, int clientsTotalMax)
 {
     /** What holds without arguments. */
     public static final Settings DEFAULTS = new Settings(9142, Math.max(2, Runtime.getRuntime().availableProcessors()),
-                                                         1024, 1 << 20, Optional.empty(), 0, 5, 65536);
+                                                         1024, 1 << 20, Optional.empty(), 0, 5, 65536, 1 << 20);
 
     private static volatile Settings current = DEFAULTS;
 
@@ -123,6 +124,7 @@ public record Settings(int port, int threads, int frameQueriesMax, int frameByte
         private long rowCacheSsdBytes;
         private int slowQueryMs = DEFAULTS.slowQueryMs;
         private int clientsMax = DEFAULTS.clientsMax;
+        private int clientsTotalMax = DEFAULTS.clientsTotalMax;
 
         Map<String, Consumer<Value>> fields()
         {
@@ -133,7 +135,8 @@ public record Settings(int port, int threads, int frameQueriesMax, int frameByte
                           "row_cache_directory", value -> rowCacheDirectory = Optional.of(Path.of(value.text())),
                           "row_cache_ssd_size", value -> rowCacheSsdBytes = value.bytes(0, 1L << 44),
                           "slow_query_ms", value -> slowQueryMs = (int) value.between(0, 60_000, ""),
-                          "clients_max", value -> clientsMax = (int) value.between(1, 1 << 20, ""));
+                          "clients_max", value -> clientsMax = (int) value.between(1, 1 << 20, ""),
+                          "clients_total_max", value -> clientsTotalMax = (int) value.between(1, 1 << 30, ""));
         }
 
         Settings finish()
@@ -141,7 +144,7 @@ public record Settings(int port, int threads, int frameQueriesMax, int frameByte
             if (rowCacheDirectory.isPresent() != (rowCacheSsdBytes > 0))
                 throw new IllegalArgumentException("row_cache_directory and row_cache_ssd_size belong together");
             return new Settings(port, threads, frameQueriesMax, frameBytesMax, rowCacheDirectory, rowCacheSsdBytes,
-                                slowQueryMs, clientsMax);
+                                slowQueryMs, clientsMax, clientsTotalMax);
         }
     }
 }

@@ -23,17 +23,18 @@ class SettingsTest
     {
         Settings settings = Settings.parse("port=9999,threads=3,frame_queries_max=7,frame_bytes_max=64KiB,"
                                            + "row_cache_directory=/ssd/cache,row_cache_ssd_size=2GiB,"
-                                           + "slow_query_ms=9,clients_max=77");
-        assertEquals(new Settings(9999, 3, 7, 65536, Optional.of(Path.of("/ssd/cache")), 2L << 30, 9, 77), settings);
+                                           + "slow_query_ms=9,clients_max=77,clients_total_max=99");
+        assertEquals(new Settings(9999, 3, 7, 65536, Optional.of(Path.of("/ssd/cache")), 2L << 30, 9, 77, 99), settings);
     }
 
     @ParameterizedTest
     @CsvSource(delimiter = '|', quoteCharacter = '`', value = {
         "port | 'port' is not name=value",
-        "prot=1 | there is no setting 'prot'; there are clients_max, frame_bytes_max, frame_queries_max, port, row_cache_directory, row_cache_ssd_size, slow_query_ms, threads",
+        "prot=1 | there is no setting 'prot'; there are clients_max, clients_total_max, frame_bytes_max, frame_queries_max, port, row_cache_directory, row_cache_ssd_size, slow_query_ms, threads",
         "port=1,port=2 | port is given twice",
         "port=70000 | port has to be from 0 to 65535, not '70000'",
         "threads=many | threads has to be a whole number, not 'many'",
+        "clients_total_max=0 | clients_total_max has to be from 1 to 1073741824, not '0'",
         "frame_bytes_max=1000 | frame_bytes_max has to be a size with one of the units B, KiB, MiB, GiB, TiB, not '1000'",
         "frame_bytes_max=1B | frame_bytes_max has to be from 1024B to 268435456B, not '1B'",
         "row_cache_directory=/ssd | row_cache_directory and row_cache_ssd_size belong together",

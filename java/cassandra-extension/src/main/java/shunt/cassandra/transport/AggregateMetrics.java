@@ -36,7 +36,7 @@ public final class AggregateMetrics
     public final Meter lateFrames = meter("LateFrames");
     /** Frames refused as a whole, with their connection closed. */
     public final Meter refusedFrames = meter("RefusedFrames");
-    /** Queries refused for one of Cassandra's limits. */
+    /** Queries refused for one of Cassandra's limits, or of those on clients. */
     public final Meter refusedQueries = meter("RefusedQueries");
     /** Connections that have sent a frame. */
     public final Counter links = CassandraMetricsRegistry.Metrics.counter(NAMES.createMetricName("Links"));
@@ -53,6 +53,15 @@ public final class AggregateMetrics
     void follow(IntSupplier waiting)
     {
         gauge("WaitingFrames", waiting::getAsInt);
+    }
+
+    /** Counts a client, unless there are so many already; event loops open clients at the same time. */
+    public boolean addClient(int max)
+    {
+        if (clients.incrementAndGet() <= max)
+            return true;
+        clients.decrementAndGet();
+        return false;
     }
 
     private static <T> void gauge(String name, Gauge<T> gauge)

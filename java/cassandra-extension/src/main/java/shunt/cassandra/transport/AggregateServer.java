@@ -132,10 +132,10 @@ public final class AggregateServer
         offer.announce(List.of("v1", "count_max=" + settings.frameQueriesMax(), "bytes_max=" + settings.frameBytesMax(),
                                "port=" + settings.port()));
         LOGGER.info("Aggregated frames v1 on {} ({}): up to {} queries and {} bytes in a frame, {} threads, a query is slow "
-                    + "after {} ms, {} clients on a connection; stages READ, MUTATION and COUNTER_MUTATION are wrapped; Cassandra {}",
+                    + "after {} ms, {} clients on a connection, {} in all; stages READ, MUTATION and COUNTER_MUTATION are wrapped; Cassandra {}",
                     server.socket, server.tlsEncryptionPolicy.description(), settings.frameQueriesMax(),
                     settings.frameBytesMax(), settings.threads(), settings.slowQueryMs(), settings.clientsMax(),
-                    FBUtilities.getReleaseVersionString());
+                    settings.clientsTotalMax(), FBUtilities.getReleaseVersionString());
     }
 
     /**

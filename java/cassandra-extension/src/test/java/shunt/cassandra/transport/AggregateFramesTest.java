@@ -154,11 +154,13 @@ class AggregateFramesTest
     {
         try (LinkClient link = LinkClient.superuser())
         {
+            long refused = CassandraProcess.shared().metric("RefusedQueries", "Count");
             for (int client = 1; client <= CassandraProcess.CLIENTS_MAX + 1; client++)
             {
                 Answer answer = link.answer(client, "SELECT v FROM frames_a.t WHERE k = 'which'");
                 assertEquals(client > CassandraProcess.CLIENTS_MAX ? OVERLOADED : -1, answer.code(), answer::error);
             }
+            assertEquals(refused + 1, CassandraProcess.shared().metric("RefusedQueries", "Count"));
             assertTrue(CassandraProcess.shared().metric("Clients", "Value") >= CassandraProcess.CLIENTS_MAX);
             link.gone(5).add(1, 1000, "SELECT v FROM frames_a.t WHERE k = 'which'");
             assertEquals(-1, link.answers(1).get(1).code());

@@ -154,15 +154,20 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
             }
             queries++;
             AggregateClient client = clients.get(id);
-            if (client == null && clients.size() < context.settings().clientsMax())
-            {
-                client = new AggregateClient(connection);
-                clients.put(id, client);
-                context.metrics().clients.incrementAndGet();
-            }
-            frame.clients[entry] = client;
+            frame.clients[entry] = client == null ? openClient(id) : client;
         }
         return queries;
+    }
+
+    /** Null when it is one too many. */
+    private AggregateClient openClient(int id)
+    {
+        if (clients.size() >= context.settings().clientsMax()
+            || !context.metrics().addClient(context.settings().clientsTotalMax()))
+            return null;
+        AggregateClient client = new AggregateClient(connection);
+        clients.put(id, client);
+        return client;
     }
 
     private void refuse(AggregateDecoder.Oversized query)

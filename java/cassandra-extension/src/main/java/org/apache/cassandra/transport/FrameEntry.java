@@ -102,8 +102,7 @@ final class FrameEntry implements FramePool.Piece
             if (index >= work.frame.refusedFrom)
                 response = work.frame.refusal;
             else if (client == null)
-                throw new OverloadedException(String.format("More than %d clients on one connection (clients_max of the Shunt extension)",
-                                                            work.link.context.settings().clientsMax()));
+                throw tooManyClients();
             else
                 return message();
             return null;
@@ -117,6 +116,14 @@ final class FrameEntry implements FramePool.Piece
             response = ErrorMessage.fromTransportException(error);
             return null;
         }
+    }
+
+    private OverloadedException tooManyClients()
+    {
+        AggregateContext context = work.link.context;
+        context.metrics().refusedQueries.mark();
+        return new OverloadedException(String.format("More than %d clients on one connection or %d in all (clients_max and clients_total_max of the Shunt extension)",
+                                                     context.settings().clientsMax(), context.settings().clientsTotalMax()));
     }
 
     private Message.Request message() throws IOException
