@@ -139,6 +139,29 @@ class AggregateFramesTest
     }
 
     @Test
+    void aKeyspaceThatWasDroppedIsNoneUntilItIsThereAgain() throws IOException
+    {
+        String create = "CREATE KEYSPACE frames_dropped WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+        try (LinkClient link = LinkClient.superuser(); LinkClient other = LinkClient.superuser())
+        {
+            assertNull(other.ask(create).error());
+            assertNull(link.ask("USE frames_dropped").error());
+            assertNull(other.ask("DROP KEYSPACE frames_dropped").error());
+            assertEquals(List.of("frames_a"), link.answer(1, "SELECT v FROM frames_a.t WHERE k = 'which'").texts());
+            Answer answer = link.answer(1, "SELECT v FROM t WHERE k = 'which'");
+            assertEquals(INVALID, answer.code());
+            assertTrue(answer.error().startsWith("No keyspace has been specified"), answer::error);
+            assertNull(link.answer(2, "USE frames_b").error());
+            assertNull(other.ask(create).error());
+            assertNull(other.ask("CREATE TABLE frames_dropped.t (k text PRIMARY KEY, v text)").error());
+            assertNull(other.ask("INSERT INTO frames_dropped.t (k, v) VALUES ('which', 'again')").error());
+            assertEquals(List.of("again"), link.answer(1, "SELECT v FROM t WHERE k = 'which'").texts());
+            assertEquals(List.of("frames_b"), link.answer(2, "SELECT v FROM t WHERE k = 'which'").texts(), "its own choice");
+            assertNull(other.ask("DROP KEYSPACE frames_dropped").error());
+        }
+    }
+
+    @Test
     void aClientThatIsGoneIsForgotten() throws IOException
     {
         try (LinkClient link = LinkClient.superuser())

@@ -2,6 +2,7 @@ package org.apache.cassandra.transport;
 
 import io.netty.channel.Channel;
 import org.apache.cassandra.auth.AuthenticatedUser;
+import org.apache.cassandra.exceptions.InvalidRequestException;
 import org.apache.cassandra.service.ClientState;
 
 /** One client of a link: what an ordinary connection of its own would know. Has the link's role and no other. */
@@ -31,6 +32,8 @@ final class AggregateClient
 
     private final ServerConnection link;
     private ServerConnection connection;
+    /** The link's keyspace, as long as it is to be the client's and does not exist; else null. */
+    private String missingKeyspace;
 
     AggregateClient(ServerConnection link)
     {
@@ -47,6 +50,8 @@ final class AggregateClient
     {
         if (connection == null)
             connection = open(version);
+        else if (missingKeyspace != null && connection.getClientState().getRawKeyspace() == null)
+            inheritKeyspace(connection.getClientState(), missingKeyspace);
         if (connection.getVersion() != version)
             throw new ProtocolException(String.format("Invalid message version. Got %s but previous messages of this client had version %s",
                                                       version, connection.getVersion()));
@@ -62,11 +67,28 @@ final class AggregateClient
         if (user != null && !user.isAnonymous())
             to.login(user);
         if (from.getRawKeyspace() != null)
-            to.setKeyspace(from.getRawKeyspace());
+            inheritKeyspace(to, from.getRawKeyspace());
         from.getDriverName().ifPresent(to::setDriverName);
         from.getDriverVersion().ifPresent(to::setDriverVersion);
         from.getClientOptions().ifPresent(to::setClientOptions);
         opened.applyStateTransition(Message.Type.STARTUP, Message.Type.READY);
         return opened;
+    }
+
+    /**
+     * The link's keyspace may have been dropped since its USE. Then the client has none, as if there had been no USE, until
+     * there is such a keyspace again; queries that name theirs need none.
+     */
+    private void inheritKeyspace(ClientState state, String keyspace)
+    {
+        try
+        {
+            state.setKeyspace(keyspace);
+            missingKeyspace = null;
+        }
+        catch (InvalidRequestException e)
+        {
+            missingKeyspace = keyspace;
+        }
     }
 }
