@@ -55,7 +55,7 @@ record CacheParts(long memoryBytes, Shards shards, SsdTier ssd, Generations gene
         long segmentBytes = segmentBytes(ssdBytes);
         SegmentLog log = new SegmentLog(files, (int) (ssdBytes / segmentBytes), segmentBytes, statistics);
         long queueBytes = Math.min(QUEUE_BYTES_MAX, memoryBytes / 16);
-        SsdTier ssd = new SsdTier(new SsdIndex(indexTables), log, generations, catalogue, statistics, queueBytes);
+        SsdTier ssd = new SsdTier(new SsdIndex(indexTables), log, generations, statistics, queueBytes);
         int ghosts = ghosts(memoryBytes * 4 + ssdBytes, shards);
         return new CacheParts(memoryBytes, new Shards(shards, () -> new Shard(ssd, ghosts, statistics)), ssd, generations,
                               catalogue, statistics, queueBytes);

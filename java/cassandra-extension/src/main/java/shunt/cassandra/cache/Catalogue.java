@@ -18,8 +18,9 @@ import org.slf4j.LoggerFactory;
 
 /**
  * The schema catalogue: ids, increasing, and the columns they stand for, in memory and in a file beside the segments. The
- * file tells what the records in the segments are; it is text, one id a line, columns as {@code name:type} in the order of
- * the records' bitmaps, both URL-encoded:
+ * file tells whoever looks at the segments what their records are, and nothing here reads it: when it cannot be written, it is
+ * behind until it can. It is text, one id a line, columns as {@code name:type} in the order of the records' bitmaps, both
+ * URL-encoded:
  *
  * <pre>
  * shunt row cache catalogue 1
@@ -38,7 +39,8 @@ final class Catalogue
     private final Optional<Path> file;
     private final AtomicInteger lastId = new AtomicInteger();
     private final TreeMap<Integer, Generation> entries = new TreeMap<>(Integer::compareUnsigned);
-    private boolean failed;
+    /** Whether the file is behind, since it could not be written. */
+    private boolean behind;
 
     /** @param directory where the file is; without one it is kept in memory only */
     Catalogue(Optional<Path> directory)
@@ -55,7 +57,7 @@ final class Catalogue
     synchronized void add(Generation generation)
     {
         entries.put(generation.id(), generation);
-        if (file.isEmpty() || failed)
+        if (file.isEmpty() || behind)
             return;
         try
         {
@@ -67,12 +69,13 @@ final class Catalogue
         }
     }
 
-    /** Takes ids out which no record has any more. */
+    /** Takes ids out which no record has any more; without any, it still writes the file if that is behind. */
     synchronized void reclaim(Collection<Generation> unused)
     {
         for (Generation generation : unused)
             entries.remove(generation.id());
-        rewrite();
+        if (behind || !unused.isEmpty())
+            rewrite();
     }
 
     synchronized List<Integer> ids()
@@ -80,15 +83,9 @@ final class Catalogue
         return List.copyOf(entries.keySet());
     }
 
-    /** Whether the file could not be written; then nothing new may be written to the segments either. */
-    synchronized boolean hasFailed()
-    {
-        return failed;
-    }
-
     private synchronized void rewrite()
     {
-        if (file.isEmpty() || failed)
+        if (file.isEmpty())
             return;
         try
         {
@@ -96,6 +93,7 @@ final class Catalogue
             String lines = entries.values().stream().map(entry -> line(entry) + '\n').collect(Collectors.joining());
             Files.writeString(next, HEAD + '\n' + lines);
             Files.move(next, file.get(), StandardCopyOption.ATOMIC_MOVE);
+            behind = false;
         }
         catch (IOException e)
         {
@@ -105,8 +103,11 @@ final class Catalogue
 
     private void fail(IOException e)
     {
-        failed = true;
-        logger.warn("row cache: cannot write {}: {}", file.get(), e.toString());
+        // It is tried again every second or so.
+        if (!behind)
+            logger.warn("row cache: cannot write {}, which tells what is in the segments; the cache goes on without: {}", file.get(),
+                        e.toString());
+        behind = true;
     }
 
     private static String line(Generation generation)

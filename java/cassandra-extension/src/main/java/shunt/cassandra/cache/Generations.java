@@ -96,12 +96,9 @@ final class Generations
         for (Generation generation : ended)
             if (log == null || !log.holds(generation))
                 unused.add(generation);
-        if (!unused.isEmpty())
-        {
-            ended.removeAll(unused);
-            unused.forEach(generation -> byId.remove(generation.id()));
-            catalogue.reclaim(unused);
-        }
+        ended.removeAll(unused);
+        unused.forEach(generation -> byId.remove(generation.id()));
+        catalogue.reclaim(unused);
     }
 
     List<TableId> tables()

@@ -25,7 +25,6 @@ final class SsdTier
     private final SsdIndex index;
     private final SegmentLog log;
     private final Generations generations;
-    private final Catalogue catalogue;
     private final CacheStatistics statistics;
     private final long queueBytesMax;
     private final ArrayBlockingQueue<Entry> queue = new ArrayBlockingQueue<>(QUEUE_ENTRIES);
@@ -37,13 +36,11 @@ final class SsdTier
     private volatile long walkUntil = System.nanoTime();
     private Thread thread;
 
-    SsdTier(SsdIndex index, SegmentLog log, Generations generations, Catalogue catalogue, CacheStatistics statistics,
-            long queueBytesMax)
+    SsdTier(SsdIndex index, SegmentLog log, Generations generations, CacheStatistics statistics, long queueBytesMax)
     {
         this.index = index;
         this.log = log;
         this.generations = generations;
-        this.catalogue = catalogue;
         this.statistics = statistics;
         this.queueBytesMax = queueBytesMax;
         walk = new SegmentWalk(log);
@@ -254,8 +251,6 @@ final class SsdTier
     {
         try
         {
-            if (catalogue.hasFailed())
-                throw new IOException("the catalogue cannot be written");
             Shard shard = shards.of(entry.key);
             byte[] body = shard.isStillCascading(entry) ? entry.body() : null;
             if (body == null)
