@@ -17,7 +17,18 @@ final class CacheGauges
     {
     }
 
-    static void register(TieredRowCache cache)
+    /** @param ssdConfigured whether there should be a tier on SSD; {@code On} is 0 then also when it could not be used at all */
+    static void register(TieredRowCache cache, boolean ssdConfigured)
+    {
+        registerMemory(cache);
+        DefaultNameFactory ssd = new DefaultNameFactory("Cache", "RowCacheSsd");
+        if (cache.ssd() != null)
+            registerSsd(ssd, cache);
+        else if (ssdConfigured)
+            gauge(ssd, "On", () -> 0);
+    }
+
+    private static void registerMemory(TieredRowCache cache)
     {
         CacheStatistics statistics = cache.statistics();
         DefaultNameFactory memory = new DefaultNameFactory("Cache", "RowCacheMemory");
@@ -30,9 +41,11 @@ final class CacheGauges
         count(memory, "CatalogueSavedBytes", statistics.catalogueSavedBytes);
         gauge(memory, "CatalogueIds", () -> cache.catalogue().ids().size());
         count(memory, "Undecodable", statistics.undecodable);
-        if (cache.ssd() == null)
-            return;
-        DefaultNameFactory ssd = new DefaultNameFactory("Cache", "RowCacheSsd");
+    }
+
+    private static void registerSsd(DefaultNameFactory ssd, TieredRowCache cache)
+    {
+        CacheStatistics statistics = cache.statistics();
         gauge(ssd, "On", () -> cache.ssd().isOn() ? 1 : 0);
         gauge(ssd, "Entries", cache::ssdRecords);
         gauge(ssd, "IndexBytes", () -> cache.ssd().index().bytes());

@@ -32,7 +32,7 @@ public final class TieredRowCacheProvider implements CacheProvider<RowCacheKey, 
                                    .flatMap(directory -> onSsd(memoryBytes, directory, settings.rowCacheSsdBytes()))
                                    .orElseGet(() -> CacheParts.inMemory(memoryBytes, Tables.ofSchema()));
         TieredRowCache cache = new TieredRowCache(parts, new PartitionCodec());
-        CacheGauges.register(cache);
+        CacheGauges.register(cache, settings.rowCacheDirectory().isPresent());
         return cache;
     }
 
