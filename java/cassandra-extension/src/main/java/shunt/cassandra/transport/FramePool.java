@@ -209,16 +209,55 @@ public final class FramePool
                 int before = turn.get();
                 pieceSinceNanos = System.nanoTime();
                 turn.set(before + 1);
-                piece.execute();
-                if (!turn.compareAndSet(before + 1, before + 2))
-                {
-                    piece.deliverLate();
+                if (!executes(piece, before + 1))
                     return false;
-                }
                 piece.deliver();
             }
             finish();
             return true;
+        }
+
+        /**
+         * False when the work was taken over meanwhile. Then nothing may be thrown: whoever catches it takes this thread for
+         * the owner.
+         */
+        private boolean executes(Piece piece, int mine)
+        {
+            try
+            {
+                piece.execute();
+            }
+            catch (RuntimeException | Error e)
+            {
+                if (turn.compareAndSet(mine, mine + 1))
+                    throw e;
+                failLate(piece, e);
+                return false;
+            }
+            if (turn.compareAndSet(mine, mine + 1))
+                return true;
+            try
+            {
+                piece.deliverLate();
+            }
+            catch (RuntimeException | Error e)
+            {
+                failLate(piece, e);
+            }
+            return false;
+        }
+
+        private static void failLate(Piece piece, Throwable why)
+        {
+            LOGGER.error("A slow query of an aggregated frame was given up", why);
+            try
+            {
+                piece.failLate(why);
+            }
+            catch (RuntimeException | Error e)
+            {
+                LOGGER.error("And its connection may not be closed", e);
+            }
         }
 
         private boolean takeOver(long now, long slowNanos)
@@ -239,6 +278,11 @@ public final class FramePool
 
         /** After {@link #execute}, when it was slow and another thread has gone on; must not throw. */
         void deliverLate();
+
+        /**
+         * When it was slow, another thread has gone on, and {@link #execute} or {@link #deliverLate} has thrown all the same.
+         */
+        void failLate(Throwable why);
     }
 
     /** A place for one work at a time; the thread that runs it changes when a work is taken over. */

@@ -40,6 +40,7 @@ class FramePoolTest
         private final List<String> events = new CopyOnWriteArrayList<>();
         private final CountDownLatch finished = new CountDownLatch(1);
         private int number;
+        private boolean lateThrows;
 
         Recorded(Runnable... pieces)
         {
@@ -71,6 +72,15 @@ class FramePoolTest
                 public void deliverLate()
                 {
                     events.add("late " + mine);
+                    if (lateThrows)
+                        throw new OutOfMemoryError("thrown by the test");
+                }
+
+                @Override
+                public void failLate(Throwable why)
+                {
+                    events.add("failed late " + mine);
+                    throw new IllegalStateException("thrown by the test");
                 }
             };
         }
@@ -163,6 +173,29 @@ class FramePoolTest
         assertTrue(pool.awaitIdle(TimeUnit.SECONDS.toNanos(10)));
         assertEquals("late 1", work.events.get(work.events.size() - 1));
         assertEquals(1, takenOver.get());
+    }
+
+    /** Its thread must not touch what belongs to the one that goes on, nor go on with the pool's works itself. */
+    @Test
+    void aSlowPieceThatThrowsFailsAlone() throws InterruptedException
+    {
+        Semaphore held = new Semaphore(0);
+        Recorded delivered = new Recorded(held::acquireUninterruptibly, () -> { });
+        delivered.lateThrows = true;
+        Recorded executed = new Recorded(() ->
+        {
+            held.acquireUninterruptibly();
+            throw new IllegalStateException("thrown by the test");
+        }, () -> { });
+        delivered.submit().await();
+        executed.submit().await();
+        held.release(2);
+        assertTrue(pool.awaitIdle(TimeUnit.SECONDS.toNanos(10)), "no thread counts as slow any more");
+        assertEquals(List.of("resumed", "delivered 1", "finished", "late 0", "failed late 0"), delivered.events);
+        assertEquals(List.of("resumed", "delivered 1", "finished", "failed late 0"), executed.events);
+        for (int i = 0; i < 2 * THREADS; i++)
+            new Recorded(() -> { }).submit().await();
+        assertTrue(pool.awaitIdle(TimeUnit.SECONDS.toNanos(10)));
     }
 
     @Test

@@ -221,6 +221,16 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
         });
     }
 
+    /** An answer that its frame did not wait for will not come, so the connection is closed; from any thread. */
+    void giveUpLate(AggregateFrame frame)
+    {
+        toEventLoop(null, () ->
+        {
+            settle(frame, 1);
+            ctx.close();
+        });
+    }
+
     /** One answer that its frame did not wait for, from any thread. */
     void answeredLate(AggregateFrame frame, ByteBuf entry)
     {

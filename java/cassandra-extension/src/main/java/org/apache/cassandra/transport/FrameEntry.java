@@ -238,6 +238,13 @@ final class FrameEntry implements FramePool.Piece
             answerLate(response);
     }
 
+    @Override
+    public void failLate(Throwable why)
+    {
+        work.link.giveUpLate(work.frame);
+        JVMStabilityInspector.inspectThrowable(why);
+    }
+
     /** The answer to a query that was handed over. */
     void answerHandedOver(Message.Response answer)
     {
