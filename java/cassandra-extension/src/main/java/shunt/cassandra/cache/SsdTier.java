@@ -325,5 +325,7 @@ final class SsdTier
         for (int i = 0; i < shards.count(); i++)
             shards.get(i).clearIndex(i, shards.count());
         drain();
+        // Nothing in the log can be hit any more, and its thread ends.
+        generations.reclaim(null);
     }
 }

@@ -263,10 +263,10 @@ final class TieredRowCache implements ICache<RowCacheKey, IRowCacheEntry>
         reclaimWithoutSsd();
     }
 
-    /** With an SSD its thread does that. */
+    /** With an SSD that works its thread does that. */
     private void reclaimWithoutSsd()
     {
-        if (ssd == null)
+        if (ssd == null || !ssd.isOn())
             generations.reclaim(null);
     }
 

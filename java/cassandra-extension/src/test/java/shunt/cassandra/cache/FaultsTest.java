@@ -26,11 +26,16 @@ class FaultsTest
 {
     private static final int ROWS = 6000;
 
-    private static void assertOffAndUsable(Rig rig)
+    private static void awaitOff(Rig rig)
     {
         long end = System.nanoTime() + 10_000_000_000L;
         while (!rig.files.closed && System.nanoTime() < end)
             Thread.onSpinWait();
+    }
+
+    private static void assertOffAndUsable(Rig rig)
+    {
+        awaitOff(rig);
         assertFalse(rig.cache.ssd().isOn());
         assertTrue(rig.files.closed, "the space is given back");
         assertEquals(0, rig.cache.ssdRecords());
@@ -55,6 +60,28 @@ class FaultsTest
             };
             rig.fillRange(ROWS, 2 * ROWS);
             assertOffAndUsable(rig);
+        }
+    }
+
+    /** Tables come and go; each would leave its id and its columns behind. */
+    @Test
+    void generationsEndAlsoWhenTheTierIsOff()
+    {
+        try (Rig rig = Rig.twoTiers())
+        {
+            rig.fillRange(0, ROWS);
+            int first = rig.cache.catalogue().ids().get(0);
+            rig.cache.invalidate(rig.table);
+            rig.fill(rig.key(0), 0, 10);
+            assertEquals(List.of(first, first + 1), rig.cache.catalogue().ids(), "records of the first are on SSD");
+            rig.files.onWrite = () -> {
+                throw new IOException("No space left on device");
+            };
+            rig.fillRange(ROWS, 2 * ROWS);
+            awaitOff(rig);
+            assertEquals(List.of(first + 1), rig.cache.catalogue().ids());
+            rig.cache.invalidate(rig.table);
+            assertEquals(List.of(), rig.cache.catalogue().ids());
         }
     }
 
