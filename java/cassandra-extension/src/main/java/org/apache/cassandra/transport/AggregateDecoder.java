@@ -159,9 +159,8 @@ final class AggregateDecoder extends Envelope.Decoder
         int stream = in.getShort(in.readerIndex() + 2);
         in.skipBytes(in.readableBytes());
         context.metrics().refusedFrames.mark();
-        ProtocolException error = new ProtocolException(why);
-        ExceptionHandlers.logClientNetworkingExceptions(error, ctx.channel().remoteAddress());
-        Envelope answer = ErrorMessage.fromTransportException(error).encode(ProtocolVersion.V4, stream);
+        ProtocolErrorLog.frame(ctx.channel().remoteAddress(), why);
+        Envelope answer = ErrorMessage.fromTransportException(new ProtocolException(why)).encode(ProtocolVersion.V4, stream);
         ctx.channel().writeAndFlush(answer).addListener(ChannelFutureListener.CLOSE);
     }
 }

@@ -95,9 +95,7 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
         if (held.size() <= HELD_MAX && heldBytes <= bytesMax || !ctx.channel().isOpen())
             return;
         context.metrics().refusedFrames.mark();
-        ExceptionHandlers.logClientNetworkingExceptions(
-            new ProtocolException("A connection was closed: it sent more aggregated frames than may wait while it is not read"),
-            ctx.channel().remoteAddress());
+        ProtocolErrorLog.frame(ctx.channel().remoteAddress(), "more were sent than may wait while the connection is not read");
         ctx.close();
     }
 

@@ -112,7 +112,7 @@ final class FrameEntry implements FramePool.Piece
             ProtocolException error = e instanceof ProtocolException protocol
                                       ? protocol
                                       : new ProtocolException("Cannot read the body of this query: " + e.getMessage());
-            ExceptionHandlers.logClientNetworkingExceptions(error, work.link.connection.channel().remoteAddress());
+            ProtocolErrorLog.query(work.link.connection.channel().remoteAddress(), error.getMessage());
             response = ErrorMessage.fromTransportException(error);
             return null;
         }
