@@ -50,9 +50,10 @@ public final class AggregateMetrics
     }
 
     /** Registers what the pool knows by itself. */
-    void follow(IntSupplier waiting)
+    void follow(IntSupplier waiting, IntSupplier slow)
     {
         gauge("WaitingFrames", waiting::getAsInt);
+        gauge("SlowThreads", slow::getAsInt);
     }
 
     /** Counts a client, unless there are so many already; event loops open clients at the same time. */

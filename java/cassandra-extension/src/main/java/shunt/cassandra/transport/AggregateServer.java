@@ -47,7 +47,7 @@ public final class AggregateServer
         AggregateMetrics metrics = new AggregateMetrics();
         pool = new FramePool(settings.threads(), TimeUnit.MILLISECONDS.toNanos(settings.slowQueryMs()),
                              executor(settings.threads()), metrics.takenOver::mark);
-        metrics.follow(pool::waiting);
+        metrics.follow(pool::waiting, pool::slow);
         Dispatcher dispatcher = new Dispatcher(DatabaseDescriptor.useNativeTransportLegacyFlusher());
         TlsEncryptionPolicy policy = DatabaseDescriptor.getNativeProtocolEncryptionOptions().tlsEncryptionPolicy();
         AggregateContext context = new AggregateContext(settings, metrics, pool, dispatcher, () -> accepting);

@@ -87,6 +87,18 @@ public final class FramePool
         return waiting.get();
     }
 
+    /** Threads that slow pieces keep. */
+    public int slow()
+    {
+        return slow.get();
+    }
+
+    /** Whether half of the threads that slow pieces may keep are kept: what may be slow should go elsewhere before all are. */
+    public boolean isCongested()
+    {
+        return slow.get() >= SLOW_PER_THREAD * workers.length / 2;
+    }
+
     /** How long the work that is next has waited, in nanoseconds by {@link System#nanoTime}. */
     public long longestWaitNanos()
     {

@@ -175,6 +175,24 @@ class FramePoolTest
         assertEquals(1, takenOver.get());
     }
 
+    @Test
+    void manySlowPiecesAreCongestion() throws InterruptedException
+    {
+        Semaphore held = new Semaphore(0);
+        int congested = (FramePool.threadsMax(THREADS) - THREADS) / 2;
+        for (int slow = 0; slow < congested; slow++)
+        {
+            assertFalse(pool.isCongested(), slow + " are slow");
+            // It is finished by another thread, so the first one counts.
+            new Recorded(held::acquireUninterruptibly).submit().await();
+            assertEquals(slow + 1, pool.slow());
+        }
+        assertTrue(pool.isCongested());
+        held.release(congested);
+        assertTrue(pool.awaitIdle(TimeUnit.SECONDS.toNanos(10)));
+        assertFalse(pool.isCongested());
+    }
+
     /** Its thread must not touch what belongs to the one that goes on, nor go on with the pool's works itself. */
     @Test
     void aSlowPieceThatThrowsFailsAlone() throws InterruptedException

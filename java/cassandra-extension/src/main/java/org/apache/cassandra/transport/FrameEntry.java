@@ -182,6 +182,9 @@ final class FrameEntry implements FramePool.Piece
                 inline = true;
             }
         }
+        // A read here has neither the coordinator's timeout nor its speculation, which a disk that hangs needs.
+        if (inline && work.link.context.pool().isCongested() && !(request instanceof OptionsMessage))
+            inline = false;
         if (inline)
             response = execute(known);
         else
