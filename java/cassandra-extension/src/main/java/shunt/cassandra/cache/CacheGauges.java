@@ -56,6 +56,7 @@ final class CacheGauges
         count(ssd, "Reads", statistics.ssdReads);
         count(ssd, "FalseReads", statistics.falseReads);
         count(ssd, "RacedReads", statistics.racedReads);
+        count(ssd, "Busy", statistics.ssdBusy);
         count(ssd, "Damaged", statistics.damaged);
         count(ssd, "Cascaded", statistics.cascaded);
         count(ssd, "CascadedBytes", statistics.cascadedBytes);

@@ -36,16 +36,17 @@ record CacheParts(long memoryBytes, Shards shards, SsdTier ssd, Generations gene
         return new CacheParts(memoryBytes, shards, null, new Generations(tables, catalogue), catalogue, statistics, 0);
     }
 
-    /** A cache in memory and in files of a directory. */
-    static CacheParts onSsd(long memoryBytes, Path directory, long ssdBytes, Tables tables) throws IOException
+    /** A cache in memory and in files of a directory; of as many threads as read, half may wait for the SSD. */
+    static CacheParts onSsd(long memoryBytes, Path directory, long ssdBytes, Tables tables, int readers) throws IOException
     {
         long segmentBytes = segmentBytes(ssdBytes);
         SegmentFiles files = new DiskSegmentFiles(directory, (int) (ssdBytes / segmentBytes), segmentBytes);
-        return onFiles(memoryBytes, Optional.of(directory), files, ssdBytes, tables);
+        return onFiles(memoryBytes, Optional.of(directory), files, ssdBytes, tables, Math.max(1, readers / 2));
     }
 
     /** A cache in memory and in whatever keeps the segments. */
-    static CacheParts onFiles(long memoryBytes, Optional<Path> directory, SegmentFiles files, long ssdBytes, Tables tables)
+    static CacheParts onFiles(long memoryBytes, Optional<Path> directory, SegmentFiles files, long ssdBytes, Tables tables,
+                              int ssdReadsMax)
     {
         CacheStatistics statistics = new CacheStatistics();
         Catalogue catalogue = new Catalogue(directory);
@@ -55,7 +56,7 @@ record CacheParts(long memoryBytes, Shards shards, SsdTier ssd, Generations gene
         long segmentBytes = segmentBytes(ssdBytes);
         SegmentLog log = new SegmentLog(files, (int) (ssdBytes / segmentBytes), segmentBytes, statistics);
         long queueBytes = Math.min(QUEUE_BYTES_MAX, memoryBytes / 16);
-        SsdTier ssd = new SsdTier(new SsdIndex(indexTables), log, generations, statistics, queueBytes);
+        SsdTier ssd = new SsdTier(new SsdIndex(indexTables), log, generations, statistics, queueBytes, ssdReadsMax);
         int ghosts = ghosts(memoryBytes * 4 + ssdBytes, shards);
         return new CacheParts(memoryBytes, new Shards(shards, () -> new Shard(ssd, ghosts, statistics)), ssd, generations,
                               catalogue, statistics, queueBytes);

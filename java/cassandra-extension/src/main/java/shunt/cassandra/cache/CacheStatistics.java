@@ -15,6 +15,8 @@ final class CacheStatistics
     final LongAdder falseReads = new LongAdder();
     /** Reads of the SSD that were void because the key was changed meanwhile. */
     final LongAdder racedReads = new LongAdder();
+    /** Look-ups that took a record on the SSD for missing, because too many threads were reading there. */
+    final LongAdder ssdBusy = new LongAdder();
     final LongAdder damaged = new LongAdder();
     final LongAdder undecodable = new LongAdder();
     final LongAdder cascaded = new LongAdder();

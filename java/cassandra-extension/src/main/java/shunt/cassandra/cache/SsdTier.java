@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.Collection;
 import java.util.concurrent.ArrayBlockingQueue;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
@@ -29,6 +30,7 @@ final class SsdTier
     private final long queueBytesMax;
     private final ArrayBlockingQueue<Entry> queue = new ArrayBlockingQueue<>(QUEUE_ENTRIES);
     private final AtomicLong queueBytes = new AtomicLong();
+    private final Semaphore reads;
     private final SegmentWalk walk;
     private Shards shards;
     private volatile boolean on = true;
@@ -36,13 +38,16 @@ final class SsdTier
     private volatile long walkUntil = System.nanoTime();
     private Thread thread;
 
-    SsdTier(SsdIndex index, SegmentLog log, Generations generations, CacheStatistics statistics, long queueBytesMax)
+    /** @param readsMax threads that may read at the same time */
+    SsdTier(SsdIndex index, SegmentLog log, Generations generations, CacheStatistics statistics, long queueBytesMax,
+            int readsMax)
     {
         this.index = index;
         this.log = log;
         this.generations = generations;
         this.statistics = statistics;
         this.queueBytesMax = queueBytesMax;
+        reads = new Semaphore(readsMax);
         walk = new SegmentWalk(log);
     }
 
@@ -151,6 +156,17 @@ final class SsdTier
             queueBytes.addAndGet(-entry.weight);
             shards.of(entry.key).abandon(entry);
         }
+    }
+
+    /** Whether one more thread may read; if so, {@link #hasRead} follows. */
+    boolean mayRead()
+    {
+        return reads.tryAcquire();
+    }
+
+    void hasRead()
+    {
+        reads.release();
     }
 
     /** Reads the record at a place; true if it was in the write buffer. On an error the tier is off. */

@@ -14,7 +14,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Cassandra's row cache over both tiers. It never throws because of the SSD, and never waits for anything but one read of it.
+ * Cassandra's row cache over both tiers. It never throws because of the SSD, and never waits for anything but one read of it;
+ * should the SSD hang, few enough threads do that the others go on.
  *
  * <p>A key that {@link #remove} was called for is in neither tier when the call returns, and what was read before does not
  * come back: {@link Shard} has both tiers of a key under one lock.
@@ -24,6 +25,11 @@ final class TieredRowCache implements ICache<RowCacheKey, IRowCacheEntry>
     private static final Logger logger = LoggerFactory.getLogger(TieredRowCache.class);
     /** A read of the SSD that a change of its key made void is tried again so often. */
     private static final int SSD_ATTEMPTS = 2;
+
+    /** What came of a read of the SSD. */
+    private record Read(Page.Found found, byte[] body, boolean buffered)
+    {
+    }
 
     private final ThreadLocal<ByteBuffer> pages =
         ThreadLocal.withInitial(() -> SegmentLog.aligned(Page.SPAN_MAX * Page.BYTES));
@@ -87,32 +93,20 @@ final class TieredRowCache implements ICache<RowCacheKey, IRowCacheEntry>
             long place = ssd.index().find(hash);
             if (place == Place.NONE)
                 return null;
-            byte[][] body = new byte[1][];
-            boolean buffered;
-            Page.Found found;
-            try
-            {
-                ByteBuffer to = pages.get();
-                long stamp = ssd.log().stamp(Place.page(place));
-                buffered = ssd.read(place, to);
-                found = Page.find(to, Place.span(place) * Page.BYTES, stamp, generation.id(), key.key, body);
-            }
-            catch (IOException e)
-            {
-                logger.debug("a read of the row cache's SSD failed", e);
+            Read read = read(place, generation, key);
+            if (read == null)
                 return null;
-            }
-            if (found == Page.Found.RECORD)
+            if (read.found == Page.Found.RECORD)
             {
-                if (promote(shard, Entry.of(key, generation, hash, body[0]), version, place))
+                if (promote(shard, Entry.of(key, generation, hash, read.body), version, place))
                 {
-                    (buffered ? statistics.bufferHits : statistics.ssdHits).increment();
-                    return decode(generation, key, body[0]);
+                    (read.buffered ? statistics.bufferHits : statistics.ssdHits).increment();
+                    return decode(generation, key, read.body);
                 }
             }
             else if (shard.isStill(hash, version, place, generation))
             {
-                if (found == Page.Found.DAMAGED)
+                if (read.found == Page.Found.DAMAGED)
                     ssd.foundDamaged();
                 else
                     statistics.falseReads.increment();
@@ -121,6 +115,34 @@ final class TieredRowCache implements ICache<RowCacheKey, IRowCacheEntry>
             statistics.racedReads.increment();
         }
         return null;
+    }
+
+    /** Null when that fails, and when as many threads wait for the SSD as may: the others are left to read SSTables. */
+    private Read read(long place, Generation generation, RowCacheKey key)
+    {
+        if (!ssd.mayRead())
+        {
+            statistics.ssdBusy.increment();
+            return null;
+        }
+        try
+        {
+            ByteBuffer to = pages.get();
+            byte[][] body = new byte[1][];
+            long stamp = ssd.log().stamp(Place.page(place));
+            boolean buffered = ssd.read(place, to);
+            Page.Found found = Page.find(to, Place.span(place) * Page.BYTES, stamp, generation.id(), key.key, body);
+            return new Read(found, body[0], buffered);
+        }
+        catch (IOException e)
+        {
+            logger.debug("a read of the row cache's SSD failed", e);
+            return null;
+        }
+        finally
+        {
+            ssd.hasRead();
+        }
     }
 
     private boolean promote(Shard shard, Entry entry, int version, long place)

@@ -62,7 +62,8 @@ public final class TieredRowCacheProvider implements CacheProvider<RowCacheKey, 
         }
         try
         {
-            CacheParts parts = CacheParts.onSsd(memoryBytes, directory, bytes, Tables.ofSchema());
+            CacheParts parts = CacheParts.onSsd(memoryBytes, directory, bytes, Tables.ofSchema(),
+                                                DatabaseDescriptor.getConcurrentReaders());
             logger.info("row cache: {} bytes of memory, then {} bytes in {}, which start empty", memoryBytes, bytes, directory);
             return Optional.of(parts);
         }

@@ -4,16 +4,21 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.google.common.util.concurrent.Uninterruptibles;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
 import org.apache.cassandra.cache.RowCacheKey;
@@ -97,6 +102,35 @@ class FaultsTest
             };
             assertNull(rig.number(key), "a miss");
             assertOffAndUsable(rig);
+        }
+    }
+
+    @Test
+    void aDiskThatHangsKeepsABoundedNumberOfReaders() throws InterruptedException
+    {
+        try (Rig rig = Rig.twoTiers())
+        {
+            rig.fillRange(0, ROWS);
+            RowCacheKey key = rig.onSsdOnly(0, ROWS / 2);
+            CountDownLatch hanging = new CountDownLatch(Rig.SSD_READS);
+            CountDownLatch mended = new CountDownLatch(1);
+            rig.files.onRead = () -> {
+                hanging.countDown();
+                Uninterruptibles.awaitUninterruptibly(mended);
+            };
+            Thread[] readers = new Thread[Rig.SSD_READS];
+            for (int i = 0; i < readers.length; i++)
+                (readers[i] = new Thread(() -> rig.number(key))).start();
+            assertTrue(hanging.await(30, TimeUnit.SECONDS));
+            assertNull(assertTimeoutPreemptively(Duration.ofSeconds(30), () -> rig.number(key)), "a miss");
+            assertEquals(1, rig.statistics().ssdBusy.sum());
+            mended.countDown();
+            for (Thread reader : readers)
+                reader.join();
+            RowCacheKey other = rig.onSsdOnly(0, ROWS / 2);
+            assertEquals(other, rig.key(rig.number(other)), "the disk is read again");
+            assertEquals(1, rig.statistics().ssdBusy.sum());
+            assertTrue(rig.cache.ssd().isOn());
         }
     }
 
@@ -249,7 +283,7 @@ class FaultsTest
         ColumnSet noColumns = new ColumnSet(new ColumnSet.Group(List.of(), new byte[1]), new ColumnSet.Group(List.of(), new byte[1]));
         Tables tables = id -> new Tables.Table("ks.t", noColumns, this, () -> this);
         Rig.MemoryFiles files = new Rig.MemoryFiles();
-        TieredRowCache cache = new TieredRowCache(CacheParts.onFiles(Rig.MEMORY, Optional.of(directory), files, Rig.SSD, tables),
+        TieredRowCache cache = new TieredRowCache(CacheParts.onFiles(Rig.MEMORY, Optional.of(directory), files, Rig.SSD, tables, Rig.SSD_READS),
                                                   new Rig.NumberCodec());
         Path file = directory.resolve(Catalogue.FILE);
         Files.delete(file);

@@ -19,6 +19,8 @@ final class Rig implements AutoCloseable
 {
     static final long MEMORY = 1 << 20;
     static final long SSD = 4 << 20;
+    /** Threads that may read it at the same time: more than tests have. */
+    static final int SSD_READS = 16;
 
     /** What is cached: a number, and so many bytes with it. */
     record Row(long number, int bytes) implements IRowCacheEntry
@@ -99,7 +101,7 @@ final class Rig implements AutoCloseable
             Object now = schemaVersion.get();
             return new Tables.Table("ks.t", noColumns, now, () -> schemaVersion.get() == (Long) now ? now : null);
         };
-        CacheParts parts = ssd ? CacheParts.onFiles(memory, Optional.empty(), files, SSD, tables)
+        CacheParts parts = ssd ? CacheParts.onFiles(memory, Optional.empty(), files, SSD, tables, SSD_READS)
                                : CacheParts.inMemory(memory, tables);
         cache = new TieredRowCache(parts, new NumberCodec());
     }
