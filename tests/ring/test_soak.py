@@ -1,5 +1,6 @@
 """What the two-hour run says is taken from the whole run, and a load's wrong answers are in it."""
 
+import asyncio
 import json
 import time
 from types import SimpleNamespace
@@ -54,3 +55,18 @@ def test_what_one_window_saw_is_in_the_figures(memory, capsys, what, figure):
     assert figures[figure] == 3
     others = {"wrong_answers", "unanswered", "connections_lost", "lost_writes"} - {figure}
     assert not any(figures[name] for name in others)
+
+
+def test_nodes_that_need_long_to_find_each_other_end_nothing():
+    attempts = []
+
+    class Slow:
+        def wait_up(self):
+            attempts.append(1)
+            if len(attempts) < 3:
+                raise RuntimeError("ring soak not complete after 120 s")
+
+    asyncio.run(soak.whole_again(Slow(), SimpleNamespace(is_alive=lambda: True)))
+    assert len(attempts) == 3
+    asyncio.run(soak.whole_again(Slow(), SimpleNamespace(is_alive=lambda: False)))
+    assert len(attempts) == 3
