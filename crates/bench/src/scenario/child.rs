@@ -179,11 +179,15 @@ mod tests {
     #[test]
     fn a_stop_ends_what_runs() {
         let stop = Stop::default();
-        stop.0.store(true, Ordering::Relaxed);
-        // Whoever runs the tests in the background of a shell script ignores SIGINT, and so do their children.
+        // Whoever runs the tests in the background of a shell script ignores SIGINT, and so do their children, until `env`
+        // has changed that.
         let mut command = Command::new("env");
-        command.args(["--default-signal=INT", "sleep", "600"]);
-        let ended = run(&mut command, &stop, |_| Ok(())).expect("env and sleep are there");
+        command.args(["--default-signal=INT", "sh", "-c", "echo runs; exec sleep 600"]);
+        let ended = run(&mut command, &stop, |_| {
+            stop.0.store(true, Ordering::Relaxed);
+            Ok(())
+        })
+        .expect("env and sh are there");
         assert_eq!(ended.code, None, "a signal ended it");
     }
 
