@@ -80,9 +80,9 @@ def test_prepared_statement_follows_a_changed_table(session, table):
     assert session.execute(f"SELECT * FROM {name} WHERE id = 1").one() == (1, 3, 4)
 
 
-def test_star_select_prepared_before_a_column_was_added(session, version, table):
-    if version < 5:
-        pytest.skip("v4 has no result-metadata ids, so its drivers decode by the columns of the day of PREPARE")
+def test_star_select_prepared_before_a_column_was_added(session, table):
+    """v5 has result-metadata ids. Before it drivers decode by the columns of the day of PREPARE, unless they are told to prepare
+    again, as the node tells them that forgot the statement with the change."""
     name = table("id int PRIMARY KEY, a int", own=True)
     session.execute(f"INSERT INTO {name} (id, a) VALUES (1, 2)")
     select = session.prepare(f"SELECT * FROM {name} WHERE id = ?")
