@@ -100,10 +100,7 @@ impl Core {
             // Metadata of a later kind than we know. It can be executed all the same, but only if it is remembered.
             _ => PreparedStatement::opaque(result_kind::prepared_id(rest)?, asked.text, &parsed, keyspace),
         };
-        let before = self.prepared.look_up(&learned.id).map(|(_, known)| known.statement.shape);
-        let shape = learned.shape.after(before.unwrap_or_default());
-        self.prepared.learn(learned.with_shape(shape));
-        before.is_none().then_some(sent)
+        self.prepared.learn(learned).then_some(sent)
     }
 
     /// A statement was prepared again for the sake of a request that a node did not know it for. Whether it has other

@@ -331,11 +331,14 @@ impl PreparedCache {
         self.met.get(number).map(|(statement, _)| Arc::clone(statement))
     }
 
-    /// Remembers a statement for all cores.
-    pub(crate) fn learn(&mut self, statement: PreparedStatement) {
-        let statement = Arc::new(statement);
+    /// Remembers a statement for all cores, and what its clients may have known of its columns before. Whether it is new.
+    pub(crate) fn learn(&mut self, statement: PreparedStatement) -> bool {
+        let before = self.look_up(&statement.id).map(|(_, known)| known.statement.shape);
+        let shape = statement.shape.after(before.unwrap_or_default());
+        let statement = Arc::new(statement.with_shape(shape));
         self.store.insert(&statement);
         self.keep(statement);
+        before.is_none()
     }
 
     fn keep(&mut self, statement: Arc<PreparedStatement>) -> Option<u32> {
@@ -425,7 +428,9 @@ mod tests {
     fn the_first_leave_when_they_are_too_large() {
         let mut cache = PreparedCache::new(Arc::default());
         let text = format!("SELECT '{}'", "x".repeat(limits::PREPARED_BYTES_MAX / 4));
-        (0..8).for_each(|id| cache.learn(statement(id, &text)));
+        for id in 0..8 {
+            cache.learn(statement(id, &text));
+        }
         assert_eq!(cache.store.len(), 3);
         assert_eq!((find(&mut cache, 4), find(&mut cache, 5).is_some()), (None, true));
         assert!(cache.met.bytes <= limits::PREPARED_BYTES_MAX);

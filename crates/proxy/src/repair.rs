@@ -178,13 +178,9 @@ impl Core {
     /// A node that says it cannot serve is asked less for a while; another may be able to.
     pub(crate) fn penalise(&mut self, key: u32, flags: u8, body: &[u8]) {
         let Ok((_, body)) = split_response_prefix(flags, body) else { return };
-        let code = error_code::peek(body);
-        let Some(
-            error_code::SERVER_ERROR | error_code::UNAVAILABLE | error_code::OVERLOADED | error_code::IS_BOOTSTRAPPING,
-        ) = code
-        else {
+        if !error_code::peek(body).is_some_and(cannot_serve) {
             return;
-        };
+        }
         let node = self.links.get(key as usize).and_then(|link| self.nodes.get_mut(usize::from(link.node.0)));
         if let Some(node) = node {
             node.penalty = (node.penalty + 1).min(limits::NODE_PENALTY_MAX);
@@ -484,6 +480,12 @@ fn failure<'a>(plan: &Plan, outcome: Outcome, why: &'a str) -> ErrorMessage<'a> 
         },
         (Work::Read | Work::Schema | Work::Other, _) => ErrorMessage::plain(error_code::OVERLOADED, why),
     }
+}
+
+/// Whether an error's code is about the node that sends it, and not about the request.
+pub(crate) fn cannot_serve(code: i32) -> bool {
+    use error_code::{IS_BOOTSTRAPPING, OVERLOADED, SERVER_ERROR, UNAVAILABLE};
+    matches!(code, SERVER_ERROR | UNAVAILABLE | OVERLOADED | IS_BOOTSTRAPPING)
 }
 
 /// The kind of write a lost one was. Never `BATCH_LOG`, which drivers take as leave to repeat the batch.

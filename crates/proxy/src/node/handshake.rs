@@ -11,6 +11,7 @@ use shunt_wire::cql::message::{Consistency, encode, error_code, split_response_p
 use crate::core::Core;
 use crate::limits;
 use crate::node::{LinkWriter, PoolId, Role, Step};
+use crate::repair::cannot_serve;
 
 impl Core {
     pub(crate) fn link_connected(&mut self, io: &mut Io, key: u32) {
@@ -238,17 +239,10 @@ impl Core {
 /// of bad credentials all the same.
 fn is_no_verdict(error: &[u8]) -> bool {
     match error_code::peek(error) {
-        Some(
-            error_code::SERVER_ERROR
-            | error_code::UNAVAILABLE
-            | error_code::OVERLOADED
-            | error_code::IS_BOOTSTRAPPING
-            | error_code::READ_TIMEOUT
-            | error_code::READ_FAILURE,
-        ) => true,
         // The message's length comes between the code and the text.
         Some(error_code::BAD_CREDENTIALS) => error.get(6..).is_some_and(|text| text.starts_with(NOT_CHECKED)),
-        _ => false,
+        Some(code) => cannot_serve(code) || matches!(code, error_code::READ_TIMEOUT | error_code::READ_FAILURE),
+        None => false,
     }
 }
 

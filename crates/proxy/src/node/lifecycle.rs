@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use shunt_reactor::{CloseReason, Io};
-use shunt_topology::{Node, NodeId};
+use shunt_topology::NodeId;
 use shunt_wire::cql::envelope::opcode;
 
 use crate::client::{ClientRef, Stall};
@@ -37,14 +37,17 @@ impl Core {
                 self.health.event_up(node.id);
             }
         }
-        let elsewhere =
-            |node: &Node| routing.local_datacentre().is_some_and(|datacentre| datacentre != node.datacentre);
+        // Those that links are opened to, in order of their numbers.
+        let local = routing.local_nodes();
         let gone: Vec<u32> = self
             .links
             .iter()
             .filter(|(_, link)| {
                 let before = self.cluster.as_ref().and_then(|old| old.routing.node(link.node)).map(|node| node.address);
-                let now = routing.node(link.node).filter(|node| !elsewhere(node)).map(|node| node.address);
+                let now = routing
+                    .node(link.node)
+                    .filter(|node| local.binary_search(&node.id).is_ok())
+                    .map(|node| node.address);
                 now.is_none() || (before.is_some() && before != now)
             })
             .map(|(key, _)| key as u32)

@@ -146,8 +146,8 @@ impl Pool {
     /// Whether a node may be asked for another link now. With a login that nothing speaks for, no node may while one that
     /// refused is spared: a wrong password would go round.
     pub(crate) fn may_ask(&self, node: NodeId, now_ns: u64) -> bool {
-        let concerns = |refused: &&Refused| refused.node == node || refused.verdict && self.is_doubtful();
-        !self.refusals.iter().filter(concerns).any(|refused| now_ns < refused.until_ns)
+        let is_recent_verdict = |refused: &Refused| refused.verdict && now_ns < refused.until_ns;
+        !self.is_spared(node, now_ns) && !(self.is_doubtful() && self.refusals.iter().any(is_recent_verdict))
     }
 
     /// Whether a node has refused so lately that others had better be asked.
