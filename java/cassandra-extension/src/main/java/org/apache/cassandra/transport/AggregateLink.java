@@ -91,6 +91,8 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
         heldBytes += frame.bytes;
         pause.again();
         takeHeld();
+        if (held.isEmpty())
+            return;
         long bytesMax = HELD_BYTES_MAX + context.settings().frameBytesMax() + AggregateContext.queryBytesMax();
         if (held.size() <= HELD_MAX && heldBytes <= bytesMax || !ctx.channel().isOpen())
             return;
