@@ -147,7 +147,7 @@ impl Pool {
     /// refused is spared: a wrong password would go round.
     pub(crate) fn may_ask(&self, node: NodeId, now_ns: u64) -> bool {
         let is_recent_verdict = |refused: &Refused| refused.verdict && now_ns < refused.until_ns;
-        !self.is_spared(node, now_ns) && !(self.is_doubtful() && self.refusals.iter().any(is_recent_verdict))
+        !(self.is_spared(node, now_ns) || self.is_doubtful() && self.refusals.iter().any(is_recent_verdict))
     }
 
     /// Whether a node has refused so lately that others had better be asked.
