@@ -36,7 +36,8 @@ def chapter(scenario: Scenario, looks: dict, broken_off: bool, pictures: list) -
         parts.append(element("p", f"After {scenario.source}.", class_="soft"))
     if scenario.run:
         when = f"{scenario.run.started:%Y-%m-%d %H:%M}"
-        parts.append(element("p", f"Measured in a run of its own: {when}, commit {scenario.run.commit or 'unknown'}.", class_="soft"))
+        parts.append(element("p", f"Measured in a run of its own: {when}, commit {scenario.run.commit or 'unknown'}, on "
+                             f"{scenario.run.machine_line()}.", class_="soft"))
     missing = [arm for arm in scenario.arms if arm.missing]
     if missing:
         parts.append(element("p", "Not measured:"))

@@ -28,15 +28,6 @@ def render(results: Results) -> tuple:
     return f'<!DOCTYPE html>\n{element("html", head, element("body", body), lang="en")}\n', pictures
 
 
-def machine_line(results: Results) -> str:
-    """The machine in a few words."""
-    machine = results.machine
-    parts = [machine.get("processor"), f"{machine['processors']}\u00a0CPUs" if machine.get("processors") else None,
-             f"{machine['memory_bytes'] / 1e9:.1f}\u00a0GB" if machine.get("memory_bytes") else None,
-             {True: "virtual", False: "not virtual"}.get(machine.get("virtual"))]
-    return ", ".join(part for part in parts if part) or "unknown"
-
-
 def warnings(results: Results) -> list:
     """What a reader must know before the figures."""
     found = []
@@ -52,7 +43,9 @@ def _front(results: Results) -> list:
     facts = [("started", f"{results.started:%Y-%m-%d %H:%M} {results.started.tzname() or ''}".strip()),
              ("took", units.duration(results.seconds) if results.seconds else None),
              ("Shunt", f"{results.shunt}, commit {results.commit}" if results.commit else f"{results.shunt}, commit unknown"),
-             ("machine", machine_line(results)), ("kernel", results.machine.get("kernel")), ("seed", results.seed),
+             ("machine", results.machines()),
+             ("kernel", "; ".join(dict.fromkeys(filter(None, (run.machine.get("kernel") for run in results.runs())))) or None),
+             ("seed", results.seed),
              ("beside it", ", ".join(f"{name} {version}" for name, version in results.versions.items()) or None),
              ("form", "smoke (short)" if results.smoke else "full"), ("ended", "complete" if results.complete else "broken off")]
     parts = [element("dl", *(element("div", element("dt", name), element("dd", value)) for name, value in facts

@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from .page import machine_line, warnings
+from .page import warnings
 from .results import Results
 
 BEGIN, END = "<!-- results -->", "<!-- /results -->"
@@ -27,7 +27,7 @@ def table(results: Results, link: str | None) -> str:
     counts = ", ".join(f"{count} {verdict}" for verdict, count in results.verdicts().items()) or "no claims"
     commits = list(dict.fromkeys(run.commit for run in results.runs() if run.commit))
     where = f"commit{'s' * (len(commits) > 1)} {' and '.join(commits)}" if commits else f"version {results.shunt}"
-    lines = [f"Run of {results.started:%Y-%m-%d}, {cell(where)}, on {cell(machine_line(results))}: {counts}."]
+    lines = [f"Run of {results.started:%Y-%m-%d}, {cell(where)}, on {cell(results.machines())}: {counts}."]
     if link:
         lines[0] += f" [The whole report]({link})."
     lines += [f"**{cell(text)}**" for text in warnings(results)]

@@ -175,6 +175,18 @@ class Results:
         """This run and those that were added to it."""
         return [self, *self.others]
 
+    def machine_line(self) -> str:
+        """The machine of this run alone, in a few words."""
+        machine = self.machine
+        parts = [machine.get("processor"), f"{machine['processors']}\u00a0CPUs" if machine.get("processors") else None,
+                 f"{machine['memory_bytes'] / 1e9:.1f}\u00a0GB" if machine.get("memory_bytes") else None,
+                 {True: "virtual", False: "not virtual"}.get(machine.get("virtual"))]
+        return ", ".join(part for part in parts if part) or "unknown"
+
+    def machines(self) -> str:
+        """All machines that it was measured on; which scenario where is said in its chapter."""
+        return "; in part: ".join(dict.fromkeys(run.machine_line() for run in self.runs()))
+
     def verdicts(self) -> dict:
         """How many claims have each verdict; those that none has are left out."""
         counts = {verdict: sum(claim.verdict == verdict for claim in self.claims) for verdict in shapes.VERDICTS}

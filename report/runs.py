@@ -41,8 +41,10 @@ def keep(run: results.Results, home: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     parts = run.runs()
     copies = [directory / ("results.jsonl" if number == 1 else f"results-{number}.jsonl") for number in range(1, len(parts) + 1)]
-    for part, copy in zip(parts, copies):
-        _copy(part.path, copy)
+    # All are read before one is written: a run may be kept under a name that another had.
+    contents = [part.path.read_bytes() for part in parts]
+    for content, copy in zip(contents, copies):
+        copy.write_bytes(content)
     for old in set(_files(directory)) - set(copies):
         old.unlink()
     index = write(results.read_all(copies), directory)
@@ -90,5 +92,5 @@ def _line(name: str, run: results.Results) -> str:
     counts = ", ".join(f"{count} {verdict}" for verdict, count in run.verdicts().items()) or "none"
     marks = [mark for mark, there in (("smoke", run.smoke), ("broken off", not run.complete)) if there]
     commits = ", ".join(dict.fromkeys(part.commit or "unknown" for part in run.runs()))
-    return (f"| [{name}]({name}/index.html) | {cell(commits)} | {cell(page.machine_line(run))} | {counts} | "
+    return (f"| [{name}]({name}/index.html) | {cell(commits)} | {cell(run.machines())} | {counts} | "
             f"{', '.join(marks)} |")

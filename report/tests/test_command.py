@@ -121,7 +121,7 @@ def test_runs_of_different_scenarios_make_one_report(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "out" / "one-2.jsonl").read_bytes() == other.read_bytes()
     text = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
-    assert text.count("Measured in a run of its own: 2026-11-21 23:00, commit fedcba9.") == 1
+    assert text.count("Measured in a run of its own: 2026-11-21 23:00, commit fedcba9, on AMD EPYC 7B13") == 1
     assert "2 files of raw data" in text and 'href="one-2.jsonl"' in text
     short = invented.write(tmp_path / "short.jsonl", [{**invented.RUN, "smoke": True}, *invented.nothing()])
     assert "make a report of each" in command(one, short, "--out", tmp_path / "mixed").stderr
@@ -136,6 +136,28 @@ def test_of_a_scenario_that_was_run_again_the_last_run_counts(tmp_path):
     assert both.scenario("aggregation-windows").run.commit == "fedcba9" and both.scenario("ring-cost").run is None
     assert [claim.ours for claim in both.claims if claim.scenario == "aggregation-windows"] == ["again"] * len(again)
     assert len(both.claims) == len(one.claims)
+
+
+def test_each_machine_is_named(tmp_path):
+    one = invented.write(tmp_path / "one.jsonl", [dict(invented.RUN), *invented.values(random.Random(1))])
+    elsewhere = {**invented.RUN, "machine": {**invented.MACHINE, "processor": "Another", "kernel": "Linux 9"}}
+    other = invented.write(tmp_path / "other.jsonl", [elsewhere, *invented.nothing()])
+    run = results.read_all([one, other])
+    assert "on AMD EPYC 7B13" in readme.table(run, None) and "; in part: Another," in readme.table(run, None)
+    page = runs.write(run, tmp_path / "out").read_text(encoding="utf-8")
+    assert "commit abc1234, on Another," in page and "; Linux 9<" in page
+    assert "in part" not in readme.table(results.read_all([one, one]), None)
+
+
+def test_a_kept_file_may_change_its_place(tmp_path):
+    home, first = tmp_path / "kept", run_of(tmp_path / "1")
+    second, third = (invented.write(tmp_path / f"{name}.jsonl", [{**invented.RUN, "commit": name}, *invented.nothing()])
+                     for name in ("second", "third"))
+    runs.keep(results.read_all([first.path, second]), home)
+    kept = home / "2026-11-21"
+    runs.keep(results.read_all([kept / "results.jsonl", third, kept / "results-2.jsonl"]), home)
+    assert (kept / "results-2.jsonl").read_bytes() == third.read_bytes()
+    assert (kept / "results-3.jsonl").read_bytes() == second.read_bytes()
 
 
 def test_runs_that_make_one_report_are_kept_together(tmp_path):

@@ -2,8 +2,8 @@
 
 Two single Cassandra nodes, one with the jar and one without, take turns in random order under the same load: INSERTs, then
 SELECTs, of 10-byte values with prepared statements. `direct` is connections straight to the node, which is what token-aware drivers come
-to; the others go through one `shunt proxy` each. CPU is the kernel's account of the node's threads, those of
-the compilers left out. Figures are medians over the rounds. Run by `make extension-cost`.
+to; the others go through one `shunt proxy` each. CPU is the kernel's account of the node's threads while the load is
+measured and not while it connects, those of the compilers left out. Figures are medians over the rounds. Run by `make extension-cost`.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import statistics
 
 from . import generator
 from .cluster import Cluster
-from .processes import cpu_seconds_without_compilers
+from .processes import compiler_seconds
 from .proxy import Proxy
 
 KEYSPACE, WORK = "extension_cost", ("INSERT", "SELECT")
@@ -47,11 +47,12 @@ def load(target: str, connections: int, outstanding: int, work: str, seconds: fl
 def run(arm, nodes, fronts, work: str, seconds: float) -> dict:
     _, with_jar, through, connections, outstanding = arm
     node, front = nodes[with_jar], fronts[with_jar]
-    before, sent_before = cpu_seconds_without_compilers(node.pid()), sent(front)
-    report = load(front.listen if through else node.contact, connections, outstanding, work, seconds)
-    spent = cpu_seconds_without_compilers(node.pid()) - before
+    compiled, sent_before = compiler_seconds(node.pid()), sent(front)
+    report = load(front.listen if through else node.contact, connections, outstanding, work, seconds, "--pid", node.pid())
+    compiled = compiler_seconds(node.pid()) - compiled
     queries, writes = (after - earlier for after, earlier in zip(sent(front), sent_before))
-    return {"arm": arm[0], "work": work, "cpu_us": 1e6 * spent / report["queries"], "rate": report["rate"],
+    cpu_us = report["processes"][0]["cpu_us_per_query"] - 1e6 * compiled / report["queries"]
+    return {"arm": arm[0], "work": work, "cpu_us": cpu_us, "rate": report["rate"],
             "p50": report["latency_us"]["p50"], "p99": report["latency_us"]["p99"],
             "per_frame": queries / writes if through and writes else 1}
 

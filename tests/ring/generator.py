@@ -7,7 +7,7 @@ from .proxy import binary
 
 
 def load(target: str, connections: int, outstanding: int, *more) -> dict:
-    """One round; what it reports. RuntimeError if it failed, or an answer was an error or wrong."""
+    """One round; what it reports. RuntimeError if it failed, or an answer was an error, wrong or missing."""
     out = subprocess.run(
         [str(binary()), "bench", "load", "--target", target, "--connections", str(connections), "--outstanding",
          str(outstanding), "--json", *(str(argument) for argument in more)],
@@ -17,4 +17,6 @@ def load(target: str, connections: int, outstanding: int, *more) -> dict:
     report = json.loads(out.stdout.strip().splitlines()[-1])
     if report["error_share"] > 0 or report["wrong_answers"] > 0:
         raise RuntimeError(f"{target} answered wrongly: {report['errors']}")
+    if report["connections_lost"] > 0 or report["queries_lost"] > 0:
+        raise RuntimeError(f"{target}: {report['connections_lost']} connections lost, {report['queries_lost']} queries without an answer")
     return report

@@ -30,6 +30,7 @@ class Load:
         self.wrong = []  # reads at QUORUM that missed an acknowledged write
         self._clients = clients
         self._connections = []
+        self._noted = set()  # connections whose loss their client has noted
         self._tasks = []
         self._running = True
 
@@ -44,7 +45,7 @@ class Load:
         self._running = False
         await asyncio.gather(*self._tasks)
         for connection in self._connections:
-            if connection.lost.done():
+            if connection.lost.done() and connection not in self._noted:
                 self.lost.append(f"afterwards: {connection.lost.result()}")
             connection.close()
 
@@ -78,6 +79,7 @@ class Load:
                 self.messages.setdefault(error.code, error.message)
             except cql.ConnectionLost as error:
                 self.lost.append(f"client {number} in turn {turn}: {error}")
+                self._noted.add(connection)
                 return
             except TimeoutError:
                 self.silent.append(key)
@@ -86,6 +88,10 @@ class Load:
         found = await connection.execute(statement, [key.encode()], self.consistency, ANSWER_WITHIN_SECONDS)
         if [row["value"] for row in found] != [value]:
             self.wrong.append((key, value, found))
+
+    def strays(self) -> int:
+        """Answers with a stream id that nobody waits for."""
+        return sum(connection.strays for connection in self._connections)
 
     def summary(self) -> str:
         errors = {f"{code:#06x}": (count, self.messages.get(code)) for code, count in self.errors.items()}
@@ -98,22 +104,25 @@ class Load:
         assert not self.lost, self.lost[:5]
         assert not self.silent, self.silent[:5]
         assert not self.wrong, self.wrong[:5]
-        assert not any(connection.strays for connection in self._connections)
+        assert not self.strays()
         surprising = {f"{code:#06x}": self.messages[code] for code in self.errors if code not in errors_allowed}
         assert not surprising, surprising
 
     async def assert_nothing_lost(self, consistency: int = cql.QUORUM) -> None:
-        """Reads every acknowledged write."""
         assert self.acknowledged, "no write was acknowledged at all"
+        missing = await self.missing(consistency)
+        assert not missing, f"{len(missing)} of {len(self.acknowledged)} acknowledged writes lost: {missing[:5]}"
+
+    async def missing(self, consistency: int = cql.QUORUM) -> list:
+        """Reads every acknowledged write; the keys of those that are not found."""
         connection = await cql.Connection.open(self.host, self.port)
         try:
             statement = await connection.prepare(READ)
             turns = asyncio.Semaphore(READS_AT_ONCE)
-            missing = [key for key in await asyncio.gather(
+            return [key for key in await asyncio.gather(
                 *(self._missing(connection, statement, key, consistency, turns) for key in self.acknowledged)) if key]
         finally:
             connection.close()
-        assert not missing, f"{len(missing)} of {len(self.acknowledged)} acknowledged writes lost: {missing[:5]}"
 
     async def _missing(self, connection, statement, key: str, consistency: int, turns) -> "str | None":
         """The key, if its value is not found. A read that fails says nothing and is done again."""
@@ -122,7 +131,7 @@ class Load:
                 try:
                     rows = await connection.execute(statement, [key.encode()], consistency, ANSWER_WITHIN_SECONDS)
                     return None if [row["value"] for row in rows] == [self.acknowledged[key]] else key
-                except cql.CqlError:
+                except (cql.CqlError, TimeoutError):
                     if attempt == READ_ATTEMPTS - 1:
                         raise
                     await asyncio.sleep(1)

@@ -13,12 +13,12 @@ def cpu_seconds(pid: int) -> float:
     return _seconds(Path(f"/proc/{pid}/stat"))
 
 
-def cpu_seconds_without_compilers(pid: int) -> float:
-    """Of its threads that run, Java's compilers left out."""
+def compiler_seconds(pid: int) -> float:
+    """Of Java's compilers in it."""
     total = 0.0
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
-            total += _seconds(task / "stat") if COMPILERS not in (task / "comm").read_text() else 0.0
+            total += _seconds(task / "stat") if COMPILERS in (task / "comm").read_text() else 0.0
         except OSError:
             continue  # it ended
     return total

@@ -87,6 +87,12 @@ class Proxy:
                 self.kill()
         return self.process.returncode
 
+    def pause(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         if self.alive():
             self.process.kill()

@@ -175,7 +175,8 @@ class Client:
         connection.close()
 
 
-def run_arm(place: Path, disk: Disk, arm, share: float, options) -> dict:
+def run_arm(place: Path, disk: Disk, arm, share: float, options) -> list:
+    """What each round measured; the rounds of an arm follow one another on one start of the node."""
     _, memory, ssd = arm
     directory = place / "node"
     shutil.rmtree(directory, ignore_errors=True)
@@ -190,13 +191,17 @@ def run_arm(place: Path, disk: Disk, arm, share: float, options) -> dict:
         asyncio.run(client.run(16, operations=options.warm_up if memory else options.warm_up / 10))
         disk.slow(directory / "data" / "cache")
         asyncio.run(client.run(options.clients, seconds=options.settle))
-        before, reads_before = figures(node), disk.reads()
-        took = asyncio.run(client.run(options.clients, seconds=options.seconds))
-        reads = disk.reads() - reads_before
-        after = figures(node)
+        return [measure(node, client, disk, options) for _ in range(options.rounds)]
     finally:
         disk.fast()
         node.kill()
+
+
+def measure(node: Node, client: Client, disk: Disk, options) -> dict:
+    before, reads_before = figures(node), disk.reads()
+    took = asyncio.run(client.run(options.clients, seconds=options.seconds))
+    reads = disk.reads() - reads_before
+    after = figures(node)
 
     def grown(name: str) -> float:
         return after.get(name, 0) - before.get(name, 0)
@@ -214,6 +219,11 @@ def run_arm(place: Path, disk: Disk, arm, share: float, options) -> dict:
             "amplification": after.get("RowCacheSsd.WriteAmplification", 0), "dropped": grown("RowCacheSsd.CascadesDropped")}
 
 
+def middle(rounds: list) -> dict:
+    """Each figure's median."""
+    return {name: statistics.median(measured[name] for measured in rounds) for name in rounds[0]}
+
+
 def report(share: float, arm, measured: dict, none: dict, iops: int) -> None:
     note = "" if measured["iops"] > 0.9 * iops else "  the disk was not the limit: too little processor time"
     print(f"{share * 100:5.0f} %  {arm[0]:22}{measured['ops']:8.0f}{measured['ops'] / none['ops']:7.2f}{measured['mean']:9.1f}"
@@ -222,11 +232,11 @@ def report(share: float, arm, measured: dict, none: dict, iops: int) -> None:
           f"{measured['model']:8.0f}{measured['amplification']:8.2f}{measured['dropped']:9.0f}{note}", flush=True)
 
 
-def say(share: float, arm, measured: dict) -> None:
+def say(share: float, arm, number: int, measured: dict) -> None:
     figures = {"rate_per_s": measured["ops"], "mean_ms": measured["mean"], "p50_ms": measured["p50"], "p99_ms": measured["p99"],
                "hit_share": measured["memory"] + measured["ssd"], "reads_per_miss": measured["per_miss"],
                "model_per_s": measured["model"], "iops": measured["iops"]}
-    print(json.dumps({"arm": arm[0], "point": f"{share * 100:.0f} % reads", "x": share * 100, "round": 0,
+    print(json.dumps({"arm": arm[0], "point": f"{share * 100:.0f} % reads", "x": share * 100, "round": number,
                       "figures": figures}), flush=True)
 
 
@@ -241,7 +251,8 @@ def main() -> int:
     parser.add_argument("--loaded", type=Path, help="keeps the loaded data there, or takes them from there")
     parser.add_argument("--warm-up", type=int, default=120_000, help="operations before the disk is slow")
     parser.add_argument("--settle", type=float, default=5, help="seconds after that, not measured")
-    parser.add_argument("--seconds", type=float, default=25)
+    parser.add_argument("--seconds", type=float, default=8, help="of each round")
+    parser.add_argument("--rounds", type=int, default=5, help="of an arm, one after the other")
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--shares", type=float, nargs="+", default=[0.95, 0.85, 0.75], help="of reads")
     parser.add_argument("--json", action="store_true", help="print every measurement as a line for `shunt bench run`, too")
@@ -270,11 +281,13 @@ def main() -> int:
         none = None
         for arm in ARMS:
             if arm[0] in options.arms:
-                measured = run_arm(options.data, disk, arm, share, options)
+                rounds = run_arm(options.data, disk, arm, share, options)
+                measured = middle(rounds)
                 none = none or measured
                 report(share, arm, measured, none, disk.iops)
                 if options.json:
-                    say(share, arm, measured)
+                    for number, found in enumerate(rounds):
+                        say(share, arm, number, found)
     print(f"whole run: {(time.monotonic() - begun) / 60:.0f} minutes")
     return 0
 

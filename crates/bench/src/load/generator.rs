@@ -48,10 +48,12 @@ pub enum Mark {
     RoundEnd(u32),
 }
 
-/// Answers still missing after this time are given up.
-const DRAIN_NS: u64 = 3_000_000_000;
+/// Answers still missing after this time are given up: proxies and nodes have deadlines, and would have answered.
+const DRAIN_NS: u64 = 15_000_000_000;
 /// Without any answer for this long the run has failed.
 const STALL_NS: u64 = 10_000_000_000;
+/// While the keys are written an error is followed by another attempt, up to one for each key and so many more.
+const POPULATING_ERRORS: u64 = 1000;
 /// Connections still missing after this time will not come.
 const CONNECTING_NS: u64 = 60_000_000_000;
 
@@ -95,11 +97,17 @@ pub(super) struct Generator {
     ready: u32,
     pub(super) in_flight: u64,
     pub(super) populated: u64,
+    /// Keys that are still to be written: the answer was an error, or there was none.
+    pub(super) unwritten: Vec<u64>,
     started_ns: u64,
     /// When the warm-up began.
     load_began_ns: u64,
     round_from: (u64, LoadCounts, u64),
-    /// Latencies count for queries from here on: those in flight while the observer worked are left out.
+    /// The last round, and the counts at its end, while its last answers are waited for.
+    closing: Option<(Round, LoadCounts)>,
+    /// Latencies count for queries from here on. In a closed loop those in flight while the observer worked are left out;
+    /// in an open one a query that was due in one round and is answered in the next counts there, and what was due in the
+    /// last counts in the last: leaving slow ones out would be coordinated omission.
     pub(super) measured_from_ns: u64,
     /// By [`Operation`].
     pub(super) latencies: [Histogram<u64>; Operation::ALL.len()],
@@ -146,9 +154,11 @@ impl Generator {
             ready: 0,
             in_flight: 0,
             populated: 0,
+            unwritten: Vec::new(),
             started_ns: 0,
             load_began_ns: 0,
             round_from: (0, LoadCounts::default(), 0),
+            closing: None,
             measured_from_ns: u64::MAX,
             latencies: [(); Operation::ALL.len()].map(|()| new_histogram()),
             answered_at_last_look: 0,
@@ -169,6 +179,11 @@ impl Generator {
     }
 
     fn finish(&mut self, io: &mut Io) {
+        if let Some((mut round, at_its_end)) = self.closing.take() {
+            round.counts.add_faults(&self.counts.since(&at_its_end));
+            round.counts.queries_lost += self.in_flight;
+            self.report(round);
+        }
         self.phase = Phase::Done;
         if self.options.stops_loop {
             io.stop();
@@ -194,6 +209,9 @@ impl Generator {
             in_flight += 1;
             if slot.operation == Operation::Insert {
                 self.growth.failed(slot.key);
+            }
+            if self.phase == Phase::Populating {
+                self.unwritten.push(slot.key);
             }
         }
         self.ready -= 1;
@@ -253,7 +271,10 @@ impl Generator {
 
     fn next_phase_if_over(&mut self, io: &mut Io, sessions: &mut [Session]) {
         match self.phase {
-            Phase::Populating if self.populated == self.options.keys && self.in_flight == 0 => {
+            Phase::Populating if self.counts.errors_total() > self.options.keys + POPULATING_ERRORS => {
+                self.fail(io, "more answers than keys were errors while the keys were written".into());
+            }
+            Phase::Populating if self.is_populated() => {
                 self.fresh = (0..sessions.len() as u32).collect();
                 self.enter(io, Phase::WarmUp);
                 self.start_fresh(io, sessions);
@@ -261,6 +282,10 @@ impl Generator {
             Phase::Draining if self.in_flight == 0 => self.finish(io),
             _ => {}
         }
+    }
+
+    fn is_populated(&self) -> bool {
+        self.populated == self.options.keys && self.unwritten.is_empty() && self.in_flight == 0
     }
 
     fn enter(&mut self, io: &mut Io, phase: Phase) {
@@ -297,7 +322,9 @@ impl Generator {
         }
         if std::mem::take(&mut self.round_begins) {
             self.round_from.0 = io.now_ns();
-            self.measured_from_ns = io.now_ns();
+            if self.pace.is_none() || self.measured_from_ns == u64::MAX {
+                self.measured_from_ns = io.now_ns();
+            }
             self.phase_ends_ns = io.now_ns() + self.options.duration_ns;
             io.set_timer(self.phase_ends_ns, TIMER_PHASE);
             return;
@@ -305,32 +332,42 @@ impl Generator {
         match self.phase {
             Phase::WarmUp => self.enter(io, Phase::Round(0)),
             Phase::Round(number) => {
-                self.end_round(io, number);
-                let last = number + 1 >= self.options.rounds;
-                self.enter(io, if last { Phase::Draining } else { Phase::Round(number + 1) });
+                let round = self.close_round(io, number);
+                if number + 1 < self.options.rounds {
+                    self.report(round);
+                    self.enter(io, Phase::Round(number + 1));
+                } else {
+                    self.closing = Some((round, self.counts.clone()));
+                    self.enter(io, Phase::Draining);
+                }
             }
             Phase::Draining => self.finish(io),
             _ => {}
         }
     }
 
-    fn end_round(&mut self, io: &mut Io, number: u32) {
+    /// The end of a round, all but its latencies.
+    fn close_round(&mut self, io: &mut Io, number: u32) -> Round {
         (self.observer)(Mark::RoundEnd(number));
-        self.measured_from_ns = u64::MAX;
+        if self.pace.is_none() {
+            self.measured_from_ns = u64::MAX;
+        }
         self.count_arrivals();
         let (start_ns, counts, turns) = &self.round_from;
-        let mut counts = self.counts.since(counts);
-        let mut latency = new_histogram();
+        let (wall_ns, turns) = (io.now_ns() - start_ns, io.counters().turns - turns);
+        Round { number, wall_ns, counts: self.counts.since(counts), latency: new_histogram(), turns }
+    }
+
+    /// A round is over with the latencies there are now.
+    fn report(&mut self, mut round: Round) {
         for operation in self.mix.operations() {
             let own = &self.latencies[operation as usize];
-            latency += own;
-            counts.operations.push(OperationLatency { operation, latency: own.clone() });
+            round.latency += own;
+            round.counts.operations.push(OperationLatency { operation, latency: own.clone() });
         }
-        if counts.operations.len() < 2 {
-            counts.operations.clear();
+        if round.counts.operations.len() < 2 {
+            round.counts.operations.clear();
         }
-        let (wall_ns, turns) = (io.now_ns() - start_ns, io.counters().turns - turns);
-        let round = Round { number, wall_ns, counts, latency, turns };
         if let Some(reader) = &mut self.reader {
             reader(&round);
         }

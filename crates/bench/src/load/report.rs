@@ -81,15 +81,15 @@ pub struct RoundReport {
     pub not_found: u64,
     /// Connections lost.
     pub connections_lost: u64,
-    /// Queries in flight on them.
+    /// Queries without an answer: in flight on lost connections, or still in flight 15 s after the last round.
     pub queries_lost: u64,
     /// Open loop: arrivals dropped.
     pub shed: u64,
     /// Open loop: arrivals that still waited for a free stream id at the end. Their latency is in no figure: with more
     /// than a few, the rate was more than was served.
     pub waiting: u64,
-    /// Latency in microseconds by quantile, over all operations.
-    pub latency_us: Latency,
+    /// Latency in microseconds by quantile, over all operations; none if none ended in the round.
+    pub latency_us: Option<Latency>,
     /// The same by operation (`read`, `update`, `insert`, `rmw`, `scan`, `multiget`), if there was more than one kind.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub operations: BTreeMap<&'static str, OperationReport>,
@@ -110,8 +110,8 @@ pub struct RoundReport {
 pub struct OperationReport {
     /// Operations that ended, with success or an error.
     pub count: u64,
-    /// Latency in microseconds by quantile.
-    pub latency_us: Latency,
+    /// Latency in microseconds by quantile; none if none ended.
+    pub latency_us: Option<Latency>,
 }
 
 /// Latencies in microseconds.
@@ -134,10 +134,10 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// The quantiles of latencies in nanoseconds.
-    pub fn new(latency: &Histogram<u64>) -> Self {
+    /// The quantiles of latencies in nanoseconds; none of none.
+    pub fn new(latency: &Histogram<u64>) -> Option<Self> {
         let at = |quantile| latency.value_at_quantile(quantile) as f64 / 1e3;
-        Self {
+        (!latency.is_empty()).then(|| Self {
             min: latency.min() as f64 / 1e3,
             mean: latency.mean() / 1e3,
             p50: at(0.5),
@@ -145,7 +145,7 @@ impl Latency {
             p99: at(0.99),
             p999: at(0.999),
             max: latency.max() as f64 / 1e3,
-        }
+        })
     }
 }
 
@@ -202,9 +202,13 @@ impl fmt::Display for RoundReport {
             "round {}: {} queries in {:.2} s, {:.0} per second",
             self.round, self.queries, self.seconds, self.rate
         )?;
-        writeln!(out, "  latency us   {}", self.latency_us)?;
-        for (name, operation) in &self.operations {
-            writeln!(out, "  {name:<8} us  {}  ({} of them)", operation.latency_us, operation.count)?;
+        if let Some(latency) = &self.latency_us {
+            writeln!(out, "  latency us   {latency}")?;
+        }
+        for (name, OperationReport { count, latency_us }) in &self.operations {
+            if let Some(latency) = latency_us {
+                writeln!(out, "  {name:<8} us  {latency}  ({count} of them)")?;
+            }
         }
         let own = self.own.iter().map(|process| ("load generator", process));
         for (name, process) in self.processes.iter().map(|process| ("process", process)).chain(own) {
@@ -253,7 +257,7 @@ impl RoundReport {
             ("wrong values", self.wrong_values),
             ("not found", self.not_found),
             ("connections lost", self.connections_lost),
-            ("queries lost", self.queries_lost),
+            ("queries without an answer", self.queries_lost),
             ("arrivals dropped", self.shed),
             ("arrivals waiting at the end", self.waiting),
         ];

@@ -23,7 +23,7 @@ pub struct LoadCounts {
     pub not_found: u64,
     /// Connections that were lost.
     pub connections_lost: u64,
-    /// Queries in flight on lost connections.
+    /// Queries without an answer: in flight on lost connections, or still in flight 15 s after the end.
     pub queries_lost: u64,
     /// Open loop: arrivals dropped because too many waited.
     pub shed: u64,
@@ -59,6 +59,18 @@ impl LoadCounts {
             waiting: self.waiting,
             operations: self.operations.clone(),
         }
+    }
+
+    /// Adds what went wrong in `later`, and nothing else of it.
+    pub(super) fn add_faults(&mut self, later: &Self) {
+        for (code, count) in &later.errors {
+            *self.errors.entry(*code).or_insert(0) += count;
+        }
+        self.wrong_answers += later.wrong_answers;
+        self.wrong_values += later.wrong_values;
+        self.not_found += later.not_found;
+        self.connections_lost += later.connections_lost;
+        self.queries_lost += later.queries_lost;
     }
 
     /// Sum of the ERROR answers.

@@ -34,6 +34,9 @@ impl Generator {
         self.in_flight -= 1;
         self.counts.answered += 1;
         let good = self.check(rest, asked, header, body);
+        if !good && self.phase == Phase::Populating {
+            self.unwritten.push(asked.key);
+        }
         if asked.operation > Operation::Update && self.goes_on(io, rest, header.stream as u16, asked, good) {
             return Next::Continue;
         }
@@ -82,12 +85,12 @@ impl Generator {
     }
 
     fn send_populating(&mut self, io: &mut Io, rest: &mut SessionRest, stream: u16, now_ns: u64) {
-        if self.populated < self.options.keys {
-            let key = self.populated;
-            self.populated += 1;
-            let operation = Operation::Update;
-            self.put(io, rest, stream, Slot { intended_ns: now_ns, key, operation, statement: Statement::INSERT });
-        }
+        let again = self.unwritten.pop();
+        let next = again.or_else(|| (self.populated < self.options.keys).then_some(self.populated));
+        let Some(key) = next else { return };
+        self.populated += u64::from(again.is_none());
+        let operation = Operation::Update;
+        self.put(io, rest, stream, Slot { intended_ns: now_ns, key, operation, statement: Statement::INSERT });
     }
 
     #[inline]

@@ -124,13 +124,25 @@ fn report_of(command: &mut Command, stop: &Stop) -> io::Result<Value> {
         (Some(2), Some(_)) => return Err(io::Error::other("some answers were wrong")),
         _ => return Err(io::Error::other(format!("the load did not run: {}", ended.complaint))),
     };
-    match number(&report, "error_share") {
-        Some(share) if share > 0.0 => {
-            let errors = report.get("errors").map(Value::to_string).unwrap_or_default();
-            Err(io::Error::other(format!("{:.2} % of the answers were errors: {errors}", share * 100.0)))
-        }
-        _ => Ok(report),
+    if let Some(share) = number(&report, "error_share").filter(|share| *share > 0.0) {
+        let errors = report.get("errors").map(Value::to_string).unwrap_or_default();
+        return Err(io::Error::other(format!("{:.2} % of the answers were errors: {errors}", share * 100.0)));
     }
+    let count = |name| number(&report, name).unwrap_or(0.0);
+    let (connections, queries) = (count("connections_lost"), count("queries_lost"));
+    if connections + queries > 0.0 {
+        let problem = format!("{connections} connections were lost, {queries} queries had no answer");
+        return Err(io::Error::other(problem));
+    }
+    Ok(report)
+}
+
+/// Arrivals of an open loop that are in none of its latencies, if that is more than one in a hundred: they still waited
+/// when the round ended, or were dropped. The 99th percentile is then that of the others.
+pub(super) fn left_out(report: &Value) -> Option<u64> {
+    let count = |name| report.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let left_out = count("waiting") + count("shed");
+    (left_out > count("queries") / 100).then_some(left_out)
 }
 
 /// A figure of an arm out of the load's report.
@@ -162,7 +174,14 @@ fn number(report: &Value, path: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::number;
+    use super::{left_out, number};
+
+    #[test]
+    fn a_rate_that_was_not_kept_is_seen() {
+        let report = |waiting, shed| serde_json::json!({"queries": 1000, "waiting": waiting, "shed": shed});
+        assert_eq!((left_out(&report(10, 0)), left_out(&report(8, 3))), (None, Some(11)));
+        assert_eq!(left_out(&serde_json::json!({"queries": 0})), None);
+    }
 
     #[test]
     fn numbers_by_path() {

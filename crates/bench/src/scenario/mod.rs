@@ -240,6 +240,8 @@ impl Bench {
                 measure::warm_up(&self.around, &self.stop, servers, scenario, arm, point, each)?;
             }
         }
+        // By arm and point, the most of any round.
+        let mut left_out = BTreeMap::<_, u64>::new();
         for slot in slots {
             if self.stop.is_set() {
                 return Ok(());
@@ -252,6 +254,10 @@ impl Bench {
             match measure::measure(&self.around, &self.stop, servers, scenario, &slot, outcome, seed) {
                 Ok(measurement) => {
                     self.record.write(&Line::Measurement(&measurement))?;
+                    if let Some(count) = measure::left_out(&measurement.detail) {
+                        let most = left_out.entry((&slot.arm.title, &slot.point.label)).or_default();
+                        *most = count.max(*most);
+                    }
                     outcome.add(measurement);
                 }
                 Err(_) if self.stop.is_set() => return Ok(()),
@@ -260,6 +266,13 @@ impl Bench {
                     self.note_failure(scenario, &at)?;
                 }
             }
+        }
+        for ((arm, point), count) in left_out {
+            let text = format!(
+                "{arm} at {point} did not keep up with the rate: when a round ended, up to {count} arrivals still waited or \
+                 had been dropped, and are in no latency."
+            );
+            self.record.write(&Line::Note { scenario: Some(&scenario.name), text: &text })?;
         }
         Ok(())
     }

@@ -182,6 +182,51 @@ fn arrivals_during_a_pause_count_from_their_intended_time() {
 }
 
 #[test]
+fn what_is_answered_after_its_round_is_late_and_not_left_out() {
+    let load = LoadOptions {
+        connections: 4,
+        outstanding: 128,
+        rate: Some(200.0),
+        warm_up_ns: SECOND,
+        rounds: 3,
+        populate: false,
+        verify: false,
+        ..small("read=1")
+    };
+    let slow: Hook = Box::new(|request| match request.opcode {
+        opcode::EXECUTE => Action::Delay(SECOND),
+        _ => Action::Answer,
+    });
+    let outcome = run(9, Options::calm(), 1, load, Some(slow));
+    assert_eq!(outcome.failure, None);
+    let found: Vec<u64> = outcome.rounds.iter().map(|round| round.latency.len()).collect();
+    // Two rounds of 400 ms see answers only to what was due before; all that was due in the three is in the last.
+    assert!(found[..2] == [0, 0] && (200..280).contains(&found[2]), "{found:?}");
+    assert!(outcome.rounds[2].latency.min() >= 990 * MILLISECOND, "{}", outcome.rounds[2].latency.min());
+}
+
+#[test]
+fn a_key_whose_write_fails_is_written_again() {
+    let mut turn = 0;
+    let sometimes: Hook = Box::new(move |request| {
+        turn += 1;
+        let fails = request.opcode == opcode::EXECUTE && turn < 60 && turn % 3 == 0;
+        if fails { Action::Error(0x1100) } else { Action::Answer }
+    });
+    let outcome = run(13, Options::calm(), 1, small("read=1"), Some(sometimes));
+    assert_eq!((outcome.failure, outcome.counts.not_found), (None, 0));
+    assert!(outcome.counts.errors_total() > 0, "{:?}", outcome.counts);
+}
+
+#[test]
+fn a_query_that_is_never_answered_is_counted() {
+    let silent = hook::once(Action::Silence, |request| request.opcode == opcode::EXECUTE);
+    let load = LoadOptions { populate: false, verify: false, ..small("read=1") };
+    let outcome = run(11, Options::calm(), 1, load, Some(silent));
+    assert_eq!((outcome.failure, outcome.rounds[0].counts.queries_lost), (None, 1));
+}
+
+#[test]
 fn what_waits_at_the_end_of_an_overloaded_round_is_told() {
     for token_aware in [false, true] {
         let load = LoadOptions {
