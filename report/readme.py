@@ -26,7 +26,8 @@ def table(results: Results, link: str | None) -> str:
     """What goes between the markers; `link` leads to the whole report."""
     counts = ", ".join(f"{count} {verdict}" for verdict, count in results.verdicts().items()) or "no claims"
     commits = list(dict.fromkeys(run.commit for run in results.runs() if run.commit))
-    where = f"commit{'s' * (len(commits) > 1)} {' and '.join(commits)}" if commits else f"version {results.shunt}"
+    listed = " and ".join(part for part in (", ".join(commits[:-1]), *commits[-1:]) if part)
+    where = f"commit{'s' * (len(commits) > 1)} {listed}" if commits else f"version {results.shunt}"
     lines = [f"Run of {results.started:%Y-%m-%d}, {cell(where)}, on {cell(results.machines())}: {counts}."]
     if link:
         lines[0] += f" [The whole report]({link})."

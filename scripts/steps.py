@@ -12,6 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "target"
+# RocksDB from source, with its compressors, where ROCKSDB_COMPILE says so: for every build that has the store in it.
+BUNDLED = ["--features", "shunt-storage/bundled"] if os.environ.get("ROCKSDB_COMPILE") else []
 LOG_LINES_SHOWN = 120
 NAMES_SHOWN = 20
 # How cargo, pytest, go test and Surefire name a test that failed.

@@ -69,6 +69,7 @@ fn execute(version: u8, body: &[u8]) {
     let Ok(execute) = Execute::decode(version, body) else { return assert!(routing.is_err()) };
     let routing = routing.expect("refuses what the full decoder refuses and nothing else");
     assert_eq!((routing.id, routing.consistency, routing.values), (execute.id, execute.params.consistency, execute.params.values));
+    assert_eq!(routing.doubtful, execute.params.is_doubtful());
     let again = written(|out| encode::execute(out, version, execute.id, execute.result_metadata_id, &execute.params));
     let found = Execute::decode(version, &again).expect("our own execute");
     assert_eq!((found.id, found.result_metadata_id), (execute.id, execute.result_metadata_id));

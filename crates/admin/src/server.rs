@@ -1,23 +1,40 @@
 //! Metrics, health, readiness and status over HTTP. All pages only read.
+//!
+//! Whoever can reach the port is trusted with what it shows, and with nothing else: a request and a connection have their
+//! time, a head its size, and connections their number.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use serde_json::json;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
 
 use crate::pages::Pages;
 
+/// Connections at a time, one request each; the next wait in the listener's queue.
+const CONNECTIONS_MAX: usize = 512;
+/// For the head of the request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// For the whole connection, until the answer is taken.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
+/// Of the request.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// After an accept that failed, as when there are too many open files.
+const ACCEPT_RETRY: Duration = Duration::from_secs(1);
+
 impl Pages {
-    /// Serves until the task is dropped. Needs a tokio runtime with I/O.
-    ///
-    /// # Errors
-    /// When the listening socket fails for good.
-    pub async fn serve(self: Arc<Self>, listener: TcpListener) -> std::io::Result<()> {
+    /// Serves until the task is dropped. Needs a tokio runtime with I/O and time.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener) {
         let router = Router::new()
             .route("/metrics", get(metrics))
             .route("/healthz", get(health))
@@ -26,7 +43,26 @@ impl Pages {
             .fallback(not_found)
             .method_not_allowed_fallback(not_allowed)
             .with_state(self);
-        axum::serve(listener, router).await
+        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        // The semaphore is never closed.
+        while let Ok(permit) = Arc::clone(&room).acquire_owned().await {
+            let Ok((stream, _)) = listener.accept().await else {
+                sleep(ACCEPT_RETRY).await;
+                continue;
+            };
+            let service = TowerToHyperService::new(router.clone());
+            tokio::spawn(async move {
+                let connection = http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(HEAD_TIMEOUT)
+                    .max_buf_size(HEAD_BYTES_MAX)
+                    .keep_alive(false)
+                    .serve_connection(TokioIo::new(stream), service);
+                // What goes wrong on a connection is its peer's affair.
+                let _ = timeout(CONNECTION_TIMEOUT, connection).await;
+                drop(permit);
+            });
+        }
     }
 }
 

@@ -35,11 +35,12 @@ impl Core {
         self.metrics.clients.add(1);
         let per_core = self.config.clients_max.div_ceil(self.config.cores.max(1));
         if self.clients.len() > per_core {
+            // Aborted: nothing was written to it, and one that lingers holds a file that links may need.
             self.metrics.clients_refused.of(Refusal::TooMany).add(1);
-            self.close_client(io, slot);
+            self.drop_client(io, slot);
         } else if self.draining {
             self.metrics.clients_refused.of(Refusal::Draining).add(1);
-            self.close_client(io, slot);
+            self.drop_client(io, slot);
         }
     }
 
@@ -354,7 +355,7 @@ impl Core {
         self.refuse_client(io, slot, 0, error_code::SERVER_ERROR, why);
     }
 
-    /// SIGTERM: no new requests; what is in flight is answered, then each client is closed.
+    /// SIGTERM: no new requests; what is in flight is answered, and a client that has taken its answers is closed.
     pub(crate) fn start_drain(&mut self, io: &mut Io) {
         self.draining = true;
         let slots: Vec<u32> = self.clients.iter().map(|(slot, _)| slot as u32).collect();
@@ -368,7 +369,7 @@ impl Core {
         let done: Vec<u32> = self
             .clients
             .iter()
-            .filter(|(_, client)| client.in_flight == 0 && client.switch.is_none())
+            .filter(|(_, client)| client.in_flight == 0 && client.switch.is_none() && io.backlog(client.conn) == 0)
             .map(|(slot, _)| slot as u32)
             .collect();
         for slot in done {
@@ -444,7 +445,8 @@ fn startup_wishes(body: &[u8], version: u8) -> Result<Wishes, String> {
     let mut wishes = Wishes { compression: None, no_compact: false };
     let mut cql_version = false;
     for (key, value) in startup.options.iter() {
-        match key {
+        // In any case, as nodes read them.
+        match key.to_ascii_uppercase().as_str() {
             "CQL_VERSION" => cql_version = true,
             "COMPRESSION" => {
                 wishes.compression = match value.to_ascii_lowercase().as_str() {

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use shunt_admin::{Encoder, Heartbeats, Json, Map, Part};
+use shunt_topology::RoutingTable;
 use tokio::sync::watch;
 
 use crate::config::Config;
@@ -62,13 +63,23 @@ impl Part for Admin {
         if self.draining.load(Ordering::Relaxed) {
             return Some("draining".to_owned());
         }
-        match self.sources.cluster.get() {
-            None => Some("the ring is not known yet".to_owned()),
-            Some(cluster) => {
-                let routing = &cluster.routing;
-                let mut local = routing.local_nodes().iter().filter_map(|id| routing.node(*id));
-                (!local.any(|node| node.up)).then(|| "no node of the local datacentre is up".to_owned())
-            }
+        let Some(cluster) = self.sources.cluster.get() else { return Some("the ring is not known yet".to_owned()) };
+        let routing = &cluster.routing;
+        let mut local = routing.local_nodes().iter().filter_map(|id| routing.node(*id));
+        if !local.any(|node| node.up) {
+            return Some("no node of the local datacentre is up".to_owned());
         }
+        // Who is up is known by the control connection. Without one, and without a link, it is what was known once.
+        let cut_off = self.sources.control.connected.get() == 0 && self.links(routing) == 0;
+        cut_off.then(|| "no node can be reached".to_owned())
+    }
+}
+
+impl Admin {
+    /// Open links of all cores to all nodes.
+    fn links(&self, routing: &RoutingTable) -> u64 {
+        let cores = self.sources.cores.iter();
+        let of_cores = cores.flat_map(|core| routing.nodes().iter().filter_map(move |node| core.nodes.get(node.id)));
+        of_cores.map(|node| node.links.get()).sum()
     }
 }

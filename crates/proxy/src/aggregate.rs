@@ -5,7 +5,7 @@
 //! get aggregated frames (opcode 0x64), others ordinary envelopes or v5 segments; the choice is the link's.
 
 use shunt_reactor::Io;
-use shunt_wire::cql::envelope::{HEADER_BYTES, Header};
+use shunt_wire::cql::envelope::{HEADER_BYTES, Header, flag};
 use shunt_wire::cql::message::error_code;
 
 use crate::client::{ClientRef, Stall};
@@ -23,8 +23,13 @@ impl Core {
     pub(crate) fn forward(&mut self, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -> Taken {
         let mut plain = std::mem::take(&mut self.body_scratch);
         let taken = match self.decompress(slot, header, body, &mut plain) {
-            Ok(false) => self.forward_plain(io, slot, header, body, body),
-            Ok(true) => self.forward_plain(io, slot, header, body, &plain),
+            Ok(false) => self.forward_plain(io, slot, header, body),
+            Ok(true) => {
+                // Not the client's own bytes: a node's decompressor may refuse what ours takes, and Cassandra says so on
+                // stream 0, which tells nobody whose request it was.
+                let header = Header { flags: header.flags & !flag::COMPRESSION, ..*header };
+                self.forward_plain(io, slot, &header, &plain)
+            }
             Err((code, why)) => {
                 self.refuse_client(io, slot, header.stream, code, &why);
                 Taken::Closed
@@ -34,13 +39,12 @@ impl Core {
         taken
     }
 
-    /// `plain` is what `body` says; `body` is what is sent.
     #[inline]
-    fn forward_plain(&mut self, io: &mut Io, slot: u32, header: &Header, body: &[u8], plain: &[u8]) -> Taken {
+    fn forward_plain(&mut self, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -> Taken {
         let Some(client) = self.clients.get(slot as usize) else { return Taken::Closed };
         let Some(pool) = client.pool else { return Taken::Closed };
         let (client_ref, refuse) = (ClientRef { slot, id: client.id }, client.refuse_next);
-        let plan = match self.plan(pool, header, plain) {
+        let plan = match self.plan(pool, header, body) {
             Ok(plan) => plan,
             Err(error) => {
                 self.refuse_client(io, slot, header.stream, error_code::PROTOCOL_ERROR, &error.to_string());
@@ -48,11 +52,11 @@ impl Core {
             }
         };
         if plan.after == After::Use {
-            self.use_keyspace(io, slot, header, &plan, plain);
+            self.use_keyspace(io, slot, header, &plan, body);
             return Taken::Bytes(0);
         }
         if plan.after == After::Unprepared {
-            self.ask_to_prepare(io, slot, header, &plan, plain);
+            self.ask_to_prepare(io, slot, header, &plan, body);
             return Taken::Bytes(0);
         }
         let link = match self.choose(pool, &plan) {
@@ -139,7 +143,16 @@ impl Core {
                 out.extend_from_slice(body);
                 offset
             }
-            LinkWriter::Segments(writer) => writer.push(out, &header.to_bytes(), body),
+            LinkWriter::Segments(writer) => {
+                if alone {
+                    writer.finish(out);
+                }
+                let offset = writer.push(out, &header.to_bytes(), body);
+                if alone {
+                    writer.finish(out);
+                }
+                offset
+            }
             LinkWriter::Aggregate(writer) => {
                 if alone {
                     writer.finish(out);

@@ -98,12 +98,12 @@ impl Config {
                 }
             )+};
         }
-        keep!(listen, cores, io, admin, log_format, links_per_node, in_flight_max, aggregate);
+        keep!(listen, cores, io, admin, log_format, links_per_node, in_flight_max, aggregate, require_ring_ms);
         let mut changed = Vec::new();
         macro_rules! compare {
             ($($key:ident),+ $(,)?) => {$(
                 if self.$key != config.$key {
-                    changed.push(stringify!($key));
+                    changed.push(file_key(stringify!($key)));
                 }
             )+};
         }
@@ -126,10 +126,18 @@ impl Config {
             advertise,
             auth_cache_ms,
             refresh_interval_ms,
-            require_ring_ms,
             log,
         );
         Reloaded { config, changed, waiting }
+    }
+}
+
+/// The key of a field in the file, where they differ.
+fn file_key(field: &'static str) -> &'static str {
+    match field {
+        "window" => "window_us",
+        "credentials" => "username",
+        same => same,
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
-use shunt_topology::Health;
+use shunt_topology::{Health, NodeId};
 use slab::Slab;
 use tokio::sync::mpsc;
 
@@ -194,6 +194,12 @@ impl Core {
             Some(Owner::Link { generation, link }) if generation == conn.generation => Owner::Link { generation, link },
             _ => Owner::Nobody,
         }
+    }
+
+    /// A node as logs name it: by its address, or by its number once it has left the ring.
+    pub(crate) fn node_named(&self, node: NodeId) -> String {
+        let found = self.cluster.as_ref().and_then(|cluster| cluster.routing.node(node));
+        found.map_or_else(|| format!("number {}", node.0), |node| node.address.to_string())
     }
 
     /// Stops reading from a client for a reason.

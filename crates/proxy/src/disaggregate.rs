@@ -125,10 +125,10 @@ impl Core {
         let whole = HEADER_BYTES + length as usize;
         let used = whole.min(data.len());
         link.skip = (whole - used) as u32;
-        let node = link.node.0;
+        let node = link.node;
         tracing::warn!(
             core = self.index,
-            node,
+            node = %self.node_named(node),
             length,
             max,
             "an answer exceeds frame_bytes_max; its client gets an error"
@@ -301,14 +301,9 @@ impl Core {
         self.metrics.outcomes.of(outcome).add(1);
         self.metrics.in_flight.sub(1);
         self.metrics.latency_ns.record(io.now_ns().saturating_sub(to.received_ns));
-        let draining = self.draining;
         let Some(client) = self.client(to.client) else { return };
         client.in_flight = client.in_flight.saturating_sub(1);
-        let last = draining && client.in_flight == 0;
         self.reply(io, to.client.slot, answer.flags, answer.opcode, to.stream, answer.body);
-        if last {
-            self.close_client(io, to.client.slot);
-        }
     }
 
     /// The bytes of a request are not needed any more.

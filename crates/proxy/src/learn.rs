@@ -1,7 +1,6 @@
 //! The answer to PREPARE: the statement is remembered for all cores, and prepared on the other nodes ahead of need.
 
 use shunt_reactor::Io;
-use shunt_wire::cql::compression;
 use shunt_wire::cql::envelope::{Header, flag, opcode};
 use shunt_wire::cql::message::{Batch, BatchStatement, ErrorDetails, ErrorMessage, ExecuteRouting, Prepare};
 use shunt_wire::cql::message::{ResultMessage, error_code, result_kind, split_request_prefix, split_response_prefix};
@@ -9,7 +8,6 @@ use shunt_wire::cql::statement;
 
 use crate::core::Core;
 use crate::disaggregate::Answer;
-use crate::limits;
 use crate::metrics::Outcome;
 use crate::node::{Pending, Purpose};
 use crate::prepared::{ID_BYTES, PreparedStatement, Shape};
@@ -75,18 +73,9 @@ impl Core {
         let pool = self.pools.get(link.pool)?;
         let version = pool.key.version;
         let session = pool.key.keyspace.clone();
-        let compression = pool.key.compression;
         let (_, rest) = split_response_prefix(answer.flags, body).ok()?;
         let sent = self.retained_bytes_of(io.sent_of(link.conn, pending.retained), pending.retained)?;
-        let mut plain = Vec::new();
-        let request = if pending.flags & flag::COMPRESSION != 0 && version < 5 {
-            let max = limits::REQUEST_BYTES_MAX;
-            compression::decompress(compression?, &sent, max, &mut plain).ok()?;
-            &plain[..]
-        } else {
-            &sent[..]
-        };
-        let (_, request) = split_request_prefix(pending.flags, request).ok()?;
+        let (_, request) = split_request_prefix(pending.flags, &sent).ok()?;
         let asked = Prepare::decode(version, request).ok()?;
         let parsed = statement::classify(asked.text);
         let keyspace = asked.keyspace.or(session.as_deref());

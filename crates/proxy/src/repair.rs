@@ -471,7 +471,7 @@ fn failure<'a>(plan: &Plan, outcome: Outcome, why: &'a str) -> ErrorMessage<'a> 
         (Work::Write, _) => ErrorMessage {
             code: error_code::WRITE_TIMEOUT,
             message: why,
-            details: ErrorDetails::WriteTimeout { counts, write_type: write_type(plan), contentions: None },
+            details: ErrorDetails::WriteTimeout { counts, write_type: write_type(plan), contentions: Some(0) },
         },
         (Work::Read, Outcome::TimedOut) => ErrorMessage {
             code: error_code::READ_TIMEOUT,

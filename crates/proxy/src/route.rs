@@ -61,7 +61,8 @@ pub(crate) struct Plan {
     pub(crate) idempotent: bool,
     /// A lightweight transaction (IF).
     pub(crate) conditional: bool,
-    /// Not worth holding others up in one aggregated frame: conditional, or a range read.
+    /// Not put into one frame or segment with others: conditional or a range read, which would hold them up; or one that a
+    /// node may be unable to read, two of which in one segment would end the connection.
     pub(crate) alone: bool,
     pub(crate) after: After,
     /// The prepared statement executed, in the core's table.
@@ -138,7 +139,7 @@ impl Core {
         {
             plan.placement = Some((keyspace, token));
             plan.generation = self.generation;
-            plan.alone = plan.conditional;
+            plan.alone = plan.conditional || execute.doubtful;
         }
         plan
     }
@@ -162,7 +163,7 @@ impl Core {
             kind: QueryKind::Query,
             idempotent: parsed.idempotent,
             conditional: parsed.conditional,
-            alone: parsed.conditional || placement.is_none(),
+            alone: parsed.conditional || placement.is_none() || query.params.is_doubtful(),
             after,
             statement: NO_STATEMENT,
             consistency: query.params.consistency.0,
@@ -207,7 +208,7 @@ impl Core {
             plan.conditional |= conditional;
             plan.placement = plan.placement.or(placement);
         }
-        plan.alone = plan.conditional || plan.placement.is_none();
+        plan.alone = plan.conditional || plan.placement.is_none() || batch.params.is_doubtful();
         plan
     }
 

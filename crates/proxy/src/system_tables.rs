@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use shunt_reactor::Io;
 use shunt_topology::token;
 use shunt_wire::cql::envelope::flag;
+use shunt_wire::cql::message::encode_result::native;
 use shunt_wire::cql::message::{ResultMessage, Rows, put, split_response_prefix};
 use shunt_wire::cql::statement::{Identifier, Statement};
 
@@ -116,25 +117,37 @@ fn rewrite(
         SystemTable::Peers => {
             let count = out.len().checked_sub(4)?;
             out.truncate(count);
-            put::int(&mut out, 0);
+            if columns(&rows, names).is_some_and(|columns| matches!(columns[..], [("count", _)])) {
+                // How many there are is told in a row.
+                put::int(&mut out, 1);
+                put::bytes(&mut out, Some(&0i64.to_be_bytes()));
+            } else {
+                put::int(&mut out, 0);
+            }
         }
         SystemTable::Local => show_local(&mut out, view, &rows, names)?,
     }
     Some(out)
 }
 
+/// Names of columns, with their types where those are known.
+type Columns<'c> = Vec<(&'c str, Option<&'c [u8]>)>;
+
+/// The result's columns with their types; of a prepared statement, whose answer may leave them out, the names alone.
+fn columns<'c>(rows: &Rows<'c>, names: &'c [Box<str>]) -> Option<Columns<'c>> {
+    let mut columns: Vec<_> = rows.metadata.columns().map(|column| (column.name, Some(column.type_option))).collect();
+    if columns.is_empty() {
+        columns = names.iter().map(|name| (&**name, None)).collect();
+    }
+    (columns.len() == rows.metadata.column_count).then_some(columns)
+}
+
 /// Copies the rows, putting the proxy's own values in place of the node's.
 fn show_local(out: &mut Vec<u8>, view: &View, rows: &Rows<'_>, names: &[Box<str>]) -> Option<()> {
-    let mut columns: Vec<&str> = rows.metadata.columns().map(|column| column.name).collect();
-    if columns.is_empty() {
-        columns = names.iter().map(|name| &**name).collect();
-    }
-    if columns.len() != rows.metadata.column_count {
-        return None;
-    }
+    let columns = columns(rows, names)?;
     for row in rows.rows() {
-        for (column, value) in columns.iter().zip(row.ok()?.values()) {
-            match value.and_then(|_| view.value(column)) {
+        for ((column, cql_type), value) in columns.iter().zip(row.ok()?.values()) {
+            match value.and_then(|_| view.value(column, *cql_type)) {
                 Some(own) => put::bytes(out, Some(&own)),
                 None => put::bytes(out, value),
             }
@@ -144,23 +157,63 @@ fn show_local(out: &mut Vec<u8>, view: &View, rows: &Rows<'_>, names: &[Box<str>
 }
 
 impl View {
-    /// The proxy's value of a column of `system.local`; `None`: the node's is right.
-    fn value(&self, column: &str) -> Option<Vec<u8>> {
-        match column {
-            "rpc_address" | "broadcast_address" | "listen_address" => Some(match self.address.ip() {
-                IpAddr::V4(ip) => ip.octets().to_vec(),
-                IpAddr::V6(ip) => ip.octets().to_vec(),
-            }),
-            "rpc_port" | "native_port" => Some(i32::from(self.address.port()).to_be_bytes().to_vec()),
-            "host_id" => Some(self.host_id.to_vec()),
+    /// The proxy's value of a column of `system.local`; `None`: the node's is right, or the column has another's name.
+    fn value(&self, column: &str, cql_type: Option<&[u8]>) -> Option<Vec<u8>> {
+        let (own_type, value) = match column {
+            "rpc_address" | "broadcast_address" | "listen_address" => match self.address.ip() {
+                IpAddr::V4(ip) => (native::INET, ip.octets().to_vec()),
+                IpAddr::V6(ip) => (native::INET, ip.octets().to_vec()),
+            },
+            "rpc_port" | "native_port" => (native::INT, i32::from(self.address.port()).to_be_bytes().to_vec()),
+            "host_id" => (native::UUID, self.host_id.to_vec()),
             "tokens" => {
-                // set<varchar> with one token: the proxy owns the whole ring.
+                // One token: the proxy owns the whole ring.
                 let mut set = Vec::new();
                 put::int(&mut set, 1);
                 put::bytes(&mut set, Some(b"0"));
-                Some(set)
+                (native::SET_OF_TEXT, set)
             }
-            _ => None,
+            _ => return None,
+        };
+        cql_type.is_none_or(|found| found == own_type).then_some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_wire::cql::message::encode_result::RowsWriter;
+
+    use super::*;
+
+    /// The rows of one row with these columns, types and values, as they are shown.
+    fn shown(table: SystemTable, columns: &[(&str, &[u8], &[u8])]) -> Vec<Vec<Option<Vec<u8>>>> {
+        let mut body = Vec::new();
+        let named: Vec<_> = columns.iter().map(|(name, cql_type, _)| (*name, *cql_type)).collect();
+        let mut writer = RowsWriter::new(&mut body, "system", "local", &named);
+        for (_, _, value) in columns {
+            writer.value(Some(value));
         }
+        writer.finish();
+        let view = View { address: "127.0.0.1:9042".parse().expect("address"), host_id: [7; 16] };
+        let rewritten = rewrite(table, &view, 4, 0, &body, &[]).expect("rows");
+        let ResultMessage::Rows(rows) = ResultMessage::decode(4, &rewritten).expect("result") else {
+            panic!("no rows")
+        };
+        let values =
+            |row: shunt_wire::cql::message::Row<'_>| row.values().map(|value| value.map(<[u8]>::to_vec)).collect();
+        rows.rows().map(|row| values(row.expect("row"))).collect()
+    }
+
+    #[test]
+    fn there_are_no_peers_and_their_number_is_0() {
+        assert!(shown(SystemTable::Peers, &[("peer", native::INET, &[127, 0, 0, 2])]).is_empty());
+        let counted = shown(SystemTable::Peers, &[("count", native::BIGINT, &2i64.to_be_bytes())]);
+        assert_eq!(counted, [[Some(vec![0; 8])]]);
+    }
+
+    #[test]
+    fn a_column_with_the_name_of_another_keeps_its_value() {
+        let id = shown(SystemTable::Local, &[("host_id", native::UUID, &[1; 16]), ("host_id", native::TEXT, b"name")]);
+        assert_eq!(id, [[Some(vec![7; 16]), Some(b"name".to_vec())]]);
     }
 }

@@ -20,12 +20,9 @@ pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
 
 /// Serves the pages until the runtime ends.
 pub(crate) async fn serve(listener: TcpListener, pages: Arc<Pages>) {
-    let served = match tokio::net::TcpListener::from_std(listener) {
+    match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => pages.serve(listener).await,
-        Err(error) => Err(error),
-    };
-    if let Err(error) = served {
-        error!(%error, "the admin interface has ended");
+        Err(error) => error!(%error, "the admin interface cannot be served"),
     }
 }
 

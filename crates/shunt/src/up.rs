@@ -66,9 +66,9 @@ pub(crate) fn run(options: &UpOptions) -> Exit {
         }
     };
     match start(options) {
-        Ok((nodes, started, config)) => {
+        Ok((nodes, started)) => {
             announce(options, nodes.addresses(), &started);
-            let exit = Supervisor::new(started, Box::new(move || Ok(config.clone())), filter).run();
+            let exit = Supervisor::new(started, None, filter).run();
             // After a second signal nobody waits: what was acknowledged is on disk.
             if exit != Exit::Interrupted && !nodes.stop(CLOSE_LIMIT) {
                 warn!("the nodes did not close in time; what was acknowledged is on disk");
@@ -79,7 +79,7 @@ pub(crate) fn run(options: &UpOptions) -> Exit {
     }
 }
 
-fn start(options: &UpOptions) -> Result<(shunt_node::run::Nodes, Started, Config), Failure> {
+fn start(options: &UpOptions) -> Result<(shunt_node::run::Nodes, Started), Failure> {
     let (notice, notices) = mpsc::channel();
     let mut parts = NodesOptions::new(options.data.clone(), addresses(options)?);
     parts.store = options.storage.store();
@@ -100,8 +100,8 @@ fn start(options: &UpOptions) -> Result<(shunt_node::run::Nodes, Started, Config
         return Err(Failure { exit: Exit::Configuration, message: format!("{}: {}", problem.key, problem.message) });
     }
     let others = vec![nodes.admin() as Arc<dyn Part>];
-    let started = proxy::start(config.clone(), others, (notice, notices))?;
-    Ok((nodes, started, config))
+    let started = proxy::start(config, others, (notice, notices))?;
+    Ok((nodes, started))
 }
 
 /// One loopback address per node, as if each were a machine.

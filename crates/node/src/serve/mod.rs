@@ -167,14 +167,14 @@ impl NodeService {
         }
     }
 
-    /// Closes connections that wait for nothing; the loop ends with the last of them.
+    /// Closes connections that wait for nothing and have taken their answers; the loop ends with the last of them.
     fn drain_step(&mut self, io: &mut Io) {
         if !self.draining {
             return;
         }
         let waiting = &self.waiting;
         let idle = self.sessions.iter().flatten().filter(|session| session.rest.handed_over == 0);
-        let idle = idle.map(|session| session.conn);
+        let idle = idle.map(|session| session.conn).filter(|conn| io.backlog(*conn) == 0);
         let idle: Vec<ConnId> = idle.filter(|conn| !waiting.iter().any(|waiting| waiting.conn() == *conn)).collect();
         for conn in idle {
             self.take(conn);

@@ -17,6 +17,7 @@ struct Bench {
     admin: Arc<Admin>,
     address: SocketAddr,
     cores: Vec<Arc<CoreMetrics>>,
+    control: Arc<ControlMetrics>,
     ring: watch::Sender<Option<Arc<ClusterState>>>,
     _config: watch::Sender<Arc<Config>>,
 }
@@ -27,17 +28,17 @@ impl Bench {
         let (ring, cluster) = ClusterView::new();
         let (config_sender, config) = watch::channel(Arc::new(Config::default()));
         let control = Arc::<ControlMetrics>::default();
-        let sources = Sources { cores: cores.clone().into(), control, cluster };
+        let sources = Sources { cores: cores.clone().into(), control: Arc::clone(&control), cluster };
         let listening = vec!["127.0.0.1:9042".parse().expect("address")];
         let admin = Admin::new(sources, config, listening);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let address = listener.local_addr().expect("address");
         let pages = Pages::new("1.2.3", vec![Arc::clone(&admin) as Arc<dyn Part>]);
         tokio::spawn(pages.serve(listener));
-        Self { admin, address, cores, ring, _config: config_sender }
+        Self { admin, address, cores, control, ring, _config: config_sender }
     }
 
-    /// Two nodes, the second down.
+    /// Two nodes, the second down, told by a control connection that stands.
     fn know_ring(&self) {
         self.know_ring_from(None);
     }
@@ -69,6 +70,7 @@ impl Bench {
             schema_version: 1,
         };
         self.ring.send_replace(Some(Arc::new(state)));
+        self.control.connected.set(1);
     }
 
     /// Status code, headers and body.
@@ -179,9 +181,28 @@ async fn readiness_follows_the_ring_and_the_drain() {
     assert_eq!((code, &body["reason"]), (503, &"no node of the local datacentre is up".into()));
     bench.know_ring_from(Some("dc \"1\""));
     assert_eq!(bench.json("/readyz").await.0, 200);
+    // Who was up is all that is known when nobody is left to tell; a link shows that somebody is.
+    bench.control.connected.set(0);
+    let (code, body) = bench.json("/readyz").await;
+    assert_eq!((code, &body["reason"]), (503, &"no node can be reached".into()));
+    bench.cores[1].nodes.node(NodeId(0)).links.add(1);
+    assert_eq!(bench.json("/readyz").await.0, 200);
     bench.admin.set_draining();
     let (code, body) = bench.json("/readyz").await;
     assert_eq!((code, &body["reason"]), (503, &"draining".into()));
+}
+
+#[tokio::test]
+async fn a_head_without_end_is_refused() {
+    let bench = Bench::start().await;
+    let mut stream = TcpStream::connect(bench.address).await.expect("connect");
+    stream.write_all(b"GET /status HTTP/1.1\r\nX: ").await.expect("write");
+    // It may be refused, and the connection closed, before all is written.
+    let _ = stream.write_all("x".repeat(64 << 10).as_bytes()).await;
+    let mut answer = Vec::new();
+    let end = tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut answer)).await;
+    assert!(end.is_ok(), "the connection still stands");
+    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 431"), "{answer:?}");
 }
 
 #[tokio::test]

@@ -239,6 +239,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_valid_only_after_a_restart_is_seen() {
+        let old = valid();
+        let contact_points = old.listen.iter().map(ToString::to_string).collect();
+        let new = Config { listen: vec!["127.0.0.1:9999".parse().expect("address")], contact_points, ..valid() };
+        assert_eq!(keys(&new), Vec::<&str>::new());
+        assert_eq!(keys(&old.reloaded(&new).config), ["contact_points"]);
+    }
+
+    #[test]
     fn reload_keeps_what_needs_a_restart() {
         let old = valid();
         let new = Config { cores: 7, clients_max: 5, ..valid() };

@@ -14,6 +14,7 @@ use tracing::{debug, info, warn};
 use super::agreement::{self, Agreement, Answer, Waiter};
 use super::error::ControlError;
 use super::handshake::Session;
+use super::missed::Inventory;
 use super::plane::{ControlPlane, Step, node_port, probe, until};
 use super::{ControlRequest, CoreMail, ring, schema};
 
@@ -39,6 +40,7 @@ pub(super) async fn follow(plane: &mut ControlPlane, session: Session) -> Step {
         schema_due: None,
         refresh_due: now,
         heartbeat_due: now,
+        was_away: true,
         agreement: Agreement::default(),
     };
     let outcome = follower.run().await;
@@ -55,6 +57,8 @@ struct Follower<'p> {
     schema_due: Option<Instant>,
     refresh_due: Instant,
     heartbeat_due: Instant,
+    /// Nobody listened to events before this connection, and what they would have told is not known yet.
+    was_away: bool,
     agreement: Agreement,
 }
 
@@ -62,7 +66,6 @@ impl Follower<'_> {
     async fn run(&mut self) -> Step {
         self.register().await?;
         self.refresh_all().await?;
-        self.probe_others();
         while self.turn().await? {}
         Ok(())
     }
@@ -129,10 +132,40 @@ impl Follower<'_> {
         let ring_changed = self.read_ring().await?;
         let schema_changed = self.read_schema().await?;
         self.refresh_due = Instant::now() + Duration::from_millis(self.plane.settings().refresh_interval_ms);
-        self.plane.count_refresh();
         if ring_changed || schema_changed || self.plane.is_news(&self.session) {
             self.plane.publish(&self.session);
         }
+        if self.was_away {
+            self.probe_others();
+        }
+        self.take_inventory().await?;
+        self.plane.count_refresh();
+        Ok(())
+    }
+
+    /// Notes what there is in a schema of another version, and tells clients of what changed while nobody listened. A
+    /// node that has not heard of a change yet tells of it later itself. What came just before the last connection was
+    /// lost, or just after this one registered, may be told twice; drivers read the schema again, and find it the same.
+    async fn take_inventory(&mut self) -> Step {
+        let version = self.plane.ring.as_ref().map(|ring| ring.schema_version).unwrap_or_default();
+        if self.plane.inventory.as_ref().is_some_and(|inventory| inventory.schema_version == version) {
+            self.was_away = false;
+            return Ok(());
+        }
+        let limit = self.limit();
+        let taken = Inventory::take(&mut self.session.connection, version, limit).await;
+        let Some(inventory) = self.counted(taken)? else { return Ok(()) };
+        self.still_alive();
+        let was_away = std::mem::take(&mut self.was_away);
+        if was_away && let Some(before) = &self.plane.inventory {
+            let (events, count) = inventory.events_since(before);
+            if count > 0 {
+                info!(changes = count, told = events.len(), "the schema has changed while no node could tell of it");
+            }
+            let now = Instant::now();
+            events.into_iter().for_each(|body| self.agreement.ask(Waiter::Event(body), now));
+        }
+        self.plane.inventory = Some(inventory);
         Ok(())
     }
 

@@ -11,6 +11,7 @@ mod connection;
 mod error;
 mod follow;
 mod handshake;
+mod missed;
 mod plane;
 mod post;
 mod ring;

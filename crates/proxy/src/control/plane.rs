@@ -20,6 +20,7 @@ use tracing::{debug, error, info, warn};
 use super::agreement::Answer;
 use super::error::{Attempt, ControlError};
 use super::handshake::{self, Session};
+use super::missed::Inventory;
 use super::post::{Mailbox, Post};
 use super::ring::{self, KnownNodes, Ring};
 use super::schema::Schema;
@@ -57,6 +58,8 @@ pub struct ControlPlane {
     /// As last read; `None` before.
     pub(super) ring: Option<Ring>,
     pub(super) schema: Schema,
+    /// What clients know the schema to be from events; `None` before it was read.
+    pub(super) inventory: Option<Inventory>,
     /// Host ids of nodes believed down.
     pub(super) down: HashSet<u128>,
     /// Questions to nodes whether they are there.
@@ -79,6 +82,7 @@ impl ControlPlane {
             known: KnownNodes::default(),
             ring: None,
             schema: Schema::default(),
+            inventory: None,
             down: HashSet::new(),
             probes: JoinSet::new(),
             agreements: JoinSet::new(),

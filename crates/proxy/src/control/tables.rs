@@ -30,6 +30,11 @@ impl Row {
         Self { names: Arc::clone(names), values }
     }
 
+    /// All values, in the order of the columns.
+    pub(super) fn values(&self) -> &[Option<Vec<u8>>] {
+        &self.values
+    }
+
     /// The value as bytes; `None` if it is null or there is no such column.
     pub(super) fn bytes(&self, column: &str) -> Option<&[u8]> {
         let index = self.names.iter().position(|name| name == column)?;

@@ -183,7 +183,7 @@ impl Core {
 
     /// A node gives a pool no link, and that is no answer to its clients' login or USE.
     fn turned_away(&mut self, io: &mut Io, key: u32, why: &str, verdict: bool) {
-        let node = self.links.get(key as usize).map(|link| link.node.0);
+        let node = self.links.get(key as usize).map(|link| self.node_named(link.node));
         let Some(pool) = self.pool_refused(io, key, why, verdict) else { return };
         tracing::info!(core = self.index, node, why, "a node gives the links of a pool no access");
         self.cursor = self.cursor.wrapping_add(1);

@@ -174,15 +174,14 @@ impl Core {
         let now = io.now_ns();
         let random = self.random();
         let until_ns = self.health.failed(node, now, random);
-        tracing::info!(
-            core = self.index,
-            node = node.0,
-            ?reason,
-            ?step,
-            in_flight = link.streams.len(),
-            retry_in_ms = until_ns.saturating_sub(now) / 1_000_000,
-            "link to a node is lost"
-        );
+        let (named, in_flight) = (self.node_named(node), link.streams.len());
+        let retry_in_ms = until_ns.saturating_sub(now) / 1_000_000;
+        // Of attempts there are many while a node is down, from every pool; that it is, the control plane says once.
+        if step == Step::Ready {
+            tracing::info!(core = self.index, node = %named, ?reason, in_flight, retry_in_ms, "link to a node is lost");
+        } else {
+            tracing::debug!(core = self.index, node = %named, ?reason, ?step, retry_in_ms, "no link to a node");
+        }
         self.detach_link(key, &link);
         let _ = self.control.try_send(ControlRequest::NodeUnreachable(node));
         let mut waiting = std::mem::take(&mut link.waiting);
@@ -277,7 +276,7 @@ impl Core {
             return;
         }
         self.upgraded_link_broke(io.now_ns(), key);
-        tracing::warn!(core = self.index, node = node.0, why, "giving up a link to a node");
+        tracing::warn!(core = self.index, node = %self.node_named(node), why, "giving up a link to a node");
         let (now, random) = (io.now_ns(), self.random());
         self.health.failed(node, now, random);
         let _ = self.control.try_send(ControlRequest::NodeUnreachable(node));

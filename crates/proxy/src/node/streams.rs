@@ -4,6 +4,8 @@
 //! and allocate only while the table grows to its working size. The lowest free id is given out first: a lightly used
 //! link touches few cache lines, and on a busy one the requests of a turn, whose answers come back together, lie side
 //! by side.
+//!
+//! 0 is never given out: Cassandra says on stream 0 what it cannot say of a request, because it has not read so far.
 
 use crate::client::ClientRef;
 use crate::limits::STREAMS_PER_CONNECTION_MAX;
@@ -93,12 +95,12 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// At most `max` in flight, which must not exceed 32,768.
+    /// At most `max` in flight, and at most 32,767.
     pub(crate) fn new(max: usize) -> Self {
-        let max = max.min(STREAMS_PER_CONNECTION_MAX);
+        let max = max.min(STREAMS_PER_CONNECTION_MAX - 1);
         let free = Box::new([0; WORDS]);
-        let mut streams = Self { slots: Vec::new(), free, free_words: [0; WORDS / WORD], used: 0, max };
-        (0..max).for_each(|id| streams.set_free(id));
+        let mut streams = Self { slots: vec![None], free, free_words: [0; WORDS / WORD], used: 0, max };
+        (1..=max).for_each(|id| streams.set_free(id));
         streams
     }
 
@@ -211,17 +213,26 @@ mod tests {
     fn every_id_is_given_out_once_and_then_none() {
         let mut streams = Streams::new(32_768);
         let mut seen = vec![false; 32_768];
-        for i in 0..32_768_usize {
-            let id = streams.insert(pending(i as i16)).unwrap();
+        for i in 1..=i16::MAX {
+            let id = streams.insert(pending(i)).unwrap();
             assert!(!std::mem::replace(&mut seen[usize::from(id)], true));
         }
-        assert!(streams.is_full());
+        assert!(streams.is_full() && !seen[0]);
         assert!(streams.insert(pending(0)).is_none());
-        for i in 0..32_768_usize {
-            assert_eq!(streams.get(i as i16).unwrap().stream, i as i16);
-            streams.remove(i as i16);
+        for i in 1..=i16::MAX {
+            assert_eq!(streams.get(i).unwrap().stream, i);
+            streams.remove(i);
         }
         assert_eq!(streams.len(), 0);
+    }
+
+    #[test]
+    fn what_a_node_says_on_stream_0_is_about_nobody() {
+        let mut streams = Streams::new(2);
+        assert!((0..2).all(|_| streams.insert(pending(0)).is_some()));
+        assert!(streams.get(0).is_none());
+        streams.remove(0);
+        assert_eq!((streams.len(), streams.insert(pending(0))), (2, None));
     }
 
     #[test]
@@ -229,7 +240,7 @@ mod tests {
         let mut streams = Streams::new(4);
         let id = streams.insert(pending(9)).unwrap() as i16;
         assert!(streams.get(-1).is_none());
-        assert!(streams.get(3).is_none());
+        assert!(streams.get(4).is_none());
         assert!(streams.get(id).is_some());
         streams.remove(id);
         assert!(streams.get(id).is_none(), "answered twice");
@@ -241,21 +252,21 @@ mod tests {
     fn the_lowest_free_id_is_given_out() {
         let mut streams = Streams::new(300);
         let ids: Vec<u16> = (0..200).map(|i| streams.insert(pending(i)).unwrap()).collect();
-        assert_eq!(ids, (0..200).collect::<Vec<u16>>());
+        assert_eq!(ids, (1..=200).collect::<Vec<u16>>());
         for id in [130, 7, 64, 3] {
             streams.remove(id);
         }
         let again: Vec<u16> = (0..5).map(|i| streams.insert(pending(i)).unwrap()).collect();
-        assert_eq!(again, [3, 7, 64, 130, 200]);
+        assert_eq!(again, [3, 7, 64, 130, 201]);
     }
 
     #[test]
     fn a_full_link_can_still_be_probed() {
-        for max in [4, 64, 32_768] {
+        for max in [4, 64, 32_767] {
             let mut streams = Streams::new(max);
             (0..max).for_each(|_| assert!(streams.insert(pending(0)).is_some()));
             let probe = Pending { purpose: Purpose::Heartbeat, ..pending(0) };
-            assert_eq!(streams.insert(probe), (max < 32_768).then_some(max as u16));
+            assert_eq!(streams.insert(probe), (max < 32_767).then_some(max as u16 + 1));
             assert!(streams.insert(pending(0)).is_none());
         }
     }
@@ -266,6 +277,6 @@ mod tests {
         (0..100).for_each(|i| assert!(streams.insert(pending(i)).is_some()));
         streams.remove(50);
         assert_eq!(streams.take_all().len(), 99);
-        assert_eq!((streams.len(), streams.insert(pending(0))), (0, Some(0)));
+        assert_eq!((streams.len(), streams.insert(pending(0))), (0, Some(1)));
     }
 }

@@ -139,7 +139,7 @@ impl Core {
         let retry_ns = self.nodes.get_mut(usize::from(node.0)).map_or(0, |node| node.upgrade.failed(now, random));
         tracing::warn!(
             core = self.index,
-            node = node.0,
+            node = %self.node_named(node),
             port,
             why,
             retry_in_ms = retry_ns / 1_000_000,

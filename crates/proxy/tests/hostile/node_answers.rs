@@ -221,6 +221,15 @@ fn a_segment_with_a_wrong_checksum() {
 }
 
 #[test]
+fn an_error_about_no_request() {
+    // As Cassandra answers a body that it cannot decompress: it has not read by then whose it is.
+    misbehaves(false, |request| {
+        let body = bytes::body(|out| encode::error(out, error_code::SERVER_ERROR, "cannot be decompressed"));
+        Action::Garbage(framed(request, Header::response(request.version, 0, opcode::ERROR), &body))
+    });
+}
+
+#[test]
 fn compressed_bodies_that_are_none() {
     // To the client whose answers the proxy does not look into this is a malformed answer; here it looks.
     misbehaves(false, |request| {

@@ -95,7 +95,7 @@ fn run_node(options: &NodeOptions) -> Result<Exit, Failure> {
         runtime.spawn(admin::serve(listener, pages));
     }
     announce(nodes.addresses(), admin_address);
-    runtime.block_on(async {
+    let outcome: Result<Exit, Failure> = runtime.block_on(async {
         loop {
             tokio::select! {
                 asked = signals.next() => match asked {
@@ -111,7 +111,10 @@ fn run_node(options: &NodeOptions) -> Result<Exit, Failure> {
                 }
             }
         }
-    })
+    });
+    // Dropped as usual it would wait for the drain, which a second signal says not to wait for.
+    runtime.shutdown_background();
+    outcome
 }
 
 async fn drain(nodes: Nodes, signal: &str, limit: Duration, signals: &mut Signals) -> Exit {

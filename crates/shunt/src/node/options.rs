@@ -71,7 +71,8 @@ pub(crate) struct NodeOptions {
     #[arg(long, value_name = "N", help_heading = "Event loop")]
     pub(crate) cores: Option<usize>,
     /// How long SIGTERM waits for answers that clients do not take
-    #[arg(long, value_name = "MS", default_value_t = 30_000, help_heading = "Times")]
+    #[arg(long, value_name = "MS", default_value_t = 30_000, help_heading = "Times",
+          value_parser = clap::value_parser!(u64).range(0..=86_400_000))]
     pub(crate) drain_timeout_ms: u64,
     /// Connections; more are refused
     #[arg(long, value_name = "N", default_value_t = 60_000, help_heading = "Limits")]

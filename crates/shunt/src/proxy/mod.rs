@@ -42,7 +42,7 @@ pub(crate) fn run(settings: Settings) -> Exit {
     match start(config, Vec::new(), mpsc::channel()) {
         Ok(started) => {
             announce(&started.listening, started.admin);
-            Supervisor::new(started, Box::new(move || settings.load()), filter).run()
+            Supervisor::new(started, Some(Box::new(move || settings.load())), filter).run()
         }
         Err(failed) => failed.report(),
     }

@@ -66,7 +66,8 @@ enum Phase {
 
 /// Holds what keeps the proxy running.
 pub(crate) struct Supervisor {
-    reload: Reload,
+    /// Without one, SIGHUP ends the process: a terminal was closed.
+    reload: Option<Reload>,
     filter: FilterHandle,
     config: watch::Sender<Arc<Config>>,
     pages: Arc<Admin>,
@@ -80,7 +81,7 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    pub(crate) fn new(started: Started, reload: Reload, filter: FilterHandle) -> Self {
+    pub(crate) fn new(started: Started, reload: Option<Reload>, filter: FilterHandle) -> Self {
         Self {
             reload,
             filter,
@@ -130,6 +131,10 @@ impl Supervisor {
     }
 
     fn take(&mut self, notice: Notice) -> Option<Exit> {
+        let notice = match notice {
+            Notice::Reload if self.reload.is_none() => Notice::Stop("SIGHUP"),
+            other => other,
+        };
         match (notice, &self.phase) {
             (Notice::Stop(signal), Phase::Running) => {
                 self.drain(signal);
@@ -209,7 +214,8 @@ impl Supervisor {
     }
 
     fn reload(&mut self) {
-        let new = match (self.reload)() {
+        let Some(reload) = &self.reload else { return };
+        let new = match reload() {
             Ok(new) => new,
             Err(problems) => {
                 error!("the configuration stays as it is, because the new one is not valid:\n{problems}");
@@ -217,6 +223,12 @@ impl Supervisor {
             }
         };
         let reloaded = self.config.borrow().reloaded(&new);
+        // It was valid whole; what of it can be taken over now may not go with what needs a restart.
+        if let Some(problem) = reloaded.config.problems().first() {
+            let (key, why, restart) = (problem.key, &problem.message, &reloaded.waiting);
+            error!(key, why, needs_restart = ?restart, "the configuration stays as it is: the new one is valid only after a restart");
+            return;
+        }
         if !reloaded.waiting.is_empty() {
             warn!(keys = ?reloaded.waiting, "these keys have changed and need a restart");
         }

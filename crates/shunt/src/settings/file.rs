@@ -98,7 +98,11 @@ impl<'t> Reader<'t> {
             Ok(options) => self.file.options = options.over(std::mem::take(&mut self.file.options)),
             Err(error) => {
                 let error: toml::de::Error = error;
-                let message = format!("`{name}`: {}", one_line(error.message()));
+                let message = match name.as_str() {
+                    // The library's message quotes what it found.
+                    "password" => "`password`: must be text in quotes".to_owned(),
+                    _ => format!("`{name}`: {}", one_line(error.message())),
+                };
                 self.error(error.span().unwrap_or(span), message);
             }
         }

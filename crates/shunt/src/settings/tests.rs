@@ -141,4 +141,7 @@ fn a_missing_file_and_half_a_login_are_named() {
 fn a_password_shows_nowhere() {
     let config = load(&["--contact-points=a", "--username=u", "--password=hunter2"].map(str::to_owned)).expect("valid");
     assert!(!format!("{config:?}").contains("hunter2"));
+    let file = Scratch::new("unquoted", "contact_points = [\"a\"]\nusername = \"u\"\npassword = 48151623\n");
+    let error = load(&[format!("--config={}", file.path())]).expect_err("no text").to_string();
+    assert!(error.contains(":3:12: `password`: must be text in quotes") && !error.contains("48151623"), "{error}");
 }

@@ -108,6 +108,30 @@ fn up_keeps_its_data_however_it_ends() {
 }
 
 #[test]
+fn a_drain_waits_for_a_slow_client_until_the_second_signal() {
+    let directory = tempfile::tempdir().expect("directory");
+    let data = directory.path().join("data");
+    let running = Running::start(&["node", "--data", text(&data), "--drain-timeout-ms", "86400000"]);
+    let mut client = Client::connect(running.clients);
+    fill(&mut client);
+    run(&mut client, &format!("INSERT INTO k.t (a, b) VALUES (0, '{}')", "x".repeat(2 << 20)));
+    // More than sockets hold, of which one answer is read.
+    (0..16).for_each(|_| client.ask("SELECT b FROM k.t WHERE a = 0"));
+    assert_eq!(client.receive(), Some(opcode::RESULT));
+    signal(&running.child, "TERM");
+    eventually(|| page(running.admin, "/readyz").1.contains("draining"));
+    let (code, log) = running.end("TERM");
+    assert!(code == 130 && log.contains("second signal"), "{code} {log}");
+}
+
+#[test]
+fn closing_the_terminal_ends_up() {
+    let directory = tempfile::tempdir().expect("directory");
+    let running = Running::start(&["up", "--data", text(&directory.path().join("data")), "--node-port", "0"]);
+    assert_eq!(running.end("HUP").0, 0);
+}
+
+#[test]
 fn a_node_is_copied_while_it_runs_and_the_copy_opens() {
     let directory = tempfile::tempdir().expect("directory");
     let (data, copy) = (directory.path().join("data"), directory.path().join("copy"));

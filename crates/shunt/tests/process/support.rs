@@ -189,8 +189,13 @@ impl Client {
 
     /// Sends a statement; the opcode and body of its answer.
     pub(crate) fn run(&mut self, text: &str) -> (u8, Vec<u8>) {
-        self.send(opcode::QUERY, |body| encode::query_simple(body, 4, text, Consistency::ONE));
+        self.ask(text);
         self.receive_whole().expect("an answer")
+    }
+
+    /// Sends a statement and does not read the answer.
+    pub(crate) fn ask(&mut self, text: &str) {
+        self.send(opcode::QUERY, |body| encode::query_simple(body, 4, text, Consistency::ONE));
     }
 
     /// Sends a query and waits for its answer.

@@ -10,6 +10,8 @@ use crate::config::{Credentials, Secret};
 async fn started(ring: &FakeRing) -> Bench {
     let mut bench = Bench::start(&[ring.address(1)], |_| {});
     bench.cluster_where(|_| true).await;
+    // All of the start has been read, or queries of it would be counted among those of a test.
+    eventually(|| bench.metrics.refreshes.get() > 0).await;
     bench
 }
 
@@ -76,6 +78,45 @@ async fn the_loss_of_the_control_node_moves_the_connection_and_marks_the_node() 
     ring.add_keyspace("later");
     ring.event(&schema_change("later"));
     bench.cluster_where(|state| state.routing.keyspace("later").is_some()).await;
+}
+
+#[tokio::test]
+async fn what_changed_while_no_node_could_tell_is_told_afterwards() {
+    let mut ring = FakeRing::start(2).await;
+    ring.add_keyspace("kept");
+    ring.add_keyspace("same");
+    let mut bench = started(&ring).await;
+    // No event of these.
+    ring.add_keyspace("fresh");
+    ring.edit(|state| {
+        let (keyspace, table, column) = ("kept".to_owned(), "t".to_owned(), "w".to_owned());
+        state.columns.push((keyspace, table, column, "regular", -1, "text"));
+        state.nodes.iter_mut().for_each(|node| node.schema_version = 78);
+    });
+    ring.kill(1);
+    let mut told = Vec::new();
+    while told.len() < 4 {
+        if let CoreMail::SchemaEvent(body) = bench.next_mail().await {
+            let Event::SchemaChange(found) = Event::decode(&body).expect("event") else { panic!("{body:?}") };
+            let name = found.name.unwrap_or_default();
+            told.push(format!("{} {} {} {name}", found.change, found.target, found.keyspace));
+        }
+    }
+    let new = ["CREATED KEYSPACE fresh ", "CREATED TABLE fresh c", "CREATED TABLE fresh t", "UPDATED TABLE kept t"];
+    assert_eq!(told, new);
+    // What is known by now is not told again, nor what comes with an event.
+    ring.edit(|state| state.nodes.iter_mut().for_each(|node| node.schema_version = 79));
+    ring.add_keyspace("announced");
+    let refreshes = bench.metrics.refreshes.get();
+    let body = ring.event(&schema_change("announced"));
+    eventually(|| bench.metrics.refreshes.get() > refreshes).await;
+    let mut heard = Vec::new();
+    while let Ok(mail) = bench.mail.try_recv() {
+        if let CoreMail::SchemaEvent(received) = mail {
+            heard.push(received.to_vec());
+        }
+    }
+    assert_eq!(heard, [body]);
 }
 
 #[tokio::test]

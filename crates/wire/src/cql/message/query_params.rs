@@ -73,6 +73,15 @@ impl<'a> QueryParams<'a> {
         self.flags & query_flag::SKIP_METADATA != 0
     }
 
+    /// Whether a node may find that it cannot read them: a paging state is opaque here, and numbers pass that no
+    /// specification lists. Cassandra closes a v5 connection at the second such message in one segment.
+    pub fn is_doubtful(&self) -> bool {
+        !self.consistency.is_known()
+            || self.paging_state.is_some()
+            || self.serial_consistency.is_some_and(|serial| !serial.is_known())
+            || self.timestamp == Some(i64::MIN)
+    }
+
     /// Reads the parameters of a QUERY, an EXECUTE or a BATCH.
     ///
     /// Flags of a version later than `version` are kept in `flags` but not acted on.
@@ -112,10 +121,15 @@ impl<'a> QueryParams<'a> {
         Ok(params)
     }
 
-    /// Reads what routing needs of the parameters and goes past the rest, as strictly as [`QueryParams::read`] does.
+    /// Reads what routing needs of the parameters and goes past the rest, as strictly as [`QueryParams::read`] does: the
+    /// consistency, the values, and whether they are [doubtful](QueryParams::is_doubtful).
     #[inline]
-    pub(super) fn read_routing(reader: &mut Reader<'a>, version: u8) -> Result<(Consistency, Values<'a>), DecodeError> {
+    pub(super) fn read_routing(
+        reader: &mut Reader<'a>,
+        version: u8,
+    ) -> Result<(Consistency, Values<'a>, bool), DecodeError> {
         let consistency = reader.consistency("consistency")?;
+        let mut doubtful = !consistency.is_known();
         let flags = match version {
             ..5 => u32::from(reader.byte("query flags")?),
             _ => reader.int("query flags")? as u32,
@@ -129,13 +143,13 @@ impl<'a> QueryParams<'a> {
             reader.int("page size")?;
         }
         if has(query_flag::PAGING_STATE) {
-            reader.bytes("paging state")?;
+            doubtful |= reader.bytes("paging state")?.is_some();
         }
         if has(query_flag::SERIAL_CONSISTENCY) {
-            reader.consistency("serial consistency")?;
+            doubtful |= !reader.consistency("serial consistency")?.is_known();
         }
         if has(query_flag::TIMESTAMP) {
-            reader.long("timestamp")?;
+            doubtful |= reader.long("timestamp")? == i64::MIN;
         }
         if version >= 5 && has(query_flag::KEYSPACE) {
             reader.string("keyspace")?;
@@ -143,7 +157,7 @@ impl<'a> QueryParams<'a> {
         if version >= 5 && has(query_flag::NOW_IN_SECONDS) {
             reader.int("now in seconds")?;
         }
-        Ok((consistency, values))
+        Ok((consistency, values, doubtful))
     }
 
     /// Appends the parameters as `version` writes them. Keyspace and now are left out before v5.

@@ -107,6 +107,8 @@ pub struct ExecuteRouting<'a> {
     pub consistency: Consistency,
     /// Bound values.
     pub values: Values<'a>,
+    /// What [`QueryParams::is_doubtful`] says of its parameters.
+    pub doubtful: bool,
 }
 
 impl<'a> ExecuteRouting<'a> {
@@ -121,8 +123,8 @@ impl<'a> ExecuteRouting<'a> {
         if version >= 5 {
             reader.short_bytes("result metadata id")?;
         }
-        let (consistency, values) = QueryParams::read_routing(&mut reader, version)?;
-        Ok(ExecuteRouting { id, consistency, values })
+        let (consistency, values, doubtful) = QueryParams::read_routing(&mut reader, version)?;
+        Ok(ExecuteRouting { id, consistency, values, doubtful })
     }
 }
 

@@ -59,7 +59,26 @@ fn every_parameter_survives_the_round_trip() {
             (routing.id, routing.consistency, routing.values),
             (found.id, sent.consistency, found.params.values)
         );
+        assert_eq!(routing.doubtful, found.params.is_doubtful());
         assert_eq!(found.params.values.named("a"), Some(Value::Bytes(b"x")));
+    }
+}
+
+#[test]
+fn what_a_node_may_be_unable_to_read_is_told() {
+    let plain = QueryParams::simple(Consistency::ONE);
+    let doubtful = [
+        QueryParams { paging_state: Some(b"\xff"), ..plain },
+        QueryParams { consistency: Consistency(12), ..plain },
+        QueryParams { serial_consistency: Some(Consistency(12)), ..plain },
+        QueryParams { timestamp: Some(i64::MIN), ..plain },
+    ];
+    let sound = QueryParams { serial_consistency: Some(Consistency::SERIAL), timestamp: Some(0), ..plain };
+    for (params, expected) in doubtful.map(|params| (params, true)).into_iter().chain([(plain, false), (sound, false)])
+    {
+        assert_eq!(params.is_doubtful(), expected, "{params:?}");
+        let bytes = body(|out| encode::execute(out, 5, b"id", Some(b"meta"), &params));
+        assert_eq!(ExecuteRouting::decode(5, &bytes).unwrap().doubtful, expected, "{params:?}");
     }
 }
 

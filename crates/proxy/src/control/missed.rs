@@ -1,0 +1,245 @@
+//! Schema changes that no event told of, because they were made while the control connection was away.
+//!
+//! Drivers read the schema once and go by events from then on; one whose own connection breaks reads it again. Behind
+//! the proxy a driver's connection stays, so what has changed meanwhile is found here, by comparing what there was with
+//! what there is, and told as a node would have told it.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use shunt_wire::cql::message::{Event, Reader, SchemaChange, encode, error_code, put};
+
+use super::connection::Connection;
+use super::error::ControlError;
+use super::tables::{self, Row};
+
+/// Events for one absence. Drivers read something for each, and what waits for a core is bounded too.
+const EVENTS_MAX: usize = 128;
+
+/// Keyspaces that belong to the nodes. They differ between releases, which is no change to tell of.
+const OF_NODES: [&str; 8] = [
+    "system",
+    "system_auth",
+    "system_cluster_metadata",
+    "system_distributed",
+    "system_schema",
+    "system_traces",
+    "system_views",
+    "system_virtual_schema",
+];
+
+/// What an event is about, in the order in which nodes tell of new ones: what something is made of comes before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Target {
+    Keyspace,
+    Type,
+    Table,
+    Function,
+    Aggregate,
+}
+
+/// Where things are listed, and the column with their names. Only columns that every release since 3.0 has, and that
+/// change when drivers have to read again: a table's comment is none of them. Views are tables to events.
+const LISTS: [(Target, &str, &str); 8] = [
+    (Target::Keyspace, "", "SELECT keyspace_name, durable_writes, replication FROM system_schema.keyspaces"),
+    (Target::Type, "type_name", "SELECT keyspace_name, type_name, field_names, field_types FROM system_schema.types"),
+    (Target::Table, "table_name", "SELECT keyspace_name, table_name, id FROM system_schema.tables"),
+    (Target::Table, "view_name", "SELECT keyspace_name, view_name, id FROM system_schema.views"),
+    (
+        Target::Table,
+        "table_name",
+        "SELECT keyspace_name, table_name, column_name, clustering_order, kind, position, type \
+         FROM system_schema.columns",
+    ),
+    (
+        Target::Table,
+        "table_name",
+        "SELECT keyspace_name, table_name, index_name, kind, options FROM system_schema.indexes",
+    ),
+    (
+        Target::Function,
+        "function_name",
+        "SELECT keyspace_name, function_name, argument_types, argument_names, body, language, return_type \
+         FROM system_schema.functions",
+    ),
+    (
+        Target::Aggregate,
+        "aggregate_name",
+        "SELECT keyspace_name, aggregate_name, argument_types, final_func, return_type, state_func, state_type \
+         FROM system_schema.aggregates",
+    ),
+];
+
+/// Something that events name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Thing {
+    target: Target,
+    keyspace: String,
+    /// Empty for the keyspace itself.
+    name: String,
+    /// CQL types of a function's arguments, which are part of its name.
+    arguments: Vec<String>,
+}
+
+/// All that events could name, each with a digest of what was read of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Inventory {
+    /// Schema version of the node when it was taken; the schema may have been newer, not older.
+    pub(super) schema_version: u128,
+    things: BTreeMap<Thing, u64>,
+}
+
+impl Inventory {
+    fn new(schema_version: u128) -> Self {
+        Self { schema_version, things: BTreeMap::new() }
+    }
+
+    /// Takes it. `None` with servers that do not list their keyspaces (before Cassandra 3.0), or will not now: nothing but
+    /// events depends on it.
+    pub(super) async fn take(
+        connection: &mut Connection,
+        schema_version: u128,
+        limit: Duration,
+    ) -> Result<Option<Self>, ControlError> {
+        let mut inventory = Self::new(schema_version);
+        for (target, name, query) in LISTS {
+            match tables::read(connection, query, limit).await {
+                // A server without functions, say.
+                Err(ControlError::Node { code: error_code::INVALID, .. }) if target != Target::Keyspace => {}
+                Err(ControlError::Node { .. }) => return Ok(None),
+                outcome => outcome?.iter().for_each(|row| inventory.add(target, name, row)),
+            }
+        }
+        Ok(Some(inventory))
+    }
+
+    /// Several rows may be about one thing; their order does not matter.
+    fn add(&mut self, target: Target, name: &str, row: &Row) {
+        let name = if target == Target::Keyspace { Some("") } else { row.text(name) };
+        let keyspace = row.text("keyspace_name").filter(|keyspace| !OF_NODES.contains(keyspace));
+        let (Some(keyspace), Some(name)) = (keyspace, name) else { return };
+        let arguments = row.texts("argument_types").into_iter().map(str::to_owned).collect();
+        let thing = Thing { target, keyspace: keyspace.to_owned(), name: name.to_owned(), arguments };
+        let mut hasher = DefaultHasher::new();
+        row.values().hash(&mut hasher);
+        let digest = self.things.entry(thing).or_default();
+        *digest = digest.wrapping_add(hasher.finish());
+    }
+
+    /// Bodies of the events that lead from `before` to here, at most [`EVENTS_MAX`], and how many there would be.
+    pub(super) fn events_since(&self, before: &Inventory) -> (Vec<Arc<[u8]>>, usize) {
+        let changed = self.things.iter().filter_map(|(thing, digest)| match before.things.get(thing) {
+            None => Some(("CREATED", thing)),
+            Some(old) if old != digest => Some(("UPDATED", thing)),
+            Some(_) => None,
+        });
+        // What is made of something goes before it.
+        let gone = before.things.keys().rev().filter(|thing| !self.things.contains_key(*thing));
+        let all: Vec<_> = changed.chain(gone.map(|thing| ("DROPPED", thing))).collect();
+        (all.iter().take(EVENTS_MAX).map(|(change, thing)| thing.event(change)).collect(), all.len())
+    }
+}
+
+impl Thing {
+    /// The body of an event about it.
+    fn event(&self, change: &str) -> Arc<[u8]> {
+        let (target, has_arguments) = match self.target {
+            Target::Keyspace => ("KEYSPACE", false),
+            Target::Type => ("TYPE", false),
+            Target::Table => ("TABLE", false),
+            Target::Function => ("FUNCTION", true),
+            Target::Aggregate => ("AGGREGATE", true),
+        };
+        let mut arguments = Vec::new();
+        put::string_list(&mut arguments, self.arguments.iter().map(String::as_str));
+        let arguments = Reader::new(&arguments).string_list("argument types").ok().filter(|_| has_arguments);
+        let name = (self.target != Target::Keyspace).then_some(self.name.as_str());
+        let change = SchemaChange { change, target, keyspace: &self.keyspace, name, arguments };
+        let mut body = Vec::new();
+        encode::event(&mut body, &Event::SchemaChange(change));
+        Arc::from(body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inventory(things: &[(Target, &str, &[&str], u64)]) -> Inventory {
+        let mut inventory = Inventory::new(0);
+        for (target, name, arguments, digest) in things {
+            let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+            let thing = Thing { target: *target, keyspace: "k".to_owned(), name: (*name).to_owned(), arguments };
+            inventory.things.insert(thing, *digest);
+        }
+        inventory
+    }
+
+    /// Change, target, name and arguments of each event.
+    fn told(after: &Inventory, before: &Inventory) -> Vec<String> {
+        let (bodies, count) = after.events_since(before);
+        assert_eq!(bodies.len(), count.min(EVENTS_MAX));
+        let tell = |body: &Arc<[u8]>| match Event::decode(body).expect("event") {
+            Event::SchemaChange(found) => {
+                let arguments: Vec<_> = found.arguments.map(|list| list.iter().collect()).unwrap_or_default();
+                let name = found.name.unwrap_or(found.keyspace);
+                assert_eq!(found.keyspace, "k");
+                assert_eq!(found.arguments.is_some(), matches!(found.target, "FUNCTION" | "AGGREGATE"));
+                format!("{} {} {name}{arguments:?}", found.change, found.target)
+            }
+            other => panic!("{other:?}"),
+        };
+        bodies.iter().map(tell).collect()
+    }
+
+    #[test]
+    fn events_come_in_the_order_in_which_a_schema_is_built_and_taken_down() {
+        let nothing = inventory(&[]);
+        let all = inventory(&[
+            (Target::Aggregate, "sum", &["int"], 1),
+            (Target::Function, "plus", &["int", "text"], 1),
+            (Target::Table, "t", &[], 1),
+            (Target::Type, "address", &[], 1),
+            (Target::Keyspace, "", &[], 1),
+        ]);
+        let named = [
+            "KEYSPACE k[]",
+            "TYPE address[]",
+            "TABLE t[]",
+            r#"FUNCTION plus["int", "text"]"#,
+            r#"AGGREGATE sum["int"]"#,
+        ];
+        assert_eq!(told(&all, &nothing), named.map(|name| format!("CREATED {name}")));
+        let mut backwards = named.map(|name| format!("DROPPED {name}"));
+        backwards.reverse();
+        assert_eq!(told(&nothing, &all), backwards);
+        assert!(told(&all, &all).is_empty());
+    }
+
+    #[test]
+    fn what_reads_otherwise_was_updated_and_functions_differ_by_their_arguments() {
+        let before = inventory(&[
+            (Target::Table, "t", &[], 1),
+            (Target::Table, "u", &[], 1),
+            (Target::Function, "f", &["int"], 1),
+        ]);
+        let after = inventory(&[
+            (Target::Table, "t", &[], 2),
+            (Target::Table, "u", &[], 1),
+            (Target::Function, "f", &["text"], 1),
+        ]);
+        let expected =
+            ["UPDATED TABLE t[]", r#"CREATED FUNCTION f["text"]"#, r#"DROPPED FUNCTION f["int"]"#].map(str::to_owned);
+        assert_eq!(told(&after, &before), expected);
+    }
+
+    #[test]
+    fn one_absence_has_so_many_events_and_no_more() {
+        let names: Vec<String> = (0..2 * EVENTS_MAX).map(|number| format!("t{number}")).collect();
+        let tables: Vec<_> = names.iter().map(|name| (Target::Table, name.as_str(), &[][..], 1)).collect();
+        let (bodies, count) = inventory(&tables).events_since(&inventory(&[]));
+        assert_eq!((bodies.len(), count), (EVENTS_MAX, 2 * EVENTS_MAX));
+    }
+}
