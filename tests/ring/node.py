@@ -111,14 +111,15 @@ def java_command(settings: Settings) -> list:
         "cassandra.jmx.local.port": settings.jmx_port,
         "logback.configurationFile": jars.HERE / "logback.xml",
         "cassandra-foreground": "yes",
-        # A loopback ring needs none of the waiting that keeps a large one safe.
-        "cassandra.ring_delay_ms": 3000,
+        # A loopback ring needs none of the waiting that keeps a large one safe, but for a node that joins under load: until all
+        # know that it does, a write may be acknowledged without it, and a read at QUORUM through it then misses that write.
+        "cassandra.ring_delay_ms": 15000 if settings.bootstrap else 3000,
         "cassandra.skip_wait_for_gossip_to_settle": 0,
         "cassandra.superuser_setup_delay_ms": 0,
         "cassandra.role_password_update_min_interval_in_ms": 0,
         "cassandra.shutdown_announce_in_ms": 200,
         "cassandra.memtable.row_overhead_size": 180,  # what its own measurement at every start finds
-        "cassandra.consistent.rangemovement": "false",
+        "cassandra.consistent.rangemovement": "true" if settings.bootstrap else "false",
         "cassandra.system_distributed.default_rf": settings.replicas_of_system,
         "cassandra.system_traces.default_rf": min(2, settings.replicas_of_system),
         "cassandra.available_processors": 2,
