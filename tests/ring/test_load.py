@@ -1,0 +1,39 @@
+"""A missed read is forgiven only while nodes disagreed about who has which row."""
+
+import pytest
+
+from ring.load import Load, Missed
+
+
+@pytest.fixture
+def load():
+    return Load("127.0.0.1", 1, "load")
+
+
+def missed(write_begun: float, read_ended: float) -> Missed:
+    return Missed("key", "value", [], write_begun, read_ended)
+
+
+@pytest.mark.parametrize("times", [(1, 3), (3, 4), (5, 9), (1, 9), (1, 2), (6, 9)])
+def test_a_read_missed_while_nodes_disagreed_is_forgiven(load, times):
+    load.wrong = [missed(*times)]
+    load.assert_clients_unharmed(disagreed=(2, 6))
+
+
+@pytest.mark.parametrize("times", [(0.5, 1.9), (6.1, 7)])
+def test_a_read_missed_before_or_afterwards_is_not(load, times):
+    load.wrong = [missed(3, 4), missed(*times)]
+    with pytest.raises(AssertionError, match="Missed"):
+        load.assert_clients_unharmed(disagreed=(2, 6))
+
+
+def test_a_value_that_nobody_wrote_never_is(load):
+    load.wrong = [missed(3, 4)._replace(found=[{"value": "another"}])]
+    with pytest.raises(AssertionError, match="another"):
+        load.assert_clients_unharmed(disagreed=(2, 6))
+
+
+def test_without_a_disagreement_no_missed_read_is(load):
+    load.wrong = [missed(3, 4)]
+    with pytest.raises(AssertionError, match="Missed"):
+        load.assert_clients_unharmed()
