@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use clap::Parser;
 
-use super::file::{Arguments, Arm, Point, Scenario, Server, ServerKind};
+use super::file::{Arguments, Arm, BASES_MAX, Point, Scenario, Server, ServerKind};
 use crate::{
     load::{LoadArgs, LoadOptions},
     measure::statistics::Wanted,
@@ -98,8 +98,11 @@ fn loads(scenario: &Scenario) -> Result<(), String> {
     }
     for point in &scenario.points {
         let Some(rate) = &point.rate else { continue };
-        let base = scenario.points.iter().find(|other| other.label == rate.point && other.rate.is_none());
-        known(base.is_some(), "point without a rate of its own", &rate.point)?;
+        let bases: Vec<_> = scenario.bases(point).collect();
+        let found = bases.len() <= BASES_MAX && bases.last().is_some_and(|last| last.rate.is_none());
+        // A base whose arm is missing would not be measured.
+        let own = bases.iter().all(|base| base.rate.as_ref().is_none_or(|rate| rate.arm.is_none()));
+        known(found && own, "point whose rate is found first", &rate.point)?;
         if let Some(arm) = &rate.arm {
             known(scenario.arm(arm).is_some(), "arm", arm)?;
         }
@@ -199,6 +202,23 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_may_be_a_share_of_one_that_is_a_share() {
+        let points = [("quarter", "half"), ("eighth", "quarter")]
+            .map(|(label, base)| format!("{{ label = \"{label}\", rate = {{ share = 0.5, point = \"{base}\" }} }}, "));
+        let with = |points: &str| {
+            SMALL.replacen("points = [", &format!("smoke = {{ points = [\"quarter\"] }}\npoints = [{points}"), 1)
+        };
+        let smoke = Scenario::parse(&with(&points[0])).expect("valid").smoke();
+        let labels: Vec<&str> = smoke.points.iter().map(|point| point.label.as_str()).collect();
+        assert_eq!(labels, ["quarter", "1", "half"]);
+        let error = Scenario::parse(&with(&points.concat())).expect_err("three");
+        assert!(error.contains("'quarter'"), "{error}");
+        let armed = with(&points[0]).replacen("point = \"1\" }", "point = \"1\", arm = \"direct\" }", 1);
+        let error = Scenario::parse(&armed).expect_err("an arm");
+        assert!(error.contains("'half'"), "{error}");
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         for (part, instead, problem) in [
             ("target = \"shunt\"", "target = \"other\"", "no server 'other'"),
@@ -207,7 +227,7 @@ mod tests {
             ("base = \"direct\", arms", "base = \"x\", arms", "no arm 'x'"),
             ("keys = 100", "kays = 100", "--kays"),
             ("keys = 100", "keys = 0", "arm direct, point 1"),
-            ("point = \"1\" } }", "point = \"half\" } }", "no point without a rate of its own 'half'"),
+            ("point = \"1\" } }", "point = \"half\" } }", "no point whose rate is found first 'half'"),
             ("\"< 1.5\"", "\"1.5\"", "is not '> NUMBER'"),
             ("kind = \"stub\"", "kind = \"stub\", of = \"x\"", "only a proxy has `of`"),
             ("label = \"half\"", "label = \"1\"", "two points '1'"),

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+/// Points between one whose rate is a share and one without a rate, that one counted.
+pub(super) const BASES_MAX: usize = 2;
+
 /// One experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -184,7 +187,7 @@ pub struct Point {
 pub struct RateOf {
     /// Of 1.
     pub share: f64,
-    /// The point, without a rate of its own, at which the median so far is taken.
+    /// The point at which the median so far is taken: one without a rate, or with a share of that of one without.
     pub point: String,
     /// The arm whose median it is; the same arm if not given.
     pub arm: Option<String>,
@@ -338,13 +341,22 @@ impl Scenario {
         let is_named = |label: &String| smoke.points.is_empty() || smoke.points.contains(label);
         let named: Vec<_> = self.points.iter().filter(|point| is_named(&point.label)).collect();
         // A point whose rate is a share of another's needs that one, too.
-        let bases = named.iter().filter_map(|point| Some(point.rate.as_ref()?.point.clone()));
-        let kept: Vec<String> = named.iter().map(|point| point.label.clone()).chain(bases).collect();
+        let bases = named.iter().flat_map(|point| self.bases(point));
+        let kept: Vec<String> = named.iter().copied().chain(bases).map(|point| point.label.clone()).collect();
         self.points.retain(|point| kept.contains(&point.label));
         self.load.extend(smoke.load);
         // Whatever it measures, it shows nothing.
         self.claims.iter_mut().for_each(|claim| claim.rounds = usize::MAX);
         self
+    }
+
+    /// The point that this one's rate is a share of, the one that its rate is a share of, and so on.
+    pub(super) fn bases<'s>(&'s self, point: &'s Point) -> impl Iterator<Item = &'s Point> {
+        let base = |of: &&Point| {
+            let label = &of.rate.as_ref()?.point;
+            self.points.iter().find(|other| other.label == *label)
+        };
+        std::iter::successors(Some(point), base).skip(1).take(BASES_MAX + 1)
     }
 
     /// The arm of that name.

@@ -18,8 +18,7 @@ const AROUND_EACH: f64 = 0.3;
 /// Until a ring serves, seconds.
 const RING_STARTS: f64 = 60.0;
 
-/// All measurements: round after round; in each the points in random order, those with a rate of their own before those whose
-/// rate depends on them; at each point the arms in random order, so what is compared is measured close together.
+/// All measurements: round after round; in each the points in random order, but those whose rate depends on others after those; at each point the arms in random order, so what is compared is measured close together.
 pub(super) fn slots<'s>(
     scenario: &'s Scenario,
     missing: &BTreeMap<String, String>,
@@ -29,7 +28,7 @@ pub(super) fn slots<'s>(
     for round in 0..scenario.rounds {
         let mut points: Vec<&Point> = scenario.points.iter().collect();
         random.shuffle(&mut points);
-        points.sort_by_key(|point| point.rate.is_some());
+        points.sort_by_key(|point| scenario.bases(point).count());
         for point in points {
             let mut arms: Vec<&Arm> = scenario.arms.iter().filter(|arm| is_measured(arm, point, missing)).collect();
             random.shuffle(&mut arms);
@@ -107,6 +106,18 @@ mod tests {
             let half = of_round.iter().position(|slot| slot.point.label == "half").expect("measured");
             assert!(of_round[half..].iter().all(|slot| slot.point.label == "half"));
             assert!(!seen.contains(&("b", "1")) && seen.iter().all(|(arm, _)| *arm != "c"));
+        }
+    }
+
+    #[test]
+    fn a_share_of_a_share_comes_after_it() {
+        let text = SCENARIO
+            .replace("points = [", "points = [{ label = \"quarter\", rate = { share = 0.5, point = \"half\" } }, ");
+        let scenario = Scenario::parse(&text).expect("valid");
+        for seed in 1..20 {
+            let slots = slots(&scenario, &BTreeMap::new(), &mut Random::new(seed));
+            let first = |label| slots.iter().position(|slot| slot.point.label == label).expect("measured");
+            assert!(first("1") < first("half") && first("half") < first("quarter"));
         }
     }
 
