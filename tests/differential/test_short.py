@@ -14,9 +14,9 @@ from differential import report, servers, workers
 
 SEED = int(os.environ.get("SHUNT_DIFFERENTIAL_SEED", "11"))
 STATEMENTS = int(os.environ.get("SHUNT_DIFFERENTIAL_STATEMENTS", "100000"))
-PLANNED_SHARE = 1.1  # some sequences end early: with an expected difference that leaves other data, or a slow answer
+PLANNED_SHARE = 1.15  # some sequences end early: with an expected difference that leaves other data, or a slow answer
 ABANDONED_SHARE_MAX = 0.05
-AGAIN_MAX = 10  # sequences
+AGAIN_MAX = workers.Plan.processes * workers.Plan.concurrency  # sequences under way: a moment of stillness meets all of them
 
 
 @pytest.fixture(scope="module")
@@ -49,5 +49,5 @@ def test_every_answer_is_cassandras(tally):
 
 
 def test_enough_statements_ran(tally):
-    assert tally.abandoned.total() <= ABANDONED_SHARE_MAX * tally.sequences, tally.abandoned
+    assert tally.abandoned.total() <= max(ABANDONED_SHARE_MAX * tally.sequences, AGAIN_MAX), tally.abandoned
     assert tally.signatures or tally.statements.total() >= STATEMENTS, tally.statements.total()

@@ -1,4 +1,4 @@
-"""Sessions of the Python driver with its default settings, once for protocol v4 and once for v5, with lz4."""
+"""Sessions of the Python driver with its default settings but for time limits, once for protocol v4 and once for v5, with lz4."""
 
 import pytest
 from cassandra import ConsistencyLevel
@@ -7,6 +7,7 @@ from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, S
 VERSIONS = [4, 5]
 # Several suites share the processors with the ring: a change of the schema may take longer than the default of ten.
 Session.default_timeout = 30.0
+PATIENT = {"control_connection_timeout": 20, "connect_timeout": 20}  # the same for the driver's reading of the schema
 
 
 @pytest.fixture(scope="session", params=VERSIONS, ids=["v4", "v5"])
@@ -27,7 +28,8 @@ def connect(backend):
         if version is not None:
             settings["protocol_version"] = version
         profile = ExecutionProfile(consistency_level=ConsistencyLevel.ALL)
-        cluster = Cluster([backend.host], port=backend.port, execution_profiles={EXEC_PROFILE_DEFAULT: profile}, **settings)
+        cluster = Cluster([backend.host], port=backend.port, execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+                          **{**PATIENT, **settings})
         clusters.append(cluster)
         return cluster
 

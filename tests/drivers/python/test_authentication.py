@@ -40,7 +40,8 @@ def login(entrance):
     def connect(user, password, version=5):
         host, port = entrance
         provider = PlainTextAuthProvider(user, password) if user else None
-        cluster = Cluster([host], port=port, auth_provider=provider, protocol_version=version)
+        cluster = Cluster([host], port=port, auth_provider=provider, protocol_version=version,
+                          control_connection_timeout=20, connect_timeout=20)
         clusters.append(cluster)
         return cluster.connect()
 

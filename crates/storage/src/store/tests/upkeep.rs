@@ -174,15 +174,17 @@ fn a_snapshot_opens_elsewhere_while_the_store_goes_on() {
 fn reads_from_memory_alone_say_when_they_would_block() {
     let directory = tempfile::tempdir().unwrap();
     let key = partition(1);
+    // More than a block: opening reads what the store keeps for itself, and with it whatever shares a block.
+    let long = [b'v'; 9_000];
     {
         let store = Store::open(directory.path(), options()).unwrap();
-        put(&store, &key, Target::Row(b"r"), insert(0, 1, b"v"));
+        put(&store, &key, Target::Row(b"r"), insert(0, 1, &long));
         store.flush().unwrap();
     }
     let store = Store::open(directory.path(), options()).unwrap();
     let ask = || store.read_row_nonblocking(TABLE, PartitionKey(&key), Target::Row(b"r"), NOW).unwrap();
     assert_eq!(ask(), Read::WouldBlock);
-    assert_eq!(text(&store, &key, Target::Row(b"r")).as_deref(), Some("v"));
+    assert_eq!(text(&store, &key, Target::Row(b"r")).as_deref().map(str::as_bytes), Some(&long[..]));
     assert!(matches!(ask(), Read::Ready(Some(_))));
     assert_eq!(store.figures().would_block, 1);
 }

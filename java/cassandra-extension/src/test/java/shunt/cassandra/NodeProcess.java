@@ -12,6 +12,7 @@ import java.util.Arrays;
 import java.util.Comparator;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
 import java.util.jar.Attributes;
 import java.util.jar.JarEntry;
 import java.util.jar.JarOutputStream;
@@ -36,6 +37,7 @@ public abstract class NodeProcess implements AutoCloseable
 
     private static final long START_SECONDS = 300;
     private static final long END_SECONDS = 60;
+    private static final long AWAIT_SECONDS = 20;
     private static final Path RING = Path.of("..", "..", "tests", "ring").toAbsolutePath().normalize();
     private static final ObjectName STORAGE = name("org.apache.cassandra.db:type=StorageService");
 
@@ -169,6 +171,18 @@ public abstract class NodeProcess implements AutoCloseable
         catch (IOException e)
         {
             throw new UncheckedIOException(e);
+        }
+    }
+
+    /** Waits until the node is so; fails if it does not become so. */
+    public static void await(String what, BooleanSupplier condition)
+    {
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(AWAIT_SECONDS);
+        while (!condition.getAsBoolean())
+        {
+            if (System.nanoTime() > deadline)
+                throw new AssertionError("not within " + AWAIT_SECONDS + " s: " + what);
+            pause(5);
         }
     }
 

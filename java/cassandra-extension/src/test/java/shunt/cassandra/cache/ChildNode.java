@@ -18,7 +18,9 @@ final class ChildNode extends NodeProcess
     ChildNode(Path directory, String log, String memory, String ssd) throws IOException
     {
         super(directory, directory.resolve(log), "port=0,row_cache_directory=" + directory.resolve("ssd") + ",row_cache_ssd_size=" + ssd,
-              List.of("row_cache_class_name: shunt.cassandra.cache.TieredRowCacheProvider", "row_cache_size: " + memory),
+              List.of("row_cache_class_name: shunt.cassandra.cache.TieredRowCacheProvider", "row_cache_size: " + memory,
+                      "read_request_timeout: 60000ms", "range_request_timeout: 60000ms", "write_request_timeout: 60000ms",
+                      "native_transport_timeout: 120000ms"),
               List.of(), "Startup complete");
     }
 

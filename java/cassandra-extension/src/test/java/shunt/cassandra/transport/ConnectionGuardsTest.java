@@ -13,7 +13,6 @@ import java.security.GeneralSecurityException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
-import java.util.function.BooleanSupplier;
 import javax.net.ssl.SSLContext;
 import org.apache.cassandra.transport.LinkClient;
 import org.junit.jupiter.api.Test;
@@ -23,19 +22,8 @@ import shunt.cassandra.NodeProcess;
 class ConnectionGuardsTest
 {
     private static final String OTHER_ADDRESS = "127.0.0.2";
-    private static final long AWAIT_SECONDS = 20;
 
     private final GuardedNode node = GuardedNode.shared();
-
-    private static void await(String what, BooleanSupplier condition)
-    {
-        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(AWAIT_SECONDS);
-        while (!condition.getAsBoolean())
-        {
-            assertTrue(System.nanoTime() < deadline, what);
-            NodeProcess.pause(20);
-        }
-    }
 
     private long connected()
     {
@@ -81,7 +69,7 @@ class ConnectionGuardsTest
         {
             socket.bind(new InetSocketAddress(from, 0));
             socket.connect(new InetSocketAddress(NodeProcess.HOST, port));
-            socket.setSoTimeout(300);
+            socket.setSoTimeout(10_000);
             return socket.getInputStream().read() < 0;
         }
         catch (SocketTimeoutException e)
@@ -119,7 +107,7 @@ class ConnectionGuardsTest
     @Test
     void connectionsToBothPortsAreLimitedTogetherAndGivenBack() throws IOException
     {
-        await("connections of other tests", () -> connected() == 0);
+        NodeProcess.await("connections of other tests", () -> connected() == 0);
         int others = GuardedNode.CONNECTIONS_MAX - GuardedNode.CONNECTIONS_PER_ADDRESS_MAX;
         // If a closed connection went on counting, the second round would not get as far.
         for (int round = 0; round < 2; round++)
@@ -135,7 +123,7 @@ class ConnectionGuardsTest
             assertEquals(GuardedNode.CONNECTIONS_MAX, connected());
             close(more);
             close(links);
-            await("all connections closed", () -> connected() == 0);
+            NodeProcess.await("all connections closed", () -> connected() == 0);
         }
         assertTrue(node.log().contains("Exceeded maximum native connection limit of " + GuardedNode.CONNECTIONS_MAX));
         assertTrue(node.log().contains("Exceeded maximum native connection limit per ip of " + GuardedNode.CONNECTIONS_PER_ADDRESS_MAX));

@@ -9,8 +9,6 @@ import java.io.IOException;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.TimeUnit;
-import java.util.function.BooleanSupplier;
 import java.util.regex.MatchResult;
 import java.util.regex.Pattern;
 import org.apache.cassandra.transport.LinkClient;
@@ -37,16 +35,6 @@ class QueryAgeTest
     void restore()
     {
         node.setStorage(AGE, ageBefore);
-    }
-
-    private static void await(String what, BooleanSupplier condition)
-    {
-        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
-        while (!condition.getAsBoolean())
-        {
-            assertTrue(System.nanoTime() < deadline, what);
-            NodeProcess.pause(5);
-        }
     }
 
     private long active()
@@ -107,15 +95,17 @@ class QueryAgeTest
         try (LinkClient slow = node.ordinary(); LinkClient ordinary = node.ordinary("THROW_ON_OVERLOAD", "1");
              LinkClient refused = node.link("THROW_ON_OVERLOAD", "1"); LinkClient warned = node.link())
         {
-            for (int stream = 1; stream <= GuardedNode.REQUEST_THREADS + 1; stream++)
+            // Some wait for a long time: until those executed before them are, twice.
+            int queries = 2 * GuardedNode.REQUEST_THREADS + 1;
+            for (int stream = 1; stream <= queries; stream++)
                 slow.send(stream, 4, LinkClient.query(GuardedNode.slow(1)));
-            await("slow queries are executed", () -> active() == GuardedNode.REQUEST_THREADS);
+            NodeProcess.await("slow queries are executed", () -> active() == GuardedNode.REQUEST_THREADS);
             NodeProcess.pause(200);
             assertEquals(why, ordinary.ask(GuardedNode.FAST).error());
             assertRefused(refused, why);
             Map<Integer, Answer> answers = warned.add(1, 1, GuardedNode.FAST).add(2, 1, GuardedNode.FAST).answers(2);
             answers.values().forEach(answer -> assertEquals(List.of(why), answer.warnings()));
-            slow.read(GuardedNode.REQUEST_THREADS + 1).values().forEach(answer -> assertEquals(GuardedNode.SLOW_ROWS, answer.texts()));
+            slow.read(queries).values().forEach(answer -> assertEquals(GuardedNode.SLOW_ROWS, answer.texts()));
         }
         try (LinkClient slow = node.link(); LinkClient refused = node.link("THROW_ON_OVERLOAD", "1"))
         {
@@ -124,7 +114,7 @@ class QueryAgeTest
             for (int stream = 1; stream <= queries; stream++)
                 slow.add(stream, 1, GuardedNode.slow(1));
             slow.sendFrame();
-            await("slow queries are handed over", () -> active() == GuardedNode.REQUEST_THREADS);
+            NodeProcess.await("slow queries are handed over", () -> active() == GuardedNode.REQUEST_THREADS);
             NodeProcess.pause(200);
             assertRefused(refused, why);
             assertEquals(0, node.metric("WaitingFrames", "Value"), "slow queries do not keep frames from a thread");
@@ -161,7 +151,7 @@ class QueryAgeTest
         }
         assertEquals(inline + 2, node.metric("Inline", "Count"));
         for (int key : new int[] {2, 3, 4})
-            await("the slow read of key " + key, () -> isReported(key));
+            NodeProcess.await("the slow read of key " + key, () -> isReported(key));
         assertFalse(node.log().contains("FROM guarded.fast"), "what is fast is not reported");
     }
 }
