@@ -139,11 +139,11 @@ class Scenario:
         return next(arm for arm in self.arms if arm.name == name)
 
     def points(self) -> list:
-        """Points of the summaries, in the order of the axis or, without one, of the file."""
+        """Points of the summaries, in the order of their places on the axis or, without these, of the file."""
         places = {}
         for summary in self.summaries:
             places.setdefault(summary.point, summary.x)
-        if self.axis_scale != "category" and all(x is not None for x in places.values()):
+        if all(x is not None for x in places.values()):
             return sorted(places, key=places.get)
         return list(places)
 

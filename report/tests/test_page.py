@@ -1,5 +1,6 @@
 """The page of a whole run, and of runs that lack something."""
 
+import json
 import math
 import random
 import re
@@ -28,6 +29,16 @@ def small(*more, arms=None, rounds: int = 5) -> list:
     body = [line for arm in arms if len(arm) == 2 for x in (1, 10)
             for line in invented.rounds_of(draws, "short", arm[0], str(x), x, {"cpu_us": 8.0 + x}, rounds)]
     return [dict(invented.RUN), head, *body, *more, {"kind": "end", "complete": True, "seconds": 90}]
+
+
+@pytest.mark.parametrize("scale", ["category", "log"])
+def test_points_that_have_places_are_in_their_order(tmp_path, scale):
+    rows = [row if row["kind"] != "scenario" else {**row, "axis": {**row["axis"], "scale": scale}} for row in small()]
+    measured = [row for row in rows if row["kind"] == "measurement"]
+    others = [row for row in rows if row["kind"] in ("run", "scenario")]
+    path = tmp_path / "run.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*others, *reversed(measured)]))
+    assert results.read(path).scenarios[0].points() == ["1", "10"]
 
 
 def test_the_page_is_well_formed_and_ids_are_unique(whole):

@@ -61,10 +61,10 @@ fn a_stall_is_told_to_who_may_not_wait_and_waited_for_by_who_may() {
     assert_eq!(value(&store, &one, Target::Static), None);
     std::thread::scope(|scope| {
         let (begins, begun) = std::sync::mpsc::channel();
-        let store = &store;
+        let patient = &store;
         let waits = scope.spawn(move || {
             begins.send(()).unwrap();
-            store.apply([mutation], Durability::Batch)
+            patient.apply([mutation], Durability::Batch)
         });
         begun.recv().unwrap();
         std::thread::sleep(Duration::from_millis(30));
