@@ -129,9 +129,10 @@ pub(crate) fn run(
     }
 }
 
-/// Whether the clustering columns are restricted to nothing. Static columns are asked for also if no row is.
+/// Whether the clustering columns are restricted to nothing. Static columns, if the statement has any, are asked for also
+/// if no row is.
 fn names_no_row(plan: &SelectPlan, intervals: &Intervals) -> bool {
-    intervals.0.is_empty() && !(plan.table().has_static && plan.names_rows())
+    intervals.0.is_empty() && !(plan.needs_static && plan.names_rows())
 }
 
 /// Whether it is plain that there is no row: an `IN` without values, or an empty slice.
