@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ring import cql
-from ring.load import OF_A_LOST_REPLICA, READ_ATTEMPTS
+from ring.load import OF_A_LOST_REPLICA, answered
 
 CLIENTS = 5000
 KEYS = 100
@@ -26,14 +26,10 @@ def test_five_thousand_at_once(front, whole):
 
     async def ask(connection, number: int):
         query = f"SELECT value FROM faults.writes WHERE key = 'many-{number % KEYS}'"
-        for attempt in range(READ_ATTEMPTS):
-            try:
-                rows = await connection.query(query, timeout_seconds=120)
-                return [row["value"] for row in rows]
-            except cql.CqlError as error:
-                # A node that is slow with so many at once gives some of them up.
-                if error.code not in OF_A_LOST_REPLICA or attempt == READ_ATTEMPTS - 1:
-                    raise
+        # A node that is slow with so many at once gives some of them up.
+        rows = await answered(lambda: connection.query(query, timeout_seconds=120),
+                              lambda error: getattr(error, "code", None) in OF_A_LOST_REPLICA)
+        return [row["value"] for row in rows]
 
     async def scenario():
         writer = await cql.Connection.open(front.host, front.port)

@@ -8,6 +8,7 @@ from cassandra import ConsistencyLevel, OperationTimedOut, RequestExecutionExcep
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.policies import HostStateListener
 
+from ring.driver import PATIENT
 from ring.load import OF_A_LOST_REPLICA, READ_ATTEMPTS, Load
 
 
@@ -52,8 +53,7 @@ def test_kill_nine_seen_by_a_driver(front, whole):
     """An unmodified driver with default settings but for two time limits: no exception in its application, no host down."""
     victim = whole.nodes[1]
     profile = ExecutionProfile(consistency_level=ConsistencyLevel.QUORUM)
-    cluster = Cluster([front.host], port=front.port, execution_profiles={EXEC_PROFILE_DEFAULT: profile},
-                      control_connection_timeout=20, connect_timeout=20)
+    cluster = Cluster([front.host], port=front.port, execution_profiles={EXEC_PROFILE_DEFAULT: profile}, **PATIENT)
     downs = Downs()
     cluster.register_listener(downs)
     session = cluster.connect("faults")

@@ -15,6 +15,17 @@ READ_ATTEMPTS = 10
 ANSWER_WITHIN_SECONDS = 40  # far beyond the deadlines of the proxy and of Cassandra: an answer, even an error, must come
 
 
+async def answered(read, says_nothing=lambda error: True):
+    """What `read` finds. One that fails says nothing, if the error is of that kind, and is done again."""
+    for attempt in range(READ_ATTEMPTS):
+        try:
+            return await read()
+        except (cql.CqlError, TimeoutError) as error:
+            if attempt == READ_ATTEMPTS - 1 or not says_nothing(error):
+                raise
+            await asyncio.sleep(1)
+
+
 class Missed(NamedTuple):
     """A read that did not find what was written before it; times are of time.monotonic()."""
 
@@ -144,16 +155,11 @@ class Load:
             connection.close()
 
     async def _missing(self, connection, statement, key: str, consistency: int, turns) -> "str | None":
-        """The key, if its value is not found. A read that fails says nothing and is done again."""
+        """The key, if its value is not found."""
         async with turns:
-            for attempt in range(READ_ATTEMPTS):
-                try:
-                    rows = await connection.execute(statement, [key.encode()], consistency, ANSWER_WITHIN_SECONDS)
-                    return None if [row["value"] for row in rows] == [self.acknowledged[key]] else key
-                except (cql.CqlError, TimeoutError):
-                    if attempt == READ_ATTEMPTS - 1:
-                        raise
-                    await asyncio.sleep(1)
+            rows = await answered(
+                lambda: connection.execute(statement, [key.encode()], consistency, ANSWER_WITHIN_SECONDS))
+            return None if [row["value"] for row in rows] == [self.acknowledged[key]] else key
 
 
 # What a coordinator may answer while a replica it counted on does not (native_protocol_v4.spec, section 9).

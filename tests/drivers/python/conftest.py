@@ -4,10 +4,11 @@ import pytest
 from cassandra import ConsistencyLevel
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, Session
 
+from ring.driver import PATIENT
+
 VERSIONS = [4, 5]
 # Several suites share the processors with the ring: a change of the schema may take longer than the default of ten.
 Session.default_timeout = 30.0
-PATIENT = {"control_connection_timeout": 20, "connect_timeout": 20}  # the same for the driver's reading of the schema
 
 
 @pytest.fixture(scope="session", params=VERSIONS, ids=["v4", "v5"])

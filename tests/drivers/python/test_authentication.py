@@ -9,6 +9,7 @@ from cassandra.cluster import Cluster, NoHostAvailable
 
 from ring.cluster import Cluster as Ring
 from ring.cluster import SUPERUSER
+from ring.driver import PATIENT
 from ring.proxy import Proxy
 
 FIRST = 11  # its own addresses, so that it runs beside the other ring
@@ -40,8 +41,7 @@ def login(entrance):
     def connect(user, password, version=5):
         host, port = entrance
         provider = PlainTextAuthProvider(user, password) if user else None
-        cluster = Cluster([host], port=port, auth_provider=provider, protocol_version=version,
-                          control_connection_timeout=20, connect_timeout=20)
+        cluster = Cluster([host], port=port, auth_provider=provider, protocol_version=version, **PATIENT)
         clusters.append(cluster)
         return cluster.connect()
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Points between one whose rate is a share and one without a rate, that one counted.
+/// How many points a rate may go back to: it is a share, or a share of a share, of what was reached without one.
 pub(super) const BASES_MAX: usize = 2;
 
 /// One experiment.

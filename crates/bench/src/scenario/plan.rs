@@ -18,7 +18,8 @@ const AROUND_EACH: f64 = 0.3;
 /// Until a ring serves, seconds.
 const RING_STARTS: f64 = 60.0;
 
-/// All measurements: round after round; in each the points in random order, but those whose rate depends on others after those; at each point the arms in random order, so what is compared is measured close together.
+/// All measurements: round after round; in each the points in random order, but those whose rate depends on others after
+/// those; at each point the arms in random order, so what is compared is measured close together.
 pub(super) fn slots<'s>(
     scenario: &'s Scenario,
     missing: &BTreeMap<String, String>,
