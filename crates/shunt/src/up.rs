@@ -16,7 +16,7 @@ use tracing::warn;
 
 use crate::exit::{Exit, Failure};
 use crate::logging;
-use crate::node::{self, LogOptions, StorageOptions};
+use crate::node::{self, LogOptions, ReachOptions, StorageOptions};
 use crate::proxy::{self, Notice, Started, Supervisor, reachable};
 use crate::settings::{Admin, Listen};
 
@@ -50,6 +50,9 @@ pub(crate) struct UpOptions {
     /// How the data is kept.
     #[command(flatten)]
     pub(crate) storage: StorageOptions,
+    /// Who may connect.
+    #[command(flatten)]
+    pub(crate) reach: ReachOptions,
     /// Logs.
     #[command(flatten)]
     pub(crate) log: LogOptions,
@@ -80,6 +83,7 @@ pub(crate) fn run(options: &UpOptions) -> Exit {
 }
 
 fn start(options: &UpOptions) -> Result<(shunt_node::run::Nodes, Started), Failure> {
+    options.reach.check(options.listen.0)?;
     let (notice, notices) = mpsc::channel();
     let mut parts = NodesOptions::new(options.data.clone(), addresses(options)?);
     parts.store = options.storage.store();

@@ -11,7 +11,7 @@ use shunt_node::run::{Nodes, NodesOptions, StartError};
 use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 
-pub(crate) use options::{LogOptions, NodeCommand, StorageOptions};
+pub(crate) use options::{LogOptions, NodeCommand, ReachOptions, StorageOptions};
 use options::{NodeOptions, Task};
 
 use crate::admin;
@@ -72,6 +72,7 @@ fn serve(options: &NodeOptions) -> Exit {
 }
 
 fn run_node(options: &NodeOptions) -> Result<Exit, Failure> {
+    options.reach.check(options.listen.0)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

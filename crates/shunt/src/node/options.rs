@@ -1,5 +1,6 @@
 //! Options of `shunt node`, and those that it shares with `shunt up`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -9,7 +10,9 @@ use shunt_reactor::IoChoice;
 use shunt_storage::StoreOptions;
 use shunt_storage::engine::EngineOptions;
 use shunt_storage::row_cache::{RowCacheOptions, SsdOptions};
+use tracing::warn;
 
+use crate::exit::{Exit, Failure};
 use crate::settings::{Admin, Format, Listen};
 
 /// `shunt node`: a node, or something done with its data.
@@ -80,9 +83,41 @@ pub(crate) struct NodeOptions {
     /// How the data is kept.
     #[command(flatten)]
     pub(crate) storage: StorageOptions,
+    /// Who may connect.
+    #[command(flatten)]
+    pub(crate) reach: ReachOptions,
     /// Logs.
     #[command(flatten)]
     pub(crate) log: LogOptions,
+}
+
+/// Who may reach the data.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ReachOptions {
+    /// Listen on an address that other machines reach: there are no logins, so whoever connects may do everything
+    #[arg(long, help_heading = "Addresses")]
+    pub(crate) insecure: bool,
+}
+
+impl ReachOptions {
+    /// Refuses an address that other machines may reach, unless that was asked for. To be asked before anything is opened
+    /// or bound: a node that nobody meant to show must not be seen for a moment.
+    pub(crate) fn check(&self, listen: SocketAddr) -> Result<(), Failure> {
+        if listen.ip().to_canonical().is_loopback() {
+            return Ok(());
+        }
+        if self.insecure {
+            warn!(address = %listen, "other machines may reach this address, and whoever connects may do everything");
+            return Ok(());
+        }
+        let message = format!(
+            "--listen {listen}: other machines may reach that address, and the node has no logins: whoever connects may \
+             read and write everything. Listen on a loopback address such as 127.0.0.1:{port}, or give --insecure if the \
+             network keeps others away",
+            port = listen.port()
+        );
+        Err(Failure { exit: Exit::Configuration, message })
+    }
 }
 
 /// Options of each node's store.

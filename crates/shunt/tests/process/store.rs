@@ -204,3 +204,31 @@ fn damage_is_found_and_named() {
     let (code, _, log) = output(&["node", "check", text(&nothing)]);
     assert!(code == 5 && log.contains("no data"), "{code} {log}");
 }
+
+/// There are no logins: an address that other machines reach has to be asked for twice, and nothing is opened before.
+#[test]
+fn an_address_that_others_reach_is_refused_unless_that_is_meant() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let data = directory.path().join("data");
+    for command in ["node", "up"] {
+        for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:9042", "[::ffff:192.0.2.1]:9042"] {
+            let (code, said, log) =
+                output(&[command, "--data", text(&data), "--listen", address, "--admin", "127.0.0.1:0"]);
+            assert_eq!((code, said.as_str()), (2, ""), "{command} {address}: {log}");
+            let told = ["--listen", address, "no logins", "127.0.0.1", "--insecure"];
+            assert!(told.iter().all(|part| log.contains(part)), "{command} {address}: {log}");
+            assert!(!data.exists(), "{command} {address}: nothing is made");
+        }
+    }
+    let mut command = shunt(&["node", "--data", text(&data), "--insecure", "--listen", "0.0.0.0:0"]);
+    command.args(["--admin", "127.0.0.1:0", "--reserve-bytes", "0"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("start");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let first = lines.next().expect("it said nothing").expect("read");
+    signal(&child, "TERM");
+    let mut log = String::new();
+    child.stderr.take().expect("piped").read_to_string(&mut log).expect("read");
+    let code = child.wait().expect("wait").code();
+    assert!(first.contains("0.0.0.0:"), "{first}");
+    assert!(code == Some(0) && log.contains("whoever connects may do everything"), "{code:?} {log}");
+}
