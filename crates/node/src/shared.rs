@@ -183,6 +183,12 @@ impl Shared {
         real.max(last + 1) as i64
     }
 
+    /// As if this had been the time of the last call, and the wall clock were wherever it is.
+    #[cfg(test)]
+    pub(crate) fn set_clock_us(&self, last_us: u64) {
+        self.clock.last_us.store(last_us, Ordering::Relaxed);
+    }
+
     /// 128 bits that nobody can have seen before.
     pub(crate) fn random(&self) -> u128 {
         use std::hash::{BuildHasher, RandomState};

@@ -53,8 +53,7 @@ impl Executor {
             WireKind::Unlogged => BatchKind::Unlogged,
             WireKind::Counter => BatchKind::Counter,
         };
-        let timestamp = batch.params.timestamp.unwrap_or_else(|| self.shared.now_us());
-        self.write_batch(kind, &items, timestamp, version, out)
+        self.write_batch(kind, &items, batch.params.timestamp, version, out)
     }
 
     /// `BEGIN BATCH .. APPLY BATCH`
@@ -67,19 +66,18 @@ impl Executor {
         out: &mut Vec<u8>,
     ) -> Result<Done, CqlError> {
         let own = bigint(batch.timestamp.as_ref(), bound, "timestamp")?;
-        let timestamp = own.or(timestamp).unwrap_or(bound.now_us);
         if own.is_some() && batch.mutations.iter().any(MutationPlan::is_conditional) {
             return Err(CqlError::invalid("Cannot provide custom timestamp for conditional BATCH"));
         }
         let items: Vec<Item<'_>> = batch.mutations.iter().map(|plan| (plan, bound)).collect();
-        self.write_batch(batch.kind, &items, timestamp, version, out)
+        self.write_batch(batch.kind, &items, own.or(timestamp), version, out)
     }
 
     fn write_batch(
         &self,
         kind: BatchKind,
         items: &[Item<'_>],
-        timestamp: i64,
+        timestamp: Option<i64>,
         version: u8,
         out: &mut Vec<u8>,
     ) -> Result<Done, CqlError> {

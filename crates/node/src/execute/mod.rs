@@ -23,6 +23,8 @@ pub(crate) mod select;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_of_locks;
+#[cfg(test)]
 mod tests_of_loops;
 mod warnings;
 mod write;
@@ -299,8 +301,7 @@ impl Executor {
             }
             Plan::Mutation(mutation) => {
                 self.check_write_level(mutation, params.consistency, params.serial_consistency)?;
-                let timestamp = params.timestamp.unwrap_or(bound.now_us);
-                self.write(&[(mutation, &bound)], timestamp, version, None, out)
+                self.write(&[(mutation, &bound)], params.timestamp, version, None, out)
             }
             Plan::Batch(batch) => {
                 for mutation in &batch.mutations {

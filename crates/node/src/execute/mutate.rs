@@ -85,6 +85,10 @@ pub(crate) struct Mutator<'a> {
     pub(crate) bound: &'a Bound<'a>,
     pub(crate) shared: &'a Shared,
     pub(crate) time: WriteTime,
+    /// The statement has a timestamp of its own.
+    timestamp_given: bool,
+    /// Of the positions of list elements, microseconds since 1970.
+    positions_us: i64,
     /// What is wrong with its time to live.
     refused: Option<CqlError>,
     positions: ListPositions,
@@ -102,7 +106,8 @@ impl<'a> Mutator<'a> {
         index: usize,
     ) -> Result<Self, CqlError> {
         let now = bound.now_s();
-        let timestamp = bigint(plan.timestamp.as_ref(), bound, "timestamp")?.unwrap_or(timestamp);
+        let given = bigint(plan.timestamp.as_ref(), bound, "timestamp")?;
+        let (timestamp, timestamp_given) = (given.unwrap_or(timestamp), given.is_some());
         if timestamp == i64::MIN {
             return Err(CqlError::Invalid(format!("Timestamp is out of range: {timestamp}")));
         }
@@ -115,7 +120,25 @@ impl<'a> Mutator<'a> {
         let time = WriteTime { timestamp, expiry, now };
         let json =
             plan.json.as_ref().map(|(json, _)| JsonRow::new(&plan.table, json, bound).map(Arc::new)).transpose()?;
-        Ok(Self { plan, bound, shared, time, refused, positions: ListPositions::of_statement(index), json })
+        let (positions, positions_us) = (ListPositions::of_statement(index), bound.now_us);
+        Ok(Self { plan, bound, shared, time, timestamp_given, positions_us, refused, positions, json })
+    }
+
+    /// It takes place at `now_us` and not when it came: what waited for a lock must not have been written before what the
+    /// holders before wrote.
+    pub(super) fn begin_at(&mut self, now_us: i64) {
+        self.positions_us = now_us;
+        self.time.now = now_us / 1_000_000;
+        let expires = |expiry: Expiry| Expiry { at: self.time.now + i64::from(expiry.ttl), ..expiry };
+        self.time.expiry = self.time.expiry.map(expires);
+        if !self.timestamp_given {
+            self.time.timestamp = now_us;
+        }
+    }
+
+    /// All that it writes has this time, whatever the statement says.
+    pub(super) fn set_timestamp(&mut self, timestamp: i64) {
+        self.time.timestamp = timestamp;
     }
 
     fn table(&self) -> &'a Arc<Table> {
@@ -223,7 +246,7 @@ impl<'a> Mutator<'a> {
         inserts: bool,
     ) -> Result<Row, CqlError> {
         let (plan, bound, shared, time) = (self.plan, self.bound, self.shared, self.time);
-        let mut maker = FragmentMaker::new(time, &mut self.positions, bound.now_us);
+        let mut maker = FragmentMaker::new(time, &mut self.positions, self.positions_us);
         if inserts {
             maker.insert();
         }
@@ -312,7 +335,7 @@ impl<'a> Mutator<'a> {
         let mut writes = Vec::new();
         let places = [(ColumnKind::Static, Place::Static), (ColumnKind::Regular, Place::Row(json.clustering.clone()))];
         for (kind, place) in places {
-            let mut maker = FragmentMaker::new(self.time, &mut self.positions, self.bound.now_us);
+            let mut maker = FragmentMaker::new(self.time, &mut self.positions, self.positions_us);
             if kind == ColumnKind::Regular {
                 maker.insert();
             }

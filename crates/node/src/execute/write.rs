@@ -7,8 +7,8 @@ use shunt_cql::ast::{BatchKind, NativeType};
 use shunt_cql::types::CqlType;
 use shunt_storage::StoreError;
 use shunt_storage::engine::EngineError;
-use shunt_storage::row::{Deletion, Fragment};
-use shunt_storage::store::{Durability, MutationRef, Store, Ticket};
+use shunt_storage::row::{Deletion, Fragment, PartitionKey};
+use shunt_storage::store::{Durability, MutationRef, Slice, Store, Ticket};
 use shunt_topology::Token;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::metadata::metadata_flag;
@@ -28,21 +28,21 @@ use crate::statement::mutation::MutationPlan;
 pub(super) type Item<'a> = (&'a MutationPlan, &'a Bound<'a>);
 
 impl Executor {
-    /// Carries out statements that write, all or none of them, and appends the answer.
+    /// Carries out statements that write, all or none of them, and appends the answer. `timestamp`: the request's own.
     pub(super) fn write(
         &self,
         items: &[Item<'_>],
-        timestamp: i64,
+        timestamp: Option<i64>,
         version: u8,
         kind: Option<BatchKind>,
         out: &mut Vec<u8>,
     ) -> Result<Done, CqlError> {
         let conditional = items.iter().any(|(plan, _)| plan.is_conditional());
+        // All statements of a batch have one.
+        let first = items.first().map_or(0, |(_, bound)| bound.now_us);
         let mut mutators = Vec::with_capacity(items.len());
         for (index, (plan, bound)) in items.iter().enumerate() {
-            // What is written on a condition has the time at which the condition held, whatever the client says.
-            let timestamp = if conditional { bound.now_us } else { timestamp };
-            mutators.push(Mutator::new(plan, bound, &self.shared, timestamp, index)?);
+            mutators.push(Mutator::new(plan, bound, &self.shared, timestamp.unwrap_or(first), index)?);
         }
         if conditional {
             // It reads under a lock that others hold while they read.
@@ -52,7 +52,12 @@ impl Executor {
         if items.iter().any(|(plan, _)| reads_lists(plan) || plan.finds_counters()) {
             self.effort.may_wait()?;
         }
-        let _locks = self.lock_for_lists(&mutators)?;
+        let locks = self.lock_for_lists(&mutators)?;
+        if timestamp.is_none() && !locks.is_empty() {
+            // Under the lock: who had it before has written before.
+            let now_us = self.shared.now_us();
+            mutators.iter_mut().for_each(|mutator| mutator.begin_at(now_us));
+        }
         let mut writes = Vec::new();
         for mutator in &mut mutators {
             writes.append(&mut mutator.writes()?);
@@ -179,6 +184,51 @@ impl Executor {
         Ok((ticket > store.durable()).then_some(ticket.0))
     }
 
+    /// What conditional statements write, whose conditions hold. The caller holds the partition's lock.
+    ///
+    /// All of it has one time, as Cassandra's has that of the ballot, whatever single statements say. It is later than all
+    /// that what is written to carries already: a write that nobody would see must not be acknowledged, and one of before
+    /// must not come to light again. The clock alone is no such time. It may have stepped back across a restart, and clients
+    /// make up times of their own.
+    fn conditional_writes(&self, mutators: &mut [Mutator<'_>], now_us: i64) -> Result<Vec<Write>, CqlError> {
+        let mut writes = writes_at(mutators, now_us)?;
+        let mut newest = None;
+        for write in &writes {
+            newest = newest.max(self.newest(write)?);
+        }
+        // Of a column that has the name of a dropped one, what is older is left out.
+        let columns = mutators.iter().flat_map(|mutator| &mutator.plan.table.columns);
+        newest = newest.max(columns.filter_map(|column| column.dropped_us).max());
+        let Some(newest) = newest.filter(|newest| *newest >= now_us) else { return Ok(writes) };
+        let Some(later) = newest.checked_add(1) else {
+            return Err(CqlError::Invalid(format!(
+                "what the statement writes to has the timestamp {newest}, after which nothing can be written on a condition"
+            )));
+        };
+        self.aside.note(|| format!("The time of the write is {later}: what it writes to is later than the clock"));
+        writes = writes_at(mutators, later)?;
+        Ok(writes)
+    }
+
+    /// The newest time of what a write has to come after.
+    fn newest(&self, write: &Write) -> Result<Option<i64>, CqlError> {
+        let store = self.shared.store(write.partition.token);
+        let (table, partition) = (write.table, PartitionKey(&write.partition.key));
+        let Fragment::Header(header) = &write.fragment else {
+            return Ok(store.newest_of_row(table, partition, write.place.target())?);
+        };
+        if header.deletion.is_some() {
+            return Ok(store.newest_of_slice(table, partition, &Slice::default(), true)?);
+        }
+        let mut newest = None;
+        for range in &header.ranges {
+            let (from, to) = range.bounds();
+            let slice = Slice { from, to, ..Slice::default() };
+            newest = newest.max(store.newest_of_slice(table, partition, &slice, false)?);
+        }
+        Ok(newest)
+    }
+
     /// A statement, or a batch on one partition, with conditions.
     fn write_if(
         &self,
@@ -191,6 +241,8 @@ impl Executor {
         let _locks = self.shared.lock_partitions(&[request.partition.token]);
         let table = Arc::clone(&mutators[0].plan.table);
         self.aside.note(|| format!("Locked a partition of {}.{}", table.keyspace, table.name));
+        let now_us = self.shared.now_us();
+        mutators.iter_mut().for_each(|mutator| mutator.begin_at(now_us));
         let current = request.read(mutators, &self.shared)?;
         let holds = request.holds(&current)?;
         self.aside
@@ -201,19 +253,7 @@ impl Executor {
             let durable_at = self.settle_read(&table, request.partition.token)?;
             return Ok(Done { durable_at, ..Done::now(opcode::RESULT) });
         }
-        let (mut writes, mut whole) = (Vec::new(), Vec::new());
-        for mutator in mutators.iter_mut() {
-            for write in mutator.writes()? {
-                merge(&mut writes, write, &mut whole);
-            }
-        }
-        // A row that is its whole partition is deleted as one, behind the back of what the same batch writes to it.
-        for (write, deletion) in whole {
-            if let Fragment::Row(row) = &mut writes[write].fragment {
-                row.deletion = row.deletion.max(Some(deletion));
-            }
-        }
-        writes.iter_mut().for_each(|write| write.deletions_first());
+        let writes = self.conditional_writes(mutators, now_us)?;
         let items: Vec<Item<'_>> = mutators.iter().map(|mutator| (mutator.plan, mutator.bound)).collect();
         let durable_at = self.apply(&items, &writes)?;
         put_columns(&table, &[], version, out);
@@ -221,6 +261,25 @@ impl Executor {
         put::bytes(out, Some(&[1]));
         Ok(Done { durable_at, ..Done::now(opcode::RESULT) })
     }
+}
+
+/// What conditional statements write at a time.
+fn writes_at(mutators: &mut [Mutator<'_>], timestamp: i64) -> Result<Vec<Write>, CqlError> {
+    let (mut writes, mut whole) = (Vec::new(), Vec::new());
+    for mutator in mutators.iter_mut() {
+        mutator.set_timestamp(timestamp);
+        for write in mutator.writes()? {
+            merge(&mut writes, write, &mut whole);
+        }
+    }
+    // A row that is its whole partition is deleted as one, behind the back of what the same batch writes to it.
+    for (write, deletion) in whole {
+        if let Fragment::Row(row) = &mut writes[write].fragment {
+            row.deletion = row.deletion.max(Some(deletion));
+        }
+    }
+    writes.iter_mut().for_each(|write| write.deletions_first());
+    Ok(writes)
 }
 
 /// Adds a write to what the same key is to get.

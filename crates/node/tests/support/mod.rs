@@ -9,6 +9,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use shunt_node::run::{Nodes, NodesOptions};
+use shunt_storage::StoreOptions;
+use shunt_storage::row_cache::RowCacheOptions;
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, opcode};
 use shunt_wire::cql::framing::{Input, Next, Output, Scratch};
@@ -28,6 +30,26 @@ pub(crate) fn options(directory: &Path, nodes: usize) -> NodesOptions {
         loops_per_node: 2,
         ..NodesOptions::new(directory.to_owned(), listen)
     }
+}
+
+/// A node with a keyspace whose writes do not wait for the disk, and with a row cache of so many bytes.
+pub(crate) fn started(directory: &Path, row_cache_bytes: usize, tables: &[&str]) -> Nodes {
+    let row_cache =
+        (row_cache_bytes > 0).then(|| RowCacheOptions { memory_bytes: row_cache_bytes, ..RowCacheOptions::default() });
+    let store = StoreOptions { row_cache, ..StoreOptions::default() };
+    let nodes = Nodes::start(NodesOptions { store, ..options(directory, 1) }).unwrap();
+    let mut client = Client::connect(nodes.addresses()[0], 4);
+    client.run(&KEYSPACE.replace("batch", "periodic"));
+    tables.iter().for_each(|table| client.run(table));
+    nodes
+}
+
+/// All rows of an answer.
+pub(crate) fn rows(client: &mut Client, text: &str) -> Vec<Vec<Option<Vec<u8>>>> {
+    let (opcode, body) = client.query(text);
+    assert_eq!(opcode, opcode::RESULT, "{text}: {:?}", ErrorMessage::decode(4, &body));
+    let Ok(ResultMessage::Rows(found)) = ResultMessage::decode(4, &body) else { return Vec::new() };
+    found.rows().map(|row| row.unwrap().values().map(|value| value.map(<[u8]>::to_vec)).collect()).collect()
 }
 
 pub(crate) struct Client {

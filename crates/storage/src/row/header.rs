@@ -70,6 +70,21 @@ impl RangeTombstone {
         };
         RangeTombstone { start, end, deletion }
     }
+
+    /// As bounds of a read.
+    pub fn bounds(&self) -> (Bound<Bytes>, Bound<Bytes>) {
+        let start = match &self.start {
+            Cut::Before(bytes) => Bound::Included(bytes.clone()),
+            Cut::After(bytes) => Bound::Excluded(bytes.clone()),
+            Cut::Start | Cut::End => Bound::Unbounded,
+        };
+        let end = match &self.end {
+            Cut::After(bytes) => Bound::Included(bytes.clone()),
+            Cut::Before(bytes) => Bound::Excluded(bytes.clone()),
+            Cut::Start | Cut::End => Bound::Unbounded,
+        };
+        (start, end)
+    }
 }
 
 /// The deletions of a partition, or a fragment of them.

@@ -11,6 +11,7 @@ mod directory;
 mod error;
 mod figures;
 mod marker;
+mod newest;
 mod options;
 mod own;
 mod read;

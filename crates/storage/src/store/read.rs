@@ -95,6 +95,13 @@ impl Default for Slice {
     }
 }
 
+impl Slice {
+    /// The keys within which its rows are, the second excluded.
+    pub(super) fn bounds(&self, prefix: &[u8]) -> Result<(Bytes, Bytes), StoreError> {
+        Ok((lower(prefix, &self.from)?, upper(prefix, &self.to)?))
+    }
+}
+
 impl Store {
     /// A row (static or not) as a reader at `now` (s) sees it; `None` if there is no live one.
     pub fn read_row(
@@ -224,7 +231,7 @@ impl Shared {
         }
     }
 
-    fn read_header(
+    pub(super) fn read_header(
         &self,
         table: TableId,
         partition: PartitionKey<'_>,
@@ -317,7 +324,7 @@ impl<'a> PartitionRows<'a> {
         let mut cursor = shared.engine.cursor(&span);
         cursor.seek(&prefix);
         let (header, static_row) = read_head(shared, &mut *cursor, &prefix, now)?;
-        let bounds = (lower(&prefix, &slice.from)?, upper(&prefix, &slice.to)?);
+        let bounds = slice.bounds(&prefix)?;
         match slice.reversed {
             true => cursor.seek_before(&bounds.1),
             // The cursor is at the first row already, which is where most slices begin.

@@ -1,0 +1,76 @@
+//! The newest time that records carry: what somebody who has read a row, and may be seen by nobody as having written before
+//! that, has to come after.
+//!
+//! It may never be less than that of anything which could cover or outlive such a write: it counts values that have expired
+//! and tombstones of whatever age as much as what a reader sees.
+
+use super::read::Read;
+use super::{Shared, Slice, Store, StoreError};
+use crate::catalogue::decode_row;
+use crate::engine::{ReadTier, Span};
+use crate::key::{self, Target};
+use crate::row::{PartitionKey, Row, TableId};
+
+/// Of all that a row, or a fragment of one, says. How a key was written has no time that counts.
+fn newest_of(row: &Row) -> Option<i64> {
+    let cells = row.cells.iter().filter(|cell| !cell.is_key()).map(|cell| cell.timestamp);
+    let complex = row.complex.iter().map(|(_, deletion)| deletion.timestamp);
+    let liveness = row.liveness.map(|liveness| liveness.timestamp);
+    cells.chain(complex).chain(liveness).chain(row.deletion.map(|deletion| deletion.timestamp)).max()
+}
+
+impl Store {
+    /// Of a row, static or not, and of what its partition's header deletes there, in µs; `None` where nothing ever was.
+    pub fn newest_of_row(
+        &self,
+        table: TableId,
+        partition: PartitionKey<'_>,
+        target: Target<'_>,
+    ) -> Result<Option<i64>, StoreError> {
+        let shared = &*self.shared;
+        let key = key::record(table, partition, target)?;
+        // Deletions are moved from headers into rows, so the row comes last.
+        let header = shared.read_header(table, partition, ReadTier::Disk)?.ready().unwrap_or_default();
+        let deletion = match target {
+            Target::Row(clustering) => header.covering(clustering),
+            Target::Static | Target::Header => header.deletion,
+        };
+        let own = match shared.fetch(&key, ReadTier::Disk)? {
+            Read::Ready(stored) => stored.record().map(|record| shared.newest_of_record(&key, record)).transpose()?,
+            Read::WouldBlock => None,
+        };
+        Ok(own.flatten().max(deletion.map(|deletion| deletion.timestamp)))
+    }
+
+    /// Of all rows of a slice, and of the static row if that is asked for; of the partition's header nothing.
+    pub fn newest_of_slice(
+        &self,
+        table: TableId,
+        partition: PartitionKey<'_>,
+        slice: &Slice,
+        with_static: bool,
+    ) -> Result<Option<i64>, StoreError> {
+        let shared = &*self.shared;
+        let prefix = key::partition_prefix(table, partition)?;
+        let (from, to) = slice.bounds(&prefix)?;
+        let span = |from, to| Span { from, to, one_partition: true, cache: false, tier: ReadTier::Disk };
+        let mut newest = None;
+        if with_static {
+            newest = self.newest_of_row(table, partition, Target::Static)?;
+        }
+        let mut cursor = shared.engine.cursor(&span(from.clone(), to));
+        cursor.seek(&from);
+        while let Some((key, record)) = cursor.entry()? {
+            newest = newest.max(shared.newest_of_record(key, record)?);
+            cursor.next();
+        }
+        Ok(newest)
+    }
+}
+
+impl Shared {
+    fn newest_of_record(&self, key: &[u8], record: &[u8]) -> Result<Option<i64>, StoreError> {
+        let row = decode_row(record, &self.catalogue).map_err(|what| StoreError::corrupt(key, what))?;
+        Ok(newest_of(&row))
+    }
+}
