@@ -15,6 +15,10 @@ pub(crate) const LOOP_RECORDS: usize = 256;
 /// Bytes of values that it reads for one.
 pub(crate) const LOOP_BYTES: usize = 256 << 10;
 
+/// Rows named one by one that are looked up as they were at one moment, and held together for that. More are read past the
+/// row cache.
+pub(crate) const ROWS_TOGETHER: usize = 16;
+
 /// Writes of one turn that an event loop gathers for one batch, before it carries them out and asks for a sync.
 pub(crate) const GATHERED_WRITES_MAX: usize = 64;
 

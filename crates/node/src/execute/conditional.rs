@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shunt_storage::Target;
+use shunt_storage::engine::ReadTier;
 use shunt_storage::row::{PartitionKey, Row};
 use shunt_storage::store::Slice;
 
@@ -160,24 +161,33 @@ impl<'a> Request<'a> {
         let number = self.table.number.ok_or_else(|| CqlError::invalid("a system table is not written to"))?;
         let (store, key) = (shared.store(self.partition.token), PartitionKey(&self.partition.key));
         let mut rows = BTreeMap::new();
+        let mut static_row = None;
         if self.rows.is_empty() {
             // With a condition on static columns alone the first row tells whether the partition is there.
             let all = Slice::default();
             let mut found = store.read_partition(number, key, &all, now)?;
+            static_row = found.static_row().cloned();
             while let Some((clustering, row)) = found.next()? {
                 if let Some(row) = self.seen(row, now) {
                     rows.insert(clustering.to_vec(), row);
                     break;
                 }
             }
-        }
-        for clustering in self.rows.keys() {
-            let row = store.read_row(number, key, Target::Row(clustering), now)?;
-            if let Some(row) = row.and_then(|row| self.seen(row, now)) {
-                rows.insert(clustering.clone(), row);
+        } else {
+            let statics = self.table.has_static.then_some(Target::Static);
+            let named = self.rows.keys().map(|clustering| Target::Row(clustering));
+            let targets: Vec<Target<'_>> = named.chain(statics).collect();
+            let found = store.read_rows((number, key), &targets, now, ReadTier::Disk)?.ready().unwrap_or_default();
+            for (target, row) in targets.iter().zip(found) {
+                match target {
+                    Target::Row(clustering) => {
+                        let row = row.and_then(|row| self.seen(row, now));
+                        rows.extend(row.map(|row| (clustering.to_vec(), row)));
+                    }
+                    _ => static_row = row,
+                }
             }
         }
-        let static_row = if self.table.has_static { store.read_row(number, key, Target::Static, now)? } else { None };
         let static_row = static_row.and_then(|row| self.seen(row, now));
         Ok(Current { static_row, rows, now })
     }

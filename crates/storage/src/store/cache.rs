@@ -89,6 +89,8 @@ impl Shared {
 
     /// Writes a batch that changes what readers see: until it is visible to all of them, none is answered by the cache.
     pub(super) fn write_visibly(&self, batch: &[Write], stall: Stall) -> Result<(), StoreError> {
+        // The last to be dropped: the row cache has it by then.
+        let _under_way = self.stamps.begin(batch);
         let Some(cache) = &self.cache else { return self.write(batch, stall) };
         let guarded = batch.iter().filter_map(|write| match write {
             Write::Merge(key, record) => Some((key, Some(record))),

@@ -14,8 +14,10 @@ mod marker;
 mod newest;
 mod options;
 mod own;
+mod partition;
 mod read;
 mod scan;
+mod stamps;
 #[cfg(test)]
 mod tests;
 mod upkeep;
@@ -26,7 +28,8 @@ pub use commit::{DurableCallback, SyncListener};
 pub use error::StoreError;
 pub use figures::{FRAGMENT_CLASSES, StoreFigures};
 pub use options::{Durability, Mutation, MutationRef, StoreOptions, Ticket};
-pub use read::{PartitionRows, Reach, Read, Record, RowRef, Slice};
+pub use partition::PartitionRows;
+pub use read::{Reach, Read, Record, RowRef, Slice};
 pub use scan::{Position, Scan, ScanItem, ScanRange};
 pub use upkeep::Swept;
 pub use write::Appended;
@@ -42,10 +45,11 @@ use commit::Commit;
 use directory::{DirectoryLock, Layout};
 use figures::Figures;
 use marker::Marker;
+use stamps::Stamps;
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
@@ -63,8 +67,8 @@ pub(crate) struct Shared {
     commit: Commit,
     figures: Figures,
     cache: Option<RowCache>,
-    /// Raised before deletions are taken out of a header, after the rows that they cover were told.
-    forgotten: AtomicU64,
+    /// Whether what is read of a partition is of one moment.
+    stamps: Stamps,
     layout: Option<Layout>,
     marker: Option<Marker>,
     /// Tables in which a read has to look for deletions of partitions and ranges.
@@ -159,7 +163,7 @@ impl Store {
             commit: Commit::default(),
             figures: Figures::default(),
             cache,
-            forgotten: AtomicU64::new(0),
+            stamps: Stamps::default(),
             layout,
             marker,
             headers,

@@ -1,12 +1,12 @@
-//! Reading one record, or the rows of one partition.
+//! Reading single records, and a few of a partition as they were at one moment.
 
+use super::partition::PartitionRows;
 use super::{Shared, Store, StoreError};
 use crate::catalogue::{RecordView, decode_header, decode_row, is_plain};
-use crate::engine::{Cursor, EngineError, Found, ReadTier, Span};
+use crate::engine::{EngineError, Found, ReadTier};
 use crate::key::{self, Target};
 use crate::row::{Bytes, ColumnId, Deletion, Header, PartitionKey, Row, TableId};
 use std::ops::Bound;
-use std::sync::atomic::Ordering;
 
 /// What a read that may not wait has to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,13 +95,6 @@ impl Default for Slice {
     }
 }
 
-impl Slice {
-    /// The keys within which its rows are, the second excluded.
-    pub(super) fn bounds(&self, prefix: &[u8]) -> Result<(Bytes, Bytes), StoreError> {
-        Ok((lower(prefix, &self.from)?, upper(prefix, &self.to)?))
-    }
-}
-
 impl Store {
     /// A row (static or not) as a reader at `now` (s) sees it; `None` if there is no live one.
     pub fn read_row(
@@ -177,6 +170,18 @@ impl Store {
         self.shared.resolve(&[], record, deletion, now)
     }
 
+    /// Rows of a partition (static or not) as a reader at `now` (s) sees them, all as they were at one moment; `None` for each
+    /// that is not live. They are held together: not for more than a few.
+    pub fn read_rows(
+        &self,
+        place: (TableId, PartitionKey<'_>),
+        targets: &[Target<'_>],
+        now: i64,
+        tier: ReadTier,
+    ) -> Result<Read<Vec<Option<Row>>>, StoreError> {
+        self.shared.read_rows(place, targets, now, tier)
+    }
+
     /// The rows of a partition. What the iterator sees is the partition as it is now.
     pub fn read_partition(
         &self,
@@ -212,23 +217,63 @@ impl Shared {
         use_it: impl FnOnce(&[u8], Option<&[u8]>, Option<Deletion>) -> Result<T, StoreError>,
     ) -> Result<Read<T>, StoreError> {
         let key = key::record(table, partition, target)?;
-        loop {
-            let forgotten = self.forgotten.load(Ordering::Acquire);
-            let stored = match self.fetch(&key, tier)? {
+        let seen = self.stamps.look(&key);
+        let stored = match self.fetch(&key, tier)? {
+            Read::WouldBlock => return Ok(Read::WouldBlock),
+            Read::Ready(stored) => stored,
+        };
+        let Some(record) = stored.record() else { return use_it(&key, None, None).map(Read::Ready) };
+        if !self.has_headers(table) {
+            return use_it(&key, Some(record), None).map(Read::Ready);
+        }
+        let header = match self.read_header(table, partition, tier)? {
+            Read::WouldBlock => return Ok(Read::WouldBlock),
+            Read::Ready(header) => header,
+        };
+        if self.stamps.are_as(seen, &key) {
+            return use_it(&key, Some(record), covering(&header, target)).map(Read::Ready);
+        }
+        // Row and header may be of two moments.
+        let Read::Ready(mut view) = self.view(table, partition, tier)? else { return Ok(Read::WouldBlock) };
+        let deletion = covering(&view.header, target);
+        match view.record(&key)? {
+            Read::WouldBlock => Ok(Read::WouldBlock),
+            Read::Ready(record) => use_it(&key, record, deletion).map(Read::Ready),
+        }
+    }
+
+    /// Rows as they were at one moment.
+    fn read_rows(
+        &self,
+        (table, partition): (TableId, PartitionKey<'_>),
+        targets: &[Target<'_>],
+        now: i64,
+        tier: ReadTier,
+    ) -> Result<Read<Vec<Option<Row>>>, StoreError> {
+        let prefix = key::partition_prefix(table, partition)?;
+        let seen = self.stamps.look(&prefix);
+        let mut rows = Vec::with_capacity(targets.len());
+        for target in targets {
+            match self.read_row(table, partition, *target, now, tier)? {
                 Read::WouldBlock => return Ok(Read::WouldBlock),
-                Read::Ready(stored) => stored,
-            };
-            let Some(record) = stored.record() else { return use_it(&key, None, None).map(Read::Ready) };
-            // After the row: a deletion that comes in between is seen, one that comes before is not missed.
-            let header = match self.read_header(table, partition, tier)? {
-                Read::WouldBlock => return Ok(Read::WouldBlock),
-                Read::Ready(header) => header,
-            };
-            // A sweep may have moved the deletion into the row after that was read, and out of the header before.
-            if self.forgotten.load(Ordering::Acquire) == forgotten {
-                return use_it(&key, Some(record), covering(&header, target)).map(Read::Ready);
+                Read::Ready(row) => rows.push(row),
             }
         }
+        if self.stamps.are_as(seen, &prefix) {
+            return Ok(Read::Ready(rows));
+        }
+        rows.clear();
+        let Read::Ready(mut view) = self.view(table, partition, tier)? else { return Ok(Read::WouldBlock) };
+        for target in targets {
+            let key = key::record(table, partition, *target)?;
+            let deletion = covering(&view.header, *target);
+            match view.record(&key)? {
+                Read::WouldBlock => return Ok(Read::WouldBlock),
+                Read::Ready(None) => rows.push(None),
+                Read::Ready(Some(record)) => rows.push(self.resolve(&key, record, deletion, now)?),
+            }
+        }
+        Ok(Read::Ready(rows))
     }
 
     pub(super) fn read_header(
@@ -269,7 +314,7 @@ impl Shared {
     }
 
     /// Counts the fragments of a row that was read, and asks for it to be written back if they are many.
-    fn met(&self, key: &[u8], fragments: u32) {
+    pub(super) fn met(&self, key: &[u8], fragments: u32) {
         self.figures.read(fragments);
         if fragments >= self.options.write_back_fragments {
             // If too many wait already, this row will be read again.
@@ -298,117 +343,5 @@ fn covering(header: &Header, target: Target<'_>) -> Option<Deletion> {
     match target {
         Target::Row(clustering) => header.covering(clustering),
         Target::Static | Target::Header => header.deletion,
-    }
-}
-
-/// The live rows of a partition, one after another.
-pub struct PartitionRows<'a> {
-    shared: &'a Shared,
-    cursor: Box<dyn Cursor + 'a>,
-    prefix: Bytes,
-    header: Header,
-    static_row: Option<Row>,
-    /// Within these keys, the second excluded.
-    bounds: (Bytes, Bytes),
-    reversed: bool,
-    left: usize,
-    reach: Reach,
-    now: i64,
-}
-
-impl<'a> PartitionRows<'a> {
-    fn new(shared: &'a Shared, prefix: Bytes, slice: &Slice, now: i64) -> Result<Self, StoreError> {
-        let end = key::partition_end(&prefix);
-        let span =
-            Span { from: prefix.clone(), to: end.clone(), one_partition: true, cache: true, tier: slice.reach.tier };
-        let mut cursor = shared.engine.cursor(&span);
-        cursor.seek(&prefix);
-        let (header, static_row) = read_head(shared, &mut *cursor, &prefix, now)?;
-        let bounds = slice.bounds(&prefix)?;
-        match slice.reversed {
-            true => cursor.seek_before(&bounds.1),
-            // The cursor is at the first row already, which is where most slices begin.
-            false if slice.from == Bound::Unbounded => {}
-            false => cursor.seek(&bounds.0),
-        }
-        let (reversed, left, reach) = (slice.reversed, slice.limit, slice.reach);
-        Ok(PartitionRows { shared, cursor, prefix, header, static_row, bounds, reversed, left, reach, now })
-    }
-
-    /// The static row, if it is live.
-    pub fn static_row(&self) -> Option<&Row> {
-        self.static_row.as_ref()
-    }
-
-    /// The next live row with its clustering bytes; `None` at the end or at the limit.
-    #[allow(clippy::should_implement_trait, reason = "a failing read is not the end of an iterator")]
-    pub fn next(&mut self) -> Result<Option<(Bytes, Row)>, StoreError> {
-        while self.left > 0 {
-            let Some((key, record)) = self.cursor.entry()? else { return Ok(None) };
-            if key < &self.bounds.0[..] || key >= &self.bounds.1[..] {
-                return Ok(None);
-            }
-            self.reach.step()?;
-            self.shared.met(key, self.cursor.fragments());
-            let clustering = key[self.prefix.len() + 1..].to_vec();
-            let row = self.shared.resolve(key, record, self.header.covering(&clustering), self.now)?;
-            if self.reversed {
-                self.cursor.previous();
-            } else {
-                self.cursor.next();
-            }
-            if let Some(row) = row {
-                self.left -= 1;
-                return Ok(Some((clustering, row)));
-            }
-        }
-        Ok(None)
-    }
-}
-
-/// Reads a partition's header and static row, if the cursor is at them, and leaves it at the first row.
-pub(super) fn read_head(
-    shared: &Shared,
-    cursor: &mut dyn Cursor,
-    prefix: &[u8],
-    now: i64,
-) -> Result<(Header, Option<Row>), StoreError> {
-    let (mut header, mut static_row) = (Header::default(), None);
-    while let Some((key, record)) = cursor.entry()? {
-        match key::split(key).map(|(_, _, target)| target) {
-            Some(Target::Header) if key.starts_with(prefix) => {
-                header = decode_header(record).map_err(|what| StoreError::corrupt(key, what))?;
-            }
-            Some(Target::Static) if key.starts_with(prefix) => {
-                static_row = shared.resolve(key, record, header.deletion, now)?;
-            }
-            _ => break,
-        }
-        cursor.next();
-    }
-    Ok((header, static_row))
-}
-
-fn bound_key(prefix: &[u8], clustering: &[u8], after: bool) -> Result<Bytes, StoreError> {
-    let mut key = prefix.to_vec();
-    key::push_target(&mut key, Target::Row(clustering))?;
-    // The next possible key is this one with a zero behind it.
-    key.extend(after.then_some(0));
-    Ok(key)
-}
-
-fn lower(prefix: &[u8], bound: &Bound<Bytes>) -> Result<Bytes, StoreError> {
-    match bound {
-        Bound::Included(clustering) => bound_key(prefix, clustering, false),
-        Bound::Excluded(clustering) => bound_key(prefix, clustering, true),
-        Bound::Unbounded => bound_key(prefix, &[], false),
-    }
-}
-
-fn upper(prefix: &[u8], bound: &Bound<Bytes>) -> Result<Bytes, StoreError> {
-    match bound {
-        Bound::Included(clustering) => bound_key(prefix, clustering, true),
-        Bound::Excluded(clustering) => bound_key(prefix, clustering, false),
-        Bound::Unbounded => Ok(key::partition_end(prefix)),
     }
 }

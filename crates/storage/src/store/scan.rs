@@ -1,6 +1,7 @@
 //! Walking over the partitions of a table in the order of their tokens, with stops and resumptions between any two rows.
 
-use super::read::{Reach, read_head};
+use super::partition::read_head;
+use super::read::Reach;
 use super::{Shared, Store, StoreError};
 use crate::engine::{Cursor, Span};
 use crate::key::{self, Target};

@@ -255,7 +255,6 @@ impl Shared {
             encode_header(&header, &mut record);
             Write::Put(key.to_vec(), record)
         };
-        self.forgotten.fetch_add(1, Ordering::AcqRel);
         // A stall ends the sweep, and the next one goes on: with the gate closed nobody waits.
         self.write_visibly(&[write], Stall::Refuse)?;
         Ok(true)

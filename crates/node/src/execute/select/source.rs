@@ -7,7 +7,7 @@ use std::sync::Arc;
 use shunt_storage::Target;
 use shunt_storage::engine::ReadTier;
 use shunt_storage::row::{PartitionKey, Row, TableId};
-use shunt_storage::store::{Position as ScanPosition, Reach, Read, RowRef, ScanRange, Slice, Store};
+use shunt_storage::store::{PartitionRows, Position as ScanPosition, Reach, Read, RowRef, ScanRange, Slice, Store};
 use shunt_topology::Token;
 
 use super::super::aside::Aside;
@@ -18,6 +18,7 @@ use super::super::keys::{Partition, token_bytes};
 use super::collect::{Collector, Flow};
 use super::paging::Position;
 use crate::error::CqlError;
+use crate::limits;
 use crate::shared::Shared;
 
 /// Rows in memory, by partition and clustering bytes.
@@ -209,21 +210,50 @@ impl Reader<'_> {
         Ok(row)
     }
 
-    /// Rows named by all their columns: looked up one by one.
+    /// Rows named by all their columns: looked up, all as they were at one moment.
     fn rows(&self, wanted: &Wanted, resumed: Option<u32>, collector: &mut Collector<'_>) -> Result<Flow, CqlError> {
-        let static_row = if collector.wants_static() { self.row(Target::Static, wanted)? } else { None };
-        match collector.partition(self.partition.0, static_row, resumed) {
+        let with_static = collector.wants_static();
+        match (&wanted.intervals.0[..], with_static) {
+            ([interval], false) => match collector.partition(self.partition.0, None, resumed) {
+                Flow::Continue if collector.takes_rows_in_place() => {
+                    self.row_in_place(&interval.from, wanted, collector)
+                }
+                Flow::Continue => match self.row(Target::Row(&interval.from), wanted)? {
+                    Some(row) => collector.row(&interval.from, &row),
+                    None => Ok(Flow::Continue),
+                },
+                other => Ok(other),
+            },
+            (intervals, _) if intervals.len() <= limits::ROWS_TOGETHER => {
+                self.rows_together(wanted, with_static, resumed, collector)
+            }
+            _ => self.slices(wanted, resumed, collector),
+        }
+    }
+
+    /// A few rows, and the static one if that is wanted.
+    fn rows_together(
+        &self,
+        wanted: &Wanted,
+        with_static: bool,
+        resumed: Option<u32>,
+        collector: &mut Collector<'_>,
+    ) -> Result<Flow, CqlError> {
+        let Self { store, table, partition, effort } = *self;
+        let named = wanted.intervals.0.iter().map(|interval| Target::Row(&interval.from));
+        let targets: Vec<Target<'_>> = with_static.then_some(Target::Static).into_iter().chain(named).collect();
+        let found = store.read_rows((table, partition), &targets, wanted.now, effort.reach().tier)?;
+        let mut rows = found.ready().ok_or(CqlError::WouldWait { long: false })?;
+        rows.iter().try_for_each(|row| effort.has_read(row.as_ref()))?;
+        let static_row = if with_static { rows.remove(0) } else { None };
+        match collector.partition(partition.0, static_row, resumed) {
             Flow::Continue => {}
             other => return Ok(other),
         }
-        in_direction(&wanted.intervals.0, wanted.reversed, |interval| {
-            if collector.takes_rows_in_place() {
-                return self.row_in_place(&interval.from, wanted, collector);
-            }
-            match self.row(Target::Row(&interval.from), wanted)? {
-                Some(row) => collector.row(&interval.from, &row),
-                None => Ok(Flow::Continue),
-            }
+        let found: Vec<_> = wanted.intervals.0.iter().zip(&rows).collect();
+        in_direction(&found, wanted.reversed, |(interval, row)| match row {
+            Some(row) => collector.row(&interval.from, row),
+            None => Ok(Flow::Continue),
         })
     }
 
@@ -253,20 +283,25 @@ impl Reader<'_> {
         }
     }
 
+    /// Rows of intervals, all as they were at one moment.
     fn slices(&self, wanted: &Wanted, resumed: Option<u32>, collector: &mut Collector<'_>) -> Result<Flow, CqlError> {
-        let mut begun = false;
+        let mut open: Option<PartitionRows<'_>> = None;
         in_direction(&wanted.intervals.0, wanted.reversed, |interval| {
             let slice = slice(interval, wanted.reversed, self.effort.reach());
-            let rows = self.store.read_partition(self.table, self.partition, &slice, wanted.now);
-            let mut rows = rows?;
-            if !begun {
-                begun = true;
-                let static_row = rows.static_row().filter(|_| collector.wants_static()).cloned();
-                match collector.partition(self.partition.0, static_row, resumed) {
-                    Flow::Continue => {}
-                    other => return Ok(other),
+            let rows = match &mut open {
+                Some(rows) => {
+                    rows.move_to(&slice)?;
+                    rows
                 }
-            }
+                None => {
+                    let rows = self.store.read_partition(self.table, self.partition, &slice, wanted.now)?;
+                    let static_row = rows.static_row().filter(|_| collector.wants_static()).cloned();
+                    match collector.partition(self.partition.0, static_row, resumed) {
+                        Flow::Continue => open.insert(rows),
+                        other => return Ok(other),
+                    }
+                }
+            };
             while let Some((clustering, row)) = rows.next()? {
                 self.effort.has_read(Some(&row))?;
                 let flow = collector.row(&clustering, &row)?;

@@ -6,7 +6,7 @@ use crate::catalogue::Catalogue;
 use crate::row_cache::tests::disk::Disk;
 use crate::row_cache::tests::{Random, open_on, small_ssd};
 use crate::row_cache::{RowCacheOptions, SsdAdmission, SsdOptions};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
 
 const ROWS: usize = 300;
