@@ -20,7 +20,7 @@ use crate::limits;
 use crate::metrics::CoreMetrics;
 use crate::node::{Link, NodeState, Pools};
 use crate::prepared::{PreparedCache, PreparedStore};
-use crate::repair::Repair;
+use crate::reprepare::Repair;
 use crate::schema_change::AwaitingAgreement;
 
 /// What a core is made from.

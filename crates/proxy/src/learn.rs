@@ -2,8 +2,8 @@
 
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{Header, flag, opcode};
-use shunt_wire::cql::message::{Batch, BatchStatement, ErrorDetails, ErrorMessage, ExecuteRouting, Prepare};
-use shunt_wire::cql::message::{ResultMessage, error_code, result_kind, split_request_prefix, split_response_prefix};
+use shunt_wire::cql::message::{Batch, BatchStatement, ExecuteRouting, Prepare, ResultMessage};
+use shunt_wire::cql::message::{result_kind, split_request_prefix, split_response_prefix};
 use shunt_wire::cql::statement;
 
 use crate::core::Core;
@@ -90,30 +90,6 @@ impl Core {
             _ => PreparedStatement::opaque(result_kind::prepared_id(rest)?, asked.text, &parsed, keyspace),
         };
         self.prepared.learn(learned).then_some(sent)
-    }
-
-    /// A statement was prepared again for the sake of a request that a node did not know it for. Whether it has other
-    /// columns than its clients may know, so that they have to prepare it themselves.
-    pub(crate) fn has_new_shape(&mut self, link: u32, id: &[u8], answer: &Answer<'_>) -> bool {
-        let (max, mut plain) = (self.config.frame_bytes_max, Vec::new());
-        let Some(statement) = self.prepared.statement(id) else { return false };
-        let Some(body) = self.plain_body(link, answer.flags, answer.body, max, &mut plain) else { return false };
-        let Ok((_, rest)) = split_response_prefix(answer.flags, body) else { return false };
-        let version = self.version_of(link);
-        let Ok(ResultMessage::Prepared(prepared)) = ResultMessage::decode(version, rest) else { return false };
-        let shape = Shape::of(version, &prepared).after(statement.shape);
-        if shape != statement.shape {
-            self.prepared.learn(PreparedStatement::clone(&statement).with_shape(shape));
-        }
-        shape.has_changed()
-    }
-
-    /// Tells a client that a statement is not prepared, in words of ours.
-    pub(crate) fn unprepared(version: u8, id: &[u8], message: &str) -> Vec<u8> {
-        let mut body = Vec::new();
-        ErrorMessage { code: error_code::UNPREPARED, message, details: ErrorDetails::Unprepared { id } }
-            .put(&mut body, version);
-        body
     }
 
     /// Prepares a statement on the pool's other nodes, ahead of need; nobody waits for the answers.

@@ -7,7 +7,7 @@
 //!
 //! Each step is the module of that name; read in this order they follow one query. One [`core::Core`] per event loop
 //! owns everything a query touches; nothing is shared between cores on the data path. What is cold lies beside it:
-//! logging in and USE ([`auth`]), what the system tables show ([`system_tables`]), second attempts ([`repair`]). The
+//! logging in and USE ([`auth`]), what the system tables show ([`system_tables`]), second attempts ([`repair`], [`reprepare`]). The
 //! control plane ([`control`]) watches the ring and posts what changed.
 
 mod accept;
@@ -22,6 +22,7 @@ mod auth;
 mod client;
 mod learn;
 mod repair;
+mod reprepare;
 mod schema_change;
 mod system_tables;
 

@@ -57,7 +57,8 @@ pub const POOL_IDLE_NS: u64 = 120 * SECOND_NS;
 /// Requests waiting on a core for a repair (PREPARE again, schema agreement, link not open yet).
 pub const REPAIRS_MAX: usize = 16_384;
 
-/// Times one request may be repaired by preparing again: a BATCH may name many statements.
+/// Times one request may be repaired by preparing again on one node: a BATCH may name many statements. As many as it names,
+/// and once more, are allowed below this.
 pub const REPREPARES_PER_REQUEST_MAX: u8 = 64;
 
 /// How often deadlines, heartbeats and reconnects are looked at.

@@ -40,6 +40,8 @@ pub struct PreparedStatement {
     pub(crate) keyspace: Option<Box<str>>,
     /// The keyspace in its PREPARE message (v5).
     pub(crate) explicit_keyspace: bool,
+    /// Its text says in which keyspace its table is: it means the same in every session.
+    pub(crate) names_keyspace: bool,
     pub(crate) work: Work,
     pub(crate) idempotent: bool,
     pub(crate) conditional: bool,
@@ -62,6 +64,8 @@ impl PreparedStatement {
             text: Box::from(text),
             keyspace: keyspace.map(Box::from),
             explicit_keyspace: false,
+            // Of a batch only the first statement is looked at.
+            names_keyspace: parsed.keyspace.is_some() && parsed.kind != Kind::Batch,
             work: work_of(parsed.kind),
             idempotent: false,
             conditional: parsed.conditional,

@@ -1,178 +1,28 @@
-//! Requests that need a second look before they are answered: sent again because their link died, prepared again
-//! because a node did not know the statement, answered because their time is over.
+//! Requests that need a second look before they are answered: sent again because their link died or their node turned
+//! them away, answered because their time is over. Those whose statement a node does not know are in
+//! [`crate::reprepare`].
 //!
 //! Cold code: a request comes here at most a few times in its life, and then its bytes are copied.
-
-use std::sync::Arc;
 
 use shunt_reactor::{ConnId, Io, SentLog};
 use shunt_topology::NodeId;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::errors::ReplicaCounts;
 use shunt_wire::cql::message::{Consistency, ErrorDetails, ErrorMessage};
-use shunt_wire::cql::message::{encode, error_code, split_response_prefix};
+use shunt_wire::cql::message::{error_code, split_response_prefix};
 
 use crate::client::ClientRef;
 use crate::core::Core;
 use crate::disaggregate::Answer;
 use crate::limits;
 use crate::metrics::{Outcome, QueryKind};
-use crate::node::{Pending, PoolId, PoolKey, Purpose, Retained, Role};
-use crate::prepared::PreparedStatement;
+use crate::node::{Pending, PoolId, Purpose, Retained};
 use crate::route::{Choice, Plan, Work};
 
 /// What Cassandra 5 says, with code OVERLOADED, to queries that reach it after it began to shut down.
 const SHUTTING_DOWN: &str = "Server is shutting down";
 
-/// A request whose statement is being prepared again on the node it went to.
-pub(crate) struct Repair {
-    pending: Pending,
-    /// Its bytes.
-    body: Vec<u8>,
-    /// Link it goes back to, and that link's node.
-    link: u32,
-    conn: ConnId,
-    node: NodeId,
-    statement: Arc<PreparedStatement>,
-    deadline_ns: u64,
-}
-
-impl Repair {
-    /// Whose links the request travels on.
-    pub(crate) fn pool(&self) -> PoolId {
-        self.pending.pool
-    }
-}
-
 impl Core {
-    // ---- UNPREPARED -------------------------------------------------------------------------------------------------
-
-    /// An ERROR answered a client's request. If it is UNPREPARED and the statement is known, prepares it on that node
-    /// and sends the request again; `false` leaves the error to the client.
-    pub(crate) fn repair_unprepared(
-        &mut self,
-        io: &mut Io,
-        key: u32,
-        pending: &Pending,
-        flags: u8,
-        body: &[u8],
-    ) -> bool {
-        let Ok((_, body)) = split_response_prefix(flags, body) else { return false };
-        if error_code::peek(body) != Some(error_code::UNPREPARED) {
-            return false;
-        }
-        let version = self.version_of(key);
-        let Ok(error) = ErrorMessage::decode(version, body) else { return false };
-        let Some(id) = error.unprepared_id() else { return false };
-        let Some(statement) = self.prepared.statement(id) else { return false };
-        if pending.reprepares >= limits::REPREPARES_PER_REQUEST_MAX || self.repairs.len() >= limits::REPAIRS_MAX {
-            return false;
-        }
-        let Some(link) = self.links.get(key as usize) else { return false };
-        let (node, conn) = (link.node, link.conn);
-        let Some(bytes) = self.retained_bytes_of(io.sent_of(conn, pending.retained), pending.retained) else {
-            return false;
-        };
-        self.metrics.outcomes.of(Outcome::Reprepared).add(1);
-        let mut pending = *pending;
-        pending.reprepares += 1;
-        pending.retained = Retained::Nothing;
-        let deadline_ns = pending.received_ns + self.timeout_ns(&pending.plan);
-        let repair = Repair { pending, body: bytes, link: key, conn, node, statement, deadline_ns };
-        let ticket = self.next_ticket();
-        self.repairs.insert(ticket, repair);
-        self.continue_repair(io, ticket);
-        true
-    }
-
-    /// Sends the PREPARE of a repair, on a link whose keyspace is the one the statement was prepared in.
-    pub(crate) fn continue_repair(&mut self, io: &mut Io, key: u32) {
-        let Some(repair) = self.repairs.get(&key) else { return };
-        let (link, conn, node) = (repair.link, repair.conn, repair.node);
-        let statement = Arc::clone(&repair.statement);
-        let Some(target) = self.link_to_prepare_on(io, link, conn, node, &statement, key) else { return };
-        let mut body = Vec::new();
-        let version = self.version_of(target);
-        let explicit = statement.keyspace.as_deref().filter(|_| statement.explicit_keyspace && version >= 5);
-        encode::prepare(&mut body, version, &statement.text, explicit);
-        let pending = self.own_request(io, Purpose::Reprepare { repair: key }, opcode::PREPARE);
-        if !self.send_on_link(io, target, pending, &body) {
-            self.fail_repair(io, key, "the link to the node is full");
-        }
-    }
-
-    /// The link itself if its pool has the right keyspace, else one of a sister pool to the same node. `None`: failed,
-    /// or waiting for that link to open.
-    fn link_to_prepare_on(
-        &mut self,
-        io: &mut Io,
-        link: u32,
-        conn: ConnId,
-        node: NodeId,
-        statement: &PreparedStatement,
-        repair: u32,
-    ) -> Option<u32> {
-        let Some(found) = self.links.get(link as usize).filter(|found| found.conn == conn) else {
-            self.fail_repair(io, repair, "the link to the node was lost");
-            return None;
-        };
-        let pool = self.pools.get(found.pool)?;
-        let version = pool.key.version;
-        let explicit = statement.explicit_keyspace && version >= 5;
-        if explicit || pool.key.keyspace.as_deref() == statement.keyspace.as_deref() {
-            return Some(link);
-        }
-        let verified_ns = pool.verified_ns;
-        let key = PoolKey { keyspace: statement.keyspace.as_deref().map(Arc::from), ..pool.key.clone() };
-        let Some(sister) = self.pool_for(io, &key, verified_ns) else {
-            self.fail_repair(io, repair, "too many pools are in use");
-            return None;
-        };
-        if self.pools.get(sister)?.links_to(node).next().is_none() {
-            self.open_link(io, sister, node, Role::Serves);
-        }
-        let target = self.pools.get(sister)?.links_to(node).next();
-        let Some(target) = target else {
-            self.fail_repair(io, repair, "the node cannot be reached");
-            return None;
-        };
-        let sister_link = self.links.get_mut(target as usize)?;
-        if sister_link.is_ready() {
-            return Some(target);
-        }
-        sister_link.on_ready.push(repair);
-        None
-    }
-
-    /// The node answered the PREPARE of a repair.
-    pub(crate) fn reprepared(&mut self, io: &mut Io, link: u32, key: u32, answer: &Answer<'_>) {
-        let Some(repair) = self.repairs.remove(&key) else { return };
-        if answer.opcode == opcode::ERROR {
-            // The statement cannot be prepared any more (its table is gone, say): the node's words are the answer.
-            self.deliver(io, repair.pending.recipient(), answer, Outcome::Error);
-        } else if repair.pending.opcode == opcode::EXECUTE && self.has_new_shape(link, &repair.statement.id, answer) {
-            let why = "Shunt: this statement's columns have changed since it was prepared; prepare it again";
-            let body = Self::unprepared(self.version_of(link), &repair.statement.id, why);
-            let answer = Answer { flags: 0, opcode: opcode::ERROR, body: &body, ..*answer };
-            self.deliver(io, repair.pending.recipient(), &answer, Outcome::Error);
-        } else if !self.links.get(repair.link as usize).is_some_and(|link| link.conn == repair.conn && link.is_ready())
-            || !self.send_on_link(io, repair.link, repair.pending, &repair.body)
-        {
-            self.send_elsewhere(io, repair.pending, &repair.body);
-        }
-    }
-
-    /// A repair cannot go on: the request is sent to another node if it may be, else answered with an error.
-    pub(crate) fn fail_repair(&mut self, io: &mut Io, key: u32, why: &str) {
-        let Some(repair) = self.repairs.remove(&key) else { return };
-        // The node refused it as UNPREPARED, so it was not executed and may be sent again whatever it is.
-        if repair.pending.retries == 0 {
-            self.send_elsewhere(io, repair.pending, &repair.body);
-        } else {
-            self.fail_request(io, &repair.pending, Outcome::LinkLost, why);
-        }
-    }
-
     // ---- nodes that turn queries away -------------------------------------------------------------------------------
 
     /// A node that says it cannot serve is asked less for a while; another may be able to.
@@ -220,13 +70,18 @@ impl Core {
             self.health.failed(node, now, random);
             self.retire_link(io, key);
         }
+        self.send_away(io, node, again, &bytes);
+        true
+    }
+
+    /// Sends a request that this node did not carry out to another one, if there is any.
+    pub(crate) fn send_away(&mut self, io: &mut Io, node: NodeId, pending: Pending, body: &[u8]) {
         // For this one choice the node comes after all others.
         let silent = self.nodes.get_mut(usize::from(node.0)).map(|node| std::mem::replace(&mut node.silent, true));
-        self.send_elsewhere(io, again, &bytes);
+        self.send_elsewhere(io, pending, body);
         if let (Some(node), Some(silent)) = (self.nodes.get_mut(usize::from(node.0)), silent) {
             node.silent = silent;
         }
-        true
     }
 
     // ---- lost links -------------------------------------------------------------------------------------------------
@@ -252,7 +107,7 @@ impl Core {
             }
             Purpose::Reprepare { repair } => {
                 self.forget_copy(&mut { *pending });
-                self.fail_repair(io, repair, "the connection to the node was lost");
+                self.fail_repair(io, repair);
             }
             Purpose::Spread => self.forget_copy(&mut { *pending }),
             Purpose::Heartbeat | Purpose::Orphan => {}
@@ -260,7 +115,7 @@ impl Core {
     }
 
     /// Sends a request once more, to whichever node is best now.
-    fn send_elsewhere(&mut self, io: &mut Io, mut pending: Pending, body: &[u8]) {
+    pub(crate) fn send_elsewhere(&mut self, io: &mut Io, mut pending: Pending, body: &[u8]) {
         pending.retries += 1;
         if self.client(pending.client).is_none() {
             self.metrics.in_flight.sub(1);
@@ -338,12 +193,7 @@ impl Core {
                 Purpose::Client => {
                     self.fail_request(io, &pending, Outcome::TimedOut, "the node did not answer in time");
                 }
-                Purpose::Reprepare { repair } => {
-                    if let Some(repair) = self.repairs.remove(&repair) {
-                        let why = "the node did not prepare the statement in time";
-                        self.fail_request(io, &repair.pending, Outcome::TimedOut, why);
-                    }
-                }
+                Purpose::Reprepare { repair } => self.repair_is_late(io, repair),
                 Purpose::Spread | Purpose::Heartbeat | Purpose::Orphan => {}
             }
         }
@@ -371,9 +221,7 @@ impl Core {
         let late: Vec<u32> =
             self.repairs.iter().filter(|(_, repair)| now > repair.deadline_ns).map(|(key, _)| *key).collect();
         for key in late {
-            let Some(repair) = self.repairs.remove(&key) else { continue };
-            let why = "the node did not prepare the statement in time";
-            self.fail_request(io, &repair.pending, Outcome::TimedOut, why);
+            self.repair_is_late(io, key);
         }
         self.expire_agreements(io);
         self.expire_switches(io);
@@ -382,7 +230,7 @@ impl Core {
     // ---- helpers ----------------------------------------------------------------------------------------------------
 
     /// How long a request may take.
-    fn timeout_ns(&self, plan: &Plan) -> u64 {
+    pub(crate) fn timeout_ns(&self, plan: &Plan) -> u64 {
         let timeout_ns = self.config.query_timeout_ms * 1_000_000;
         match plan.work {
             Work::Schema => timeout_ns.max(limits::SCHEMA_TIMEOUT_NS),

@@ -187,7 +187,7 @@ impl Core {
         let mut waiting = std::mem::take(&mut link.waiting);
         self.unstall_all(&mut waiting, Stall::LINK);
         for repair in std::mem::take(&mut link.on_ready) {
-            self.fail_repair(io, repair, "the link to the node was lost");
+            self.fail_repair(io, repair);
         }
         for pending in link.streams.take_all() {
             self.request_lost(io, node, &pending, &log);
@@ -260,7 +260,7 @@ impl Core {
         let mut waiting = std::mem::take(&mut link.waiting);
         self.unstall_all(&mut waiting, Stall::LINK);
         for repair in std::mem::take(&mut link.on_ready) {
-            self.fail_repair(io, repair, "the link to the node was closed");
+            self.fail_repair(io, repair);
         }
         for pending in link.streams.take_all() {
             self.request_lost(io, link.node, &pending, &log);

@@ -14,6 +14,7 @@ mod node_pace;
 mod offender;
 mod porter;
 mod town;
+mod unprepared;
 
 mod client_framing;
 mod client_pace;

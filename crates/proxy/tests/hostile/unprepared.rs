@@ -1,0 +1,320 @@
+//! Nodes that do not know a prepared statement: forgotten with a change of its table, pushed out of a cache that is too
+//! small, or kept under another id. The proxy prepares it again, a few times at most, and never hides from a client what
+//! only the client can mend.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use shunt_bench::stub::Action;
+use shunt_bench::stub::hook::Request;
+use shunt_reactor::sim::{HostId, SECOND};
+use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::message::encode_result::{self, PreparedSpec, native};
+use shunt_wire::cql::message::{BatchChild, BatchKind, BatchStatement, Consistency, QueryParams, Value, ValueList};
+use shunt_wire::cql::message::{ErrorDetails, ErrorMessage, ResultMessage, encode, error_code};
+
+use super::bytes;
+use super::offender::{Answer, Offender};
+use super::town::Town;
+
+const ID: [u8; 16] = *b"sixteen bytes id";
+const OTHER_ID: [u8; 16] = *b"made differently";
+/// A RESULT that says nothing.
+const VOID: [u8; 4] = [0, 0, 0, 1];
+/// Stands for a RESULT with all metadata, as v5 has it for a client whose own are out of date.
+const METADATA: [u8; 5] = [0, 0, 0, 1, 1];
+
+/// What three nodes know of one statement, and what they were asked for it.
+#[derive(Default)]
+struct Known {
+    /// How often its table was altered.
+    altered: u8,
+    /// By node, what the table was like when the node prepared the statement.
+    as_of: [Option<u8>; 3],
+    /// Forgets at once what it prepares.
+    thrashes: [bool; 3],
+    /// Makes another id of the same text.
+    differs: [bool; 3],
+    /// The table's key changes its type, too.
+    bind_changes: bool,
+    /// Keyspace `gone` is no longer there.
+    dropped: bool,
+    prepares: [u32; 3],
+}
+
+#[derive(Clone, Default)]
+struct Nodes(Arc<Mutex<Known>>);
+
+impl Nodes {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap()
+    }
+
+    fn settle(&self, town: &mut Town) {
+        let nodes = self.clone();
+        town.hook_all(move || {
+            let nodes = nodes.clone();
+            Box::new(move |request| nodes.known().answer(request))
+        });
+    }
+
+    fn alter(&self) {
+        self.known().altered += 1;
+    }
+
+    fn forget(&self) {
+        self.known().as_of = [None; 3];
+    }
+
+    /// PREPAREs of the statement since this was asked last, by node.
+    fn prepares(&self) -> [u32; 3] {
+        std::mem::take(&mut self.known().prepares)
+    }
+}
+
+impl Known {
+    fn answer(&mut self, request: &Request<'_>) -> Action {
+        let has = |part: &[u8]| request.body.windows(part.len()).any(|found| found == part);
+        match request.opcode {
+            opcode::PREPARE if has(b"shape") => self.prepare(request),
+            opcode::EXECUTE | opcode::BATCH if has(&ID) || has(&OTHER_ID) => self.execute(request),
+            opcode::QUERY if self.dropped && has(b"USE \"gone\"") => Action::Error(error_code::INVALID),
+            _ => Action::Answer,
+        }
+    }
+
+    fn prepare(&mut self, request: &Request<'_>) -> Action {
+        self.prepares[request.node] += 1;
+        self.as_of[request.node] = (!self.thrashes[request.node]).then_some(self.altered);
+        let two = [("a", native::INT), ("v", native::TEXT)];
+        let key = if self.bind_changes && self.altered > 0 { native::TEXT } else { native::INT };
+        let spec = PreparedSpec {
+            id: if self.differs[request.node] { &OTHER_ID } else { &ID },
+            result_metadata_id: &[self.altered; 4],
+            keyspace: "bench",
+            table: "shape",
+            bind: &[("k", key)],
+            partition_key: &[0],
+            result: if self.altered > 0 { &two } else { &two[1..] },
+        };
+        framed(request, opcode::RESULT, &bytes::body(|out| encode_result::prepared(out, request.version, &spec)))
+    }
+
+    fn execute(&mut self, request: &Request<'_>) -> Action {
+        let id = if self.differs[request.node] { &OTHER_ID } else { &ID };
+        let knows = request.body.windows(16).any(|found| found == id);
+        if !knows || self.as_of[request.node] != Some(self.altered) {
+            let asked = if request.body.windows(16).any(|found| found == ID) { &ID } else { &OTHER_ID };
+            let details = ErrorDetails::Unprepared { id: asked };
+            let error = ErrorMessage { code: error_code::UNPREPARED, message: "never heard of it", details };
+            return framed(request, opcode::ERROR, &bytes::body(|out| error.put(out, request.version)));
+        }
+        let is_told = request.version >= 5 && request.opcode == opcode::EXECUTE;
+        let stale = is_told && !request.body[18..].starts_with(&[0, 4, self.altered, self.altered, self.altered]);
+        framed(request, opcode::RESULT, if stale { &METADATA } else { &VOID })
+    }
+}
+
+fn framed(request: &Request<'_>, op: u8, body: &[u8]) -> Action {
+    let answer = bytes::envelope(Header::response(request.version, request.stream, op), body);
+    Action::Garbage(if request.version >= 5 { bytes::segment(&answer, true) } else { answer })
+}
+
+/// A client of one protocol version in front of nodes that know the statement.
+struct Client {
+    version: u8,
+    host: HostId<Offender>,
+    id: Vec<u8>,
+    metadata_id: Vec<u8>,
+    key: i32,
+}
+
+impl Client {
+    fn new(town: &mut Town, version: u8) -> Client {
+        let host = town.started_offender(version);
+        Client { version, host, id: Vec::new(), metadata_id: Vec::new(), key: 0 }
+    }
+
+    fn ask(&self, town: &mut Town, request: Vec<u8>) -> Answer {
+        town.send(self.host, &if self.version == 5 { bytes::segment(&request, true) } else { request });
+        town.answered(self.host, 1);
+        town.take_answers(self.host).remove(0)
+    }
+
+    fn prepare(&mut self, town: &mut Town, text: &str) {
+        let answer = self.ask(town, bytes::prepare(self.version, 1, text));
+        match ResultMessage::decode(self.version, &answer.body) {
+            Ok(ResultMessage::Prepared(prepared)) => {
+                self.id = prepared.id.to_vec();
+                self.metadata_id = prepared.result_metadata_id.unwrap_or_default().to_vec();
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What EXECUTE gets, each with another key: the body of a RESULT, or the code of an ERROR.
+    fn execute(&mut self, town: &mut Town) -> Result<Vec<u8>, i32> {
+        self.key += 1;
+        let key = self.key.to_be_bytes();
+        let mut values = ValueList::positional(self.version);
+        values.push(Value::Bytes(&key));
+        let params = QueryParams { values: values.values(), ..QueryParams::simple(Consistency::ONE) };
+        let metadata_id = Some(&self.metadata_id[..]);
+        let body = bytes::body(|out| encode::execute(out, self.version, &self.id, metadata_id, &params));
+        outcome(&self.ask(town, bytes::request(self.version, 2, opcode::EXECUTE, &body)))
+    }
+
+    fn batch(&self, town: &mut Town) -> Result<Vec<u8>, i32> {
+        let mut values = ValueList::positional(self.version);
+        values.push(Value::Bytes(&[0, 0, 0, 7]));
+        let child = BatchChild { statement: BatchStatement::Prepared(&self.id), values: values.values() };
+        let params = QueryParams::simple(Consistency::ONE);
+        let body = bytes::body(|out| encode::batch(out, self.version, BatchKind::Unlogged, [child], &params));
+        outcome(&self.ask(town, bytes::request(self.version, 3, opcode::BATCH, &body)))
+    }
+}
+
+fn outcome(answer: &Answer) -> Result<Vec<u8>, i32> {
+    match answer.header.opcode {
+        opcode::ERROR => Err(answer.error().0),
+        _ => Ok(answer.body.clone()),
+    }
+}
+
+const SELECT: &str = "SELECT * FROM bench.shape WHERE k = ?";
+const INSERT: &str = "INSERT INTO bench.shape (k, v) VALUES (?, 'v')";
+/// In the keyspace that is dropped.
+const UNQUALIFIED: &str = "INSERT INTO shape (k, v) VALUES (?, 'v')";
+
+fn scene() -> (Town, Nodes) {
+    let (mut town, nodes) = (Town::new(), Nodes::default());
+    nodes.settle(&mut town);
+    (town, nodes)
+}
+
+/// The rows of each answer would carry all metadata for ever: drivers learn a new id only by preparing again.
+#[test]
+fn a_client_whose_metadata_are_out_of_date_is_asked_to_prepare() {
+    let (mut town, nodes) = scene();
+    let (mut client, mut other) = (Client::new(&mut town, 5), Client::new(&mut town, 5));
+    client.prepare(&mut town, SELECT);
+    other.prepare(&mut town, SELECT);
+    assert_eq!(client.execute(&mut town), Ok(VOID.to_vec()));
+    nodes.alter();
+    assert_eq!(client.execute(&mut town), Err(error_code::UNPREPARED));
+    client.prepare(&mut town, SELECT);
+    assert_eq!(client.metadata_id, [1; 4]);
+    for _ in 0..20 {
+        assert_eq!(client.execute(&mut town), Ok(VOID.to_vec()), "to be asked once is enough");
+    }
+    // Who has not prepared it again gets rows with all metadata, or is asked to.
+    for _ in 0..20 {
+        match other.execute(&mut town) {
+            Ok(body) => assert_eq!(body, METADATA),
+            Err(code) => assert_eq!(code, error_code::UNPREPARED),
+        }
+        assert_eq!(client.execute(&mut town), Ok(VOID.to_vec()));
+    }
+    other.prepare(&mut town, SELECT);
+    assert_eq!(other.execute(&mut town), Ok(VOID.to_vec()));
+    // Forgotten without a change: nobody needs to know.
+    nodes.forget();
+    for _ in 0..20 {
+        assert_eq!((client.execute(&mut town), other.execute(&mut town)), (Ok(VOID.to_vec()), Ok(VOID.to_vec())));
+    }
+}
+
+/// Values made for the old types would be taken for values of the new ones.
+#[test]
+fn bind_markers_of_another_type_are_no_secret_in_a_batch_either() {
+    for version in 3..=5 {
+        let (mut town, nodes) = scene();
+        nodes.known().bind_changes = true;
+        let mut client = Client::new(&mut town, version);
+        client.prepare(&mut town, INSERT);
+        assert_eq!(client.batch(&mut town), Ok(VOID.to_vec()));
+        nodes.alter();
+        assert_eq!(client.batch(&mut town), Err(error_code::UNPREPARED), "version {version}");
+        client.prepare(&mut town, INSERT);
+        let refused = (0..20).filter(|_| client.batch(&mut town).is_err()).count();
+        assert!(refused <= 2, "once per node: {refused}");
+    }
+}
+
+#[test]
+fn a_node_that_keeps_nothing_is_not_asked_for_ever() {
+    for version in 3..=5 {
+        let (mut town, nodes) = scene();
+        let mut client = Client::new(&mut town, version);
+        client.prepare(&mut town, SELECT);
+        nodes.known().thrashes[0] = true;
+        nodes.forget();
+        for _ in 0..30 {
+            nodes.prepares();
+            assert_eq!(client.execute(&mut town), Ok(VOID.to_vec()), "the others keep it");
+            let asked = nodes.prepares();
+            assert!(asked[0] <= 2 && asked.iter().sum::<u32>() <= 3, "PREPAREs for one query: {asked:?}");
+        }
+        nodes.known().thrashes = [true; 3];
+        nodes.forget();
+        nodes.prepares();
+        assert_eq!(client.execute(&mut town), Err(error_code::UNPREPARED));
+        let asked = nodes.prepares();
+        assert!(asked.iter().sum::<u32>() <= 4, "PREPAREs for one query: {asked:?}");
+    }
+}
+
+#[test]
+fn a_node_that_makes_another_id_is_not_asked_twice() {
+    let (mut town, nodes) = scene();
+    let mut client = Client::new(&mut town, 4);
+    client.prepare(&mut town, SELECT);
+    assert_eq!(client.id, ID);
+    nodes.known().differs[0] = true;
+    for _ in 0..30 {
+        nodes.prepares();
+        assert_eq!(client.execute(&mut town), Ok(VOID.to_vec()), "the others know it by this id");
+        let asked = nodes.prepares();
+        assert!(asked[0] <= 1, "PREPAREs for one query: {asked:?}");
+    }
+    nodes.known().differs = [true; 3];
+    assert_eq!(client.execute(&mut town), Err(error_code::UNPREPARED));
+    client.prepare(&mut town, SELECT);
+    assert_eq!(client.id, OTHER_ID);
+    assert_eq!(client.execute(&mut town), Ok(VOID.to_vec()));
+}
+
+/// Somebody prepared the statement in a keyspace that is gone by now.
+fn prepared_in_a_dropped_keyspace(text: &str) -> (Town, Nodes, Client) {
+    let (mut town, nodes) = scene();
+    let mut client = Client::new(&mut town, 4);
+    let used = bytes::query(4, 1, "USE gone");
+    assert_eq!(client.ask(&mut town, used).header.opcode, opcode::RESULT);
+    client.prepare(&mut town, text);
+    town.scene.world.with(client.host, |client, io| client.vanish(io));
+    town.pass(200 * SECOND);
+    client.host = town.started_offender(4);
+    nodes.known().dropped = true;
+    nodes.forget();
+    (town, nodes, client)
+}
+
+#[test]
+fn a_statement_of_a_dropped_keyspace_is_unprepared_and_not_late() {
+    let (mut town, _nodes, mut client) = prepared_in_a_dropped_keyspace(UNQUALIFIED);
+    for _ in 0..5 {
+        assert_eq!(client.execute(&mut town), Err(error_code::UNPREPARED));
+    }
+    town.scene.world.with(client.host, |client, io| client.vanish(io));
+    town.at_peace();
+}
+
+#[test]
+fn a_statement_that_names_its_keyspace_needs_none() {
+    let (mut town, nodes, mut client) = prepared_in_a_dropped_keyspace(INSERT);
+    for _ in 0..5 {
+        nodes.forget();
+        assert_eq!(client.execute(&mut town), Ok(VOID.to_vec()));
+    }
+    town.scene.world.with(client.host, |client, io| client.vanish(io));
+    town.at_peace();
+}
