@@ -11,7 +11,8 @@ from .proxy import binary
 
 
 class Embedded:
-    """One process with data of its own, which is wiped at every start. Its output goes to a file, quoted when it fails."""
+    """One process with data of its own, wiped at a start unless that is to go on with it. Its output goes to a file, quoted
+    when it fails."""
 
     def __init__(self, name: str, contact: str, arguments: list, nodes: list, log: Path = None):
         self.name, self.contact, self.arguments, self.nodes = name, contact, arguments, nodes
@@ -38,13 +39,14 @@ class Embedded:
         """What the drivers' suites have to know."""
         return {"SHUNT_CONTACT": self.contact, "SHUNT_RING": ",".join(self.nodes), "SHUNT_RF": "1", "SHUNT_STORE": "node"}
 
-    def start(self, ready_within_seconds: float = 30) -> "Embedded":
+    def start(self, ready_within_seconds: float = 30, wipe: bool = True) -> "Embedded":
         if not binary().is_file():
             raise RuntimeError(f"{binary()} is missing: cargo build --release -p shunt")
         host, port = self.contact.rsplit(":", 1)
         if cql.answers(host, int(port), 1):
             raise RuntimeError(f"something else answers CQL on {self.contact} already")
-        shutil.rmtree(self.directory, ignore_errors=True)
+        if wipe:
+            shutil.rmtree(self.directory, ignore_errors=True)
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen([str(binary()), *self.arguments, "--data", str(self.directory)],
@@ -62,6 +64,13 @@ class Embedded:
 
     def alive(self) -> bool:
         return self.process is not None and self.process.poll() is None
+
+    def kill(self) -> None:
+        """kill -9, and waits until the process is gone. It must have run until then."""
+        if not self.alive():
+            raise RuntimeError(f"shunt {self.arguments[0]} had ended by itself; the end of its log:\n{self.log_tail()}")
+        self.process.kill()
+        self.process.wait(10)
 
     def stop(self, timeout_seconds: float = 40) -> int | None:
         """SIGTERM and wait; the exit code, negative if it had to be killed."""
