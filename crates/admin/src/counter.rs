@@ -1,4 +1,4 @@
-//! Counters and gauges with one writer, and small families of counters indexed by a label.
+//! Counters and gauges with one writer, and small families of them indexed by a label.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,6 +86,27 @@ impl<L: Label, const N: usize> Family<L, N> {
     /// Sum over all values.
     pub fn total(&self) -> u64 {
         self.counters.iter().map(Counter::get).sum()
+    }
+}
+
+/// One gauge per value of a label.
+#[derive(Debug)]
+pub struct Gauges<L, const N: usize> {
+    gauges: [Gauge; N],
+    label: PhantomData<fn(L)>,
+}
+
+impl<L: Label, const N: usize> Gauges<L, N> {
+    /// The gauge of one label value.
+    #[inline]
+    pub fn of(&self, label: L) -> &Gauge {
+        &self.gauges[label.index()]
+    }
+}
+
+impl<L, const N: usize> Default for Gauges<L, N> {
+    fn default() -> Self {
+        Self { gauges: std::array::from_fn(|_| Gauge::default()), label: PhantomData }
     }
 }
 

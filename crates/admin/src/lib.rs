@@ -15,11 +15,11 @@ mod process;
 mod request_kind;
 mod server;
 
-pub use counter::{Counter, Family, Gauge, Label};
+pub use counter::{Counter, Family, Gauge, Gauges, Label};
 pub use encode::{Encoder, Labels, Value, plain};
 pub use histogram::{BUCKETS, Histogram, Snapshot};
 pub use liveness::Heartbeats;
-pub use pages::{Pages, Part};
+pub use pages::{Pages, Part, State};
 /// Units of metrics.
 pub use prometheus_client::registry::Unit;
 pub use request_kind::RequestKind;

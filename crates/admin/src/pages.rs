@@ -1,6 +1,7 @@
 //! The parts of the program that can be looked at, and what all of them together show.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,6 +12,9 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::encode::{Encoder, plain};
 use crate::process;
+
+/// A [`Part`]'s state, when it is gathered.
+pub type State<'a> = Pin<Box<dyn Future<Output = Json> + Send + 'a>>;
 
 /// A part of the program that can be looked at. It is asked on the admin thread, at any time.
 pub trait Part: Send + Sync + 'static {
@@ -27,7 +31,7 @@ pub trait Part: Send + Sync + 'static {
     fn not_ready(&self) -> Option<String>;
 
     /// Its present state: an object whose entries become entries of `/status`. Their names are no other part's.
-    fn status(&self) -> Json;
+    fn status(&self) -> State<'_>;
 }
 
 /// All that is shown.
@@ -67,7 +71,7 @@ impl Pages {
     }
 
     /// The state of all parts as one object.
-    pub(crate) fn status(&self) -> Json {
+    pub(crate) async fn status(&self) -> Json {
         let reason = self.not_ready();
         let mut all = Map::new();
         all.insert("version".to_owned(), self.version.into());
@@ -75,7 +79,7 @@ impl Pages {
         all.insert("ready".to_owned(), reason.is_none().into());
         all.insert("reason".to_owned(), json!(reason));
         for part in &self.parts {
-            if let Json::Object(entries) = part.status() {
+            if let Json::Object(entries) = part.status().await {
                 all.extend(entries);
             }
         }

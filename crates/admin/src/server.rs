@@ -96,7 +96,7 @@ async fn ready(State(pages): State<Arc<Pages>>) -> Response {
 }
 
 async fn status(State(pages): State<Arc<Pages>>) -> Response {
-    Json(pages.status()).into_response()
+    Json(pages.status().await).into_response()
 }
 
 async fn not_found(request: Request) -> Response {

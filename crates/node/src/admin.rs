@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde_json::json;
-use shunt_admin::{Counter, Encoder, Heartbeats, Json, Label, Labels, Map, Part, Snapshot, Unit, Value};
+use shunt_admin::{Counter, Encoder, Heartbeats, Json, Label, Labels, Map, Part, Snapshot, State, Unit, Value};
 use shunt_storage::row_cache::RowCacheStatistics;
 use shunt_storage::store::{FRAGMENT_CLASSES, StoreFigures};
 
@@ -261,9 +261,10 @@ impl Part for NodesAdmin {
         self.draining.load(Ordering::Relaxed).then(|| "draining".to_owned())
     }
 
-    fn status(&self) -> Json {
+    fn status(&self) -> State<'_> {
         let nodes: Vec<Json> = (0..self.loops.len()).map(|node| self.node_status(node)).collect();
         let directory = self.shared.directory().display().to_string();
-        json!({ "store": { "data": directory, "cluster_name": self.shared.info.name, "nodes": nodes } })
+        let state = json!({ "store": { "data": directory, "cluster_name": self.shared.info.name, "nodes": nodes } });
+        Box::pin(std::future::ready(state))
     }
 }

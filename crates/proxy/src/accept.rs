@@ -1,6 +1,6 @@
-//! A client's way in and out: admission, OPTIONS, STARTUP, REGISTER, the end of its connection, and draining.
+//! A client's way in: admission, OPTIONS, STARTUP, REGISTER; its deadlines, and draining.
 //!
-//! Nothing here is per query. Logging in is [`crate::auth`].
+//! Nothing here is per query. Logging in is [`crate::auth`], being closed [`crate::closing`].
 
 use shunt_reactor::{Accepted, ConnId, Io};
 use shunt_wire::cql::compression::Algorithm;
@@ -14,11 +14,13 @@ use crate::control::state::ClusterState;
 use crate::core::Core;
 use crate::decode::Taken;
 use crate::limits;
-use crate::metrics::{QueryKind, Refusal};
+use crate::metrics::{Closing, QueryKind, Refusal};
 use crate::node::PoolKey;
 
-/// What STARTUP asked for.
-struct Wishes {
+/// What STARTUP asked for, and who it says it is.
+struct Wishes<'a> {
+    driver: &'a str,
+    driver_version: &'a str,
     compression: Option<Algorithm>,
     no_compact: bool,
 }
@@ -30,17 +32,17 @@ impl Core {
         let id = self.next_client_id;
         // 0 names nobody and the last number the proxy itself.
         self.next_client_id = if id >= u32::MAX - 1 { 1 } else { id + 1 };
-        let slot = self.clients.insert(Client::new(conn, id, origin.local, deadline_ns)) as u32;
+        let slot = self.clients.insert(Client::new(conn, id, origin.local, origin.peer, deadline_ns)) as u32;
         self.own_client(conn, slot);
         self.metrics.clients.add(1);
         let per_core = self.config.clients_max.div_ceil(self.config.cores.max(1));
         if self.clients.len() > per_core {
             // Aborted: nothing was written to it, and one that lingers holds a file that links may need.
             self.metrics.clients_refused.of(Refusal::TooMany).add(1);
-            self.drop_client(io, slot);
+            self.drop_client(io, slot, Closing::TooMany, "clients_max is reached");
         } else if self.draining {
             self.metrics.clients_refused.of(Refusal::Draining).add(1);
-            self.drop_client(io, slot);
+            self.drop_client(io, slot, Closing::Draining, "the proxy is shutting down");
         }
     }
 
@@ -149,6 +151,7 @@ impl Core {
         }
         let Some(client) = self.clients.get_mut(slot as usize) else { return Taken::Closed };
         client.version = header.version;
+        client.driver = self.drivers.named(wishes.driver, wishes.driver_version);
         client.no_compact = wishes.no_compact;
         if header.version >= 5 {
             client.lz4 = wishes.compression.is_some();
@@ -170,7 +173,7 @@ impl Core {
                 no_compact: client.no_compact,
             };
             let Some(pool) = self.pool_for(io, &key, 0) else {
-                self.refuse_client(io, slot, header.stream, error_code::OVERLOADED, TOO_MANY_POOLS);
+                self.refuse_pool(io, slot, header.stream);
                 return Taken::Closed;
             };
             self.join_pool(io, slot, pool);
@@ -230,43 +233,6 @@ impl Core {
         }
     }
 
-    /// The client's connection ended by itself.
-    pub(crate) fn client_gone(&mut self, io: &mut Io, slot: u32) {
-        if let Some(client) = self.clients.get(slot as usize) {
-            self.disown(client.conn);
-        }
-        self.forget_client(io, slot);
-    }
-
-    /// Closes a client after what was written to it is sent.
-    pub(crate) fn close_client(&mut self, io: &mut Io, slot: u32) {
-        let Some(client) = self.clients.get_mut(slot as usize) else { return };
-        let conn = client.conn;
-        if std::mem::take(&mut client.dirty) {
-            client.writer.finish(io.output(conn));
-        }
-        io.close(conn);
-        self.client_gone(io, slot);
-    }
-
-    /// Closes a client that would not take what is still written to it.
-    fn drop_client(&mut self, io: &mut Io, slot: u32) {
-        let Some(client) = self.clients.get(slot as usize) else { return };
-        io.abort(client.conn);
-        self.client_gone(io, slot);
-    }
-
-    fn forget_client(&mut self, io: &mut Io, slot: u32) {
-        let Some(client) = self.clients.try_remove(slot as usize) else { return };
-        self.metrics.clients.sub(1);
-        if client.stalls.any() {
-            self.metrics.clients_paused.sub(1);
-        }
-        for pool in [client.pool, client.switch.map(|switch| switch.pool)].into_iter().flatten() {
-            self.leave_pool(io, pool, client.id);
-        }
-    }
-
     /// Clients that take too long over their handshake or over one request; full rounds only now and then.
     pub(crate) fn tick_clients(&mut self, io: &mut Io, full_round: bool) {
         let now = io.now_ns();
@@ -290,11 +256,16 @@ impl Core {
             if handshake {
                 self.refuse_late(io, slot);
             } else {
-                self.close_client(io, slot);
+                self.close_client(
+                    io,
+                    slot,
+                    Closing::RequestTimeout,
+                    "one request took it longer than a minute to send",
+                );
             }
         }
         for slot in deaf {
-            self.drop_client(io, slot);
+            self.drop_client(io, slot, Closing::RepliesUntaken, "it does not take its replies");
         }
         self.drop_heaviest(io, bytes);
         for slot in held {
@@ -323,13 +294,9 @@ impl Core {
         while let Some((weight, slot)) = by_weight.pop()
             && bytes > share
         {
-            tracing::warn!(
-                core = self.index,
-                bytes = weight,
-                "closing the client that leaves most lying: clients_bytes_max is reached"
-            );
             bytes -= weight;
-            self.drop_client(io, slot);
+            let why = format!("clients_bytes_max is reached, and it leaves most lying: {weight} bytes");
+            self.drop_client(io, slot, Closing::BytesMax, &why);
         }
     }
 
@@ -347,12 +314,14 @@ impl Core {
 
     /// A handshake took too long, perhaps because the proxy itself has not reached the ring yet.
     fn refuse_late(&mut self, io: &mut Io, slot: u32) {
-        let (reason, why) = match self.cluster {
-            None => (Refusal::NoRing, "Shunt has not reached any node of the ring yet"),
-            Some(_) => (Refusal::HandshakeTimeout, "the handshake was not completed in time"),
+        let (reason, closing, why) = match self.cluster {
+            None => (Refusal::NoRing, Closing::NoRing, "Shunt has not reached any node of the ring yet"),
+            Some(_) => {
+                (Refusal::HandshakeTimeout, Closing::HandshakeTimeout, "the handshake was not completed in time")
+            }
         };
         self.metrics.clients_refused.of(reason).add(1);
-        self.refuse_client(io, slot, 0, error_code::SERVER_ERROR, why);
+        self.refuse_client_for(io, slot, closing, (0, error_code::SERVER_ERROR, why));
     }
 
     /// SIGTERM: no new requests; what is in flight is answered, and a client that has taken its answers is closed.
@@ -373,7 +342,7 @@ impl Core {
             .map(|(slot, _)| slot as u32)
             .collect();
         for slot in done {
-            self.close_client(io, slot);
+            self.close_client(io, slot, Closing::Draining, "the proxy is shutting down and owes it nothing");
         }
         if self.clients.is_empty() {
             self.close_links(io);
@@ -387,7 +356,7 @@ impl Core {
     pub(crate) fn close_all(&mut self, io: &mut Io) {
         let slots: Vec<u32> = self.clients.iter().map(|(slot, _)| slot as u32).collect();
         for slot in slots {
-            self.close_client(io, slot);
+            self.close_client(io, slot, Closing::CutOff, "the proxy is shutting down and waits no longer");
         }
         self.close_links(io);
         io.stop();
@@ -427,10 +396,6 @@ fn takes_nothing(io: &Io, client: &mut Client) -> bool {
         || io.backlog(client.conn) > limits::CLIENT_BACKLOG_BYTES_HARD
 }
 
-/// Why a client could not be given links.
-pub(crate) const TOO_MANY_POOLS: &str =
-    "too many different combinations of role, keyspace and protocol version are in use on this proxy";
-
 fn expectation(phase: Phase) -> &'static str {
     match phase {
         Phase::Startup => "a connection begins with OPTIONS or STARTUP",
@@ -440,9 +405,9 @@ fn expectation(phase: Phase) -> &'static str {
     }
 }
 
-fn startup_wishes(body: &[u8], version: u8) -> Result<Wishes, String> {
+fn startup_wishes(body: &[u8], version: u8) -> Result<Wishes<'_>, String> {
     let startup = Startup::decode(body).map_err(|error| error.to_string())?;
-    let mut wishes = Wishes { compression: None, no_compact: false };
+    let mut wishes = Wishes { driver: "", driver_version: "", compression: None, no_compact: false };
     let mut cql_version = false;
     for (key, value) in startup.options.iter() {
         // In any case, as nodes read them.
@@ -456,6 +421,8 @@ fn startup_wishes(body: &[u8], version: u8) -> Result<Wishes, String> {
                     other => return Err(format!("Unknown compression algorithm: {other}")),
                 }
             }
+            "DRIVER_NAME" => wishes.driver = value,
+            "DRIVER_VERSION" => wishes.driver_version = value,
             "NO_COMPACT" => wishes.no_compact = value.eq_ignore_ascii_case("true"),
             _ => {}
         }

@@ -1,7 +1,8 @@
 //! The proxy as it is seen from outside: its part of metrics, health, readiness and status.
 //!
-//! It only reads: counters of the cores, the last known ring, the configuration.
+//! It only reads: counters of the cores, the last known ring, the configuration; who the clients are it asks the cores.
 
+mod clients;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -12,12 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use shunt_admin::{Encoder, Heartbeats, Json, Map, Part};
+use shunt_admin::{Encoder, Heartbeats, Json, Map, Part, State};
 use shunt_topology::RoutingTable;
 use tokio::sync::watch;
 
 use crate::config::Config;
+use crate::control::Mailbox;
 use crate::metrics::Sources;
+use clients::Clients;
 
 /// What the pages are made from.
 #[derive(Debug)]
@@ -27,13 +30,20 @@ pub struct Admin {
     listening: Vec<SocketAddr>,
     draining: AtomicBool,
     heartbeats: Heartbeats,
+    clients: Clients,
 }
 
 impl Admin {
-    /// `listening`: addresses clients connect to, as bound.
-    pub fn new(sources: Sources, config: watch::Receiver<Arc<Config>>, listening: Vec<SocketAddr>) -> Arc<Self> {
+    /// `listening`: addresses clients connect to, as bound. `mailboxes`: of the cores, in order.
+    pub fn new(
+        sources: Sources,
+        config: watch::Receiver<Arc<Config>>,
+        listening: Vec<SocketAddr>,
+        mailboxes: Vec<Mailbox>,
+    ) -> Arc<Self> {
         let heartbeats = Heartbeats::new(sources.cores.len());
-        Arc::new(Self { sources, config, listening, draining: AtomicBool::new(false), heartbeats })
+        let clients = Clients::new(mailboxes);
+        Arc::new(Self { sources, config, listening, draining: AtomicBool::new(false), heartbeats, clients })
     }
 
     /// From now on `/readyz` says no, so that load balancers send new clients elsewhere.
@@ -55,8 +65,8 @@ impl Part for Admin {
         entry.into_iter().collect()
     }
 
-    fn status(&self) -> Json {
-        status::status(self)
+    fn status(&self) -> State<'_> {
+        Box::pin(status::status(self))
     }
 
     fn not_ready(&self) -> Option<String> {

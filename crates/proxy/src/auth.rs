@@ -12,16 +12,16 @@ use std::sync::Arc;
 use shunt_reactor::Io;
 use shunt_topology::NodeId;
 use shunt_wire::cql::envelope::{Header, opcode};
-use shunt_wire::cql::message::{Query, encode, error_code, split_request_prefix};
+use shunt_wire::cql::message::{ErrorMessage, Query, encode, error_code, split_request_prefix};
 use shunt_wire::cql::statement::classify;
 
-use crate::accept::TOO_MANY_POOLS;
 use crate::client::{ClientRef, Phase, Stall, Switch};
 use crate::core::Core;
 use crate::limits;
-use crate::metrics::{Outcome, Refusal};
+use crate::metrics::{Closing, Outcome, Refusal};
 use crate::node::{PoolId, PoolKey, Role, Step};
 use crate::route::Plan;
+use crate::who::printable;
 
 impl Core {
     /// AUTH_RESPONSE of a client.
@@ -36,7 +36,7 @@ impl Core {
         };
         match self.pool_for(io, &key, 0) {
             Some(id) => self.start_switch(io, slot, stream, id, true),
-            None => self.refuse_client(io, slot, stream, error_code::OVERLOADED, TOO_MANY_POOLS),
+            None => self.refuse_pool(io, slot, stream),
         }
     }
 
@@ -65,7 +65,7 @@ impl Core {
         let verified_ns = pool.verified_ns;
         match self.pool_for(io, &key, verified_ns) {
             Some(id) => self.start_switch(io, slot, stream, id, false),
-            None => self.refuse_client(io, slot, stream, error_code::OVERLOADED, TOO_MANY_POOLS),
+            None => self.refuse_pool(io, slot, stream),
         }
     }
 
@@ -160,17 +160,25 @@ impl Core {
             return; // Works elsewhere: this node's schema lags.
         }
         for client in self.take_switching(id, login) {
-            let Some(switch) = self.client(client).and_then(|found| found.switch.take()) else { continue };
-            self.leave_pool(io, id, client.id);
+            let Some(switch) = self.client(client).and_then(|found| found.switch) else { continue };
             self.reply(io, client.slot, 0, opcode::ERROR, switch.stream, error_body);
             if switch.login {
                 self.metrics.clients_refused.of(Refusal::Authentication).add(1);
-                self.close_client(io, client.slot);
+                self.close_client(io, client.slot, Closing::Authentication, &words_of(error_body));
             } else {
+                self.end_switch(io, client, switch.pool);
                 self.unstall(client.slot, Stall::SWITCH);
             }
         }
         self.remove_pool_if_unused(id);
+    }
+
+    /// A USE has come to nothing.
+    fn end_switch(&mut self, io: &mut Io, client: ClientRef, pool: PoolId) {
+        if let Some(found) = self.client(client) {
+            found.switch = None;
+        }
+        self.leave_pool(io, pool, client.id);
     }
 
     /// The connection that was to check a login broke: another node is tried while somebody waits.
@@ -230,20 +238,13 @@ impl Core {
                 Some((ClientRef { slot: slot as u32, id: client.id }, switch))
             })
             .collect();
-        let logins = late.iter().filter(|(_, switch)| switch.login).count();
-        if logins > 0 {
-            tracing::warn!(core = self.index, logins, "no node could check logins in time; their clients are closed");
-        }
         for (client, switch) in late {
-            if let Some(found) = self.client(client) {
-                found.switch = None;
-            }
-            self.leave_pool(io, switch.pool, client.id);
             if switch.login {
                 // Drivers take an ERROR here, whatever its code, for a wrong password, and some never try again.
-                self.metrics.clients_refused.of(Refusal::Authentication).add(1);
-                self.close_client(io, client.slot);
+                self.metrics.clients_refused.of(Refusal::LoginUnchecked).add(1);
+                self.close_client(io, client.slot, Closing::LoginUnchecked, "no node could check its login in time");
             } else {
+                self.end_switch(io, client, switch.pool);
                 let why = "no node could be reached in time to carry out the request";
                 self.reply_error(io, client.slot, switch.stream, error_code::OVERLOADED, why);
                 self.unstall(client.slot, Stall::SWITCH);
@@ -263,4 +264,11 @@ impl Core {
             }
         }
     }
+}
+
+/// What a node said, as a log line shows it.
+fn words_of(error_body: &[u8]) -> String {
+    // Code and message come first in every version.
+    ErrorMessage::decode(3, error_body)
+        .map_or_else(|_| "the node refused it".to_owned(), |error| printable(error.message))
 }

@@ -1,15 +1,20 @@
 //! What a core remembers about one client connection.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
+use shunt_admin::Label as _;
 use shunt_reactor::ConnId;
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::frame_v5::SegmentWriter;
 use slab::Slab;
 
+use crate::metrics::StallReason;
 use crate::node::PoolId;
+use crate::who::Driver;
 
-/// Reasons for not reading from a client; it is read from only while there are none.
+/// Reasons for not reading from a client; it is read from only while there are none. The bits are in the order of
+/// [`StallReason`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stall(u8);
 
@@ -41,6 +46,11 @@ impl Stall {
 
     pub(crate) fn clear(&mut self, reason: Stall) {
         self.0 &= !reason.0;
+    }
+
+    /// Each reason by itself.
+    pub(crate) fn reasons(self) -> impl Iterator<Item = StallReason> {
+        StallReason::ALL.iter().copied().filter(move |reason| self.0 & (1 << reason.index()) != 0)
     }
 }
 
@@ -103,6 +113,10 @@ pub(crate) struct Client {
     pub(crate) in_flight: u32,
     /// Address it connected to, which is what `system.local` shows.
     pub(crate) local: SocketAddr,
+    /// Address it connected from.
+    pub(crate) peer: SocketAddr,
+    /// What STARTUP said it is.
+    pub(crate) driver: Option<Arc<Driver>>,
     /// When it must be READY, nanoseconds.
     pub(crate) handshake_deadline_ns: u64,
     /// Since when an incomplete request is waiting for its rest; 0: none is.
@@ -114,7 +128,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(conn: ConnId, id: u32, local: SocketAddr, deadline_ns: u64) -> Self {
+    pub(crate) fn new(conn: ConnId, id: u32, local: SocketAddr, peer: SocketAddr, deadline_ns: u64) -> Self {
         Self {
             conn,
             id,
@@ -135,6 +149,8 @@ impl Client {
             refuse_next: false,
             in_flight: 0,
             local,
+            peer,
+            driver: None,
             handshake_deadline_ns: deadline_ns,
             partial_since_ns: 0,
             untaken_since_ns: 0,
@@ -157,5 +173,19 @@ impl ClientRef {
     /// The client, if it is still there.
     pub(crate) fn of(self, clients: &Slab<Client>) -> Option<&Client> {
         clients.get(self.slot as usize).filter(|found| found.id == self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stall_has_its_own_reason() {
+        let stalls = [Stall::CLUSTER, Stall::POOL, Stall::LINK, Stall::REPLIES, Stall::SWITCH, Stall::DRAIN];
+        let reasons: Vec<StallReason> = stalls.into_iter().flat_map(Stall::reasons).collect();
+        assert_eq!(reasons, StallReason::ALL);
+        let both = Stall(Stall::POOL.0 | Stall::DRAIN.0);
+        assert_eq!(both.reasons().collect::<Vec<_>>(), [StallReason::NoLink, StallReason::Draining]);
     }
 }

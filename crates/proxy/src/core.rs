@@ -13,15 +13,18 @@ use slab::Slab;
 use tokio::sync::mpsc;
 
 use crate::aggregate::WindowControl;
+use crate::census::Census;
 use crate::client::{Client, ClientRef, Stall};
 use crate::config::Config;
 use crate::control::state::{ClusterState, ControlRequest, CoreMail};
 use crate::limits;
+use crate::log_limits::LogLimits;
 use crate::metrics::CoreMetrics;
 use crate::node::{Link, NodeState, Pools};
 use crate::prepared::{PreparedCache, PreparedStore};
 use crate::reprepare::Repair;
 use crate::schema_change::AwaitingAgreement;
+use crate::who::Drivers;
 
 /// What a core is made from.
 pub struct CoreOptions {
@@ -33,6 +36,8 @@ pub struct CoreOptions {
     pub metrics: Arc<CoreMetrics>,
     /// Prepared statements of all cores.
     pub prepared: Arc<PreparedStore>,
+    /// How often all cores together may write log lines that clients cause.
+    pub log_limits: Arc<LogLimits>,
     /// Requests to the control plane.
     pub control: mpsc::Sender<ControlRequest>,
     /// Seed of the core's random choices (jitter of reconnects).
@@ -51,6 +56,8 @@ enum Owner {
 const TICK: u64 = 1;
 /// A frame has gathered long enough.
 pub(crate) const GATHER_TIMER: u64 = 2;
+/// The next clients are to be counted.
+pub(crate) const CENSUS_TIMER: u64 = 3;
 
 /// One event loop's share of the proxy.
 pub struct Core {
@@ -63,6 +70,9 @@ pub struct Core {
     pub(crate) generation: u32,
 
     pub(crate) clients: Slab<Client>,
+    pub(crate) drivers: Drivers,
+    pub(crate) census: Option<Census>,
+    pub(crate) log_limits: Arc<LogLimits>,
     pub(crate) links: Slab<Link>,
     pub(crate) pools: Pools,
     /// By node id.
@@ -113,6 +123,9 @@ impl Core {
             cluster: None,
             generation: 0,
             clients: Slab::new(),
+            drivers: Drivers::default(),
+            census: None,
+            log_limits: options.log_limits,
             links: Slab::new(),
             pools: Pools::default(),
             nodes: Vec::new(),
@@ -213,6 +226,12 @@ impl Core {
         if (reason == Stall::POOL || reason == Stall::LINK) && client.stalled_since_ns == 0 {
             client.stalled_since_ns = io.now_ns();
         }
+        if !client.stalls.has(reason) {
+            for new in reason.reasons() {
+                self.metrics.clients_stalled.of(new).add(1);
+                self.metrics.client_stalls.of(new).add(1);
+            }
+        }
         client.stalls.set(reason);
     }
 
@@ -223,6 +242,9 @@ impl Core {
             return;
         }
         client.stalls.clear(reason);
+        for ended in reason.reasons() {
+            self.metrics.clients_stalled.of(ended).sub(1);
+        }
         if !client.stalls.has(Stall::POOL) && !client.stalls.has(Stall::LINK) {
             client.stalled_since_ns = 0;
         }
@@ -258,6 +280,7 @@ impl Core {
         self.tick_pools(io);
         self.tick_repairs(io);
         self.tick_clients(io, self.ticks.is_multiple_of(8));
+        self.tell_suppressed(io);
         self.window.tick(io, &self.metrics);
         self.metrics.idle_buffer_bytes.set(io.idle_buffer_bytes() as u64);
         if self.draining {
@@ -296,7 +319,7 @@ impl Service for Core {
 
     fn closed(&mut self, io: &mut Io, conn: ConnId, reason: CloseReason) {
         match self.owner(conn) {
-            Owner::Client { slot, .. } => self.client_gone(io, slot),
+            Owner::Client { slot, .. } => self.client_lost(io, slot, reason),
             Owner::Link { link, .. } => self.link_lost(io, link, reason),
             Owner::Nobody => {}
         }
@@ -313,6 +336,7 @@ impl Service for Core {
     fn timer(&mut self, io: &mut Io, key: u64) {
         match key {
             TICK => self.tick(io),
+            CENSUS_TIMER => self.continue_census(io),
             // What is due is found at the end of the turn.
             _ => self.gather_timer_ns = u64::MAX,
         }
@@ -325,6 +349,7 @@ impl Service for Core {
             CoreMail::SchemaAgreed { ticket, .. } => self.schema_agreed(io, ticket),
             CoreMail::Drain => self.start_drain(io),
             CoreMail::CloseAll => self.close_all(io),
+            CoreMail::Census(answer) => self.start_census(io, answer),
             CoreMail::Reload(config) => {
                 self.window = WindowControl::new(config.window);
                 self.config = config;

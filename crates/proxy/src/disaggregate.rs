@@ -13,7 +13,8 @@ use shunt_wire::cql::message::{ErrorMessage, encode, error_code, result_kind};
 
 use crate::core::Core;
 use crate::limits;
-use crate::metrics::Outcome;
+use crate::log_limits::Logged;
+use crate::metrics::{GivenUp, Outcome};
 use crate::node::{Link, LinkWriter, Pending, Purpose, Recipient, Retained, Step};
 use crate::route::After;
 
@@ -125,20 +126,30 @@ impl Core {
         let whole = HEADER_BYTES + length as usize;
         let used = whole.min(data.len());
         link.skip = (whole - used) as u32;
-        let node = link.node;
-        tracing::warn!(
-            core = self.index,
-            node = %self.node_named(node),
-            length,
-            max,
-            "an answer exceeds frame_bytes_max; its client gets an error"
-        );
+        self.tell_long_answer(io, key, stream, length);
         let why =
             format!("an answer of {length} bytes exceeds the proxy's frame_bytes_max of {max}: ask for smaller pages");
         let mut body = Vec::new();
         encode::error(&mut body, error_code::INVALID, &why);
         self.answer(io, key, &Answer { stream, flags: 0, opcode: opcode::ERROR, body: &body });
         used
+    }
+
+    fn tell_long_answer(&self, io: &Io, key: u32, stream: i16, length: u32) {
+        let Some(link) = self.links.get(key as usize) else { return };
+        let Some(suppressed) = self.log_limits.admit(Logged::LongAnswer, io.now_ns()) else { return };
+        let client = link.streams.get(stream).and_then(|pending| pending.client.of(&self.clients));
+        let who = client.map(|client| self.who(client));
+        tracing::warn!(
+            core = self.index,
+            node = %self.node_named(link.node),
+            length,
+            max = self.config.frame_bytes_max,
+            address = who.as_ref().map(|who| tracing::field::display(who.address)),
+            role = who.as_ref().map(|who| who.role()),
+            suppressed,
+            "an answer exceeds frame_bytes_max; its client gets an error"
+        );
     }
 
     /// How many of the next `length` bytes belong to an answer that is thrown away.
@@ -375,6 +386,6 @@ impl Core {
     #[cold]
     pub(crate) fn node_fault(&mut self, io: &mut Io, key: u32, why: &str) {
         self.metrics.node_protocol_errors.add(1);
-        self.break_link(io, key, why);
+        self.break_link(io, key, GivenUp::ProtocolError, why);
     }
 }

@@ -7,7 +7,8 @@
 //!
 //! Each step is the module of that name; read in this order they follow one query. One [`core::Core`] per event loop
 //! owns everything a query touches; nothing is shared between cores on the data path. What is cold lies beside it:
-//! logging in and USE ([`auth`]), what the system tables show ([`system_tables`]), second attempts ([`repair`], [`reprepare`]). The
+//! logging in and USE ([`auth`]), being closed ([`closing`]), what the system tables show ([`system_tables`]), second
+//! attempts ([`repair`], [`reprepare`]). The
 //! control plane ([`control`]) watches the ring and posts what changed.
 
 mod accept;
@@ -20,14 +21,18 @@ mod reply;
 
 mod auth;
 mod client;
+mod closing;
 mod learn;
 mod repair;
 mod reprepare;
 mod schema_change;
 mod system_tables;
+mod who;
 
+pub mod census;
 pub mod core;
 pub mod limits;
+pub mod log_limits;
 pub mod prepared;
 
 pub mod admin;

@@ -111,6 +111,23 @@ pub const ORPHAN_AGE_MAX_NS: u64 = 60 * SECOND_NS;
 /// Errors that a node's recent "I cannot serve" count for at most, in queries in flight. A quarter goes with each tick.
 pub const NODE_PENALTY_MAX: u32 = 4_096;
 
+/// Kinds of log lines that clients can cause are written this far apart, each kind by itself.
+pub const LOG_INTERVAL_NS: u64 = SECOND_NS;
+
+/// Longest role, keyspace or driver as logs and `/status` show it, bytes.
+pub const NAME_SHOWN_BYTES_MAX: usize = 64;
+
+/// Drivers that a core keeps one copy of for all their clients.
+pub const DRIVERS_MAX: usize = 256;
+
+/// Clients that are counted at a time for `/status`, and the pause before the next: others are served in between.
+pub const CENSUS_STEP: usize = 1_024;
+/// See [`CENSUS_STEP`].
+pub const CENSUS_PAUSE_NS: u64 = 100_000;
+
+/// Groups of clients that a core tells apart for `/status`; the rest is counted as one.
+pub const CENSUS_GROUPS_MAX: usize = 8_192;
+
 /// One second in the loop's unit.
 pub const SECOND_NS: u64 = 1_000_000_000;
 
@@ -126,4 +143,5 @@ const _: () = {
     assert!(LINK_SILENCE_PROBE_NS < LINK_SILENCE_MAX_NS);
     assert!(TICK_NS < LINK_SILENCE_PROBE_NS);
     assert!(RECONNECT_FIRST_MS < RECONNECT_MAX_MS);
+    assert!(CENSUS_PAUSE_NS < TICK_NS);
 };

@@ -15,7 +15,7 @@ use crate::client::ClientRef;
 use crate::core::Core;
 use crate::disaggregate::Answer;
 use crate::limits;
-use crate::metrics::{Outcome, QueryKind};
+use crate::metrics::{GivenUp, Outcome, QueryKind};
 use crate::node::{Pending, PoolId, Purpose, Retained};
 use crate::route::{Choice, Plan, Work};
 
@@ -68,7 +68,7 @@ impl Core {
         if leaving {
             let (now, random) = (io.now_ns(), self.random());
             self.health.failed(node, now, random);
-            self.retire_link(io, key);
+            self.replace_link(io, key, GivenUp::NodeLeaving);
         }
         self.send_away(io, node, again, &bytes);
         true
@@ -198,7 +198,7 @@ impl Core {
             }
         }
         if never_answered {
-            self.retire_link(io, key);
+            self.replace_link(io, key, GivenUp::UnansweredQuery);
         }
     }
 

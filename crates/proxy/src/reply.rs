@@ -5,10 +5,15 @@
 
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, opcode};
-use shunt_wire::cql::message::encode;
+use shunt_wire::cql::message::{encode, error_code};
 
 use crate::client::{Phase, Stall};
 use crate::core::Core;
+use crate::metrics::Closing;
+
+/// Why a client could not be given links.
+const TOO_MANY_POOLS: &str =
+    "too many different combinations of role, keyspace and protocol version are in use on this proxy";
 
 impl Core {
     /// Writes an answer in the client's own version and layout.
@@ -59,20 +64,31 @@ impl Core {
         self.message_scratch = body;
     }
 
-    /// Answers with ERROR and closes this connection, and no other, when that is sent.
+    /// A client broke the protocol: answers with ERROR and closes this connection, and no other, when that is sent.
     #[cold]
     pub(crate) fn refuse_client(&mut self, io: &mut Io, slot: u32, stream: i16, code: i32, why: &str) {
+        self.refuse_client_for(io, slot, Closing::ProtocolError, (stream, code, why));
+    }
+
+    /// The same where there is no pool to be had for a client.
+    pub(crate) fn refuse_pool(&mut self, io: &mut Io, slot: u32, stream: i16) {
+        let error = (stream, error_code::OVERLOADED, TOO_MANY_POOLS);
+        self.refuse_client_for(io, slot, Closing::TooManyPools, error);
+    }
+
+    /// The same for any reason; of the ERROR: its stream, code and text.
+    pub(crate) fn refuse_client_for(&mut self, io: &mut Io, slot: u32, closing: Closing, error: (i16, i32, &str)) {
+        let (stream, code, why) = error;
         self.metrics.client_protocol_errors.add(1);
         let max = self.cluster.as_ref().map_or(4, |cluster| cluster.protocol_version_max);
         let Some(client) = self.clients.get_mut(slot as usize) else { return };
         if client.version == 0 {
             client.version = max;
         }
-        tracing::debug!(core = self.index, client = client.id, why, "refused a client");
         self.reply_error(io, slot, stream.max(0), code, why);
         let Some(client) = self.clients.get_mut(slot as usize) else { return };
         client.phase = Phase::Closing;
-        self.close_client(io, slot);
+        self.close_client(io, slot, closing, why);
     }
 
     /// Completes v5 segments begun this turn.

@@ -288,6 +288,7 @@ fn allocates_nothing(version: u8, compression: Option<Algorithm>, aggregate: boo
         config: Arc::new(Config::default()),
         metrics: Arc::clone(&metrics),
         prepared: Arc::new(PreparedStore::new()),
+        log_limits: Arc::default(),
         control,
         seed: 7,
     });

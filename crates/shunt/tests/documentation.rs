@@ -65,7 +65,7 @@ fn metrics() -> BTreeSet<String> {
         cluster: ClusterView::new().1,
     };
     let config = tokio::sync::watch::channel(Arc::new(Config::default())).1;
-    names_in(&Pages::new("0", vec![Admin::new(sources, config, Vec::new())]))
+    names_in(&Pages::new("0", vec![Admin::new(sources, config, Vec::new(), Vec::new())]))
 }
 
 /// Names of the metrics of nodes, without those of the process.

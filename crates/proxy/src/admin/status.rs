@@ -10,7 +10,8 @@ use crate::control::ClusterState;
 use crate::metrics::{CoreMetrics, Snapshot};
 
 /// Builds the object.
-pub(super) fn status(admin: &Admin) -> Value {
+pub(super) async fn status(admin: &Admin) -> Value {
+    let groups = admin.clients.groups().await;
     let cores = &admin.sources.cores;
     let config = admin.config.borrow().clone();
     let mut latency = Snapshot::default();
@@ -20,6 +21,7 @@ pub(super) fn status(admin: &Admin) -> Value {
     json!({
         "listen": admin.listening.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "clients": sum(|core| core.clients.get()),
+        "client_groups": groups,
         "in_flight": sum(|core| core.in_flight.get()),
         "queries": sum(|core| core.queries.total()),
         "latency_us": { "p50": microseconds(0.5), "p99": microseconds(0.99), "p999": microseconds(0.999) },

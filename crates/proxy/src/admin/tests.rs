@@ -30,7 +30,7 @@ impl Bench {
         let control = Arc::<ControlMetrics>::default();
         let sources = Sources { cores: cores.clone().into(), control: Arc::clone(&control), cluster };
         let listening = vec!["127.0.0.1:9042".parse().expect("address")];
-        let admin = Admin::new(sources, config, listening);
+        let admin = Admin::new(sources, config, listening, Vec::new());
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let address = listener.local_addr().expect("address");
         let pages = Pages::new("1.2.3", vec![Arc::clone(&admin) as Arc<dyn Part>]);
@@ -229,6 +229,7 @@ async fn status_shows_cores_and_nodes() {
     assert_eq!((code, &status["version"], &status["clients"]), (200, &"1.2.3".into(), &2.into()));
     assert_eq!(status["cores"][0]["driver"], "epoll");
     assert_eq!(status["listen"][0], "127.0.0.1:9042");
+    assert_eq!(status["client_groups"]["total"]["clients"], 0);
     let node = &status["ring"]["nodes"][1];
     assert_eq!((&node["links"], &node["up"], &node["tokens"]), (&4.into(), &false.into(), &2.into()));
     assert_eq!(node["host_id"], "00000000-0000-0000-0000-00000000abc1");

@@ -7,7 +7,7 @@ use super::CoreMail;
 use crate::metrics::ControlMetrics;
 
 /// Puts one mail into a core's mailbox, or gives it back when that is full or the core gone.
-pub type Mailbox = Box<dyn Fn(CoreMail) -> Result<(), CoreMail> + Send>;
+pub type Mailbox = Box<dyn Fn(CoreMail) -> Result<(), CoreMail> + Send + Sync>;
 
 /// Mail kept per core; beyond it the oldest schema event is dropped (drivers read the schema again anyway).
 const WAITING_MAX: usize = 1024;

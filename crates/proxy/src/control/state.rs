@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use shunt_topology::{NodeId, RoutingTable};
+use tokio::sync::mpsc;
 
+use crate::census::CoreCensus;
 use crate::config::Config;
 
 /// Everything a core needs to know about the ring; immutable, replaced as a whole.
@@ -57,6 +59,8 @@ pub enum CoreMail {
     Drain,
     /// Close every client and stop the loop now.
     CloseAll,
+    /// Count the clients by who they are; the answer goes where this says, if there is room.
+    Census(mpsc::Sender<CoreCensus>),
     /// A new configuration; keys that need a restart still have their old values in it.
     Reload(Arc<Config>),
 }

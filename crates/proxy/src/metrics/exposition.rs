@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use shunt_admin::{Counter, Encoder, Family, Gauge, Label, Labels, Snapshot, Unit, Value, plain};
+use shunt_admin::{Counter, Encoder, Family, Gauge, Gauges, Label, Labels, Snapshot, Unit, Value, plain};
 
-use super::{ControlMetrics, CoreMetrics, NodeMetrics};
+use super::{ControlMetrics, CoreMetrics, GivenUp, NodeMetrics};
 use crate::control::ClusterView;
 
 /// Everything that is exposed, and where it is read from.
@@ -27,6 +27,8 @@ impl Sources {
     pub(crate) fn write(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
         self.loops(encoder)?;
         self.clients(encoder)?;
+        self.stalls(encoder)?;
+        self.pools(encoder)?;
         self.queries(encoder)?;
         self.nodes(encoder)?;
         self.control(encoder)
@@ -42,6 +44,15 @@ impl Sources {
         let value = |label: &L| {
             let labels = vec![(L::NAME, label.text().to_owned())];
             (labels, self.total(|core| family(core).of(*label).get()) as f64)
+        };
+        L::ALL.iter().map(value).collect()
+    }
+
+    /// The same of gauges.
+    fn gauges<L: Label, const N: usize>(&self, gauges: impl Fn(&CoreMetrics) -> &Gauges<L, N>) -> Vec<Value> {
+        let value = |label: &L| {
+            let labels = vec![(L::NAME, label.text().to_owned())];
+            (labels, self.total(|core| gauges(core).of(*label).get()) as f64)
         };
         L::ALL.iter().map(value).collect()
     }
@@ -84,6 +95,23 @@ impl Sources {
         encoder.counter("shunt_client_received", "Received from clients.", Some(&Unit::Bytes), &[plain(bytes_in)])?;
         let bytes_out = self.total(|core| core.client_bytes_out.get()) as f64;
         encoder.counter("shunt_client_sent", "Sent to clients.", Some(&Unit::Bytes), &[plain(bytes_out)])
+    }
+
+    fn stalls(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        let closed = self.family(|core| &core.clients_closed);
+        encoder.counter("shunt_clients_closed", "Clients that the proxy closed, by reason.", None, &closed)?;
+        let stalled = self.gauges(|core| &core.clients_stalled);
+        let help = "Clients not read from now, by reason; one may have several.";
+        encoder.gauge("shunt_clients_stalled", help, None, &stalled)?;
+        let stalls = self.family(|core| &core.client_stalls);
+        encoder.counter("shunt_client_stalls", "Times there was a reason not to read from a client.", None, &stalls)
+    }
+
+    fn pools(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        let pools = self.gauges(|core| &core.pools);
+        encoder.gauge("shunt_pools", "Pools of links, by state.", None, &pools)?;
+        let clients = self.gauges(|core| &core.pool_clients);
+        encoder.gauge("shunt_pool_clients", "Clients by the state of their pool.", None, &clients)
     }
 
     fn queries(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
@@ -145,6 +173,11 @@ impl Sources {
         encoder.counter("shunt_node_connect_failures", "Connects or logins that failed.", None, &failures)?;
         let lost = counter(|node| &node.links_lost);
         encoder.counter("shunt_node_links_lost", "Links that were open and died.", None, &lost)?;
+        let given_up: Vec<Value> = nodes.iter().flat_map(NodeSums::given_up).collect();
+        encoder.counter("shunt_node_links_given_up", "Links that the proxy gave up, by reason.", None, &given_up)?;
+        let orphaned = gauge(|node| &node.streams_orphaned);
+        let help = "Stream ids held by queries that timed out and were never answered.";
+        encoder.gauge("shunt_node_streams_orphaned", help, None, &orphaned)?;
         let bytes_in = counter(|node| &node.bytes_in);
         encoder.counter("shunt_node_received", "Received from the node.", Some(&Unit::Bytes), &bytes_in)?;
         let bytes_out = counter(|node| &node.bytes_out);
@@ -198,6 +231,14 @@ struct NodeSums {
 impl NodeSums {
     fn value(&self, number: impl Fn(&NodeMetrics) -> u64) -> Value {
         (self.labels.clone(), self.cores.iter().map(|core| number(core)).sum::<u64>() as f64)
+    }
+
+    fn given_up(&self) -> impl Iterator<Item = Value> + '_ {
+        GivenUp::ALL.iter().map(|reason| {
+            let mut labels = self.labels.clone();
+            labels.push((GivenUp::NAME, reason.text().to_owned()));
+            (labels, self.cores.iter().map(|core| core.links_given_up.of(*reason).get()).sum::<u64>() as f64)
+        })
     }
 
     fn latency(&self) -> Snapshot {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
 
-pub use shunt_admin::{Counter, Family, Gauge, Histogram, Label, RequestKind as QueryKind, Snapshot};
+pub use shunt_admin::{Counter, Family, Gauge, Gauges, Histogram, Label, RequestKind as QueryKind, Snapshot};
 
 use shunt_admin::labels;
 
@@ -51,10 +51,96 @@ labels! {
         NoRing = "no_ring",
         /// It did not finish its handshake in time.
         HandshakeTimeout = "handshake_timeout",
-        /// Login failed.
+        /// A node refused its login.
         Authentication = "authentication",
+        /// No node could check its login in time.
+        LoginUnchecked = "login_unchecked",
         /// The proxy is shutting down.
         Draining = "draining",
+    }
+}
+
+labels! {
+    /// Why the proxy closed a client's connection.
+    pub enum Closing = "reason" {
+        /// `clients_max` was reached when it came.
+        TooMany = "too_many",
+        /// The proxy is shutting down.
+        Draining = "draining",
+        /// The same, and `drain_timeout_ms` was over.
+        CutOff = "cut_off",
+        /// It broke the protocol, or sent what is too large.
+        ProtocolError = "protocol_error",
+        /// There were too many combinations of role, keyspace and version.
+        TooManyPools = "too_many_pools",
+        /// The ring was not known within `handshake_timeout_ms`.
+        NoRing = "no_ring",
+        /// It did not log in within `handshake_timeout_ms`.
+        HandshakeTimeout = "handshake_timeout",
+        /// A node refused its login.
+        Authentication = "authentication",
+        /// No node could check its login in time.
+        LoginUnchecked = "login_unchecked",
+        /// It took too long to send one request.
+        RequestTimeout = "request_timeout",
+        /// It did not take its replies.
+        RepliesUntaken = "replies_untaken",
+        /// `clients_bytes_max` was reached, and it left most lying.
+        BytesMax = "bytes_max",
+        /// Its host did not acknowledge what was sent to it.
+        Unreachable = "unreachable",
+    }
+}
+
+labels! {
+    /// Why a client is not read from.
+    pub enum StallReason = "reason" {
+        /// The ring is not known yet.
+        NoRing = "no_ring",
+        /// No link of its pool is open.
+        NoLink = "no_link",
+        /// The link that its next query must take is full.
+        LinkFull = "link_full",
+        /// It does not take its replies.
+        RepliesUntaken = "replies_untaken",
+        /// Its login or USE is under way.
+        LoginOrUse = "login_or_use",
+        /// The proxy is shutting down.
+        Draining = "draining",
+    }
+}
+
+labels! {
+    /// What a pool is at.
+    pub enum PoolState = "state" {
+        /// A link takes queries.
+        Open = "open",
+        /// It has clients and no link yet, but one is being opened.
+        Opening = "opening",
+        /// It has clients, no link, and none is being opened: nodes are down, or refuse it.
+        Unreachable = "unreachable",
+        /// It has neither clients nor links.
+        Idle = "idle",
+    }
+}
+
+labels! {
+    /// Why a link was given up by the proxy.
+    pub enum GivenUp = "reason" {
+        /// It was not open within `connect_timeout_ms`.
+        HandshakeTimeout = "handshake_timeout",
+        /// The node did not answer a probe.
+        Silent = "silent",
+        /// Too many of its queries timed out.
+        TimedOutQueries = "timed_out_queries",
+        /// One query was never answered; replaced, not broken.
+        UnansweredQuery = "unanswered_query",
+        /// The node broke the protocol.
+        ProtocolError = "protocol_error",
+        /// The node said that it is shutting down; replaced, not broken.
+        NodeLeaving = "node_leaving",
+        /// The node refused the login, keyspace or options of its pool.
+        Refused = "refused",
     }
 }
 
@@ -91,6 +177,12 @@ pub struct CoreMetrics {
     pub clients_paused: Gauge,
     /// Times a client was paused.
     pub client_pauses: Counter,
+    /// Clients not being read from now, by reason; one may have several.
+    pub clients_stalled: Gauges<StallReason, { StallReason::COUNT }>,
+    /// Times a client got such a reason.
+    pub client_stalls: Family<StallReason, { StallReason::COUNT }>,
+    /// Clients that the proxy closed.
+    pub clients_closed: Family<Closing, { Closing::COUNT }>,
     /// Malformed messages from clients; each closed its connection.
     pub client_protocol_errors: Counter,
     /// Bytes received from clients.
@@ -119,6 +211,11 @@ pub struct CoreMetrics {
     pub window_ns: Gauge,
     /// Memory of buffers that wait to be used again, bytes.
     pub idle_buffer_bytes: Gauge,
+
+    /// Pools now.
+    pub pools: Gauges<PoolState, { PoolState::COUNT }>,
+    /// Clients now, by the state of their pool.
+    pub pool_clients: Gauges<PoolState, { PoolState::COUNT }>,
 
     /// Per-node metrics of this core.
     pub nodes: NodeRegistry,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use shunt_topology::NodeId;
 
-use super::{Counter, Gauge, Histogram};
+use super::{Counter, Family, Gauge, GivenUp, Histogram};
 
 /// Counters of one core's links to one node. Written by that core only.
 #[derive(Debug, Default)]
@@ -27,6 +27,10 @@ pub struct NodeMetrics {
     pub connect_failures: Counter,
     /// Links that were open and died.
     pub links_lost: Counter,
+    /// Links that the proxy gave up.
+    pub links_given_up: Family<GivenUp, { GivenUp::COUNT }>,
+    /// Stream ids held now by queries that timed out.
+    pub streams_orphaned: Gauge,
     /// Nanoseconds from sending a query to its answer.
     pub latency_ns: Histogram,
 }

@@ -10,6 +10,8 @@ use shunt_wire::cql::message::{Consistency, encode, error_code, split_response_p
 
 use crate::core::Core;
 use crate::limits;
+use crate::log_limits::Logged;
+use crate::metrics::GivenUp;
 use crate::node::{LinkWriter, PoolId, Role, Step};
 use crate::repair::cannot_serve;
 
@@ -171,6 +173,7 @@ impl Core {
         if let Some(pool) = self.pools.get_mut(id) {
             pool.refused_by(node, verdict, now, random);
         }
+        self.count_given_up(node, GivenUp::Refused);
         self.drop_link(io, key);
         Some(id)
     }
@@ -185,7 +188,20 @@ impl Core {
     fn turned_away(&mut self, io: &mut Io, key: u32, why: &str, verdict: bool) {
         let node = self.links.get(key as usize).map(|link| self.node_named(link.node));
         let Some(pool) = self.pool_refused(io, key, why, verdict) else { return };
-        tracing::info!(core = self.index, node, why, "a node gives the links of a pool no access");
+        if let Some(suppressed) = self.log_limits.admit(Logged::NoAccess, io.now_ns()) {
+            let names = self.pools.get(pool).map(|pool| pool.names.clone());
+            let role = names.as_ref().and_then(|names| names.role.as_deref());
+            let keyspace = names.as_ref().and_then(|names| names.keyspace.as_deref());
+            tracing::info!(
+                core = self.index,
+                node,
+                role,
+                keyspace,
+                why,
+                suppressed,
+                "a node gives the links of a pool no access"
+            );
+        }
         self.cursor = self.cursor.wrapping_add(1);
         if let Some(pool) = self.pools.get_mut(pool) {
             // The tick asks another node while somebody waits; asked at once, this one would be hammered.

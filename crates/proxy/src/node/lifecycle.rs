@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use shunt_admin::Label as _;
 use shunt_reactor::{CloseReason, Io};
 use shunt_topology::NodeId;
 use shunt_wire::cql::envelope::opcode;
@@ -11,6 +12,7 @@ use crate::client::{ClientRef, Stall};
 use crate::control::state::{ClusterState, ControlRequest};
 use crate::core::Core;
 use crate::limits;
+use crate::metrics::{GivenUp, PoolState};
 use crate::node::{Link, LinkWriter, NodeState, Pending, PoolId, PoolKey, Purpose, Retained, Role, Step, Upgrade};
 use crate::route::Plan;
 
@@ -26,6 +28,7 @@ impl Core {
             self.nodes.push(NodeState {
                 in_flight: 0,
                 penalty: 0,
+                orphaned: 0,
                 silent: false,
                 upgrade: Upgrade::default(),
                 metrics,
@@ -268,8 +271,9 @@ impl Core {
     }
 
     /// A link that misbehaved or fell silent is given up as if it had broken by itself.
-    pub(crate) fn break_link(&mut self, io: &mut Io, key: u32, why: &str) {
+    pub(crate) fn break_link(&mut self, io: &mut Io, key: u32, reason: GivenUp, why: &str) {
         let Some(link) = self.links.get(key as usize) else { return };
+        self.count_given_up(link.node, reason);
         let (node, pool_id, step, role) = (link.node, link.pool, link.step, link.role);
         if matches!(role, Role::Replaces(..)) {
             self.upgrade_failed(io, key, why);
@@ -283,6 +287,23 @@ impl Core {
         self.drop_link(io, key);
         if role == Role::Verifies || step != Step::Ready {
             self.verification_interrupted(io, pool_id);
+        }
+    }
+
+    /// Gives up a link for queries to come, and lets it finish those in flight.
+    pub(crate) fn replace_link(&mut self, io: &mut Io, key: u32, reason: GivenUp) {
+        let link = self.links.get(key as usize).filter(|link| !link.retiring);
+        if let Some(node) = link.map(|link| link.node) {
+            self.count_given_up(node, reason);
+            let (node, reason) = (self.node_named(node), reason.text());
+            tracing::info!(core = self.index, node, reason, "replacing a link to a node");
+        }
+        self.retire_link(io, key);
+    }
+
+    pub(crate) fn count_given_up(&self, node: NodeId, reason: GivenUp) {
+        if let Some(state) = self.nodes.get(usize::from(node.0)) {
+            state.metrics.links_given_up.of(reason).add(1);
         }
     }
 
@@ -353,6 +374,20 @@ impl Core {
                 self.ensure_links(io, id);
             }
         }
+        self.count_pools();
+    }
+
+    fn count_pools(&self) {
+        let (mut pools, mut clients) = ([0; PoolState::COUNT], [0; PoolState::COUNT]);
+        for pool in self.pools.iter() {
+            let state = pool.state().index();
+            pools[state] += 1;
+            clients[state] += pool.clients as u64;
+        }
+        for state in PoolState::ALL {
+            self.metrics.pools.of(*state).set(pools[state.index()]);
+            self.metrics.pool_clients.of(*state).set(clients[state.index()]);
+        }
     }
 
     /// Lets go of a pool that no client uses.
@@ -381,14 +416,21 @@ impl Core {
         for node in &mut self.nodes {
             node.metrics.in_flight.set(u64::from(node.in_flight));
             node.penalty -= node.penalty.div_ceil(4);
+            node.orphaned = 0;
         }
+        for (_, link) in &self.links {
+            if let Some(node) = self.nodes.get_mut(usize::from(link.node.0)) {
+                node.orphaned += link.orphans as u64;
+            }
+        }
+        self.nodes.iter().for_each(|node| node.metrics.streams_orphaned.set(node.orphaned));
         let keys: Vec<u32> = self.links.iter().map(|(key, _)| key as u32).collect();
         for key in keys {
             self.expire_requests(io, key);
             let Some(link) = self.links.get(key as usize) else { continue };
             if link.step != Step::Ready {
                 if now > link.open_deadline_ns {
-                    self.break_link(io, key, "the handshake took too long");
+                    self.break_link(io, key, GivenUp::HandshakeTimeout, "the handshake took too long");
                 }
                 continue;
             }
@@ -404,9 +446,9 @@ impl Core {
             let probed_ns = now.saturating_sub(link.probe_sent_ns).min(silent_ns);
             let busy = link.streams.len() > 0;
             if link.probe_sent_ns != 0 && probed_ns > limits::LINK_SILENCE_MAX_NS {
-                self.break_link(io, key, "it did not answer OPTIONS");
+                self.break_link(io, key, GivenUp::Silent, "it did not answer OPTIONS");
             } else if link.orphans > limits::LINK_ORPHANS_MAX.min(link.streams.max() / 2) {
-                self.break_link(io, key, "too many of its queries timed out");
+                self.break_link(io, key, GivenUp::TimedOutQueries, "too many of its queries timed out");
             } else if link.probe_sent_ns != 0 {
                 let node = usize::from(link.node.0);
                 if let Some(state) = self.nodes.get_mut(node) {

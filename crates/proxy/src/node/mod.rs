@@ -177,6 +177,8 @@ pub(crate) struct NodeState {
     /// Its answers of late that said it cannot serve; they count as queries in flight. An error comes sooner than an
     /// answer, so a node that has nothing but errors would look idle and get all there is.
     pub(crate) penalty: u32,
+    /// Stream ids of its links held by queries that timed out, as of the last tick.
+    pub(crate) orphaned: u64,
     /// It has been probed and has not answered: used only when nobody else can.
     pub(crate) silent: bool,
     /// Where it takes aggregated frames, if not on its ordinary port.

@@ -14,6 +14,8 @@ use shunt_wire::cql::compression::Algorithm;
 
 use crate::client::ClientRef;
 use crate::limits;
+use crate::metrics::PoolState;
+use crate::who::PoolNames;
 
 /// Index of a pool in its core's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +42,8 @@ pub(crate) struct PoolKey {
 /// The links of one pool and who waits for them.
 pub(crate) struct Pool {
     pub(crate) key: PoolKey,
+    /// Of the key, what logs and `/status` show.
+    pub(crate) names: PoolNames,
     /// Links per node.
     per_node: usize,
     /// By node id, `per_node` places each: keys of links in the core's table, open or opening.
@@ -75,6 +79,7 @@ struct Refused {
 impl Pool {
     fn new(key: PoolKey, per_node: usize, verified_ns: u64, now_ns: u64) -> Self {
         Self {
+            names: PoolNames::of(&key),
             key,
             per_node: per_node.max(1),
             links: Vec::new(),
@@ -158,6 +163,19 @@ impl Pool {
     /// Somebody new wants an answer now.
     pub(crate) fn ask_again(&mut self) {
         self.refusals.iter_mut().for_each(|refused| refused.until_ns = 0);
+    }
+
+    /// What it is at, as metrics show it.
+    pub(crate) fn state(&self) -> PoolState {
+        if self.ready > 0 {
+            PoolState::Open
+        } else if self.clients == 0 {
+            PoolState::Idle
+        } else if self.links().next().is_some() {
+            PoolState::Opening
+        } else {
+            PoolState::Unreachable
+        }
     }
 
     /// Whether it has a login that no node has accepted, or the last one asked refused.
@@ -252,6 +270,11 @@ impl Pools {
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Pool> {
         self.pools.iter_mut().flatten()
+    }
+
+    /// All pools there are.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Pool> {
+        self.pools.iter().flatten()
     }
 
     /// Ids of all pools there are.

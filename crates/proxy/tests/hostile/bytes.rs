@@ -31,6 +31,12 @@ pub fn startup(version: u8, compression: Option<&str>) -> Vec<u8> {
     request(version, 0, opcode::STARTUP, &body(|out| encode::startup(out, options)))
 }
 
+/// STARTUP of a driver that says its name and version.
+pub fn startup_of(version: u8, driver: &str, driver_version: &str) -> Vec<u8> {
+    let options = [("CQL_VERSION", "3.0.0"), ("DRIVER_NAME", driver), ("DRIVER_VERSION", driver_version)];
+    request(version, 0, opcode::STARTUP, &body(|out| encode::startup(out, options)))
+}
+
 pub fn auth_response(version: u8, token: &[u8]) -> Vec<u8> {
     request(version, 0, opcode::AUTH_RESPONSE, &body(|out| encode::auth_response(out, Some(token))))
 }

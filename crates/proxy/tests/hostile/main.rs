@@ -19,3 +19,5 @@ mod unprepared;
 mod client_framing;
 mod client_pace;
 mod client_protocol;
+
+mod told;

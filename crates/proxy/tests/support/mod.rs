@@ -11,6 +11,7 @@
 pub mod chaos;
 pub mod client;
 pub mod hostile;
+pub mod journal;
 pub mod model;
 pub mod operation;
 pub mod scene;

@@ -8,6 +8,7 @@ use shunt_bench::stub::{AggregateLimits, Memory, Ring, Stub, StubMail, StubOptio
 use shunt_proxy::config::{Config, Window};
 use shunt_proxy::control::state::{ClusterState, ControlRequest, CoreMail};
 use shunt_proxy::core::{Core, CoreOptions};
+use shunt_proxy::log_limits::LogLimits;
 use shunt_proxy::metrics::CoreMetrics;
 use shunt_proxy::prepared::PreparedStore;
 use shunt_reactor::sim::{HostId, Options, SECOND, World};
@@ -103,6 +104,7 @@ impl Scene {
         let proxy: SocketAddr = "10.2.0.1:9042".parse().unwrap();
         let (sender, control) = mpsc::channel(64);
         let store = Arc::new(PreparedStore::new());
+        let log_limits = Arc::<LogLimits>::default();
         let config = Arc::new(Config { cores: options.cores, ..options.config.clone() });
         let metrics: Vec<Arc<CoreMetrics>> =
             (0..options.cores).map(|index| Arc::new(CoreMetrics::new(index))).collect();
@@ -113,6 +115,7 @@ impl Scene {
                     config: Arc::clone(&config),
                     metrics: Arc::clone(&metrics[index]),
                     prepared: Arc::clone(&store),
+                    log_limits: Arc::clone(&log_limits),
                     control: sender.clone(),
                     seed: options.seed ^ index as u64,
                 });

@@ -11,6 +11,7 @@ use shunt_proxy::admin::Admin;
 use shunt_proxy::config::Config;
 use shunt_proxy::control::{ClusterView, ControlOptions, ControlRequest, CoreMail, Mailbox};
 use shunt_proxy::core::{Core, CoreOptions};
+use shunt_proxy::log_limits::LogLimits;
 use shunt_proxy::metrics::{ControlMetrics, CoreMetrics, Sources};
 use shunt_proxy::prepared::PreparedStore;
 use shunt_reactor::{Acceptor, CoreSlot, Inbox, IoChoice, LoopOptions, Mailer, mailbox, probe_uring, run};
@@ -68,10 +69,11 @@ pub(crate) fn start(
         control: Arc::clone(&metrics),
         cluster: view.clone(),
     };
-    let admin_pages = Admin::new(sources, config_receiver.clone(), listening.clone());
+    let mailboxes = || cores.iter().map(|core| mailbox_of(core.mailer.clone())).collect();
+    let admin_pages = Admin::new(sources, config_receiver.clone(), listening.clone(), mailboxes());
     let plane = ControlOptions {
         config: config_receiver,
-        mailboxes: cores.iter().map(|core| mailbox_of(core.mailer.clone())).collect(),
+        mailboxes: mailboxes(),
         requests: request_receiver,
         view: view_sender,
         metrics,
@@ -129,6 +131,7 @@ fn start_cores(
     notice: &notices::Sender<Notice>,
 ) -> Result<Vec<StartedCore>, Failure> {
     let prepared = Arc::new(PreparedStore::new());
+    let log_limits = Arc::<LogLimits>::default();
     let start = |index| {
         let (mailer, inbox) = mailbox(MAILBOX_CAPACITY)
             .map_err(|error| Failure::internal("a core's mailbox could not be made", error))?;
@@ -139,6 +142,7 @@ fn start_cores(
             config: Arc::clone(config),
             metrics: Arc::clone(&metrics),
             prepared: Arc::clone(&prepared),
+            log_limits: Arc::clone(&log_limits),
             control: requests.clone(),
             seed: random_seed(),
         });

@@ -1,0 +1,202 @@
+//! Who the clients are, for `/status`: asked of the cores, put together, and cut to those that matter.
+//!
+//! Whoever asks for the page costs each core one count a second at most: a younger answer is shown again. A core that
+//! does not answer in time is named instead of waited for.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, mpsc};
+use tokio::time::timeout_at;
+
+use crate::census::{CoreCensus, Group, Tally};
+use crate::control::{CoreMail, Mailbox};
+
+/// How long the cores have, all together.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// An answer younger than this is shown again.
+const AGE_MAX: Duration = Duration::from_secs(1);
+/// Groups shown: those with most clients,
+const MOST_CLIENTS: usize = 40;
+/// and of the others those with most queries in flight.
+const MOST_IN_FLIGHT: usize = 10;
+
+/// Asks the cores.
+pub(super) struct Clients(Mutex<Asked>);
+
+struct Asked {
+    mailboxes: Vec<Mailbox>,
+    last: Option<(Instant, Value)>,
+}
+
+impl std::fmt::Debug for Clients {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Clients")
+    }
+}
+
+impl Clients {
+    pub(super) fn new(mailboxes: Vec<Mailbox>) -> Self {
+        Self(Mutex::new(Asked { mailboxes, last: None }))
+    }
+
+    /// The clients by role, address, keyspace, driver and version.
+    pub(super) async fn groups(&self) -> Value {
+        let mut asked = self.0.lock().await;
+        if let Some((at, value)) = &asked.last
+            && at.elapsed() < AGE_MAX
+        {
+            return value.clone();
+        }
+        let value = shown(ask(&asked.mailboxes, PATIENCE).await);
+        asked.last = Some((Instant::now(), value.clone()));
+        value
+    }
+}
+
+/// What all cores together have, and which of them did not answer.
+#[derive(Default)]
+struct Counted {
+    groups: HashMap<Group, Tally>,
+    others: Tally,
+    missing: Vec<usize>,
+}
+
+async fn ask(mailboxes: &[Mailbox], patience: Duration) -> Counted {
+    let (sender, mut answers) = mpsc::channel(mailboxes.len().max(1));
+    let mut counted = Counted { missing: (0..mailboxes.len()).collect(), ..Counted::default() };
+    for mailbox in mailboxes {
+        // One whose mailbox is full is missing in the end.
+        let _ = mailbox(CoreMail::Census(sender.clone()));
+    }
+    drop(sender);
+    let until = tokio::time::Instant::now() + patience;
+    while let Ok(Some(CoreCensus { core, groups, others })) = timeout_at(until, answers.recv()).await {
+        counted.missing.retain(|missing| *missing != core);
+        counted.others.add(others);
+        for (group, tally) in groups {
+            counted.groups.entry(group).or_default().add(tally);
+        }
+    }
+    counted
+}
+
+/// The groups with most clients, then of the others those with most queries in flight, and the sum of the rest.
+fn shown(counted: Counted) -> Value {
+    let mut total = counted.others;
+    counted.groups.values().for_each(|tally| total.add(*tally));
+    let mut groups: Vec<(Group, Tally)> = counted.groups.into_iter().collect();
+    groups.sort_unstable_by(|(a, of_a), (b, of_b)| {
+        (of_b.clients, of_b.in_flight).cmp(&(of_a.clients, of_a.in_flight)).then_with(|| a.cmp(b))
+    });
+    let mut rest = groups.split_off(groups.len().min(MOST_CLIENTS));
+    // Stable, so that those alike stay in their order.
+    rest.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.in_flight));
+    let hidden = rest.split_off(rest.len().min(MOST_IN_FLIGHT));
+    groups.append(&mut rest);
+    let mut others = counted.others;
+    hidden.iter().for_each(|(_, tally)| others.add(*tally));
+    json!({
+        "groups": groups.iter().map(|(group, tally)| group_shown(group, *tally)).collect::<Vec<_>>(),
+        "others": { "clients": others.clients, "paused": others.paused, "in_flight": others.in_flight },
+        "total": { "clients": total.clients, "paused": total.paused, "in_flight": total.in_flight },
+        "cores_missing": counted.missing,
+    })
+}
+
+fn group_shown(group: &Group, tally: Tally) -> Value {
+    let driver = group.driver.as_deref();
+    json!({
+        "role": group.role.as_deref(),
+        "address": group.address.to_string(),
+        "keyspace": group.keyspace.as_deref(),
+        "driver": driver.map(|driver| &driver.name),
+        "driver_version": driver.map(|driver| &driver.version),
+        "protocol_version": group.version,
+        "clients": tally.clients,
+        "paused": tally.paused,
+        "in_flight": tally.in_flight,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    fn group(role: &str, host: u16) -> Group {
+        let [high, low] = host.to_be_bytes();
+        let driver = crate::who::Driver { name: "D".into(), version: "1".into() };
+        Group {
+            role: Some(role.into()),
+            address: [10, 0, high, low].into(),
+            keyspace: None,
+            driver: Some(Arc::new(driver)),
+            version: 5,
+        }
+    }
+
+    fn tally(clients: u64, in_flight: u64) -> Tally {
+        Tally { clients, paused: 0, in_flight }
+    }
+
+    /// A core that answers with these groups, and how often it was asked.
+    fn core(core: usize, groups: Vec<(Group, Tally)>) -> (Mailbox, Arc<AtomicU64>) {
+        let asked = Arc::<AtomicU64>::default();
+        let times = Arc::clone(&asked);
+        let mailbox = move |mail| {
+            let CoreMail::Census(answer) = mail else { panic!("{mail:?}") };
+            times.fetch_add(1, Ordering::Relaxed);
+            let groups = groups.iter().cloned().collect();
+            answer.try_send(CoreCensus { core, groups, others: Tally::default() }).expect("room for every core");
+            Ok(())
+        };
+        (Box::new(mailbox), asked)
+    }
+
+    #[tokio::test]
+    async fn what_the_cores_have_is_put_together_and_not_asked_again_at_once() {
+        let (one, asked) = core(0, vec![(group("app", 1), tally(3, 1)), (group("cron", 2), tally(1, 0))]);
+        let (two, _) = core(1, vec![(group("app", 1), tally(4, 2))]);
+        let clients = Clients::new(vec![one, two]);
+        let value = clients.groups().await;
+        let first = json!({
+            "role": "app", "address": "10.0.0.1", "keyspace": null, "driver": "D", "driver_version": "1",
+            "protocol_version": 5, "clients": 7, "paused": 0, "in_flight": 3,
+        });
+        assert_eq!((&value["groups"][0], &value["groups"][1]["role"]), (&first, &json!("cron")));
+        assert_eq!(value["total"], json!({ "clients": 8, "paused": 0, "in_flight": 3 }));
+        assert_eq!((&value["others"]["clients"], &value["cores_missing"]), (&json!(0), &json!([])));
+        assert_eq!((clients.groups().await, asked.load(Ordering::Relaxed)), (value, 1));
+    }
+
+    #[tokio::test]
+    async fn a_core_that_does_not_answer_is_named() {
+        let (one, _) = core(0, vec![(group("app", 1), tally(3, 1))]);
+        let (kept, deaf) = (std::sync::Mutex::new(Vec::new()), 1);
+        let deaf_mailbox: Mailbox = Box::new(move |mail| {
+            kept.lock().expect("lock").push(mail);
+            Ok(())
+        });
+        let full: Mailbox = Box::new(Err);
+        let value = shown(ask(&[one, deaf_mailbox, full], Duration::from_millis(20)).await);
+        assert_eq!((&value["cores_missing"], &value["total"]["clients"]), (&json!([deaf, 2]), &json!(3)));
+    }
+
+    #[tokio::test]
+    async fn however_many_groups_there_are_those_that_matter_are_shown() {
+        let mut groups: Vec<_> = (0..30_000).map(|host| (group("many", host), tally(1, 0))).collect();
+        groups.push((group("busy", 0), tally(1, 9_000)));
+        groups.push((group("large", 0), tally(700, 0)));
+        let value = Clients::new(vec![core(0, groups).0]).groups().await;
+        let shown = value["groups"].as_array().expect("list");
+        assert_eq!(shown.len(), MOST_CLIENTS + MOST_IN_FLIGHT);
+        assert!(shown[0]["role"] == "large" && shown.iter().any(|group| group["role"] == "busy"), "{value}");
+        assert_eq!(value["total"]["clients"], 30_701);
+        let sum: u64 = shown.iter().filter_map(|group| group["clients"].as_u64()).sum();
+        assert_eq!(value["others"]["clients"], 30_701 - sum);
+    }
+}

@@ -1,0 +1,127 @@
+//! How often a kind of log line may be written: what a client can cause is told once a second and kind for the whole
+//! process, with the number of those left out in between, so that no client fills a disk.
+//!
+//! Shared by the cores. Never asked per query.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use shunt_admin::Label as _;
+
+use crate::limits;
+use crate::metrics::Closing;
+
+/// Kinds of lines that are limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Logged {
+    /// A client was closed.
+    Closed(Closing),
+    /// An answer was longer than `frame_bytes_max`.
+    LongAnswer,
+    /// A node refused what the clients of a pool asked for.
+    NoAccess,
+}
+
+/// Kinds that are no [`Closing`].
+const OTHERS: [Logged; 2] = [Logged::LongAnswer, Logged::NoAccess];
+const KINDS: usize = Closing::COUNT + OTHERS.len();
+
+impl Logged {
+    fn all() -> impl Iterator<Item = Logged> {
+        Closing::ALL.iter().copied().map(Logged::Closed).chain(OTHERS)
+    }
+
+    fn index(self) -> usize {
+        match self {
+            Logged::Closed(closing) => closing.index(),
+            Logged::LongAnswer => Closing::COUNT,
+            Logged::NoAccess => Closing::COUNT + 1,
+        }
+    }
+
+    /// The name of the kind, as a line about several shows it.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Logged::Closed(closing) => closing.text(),
+            Logged::LongAnswer => "long_answer",
+            Logged::NoAccess => "no_access",
+        }
+    }
+}
+
+/// One kind.
+#[derive(Debug, Default)]
+struct Kind {
+    /// When the next line may be written.
+    next_ns: AtomicU64,
+    /// Lines left out since the last one.
+    suppressed: AtomicU64,
+}
+
+impl Kind {
+    /// Takes the place of this second's line, if it is free.
+    fn take(&self, now_ns: u64) -> bool {
+        let next = self.next_ns.load(Ordering::Relaxed);
+        let after = now_ns.saturating_add(limits::LOG_INTERVAL_NS);
+        now_ns >= next && self.next_ns.compare_exchange(next, after, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// When each kind of line was written last, and how many were not since.
+#[derive(Debug)]
+pub struct LogLimits([Kind; KINDS]);
+
+impl Default for LogLimits {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Kind::default()))
+    }
+}
+
+impl LogLimits {
+    /// Whether a line of this kind may be written now, and if so how many were left out before it.
+    pub(crate) fn admit(&self, logged: Logged, now_ns: u64) -> Option<u64> {
+        let kind = &self.0[logged.index()];
+        if kind.take(now_ns) {
+            return Some(kind.suppressed.swap(0, Ordering::Relaxed));
+        }
+        kind.suppressed.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+
+    /// Kinds of which lines were left out, none has come since, and a line may be written now; with their number.
+    pub(crate) fn overdue(&self, now_ns: u64) -> impl Iterator<Item = (Logged, u64)> + '_ {
+        Logged::all().filter_map(move |logged| {
+            let kind = &self.0[logged.index()];
+            let due = kind.suppressed.load(Ordering::Relaxed) > 0 && kind.take(now_ns);
+            due.then(|| (logged, kind.suppressed.swap(0, Ordering::Relaxed)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_place_of_its_own() {
+        let places: Vec<usize> = Logged::all().map(Logged::index).collect();
+        assert_eq!(places, (0..KINDS).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn one_line_a_second_and_none_is_forgotten() {
+        let (limits, second) = (LogLimits::default(), limits::LOG_INTERVAL_NS);
+        let (mut written, mut told) = (0, 0);
+        for step in 0..1_000 {
+            if let Some(suppressed) = limits.admit(Logged::LongAnswer, step * second / 100) {
+                written += 1;
+                told += 1 + suppressed;
+            }
+        }
+        assert_eq!(written, 10);
+        assert_eq!(limits.admit(Logged::NoAccess, 0), Some(0), "kinds do not hold one another back");
+        assert_eq!(limits.overdue(10 * second - 1).count(), 0, "not before its time");
+        let rest: Vec<_> = limits.overdue(10 * second).collect();
+        assert_eq!(rest, [(Logged::LongAnswer, 1_000 - told)]);
+        assert_eq!(limits.overdue(20 * second).count(), 0);
+    }
+}

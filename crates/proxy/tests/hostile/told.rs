@@ -1,0 +1,174 @@
+//! What the log says of clients: who was closed and why, who failed to log in; and how much of it, however many there
+//! are.
+
+use shunt_proxy::control::CoreMail;
+use shunt_reactor::sim::{HostId, SECOND};
+use shunt_wire::cql::envelope::opcode;
+use tokio::sync::mpsc;
+
+use super::bytes;
+use super::offender::Offender;
+use super::support::journal::Journal;
+use super::support::scene::SceneOptions;
+use super::town::Town;
+
+fn with_login(options: &mut SceneOptions) {
+    options.credentials = vec![("ann".into(), "secret".into())];
+}
+
+/// Somebody who was asked for a login and sends this.
+fn knock(town: &mut Town, driver: &str, token: &[u8]) -> HostId<Offender> {
+    let client = town.offender();
+    town.send(client, &bytes::startup_of(4, driver, "1.2"));
+    town.answered(client, 1);
+    assert_eq!(town.take_answers(client)[0].header.opcode, opcode::AUTHENTICATE);
+    town.send(client, &bytes::auth_response(4, token));
+    client
+}
+
+#[test]
+fn a_failed_login_is_told_with_address_role_and_driver_but_no_password() {
+    let journal = Journal::open();
+    let mut town = Town::bare(with_login);
+    let client = knock(&mut town, "Driver X", b"\0eve\0hunter2");
+    town.closed(client);
+    let line = journal.only(&["closed a client", "reason=authentication", "role=eve"]);
+    assert!(line.contains("driver=Driver X 1.2") && line.contains("address=10."), "{line}");
+    journal.never("hunter2");
+}
+
+#[test]
+fn what_is_no_plain_login_is_not_told_and_what_is_odd_is_escaped_and_cut() {
+    let journal = Journal::open();
+    let mut town = Town::bare(with_login);
+    for token in [&b"hunter2"[..], b"eve\0hunter2", b"\0eve\0hunter2\0more", b"\0\xffeve\0"] {
+        let client = knock(&mut town, "x", token);
+        town.closed(client);
+        town.pass(2 * SECOND);
+    }
+    let long = [b"\0ev\x1b[2J\ne\"", "é".repeat(2_000).as_bytes(), b"\0hunter2"].concat();
+    let client = knock(&mut town, &"dr\x07".repeat(2_000), &long);
+    town.closed(client);
+    town.pass(2 * SECOND);
+    let lines = journal.with(&["closed a client", "reason=authentication"]);
+    assert_eq!(lines.len(), 5, "{lines:#?}");
+    assert!(lines[..4].iter().all(|line| line.contains("role=unknown")), "{lines:#?}");
+    assert!(lines[4].contains(r"role=ev\u{1b}[2J\ne") && lines[4].contains(r"driver=dr\u{7}dr"), "{}", lines[4]);
+    assert!(lines[4].len() < 800 && !lines[4].contains(|c: char| c.is_control()), "{}", lines[4]);
+    journal.never("hunter2");
+}
+
+/// One line for each way in which the proxy ends a connection.
+#[test]
+fn every_close_of_the_proxys_making_says_who_and_why() {
+    let journal = Journal::open();
+    let mut town = Town::bare(|options| {
+        with_login(options);
+        options.config.clients_max = 2;
+        options.config.client_backlog_bytes = 100_000;
+    });
+    let inside = |town: &mut Town| {
+        let client = knock(town, "Driver Y", b"\0ann\0secret");
+        town.answered(client, 1);
+        assert_eq!(town.take_answers(client)[0].header.opcode, opcode::AUTH_SUCCESS);
+        client
+    };
+    let told = |reason: &str| {
+        let line = journal.only(&["closed a client", &format!("reason={reason} ")]);
+        assert!(line.contains("role=ann") && line.contains("driver=Driver Y 1.2"), "{line}");
+    };
+    let client = inside(&mut town);
+    town.send(client, &bytes::request(4, 1, 0x55, &[]));
+    town.closed(client);
+    told("protocol_error");
+
+    let client = inside(&mut town);
+    town.send(client, &bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 0x00")[..20]);
+    town.closed(client);
+    told("request_timeout");
+
+    let client = inside(&mut town);
+    town.scene.world.with(client, |client, io| client.go_deaf(io));
+    let query = bytes::query(4, 1, "SELECT * FROM system_schema.columns");
+    (0..2_000).for_each(|_| town.send(client, &query));
+    town.pass(100 * SECOND);
+    town.scene.world.with(client, |client, io| client.hear(io));
+    town.closed(client);
+    told("replies_untaken");
+
+    let late = town.offender();
+    town.send(late, &bytes::startup(4, None)[..4]);
+    town.closed(late);
+    journal.only(&["closed a client", "reason=handshake_timeout"]);
+
+    let clients = [inside(&mut town), inside(&mut town)];
+    let third = town.offender();
+    town.send(third, &bytes::startup(4, None));
+    town.closed(third);
+    journal.only(&["closed a client", "reason=too_many"]);
+    assert!(clients.iter().all(|client| !town.scene.world.host(*client).is_closed()));
+}
+
+/// Whoever does wrong a thousand times a second writes a line a second.
+#[test]
+fn a_flood_of_wrongs_is_a_line_a_second_with_the_number_of_the_others() {
+    let journal = Journal::open();
+    let mut town = Town::bare(|options| options.cores = 2);
+    let mut wrongs = 0;
+    for _ in 0..10 {
+        let clients: Vec<_> = (0..60).map(|_| town.offender()).collect();
+        clients.iter().for_each(|client| town.send(*client, &bytes::request(4, 1, 0x55, &[])));
+        town.pass(SECOND / 2);
+        wrongs += clients.iter().filter(|client| town.scene.world.host(**client).is_closed()).count() as u64;
+    }
+    town.pass(3 * SECOND);
+    let lines = journal.with(&["reason=protocol_error"]);
+    assert!(wrongs == 600 && (3..=8).contains(&lines.len()), "{wrongs}: {lines:#?}");
+    let told = journal.with(&["closed a client", "reason=protocol_error"]).len() as u64;
+    assert_eq!(told + Journal::sum(&lines, "suppressed"), 600, "{lines:#?}");
+}
+
+/// What `/status` asks of a core: who is there, alike ones together.
+#[test]
+fn a_core_counts_its_clients_by_who_they_are() {
+    let mut town = Town::bare(with_login);
+    for (driver, keyspace) in [("A", None), ("A", None), ("B", None), ("B", Some("bench"))] {
+        let client = knock(&mut town, driver, b"\0ann\0secret");
+        town.answered(client, 1);
+        if let Some(keyspace) = keyspace {
+            town.send(client, &bytes::query(4, 1, &format!("USE {keyspace}")));
+            town.answered(client, 2);
+        }
+    }
+    let late = town.offender();
+    town.send(late, &bytes::startup_of(4, "C", ""));
+    town.answered(late, 1);
+    let (sender, mut answers) = mpsc::channel(1);
+    town.scene.world.post(town.scene.cores[0], CoreMail::Census(sender));
+    town.pass(SECOND);
+    let counted = answers.try_recv().expect("an answer");
+    let mut found: Vec<_> = counted
+        .groups
+        .iter()
+        .map(|(group, tally)| {
+            let driver = group.driver.as_ref().map_or("", |driver| &*driver.name);
+            let (role, keyspace) = (group.role.as_deref(), group.keyspace.as_deref());
+            (driver.to_owned(), role.map(str::to_owned), keyspace.map(str::to_owned), tally.clients)
+        })
+        .collect();
+    // The simulated network gives every host an address of its own.
+    found.sort();
+    let ann = || Some("ann".to_owned());
+    let row = |driver: &str, role, keyspace: Option<&str>| (driver.to_owned(), role, keyspace.map(str::to_owned), 1);
+    assert_eq!(
+        found,
+        [
+            row("A", ann(), None),
+            row("A", ann(), None),
+            row("B", ann(), None),
+            row("B", ann(), Some("bench")),
+            row("C", None, None)
+        ]
+    );
+    assert_eq!(counted.others.clients, 0);
+}

@@ -1,0 +1,93 @@
+//! Keeps the log lines of a test as text, one a line: level, message, `field=value`.
+
+use std::fmt::{Debug, Write as _};
+use std::sync::{Arc, Mutex};
+
+use tracing::field::{Field, Visit};
+use tracing::subscriber::DefaultGuard;
+use tracing::{Event, Level, Metadata, Subscriber, span};
+
+/// The lines of this thread at `info` and above, from now until it is dropped.
+pub struct Journal {
+    lines: Arc<Mutex<Vec<String>>>,
+    _until: DefaultGuard,
+}
+
+impl Journal {
+    pub fn open() -> Journal {
+        let lines = Arc::<Mutex<Vec<String>>>::default();
+        let writer = Writer(Arc::clone(&lines));
+        Journal { lines, _until: tracing::subscriber::set_default(writer) }
+    }
+
+    /// All lines up to now that hold every one of these texts.
+    pub fn with(&self, texts: &[&str]) -> Vec<String> {
+        let lines = self.lines.lock().unwrap();
+        lines.iter().filter(|line| texts.iter().all(|text| line.contains(text))).cloned().collect()
+    }
+
+    /// The only line with every one of these texts.
+    pub fn only(&self, texts: &[&str]) -> String {
+        let found = self.with(texts);
+        assert_eq!(found.len(), 1, "one line with {texts:?} in {:#?}", self.lines.lock().unwrap());
+        found[0].clone()
+    }
+
+    /// No line says this.
+    pub fn never(&self, text: &str) {
+        assert_eq!(self.with(&[text]), Vec::<String>::new());
+    }
+
+    /// Sum of the numbers in this field over these lines.
+    pub fn sum(lines: &[String], field: &str) -> u64 {
+        let number = |line: &String| {
+            let rest = line.split_once(&format!(" {field}="))?.1;
+            rest.split(' ').next()?.parse::<u64>().ok()
+        };
+        lines.iter().filter_map(number).sum()
+    }
+}
+
+struct Writer(Arc<Mutex<Vec<String>>>);
+
+/// One event as text.
+#[derive(Default)]
+struct Line {
+    message: String,
+    fields: String,
+}
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, " {name}={value:?}"),
+        };
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        let _ = write!(self.fields, " {}={value}", field.name());
+    }
+}
+
+impl Subscriber for Writer {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::INFO
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line::default();
+        event.record(&mut line);
+        let text = format!("{} {}{}", event.metadata().level(), line.message, line.fields);
+        self.0.lock().unwrap().push(text);
+    }
+
+    fn new_span(&self, _span: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _span: &span::Id, _values: &span::Record<'_>) {}
+    fn record_follows_from(&self, _span: &span::Id, _follows: &span::Id) {}
+    fn enter(&self, _span: &span::Id) {}
+    fn exit(&self, _span: &span::Id) {}
+}
