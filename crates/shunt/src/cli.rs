@@ -57,6 +57,8 @@ Examples:
           contact_points = [\"10.0.0.1\", \"10.0.0.2\"]
           listen = [\"0.0.0.0:9042\"]
           clients_max = 20000
+          query_timeout_ms = \"10s\"
+      Times and sizes take units (`500ms`, `12s`, `256MiB`, `1GB`); a plain number is in the unit of the option's name.
 
 Signals:
   SIGTERM, SIGINT  stop accepting, finish the queries in flight (--drain-timeout-ms), end; a second one ends at once

@@ -11,14 +11,15 @@ use clap::Args;
 use shunt_admin::Part;
 use shunt_node::layout;
 use shunt_node::run::NodesOptions;
-use shunt_proxy::config::Config;
+use shunt_proxy::config::{Config, LogFormat, Problem};
+use shunt_storage::StoreOptions;
 use tracing::warn;
 
 use crate::exit::{Exit, Failure};
 use crate::logging;
 use crate::node::{self, LogOptions, ReachOptions, StorageOptions};
 use crate::proxy::{self, Notice, Started, Supervisor, reachable};
-use crate::settings::{Admin, Listen};
+use crate::settings::{Admin, Checked, Given, Listen, SettingsError};
 
 /// Nodes when neither the command line nor the data says how many.
 const NODES_DEFAULT: usize = 3;
@@ -33,20 +34,20 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 #[derive(Args, Clone, Debug)]
 pub(crate) struct UpOptions {
     /// Nodes, each with its part of the data; cannot change once there is data [default: 3, or as many as the data has]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(NODES_MAX)))]
-    pub(crate) nodes: Option<u8>,
+    #[arg(long, value_name = "N")]
+    pub(crate) nodes: Option<Given<u8>>,
     /// Where the data is kept between runs; made if it does not exist
     #[arg(long, value_name = "DIR", default_value = "shunt-data", help_heading = "Data")]
     pub(crate) data: PathBuf,
     /// Address of the proxy for clients
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9042", help_heading = "Addresses")]
-    pub(crate) listen: Listen,
+    pub(crate) listen: Given<Listen>,
     /// Port of the nodes, which listen on 127.0.0.1, 127.0.0.2, ...
-    #[arg(long, value_name = "PORT", default_value_t = 9043, help_heading = "Addresses")]
-    pub(crate) node_port: u16,
+    #[arg(long, value_name = "PORT", default_value = "9043", help_heading = "Addresses")]
+    pub(crate) node_port: Given<u16>,
     /// Address of metrics, health and status, or `off`
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9180", help_heading = "Addresses")]
-    pub(crate) admin: Admin,
+    pub(crate) admin: Given<Admin>,
     /// How the data is kept.
     #[command(flatten)]
     pub(crate) storage: StorageOptions,
@@ -58,19 +59,56 @@ pub(crate) struct UpOptions {
     pub(crate) log: LogOptions,
 }
 
+/// What everything is run with: the options, read and checked.
+struct UpSettings {
+    nodes: Option<u8>,
+    node_port: u16,
+    listen: SocketAddr,
+    admin: Option<SocketAddr>,
+    store: StoreOptions,
+    log: (String, LogFormat),
+}
+
+impl UpOptions {
+    /// Reads all of them.
+    ///
+    /// # Errors
+    /// Everything that is wrong.
+    fn check(&self) -> Result<UpSettings, SettingsError> {
+        let mut checked = Checked::default();
+        let nodes = self.nodes.as_ref().map(|given| checked.take("nodes", given, 1));
+        let settings = UpSettings {
+            nodes: nodes.map(|nodes| checked.within("nodes", nodes, 1..=NODES_MAX)),
+            node_port: checked.take("node-port", &self.node_port, 0),
+            listen: checked.take("listen", &self.listen, Listen::default()).0,
+            admin: checked.take("admin", &self.admin, Admin(None)).0,
+            store: self.storage.store(&mut checked),
+            log: self.log.with_default("warn", &mut checked),
+        };
+        checked.finish(settings)
+    }
+}
+
 /// Runs nodes and proxy until a signal or a fatal error ends them.
 pub(crate) fn run(options: &UpOptions) -> Exit {
-    let (level, format) = options.log.with_default("warn");
-    let filter = match logging::start(&level, format) {
-        Ok(filter) => filter,
-        Err(why) => {
-            eprintln!("error: --log: {why}");
+    let settings = match options.check() {
+        Ok(settings) => settings,
+        Err(problems) => {
+            eprint!("{problems}");
             return Exit::Configuration;
         }
     };
-    match start(options) {
+    let (level, format) = &settings.log;
+    let filter = match logging::start(level, *format) {
+        Ok(filter) => filter,
+        Err(why) => {
+            eprintln!("logging could not be started: {why}");
+            return Exit::Internal;
+        }
+    };
+    match start(options, &settings) {
         Ok((nodes, started)) => {
-            announce(options, nodes.addresses(), &started);
+            announce(&options.data, settings.listen, nodes.addresses(), &started);
             let exit = Supervisor::new(started, None, filter).run();
             // After a second signal nobody waits: what was acknowledged is on disk.
             if exit != Exit::Interrupted && !nodes.stop(CLOSE_LIMIT) {
@@ -82,11 +120,11 @@ pub(crate) fn run(options: &UpOptions) -> Exit {
     }
 }
 
-fn start(options: &UpOptions) -> Result<(shunt_node::run::Nodes, Started), Failure> {
-    options.reach.check(options.listen.0)?;
+fn start(options: &UpOptions, settings: &UpSettings) -> Result<(shunt_node::run::Nodes, Started), Failure> {
+    options.reach.check(settings.listen)?;
     let (notice, notices) = mpsc::channel();
-    let mut parts = NodesOptions::new(options.data.clone(), addresses(options)?);
-    parts.store = options.storage.store();
+    let mut parts = NodesOptions::new(options.data.clone(), addresses(&options.data, settings)?);
+    parts.store = settings.store.clone();
     let told = notice.clone();
     parts.ended = Arc::new(move |node, failure| {
         // Nobody listens any more when the process is about to end.
@@ -94,14 +132,17 @@ fn start(options: &UpOptions) -> Result<(shunt_node::run::Nodes, Started), Failu
     });
     let nodes = node::start(parts, "--node-port")?;
     let config = Config {
-        listen: vec![options.listen.0],
-        admin: options.admin.0,
+        listen: vec![settings.listen],
+        admin: settings.admin,
         contact_points: nodes.addresses().iter().map(ToString::to_string).collect(),
         clients_max: CLIENTS_MAX,
         ..Config::default()
     };
-    if let Some(problem) = config.problems().first() {
-        return Err(Failure { exit: Exit::Configuration, message: format!("{}: {}", problem.key, problem.message) });
+    let problems = config.problems();
+    if !problems.is_empty() {
+        let line = |problem: &Problem| format!("--{}: {}", problem.key.replace('_', "-"), problem.message);
+        let message = problems.iter().map(line).collect::<Vec<_>>().join("\nerror: ");
+        return Err(Failure { exit: Exit::Configuration, message });
     }
     let others = vec![nodes.admin() as Arc<dyn Part>];
     let started = proxy::start(config, others, (notice, notices))?;
@@ -109,27 +150,27 @@ fn start(options: &UpOptions) -> Result<(shunt_node::run::Nodes, Started), Failu
 }
 
 /// One loopback address per node, as if each were a machine.
-fn addresses(options: &UpOptions) -> Result<Vec<SocketAddr>, Failure> {
+fn addresses(data: &Path, settings: &UpSettings) -> Result<Vec<SocketAddr>, Failure> {
     let failed = |message| Failure { exit: Exit::Data, message };
-    let nodes = match options.nodes {
+    let nodes = match settings.nodes {
         Some(nodes) => usize::from(nodes),
-        None => layout::nodes_of(&options.data).map_err(failed)?.unwrap_or(NODES_DEFAULT),
+        None => layout::nodes_of(data).map_err(failed)?.unwrap_or(NODES_DEFAULT),
     };
     let last = u8::try_from(nodes).ok().filter(|nodes| *nodes <= NODES_MAX);
-    let last = last.ok_or_else(|| failed(format!("{} has the data of {nodes} nodes", options.data.display())))?;
-    let address = |host| SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, host)), options.node_port);
+    let last = last.ok_or_else(|| failed(format!("{} has the data of {nodes} nodes", data.display())))?;
+    let address = |host| SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, host)), settings.node_port);
     Ok((1..=last).map(address).collect())
 }
 
 /// Says where everything is and what to type first. A closed standard output is no reason to end.
-fn announce(options: &UpOptions, nodes: &[SocketAddr], started: &Started) {
-    let proxy = reachable(started.listening.first().copied().unwrap_or(options.listen.0));
+fn announce(data: &Path, listen: SocketAddr, nodes: &[SocketAddr], started: &Started) {
+    let proxy = reachable(started.listening.first().copied().unwrap_or(listen));
     let list: Vec<String> = nodes.iter().map(ToString::to_string).collect();
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "Shunt is up: {} and the proxy in one process.\n", count(nodes.len()));
     let _ = writeln!(out, "  clients connect to  {proxy}");
     let _ = writeln!(out, "  nodes               {}", list.join(" "));
-    let _ = writeln!(out, "  data                {}", shown(&options.data));
+    let _ = writeln!(out, "  data                {}", shown(data));
     if let Some(admin) = started.admin {
         let admin = reachable(admin);
         let _ = writeln!(out, "  metrics, status     http://{admin}/metrics http://{admin}/status");

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 
 pub(crate) use options::{LogOptions, NodeCommand, ReachOptions, StorageOptions};
-use options::{NodeOptions, Task};
+use options::{NodeOptions, NodeSettings, Task};
 
 use crate::admin;
 use crate::exit::{Exit, Failure};
@@ -60,31 +60,38 @@ pub(crate) fn start(options: NodesOptions, flag: &str) -> Result<Nodes, Failure>
 }
 
 fn serve(options: &NodeOptions) -> Exit {
-    let (level, format) = options.log.with_default("info");
-    if let Err(why) = logging::start(&level, format) {
-        eprintln!("error: --log: {why}");
-        return Exit::Configuration;
+    let settings = match options.check() {
+        Ok(settings) => settings,
+        Err(problems) => {
+            eprint!("{problems}");
+            return Exit::Configuration;
+        }
+    };
+    let (level, format) = &settings.log;
+    if let Err(why) = logging::start(level, *format) {
+        eprintln!("logging could not be started: {why}");
+        return Exit::Internal;
     }
-    match run_node(options) {
+    match run_node(options, &settings) {
         Ok(exit) => exit,
         Err(failure) => failure.report(),
     }
 }
 
-fn run_node(options: &NodeOptions) -> Result<Exit, Failure> {
-    options.reach.check(options.listen.0)?;
+fn run_node(options: &NodeOptions, settings: &NodeSettings) -> Result<Exit, Failure> {
+    options.reach.check(settings.listen)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::internal("the admin runtime could not be made", error))?;
-    let listener = options.admin.0.map(admin::listen).transpose()?;
+    let listener = settings.admin.map(admin::listen).transpose()?;
     let (ended, mut endings) = mpsc::unbounded_channel();
-    let mut parts = options.nodes();
+    let mut parts = settings.nodes();
     parts.ended = Arc::new(move |node, failure| {
         // Nobody listens any more when the process is about to end.
         let _ = ended.send((node, failure));
     });
-    open_files::allow_clients(options.clients_max);
+    open_files::allow_clients(settings.clients_max);
     let nodes = start(parts, "--listen")?;
     let mut signals = {
         let _inside = runtime.enter();
@@ -102,7 +109,7 @@ fn run_node(options: &NodeOptions) -> Result<Exit, Failure> {
                 asked = signals.next() => match asked {
                     Asked::Reload => info!("there is nothing to read again: a node has no configuration file"),
                     Asked::Stop(signal) => {
-                        return Ok(drain(nodes, signal, Duration::from_millis(options.drain_timeout_ms), &mut signals).await);
+                        return Ok(drain(nodes, signal, settings.drain_timeout, &mut signals).await);
                     }
                 },
                 Some((node, failure)) = endings.recv() => {

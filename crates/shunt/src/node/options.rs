@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use shunt_node::run::NodesOptions;
@@ -13,7 +14,15 @@ use shunt_storage::row_cache::{RowCacheOptions, SsdOptions};
 use tracing::warn;
 
 use crate::exit::{Exit, Failure};
-use crate::settings::{Admin, Format, Listen};
+use crate::logging;
+use crate::settings::{Admin, Bytes, Checked, Format, Given, Listen, Millis, SettingsError};
+
+/// Longest time that makes sense: a day.
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+/// Most event loops.
+const CORES_MAX: usize = 1024;
+/// Most connections.
+const CLIENTS_MAX: usize = 10_000_000;
 
 /// `shunt node`: a node, or something done with its data.
 #[derive(Args, Debug)]
@@ -66,20 +75,19 @@ pub(crate) struct NodeOptions {
     pub(crate) data: Option<PathBuf>,
     /// Address for clients and proxies
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9042", help_heading = "Addresses")]
-    pub(crate) listen: Listen,
+    pub(crate) listen: Given<Listen>,
     /// Address of metrics, health and status, or `off`
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9180", help_heading = "Addresses")]
-    pub(crate) admin: Admin,
+    pub(crate) admin: Given<Admin>,
     /// Event loops, one thread each [default: half of the CPUs, 1 to 8]
     #[arg(long, value_name = "N", help_heading = "Event loop")]
-    pub(crate) cores: Option<usize>,
+    pub(crate) cores: Option<Given<usize>>,
     /// How long SIGTERM waits for answers that clients do not take
-    #[arg(long, value_name = "MS", default_value_t = 30_000, help_heading = "Times",
-          value_parser = clap::value_parser!(u64).range(0..=86_400_000))]
-    pub(crate) drain_timeout_ms: u64,
+    #[arg(long, value_name = "MS", default_value = "30000", help_heading = "Times")]
+    pub(crate) drain_timeout_ms: Given<Millis>,
     /// Connections; more are refused
-    #[arg(long, value_name = "N", default_value_t = 60_000, help_heading = "Limits")]
-    pub(crate) clients_max: usize,
+    #[arg(long, value_name = "N", default_value = "60000", help_heading = "Limits")]
+    pub(crate) clients_max: Given<usize>,
     /// How the data is kept.
     #[command(flatten)]
     pub(crate) storage: StorageOptions,
@@ -124,23 +132,23 @@ impl ReachOptions {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StorageOptions {
     /// Memory for blocks of files, per node
-    #[arg(long, value_name = "BYTES", default_value_t = 128 << 20, help_heading = "Data")]
-    pub(crate) block_cache_bytes: usize,
+    #[arg(long, value_name = "BYTES", default_value = "128MiB", help_heading = "Data")]
+    pub(crate) block_cache_bytes: Given<Bytes>,
     /// Memory for what is not in files yet, per node; up to three of these
-    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, help_heading = "Data")]
-    pub(crate) memtable_bytes: usize,
+    #[arg(long, value_name = "BYTES", default_value = "64MiB", help_heading = "Data")]
+    pub(crate) memtable_bytes: Given<Bytes>,
     /// Memory for whole rows that were read, per node; 0 for no row cache
-    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, help_heading = "Data")]
-    pub(crate) row_cache_bytes: usize,
+    #[arg(long, value_name = "BYTES", default_value = "64MiB", help_heading = "Data")]
+    pub(crate) row_cache_bytes: Given<Bytes>,
     /// Directory on an SSD for rows that leave that memory, when the data is on slower disks
     #[arg(long, value_name = "DIR", requires = "row_cache_ssd_bytes", help_heading = "Data")]
     pub(crate) row_cache_ssd: Option<PathBuf>,
     /// Room for them, per node
     #[arg(long, value_name = "BYTES", requires = "row_cache_ssd", help_heading = "Data")]
-    pub(crate) row_cache_ssd_bytes: Option<u64>,
+    pub(crate) row_cache_ssd_bytes: Option<Given<Bytes>>,
     /// Room on the disk below which writes are refused
-    #[arg(long, value_name = "BYTES", default_value_t = 256 << 20, help_heading = "Data")]
-    pub(crate) reserve_bytes: u64,
+    #[arg(long, value_name = "BYTES", default_value = "256MiB", help_heading = "Data")]
+    pub(crate) reserve_bytes: Given<Bytes>,
     /// Open although the log is damaged before its end, and lose what comes after the damage
     #[arg(long, help_heading = "Data")]
     pub(crate) accept_damaged_log: bool,
@@ -154,45 +162,91 @@ pub(crate) struct LogOptions {
     pub(crate) log: Option<String>,
     /// text or json
     #[arg(long, value_name = "FORMAT", default_value = "text", help_heading = "Logs")]
-    pub(crate) log_format: Format,
+    pub(crate) log_format: Given<Format>,
 }
 
 impl StorageOptions {
-    pub(crate) fn store(&self) -> StoreOptions {
+    /// How the stores are opened.
+    pub(crate) fn store(&self, checked: &mut Checked) -> StoreOptions {
+        let mut size = |flag, given: &Given<Bytes>| checked.take(flag, given, Bytes(0)).0;
+        let mut memory = |flag, given| usize::try_from(size(flag, given)).unwrap_or(usize::MAX);
         let engine = EngineOptions {
-            block_cache_bytes: self.block_cache_bytes,
-            memtable_bytes: self.memtable_bytes,
+            block_cache_bytes: memory("block-cache-bytes", &self.block_cache_bytes),
+            memtable_bytes: memory("memtable-bytes", &self.memtable_bytes),
             accept_damaged_log: self.accept_damaged_log,
             ..EngineOptions::default()
         };
-        let ssd = self.row_cache_ssd.clone().zip(self.row_cache_ssd_bytes);
-        let row_cache = (self.row_cache_bytes > 0).then(|| RowCacheOptions {
-            memory_bytes: self.row_cache_bytes,
+        let row_cache_bytes = memory("row-cache-bytes", &self.row_cache_bytes);
+        let ssd_bytes = self.row_cache_ssd_bytes.as_ref().map(|given| size("row-cache-ssd-bytes", given));
+        let ssd = self.row_cache_ssd.clone().zip(ssd_bytes);
+        let row_cache = (row_cache_bytes > 0).then(|| RowCacheOptions {
+            memory_bytes: row_cache_bytes,
             ssd: ssd.map(|(directory, bytes)| SsdOptions::new(directory, bytes)),
             ..RowCacheOptions::default()
         });
-        StoreOptions { engine, row_cache, reserve_bytes: self.reserve_bytes, ..StoreOptions::default() }
+        let reserve_bytes = size("reserve-bytes", &self.reserve_bytes);
+        StoreOptions { engine, row_cache, reserve_bytes, ..StoreOptions::default() }
     }
 }
 
 impl LogOptions {
     /// Level and format.
-    pub(crate) fn with_default(&self, level: &str) -> (String, LogFormat) {
-        (self.log.clone().unwrap_or_else(|| level.to_owned()), self.log_format.0)
+    pub(crate) fn with_default(&self, level: &str, checked: &mut Checked) -> (String, LogFormat) {
+        let level = self.log.clone().unwrap_or_else(|| level.to_owned());
+        if let Err(why) = logging::filter(&level) {
+            checked.add("log", why);
+        }
+        (level, checked.take("log-format", &self.log_format, Format(LogFormat::Text)).0)
     }
 }
 
+/// What a node is run with: its options, read and checked.
+#[derive(Debug)]
+pub(crate) struct NodeSettings {
+    pub(crate) listen: SocketAddr,
+    pub(crate) admin: Option<SocketAddr>,
+    pub(crate) drain_timeout: Duration,
+    pub(crate) clients_max: usize,
+    pub(crate) log: (String, LogFormat),
+    cores: usize,
+    data: PathBuf,
+    store: StoreOptions,
+}
+
 impl NodeOptions {
+    /// Reads all of them.
+    ///
+    /// # Errors
+    /// Everything that is wrong.
+    pub(crate) fn check(&self) -> Result<NodeSettings, SettingsError> {
+        let mut checked = Checked::default();
+        let default_cores = crate::settings::default_cores();
+        let cores = self.cores.as_ref().map_or(default_cores, |given| checked.take("cores", given, default_cores));
+        let drain_ms = checked.take("drain-timeout-ms", &self.drain_timeout_ms, Millis(0)).0;
+        let clients_max = checked.take("clients-max", &self.clients_max, 1);
+        let settings = NodeSettings {
+            listen: checked.take("listen", &self.listen, Listen::default()).0,
+            admin: checked.take("admin", &self.admin, Admin(None)).0,
+            drain_timeout: Duration::from_millis(checked.within("drain-timeout-ms", drain_ms, 0..=DAY_MS)),
+            clients_max: checked.within("clients-max", clients_max, 1..=CLIENTS_MAX),
+            log: self.log.with_default("info", &mut checked),
+            cores: checked.within("cores", cores, 1..=CORES_MAX),
+            data: self.data.clone().unwrap_or_default(),
+            store: self.storage.store(&mut checked),
+        };
+        checked.finish(settings)
+    }
+}
+
+impl NodeSettings {
     /// What the node is started from.
     pub(crate) fn nodes(&self) -> NodesOptions {
-        let cores = self.cores.unwrap_or_else(crate::settings::default_cores).max(1);
-        let directory = self.data.clone().unwrap_or_default();
         NodesOptions {
-            store: self.storage.store(),
+            store: self.store.clone(),
             io: IoChoice::Auto,
-            loops_per_node: cores,
-            connections_max: self.clients_max.div_ceil(cores),
-            ..NodesOptions::new(directory, vec![self.listen.0])
+            loops_per_node: self.cores,
+            connections_max: self.clients_max.div_ceil(self.cores),
+            ..NodesOptions::new(self.data.clone(), vec![self.listen])
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Reads the configuration file: TOML, one value per key, a table's name being a prefix of its keys
 //! (`[log]` `format = "json"` is `log_format = "json"`). An unknown key is an error that names the nearest known one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use serde::Deserialize;
@@ -21,6 +21,12 @@ pub(crate) struct File {
     pub(crate) options: Options,
     /// Where each key stands.
     pub(crate) places: BTreeMap<String, Place>,
+    /// Everything that is wrong with it, in its order.
+    pub(crate) errors: Vec<FileError>,
+    /// Keys that errors are about: what they are is not known.
+    pub(crate) faulty: BTreeSet<String>,
+    /// It is TOML from end to end: what is not in it was not given.
+    pub(crate) is_whole: bool,
 }
 
 /// A place in the file, both counted from 1; the column in characters.
@@ -41,23 +47,23 @@ pub(crate) struct FileError {
     pub(crate) message: String,
 }
 
-/// Parses the text of a file; returns everything that is wrong with it, not only the first.
-pub(crate) fn parse(text: &str) -> Result<File, Vec<FileError>> {
-    let table = match DeTable::parse(text) {
-        Ok(table) => table.into_inner(),
-        Err(error) => {
-            let place = place_of(text, error.span().unwrap_or(0..0));
-            return Err(vec![FileError { place, message: one_line(error.message()) }]);
-        }
-    };
-    let mut reader = Reader { text, known: Options::keys(), file: File::default(), errors: Vec::new() };
-    reader.table("", table);
-    if reader.errors.is_empty() {
-        Ok(reader.file)
-    } else {
-        reader.errors.sort_by_key(|error| error.place);
-        Err(reader.errors)
+/// Parses the text of a file, as far as it can be read, with everything that is wrong with it.
+pub(crate) fn parse(text: &str) -> File {
+    let (table, broken) = DeTable::parse_recoverable(text);
+    let mut reader = Reader { text, known: Options::keys(), file: File::default() };
+    for error in &broken {
+        reader.error(error.span().unwrap_or(0..0), one_line(error.message()));
     }
+    let broken_lines: BTreeSet<usize> = reader.file.errors.iter().map(|error| error.place.line).collect();
+    let syntax = reader.file.errors.len();
+    reader.table("", table.into_inner());
+    let mut file = reader.file;
+    file.is_whole = broken.is_empty();
+    // What else is wrong in a broken line comes of its being broken.
+    let others = file.errors.split_off(syntax);
+    file.errors.extend(others.into_iter().filter(|error| !broken_lines.contains(&error.place.line)));
+    file.errors.sort_by_key(|error| error.place);
+    file
 }
 
 /// Walks the document and gathers values and errors.
@@ -65,7 +71,6 @@ struct Reader<'t> {
     text: &'t str,
     known: Vec<String>,
     file: File,
-    errors: Vec<FileError>,
 }
 
 impl<'t> Reader<'t> {
@@ -85,7 +90,11 @@ impl<'t> Reader<'t> {
 
     fn value(&mut self, name: String, key: Range<usize>, value: Spanned<DeValue<'t>>) {
         if !self.known.contains(&name) {
-            return self.error(key, unknown(&name, &self.known));
+            let nearest = nearest(&name, &self.known);
+            let message = unknown(&name, nearest);
+            // It is what was meant, so that it is missing is no news.
+            self.file.faulty.extend(nearest.cloned());
+            return self.error(key, message);
         }
         let place = place_of(self.text, key.clone());
         if let Some(before) = self.file.places.insert(name.clone(), place) {
@@ -95,29 +104,40 @@ impl<'t> Reader<'t> {
         let span = value.span();
         let one = MapDeserializer::new(std::iter::once((name.as_str(), ValueDeserializer::from(value))));
         match Options::deserialize(one) {
-            Ok(options) => self.file.options = options.over(std::mem::take(&mut self.file.options)),
+            Ok(options) => {
+                for (_, message) in options.faults() {
+                    self.fault(span.clone(), &name, &message);
+                }
+                self.file.options = options.over(std::mem::take(&mut self.file.options));
+            }
             Err(error) => {
                 let error: toml::de::Error = error;
-                let message = match name.as_str() {
-                    // The library's message quotes what it found.
-                    "password" => "`password`: must be text in quotes".to_owned(),
-                    _ => format!("`{name}`: {}", one_line(error.message())),
-                };
-                self.error(error.span().unwrap_or(span), message);
+                self.fault(error.span().unwrap_or(span), &name, &one_line(error.message()));
             }
         }
     }
 
+    /// The value of a key is wrong.
+    fn fault(&mut self, span: Range<usize>, name: &str, message: &str) {
+        self.file.faulty.insert(name.to_owned());
+        self.error(span, format!("`{name}`: {message}"));
+    }
+
     fn error(&mut self, span: Range<usize>, message: String) {
-        self.errors.push(FileError { place: place_of(self.text, span), message });
+        self.file.errors.push(FileError { place: place_of(self.text, span), message });
     }
 }
 
-/// The message for a key that does not exist.
-fn unknown(name: &str, known: &[String]) -> String {
+/// The key that is most like a name, if it is like enough.
+fn nearest<'k>(name: &str, known: &'k [String]) -> Option<&'k String> {
     let likeness = |key: &String| strsim::jaro_winkler(name, key);
     let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    match nearest.filter(|key| likeness(key) >= LIKENESS_MIN) {
+    nearest.filter(|key| likeness(key) >= LIKENESS_MIN)
+}
+
+/// The message for a key that does not exist.
+fn unknown(name: &str, nearest: Option<&String>) -> String {
+    match nearest {
         Some(nearest) => format!("unknown key `{name}`; did you mean `{nearest}`?"),
         None => format!("unknown key `{name}`; `shunt proxy --help` lists all"),
     }
@@ -137,13 +157,15 @@ fn one_line(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use shunt_proxy::config::{LogFormat, Window};
-
-    use super::super::options::{Format, WindowUs};
+    use super::super::values::{Given, Kind};
     use super::*;
 
+    fn given<T: Kind>(text: &str) -> Given<T> {
+        text.parse().expect("clap takes anything")
+    }
+
     fn error_of(text: &str) -> (usize, usize, String) {
-        let mut errors = parse(text).expect_err("must be refused");
+        let mut errors = parse(text).errors;
         assert_eq!(errors.len(), 1, "{errors:?}");
         let error = errors.remove(0);
         (error.place.line, error.place.column, error.message)
@@ -164,31 +186,37 @@ mod tests {
     fn a_wrong_value_names_the_key_and_the_place() {
         let (line, column, message) = error_of("cores = \"two\"");
         assert_eq!((line, column), (1, 9));
-        assert!(message.starts_with("`cores`: invalid type: string \"two\""), "{message}");
+        assert!(message == "`cores`: expected a whole number from 0, found `two`", "{message}");
         let (_, _, message) = error_of("io = \"kqueue\"");
-        assert!(message.starts_with("`io`: "), "{message}");
+        assert!(message.ends_with("expected \"auto\", \"epoll\" or \"uring\", found `kqueue`"), "{message}");
+        let (_, column, message) = error_of("listen = \"127.0.0.1\"");
+        assert!(column == 10 && message.contains("string \"127.0.0.1\", expected a list"), "{message}");
+        let (_, _, message) = error_of("listen = [true]");
+        assert!(message.ends_with("such as \"127.0.0.1:9042\", found `true`"), "{message}");
         let (_, _, message) = error_of("window_us = -1");
         assert!(message.contains("number of microseconds"), "{message}");
     }
 
     #[test]
     fn all_errors_are_told_at_once_in_order() {
-        let errors = parse("x1 = 1\ncores = true\ny1 = 2").expect_err("must be refused");
-        let lines: Vec<_> = errors.iter().map(|error| error.place.line).collect();
-        assert_eq!(lines, [1, 2, 3]);
+        let lines = |text| parse(text).errors.iter().map(|error| error.place.line).collect::<Vec<_>>();
+        assert_eq!(lines("x1 = 1\ncores = true\ny1 = 2"), [1, 2, 3]);
+        // A broken line does not hide the others.
+        assert_eq!(lines("x1 = 1\nquery_timeout_ms = 12s\ncores = true\nlog = \n"), [1, 2, 3, 4]);
     }
 
     #[test]
     fn broken_toml_has_a_place() {
-        let (line, ..) = error_of("cores = 1\nlisten = [\n");
-        assert!(line >= 2);
+        let file = parse("cores = 1\nlisten = [\n");
+        assert!(!file.is_whole && file.errors[0].place.line >= 2, "{:?}", file.errors);
     }
 
     #[test]
     fn a_table_is_a_prefix() {
-        let file = parse("window_us = \"auto\"\n[log]\nformat = \"json\"").expect("valid");
-        assert_eq!(file.options.window_us, Some(WindowUs(Window::Auto)));
-        assert_eq!(file.options.log_format, Some(Format(LogFormat::Json)));
+        let file = parse("window_us = \"auto\"\n[log]\nformat = \"json\"");
+        assert!(file.errors.is_empty() && file.is_whole);
+        assert_eq!(file.options.window_us, Some(given("auto")));
+        assert_eq!(file.options.log_format, Some(given("json")));
         assert_eq!(file.places.get("log_format"), Some(&Place { line: 3, column: 1 }));
         let (_, _, message) = error_of("log_format = \"text\"\n[log]\nformat = \"json\"");
         assert!(message.contains("given twice, first in line 1"), "{message}");

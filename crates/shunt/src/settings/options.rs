@@ -1,14 +1,15 @@
 //! Every option of the proxy, once: the same struct is filled from the command line (clap) and from the file (serde),
 //! so the two cannot drift apart. Flags are the keys with `-` for `_`.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::{Args, CommandFactory, Parser};
-use serde::{Deserialize, Deserializer, de};
+use serde::Deserialize;
 use shunt_proxy::config::{ADMIN_PORT, Aggregate, CQL_PORT, LogFormat, Window};
 use shunt_reactor::IoChoice;
+
+use super::values::{Bytes, Faults, Given, Kind, Micros, Millis, Password, list};
 
 /// What was given; everything may be left out.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
@@ -16,100 +17,101 @@ use shunt_reactor::IoChoice;
 pub(crate) struct Options {
     /// Addresses for clients [default: 127.0.0.1:9042]
     #[arg(long, value_name = "ADDR", value_delimiter = ',', help_heading = "Addresses")]
-    pub(crate) listen: Option<Vec<Listen>>,
+    #[serde(deserialize_with = "list")]
+    pub(crate) listen: Option<Vec<Given<Listen>>>,
     /// Nodes to ask for the ring, any of them will do: HOST or HOST:PORT
     #[arg(long, value_name = "HOST", value_delimiter = ',', help_heading = "Addresses")]
-    pub(crate) contact_points: Option<Vec<String>>,
+    #[serde(deserialize_with = "list")]
+    pub(crate) contact_points: Option<Vec<Given<String>>>,
     /// Address of metrics, health and status, or `off` [default: 127.0.0.1:9180]
     #[arg(long, value_name = "ADDR", help_heading = "Addresses")]
-    pub(crate) admin: Option<Admin>,
+    pub(crate) admin: Option<Given<Admin>>,
     /// Address that drivers are told [default: the one they connected to]
     #[arg(long, value_name = "ADDR", help_heading = "Addresses")]
-    pub(crate) advertise: Option<Advertise>,
+    pub(crate) advertise: Option<Given<Advertise>>,
     /// CQL port of nodes older than Cassandra 4.0, which do not tell theirs [default: that of the contact point]
     #[arg(long, value_name = "PORT", help_heading = "Addresses")]
-    pub(crate) node_port: Option<u16>,
+    pub(crate) node_port: Option<Given<u16>>,
 
     /// Datacentre whose replicas are preferred [default: that of the first node reached]
     #[arg(long, value_name = "NAME", help_heading = "Ring")]
-    pub(crate) local_datacentre: Option<String>,
+    pub(crate) local_datacentre: Option<Given<String>>,
     /// Role for the proxy's own connection to the ring; clients always log in with theirs
     #[arg(long, value_name = "ROLE", help_heading = "Ring")]
-    pub(crate) username: Option<String>,
+    pub(crate) username: Option<Given<String>>,
     /// Its password; shows in the list of processes, so prefer --password-file
     #[arg(long, value_name = "TEXT", help_heading = "Ring")]
-    pub(crate) password: Option<String>,
+    pub(crate) password: Option<Given<Password>>,
     /// File with its password in the first line
     #[arg(long, value_name = "FILE", help_heading = "Ring")]
-    pub(crate) password_file: Option<PathBuf>,
+    pub(crate) password_file: Option<Given<PathBuf>>,
     /// How often topology and schema are read without a cause [default: 60000]
     #[arg(long, value_name = "MS", help_heading = "Ring")]
-    pub(crate) refresh_interval_ms: Option<u64>,
+    pub(crate) refresh_interval_ms: Option<Given<Millis>>,
     /// End with code 4 if no contact point answers in this time; 0 = keep trying [default: 0]
     #[arg(long, value_name = "MS", help_heading = "Ring")]
-    pub(crate) require_ring_ms: Option<u64>,
+    pub(crate) require_ring_ms: Option<Given<Millis>>,
 
     /// Event loops, one thread each [default: half of the CPUs, 1 to 8]
     #[arg(long, value_name = "N", help_heading = "Event loop")]
-    pub(crate) cores: Option<usize>,
+    pub(crate) cores: Option<Given<usize>>,
     /// I/O driver: auto, epoll or uring [default: auto]
     #[arg(long, value_name = "DRIVER", help_heading = "Event loop")]
-    #[serde(deserialize_with = "io_choice")]
-    pub(crate) io: Option<IoChoice>,
+    pub(crate) io: Option<Given<IoChoice>>,
     /// How long to wait for more queries before handling those that came: microseconds, or `auto` [default: 0]
     #[arg(long, value_name = "US", help_heading = "Event loop")]
-    pub(crate) window_us: Option<WindowUs>,
+    pub(crate) window_us: Option<Given<WindowUs>>,
     /// How long queries may wait to share a frame while the node has not answered others; 0 = not [default: 100]
     #[arg(long, value_name = "US", help_heading = "Event loop")]
-    pub(crate) gather_us: Option<u64>,
+    pub(crate) gather_us: Option<Given<Micros>>,
     /// Aggregated frames to nodes that offer them: auto or off [default: auto]
     #[arg(long, value_name = "WHEN", help_heading = "Event loop")]
-    pub(crate) aggregate: Option<AggregateUse>,
+    pub(crate) aggregate: Option<Given<AggregateUse>>,
 
     /// Deadline of a query [default: 12000]
     #[arg(long, value_name = "MS", help_heading = "Times")]
-    pub(crate) query_timeout_ms: Option<u64>,
+    pub(crate) query_timeout_ms: Option<Given<Millis>>,
     /// Deadline of connecting to a node [default: 5000]
     #[arg(long, value_name = "MS", help_heading = "Times")]
-    pub(crate) connect_timeout_ms: Option<u64>,
+    pub(crate) connect_timeout_ms: Option<Given<Millis>>,
     /// How long SIGTERM waits for queries in flight [default: 30000]
     #[arg(long, value_name = "MS", help_heading = "Times")]
-    pub(crate) drain_timeout_ms: Option<u64>,
+    pub(crate) drain_timeout_ms: Option<Given<Millis>>,
     /// How long a client may take to log in [default: 10000]
     #[arg(long, value_name = "MS", help_heading = "Times")]
-    pub(crate) handshake_timeout_ms: Option<u64>,
+    pub(crate) handshake_timeout_ms: Option<Given<Millis>>,
     /// Idle time after which a link to a node is probed [default: 30000]
     #[arg(long, value_name = "MS", help_heading = "Times")]
-    pub(crate) heartbeat_interval_ms: Option<u64>,
+    pub(crate) heartbeat_interval_ms: Option<Given<Millis>>,
     /// How long a role's successful login is remembered [default: 2000]
     #[arg(long, value_name = "MS", help_heading = "Times")]
-    pub(crate) auth_cache_ms: Option<u64>,
+    pub(crate) auth_cache_ms: Option<Given<Millis>>,
 
     /// Clients; more are refused [default: 60000]
     #[arg(long, value_name = "N", help_heading = "Limits")]
-    pub(crate) clients_max: Option<usize>,
+    pub(crate) clients_max: Option<Given<usize>>,
     /// Links per core, node and pool of clients that may share [default: 1]
     #[arg(long, value_name = "N", help_heading = "Limits")]
-    pub(crate) links_per_node: Option<usize>,
+    pub(crate) links_per_node: Option<Given<usize>>,
     /// Queries in flight on one link [default: 16384]
     #[arg(long, value_name = "N", help_heading = "Limits")]
-    pub(crate) in_flight_max: Option<u32>,
+    pub(crate) in_flight_max: Option<Given<u32>>,
     /// Largest message [default: 268435456]
     #[arg(long, value_name = "BYTES", help_heading = "Limits")]
-    pub(crate) frame_bytes_max: Option<u32>,
+    pub(crate) frame_bytes_max: Option<Given<Bytes>>,
     /// Replies a client may leave untaken before it is no longer read [default: 1048576]
     #[arg(long, value_name = "BYTES", help_heading = "Limits")]
-    pub(crate) client_backlog_bytes: Option<usize>,
+    pub(crate) client_backlog_bytes: Option<Given<Bytes>>,
     /// Replies not taken and requests not complete of all clients; beyond it the one with the most is closed [default: 1073741824]
     #[arg(long, value_name = "BYTES", help_heading = "Limits")]
-    pub(crate) clients_bytes_max: Option<usize>,
+    pub(crate) clients_bytes_max: Option<Given<Bytes>>,
 
     /// error, warn, info, debug, trace, or `tracing` directives [default: info]
     #[arg(long, value_name = "LEVEL", help_heading = "Logs")]
-    pub(crate) log: Option<String>,
+    pub(crate) log: Option<Given<String>>,
     /// text or json [default: text]
     #[arg(long, value_name = "FORMAT", help_heading = "Logs")]
-    pub(crate) log_format: Option<Format>,
+    pub(crate) log_format: Option<Given<Format>>,
 }
 
 /// Calls a macro with the names of all options; [`Options::over`] fails to compile when one is missing here.
@@ -181,27 +183,35 @@ impl Options {
     }
 }
 
-/// Gives a type [`Deserialize`] from a string through its [`FromStr`].
-macro_rules! deserialize_from_text {
-    ($($kind:ty),+) => {$(
-        impl<'de> Deserialize<'de> for $kind {
-            fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-                String::deserialize(input)?.parse().map_err(de::Error::custom)
-            }
+impl Options {
+    /// What is wrong with the values that were given: key and message.
+    pub(crate) fn faults(&self) -> Vec<(&'static str, String)> {
+        let mut faults = Vec::new();
+        macro_rules! gather {
+            ($($key:ident),+) => {$(
+                let found = self.$key.iter().flat_map(Faults::faults);
+                faults.extend(found.map(|message| (stringify!($key), message)));
+            )+};
         }
-    )+};
+        for_all_options!(gather);
+        faults
+    }
 }
-
-deserialize_from_text!(Listen, Admin, Advertise, AggregateUse, Format);
 
 /// An address to listen on: an IP address or local host name, with or without a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Listen(pub(crate) SocketAddr);
 
-impl FromStr for Listen {
-    type Err = String;
+impl Default for Listen {
+    fn default() -> Self {
+        Self(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), CQL_PORT))
+    }
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl Kind for Listen {
+    const EXPECTED: &'static str = "an address such as \"127.0.0.1:9042\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
         address(text, CQL_PORT).map(Self)
     }
 }
@@ -210,10 +220,10 @@ impl FromStr for Listen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Admin(pub(crate) Option<SocketAddr>);
 
-impl FromStr for Admin {
-    type Err = String;
+impl Kind for Admin {
+    const EXPECTED: &'static str = "an address such as \"127.0.0.1:9180\", or \"off\"";
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_text(text: &str) -> Result<Self, String> {
         if text == "off" { Ok(Self(None)) } else { address(text, ADMIN_PORT).map(|address| Self(Some(address))) }
     }
 }
@@ -222,15 +232,18 @@ impl FromStr for Admin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Advertise(pub(crate) SocketAddr);
 
-impl FromStr for Advertise {
-    type Err = String;
+impl Kind for Advertise {
+    const EXPECTED: &'static str = "an address such as \"192.0.2.1:9042\"";
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_text(text: &str) -> Result<Self, String> {
         address(text, 0).map(Self)
     }
 }
 
 /// Reads `IP`, `IP:PORT`, `HOST` or `HOST:PORT`; a name is looked up at once.
+///
+/// # Errors
+/// To be put behind the text.
 fn address(text: &str, default_port: u16) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(address);
@@ -238,54 +251,29 @@ fn address(text: &str, default_port: u16) -> Result<SocketAddr, String> {
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Ok(SocketAddr::new(ip, default_port));
     }
-    let (host, port) = shunt_proxy::config::split_host_port(text).map_err(|why| format!("`{text}` {why}"))?;
+    let (host, port) = shunt_proxy::config::split_host_port(text)?;
     let mut found = (host, port.unwrap_or(default_port))
         .to_socket_addrs()
-        .map_err(|error| format!("`{text}` is no IP address, and looking up the name failed: {error}"))?;
-    found.next().ok_or_else(|| format!("`{text}` has no address"))
+        .map_err(|error| format!("is no IP address, and looking up the name failed: {error}"))?;
+    found.next().ok_or_else(|| "has no address".to_owned())
 }
 
 /// The waiting window as written: microseconds or `auto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WindowUs(pub(crate) Window);
 
-impl FromStr for WindowUs {
-    type Err = String;
+impl Kind for WindowUs {
+    const EXPECTED: &'static str = "\"auto\", a time such as \"100us\", or a number of microseconds";
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_text(text: &str) -> Result<Self, String> {
         match text {
             "auto" => Ok(Self(Window::Auto)),
-            _ => match text.parse() {
-                Ok(us) => Ok(Self(Window::Fixed { us })),
-                Err(_) => Err(format!("`{text}` is neither `auto` nor a number of microseconds")),
-            },
+            _ => Micros::from_text(text).map(|us| Self(Window::Fixed { us: us.0 })),
         }
     }
-}
 
-impl<'de> Deserialize<'de> for WindowUs {
-    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        /// Accepts a number or a string.
-        struct Visitor;
-        impl de::Visitor<'_> for Visitor {
-            type Value = WindowUs;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("`\"auto\"` or a number of microseconds")
-            }
-
-            fn visit_i64<E: de::Error>(self, us: i64) -> Result<WindowUs, E> {
-                match u64::try_from(us) {
-                    Ok(us) => Ok(WindowUs(Window::Fixed { us })),
-                    Err(_) => Err(E::invalid_value(de::Unexpected::Signed(us), &self)),
-                }
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<WindowUs, E> {
-                text.parse().map_err(E::custom)
-            }
-        }
-        input.deserialize_any(Visitor)
+    fn from_number(number: i64) -> Option<Self> {
+        Micros::from_number(number).map(|us| Self(Window::Fixed { us: us.0 }))
     }
 }
 
@@ -293,14 +281,14 @@ impl<'de> Deserialize<'de> for WindowUs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AggregateUse(pub(crate) Aggregate);
 
-impl FromStr for AggregateUse {
-    type Err = String;
+impl Kind for AggregateUse {
+    const EXPECTED: &'static str = "\"auto\" or \"off\"";
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_text(text: &str) -> Result<Self, String> {
         match text {
             "auto" => Ok(Self(Aggregate::Auto)),
             "off" => Ok(Self(Aggregate::Off)),
-            _ => Err(format!("`{text}` is neither `auto` nor `off`")),
+            _ => Err(String::new()),
         }
     }
 }
@@ -309,19 +297,22 @@ impl FromStr for AggregateUse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Format(pub(crate) LogFormat);
 
-impl FromStr for Format {
-    type Err = String;
+impl Kind for Format {
+    const EXPECTED: &'static str = "\"text\" or \"json\"";
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_text(text: &str) -> Result<Self, String> {
         match text {
             "text" => Ok(Self(LogFormat::Text)),
             "json" => Ok(Self(LogFormat::Json)),
-            _ => Err(format!("`{text}` is neither `text` nor `json`")),
+            _ => Err(String::new()),
         }
     }
 }
 
-/// Reads the I/O driver from a string; the type itself belongs to the reactor.
-fn io_choice<'de, D: Deserializer<'de>>(input: D) -> Result<Option<IoChoice>, D::Error> {
-    String::deserialize(input)?.parse().map(Some).map_err(de::Error::custom)
+impl Kind for IoChoice {
+    const EXPECTED: &'static str = "\"auto\", \"epoll\" or \"uring\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| String::new())
+    }
 }

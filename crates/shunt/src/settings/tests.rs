@@ -129,6 +129,61 @@ fn problems_say_where_the_value_came_from() {
     assert!(text.contains("`contact_points` (--contact-points): no node"), "{text}");
 }
 
+/// A file and a command line with one of everything that can be wrong.
+#[test]
+fn all_that_is_wrong_is_told_at_once_with_its_place() {
+    let text = "contact_points = \"10.0.0.1\"\nlisten = [\"nowhere:0:0\"]\nquery_timeout_ms = \"12 parsecs\"\nlog = \"inof\"\n\
+                frobnicate = 1\nclients_byte_max = 5\nlinks_per_node = 99\nauth_cache_ms = 12s\n";
+    let file = Scratch::new("everything", text);
+    let flags = ["--cores=two", "--drain-timeout-ms=-3s", "--clients-max=0", "--aggregate=maybe"].map(str::to_owned);
+    let error = load(&[&[format!("--config={}", file.path())], &flags[..]].concat()).expect_err("invalid").to_string();
+    let path = file.path();
+    let expected = [
+        format!("error: {path}:1:18: `contact_points`: invalid type: string \"10.0.0.1\", expected a list, each of it text in quotes"),
+        format!("error: {path}:2:10: `listen`: `nowhere:0:0` has `0:0` where a port from 1 to 65535 belongs"),
+        format!("error: {path}:3:20: `query_timeout_ms`: expected a time such as `12s`, `500ms` or `1h`, or a number of milliseconds, found `12 parsecs`"),
+        format!("error: {path}:5:1: unknown key `frobnicate`; `shunt proxy --help` lists all"),
+        format!("error: {path}:6:1: unknown key `clients_byte_max`; did you mean `clients_bytes_max`?"),
+        format!("error: {path}:8:"),
+        "error: --cores: expected a whole number from 0, found `two`".to_owned(),
+        "error: --aggregate: expected \"auto\" or \"off\", found `maybe`".to_owned(),
+        "error: --drain-timeout-ms: expected a time such as `12s`, `500ms` or `1h`, or a number of milliseconds, found `-3s`".to_owned(),
+        "error: --clients-max: 0 is out of range; allowed are 1 to 10000000".to_owned(),
+        format!("error: {path}:7:1: `links_per_node`: 99 is out of range; allowed are 1 to 64"),
+        format!("error: {path}:4:1: `log`: `inof` is no level"),
+    ];
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines.len(), expected.len(), "{error}");
+    for (line, expected) in lines.iter().zip(&expected) {
+        assert!(line.starts_with(expected), "{line}\nis not\n{expected}");
+    }
+}
+
+#[test]
+fn what_is_not_known_for_an_error_is_not_called_missing() {
+    for text in ["contact_pionts = [\"a\"]", "contact_points = 5", "contact_points = [\"a\"\ncores = 2", "= 3"] {
+        let file = Scratch::new("unknown", text);
+        let error = load(&[format!("--config={}", file.path())]).expect_err("invalid").to_string();
+        assert!(!error.contains("no node to ask"), "{error}");
+    }
+    let error = load(&["--config=/nowhere/shunt.toml".to_owned(), "--cores=0".to_owned()]).expect_err("invalid");
+    let error = error.to_string();
+    assert!(error.contains("cannot be read") && error.contains("--cores: 0 is out of range"), "{error}");
+    assert!(!error.contains("no node to ask"), "{error}");
+}
+
+#[test]
+fn times_and_sizes_have_units_in_the_file_and_as_flags() {
+    let file =
+        Scratch::new("units", "contact_points = [\"a\"]\nquery_timeout_ms = \"15s\"\nframe_bytes_max = \"16MiB\"\n");
+    let flags = ["--connect-timeout-ms=1500ms", "--gather-us=1ms", "--window-us=50us", "--clients-bytes-max=1.5GiB"];
+    let flags = flags.map(str::to_owned);
+    let config = load(&[&[format!("--config={}", file.path())], &flags[..]].concat()).expect("valid");
+    assert_eq!((config.query_timeout_ms, config.connect_timeout_ms, config.gather_us), (15_000, 1_500, 1_000));
+    assert_eq!(config.window, shunt_proxy::config::Window::Fixed { us: 50 });
+    assert_eq!((config.frame_bytes_max, config.clients_bytes_max), (16 << 20, 3 << 29));
+}
+
 #[test]
 fn a_missing_file_and_half_a_login_are_named() {
     let error = load(&["--config=/nowhere/shunt.toml".to_owned()]).expect_err("invalid").to_string();

@@ -48,6 +48,60 @@ fn check_tells_valid_from_invalid() {
     assert_eq!((code, errors), (2, expected));
 }
 
+/// The file does not hide the flags, the first fault not the second, and a node says as much as the proxy.
+#[test]
+fn everything_that_is_wrong_is_told_in_one_go() {
+    let bad = File::new("many", "cores = \"two\"\nclients_max = 0\nfrobnicate = 1\nquery_timeout_ms = \"12s\"\n");
+    for command in ["check", "proxy"] {
+        let (code, _, errors) =
+            output(&[command, "--config", bad.path(), "--io", "kqueue", "--drain-timeout-ms", "1x"]);
+        assert_eq!(code, 2, "{errors}");
+        for part in
+            ["1:9: `cores`", "2:1: `clients_max`", "3:1: unknown key", "--io:", "--drain-timeout-ms:", "no node"]
+        {
+            assert!(errors.contains(part), "{command}: {part} is not in {errors}");
+        }
+        assert_eq!(errors.lines().count(), 6, "{errors}");
+    }
+    for (command, flags, count) in [
+        (
+            "node",
+            &[
+                "--cores",
+                "0",
+                "--drain-timeout-ms",
+                "2d",
+                "--memtable-bytes",
+                "64M",
+                "--listen",
+                "?:x",
+                "--log",
+                "inof",
+            ][..],
+            5,
+        ),
+        (
+            "up",
+            &[
+                "--nodes",
+                "0",
+                "--node-port",
+                "70000",
+                "--reserve-bytes",
+                "much",
+                "--admin",
+                "of",
+                "--log-format",
+                "xml",
+            ],
+            5,
+        ),
+    ] {
+        let (code, _, errors) = output(&[&[command, "--data", "does-not-matter"], flags].concat());
+        assert_eq!((code, errors.lines().filter(|line| line.starts_with("error: --")).count()), (2, count), "{errors}");
+    }
+}
+
 #[test]
 fn wrong_usage_is_code_2() {
     assert_eq!(output(&[]).0, 2);
