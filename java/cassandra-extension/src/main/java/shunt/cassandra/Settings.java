@@ -19,18 +19,31 @@ import java.util.function.Consumer;
  * @param rowCacheDirectory where the row cache keeps its segments; empty: memory only
  * @param rowCacheSsdBytes bytes that the segments may take
  * @param slowQueryMs milliseconds after which one query of a frame no longer holds the rest of it; 0: it always does
+ * @param frameTimeMs milliseconds after which queries of a frame that each take a while are no longer executed one after the
+ *     other; 0: they always are
  * @param clientsMax most clients of one connection that state is kept for
  * @param clientsTotalMax most clients of all connections that state is kept for
  */
 public record Settings(int port, int threads, int frameQueriesMax, int frameBytesMax,
                        Optional<Path> rowCacheDirectory, long rowCacheSsdBytes,
-                       int slowQueryMs, int clientsMax, int clientsTotalMax)
+                       int slowQueryMs, int frameTimeMs, int clientsMax, int clientsTotalMax)
 {
     /** What holds without arguments. */
     public static final Settings DEFAULTS = new Settings(9142, Math.max(2, Runtime.getRuntime().availableProcessors()),
-                                                         1024, 1 << 20, Optional.empty(), 0, 5, 65536, 1 << 20);
+                                                         1024, 1 << 20, Optional.empty(), 0, 5, 1, 65536, clientsFor(Runtime.getRuntime().maxMemory()));
+
+    /** Heap that the state of one client takes. */
+    private static final int CLIENT_BYTES = 512;
+    /** The part of the heap that clients may take unless the operator says otherwise. */
+    private static final int CLIENTS_SHARE = 32;
 
     private static volatile Settings current = DEFAULTS;
+
+    /** As many clients as a small part of the heap has room for. */
+    static int clientsFor(long heapBytes)
+    {
+        return (int) Math.max(1, Math.min(1 << 20, heapBytes / CLIENTS_SHARE / CLIENT_BYTES));
+    }
 
     /** The settings of this process. */
     public static Settings current()
@@ -123,6 +136,7 @@ public record Settings(int port, int threads, int frameQueriesMax, int frameByte
         private Optional<Path> rowCacheDirectory = Optional.empty();
         private long rowCacheSsdBytes;
         private int slowQueryMs = DEFAULTS.slowQueryMs;
+        private int frameTimeMs = DEFAULTS.frameTimeMs;
         private int clientsMax = DEFAULTS.clientsMax;
         private int clientsTotalMax = DEFAULTS.clientsTotalMax;
 
@@ -135,6 +149,7 @@ public record Settings(int port, int threads, int frameQueriesMax, int frameByte
                           "row_cache_directory", value -> rowCacheDirectory = Optional.of(Path.of(value.text())),
                           "row_cache_ssd_size", value -> rowCacheSsdBytes = value.bytes(0, 1L << 44),
                           "slow_query_ms", value -> slowQueryMs = (int) value.between(0, 60_000, ""),
+                          "frame_time_ms", value -> frameTimeMs = (int) value.between(0, 60_000, ""),
                           "clients_max", value -> clientsMax = (int) value.between(1, 1 << 20, ""),
                           "clients_total_max", value -> clientsTotalMax = (int) value.between(1, 1 << 30, ""));
         }
@@ -144,7 +159,7 @@ public record Settings(int port, int threads, int frameQueriesMax, int frameByte
             if (rowCacheDirectory.isPresent() != (rowCacheSsdBytes > 0))
                 throw new IllegalArgumentException("row_cache_directory and row_cache_ssd_size belong together");
             return new Settings(port, threads, frameQueriesMax, frameBytesMax, rowCacheDirectory, rowCacheSsdBytes,
-                                slowQueryMs, clientsMax, clientsTotalMax);
+                                slowQueryMs, frameTimeMs, clientsMax, clientsTotalMax);
         }
     }
 }

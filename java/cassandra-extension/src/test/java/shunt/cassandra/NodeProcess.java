@@ -11,6 +11,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import java.util.jar.Attributes;
@@ -51,6 +52,23 @@ public abstract class NodeProcess implements AutoCloseable
     private final MBeanServerConnection beans;
 
     /**
+     * What differs from the node of most tests.
+     *
+     * @param release of Cassandra, whose jars are in target/releases; null: the one that the extension is compiled against
+     * @param added classes in the extension's jar besides its own, by their files' names
+     */
+    public record Variant(String release, Map<String, byte[]> added)
+    {
+        public static final Variant NONE = new Variant(null, Map.of());
+    }
+
+    protected NodeProcess(Path directory, Path log, String settings, List<String> yaml, List<String> properties, String ready)
+        throws IOException
+    {
+        this(directory, log, settings, yaml, properties, ready, Variant.NONE);
+    }
+
+    /**
      * Starts the node and waits for it.
      *
      * @param directory for all that is the node's; another node's, which has ended, to go on with its data
@@ -59,16 +77,19 @@ public abstract class NodeProcess implements AutoCloseable
      * @param yaml lines of cassandra.yaml besides those that every node here has
      * @param properties of the Java virtual machine, without -D
      * @param ready what is in the log when the node is of use
+     * @param variant what else is different
      */
-    protected NodeProcess(Path directory, Path log, String settings, List<String> yaml, List<String> properties, String ready)
-        throws IOException
+    protected NodeProcess(Path directory, Path log, String settings, List<String> yaml, List<String> properties, String ready,
+                          Variant variant) throws IOException
     {
         this.directory = directory;
         this.log = log.toAbsolutePath();
         List<String> lines = new ArrayList<>(yaml());
+        if (yaml.stream().anyMatch(line -> line.startsWith("commitlog_sync:")))
+            lines.removeIf(line -> line.startsWith("commitlog_sync"));
         lines.addAll(yaml);
         Files.write(directory.resolve("cassandra.yaml"), lines);
-        process = new ProcessBuilder(command(settings, properties)).directory(directory.toFile()).redirectErrorStream(true)
+        process = new ProcessBuilder(command(settings, properties, variant)).directory(directory.toFile()).redirectErrorStream(true)
                                                                    .redirectOutput(this.log.toFile()).start();
         awaitLog(ready);
         connector = connect();
@@ -103,7 +124,7 @@ public abstract class NodeProcess implements AutoCloseable
             "memtable_offheap_space: 64MiB", "file_cache_size: 32MiB", "networking_cache_size: 16MiB");
     }
 
-    private List<String> command(String settings, List<String> properties) throws IOException
+    private List<String> command(String settings, List<String> properties, Variant variant) throws IOException
     {
         List<String> classPath = new ArrayList<>();
         for (String entry : System.getProperty("java.class.path").split(":"))
@@ -111,9 +132,17 @@ public abstract class NodeProcess implements AutoCloseable
             if (entry.endsWith(".jar") && Path.of(entry).getFileName().toString().matches("(?!junit|opentest4j|apiguardian|surefire).*"))
                 classPath.add(entry);
         }
+        if (variant.release != null)
+        {
+            classPath.removeIf(entry -> Path.of(entry).getFileName().toString().startsWith("cassandra-all-"));
+            try (Stream<Path> jars = Files.list(Path.of("target", "releases", variant.release).toAbsolutePath()))
+            {
+                jars.forEach(jar -> classPath.add(0, jar.toString()));
+            }
+        }
         List<String> command = new ArrayList<>(List.of(Path.of(System.getProperty("java.home"), "bin", "java").toString(),
             "@" + RING.resolve("jvm17.options"), "-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-            "-javaagent:" + agentJar(Path.of("target", "classes").toAbsolutePath()) + "=" + settings));
+            "-javaagent:" + agentJar(Path.of("target", "classes").toAbsolutePath(), variant.added) + "=" + settings));
         for (String property : List.of("cassandra.config=file://" + directory + "/cassandra.yaml",
                                        "cassandra.storagedir=" + directory, "cassandra.jmx.local.port=" + jmxPort,
                                        "logback.configurationFile=" + RING.resolve("logback.xml"), "cassandra-foreground=yes",
@@ -128,7 +157,7 @@ public abstract class NodeProcess implements AutoCloseable
     }
 
     /** The jar as it is installed; Maven packs it after the tests only. */
-    private Path agentJar(Path classes) throws IOException
+    private Path agentJar(Path classes, Map<String, byte[]> added) throws IOException
     {
         Manifest manifest = new Manifest();
         manifest.getMainAttributes().put(Attributes.Name.MANIFEST_VERSION, "1.0");
@@ -142,6 +171,11 @@ public abstract class NodeProcess implements AutoCloseable
             {
                 out.putNextEntry(new JarEntry(classes.relativize(path).toString()));
                 out.write(Files.readAllBytes(path));
+            }
+            for (Map.Entry<String, byte[]> entry : added.entrySet())
+            {
+                out.putNextEntry(new JarEntry(entry.getKey()));
+                out.write(entry.getValue());
             }
         }
         return jar;
@@ -268,7 +302,7 @@ public abstract class NodeProcess implements AutoCloseable
         }
     }
 
-    protected static int freePort()
+    public static int freePort()
     {
         try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getByName(HOST)))
         {

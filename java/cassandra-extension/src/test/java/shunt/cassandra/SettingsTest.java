@@ -23,14 +23,24 @@ class SettingsTest
     {
         Settings settings = Settings.parse("port=9999,threads=3,frame_queries_max=7,frame_bytes_max=64KiB,"
                                            + "row_cache_directory=/ssd/cache,row_cache_ssd_size=2GiB,"
-                                           + "slow_query_ms=9,clients_max=77,clients_total_max=99");
-        assertEquals(new Settings(9999, 3, 7, 65536, Optional.of(Path.of("/ssd/cache")), 2L << 30, 9, 77, 99), settings);
+                                           + "slow_query_ms=9,frame_time_ms=8,clients_max=77,clients_total_max=99");
+        assertEquals(new Settings(9999, 3, 7, 65536, Optional.of(Path.of("/ssd/cache")), 2L << 30, 9, 8, 77, 99), settings);
+    }
+
+    /** A small part of the heap, on small nodes too. */
+    @Test
+    void clientsAreAsManyAsTheHeapHasRoomFor()
+    {
+        assertEquals(1 << 16, Settings.clientsFor(1L << 30));
+        assertEquals(1 << 19, Settings.clientsFor(8L << 30));
+        assertEquals(1 << 20, Settings.clientsFor(1L << 40));
+        assertEquals(Settings.clientsFor(Runtime.getRuntime().maxMemory()), Settings.DEFAULTS.clientsTotalMax());
     }
 
     @ParameterizedTest
     @CsvSource(delimiter = '|', quoteCharacter = '`', value = {
         "port | 'port' is not name=value",
-        "prot=1 | there is no setting 'prot'; there are clients_max, clients_total_max, frame_bytes_max, frame_queries_max, port, row_cache_directory, row_cache_ssd_size, slow_query_ms, threads",
+        "prot=1 | there is no setting 'prot'; there are clients_max, clients_total_max, frame_bytes_max, frame_queries_max, frame_time_ms, port, row_cache_directory, row_cache_ssd_size, slow_query_ms, threads",
         "port=1,port=2 | port is given twice",
         "port=70000 | port has to be from 0 to 65535, not '70000'",
         "threads=many | threads has to be a whole number, not 'many'",

@@ -29,8 +29,6 @@ import shunt.cassandra.Settings;
 public final class AggregateServer
 {
     private static final Logger LOGGER = LoggerFactory.getLogger(AggregateServer.class);
-    /** Internals that are used here change with each minor version. */
-    private static final String BUILT_FOR = "5.0.";
 
     private final Settings settings;
     private final Server server;
@@ -38,6 +36,7 @@ public final class AggregateServer
     private final SupportedOffer offer;
     private final InlineStages stages = new InlineStages();
     private volatile boolean accepting;
+    private volatile Collection<Server> ordinary = List.of();
 
     private AggregateServer(Settings settings, NativeTransportService transport) throws ReflectiveOperationException
     {
@@ -46,11 +45,12 @@ public final class AggregateServer
         offer = SupportedOffer.install();
         AggregateMetrics metrics = new AggregateMetrics();
         pool = new FramePool(settings.threads(), TimeUnit.MILLISECONDS.toNanos(settings.slowQueryMs()),
+                             TimeUnit.MILLISECONDS.toNanos(settings.frameTimeMs()),
                              executor(settings.threads()), metrics.takenOver::mark);
         metrics.follow(pool::waiting, pool::slow);
         Dispatcher dispatcher = new Dispatcher(DatabaseDescriptor.useNativeTransportLegacyFlusher());
         TlsEncryptionPolicy policy = DatabaseDescriptor.getNativeProtocolEncryptionOptions().tlsEncryptionPolicy();
-        AggregateContext context = new AggregateContext(settings, metrics, pool, dispatcher, () -> accepting);
+        AggregateContext context = new AggregateContext(settings, metrics, pool, dispatcher, this::isAccepting);
         server = new Server.Builder().withEventLoopGroup(eventLoops)
                                      .withHost(DatabaseDescriptor.getRpcAddress())
                                      .withPort(settings.port())
@@ -74,21 +74,14 @@ public final class AggregateServer
     /** Opens the second port with the native transport, which has started. Logs it when that is not possible. */
     static void install(Settings settings)
     {
-        String release = FBUtilities.getReleaseVersionString();
-        if (!release.startsWith(BUILT_FOR))
-        {
-            LOGGER.error("Aggregated frames are off: the extension is built for Cassandra {}x, and this is {}. The node goes on "
-                         + "without them", BUILT_FOR, release);
-            return;
-        }
         try
         {
             follow(settings);
         }
         catch (ReflectiveOperationException | RuntimeException | LinkageError e)
         {
-            LOGGER.error("Aggregated frames are off: this Cassandra is not as the extension expects it. The node goes on without "
-                         + "them", e);
+            LOGGER.error("Aggregated frames are off: Cassandra {} is not as the extension expects it ({}). The node goes on without "
+                         + "them", FBUtilities.getReleaseVersionString(), e.getMessage(), e);
         }
     }
 
@@ -101,6 +94,7 @@ public final class AggregateServer
         @SuppressWarnings("unchecked")
         Collection<Server> ordinary = (Collection<Server>) servers.get(transport);
         AggregateServer aggregate = new AggregateServer(settings, transport);
+        aggregate.ordinary = ordinary;
         FollowedServers followed = new FollowedServers(ordinary, aggregate.server, aggregate::start, aggregate::stop);
         servers.set(transport, followed);
         counted.set(ClientMetrics.instance, followed);
@@ -109,9 +103,16 @@ public final class AggregateServer
 
     private static Field field(Class<?> of, String name) throws NoSuchFieldException
     {
-        Field field = of.getDeclaredField(name);
-        field.setAccessible(true);
-        return field;
+        try
+        {
+            Field field = of.getDeclaredField(name);
+            field.setAccessible(true);
+            return field;
+        }
+        catch (NoSuchFieldException e)
+        {
+            throw new NoSuchFieldException("there is no " + of.getSimpleName() + '.' + name);
+        }
     }
 
     private void start()
@@ -132,23 +133,39 @@ public final class AggregateServer
         offer.announce(List.of("v1", "count_max=" + settings.frameQueriesMax(), "bytes_max=" + settings.frameBytesMax(),
                                "port=" + settings.port()));
         LOGGER.info("Aggregated frames v1 on {} ({}): up to {} queries and {} bytes in a frame, {} threads, a query is slow "
-                    + "after {} ms, {} clients on a connection, {} in all; stages READ, MUTATION and COUNTER_MUTATION are wrapped; Cassandra {}",
+                    + "after {} ms, those of a frame together after {} ms, {} clients on a connection, {} in all; stages READ, MUTATION and COUNTER_MUTATION are wrapped; Cassandra {}",
                     server.socket, server.tlsEncryptionPolicy.description(), settings.frameQueriesMax(),
-                    settings.frameBytesMax(), settings.threads(), settings.slowQueryMs(), settings.clientsMax(),
+                    settings.frameBytesMax(), settings.threads(), settings.slowQueryMs(), settings.frameTimeMs(), settings.clientsMax(),
                     settings.clientsTotalMax(), FBUtilities.getReleaseVersionString());
     }
 
     /**
-     * Frames that were taken are finished first, within {@code native_transport_timeout}; new ones are refused meanwhile, as
-     * Cassandra refuses requests.
+     * Not as soon as an ordinary server stops: it waits until the executor of requests, which is that of queries of frames too,
+     * has nothing to do, and must not wait for what comes here meanwhile.
      */
-    private void stop()
+    private boolean isAccepting()
+    {
+        for (Server one : ordinary)
+        {
+            if (!one.isRunning())
+                return false;
+        }
+        return accepting;
+    }
+
+    /**
+     * Frames that were taken are finished first; new ones are refused meanwhile, as Cassandra refuses requests. Both ports
+     * together have {@code native_transport_timeout} for it.
+     */
+    private void stop(long beganNanos)
     {
         offer.withdraw();
         accepting = false;
-        if (!pool.awaitIdle(DatabaseDescriptor.getNativeTransportTimeout(TimeUnit.NANOSECONDS)))
+        long left = DatabaseDescriptor.getNativeTransportTimeout(TimeUnit.NANOSECONDS) - (System.nanoTime() - beganNanos);
+        boolean isIdle = pool.awaitIdle(left);
+        if (!isIdle)
             LOGGER.warn("Some aggregated frames took longer than the native transport timeout to complete");
-        server.stop(false);
+        server.stop(!isIdle || left <= 0);
         stages.remove();
         LOGGER.info("Aggregated frames: stopped listening on {}; the stages are as Cassandra made them", server.socket);
     }

@@ -6,6 +6,7 @@ import java.util.Collection;
 import java.util.Iterator;
 import java.util.List;
 import java.util.function.Consumer;
+import java.util.function.LongConsumer;
 import org.apache.cassandra.transport.Server;
 
 /**
@@ -19,9 +20,12 @@ final class FollowedServers extends AbstractCollection<Server>
     private final List<Server> all;
     private final Server follower;
     private final Runnable start;
-    private final Runnable stop;
+    private final LongConsumer stop;
 
-    FollowedServers(Collection<Server> ordinary, Server follower, Runnable start, Runnable stop)
+    /**
+     * @param stop is given when stopping the others began, by {@link System#nanoTime}
+     */
+    FollowedServers(Collection<Server> ordinary, Server follower, Runnable start, LongConsumer stop)
     {
         this.ordinary = ordinary;
         this.follower = follower;
@@ -32,20 +36,26 @@ final class FollowedServers extends AbstractCollection<Server>
     }
 
     /** Starts or stops the follower when the others run, or do not. */
-    synchronized void follow()
+    void follow()
+    {
+        follow(System.nanoTime());
+    }
+
+    private synchronized void follow(long beganNanos)
     {
         boolean run = ordinary.stream().anyMatch(Server::isRunning);
         if (run && !follower.isRunning())
             start.run();
         else if (!run && follower.isRunning())
-            stop.run();
+            stop.accept(beganNanos);
     }
 
     @Override
     public void forEach(Consumer<? super Server> action)
     {
+        long beganNanos = System.nanoTime();
         ordinary.forEach(action);
-        follow();
+        follow(beganNanos);
     }
 
     @Override

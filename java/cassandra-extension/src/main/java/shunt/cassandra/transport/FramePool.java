@@ -24,6 +24,8 @@ public final class FramePool
 
     private final Worker[] workers;
     private final long slowNanos;
+    private final long frameNanos;
+    private final FrameTime.Usual[] usual = {new FrameTime.Usual(), new FrameTime.Usual()};
     private final Executor executor;
     private final Runnable takenOver;
     private final Queue<Work> queue = new ConcurrentLinkedQueue<>();
@@ -36,12 +38,14 @@ public final class FramePool
     /**
      * @param threads works executed at the same time
      * @param slowNanos time after which a piece is slow; 0: never
+     * @param frameNanos time that a work's pieces of one kind may take one after the other; 0: any
      * @param executor runs at least {@link #threadsMax} tasks at the same time
      * @param takenOver called each time another thread goes on with a work
      */
-    public FramePool(int threads, long slowNanos, Executor executor, Runnable takenOver)
+    public FramePool(int threads, long slowNanos, long frameNanos, Executor executor, Runnable takenOver)
     {
         this.slowNanos = slowNanos;
+        this.frameNanos = frameNanos;
         this.executor = executor;
         this.takenOver = takenOver;
         workers = new Worker[threads];
@@ -79,6 +83,18 @@ public final class FramePool
     public static void runHere(Work work)
     {
         completes(work);
+    }
+
+    /** See the constructor. */
+    long frameNanos()
+    {
+        return frameNanos;
+    }
+
+    /** What pieces of a kind usually take. */
+    FrameTime.Usual usual(int kind)
+    {
+        return usual[kind];
     }
 
     /** Works that no thread has begun. */

@@ -11,24 +11,48 @@ import org.apache.cassandra.concurrent.WrappedExecutorPlus;
  * Lets a thread that executes a frame do its local reads and writes itself. Cassandra's stages hand such work to another
  * thread whenever nothing is queued, which costs two wake-ups per query: more than aggregation saves. All other threads
  * meet the stages exactly as they were.
+ *
+ * <p>Cassandra writes locally before it sends a write to other replicas, so a local write on the frame's own thread may never
+ * stand between a write and those replicas while local writes are known to stall: see {@link #enterWithoutWrites}.
  */
 public final class InlineStages
 {
     private static final Stage[] STAGES = {Stage.READ, Stage.MUTATION, Stage.COUNTER_MUTATION};
-    private static final ThreadLocal<boolean[]> INLINE = ThreadLocal.withInitial(() -> new boolean[1]);
+
+    /** What a thread does of its local work. */
+    private enum Mode
+    {
+        /** As without the extension. */
+        NONE,
+        /** Reads; writes are the stage's threads' in any case, which may not be left to chance as without the extension. */
+        READS,
+        /** All. */
+        ALL
+    }
+
+    private static final ThreadLocal<Mode[]> MODE = ThreadLocal.withInitial(() -> new Mode[]{Mode.NONE});
 
     private final Map<Stage, ExecutorPlus> originals = new EnumMap<>(Stage.class);
 
     /** From here until {@link #leave} this thread does its local work itself. */
     public static void enter()
     {
-        INLINE.get()[0] = true;
+        MODE.get()[0] = Mode.ALL;
     }
 
-    /** The opposite of {@link #enter}. */
+    /**
+     * From here until {@link #leave} this thread does its local reads itself, and gives its local writes to other threads, so
+     * that it comes to sending them to other replicas.
+     */
+    public static void enterWithoutWrites()
+    {
+        MODE.get()[0] = Mode.READS;
+    }
+
+    /** The opposite of {@link #enter} and {@link #enterWithoutWrites}. */
     public static void leave()
     {
-        INLINE.get()[0] = false;
+        MODE.get()[0] = Mode.NONE;
     }
 
     /** Puts the wrappers in. */
@@ -38,7 +62,7 @@ public final class InlineStages
         {
             ExecutorPlus original = stage.executor();
             originals.put(stage, original);
-            stage.unsafeSetExecutor(new Inline(original, stage == Stage.COUNTER_MUTATION));
+            stage.unsafeSetExecutor(new Inline(original, stage));
         }
     }
 
@@ -57,26 +81,31 @@ public final class InlineStages
     {
         /** Counter writes come by {@code execute}; elsewhere that is for work which must not run where it is made. */
         private final boolean alsoExecute;
+        private final boolean writes;
 
-        Inline(ExecutorPlus executor, boolean alsoExecute)
+        Inline(ExecutorPlus executor, Stage stage)
         {
             super(executor);
-            this.alsoExecute = alsoExecute;
+            alsoExecute = stage == Stage.COUNTER_MUTATION;
+            writes = stage != Stage.READ;
         }
 
         @Override
         public void maybeExecuteImmediately(Runnable task)
         {
-            if (INLINE.get()[0])
+            Mode mode = MODE.get()[0];
+            if (mode == Mode.NONE)
+                super.maybeExecuteImmediately(task);
+            else if (mode == Mode.ALL || !writes)
                 run(task);
             else
-                super.maybeExecuteImmediately(task);
+                super.execute(task);
         }
 
         @Override
         public void execute(Runnable task)
         {
-            if (alsoExecute && INLINE.get()[0])
+            if (alsoExecute && MODE.get()[0] == Mode.ALL)
                 run(task);
             else
                 super.execute(task);

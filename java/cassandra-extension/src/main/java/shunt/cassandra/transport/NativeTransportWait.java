@@ -1,10 +1,17 @@
 package shunt.cassandra.transport;
 
+import java.io.IOException;
 import java.lang.management.ManagementFactory;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 import javax.management.MalformedObjectNameException;
 import javax.management.ObjectName;
 import org.apache.cassandra.service.StorageService;
+import org.apache.cassandra.transport.ReleaseBridge;
+import org.apache.cassandra.utils.FBUtilities;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import shunt.cassandra.RequiredMembers;
 import shunt.cassandra.Settings;
 
 /**
@@ -15,6 +22,9 @@ public final class NativeTransportWait
 {
     private static final String STORAGE_SERVICE = "org.apache.cassandra.db:type=StorageService";
     private static final long POLL_MS = 100;
+    /** Internals that are used here change with each minor version. */
+    private static final String BUILT_FOR = "5.0.";
+    private static final String[] PACKAGES = {"shunt.cassandra.transport", "org.apache.cassandra.transport"};
 
     private NativeTransportWait()
     {
@@ -28,6 +38,42 @@ public final class NativeTransportWait
         thread.start();
     }
 
+    /**
+     * Whether this Cassandra has all that aggregated frames need; if not, says what it lacks. Nothing is opened, wrapped or
+     * announced before.
+     */
+    private static boolean hasAll()
+    {
+        Logger logger = LoggerFactory.getLogger(NativeTransportWait.class);
+        String release = FBUtilities.getReleaseVersionString();
+        if (!release.startsWith(BUILT_FOR))
+        {
+            logger.error("Aggregated frames are off: the extension is built for Cassandra {}x, and this is {}. The node goes on "
+                         + "without them", BUILT_FOR, release);
+            return false;
+        }
+        try
+        {
+            List<String> missing = RequiredMembers.missing(PACKAGES);
+            if (missing.isEmpty())
+                ReleaseBridge.resolve();
+            else
+                logger.error("Aggregated frames are off: Cassandra {} has no {}. The node goes on without them", release,
+                             String.join(", ", missing));
+            return missing.isEmpty();
+        }
+        catch (ExceptionInInitializerError e)
+        {
+            logger.error("Aggregated frames are off: Cassandra {} has no {}. The node goes on without them", release,
+                         e.getCause().getMessage());
+        }
+        catch (IOException e)
+        {
+            logger.error("Aggregated frames are off: the extension's own classes cannot be read. The node goes on without them", e);
+        }
+        return false;
+    }
+
     private static void await(Settings settings)
     {
         try
@@ -36,7 +82,8 @@ public final class NativeTransportWait
             while (!ManagementFactory.getPlatformMBeanServer().isRegistered(name)
                    || !StorageService.instance.isNativeTransportRunning())
                 TimeUnit.MILLISECONDS.sleep(POLL_MS);
-            AggregateServer.install(settings);
+            if (hasAll())
+                AggregateServer.install(settings);
         }
         catch (MalformedObjectNameException e)
         {

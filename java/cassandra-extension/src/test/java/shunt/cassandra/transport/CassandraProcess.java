@@ -14,6 +14,8 @@ public class CassandraProcess extends NodeProcess
     public static final int COUNT_MAX = 64;
     public static final int BYTES_MAX = 65536;
     public static final int CLIENTS_MAX = 100;
+    /** Less than a full frame of the slowest node's shortest reads takes, more than of other queries. */
+    static final int FRAME_TIME_MS = 60;
     /** Frames that are executed at the same time. */
     public static final int THREADS = 2;
 
@@ -58,9 +60,16 @@ public class CassandraProcess extends NodeProcess
 
     protected CassandraProcess(Path directory, String log, int port, List<String> yaml, List<String> properties) throws IOException
     {
+        this(directory, log, port, yaml, properties, "Aggregated frames v1 on ", Variant.NONE);
+    }
+
+    /** A node of another kind; the caller ends it. */
+    CassandraProcess(Path directory, String log, int port, List<String> yaml, List<String> properties, String ready, Variant variant)
+        throws IOException
+    {
         super(directory, Path.of("target", log), "port=" + port + ",threads=" + THREADS + ",frame_queries_max=" + COUNT_MAX
-              + ",frame_bytes_max=" + BYTES_MAX + "B,slow_query_ms=20,clients_max=" + CLIENTS_MAX, withLogins(yaml), properties,
-              "Aggregated frames v1 on ");
+              + ",frame_bytes_max=" + BYTES_MAX + "B,slow_query_ms=20,frame_time_ms=" + FRAME_TIME_MS + ",clients_max=" + CLIENTS_MAX, withLogins(yaml), properties,
+              ready, variant);
         this.port = port;
         endWithTheTests();
     }

@@ -10,11 +10,16 @@ import org.apache.cassandra.transport.LinkClient;
 /** Logs in with compression by hand: requests stay plain, which is allowed, and answers come compressed. */
 final class CompressedLink
 {
-    private final Socket socket = new Socket(CassandraProcess.HOST, CassandraProcess.shared().port);
-    private final LinkClient link = new LinkClient(socket);
+    private final LinkClient link;
 
     CompressedLink() throws IOException
     {
+        this(CassandraProcess.shared());
+    }
+
+    CompressedLink(CassandraProcess node) throws IOException
+    {
+        link = new LinkClient(new Socket(CassandraProcess.HOST, node.port));
         ByteBuffer startup = ByteBuffer.allocate(200).putShort((short) 2);
         put(startup, "CQL_VERSION");
         put(startup, "3.0.0");

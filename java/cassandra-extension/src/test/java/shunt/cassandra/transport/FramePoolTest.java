@@ -24,7 +24,7 @@ class FramePoolTest
 
     private final ExecutorService executor = Executors.newFixedThreadPool(FramePool.threadsMax(THREADS));
     private final AtomicInteger takenOver = new AtomicInteger();
-    private FramePool pool = new FramePool(THREADS, SLOW_NANOS, executor, takenOver::incrementAndGet);
+    private FramePool pool = new FramePool(THREADS, SLOW_NANOS, 0, executor, takenOver::incrementAndGet);
 
     @AfterEach
     void close()
@@ -149,7 +149,7 @@ class FramePoolTest
         List<Recorded> works = new ArrayList<>();
         // Without a watchdog, which would take over from a thread that the machine does not let run.
         pool.close();
-        pool = new FramePool(THREADS, 0, executor, takenOver::incrementAndGet);
+        pool = new FramePool(THREADS, 0, 0, executor, takenOver::incrementAndGet);
         for (int i = 0; i < 500; i++)
         {
             works.add(new Recorded(() ->

@@ -32,7 +32,6 @@ public record AggregateContext(Settings settings, AggregateMetrics metrics, Fram
     /** Most bytes of one query's body, whatever the limit of a frame. */
     static long queryBytesMax()
     {
-        return Math.min(DatabaseDescriptor.getNativeTransportMaxFrameSize(),
-                        DatabaseDescriptor.getNativeTransportMaxMessageSizeInBytes());
+        return ReleaseBridge.messageBytesMax();
     }
 }

@@ -6,7 +6,6 @@ import io.netty.channel.ChannelHandlerContext;
 import java.util.List;
 import org.apache.cassandra.config.DatabaseDescriptor;
 import org.apache.cassandra.metrics.ClientMessageSizeMetrics;
-import org.apache.cassandra.transport.messages.ErrorMessage;
 import shunt.cassandra.transport.FrameLayout;
 
 /**
@@ -160,7 +159,7 @@ final class AggregateDecoder extends Envelope.Decoder
         in.skipBytes(in.readableBytes());
         context.metrics().refusedFrames.mark();
         ProtocolErrorLog.frame(ctx.channel().remoteAddress(), why);
-        Envelope answer = ErrorMessage.fromTransportException(new ProtocolException(why)).encode(ProtocolVersion.V4, stream);
+        Envelope answer = ReleaseBridge.encode(ReleaseBridge.refusal(new ProtocolException(why)), ProtocolVersion.V4, stream);
         ctx.channel().writeAndFlush(answer).addListener(ChannelFutureListener.CLOSE);
     }
 }

@@ -13,7 +13,6 @@ import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.cassandra.exceptions.InvalidRequestException;
 import org.apache.cassandra.transport.ChannelPause.Reason;
-import org.apache.cassandra.transport.messages.ErrorMessage;
 import shunt.cassandra.transport.FrameLayout;
 import shunt.cassandra.transport.FramePool;
 
@@ -179,7 +178,7 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
         FrameLayout.reserveHeader(out);
         ProtocolVersion version = query.version() == 3 ? ProtocolVersion.V3 : query.version() == 5 ? ProtocolVersion.V5 : ProtocolVersion.V4;
         AnswerEncoder.append(out, query.stream(), query.clientId(), version,
-                             ErrorMessage.fromTransportException(new InvalidRequestException(why)), connection.getCompressor());
+                             ReleaseBridge.refusal(new InvalidRequestException(why)), connection.getCompressor());
         FrameLayout.completeHeader(out, 1);
         ctx.writeAndFlush(out);
     }

@@ -33,11 +33,12 @@ final class AnswerEncoder
         {
             write(out, stream, clientId, version, response, compressor);
         }
-        catch (IOException | RuntimeException e)
+        catch (Throwable e)
         {
+            // An Error, too: Cassandra runs with assertions, and this one's answer is nobody else's harm.
             JVMStabilityInspector.inspectThrowable(e);
             out.writerIndex(start);
-            ErrorMessage error = ErrorMessage.fromExceptionNoStreamId(e);
+            ErrorMessage error = ReleaseBridge.failure(e);
             writePlain(out, stream, clientId, version, error);
         }
         int size = out.writerIndex() - start;
@@ -53,7 +54,7 @@ final class AnswerEncoder
             writePlain(out, stream, clientId, version, response);
             return;
         }
-        Envelope plain = response.encode(version, stream);
+        Envelope plain = ReleaseBridge.encode(response, version, stream);
         plain.header.flags.add(Flag.COMPRESSED);
         Envelope packed = compressor.compress(plain);
         try

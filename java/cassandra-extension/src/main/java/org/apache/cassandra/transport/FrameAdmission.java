@@ -10,7 +10,6 @@ import org.apache.cassandra.metrics.ClientMetrics;
 import org.apache.cassandra.net.ResourceLimits;
 import org.apache.cassandra.transport.ChannelPause.Reason;
 import org.apache.cassandra.transport.ClientResourceLimits.Overload;
-import org.apache.cassandra.transport.messages.ErrorMessage;
 
 /**
  * Cassandra's limits on clients, applied to frames as {@link PreV5Handlers.LegacyDispatchHandler} applies them to
@@ -46,7 +45,7 @@ final class FrameAdmission
         if (!context.accepting().getAsBoolean() || !connection.getTracker().isRunning())
         {
             frame.refusedFrom = 0;
-            frame.refusal = ErrorMessage.fromTransportException(new OverloadedException("Server is shutting down"));
+            frame.refusal = ReleaseBridge.refusal(new OverloadedException("Server is shutting down"));
             limits.allocate(frame.bytes);
         }
         else if (connection.isThrowOnOverload())
@@ -86,8 +85,8 @@ final class FrameAdmission
         context.metrics().refusedQueries.mark(queries);
         frame.refusedFrom = from;
         OverloadedException error = CQLMessageHandler.buildOverloadedException(limits::toString, GLOBAL_REQUEST_LIMITER, why);
-        ExceptionHandlers.logClientNetworkingExceptions(error, channel.remoteAddress());
-        frame.refusal = ErrorMessage.fromTransportException(error);
+        ReleaseBridge.log(error, channel.remoteAddress());
+        frame.refusal = ReleaseBridge.refusal(error);
     }
 
     private void admitAndSlowDown(AggregateFrame frame, int queries)

@@ -5,24 +5,29 @@ import io.netty.buffer.ByteBufUtil;
 import io.netty.buffer.Unpooled;
 import java.io.IOException;
 import java.util.EnumSet;
+import java.util.function.Supplier;
 import org.apache.cassandra.config.DatabaseDescriptor;
 import org.apache.cassandra.cql3.CQLStatement;
 import org.apache.cassandra.cql3.QueryHandler;
 import org.apache.cassandra.cql3.QueryOptions;
+import org.apache.cassandra.cql3.statements.SelectStatement;
 import org.apache.cassandra.exceptions.InvalidRequestException;
 import org.apache.cassandra.exceptions.OverloadedException;
 import org.apache.cassandra.exceptions.RequestValidationException;
 import org.apache.cassandra.metrics.ClientMetrics;
 import org.apache.cassandra.service.ClientState;
 import org.apache.cassandra.transport.Envelope.Header.Flag;
-import org.apache.cassandra.transport.messages.ErrorMessage;
 import org.apache.cassandra.transport.messages.ExecuteMessage;
 import org.apache.cassandra.transport.messages.OptionsMessage;
 import org.apache.cassandra.transport.messages.QueryMessage;
 import org.apache.cassandra.utils.JVMStabilityInspector;
 import org.apache.cassandra.utils.MonotonicClock;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import shunt.cassandra.transport.Classifier;
+import shunt.cassandra.transport.Classifier.Place;
 import shunt.cassandra.transport.FramePool;
+import shunt.cassandra.transport.FrameTime;
 import shunt.cassandra.transport.InlineStages;
 
 /** One query of a frame. Whatever goes wrong with it is its own answer. */
@@ -30,6 +35,8 @@ final class FrameEntry implements FramePool.Piece
 {
     private static final EnumSet<Message.Type> ALLOWED =
         EnumSet.of(Message.Type.QUERY, Message.Type.EXECUTE, Message.Type.PREPARE, Message.Type.BATCH, Message.Type.OPTIONS);
+
+    private static final Logger LOGGER = LoggerFactory.getLogger(FrameEntry.class);
 
     final int index;
     private final FrameWork work;
@@ -47,6 +54,11 @@ final class FrameEntry implements FramePool.Piece
     private ProtocolVersion version = ProtocolVersion.V4;
     private Message.Response response;
     private Message.Request handOver;
+    private int kind;
+    /** Of the execution here; 0 without one. */
+    private long tookNanos;
+    private final boolean readsElsewhere;
+    private final boolean writesElsewhere;
 
     FrameEntry(FrameWork work, int index, int at)
     {
@@ -60,6 +72,8 @@ final class FrameEntry implements FramePool.Piece
         flags = frame.flagsAt(at);
         opcode = frame.opcodeAt(at);
         body = frame.bodyAt(at).retain();
+        readsElsewhere = work.time.isOver(FrameTime.READ);
+        writesElsewhere = work.time.isOver(FrameTime.WRITE);
     }
 
     @Override
@@ -78,7 +92,7 @@ final class FrameEntry implements FramePool.Piece
         catch (Throwable t)
         {
             JVMStabilityInspector.inspectThrowable(t);
-            response = ErrorMessage.fromExceptionNoStreamId(t, ExceptionHandlers.getUnexpectedExceptionHandler(work.link.connection.channel(), true));
+            response = ReleaseBridge.failure(t, ExceptionHandlers.getUnexpectedExceptionHandler(work.link.connection.channel(), true));
         }
         finally
         {
@@ -113,7 +127,7 @@ final class FrameEntry implements FramePool.Piece
                                       ? protocol
                                       : new ProtocolException("Cannot read the body of this query: " + e.getMessage());
             ProtocolErrorLog.query(work.link.connection.channel().remoteAddress(), error.getMessage());
-            response = ErrorMessage.fromTransportException(error);
+            response = ReleaseBridge.refusal(error);
             return null;
         }
     }
@@ -161,12 +175,14 @@ final class FrameEntry implements FramePool.Piece
     {
         ClientState state = client.connection(version).getClientState();
         Message.Request known = request;
-        boolean inline = request instanceof OptionsMessage;
+        Place place = request instanceof OptionsMessage ? Place.INLINE : Place.HANDED_OVER;
+        boolean isRead = false;
         if (request instanceof ExecuteMessage execute)
         {
             // One that is not known here is refused at once.
             QueryHandler.Prepared prepared = ClientState.getCQLQueryHandler().getPrepared(execute.statementId);
-            inline = prepared == null || isInline(prepared.statement, execute.options, state);
+            place = prepared == null ? Place.INLINE : place(prepared.statement, execute.options, state);
+            isRead = prepared != null && prepared.statement instanceof SelectStatement;
         }
         else if (request instanceof QueryMessage query)
         {
@@ -174,51 +190,57 @@ final class FrameEntry implements FramePool.Piece
             {
                 ParsedQuery parsed = ParsedQuery.parse(query, state);
                 known = parsed;
-                inline = isInline(parsed.statement, query.options, state);
+                place = place(parsed.statement, query.options, state);
+                isRead = parsed.statement instanceof SelectStatement;
             }
             catch (RequestValidationException e)
             {
                 // It fails again when it is executed, and is answered and logged from there.
-                inline = true;
+                place = Place.INLINE;
             }
         }
         // A read here has neither the coordinator's timeout nor its speculation, which a disk that hangs needs.
-        if (inline && work.link.context.pool().isCongested() && !(request instanceof OptionsMessage))
-            inline = false;
-        if (inline)
-            response = execute(known);
-        else
+        boolean elsewhere = (isRead ? readsElsewhere : writesElsewhere) || work.link.context.pool().isCongested();
+        if (place == Place.HANDED_OVER || elsewhere && !(request instanceof OptionsMessage))
             handOver = known;
+        else
+            execute(known, place, isRead);
     }
 
-    private static boolean isInline(CQLStatement statement, QueryOptions options, ClientState state)
+    private static Place place(CQLStatement statement, QueryOptions options, ClientState state)
     {
         try
         {
-            return Classifier.isInline(statement, options, state);
+            return Classifier.of(statement, options, state);
         }
         catch (RuntimeException e)
         {
             // Its values are wrong; it fails for the same reason when it is executed.
-            return true;
+            return Place.INLINE;
         }
     }
 
-    private Message.Response execute(Message.Request request)
+    private void execute(Message.Request request, Place place, boolean isRead)
     {
         work.link.context.metrics().inline.mark();
         ClientMetrics.instance.markRequestDispatched();
         long now = MonotonicClock.Global.preciseTime.now();
-        InlineStages.enter();
+        // Something is slow, perhaps the commit log; then the other replicas hear of the write first.
+        if (place == Place.INLINE_AND_REMOTE && work.link.context.pool().slow() > 0)
+            InlineStages.enterWithoutWrites();
+        else
+            InlineStages.enter();
         try
         {
-            return Dispatcher.processRequest(request.connection().channel(), request, work.frame.overload,
+            response = Dispatcher.processRequest(request.connection().channel(), request, work.frame.overload,
                                              new Dispatcher.RequestTime(work.frame.arrivedNanos, now));
         }
         finally
         {
             InlineStages.leave();
         }
+        kind = isRead ? FrameTime.READ : FrameTime.WRITE;
+        tookNanos = MonotonicClock.Global.preciseTime.now() - now;
     }
 
     @Override
@@ -229,6 +251,8 @@ final class FrameEntry implements FramePool.Piece
             work.handOver(this, handOver);
             return;
         }
+        if (tookNanos > 0)
+            work.time.add(kind, tookNanos);
         work.append(this, response);
     }
 
@@ -248,18 +272,47 @@ final class FrameEntry implements FramePool.Piece
         JVMStabilityInspector.inspectThrowable(why);
     }
 
-    /** The answer to a query that was handed over. */
-    void answerHandedOver(Message.Response answer)
+    /**
+     * The answer to a query that was handed over. Never throws: whatever becomes of the answer, the frame gets to know that the
+     * query is done with, for its bytes count against everybody's until then.
+     */
+    void answerHandedOver(Supplier<Message.Response> answer)
     {
-        body.release();
-        answerLate(answer);
+        try
+        {
+            Message.Response response;
+            try
+            {
+                response = answer.get();
+            }
+            finally
+            {
+                body.release();
+            }
+            answerLate(response);
+        }
+        catch (Throwable t)
+        {
+            LOGGER.error("A query of an aggregated frame could not be answered, and its connection is closed", t);
+            failLate(t);
+        }
     }
 
     /** Sends an answer that the frame does not wait for. */
     private void answerLate(Message.Response answer)
     {
         ByteBuf out = CBUtil.allocator.buffer();
-        encode(out, answer);
+        boolean encoded = false;
+        try
+        {
+            encode(out, answer);
+            encoded = true;
+        }
+        finally
+        {
+            if (!encoded)
+                out.release();
+        }
         work.link.answeredLate(work.frame, out);
     }
 

@@ -5,10 +5,10 @@ import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import org.apache.cassandra.exceptions.OverloadedException;
 import org.apache.cassandra.metrics.ClientMetrics;
-import org.apache.cassandra.transport.messages.ErrorMessage;
 import org.apache.cassandra.utils.MonotonicClock;
 import shunt.cassandra.transport.FrameLayout;
 import shunt.cassandra.transport.FramePool;
+import shunt.cassandra.transport.FrameTime;
 
 /**
  * The execution of one frame: entry by entry, with the answers of those that ran inline gathered in one buffer. That
@@ -20,6 +20,8 @@ final class FrameWork extends FramePool.Work
 
     final AggregateLink link;
     final AggregateFrame frame;
+    /** What its queries have taken. */
+    final FrameTime time;
     private final long answersMayWaitNanos;
     private int at;
     private int index;
@@ -34,6 +36,7 @@ final class FrameWork extends FramePool.Work
         this.link = link;
         this.frame = frame;
         this.at = frame.firstEntry();
+        time = new FrameTime(link.context.pool());
         int slowMs = link.context.settings().slowQueryMs();
         answersMayWaitNanos = slowMs == 0 ? Long.MAX_VALUE : TimeUnit.MILLISECONDS.toNanos(slowMs);
     }
@@ -64,6 +67,7 @@ final class FrameWork extends FramePool.Work
     {
         settled += frame.count - index;
         index = frame.count;
+        time.finish();
         send(true);
         frame.body.release();
         link.context.metrics().timeInFrame.update(MonotonicClock.Global.preciseTime.now() - frame.arrivedNanos,
@@ -138,7 +142,7 @@ final class FrameWork extends FramePool.Work
         }
         catch (RejectedExecutionException e)
         {
-            entry.answerHandedOver(ErrorMessage.fromTransportException(new OverloadedException("Server is shutting down")));
+            entry.answerHandedOver(() -> ReleaseBridge.refusal(new OverloadedException("Server is shutting down")));
         }
     }
 }

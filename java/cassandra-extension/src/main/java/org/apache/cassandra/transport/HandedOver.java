@@ -26,7 +26,7 @@ final class HandedOver implements RunnableDebuggableTask
     {
         startTimeNanos = MonotonicClock.Global.preciseTime.now();
         Dispatcher.RequestTime time = new Dispatcher.RequestTime(arrivedNanos, startTimeNanos);
-        entry.answerHandedOver(Dispatcher.processRequest(request.connection().channel(), request, overload, time));
+        entry.answerHandedOver(() -> Dispatcher.processRequest(request.connection().channel(), request, overload, time));
     }
 
     @Override

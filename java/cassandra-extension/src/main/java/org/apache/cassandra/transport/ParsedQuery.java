@@ -11,7 +11,6 @@ import org.apache.cassandra.exceptions.RequestValidationException;
 import org.apache.cassandra.service.ClientState;
 import org.apache.cassandra.service.ClientWarn;
 import org.apache.cassandra.service.QueryState;
-import org.apache.cassandra.transport.messages.ErrorMessage;
 import org.apache.cassandra.transport.messages.QueryMessage;
 import org.apache.cassandra.transport.messages.ResultMessage;
 import org.apache.cassandra.utils.JVMStabilityInspector;
@@ -84,7 +83,7 @@ final class ParsedQuery extends QueryMessage
             JVMStabilityInspector.inspectThrowable(e);
             if (!(e instanceof RequestValidationException || e instanceof RequestExecutionException))
                 LOGGER.error("Unexpected error during query", e);
-            return ErrorMessage.fromExceptionNoStreamId(e);
+            return ReleaseBridge.failure(e);
         }
     }
 }

@@ -1,0 +1,113 @@
+package shunt.cassandra.transport;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+
+class FrameTimeTest
+{
+    private static final long FRAME_NANOS = TimeUnit.MILLISECONDS.toNanos(1);
+    private static final long LONG = 2 * FrameTime.WORTH_NANOS;
+    private static final long SHORT = FrameTime.WORTH_NANOS / 5;
+    private static final Executor NEVER = task -> { };
+
+    private FramePool pool = new FramePool(1, 0, FRAME_NANOS, NEVER, () -> { });
+    private final FrameTime frame = new FrameTime(pool);
+
+    @AfterEach
+    void close()
+    {
+        pool.close();
+    }
+
+    private static void add(FrameTime frame, int kind, long took, int times)
+    {
+        for (int i = 0; i < times; i++)
+            frame.add(kind, took);
+    }
+
+    private static final class Nothing extends FramePool.Work
+    {
+        @Override
+        protected FramePool.Piece next()
+        {
+            return null;
+        }
+
+        @Override
+        protected void resume()
+        {
+        }
+
+        @Override
+        protected void finish()
+        {
+        }
+
+        @Override
+        protected void fail()
+        {
+        }
+    }
+
+    @Test
+    void queriesThatTakeAWhileMayTakeTheFramesTimeTogether()
+    {
+        add(frame, FrameTime.READ, LONG, (int) (FRAME_NANOS / LONG));
+        assertFalse(frame.isOver(FrameTime.READ));
+        frame.add(FrameTime.READ, LONG);
+        assertTrue(frame.isOver(FrameTime.READ));
+        assertFalse(frame.isOver(FrameTime.WRITE), "of its writes none has taken long");
+    }
+
+    @Test
+    void manyShortOnesAreNotHandedOver()
+    {
+        add(frame, FrameTime.WRITE, SHORT, 10 * (int) (FRAME_NANOS / SHORT));
+        assertFalse(frame.isOver(FrameTime.WRITE));
+    }
+
+    @Test
+    void withoutATimeAllAreExecuted()
+    {
+        pool.close();
+        pool = new FramePool(1, 0, 0, NEVER, () -> { });
+        FrameTime frame = new FrameTime(pool);
+        add(frame, FrameTime.READ, LONG, 1000);
+        assertFalse(frame.isOver(FrameTime.READ));
+    }
+
+    /** Frames of one query each cannot be told to be long by what they took, but for what those before them took. */
+    @Test
+    void whatUsuallyTakesAWhileIsHandedOverWhileFramesWait()
+    {
+        for (int i = 0; i < 100; i++)
+        {
+            FrameTime before = new FrameTime(pool);
+            before.add(FrameTime.READ, LONG);
+            before.finish();
+        }
+        assertFalse(frame.isOver(FrameTime.READ), "no frame waits");
+        pool.submit(new Nothing());
+        int over = 0;
+        for (int i = 0; i < 160; i++)
+        {
+            if (frame.isOver(FrameTime.READ))
+                over++;
+            assertFalse(frame.isOver(FrameTime.WRITE));
+        }
+        assertEquals(150, over, "one in sixteen shows whether they still do");
+        for (int i = 0; i < 100; i++)
+        {
+            FrameTime since = new FrameTime(pool);
+            since.add(FrameTime.READ, SHORT);
+            since.finish();
+        }
+        assertFalse(frame.isOver(FrameTime.READ));
+    }
+}
