@@ -4,6 +4,7 @@ record.py         one history: every operation with the times of its call and re
 clients.py        many clients of the Python driver that write and read registers, lists, rows of one partition, and locks
 check/            a Go program that checks a history key by key with porcupine; `run` runs its tests
 verdict.py        builds and runs it; a history that fails stays in target/test-logs
+test_record.py    what errors say of an outcome; a wrong history fails a test
 test_embedded.py  histories on embedded nodes that are killed; those on a ring are in tests/faults/test_histories.py
 
 What a history may contain. A write that timed out is not a write that failed: Cassandra may still apply it at any later

@@ -83,7 +83,8 @@ class History:
     def save(self, path: Path) -> None:
         # A clock that was set while the test ran decides which write is the last one.
         stepped = (time.time() - self.began_at) - self.now() / 1e9
-        config = self.config | {"crashes": self.crashes, "events": self.events, "clock_stepped_ms": round(stepped * 1000), "errors": dict(self.errors)}
+        config = self.config | {"crashes": self.crashes, "events": self.events, "errors": dict(self.errors),
+                                "clock_stepped_ms": round(stepped * 1000)}
         with open(path, "w") as out:
             for line in [{"config": config}, *self.lines]:
                 out.write(json.dumps(line) + "\n")
