@@ -125,13 +125,13 @@ impl Core {
         let (Some(cluster), Some(pool)) = (self.cluster.clone(), self.pools.get_mut(id)) else { return false };
         pool.asked_ns = now;
         self.cursor = self.cursor.wrapping_add(1);
-        let (pool, nodes) = (&*pool, cluster.routing.local_nodes());
+        let (Some(pool), nodes) = (self.pools.get(id), cluster.routing.local_nodes()) else { return false };
         let is_asked = |node: NodeId| {
             self.links.iter().any(|(_, link)| link.pool == id && link.node == node && link.step != Step::Ready)
         };
         let usable = (0..nodes.len())
             .map(|offset| nodes[(self.cursor + offset) % nodes.len()])
-            .filter(|node| self.health.is_usable(*node, now) && !is_asked(*node));
+            .filter(|node| self.health.is_usable(*node, now) && !is_asked(*node) && !self.is_being_identified(*node));
         let best = usable.min_by_key(|node| {
             let silent = self.nodes.get(usize::from(node.0)).is_some_and(|state| state.silent);
             silent || pool.is_spared(*node, now)

@@ -8,6 +8,7 @@ use super::Admin;
 use crate::config::{Config, Window};
 use crate::control::ClusterState;
 use crate::metrics::{CoreMetrics, Snapshot};
+use crate::node::identity::uuid_text;
 
 /// Builds the object.
 pub(super) async fn status(admin: &Admin) -> Value {
@@ -90,10 +91,4 @@ fn limits(config: &Config) -> Value {
         "handshake_timeout_ms": config.handshake_timeout_ms,
         "drain_timeout_ms": config.drain_timeout_ms,
     })
-}
-
-/// A UUID in its usual form.
-fn uuid_text(uuid: u128) -> String {
-    let hex = format!("{uuid:032x}");
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }

@@ -25,6 +25,8 @@ pub struct NodeMetrics {
     pub aggregated_links: Gauge,
     /// Connects or handshakes that failed.
     pub connect_failures: Counter,
+    /// Links closed because somebody else answered at its address: another cluster, or another node.
+    pub strangers: Counter,
     /// Links that were open and died.
     pub links_lost: Counter,
     /// Links that the proxy gave up.

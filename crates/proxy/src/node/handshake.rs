@@ -1,5 +1,5 @@
-//! Opening a link: OPTIONS, STARTUP, the pool's login, USE of the pool's keyspace, each after the answer to the one
-//! before (section 3 and 4 of the specifications).
+//! Opening a link: OPTIONS, STARTUP, the pool's login, the question who is there ([`super::identity`]), USE of the pool's
+//! keyspace, each after the answer to the one before (section 3 and 4 of the specifications).
 
 use shunt_reactor::Io;
 use shunt_wire::aggregate::{AggregateWriter, Limits};
@@ -31,13 +31,14 @@ impl Core {
             (Step::Startup, opcode::READY) => {
                 self.switch_framing(key);
                 // A node that asks for no login accepts any.
-                self.link_logged_in(io, key);
+                self.ask_identity(io, key);
             }
             (Step::Startup, opcode::AUTHENTICATE) => {
                 self.switch_framing(key);
                 self.send_login(io, key);
             }
-            (Step::Login, opcode::AUTH_SUCCESS) => self.link_logged_in(io, key),
+            (Step::Login, opcode::AUTH_SUCCESS) => self.ask_identity(io, key),
+            (Step::Identity, opcode::RESULT | opcode::ERROR) => self.take_identity(io, key, header, body),
             (Step::Login, opcode::AUTH_CHALLENGE) => {
                 let why = "the node's login takes several steps, which this proxy cannot repeat for its shared links";
                 self.refuse_login(io, key, why);
@@ -119,7 +120,8 @@ impl Core {
         self.write_handshake(io, key, opcode::AUTH_RESPONSE, &body);
     }
 
-    fn link_logged_in(&mut self, io: &mut Io, key: u32) {
+    /// The node took the login, and is the one it should be.
+    pub(crate) fn link_logged_in(&mut self, io: &mut Io, key: u32) {
         let Some(link) = self.links.get(key as usize) else { return };
         let (pool, role) = (link.pool, link.role);
         self.login_accepted(io, pool);
@@ -216,7 +218,7 @@ impl Core {
     }
 
     /// Handshake messages travel one at a time, so they need no stream table.
-    fn write_handshake(&mut self, io: &mut Io, key: u32, op: u8, body: &[u8]) {
+    pub(crate) fn write_handshake(&mut self, io: &mut Io, key: u32, op: u8, body: &[u8]) {
         let Some(link) = self.links.get_mut(key as usize) else { return };
         let header = Header {
             version: link.version,

@@ -1,11 +1,12 @@
 //! Which links are open: one per core, pool and node of the local datacentre, opened when a pool is first used,
 //! opened again with growing pauses when lost, probed when silent, closed when their node leaves or their pool idles.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use shunt_admin::Label as _;
 use shunt_reactor::{CloseReason, Io};
-use shunt_topology::NodeId;
+use shunt_topology::{Node, NodeId};
 use shunt_wire::cql::envelope::opcode;
 
 use crate::client::{ClientRef, Stall};
@@ -30,13 +31,15 @@ impl Core {
                 penalty: 0,
                 orphaned: 0,
                 silent: false,
+                stranger: false,
                 upgrade: Upgrade::default(),
                 metrics,
             });
         }
         for node in routing.nodes() {
-            let before = self.cluster.as_ref().and_then(|old| old.routing.node(node.id)).map(|old| old.up);
-            if node.up && before == Some(false) {
+            let Some(old) = self.cluster.as_ref().and_then(|old| old.routing.node(node.id)) else { continue };
+            // What was thought of another address, or of whoever was there, says nothing of this one.
+            if node.up && !old.up || leads_to(node) != leads_to(old) {
                 self.health.event_up(node.id);
             }
         }
@@ -46,11 +49,8 @@ impl Core {
             .links
             .iter()
             .filter(|(_, link)| {
-                let before = self.cluster.as_ref().and_then(|old| old.routing.node(link.node)).map(|node| node.address);
-                let now = routing
-                    .node(link.node)
-                    .filter(|node| local.binary_search(&node.id).is_ok())
-                    .map(|node| node.address);
+                let before = self.cluster.as_ref().and_then(|old| old.routing.node(link.node)).map(leads_to);
+                let now = routing.node(link.node).filter(|node| local.binary_search(&node.id).is_ok()).map(leads_to);
                 now.is_none() || (before.is_some() && before != now)
             })
             .map(|(key, _)| key as u32)
@@ -87,8 +87,9 @@ impl Core {
                 return;
             }
             let node = candidates[(self.cursor + offset) % candidates.len()];
-            let wanted = if doubtful { 1 } else { pool.missing(node) };
-            if self.health.is_usable(node, now) && pool.may_ask(node, now) {
+            let stranger = self.nodes.get(usize::from(node.0)).is_some_and(|state| state.stranger);
+            let wanted = if doubtful || stranger { pool.missing(node).min(1) } else { pool.missing(node) };
+            if self.health.is_usable(node, now) && pool.may_ask(node, now) && !self.is_being_identified(node) {
                 for _ in 0..wanted {
                     self.open_link(io, pool_id, node, Role::Serves);
                 }
@@ -484,4 +485,9 @@ impl Core {
             link.probe_sent_ns = io.now_ns();
         }
     }
+}
+
+/// Where links to a node lead, and to whom.
+fn leads_to(node: &Node) -> (SocketAddr, u128) {
+    (node.address, node.host_id)
 }

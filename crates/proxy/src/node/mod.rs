@@ -1,10 +1,11 @@
 //! The nodes behind the proxy and the links to them.
 //!
-//! A link is one connection to one node, shared by all clients of one pool. `handshake` opens it, `lifecycle` keeps
+//! A link is one connection to one node, shared by all clients of one pool. `handshake` opens it, `identity` makes sure where it leads, `lifecycle` keeps
 //! the right ones open, `upgrade` moves them to the port where a node takes aggregated frames, `streams` remembers what is in flight on it, `pool` says who may share it. Requests are put
 //! on a link by [`crate::aggregate`] and come back through [`crate::disaggregate`].
 
 pub(crate) mod handshake;
+pub(crate) mod identity;
 pub(crate) mod lifecycle;
 pub(crate) mod pool;
 pub(crate) mod streams;
@@ -42,6 +43,7 @@ pub(crate) enum Step {
     Options,
     Startup,
     Login,
+    Identity,
     Use,
     Ready,
 }
@@ -181,6 +183,8 @@ pub(crate) struct NodeState {
     pub(crate) orphaned: u64,
     /// It has been probed and has not answered: used only when nobody else can.
     pub(crate) silent: bool,
+    /// Somebody else answered at its address when it was last looked at.
+    pub(crate) stranger: bool,
     /// Where it takes aggregated frames, if not on its ordinary port.
     pub(crate) upgrade: Upgrade,
     pub(crate) metrics: Arc<NodeMetrics>,

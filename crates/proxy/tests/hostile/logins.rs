@@ -13,16 +13,16 @@ use super::offender::Offender;
 use super::porter::{Door, Porter, select};
 use super::town::Town;
 
-const TOKEN: &[u8] = b"\0ann\0secret";
+pub const TOKEN: &[u8] = b"\0ann\0secret";
 
 /// A proxy in front of porters, who ask for a login or not.
-struct Gate {
-    town: Town,
-    porters: Vec<HostId<Porter>>,
+pub struct Gate {
+    pub town: Town,
+    pub porters: Vec<HostId<Porter>>,
 }
 
 impl Gate {
-    fn new(nodes: usize, asks: bool) -> Gate {
+    pub fn new(nodes: usize, asks: bool) -> Gate {
         let mut town = Town::bare(|options| {
             options.nodes = nodes;
             options.protocol_max = 4;
@@ -35,7 +35,8 @@ impl Gate {
                 let address = town.scene.ring.nodes[index].address;
                 town.scene.world.kill(town.scene.nodes[index]);
                 town.scene.world.stop_listening(town.scene.nodes[index], address);
-                let porter = town.scene.world.add("porter", Porter::new(asks));
+                let identity = (town.scene.ring.nodes[index].host_id, town.scene.ring.cluster_name.clone());
+                let porter = town.scene.world.add("porter", Porter::new(asks, identity));
                 town.scene.world.listen(porter, address);
                 porter
             })
@@ -44,7 +45,7 @@ impl Gate {
     }
 
     /// A client is in, and the pool's links are open.
-    fn with_client(nodes: usize) -> (Gate, HostId<Offender>) {
+    pub fn with_client(nodes: usize) -> (Gate, HostId<Offender>) {
         let mut gate = Gate::new(nodes, true);
         let client = gate.knock(TOKEN);
         assert_eq!(gate.answer(client), opcode::AUTH_SUCCESS);
@@ -52,24 +53,24 @@ impl Gate {
         (gate, client)
     }
 
-    fn all(&mut self, mut change: impl FnMut(&mut Porter)) {
+    pub fn all(&mut self, mut change: impl FnMut(&mut Porter)) {
         for porter in self.porters.clone() {
             self.town.scene.world.with(porter, |porter, _| change(porter));
         }
     }
 
-    fn count(&self, of: impl Fn(&Porter) -> u64) -> u64 {
+    pub fn count(&self, of: impl Fn(&Porter) -> u64) -> u64 {
         self.porters.iter().map(|porter| of(self.town.scene.world.host(*porter))).sum()
     }
 
-    fn throw_out(&mut self, keyspace: Option<&str>) {
+    pub fn throw_out(&mut self, keyspace: Option<&str>) {
         for porter in self.porters.clone() {
             self.town.scene.world.with(porter, |porter, io| porter.throw_out(io, keyspace));
         }
     }
 
     /// Somebody who has sent this token; the answer is on its way.
-    fn knock(&mut self, token: &[u8]) -> HostId<Offender> {
+    pub fn knock(&mut self, token: &[u8]) -> HostId<Offender> {
         let client = self.town.offender();
         self.town.send(client, &bytes::startup(4, None));
         self.town.answered(client, 1);
@@ -79,12 +80,12 @@ impl Gate {
     }
 
     /// The opcode of the next answer.
-    fn answer(&mut self, client: HostId<Offender>) -> u8 {
+    pub fn answer(&mut self, client: HostId<Offender>) -> u8 {
         self.town.answered(client, 1);
         self.town.take_answers(client)[0].header.opcode
     }
 
-    fn ask(&mut self, client: HostId<Offender>, text: &str) -> u8 {
+    pub fn ask(&mut self, client: HostId<Offender>, text: &str) -> u8 {
         self.town.send(client, &bytes::query(4, 1, text));
         self.answer(client)
     }

@@ -13,6 +13,7 @@ mod node_answers;
 mod node_pace;
 mod offender;
 mod porter;
+mod strangers;
 mod town;
 mod unprepared;
 

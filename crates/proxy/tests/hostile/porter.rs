@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::framing::{Input, Next, Output, Scratch};
+use shunt_wire::cql::message::encode_result::{RowsWriter, native};
 use shunt_wire::cql::message::{Consistency, Query, Startup, encode, error_code};
 
 /// What happens to a request at the door.
@@ -26,6 +27,10 @@ struct Guest {
 }
 
 pub struct Porter {
+    /// Host id and cluster that it says are its own.
+    pub identity: (u128, String),
+    /// What happens to who asks for them.
+    pub introduces: Door,
     /// Asks for a login.
     pub asks: bool,
     /// STARTUP with a compression.
@@ -46,12 +51,16 @@ pub struct Porter {
     pub queries: Vec<(Option<String>, String)>,
     pub logins: u64,
     pub uses: u64,
+    /// Questions who it is.
+    pub introductions: u64,
     pub connections: u64,
 }
 
 impl Porter {
-    pub fn new(asks: bool) -> Porter {
+    pub fn new(asks: bool, identity: (u128, String)) -> Porter {
         Porter {
+            identity,
+            introduces: Door::Open,
             asks,
             compression: Door::Open,
             login: Door::Open,
@@ -65,6 +74,7 @@ impl Porter {
             queries: Vec::new(),
             logins: 0,
             uses: 0,
+            introductions: 0,
             connections: 0,
         }
     }
@@ -120,6 +130,13 @@ impl Porter {
                     encode::set_keyspace(&mut answer, keyspace);
                     let refused = guest.keyspace.as_deref() == self.refused_keyspace;
                     (if refused { Door::Refused(error_code::INVALID) } else { self.keyspace }, opcode::RESULT)
+                } else if text.contains("FROM system.local") && text.contains("host_id") {
+                    self.introductions += 1;
+                    let columns = [("host_id", native::UUID), ("cluster_name", native::TEXT)];
+                    let mut rows = RowsWriter::new(&mut answer, "system", "local", &columns);
+                    rows.value(Some(&self.identity.0.to_be_bytes())).value(Some(self.identity.1.as_bytes()));
+                    rows.finish();
+                    (self.introduces, opcode::RESULT)
                 } else {
                     self.queries.push((guest.keyspace.clone(), text.to_owned()));
                     if self.holds {

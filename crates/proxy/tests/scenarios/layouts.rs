@@ -91,6 +91,7 @@ fn bytes_in_crumbs_on_both_sides() {
             options.aggregate = vec![true, false, true];
             // Slow crumbs are not what deadlines are tested with.
             options.config.query_timeout_ms = 60_000;
+            options.config.connect_timeout_ms = 10_000;
         });
         serves_everybody(scene, 15);
     });

@@ -293,6 +293,11 @@ impl Scene {
         self.metrics.iter().map(of).fold((0, 0), |sum, links| (sum.0 + links.0, sum.1 + links.1))
     }
 
+    /// What the cores have asked of the control plane since this was last looked at.
+    pub fn asked_of_control(&mut self) -> Vec<ControlRequest> {
+        std::iter::from_fn(|| self.control.try_recv().ok()).collect()
+    }
+
     pub fn hook(&mut self, node: usize, hook: Option<shunt_bench::stub::Hook>) {
         self.world.post(self.nodes[node], StubMail::Hook(hook));
     }
