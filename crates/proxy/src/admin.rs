@@ -19,6 +19,7 @@ use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::control::Mailbox;
+use crate::control::datacentre;
 use crate::metrics::Sources;
 use clients::Clients;
 
@@ -44,6 +45,15 @@ impl Admin {
         let heartbeats = Heartbeats::new(sources.cores.len());
         let clients = Clients::new(mailboxes);
         Arc::new(Self { sources, config, listening, draining: AtomicBool::new(false), heartbeats, clients })
+    }
+
+    /// Whether the ring, if it is known, has this datacentre; if not, what there is.
+    ///
+    /// # Errors
+    /// It has not; the text names those that there are.
+    pub fn has_datacentre(&self, name: Option<&str>) -> Result<(), String> {
+        let (Some(name), Some(cluster)) = (name, self.sources.cluster.get()) else { return Ok(()) };
+        datacentre::choose(Some(name), cluster.routing.nodes(), &[]).map(|_| ())
     }
 
     /// From now on `/readyz` says no, so that load balancers send new clients elsewhere.
@@ -75,6 +85,10 @@ impl Part for Admin {
         }
         let Some(cluster) = self.sources.cluster.get() else { return Some("the ring is not known yet".to_owned()) };
         let routing = &cluster.routing;
+        if routing.local_nodes().is_empty() {
+            let (name, there) = (&cluster.datacentre, datacentre::list(routing.nodes()));
+            return Some(format!("no node is in the local datacentre {name:?}; there are {there}"));
+        }
         let mut local = routing.local_nodes().iter().filter_map(|id| routing.node(*id));
         if !local.any(|node| node.up) {
             return Some("no node of the local datacentre is up".to_owned());

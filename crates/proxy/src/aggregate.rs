@@ -114,8 +114,14 @@ impl Core {
     fn refuse_query(&mut self, io: &mut Io, slot: u32, stream: i16, plan: &Plan) {
         self.metrics.queries.of(plan.kind).add(1);
         self.metrics.outcomes.of(Outcome::Overloaded).add(1);
-        let why = "Shunt: no link to a node could take this query in time; the nodes are overloaded or unreachable";
-        self.reply_error(io, slot, stream, error_code::OVERLOADED, why);
+        let nowhere = self.cluster.as_ref().filter(|cluster| cluster.routing.local_nodes().is_empty());
+        let why = match nowhere {
+            Some(cluster) => format!("Shunt: the ring has no node in the local datacentre {:?}", cluster.datacentre),
+            None => {
+                "Shunt: no link to a node could take this query in time; the nodes are overloaded or unreachable".into()
+            }
+        };
+        self.reply_error(io, slot, stream, error_code::OVERLOADED, &why);
     }
 
     /// Puts a request on a link; `false` when all its streams are in flight.

@@ -12,6 +12,7 @@ Exit codes:
   3    an address cannot be listened on
   4    no contact point answered within --require-ring-ms
   5    the data directory cannot be used; for node check: it is damaged
+  6    the ring has no such local datacentre, or the contact points leave a choice of datacentre or ring
   70   internal error, such as a core that died
   130  stopped by a second signal, without waiting for the drain";
 
@@ -23,6 +24,7 @@ pub(crate) enum Exit {
     CannotListen,
     NoRing,
     Data,
+    Unfit,
     Internal,
     Interrupted,
 }
@@ -35,6 +37,7 @@ impl From<Exit> for ExitCode {
             Exit::CannotListen => 3,
             Exit::NoRing => 4,
             Exit::Data => 5,
+            Exit::Unfit => 6,
             Exit::Internal => 70,
             Exit::Interrupted => 130,
         })

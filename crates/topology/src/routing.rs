@@ -41,7 +41,8 @@ struct KeyspaceEntry {
 impl RoutingTable {
     /// Works out the replicas of every range for every distinct replication setting.
     ///
-    /// `local_datacentre`: whose nodes are preferred; with `None`, or a name no node has, all nodes are equal.
+    /// `local_datacentre`: whose nodes are used. With a name that no node has, none is: never those of a datacentre that
+    /// nobody named. With `None` all nodes are equal.
     /// Node numbers must differ from each other; of two nodes with one number the first is taken.
     #[must_use]
     pub fn build(
@@ -51,7 +52,6 @@ impl RoutingTable {
         local_datacentre: Option<&str>,
     ) -> RoutingTable {
         let (nodes, positions) = index_nodes(nodes);
-        let local_datacentre = local_datacentre.filter(|name| nodes.iter().any(|node| node.datacentre == *name));
         let is_local = |node: &&Node| local_datacentre.is_none_or(|name| node.datacentre == name);
         let local_nodes = nodes.iter().filter(is_local).map(|node| node.id).collect();
         let ring = Ring::new(&nodes);
@@ -76,13 +76,13 @@ impl RoutingTable {
         self.nodes.get(usize::from(position))
     }
 
-    /// Candidates for a query that may go anywhere: the local datacentre's nodes, or all if none is known there.
+    /// Candidates for a query that may go anywhere: the local datacentre's nodes, in order of their numbers.
     #[must_use]
     pub fn local_nodes(&self) -> &[NodeId] {
         &self.local_nodes
     }
 
-    /// The datacentre preferred, if it has nodes.
+    /// The datacentre whose nodes are used, if one was named.
     #[must_use]
     pub fn local_datacentre(&self) -> Option<&str> {
         self.local_datacentre.as_deref()

@@ -187,6 +187,12 @@ async fn readiness_follows_the_ring_and_the_drain() {
     assert_eq!((code, &body["reason"]), (503, &"no node can be reached".into()));
     bench.cores[1].nodes.node(NodeId(0)).links.add(1);
     assert_eq!(bench.json("/readyz").await.0, 200);
+    bench.know_ring_from(Some("nowhere"));
+    let (code, body) = bench.json("/readyz").await;
+    let reason = body["reason"].as_str().expect("a reason");
+    assert!(code == 503 && reason.contains("no node is in the local datacentre"), "{code} {reason}");
+    assert!(reason.contains("dc \"1\" (1 node)"), "{reason}");
+    bench.know_ring();
     bench.admin.set_draining();
     let (code, body) = bench.json("/readyz").await;
     assert_eq!((code, &body["reason"]), (503, &"draining".into()));

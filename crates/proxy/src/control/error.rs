@@ -28,6 +28,10 @@ pub(super) enum ControlError {
     LoginRefused { class: String, message: String },
     /// A row of a system table lacks what we cannot do without.
     Incomplete(&'static str),
+    /// It belongs to another ring than the one that is known.
+    Stranger(String),
+    /// The ring does not go with the configuration.
+    Unfit(String),
 }
 
 impl fmt::Display for ControlError {
@@ -47,6 +51,7 @@ impl fmt::Display for ControlError {
             }
             Self::LoginRefused { class, message } => write!(f, "login refused ({class}): {message}"),
             Self::Incomplete(what) => write!(f, "the node's system tables lack {what}"),
+            Self::Stranger(why) | Self::Unfit(why) => f.write_str(why),
         }
     }
 }

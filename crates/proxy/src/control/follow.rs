@@ -97,6 +97,7 @@ impl Follower<'_> {
                 if changed.is_err() {
                     return Ok(false);
                 }
+                self.plane.settle_again().await;
                 self.plane.publish(&self.session);
                 self.refresh_due = Instant::now();
             }
@@ -132,6 +133,9 @@ impl Follower<'_> {
         let ring_changed = self.read_ring().await?;
         let schema_changed = self.read_schema().await?;
         self.refresh_due = Instant::now() + Duration::from_millis(self.plane.settings().refresh_interval_ms);
+        if self.plane.is_starting() {
+            self.plane.settle(&self.session).await?;
+        }
         if ring_changed || schema_changed || self.plane.is_news(&self.session) {
             self.plane.publish(&self.session);
         }

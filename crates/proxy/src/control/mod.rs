@@ -8,9 +8,11 @@
 
 mod agreement;
 mod connection;
+pub(crate) mod datacentre;
 mod error;
 mod follow;
 mod handshake;
+mod membership;
 mod missed;
 mod plane;
 mod post;
@@ -22,7 +24,7 @@ mod tables;
 mod tests;
 mod view;
 
-pub use plane::{ControlOptions, ControlPlane};
+pub use plane::{ControlOptions, ControlPlane, Unfit};
 pub use post::Mailbox;
 pub use state::{ClusterState, ControlRequest, CoreMail};
 pub use view::ClusterView;

@@ -18,8 +18,10 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, error, info, warn};
 
 use super::agreement::Answer;
+use super::datacentre::{self, Resolved};
 use super::error::{Attempt, ControlError};
 use super::handshake::{self, Session};
+use super::membership::{self, Members};
 use super::missed::Inventory;
 use super::post::{Mailbox, Post};
 use super::ring::{self, KnownNodes, Ring};
@@ -48,6 +50,10 @@ pub struct ControlOptions {
     pub seed: u64,
 }
 
+/// Why a proxy with this configuration must not serve clients in front of this ring. Found before the cores hear of a ring.
+#[derive(Debug)]
+pub struct Unfit(pub String);
+
 /// Everything the control plane knows; outlives control connections.
 pub struct ControlPlane {
     pub(super) config: watch::Receiver<Arc<Config>>,
@@ -60,6 +66,8 @@ pub struct ControlPlane {
     pub(super) schema: Schema,
     /// What clients know the schema to be from events; `None` before it was read.
     pub(super) inventory: Option<Inventory>,
+    /// The local datacentre where none is configured: that of the contact points, for the life of the process.
+    home: Option<String>,
     /// Host ids of nodes believed down.
     pub(super) down: HashSet<u128>,
     /// Questions to nodes whether they are there.
@@ -83,6 +91,7 @@ impl ControlPlane {
             ring: None,
             schema: Schema::default(),
             inventory: None,
+            home: None,
             down: HashSet::new(),
             probes: JoinSet::new(),
             agreements: JoinSet::new(),
@@ -94,7 +103,10 @@ impl ControlPlane {
 
     /// Runs for the life of the process; ends when all cores have dropped their request channels. Needs a tokio
     /// runtime with I/O and time.
-    pub async fn run(mut self) {
+    ///
+    /// # Errors
+    /// What the first reading of the ring shows does not go with the configuration, see [`Unfit`].
+    pub async fn run(mut self) -> Result<(), Unfit> {
         let mut backoff = Backoff::new(RECONNECT_FIRST, RECONNECT_MAX);
         while let Some(session) = self.connect().await {
             let since = Instant::now();
@@ -103,7 +115,11 @@ impl ControlPlane {
             self.metrics.connected.set(1);
             let outcome = follow::follow(&mut self, session).await;
             self.metrics.connected.set(0);
-            let Err(error) = outcome else { break };
+            let error = match outcome {
+                Ok(()) => break,
+                Err(ControlError::Unfit(why)) => return Err(Unfit(why)),
+                Err(error) => error,
+            };
             self.metrics.connections_lost.add(1);
             warn!(%address, %error, "control connection lost");
             // A node may take the connection and then fail to tell the ring; that must not become a busy loop.
@@ -117,6 +133,7 @@ impl ControlPlane {
             }
         }
         debug!("all cores are gone, the control plane ends");
+        Ok(())
     }
 
     pub(super) fn settings(&self) -> Arc<Config> {
@@ -129,7 +146,7 @@ impl ControlPlane {
         loop {
             let config = self.settings();
             let candidates = self.candidates(&config);
-            let round = try_round(config, candidates);
+            let round = try_round(config, candidates, Arc::clone(&self.metrics));
             match refuse_meanwhile(&mut self.requests, &mut self.post, round).await? {
                 Ok(session) => return Some(session),
                 Err(attempts) => self.report(&attempts),
@@ -153,7 +170,8 @@ impl ControlPlane {
         keyed.sort();
         let mut names = config.contact_points.clone();
         shuffle(&mut names, |bound| (self.random() % bound as u64) as usize);
-        Candidates { nodes: keyed.into_iter().map(|(_, address)| address).collect(), names }
+        let members = self.ring.as_ref().map(Members::of);
+        Candidates { nodes: keyed.into_iter().map(|(_, address)| address).collect(), names, members }
     }
 
     fn report(&self, attempts: &[String]) {
@@ -170,16 +188,14 @@ impl ControlPlane {
     pub(super) fn publish(&mut self, session: &Session) {
         let Some(ring) = &self.ring else { return };
         let config = self.settings();
-        let datacentre = config.local_datacentre.clone().unwrap_or_else(|| self.home_datacentre(ring));
+        let Some(datacentre) = config.local_datacentre.clone().or_else(|| self.home.clone()) else { return };
         let mut nodes = ring.nodes.clone();
         for node in &mut nodes {
             node.up = !self.down.contains(&node.host_id);
         }
-        if config.local_datacentre.is_some() && !nodes.iter().any(|node| node.datacentre == datacentre) {
-            let mut there: Vec<_> = nodes.iter().map(|node| node.datacentre.as_str()).collect();
-            there.sort_unstable();
-            there.dedup();
-            warn!(%datacentre, ?there, "no node is in the local datacentre, so all datacentres are used alike");
+        if !nodes.iter().any(|node| node.datacentre == datacentre) {
+            let there = datacentre::list(&nodes);
+            error!(%datacentre, there, "no node of the ring is in the local datacentre any more: queries are refused");
         }
         let schema = self.schema.clone();
         let routing = RoutingTable::build(nodes, schema.keyspaces, schema.tables, Some(&datacentre));
@@ -214,14 +230,38 @@ impl ControlPlane {
         })
     }
 
-    /// The datacentre used when none is configured: that of the first node reached, for ever.
-    fn home_datacentre(&self, ring: &Ring) -> String {
-        match &*self.view.borrow() {
-            Some(state) if ring.nodes.iter().any(|node| node.datacentre == state.datacentre) => {
-                state.datacentre.clone()
-            }
-            _ => ring.datacentre.clone(),
+    /// Before anybody hears of the ring: whether it goes with the configuration, and which datacentre is local.
+    pub(super) async fn settle(&mut self, session: &Session) -> Step {
+        let (config, Some(ring)) = (self.settings(), &self.ring) else { return Ok(()) };
+        let resolved = resolve_all(&config).await;
+        membership::check_contact_points(&config, ring, session.connection.address, &resolved).await?;
+        let chosen = datacentre::choose(config.local_datacentre.as_deref(), &ring.nodes, &resolved);
+        let chosen = chosen.map_err(ControlError::Unfit)?;
+        info!(datacentre = %chosen, ring = %ring.cluster_name, "the local datacentre");
+        self.home = Some(chosen);
+        Ok(())
+    }
+
+    /// The configuration has changed. Without a datacentre in it, the one there was is kept if the contact points leave a
+    /// choice.
+    pub(super) async fn settle_again(&mut self) {
+        let (config, Some(ring)) = (self.settings(), &self.ring) else { return };
+        if config.local_datacentre.is_some() {
+            return;
         }
+        match datacentre::choose(None, &ring.nodes, &resolve_all(&config).await) {
+            Ok(chosen) => self.home = Some(chosen),
+            Err(why) => {
+                let now = self.view.borrow().as_ref().map(|state| state.datacentre.clone());
+                error!(%why, datacentre = ?now, "the local datacentre stays as it is");
+                self.home = now.or(self.home.take());
+            }
+        }
+    }
+
+    /// Whether nobody has heard of the ring yet.
+    pub(super) fn is_starting(&self) -> bool {
+        self.view.borrow().is_none()
     }
 
     pub(super) fn count_refresh(&self) {
@@ -254,22 +294,46 @@ fn version_of_all(ring: &Ring, negotiated: u8) -> u8 {
 struct Candidates {
     nodes: Vec<SocketAddr>,
     names: Vec<String>,
+    /// The ring they must be of; `None`: any.
+    members: Option<Members>,
+}
+
+impl Candidates {
+    /// A session with the node at this address, if it is of the right ring.
+    async fn try_one(
+        &self,
+        address: SocketAddr,
+        config: &Config,
+        metrics: &ControlMetrics,
+    ) -> Result<Session, ControlError> {
+        let limit = Duration::from_millis(config.connect_timeout_ms);
+        let mut session = handshake::connect(address, config.credentials.as_ref(), limit).await?;
+        if let Some(members) = &self.members {
+            let admitted = members.admit(&mut session.connection, limit).await;
+            metrics.strangers.add(u64::from(matches!(admitted, Err(ControlError::Stranger(_)))));
+            admitted?;
+        }
+        Ok(session)
+    }
 }
 
 /// Tries one address after the other; the errors of all when none worked.
-async fn try_round(config: Arc<Config>, candidates: Candidates) -> Result<Session, Vec<String>> {
-    let limit = Duration::from_millis(config.connect_timeout_ms);
+async fn try_round(
+    config: Arc<Config>,
+    candidates: Candidates,
+    metrics: Arc<ControlMetrics>,
+) -> Result<Session, Vec<String>> {
     let mut failed = Vec::new();
     let mut tried = HashSet::new();
-    for address in candidates.nodes {
+    for address in candidates.nodes.iter().copied() {
         tried.insert(address);
-        match handshake::connect(address, config.credentials.as_ref(), limit).await {
+        match candidates.try_one(address, &config, &metrics).await {
             Ok(session) => return Ok(session),
             Err(error) => failed.push(Attempt { address, error }.to_string()),
         }
     }
-    for name in candidates.names {
-        let addresses = match resolve(&name, config.node_port.unwrap_or(CQL_PORT)).await {
+    for name in &candidates.names {
+        let addresses = match resolve(name, config.node_port.unwrap_or(CQL_PORT)).await {
             Ok(addresses) => addresses,
             Err(error) => {
                 failed.push(format!("{name}: {error}"));
@@ -280,13 +344,22 @@ async fn try_round(config: Arc<Config>, candidates: Candidates) -> Result<Sessio
             if !tried.insert(address) {
                 continue;
             }
-            match handshake::connect(address, config.credentials.as_ref(), limit).await {
+            match candidates.try_one(address, &config, &metrics).await {
                 Ok(session) => return Ok(session),
                 Err(error) => failed.push(Attempt { address, error }.to_string()),
             }
         }
     }
     Err(failed)
+}
+
+/// All contact points with their addresses.
+async fn resolve_all(config: &Config) -> Vec<Resolved> {
+    let mut all = Vec::new();
+    for name in &config.contact_points {
+        all.push((name.clone(), resolve(name, config.node_port.unwrap_or(CQL_PORT)).await));
+    }
+    all
 }
 
 /// All addresses of a contact point.

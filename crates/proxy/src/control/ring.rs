@@ -12,6 +12,7 @@ use tracing::debug;
 use super::connection::Connection;
 use super::error::ControlError;
 use super::handshake;
+use super::membership::Members;
 use super::tables::{self, Row};
 
 /// How long the advertised address of the control node may take to answer before the contact address is used instead.
@@ -119,6 +120,16 @@ async fn peers(connection: &mut Connection, limit: Duration) -> Result<Vec<Row>,
         }
         outcome => outcome,
     }
+}
+
+/// The name of the node's cluster, and the host ids of all the nodes it knows, itself included.
+pub(super) async fn members(connection: &mut Connection, limit: Duration) -> Result<Members, ControlError> {
+    let query = "SELECT host_id, cluster_name FROM system.local WHERE key = 'local'";
+    let mut rows = tables::read(connection, query, limit).await?;
+    let local = rows.first().ok_or(ControlError::Incomplete("a row in system.local"))?;
+    let cluster_name = local.text("cluster_name").ok_or(ControlError::Incomplete("cluster_name"))?.to_owned();
+    rows.extend(peers(connection, limit).await?);
+    Ok(Members { cluster_name, host_ids: rows.iter().filter_map(|row| row.uuid("host_id")).collect() })
 }
 
 /// Schema versions of the node asked and of its peers, with their host ids.

@@ -9,6 +9,8 @@ pub struct ControlMetrics {
     pub connected: Gauge,
     /// Attempts to get a control connection that failed.
     pub connect_failures: Counter,
+    /// Nodes refused for the control connection because they belong to another ring.
+    pub strangers: Counter,
     /// Control connections that were lost.
     pub connections_lost: Counter,
     /// Events received from the ring.

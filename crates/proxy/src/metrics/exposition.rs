@@ -178,6 +178,9 @@ impl Sources {
         let orphaned = gauge(|node| &node.streams_orphaned);
         let help = "Stream ids held by queries that timed out and were never answered.";
         encoder.gauge("shunt_node_streams_orphaned", help, None, &orphaned)?;
+        let strangers = counter(|node| &node.strangers);
+        let help = "Links refused because another node or cluster answered at the node's address.";
+        encoder.counter("shunt_node_strangers", help, None, &strangers)?;
         let bytes_in = counter(|node| &node.bytes_in);
         encoder.counter("shunt_node_received", "Received from the node.", Some(&Unit::Bytes), &bytes_in)?;
         let bytes_out = counter(|node| &node.bytes_out);
@@ -206,8 +209,9 @@ impl Sources {
         let at = [plain(control.refreshed_at_seconds.get() as f64)];
         let help = "When the ring was last read, since the epoch.";
         encoder.gauge("shunt_control_refreshed_at", help, Some(&Unit::Seconds), &at)?;
-        let counters: [(&str, &str, &Counter); 6] = [
+        let counters: [(&str, &str, &Counter); 7] = [
             ("shunt_control_connect_failures", "Failed attempts at a control connection.", &control.connect_failures),
+            ("shunt_control_strangers", "Nodes of another ring, refused for control.", &control.strangers),
             ("shunt_control_connections_lost", "Control connections lost.", &control.connections_lost),
             ("shunt_control_events", "Events received from the ring.", &control.events),
             ("shunt_control_refreshes", "Complete readings of topology and schema.", &control.refreshes),

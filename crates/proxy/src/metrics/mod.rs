@@ -137,6 +137,8 @@ labels! {
         UnansweredQuery = "unanswered_query",
         /// The node broke the protocol.
         ProtocolError = "protocol_error",
+        /// Somebody else has the node's address, or does not say who it is.
+        Stranger = "stranger",
         /// The node said that it is shutting down; replaced, not broken.
         NodeLeaving = "node_leaving",
         /// The node refused the login, keyspace or options of its pool.

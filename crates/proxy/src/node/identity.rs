@@ -17,6 +17,7 @@ use shunt_wire::cql::message::{Consistency, ResultMessage, encode, split_respons
 use crate::control::state::ClusterState;
 use crate::core::Core;
 use crate::limits;
+use crate::metrics::GivenUp;
 use crate::node::Step;
 
 /// What a node says of itself.
@@ -37,7 +38,7 @@ impl Core {
         let mut plain = Vec::new();
         let plain = self.plain_body(key, header.flags, body, limits::HANDSHAKE_BYTES_MAX, &mut plain);
         let Some((host_id, cluster_name)) = plain.and_then(|body| identity(header, body)) else {
-            self.break_link(io, key, "it does not say which node it is");
+            self.break_link(io, key, GivenUp::Stranger, "it does not say which node it is");
             return;
         };
         let Some(cluster) = self.cluster.clone() else { return };
@@ -48,7 +49,7 @@ impl Core {
             }
             Some(difference) => {
                 self.set_stranger(node, true);
-                self.break_link(io, key, &difference);
+                self.break_link(io, key, GivenUp::Stranger, &difference);
             }
         }
     }

@@ -168,6 +168,27 @@ fn links_to_nodes_that_are_not_local_any_more_are_closed() {
     });
 }
 
+/// With every node in another datacentre there is none to use, whatever they could do.
+#[test]
+fn a_local_datacentre_that_vanishes_has_its_queries_refused() {
+    let mut scene = scene(1, |_| {});
+    add_clients(&mut scene, 3);
+    scene.work(20, 20 * SECOND);
+    for node in &mut scene.ring.nodes {
+        node.datacentre = "elsewhere".into();
+    }
+    scene.post_cluster();
+    scene.world.run_for(5 * SECOND);
+    let served: u64 = (0..3).map(|node| scene.world.host(scene.nodes[node]).counts().queries).sum();
+    scene.work(5, 60 * SECOND);
+    for client in &scene.clients {
+        let client = scene.world.host(*client);
+        assert!(client.tally.refused > 0 && client.last_error.contains("datacenter1"), "{}", client.last_error);
+    }
+    let after: u64 = (0..3).map(|node| scene.world.host(scene.nodes[node]).counts().queries).sum();
+    assert_eq!((served, scene.links(0).1), (after, 0));
+}
+
 #[test]
 fn clients_that_come_and_go_leave_nothing_behind() {
     for_seeds(10, |seed| {

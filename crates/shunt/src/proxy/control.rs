@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use shunt_admin::Pages;
-use shunt_proxy::control::{ClusterView, ControlOptions, ControlPlane};
+use shunt_proxy::control::{ClusterView, ControlOptions, ControlPlane, Unfit};
 
 use super::supervise::Notice;
 use crate::admin;
@@ -52,9 +52,11 @@ async fn live(parts: ControlThread, signals: Signals) {
         tokio::spawn(admin::serve(listener, pages));
     }
     if parts.require_ring_ms > 0 {
-        tokio::spawn(require_ring(parts.view, parts.require_ring_ms, parts.notice));
+        tokio::spawn(require_ring(parts.view, parts.require_ring_ms, parts.notice.clone()));
     }
-    ControlPlane::new(parts.plane).run().await;
+    if let Err(Unfit(why)) = ControlPlane::new(parts.plane).run().await {
+        let _ = parts.notice.send(Notice::Unfit(why));
+    }
 }
 
 async fn require_ring(mut view: ClusterView, limit_ms: u64, notice: Sender<Notice>) {

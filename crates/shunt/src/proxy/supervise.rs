@@ -30,6 +30,8 @@ pub(crate) enum Notice {
     Reload,
     /// No contact point answered in the time given by `require_ring_ms`.
     RingTimeout,
+    /// The ring does not go with the configuration.
+    Unfit(String),
     /// A core's thread has ended.
     CoreEnded {
         /// Which.
@@ -154,6 +156,11 @@ impl Supervisor {
                 Some(Exit::NoRing)
             }
             (Notice::RingTimeout, _) => None,
+            (Notice::Unfit(why), Phase::Running) => {
+                error!(%why, "the configuration does not go with the ring, so the proxy ends");
+                Some(Exit::Unfit)
+            }
+            (Notice::Unfit(_), _) => None,
             (Notice::CoreEnded { index, failure: Some(failure) }, _) => {
                 error!(core = index, %failure, "a core has died, so the proxy ends");
                 Some(Exit::Internal)
@@ -227,6 +234,10 @@ impl Supervisor {
         if let Some(problem) = reloaded.config.problems().first() {
             let (key, why, restart) = (problem.key, &problem.message, &reloaded.waiting);
             error!(key, why, needs_restart = ?restart, "the configuration stays as it is: the new one is valid only after a restart");
+            return;
+        }
+        if let Err(why) = self.pages.has_datacentre(reloaded.config.local_datacentre.as_deref()) {
+            error!(%why, "the configuration stays as it is, because the new one does not go with the ring");
             return;
         }
         if !reloaded.waiting.is_empty() {

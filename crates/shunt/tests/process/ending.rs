@@ -72,6 +72,15 @@ fn without_a_ring_it_waits_or_ends_as_told() {
 }
 
 #[test]
+fn a_datacentre_that_the_ring_does_not_have_ends_the_start() {
+    let stub = Stub::start();
+    let contact_point = stub.address.to_string();
+    let proxy = Proxy::start(&["--contact-points", &contact_point, "--local-datacentre", "nowhere"]);
+    let (code, log) = proxy.end();
+    assert!(code == 6 && log.contains("nowhere") && log.contains("datacenter1 (1 node)"), "{code} {log}");
+}
+
+#[test]
 fn hangup_applies_what_can_change_and_names_what_cannot() {
     let stub = Stub::start();
     let path = std::env::temp_dir().join(format!("shunt-reload-{}.toml", std::process::id()));
@@ -89,6 +98,10 @@ fn hangup_applies_what_can_change_and_names_what_cannot() {
     write("clients_max = 0\n");
     proxy.signal("HUP");
     client.query();
+    write("clients_max = 200\nlocal_datacentre = \"nowhere\"\n");
+    proxy.signal("HUP");
+    client.query();
+    assert_eq!(proxy.page("/readyz").0, 200);
     proxy.signal("TERM");
     let (code, log) = proxy.end();
     let _ = std::fs::remove_file(&path);
@@ -96,4 +109,5 @@ fn hangup_applies_what_can_change_and_names_what_cannot() {
     assert!(log.contains("need a restart") && log.contains("\"links_per_node\""), "{log}");
     assert!(log.contains("configuration applied keys=[\"clients_max\"]"), "{log}");
     assert!(log.contains("stays as it is") && log.contains("0 is out of range"), "{log}");
+    assert!(log.contains("nowhere") && log.contains("datacenter1 (1 node)"), "{log}");
 }

@@ -48,7 +48,6 @@ fn check(nodes: &[Node], setting: &str) -> usize {
     let from_dc0 = cluster::table(nodes.to_vec(), replication, Some("dc0"));
     let ks = anywhere.keyspace("ks").expect("the keyspace");
     let is_local = |node: &u16| nodes[usize::from(*node)].datacentre == "dc0";
-    let dc0_exists = nodes.iter().any(|node| node.datacentre == "dc0");
 
     let mut ranges = 0;
     for line in lines {
@@ -61,7 +60,7 @@ fn check(nodes: &[Node], setting: &str) -> usize {
         assert_eq!(found, expected, "{setting} {line}");
 
         let (mut ordered, remote): (Vec<u16>, Vec<u16>) = expected.iter().partition(|node| is_local(node));
-        let local = if dc0_exists { ordered.len() } else { expected.len() };
+        let local = ordered.len();
         ordered.extend(remote);
         let found = from_dc0.replicas(ks, end);
         assert_eq!(found.nodes.iter().map(|node| node.0).collect::<Vec<_>>(), ordered, "{setting} {line}");

@@ -114,13 +114,9 @@ proptest! {
         let table = cluster::table(nodes.clone(), Replication::Simple(factor(all)), Some("dc1"));
         let found = table.replicas(table.keyspace("ks").expect("the keyspace"), Token(token));
         let is_local = |id| table.node(id).is_some_and(|node| node.datacentre == "dc1");
-        if table.local_datacentre().is_some() {
-            prop_assert!(found.nodes[..found.local].iter().all(|id| is_local(*id)));
-            prop_assert!(!found.nodes[found.local..].iter().any(|id| is_local(*id)));
-            prop_assert!(table.local_nodes().iter().all(|id| is_local(*id)));
-        } else {
-            prop_assert_eq!(found.local, found.nodes.len());
-            prop_assert_eq!(table.local_nodes().len(), nodes.len());
-        }
+        prop_assert!(found.nodes[..found.local].iter().all(|id| is_local(*id)));
+        prop_assert!(!found.nodes[found.local..].iter().any(|id| is_local(*id)));
+        prop_assert!(table.local_nodes().iter().all(|id| is_local(*id)));
+        prop_assert_eq!(table.local_nodes().len(), nodes.iter().filter(|node| node.datacentre == "dc1").count());
     }
 }

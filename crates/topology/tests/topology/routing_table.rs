@@ -53,13 +53,21 @@ fn nodes_by_number() {
 }
 
 #[test]
-fn an_unknown_local_datacentre_makes_all_nodes_equal() {
-    for local in [None, Some("elsewhere"), Some("A")] {
-        let ring = cluster::table(three_nodes(), Replication::Simple(THREE), local);
-        assert_eq!(ring.local_nodes().len(), 3);
-        assert_eq!(ring.local_datacentre(), None);
+fn without_a_local_datacentre_all_nodes_are_equal() {
+    let ring = cluster::table(three_nodes(), Replication::Simple(THREE), None);
+    assert_eq!((ring.local_nodes().len(), ring.local_datacentre()), (3, None));
+    let replicas = ring.replicas(ring.keyspace("ks").expect("the keyspace"), Token(0));
+    assert_eq!((ids(replicas), replicas.local), (vec![7, 2, 4], 3));
+}
+
+/// What an operator named is never widened to datacentres that he did not name.
+#[test]
+fn a_local_datacentre_without_nodes_has_none_to_use() {
+    for local in ["elsewhere", "A"] {
+        let ring = cluster::table(three_nodes(), Replication::Simple(THREE), Some(local));
+        assert_eq!((ring.local_nodes().len(), ring.local_datacentre()), (0, Some(local)));
         let replicas = ring.replicas(ring.keyspace("ks").expect("the keyspace"), Token(0));
-        assert_eq!((ids(replicas), replicas.local), (vec![7, 2, 4], 3));
+        assert_eq!((ids(replicas).len(), replicas.local), (3, 0));
     }
 }
 

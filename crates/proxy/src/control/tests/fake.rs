@@ -29,6 +29,7 @@ pub(super) struct FakeNode {
 /// What all nodes of the ring say.
 pub(super) struct FakeState {
     pub(super) nodes: Vec<FakeNode>,
+    pub(super) cluster_name: &'static str,
     /// Name and replication.
     pub(super) keyspaces: Vec<(String, Vec<(String, String)>)>,
     /// Keyspace, table, column, kind, position, type.
@@ -62,6 +63,7 @@ impl FakeRing {
     pub(super) async fn start(count: u128) -> Self {
         let state = FakeState {
             nodes: Vec::new(),
+            cluster_name: "fake",
             keyspaces: Vec::new(),
             columns: Vec::new(),
             delay: Duration::ZERO,
@@ -98,15 +100,23 @@ impl FakeRing {
         address
     }
 
+    /// Starts one more node at an address that another may just have left.
+    pub(super) async fn add_node_soon(&mut self, host_id: u128, address: SocketAddr) {
+        drop(bind_soon(address).await);
+        self.add_node(host_id, &address.to_string()).await;
+    }
+
+    /// Lets a node listen at one more address, which nobody is told of.
+    pub(super) async fn also_at(&mut self, host_id: u128, address: &str) -> SocketAddr {
+        let listener = TcpListener::bind(address).await.expect("bind");
+        let address = listener.local_addr().expect("address");
+        self.serve(host_id, listener);
+        address
+    }
+
     /// Lets a killed node listen again where it did.
     pub(super) async fn revive(&mut self, host_id: u128) {
-        let listener = loop {
-            // What was killed may need a moment to let go of its port.
-            match TcpListener::bind(self.address(host_id)).await {
-                Ok(listener) => break listener,
-                Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
-            }
-        };
+        let listener = bind_soon(self.address(host_id)).await;
         self.serve(host_id, listener);
     }
 
@@ -161,6 +171,16 @@ impl FakeRing {
             state.columns.push(column("c", "k", "partition_key", 0, "int"));
             state.columns.push(column("c", "n", "regular", -1, "counter"));
         });
+    }
+}
+
+/// What was killed may need a moment to let go of its port.
+async fn bind_soon(address: SocketAddr) -> TcpListener {
+    loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => return listener,
+            Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+        }
     }
 }
 
@@ -381,7 +401,7 @@ fn local(state: &FakeState, host_id: u128) -> Table {
     let mut columns = COMMON.to_vec();
     let mut row = common(state, host_id, node);
     columns.extend([("cluster_name", native::TEXT), ("cql_version", native::TEXT), ("partitioner", native::TEXT)]);
-    row.extend([text("fake"), text("3.4.7"), text("org.apache.cassandra.dht.Murmur3Partitioner")]);
+    row.extend([text(state.cluster_name), text("3.4.7"), text("org.apache.cassandra.dht.Murmur3Partitioner")]);
     columns.push(("rpc_address", native::INET));
     if state.tells_ports {
         columns.push(("rpc_port", native::INT));

@@ -255,7 +255,7 @@ async fn a_reload_changes_the_local_datacentre() {
 async fn the_plane_ends_with_the_cores() {
     let ring = FakeRing::start(1).await;
     let bench = started(&ring).await;
-    let Bench { requests, _plane: plane, .. } = bench;
+    let Bench { requests, plane, .. } = bench;
     drop(requests);
-    timeout(GUARD, plane).await.expect("still running").expect("panicked");
+    timeout(GUARD, plane).await.expect("still running").expect("panicked").expect("no complaint");
 }

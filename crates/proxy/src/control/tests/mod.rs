@@ -2,6 +2,7 @@
 
 mod fake;
 mod following;
+mod places;
 mod reading;
 
 use std::net::SocketAddr;
@@ -12,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::{ClusterState, ClusterView, ControlOptions, ControlPlane, ControlRequest, CoreMail, Mailbox};
+use super::{ClusterState, ClusterView, ControlOptions, ControlPlane, ControlRequest, CoreMail, Mailbox, Unfit};
 use crate::config::Config;
 use crate::metrics::ControlMetrics;
 
@@ -26,7 +27,7 @@ struct Bench {
     config: watch::Sender<Arc<Config>>,
     view: ClusterView,
     metrics: Arc<ControlMetrics>,
-    _plane: JoinHandle<()>,
+    plane: JoinHandle<Result<(), Unfit>>,
 }
 
 impl Bench {
@@ -50,7 +51,15 @@ impl Bench {
             seed: 7,
         };
         let plane = tokio::spawn(ControlPlane::new(options).run());
-        Self { mail, requests, config, view, metrics, _plane: plane }
+        Self { mail, requests, config, view, metrics, plane }
+    }
+
+    /// Why it gave up, having told nobody of a ring.
+    async fn unfit(self) -> String {
+        let Unfit(why) =
+            timeout(GUARD, self.plane).await.expect("it goes on").expect("panicked").expect_err("it goes on");
+        assert!(self.view.get().is_none(), "a ring was published");
+        why
     }
 
     async fn next_mail(&mut self) -> CoreMail {
