@@ -21,7 +21,6 @@ use crate::limits;
 use crate::metrics::{Closing, Outcome, Refusal};
 use crate::node::{PoolId, PoolKey, Role, Step};
 use crate::route::Plan;
-use crate::who::printable;
 
 impl Core {
     /// AUTH_RESPONSE of a client.
@@ -164,7 +163,9 @@ impl Core {
             self.reply(io, client.slot, 0, opcode::ERROR, switch.stream, error_body);
             if switch.login {
                 self.metrics.clients_refused.of(Refusal::Authentication).add(1);
-                self.close_client(io, client.slot, Closing::Authentication, &words_of(error_body));
+                // Code and message come first in every version.
+                let words = ErrorMessage::decode(3, error_body).map_or("the node refused it", |error| error.message);
+                self.close_client(io, client.slot, Closing::Authentication, words);
             } else {
                 self.end_switch(io, client, switch.pool);
                 self.unstall(client.slot, Stall::SWITCH);
@@ -264,11 +265,4 @@ impl Core {
             }
         }
     }
-}
-
-/// What a node said, as a log line shows it.
-fn words_of(error_body: &[u8]) -> String {
-    // Code and message come first in every version.
-    ErrorMessage::decode(3, error_body)
-        .map_or_else(|_| "the node refused it".to_owned(), |error| printable(error.message))
 }

@@ -8,8 +8,10 @@ use shunt_admin::Label as _;
 use shunt_reactor::{CloseReason, Io};
 
 use crate::core::Core;
+use crate::limits;
 use crate::log_limits::Logged;
 use crate::metrics::Closing;
+use crate::who::printable_to;
 
 impl Core {
     /// The client's connection ended by itself.
@@ -61,11 +63,13 @@ impl Core {
         }
     }
 
+    /// `why` may quote a client or a node.
     fn tell_closed(&self, io: &Io, slot: u32, closing: Closing, why: &str) {
         let Some(client) = self.clients.get(slot as usize) else { return };
         self.metrics.clients_closed.of(closing).add(1);
         let Some(suppressed) = self.log_limits.admit(Logged::Closed(closing), io.now_ns()) else { return };
         let who = self.who(client);
+        let why = printable_to(why, limits::REASON_SHOWN_BYTES_MAX);
         tracing::warn!(
             core = self.index,
             reason = closing.text(),

@@ -117,6 +117,9 @@ pub const LOG_INTERVAL_NS: u64 = SECOND_NS;
 /// Longest role, keyspace or driver as logs and `/status` show it, bytes.
 pub const NAME_SHOWN_BYTES_MAX: usize = 64;
 
+/// Longest reason in a log line, bytes: an error may quote what a client or a node said.
+pub const REASON_SHOWN_BYTES_MAX: usize = 256;
+
 /// Drivers that a core keeps one copy of for all their clients.
 pub const DRIVERS_MAX: usize = 256;
 

@@ -121,7 +121,12 @@ fn role_of(token: &[u8]) -> Arc<str> {
 }
 
 /// A client's text without anything that does not print, cut to [`limits::NAME_SHOWN_BYTES_MAX`].
-pub(crate) fn printable(text: &str) -> String {
+fn printable(text: &str) -> String {
+    printable_to(text, limits::NAME_SHOWN_BYTES_MAX)
+}
+
+/// The same, cut to so many bytes.
+pub(crate) fn printable_to(text: &str, bytes_max: usize) -> String {
     let mut shown = String::new();
     for c in text.chars() {
         let start = shown.len();
@@ -129,7 +134,7 @@ pub(crate) fn printable(text: &str) -> String {
             '\'' | '"' | '\\' => shown.push(c),
             _ => shown.extend(c.escape_debug()),
         }
-        if shown.len() > limits::NAME_SHOWN_BYTES_MAX {
+        if shown.len() > bytes_max {
             shown.truncate(start);
             shown.push('…');
             break;

@@ -1,8 +1,14 @@
 //! What the log says of clients: who was closed and why, who failed to log in; and how much of it, however many there
 //! are.
 
+use std::sync::Arc;
+
+use shunt_admin::Label as _;
+use shunt_bench::stub::Action;
 use shunt_proxy::control::CoreMail;
+use shunt_proxy::metrics::{GivenUp, PoolState, StallReason};
 use shunt_reactor::sim::{HostId, SECOND};
+use shunt_topology::NodeId;
 use shunt_wire::cql::envelope::opcode;
 use tokio::sync::mpsc;
 
@@ -171,4 +177,50 @@ fn a_core_counts_its_clients_by_who_they_are() {
         ]
     );
     assert_eq!(counted.others.clients, 0);
+}
+
+/// What an error repeats of a client's own words does not get into the log as it came.
+#[test]
+fn an_error_that_quotes_a_client_is_told_escaped_and_cut() {
+    let journal = Journal::open();
+    let mut town = Town::bare(|_| {});
+    let client = town.offender();
+    town.send(client, &bytes::startup(4, Some(&"\x1b[2J\nforged ".repeat(3_000))));
+    town.closed(client);
+    let line = journal.only(&["closed a client", "reason=protocol_error"]);
+    assert!(line.contains(r"Unknown compression algorithm: \u{1b}[2j\nforged"), "{line}");
+    assert!(line.len() < 800 && !line.contains(|c: char| c.is_control()), "{} bytes: {line}", line.len());
+}
+
+/// Links given up, stream ids that hang, reasons not to read, and what becomes of the pool.
+#[test]
+fn what_a_node_that_answers_no_query_does_is_counted() {
+    let mut town = Town::bare(|options| options.nodes = 1);
+    let client = town.started_offender(4);
+    town.hook_all(|| Box::new(|_| Action::Silence));
+    (0..10).for_each(|stream| town.send(client, &bytes::query(4, stream, "SELECT v FROM bench.kv WHERE k = 0x00")));
+    town.answered(client, 10);
+    town.pass(SECOND);
+    let metrics = Arc::clone(&town.scene.metrics[0]);
+    let node = metrics.nodes.node(NodeId(0));
+    assert_eq!((node.streams_orphaned.get(), metrics.pools.of(PoolState::Open).get()), (10, 1));
+    town.pass(70 * SECOND);
+    assert_eq!(node.links_given_up.of(GivenUp::UnansweredQuery).get(), 1);
+    // Its node is gone now, so the next query finds no link.
+    town.scene.world.kill(town.scene.nodes[0]);
+    town.pass(3 * SECOND);
+    town.take_answers(client);
+    let before = metrics.client_stalls.of(StallReason::NoLink).get();
+    town.send(client, &bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 0x00"));
+    town.pass(SECOND);
+    assert_eq!((metrics.clients_stalled.of(StallReason::NoLink).get(), metrics.clients_paused.get()), (1, 1));
+    assert_eq!(metrics.pools.of(PoolState::Open).get(), 0);
+    let without = [PoolState::Opening, PoolState::Unreachable].map(|state| metrics.pool_clients.of(state).get());
+    assert_eq!(without.iter().sum::<u64>(), 1);
+    town.answered(client, 1);
+    town.pass(SECOND);
+    let stalled: u64 = StallReason::ALL.iter().map(|reason| metrics.clients_stalled.of(*reason).get()).sum();
+    assert_eq!((stalled, metrics.client_stalls.of(StallReason::NoLink).get()), (0, before + 1));
+    assert_eq!(node.streams_orphaned.get(), 0);
+    town.scene.world.with(client, |client, io| client.vanish(io));
 }
