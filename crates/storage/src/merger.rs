@@ -1,4 +1,7 @@
 //! How the engine merges fragments of rows and headers, and what it forgets while compacting.
+//!
+//! Many fragments may be put on one key before anybody merges them: what it takes may not grow faster than they do (but for a
+//! logarithm), so they are merged all together and never one after another into what has grown already.
 
 use crate::catalogue::{
     Catalogue, DecodeError, decode_header, decode_row, decode_unmerged, encode_header, encode_row, encode_unmerged,
@@ -8,7 +11,7 @@ use crate::engine::{Merger, Verdict};
 use crate::key::{self, OWN_TABLE, Target};
 use crate::row::{Header, Row, TableId};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -44,14 +47,14 @@ pub(crate) struct RowMerger {
     pub(crate) rewrites: Option<SyncSender<Vec<u8>>>,
     /// Merges that met a broken fragment.
     pub(crate) broken: AtomicU64,
+    /// Somebody looks for the schemas in use: what is merged for a reader counts.
+    pub(crate) looks_for_schemas: AtomicBool,
 }
 
 impl RowMerger {
     fn rows(&self, table: TableId, parts: &[&[u8]], purge: bool) -> Result<Vec<u8>, DecodeError> {
-        let mut merged = Row::default();
-        for part in parts {
-            merged.merge(decode_row(part, &self.catalogue)?);
-        }
+        let rows: Vec<Row> = parts.iter().map(|part| decode_row(part, &self.catalogue)).collect::<Result<_, _>>()?;
+        let mut merged = Row::merge_all(rows);
         if purge {
             let now = (self.clock)();
             merged.purge(now, self.grace.gc_before(table, now));
@@ -67,10 +70,8 @@ impl RowMerger {
             // Deletions of partitions and ranges are forgotten by a sweep alone: compaction does not know which rows
             // they still cover.
             Some((_, _, Target::Header)) => {
-                let mut merged = Header::default();
-                for part in parts {
-                    merged.merge(decode_header(part)?);
-                }
+                let headers: Vec<Header> = parts.iter().map(|part| decode_header(part)).collect::<Result<_, _>>()?;
+                let merged = Header::merge_all(headers);
                 let mut out = Vec::new();
                 encode_header(&merged, &mut out);
                 Ok(out)
@@ -87,14 +88,25 @@ impl Merger for RowMerger {
             Some(kept) => kept.into_iter().chain(fragments.iter().copied()).collect(),
             None => base.into_iter().chain(fragments.iter().copied()).collect(),
         };
+        if !purge && self.looks_for_schemas.load(Ordering::Acquire) {
+            // The fragments may stay as they are for long: what they name is in use, whatever the row that they make names.
+            parts.iter().for_each(|part| self.catalogue.note_use(part));
+        }
         if let ([part], false) = (&parts[..], purge) {
             return part.to_vec();
         }
+        let apart = || {
+            let mut out = Vec::with_capacity(parts.iter().map(|part| part.len() + 5).sum());
+            encode_unmerged(parts.iter().copied(), &mut out);
+            out
+        };
+        // A reader looks for one place in a header: that is less than it takes to put a header together.
+        if !purge && matches!(key::split(key), Some((_, _, Target::Header))) {
+            return apart();
+        }
         self.merge_parts(key, &parts, purge).unwrap_or_else(|_| {
             self.broken.fetch_add(1, Ordering::Relaxed);
-            let mut out = Vec::new();
-            encode_unmerged(parts.into_iter(), &mut out);
-            out
+            apart()
         })
     }
 
@@ -123,3 +135,6 @@ impl Merger for RowMerger {
         Verdict::Keep
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,10 @@
-//! From records back to whole rows and headers.
+//! From records back to whole rows.
 
 use super::bytes::Reader;
-use super::layout::{EPOCH_US, KIND_HEADER, KIND_UNMERGED, VERSION};
-use super::view::{CellView, RecordView, ValueView, kind, read_deletion};
+use super::layout::{KIND_UNMERGED, VERSION};
+use super::view::{CellView, RecordView, ValueView};
 use super::{Catalogue, DecodeError};
-use crate::row::{Cell, CellValue, ColumnId, Cut, Header, RangeTombstone, Row};
+use crate::row::{Cell, CellValue, ColumnId, Row};
 
 /// The row of a record.
 pub fn decode_row(bytes: &[u8], catalogue: &Catalogue) -> Result<Row, DecodeError> {
@@ -37,36 +37,6 @@ fn owned(column: ColumnId, path: Option<&[u8]>, cell: CellView<'_>) -> Cell {
         ValueView::CounterDelta(added) => CellValue::CounterDelta(added),
     };
     Cell { column, path: path.map(<[u8]>::to_vec), timestamp: cell.timestamp, expiry: cell.expiry, value }
-}
-
-/// The header of a record.
-pub fn decode_header(bytes: &[u8]) -> Result<Header, DecodeError> {
-    let mut reader = Reader::new(bytes);
-    kind(&mut reader, KIND_HEADER)?;
-    let head = reader.varint("ranges")?;
-    let deletion = if head & 1 == 1 { Some(read_deletion(&mut reader, EPOCH_US)?) } else { None };
-    let count = usize::try_from(head >> 1).ok().filter(|count| *count <= reader.remaining());
-    let count = count.ok_or_else(|| reader.error("number of ranges"))?;
-    let mut ranges: Vec<RangeTombstone> = Vec::with_capacity(count);
-    for _ in 0..count {
-        let (start, end) = (read_cut(&mut reader)?, read_cut(&mut reader)?);
-        if start >= end || ranges.last().is_some_and(|last| last.end > start) {
-            return Err(reader.error("ranges out of order"));
-        }
-        ranges.push(RangeTombstone { start, end, deletion: read_deletion(&mut reader, EPOCH_US)? });
-    }
-    reader.end("bytes after the last range")?;
-    Ok(Header { deletion, ranges })
-}
-
-fn read_cut(reader: &mut Reader<'_>) -> Result<Cut, DecodeError> {
-    match reader.byte("bound of a range")? {
-        0 => Ok(Cut::Start),
-        1 => Ok(Cut::Before(reader.bytes("bound of a range")?.to_vec())),
-        2 => Ok(Cut::After(reader.bytes("bound of a range")?.to_vec())),
-        3 => Ok(Cut::End),
-        _ => Err(reader.error("kind of a bound")),
-    }
 }
 
 /// The fragments of a record that keeps what could not be merged; `None` if it is another kind of record.

@@ -12,6 +12,7 @@ mod bytes;
 mod decode;
 mod encode;
 mod file;
+mod header;
 mod layout;
 mod presence;
 mod view;
@@ -19,9 +20,10 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use decode::{decode_header, decode_row, decode_unmerged};
+pub use decode::{decode_row, decode_unmerged};
 pub use encode::{encode_header, encode_row, encode_unmerged};
 pub use file::CatalogueError;
+pub use header::{covering, decode_header, is_worth_folding};
 pub use presence::Limits;
 pub use view::{CellView, Element, RecordView, ValueView, is_plain, needs_purge};
 
@@ -236,10 +238,17 @@ impl Catalogue {
         self.read().schemas.values().for_each(|schema| schema.used.store(false, Ordering::Release));
     }
 
+    /// Counts the schema that a row's record names as used. A record that cannot be read names none.
+    pub(crate) fn note_use(&self, record: &[u8]) {
+        if let Some(schema) = RecordView::parse(record, self).ok().and_then(|view| view.schema_id()) {
+            self.read().schemas.get(&schema).inspect(|schema| schema.mark_used());
+        }
+    }
+
     /// Retires all schemas but those `in_use` and those named by an encoder since `forget_uses`, and rewrites the file.
-    /// Their ids are not given out again. Returns the retired ones: nobody names them any more, and they can be read until
-    /// the next call, for the sake of reads that go on meanwhile.
-    pub fn reclaim(&self, in_use: &BTreeSet<u32>) -> Result<Vec<Arc<Schema>>, CatalogueError> {
+    /// Their ids are not given out again. Returns the retired ones, whatever becomes of the file: nobody names them any more,
+    /// and they can be read until the next call, for the sake of reads that go on meanwhile.
+    pub fn reclaim(&self, in_use: &BTreeSet<u32>) -> (Vec<Arc<Schema>>, Result<(), CatalogueError>) {
         let mut file = self.lock_file();
         // Encoders look schemas up under the same lock: each has named its schema before, or does not find it any more.
         let (retired, kept, next_id) = {
@@ -248,12 +257,11 @@ impl Catalogue {
             (retired, state.schemas.values().cloned().collect::<Vec<_>>(), state.next_id)
         };
         // Without the lock, for readers must not wait for the disk. A file that has more than it need is no fault.
-        if !retired.is_empty()
-            && let Some(file) = file.as_mut()
-        {
-            file.rewrite(next_id, &kept)?;
-        }
-        Ok(retired)
+        let written = match file.as_mut() {
+            Some(file) if !retired.is_empty() => file.rewrite(next_id, &kept),
+            _ => Ok(()),
+        };
+        (retired, written)
     }
 
     /// Figures for metrics.

@@ -2,6 +2,7 @@
 
 use super::{
     Cursor, DataFile, Engine, EngineError, Entry, Found, Merger, Pace, ReadTier, Sizes, Span, Stall, Verdict, Write,
+    is_quick,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -52,6 +53,11 @@ impl MemoryEngine {
         *self.sync_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
 
+    fn is_quick(entry: &Kept) -> bool {
+        let fragments: Vec<&[u8]> = entry.fragments.iter().map(Vec::as_slice).collect();
+        is_quick(entry.base.as_deref(), &fragments)
+    }
+
     fn merged(&self, key: &[u8], entry: &Kept, purge: bool) -> Vec<u8> {
         let fragments: Vec<&[u8]> = entry.fragments.iter().map(Vec::as_slice).collect();
         match &entry.base {
@@ -62,9 +68,12 @@ impl MemoryEngine {
 }
 
 impl Engine for MemoryEngine {
-    fn get(&self, key: &[u8], _tier: ReadTier) -> Result<Found, EngineError> {
+    fn get(&self, key: &[u8], tier: ReadTier) -> Result<Found, EngineError> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let Some(entry) = entries.get(key) else { return Ok(Found::Absent) };
+        if tier == ReadTier::Memory && !MemoryEngine::is_quick(entry) {
+            return Ok(Found::WouldBlock);
+        }
         Ok(Found::Value { bytes: self.merged(key, entry, false), fragments: entry.count() })
     }
 
@@ -104,7 +113,11 @@ impl Engine for MemoryEngine {
     fn cursor(&self, span: &Span) -> Box<dyn Cursor + '_> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let range = entries.range(span.from.clone()..span.to.clone());
-        let entries = range.map(|(key, kept)| (key.clone(), self.merged(key, kept, false), kept.count())).collect();
+        let entry = |(key, kept): (&Vec<u8>, &Kept)| {
+            let may = span.tier == ReadTier::Disk || MemoryEngine::is_quick(kept);
+            (key.clone(), may.then(|| self.merged(key, kept, false)), kept.count())
+        };
+        let entries = range.map(entry).collect();
         Box::new(MemoryCursor { entries, at: None })
     }
 
@@ -162,7 +175,8 @@ impl Engine for MemoryEngine {
 
 /// Over a copy, which is what makes it a view of one moment.
 struct MemoryCursor {
-    entries: Vec<(Vec<u8>, Vec<u8>, u32)>,
+    /// Without a value where merging it would take too long.
+    entries: Vec<(Vec<u8>, Option<Vec<u8>>, u32)>,
     at: Option<usize>,
 }
 
@@ -188,7 +202,10 @@ impl Cursor for MemoryCursor {
     }
 
     fn entry(&self) -> Result<Option<Entry<'_>>, EngineError> {
-        let entry = self.at.and_then(|at| self.entries.get(at));
-        Ok(entry.map(|(key, value, _)| (key.as_slice(), value.as_slice())))
+        match self.at.and_then(|at| self.entries.get(at)) {
+            None => Ok(None),
+            Some((_, None, _)) => Err(EngineError::WouldBlock),
+            Some((key, Some(value), _)) => Ok(Some((key, value))),
+        }
     }
 }

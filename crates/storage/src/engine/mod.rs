@@ -5,6 +5,7 @@
 
 mod manifest;
 mod memory;
+mod operator;
 mod rocks;
 mod shared;
 #[cfg(test)]
@@ -52,8 +53,21 @@ pub enum ReadTier {
     /// Wherever it has to.
     #[default]
     Disk,
-    /// Memory only; what is not there is [`Found::WouldBlock`].
+    /// Memory only, and not at much of it; what is not there, or takes too long to merge, is [`Found::WouldBlock`].
     Memory,
+}
+
+/// Fragments that are merged for a reader who may not wait, and bytes of them: half a millisecond's work.
+pub const QUICK_FRAGMENTS_MAX: usize = 256;
+/// See [`QUICK_FRAGMENTS_MAX`].
+pub const QUICK_BYTES_MAX: usize = 64 << 10;
+
+/// Whether these may be merged for a reader who may not wait. What is in one piece already is not looked at: who reads it
+/// does.
+fn is_quick(base: Option<&[u8]>, fragments: &[&[u8]]) -> bool {
+    let bytes = || base.map_or(0, <[u8]>::len) + fragments.iter().map(|fragment| fragment.len()).sum::<usize>();
+    let several = fragments.len() + usize::from(base.is_some()) > 1;
+    !several || (fragments.len() <= QUICK_FRAGMENTS_MAX && bytes() <= QUICK_BYTES_MAX)
 }
 
 /// What a read met.

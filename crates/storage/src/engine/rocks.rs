@@ -11,22 +11,17 @@
 //! The log is written when it is synced, by [`Engine::sync`]: writers that wait for one sync share it, and a crash of the
 //! process loses exactly what a crash of the machine would.
 
-use super::{
-    Cursor, DataFile, Engine, EngineError, Entry, Found, Merger, Pace, ReadTier, Sizes, Span, Stall, Verdict, Write,
-};
+use super::operator::{Reading, set_merger};
+use super::{Cursor, DataFile, Engine, EngineError, Entry, Found, Merger, Pace, ReadTier, Sizes, Span, Stall, Write};
 use crate::key::prefix_bytes;
-use rocksdb::compaction_filter::{CompactionFilter, Decision};
-use rocksdb::compaction_filter_factory::{CompactionFilterContext, CompactionFilterFactory};
 use rocksdb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DB, DBCompressionType, DBRawIterator,
-    DBRecoveryMode, ErrorKind, LogLevel, MergeOperands, Options, ReadOptions, SliceTransform, WriteBatch, WriteOptions,
+    DBRecoveryMode, ErrorKind, LogLevel, Options, ReadOptions, SliceTransform, WriteBatch, WriteOptions,
     checkpoint::Checkpoint, properties,
 };
-use rustix::process::{getpriority_process, setpriority_process};
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::StrDeserializer;
-use std::cell::Cell;
 use std::ffi::CStr;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -70,34 +65,6 @@ impl Default for EngineOptions {
             create: true,
             accept_damaged_log: false,
         }
-    }
-}
-
-thread_local! {
-    /// Whether this thread is in a read: the merge operator then says how much it merged, and purges nothing.
-    static READING: Cell<bool> = const { Cell::new(false) };
-    static FRAGMENTS: Cell<u32> = const { Cell::new(0) };
-    /// Whether this thread's priority was lowered.
-    static LOWERED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// The kernel's.
-const NICE_MAX: i32 = 19;
-
-/// While a read goes on.
-struct Reading;
-
-impl Reading {
-    fn begin() -> Self {
-        READING.set(true);
-        FRAGMENTS.set(0);
-        Reading
-    }
-}
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        READING.set(false);
     }
 }
 
@@ -224,74 +191,6 @@ fn build_options(options: &EngineOptions, merger: Arc<dyn Merger>) -> Result<(Op
     Ok((db, cache))
 }
 
-fn set_merger(db: &mut Options, merger: Arc<dyn Merger>) {
-    let (whole, partial) = (Arc::clone(&merger), Arc::clone(&merger));
-    let merge_whole = move |key: &[u8], base: Option<&[u8]>, operands: &MergeOperands| {
-        let fragments: Vec<&[u8]> = operands.iter().collect();
-        let reading = READING.get();
-        if reading {
-            FRAGMENTS.set(fragments.len() as u32 + u32::from(base.is_some()));
-        }
-        Some(whole.merge(key, base, &fragments, !reading))
-    };
-    let merge_partial = move |key: &[u8], _: Option<&[u8]>, operands: &MergeOperands| {
-        let fragments: Vec<&[u8]> = operands.iter().collect();
-        partial.merge_fragments(key, &fragments)
-    };
-    db.set_merge_operator("shunt.rows", merge_whole, merge_partial);
-    db.set_compaction_filter_factory(PurgeFactory { merger });
-}
-
-/// What compaction's threads add to the nice value of the process. On few cores they would take the time of event loops and
-/// syncs, which a client waits for; nobody waits for compaction until it is far behind.
-const COMPACTION_NICE: i32 = 5;
-
-/// Lowers the priority of this thread, once.
-fn lower_priority() {
-    if !LOWERED.replace(true) {
-        // Linux takes the calling thread for the process. Where it may not be changed, compaction competes.
-        let lower = getpriority_process(None).map(|nice| (nice + COMPACTION_NICE).min(NICE_MAX));
-        let _ = lower.and_then(|nice| setpriority_process(None, nice));
-    }
-}
-
-/// Makes the filter of each compaction.
-struct PurgeFactory {
-    merger: Arc<dyn Merger>,
-}
-
-impl CompactionFilterFactory for PurgeFactory {
-    type Filter = Purge;
-
-    /// On the thread that compacts.
-    fn create(&mut self, _context: CompactionFilterContext) -> Purge {
-        lower_priority();
-        Purge { merger: Arc::clone(&self.merger) }
-    }
-
-    fn name(&self) -> &CStr {
-        c"shunt.purge"
-    }
-}
-
-/// Sees values that are merged down to their base; fragments above them it never sees.
-struct Purge {
-    merger: Arc<dyn Merger>,
-}
-
-impl CompactionFilter for Purge {
-    fn filter(&mut self, _level: u32, key: &[u8], value: &[u8]) -> Decision {
-        match self.merger.verdict(key, value) {
-            Verdict::Keep => Decision::Keep,
-            Verdict::Remove => Decision::Remove,
-        }
-    }
-
-    fn name(&self) -> &CStr {
-        c"shunt.purge"
-    }
-}
-
 fn engine_error(error: rocksdb::Error) -> EngineError {
     // A file that is missing is looked for under LevelDB's name as well, and reported under that alone.
     let text = error.to_string().replace(".ldb", ".sst");
@@ -309,10 +208,11 @@ impl Engine for RocksEngine {
             ReadTier::Disk => &self.disk_reads,
             ReadTier::Memory => &self.memory_reads,
         };
-        let _reading = Reading::begin();
+        let reading = Reading::begin(tier);
         match self.db.get_pinned_opt(key, options) {
+            Ok(_) if reading.is_given_up() => Ok(Found::WouldBlock),
             Ok(None) => Ok(Found::Absent),
-            Ok(Some(value)) => Ok(Found::Value { bytes: value.to_vec(), fragments: FRAGMENTS.get().max(1) }),
+            Ok(Some(value)) => Ok(Found::Value { bytes: value.to_vec(), fragments: reading.fragments() }),
             Err(error) if error.kind() == ErrorKind::Incomplete => Ok(Found::WouldBlock),
             Err(error) => Err(engine_error(error)),
         }
@@ -358,7 +258,8 @@ impl Engine for RocksEngine {
         } else {
             options.set_total_order_seek(true);
         }
-        Box::new(RocksCursor { iterator: self.db.raw_iterator_opt(options), fragments: 0 })
+        let iterator = self.db.raw_iterator_opt(options);
+        Box::new(RocksCursor { iterator, tier: span.tier, fragments: 0, given_up: false })
     }
 
     fn sequence(&self) -> u64 {
@@ -440,14 +341,17 @@ impl Engine for RocksEngine {
 /// A RocksDB iterator.
 struct RocksCursor<'a> {
     iterator: DBRawIterator<'a>,
+    tier: ReadTier,
     fragments: u32,
+    /// The value at hand is none: merging it was left to somebody who may take longer.
+    given_up: bool,
 }
 
 impl<'a> RocksCursor<'a> {
     fn moved(&mut self, how: impl FnOnce(&mut DBRawIterator<'a>)) {
-        let _reading = Reading::begin();
+        let reading = Reading::begin(self.tier);
         how(&mut self.iterator);
-        self.fragments = FRAGMENTS.get().max(1);
+        (self.fragments, self.given_up) = (reading.fragments(), reading.is_given_up());
     }
 }
 
@@ -478,6 +382,9 @@ impl Cursor for RocksCursor<'_> {
     }
 
     fn entry(&self) -> Result<Option<Entry<'_>>, EngineError> {
+        if self.given_up {
+            return Err(EngineError::WouldBlock);
+        }
         match self.iterator.item() {
             Some(entry) => Ok(Some(entry)),
             None => match self.iterator.status() {

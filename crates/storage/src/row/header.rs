@@ -2,6 +2,7 @@
 
 use super::{Bytes, Deletion};
 use std::cmp::Ordering;
+use std::collections::BinaryHeap;
 use std::ops::Bound;
 
 /// A place between two rows of a partition.
@@ -107,9 +108,27 @@ impl Header {
 
     /// Merges another fragment into this one: everywhere the superseding deletion stays.
     pub fn merge(&mut self, other: Header) {
-        self.deletion = self.deletion.max(other.deletion);
-        self.ranges = merge_ranges(std::mem::take(&mut self.ranges), other.ranges);
-        self.drop_covered();
+        *self = Header::merge_all([std::mem::take(self), other]);
+    }
+
+    /// Merges fragments, in any order and however many: n ranges take n log n steps, however they are spread over fragments.
+    pub fn merge_all(fragments: impl IntoIterator<Item = Header>) -> Header {
+        let mut merged = Header::default();
+        let mut several = false;
+        for mut fragment in fragments {
+            merged.deletion = merged.deletion.max(fragment.deletion);
+            if merged.ranges.is_empty() {
+                merged.ranges = fragment.ranges;
+            } else if !fragment.ranges.is_empty() {
+                several = true;
+                merged.ranges.append(&mut fragment.ranges);
+            }
+        }
+        if several {
+            merged.ranges = canonical_ranges(merged.ranges);
+        }
+        merged.drop_covered();
+        merged
     }
 
     /// Brings a fragment made by hand into canonical form.
@@ -132,8 +151,9 @@ impl Header {
     pub fn forget(&mut self, swept: &Header) {
         self.deletion = self.deletion.filter(|deletion| swept.deletion.is_none_or(|swept| *deletion > swept));
         self.ranges.retain(|range| {
-            let within = |other: &&RangeTombstone| other.start <= range.start && range.end <= other.end;
-            let ranged = swept.ranges.iter().find(within).map(|range| range.deletion);
+            let after = swept.ranges.partition_point(|other| other.start <= range.start);
+            let around = after.checked_sub(1).map(|at| &swept.ranges[at]).filter(|other| range.end <= other.end);
+            let ranged = around.map(|other| other.deletion);
             swept.deletion.max(ranged).is_none_or(|swept| range.deletion > swept)
         });
     }
@@ -145,44 +165,44 @@ impl Header {
     }
 }
 
-/// Of ranges in any order; by halves, so that thousands of them do not take the square of that.
+/// An end of a range on the way along all of them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Open<'a> {
+    deletion: Deletion,
+    end: &'a Cut,
+}
+
+/// Of ranges in any order, none of them empty. One way along all cuts, with the deletions that lie over the place at hand in
+/// a heap: n ranges take n log n steps, and a cut is copied only into the result.
 fn canonical_ranges(mut ranges: Vec<RangeTombstone>) -> Vec<RangeTombstone> {
     if ranges.len() <= 1 {
         return ranges;
     }
-    let upper = ranges.split_off(ranges.len() / 2);
-    merge_ranges(canonical_ranges(ranges), canonical_ranges(upper))
-}
-
-/// Both canonical, as is the result: walks along all cuts of both.
-fn merge_ranges(left: Vec<RangeTombstone>, right: Vec<RangeTombstone>) -> Vec<RangeTombstone> {
-    if left.is_empty() {
-        return right;
-    }
-    if right.is_empty() {
-        return left;
-    }
-    let mut cuts: Vec<&Cut> = left.iter().chain(&right).flat_map(|range| [&range.start, &range.end]).collect();
+    // Several canonical fragments one after another are runs, which the sort only has to merge.
+    ranges.sort_by(|left, right| left.start.cmp(&right.start));
+    let mut cuts: Vec<&Cut> = ranges.iter().flat_map(|range| [&range.start, &range.end]).collect();
     cuts.sort();
     cuts.dedup();
-    let mut merged: Vec<RangeTombstone> = Vec::with_capacity(left.len() + right.len());
-    let (mut in_left, mut in_right) = (0, 0);
-    for pair in cuts.windows(2) {
-        let (start, end) = (pair[0], pair[1]);
-        let here = deletion_at(&left, &mut in_left, start).max(deletion_at(&right, &mut in_right, start));
-        let Some(deletion) = here else { continue };
-        match merged.last_mut().filter(|last| last.end == *start && last.deletion == deletion) {
-            Some(last) => last.end = end.clone(),
-            None => merged.push(RangeTombstone { start: start.clone(), end: end.clone(), deletion }),
+    let mut merged: Vec<RangeTombstone> = Vec::with_capacity(ranges.len());
+    let mut open: BinaryHeap<Open<'_>> = BinaryHeap::new();
+    let mut begins = ranges.iter().peekable();
+    // What is being deleted, and since where.
+    let mut current: Option<(Deletion, &Cut)> = None;
+    for cut in cuts {
+        while let Some(range) = begins.next_if(|range| range.start == *cut) {
+            open.push(Open { deletion: range.deletion, end: &range.end });
+        }
+        // What lies below the strongest and has ended is found when it comes up.
+        while open.peek().is_some_and(|top| top.end <= cut) {
+            open.pop();
+        }
+        let here = open.peek().map(|top| top.deletion);
+        if current.map(|(deletion, _)| deletion) != here {
+            if let Some((deletion, start)) = current {
+                merged.push(RangeTombstone { start: start.clone(), end: cut.clone(), deletion });
+            }
+            current = here.map(|deletion| (deletion, cut));
         }
     }
     merged
-}
-
-/// The deletion of the range that begins at `cut` or before and ends after it; `next` only ever moves on.
-fn deletion_at(ranges: &[RangeTombstone], next: &mut usize, cut: &Cut) -> Option<Deletion> {
-    while ranges.get(*next).is_some_and(|range| range.end <= *cut) {
-        *next += 1;
-    }
-    ranges.get(*next).filter(|range| range.start <= *cut).map(|range| range.deletion)
 }

@@ -43,6 +43,20 @@ impl Row {
         self.drop_covered();
     }
 
+    /// Merges fragments, oldest first. By halves: a collection written element by element is taken up as often as it can be
+    /// halved, and not once for each element.
+    pub fn merge_all(mut fragments: Vec<Row>) -> Row {
+        if fragments.len() > 2 {
+            let newer = fragments.split_off(fragments.len() / 2);
+            fragments = vec![Row::merge_all(fragments), Row::merge_all(newer)];
+        }
+        let merged = fragments.into_iter().reduce(|mut older, newer| {
+            older.merge(newer);
+            older
+        });
+        merged.unwrap_or_default()
+    }
+
     /// Drops everything that `deletion`, of the partition or of a range around the row, covers.
     pub fn cover(&mut self, deletion: Deletion) {
         self.liveness = self.liveness.filter(|liveness| !deletion.covers(liveness.timestamp));

@@ -64,6 +64,7 @@ pub fn check(directory: &Path, options: &StoreOptions) -> Result<Vec<Problem>, S
         clock: Arc::clone(&options.clock),
         rewrites: None,
         broken: Default::default(),
+        looks_for_schemas: Default::default(),
     };
     match RocksEngine::open_read_only(&layout.engine(), &options.engine, Arc::new(merger)) {
         Ok(engine) => {

@@ -5,6 +5,7 @@
 //! fragments, apply the deletions of the partition and leave out what has expired.
 
 mod cache;
+mod changes;
 mod check;
 mod commit;
 mod directory;
@@ -41,6 +42,7 @@ use crate::key;
 use crate::merger::{GraceTimes, RowMerger};
 use crate::row::TableId;
 use crate::row_cache::RowCache;
+use changes::Changes;
 use commit::Commit;
 use directory::{DirectoryLock, Layout};
 use figures::Figures;
@@ -73,8 +75,10 @@ pub(crate) struct Shared {
     marker: Option<Marker>,
     /// Tables in which a read has to look for deletions of partitions and ranges.
     headers: RwLock<HashSet<TableId>>,
-    /// Writers hold it shared; a row is written back, and schemas are reclaimed, with no writer in between.
+    /// Writers hold it shared; a row is written back, and schemas are reclaimed, with no writer in between. Who has it alone
+    /// may neither read a disk nor merge more than a reader would who may not wait.
     gate: RwLock<()>,
+    changes: Changes,
     /// Writers that the engine makes wait. As long as there is one, no event loop takes a lock that it holds.
     delayed: AtomicUsize,
     rewrites: SyncSender<Vec<u8>>,
@@ -139,6 +143,7 @@ impl Store {
             clock: Arc::clone(&options.clock),
             rewrites: Some(rewrites.clone()),
             broken: Default::default(),
+            looks_for_schemas: Default::default(),
         });
         let next_id = catalogue.next_id();
         let (layout, lock) = directory.unzip();
@@ -168,6 +173,7 @@ impl Store {
             marker,
             headers,
             gate: RwLock::new(()),
+            changes: Changes::default(),
             delayed: AtomicUsize::new(0),
             rewrites: rewrites.clone(),
             stop_sweeping: AtomicBool::new(false),

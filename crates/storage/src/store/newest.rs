@@ -30,11 +30,7 @@ impl Store {
         let shared = &*self.shared;
         let key = key::record(table, partition, target)?;
         // Deletions are moved from headers into rows, so the row comes last.
-        let header = shared.read_header(table, partition, ReadTier::Disk)?.ready().unwrap_or_default();
-        let deletion = match target {
-            Target::Row(clustering) => header.covering(clustering),
-            Target::Static | Target::Header => header.deletion,
-        };
+        let deletion = shared.read_covering((table, partition, target), ReadTier::Disk)?.ready().flatten();
         let own = match shared.fetch(&key, ReadTier::Disk)? {
             Read::Ready(stored) => stored.record().map(|record| shared.newest_of_record(&key, record)).transpose()?,
             Read::WouldBlock => None,

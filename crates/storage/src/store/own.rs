@@ -3,7 +3,7 @@
 use super::{Shared, StoreError};
 use crate::catalogue::CatalogueError;
 use crate::engine::{Engine, EngineError, Found, ReadTier, Span, Stall, Write};
-use crate::key::{self, OWN_TABLE};
+use crate::key::{self, OWN_TABLE, Target};
 use crate::row::TableId;
 use std::collections::HashSet;
 use std::path::Path;
@@ -99,6 +99,10 @@ impl Shared {
 
     pub(super) fn has_headers(&self, table: TableId) -> bool {
         self.headers.read().unwrap_or_else(PoisonError::into_inner).contains(&table)
+    }
+
+    pub(super) fn is_header(key: &[u8]) -> bool {
+        matches!(key::split(key), Some((_, _, Target::Header)))
     }
 
     pub(super) fn is_own(key: &[u8]) -> bool {

@@ -1,11 +1,11 @@
 //! A partition as it was at one moment: through one cursor, past the row cache.
 
-use super::read::{Reach, Read, Slice};
+use super::read::{Reach, Read, Slice, clustering, takes_long};
 use super::{Shared, StoreError};
-use crate::catalogue::decode_header;
+use crate::catalogue::{covering, decode_header};
 use crate::engine::{Cursor, EngineError, ReadTier, Span};
 use crate::key::{self, Target};
-use crate::row::{Bytes, Header, PartitionKey, Row, TableId};
+use crate::row::{Bytes, Deletion, Header, PartitionKey, Row, TableId};
 use std::ops::Bound;
 
 impl Slice {
@@ -30,28 +30,44 @@ impl Shared {
         cursor.seek(&key);
         let header = match cursor.entry() {
             Ok(Some((found, record))) if found == key => {
-                decode_header(record).map_err(|what| StoreError::corrupt(&key, what))?
+                if takes_long(record, tier) {
+                    return Ok(Read::WouldBlock);
+                }
+                Some(record.to_vec())
             }
-            Ok(_) => Header::default(),
+            Ok(_) => None,
             Err(EngineError::WouldBlock) => return Ok(Read::WouldBlock),
             Err(error) => return Err(error.into()),
         };
-        Ok(Read::Ready(View { cursor, header }))
+        Ok(Read::Ready(View { cursor, key, header, tier }))
     }
 }
 
 /// A partition as it was at one moment.
 pub(super) struct View<'a> {
     cursor: Box<dyn Cursor + 'a>,
-    pub(super) header: Header,
+    /// Of the header, and the record that it names.
+    key: Bytes,
+    header: Option<Bytes>,
+    tier: ReadTier,
 }
 
 impl View<'_> {
+    /// What the partition's header deletes at a place.
+    pub(super) fn deletion(&self, target: Target<'_>) -> Result<Option<Deletion>, StoreError> {
+        let Some(header) = &self.header else { return Ok(None) };
+        covering(header, clustering(target)).map_err(|what| StoreError::corrupt(&self.key, what))
+    }
+
     /// One of its records.
     pub(super) fn record(&mut self, key: &[u8]) -> Result<Read<Option<&[u8]>>, StoreError> {
         self.cursor.seek(key);
         match self.cursor.entry() {
-            Ok(found) => Ok(Read::Ready(found.filter(|(found, _)| *found == key).map(|(_, record)| record))),
+            Ok(found) => {
+                let record = found.filter(|(found, _)| *found == key).map(|(_, record)| record);
+                let takes_long = record.is_some_and(|record| takes_long(record, self.tier));
+                Ok(if takes_long { Read::WouldBlock } else { Read::Ready(record) })
+            }
             Err(EngineError::WouldBlock) => Ok(Read::WouldBlock),
             Err(error) => Err(error.into()),
         }
@@ -80,7 +96,7 @@ impl<'a> PartitionRows<'a> {
             Span { from: prefix.clone(), to: end.clone(), one_partition: true, cache: true, tier: slice.reach.tier };
         let mut cursor = shared.engine.cursor(&span);
         cursor.seek(&prefix);
-        let (header, static_row) = read_head(shared, &mut *cursor, &prefix, now)?;
+        let (header, static_row) = read_head(shared, &mut *cursor, (&prefix, slice.reach.tier), now)?;
         let bounds = slice.bounds(&prefix)?;
         match slice.reversed {
             true => cursor.seek_before(&bounds.1),
@@ -116,8 +132,8 @@ impl<'a> PartitionRows<'a> {
             if key < &self.bounds.0[..] || key >= &self.bounds.1[..] {
                 return Ok(None);
             }
-            self.reach.step()?;
-            self.shared.met(key, self.cursor.fragments());
+            self.reach.look_at(record)?;
+            self.shared.met(key, record, self.cursor.fragments());
             let clustering = key[self.prefix.len() + 1..].to_vec();
             let row = self.shared.resolve(key, record, self.header.covering(&clustering), self.now)?;
             if self.reversed {
@@ -138,14 +154,18 @@ impl<'a> PartitionRows<'a> {
 pub(super) fn read_head(
     shared: &Shared,
     cursor: &mut dyn Cursor,
-    prefix: &[u8],
+    (prefix, tier): (&[u8], ReadTier),
     now: i64,
 ) -> Result<(Header, Option<Row>), StoreError> {
     let (mut header, mut static_row) = (Header::default(), None);
     while let Some((key, record)) = cursor.entry()? {
+        if takes_long(record, tier) {
+            return Err(EngineError::WouldBlock.into());
+        }
         match key::split(key).map(|(_, _, target)| target) {
             Some(Target::Header) if key.starts_with(prefix) => {
                 header = decode_header(record).map_err(|what| StoreError::corrupt(key, what))?;
+                shared.ask_after_read(key, record, cursor.fragments());
             }
             Some(Target::Static) if key.starts_with(prefix) => {
                 static_row = shared.resolve(key, record, header.deletion, now)?;

@@ -2,8 +2,8 @@
 
 use super::partition::PartitionRows;
 use super::{Shared, Store, StoreError};
-use crate::catalogue::{RecordView, decode_header, decode_row, is_plain};
-use crate::engine::{EngineError, Found, ReadTier};
+use crate::catalogue::{DecodeError, RecordView, covering, decode_header, decode_row, is_plain, is_worth_folding};
+use crate::engine::{EngineError, Found, QUICK_BYTES_MAX, ReadTier};
 use crate::key::{self, Target};
 use crate::row::{Bytes, ColumnId, Deletion, Header, PartitionKey, Row, TableId};
 use std::ops::Bound;
@@ -77,8 +77,9 @@ impl Default for Reach {
 
 impl Reach {
     /// Looks at one more record.
-    pub(super) fn step(&mut self) -> Result<(), EngineError> {
-        self.records = self.records.checked_sub(1).ok_or(EngineError::WouldBlock)?;
+    pub(super) fn look_at(&mut self, record: &[u8]) -> Result<(), EngineError> {
+        let left = self.records.checked_sub(1).filter(|_| !takes_long(record, self.tier));
+        self.records = left.ok_or(EngineError::WouldBlock)?;
         Ok(())
     }
 }
@@ -223,19 +224,23 @@ impl Shared {
             Read::Ready(stored) => stored,
         };
         let Some(record) = stored.record() else { return use_it(&key, None, None).map(Read::Ready) };
+        if takes_long(record, tier) {
+            self.figures.blocked();
+            return Ok(Read::WouldBlock);
+        }
         if !self.has_headers(table) {
             return use_it(&key, Some(record), None).map(Read::Ready);
         }
-        let header = match self.read_header(table, partition, tier)? {
+        let deletion = match self.read_covering((table, partition, target), tier)? {
             Read::WouldBlock => return Ok(Read::WouldBlock),
-            Read::Ready(header) => header,
+            Read::Ready(deletion) => deletion,
         };
         if self.stamps.are_as(seen, &key) {
-            return use_it(&key, Some(record), covering(&header, target)).map(Read::Ready);
+            return use_it(&key, Some(record), deletion).map(Read::Ready);
         }
         // Row and header may be of two moments.
         let Read::Ready(mut view) = self.view(table, partition, tier)? else { return Ok(Read::WouldBlock) };
-        let deletion = covering(&view.header, target);
+        let deletion = view.deletion(target)?;
         match view.record(&key)? {
             Read::WouldBlock => Ok(Read::WouldBlock),
             Read::Ready(record) => use_it(&key, record, deletion).map(Read::Ready),
@@ -266,7 +271,7 @@ impl Shared {
         let Read::Ready(mut view) = self.view(table, partition, tier)? else { return Ok(Read::WouldBlock) };
         for target in targets {
             let key = key::record(table, partition, *target)?;
-            let deletion = covering(&view.header, *target);
+            let deletion = view.deletion(*target)?;
             match view.record(&key)? {
                 Read::WouldBlock => return Ok(Read::WouldBlock),
                 Read::Ready(None) => rows.push(None),
@@ -276,14 +281,33 @@ impl Shared {
         Ok(Read::Ready(rows))
     }
 
-    pub(super) fn read_header(
+    fn read_header(
         &self,
         table: TableId,
         partition: PartitionKey<'_>,
         tier: ReadTier,
     ) -> Result<Read<Header>, StoreError> {
+        self.with_header(table, partition, tier, decode_header)
+    }
+
+    /// What the partition's header deletes at a place, without taking the other deletions out of it.
+    pub(super) fn read_covering(
+        &self,
+        (table, partition, target): (TableId, PartitionKey<'_>, Target<'_>),
+        tier: ReadTier,
+    ) -> Result<Read<Option<Deletion>>, StoreError> {
+        self.with_header(table, partition, tier, |record| covering(record, clustering(target)))
+    }
+
+    fn with_header<T: Default>(
+        &self,
+        table: TableId,
+        partition: PartitionKey<'_>,
+        tier: ReadTier,
+        use_it: impl FnOnce(&[u8]) -> Result<T, DecodeError>,
+    ) -> Result<Read<T>, StoreError> {
         if !self.has_headers(table) {
-            return Ok(Read::Ready(Header::default()));
+            return Ok(Read::Ready(T::default()));
         }
         let key = key::record(table, partition, Target::Header)?;
         let stored = match self.fetch(&key, tier)? {
@@ -291,12 +315,20 @@ impl Shared {
             Read::Ready(stored) => stored,
         };
         match stored.record() {
-            None => Ok(Read::Ready(Header::default())),
-            Some(record) => decode_header(record).map(Read::Ready).map_err(|what| StoreError::corrupt(&key, what)),
+            None => Ok(Read::Ready(T::default())),
+            Some(record) if takes_long(record, tier) => {
+                self.figures.blocked();
+                Ok(Read::WouldBlock)
+            }
+            Some(record) => use_it(record).map(Read::Ready).map_err(|what| StoreError::corrupt(&key, what)),
         }
     }
 
     pub(super) fn read_record(&self, key: &[u8], tier: ReadTier) -> Result<Read<Option<Record>>, StoreError> {
+        if tier == ReadTier::Memory && self.changes.is_piled_up(key) {
+            self.figures.blocked();
+            return Ok(Read::WouldBlock);
+        }
         match self.engine.get(key, tier)? {
             Found::Absent => {
                 self.figures.read(0);
@@ -307,18 +339,34 @@ impl Shared {
                 Ok(Read::WouldBlock)
             }
             Found::Value { bytes, fragments } => {
-                self.met(key, fragments);
+                self.met(key, &bytes, fragments);
                 Ok(Read::Ready(Some(Record { bytes, fragments })))
             }
         }
     }
 
-    /// Counts the fragments of a row that was read, and asks for it to be written back if they are many.
-    pub(super) fn met(&self, key: &[u8], fragments: u32) {
+    /// Counts the fragments of a record that was read, and asks for it to be written back if they are many.
+    pub(super) fn met(&self, key: &[u8], record: &[u8], fragments: u32) {
         self.figures.read(fragments);
-        if fragments >= self.options.write_back_fragments {
-            // If too many wait already, this row will be read again.
-            let _ = self.rewrites.try_send(key.to_vec());
+        self.ask_after_read(key, record, fragments);
+    }
+
+    pub(super) fn ask_after_read(&self, key: &[u8], record: &[u8], fragments: u32) {
+        let many = fragments >= self.options.write_back_fragments;
+        if many && (!Shared::is_header(key) || is_worth_folding(record)) {
+            self.ask_write_back(key);
+        }
+    }
+
+    /// Asks for the fragments of a record to be put together.
+    pub(super) fn ask_write_back(&self, key: &[u8]) {
+        let never = self.options.write_back_fragments == u32::MAX || Shared::is_own(key);
+        if never || !self.changes.begins_to_wait(key) {
+            return;
+        }
+        // If too many wait already, it will be read or written again.
+        if self.rewrites.try_send(key.to_vec()).is_err() {
+            self.changes.ends_to_wait(key);
         }
     }
 
@@ -339,9 +387,16 @@ impl Shared {
     }
 }
 
-fn covering(header: &Header, target: Target<'_>) -> Option<Deletion> {
+/// Whether a record has so many deletions or elements that a reader who may not wait leaves it to another. Of values that
+/// lie in their place the size does not matter.
+pub(super) fn takes_long(record: &[u8], tier: ReadTier) -> bool {
+    tier == ReadTier::Memory && record.len() > QUICK_BYTES_MAX && !is_plain(record)
+}
+
+/// Where ranges may lie over a place.
+pub(super) fn clustering(target: Target<'_>) -> Option<&[u8]> {
     match target {
-        Target::Row(clustering) => header.covering(clustering),
-        Target::Static | Target::Header => header.deletion,
+        Target::Row(clustering) => Some(clustering),
+        Target::Static | Target::Header => None,
     }
 }

@@ -112,7 +112,8 @@ impl Scan<'_> {
 
     /// Takes the cursor's partition for the one it is in.
     fn enter(&mut self, prefix: Bytes) -> Result<(), StoreError> {
-        (self.header, self.static_row) = read_head(self.shared, &mut *self.cursor, &prefix, self.now)?;
+        (self.header, self.static_row) =
+            read_head(self.shared, &mut *self.cursor, (&prefix, self.reach.tier), self.now)?;
         self.partition = key::partition_of(&prefix).unwrap_or_default().into();
         self.prefix = prefix;
         Ok(())
@@ -126,7 +127,7 @@ impl Scan<'_> {
                 return Ok(Some(ScanItem { partition: Arc::clone(&self.partition), clustering: None, row }));
             }
             let Some((key, record)) = self.cursor.entry()? else { return Ok(None) };
-            self.reach.step()?;
+            self.reach.look_at(record)?;
             let prefix = &key[..key::prefix_bytes(key)];
             if prefix != self.prefix {
                 let prefix = prefix.to_vec();

@@ -1,14 +1,16 @@
 //! What keeps a store small and quick: merged rows written back, rows under old deletions swept out, schemas reclaimed.
 
 use super::{Shared, Store, StoreError};
-use crate::catalogue::{RecordView, decode_header, decode_row, decode_unmerged, encode_header, encode_row};
-use crate::engine::{Found, ReadTier, Span, Stall, Write};
+use crate::catalogue::{
+    RecordView, decode_header, decode_row, decode_unmerged, encode_header, encode_row, is_worth_folding,
+};
+use crate::engine::{Found, QUICK_BYTES_MAX, ReadTier, Span, Stall, Write};
 use crate::key::{self, Target};
 use crate::row::{Header, Row, TableId};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, PoisonError, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError};
 
 /// What a sweep did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,65 +24,98 @@ pub struct Swept {
 /// Fragments put into one batch by a sweep.
 const SWEEP_BATCH: usize = 256;
 
-/// Attempts to find a value in memory just after it was read.
-const READS_MAX: usize = 3;
+/// Attempts to put a record together while nobody writes it.
+const ATTEMPTS: usize = 2;
 
-type Gated<'a> = (RwLockWriteGuard<'a, ()>, Vec<u8>, u32);
-
-/// The upkeep thread: writes back what reads and compaction ask for, until an empty key ends it.
+/// The upkeep thread: writes back what reads, writes and compaction ask for, until an empty key ends it.
 pub(super) fn run(shared: &Arc<Shared>, asked: &Receiver<Vec<u8>>) {
     while let Ok(key) = asked.recv() {
         if key.is_empty() {
             return;
         }
-        // A row that cannot be written back is as it was; reads and writes of it report what is wrong.
+        // A record that cannot be written back is as it was; reads and writes of it report what is wrong.
         let _ = shared.write_back(&key);
+        shared.changes.ends_to_wait(&key);
     }
 }
 
 impl Shared {
-    /// A value with how many fragments it has, and the gate that keeps writers away from it. The value is brought into
-    /// memory first, so that no writer waits for the disk meanwhile; `None` if it is gone, or does not stay there.
-    fn read_gated(&self, key: &[u8]) -> Result<Option<Gated<'_>>, StoreError> {
-        for _ in 0..READS_MAX {
-            if self.engine.get(key, ReadTier::Disk)? == Found::Absent {
-                return Ok(None);
-            }
-            let gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
-            // A compaction may have put it elsewhere in between.
-            if let Found::Value { bytes, fragments } = self.engine.get(key, ReadTier::Memory)? {
-                return Ok(Some((gate, bytes, fragments)));
+    /// Puts what `make` makes of a record, and of how many fragments it was, in its place; says whether it did. `make` has to
+    /// say the same record in other words, or take away what nobody else adds.
+    ///
+    /// A record is read, merged and encoded with writers going on, and written with none of them in between if none has
+    /// written it meanwhile. One that is always being written is read and merged with the gate closed, if that is quick.
+    fn replace(
+        &self,
+        key: &[u8],
+        make: impl Fn(&[u8], u32) -> Result<Option<Write>, StoreError>,
+        write: impl Fn(&[Write]) -> Result<(), StoreError>,
+    ) -> Result<bool, StoreError> {
+        self.commit.check()?;
+        for _ in 0..ATTEMPTS {
+            let seen = self.changes.seen(key);
+            let Found::Value { bytes, fragments } = self.engine.get(key, ReadTier::Disk)? else { return Ok(false) };
+            let Some(made) = make(&bytes, fragments)? else { return Ok(false) };
+            let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+            if self.changes.seen(key) == seen {
+                return write(&[made]).map(|()| true);
             }
         }
-        Ok(None)
+        let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        match self.engine.get(key, ReadTier::Memory)? {
+            Found::Value { bytes, fragments } if bytes.len() <= QUICK_BYTES_MAX => match make(&bytes, fragments)? {
+                Some(made) => write(&[made]).map(|()| true),
+                None => Ok(false),
+            },
+            _ => Ok(false),
+        }
     }
 
-    /// Puts a row in the place of its fragments. With no writer in between, so none of theirs is lost.
+    /// Puts a record in the place of its fragments.
     fn write_back(&self, key: &[u8]) -> Result<(), StoreError> {
-        self.commit.check()?;
-        let Some((table, _, Target::Row(_) | Target::Static)) = key::split(key) else { return Ok(()) };
-        let Some((_gate, bytes, fragments)) = self.read_gated(key)? else { return Ok(()) };
-        let row = decode_row(&bytes, &self.catalogue).map_err(|what| StoreError::corrupt(key, what))?;
-        if row.has_counter() {
-            return Ok(());
+        let Some((table, _, target)) = key::split(key) else { return Ok(()) };
+        let make = |bytes: &[u8], fragments| {
+            let folded = match target {
+                Target::Header => self.fold_header(key, bytes, fragments)?,
+                Target::Row(_) | Target::Static => self.fold_row(table, key, bytes, fragments)?,
+            };
+            if folded.is_none() && fragments < 2 {
+                self.changes.put_together(key);
+            }
+            Ok(folded)
+        };
+        // With the gate closed nobody waits for compaction: who reads next asks again.
+        if self.replace(key, make, |writes| self.write(writes, Stall::Refuse))? {
+            self.figures.wrote_back();
         }
+        Ok(())
+    }
+
+    fn fold_row(&self, table: TableId, key: &[u8], bytes: &[u8], fragments: u32) -> Result<Option<Write>, StoreError> {
+        let row = decode_row(bytes, &self.catalogue).map_err(|what| StoreError::corrupt(key, what))?;
         let now = (self.options.clock)();
         let mut purged = row.clone();
         purged.purge(now, self.grace.gc_before(table, now));
         if fragments < 2 && purged == row {
-            return Ok(());
+            return Ok(None);
         }
-        let write = if purged.is_empty() {
-            Write::Delete(key.to_vec())
-        } else {
-            let mut record = Vec::new();
-            encode_row(&purged, table, &self.catalogue, &mut record);
-            Write::Put(key.to_vec(), record)
-        };
-        // With the gate closed nobody waits for compaction: the next read asks again.
-        self.write(&[write], Stall::Refuse)?;
-        self.figures.wrote_back();
-        Ok(())
+        if purged.is_empty() {
+            return Ok(Some(Write::Delete(key.to_vec())));
+        }
+        let mut record = Vec::new();
+        encode_row(&purged, table, &self.catalogue, &mut record);
+        Ok(Some(Write::Put(key.to_vec(), record)))
+    }
+
+    /// Nothing is forgotten: only a sweep knows which rows the deletions still cover.
+    fn fold_header(&self, key: &[u8], bytes: &[u8], fragments: u32) -> Result<Option<Write>, StoreError> {
+        if fragments < 2 || !is_worth_folding(bytes) {
+            return Ok(None);
+        }
+        let header = decode_header(bytes).map_err(|what| StoreError::corrupt(key, what))?;
+        let mut record = Vec::new();
+        encode_header(&header, &mut record);
+        Ok(Some(Write::Put(key.to_vec(), record)))
     }
 }
 
@@ -128,6 +163,10 @@ impl Store {
 
     /// Drops schemas that no record uses any more; says how many. Compacts everything on the way. Reads that go on meanwhile
     /// can still read records with them, until this is called again; the row cache drops its own.
+    ///
+    /// A schema that a record names which may ever be read again may never be dropped. So what counts is what records and
+    /// fragments name that the engine hands over after the compaction, whatever came of that; and what hides older ones is
+    /// durable before the schemas of these are dropped.
     pub fn reclaim_schemas(&self) -> Result<usize, StoreError> {
         let shared = &self.shared;
         let _one = shared.lock_upkeep();
@@ -135,33 +174,44 @@ impl Store {
             // Whoever encoded before has written when this is reached; whoever encodes after is seen in `used`.
             let _gate = shared.gate.write().unwrap_or_else(PoisonError::into_inner);
             shared.catalogue.forget_uses();
+            // Who puts a record together has encoded it without the gate, and does so again.
+            shared.changes.all_changed();
         }
         shared.engine.flush()?;
-        let (from, to) = (vec![0; 4], vec![u8::MAX; 4]);
-        // Fragments of before are merged, so that what they name is either in a value or in no record.
-        shared.engine.compact(&from, &to);
-        let mut in_use = BTreeSet::new();
-        let mut cursor = shared.engine.cursor(&Span {
-            from: from.clone(),
-            to,
-            one_partition: false,
-            cache: false,
-            tier: ReadTier::Disk,
-        });
-        cursor.seek(&from);
-        while let Some((_, record)) = cursor.entry()? {
-            let parts = decode_unmerged(record).unwrap_or_else(|| vec![record]);
-            in_use.extend(
-                parts.into_iter().filter_map(|part| RecordView::parse(part, &shared.catalogue).ok()?.schema_id()),
-            );
-            cursor.next();
-        }
-        drop(cursor);
-        let retired = shared.catalogue.reclaim(&in_use)?;
+        // Merged fragments name fewer schemas. How far it came, it does not say.
+        shared.engine.compact(&EVERYTHING.0, &EVERYTHING.1);
+        shared.merger.looks_for_schemas.store(true, Ordering::Release);
+        let in_use = shared.schemas_in_use();
+        shared.merger.looks_for_schemas.store(false, Ordering::Release);
+        let in_use = in_use?;
+        shared.commit.wait(shared.commit.settle_all(shared.engine.sequence()))?;
+        let (retired, written) = shared.catalogue.reclaim(&in_use);
         // Before they are forgotten, which is the next time: then no cached record names one.
         let tables: BTreeSet<TableId> = retired.iter().map(|schema| schema.table).collect();
         tables.into_iter().for_each(|table| shared.clear_cached(table));
+        written?;
         Ok(retired.len())
+    }
+}
+
+/// All keys.
+const EVERYTHING: ([u8; 4], [u8; 4]) = ([0; 4], [u8::MAX; 4]);
+
+impl Shared {
+    /// What values name. What fragments name that are merged on the way, the merger notes as used.
+    fn schemas_in_use(&self) -> Result<BTreeSet<u32>, StoreError> {
+        let (from, to) = (EVERYTHING.0.to_vec(), EVERYTHING.1.to_vec());
+        let span = Span { from: from.clone(), to, one_partition: false, cache: false, tier: ReadTier::Disk };
+        let mut cursor = self.engine.cursor(&span);
+        cursor.seek(&from);
+        let mut in_use = BTreeSet::new();
+        while let Some((_, record)) = cursor.entry()? {
+            let parts = decode_unmerged(record).unwrap_or_else(|| vec![record]);
+            let schema = |part| RecordView::parse(part, &self.catalogue).ok()?.schema_id();
+            in_use.extend(parts.into_iter().filter_map(schema));
+            cursor.next();
+        }
+        Ok(in_use)
     }
 }
 
@@ -244,19 +294,17 @@ impl<'a> Sweep<'a> {
 impl Shared {
     /// Takes deletions out of a header; with no writer in between, for nothing else can take something away.
     fn forget_deletions(&self, key: &[u8], old: &Header) -> Result<bool, StoreError> {
-        self.commit.check()?;
-        let Some((_gate, bytes, _)) = self.read_gated(key)? else { return Ok(false) };
-        let mut header = decode_header(&bytes).map_err(|what| StoreError::corrupt(key, what))?;
-        header.forget(old);
-        let write = if header.is_empty() {
-            Write::Delete(key.to_vec())
-        } else {
+        let make = |bytes: &[u8], _| {
+            let mut header = decode_header(bytes).map_err(|what| StoreError::corrupt(key, what))?;
+            header.forget(old);
+            if header.is_empty() {
+                return Ok(Some(Write::Delete(key.to_vec())));
+            }
             let mut record = Vec::new();
             encode_header(&header, &mut record);
-            Write::Put(key.to_vec(), record)
+            Ok(Some(Write::Put(key.to_vec(), record)))
         };
         // A stall ends the sweep, and the next one goes on: with the gate closed nobody waits.
-        self.write_visibly(&[write], Stall::Refuse)?;
-        Ok(true)
+        self.replace(key, make, |writes| self.write_visibly(writes, Stall::Refuse))
     }
 }

@@ -127,7 +127,12 @@ impl Shared {
     }
 
     pub(super) fn write(&self, batch: &[Write], stall: Stall) -> Result<(), StoreError> {
-        self.engine.write(batch, stall).map_err(|error| self.commit.failed(&error))
+        let outcome = self.engine.write(batch, stall);
+        // What a failed one left is not known; one that was refused for now left nothing.
+        if outcome != Err(EngineError::Busy) {
+            self.changes.wrote(batch, |key| self.ask_write_back(key));
+        }
+        outcome.map_err(|error| self.commit.failed(&error))
     }
 
     /// Writes past the gate, again and again as long as the engine refuses for now. Between two attempts nothing is held.

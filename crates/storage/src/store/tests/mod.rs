@@ -8,9 +8,11 @@ mod model;
 mod stalled;
 mod stress;
 mod upkeep;
+mod watched;
+mod write_back;
 
 use super::*;
-use crate::engine::{EngineOptions, MemoryEngine, Stall, Write};
+use crate::engine::{EngineOptions, MemoryEngine, ReadTier, RocksEngine, Stall, Write};
 use crate::key::Target;
 use crate::row::{Cell, CellValue, ColumnId, Deletion, Fragment, Header, Liveness, PartitionKey, Row};
 use std::time::Duration;
