@@ -11,9 +11,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use shunt_cql::ast::SchemaStatement;
 use shunt_reactor::Mailer;
+use shunt_storage::StoreError;
+use shunt_storage::files::{self, ReplaceError};
 use shunt_storage::row::TableId;
 use shunt_storage::store::{Durability as StoreDurability, Store, StoreOptions};
-use shunt_storage::{StoreError, files};
 use shunt_topology::Token;
 use shunt_wire::cql::message::{Event, encode};
 
@@ -221,13 +222,17 @@ impl Shared {
                 return Err(error.into());
             }
         }
-        persist::save(&new, &self.directory)
-            .map_err(|error| CqlError::Server(format!("the schema cannot be written: {error}")))?;
+        let saved = persist::save(&new, &self.directory);
+        if let Err(error @ ReplaceError::Unchanged(_)) = saved {
+            return Err(CqlError::Server(format!("the schema cannot be written: {error}")));
+        }
         self.tell_grace(&new);
         let new = Arc::new(new);
         *self.schema.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
-        let dropped = self.drop_data(&old, &new);
+        // A schema that may be back after a power failure has its data then. The next start deletes what is in none.
+        let dropped = if saved.is_ok() { self.drop_data(&old, &new) } else { Ok(()) };
         self.announce(&change);
+        saved.map_err(|error| CqlError::Server(format!("the schema has changed: {error}")))?;
         dropped?;
         Ok(Some(change))
     }

@@ -316,3 +316,27 @@ fn what_is_added_to_a_counter_is_a_counter() {
     nodes.rows("UPDATE counts SET n -= 2 WHERE a = 1");
     assert_eq!(nodes.rows("SELECT n FROM counts"), "3");
 }
+
+/// What lies on the disk then is the new schema: going on with the old one, the node would give out its numbers again and be
+/// another after a restart.
+#[test]
+fn a_schema_whose_directory_could_not_be_synced_is_the_one_in_the_file() {
+    let mut nodes = Nodes::new(&["CREATE TABLE t (k int PRIMARY KEY)", "INSERT INTO k.t (k) VALUES (1)"]);
+    let tables = |nodes: &Nodes| {
+        let stores = nodes.executor.shared.stores();
+        stores.iter().map(|store| store.tables().unwrap().len()).sum::<usize>()
+    };
+    let before = tables(&nodes);
+    for statement in ["CREATE TABLE u (k int PRIMARY KEY)", "DROP TABLE t"] {
+        shunt_storage::files::fail_next_directory_sync();
+        let error = query(&mut nodes, VERSION, 0, statement).error();
+        assert!(error.starts_with("the schema has changed: ") && error.contains("may be as before"), "{error}");
+    }
+    let saved = crate::schema::persist::load(nodes.executor.shared.directory()).unwrap().unwrap();
+    let schema = nodes.executor.shared.schema();
+    assert_eq!((saved.version, saved.next_table), (schema.version, schema.next_table));
+    assert_eq!(saved.keyspaces["k"].tables, schema.keyspaces["k"].tables);
+    assert_eq!(query(&mut nodes, VERSION, 0, "INSERT INTO u (k) VALUES (1)").done.opcode, opcode::RESULT);
+    assert!(query(&mut nodes, VERSION, 0, "SELECT * FROM t").error().contains("does not exist"));
+    assert!(tables(&nodes) > before, "the schema that may be back has no data");
+}

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use shunt_cql::types::{CqlType, UserType};
-use shunt_storage::files;
+use shunt_storage::files::{self, ReplaceError};
 use shunt_storage::row::{ColumnId, TableId};
 
 use super::change::SYSTEM_KEYSPACES;
@@ -91,8 +91,8 @@ const KINDS: [ColumnKind; 4] =
 /// Writes the schema into a directory; durable when this returns.
 ///
 /// # Errors
-/// What the file system says.
-pub(crate) fn save(schema: &Schema, directory: &Path) -> io::Result<()> {
+/// What the file system says, and whether the file is as it was.
+pub(crate) fn save(schema: &Schema, directory: &Path) -> Result<(), ReplaceError> {
     let own = schema.keyspaces.values().filter(|keyspace| !SYSTEM_KEYSPACES.contains(&keyspace.name.as_str()));
     let record = SchemaFile {
         format: FORMAT,
@@ -102,8 +102,12 @@ pub(crate) fn save(schema: &Schema, directory: &Path) -> io::Result<()> {
         keyspaces: own.map(|keyspace| keyspace_record(keyspace)).collect(),
     };
     let path = directory.join(FILE);
-    let written = files::replace(&path, &sealed(&serde_json::to_string_pretty(&record)?));
-    written.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let text = serde_json::to_string_pretty(&record).map_err(|error| ReplaceError::Unchanged(error.into()))?;
+    files::replace(&path, &sealed(&text)).map_err(|error| match error {
+        ReplaceError::Unchanged(error) => ReplaceError::Unchanged(named(error)),
+        ReplaceError::Undurable(error) => ReplaceError::Undurable(named(error)),
+    })
 }
 
 /// An object as JSON, with the checksum of its lines as its first member.

@@ -6,6 +6,7 @@
 
 use super::bytes::{Reader, put_varint};
 use super::{DecodeError, Schema};
+use crate::files::{self, ReplaceError};
 use crate::row::{ColumnId, TableId};
 use std::fmt;
 use std::fs;
@@ -71,19 +72,22 @@ pub(super) struct File {
     end: u64,
     /// Schemas below this id were appended since it was opened or rewritten: one that cannot be used yet comes again.
     appended: u32,
+    /// What lies at the path may be another file, now or after a power failure. Nothing may be appended to this one, for it
+    /// might be gone with it: all is written anew first.
+    uncertain: bool,
 }
 
 impl File {
     pub(super) fn open(path: &Path) -> Result<(File, Contents), CatalogueError> {
         let failed = |source| CatalogueError::Io { path: path.to_owned(), source };
         if !path.exists() {
-            write_whole(path, 0, &[]).map_err(failed)?;
+            write_whole(path, 0, &[]).map_err(|error| failed(error.into()))?;
         }
         let (contents, end) = File::read(path)?;
         let mut file = fs::OpenOptions::new().write(true).open(path).map_err(failed)?;
         file.set_len(end).map_err(failed)?;
         file.seek(SeekFrom::Start(end)).map_err(failed)?;
-        Ok((File { path: path.to_owned(), file, end, appended: 0 }, contents))
+        Ok((File { path: path.to_owned(), file, end, appended: 0, uncertain: false }, contents))
     }
 
     /// The contents, and where the last whole entry ends.
@@ -116,6 +120,9 @@ impl File {
 
     /// Appends those that are not there yet; their ids rise.
     pub(super) fn append(&mut self, schemas: &[Arc<Schema>]) -> Result<(), CatalogueError> {
+        if self.uncertain {
+            return self.append_anew(schemas);
+        }
         let mut bytes = Vec::new();
         let new = schemas.iter().filter(|schema| schema.id >= self.appended);
         new.for_each(|schema| put_schema(&mut bytes, schema));
@@ -137,25 +144,46 @@ impl File {
         Ok(())
     }
 
+    /// What lies at the path and these, as a new file.
+    fn append_anew(&mut self, schemas: &[Arc<Schema>]) -> Result<(), CatalogueError> {
+        let (Contents { schemas: mut all, mut next_id }, _) = File::read(&self.path)?;
+        for schema in schemas {
+            if all.iter().all(|known| known.id != schema.id) {
+                all.push(Arc::clone(schema));
+            }
+            next_id = next_id.max(schema.id.saturating_add(1));
+        }
+        self.rewrite(next_id, &all)?;
+        self.appended = next_id;
+        Ok(())
+    }
+
+    /// Fails with the file as it was, or with the new one in its place.
     pub(super) fn rewrite(&mut self, next_id: u32, schemas: &[Arc<Schema>]) -> Result<(), CatalogueError> {
-        let failed = |source| CatalogueError::Io { path: self.path.clone(), source };
-        write_whole(&self.path, next_id, schemas).map_err(failed)?;
+        let path = self.path.clone();
+        let failed = |source| CatalogueError::Io { path: path.clone(), source };
+        let replaced = write_whole(&self.path, next_id, schemas);
+        if let Err(ReplaceError::Unchanged(source)) = replaced {
+            return Err(failed(source));
+        }
+        self.uncertain = true;
+        replaced.map_err(|error| failed(error.into()))?;
         let mut file = fs::OpenOptions::new().write(true).open(&self.path).map_err(failed)?;
         self.end = file.seek(SeekFrom::End(0)).map_err(failed)?;
         self.file = file;
-        self.appended = 0;
+        (self.appended, self.uncertain) = (0, false);
         Ok(())
     }
 }
 
 /// Beside the path first, so that at every moment one of the two is whole.
-fn write_whole(path: &Path, next_id: u32, schemas: &[Arc<Schema>]) -> io::Result<()> {
+fn write_whole(path: &Path, next_id: u32, schemas: &[Arc<Schema>]) -> Result<(), ReplaceError> {
     let mut bytes = MAGIC.to_vec();
     let mut payload = vec![ENTRY_NEXT_ID];
     put_varint(&mut payload, u64::from(next_id));
     put_entry(&mut bytes, &payload);
     schemas.iter().for_each(|schema| put_schema(&mut bytes, schema));
-    crate::files::replace(path, &bytes)
+    files::replace(path, &bytes)
 }
 
 fn put_schema(out: &mut Vec<u8>, schema: &Schema) {

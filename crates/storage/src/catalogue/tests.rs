@@ -319,3 +319,37 @@ fn schemas_that_cannot_be_used_yet_are_written_once() {
     let again = Catalogue::open(&path, Limits::default()).unwrap();
     assert_eq!(again.counts().schemas, catalogue.counts().schemas);
 }
+
+/// What lies at the path then is the new file. Appended to the old one, schemas would be lost with it.
+#[test]
+fn schemas_are_in_the_file_after_its_directory_could_not_be_synced() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("catalogue");
+    let columns = |number: u32| [ColumnId(number)];
+    let catalogue = Catalogue::open(&path, Limits::default()).unwrap();
+    let ask = |number| {
+        catalogue.presence(TABLE, &columns(number));
+        catalogue.persist()
+    };
+    (0..3).for_each(|number| ask(number).unwrap());
+    catalogue.forget_uses();
+    crate::files::fail_next_directory_sync();
+    let (retired, written) = catalogue.reclaim(&BTreeSet::from([2]));
+    assert_eq!(retired.len(), 2);
+    let error = written.unwrap_err().to_string();
+    assert!(error.contains("may be as before"), "{error}");
+    // Nor is anything appended before the directory is in order again.
+    crate::files::fail_next_directory_sync();
+    assert!(ask(3).is_err() && catalogue.has_pending());
+    assert!(matches!(catalogue.presence(TABLE, &columns(3)), Presence::Inline));
+    catalogue.persist().unwrap();
+    ask(4).unwrap();
+    assert!(matches!(catalogue.presence(TABLE, &columns(3)), Presence::Exact(3)));
+    let next = catalogue.next_id();
+    drop(catalogue);
+    let again = Catalogue::open(&path, Limits::default()).unwrap();
+    assert_eq!(again.next_id(), next);
+    for number in 2..5 {
+        assert!(matches!(again.presence(TABLE, &columns(number)), Presence::Exact(id) if id == number), "{number}");
+    }
+}

@@ -138,7 +138,7 @@ impl Layout {
 
     pub(super) fn write_format(&self) -> Result<(), StoreError> {
         let path = self.format();
-        files::replace(&path, FORMAT.as_bytes()).map_err(|error| StoreError::io(&path, error))
+        files::replace(&path, FORMAT.as_bytes()).map_err(|error| StoreError::io(&path, error.into()))
     }
 }
 

@@ -276,7 +276,7 @@ impl Store {
         self.shared.engine.checkpoint(&copy.engine())?;
         // After the rows: every schema that one of them uses is in the file by then.
         let catalogue = fs::read(own.catalogue()).map_err(failed)?;
-        files::replace(&copy.catalogue(), &catalogue).map_err(failed)?;
+        files::replace(&copy.catalogue(), &catalogue).map_err(|error| failed(error.into()))?;
         // Last: without it the directory is not a store.
         copy.write_format()?;
         copy.make_durable()
