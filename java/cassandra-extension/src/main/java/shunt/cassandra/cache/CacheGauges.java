@@ -57,6 +57,8 @@ final class CacheGauges
         count(ssd, "FalseReads", statistics.falseReads);
         count(ssd, "RacedReads", statistics.racedReads);
         count(ssd, "Busy", statistics.ssdBusy);
+        count(ssd, "StreamsOutdating", statistics.outdatedRanges);
+        count(ssd, "Outdated", statistics.outdated);
         count(ssd, "Damaged", statistics.damaged);
         count(ssd, "Cascaded", statistics.cascaded);
         count(ssd, "CascadedBytes", statistics.cascadedBytes);

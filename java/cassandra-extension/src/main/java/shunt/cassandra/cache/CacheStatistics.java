@@ -32,6 +32,10 @@ final class CacheStatistics
     final LongAdder collectedKept = new LongAdder();
     final LongAdder collectedKeptBytes = new LongAdder();
     final LongAdder collectedDropped = new LongAdder();
+    /** Streams after which rows on the SSD were outdated by range. */
+    final LongAdder outdatedRanges = new LongAdder();
+    /** Rows on the SSD that were found to be outdated. */
+    final LongAdder outdated = new LongAdder();
     final LongAdder encoded = new LongAdder();
     final LongAdder encodedBytes = new LongAdder();
     final LongAdder catalogueSavedBytes = new LongAdder();

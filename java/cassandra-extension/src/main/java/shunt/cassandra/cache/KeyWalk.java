@@ -2,7 +2,9 @@ package shunt.cassandra.cache;
 
 import java.io.IOException;
 import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.Iterator;
+import java.util.List;
 import java.util.NoSuchElementException;
 import org.apache.cassandra.cache.RowCacheKey;
 import org.apache.cassandra.schema.TableId;
@@ -16,11 +18,14 @@ import org.slf4j.LoggerFactory;
  * order in which they were written, up to the end of the log, then memory once more. What is in the cache all the while is
  * seen: records are copied towards the end only, and until the walk is over one that leaves the index leaves memory as well.
  *
- * <p>Two of Cassandra's callers do not need that, and are recognised by their names on the stack; should they be named
+ * <p>Three of Cassandra's callers do not need that, and are recognised by their names on the stack; should they be named
  * otherwise in another version, they get the complete walk, which is right, too, and slower:
  * <ul>
  * <li>TRUNCATE and DROP ({@code CacheService.invalidateRowCacheForCf}) ask every key for its table and remove those of one
  * table. They get one key per table, and its removal ends the table's generation.
+ * <li>A task that has received SSTables from another node ({@code ColumnFamilyStore.invalidateRowCache}) removes the keys in
+ * their ranges. It gets those in memory; those on SSD are outdated by range, since every task would read all of the log:
+ * see {@link StreamedTables}.
  * <li>Saving the cache's keys ({@code AutoSavingCache.Writer}) gets those in memory: they are the ones worth reading again
  * at the next start.
  * </ul>
@@ -39,13 +44,25 @@ final class KeyWalk
     {
         String caller = StackWalker.getInstance().walk(frames -> frames
             .map(frame -> frame.getClassName() + '.' + frame.getMethodName())
-            .filter(name -> name.endsWith("CacheService.invalidateRowCacheForCf") || name.contains("AutoSavingCache$Writer."))
+            .filter(name -> name.endsWith("CacheService.invalidateRowCacheForCf") || name.endsWith("ColumnFamilyStore.invalidateRowCache")
+                            || name.contains("AutoSavingCache$Writer."))
             .findFirst().orElse(""));
         if (caller.endsWith("ForCf"))
             return new OfTables(cache);
+        if (caller.endsWith("invalidateRowCache"))
+            return afterStream(cache);
         if (!caller.isEmpty() || cache.ssd() == null)
             return new OfMemory(cache);
         return new OfAll(cache);
+    }
+
+    /** What was received is known, or else all keys have to be looked at. */
+    static Iterator<RowCacheKey> afterStream(TieredRowCache cache)
+    {
+        List<RowCacheKey> inMemory = new ArrayList<>();
+        if (StreamedTables.take((table, ranges) -> inMemory.addAll(cache.outdate(table, ranges))))
+            return new OfThese(cache, inMemory);
+        return cache.ssd() == null ? new OfMemory(cache) : new OfAll(cache);
     }
 
     /** One key for each table that has something in the cache. */
@@ -130,6 +147,22 @@ final class KeyWalk
         void memoryAgain()
         {
             shard = 0;
+        }
+    }
+
+    /** Keys that were in memory at one time. */
+    private static final class OfThese extends OfMemory
+    {
+        OfThese(TieredRowCache cache, List<RowCacheKey> these)
+        {
+            super(cache);
+            keys.addAll(these);
+        }
+
+        @Override
+        boolean more()
+        {
+            return false;
         }
     }
 

@@ -255,6 +255,25 @@ final class SegmentLog
         return true;
     }
 
+    /** The sequence of the segment that is written now. */
+    long sequence()
+    {
+        return sequence;
+    }
+
+    /** The sequence of the segment that a place is in; 0 if that was freed. */
+    long sequenceOf(long place)
+    {
+        return segmentOf(place).sequence;
+    }
+
+    /** The sequence of the oldest segment. */
+    long oldest()
+    {
+        Segment oldest = after(0);
+        return oldest == null ? sequence : oldest.sequence;
+    }
+
     /** The segment that was written first after the one with this sequence number, or null. */
     Segment after(long sequenceNumber)
     {

@@ -164,6 +164,8 @@ final class Shard
         lock.lock();
         try
         {
+            if (dropOutdated(entry.key, entry.hash, place, entry.generation))
+                return false;
             if (!entry.generation.isCurrent() || version(entry.hash) != version || !ssd.use(entry.hash, place))
                 return false;
             Entry now = map.get(entry.key);
@@ -171,6 +173,28 @@ final class Shard
                 add(entry, 1, evicted);
             else
                 entry.release();
+            return true;
+        }
+        finally
+        {
+            lock.unlock();
+        }
+    }
+
+    /** Takes a record that is not valid any more out of the index; tells whether it was that. */
+    boolean dropOutdated(RowCacheKey key, long hash, long place, Generation generation)
+    {
+        if (!ssd.isOutdated(key.key, place, generation))
+            return false;
+        lock.lock();
+        try
+        {
+            if (Place.same(ssd.index().find(hash), place))
+            {
+                dropFromSsd(hash, generation);
+                changed(hash);
+                statistics.outdated.increment();
+            }
             return true;
         }
         finally
@@ -367,7 +391,8 @@ final class Shard
             long place = ssd.index().find(hash);
             if (place == Place.NONE || Place.page(place) != page)
                 return Collected.DEAD;
-            if (mayKeep && generation != null && Place.isReferenced(place))
+            boolean isValid = generation != null && !ssd.isOutdated(key.key, place, generation);
+            if (mayKeep && isValid && Place.isReferenced(place))
                 return Collected.KEEP;
             ssd.index().remove(hash);
             Entry entry = ssd.isWalked() ? map.get(key) : null;
@@ -382,15 +407,27 @@ final class Shard
         }
     }
 
-    /** A record was copied: from now on the index has the copy, not marked as read. */
-    boolean moved(long hash, long oldPage, long place, Generation generation)
+    /**
+     * A record was copied: from now on the index has the copy, not marked as read. Not if the record became outdated meanwhile:
+     * the copy would look newer.
+     *
+     * @param oldSequence of the segment that it was in
+     */
+    boolean moved(RowCacheKey key, long hash, long oldPage, long oldSequence, long place, Generation generation)
     {
         lock.lock();
         try
         {
             long now = ssd.index().find(hash);
-            return now != Place.NONE && Place.page(now) == oldPage && generation.isCurrent()
-                   && ssd.moveTo(hash, now, place, generation);
+            if (now == Place.NONE || Place.page(now) != oldPage)
+                return false;
+            if (generation.isOutdated(key.key, oldSequence))
+            {
+                dropFromSsd(hash, generation);
+                changed(hash);
+                return false;
+            }
+            return generation.isCurrent() && ssd.moveTo(hash, now, place, generation);
         }
         finally
         {

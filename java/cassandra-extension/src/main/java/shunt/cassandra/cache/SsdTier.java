@@ -126,6 +126,12 @@ final class SsdTier
         return index.replace(hash, now, Place.tagged(place, hash));
     }
 
+    /** Whether the record is not valid any more, for its key has come from another node since it was written. */
+    boolean isOutdated(byte[] key, long place, Generation generation)
+    {
+        return generation.isOutdated(key, log.sequenceOf(place));
+    }
+
     private void count(long place, Generation generation, int change)
     {
         log.segmentOf(place).live.computeIfAbsent(generation, any -> new AtomicInteger()).addAndGet(change);
@@ -310,8 +316,9 @@ final class SsdTier
         {
             case KEEP ->
             {
+                long before = log.sequenceOf(page);
                 long place = log.append(hash, generation, keyBytes, Page.bodyAt(pages, at));
-                if (shards.of(key).moved(hash, page, place, generation))
+                if (shards.of(key).moved(key, hash, page, before, place, generation))
                 {
                     statistics.collectedKept.increment();
                     statistics.collectedKeptBytes.add(bytes);

@@ -29,7 +29,8 @@ interface Tables
         return id -> {
             // The reference that the table's store has, too: what it shows is what decides whether a write tells the cache.
             TableMetadataRef reference = Schema.instance.getTableMetadataRef(id);
-            if (reference == null)
+            // What other nodes send of it has to be heard of before the first row is cached.
+            if (reference == null || !StreamedTables.follow(id))
                 return null;
             TableMetadata now = reference.get();
             return new Table(now.toString(), ColumnSet.of(now), now, reference::get);

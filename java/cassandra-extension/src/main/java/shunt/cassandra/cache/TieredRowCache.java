@@ -91,7 +91,7 @@ final class TieredRowCache implements ICache<RowCacheKey, IRowCacheEntry>
         {
             int version = shard.version(hash);
             long place = ssd.index().find(hash);
-            if (place == Place.NONE)
+            if (place == Place.NONE || shard.dropOutdated(key, hash, place, generation))
                 return null;
             Read read = read(place, generation, key);
             if (read == null)
@@ -260,7 +260,8 @@ final class TieredRowCache implements ICache<RowCacheKey, IRowCacheEntry>
         if (entry != null && entry.generation.isCurrent())
             return true;
         Generation generation = ssd == null ? null : generations.forGet(key.tableId);
-        return generation != null && ssd.index().find(shards.hash(key, generation)) != Place.NONE;
+        long place = generation == null ? Place.NONE : ssd.index().find(shards.hash(key, generation));
+        return place != Place.NONE && !ssd.isOutdated(key.key, place, generation);
     }
 
     @Override
@@ -283,6 +284,27 @@ final class TieredRowCache implements ICache<RowCacheKey, IRowCacheEntry>
         for (int i = 0; i < shards.count(); i++)
             shards.get(i).sweep();
         reclaimWithoutSsd();
+    }
+
+    /**
+     * Records on the SSD of these keys are not valid any more, from now on and without a look at them; those in memory are the
+     * caller's, to whom all keys are given that memory has. Nothing that is in neither can be older than this call.
+     */
+    List<RowCacheKey> outdate(org.apache.cassandra.schema.TableId table, KeyRanges ranges)
+    {
+        Generation generation = ssd == null ? null : generations.last(table);
+        // Before memory is looked at: what comes out of the SSD meanwhile must not be missed.
+        Outdated outdated = generation == null ? null : generation.outdate(ranges, ssd.log().oldest());
+        List<RowCacheKey> keys = new ArrayList<>();
+        for (int i = 0; i < shards.count(); i++)
+            keys.addAll(shards.get(i).keys());
+        // After it: what went from memory to the SSD meanwhile is in these segments, and what goes later is among the keys.
+        if (outdated != null)
+        {
+            outdated.endWith(ssd.log().sequence());
+            statistics.outdatedRanges.increment();
+        }
+        return keys;
     }
 
     /** With an SSD that works its thread does that. */

@@ -153,7 +153,9 @@ class OutsideTheCacheTest
             double onSsd = node.figure("RowCacheSsd", "Hits");
             assertRows(client, table, key -> value("old", key));
             assertTrue(node.figure("RowCacheSsd", "Hits") - onSsd > 100, "rows on the SSD");
+            double streams = node.figure("RowCacheSsd", "StreamsOutdating");
             way.bring(table, copies);
+            assertEquals(way == Way.STREAM, node.figure("RowCacheSsd", "StreamsOutdating") > streams, "outdated by range, without a walk");
             double misses = misses();
             assertRows(client, table, key -> value(key % 2 == 0 ? "new" : "old", key));
             assertTrue(misses() - misses >= KEYS / 2, "rows that were read from the SSTables: " + (misses() - misses));
