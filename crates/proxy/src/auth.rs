@@ -46,7 +46,7 @@ impl Core {
         let statement = self.prepared.shared(plan.statement);
         let asked = split_request_prefix(header.flags, body).and_then(|(_, body)| Query::decode(header.version, body));
         let text = match (&statement, &asked) {
-            (Some(statement), _) => &statement.text,
+            (Some(statement), _) => statement.text.as_deref().unwrap_or_default(),
             (None, Ok(query)) => query.text,
             (None, Err(_)) => "",
         };

@@ -16,7 +16,7 @@ use crate::route::Plan;
 
 impl Core {
     /// A node prepared a client's statement: remember it, tell the client, and prepare it on the other nodes too, if it is
-    /// new. Hundreds of sessions prepare the same statements; a node that has forgotten one is repaired when it says so.
+    /// new or its text is not kept. Hundreds of sessions prepare the same statements; a node that has forgotten one is repaired when it says so.
     pub(crate) fn learn_prepared(
         &mut self,
         io: &mut Io,
@@ -60,7 +60,7 @@ impl Core {
         ids.find(|id| self.prepared.look_up(id).is_none()).or(first)
     }
 
-    /// The request, if the statement was not known.
+    /// The request, if the other nodes are to get it too.
     fn remember_statement(
         &mut self,
         io: &Io,
@@ -72,7 +72,7 @@ impl Core {
         let link = self.links.get(key as usize)?;
         let pool = self.pools.get(link.pool)?;
         let version = pool.key.version;
-        let session = pool.key.keyspace.clone();
+        let (session, login) = (pool.key.keyspace.clone(), pool.key.login.clone());
         let (_, rest) = split_response_prefix(answer.flags, body).ok()?;
         let sent = self.retained_bytes_of(io.sent_of(link.conn, pending.retained), pending.retained)?;
         let (_, request) = split_request_prefix(pending.flags, &sent).ok()?;
@@ -89,7 +89,8 @@ impl Core {
             // Metadata of a later kind than we know. It can be executed all the same, but only if it is remembered.
             _ => PreparedStatement::opaque(result_kind::prepared_id(rest)?, asked.text, &parsed, keyspace),
         };
-        self.prepared.learn(learned).then_some(sent)
+        let account = self.prepared.account(login.as_deref());
+        self.prepared.learn(account, learned).then_some(sent)
     }
 
     /// Prepares a statement on the pool's other nodes, ahead of need; nobody waits for the answers.

@@ -38,12 +38,15 @@ pub const REQUEST_BYTES_MAX: u32 = 16 * 1024 * 1024;
 /// Largest body of a client that has not logged in: a STARTUP or AUTH_RESPONSE is small.
 pub const HANDSHAKE_BYTES_MAX: u32 = 64 * 1024;
 
-/// Statements remembered for all clients together; beyond it the one learnt first is forgotten, and its next EXECUTE
-/// is answered with UNPREPARED, which drivers repair.
+/// Statements remembered for all clients together; beyond it one is forgotten of the login that has most, and its next
+/// EXECUTE is answered with UNPREPARED, which drivers repair.
 pub const PREPARED_STATEMENTS_MAX: usize = 65_536;
 
 /// Bytes they may take together.
 pub const PREPARED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The text of a longer statement is not remembered: the proxy does not prepare it again on nodes that forget it.
+pub const PREPARED_TEXT_BYTES_MAX: usize = 64 * 1024;
 
 /// Pools of one core: one per (role, protocol version, keyspace, compression) in use.
 pub const POOLS_MAX: usize = 1_024;
@@ -140,7 +143,8 @@ const _: () = {
     assert!((HANDSHAKE_BYTES_MAX as usize) < LINK_BACKLOG_BYTES_MAX);
     assert!(HANDSHAKE_BYTES_MAX < REQUEST_BYTES_MAX);
     assert!((REQUEST_BYTES_MAX as usize) * 2 < LINK_RETAINED_BYTES_MAX);
-    assert!((REQUEST_BYTES_MAX as usize) * 2 < PREPARED_BYTES_MAX);
+    // Each login has room for one statement at least.
+    assert!(PREPARED_TEXT_BYTES_MAX * POOLS_MAX <= PREPARED_BYTES_MAX);
     assert!(SCHEMA_AGREEMENT_NS < SCHEMA_TIMEOUT_NS);
     assert!(LINK_ORPHANS_MAX < STREAMS_PER_CONNECTION_MAX);
     assert!(LINK_SILENCE_PROBE_NS < LINK_SILENCE_MAX_NS);

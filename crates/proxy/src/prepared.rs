@@ -1,15 +1,16 @@
 //! Prepared statements: what was learnt when a client prepared them, so that any core can route their execution and
 //! repair a node that does not know them.
 //!
-//! The store is shared by all cores and locked, but only when a statement is learnt or met for the first time; each
-//! core keeps its own table for the data path. A statement is in the store before its client gets the answer to
-//! PREPARE, so that an EXECUTE on any other connection finds it.
+//! The store ([`PreparedStore`]) is shared by all cores and locked, but only when a statement is learnt or met for the
+//! first time; each core keeps its own table for the data path. A statement is in the store before its client gets the
+//! answer to PREPARE, so that an EXECUTE on any other connection finds it.
 
 mod shape;
+mod store;
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use shunt_topology::{KeyspaceIndex, RoutingTable, Token, token};
 use shunt_wire::cql::message::{Prepared, Value, Values};
@@ -20,6 +21,10 @@ use crate::limits;
 use crate::route::{After, Work, after_of, work_of};
 
 pub(crate) use shape::Shape;
+pub(crate) use store::Account;
+pub use store::PreparedStore;
+
+use store::Mark;
 
 /// One bind marker of the partition key.
 #[derive(Clone, Debug)]
@@ -35,7 +40,9 @@ pub(crate) struct KeyMarker {
 pub struct PreparedStatement {
     /// The node's id for it (a hash of keyspace and text, the same on every node).
     pub(crate) id: Box<[u8]>,
-    pub(crate) text: Box<str>,
+    /// `None`: it is longer than `PREPARED_TEXT_BYTES_MAX`. It is routed like any other, but cannot be prepared again
+    /// without its client, who is told so when a node does not know it.
+    pub(crate) text: Option<Box<str>>,
     /// Keyspace its unqualified names mean: that of the session, or of PREPARE itself (v5).
     pub(crate) keyspace: Option<Box<str>>,
     /// The keyspace in its PREPARE message (v5).
@@ -54,6 +61,8 @@ pub struct PreparedStatement {
     pub(crate) result_columns: Box<[Box<str>]>,
     /// What its clients know of its columns.
     pub(crate) shape: Shape,
+    /// Told whenever it is executed.
+    mark: Mark,
 }
 
 impl PreparedStatement {
@@ -61,7 +70,7 @@ impl PreparedStatement {
     pub(crate) fn opaque(id: &[u8], text: &str, parsed: &Statement<'_>, keyspace: Option<&str>) -> Self {
         Self {
             id: Box::from(id),
-            text: Box::from(text),
+            text: (text.len() <= limits::PREPARED_TEXT_BYTES_MAX).then(|| Box::from(text)),
             keyspace: keyspace.map(Box::from),
             explicit_keyspace: false,
             // Of a batch only the first statement is looked at.
@@ -74,6 +83,7 @@ impl PreparedStatement {
             key: Box::default(),
             result_columns: Box::default(),
             shape: Shape::default(),
+            mark: Mark::default(),
         }
     }
 
@@ -84,7 +94,9 @@ impl PreparedStatement {
     /// About what it takes in memory.
     fn bytes(&self) -> usize {
         let columns = self.result_columns.iter().map(|name| name.len() + size_of::<Box<str>>()).sum::<usize>();
-        size_of::<Self>() + self.id.len() + self.text.len() + columns + self.key.len() * size_of::<KeyMarker>()
+        let key = self.key.iter().map(|marker| marker.name.len() + size_of::<KeyMarker>()).sum::<usize>();
+        let text = self.text.as_ref().map_or(0, |text| text.len());
+        size_of::<Self>() + self.id.len() + text + columns + key
     }
 
     /// Puts together what PREPARE asked (`text`, classified as `parsed`) and what the node answered.
@@ -149,7 +161,8 @@ fn by_column_names(
 /// Statement ids as Cassandra makes them: MD5 of keyspace and text.
 pub(crate) const ID_BYTES: usize = 16;
 
-/// A table of statements by id, bounded in number and bytes: beyond either bound the one that came first leaves.
+/// A core's table of statements by id, bounded in number and bytes: beyond either bound the one that came first leaves,
+/// and is found in the store when it is met again.
 ///
 /// What is in it has a number, counted up with every one that comes, which is never another's.
 struct Shelf<T> {
@@ -204,38 +217,6 @@ impl<T> Shelf<T> {
             }
         }
         Some(number)
-    }
-}
-
-/// All statements of the process.
-#[derive(Default)]
-pub struct PreparedStore {
-    inner: RwLock<Shelf<()>>,
-}
-
-impl PreparedStore {
-    /// An empty store.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Number of statements known.
-    pub fn len(&self) -> usize {
-        self.inner.read().unwrap_or_else(PoisonError::into_inner).items.len()
-    }
-
-    /// Whether none is known.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn find(&self, id: &[u8]) -> Option<Arc<PreparedStatement>> {
-        let shelf = self.inner.read().unwrap_or_else(PoisonError::into_inner);
-        shelf.get(shelf.find(id)?).map(|(statement, ())| Arc::clone(statement))
-    }
-
-    fn insert(&self, statement: &Arc<PreparedStatement>) {
-        self.inner.write().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(statement), ());
     }
 }
 
@@ -315,7 +296,9 @@ impl PreparedCache {
     #[inline]
     pub(crate) fn look_up(&mut self, id: &[u8]) -> Option<(u32, Learned<'_>)> {
         let number = self.find(id)?;
-        Some((number, self.get(number)?))
+        let learned = self.get(number)?;
+        learned.statement.mark.executed();
+        Some((number, learned))
     }
 
     #[cold]
@@ -335,14 +318,24 @@ impl PreparedCache {
         self.met.get(number).map(|(statement, _)| Arc::clone(statement))
     }
 
-    /// Remembers a statement for all cores, and what its clients may have known of its columns before. Whether it is new.
-    pub(crate) fn learn(&mut self, statement: PreparedStatement) -> bool {
-        let before = self.look_up(&statement.id).map(|(_, known)| known.statement.shape);
-        let shape = statement.shape.after(before.unwrap_or_default());
-        let statement = Arc::new(statement.with_shape(shape));
-        self.store.insert(&statement);
+    /// Remembers a statement for all cores, and what its clients may have known of its columns before. Whether the other
+    /// nodes had better be told of it: it is new, or its text is not kept, so that none could be told later.
+    pub(crate) fn learn(&mut self, account: Account, mut statement: PreparedStatement) -> bool {
+        let before = self.statement(&statement.id);
+        if let Some(before) = &before {
+            statement.shape = statement.shape.after(before.shape);
+            statement.mark = before.mark.clone();
+        }
+        let unknown = before.is_none() || statement.text.is_none();
+        let statement = Arc::new(statement);
+        self.store.insert(account, &statement);
         self.keep(statement);
-        before.is_none()
+        unknown
+    }
+
+    /// The account of a login.
+    pub(crate) fn account(&self, login: Option<&[u8]>) -> Account {
+        self.store.account(login)
     }
 
     fn keep(&mut self, statement: Arc<PreparedStatement>) -> Option<u32> {
@@ -376,74 +369,4 @@ impl PreparedCache {
 }
 
 #[cfg(test)]
-mod tests {
-    use shunt_wire::cql::statement;
-
-    use super::*;
-
-    fn statement(id: u32, text: &str) -> PreparedStatement {
-        let mut bytes = [0; ID_BYTES];
-        bytes[..4].copy_from_slice(&id.to_le_bytes());
-        PreparedStatement::opaque(&bytes, text, &statement::classify(text), None)
-    }
-
-    fn find(cache: &mut PreparedCache, id: u32) -> Option<u32> {
-        cache.find(&statement(id, "").id)
-    }
-
-    #[test]
-    fn what_one_core_learns_the_others_find() {
-        let store = Arc::new(PreparedStore::new());
-        let (mut one, mut other) = (PreparedCache::new(Arc::clone(&store)), PreparedCache::new(store));
-        assert_eq!(find(&mut other, 7), None);
-        one.learn(statement(7, "SELECT a"));
-        let number = find(&mut other, 7).unwrap();
-        assert_eq!(&*other.get(number).unwrap().statement.text, "SELECT a");
-    }
-
-    #[test]
-    fn learnt_again_it_keeps_its_number() {
-        let mut cache = PreparedCache::new(Arc::default());
-        cache.learn(statement(1, "SELECT a"));
-        cache.learn(statement(2, "SELECT b"));
-        let number = find(&mut cache, 1).unwrap();
-        cache.learn(statement(1, "SELECT c"));
-        assert_eq!(find(&mut cache, 1), Some(number));
-        assert_eq!(&*cache.get(number).unwrap().statement.text, "SELECT c");
-        assert_eq!(cache.store.len(), 2);
-    }
-
-    #[test]
-    fn the_first_leave_when_there_are_too_many() {
-        let mut cache = PreparedCache::new(Arc::default());
-        cache.learn(statement(0, "SELECT a"));
-        let number = find(&mut cache, 0).unwrap();
-        for id in 1..=limits::PREPARED_STATEMENTS_MAX as u32 {
-            cache.learn(statement(id, "SELECT b"));
-        }
-        assert_eq!((find(&mut cache, 0), cache.get(number).is_none()), (None, true));
-        assert!(find(&mut cache, 1).is_some());
-        assert_eq!(cache.store.len(), limits::PREPARED_STATEMENTS_MAX);
-        cache.learn(statement(0, "SELECT a"));
-        assert_ne!(find(&mut cache, 0), Some(number), "a number is never another's");
-    }
-
-    #[test]
-    fn the_first_leave_when_they_are_too_large() {
-        let mut cache = PreparedCache::new(Arc::default());
-        let text = format!("SELECT '{}'", "x".repeat(limits::PREPARED_BYTES_MAX / 4));
-        for id in 0..8 {
-            cache.learn(statement(id, &text));
-        }
-        assert_eq!(cache.store.len(), 3);
-        assert_eq!((find(&mut cache, 4), find(&mut cache, 5).is_some()), (None, true));
-        assert!(cache.met.bytes <= limits::PREPARED_BYTES_MAX);
-    }
-
-    #[test]
-    fn ids_of_another_length_are_left_to_the_node() {
-        let mut cache = PreparedCache::new(Arc::default());
-        cache.learn(PreparedStatement::opaque(b"short", "SELECT a", &statement::classify("SELECT a"), None));
-        assert_eq!((cache.find(b"short"), cache.store.len()), (None, 0));
-    }
-}
+mod tests;

@@ -79,7 +79,7 @@ impl Core {
         let version = self.version_of(key);
         let Ok(error) = ErrorMessage::decode(version, body) else { return false };
         let Some(id) = error.unprepared_id() else { return false };
-        let Some(statement) = self.prepared.statement(id) else { return false };
+        let Some(statement) = self.prepared.statement(id).filter(|known| known.text.is_some()) else { return false };
         if self.repairs.len() >= limits::REPAIRS_MAX {
             return false;
         }
@@ -130,7 +130,7 @@ impl Core {
         let mut body = Vec::new();
         let version = self.version_of(target);
         let explicit = statement.keyspace.as_deref().filter(|_| statement.explicit_keyspace && version >= 5);
-        encode::prepare(&mut body, version, &statement.text, explicit);
+        encode::prepare(&mut body, version, statement.text.as_deref().unwrap_or_default(), explicit);
         let pending = self.own_request(io, Purpose::Reprepare { repair: key }, opcode::PREPARE);
         if !self.send_on_link(io, target, pending, &body) {
             self.fail_repair(io, key);
@@ -227,7 +227,9 @@ impl Core {
         let statement = self.prepared.statement(prepared.id).unwrap_or_else(|| Arc::clone(&repair.statement));
         let shape = Shape::of(version, &prepared).after(statement.shape);
         if shape != statement.shape {
-            self.prepared.learn(PreparedStatement::clone(&statement).with_shape(shape));
+            let login = self.pools.get(repair.pool()).and_then(|pool| pool.key.login.clone());
+            let account = self.prepared.account(login.as_deref());
+            self.prepared.learn(account, PreparedStatement::clone(&statement).with_shape(shape));
         }
         let knows_result = match (repair.pending.opcode, prepared.result_metadata_id) {
             (opcode::EXECUTE, Some(now)) => {

@@ -14,6 +14,7 @@ mod node_pace;
 mod offender;
 mod porter;
 mod strangers;
+mod statements;
 mod town;
 mod unprepared;
 
