@@ -2,10 +2,7 @@
 //!
 //! Knows nothing of connections and framing; the keyspace of the connection and the memory come as arguments.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::PoisonError;
 
 use shunt_topology::token;
 use shunt_wire::cql::{
@@ -23,13 +20,11 @@ use crate::stub::{
     plan::{Plan, Planned, plan},
     reads::put_bench_rows,
     ring::{Placement, Ring},
+    rows::Memory,
     statements::{StatementId, Statements, statement_id},
     system_tables::{self, KEYSPACE, TABLE, TABLE_COLUMNS},
     table::{Column, Table},
 };
-
-/// What was written, shared by all nodes that should agree.
-pub type Memory = Arc<Mutex<HashMap<Vec<u8>, Vec<u8>>>>;
 
 /// Bit of a statement id's first byte: the statement reads the bench table.
 const READS: u8 = 1;
@@ -165,12 +160,12 @@ impl Node {
             match child.statement {
                 BatchStatement::Text(text) => {
                     let planned = plan(text, batch.params.keyspace.or(keyspace), &self.tables);
-                    self.write(&planned.plan, &child.values, counts);
+                    self.write(&planned.plan, &child.values, batch.params.timestamp, counts);
                 }
                 BatchStatement::Prepared(id) => {
                     let known = StatementId::try_from(id).ok().and_then(|id| self.statements.get(&id));
                     let planned = known.ok_or_else(|| Failure::Unprepared(id.to_vec()))?;
-                    self.write(&planned.plan, &child.values, counts);
+                    self.write(&planned.plan, &child.values, batch.params.timestamp, counts);
                 }
             }
         }
@@ -238,7 +233,7 @@ impl Node {
     fn perform(&self, plan: &Plan, params: &QueryParams<'_>, counts: &mut Counts, out: &mut Vec<u8>) -> Outcome {
         match plan {
             Plan::Write { conditional, .. } => {
-                self.write(plan, &params.values, counts);
+                self.write(plan, &params.values, params.timestamp, counts);
                 if *conditional {
                     let mut writer = RowsWriter::new(out, KEYSPACE, TABLE, &[("[applied]", native::BOOLEAN)]);
                     writer.value(Some(&[1]));
@@ -273,7 +268,7 @@ impl Node {
         Ok(None)
     }
 
-    fn write(&self, plan: &Plan, values: &Values<'_>, counts: &mut Counts) {
+    fn write(&self, plan: &Plan, values: &Values<'_>, timestamp_us: Option<i64>, counts: &mut Counts) {
         let Plan::Write { key, value, .. } = plan else { return };
         if self.memory.is_none() && self.placement.is_none() {
             return;
@@ -282,10 +277,7 @@ impl Node {
         self.check_route(key, counts);
         if let Some((memory, key)) = self.memory.as_ref().zip(key) {
             let mut rows = memory.lock().unwrap_or_else(PoisonError::into_inner);
-            match value.as_ref().and_then(|value| value.resolve(values)) {
-                Some(value) => rows.insert(key.to_vec(), value.to_vec()),
-                None => rows.remove(key),
-            };
+            rows.write(key, value.as_ref().and_then(|value| value.resolve(values)), timestamp_us);
         }
     }
 

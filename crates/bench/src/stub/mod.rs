@@ -20,6 +20,7 @@ pub mod hook;
 pub mod plan;
 mod reads;
 pub mod ring;
+pub mod rows;
 mod selection;
 pub mod serve;
 mod session;
@@ -37,12 +38,12 @@ use shunt_wire::cql::{
 };
 
 pub use self::{
-    answer::Memory,
     args::StubArgs,
     counts::{Counts, NodeReport, Report},
     desk::AggregateLimits,
     hook::{Action, Hook},
     ring::Ring,
+    rows::{Memory, Rows},
 };
 use self::{
     counts::ConnectionReport,

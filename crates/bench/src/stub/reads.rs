@@ -26,7 +26,7 @@ impl Node {
     pub(super) fn read(&self, columns: &[usize], key: Option<&[u8]>, skip_metadata: bool, out: &mut Vec<u8>) {
         if let Some(memory) = &self.memory {
             let rows = memory.lock().unwrap_or_else(PoisonError::into_inner);
-            let value = key.and_then(|key| rows.get(key)).map(Vec::as_slice);
+            let value = key.and_then(|key| rows.get(key));
             put_bench_rows(out, columns, skip_metadata, value.map(|value| (key, value)));
         } else if columns == [1] {
             out.extend_from_slice(&self.ready[usize::from(skip_metadata)]);
@@ -49,7 +49,7 @@ impl Node {
         let skip_metadata = params.skips_metadata();
         if let Some(memory) = &self.memory {
             let rows = memory.lock().unwrap_or_else(PoisonError::into_inner);
-            let found = keys.iter().filter_map(|&key| Some((Some(key), rows.get(key)?.as_slice())));
+            let found = keys.iter().filter_map(|&key| Some((Some(key), rows.get(key)?)));
             put_bench_rows(out, columns, skip_metadata, found);
         } else {
             put_bench_rows(out, columns, skip_metadata, keys.iter().map(|&key| (Some(key), &self.value[..])));
@@ -75,15 +75,15 @@ impl Node {
         let skip_metadata = params.skips_metadata();
         if let Some(memory) = &self.memory {
             let rows = memory.lock().unwrap_or_else(PoisonError::into_inner);
-            let others = rows.iter().filter(|(other, _)| other.as_slice() != key);
-            let found = rows.get_key_value(key).into_iter().chain(others);
+            let others = rows.iter().filter(|(other, _)| *other != key);
+            let found = rows.get(key).map(|value| (key, value)).into_iter().chain(others);
             let mut left = SCAN_BYTES_MAX;
             let fitting = found.take(most).take_while(|(key, value)| {
                 let fits = left > 0;
                 left = left.saturating_sub(key.len() + value.len() + 8);
                 fits
             });
-            let fitting = fitting.map(|(key, value)| (Some(key.as_slice()), value.as_slice()));
+            let fitting = fitting.map(|(key, value)| (Some(key), value));
             put_bench_rows(out, columns, skip_metadata, fitting);
         } else {
             let row = (Some(key), &self.value[..]);

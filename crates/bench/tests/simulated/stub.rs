@@ -1,7 +1,7 @@
 //! The stub against the decoders of the wire crate: what drivers and the proxy see of it.
 
 use crate::talk::Talk;
-use shunt_bench::stub::answer::Memory;
+use shunt_bench::stub::Memory;
 use shunt_bench::stub::serve::AGGREGATE_LIMITS;
 use shunt_bench::stub::{Action, StubMail, hook};
 use shunt_wire::aggregate::{AggregateReader, AggregateWriter, Offer, SUPPORTED_KEY};
