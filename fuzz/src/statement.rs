@@ -1,21 +1,49 @@
 //! The classifier: the input is query text.
 
-use shunt_wire::cql::statement::{Kind, Statement, Term, classify, routing_key};
+use shunt_wire::cql::statement::{
+    Bind, Cells, ColumnKind, Identifier, Kind, Repeatable, Setting, Statement, Term, classify, repeatable, routing_key,
+};
 use shunt_wire::cql::types::{Column, literal};
+
+/// Every table is this one, and the markers at even places have values.
+#[derive(Debug)]
+struct Known(Cells);
+
+impl Known {
+    fn new() -> Known {
+        use ColumnKind::{Keyed, List, Single};
+        Known(Cells::new(
+            [("a", Single), ("b", Single), ("k", Single), ("v", Single), ("l", List), ("m", Keyed)],
+            false,
+        ))
+    }
+}
+
+impl Setting for Known {
+    fn table(&self, _keyspace: Option<&Identifier<'_>>, _table: &Identifier<'_>) -> Option<&Cells> {
+        Some(&self.0)
+    }
+
+    fn has_value(&self, marker: &Bind<'_>) -> bool {
+        marker.index % 2 == 0
+    }
+}
 
 /// Tries one input.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let statement = classify(text);
-    check(text, &statement);
+    let verdict = repeatable(text, &Known::new());
+    check(text, &statement, verdict);
     // What has no meaning in CQL changes nothing.
     let padded = format!(" /* c */ -- c\n{text}");
     let again = classify(&padded);
     assert_eq!(summary(&again), summary(&statement));
+    assert_eq!(repeatable(&padded, &Known::new()), verdict);
     route(&statement);
 }
 
-fn check(text: &str, statement: &Statement<'_>) {
+fn check(text: &str, statement: &Statement<'_>, verdict: Repeatable) {
     let terms = statement.key_terms().inspect(|found| {
         let (Term::Marker(index) | Term::NamedMarker { index, .. }) = found.term else { return };
         assert!(index < statement.markers);
@@ -23,21 +51,21 @@ fn check(text: &str, statement: &Statement<'_>) {
     assert!(terms.count() <= text.len());
     assert!(statement.selected_columns().count() <= text.len() + 1);
     if statement.conditional && statement.kind != Kind::Select {
-        assert!(!statement.idempotent);
+        assert_eq!(verdict, Repeatable::Never);
     }
     if matches!(statement.kind, Kind::Other | Kind::Use | Kind::Ddl | Kind::Truncate) {
-        assert!(!statement.idempotent && statement.key_terms().next().is_none());
+        assert!(verdict == Repeatable::Never && statement.key_terms().next().is_none());
     }
     assert_eq!(statement.selected_table().is_some(), statement.kind == Kind::Select && statement.table.is_some());
 }
 
 /// Everything that a statement says, for comparison.
 fn summary(statement: &Statement<'_>) -> String {
-    let Statement { kind, keyspace, table, conditional, idempotent, markers, plain_where, has_tail, .. } = statement;
+    let Statement { kind, keyspace, table, conditional, markers, plain_where, has_tail, .. } = statement;
     let terms: Vec<_> = statement.key_terms().collect();
     let columns: Vec<_> = statement.selected_columns().collect();
     format!(
-        "{kind:?} {keyspace:?} {table:?} {conditional} {idempotent} {markers} {plain_where} {has_tail} {terms:?} \
+        "{kind:?} {keyspace:?} {table:?} {conditional} {markers} {plain_where} {has_tail} {terms:?} \
          {columns:?}"
     )
 }

@@ -90,6 +90,7 @@ impl Core {
             opcode: header.opcode,
             flags: header.flags,
             retries: 0,
+            fate_unknown: false,
             reprepares: 0,
             plan,
             received_ns: now,

@@ -351,13 +351,15 @@ impl Core {
         let max = self.config.frame_bytes_max;
         let Some(body) = self.plain_body(key, answer.flags, answer.body, max, &mut plain) else {
             self.node_fault(io, key, "an answer's body could not be decompressed");
-            self.fail_request(io, pending, Outcome::LinkLost, "the node's answer was malformed");
+            let pending = Pending { fate_unknown: true, ..*pending };
+            self.fail_request(io, &pending, Outcome::LinkLost, "the node's answer was malformed");
             return;
         };
         if answer.opcode == opcode::ERROR {
             self.penalise(key, answer.flags, body);
             if !self.repair_unprepared(io, key, pending, answer.flags, body)
                 && !self.repair_turned_away(io, key, pending, answer.flags, body)
+                && !self.refused_after_all(io, pending, answer.flags, body)
             {
                 self.deliver(io, pending.recipient(), answer, Outcome::Error);
             }

@@ -74,7 +74,7 @@ pub const LOGIN_PATIENCE_NS: u64 = SECOND_NS;
 /// A link with queries outstanding that has been silent for this long is probed by OPTIONS.
 pub const LINK_SILENCE_PROBE_NS: u64 = SECOND_NS;
 
-/// A probed link that says nothing for this long is given up; its idempotent queries are retried elsewhere.
+/// A probed link that says nothing for this long is given up; those of its queries that may be repeated are retried elsewhere.
 pub const LINK_SILENCE_MAX_NS: u64 = 4 * SECOND_NS;
 
 /// A client may take this long over one request from its first to its last byte before it is closed (slow loris).

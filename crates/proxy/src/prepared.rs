@@ -50,7 +50,6 @@ pub struct PreparedStatement {
     /// Its text says in which keyspace its table is: it means the same in every session.
     pub(crate) names_keyspace: bool,
     pub(crate) work: Work,
-    pub(crate) idempotent: bool,
     pub(crate) conditional: bool,
     pub(crate) after: After,
     /// Keyspace its key is placed by.
@@ -76,7 +75,6 @@ impl PreparedStatement {
             // Of a batch only the first statement is looked at.
             names_keyspace: parsed.keyspace.is_some() && parsed.kind != Kind::Batch,
             work: work_of(parsed.kind),
-            idempotent: false,
             conditional: parsed.conditional,
             after: after_of(parsed, keyspace),
             table_keyspace: None,
@@ -115,15 +113,12 @@ impl PreparedStatement {
             (_, Some(keyspace)) => Some(keyspace.to_string().into_boxed_str()),
             _ => keyspace.map(Box::from),
         };
-        let known = table.and_then(|(keyspace, table)| routing?.table(keyspace, table));
-        let counters = known.is_some_and(|table| table.has_counters);
         let result_columns = match after_of(parsed, keyspace) {
             After::Rewrite(_) => prepared.result.columns().map(|column| Box::from(column.name)).collect(),
             _ => Box::default(),
         };
         Self {
             explicit_keyspace,
-            idempotent: parsed.idempotent && (parsed.kind == Kind::Select || !counters),
             table_keyspace,
             key: key_markers(prepared, routing),
             result_columns,

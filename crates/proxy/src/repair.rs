@@ -6,16 +6,12 @@
 
 use shunt_reactor::{ConnId, Io, SentLog};
 use shunt_topology::NodeId;
-use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::errors::ReplicaCounts;
-use shunt_wire::cql::message::{Consistency, ErrorDetails, ErrorMessage};
-use shunt_wire::cql::message::{error_code, split_response_prefix};
+use shunt_wire::cql::message::{ErrorMessage, error_code, split_response_prefix};
 
 use crate::client::ClientRef;
 use crate::core::Core;
-use crate::disaggregate::Answer;
 use crate::limits;
-use crate::metrics::{GivenUp, Outcome, QueryKind};
+use crate::metrics::{GivenUp, Outcome};
 use crate::node::{Pending, PoolId, Purpose, Retained};
 use crate::route::{Choice, Plan, Work};
 
@@ -55,15 +51,15 @@ impl Core {
         }
         let Ok(error) = ErrorMessage::decode(self.version_of(key), body) else { return false };
         let leaving = error.code == error_code::OVERLOADED && error.message == SHUTTING_DOWN;
-        // Nothing says how far an overloaded node got.
-        if error.code == error_code::OVERLOADED && !leaving && !pending.plan.idempotent {
-            return false;
-        }
         let Some(link) = self.links.get(key as usize) else { return false };
         let (node, conn) = (link.node, link.conn);
         let Some(bytes) = self.retained_bytes_of(io.sent_of(conn, pending.retained), pending.retained) else {
             return false;
         };
+        // Nothing says how far an overloaded node got.
+        if error.code == error_code::OVERLOADED && !leaving && !self.may_repeat(pending, &bytes) {
+            return false;
+        }
         let again = Pending { retained: Retained::Nothing, ..*pending };
         if leaving {
             let (now, random) = (io.now_ns(), self.random());
@@ -98,8 +94,9 @@ impl Core {
                 };
                 let mut pending = *pending;
                 self.forget_copy(&mut pending);
+                pending.fate_unknown = true;
                 match body {
-                    Some(body) if pending.plan.idempotent && pending.retries == 0 => {
+                    Some(body) if pending.retries == 0 && self.may_repeat(&pending, &body) => {
                         self.send_elsewhere(io, pending, &body);
                     }
                     _ => self.fail_request(io, &pending, Outcome::LinkLost, "the connection to the node was lost"),
@@ -137,21 +134,7 @@ impl Core {
         }
     }
 
-    // ---- errors -----------------------------------------------------------------------------------------------------
-
-    /// Answers a request with the error that tells a driver the truth: a write whose fate is unknown is a write
-    /// timeout, a query that may be repeated and could not be carried out is Overloaded.
-    pub(crate) fn fail_request(&mut self, io: &mut Io, pending: &Pending, outcome: Outcome, why: &str) {
-        let Some(client) = self.client(pending.client) else {
-            self.metrics.in_flight.sub(1);
-            return;
-        };
-        let version = client.version;
-        let mut body = Vec::new();
-        failure(&pending.plan, outcome, why).put(&mut body, version);
-        let answer = Answer { stream: pending.stream, flags: 0, opcode: opcode::ERROR, body: &body };
-        self.deliver(io, pending.recipient(), &answer, outcome);
-    }
+    // ---- time limits ------------------------------------------------------------------------------------------------
 
     /// Queries of a link whose time is over. Their stream ids stay taken until the node answers; a link with some that
     /// it never answers is replaced, as they count in the choice of nodes.
@@ -191,6 +174,7 @@ impl Core {
             self.release(io, conn, pending.retained);
             match pending.purpose {
                 Purpose::Client => {
+                    let pending = Pending { fate_unknown: true, ..pending };
                     self.fail_request(io, &pending, Outcome::TimedOut, "the node did not answer in time");
                 }
                 Purpose::Reprepare { repair } => self.repair_is_late(io, repair),
@@ -254,6 +238,7 @@ impl Core {
             opcode: op,
             flags: 0,
             retries: 0,
+            fate_unknown: false,
             reprepares: 0,
             plan: Plan::anywhere(),
             received_ns: io.now_ns(),
@@ -311,36 +296,8 @@ impl SentOf for Io {
     }
 }
 
-/// The error for a request that was not answered.
-fn failure<'a>(plan: &Plan, outcome: Outcome, why: &'a str) -> ErrorMessage<'a> {
-    let counts = ReplicaCounts { consistency: Consistency(plan.consistency), received: 0, block_for: 1 };
-    match (plan.work, outcome) {
-        (_, Outcome::Overloaded) => ErrorMessage::plain(error_code::OVERLOADED, why),
-        (Work::Write, _) => ErrorMessage {
-            code: error_code::WRITE_TIMEOUT,
-            message: why,
-            details: ErrorDetails::WriteTimeout { counts, write_type: write_type(plan), contentions: Some(0) },
-        },
-        (Work::Read, Outcome::TimedOut) => ErrorMessage {
-            code: error_code::READ_TIMEOUT,
-            message: why,
-            details: ErrorDetails::ReadTimeout { counts, data_present: false },
-        },
-        (Work::Read | Work::Schema | Work::Other, _) => ErrorMessage::plain(error_code::OVERLOADED, why),
-    }
-}
-
 /// Whether an error's code is about the node that sends it, and not about the request.
 pub(crate) fn cannot_serve(code: i32) -> bool {
     use error_code::{IS_BOOTSTRAPPING, OVERLOADED, SERVER_ERROR, UNAVAILABLE};
     matches!(code, SERVER_ERROR | UNAVAILABLE | OVERLOADED | IS_BOOTSTRAPPING)
-}
-
-/// The kind of write a lost one was. Never `BATCH_LOG`, which drivers take as leave to repeat the batch.
-fn write_type(plan: &Plan) -> &'static str {
-    match plan.kind {
-        _ if plan.conditional => "CAS",
-        QueryKind::Batch => "BATCH",
-        _ => "SIMPLE",
-    }
 }

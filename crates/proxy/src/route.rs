@@ -1,7 +1,6 @@
 //! Which node a request goes to.
 //!
-//! First the plan: what the request is, whether it may be repeated, the token of its partition key when that can be
-//! told ([`Core::plan`]). Then the choice: among the replicas of that token in the local datacentre the one with the
+//! First the plan: what the request is, and the token of its partition key when that can be told ([`Core::plan`]). Then the choice: among the replicas of that token in the local datacentre the one with the
 //! fewest queries in flight; without a token any node of the local datacentre ([`Core::choose`]). A request the proxy
 //! does not understand is never refused: it goes to any node, is not repeated, and the node says what it thinks.
 
@@ -9,7 +8,7 @@ use shunt_topology::token;
 use shunt_topology::{KeyspaceIndex, NodeId, Token};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::split_request_prefix;
-use shunt_wire::cql::message::{Batch, BatchKind, BatchStatement, ExecuteRouting, Prepare, Query, Value, Values};
+use shunt_wire::cql::message::{Batch, BatchStatement, ExecuteRouting, Prepare, Query, Values};
 use shunt_wire::cql::statement::{self, Identifier, Kind, Statement, routing_key};
 use shunt_wire::error::DecodeError;
 
@@ -58,7 +57,6 @@ pub(crate) struct Plan {
     pub(crate) generation: u32,
     pub(crate) work: Work,
     pub(crate) kind: QueryKind,
-    pub(crate) idempotent: bool,
     /// A lightweight transaction (IF).
     pub(crate) conditional: bool,
     /// Not put into one frame or segment with others: conditional or a range read, which would hold them up; or one that a
@@ -78,7 +76,6 @@ impl Plan {
             generation: 0,
             work: Work::Other,
             kind: QueryKind::Other,
-            idempotent: false,
             conditional: false,
             alone: true,
             after: After::Deliver,
@@ -111,7 +108,7 @@ impl Core {
             opcode::PREPARE => {
                 Prepare::decode(header.version, body)?;
                 let after = After::Learn;
-                Ok(Plan { kind: QueryKind::Prepare, idempotent: true, after, ..Plan::anywhere() })
+                Ok(Plan { kind: QueryKind::Prepare, after, ..Plan::anywhere() })
             }
             _ => Ok(Plan::anywhere()),
         }
@@ -131,7 +128,6 @@ impl Core {
         };
         plan.statement = number;
         plan.work = learned.statement.work;
-        plan.idempotent = learned.statement.idempotent;
         plan.conditional = learned.statement.conditional;
         plan.after = learned.statement.after;
         if let Some(keyspace) = learned.keyspace
@@ -161,7 +157,6 @@ impl Core {
             generation: self.generation,
             work: work_of(parsed.kind),
             kind: QueryKind::Query,
-            idempotent: parsed.idempotent,
             conditional: parsed.conditional,
             alone: parsed.conditional || placement.is_none() || query.params.is_doubtful(),
             after,
@@ -170,27 +165,25 @@ impl Core {
         }
     }
 
-    /// A batch goes where its first statement with a key goes; it may be repeated if each of its statements may.
+    /// A batch goes where its first statement with a key goes.
     fn plan_batch(&mut self, pool: PoolId, batch: &Batch<'_>) -> Plan {
         let mut plan = Plan {
             generation: self.generation,
             work: Work::Write,
             kind: QueryKind::Batch,
-            idempotent: batch.kind != BatchKind::Counter,
             consistency: batch.params.consistency.0,
             ..Plan::anywhere()
         };
         for child in batch.children() {
-            let (idempotent, conditional, placement) = match child.statement {
+            let (conditional, placement) = match child.statement {
                 BatchStatement::Prepared(id) => match self.prepared.look_up(id) {
                     None => {
                         plan.after = self.after_unknown(id);
-                        (false, false, None)
+                        (false, None)
                     }
                     Some((_, learned)) => {
                         let token = learned.token(&child.values, &mut self.key_scratch);
-                        let statement = learned.statement;
-                        (statement.idempotent, statement.conditional, learned.keyspace.zip(token))
+                        (learned.statement.conditional, learned.keyspace.zip(token))
                     }
                 },
                 BatchStatement::Text(text) => {
@@ -201,10 +194,9 @@ impl Core {
                     } else {
                         None
                     };
-                    (parsed.idempotent, parsed.conditional, placement)
+                    (parsed.conditional, placement)
                 }
             };
-            plan.idempotent &= idempotent;
             plan.conditional |= conditional;
             plan.placement = plan.placement.or(placement);
         }
@@ -224,17 +216,7 @@ impl Core {
         let session = self.pools.get(pool)?.key.keyspace.as_deref();
         let keyspace = parsed.keyspace.or_else(|| keyspace.or(session).map(Identifier::exact))?;
         let table = routing.resolve_table(&keyspace, &parsed.table?)?;
-        let value = |bind: statement::Bind<'_>| {
-            let value = if values.is_named() {
-                values.iter().find(|(name, _)| name.is_some_and(|name| bind.name.matches(name))).map(|(_, value)| value)
-            } else {
-                values.get(usize::from(bind.index))
-            };
-            match value {
-                Some(Value::Bytes(bytes)) => Some(bytes),
-                _ => None,
-            }
-        };
+        let value = |bind: statement::Bind<'_>| bind.of(values)?.bytes();
         let scratch = &mut self.key_scratch;
         if !routing_key(parsed, &table.partition_key, value, scratch) {
             return None;

@@ -17,7 +17,7 @@ use shunt_proxy::metrics::{CoreMetrics, Outcome, Routing};
 use shunt_proxy::prepared::PreparedStore;
 use shunt_reactor::sim::{HostId, Options, SECOND, World};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
-use shunt_topology::schema::{Column, Factor};
+use shunt_topology::schema::{Cells, Column, Factor};
 use shunt_topology::{Keyspace, Node, NodeId, Replication, RoutingTable, Table};
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::envelope::{Header, opcode};
@@ -252,7 +252,8 @@ fn cluster(ring: &Ring) -> Arc<ClusterState> {
     let replication = Replication::Simple(Factor { all: 1, transient: 0 });
     let keyspaces = vec![Keyspace { name: "bench".into(), replication }];
     let key = Column { name: "k".into(), cql_type: CqlType::Blob };
-    let table = Table { keyspace: "bench".into(), name: "kv".into(), partition_key: vec![key], has_counters: false };
+    let table =
+        Table { keyspace: "bench".into(), name: "kv".into(), partition_key: vec![key], cells: Cells::default() };
     Arc::new(ClusterState {
         generation: 1,
         routing: Arc::new(RoutingTable::build(nodes.collect(), keyspaces, vec![table], Some("datacenter1"))),

@@ -1,5 +1,5 @@
 //! The whole proxy in a simulated world, by the thousand: whatever happens to nodes and network, every request of a
-//! connected client is answered once and rightly, no acknowledged write is lost, and once faults cease the proxy
+//! connected client is answered once and rightly, no acknowledged write is lost, keys that all overwrite are registers, and once faults cease the proxy
 //! serves again.
 //!
 //! `SHUNT_SIM_SEEDS=1000` runs that many; a failure prints the command that replays its seed.
@@ -13,6 +13,9 @@ use shunt_wire::cql::compression::Algorithm;
 use support::chaos::{Chaos, network};
 use support::client::{ClientMail, ClientOptions};
 use support::scene::{Scene, SceneOptions};
+
+/// Keys that some of the clients share and overwrite. A history is searched for an order, so it must not be long.
+const REGISTERS: u32 = 12;
 
 /// Nodes, cores and clients of a seed.
 fn drawn_scene(seed: u64) -> Scene {
@@ -54,6 +57,10 @@ fn draw_client(client: &mut ClientOptions, mut random: Random, protocol_max: u8,
     client.dawdles = if random.chance(0.3) { 0.1 } else { 0.0 };
     client.outstanding = 1 + random.index(30);
     client.value_bytes = [10, 300, 300, 3000][random.index(4)];
+    client.timestamps = random.chance(0.6);
+    if random.chance(0.3) {
+        client.registers_shared = REGISTERS;
+    }
 }
 
 /// Chaos, then peace. Afterwards the world is at rest and its cores have stopped.
@@ -96,6 +103,7 @@ fn run(seed: u64) -> Scene {
         panic!("not answered in peace");
     }
     scene.check_memory();
+    scene.check_registers(REGISTERS);
 
     scene.dismiss_hostiles();
     // Half-open connections of clients that gave up are noticed by keepalive, after a minute.

@@ -1,5 +1,7 @@
-//! The part of the ring's schema that routing needs: replication of keyspaces, partition keys of tables.
+//! The part of the ring's schema that routing and repeating need: replication of keyspaces, partition keys and kinds of
+//! columns of tables.
 
+pub use shunt_wire::cql::statement::{Cells, ColumnKind};
 pub use shunt_wire::cql::types::Column;
 
 /// One keyspace and where it keeps its replicas.
@@ -11,7 +13,7 @@ pub struct Keyspace {
     pub replication: Replication,
 }
 
-/// One table and its partition key.
+/// One table, its partition key and its columns.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub struct Table {
     /// Keyspace name as stored.
@@ -20,8 +22,8 @@ pub struct Table {
     pub name: String,
     /// Partition key columns in order of `system_schema.columns.position`.
     pub partition_key: Vec<Column>,
-    /// It has counter columns: its updates must never be repeated.
-    pub has_counters: bool,
+    /// What decides which writes may be repeated.
+    pub cells: Cells,
 }
 
 /// How many replicas, of which `transient` keep data only until it is repaired (`'3/1'`). A transient replica cannot

@@ -1,8 +1,9 @@
-//! Reads the part of the schema that routing needs.
+//! Reads the part of the schema that routing and repeating need.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
+use shunt_topology::schema::{Cells, ColumnKind};
 use shunt_topology::{Column, Keyspace, Replication, Table};
 use shunt_wire::cql::message::error_code;
 
@@ -27,7 +28,13 @@ pub(super) async fn read(connection: &mut Connection, limit: Duration) -> Result
     };
     let query = "SELECT keyspace_name, table_name, column_name, kind, position, type FROM system_schema.columns";
     let columns = tables::read(connection, query, limit).await?;
-    Ok(Schema { keyspaces: keyspaces.iter().filter_map(keyspace).collect(), tables: group(&columns) })
+    let query = "SELECT keyspace_name, table_name, default_time_to_live FROM system_schema.tables";
+    // Rows of a table that is not among them live for a time, for all that is known.
+    let tables = match tables::read(connection, query, limit).await {
+        Err(ControlError::Node { code: error_code::INVALID, .. }) => Vec::new(),
+        outcome => outcome?,
+    };
+    Ok(Schema { keyspaces: keyspaces.iter().filter_map(keyspace).collect(), tables: group(&columns, &tables) })
 }
 
 fn keyspace(row: &Row) -> Option<Keyspace> {
@@ -35,30 +42,36 @@ fn keyspace(row: &Row) -> Option<Keyspace> {
     Some(Keyspace { name: row.text("keyspace_name")?.to_owned(), replication })
 }
 
-/// Tables (and materialised views) from the rows of their columns. A table with a row that cannot be read is left out.
-fn group(columns: &[Row]) -> Vec<Table> {
+/// Tables (and materialised views) from the rows of their columns and their own. A table with a row that cannot be read
+/// is left out.
+fn group(columns: &[Row], tables: &[Row]) -> Vec<Table> {
     #[derive(Default)]
-    struct Parts {
+    struct Parts<'a> {
         key: Vec<(i32, Column)>,
-        has_counters: bool,
+        kinds: Vec<(&'a str, ColumnKind)>,
     }
-    let mut tables: BTreeMap<(&str, &str), Parts> = BTreeMap::new();
+    let name = |row: &'_ Row| Some((row.text("keyspace_name")?.to_owned(), row.text("table_name")?.to_owned()));
+    let kept: HashSet<(String, String)> =
+        tables.iter().filter(|row| row.int("default_time_to_live") == Some(0)).filter_map(name).collect();
+    let mut tables: BTreeMap<(&str, &str), Parts<'_>> = BTreeMap::new();
     for row in columns {
         let (Some(keyspace), Some(table)) = (row.text("keyspace_name"), row.text("table_name")) else { continue };
         let (Some(name), Some(cql_type)) = (row.text("column_name"), row.text("type")) else { continue };
         let parts = tables.entry((keyspace, table)).or_default();
-        parts.has_counters |= cql_type == "counter";
+        parts.kinds.push((name, ColumnKind::of(cql_type)));
         if row.text("kind") == Some("partition_key") {
             let column = Column::new(name, cql_type);
             parts.key.push((row.int("position").unwrap_or_default(), column));
         }
     }
-    let table = |((keyspace, name), mut parts): ((&str, &str), Parts)| {
+    let table = |((keyspace, name), mut parts): ((&str, &str), Parts<'_>)| {
         parts.key.sort_by_key(|(position, _)| *position);
         let in_order = parts.key.iter().map(|(position, _)| *position).eq(0..parts.key.len() as i32);
         let partition_key = parts.key.into_iter().map(|(_, column)| column).collect();
-        let (keyspace, name) = (keyspace.to_owned(), name.to_owned());
-        in_order.then_some(Table { keyspace, name, partition_key, has_counters: parts.has_counters })
+        let table = (keyspace.to_owned(), name.to_owned());
+        let cells = Cells::new(parts.kinds, !kept.contains(&table));
+        let (keyspace, name) = table;
+        in_order.then_some(Table { keyspace, name, partition_key, cells })
     };
     tables.into_iter().filter_map(table).collect()
 }

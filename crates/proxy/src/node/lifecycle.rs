@@ -473,6 +473,7 @@ impl Core {
             opcode: opcode::OPTIONS,
             flags: 0,
             retries: 0,
+            fate_unknown: false,
             reprepares: 0,
             plan: Plan::anywhere(),
             received_ns: io.now_ns(),

@@ -51,6 +51,8 @@ pub(crate) struct Pending {
     pub(crate) flags: u8,
     /// Times it was sent before because a link died.
     pub(crate) retries: u8,
+    /// A node that never answered had it: it may have been carried out, or may be yet.
+    pub(crate) fate_unknown: bool,
     /// Times a statement of it was prepared again.
     pub(crate) reprepares: u8,
     pub(crate) plan: Plan,
@@ -201,6 +203,7 @@ mod tests {
             opcode: 7,
             flags: 0,
             retries: 0,
+            fate_unknown: false,
             reprepares: 0,
             plan: Plan::anywhere(),
             received_ns: 0,

@@ -9,6 +9,7 @@ mod support;
 
 mod bytes;
 mod logins;
+mod lost_requests;
 mod node_answers;
 mod node_pace;
 mod offender;

@@ -117,7 +117,7 @@ impl Town {
 
     /// What the offender has written is not the bystanders' business.
     pub fn forget(&mut self, key: &str) {
-        self.scene.memory.lock().unwrap().remove(key.as_bytes());
+        self.scene.memory.lock().unwrap().forget(key.as_bytes());
     }
 
     /// What was refused to the bystanders up to now is not held against the proxy.

@@ -9,5 +9,6 @@ mod bounds;
 mod layouts;
 mod lifecycle;
 mod losses;
+mod overwrites;
 mod repairs;
 mod upgrade;

@@ -2,7 +2,7 @@
 //! starts again when its connection is lost.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use shunt_reactor::sim::{MILLISECOND, Random, SECOND};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
@@ -11,58 +11,9 @@ use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::framing::{Input, Next, Output, Scratch};
 use shunt_wire::cql::message::{Consistency, ErrorMessage, encode};
 
+pub use super::client_options::ClientOptions;
 use super::model::{Fate, Model};
 use super::operation::{Maker, Operation, Statement, Statements, Verdict, prepared_of, texts};
-
-/// What a client is like.
-#[derive(Clone, Debug)]
-pub struct ClientOptions {
-    /// Its number, in all its keys.
-    pub number: u16,
-    /// Where the proxy listens.
-    pub proxy: SocketAddr,
-    pub version: u8,
-    pub compression: Option<Algorithm>,
-    pub login: Option<(&'static str, &'static str)>,
-    /// Sends USE before anything else, and names no keyspace afterwards.
-    pub uses_keyspace: bool,
-    /// Sends REGISTER for changes of the schema.
-    pub registers: bool,
-    /// Probability that it stops reading for a while after an answer.
-    pub dawdles: f64,
-    /// Most requests in flight.
-    pub outstanding: usize,
-    /// Longest pause between an answer and the next request.
-    pub think_ns: u64,
-    /// Largest value, beside its key.
-    pub value_bytes: u64,
-    /// Only requests that go to a replica by their key.
-    pub keyed_only: bool,
-    /// After so long without an answer the connection is given up.
-    pub patience_ns: u64,
-    pub seed: u64,
-}
-
-impl ClientOptions {
-    pub fn new(number: u16, proxy: SocketAddr, seed: u64) -> ClientOptions {
-        ClientOptions {
-            number,
-            proxy,
-            version: 4,
-            compression: None,
-            login: None,
-            uses_keyspace: false,
-            registers: false,
-            dawdles: 0.0,
-            outstanding: 4,
-            think_ns: 5 * MILLISECOND,
-            value_bytes: 300,
-            keyed_only: false,
-            patience_ns: 20 * SECOND,
-            seed: seed ^ u64::from(number) << 40,
-        }
-    }
-}
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Step {
@@ -291,6 +242,8 @@ impl Client {
                 value_bytes: self.options.value_bytes,
                 keyed_only: self.options.keyed_only,
                 uses_keyspace: self.options.uses_keyspace,
+                timestamp_us: self.options.timestamps.then(|| io.now_ns() as i64 / 1000),
+                registers: self.options.registers_shared,
             };
             let (operation, op, flags) = maker.draw(io.now_ns(), &mut body);
             self.in_flight.insert(stream, operation);
@@ -329,15 +282,19 @@ impl Client {
         };
         let IpAddr::V4(own_address) = self.options.proxy.ip() else { panic!("IPv4 only here") };
         let version = self.options.version;
-        match operation.judge(&self.model, version, own_address.octets(), &header, body) {
-            Verdict::Right => {
-                self.tally.right += 1;
-                operation.settle(&mut self.model, Fate::Acknowledged);
-            }
-            Verdict::Refused(why) => {
+        let verdict = operation.judge(&self.model, version, own_address.octets(), &header, body);
+        let (fate, found) = match &verdict {
+            Verdict::Right => (Fate::Acknowledged, None),
+            Verdict::Found(found) => (Fate::Acknowledged, *found),
+            Verdict::NotBegun(_) => (Fate::NotBegun, None),
+            Verdict::Refused(_) => (Fate::Unknown, None),
+        };
+        operation.settle(&mut self.model, fate, found, io.now_ns());
+        match verdict {
+            Verdict::Right | Verdict::Found(_) => self.tally.right += 1,
+            Verdict::NotBegun(why) | Verdict::Refused(why) => {
                 self.last_error = why;
                 self.tally.refused += 1;
-                operation.settle(&mut self.model, Fate::Unknown);
             }
         }
         if let Some(conn) = self.conn
@@ -356,7 +313,7 @@ impl Client {
         self.step = Step::Down;
         (self.input, self.output) = (Input::default(), Output::default());
         for (_, operation) in std::mem::take(&mut self.in_flight) {
-            operation.settle(&mut self.model, Fate::Unknown);
+            operation.settle(&mut self.model, Fate::Unknown, None, io.now_ns());
         }
         io.set_timer(io.now_ns() + self.random.range(&(50 * MILLISECOND..500 * MILLISECOND)), CONNECT);
     }

@@ -6,12 +6,16 @@
 //! ```
 //!
 //! [`scene`] puts a world together, [`client`] checks every answer as it arrives, [`chaos`] breaks things by seed.
+//! [`registers`] are keys that all overwrite; their [`history`] must be that of registers.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 pub mod chaos;
 pub mod client;
+pub mod client_options;
+pub mod history;
 pub mod hostile;
 pub mod journal;
 pub mod model;
 pub mod operation;
+pub mod registers;
 pub mod scene;

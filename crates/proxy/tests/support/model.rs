@@ -3,6 +3,8 @@
 //! A key is written once, so that a late copy of a request that was sent twice cannot hide a loss: whatever was
 //! acknowledged must be there, whatever was refused may be there, and nothing else.
 
+use super::history::History;
+
 /// What became of the write of a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fate {
@@ -12,6 +14,8 @@ pub enum Fate {
     Acknowledged,
     /// Answered with an error, or never answered: may be found, now or later.
     Unknown,
+    /// Answered with the error that says that nothing was begun.
+    NotBegun,
 }
 
 /// The keys of one client.
@@ -20,11 +24,18 @@ pub struct Model {
     client: u16,
     value_bytes: Vec<u32>,
     fates: Vec<Fate>,
+    /// What it did to registers.
+    pub history: History,
 }
 
 impl Model {
     pub fn new(client: u16) -> Model {
-        Model { client, value_bytes: Vec::new(), fates: Vec::new() }
+        Model { client, value_bytes: Vec::new(), fates: Vec::new(), history: History::default() }
+    }
+
+    /// A value for a register that nobody else writes.
+    pub fn next_value(&self) -> u64 {
+        u64::from(self.client) << 32 | self.history.events.len() as u64
     }
 
     /// A new key, in flight.

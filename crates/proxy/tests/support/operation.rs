@@ -8,6 +8,10 @@ use shunt_wire::cql::message::{
 };
 
 use super::model::{Fate, Model};
+use super::registers::found;
+
+/// What a stub node says with the errors it is told to give.
+const HOOKED: &str = "as the hook wants it";
 
 /// Statements a client prepares when it connects; with the table's keyspace in them, or after USE without.
 pub fn texts(uses_keyspace: bool) -> (&'static str, &'static str) {
@@ -62,12 +66,20 @@ pub enum Kind {
     Prepare,
     /// USE of the keyspace the client is in.
     Use,
+    /// Overwrites a register; its place in the history.
+    Overwrite(usize),
+    /// Reads a register; its place in the history.
+    Look(usize),
 }
 
 /// What an answer says.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Verdict {
     Right,
+    /// Rightly, with what a register holds.
+    Found(Option<u64>),
+    /// The proxy says that it was not begun.
+    NotBegun(String),
     /// One of the errors that a driver knows to handle.
     Refused(String),
 }
@@ -83,6 +95,10 @@ pub struct Maker<'a> {
     pub keyed_only: bool,
     /// The client has sent USE and leaves the keyspace out.
     pub uses_keyspace: bool,
+    /// The client's time for a write, if it gives one.
+    pub timestamp_us: Option<i64>,
+    /// Only reads and overwrites of so many registers, which all clients share; 0: none.
+    pub registers: u32,
 }
 
 impl Maker<'_> {
@@ -97,7 +113,10 @@ impl Maker<'_> {
             put::string(body, "whose");
             put::bytes(body, Some(&payload));
         }
-        let (kind, op) = self.draw_kind(body);
+        let (kind, op) = match self.registers {
+            0 => self.draw_kind(body),
+            registers => self.draw_register(now_ns, registers, body),
+        };
         if matches!(kind, Kind::Options | Kind::Use) {
             // Answered by the proxy itself, which traces nothing.
             body.clear();
@@ -154,12 +173,12 @@ impl Maker<'_> {
         let number = self.add_key();
         if self.random.chance(0.5) {
             let values = self.key_and_value(number);
-            let params = QueryParams { values: values.values(), ..QueryParams::simple(Consistency::ONE) };
+            let params = QueryParams { values: values.values(), ..self.simple() };
             encode::query(body, self.version, texts(self.uses_keyspace).0, &params);
         } else {
             let (key, value) = (hex(&self.model.key(number)), hex(&self.model.value(number)));
             let text = texts(self.uses_keyspace).0.replace("?, ?", &format!("0x{key}, 0x{value}"));
-            encode::query_simple(body, self.version, &text, Consistency::ONE);
+            encode::query(body, self.version, &text, &self.simple());
         }
         (Kind::Write(vec![number]), opcode::QUERY)
     }
@@ -174,8 +193,7 @@ impl Maker<'_> {
             statement: if text && index % 2 == 1 { BatchStatement::Text(insert) } else { prepared },
             values: values.values(),
         });
-        let params = QueryParams::simple(Consistency::ONE);
-        encode::batch(body, self.version, BatchKind::Unlogged, children, &params);
+        encode::batch(body, self.version, BatchKind::Unlogged, children, &self.simple());
         (Kind::Write(numbers), opcode::BATCH)
     }
 
@@ -190,8 +208,8 @@ impl Maker<'_> {
         (kind, opcode::QUERY)
     }
 
-    fn execute(&self, body: &mut Vec<u8>, statement: &Statement, values: &ValueList, flags: u32) {
-        let params = QueryParams { flags, values: values.values(), ..QueryParams::simple(Consistency::ONE) };
+    pub(super) fn execute(&self, body: &mut Vec<u8>, statement: &Statement, values: &ValueList, flags: u32) {
+        let params = QueryParams { flags, values: values.values(), ..self.simple() };
         encode::execute(body, self.version, &statement.id, statement.metadata_id.as_deref(), &params);
     }
 
@@ -204,8 +222,15 @@ impl Maker<'_> {
 }
 
 impl Operation {
-    /// The keys this writes get this fate.
-    pub fn settle(&self, model: &mut Model, fate: Fate) {
+    /// The keys this writes get this fate; a register's operation is answered if the fate is known.
+    pub fn settle(&self, model: &mut Model, fate: Fate, found: Option<u64>, now_ns: u64) {
+        match (&self.kind, fate) {
+            (Kind::Overwrite(entry) | Kind::Look(entry), Fate::Acknowledged) => {
+                model.history.returned(*entry, found, now_ns);
+            }
+            (Kind::Overwrite(entry), Fate::NotBegun) => model.history.refused(*entry),
+            _ => {}
+        }
         if let Kind::Write(numbers) = &self.kind {
             numbers.iter().for_each(|number| model.settle(*number, fate));
         }
@@ -228,6 +253,9 @@ impl Operation {
         let result = ResultMessage::decode(version, rest).unwrap_or_else(|error| {
             panic!("{error} in answer to {self:?} of version {version}: {header:?} {body:02x?}")
         });
+        if matches!(self.kind, Kind::Look(_)) {
+            return Verdict::Found(found(&result));
+        }
         self.judge_result(model, own_address, &result);
         Verdict::Right
     }
@@ -243,12 +271,16 @@ impl Operation {
             error.code,
             error.message
         );
-        Verdict::Refused(format!("{:#x}: {}", error.code, error.message))
+        let said = format!("{:#x}: {}", error.code, error.message);
+        // What an overloaded node says of itself may come in the middle of a write.
+        let not_begun = error.code == error_code::OVERLOADED && error.message != HOOKED;
+        if not_begun { Verdict::NotBegun(said) } else { Verdict::Refused(said) }
     }
 
     fn judge_result(&self, model: &Model, own_address: [u8; 4], result: &ResultMessage<'_>) {
         match (&self.kind, result) {
-            (Kind::Write(_), ResultMessage::Void) | (Kind::Prepare, ResultMessage::Prepared(_)) => {}
+            (Kind::Write(_) | Kind::Overwrite(_), ResultMessage::Void)
+            | (Kind::Prepare, ResultMessage::Prepared(_)) => {}
             (Kind::Use, ResultMessage::SetKeyspace(keyspace)) => assert_eq!(*keyspace, "bench"),
             (Kind::Read(number, fate), ResultMessage::Rows(rows)) => {
                 let found: Vec<Vec<u8>> = rows.rows().map(|row| row.unwrap().get(0).unwrap().to_vec()).collect();
@@ -282,7 +314,7 @@ pub fn prepared_of(version: u8, flags: u8, body: &[u8]) -> Option<Statement> {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -1,8 +1,7 @@
 //! Puts a world together: nodes with one memory, cores behind one address, clients; and looks at it afterwards.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use shunt_bench::stub::{AggregateLimits, Memory, Ring, Stub, StubMail, StubOptions};
 use shunt_proxy::config::{Config, Window};
@@ -12,7 +11,7 @@ use shunt_proxy::log_limits::LogLimits;
 use shunt_proxy::metrics::CoreMetrics;
 use shunt_proxy::prepared::PreparedStore;
 use shunt_reactor::sim::{HostId, Options, SECOND, World};
-use shunt_topology::schema::{Column, Factor};
+use shunt_topology::schema::{Cells, Column, ColumnKind, Factor};
 use shunt_topology::{Keyspace, Node, NodeId, Replication, RoutingTable, Table};
 use shunt_wire::cql::message::{Event, SchemaChange, encode};
 use shunt_wire::cql::types::CqlType;
@@ -80,6 +79,8 @@ pub struct Scene {
     pub said_up: Vec<bool>,
     /// Nodes that are said to belong to the ring.
     pub known: Vec<bool>,
+    /// Those of the table; part of the next [`Scene::post_cluster`].
+    pub columns: Vec<(&'static str, ColumnKind)>,
     generation: u64,
     control: mpsc::Receiver<ControlRequest>,
 }
@@ -88,7 +89,7 @@ impl Scene {
     /// Nodes and cores, already told of the ring; no clients yet.
     pub fn new(options: SceneOptions) -> Scene {
         let mut world = World::new(options.seed, options.network.clone());
-        let memory: Memory = Arc::new(Mutex::new(HashMap::new()));
+        let memory: Memory = Memory::default();
         let addresses: Vec<SocketAddr> =
             (0..options.nodes).map(|index| format!("10.1.0.{}:9042", index + 1).parse().unwrap()).collect();
         let ring = Ring { replication: 2.min(options.nodes as u8), ..Ring::even(&addresses, 4) };
@@ -138,6 +139,12 @@ impl Scene {
             proxy,
             said_up,
             known,
+            columns: vec![
+                ("k", ColumnKind::Single),
+                ("v", ColumnKind::Single),
+                ("l", ColumnKind::List),
+                ("m", ColumnKind::Keyed),
+            ],
             generation: 0,
             control,
         };
@@ -174,8 +181,8 @@ impl Scene {
         let factor = Factor { all: u16::from(self.ring.replication), transient: 0 };
         let keyspaces = vec![Keyspace { name: "bench".into(), replication: Replication::Simple(factor) }];
         let key = Column { name: "k".into(), cql_type: CqlType::Blob };
-        let table =
-            Table { keyspace: "bench".into(), name: "kv".into(), partition_key: vec![key], has_counters: false };
+        let cells = Cells::new(self.columns.iter().copied(), false);
+        let table = Table { keyspace: "bench".into(), name: "kv".into(), partition_key: vec![key], cells };
         let routing = RoutingTable::build(nodes.collect(), keyspaces, vec![table], Some("datacenter1"));
         let with_login = !self.options.credentials.is_empty();
         let state = Arc::new(ClusterState {
@@ -310,14 +317,15 @@ impl Scene {
 
     /// No acknowledged write is missing, and no key has another's value.
     pub fn check_memory(&self) {
+        let mut known = self.registers_written();
         let memory = self.memory.lock().unwrap();
-        let mut known = 0;
         for client in &self.clients {
             let model = &self.world.host(*client).model;
             for number in 0..model.len() {
                 match memory.get(&model.key(number)) {
                     Some(value) => {
-                        assert!(*value == model.value(number), "key {number} has another value");
+                        assert!(value == model.value(number), "key {number} has another value");
+                        assert_ne!(model.fate(number), super::model::Fate::NotBegun, "it was written all the same");
                         known += 1;
                     }
                     None => assert_ne!(model.fate(number), super::model::Fate::Acknowledged, "a write was lost"),

@@ -1,6 +1,6 @@
 //! Snapshots: look-ups by name and number, strategies without token routing, odd rings.
 
-use shunt_topology::schema::Factor;
+use shunt_topology::schema::{Cells, Factor};
 use shunt_topology::{Column, Keyspace, Node, NodeId, Replicas, Replication, RoutingTable, Table, Token};
 use shunt_wire::cql::statement::{Identifier, classify};
 
@@ -21,7 +21,7 @@ fn table(keyspace: &str, name: &str) -> Table {
         keyspace: keyspace.to_owned(),
         name: name.to_owned(),
         partition_key: vec![Column::new("k", "int")],
-        has_counters: false,
+        cells: Cells::default(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! One query's way from its text to the nodes it may go to, without a single allocation.
 
 use allocation_counter::measure;
-use shunt_topology::schema::Factor;
+use shunt_topology::schema::{Cells, Factor};
 use shunt_topology::token::token;
 use shunt_topology::{Column, Keyspace, Replication, RoutingTable, Table};
 use shunt_wire::cql::statement::{Identifier, classify, routing_key};
@@ -18,7 +18,7 @@ fn ring() -> RoutingTable {
     let keyspaces = vec![Keyspace { name: "shop".to_owned(), replication }];
     let partition_key = vec![Column::new("customer", "text"), Column::new("day", "date")];
     let name = "orders".to_owned();
-    let tables = vec![Table { keyspace: "shop".to_owned(), name, partition_key, has_counters: false }];
+    let tables = vec![Table { keyspace: "shop".to_owned(), name, partition_key, cells: Cells::default() }];
     RoutingTable::build(nodes.collect(), keyspaces, tables, Some("b"))
 }
 

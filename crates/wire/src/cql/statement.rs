@@ -1,8 +1,9 @@
-//! What routing must know of query text: kind, table, partition key terms, and whether it may be repeated.
+//! What routing must know of query text: kind, table and partition key terms; and, when a node is lost, whether it may be
+//! repeated.
 //!
 //! This is not a CQL parser: it recognises the statements applications send and answers "do not know" to the rest. It
 //! errs to one side only. A statement not fully understood has no key terms (it goes to any node, which coordinates
-//! it) and is not idempotent (it is never repeated). Nothing here allocates; terms are found again on demand from
+//! it) and is never repeated. Nothing here allocates; terms are found again on demand from
 //! slices of the text.
 //!
 //! The tokens are those of Cassandra's `Lexer.g`, the clauses those of its `Parser.g`.
@@ -10,12 +11,14 @@
 mod identifier;
 mod lexer;
 mod parser;
+mod repeat;
 mod routing;
 mod terms;
 #[cfg(test)]
 mod tests;
 
 pub use identifier::Identifier;
+pub use repeat::{Cells, ColumnKind, Repeatable, Setting, repeatable};
 pub use routing::{Bind, routing_key};
 pub use terms::{KeyTerm, KeyTerms, Selected, SelectedColumns, Term};
 
@@ -55,9 +58,6 @@ pub struct Statement<'a> {
     pub table: Option<Identifier<'a>>,
     /// A lightweight transaction: has an `IF`.
     pub conditional: bool,
-    /// May be sent a second time when it is not known whether the first was executed. Conservative: true only for a
-    /// statement understood to its end.
-    pub idempotent: bool,
     /// How many bind markers it has (as far as it was understood).
     pub markers: u16,
     /// `WHERE` is absent or nothing but `column = literal or marker` joined by `AND`, so that
@@ -106,7 +106,6 @@ impl<'a> Statement<'a> {
             keyspace: None,
             table: None,
             conditional: false,
-            idempotent: false,
             markers: 0,
             plain_where: false,
             has_tail: false,

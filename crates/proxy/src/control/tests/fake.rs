@@ -168,6 +168,8 @@ impl FakeRing {
             state.columns.push(column("t", "b", "partition_key", 1, "text"));
             state.columns.push(column("t", "a", "partition_key", 0, "int"));
             state.columns.push(column("t", "v", "regular", -1, "text"));
+            state.columns.push(column("t", "l", "regular", -1, "list<frozen<list<int>>>"));
+            state.columns.push(column("t", "s", "regular", -1, "set<int>"));
             state.columns.push(column("c", "k", "partition_key", 0, "int"));
             state.columns.push(column("c", "n", "regular", -1, "counter"));
         });
@@ -323,6 +325,8 @@ impl Server {
             keyspaces(&state)
         } else if text.contains("FROM system_schema.columns") {
             columns_table(&state)
+        } else if text.contains("default_time_to_live FROM system_schema.tables") {
+            tables_table(&state)
         } else {
             encode::error(answer, error_code::INVALID, "unconfigured table");
             return opcode::ERROR;
@@ -452,4 +456,12 @@ fn columns_table(state: &FakeState) -> Table {
         vec![text(keyspace), text(table), text(column), text(kind), int(*position), text(cql_type)]
     });
     (columns, rows.collect())
+}
+
+/// Only of the tables called `t`.
+fn tables_table(state: &FakeState) -> Table {
+    let mut columns = ["keyspace_name", "table_name"].map(|name| (name, native::TEXT)).to_vec();
+    columns.push(("default_time_to_live", native::INT));
+    let row = |(name, _): &(String, Vec<(String, String)>)| vec![text(name), text("t"), int(0)];
+    (columns, state.keyspaces.iter().map(row).collect())
 }

@@ -1,6 +1,8 @@
 //! Connecting, logging in and reading what is there.
 
 use shunt_topology::NodeId;
+use shunt_topology::schema::ColumnKind;
+use shunt_wire::cql::statement::Identifier;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
@@ -29,8 +31,13 @@ async fn ring_and_schema_are_read_page_by_page() {
     }
     let table = state.routing.table("ks", "t").expect("table");
     let key: Vec<_> = table.partition_key.iter().map(|column| column.name.as_str()).collect();
-    assert_eq!((key, table.has_counters), (vec!["a", "b"], false));
-    assert!(state.routing.table("ks", "c").expect("table").has_counters);
+    assert_eq!((key, table.cells.has_counters(), table.cells.expire()), (vec!["a", "b"], false, false));
+    let kind = |name: &str| table.cells.kind(&Identifier::exact(name));
+    let kinds = ["a", "v", "l", "s", "unknown"].map(kind);
+    let (single, list, keyed) = (ColumnKind::Single, ColumnKind::List, ColumnKind::Keyed);
+    assert_eq!(kinds, [Some(single), Some(single), Some(list), Some(keyed), None]);
+    let counters = &state.routing.table("ks", "c").expect("table").cells;
+    assert!(counters.has_counters() && counters.expire(), "rows live for a time where nothing says otherwise");
     let keyspace = state.routing.keyspace("ks").expect("keyspace");
     assert_eq!(state.routing.replicas(keyspace, shunt_topology::Token(1500)).nodes.len(), 1);
     assert_eq!(bench.view.get().expect("view").generation, state.generation);

@@ -8,12 +8,31 @@ mod mutation;
 mod shape;
 
 use super::lexer::{Lexer, Token, TokenKind};
+use super::repeat::{Cells, Setting};
 use super::terms::{Term, TermSource};
 use super::{Identifier, Kind, Statement};
-use shape::Shape;
 
 pub(super) fn statement(text: &str) -> Statement<'_> {
-    let mut parser = Parser::new(text, 0);
+    read(&mut Parser::new(text, 0)).0
+}
+
+/// What was found of a second execution.
+pub(super) struct Verdict {
+    /// The statement was understood to its end, and nothing in it makes a second execution differ from the first.
+    pub(super) repeatable: bool,
+    /// Each of its writes says when it was written.
+    pub(super) stamped: bool,
+}
+
+/// A statement, and whether it may be executed twice.
+pub(super) fn judged<'a>(text: &'a str, setting: &'a dyn Setting) -> (Statement<'a>, Verdict) {
+    let mut parser = Parser { setting: Some(setting), ..Parser::new(text, 0) };
+    let (statement, clean) = read(&mut parser);
+    (statement, Verdict { repeatable: clean && parser.repeatable, stamped: parser.stamped || !parser.unstamped })
+}
+
+/// The statement, and whether it was understood to its end.
+fn read<'a>(parser: &mut Parser<'a>) -> (Statement<'a>, bool) {
     let mut statement = Statement::unknown(parser.kind());
     let found = match statement.kind {
         Kind::Select => parser.select(&mut statement),
@@ -23,18 +42,14 @@ pub(super) fn statement(text: &str) -> Statement<'_> {
         Kind::Batch => parser.batch(&mut statement),
         Kind::Use => parser.use_keyspace(&mut statement),
         Kind::Truncate => parser.truncate(&mut statement),
-        Kind::Ddl | Kind::Other => return statement,
+        Kind::Ddl | Kind::Other => return (statement, false),
     };
     let ending = found.map(|()| parser.ending());
     statement.markers = parser.markers;
     match ending {
-        Some(Ending::Clean) => {
-            let repeats =
-                matches!(statement.kind, Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch);
-            statement.idempotent = repeats && parser.repeatable && !statement.conditional;
-        }
+        Some(Ending::Clean) => return (statement, true),
         Some(Ending::AnotherStatement) if statement.kind != Kind::Use => {
-            return Statement::unknown(Kind::Other);
+            return (Statement::unknown(Kind::Other), false);
         }
         Some(Ending::AnotherStatement | Ending::Unknown) | None => {
             statement.terms = TermSource::None;
@@ -44,7 +59,7 @@ pub(super) fn statement(text: &str) -> Statement<'_> {
             }
         }
     }
-    statement
+    (statement, false)
 }
 
 enum Ending {
@@ -59,8 +74,14 @@ pub(super) struct Parser<'a> {
     /// The next token, not taken yet.
     token: Token<'a>,
     markers: u16,
+    /// What the text does not say; `None`: nobody asks whether it may be executed twice.
+    setting: Option<&'a dyn Setting>,
     /// Nothing was seen that makes a second execution differ from the first.
     repeatable: bool,
+    /// A batch says when all in it was written.
+    stamped: bool,
+    /// Some write does not say when it was written.
+    unstamped: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -68,7 +89,12 @@ impl<'a> Parser<'a> {
     pub(super) fn new(text: &'a str, markers: u16) -> Parser<'a> {
         let mut lexer = Lexer::new(text);
         let token = lexer.next();
-        Parser { lexer, token, markers, repeatable: true }
+        Parser { lexer, token, markers, setting: None, repeatable: true, stamped: false, unstamped: false }
+    }
+
+    /// The table that a statement writes, if that is asked and it is known.
+    fn cells(&self, statement: &Statement<'a>) -> Option<&'a Cells> {
+        self.setting?.table(statement.keyspace.as_ref(), statement.table.as_ref()?)
     }
 
     fn bump(&mut self) -> Token<'a> {

@@ -2,6 +2,7 @@
 
 use super::terms::Term;
 use super::{Identifier, Statement};
+use crate::cql::message::{Value, Values};
 use crate::cql::types::{Column, build_key, literal};
 
 /// A bind marker whose value is asked for.
@@ -12,6 +13,18 @@ pub struct Bind<'a> {
     /// Name a value would have in a message with named values: that of `:name`, or for `?` the column it is compared
     /// or assigned to.
     pub name: Identifier<'a>,
+}
+
+impl Bind<'_> {
+    /// Its value among those of a message.
+    #[must_use]
+    pub fn of<'v>(&self, values: &Values<'v>) -> Option<Value<'v>> {
+        if values.is_named() {
+            values.iter().find(|(name, _)| name.is_some_and(|name| self.name.matches(name))).map(|(_, value)| value)
+        } else {
+            values.get(usize::from(self.index))
+        }
+    }
 }
 
 /// Builds the serialized partition key of a statement into `out` (cleared first), from literals of the text and bind

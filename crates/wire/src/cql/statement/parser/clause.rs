@@ -1,9 +1,18 @@
 //! Clauses that several statements have: the table, `WHERE`, `USING`, `IF`.
 
 use super::Parser;
-use crate::cql::statement::Statement;
 use crate::cql::statement::lexer::TokenKind;
-use crate::cql::statement::terms::{KeyTerm, TermSource};
+use crate::cql::statement::terms::{KeyTerm, Term, TermSource};
+use crate::cql::statement::{Bind, Identifier, Statement};
+
+/// What `USING` says.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Using {
+    /// When it was written.
+    pub(super) stamped: bool,
+    /// That what it writes has a time to live, or has none, whatever is usual in the table.
+    pub(super) lives: Option<bool>,
+}
 
 /// Words that end a list of relations or conditions. All but `GROUP` and `PER` are reserved, and these two can only be
 /// columns at the start of a relation, where they are not looked for.
@@ -93,22 +102,41 @@ impl<'a> Parser<'a> {
     }
 
     /// `USING TTL 10 AND TIMESTAMP ?`, if it is next.
-    pub(super) fn using(&mut self) -> Option<()> {
+    pub(super) fn using(&mut self) -> Option<Using> {
+        let mut using = Using { stamped: false, lives: None };
         if !self.eat_word("USING") {
-            return Some(());
+            return Some(using);
         }
         loop {
             if !self.token.is_any_word(&["TIMESTAMP", "TTL", "TIMEOUT"]) {
                 return None;
             }
-            self.bump();
-            if self.marker()?.is_none() && self.bump().kind != TokenKind::Number {
+            let what = self.bump();
+            let marker = self.marker()?;
+            let literal = if marker.is_none() { self.bump() } else { what };
+            if marker.is_none() && literal.kind != TokenKind::Number {
                 return None;
             }
+            if what.is_word("TIMESTAMP") {
+                // Unset, the statement has the message's timestamp or none; null is refused.
+                using.stamped = marker.is_none_or(|marker| self.has_value(&marker));
+            } else if what.is_word("TTL") {
+                using.lives = Some(marker.is_some() || literal.text != "0");
+            }
             if !self.eat_word("AND") {
-                return Some(());
+                return Some(using);
             }
         }
+    }
+
+    /// Whether the marker of `USING TIMESTAMP` has a value; the name is what Cassandra calls it.
+    fn has_value(&self, marker: &Term<'a>) -> bool {
+        let bind = match *marker {
+            Term::Literal(_) => return true,
+            Term::Marker(index) => Bind { index, name: Identifier::exact("[timestamp]") },
+            Term::NamedMarker { name, index } => Bind { index, name },
+        };
+        self.setting.is_some_and(|setting| setting.has_value(&bind))
     }
 
     /// `IF ..`, if it is next.

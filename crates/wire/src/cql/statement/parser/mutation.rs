@@ -1,16 +1,33 @@
 //! `INSERT`, `UPDATE`, `DELETE` and batches of them, and whether each may be executed twice.
 
-use super::{Parser, Shape};
+use super::Parser;
+use super::clause::Using;
 use crate::cql::statement::lexer::TokenKind;
-use crate::cql::statement::terms::{Term, TermSource};
-use crate::cql::statement::{Kind, Statement};
+use crate::cql::statement::terms::TermSource;
+use crate::cql::statement::{ColumnKind, Identifier, Kind, Statement};
 
 impl<'a> Parser<'a> {
+    /// What a whole INSERT, UPDATE or DELETE says of a second execution, beside what it writes.
+    fn conclude(&mut self, statement: &Statement<'a>, using: Using, gives_values: bool) {
+        self.unstamped |= !using.stamped;
+        let cells = self.cells(statement);
+        self.repeatable &= cells.is_some_and(|cells| !cells.has_counters());
+        if gives_values {
+            self.repeatable &= cells.is_some_and(|cells| !using.lives.unwrap_or(cells.expire()));
+        }
+    }
+
+    /// What kind of column is written, if that is asked and it is known.
+    fn written(&self, statement: &Statement<'a>, column: &Identifier<'a>) -> Option<ColumnKind> {
+        self.cells(statement)?.kind(column)
+    }
+
     pub(super) fn insert(&mut self, statement: &mut Statement<'a>) -> Option<()> {
         self.expect_word("INTO")?;
         self.table(statement)?;
         if self.eat_word("JSON") {
-            // The key is inside the document: not looked into.
+            // The key is inside the document, and so are the columns: not looked into.
+            self.repeatable = false;
             if self.marker()?.is_none() && self.bump().kind != TokenKind::String {
                 return None;
             }
@@ -25,7 +42,9 @@ impl<'a> Parser<'a> {
             self.expect_word("NOT")?;
             self.expect_word("EXISTS")?;
         }
-        self.using()
+        let using = self.using()?;
+        self.conclude(statement, using, true);
+        Some(())
     }
 
     /// `(a, b) VALUES (1, ?)`
@@ -34,7 +53,8 @@ impl<'a> Parser<'a> {
         let columns_start = self.token.start;
         let mut columns = 0u32;
         loop {
-            self.identifier()?;
+            let column = self.identifier()?;
+            self.repeatable &= is_replaced(self.written(statement, &column));
             columns += 1;
             if !self.eat(b',') {
                 break;
@@ -65,25 +85,27 @@ impl<'a> Parser<'a> {
 
     pub(super) fn update(&mut self, statement: &mut Statement<'a>) -> Option<()> {
         self.table(statement)?;
-        self.using()?;
+        let using = self.using()?;
         self.expect_word("SET")?;
         loop {
-            self.repeatable &= self.assignment()?;
+            self.repeatable &= self.assignment(statement)?;
             if !self.eat(b',') {
                 break;
             }
         }
         self.expect_word("WHERE")?;
         self.where_clause(statement)?;
+        self.conclude(statement, using, true);
         self.condition(statement)
     }
 
     /// One assignment of `SET`; whether executing it twice is the same as once.
-    fn assignment(&mut self) -> Option<bool> {
+    fn assignment(&mut self, statement: &Statement<'a>) -> Option<bool> {
         let column = self.identifier()?;
-        let mut subscript = None;
+        let kind = self.written(statement, &column);
+        let mut fixed = true;
         if self.eat(b'[') {
-            subscript = Some(self.term()?);
+            fixed = self.term()?.fixed && kind == Some(ColumnKind::Keyed);
             self.expect(b']')?;
         } else if self.eat(b'.') {
             self.identifier()?;
@@ -92,7 +114,7 @@ impl<'a> Parser<'a> {
             // `c += 1`
             self.bump();
             self.expect(b'=')?;
-            return self.addend();
+            return self.addend(kind);
         }
         self.expect(b'=')?;
         let ahead = self.lexer.peek();
@@ -100,27 +122,42 @@ impl<'a> Parser<'a> {
             // `c = c + 1`
             self.bump();
             self.bump();
-            return self.addend();
+            return self.addend(kind);
         }
-        let value = self.term()?;
-        let repeatable = value.fixed && subscript.is_none_or(|subscript| is_safe_element(&subscript, &value));
-        Some(repeatable)
+        Some(self.term()?.fixed && fixed && is_replaced(kind))
     }
 
     /// What is added to or taken from a column. A counter, and a list that grows, differ after a second execution; a
-    /// set or a map does not, and only these are written with braces. A marker may be anything.
-    fn addend(&mut self) -> Option<bool> {
-        let shape = self.term()?;
-        Some(shape.fixed && shape.braces)
+    /// set or a map does not.
+    fn addend(&mut self, kind: Option<ColumnKind>) -> Option<bool> {
+        Some(self.term()?.fixed && kind == Some(ColumnKind::Keyed))
     }
 
     pub(super) fn delete(&mut self, statement: &mut Statement<'a>) -> Option<()> {
+        let columns = self.setting.is_some().then(|| self.clone());
+        self.deleted(None)?;
+        self.expect_word("FROM")?;
+        self.table(statement)?;
+        // Once more, now that the table is known.
+        if let Some(mut columns) = columns {
+            columns.deleted(Some(statement))?;
+            self.repeatable &= columns.repeatable;
+        }
+        let using = self.using()?;
+        self.expect_word("WHERE")?;
+        self.where_clause(statement)?;
+        self.conclude(statement, using, false);
+        self.condition(statement)
+    }
+
+    /// The columns and elements between `DELETE` and `FROM`, of this table.
+    fn deleted(&mut self, table: Option<&Statement<'a>>) -> Option<()> {
         while !self.token.is_word("FROM") {
-            self.identifier()?;
+            let column = self.identifier()?;
             if self.eat(b'[') {
                 // Deleting an element of a list moves the later ones up, so a second time deletes another.
-                let subscript = self.term()?;
-                self.repeatable &= is_map_key(&subscript);
+                let keyed = table.is_none_or(|table| self.written(table, &column) == Some(ColumnKind::Keyed));
+                self.repeatable &= self.term()?.fixed && keyed;
                 self.expect(b']')?;
             } else if self.eat(b'.') {
                 self.identifier()?;
@@ -129,17 +166,14 @@ impl<'a> Parser<'a> {
                 break;
             }
         }
-        self.expect_word("FROM")?;
-        self.table(statement)?;
-        self.using()?;
-        self.expect_word("WHERE")?;
-        self.where_clause(statement)?;
-        self.condition(statement)
+        Some(())
     }
 
     /// Statements up to `APPLY BATCH`, with or without semicolons. The first one's table and terms stand for all.
     pub(super) fn batch(&mut self, statement: &mut Statement<'a>) -> Option<()> {
-        self.using()?;
+        let using = self.using()?;
+        self.stamped = using.stamped;
+        self.repeatable &= using.lives.is_none();
         loop {
             while self.eat(b';') {}
             if self.eat_word("APPLY") {
@@ -165,14 +199,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// A subscript that can only be the key of a map: the index of a list is an integer.
-fn is_map_key(subscript: &Shape<'_>) -> bool {
-    matches!(subscript.term, Some(Term::Literal(text)) if text.starts_with(['\'', '$']))
-}
-
-/// `l[1] = 'x'` can be repeated; `l[1] = null` deletes an element, and the next one moves up. A marker may be null, and
-/// so may what is calculated.
-fn is_safe_element(subscript: &Shape<'_>, value: &Shape<'_>) -> bool {
-    let not_null = matches!(value.term, Some(Term::Literal(text)) if !text.eq_ignore_ascii_case("null"));
-    subscript.fixed && (is_map_key(subscript) || not_null)
+/// Whether giving such a column a value twice leaves it as it was after the first time.
+fn is_replaced(kind: Option<ColumnKind>) -> bool {
+    matches!(kind, Some(ColumnKind::Single | ColumnKind::Keyed))
 }

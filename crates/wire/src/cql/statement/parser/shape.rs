@@ -11,17 +11,15 @@ pub(in crate::cql::statement) struct Shape<'a> {
     pub(in crate::cql::statement) term: Option<Term<'a>>,
     /// Nothing but literals and markers: executing it twice gives the same value.
     pub(super) fixed: bool,
-    /// Starts with `{`: a set, map or UDT literal.
-    pub(super) braces: bool,
 }
 
 impl<'a> Shape<'a> {
     fn simple(term: Term<'a>) -> Shape<'a> {
-        Shape { term: Some(term), fixed: true, braces: false }
+        Shape { term: Some(term), fixed: true }
     }
 
     fn compound(fixed: bool) -> Shape<'a> {
-        Shape { term: None, fixed, braces: false }
+        Shape { term: None, fixed }
     }
 }
 
@@ -75,10 +73,9 @@ impl<'a> Parser<'a> {
                     }
                     Shape::compound(!nested.words)
                 }
-                TokenKind::Punctuation(opening @ (b'[' | b'{')) => {
+                TokenKind::Punctuation(b'[' | b'{') => {
                     let nested = self.nested()?;
-                    let fixed = !nested.function && !nested.words;
-                    Shape { term: None, fixed, braces: opening == b'{' }
+                    Shape::compound(!nested.function && !nested.words)
                 }
                 _ => return None,
             };

@@ -1,0 +1,202 @@
+//! A node is lost with a request on it. It may have carried it out, or may do so later: only what a second execution
+//! leaves as it was goes to another node, and nobody is told that nothing was done.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use shunt_bench::stub::Action;
+use shunt_bench::stub::hook::Request;
+use shunt_reactor::sim::{HostId, SECOND};
+use shunt_topology::schema::ColumnKind;
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::error_code::{IS_BOOTSTRAPPING, OVERLOADED, SERVER_ERROR, UNAVAILABLE, WRITE_TIMEOUT};
+use shunt_wire::cql::message::values::{Value, ValueList};
+use shunt_wire::cql::message::{BatchChild, BatchKind, BatchStatement, Consistency, QueryParams, encode};
+
+use super::bytes;
+use super::offender::Offender;
+use super::town::Town;
+
+/// A time that a client gives.
+const AT: Option<i64> = Some(1_700_000_000_000_000);
+
+/// What comes of `request` when the first node that gets it breaks the connection and every other does `then`.
+fn lost(town: &mut Town, offender: HostId<Offender>, request: &[u8], then: &Action) -> Fate {
+    let got = Arc::new(AtomicUsize::new(0));
+    town.hook_all(|| {
+        let (got, then) = (Arc::clone(&got), then.clone());
+        Box::new(move |request: &Request<'_>| {
+            if !is_the_clients(request) {
+                return Action::Answer;
+            }
+            if got.fetch_add(1, Ordering::Relaxed) == 0 { Action::Close } else { then.clone() }
+        })
+    });
+    town.send(offender, request);
+    town.answered(offender, 1);
+    let answer = town.take_answers(offender).remove(0);
+    // Whatever is still on its way comes.
+    town.pass(SECOND);
+    let code = if answer.header.opcode == opcode::ERROR { answer.error().0 } else { 0 };
+    (got.load(Ordering::Relaxed), code)
+}
+
+/// Links open with questions of their own.
+fn is_the_clients(request: &Request<'_>) -> bool {
+    matches!(request.opcode, opcode::QUERY | opcode::EXECUTE | opcode::BATCH)
+        && !request.body.windows(12).any(|word| word == b"system.local")
+}
+
+fn town() -> (Town, HostId<Offender>) {
+    let mut town = Town::bare(|_| {});
+    let offender = town.started_offender(4);
+    (town, offender)
+}
+
+fn params(timestamp: Option<i64>) -> QueryParams<'static> {
+    QueryParams { timestamp, ..QueryParams::simple(Consistency::ONE) }
+}
+
+fn query(text: &str, timestamp: Option<i64>) -> Vec<u8> {
+    bytes::request(4, 1, opcode::QUERY, &bytes::body(|out| encode::query(out, 4, text, &params(timestamp))))
+}
+
+fn batch(children: &[BatchStatement<'_>], timestamp: Option<i64>) -> Vec<u8> {
+    let none = ValueList::positional(4);
+    let children = children.iter().map(|statement| BatchChild { statement: *statement, values: none.values() });
+    let body = bytes::body(|out| encode::batch(out, 4, BatchKind::Logged, children, &params(timestamp)));
+    bytes::request(4, 1, opcode::BATCH, &body)
+}
+
+/// How many nodes got a request, and the code of the error (0: none).
+type Fate = (usize, i32);
+
+const REPEATED: Fate = (2, 0);
+const OPEN: Fate = (1, WRITE_TIMEOUT);
+
+#[test]
+fn only_what_may_be_repeated_goes_to_another_node() {
+    let list: &[(&str, Option<i64>, Fate)] = &[
+        ("SELECT v FROM bench.kv WHERE k = 0x01", None, REPEATED),
+        ("INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02)", AT, REPEATED),
+        ("INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02)", None, OPEN),
+        ("INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02)", Some(i64::MIN), OPEN),
+        ("INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02) USING TIMESTAMP 7", None, REPEATED),
+        ("DELETE FROM bench.kv WHERE k = 0x01", AT, REPEATED),
+        ("DELETE FROM bench.kv WHERE k = 0x01", None, OPEN),
+        ("INSERT INTO bench.kv (k, l) VALUES (0x01, [1, 2])", AT, OPEN),
+        ("UPDATE bench.kv SET l = [1, 2] WHERE k = 0x01", AT, OPEN),
+        ("UPDATE bench.kv SET m = {'a': 1} WHERE k = 0x01", AT, REPEATED),
+        ("INSERT INTO bench.kv JSON '{\"k\": \"0x01\"}'", AT, OPEN),
+        ("INSERT INTO bench.other (k) VALUES (0x01)", AT, OPEN),
+        ("INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02) USING TTL 5", AT, OPEN),
+        ("INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02) IF NOT EXISTS", AT, OPEN),
+        ("BEGIN BATCH UPDATE bench.kv SET l = [1] WHERE k = 0x01; APPLY BATCH", AT, OPEN),
+    ];
+    for (text, timestamp, expected) in list {
+        let (mut town, offender) = town();
+        assert_eq!(lost(&mut town, offender, &query(text, *timestamp), &Action::Answer), *expected, "{text}");
+    }
+}
+
+#[test]
+fn a_batch_is_repeated_if_all_in_it_may_be() {
+    let insert = BatchStatement::Text("INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02)");
+    let stamped = BatchStatement::Text("INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02) USING TIMESTAMP 7");
+    let list = BatchStatement::Text("UPDATE bench.kv SET l = [1, 2] WHERE k = 0x01");
+    let cases: [(&[BatchStatement<'_>], Option<i64>, Fate); 6] = [
+        (&[insert, insert], AT, REPEATED),
+        (&[insert, insert], None, OPEN),
+        (&[stamped, stamped], None, REPEATED),
+        (&[stamped, insert], None, OPEN),
+        (&[insert, list], AT, OPEN),
+        (&[list, insert], AT, OPEN),
+    ];
+    for (children, timestamp, expected) in cases {
+        let (mut town, offender) = town();
+        let request = batch(children, timestamp);
+        assert_eq!(lost(&mut town, offender, &request, &Action::Answer), expected, "{children:?}");
+    }
+}
+
+#[test]
+fn a_prepared_statement_is_judged_with_its_values_and_the_schema_of_the_moment() {
+    let (plain, stamped) =
+        ("INSERT INTO bench.kv (k, v) VALUES (?, ?)", "INSERT INTO bench.kv (k, v) VALUES (?, ?) USING TIMESTAMP ?");
+    let now = 7_i64.to_be_bytes();
+    let cases = [
+        (plain, AT, None, false, REPEATED),
+        (plain, None, None, false, OPEN),
+        // The column has become a list: the table was dropped and created with another type.
+        (plain, AT, None, true, OPEN),
+        (stamped, None, Some(Value::Bytes(&now)), false, REPEATED),
+        (stamped, None, Some(Value::Unset), false, OPEN),
+        (stamped, None, Some(Value::Null), false, OPEN),
+        (stamped, AT, Some(Value::Unset), false, REPEATED),
+    ];
+    for (text, timestamp, last, altered, expected) in cases {
+        let (mut town, offender) = town();
+        town.send(offender, &bytes::prepare(4, 1, text));
+        town.answered(offender, 1);
+        let id = bytes::prepared_id(&town.take_answers(offender)[0]);
+        if altered {
+            town.scene.columns = vec![("k", ColumnKind::Single), ("v", ColumnKind::List)];
+            town.scene.post_cluster();
+            town.pass(SECOND);
+        }
+        let mut values = ValueList::positional(4);
+        values.push(Value::Bytes(&[1])).push(Value::Bytes(&[2]));
+        if let Some(last) = last {
+            values.push(last);
+        }
+        let params = QueryParams { values: values.values(), ..params(timestamp) };
+        let body = bytes::body(|out| encode::execute(out, 4, &id, None, &params));
+        let request = bytes::request(4, 1, opcode::EXECUTE, &body);
+        assert_eq!(lost(&mut town, offender, &request, &Action::Answer), expected, "{text} {last:?} {altered}");
+    }
+}
+
+#[test]
+fn what_may_have_changed_something_is_not_said_to_be_undone() {
+    for text in [
+        "CREATE TABLE bench.x (k int PRIMARY KEY)",
+        "DROP TABLE bench.kv",
+        "TRUNCATE bench.kv",
+        "GRANT SELECT ON bench.kv TO ann",
+        "ALTER ROLE ann WITH PASSWORD = 'x'",
+        "SOMETHING NEW",
+    ] {
+        let (mut town, offender) = town();
+        assert_eq!(lost(&mut town, offender, &query(text, AT), &Action::Answer), OPEN, "{text}");
+        // Nor if it takes too long.
+        let (mut town, offender) = self::town();
+        town.hook_all(|| {
+            Box::new(|request: &Request<'_>| if is_the_clients(request) { Action::Silence } else { Action::Answer })
+        });
+        town.send(offender, &query(text, AT));
+        town.pass(90 * SECOND);
+        assert_eq!(town.take_answers(offender)[0].error().0, WRITE_TIMEOUT, "{text}");
+    }
+}
+
+#[test]
+fn a_second_node_that_refuses_does_not_speak_for_the_first() {
+    let write = query("INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02)", AT);
+    let read = query("SELECT v FROM bench.kv WHERE k = 0x01", None);
+    for code in [OVERLOADED, IS_BOOTSTRAPPING, UNAVAILABLE, SERVER_ERROR] {
+        let (mut town, offender) = town();
+        let expected = if code == SERVER_ERROR { SERVER_ERROR } else { WRITE_TIMEOUT };
+        assert_eq!(lost(&mut town, offender, &write, &Action::Error(code)), (2, expected), "{code:#x}");
+        if code != UNAVAILABLE {
+            let (mut town, offender) = self::town();
+            assert_eq!(lost(&mut town, offender, &read, &Action::Error(code)), (2, code), "{code:#x}");
+        }
+    }
+    // Nor does there being no second one.
+    let one_node = |options: &mut super::support::scene::SceneOptions| options.nodes = 1;
+    for (request, expected) in [(&write, WRITE_TIMEOUT), (&read, OVERLOADED)] {
+        let mut town = Town::bare(one_node);
+        let offender = town.started_offender(4);
+        assert_eq!(lost(&mut town, offender, request, &Action::Answer), (1, expected));
+    }
+}
