@@ -197,6 +197,8 @@ fn an_error_that_quotes_a_client_is_told_escaped_and_cut() {
 fn what_a_node_that_answers_no_query_does_is_counted() {
     let mut town = Town::bare(|options| options.nodes = 1);
     let client = town.started_offender(4);
+    // Its links have asked who is there.
+    town.pass(SECOND);
     town.hook_all(|| Box::new(|_| Action::Silence));
     (0..10).for_each(|stream| town.send(client, &bytes::query(4, stream, "SELECT v FROM bench.kv WHERE k = 0x00")));
     town.answered(client, 10);
