@@ -19,6 +19,7 @@ use shunt_wire::error::DecodeError;
 
 use crate::core::Core;
 use crate::node::Pending;
+use crate::route::Work;
 
 /// The schema and the values that a statement comes with.
 #[derive(Debug)]
@@ -65,7 +66,9 @@ impl Core {
             opcode::EXECUTE => {
                 let execute = Execute::decode(version, body)?;
                 let Some(statement) = self.prepared.statement(execute.id) else { return Ok(false) };
-                let verdict = judge(&statement.text, statement.keyspace.as_deref(), &execute.params.values);
+                // Of one whose text is too long to be kept no more is known than this.
+                let Some(text) = statement.text.as_deref() else { return Ok(statement.work == Work::Read) };
+                let verdict = judge(text, statement.keyspace.as_deref(), &execute.params.values);
                 (verdict, execute.params.timestamp)
             }
             opcode::BATCH => {
@@ -73,10 +76,13 @@ impl Core {
                 let keyspace = batch.params.keyspace.or(session.as_deref());
                 let verdicts = batch.children().map(|child| match child.statement {
                     BatchStatement::Text(text) => judge(text, keyspace, &child.values),
-                    BatchStatement::Prepared(id) => match self.prepared.statement(id) {
-                        Some(known) => judge(&known.text, known.keyspace.as_deref(), &child.values),
-                        None => Repeatable::Never,
-                    },
+                    BatchStatement::Prepared(id) => {
+                        let known = self.prepared.statement(id);
+                        let text = known.as_ref().and_then(|known| known.text.as_deref().map(|text| (text, known)));
+                        text.map_or(Repeatable::Never, |(text, known)| {
+                            judge(text, known.keyspace.as_deref(), &child.values)
+                        })
+                    }
                 });
                 let counter = batch.kind == BatchKind::Counter;
                 (
