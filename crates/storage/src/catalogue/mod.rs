@@ -17,6 +17,7 @@ mod layout;
 mod presence;
 mod view;
 
+pub(crate) use bytes::Reader;
 #[cfg(test)]
 mod tests;
 

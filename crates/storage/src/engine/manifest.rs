@@ -4,6 +4,8 @@
 //! was cut off or a length in it is damaged. It then opens without the files that the rest would have named, and deletes
 //! them. So length and checksum of what was there are kept outside of it.
 
+use super::logs;
+use crate::catalogue::Reader;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -69,4 +71,63 @@ impl ManifestMark {
         let same = crc32fast::hash(&seen) == self.checksum;
         (!same).then(|| format!("{}: its first {} bytes have changed", shown.display(), self.bytes))
     }
+}
+
+/// The number of the first log whose rows are not all in files, as the manifest in use says; `None` if it says what is not
+/// understood here.
+pub(crate) fn first_log_needed(directory: &Path) -> Option<u64> {
+    let bytes = fs::read(path(directory, current(directory).ok()?)).ok()?;
+    let mut first = 0;
+    for edit in logs::records(&bytes) {
+        first = first.max(log_number(&edit)?.unwrap_or(0));
+    }
+    Some(first)
+}
+
+/// Tags of RocksDB's version edits, and what follows each.
+const LOG_NUMBER: u64 = 2;
+const IGNORABLE: u64 = 1 << 13;
+
+/// The log number that an edit sets, if it sets one. There is one column family.
+#[allow(clippy::option_option, reason = "an edit that is not understood is not one without a log number")]
+fn log_number(edit: &[u8]) -> Option<Option<u64>> {
+    let mut reader = Reader::new(edit);
+    let mut found = None;
+    while reader.remaining() > 0 {
+        let tag = reader.varint("tag").ok()?;
+        let (numbers, texts) = match tag {
+            LOG_NUMBER => {
+                found = Some(reader.varint("log").ok()?);
+                (0, 0)
+            }
+            // Next file, last sequence, previous log, first log to keep, column family, their number, atomic group.
+            3 | 4 | 9 | 10 | 200 | 203 | 300 => (1, 0),
+            // Comparator, name of a column family.
+            1 | 201 => (0, 1),
+            202 => (0, 0),
+            // Where compaction is; a file that is gone; a new file, in three ways.
+            5 => (1, 1),
+            6 => (2, 0),
+            7 => (3, 2),
+            100 | 103 => (3, 2),
+            tag if tag & IGNORABLE != 0 => (0, 1),
+            _ => return None,
+        };
+        for _ in 0..numbers {
+            reader.varint("number").ok()?;
+        }
+        for _ in 0..texts {
+            reader.bytes("text").ok()?;
+        }
+        if tag == 100 || tag == 103 {
+            // First and last sequence.
+            reader.varint("number").ok()?;
+            reader.varint("number").ok()?;
+        }
+        // Fields with tags of their own, until one that ends them.
+        while tag == 103 && reader.varint("field").ok()? != 1 {
+            reader.bytes("field").ok()?;
+        }
+    }
+    Some(found)
 }

@@ -3,6 +3,7 @@
 //! A narrow trait, so that the store above does not know RocksDB, and a twin in memory for tests. What a value is and
 //! how fragments merge is the [`Merger`]'s business.
 
+mod logs;
 mod manifest;
 mod memory;
 mod operator;
@@ -11,7 +12,8 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use manifest::ManifestMark;
+pub use logs::LogMark;
+pub(crate) use manifest::{ManifestMark, first_log_needed};
 pub use memory::MemoryEngine;
 pub use rocks::{EngineOptions, RocksEngine};
 
@@ -204,6 +206,10 @@ pub trait Engine: Send + Sync {
     fn sequence(&self) -> u64;
     /// Makes everything written before durable.
     fn sync(&self) -> Result<(), EngineError>;
+    /// The newest of its logs, oldest first, as far as the last sync covered them.
+    fn synced_logs(&self) -> Vec<LogMark> {
+        Vec::new()
+    }
     /// Writes what is in memory to files.
     fn flush(&self) -> Result<(), EngineError>;
     /// Merges and purges a range in its files, down to the last level. Takes as long as it takes.

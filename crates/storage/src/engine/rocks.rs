@@ -11,8 +11,11 @@
 //! The log is written when it is synced, by [`Engine::sync`]: writers that wait for one sync share it, and a crash of the
 //! process loses exactly what a crash of the machine would.
 
+use super::logs;
 use super::operator::{Reading, set_merger};
-use super::{Cursor, DataFile, Engine, EngineError, Entry, Found, Merger, Pace, ReadTier, Sizes, Span, Stall, Write};
+use super::{
+    Cursor, DataFile, Engine, EngineError, Entry, Found, LogMark, Merger, Pace, ReadTier, Sizes, Span, Stall, Write,
+};
 use crate::key::prefix_bytes;
 use rocksdb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DB, DBCompressionType, DBRawIterator,
@@ -23,8 +26,8 @@ use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::StrDeserializer;
 use std::ffi::CStr;
-use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// What of the engine may be chosen.
 #[derive(Debug, Clone)]
@@ -81,6 +84,8 @@ pub struct RocksEngine {
     /// moment later, and a writer that comes in between meets a log that is not to be used any more. RocksDB then gives up
     /// for good, or ends the process where it is built with assertions. It keeps writers waiting meanwhile anyway.
     log: RwLock<()>,
+    directory: PathBuf,
+    synced_logs: Mutex<Vec<LogMark>>,
 }
 
 impl RocksEngine {
@@ -88,7 +93,7 @@ impl RocksEngine {
     pub fn open(directory: &Path, options: &EngineOptions, merger: Arc<dyn Merger>) -> Result<Self, EngineError> {
         let (db_options, cache) = build_options(options, merger)?;
         let db = DB::open(&db_options, directory).map_err(engine_error)?;
-        RocksEngine::from_parts(db, db_options, cache)
+        RocksEngine::from_parts(db, db_options, cache, directory)
     }
 
     /// Opens a database for reading alone; nothing in the directory changes.
@@ -100,10 +105,10 @@ impl RocksEngine {
         let (mut db_options, cache) = build_options(options, merger)?;
         db_options.create_if_missing(false);
         let db = DB::open_for_read_only(&db_options, directory, false).map_err(engine_error)?;
-        RocksEngine::from_parts(db, db_options, cache)
+        RocksEngine::from_parts(db, db_options, cache, directory)
     }
 
-    fn from_parts(db: DB, db_options: Options, cache: Cache) -> Result<Self, EngineError> {
+    fn from_parts(db: DB, db_options: Options, cache: Cache, directory: &Path) -> Result<Self, EngineError> {
         let mut at_once = WriteOptions::default();
         at_once.set_no_slowdown(true);
         let disk_reads = ReadOptions::default();
@@ -117,6 +122,8 @@ impl RocksEngine {
             disk_reads,
             memory_reads,
             log: RwLock::new(()),
+            directory: directory.to_owned(),
+            synced_logs: Mutex::default(),
         })
     }
 
@@ -267,11 +274,20 @@ impl Engine for RocksEngine {
     }
 
     fn sync(&self) -> Result<(), EngineError> {
-        {
+        let logs = {
             let _alone = self.log.write().unwrap_or_else(PoisonError::into_inner);
             self.db.flush_wal(false).map_err(engine_error)?;
-        }
-        self.db.flush_wal(true).map_err(engine_error)
+            let known = self.synced_logs();
+            // Without it damage goes unnoticed, and nothing else.
+            logs::advance(&self.directory, &known).unwrap_or(known)
+        };
+        self.db.flush_wal(true).map_err(engine_error)?;
+        *self.synced_logs.lock().unwrap_or_else(PoisonError::into_inner) = logs;
+        Ok(())
+    }
+
+    fn synced_logs(&self) -> Vec<LogMark> {
+        self.synced_logs.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn flush(&self) -> Result<(), EngineError> {

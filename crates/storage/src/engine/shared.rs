@@ -1,6 +1,6 @@
 //! An engine that several hold.
 
-use super::{Cursor, DataFile, Engine, EngineError, Found, Pace, ReadTier, Sizes, Span, Stall, Write};
+use super::{Cursor, DataFile, Engine, EngineError, Found, LogMark, Pace, ReadTier, Sizes, Span, Stall, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -27,6 +27,10 @@ impl<E: Engine> Engine for Arc<E> {
 
     fn sync(&self) -> Result<(), EngineError> {
         (**self).sync()
+    }
+
+    fn synced_logs(&self) -> Vec<LogMark> {
+        (**self).synced_logs()
     }
 
     fn flush(&self) -> Result<(), EngineError> {

@@ -237,3 +237,25 @@ fn compaction_comes_after_who_is_waited_for() {
     let own = rustix::process::getpriority_process(None).unwrap();
     assert_eq!(*seen.lock().unwrap(), [(own + 5).min(19)]);
 }
+
+/// Of a log that is not needed any more nobody asks whether it is there.
+#[test]
+fn the_manifest_says_which_logs_are_needed() {
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..4u8 {
+        let engine = RocksEngine::open(directory.path(), &small(), Arc::new(Append)).unwrap();
+        for at in 0..6 {
+            let key = [&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, at, 1, 7, 2][..], &[round; 300]].concat();
+            engine.write(&[Write::Merge(key, vec![b'a'; 5_000])], Stall::Wait).unwrap();
+            engine.sync().unwrap();
+            let newest = engine.synced_logs().iter().map(|log| log.number).max().unwrap();
+            let needed = || first_log_needed(directory.path()).unwrap();
+            assert!(needed() <= newest, "{} and not yet {newest}", needed());
+            engine.flush().unwrap();
+            assert!(needed() > newest, "{} and still {newest}", needed());
+            if at == 4 {
+                engine.compact(&[0], &[1]);
+            }
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::directory::{DirectoryLock, Layout, name_logs};
 use super::error::describe;
-use super::marker::{check_manifest, is_damaged, missing};
+use super::marker::{check_logs, check_manifest, is_damaged, missing};
 use super::own::check_schemas;
 use super::scan::malformed_key;
 use super::{Shared, StoreError, StoreOptions};
@@ -51,6 +51,9 @@ pub fn check(directory: &Path, options: &StoreOptions) -> Result<Vec<Problem>, S
         return refused(error);
     }
     if let Err(error) = check_manifest(&layout.marker(), &layout.engine()) {
+        return Ok(broken(&layout.engine(), &error));
+    }
+    if let Err(error) = check_logs(&layout.marker(), &layout.engine()) {
         return Ok(broken(&layout.engine(), &error));
     }
     let catalogue = match Catalogue::open_read_only(&layout.catalogue(), options.catalogue) {

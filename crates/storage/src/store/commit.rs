@@ -346,7 +346,7 @@ fn sync_once(shared: &Arc<Shared>) {
         commit.synced_sequence.fetch_max(sequence, Ordering::AcqRel);
         if let Some(marker) = &shared.marker {
             // Without it a loss goes unnoticed, and nothing else.
-            let _ = marker.note(sequence);
+            let _ = marker.note(sequence, &shared.engine.synced_logs());
         }
     }
     shared.figures.synced(up_to.0 - commit.durable().0, begun.elapsed());

@@ -3,19 +3,25 @@
 //! The engine takes a log that stops in the middle of a write for one that was cut off there by a crash, and a damaged
 //! length looks like that too. So after every sync the number of the last write in it is noted in a file of its own, which
 //! is not synced: after a power failure it may be behind, which misses a loss; it is never ahead, which would make one up.
-//! The same goes for the manifest, see [`ManifestMark`].
+//! The same goes for the manifest and for each log, see [`ManifestMark`] and [`LogMark`].
 
 use super::StoreError;
 use super::directory::Layout;
-use crate::engine::{Engine, EngineError, ManifestMark};
+use crate::engine::{Engine, EngineError, LogMark, ManifestMark, first_log_needed};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Number of the write, then number, length and checksum of the manifest, then a checksum of these.
-const BYTES: usize = 32;
+/// Logs that are noted, the newest ones. There are as many as memtables, and one more for a moment.
+const LOGS: usize = 8;
+/// Number of the write, then number, length and checksum of the manifest, then number and length of each log (zeros where
+/// there are fewer), then a checksum of these.
+const BYTES: usize = MANIFEST_END + LOGS * 16 + 4;
+const MANIFEST_END: usize = 28;
+/// Before it had logs.
+const BYTES_WITHOUT_LOGS: usize = MANIFEST_END + 4;
 /// Before it had the manifest: the number of the write, and its checksum.
 const BYTES_BEFORE: usize = 12;
 
@@ -32,6 +38,7 @@ pub(super) struct Marker {
 struct Noted {
     sequence: u64,
     manifest: ManifestMark,
+    logs: [LogMark; LOGS],
 }
 
 impl Marker {
@@ -50,15 +57,17 @@ impl Marker {
         let failed = |error| StoreError::io(&path, error);
         let file = File::options().write(true).create(true).truncate(false).open(&path).map_err(failed)?;
         let marker = Marker { engine: layout.engine(), file, noted: Mutex::default() };
-        marker.note(engine.sequence()).map_err(failed)?;
+        marker.note(engine.sequence(), &engine.synced_logs()).map_err(failed)?;
         marker.note_manifest().map_err(failed)?;
         Ok(marker)
     }
 
-    /// Notes the number of the last write that a sync made durable.
-    pub(super) fn note(&self, sequence: u64) -> io::Result<()> {
+    /// Notes the number of the last write that a sync made durable, and how far it covered the logs.
+    pub(super) fn note(&self, sequence: u64, logs: &[LogMark]) -> io::Result<()> {
         let mut noted = self.lock();
         noted.sequence = sequence;
+        noted.logs = [LogMark::default(); LOGS];
+        noted.logs.iter_mut().zip(logs.iter().rev()).for_each(|(place, log)| *place = *log);
         self.write(&noted)
     }
 
@@ -79,8 +88,12 @@ impl Marker {
         bytes[8..16].copy_from_slice(&noted.manifest.number.to_le_bytes());
         bytes[16..24].copy_from_slice(&noted.manifest.bytes.to_le_bytes());
         bytes[24..28].copy_from_slice(&noted.manifest.checksum.to_le_bytes());
-        let checksum = crc32fast::hash(&bytes[..28]);
-        bytes[28..].copy_from_slice(&checksum.to_le_bytes());
+        for (place, log) in bytes[MANIFEST_END..].chunks_exact_mut(16).zip(&noted.logs) {
+            place[..8].copy_from_slice(&log.number.to_le_bytes());
+            place[8..].copy_from_slice(&log.bytes.to_le_bytes());
+        }
+        let checksum = crc32fast::hash(&bytes[..BYTES - 4]);
+        bytes[BYTES - 4..].copy_from_slice(&checksum.to_le_bytes());
         self.file.write_all_at(&bytes, 0)
     }
 
@@ -101,6 +114,23 @@ pub(super) fn check_manifest(path: &Path, directory: &Path) -> Result<(), StoreE
     match read(path)?.and_then(|noted| noted.manifest.damage(directory)) {
         Some(what) => Err(StoreError::Engine(EngineError::Corrupt(what))),
         None => Ok(()),
+    }
+}
+
+/// Refuses logs that have lost something that was synced, by name. To be asked before the engine opens, which puts a new one
+/// in their place. With all that is wrong, however many.
+pub(super) fn check_logs(path: &Path, directory: &Path) -> Result<(), StoreError> {
+    let Some(noted) = read(path)? else { return Ok(()) };
+    // A log that is gone because its rows are in files is no loss.
+    let Some(first) = first_log_needed(directory) else { return Ok(()) };
+    let mut damages = Vec::new();
+    for log in noted.logs.iter().rev().filter(|log| log.bytes > 0 && log.number >= first) {
+        let damage = log.damage(directory);
+        damages.extend(damage.map_err(|error| StoreError::io(directory, error))?);
+    }
+    match damages.is_empty() {
+        true => Ok(()),
+        false => Err(StoreError::LogLost { path: path.to_owned(), what: damages.join("; ") }),
     }
 }
 
@@ -125,13 +155,19 @@ fn decode(bytes: &[u8]) -> Option<Noted> {
     let long = |at: usize| bytes.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
     let short = |at: usize| bytes.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
     let checked = match bytes.len() {
-        BYTES | BYTES_BEFORE => bytes.len() - 4,
+        BYTES | BYTES_WITHOUT_LOGS | BYTES_BEFORE => bytes.len() - 4,
         _ => return None,
     };
     (short(checked)? == crc32fast::hash(&bytes[..checked])).then_some(())?;
-    let mut noted = Noted { sequence: long(0)?, manifest: ManifestMark::default() };
+    let mut noted = Noted { sequence: long(0)?, ..Noted::default() };
     if checked > 8 {
         noted.manifest = ManifestMark { number: long(8)?, bytes: long(16)?, checksum: short(24)? };
+    }
+    if checked > MANIFEST_END {
+        for (at, log) in noted.logs.iter_mut().enumerate() {
+            let at = MANIFEST_END + at * 16;
+            *log = LogMark { number: long(at)?, bytes: long(at + 8)? };
+        }
     }
     Some(noted)
 }

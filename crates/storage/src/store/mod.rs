@@ -107,6 +107,9 @@ impl Store {
         let begun = layout.check_parts(options.create)?;
         layout.check_room()?;
         marker::check_manifest(&layout.marker(), &layout.engine())?;
+        if !options.engine.accept_damaged_log {
+            marker::check_logs(&layout.marker(), &layout.engine())?;
+        }
         let catalogue = Arc::new(Catalogue::open(&layout.catalogue(), options.catalogue)?);
         let (engine_directory, logs) = (layout.engine(), layout.logs());
         let open = |options: &StoreOptions, merger| -> Result<Box<dyn Engine>, EngineError> {

@@ -16,9 +16,9 @@ fn fill(directory: &Path, flush: bool) {
 }
 
 fn files(directory: &Path, ending: &str) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(directory.join("db")).unwrap();
-    let paths = entries.map(|entry| entry.unwrap().path()).filter(|path| path.to_string_lossy().ends_with(ending));
-    paths.filter(|path| path.metadata().unwrap().len() > 0).collect()
+    let mut paths = files_of(directory, ending);
+    paths.retain(|path| path.metadata().unwrap().len() > 0);
+    paths
 }
 
 /// Everything that can be read is what was written; the rest is an error.
@@ -172,5 +172,101 @@ fn what_is_gone_or_cut_off_is_refused_and_nothing_deleted() {
         let problems = check(copy.path(), &options()).unwrap();
         assert!(problems.iter().any(|problem| problem.to_string().contains(shown)), "{problems:?}");
         assert_eq!(files(copy.path(), ".sst").len(), tables, "{name}");
+    }
+}
+
+/// A store that crashed while a memtable was being written to a file: its log, and the one after, with nothing in files.
+fn crashed_with_two_logs(crashed: &Path) {
+    let directory = tempfile::tempdir().unwrap();
+    let held = Arc::new(Mutex::new(()));
+    let flush = Arc::clone(&held);
+    // Asked when a value is merged into a file.
+    let clock = move || {
+        let _turn = flush.lock().unwrap_or_else(PoisonError::into_inner);
+        NOW
+    };
+    let options = StoreOptions { clock: Arc::new(clock), write_back_fragments: 3, ..options() };
+    let store = Store::open(directory.path(), options).unwrap();
+    let key = partition(250);
+    for column in 0..3 {
+        put(&store, &key, Target::Row(b"r"), insert(column, 1, b"v"));
+    }
+    assert!(value(&store, &key, Target::Row(b"r")).is_some());
+    super::upkeep::until(|| store.figures().written_back == 1);
+    put(&store, &key, Target::Row(b"r"), insert(3, 1, b"v"));
+    let rows = |store: &Store, numbers: std::ops::Range<u8>| {
+        for number in numbers {
+            put(store, &partition(number), Target::Row(b"r"), insert(0, 1, format!("value {number}").as_bytes()));
+        }
+        // Over several blocks.
+        put(store, &partition(251), Target::Row(b"r"), insert(0, 1, &[b'x'; 100_000]));
+        store.wait_durable(store.settle()).unwrap();
+    };
+    rows(&store, 0..ROWS / 2);
+    let held = held.lock().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| store.flush().unwrap());
+        super::upkeep::until(|| files_of(directory.path(), ".log").len() == 2);
+        rows(&store, ROWS / 2..ROWS);
+        // Some are noted a sync later.
+        rows(&store, ROWS / 2..ROWS);
+        copy_all(directory.path(), crashed);
+        drop(held);
+    });
+}
+
+fn files_of(directory: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut paths: Vec<_> =
+        std::fs::read_dir(directory.join("db")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.to_string_lossy().ends_with(ending));
+    paths.sort();
+    paths
+}
+
+/// RocksDB goes on with the next log, whatever has become of the one before.
+#[test]
+fn a_log_before_the_last_that_is_damaged_cut_off_or_gone_is_refused_by_name() {
+    let crashed = tempfile::tempdir().unwrap();
+    crashed_with_two_logs(crashed.path());
+    let whole = tempfile::tempdir().unwrap();
+    copy_all(crashed.path(), whole.path());
+    assert_eq!(check(whole.path(), &options()).unwrap(), Vec::new());
+    let store = Store::open(whole.path(), options()).unwrap();
+    assert_eq!(nothing_wrong_is_served(&store), 0);
+    drop(store);
+    for which in 0..2 {
+        let name = files_of(crashed.path(), ".log")[which].file_name().unwrap().to_owned();
+        let bytes = std::fs::read(crashed.path().join("db").join(&name)).unwrap();
+        let flipped = |at: usize| {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 0x40;
+            Some(bytes)
+        };
+        // The length of the first record, a byte of a later one, half of the file, a record less at its end, nothing.
+        let cut = |at: usize| Some(bytes[..at].to_vec());
+        let damages = [flipped(5), flipped(bytes.len() / 2), cut(bytes.len() / 2), cut(bytes.len() - 1), cut(0), None];
+        for (number, damaged) in damages.into_iter().enumerate() {
+            let copy = tempfile::tempdir().unwrap();
+            copy_all(crashed.path(), copy.path());
+            let path = copy.path().join("db").join(&name);
+            match damaged {
+                Some(bytes) => std::fs::write(&path, bytes).unwrap(),
+                None => std::fs::remove_file(&path).unwrap(),
+            }
+            let shown = format!("log {which}, damage {number}");
+            for _ in 0..2 {
+                let error = Store::open(copy.path(), options()).err().unwrap_or_else(|| panic!("{shown}: opened"));
+                assert!(error.to_string().contains(&path.display().to_string()), "{shown}: {error}");
+            }
+            let problems = check(copy.path(), &options()).unwrap();
+            assert!(
+                problems.iter().any(|problem| problem.to_string().contains(name.to_str().unwrap())),
+                "{problems:?}"
+            );
+            // Whoever accepts the loss gets on.
+            let mut accepting = options();
+            accepting.engine.accept_damaged_log = true;
+            assert!(Store::open(copy.path(), accepting).is_ok(), "{shown}");
+        }
     }
 }
