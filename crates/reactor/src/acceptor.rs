@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
@@ -24,6 +24,9 @@ const ACCEPTS_PER_ROUND: usize = 64;
 /// First and longest pause when the process is out of files or memory.
 const BACK_OFF_MIN: Duration = Duration::from_millis(10);
 const BACK_OFF_MAX: Duration = Duration::from_secs(1);
+/// Lines about accepts that failed are this far apart: whoever opens and closes connections at the limit of open files
+/// must not fill the log.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
 /// How long to wait for room when every mailbox is full.
 const FULL_WAIT: Duration = Duration::from_millis(1);
 
@@ -61,7 +64,7 @@ impl Acceptor {
             listener.set_nonblocking(true)?;
         }
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let mut accepting = Accepting { listeners, cores, next: 0, stop: stop.clone(), back_off: BACK_OFF_MIN };
+        let mut accepting = Accepting::new(listeners, cores, stop.clone());
         let thread = std::thread::Builder::new().name("accept".into()).spawn(move || accepting.run())?;
         Ok(Acceptor { stop, thread: Some(thread) })
     }
@@ -92,9 +95,34 @@ struct Accepting<M> {
     next: usize,
     stop: Arc<OwnedFd>,
     back_off: Duration,
+    told: Told,
+}
+
+/// How often it was told that accepts fail.
+#[derive(Default)]
+struct Told {
+    last: Option<Instant>,
+    /// Times it was not, since then.
+    suppressed: u64,
+}
+
+impl Told {
+    /// Whether to tell it now, and if so how often it was left out before.
+    fn admit(&mut self, now: Instant) -> Option<u64> {
+        if self.last.is_some_and(|last| now.saturating_duration_since(last) < TOLD_EVERY) {
+            self.suppressed += 1;
+            return None;
+        }
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.suppressed))
+    }
 }
 
 impl<M> Accepting<M> {
+    fn new(listeners: Vec<TcpListener>, cores: Vec<CoreSlot<M>>, stop: Arc<OwnedFd>) -> Self {
+        Self { listeners, cores, next: 0, stop, back_off: BACK_OFF_MIN, told: Told::default() }
+    }
+
     fn run(&mut self) {
         loop {
             let mut fds = vec![PollFd::new(&*self.stop, PollFlags::IN)];
@@ -145,8 +173,10 @@ impl<M> Accepting<M> {
 
     /// Most likely out of files or memory: what is pending stays in the kernel's queue until some connections have ended.
     fn pause(&mut self, error: Errno) -> bool {
-        if self.back_off == BACK_OFF_MIN {
-            tracing::warn!(%error, "cannot accept connections for now");
+        if self.back_off == BACK_OFF_MIN
+            && let Some(suppressed) = self.told.admit(Instant::now())
+        {
+            tracing::warn!(%error, suppressed, "cannot accept connections for now");
         }
         let pause = self.back_off;
         self.back_off = (pause * 2).min(BACK_OFF_MAX);
@@ -224,6 +254,13 @@ mod tests {
     use crate::mailbox::mailbox;
 
     #[test]
+    fn accepts_that_fail_again_and_again_are_told_once_a_second() {
+        let (mut told, start) = (Told::default(), Instant::now());
+        let lines: Vec<u64> = (0..1_000).filter_map(|step| told.admit(start + step * BACK_OFF_MIN)).collect();
+        assert_eq!(lines, [vec![0], vec![99; 9]].concat());
+    }
+
+    #[test]
     fn a_flood_on_one_listener_leaves_the_others_their_turn() {
         const FLOOD: usize = 100;
         let (mailer, _inbox) = mailbox::<()>(2 * FLOOD).unwrap();
@@ -232,7 +269,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap());
         let cores = vec![CoreSlot { mailer, load: load.clone() }];
-        let mut accepting = Accepting { listeners: vec![listener], cores, next: 0, stop, back_off: BACK_OFF_MIN };
+        let mut accepting = Accepting::new(vec![listener], cores, stop);
         let _clients: Vec<_> = (0..FLOOD).map(|_| TcpStream::connect(address).unwrap()).collect();
         let mut accepted = 0;
         while accepted < FLOOD {
