@@ -63,6 +63,7 @@ fn metrics() -> BTreeSet<String> {
         cores: Arc::new([Arc::new(CoreMetrics::new(0))]),
         control: Arc::<ControlMetrics>::default(),
         cluster: ClusterView::new().1,
+        prepared: Arc::default(),
     };
     let config = tokio::sync::watch::channel(Arc::new(Config::default())).1;
     names_in(&Pages::new("0", vec![Admin::new(sources, config, Vec::new(), Vec::new())]))

@@ -6,18 +6,21 @@ use std::time::Duration;
 use serde_json::Value;
 use shunt_admin::Pages;
 use shunt_topology::{Node, NodeId, RoutingTable};
+use shunt_wire::cql::statement::classify;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::control::{ClusterState, ClusterView};
-use crate::metrics::{ControlMetrics, CoreMetrics, Outcome, QueryKind};
+use crate::metrics::{ControlMetrics, CoreMetrics, GivenUp, Outcome, QueryKind, StallReason};
+use crate::prepared::{PreparedCache, PreparedStatement, PreparedStore};
 
 struct Bench {
     admin: Arc<Admin>,
     address: SocketAddr,
     cores: Vec<Arc<CoreMetrics>>,
     control: Arc<ControlMetrics>,
+    prepared: Arc<PreparedStore>,
     ring: watch::Sender<Option<Arc<ClusterState>>>,
     _config: watch::Sender<Arc<Config>>,
 }
@@ -28,14 +31,20 @@ impl Bench {
         let (ring, cluster) = ClusterView::new();
         let (config_sender, config) = watch::channel(Arc::new(Config::default()));
         let control = Arc::<ControlMetrics>::default();
-        let sources = Sources { cores: cores.clone().into(), control: Arc::clone(&control), cluster };
+        let prepared = Arc::<PreparedStore>::default();
+        let sources = Sources {
+            cores: cores.clone().into(),
+            control: Arc::clone(&control),
+            cluster,
+            prepared: Arc::clone(&prepared),
+        };
         let listening = vec!["127.0.0.1:9042".parse().expect("address")];
         let admin = Admin::new(sources, config, listening, Vec::new());
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let address = listener.local_addr().expect("address");
         let pages = Pages::new("1.2.3", vec![Arc::clone(&admin) as Arc<dyn Part>]);
         tokio::spawn(pages.serve(listener));
-        Self { admin, address, cores, control, ring, _config: config_sender }
+        Self { admin, address, cores, control, prepared, ring, _config: config_sender }
     }
 
     /// Two nodes, the second down, told by a control connection that stands.
@@ -145,6 +154,12 @@ async fn metrics_can_be_parsed_and_are_right() {
         node.links.add(1);
     }
     bench.cores[1].clients.add(3);
+    bench.cores[0].clients_stalled.of(StallReason::NoLink).add(2);
+    bench.cores[1].clients_stalled.of(StallReason::NoLink).add(1);
+    bench.cores[1].nodes.node(NodeId(0)).links_given_up.of(GivenUp::Silent).add(6);
+    let text = "SELECT a";
+    let statement = PreparedStatement::opaque(&[7; 16], text, &classify(text), None);
+    assert!(PreparedCache::new(Arc::clone(&bench.prepared)).learn(bench.prepared.account(None), statement));
     let (code, head, body) = bench.ask("GET", "/metrics").await;
     assert_eq!(code, 200);
     assert!(head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{head}");
@@ -160,6 +175,12 @@ async fn metrics_can_be_parsed_and_are_right() {
     let labels = "node=\"10.0.0.0:9042\",datacentre=\"dc \\\"1\\\"\"";
     assert_eq!(value("shunt_node_queries", &format!("shunt_node_queries_total{{{labels}}}")), 42.0);
     assert_eq!(value("shunt_node_up", &format!("shunt_node_up{{{labels}}}")), 1.0);
+    assert_eq!(value("shunt_clients_stalled", "shunt_clients_stalled{reason=\"no_link\"}"), 3.0);
+    let given_up = format!("shunt_node_links_given_up_total{{{labels},reason=\"silent\"}}");
+    assert_eq!(value("shunt_node_links_given_up", &given_up), 6.0);
+    assert_eq!(value("shunt_prepared_statements", "shunt_prepared_statements"), 1.0);
+    assert!(value("shunt_prepared_bytes", "shunt_prepared_bytes") > text.len() as f64);
+    assert_eq!(value("shunt_prepared_evictions", "shunt_prepared_evictions_total"), 0.0);
     let family = "shunt_query_duration_seconds";
     let bucket = |le: &str| value(family, &format!("{family}_bucket{{le=\"{le}\"}}"));
     assert_eq!((bucket("0.000524288"), bucket("0.001048576"), bucket("+Inf")), (0.0, 2.0, 4.0));

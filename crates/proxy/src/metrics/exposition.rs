@@ -7,6 +7,7 @@ use shunt_admin::{Counter, Encoder, Family, Gauge, Gauges, Label, Labels, Snapsh
 
 use super::{ControlMetrics, CoreMetrics, GivenUp, NodeMetrics};
 use crate::control::ClusterView;
+use crate::prepared::PreparedStore;
 
 /// Everything that is exposed, and where it is read from.
 #[derive(Clone, Debug)]
@@ -17,6 +18,8 @@ pub struct Sources {
     pub control: Arc<ControlMetrics>,
     /// The ring as last read.
     pub cluster: ClusterView,
+    /// Prepared statements of all cores.
+    pub prepared: Arc<PreparedStore>,
 }
 
 impl Sources {
@@ -29,6 +32,7 @@ impl Sources {
         self.clients(encoder)?;
         self.stalls(encoder)?;
         self.pools(encoder)?;
+        self.statements(encoder)?;
         self.queries(encoder)?;
         self.nodes(encoder)?;
         self.control(encoder)
@@ -112,6 +116,15 @@ impl Sources {
         encoder.gauge("shunt_pools", "Pools of links, by state.", None, &pools)?;
         let clients = self.gauges(|core| &core.pool_clients);
         encoder.gauge("shunt_pool_clients", "Clients by the state of their pool.", None, &clients)
+    }
+
+    fn statements(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        let known = [plain(self.prepared.len() as f64)];
+        encoder.gauge("shunt_prepared_statements", "Prepared statements that are known.", None, &known)?;
+        let bytes = [plain(self.prepared.bytes() as f64)];
+        encoder.gauge("shunt_prepared", "What they take in memory, about.", Some(&Unit::Bytes), &bytes)?;
+        let evicted = [plain(self.prepared.evicted() as f64)];
+        encoder.counter("shunt_prepared_evictions", "Statements forgotten because there were too many.", None, &evicted)
     }
 
     fn queries(&self, encoder: &mut Encoder<'_>) -> fmt::Result {

@@ -12,6 +12,7 @@
 //! a statement, or meets one for the first time.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, RandomState};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -76,6 +77,12 @@ struct Share {
     bytes: usize,
 }
 
+impl fmt::Debug for PreparedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PreparedStore").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
 impl PreparedStore {
     /// An empty store.
     pub fn new() -> Self {
@@ -90,6 +97,11 @@ impl PreparedStore {
     /// Whether none is known.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// About what they take in memory.
+    pub fn bytes(&self) -> usize {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner).bytes
     }
 
     /// Statements that had to leave since the start.
@@ -111,11 +123,6 @@ impl PreparedStore {
     pub(super) fn insert(&self, account: Account, statement: &Arc<PreparedStatement>) {
         let Some(id) = id_of(&statement.id) else { return };
         self.inner.write().unwrap_or_else(PoisonError::into_inner).insert(account, id, statement);
-    }
-
-    #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
-        self.inner.read().unwrap().bytes
     }
 }
 

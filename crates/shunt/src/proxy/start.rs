@@ -59,7 +59,8 @@ pub(crate) fn start(
     let (requests, request_receiver) = mpsc::channel(REQUESTS_CAPACITY);
     let config = Arc::new(config);
     let (config_sender, config_receiver) = watch::channel(Arc::clone(&config));
-    let cores = start_cores(&config, usable_driver(config.io), &requests, &notice)?;
+    let prepared = Arc::<PreparedStore>::default();
+    let cores = start_cores(&config, usable_driver(config.io), &prepared, &requests, &notice)?;
     drop(requests);
 
     let (view_sender, view) = ClusterView::new();
@@ -68,6 +69,7 @@ pub(crate) fn start(
         cores: cores.iter().map(|core| Arc::clone(&core.metrics)).collect(),
         control: Arc::clone(&metrics),
         cluster: view.clone(),
+        prepared,
     };
     let mailboxes = || cores.iter().map(|core| mailbox_of(core.mailer.clone())).collect();
     let admin_pages = Admin::new(sources, config_receiver.clone(), listening.clone(), mailboxes());
@@ -127,10 +129,10 @@ struct StartedCore {
 fn start_cores(
     config: &Arc<Config>,
     driver: IoChoice,
+    prepared: &Arc<PreparedStore>,
     requests: &mpsc::Sender<ControlRequest>,
     notice: &notices::Sender<Notice>,
 ) -> Result<Vec<StartedCore>, Failure> {
-    let prepared = Arc::new(PreparedStore::new());
     let log_limits = Arc::<LogLimits>::default();
     let start = |index| {
         let (mailer, inbox) = mailbox(MAILBOX_CAPACITY)
@@ -141,7 +143,7 @@ fn start_cores(
             index,
             config: Arc::clone(config),
             metrics: Arc::clone(&metrics),
-            prepared: Arc::clone(&prepared),
+            prepared: Arc::clone(prepared),
             log_limits: Arc::clone(&log_limits),
             control: requests.clone(),
             seed: random_seed(),
