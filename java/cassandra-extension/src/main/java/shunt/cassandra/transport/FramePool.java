@@ -72,10 +72,26 @@ public final class FramePool
         {
             if (worker.busy.get() || !worker.busy.compareAndSet(false, true))
                 continue;
-            executor.execute(worker);
+            if (!starts(worker))
+                worker.busy.set(false); // the watchdog tries again, if no other worker comes to it before
             if (watchdogSleeps)
                 LockSupport.unpark(watchdog);
             return;
+        }
+    }
+
+    /** Gives a worker a thread; false when there is none to be had, and then nothing has happened. */
+    private boolean starts(Worker worker)
+    {
+        try
+        {
+            executor.execute(worker);
+            return true;
+        }
+        catch (RuntimeException | OutOfMemoryError e)
+        {
+            LOGGER.error("There is no thread for aggregated frames; it is tried again", e);
+            return false;
         }
     }
 
@@ -164,7 +180,7 @@ public final class FramePool
         while (!closed)
         {
             watchdogSleeps = true;
-            if (!isBusy())
+            if (!isBusy() && queue.isEmpty())
                 LockSupport.park(this);
             watchdogSleeps = false;
             long before = System.nanoTime();
@@ -175,17 +191,25 @@ public final class FramePool
                 continue;
             for (Worker worker : workers)
                 watch(worker, now);
+            Worker first = workers[0];
+            if (!queue.isEmpty() && !isBusy() && first.busy.compareAndSet(false, true) && !starts(first))
+                first.busy.set(false);
         }
     }
 
     private void watch(Worker worker, long now)
     {
+        if (worker.waitsForThread)
+        {
+            worker.waitsForThread = !starts(worker);
+            return;
+        }
         Work work = worker.current;
         if (work == null || slow.get() >= SLOW_PER_THREAD * workers.length || !work.takeOver(now, slowNanos))
             return;
         slow.incrementAndGet();
         takenOver.run();
-        executor.execute(worker);
+        worker.waitsForThread = !starts(worker);
     }
 
     /** Executes until the end; false when the work was taken over. */
@@ -318,6 +342,8 @@ public final class FramePool
     {
         private final AtomicBoolean busy = new AtomicBoolean();
         private volatile Work current;
+        /** Its work was taken over, and there was no thread to go on with it; the watchdog's. */
+        private boolean waitsForThread;
 
         @Override
         public void run()

@@ -178,6 +178,31 @@ class FramePoolTest
         assertEquals(1, takenOver.get());
     }
 
+    /** No new thread may be had for a while; then the pool must not be smaller, nor a work left, for ever. */
+    @Test
+    void withoutAThreadItIsTriedAgain() throws InterruptedException
+    {
+        AtomicInteger refused = new AtomicInteger(2);
+        pool.close();
+        pool = new FramePool(1, SLOW_NANOS, 0, task ->
+        {
+            if (refused.getAndDecrement() > 0)
+                throw new OutOfMemoryError("thrown by the test");
+            executor.execute(task);
+        }, takenOver::incrementAndGet);
+        assertEquals(List.of("delivered 0", "finished"), new Recorded(() -> { }).submit().await().events);
+        refused.set(0);
+        Semaphore held = new Semaphore(0);
+        Recorded work = new Recorded(() ->
+        {
+            refused.set(2);
+            held.acquireUninterruptibly();
+        }, () -> { }).submit().await();
+        assertEquals(List.of("resumed", "delivered 1", "finished"), work.events);
+        held.release();
+        assertTrue(pool.awaitIdle(TimeUnit.SECONDS.toNanos(10)));
+    }
+
     @Test
     void manySlowPiecesAreCongestion() throws InterruptedException
     {
