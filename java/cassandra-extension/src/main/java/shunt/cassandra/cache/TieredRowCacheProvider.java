@@ -2,21 +2,25 @@ package shunt.cassandra.cache;
 
 import java.io.IOException;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.Optional;
 import org.apache.cassandra.cache.CacheProvider;
 import org.apache.cassandra.cache.ICache;
 import org.apache.cassandra.cache.IRowCacheEntry;
+import org.apache.cassandra.cache.NopCacheProvider;
 import org.apache.cassandra.cache.RowCacheKey;
 import org.apache.cassandra.config.DatabaseDescriptor;
+import org.apache.cassandra.utils.FBUtilities;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import shunt.cassandra.RequiredMembers;
 import shunt.cassandra.Settings;
 
 /**
  * For {@code row_cache_class_name} in cassandra.yaml. The memory's size is {@code row_cache_size}; the SSD's directory and size
  * come from the agent's settings {@code row_cache_directory} and {@code row_cache_ssd_size}, or, without the agent, from the
  * system properties {@code shunt.row_cache_directory} and {@code shunt.row_cache_ssd_size} (for example 64GiB). Without
- * them, and if the SSD cannot be used, it is a cache in memory.
+ * them, and if the SSD cannot be used, it is a cache in memory. On a Cassandra that lacks something which it needs it is none.
  */
 public final class TieredRowCacheProvider implements CacheProvider<RowCacheKey, IRowCacheEntry>
 {
@@ -26,6 +30,8 @@ public final class TieredRowCacheProvider implements CacheProvider<RowCacheKey, 
     @Override
     public ICache<RowCacheKey, IRowCacheEntry> create()
     {
+        if (!hasAll())
+            return new NopCacheProvider().create();
         long memoryBytes = DatabaseDescriptor.getRowCacheSizeInMiB() << 20;
         Settings settings = settings();
         CacheParts parts = settings.rowCacheDirectory()
@@ -34,6 +40,24 @@ public final class TieredRowCacheProvider implements CacheProvider<RowCacheKey, 
         TieredRowCache cache = new TieredRowCache(parts, new PartitionCodec());
         CacheGauges.register(cache, settings.rowCacheDirectory().isPresent());
         return cache;
+    }
+
+    /** Whether this Cassandra has all that the cache needs; if not, says what it lacks, and there is no row cache. */
+    private static boolean hasAll()
+    {
+        try
+        {
+            List<String> missing = RequiredMembers.missing(TieredRowCacheProvider.class.getPackageName());
+            if (!missing.isEmpty())
+                logger.error("row cache: it is off, for Cassandra {} has no {}. The node goes on without it",
+                             FBUtilities.getReleaseVersionString(), String.join(", ", missing));
+            return missing.isEmpty();
+        }
+        catch (IOException e)
+        {
+            logger.error("row cache: it is off, for the extension's own classes cannot be read. The node goes on without it", e);
+            return false;
+        }
     }
 
     /** The agent's settings, or those of the system properties. */

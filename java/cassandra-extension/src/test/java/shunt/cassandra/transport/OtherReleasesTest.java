@@ -22,6 +22,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.objectweb.asm.ClassWriter;
 import org.objectweb.asm.MethodVisitor;
 import org.objectweb.asm.Opcodes;
+import shunt.cassandra.NodeProcess;
 import shunt.cassandra.NodeProcess.Variant;
 
 /**
@@ -44,6 +45,8 @@ class OtherReleasesTest
                                                     "commitlog_sync: " + sync));
         if (sync.equals("group"))
             yaml.add("commitlog_sync_group_window: 10ms");
+        yaml.add("row_cache_class_name: shunt.cassandra.cache.TieredRowCacheProvider");
+        yaml.add("row_cache_size: 1MiB");
         return new CassandraProcess(directory, log, CassandraProcess.freePort(), yaml,
                                     List.of("io.netty.leakDetection.level=paranoid"), ready, variant);
     }
@@ -65,6 +68,7 @@ class OtherReleasesTest
             {
                 answersAndRefusals(link);
                 prepared(link);
+                rowCache(node, link);
                 writesThatWaitForTheLogAreHandedOver(node, link);
                 tooManyClients(link);
             }
@@ -139,6 +143,16 @@ class OtherReleasesTest
         assertEquals(handedOver + 21, node.metric("HandedOver", "Count"));
     }
 
+    private static void rowCache(CassandraProcess node, LinkClient link) throws IOException
+    {
+        link.ask("CREATE TABLE r.cached (k text PRIMARY KEY, v text) WITH caching = {'keys': 'ALL', 'rows_per_partition': 'ALL'}");
+        link.answer(1, "INSERT INTO r.cached (k, v) VALUES ('k', 'v')");
+        for (int i = 0; i < 3; i++)
+            assertEquals(List.of("v"), link.answer(1, "SELECT v FROM r.cached WHERE k = 'k'").texts());
+        var hits = NodeProcess.name("org.apache.cassandra.metrics:type=Cache,scope=RowCacheMemory,name=Hits");
+        assertTrue(((Number) node.attribute(hits, "Value")).longValue() > 0, "hits of the row cache");
+    }
+
     private static void tooManyClients(LinkClient link) throws IOException
     {
         for (int first = 100; first < 100 + CassandraProcess.CLIENTS_MAX; first += 50)
@@ -168,29 +182,35 @@ class OtherReleasesTest
     @Test
     void aReleaseThatLacksAMemberHasNoSecondPort() throws IOException
     {
-        byte[] calls = callOf("org/apache/cassandra/transport/Message", "noSuchMethod");
-        Variant lacking = new Variant(null, Map.of("shunt/cassandra/transport/Calls.class", calls));
+        Variant lacking = new Variant(null, Map.of(
+            "shunt/cassandra/transport/Calls.class", callOf("shunt/cassandra/transport/Calls", "org/apache/cassandra/transport/Message"),
+            "shunt/cassandra/cache/Calls.class", callOf("shunt/cassandra/cache/Calls", "org/apache/cassandra/cache/CacheKey")));
         try (CassandraProcess node = node("Aggregated frames are off: ", lacking, "batch"))
         {
             List<String> said = node.log().lines().filter(line -> line.contains("Aggregated frames")).toList();
             assertEquals(1, said.size(), said::toString);
             assertTrue(said.get(0).contains("has no org.apache.cassandra.transport.Message.noSuchMethod(). The node goes on without them"), said.get(0));
+            said = node.log().lines().filter(line -> line.contains("row cache: ")).toList();
+            assertEquals(1, said.size(), said::toString);
+            assertTrue(said.get(0).contains("has no org.apache.cassandra.cache.CacheKey.noSuchMethod(). The node goes on without it"), said.get(0));
             assertThrows(ConnectException.class, () -> new Socket(CassandraProcess.HOST, node.port).close());
             try (LinkClient ordinary = new LinkClient(new Socket(CassandraProcess.HOST, node.ordinaryPort)))
             {
                 assertNull(ordinary.supported().get("SHUNT_AGGREGATE"));
+                ordinary.authenticate(4, "cassandra", "cassandra");
+                assertEquals(List.of("extension"), ordinary.ask(QUERY).texts());
             }
         }
     }
 
     /** A class that calls a method which is not there. */
-    private static byte[] callOf(String owner, String method)
+    private static byte[] callOf(String name, String owner)
     {
         ClassWriter writer = new ClassWriter(ClassWriter.COMPUTE_MAXS);
-        writer.visit(Opcodes.V17, Opcodes.ACC_PUBLIC, "shunt/cassandra/transport/Calls", null, "java/lang/Object", null);
+        writer.visit(Opcodes.V17, Opcodes.ACC_PUBLIC, name, null, "java/lang/Object", null);
         MethodVisitor code = writer.visitMethod(Opcodes.ACC_STATIC, "call", "()V", null, null);
         code.visitCode();
-        code.visitMethodInsn(Opcodes.INVOKESTATIC, owner, method, "()V", false);
+        code.visitMethodInsn(Opcodes.INVOKESTATIC, owner, "noSuchMethod", "()V", false);
         code.visitInsn(Opcodes.RETURN);
         code.visitMaxs(0, 0);
         code.visitEnd();
