@@ -72,6 +72,25 @@ class FrameTimeTest
         assertFalse(frame.isOver(FrameTime.WRITE));
     }
 
+    /** Their thread had to make room for others: that is no reason to give more to do. */
+    @Test
+    void nowAndThenALongOneIsNoReason()
+    {
+        for (int frames = 0; frames < 100; frames++)
+        {
+            FrameTime frame = new FrameTime(pool);
+            frame.add(FrameTime.READ, 20 * FRAME_NANOS);
+            assertFalse(frame.isOver(FrameTime.READ));
+            add(frame, FrameTime.READ, SHORT, 30);
+            frame.add(FrameTime.READ, 20 * FRAME_NANOS);
+            add(frame, FrameTime.READ, SHORT, 30);
+            assertFalse(frame.isOver(FrameTime.READ));
+            frame.finish();
+        }
+        pool.submit(new Nothing());
+        assertFalse(frame.isOver(FrameTime.READ), "nor are they usual");
+    }
+
     @Test
     void withoutATimeAllAreExecuted()
     {
