@@ -1,0 +1,109 @@
+"""The same keys, read and written by many clients through the proxy while a node is paused, killed and restarted: what all
+of them saw is what one copy of the data would have answered. `SHUNT_HISTORY_SEED` sets what the clients choose.
+
+The load of the other tests writes each key once, so it cannot see that an old write takes the place of a newer one, nor
+that a write took effect twice.
+"""
+
+import os
+import time
+
+from history.clients import SCHEMA, Clients
+from history.record import History
+from history.verdict import assert_linearizable
+from ring import cql
+
+# What the driver calls that which a coordinator may answer while a replica it counted on does not.
+OF_A_LOST_REPLICA = {"Unavailable", "WriteTimeout", "ReadTimeout", "WriteFailure", "ReadFailure", "OverloadedErrorMessage"}
+SECONDS_PAUSED = 8
+SLOWER = 5  # while a node starts
+SECONDS_AFTER = 3  # for a node that goes on to do what it had received before
+
+
+def clients_of(history: History, front, ring, seed: int) -> Clients:
+    print(f"SHUNT_HISTORY_SEED={seed}")
+    with cql.Session(ring.nodes[0].address, ring.nodes[0].settings.cql_port, timeout_seconds=60) as session:
+        for statement in SCHEMA:
+            session.query(statement.format("faults"))
+    ring.wait_up()
+    return Clients(history, front.host, front.port, "faults", seed)
+
+
+def start(clients: Clients, name: str) -> None:
+    """Many writers: of those that have a query at a node when it stops, each is one chance to see what becomes of it."""
+    clients.registers(f"{name}-timed", writers=12, client_timestamps=True, pause_seconds=0.06)
+    clients.registers(f"{name}-untimed", writers=16, client_timestamps=False, pause_seconds=0.06)
+    clients.lists(f"{name}-list", writers=14, pause_seconds=0.2)
+    clients.lists(f"{name}-untimed-list", writers=4, pause_seconds=0.2, client_timestamps=False)
+    clients.pairs(f"{name}-pair", writers=4, pause_seconds=0.1)
+    clients.locks(f"{name}-lock", locks=4, clients=8, pause_seconds=0.15)
+    clients.readers("register", 4, pause_seconds=0.06)
+    clients.readers("pair", 2, pause_seconds=0.06)
+
+
+def seed_of_this_run() -> int:
+    return int(os.environ.get("SHUNT_HISTORY_SEED", time.time()))
+
+
+def harmless(history: History) -> None:
+    """Enough was done to show something, and only errors came that the fault explains: no client lost its connection."""
+    for model, least in (("register", 200), ("list", 50), ("lock", 30)):
+        assert history.count(model) > least, f"{history.count(model)} operations on {model}s: {dict(history.errors)}"
+    surprising = {error: count for error, count in history.errors.items() if error.split(": ")[1] not in OF_A_LOST_REPLICA}
+    assert not surprising, surprising
+
+
+def test_paused_and_resumed_after_the_writers_ended(front, whole):
+    """What the node has received and not done, it does when it goes on: after everything else was written."""
+    seed, victim = seed_of_this_run(), whole.nodes[1]
+    history = History("paused-after", seed=seed, paused=victim.address)
+    with clients_of(history, front, whole, seed) as clients:
+        start(clients, "after")
+        clients.run_for(2)
+        history.note("paused")
+        victim.pause()
+        try:
+            clients.run_for(SECONDS_PAUSED)
+            history.note("writers end")
+            clients.stop()
+        finally:
+            history.note("resumed")
+            victim.resume()
+        time.sleep(SECONDS_AFTER)
+        whole.wait_up()
+        clients.read_everything()
+    assert_linearizable(history)
+    harmless(history)
+
+
+def test_paused_killed_and_restarted_under_the_writers(front, whole):
+    seed, paused, killed = seed_of_this_run(), whole.nodes[0], whole.nodes[2]
+    history = History("paused-killed", seed=seed, paused=paused.address, killed=killed.address)
+    with clients_of(history, front, whole, seed) as clients:
+        start(clients, "under")
+        clients.run_for(2)
+        history.note("paused")
+        paused.pause()
+        try:
+            clients.run_for(SECONDS_PAUSED)
+        finally:
+            history.note("resumed")
+            paused.resume()
+        clients.run_for(SECONDS_AFTER)
+        history.note("killed")
+        killed.kill()
+        clients.run_for(2)
+        history.note("started")
+        clients.slow_down(SLOWER)
+        killed.start()
+        killed.wait_ready()
+        whole.wait_up()
+        history.note("all are up")
+        clients.slow_down(1)
+        clients.run_for(1)
+        for model in ("register", "list", "lock"):
+            clients.more(model, 20)
+        clients.stop()
+        clients.read_everything()
+    assert_linearizable(history)
+    harmless(history)
