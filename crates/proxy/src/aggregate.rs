@@ -14,7 +14,7 @@ use crate::core::{Core, GATHER_TIMER};
 use crate::decode::Taken;
 use crate::limits;
 use crate::metrics::{CoreMetrics, Outcome, Routing};
-use crate::node::{Link, LinkWriter, Pending, Purpose, Retained};
+use crate::node::{Link, LinkWriter, Pending, PoolId, Purpose, Retained};
 use crate::route::{After, Choice, Plan};
 
 impl Core {
@@ -43,7 +43,6 @@ impl Core {
     fn forward_plain(&mut self, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -> Taken {
         let Some(client) = self.clients.get(slot as usize) else { return Taken::Closed };
         let Some(pool) = client.pool else { return Taken::Closed };
-        let (client_ref, refuse) = (ClientRef { slot, id: client.id }, client.refuse_next);
         let plan = match self.plan(pool, header, body) {
             Ok(plan) => plan,
             Err(error) => {
@@ -51,14 +50,33 @@ impl Core {
                 return Taken::Closed;
             }
         };
-        if plan.after == After::Use {
-            self.use_keyspace(io, slot, header, &plan, body);
-            return Taken::Bytes(0);
+        match plan.after {
+            After::Use => {
+                self.use_keyspace(io, slot, header, &plan, body);
+                Taken::Bytes(0)
+            }
+            After::Unprepared => {
+                self.ask_to_prepare(io, slot, header, &plan, body);
+                Taken::Bytes(0)
+            }
+            After::Local => self.forward_local(io, slot, pool, header, plan, body),
+            _ => self.forward_planned(io, slot, pool, header, plan, body),
         }
-        if plan.after == After::Unprepared {
-            self.ask_to_prepare(io, slot, header, &plan, body);
-            return Taken::Bytes(0);
-        }
+    }
+
+    /// Chooses a link for a planned query and puts it there.
+    #[inline]
+    pub(crate) fn forward_planned(
+        &mut self,
+        io: &mut Io,
+        slot: u32,
+        pool: PoolId,
+        header: &Header,
+        plan: Plan,
+        body: &[u8],
+    ) -> Taken {
+        let Some(client) = self.clients.get(slot as usize) else { return Taken::Closed };
+        let (client_ref, refuse) = (ClientRef { slot, id: client.id }, client.refuse_next);
         let link = match self.choose(pool, &plan) {
             Choice::Link(link) => link,
             _ if refuse => {

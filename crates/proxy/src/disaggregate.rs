@@ -368,6 +368,7 @@ impl Core {
         match pending.plan.after {
             After::Learn => self.learn_prepared(io, key, pending, answer, body),
             After::Rewrite(table) => self.show_proxy(io, pending, answer, body, table),
+            After::Local => self.deliver_page(io, key, pending, answer, body),
             After::Agree => self.hold_for_agreement(io, key, pending, answer, body),
             After::Inspect => {
                 let prefix = answer.flags & (flag::TRACING | flag::WARNING | flag::CUSTOM_PAYLOAD);

@@ -7,9 +7,9 @@
 //!
 //! Each step is the module of that name; read in this order they follow one query. One [`core::Core`] per event loop
 //! owns everything a query touches; nothing is shared between cores on the data path. What is cold lies beside it:
-//! logging in and USE ([`auth`]), being closed ([`closing`]), what the system tables show ([`system_tables`]), second
-//! attempts ([`repair`], [`reprepare`]). The
-//! control plane ([`control`]) watches the ring and posts what changed.
+//! logging in and USE ([`auth`]), being closed ([`closing`]), what the system tables show ([`system_tables`]) and whose
+//! pages they are ([`local_pages`]), second attempts ([`repair`], [`reprepare`]). The control plane ([`control`]) watches
+//! the ring and posts what changed.
 
 mod accept;
 mod decode;
@@ -24,6 +24,7 @@ mod client;
 mod closing;
 mod failure;
 mod learn;
+mod local_pages;
 mod repair;
 mod repeat;
 mod reprepare;

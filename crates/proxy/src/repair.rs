@@ -130,6 +130,10 @@ impl Core {
             Choice::Link(_) | Choice::Full(_) => {
                 self.fail_request(io, &pending, Outcome::Overloaded, "the other nodes are overloaded")
             }
+            Choice::Nothing if pending.plan.node.is_some() => {
+                let why = "the node that began this read cannot be reached; begin it again";
+                self.fail_request(io, &pending, Outcome::LinkLost, why);
+            }
             Choice::Nothing => self.fail_request(io, &pending, Outcome::LinkLost, "no other node can be reached"),
         }
     }

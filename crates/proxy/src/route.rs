@@ -13,6 +13,7 @@ use shunt_wire::cql::statement::{self, Identifier, Kind, Statement, routing_key}
 use shunt_wire::error::DecodeError;
 
 use crate::core::Core;
+use crate::local_pages::reads_local_rows;
 use crate::metrics::QueryKind;
 use crate::node::{Pool, PoolId};
 use crate::prepared::ID_BYTES;
@@ -39,6 +40,8 @@ pub(crate) enum After {
     Learn,
     /// A read of `system.local` or `system.peers`: show the proxy instead of the node.
     Rewrite(SystemTable),
+    /// A read of rows that are each node's own: its pages stay with one node.
+    Local,
     /// Schema change: wait until the nodes agree.
     Agree,
     /// Not understood: see that it did not change the shared connection's keyspace.
@@ -55,6 +58,8 @@ pub(crate) struct Plan {
     pub(crate) placement: Option<(KeyspaceIndex, Token)>,
     /// Generation of the routing table `placement` belongs to.
     pub(crate) generation: u32,
+    /// The only node it may go to.
+    pub(crate) node: Option<NodeId>,
     pub(crate) work: Work,
     pub(crate) kind: QueryKind,
     /// A lightweight transaction (IF).
@@ -74,6 +79,7 @@ impl Plan {
         Self {
             placement: None,
             generation: 0,
+            node: None,
             work: Work::Other,
             kind: QueryKind::Other,
             conditional: false,
@@ -155,6 +161,7 @@ impl Core {
         Plan {
             placement,
             generation: self.generation,
+            node: None,
             work: work_of(parsed.kind),
             kind: QueryKind::Query,
             conditional: parsed.conditional,
@@ -234,6 +241,9 @@ impl Core {
         if pool.ready == 0 {
             return Choice::Nothing;
         }
+        if let Some(node) = plan.node {
+            return self.least_loaded(pool, [node].iter());
+        }
         if let Some((keyspace, token)) = plan.placement
             && plan.generation == self.generation
         {
@@ -303,7 +313,11 @@ pub(crate) fn after_of(parsed: &Statement<'_>, keyspace: Option<&str>) -> After 
     match parsed.kind {
         Kind::Use => After::Use,
         Kind::Ddl => After::Agree,
-        Kind::Select => SystemTable::of(parsed, keyspace).map_or(After::Deliver, After::Rewrite),
+        Kind::Select => match SystemTable::of(parsed, keyspace) {
+            Some(table) => After::Rewrite(table),
+            None if reads_local_rows(parsed, keyspace) => After::Local,
+            None => After::Deliver,
+        },
         Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch | Kind::Truncate => After::Deliver,
         Kind::Other => After::Inspect,
     }

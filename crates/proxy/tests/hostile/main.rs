@@ -13,6 +13,7 @@ mod lost_requests;
 mod node_answers;
 mod node_pace;
 mod offender;
+mod pages;
 mod porter;
 mod strangers;
 mod statements;

@@ -1,0 +1,183 @@
+//! Pages of tables of which each node has rows of its own: they come from the node that began, or not at all.
+
+use std::sync::{Arc, Mutex};
+
+use shunt_bench::stub::Action;
+use shunt_bench::stub::hook::Request;
+use shunt_reactor::sim::{HostId, SECOND};
+use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::message::encode_result::{self, PreparedSpec, native};
+use shunt_wire::cql::message::{Consistency, Execute, Query, QueryParams, ResultMessage, encode, error_code};
+use shunt_wire::cql::message::{put, result_kind};
+
+use super::bytes;
+use super::offender::{Answer, Offender};
+use super::town::Town;
+
+const ID: [u8; 16] = *b"sixteen bytes id";
+
+/// A node's own paging state: which node's it is, and how far the read has come.
+fn own_state(node: usize, page: u8) -> Vec<u8> {
+    vec![0xF0, node as u8, page]
+}
+
+/// Each node has three pages of one row, its own number.
+fn answer(request: &Request<'_>, mixed: &Mutex<u32>) -> Action {
+    let has = |part: &[u8]| request.body.windows(part.len()).any(|found| found == part);
+    let body = match request.opcode {
+        opcode::PREPARE if has(b"clients") => bytes::body(|out| {
+            let spec = PreparedSpec {
+                id: &ID,
+                result_metadata_id: &ID,
+                keyspace: "system_views",
+                table: "clients",
+                bind: &[],
+                partition_key: &[],
+                result: &[("port", native::INT)],
+            };
+            encode_result::prepared(out, request.version, &spec);
+        }),
+        opcode::QUERY | opcode::EXECUTE if has(b"clients") || has(&ID) => {
+            let params = match request.opcode {
+                opcode::QUERY => Query::decode(request.version, request.body).unwrap().params,
+                _ => Execute::decode(request.version, request.body).unwrap().params,
+            };
+            let page = match params.paging_state {
+                None => 0,
+                Some(&[0xF0, node, page]) => {
+                    *mixed.lock().unwrap() += u32::from(usize::from(node) != request.node);
+                    page
+                }
+                Some(_) => return Action::Error(error_code::PROTOCOL_ERROR),
+            };
+            bytes::body(|out| {
+                put::int(out, result_kind::ROWS);
+                // No metadata, and more pages.
+                put::int(out, if page < 2 { 6 } else { 4 });
+                put::int(out, 1);
+                if page < 2 {
+                    put::bytes(out, Some(&own_state(request.node, page + 1)));
+                }
+                put::int(out, 1);
+                put::bytes(out, Some(&[request.node as u8]));
+            })
+        }
+        _ => return Action::Answer,
+    };
+    let framed = bytes::envelope(Header::response(request.version, request.stream, opcode::RESULT), &body);
+    Action::Garbage(if request.version >= 5 { bytes::segment(&framed, true) } else { framed })
+}
+
+struct Reader {
+    version: u8,
+    host: HostId<Offender>,
+    /// The text, or a prepared statement.
+    text: Option<&'static str>,
+}
+
+impl Reader {
+    fn ask(&self, town: &mut Town, request: Vec<u8>) -> Answer {
+        town.send(self.host, &if self.version == 5 { bytes::segment(&request, true) } else { request });
+        town.answered(self.host, 1);
+        town.take_answers(self.host).remove(0)
+    }
+
+    fn page(&self, town: &mut Town, state: Option<&[u8]>) -> Answer {
+        let params = QueryParams { paging_state: state, page_size: Some(1), ..QueryParams::simple(Consistency::ONE) };
+        let (op, body) = match self.text {
+            Some(text) => (opcode::QUERY, bytes::body(|out| encode::query(out, self.version, text, &params))),
+            None => {
+                let write = |out: &mut Vec<u8>| encode::execute(out, self.version, &ID, Some(&ID), &params);
+                (opcode::EXECUTE, bytes::body(write))
+            }
+        };
+        self.ask(town, bytes::request(self.version, 2, op, &body))
+    }
+}
+
+/// The node whose row it is, and the paging state.
+fn row(answer: &Answer) -> (u8, Option<Vec<u8>>) {
+    match ResultMessage::decode(answer.header.version, &answer.body) {
+        Ok(ResultMessage::Rows(rows)) => {
+            let node = rows.rows().next().unwrap().unwrap().get(0).unwrap()[0];
+            (node, rows.metadata.paging_state.map(<[u8]>::to_vec))
+        }
+        other => panic!("{other:?} {:?}", answer.error()),
+    }
+}
+
+fn town() -> (Town, Arc<Mutex<u32>>) {
+    let (mut town, mixed) = (Town::new(), Arc::new(Mutex::new(0)));
+    let shared = Arc::clone(&mixed);
+    town.hook_all(move || {
+        let mixed = Arc::clone(&shared);
+        Box::new(move |request| answer(request, &mixed))
+    });
+    (town, mixed)
+}
+
+#[test]
+fn pages_come_from_the_node_that_began() {
+    for (version, text) in [
+        (3, Some("SELECT port FROM system_views.clients")),
+        (4, Some("SELECT port FROM clients")),
+        (5, Some("SELECT port FROM System_Views.\"clients\"")),
+        (4, None),
+        (5, None),
+    ] {
+        let (mut town, mixed) = town();
+        let mut reader = Reader { version, host: town.started_offender(version), text };
+        if text.is_some_and(|text| !text.contains('.')) {
+            reader.ask(&mut town, bytes::query(version, 1, "USE system_views"));
+        }
+        if text.is_none() {
+            reader.ask(&mut town, bytes::prepare(version, 1, "SELECT port FROM system_views.clients"));
+        }
+        let mut began = [0; 3];
+        for round in 0..12 {
+            let (node, mut state) = row(&reader.page(&mut town, None));
+            began[usize::from(node)] += 1;
+            for _ in 0..2 {
+                // What another query does in between, or another connection, does not matter.
+                if round % 3 == 0 && text.is_none_or(|text| text.contains('.')) {
+                    reader.host = town.started_offender(version);
+                }
+                let (of, next) = row(&reader.page(&mut town, state.as_deref()));
+                assert_eq!((of, *mixed.lock().unwrap()), (node, 0), "version {version} {text:?}");
+                state = next;
+            }
+            assert_eq!(state, None);
+            for _ in 0..round % 2 {
+                row(&reader.page(&mut town, None));
+            }
+        }
+        assert!(began.iter().filter(|count| **count > 0).count() > 1, "reads begin on one node only: {began:?}");
+    }
+}
+
+#[test]
+fn a_page_whose_node_is_gone_is_an_error() {
+    for text in [Some("SELECT port FROM system_views.clients"), None] {
+        let (mut town, mixed) = town();
+        let reader = Reader { version: 4, host: town.started_offender(4), text };
+        if text.is_none() {
+            reader.ask(&mut town, bytes::prepare(4, 1, "SELECT port FROM system_views.clients"));
+        }
+        let (node, state) = row(&reader.page(&mut town, None));
+        // Of another proxy's clients, say, or from before.
+        let (code, why) = reader.page(&mut town, Some(&own_state(usize::from(node), 1))).error();
+        assert!(code == error_code::INVALID && why.contains("begin the read again"), "{code:#x} {why}");
+        town.scene.world.kill(town.scene.nodes[usize::from(node)]);
+        town.pass(20 * SECOND);
+        for _ in 0..6 {
+            let (code, why) = reader.page(&mut town, state.as_deref()).error();
+            let known = [error_code::INVALID, error_code::OVERLOADED].contains(&code);
+            assert!(known && !why.contains("hook"), "{code:#x} {why}");
+        }
+        assert_eq!(*mixed.lock().unwrap(), 0);
+        let (other, state) = row(&reader.page(&mut town, None));
+        assert_ne!(other, node);
+        assert_eq!(row(&reader.page(&mut town, state.as_deref())).0, other);
+        town.scene.world.with(reader.host, |client, io| client.vanish(io));
+    }
+}
