@@ -159,7 +159,9 @@ impl Core {
         } else {
             client.compression = wishes.compression;
         }
-        if let Some(class) = &cluster.authenticator {
+        let login_asked = self.login_asked.clone();
+        if let Some(class) = cluster.authenticator.as_ref().or(login_asked.as_ref()) {
+            let Some(client) = self.clients.get_mut(slot as usize) else { return Taken::Closed };
             client.phase = Phase::Authenticating;
             let mut body = Vec::new();
             encode::authenticate(&mut body, class);

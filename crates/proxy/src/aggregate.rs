@@ -79,6 +79,10 @@ impl Core {
         let (client_ref, refuse) = (ClientRef { slot, id: client.id }, client.refuse_next);
         let link = match self.choose(pool, &plan) {
             Choice::Link(link) => link,
+            Choice::Nothing if self.is_dismissed(pool) => {
+                self.refuse_dismissed(io, slot, header.stream, &plan, pool);
+                return Taken::Bytes(0);
+            }
             _ if refuse => {
                 self.refuse_query(io, slot, header.stream, &plan);
                 return Taken::Bytes(0);

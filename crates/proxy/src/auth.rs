@@ -175,7 +175,7 @@ impl Core {
     }
 
     /// A USE has come to nothing.
-    fn end_switch(&mut self, io: &mut Io, client: ClientRef, pool: PoolId) {
+    pub(crate) fn end_switch(&mut self, io: &mut Io, client: ClientRef, pool: PoolId) {
         if let Some(found) = self.client(client) {
             found.switch = None;
         }
@@ -212,6 +212,9 @@ impl Core {
         let old = found.pool.replace(switch.pool);
         if switch.login {
             found.phase = Phase::Ready;
+        }
+        if let Some(pool) = self.pools.get_mut(id) {
+            pool.admitted = true;
         }
         if let Some(old) = old {
             self.leave_pool(io, old, client.id);

@@ -66,6 +66,8 @@ pub struct Core {
     pub(crate) metrics: Arc<CoreMetrics>,
     pub(crate) control: mpsc::Sender<ControlRequest>,
     pub(crate) cluster: Option<Arc<ClusterState>>,
+    /// Class of the authenticator that every node asks for a login with, while the cluster's state has none.
+    pub(crate) login_asked: Option<String>,
     /// Counts the routing tables seen, so that a placement of an old one is recognised.
     pub(crate) generation: u32,
 
@@ -121,6 +123,7 @@ impl Core {
             metrics: options.metrics,
             control: options.control,
             cluster: None,
+            login_asked: None,
             generation: 0,
             clients: Slab::new(),
             drivers: Drivers::default(),

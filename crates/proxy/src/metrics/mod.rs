@@ -81,6 +81,8 @@ labels! {
         Authentication = "authentication",
         /// No node could check its login in time.
         LoginUnchecked = "login_unchecked",
+        /// Every node refuses what it was let in with: its login, its keyspace.
+        AccessLost = "access_lost",
         /// It took too long to send one request.
         RequestTimeout = "request_timeout",
         /// It did not take its replies.

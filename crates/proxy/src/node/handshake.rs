@@ -6,13 +6,13 @@ use shunt_wire::aggregate::{AggregateWriter, Limits};
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::frame_v5::SegmentWriter;
-use shunt_wire::cql::message::{Consistency, encode, error_code, split_response_prefix};
+use shunt_wire::cql::message::{Authenticate, Consistency, encode, error_code, split_response_prefix};
 
 use crate::core::Core;
 use crate::limits;
 use crate::log_limits::Logged;
 use crate::metrics::GivenUp;
-use crate::node::{LinkWriter, PoolId, Role, Step};
+use crate::node::{LinkWriter, PoolId, Role, Step, Verdict};
 use crate::repair::cannot_serve;
 
 impl Core {
@@ -35,7 +35,7 @@ impl Core {
             }
             (Step::Startup, opcode::AUTHENTICATE) => {
                 self.switch_framing(key);
-                self.send_login(io, key);
+                self.send_login(io, key, header, body);
             }
             (Step::Login, opcode::AUTH_SUCCESS) => self.ask_identity(io, key),
             (Step::Identity, opcode::RESULT | opcode::ERROR) => self.take_identity(io, key, header, body),
@@ -48,7 +48,7 @@ impl Core {
                 let mut plain = Vec::new();
                 match self.plain_error(key, header, body, &mut plain) {
                     Some(error) if is_no_verdict(error) => {
-                        self.turned_away(io, key, "it cannot say whether a login or keyspace is right", false);
+                        self.turned_away(io, key, "it cannot say whether a login or keyspace is right", None);
                     }
                     Some(error) => self.step_refused(io, key, step == Step::Login, error),
                     None => self.node_fault(io, key, &format!("the body of its ERROR in {step:?} is malformed")),
@@ -107,11 +107,18 @@ impl Core {
         }
     }
 
-    fn send_login(&mut self, io: &mut Io, key: u32) {
+    fn send_login(&mut self, io: &mut Io, key: u32, header: &Header, body: &[u8]) {
         let Some(link) = self.links.get_mut(key as usize) else { return };
         let Some(pool) = self.pools.get(link.pool) else { return };
         let Some(token) = pool.key.login.clone() else {
-            self.node_fault(io, key, "it asks for a login, which the ring did not when its clients connected");
+            let asked = split_response_prefix(header.flags, body).map(|(_, body)| body).and_then(Authenticate::decode);
+            match asked.map(|asked| Verdict::asks_for_login(asked.class)) {
+                Ok(verdict) => {
+                    let why = "it asks for a login, which the ring did not when its clients connected";
+                    self.turned_away(io, key, why, Some(verdict));
+                }
+                Err(error) => self.node_fault(io, key, &format!("its AUTHENTICATE is malformed: {error}")),
+            }
             return;
         };
         link.step = Step::Login;
@@ -157,14 +164,15 @@ impl Core {
 
     /// An ERROR where the login or the keyspace was to be accepted: it goes to the clients who asked for it.
     fn step_refused(&mut self, io: &mut Io, key: u32, login: bool, body: &[u8]) {
-        if let Some(pool) = self.pool_refused(io, key, "its login or keyspace was refused", true) {
+        let verdict = Verdict::of_node(body, login);
+        if let Some(pool) = self.pool_refused(io, key, "its login or keyspace was refused", Some(verdict)) {
             self.switch_refused(io, pool, login, body);
         }
     }
 
     /// A node refuses what the pool of this link asks for, not the link: it is dropped, and the node asked again ever more
     /// rarely. The pool; none when the node's ordinary port takes the same, and this is between the node and its other port.
-    fn pool_refused(&mut self, io: &mut Io, key: u32, why: &str, verdict: bool) -> Option<PoolId> {
+    fn pool_refused(&mut self, io: &mut Io, key: u32, why: &str, verdict: Option<Verdict>) -> Option<PoolId> {
         let link = self.links.get(key as usize)?;
         let (id, node) = (link.pool, link.node);
         if matches!(link.role, Role::Replaces(..)) {
@@ -183,11 +191,11 @@ impl Core {
     /// The node does not take what this pool's clients asked for in STARTUP: their version of the protocol, say, or their
     /// compression. That is between the pool and the node; others are welcome there.
     fn wishes_refused(&mut self, io: &mut Io, key: u32) {
-        self.turned_away(io, key, "it does not take that version, compression or options", true);
+        self.turned_away(io, key, "it does not take that version, compression or options", Some(Verdict::of_wishes()));
     }
 
     /// A node gives a pool no link, and that is no answer to its clients' login or USE.
-    fn turned_away(&mut self, io: &mut Io, key: u32, why: &str, verdict: bool) {
+    fn turned_away(&mut self, io: &mut Io, key: u32, why: &str, verdict: Option<Verdict>) {
         let node = self.links.get(key as usize).map(|link| self.node_named(link.node));
         let Some(pool) = self.pool_refused(io, key, why, verdict) else { return };
         if let Some(suppressed) = self.log_limits.admit(Logged::NoAccess, io.now_ns()) {

@@ -56,6 +56,7 @@ impl Core {
             .map(|(key, _)| key as u32)
             .collect();
         self.prepared.resolve(&routing);
+        self.login_asked = None;
         self.cluster = Some(cluster);
         for link in gone {
             self.retire_link(io, link);
@@ -355,6 +356,7 @@ impl Core {
     pub(crate) fn join_pool(&mut self, io: &mut Io, slot: u32, pool_id: PoolId) {
         if let Some(pool) = self.pools.get_mut(pool_id) {
             pool.clients += 1;
+            pool.admitted = true;
         }
         if let Some(client) = self.clients.get_mut(slot as usize) {
             client.pool = Some(pool_id);
@@ -373,6 +375,7 @@ impl Core {
                 self.close_pool(io, id);
             } else {
                 self.ensure_links(io, id);
+                self.tick_refusals(io, id);
             }
         }
         self.count_pools();

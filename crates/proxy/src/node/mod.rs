@@ -1,13 +1,15 @@
 //! The nodes behind the proxy and the links to them.
 //!
 //! A link is one connection to one node, shared by all clients of one pool. `handshake` opens it, `identity` makes sure where it leads, `lifecycle` keeps
-//! the right ones open, `upgrade` moves them to the port where a node takes aggregated frames, `streams` remembers what is in flight on it, `pool` says who may share it. Requests are put
+//! the right ones open, `upgrade` moves them to the port where a node takes aggregated frames, `streams` remembers what is in flight on it, `pool` says who may share it, `refusal` what becomes of clients whom no node
+//! takes any more. Requests are put
 //! on a link by [`crate::aggregate`] and come back through [`crate::disaggregate`].
 
 pub(crate) mod handshake;
 pub(crate) mod identity;
 pub(crate) mod lifecycle;
 pub(crate) mod pool;
+pub(crate) mod refusal;
 pub(crate) mod streams;
 pub(crate) mod upgrade;
 
@@ -22,6 +24,7 @@ use crate::client::ClientRef;
 use crate::metrics::NodeMetrics;
 
 pub(crate) use pool::{Pool, PoolId, PoolKey, Pools};
+pub(crate) use refusal::Verdict;
 pub(crate) use streams::{Pending, Purpose, Recipient, Retained, Streams};
 pub(crate) use upgrade::Upgrade;
 

@@ -15,6 +15,7 @@ use shunt_wire::cql::compression::Algorithm;
 use crate::client::ClientRef;
 use crate::limits;
 use crate::metrics::PoolState;
+use crate::node::Verdict;
 use crate::who::PoolNames;
 
 /// Index of a pool in its core's table.
@@ -62,16 +63,22 @@ pub(crate) struct Pool {
     pub(crate) asked_ns: u64,
     /// When its last client left, nanoseconds.
     pub(crate) idle_since_ns: u64,
+    /// A client was let in: a node or the ring took what the pool's links are opened with.
+    pub(crate) admitted: bool,
     /// Nodes that refused its login or keyspace the last time they were asked.
     refusals: Vec<Refused>,
+    /// What the last of them said that was a verdict; none since a link was opened.
+    pub(crate) last_verdict: Option<Verdict>,
+    /// Every node refuses it: its clients are told so and closed.
+    pub(crate) dismissed: bool,
 }
 
 /// A node that refused, and when it may be asked again. That is between the pool and the node: other pools may be
 /// welcome there.
 struct Refused {
     node: NodeId,
-    /// It said so of the login or keyspace itself, and was not just unable to say.
-    verdict: bool,
+    /// How often in a row it said so of the login or keyspace itself; 0: it was just unable to say.
+    verdicts: u32,
     until_ns: u64,
     backoff: Backoff,
 }
@@ -90,7 +97,10 @@ impl Pool {
             verifying: false,
             asked_ns: 0,
             idle_since_ns: now_ns,
+            admitted: false,
             refusals: Vec::new(),
+            last_verdict: None,
+            dismissed: false,
         }
     }
 
@@ -130,28 +140,45 @@ impl Pool {
     }
 
     /// A node refused the login or the keyspace, or could not say (no `verdict`): it is asked again, but ever more rarely.
-    pub(crate) fn refused_by(&mut self, node: NodeId, verdict: bool, now_ns: u64, random: u64) {
+    /// What it says of several links at once counts as once.
+    pub(crate) fn refused_by(&mut self, node: NodeId, verdict: Option<Verdict>, now_ns: u64, random: u64) {
         let known = self.refusals.iter().position(|refused| refused.node == node);
         let index = known.unwrap_or_else(|| {
             let first = Duration::from_millis(limits::RECONNECT_FIRST_MS);
             let max = Duration::from_millis(limits::RECONNECT_MAX_MS);
-            self.refusals.push(Refused { node, verdict, until_ns: 0, backoff: Backoff::new(first, max) });
+            self.refusals.push(Refused { node, verdicts: 0, until_ns: 0, backoff: Backoff::new(first, max) });
             self.refusals.len() - 1
         });
         let refused = &mut self.refusals[index];
-        refused.verdict = verdict;
+        let again = now_ns >= refused.until_ns;
+        refused.verdicts = match (&verdict, again) {
+            (Some(_), true) => refused.verdicts + 1,
+            (Some(_), false) => refused.verdicts.max(1),
+            (None, _) => 0,
+        };
+        self.last_verdict = verdict.or(self.last_verdict.take());
+        if !again {
+            return;
+        }
         refused.until_ns = now_ns + refused.backoff.next(random).as_nanos() as u64;
     }
 
     /// A node accepted both.
     pub(crate) fn accepted_by(&mut self, node: NodeId) {
         self.refusals.retain(|refused| refused.node != node);
+        self.last_verdict = None;
+        self.dismissed = false;
+    }
+
+    /// How often in a row a node has refused; 0 if not, or if it could not say.
+    pub(crate) fn verdicts_of(&self, node: NodeId) -> u32 {
+        self.refusals.iter().find(|refused| refused.node == node).map_or(0, |refused| refused.verdicts)
     }
 
     /// Whether a node may be asked for another link now. With a login that nothing speaks for, no node may while one that
     /// refused is spared: a wrong password would go round.
     pub(crate) fn may_ask(&self, node: NodeId, now_ns: u64) -> bool {
-        let is_recent_verdict = |refused: &Refused| refused.verdict && now_ns < refused.until_ns;
+        let is_recent_verdict = |refused: &Refused| refused.verdicts > 0 && now_ns < refused.until_ns;
         !(self.is_spared(node, now_ns) || self.is_doubtful() && self.refusals.iter().any(is_recent_verdict))
     }
 
@@ -183,10 +210,10 @@ impl Pool {
         self.key.login.is_some() && self.verified_ns == 0
     }
 
-    /// Whether nothing speaks for its login: neither a node's word nor a link that is open with it. One node that refuses
+    /// Whether nothing speaks for its login: no node's word, ever, nor a link that is open with it. One node that refuses
     /// (its own tables cannot be read, say) must not keep the pool from the others.
     pub(crate) fn is_doubtful(&self) -> bool {
-        self.is_unverified() && self.ready == 0
+        self.is_unverified() && self.ready == 0 && !self.admitted
     }
 
     /// Whether the login was verified recently enough to be believed.
@@ -347,12 +374,27 @@ mod tests {
         for now in (0..60 * second).step_by(limits::TICK_NS as usize) {
             if pool.may_ask(one, now) {
                 asked += 1;
-                pool.refused_by(one, true, now, u64::MAX);
+                pool.refused_by(one, Some(Verdict::of_wishes()), now, u64::MAX);
                 assert!(!pool.may_ask(one, now) && pool.may_ask(other, now));
             }
         }
         assert!((5..20).contains(&asked), "{asked}");
         pool.accepted_by(one);
         assert!(pool.may_ask(one, 60 * second));
+    }
+
+    #[test]
+    fn what_a_node_says_of_links_opened_together_counts_once() {
+        let mut pool = Pool::new(key(None, Some("ks")), 3, 0, 0);
+        let (node, mut now, no) = (NodeId(1), 0, || Some(Verdict::of_wishes()));
+        for expected in 1..=3 {
+            for _ in 0..3 {
+                pool.refused_by(node, no(), now, 0);
+                assert_eq!(pool.verdicts_of(node), expected);
+            }
+            now += 20 * limits::SECOND_NS;
+        }
+        pool.refused_by(node, None, now, 0);
+        assert_eq!(pool.verdicts_of(node), 0, "it cannot say now");
     }
 }

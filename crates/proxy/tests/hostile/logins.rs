@@ -267,28 +267,6 @@ fn use_of_a_keyspace_that_does_not_exist() {
     assert_eq!(gate.count(|porter| porter.uses) - before, 3);
 }
 
-/// The keyspace of a client is gone: its links cannot be opened again, and nobody hammers the nodes for it.
-#[test]
-fn a_keyspace_that_is_dropped() {
-    let mut gate = Gate::new(3, false);
-    let client = gate.town.started_offender(4);
-    assert_eq!(gate.ask(client, "USE ks"), opcode::RESULT);
-    gate.all(|porter| porter.keyspace = Door::Refused(INVALID));
-    gate.throw_out(Some("ks"));
-    let before = gate.count(|porter| porter.uses);
-    for stream in 0..10 {
-        gate.town.send(client, &select(stream));
-        gate.town.pass(6 * SECOND);
-    }
-    assert_eq!(gate.town.take_answers(client).len(), 10);
-    let tried = gate.count(|porter| porter.uses) - before;
-    assert!(tried < 200, "tried {tried} times in a minute");
-    gate.all(|porter| porter.keyspace = Door::Open);
-    gate.town.pass(15 * SECOND);
-    gate.town.send(client, &select(1));
-    assert_eq!(gate.answer(client), opcode::RESULT);
-}
-
 /// A client held back because its pool has no link is not forgotten when one node refuses the keyspace.
 #[test]
 fn a_query_held_while_one_node_refuses_the_keyspace() {

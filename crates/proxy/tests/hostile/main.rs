@@ -15,6 +15,7 @@ mod node_pace;
 mod offender;
 mod pages;
 mod porter;
+mod stranded;
 mod strangers;
 mod statements;
 mod town;
