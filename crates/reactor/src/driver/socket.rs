@@ -12,13 +12,20 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// What every TCP connection gets: no delay, keepalive.
+/// How long a peer's kernel may leave bytes unacknowledged, or its window closed, before the connection ends with
+/// `TimedOut`. Keepalive is for idle connections and not sent while something is unacknowledged: without this, a peer that
+/// vanished then held its connection for the 15 minutes that Linux goes on sending. A peer whose program only stands still
+/// acknowledges, until what it does not read has closed its window.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
+
+/// What every TCP connection gets, accepted or made: no delay, keepalive, an end to what is not acknowledged.
 pub(crate) fn prepare(socket: &OwnedFd) -> io::Result<()> {
     sockopt::set_tcp_nodelay(socket, true)?;
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
     sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
+    sockopt::set_tcp_user_timeout(socket, UNACKNOWLEDGED.as_millis() as u32)?;
     Ok(())
 }
 
@@ -74,4 +81,24 @@ pub(crate) fn shutdown_both(socket: &OwnedFd) {
 /// Closing the socket will send a reset and free what the kernel still holds of it.
 pub(crate) fn reset_on_close(socket: &OwnedFd) {
     let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Acknowledged or idle, nobody who vanished stays longer than the other.
+    #[test]
+    fn a_connection_that_is_made_has_an_end_to_silence() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+        let socket = start_connect(listener.local_addr().expect("address")).expect("connect");
+        let unacknowledged = u128::from(sockopt::tcp_user_timeout(&socket).expect("option"));
+        let idle = KEEPALIVE_IDLE + KEEPALIVE_INTERVAL * KEEPALIVE_PROBES;
+        assert_eq!(unacknowledged, idle.as_millis());
+        assert!(sockopt::socket_keepalive(&socket).expect("option"));
+        let (accepted, _) = listener.accept().expect("accept");
+        let accepted = OwnedFd::from(accepted);
+        prepare(&accepted).expect("options");
+        assert_eq!(sockopt::tcp_user_timeout(&accepted).expect("option"), UNACKNOWLEDGED.as_millis() as u32);
+    }
 }
