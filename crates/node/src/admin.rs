@@ -66,11 +66,12 @@ impl NodesAdmin {
         }
         encoder.counter("shunt_store_requests", "Requests, those in aggregated frames included.", None, &requests)?;
         type Number = fn(&LoopMetrics) -> &Counter;
-        let counters: [(&str, &str, Number); 5] = [
+        let counters: [(&str, &str, Number); 6] = [
             ("shunt_store_requests_handed_over", "Requests left to worker threads.", |metrics| &metrics.handed_over),
             ("shunt_store_writes_stalled", "Writes handed over as compaction did not keep up.", |m| &m.stalled),
             ("shunt_store_errors", "Requests answered with an error.", |metrics| &metrics.errors),
             ("shunt_store_protocol_errors", "Connections closed for malformed messages.", |m| &m.protocol_errors),
+            ("shunt_store_clients_cut_off", "Clients closed that left their answers lying.", |m| &m.cut_off),
             ("shunt_store_traces_lost", "Traces asked for faster than they can be written.", |m| &m.traces_lost),
         ];
         for (name, help, number) in counters {

@@ -51,16 +51,17 @@ impl Control {
         let (shared, stop) = (Arc::clone(shared), Arc::clone(&stopping));
         let (alive, ended) = channel();
         std::thread::Builder::new().name("node-control".to_owned()).spawn(move || {
-            // Nothing is ever sent.
-            let _alive = alive;
             for stream in listener.incoming() {
                 if stop.load(Ordering::Acquire) {
-                    return;
+                    break;
                 }
                 if let Err(error) = stream.and_then(|stream| answer(&shared, &stream)) {
                     tracing::debug!(%error, "a control connection failed");
                 }
             }
+            // Before it tells that it has ended, by what is never sent anything: who waits for that may open the data again.
+            drop(shared);
+            drop(alive);
         })?;
         Ok(Control { path, stopping, ended })
     }

@@ -4,7 +4,9 @@ use shunt_cql::error::FailedFunction;
 use shunt_cql::{InvalidRequest, SyntaxError};
 use shunt_storage::StoreError;
 use shunt_storage::engine::EngineError;
-use shunt_wire::cql::message::{Consistency, ErrorDetails, ErrorMessage, encode, error_code, put};
+use shunt_wire::cql::message::{Consistency, ErrorDetails, ErrorMessage, ReplicaCounts, encode, error_code, put};
+
+use crate::limits;
 
 /// Where native functions are.
 const NATIVE_KEYSPACE: &str = "system";
@@ -34,6 +36,8 @@ pub(crate) enum CqlError {
     Unavailable { consistency: Consistency, required: u32, alive: u32 },
     /// The node has more to do than it can; what was asked did not happen.
     Overloaded(String),
+    /// A read took longer than it may, or nobody waits for it any more.
+    TimedOut,
     /// Not for clients: it has to be executed where it may wait. Nothing has been changed yet.
     WouldWait {
         /// It will take long even if it does not wait.
@@ -69,6 +73,12 @@ impl CqlError {
                 let (consistency, required, alive) = (*consistency, *required as i32, *alive as i32);
                 let details = ErrorDetails::Unavailable { consistency, required, alive };
                 ErrorMessage { code: error_code::UNAVAILABLE, message, details }.put(out, version);
+            }
+            CqlError::TimedOut => {
+                let message = &format!("the read took longer than {} s", limits::READ_TIME_MAX.as_secs());
+                let counts = ReplicaCounts { consistency: Consistency::ONE, received: 0, block_for: 1 };
+                let details = ErrorDetails::ReadTimeout { counts, data_present: false };
+                ErrorMessage { code: error_code::READ_TIMEOUT, message, details }.put(out, version);
             }
             CqlError::WouldWait { .. } => plain(out, error_code::OVERLOADED, "the request has to wait for the disk"),
             CqlError::Unprepared(id) => {

@@ -17,6 +17,7 @@ pub mod layout;
 mod limits;
 pub mod maintenance;
 pub mod metrics;
+mod prepared;
 pub mod run;
 mod schema;
 pub mod serve;

@@ -3,6 +3,24 @@
 /// Bytes of answers a client may leave untaken before it is not read from any more.
 pub(crate) const CLIENT_BACKLOG_BYTES: usize = 8 << 20;
 
+/// Bytes of answers beyond which a client that does not take them is cut off.
+pub(crate) const CLIENT_BACKLOG_BYTES_MAX: usize = 256 << 20;
+
+/// Bytes of answers that all clients of a loop may leave untaken, about; beyond it the one with the most is cut off.
+pub(crate) const LOOP_BACKLOG_BYTES_MAX: usize = 1 << 30;
+
+/// Statements that are kept prepared, and bytes of memory that they take together; beyond either the one prepared first is
+/// forgotten.
+pub(crate) const PREPARED_MAX: usize = 16_384;
+pub(crate) const PREPARED_BYTES_MAX: usize = 512 << 20;
+
+/// What one takes is counted as so much, and so much for each byte of its text.
+pub(crate) const PREPARED_STATEMENT_BYTES: usize = 4 << 10;
+pub(crate) const PREPARED_BYTES_PER_CHARACTER: usize = 140;
+
+/// One statement may take one part in so many of those bytes.
+pub(crate) const PREPARED_SHARE: usize = 8;
+
 /// Largest request: `native_transport_max_frame_size` of Cassandra 5 (16 MiB).
 pub(crate) const REQUEST_BYTES_MAX: u32 = 16 << 20;
 
@@ -14,6 +32,13 @@ pub(crate) const LOOP_RECORDS: usize = 256;
 
 /// Bytes of values that it reads for one.
 pub(crate) const LOOP_BYTES: usize = 256 << 10;
+
+/// Records, and bytes of values, that a worker reads for a request before it leaves that to those for what takes long.
+pub(crate) const WORKER_RECORDS: usize = 2048;
+pub(crate) const WORKER_BYTES: usize = 4 << 20;
+
+/// A read that has taken so long, its wait for a worker included, ends in an error: hardly a client waits longer.
+pub(crate) const READ_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Rows named one by one that are looked up as they were at one moment, and held together for that. More are read past the
 /// row cache.

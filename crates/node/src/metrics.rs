@@ -18,6 +18,8 @@ pub struct LoopMetrics {
     pub errors: Counter,
     /// Connections closed for what their client sent.
     pub protocol_errors: Counter,
+    /// Connections closed as their clients did not take their answers.
+    pub cut_off: Counter,
     /// Requests in each aggregated frame.
     pub requests_per_frame: Histogram,
     /// Requests that were left to workers, because they had to wait for the disk or take long.

@@ -3,7 +3,6 @@
 //! A node's loop nearly always works on its own store; a statement that touches partitions of another node goes to that
 //! node's store directly, which is why stores take several threads at once.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -22,15 +21,13 @@ use crate::cluster::ClusterInfo;
 use crate::error::CqlError;
 use crate::execute::wire_change;
 use crate::layout::{self, Claim, node_directory, set_nodes};
+use crate::prepared::PreparedStatements;
 use crate::schema::change::{Change, Moment};
 use crate::schema::{Durability, Keyspace, Schema, Uuid, persist};
 use crate::serve::NodeMail;
 use crate::statement::Statement;
 use crate::system;
 use crate::system::traces::Traces;
-
-/// Statements that are kept prepared; beyond it the one prepared first is forgotten.
-const PREPARED_MAX: usize = 16_384;
 
 /// Locks that conditional statements and lists take, by partition.
 const PARTITION_LOCKS: usize = 1024;
@@ -48,12 +45,6 @@ pub struct Shared {
     clock: Clock,
     mailers: OnceLock<Vec<Mailer<NodeMail>>>,
     pub(crate) traces: Traces,
-}
-
-#[derive(Default)]
-struct PreparedStatements {
-    by_id: HashMap<[u8; 16], Arc<Statement>>,
-    order: std::collections::VecDeque<[u8; 16]>,
 }
 
 /// Time that never stands still nor runs backwards, and numbers made of it.
@@ -166,10 +157,20 @@ impl Shared {
         &self.stores
     }
 
+    /// The lock of a partition, which others share.
+    pub(crate) fn lock_of(&self, token: Token) -> usize {
+        token.0.rem_euclid(self.partitions.len() as i64) as usize
+    }
+
+    /// Holds one lock, as somebody slow would.
+    #[cfg(test)]
+    pub(crate) fn hold_lock(&self, number: usize) -> MutexGuard<'_, ()> {
+        self.partitions[number].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Keeps others who change what they read from these partitions away. Locks are taken in one order, each once.
     pub(crate) fn lock_partitions(&self, tokens: &[Token]) -> Vec<MutexGuard<'_, ()>> {
-        let mut indexes: Vec<usize> =
-            tokens.iter().map(|token| token.0.rem_euclid(PARTITION_LOCKS as i64) as usize).collect();
+        let mut indexes: Vec<usize> = tokens.iter().map(|token| self.lock_of(*token)).collect();
         indexes.sort_unstable();
         indexes.dedup();
         let lock = |index: usize| self.partitions[index].lock().unwrap_or_else(PoisonError::into_inner);
@@ -297,20 +298,12 @@ impl Shared {
     /// A prepared statement.
     pub(crate) fn prepared(&self, id: &[u8]) -> Option<Arc<Statement>> {
         let id = <[u8; 16]>::try_from(id).ok()?;
-        self.prepared.read().unwrap_or_else(PoisonError::into_inner).by_id.get(&id).cloned()
+        self.prepared.read().unwrap_or_else(PoisonError::into_inner).find(&id)
     }
 
     /// Keeps a prepared statement, in the place of the one with its id.
     pub(crate) fn keep_prepared(&self, statement: &Arc<Statement>) {
-        let mut prepared = self.prepared.write().unwrap_or_else(PoisonError::into_inner);
-        if prepared.by_id.insert(statement.id, Arc::clone(statement)).is_none() {
-            prepared.order.push_back(statement.id);
-        }
-        while prepared.order.len() > PREPARED_MAX {
-            if let Some(oldest) = prepared.order.pop_front() {
-                prepared.by_id.remove(&oldest);
-            }
-        }
+        self.prepared.write().unwrap_or_else(PoisonError::into_inner).keep(statement);
     }
 }
 

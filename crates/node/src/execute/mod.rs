@@ -47,6 +47,7 @@ use crate::trace::{Origin, Trace};
 use aside::Aside;
 use bindings::Bound;
 use effort::Effort;
+pub(crate) use effort::Ends;
 pub(crate) use gather::Carried;
 use gather::Gathering;
 use select::{Page, Place};
@@ -101,6 +102,8 @@ pub(crate) enum Outcome {
 pub(crate) struct WouldWait {
     /// It will take long.
     pub(crate) long: bool,
+    /// Of the partition that it changes after reading it: one request at a time goes on there.
+    pub(crate) lock: Option<usize>,
     /// What was done so far, for whoever takes it up ([`Executor::resume`]).
     pub(crate) trace: Option<Box<Trace>>,
 }
@@ -121,20 +124,44 @@ impl Executor {
     /// An executor for the node with this number.
     pub(crate) fn new(shared: Arc<Shared>, node: usize) -> Executor {
         let gathering = Gathering::new(Arc::clone(&shared), node);
-        Executor { shared, node, aside: Aside::default(), effort: Effort::unlimited(), gathering, resumed: None }
+        Executor { shared, node, aside: Aside::default(), effort: Effort::of_a_loop(), gathering, resumed: None }
     }
 
-    /// Executes one request and appends the body of its answer. May wait for the disk.
-    pub(crate) fn execute(&mut self, client: &mut ClientState, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
-        self.effort = Effort::unlimited();
+    /// Executes one request and appends the body of its answer. May wait for the disk and take long, until it has to end.
+    pub(crate) fn execute_until(
+        &mut self,
+        ends: Ends,
+        client: &mut ClientState,
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Done {
+        self.effort = Effort::of_a_long_worker(ends);
         match self.attempt(client, request, out) {
             Outcome::Done(done) => done,
-            // Which an effort without limits never says.
-            Outcome::WouldWait(WouldWait { long, .. }) => refused(&CqlError::WouldWait { long }, request.version, out),
+            // It has no limits but that of time.
+            Outcome::WouldWait(_) => refused(&CqlError::TimedOut, request.version, out),
         }
     }
 
-    /// As [`Executor::execute`], from memory alone and within bounds; or else nothing, and it says so. Writes are gathered,
+    /// As [`Executor::execute_until`], for as long as it takes.
+    #[cfg(test)]
+    pub(crate) fn execute(&mut self, client: &mut ClientState, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+        self.execute_until(Ends::default(), client, request, out)
+    }
+
+    /// As [`Executor::execute_until`], waiting for the disk, but not for long; or else nothing, and it says so.
+    pub(crate) fn execute_shortly(
+        &mut self,
+        ends: Ends,
+        client: &mut ClientState,
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        self.effort = Effort::of_a_worker(ends);
+        self.attempt(client, request, out)
+    }
+
+    /// As [`Executor::execute_until`], from memory alone and within bounds; or else nothing, and it says so. Writes are gathered,
     /// until [`Executor::finish_gathered`] at the latest.
     pub(crate) fn execute_at_once(
         &mut self,
@@ -161,7 +188,7 @@ impl Executor {
             // Whoever takes it up sees what this loop did before.
             self.gathering.carry_out();
             self.aside.note(|| "Handed over to a thread that may wait for the disk");
-            return Outcome::WouldWait(WouldWait { long, trace: self.aside.take_trace() });
+            return Outcome::WouldWait(WouldWait { long, lock: self.effort.lock(), trace: self.aside.take_trace() });
         }
         let mut done = outcome.unwrap_or_else(|error| {
             out.truncate(start);
@@ -228,6 +255,7 @@ impl Executor {
                 let prepare = Prepare::decode(version, body).map_err(malformed)?;
                 self.aside.parameters(|| aside::parameters(Some(prepare.text), None));
                 let keyspace = prepare.keyspace.or(client.keyspace.as_deref());
+                crate::prepared::check(prepare.text)?;
                 let statement = Arc::new(self.prepare(prepare.text, keyspace)?);
                 self.shared.keep_prepared(&statement);
                 put_prepared(&statement, version, out);

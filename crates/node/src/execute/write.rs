@@ -46,11 +46,14 @@ impl Executor {
         }
         if conditional {
             // It reads under a lock that others hold while they read.
-            self.effort.may_wait()?;
+            self.may_lock(&mutators)?;
             return self.write_if(&mut mutators, kind.is_some(), version, out);
         }
-        if items.iter().any(|(plan, _)| reads_lists(plan) || plan.finds_counters()) {
-            self.effort.may_wait()?;
+        if items.iter().any(|(plan, _)| plan.finds_counters()) {
+            self.effort.may_take_long()?;
+        }
+        if items.iter().any(|(plan, _)| reads_lists(plan)) {
+            self.may_lock(&mutators)?;
         }
         let locks = self.lock_for_lists(&mutators)?;
         if timestamp.is_none() && !locks.is_empty() {
@@ -73,6 +76,22 @@ impl Executor {
         let durable_at = self.apply(items, &writes)?;
         encode::void(out);
         Ok(Done { durable_at, ..Done::now(opcode::RESULT) })
+    }
+
+    /// Before partitions are locked. Who would have to wait for one lock says for which, so that whoever hands requests out
+    /// lets those for one partition go one after another; who needs several, or reads much under a lock, takes long.
+    fn may_lock(&self, mutators: &[Mutator<'_>]) -> Result<(), CqlError> {
+        let mut locks = Vec::new();
+        for mutator in mutators {
+            locks.extend(mutator.partitions()?.iter().map(|partition| self.shared.lock_of(partition.token)));
+        }
+        locks.sort_unstable();
+        locks.dedup();
+        if locks.len() > 1 || mutators.iter().any(|mutator| mutator.plan.deletes_ranges()) {
+            return self.effort.may_take_long();
+        }
+        self.effort.will_lock(locks.first().copied());
+        self.effort.may_wait()
     }
 
     /// Locks the partitions whose lists are read first, each lock once and in one order for everybody.
@@ -128,7 +147,7 @@ impl Executor {
             if own.is_empty() {
                 continue;
             }
-            let ticket = self.apply_to(store, &own, durability)?;
+            let ticket = self.apply_to(store, &own, durability, several)?;
             let address = self.shared.info.nodes[index].address;
             self.aside.note(|| format!("Appended {} mutation(s) to the log and memtable of {address}", own.len()));
             if durability == Durability::Batch {
@@ -145,9 +164,16 @@ impl Executor {
         Ok(durable_at)
     }
 
-    /// A loop waits for compaction as little as for the disk.
-    fn apply_to(&self, store: &Store, own: &[MutationRef<'_>], durability: Durability) -> Result<Ticket, CqlError> {
-        if !self.effort.is_of_a_loop() {
+    /// A loop waits for compaction as little as for the disk, and of the workers those do that are there for what takes long.
+    /// Where another store has written its part already, there is no way back.
+    fn apply_to(
+        &self,
+        store: &Store,
+        own: &[MutationRef<'_>],
+        durability: Durability,
+        several: bool,
+    ) -> Result<Ticket, CqlError> {
+        if self.effort.may_stall() || several {
             return Ok(store.apply(own.iter().copied(), durability)?);
         }
         // What came before goes before.

@@ -30,6 +30,7 @@ impl NodeService {
             Ok(entries) => entries,
             Err(error) => return self.refuse(io, conn, rest, header, &error.to_string()),
         };
+        rest.frames = true;
         let mut writer = AggregateWriter::responses(AGGREGATE_LIMITS);
         let mut requests = 0;
         for entry in entries {
@@ -45,6 +46,7 @@ impl NodeService {
             }
         }
         writer.finish(io.output(conn));
+        self.watch_backlog(io, conn, rest);
         self.metrics.requests_per_frame.record(requests);
         Next::Continue
     }

@@ -1,6 +1,7 @@
 //! Answers to writes that an event loop gathers: kept until its turn ends and the writes are carried out, all in one.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{Header, opcode};
@@ -85,7 +86,8 @@ impl NodeService {
                 Carried::Stalled => {
                     self.metrics.stalled.add(1);
                     let (node, body) = (self.executor.node(), held.bodies[body].to_vec());
-                    let job = Job { node, place, header, client, body, long: true, trace: None };
+                    let gone = Arc::default();
+                    let job = Job { node, place, header, client, body, long: true, lock: None, gone, trace: None };
                     ready.extend(self.hand_over_held(job));
                 }
             }

@@ -23,8 +23,9 @@ impl NodeService {
         answer: &mut Vec<u8>,
     ) -> Option<Done> {
         let node = self.executor.node();
-        let WouldWait { long, trace } = given_up;
-        let job = Job { node, place, header, client: rest.client.clone(), body: body.to_vec(), long, trace };
+        let WouldWait { long, lock, trace } = given_up;
+        let (client, gone) = (rest.client.clone(), rest.gone());
+        let job = Job { node, place, header, client, body: body.to_vec(), long, lock, gone, trace };
         self.hand_over_job(rest, job, answer)
     }
 

@@ -118,10 +118,60 @@ impl NodeService {
             rest.unfinished = true;
             self.unfinished.push(conn);
         }
-        if io.backlog(conn) > limits::CLIENT_BACKLOG_BYTES && !rest.held {
+        self.watch_backlog(io, conn, rest);
+    }
+
+    /// After something was put into the output of a connection: who leaves much there is not read from, and who leaves too
+    /// much, which answers to requests of before may still make it, is to be cut off.
+    fn watch_backlog(&self, io: &mut Io, conn: ConnId, rest: &mut SessionRest) {
+        let backlog = io.backlog(conn);
+        if backlog > limits::CLIENT_BACKLOG_BYTES && !rest.held {
             rest.held = true;
             io.pause_reading(conn);
             io.notify_drained(conn, limits::CLIENT_BACKLOG_BYTES / 2);
+        }
+        // Behind a connection with aggregated frames are many clients.
+        let most = if rest.frames { limits::LOOP_BACKLOG_BYTES_MAX } else { limits::CLIENT_BACKLOG_BYTES_MAX };
+        rest.deaf |= backlog > most;
+    }
+
+    /// Puts a session back, or ends it if its client has left too much.
+    fn put_back(&mut self, io: &mut Io, session: Box<Session>) {
+        if session.rest.deaf {
+            return self.cut_off(io, &session);
+        }
+        let index = session.conn.index as usize;
+        self.sessions[index] = Some(session);
+    }
+
+    fn cut_off(&self, io: &mut Io, session: &Session) {
+        let (client, bytes) = (session.rest.client.address, io.backlog(session.conn));
+        tracing::warn!(?client, bytes, "cut off a client that does not take its answers");
+        self.metrics.cut_off.add(1);
+        io.abort(session.conn);
+    }
+
+    /// Cuts off those who leave the most as long as all together leave too much.
+    fn bound_backlogs(&mut self, io: &mut Io) {
+        let mut backlogs: Vec<(usize, ConnId)> = self
+            .sessions
+            .iter()
+            .flatten()
+            .map(|session| (io.backlog(session.conn), session.conn))
+            .filter(|(bytes, _)| *bytes > 0)
+            .collect();
+        let mut total: usize = backlogs.iter().map(|(bytes, _)| bytes).sum();
+        if total <= limits::LOOP_BACKLOG_BYTES_MAX {
+            return;
+        }
+        backlogs.sort_unstable_by_key(|(bytes, _)| *bytes);
+        while total > limits::LOOP_BACKLOG_BYTES_MAX
+            && let Some((bytes, conn)) = backlogs.pop()
+        {
+            total -= bytes;
+            if let Some(session) = self.take(conn) {
+                self.cut_off(io, &session);
+            }
         }
     }
 
@@ -163,7 +213,7 @@ impl NodeService {
             let Some(mut session) = self.take(conn) else { continue };
             let header = Header::response(session.rest.version, EVENT_STREAM, opcode::EVENT);
             self.send(io, conn, &mut session.rest, header, body);
-            self.sessions[conn.index as usize] = Some(session);
+            self.put_back(io, session);
         }
     }
 
@@ -212,7 +262,11 @@ impl Service for NodeService {
         let Some(mut session) = self.take(conn) else { return data.len() };
         let mut scratch = std::mem::take(&mut self.scratch);
         let Session { input, rest, .. } = &mut *session;
-        let used = input.feed(data, &mut scratch, |header, body| self.serve(io, conn, rest, header, body));
+        let used = input.feed(data, &mut scratch, |header, body| match self.serve(io, conn, rest, header, body) {
+            Next::Continue if rest.deaf => Next::Stop,
+            Next::Continue if rest.held => Next::Pause,
+            next => next,
+        });
         self.scratch = scratch;
         let used = match used {
             Ok(used) => used,
@@ -229,7 +283,7 @@ impl Service for NodeService {
             io.close(conn);
             return data.len();
         }
-        self.sessions[conn.index as usize] = Some(session);
+        self.put_back(io, session);
         used
     }
 
@@ -251,6 +305,7 @@ impl Service for NodeService {
             if let Some(why) = self.waiting.front().and_then(|first| self.executor.lost(first.durable_at())) {
                 self.lost_durability(io, &why);
             }
+            self.bound_backlogs(io);
             io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
         }
     }

@@ -54,6 +54,11 @@ impl Waiting {
         self.header.opcode == opcode::ERROR && self.body[..4] == code.to_be_bytes()
     }
 
+    #[cfg(test)]
+    pub(super) fn is_any_error(&self) -> bool {
+        self.header.opcode == opcode::ERROR
+    }
+
     pub(super) fn take_trace(&mut self) -> Option<Box<Trace>> {
         self.trace.take()
     }
@@ -155,8 +160,7 @@ impl NodeService {
             rest = later;
             let Some(mut session) = self.take(first.conn()) else { continue };
             self.send_batch(io, &mut session.rest, batch);
-            let index = session.conn.index as usize;
-            self.sessions[index] = Some(session);
+            self.put_back(io, session);
         }
     }
 
@@ -177,6 +181,7 @@ impl NodeService {
         }
         if let Some(last) = batch.last() {
             writer.finish(io.output(last.conn()));
+            self.watch_backlog(io, last.conn(), rest);
         }
     }
 }

@@ -1,6 +1,8 @@
 //! One connection to a node: how far its handshake is, how its bytes are framed, what it registered for.
 
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use shunt_reactor::ConnId;
 use shunt_wire::cql::compression::Algorithm;
@@ -49,8 +51,29 @@ pub(super) struct SessionRest {
     pub(super) unfinished: bool,
     /// It does not take its answers, and is not read from until it does.
     pub(super) held: bool,
+    /// Aggregated frames come on it.
+    pub(super) frames: bool,
+    /// It has left so much that it is to be cut off.
+    pub(super) deaf: bool,
     /// Requests of it that are with workers.
     pub(super) handed_over: u32,
+    /// Set when the connection is closed: workers do no more for it. Made when the first request is handed over.
+    gone: Option<Arc<AtomicBool>>,
+}
+
+impl SessionRest {
+    /// What tells workers that nobody waits any more.
+    pub(super) fn gone(&mut self) -> Arc<AtomicBool> {
+        Arc::clone(self.gone.get_or_insert_default())
+    }
+}
+
+impl Drop for SessionRest {
+    fn drop(&mut self) {
+        if let Some(gone) = &self.gone {
+            gone.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Session {
@@ -64,7 +87,10 @@ impl Session {
             registered: Registered::default(),
             unfinished: false,
             held: false,
+            frames: false,
+            deaf: false,
             handed_over: 0,
+            gone: None,
         };
         let mut input = Input::default();
         input.body_bytes_max = limits::REQUEST_BYTES_MAX;

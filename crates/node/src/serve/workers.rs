@@ -3,11 +3,13 @@
 //! ```text
 //! loop -> queue, bounded -> worker, with an executor -> answers for the loop -> mail to it -> connection
 //! ```
-//! One pool for all loops of a process. Requests known to take long have a queue of their own and never all workers, so
-//! that a row on disk does not wait behind scans. Answers lie in a list of their loop, which is told of the first: none is
+//! One pool for all loops of a process. Requests that take long have a queue of their own and never all workers, so that a
+//! row on disk does not wait behind scans; one that turns out to take long goes to the end of that queue. Of requests that
+//! lock one partition a single one has a worker, the others wait aside: no number of them takes the workers away. Who is gone
+//! is not worked for. Answers lie in a list of their loop, which is told of the first: none is
 //! lost when its mailbox is full.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -21,7 +23,7 @@ use shunt_wire::cql::envelope::Header;
 use super::NodeMail;
 use super::requests::{Place, Waiting};
 use crate::error::CqlError;
-use crate::execute::{ClientState, Executor, Request, refused};
+use crate::execute::{ClientState, Ends, Executor, Outcome, Request, refused};
 use crate::limits;
 use crate::shared::Shared;
 use crate::trace::Trace;
@@ -35,31 +37,38 @@ pub(super) struct Job {
     pub(super) client: ClientState,
     pub(super) body: Vec<u8>,
     pub(super) long: bool,
+    /// Of the partition that it reads and then changes.
+    pub(super) lock: Option<usize>,
+    /// Set when its connection is closed.
+    pub(super) gone: Arc<AtomicBool>,
     /// Begun where it was given up.
     pub(super) trace: Option<Box<Trace>>,
 }
 
-/// Requests that wait, in the order in which they came, and the bytes of their bodies.
+/// Requests that wait, in the order in which they came, with how many they are and the bytes of their bodies: those that
+/// wait aside for a lock count as well.
 #[derive(Default)]
 struct Line {
     waits: VecDeque<Waits>,
+    count: usize,
     bytes: usize,
 }
 
 impl Line {
     fn has_room(&self, bytes: usize) -> bool {
-        self.waits.len() < limits::WAITING_REQUESTS_MAX && self.bytes + bytes <= limits::WAITING_BYTES_MAX
+        self.count < limits::WAITING_REQUESTS_MAX && self.bytes + bytes <= limits::WAITING_BYTES_MAX
     }
 
     fn push(&mut self, waits: Waits) {
+        self.count += 1;
         self.bytes += waits.job.body.len();
         self.waits.push_back(waits);
     }
 
-    fn pop(&mut self) -> Option<Waits> {
-        let first = self.waits.pop_front()?;
-        self.bytes -= first.job.body.len();
-        Some(first)
+    /// One of them waits no longer.
+    fn left(&mut self, waits: &Waits) {
+        self.count -= 1;
+        self.bytes -= waits.job.body.len();
     }
 
     /// How long its first may still wait, if there is one.
@@ -74,7 +83,18 @@ struct Queue {
     long: Line,
     /// Workers at requests that take long.
     at_long: usize,
+    /// Locks that requests need who are with workers, or wait aside.
+    locks: HashMap<usize, Lock>,
     closed: bool,
+}
+
+/// One lock of partitions.
+#[derive(Default)]
+struct Lock {
+    /// A worker has a request that needs it.
+    taken: bool,
+    /// The others, in the order in which they came.
+    aside: VecDeque<Waits>,
 }
 
 /// A request with the loop that gave it up, and since when it waits.
@@ -88,15 +108,41 @@ impl Queue {
     /// The next one to be executed; those that wait for a row on disk go first. One whose time is over is only answered,
     /// and that does not wait for scans to end.
     fn next(&mut self) -> Option<Waits> {
-        let next = match self.short.pop() {
-            Some(next) => next,
-            None if self.at_long < limits::WORKERS_LONG || self.long.patience() == Some(Duration::ZERO) => {
-                self.long.pop()?
+        loop {
+            let next = match self.short.waits.pop_front() {
+                Some(next) => next,
+                None if self.at_long < limits::WORKERS_LONG || self.long.patience() == Some(Duration::ZERO) => {
+                    self.long.waits.pop_front()?
+                }
+                None => return None,
+            };
+            if let Some(lock) = next.job.lock {
+                let lock = self.locks.entry(lock).or_default();
+                if lock.taken {
+                    lock.aside.push_back(next);
+                    continue;
+                }
+                lock.taken = true;
             }
-            None => return None,
-        };
-        self.at_long += usize::from(next.job.long);
-        Some(next)
+            self.line(next.job.long).left(&next);
+            self.at_long += usize::from(next.job.long);
+            return Some(next);
+        }
+    }
+
+    fn line(&mut self, long: bool) -> &mut Line {
+        if long { &mut self.long } else { &mut self.short }
+    }
+
+    /// A worker is done with a request that needed a lock. The first who waits aside for it is the next in its line; each
+    /// that has been calls the one behind it, so none is left.
+    fn give_back(&mut self, number: usize) {
+        let Some(lock) = self.locks.get_mut(&number) else { return };
+        lock.taken = false;
+        match lock.aside.pop_front() {
+            Some(next) => self.line(next.job.long).waits.push_front(next),
+            None => drop(self.locks.remove(&number)),
+        }
     }
 }
 
@@ -156,7 +202,7 @@ impl Desk {
         if queue.closed {
             return false;
         }
-        let line = if waits.job.long { &mut queue.long } else { &mut queue.short };
+        let line = queue.line(waits.job.long);
         if !line.has_room(waits.job.body.len()) {
             return false;
         }
@@ -187,11 +233,21 @@ impl Desk {
         let mut queue = lock(&self.queue);
         queue.closed = true;
         (queue.short, queue.long) = (Line::default(), Line::default());
+        queue.locks.clear();
         self.work.notify_all();
     }
 
-    fn done_with_long(&self) {
-        lock(&self.queue).at_long -= 1;
+    /// A worker is done with a request of this kind.
+    fn done(&self, long: bool, number: Option<usize>) {
+        if !long && number.is_none() {
+            return;
+        }
+        let mut queue = lock(&self.queue);
+        queue.at_long -= usize::from(long);
+        if let Some(number) = number {
+            queue.give_back(number);
+        }
+        drop(queue);
         // One that may take up the next, or see that all is done.
         self.work.notify_all();
     }
@@ -250,124 +306,67 @@ fn work(desk: &Desk, shared: &Arc<Shared>, _alive: Sender<()>) {
     let mut executors: Vec<Executor> =
         (0..shared.stores().len()).map(|node| Executor::new(Arc::clone(shared), node)).collect();
     while let Some(Waits { job, answers, since }) = desk.take() {
-        let (node, long) = (job.node, job.long);
-        answers.put(execute(&mut executors[node], since, job));
-        if long {
-            desk.done_with_long();
+        let (node, long, number) = (job.node, job.long, job.lock);
+        match execute(&mut executors[node], since, job) {
+            Executed::Answered(answer) => answers.put(*answer),
+            Executed::TakesLong(job) => {
+                let (place, header) = (job.place, job.header);
+                if !desk.put(Waits { job: *job, answers: Arc::clone(&answers), since }) {
+                    answers.put(too_many(place, header));
+                }
+            }
         }
+        desk.done(long, number);
     }
 }
 
-fn execute(executor: &mut Executor, since: Instant, mut job: Job) -> Waiting {
+/// What became of a request.
+enum Executed {
+    Answered(Box<Waiting>),
+    /// Nothing was changed; it is for those who take long.
+    TakesLong(Box<Job>),
+}
+
+fn too_many(place: Place, header: Header) -> Waiting {
+    let mut body = Vec::new();
+    let what = "too many requests that take long wait already".to_owned();
+    let done = refused(&CqlError::Overloaded(what), header.version, &mut body);
+    Waiting::new(0, place, Header::response(header.version, header.stream, done.opcode), body, None)
+}
+
+fn execute(executor: &mut Executor, since: Instant, mut job: Job) -> Executed {
     let Header { version, flags, opcode, stream, .. } = job.header;
     let mut body = Vec::new();
-    let done = if since.elapsed() > limits::WAITING_TIME_MAX {
+    let done = if job.gone.load(Ordering::Relaxed) {
+        refused(&CqlError::TimedOut, version, &mut body)
+    } else if since.elapsed() > limits::WAITING_TIME_MAX {
         let what = format!("the request waited {} s for a worker", since.elapsed().as_secs());
         refused(&CqlError::Overloaded(what), version, &mut body)
     } else {
         executor.resume(job.trace.take());
         let request = Request { version, flags, opcode, body: &job.body };
+        let ends = Ends { until: Some(since + limits::READ_TIME_MAX), gone: Arc::clone(&job.gone) };
         // Whoever asked would wait for ever, and everybody for this thread.
-        let executed = catch_unwind(AssertUnwindSafe(|| executor.execute(&mut job.client, &request, &mut body)));
-        executed.unwrap_or_else(|_| {
-            let what = "the node failed at this request; its log says how".to_owned();
-            body.clear();
-            refused(&CqlError::Server(what), version, &mut body)
-        })
+        let executed = catch_unwind(AssertUnwindSafe(|| match job.long {
+            true => Outcome::Done(executor.execute_until(ends, &mut job.client, &request, &mut body)),
+            false => executor.execute_shortly(ends, &mut job.client, &request, &mut body),
+        }));
+        match executed {
+            Ok(Outcome::Done(done)) => done,
+            Ok(Outcome::WouldWait(given_up)) => {
+                (job.long, job.trace) = (true, given_up.trace);
+                return Executed::TakesLong(Box::new(job));
+            }
+            Err(_) => {
+                let what = "the node failed at this request; its log says how".to_owned();
+                body.clear();
+                refused(&CqlError::Server(what), version, &mut body)
+            }
+        }
     };
     let header = Header { flags: done.flags, ..Header::response(version, stream, done.opcode) };
-    Waiting::new(done.durable_at.unwrap_or(0), job.place, header, body, done.trace)
+    Executed::Answered(Box::new(Waiting::new(done.durable_at.unwrap_or(0), job.place, header, body, done.trace)))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use shunt_reactor::ConnId;
-    use shunt_wire::cql::envelope::opcode;
-
-    fn job(long: bool, bytes: usize) -> Job {
-        let place = Place::Envelope { conn: ConnId { index: 0, generation: 1 } };
-        let header = Header::request(4, 0, opcode::QUERY);
-        Job { node: 0, place, header, client: ClientState::default(), body: vec![0; bytes], long, trace: None }
-    }
-
-    /// Of a loop whose inbox is gone.
-    fn link() -> WorkerLink {
-        let (mailer, _) = shunt_reactor::mailbox(1).unwrap();
-        let answers = Answers { list: Mutex::default(), told: AtomicBool::new(false), mailer };
-        WorkerLink { desk: Arc::default(), answers: Arc::new(answers) }
-    }
-
-    #[test]
-    fn so_many_wait_and_no_more() {
-        let link = link();
-        for _ in 0..limits::WAITING_REQUESTS_MAX {
-            assert!(link.hand_over(job(false, 1)));
-        }
-        assert!(!link.hand_over(job(false, 1)));
-        assert!(link.desk.take().is_some());
-        assert!(!link.hand_over(job(false, limits::WAITING_BYTES_MAX)), "bytes count, too");
-        assert!(link.hand_over(job(true, 1)));
-        link.desk.close();
-        assert!(!link.hand_over(job(true, 1)) && link.desk.take().is_none());
-    }
-
-    #[test]
-    fn rows_on_disk_go_before_what_takes_long_and_never_wait_for_all_of_it() {
-        let link = link();
-        for _ in 0..limits::WORKERS {
-            assert!(link.hand_over(job(true, 1)));
-        }
-        assert!(link.hand_over(job(false, 1)));
-        let mut next = || lock(&link.desk.queue).next().map(|waits| waits.job.long);
-        assert_eq!(next(), Some(false));
-        let long = std::iter::from_fn(&mut next).count();
-        assert_eq!(long, limits::WORKERS_LONG, "the others are kept free");
-        link.desk.done_with_long();
-        assert_eq!(lock(&link.desk.queue).next().map(|waits| waits.job.long), Some(true));
-    }
-
-    #[test]
-    fn what_takes_long_and_has_waited_too_long_is_answered_while_scans_go_on() {
-        let link = link();
-        let Some(long_ago) = Instant::now().checked_sub(limits::WAITING_TIME_MAX * 2) else { return };
-        lock(&link.desk.queue).at_long = limits::WORKERS_LONG;
-        assert!(link.hand_over(job(true, 1)));
-        assert!(lock(&link.desk.queue).next().is_none());
-        lock(&link.desk.queue).long.waits[0].since = long_ago;
-        assert!(link.desk.take().is_some());
-    }
-
-    #[test]
-    fn rows_on_disk_have_room_however_many_wait_that_take_long() {
-        let link = link();
-        while link.hand_over(job(true, 1)) {}
-        assert!(link.hand_over(job(false, 1)));
-    }
-
-    #[test]
-    fn answers_are_found_though_nobody_could_be_told() {
-        let link = link();
-        let place = Place::Envelope { conn: ConnId { index: 0, generation: 1 } };
-        assert!(!link.has_answers());
-        for _ in 0..2 {
-            link.answers.put(Waiting::new(0, place, Header::response(4, 0, opcode::RESULT), Vec::new(), None));
-        }
-        assert!(link.has_answers());
-        assert_eq!((link.take_answers().len(), link.has_answers()), (2, false));
-    }
-
-    #[test]
-    fn who_waited_too_long_is_told_so() {
-        let directory = tempfile::tempdir().unwrap();
-        let address = std::net::SocketAddr::from(([127, 0, 0, 1], 9042));
-        let info = crate::cluster::ClusterInfo::new("test", &[address]);
-        let shared = Arc::new(Shared::open(directory.path(), info, &Default::default()).unwrap());
-        let mut executor = Executor::new(shared, 0);
-        let Some(long_ago) = Instant::now().checked_sub(limits::WAITING_TIME_MAX * 2) else { return };
-        let waiting = execute(&mut executor, long_ago, job(false, 1));
-        assert!(waiting.is_error(shunt_wire::cql::message::error_code::OVERLOADED));
-        let waiting = execute(&mut executor, Instant::now(), job(false, 1));
-        assert!(waiting.is_error(shunt_wire::cql::message::error_code::PROTOCOL_ERROR));
-    }
-}
+mod tests;

@@ -7,6 +7,7 @@ use crate::engine::{EngineError, Found, QUICK_BYTES_MAX, ReadTier};
 use crate::key::{self, Target};
 use crate::row::{Bytes, ColumnId, Deletion, Header, PartitionKey, Row, TableId};
 use std::ops::Bound;
+use std::time::Instant;
 
 /// What a read that may not wait has to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,11 +68,16 @@ pub struct Reach {
     pub tier: ReadTier,
     /// Records, live or not.
     pub records: usize,
+    /// Not beyond this time, about.
+    pub until: Option<Instant>,
 }
+
+/// Records between two looks at the clock.
+const RECORDS_PER_LOOK: usize = 256;
 
 impl Default for Reach {
     fn default() -> Self {
-        Reach { tier: ReadTier::Disk, records: usize::MAX }
+        Reach { tier: ReadTier::Disk, records: usize::MAX, until: None }
     }
 }
 
@@ -80,7 +86,11 @@ impl Reach {
     pub(super) fn look_at(&mut self, record: &[u8]) -> Result<(), EngineError> {
         let left = self.records.checked_sub(1).filter(|_| !takes_long(record, self.tier));
         self.records = left.ok_or(EngineError::WouldBlock)?;
-        Ok(())
+        let looks = self.records.is_multiple_of(RECORDS_PER_LOOK);
+        match self.until.filter(|until| looks && Instant::now() >= *until) {
+            Some(_) => Err(EngineError::WouldBlock),
+            None => Ok(()),
+        }
     }
 }
 

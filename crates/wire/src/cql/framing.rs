@@ -27,6 +27,8 @@ pub enum Next {
         /// Whether segments may be compressed with LZ4.
         lz4: bool,
     },
+    /// Nothing more for now. What shares a segment with this envelope still comes.
+    Pause,
     /// Nothing more; the connection is being closed.
     Stop,
 }
@@ -78,7 +80,7 @@ impl Input {
             };
             match step {
                 None => break,
-                Some((count, Next::Stop)) => return Ok(used + count),
+                Some((count, Next::Stop | Next::Pause)) => return Ok(used + count),
                 Some((count, next)) => {
                     used += count;
                     if let Next::Segments { lz4 } = next {
@@ -130,12 +132,15 @@ impl Input {
             &whole
         };
         let mut next = Next::Continue;
-        while next == Next::Continue && !rest.is_empty() {
+        while matches!(next, Next::Continue | Next::Pause) && !rest.is_empty() {
             let Some((header, body)) = split(rest, self.body_bytes_max)? else {
                 return Err(InputFault("self-contained segment with part of an envelope".into()));
             };
             rest = &rest[HEADER_BYTES + body.len()..];
-            next = handle(header, body);
+            next = match handle(header, body) {
+                Next::Continue => next,
+                other => other,
+            };
         }
         Ok(Some((segment.consumed, next)))
     }

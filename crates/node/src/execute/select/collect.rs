@@ -88,6 +88,8 @@ pub(super) struct Collector<'e> {
     group: Option<Group>,
     /// Sort keys and rows.
     sorted: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Of these.
+    sorted_bytes: usize,
 }
 
 /// Appends the value of a regular column of a plain record, in which nothing has elements.
@@ -134,6 +136,7 @@ impl<'e> Collector<'e> {
             more: false,
             group: None,
             sorted: Vec::new(),
+            sorted_bytes: 0,
         }
     }
 
@@ -386,6 +389,12 @@ impl<'e> Collector<'e> {
                 )));
             }
             let row = self.out.split_off(self.before);
+            self.sorted_bytes += key.len() + row.len();
+            if self.sorted_bytes > RESULT_BYTES_MAX {
+                return Err(CqlError::Invalid(format!(
+                    "ORDER BY with IN on the partition key sorts at most {RESULT_BYTES_MAX} bytes of rows"
+                )));
+            }
             self.sorted.push((key, row));
             return Ok(false);
         }

@@ -65,6 +65,11 @@ impl MutationPlan {
         self.table.is_counter && self.deletes_rows && self.clustering_given() < self.table.clustering_len
     }
 
+    /// Whether it deletes partitions of several rows, or ranges of rows.
+    pub(crate) fn deletes_ranges(&self) -> bool {
+        self.deletes_rows && self.clustering_given() < self.table.clustering_len
+    }
+
     /// Whether what it does to static columns is more when it is done again.
     pub(crate) fn repeats_statics(&self) -> bool {
         let mut columns = self.changes.iter().map(|(position, _)| &self.table.columns[*position]);

@@ -206,7 +206,7 @@ fn slices_and_scans_look_as_far_as_they_may() {
     // The engine's own threads may have read the rows after an opening; not after every one.
     let nothing_in_memory = || {
         let store = Store::open(directory.path(), options()).unwrap();
-        let slice = Slice { reach: Reach { tier: ReadTier::Memory, records: 100 }, ..Slice::default() };
+        let slice = Slice { reach: Reach { tier: ReadTier::Memory, records: 100, until: None }, ..Slice::default() };
         let all = |mut rows: PartitionRows<'_>| {
             while rows.next()?.is_some() {}
             Ok(())
@@ -216,7 +216,7 @@ fn slices_and_scans_look_as_far_as_they_may() {
     };
     let store = (0..50).find_map(|_| nothing_in_memory()).expect("rows were in memory after every opening");
     let slice = |tier, records| -> Result<usize, StoreError> {
-        let slice = Slice { reach: Reach { tier, records }, ..Slice::default() };
+        let slice = Slice { reach: Reach { tier, records, until: None }, ..Slice::default() };
         let mut rows = store.read_partition(TABLE, PartitionKey(&key), &slice, NOW)?;
         let mut count = 0;
         while rows.next()?.is_some() {
@@ -225,7 +225,7 @@ fn slices_and_scans_look_as_far_as_they_may() {
         Ok(count)
     };
     let scan = |tier, records| -> Result<usize, StoreError> {
-        let range = ScanRange { reach: Reach { tier, records }, ..ScanRange::default() };
+        let range = ScanRange { reach: Reach { tier, records, until: None }, ..ScanRange::default() };
         let mut scan = store.scan(TABLE, &range, NOW)?;
         let mut count = 0;
         while scan.next()?.is_some() {

@@ -141,7 +141,7 @@ fn deleted_ranges_are_folded_and_what_is_too_long_for_a_loop_is_left_to_others()
         delete(&store, &one, range(number));
     }
     assert_eq!(ask(5), Read::WouldBlock, "thousands of ranges are no business of an event loop");
-    let slice = Slice { reach: Reach { tier: ReadTier::Memory, records: 100 }, ..Slice::default() };
+    let slice = Slice { reach: Reach { tier: ReadTier::Memory, records: 100, until: None }, ..Slice::default() };
     let sliced = store.read_partition(TABLE, PartitionKey(&one), &slice, NOW).err();
     assert_eq!(sliced.unwrap().to_string(), EngineError::WouldBlock.to_string());
     assert_eq!(live(&store, &one, 0..6), [1, 3, 5]);
@@ -184,7 +184,7 @@ fn a_loop_does_not_take_a_large_collection_apart() {
     put(&store, &two, Target::Row(b"r"), insert(1, 1, &value));
     let ask = |partition: &[u8]| {
         let row = store.read_row_nonblocking(TABLE, PartitionKey(partition), Target::Row(b"r"), NOW).unwrap();
-        let slice = Slice { reach: Reach { tier: ReadTier::Memory, records: 9 }, ..Slice::default() };
+        let slice = Slice { reach: Reach { tier: ReadTier::Memory, records: 9, until: None }, ..Slice::default() };
         let rows = store.read_partition(TABLE, PartitionKey(partition), &slice, NOW);
         (row != Read::WouldBlock, rows.and_then(|mut rows| rows.next()).is_ok())
     };

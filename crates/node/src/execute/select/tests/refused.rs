@@ -103,3 +103,19 @@ fn statements_that_cannot_be() {
     let text = format!("SELECT * FROM two WHERE k IN ({many}) AND l IN ({many})");
     assert!(nodes.rows(&text).starts_with("error: IN relations with more than 10000"), "{text}");
 }
+
+/// Rows that are held to be sorted count by their bytes as well.
+#[test]
+fn what_is_sorted_is_bounded_in_bytes() {
+    let mut nodes = Nodes::new(&["CREATE TABLE wide (p int, c int, v text, PRIMARY KEY (p, c))"]);
+    let value = "v".repeat(4 << 20);
+    for p in 0..17 {
+        nodes.all(&[&format!("INSERT INTO wide (p, c, v) VALUES ({p}, 1, '{value}')")]);
+    }
+    let keys: Vec<String> = (0..17).map(|p| p.to_string()).collect();
+    let text = format!("SELECT v FROM wide WHERE p IN ({}) ORDER BY c", keys.join(", "));
+    let refused = nodes.ask(&text, &Asked::default()).err();
+    assert!(refused.as_ref().is_some_and(|why| why.contains("67108864 bytes")), "{refused:?}");
+    let text = format!("SELECT c FROM wide WHERE p IN ({}) ORDER BY c", keys.join(", "));
+    assert_eq!(nodes.ask(&text, &Asked::default()).expect("little").rows.len(), 17);
+}

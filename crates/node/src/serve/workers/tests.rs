@@ -1,0 +1,199 @@
+//! Who gets a worker, and when.
+
+use super::*;
+use shunt_reactor::ConnId;
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::{Consistency, encode, error_code};
+
+fn job(long: bool, bytes: usize) -> Job {
+    let place = Place::Envelope { conn: ConnId { index: 0, generation: 1 } };
+    let header = Header::request(4, 0, opcode::QUERY);
+    let (client, gone) = (ClientState::default(), Arc::default());
+    Job { node: 0, place, header, client, body: vec![0; bytes], long, lock: None, gone, trace: None }
+}
+
+/// As a loop gives a statement up.
+fn given_up(executor: &mut Executor, text: &str, long: bool) -> Job {
+    let mut body = Vec::new();
+    encode::query_simple(&mut body, 4, text, Consistency::ONE);
+    let request = Request { version: 4, flags: 0, opcode: opcode::QUERY, body: &body };
+    let outcome = executor.execute_at_once(&mut ClientState::default(), &request, &mut Vec::new());
+    let Outcome::WouldWait(given_up) = outcome else { panic!("{text}: {outcome:?}") };
+    assert_eq!(given_up.long, long, "{text}");
+    Job { body, lock: given_up.lock, ..job(long, 0) }
+}
+
+/// A node with a table, and workers for it.
+fn node() -> (tempfile::TempDir, Arc<Shared>, Executor) {
+    let directory = tempfile::tempdir().unwrap();
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], 9042));
+    let info = crate::cluster::ClusterInfo::new("test", &[address]);
+    let shared = Arc::new(Shared::open(directory.path(), info, &Default::default()).unwrap());
+    let mut executor = Executor::new(Arc::clone(&shared), 0);
+    for text in [
+        "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1} AND durability = \
+         'periodic'",
+        "CREATE TABLE k.t (p int, c int, v int, PRIMARY KEY (p, c))",
+    ] {
+        run(&mut executor, text);
+    }
+    (directory, shared, executor)
+}
+
+fn run(executor: &mut Executor, text: &str) {
+    let mut body = Vec::new();
+    encode::query_simple(&mut body, 4, text, Consistency::ONE);
+    let request = Request { version: 4, flags: 0, opcode: opcode::QUERY, body: &body };
+    let done = executor.execute(&mut ClientState::default(), &request, &mut Vec::new());
+    assert_eq!(done.opcode, opcode::RESULT, "{text}");
+}
+
+fn answered(executed: Executed) -> Waiting {
+    match executed {
+        Executed::Answered(waiting) => *waiting,
+        Executed::TakesLong(_) => panic!("it takes long"),
+    }
+}
+
+/// Until so many answers have come.
+fn answers(link: &WorkerLink, count: usize) -> usize {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut come = 0;
+    while come < count && Instant::now() < deadline {
+        come += link.take_answers().len();
+        std::thread::yield_now();
+    }
+    come
+}
+
+#[test]
+fn requests_that_lock_one_partition_take_one_worker() {
+    let (_directory, shared, mut executor) = node();
+    let locking: Vec<Job> = (0..2 * limits::WORKERS)
+        .map(|row| {
+            let text = format!("INSERT INTO k.t (p, c, v) VALUES (1, {row}, 1) IF NOT EXISTS");
+            given_up(&mut executor, &text, false)
+        })
+        .collect();
+    let number = locking[0].lock.expect("a lock");
+    assert!(locking.iter().all(|job| job.lock == Some(number)));
+    let held = shared.hold_lock(number);
+    let (mailer, _inbox) = shunt_reactor::mailbox(64).unwrap();
+    let workers = Workers::start(&shared).unwrap();
+    let link = workers.link(mailer);
+    let count = locking.len();
+    locking.into_iter().for_each(|job| assert!(link.hand_over(job)));
+    // Who holds the lock is slow; a read does not wait for it.
+    let read = Job { body: given_up(&mut executor, "SELECT count(*) FROM k.t", true).body, ..job(false, 0) };
+    assert!(link.hand_over(read));
+    assert_eq!(answers(&link, 1), 1, "the read found no worker");
+    drop(held);
+    assert_eq!(answers(&link, count), count, "each has its turn");
+    assert!(lock(&link.desk.queue).locks.is_empty());
+    assert!(workers.stop(Duration::from_secs(60)));
+}
+
+#[test]
+fn what_turns_out_to_take_long_goes_to_those_for_that() {
+    let (_directory, _shared, mut executor) = node();
+    for first in (0..limits::WORKER_RECORDS + 100).step_by(100) {
+        let insert = |row| format!("INSERT INTO k.t (p, c, v) VALUES (1, {row}, 1);");
+        let inserts: String = (first..first + 100).map(insert).collect();
+        run(&mut executor, &format!("BEGIN UNLOGGED BATCH {inserts} APPLY BATCH"));
+    }
+    // As if its first row had been on disk.
+    let text = "SELECT count(*) FROM k.t WHERE p = 1";
+    let cold = Job { long: false, ..given_up(&mut executor, text, true) };
+    let Executed::TakesLong(long) = execute(&mut executor, Instant::now(), cold) else { panic!("{text}") };
+    assert!(long.long && !answered(execute(&mut executor, Instant::now(), *long)).is_any_error());
+    let Some(long_ago) = Instant::now().checked_sub(limits::WAITING_TIME_MAX / 2) else { return };
+    let over = Ends { until: Some(long_ago), ..Ends::default() };
+    let mut body = Vec::new();
+    encode::query_simple(&mut body, 4, text, Consistency::ONE);
+    let request = Request { version: 4, flags: 0, opcode: opcode::QUERY, body: &body };
+    let mut out = Vec::new();
+    let done = executor.execute_until(over, &mut ClientState::default(), &request, &mut out);
+    assert_eq!((done.opcode, &out[..4]), (opcode::ERROR, &error_code::READ_TIMEOUT.to_be_bytes()[..]));
+    // Whose client is gone is not begun.
+    let gone = given_up(&mut executor, "INSERT INTO k.t (p, c) VALUES (9, 9) IF NOT EXISTS", false);
+    gone.gone.store(true, Ordering::Relaxed);
+    assert!(answered(execute(&mut executor, Instant::now(), gone)).is_any_error());
+    let again = given_up(&mut executor, "INSERT INTO k.t (p, c) VALUES (9, 9) IF NOT EXISTS", false);
+    assert!(!answered(execute(&mut executor, Instant::now(), again)).is_any_error());
+}
+
+/// Of a loop whose inbox is gone.
+fn link() -> WorkerLink {
+    let (mailer, _) = shunt_reactor::mailbox(1).unwrap();
+    let answers = Answers { list: Mutex::default(), told: AtomicBool::new(false), mailer };
+    WorkerLink { desk: Arc::default(), answers: Arc::new(answers) }
+}
+
+#[test]
+fn so_many_wait_and_no_more() {
+    let link = link();
+    for _ in 0..limits::WAITING_REQUESTS_MAX {
+        assert!(link.hand_over(job(false, 1)));
+    }
+    assert!(!link.hand_over(job(false, 1)));
+    assert!(link.desk.take().is_some());
+    assert!(!link.hand_over(job(false, limits::WAITING_BYTES_MAX)), "bytes count, too");
+    assert!(link.hand_over(job(true, 1)));
+    link.desk.close();
+    assert!(!link.hand_over(job(true, 1)) && link.desk.take().is_none());
+}
+
+#[test]
+fn rows_on_disk_go_before_what_takes_long_and_never_wait_for_all_of_it() {
+    let link = link();
+    for _ in 0..limits::WORKERS {
+        assert!(link.hand_over(job(true, 1)));
+    }
+    assert!(link.hand_over(job(false, 1)));
+    let mut next = || lock(&link.desk.queue).next().map(|waits| waits.job.long);
+    assert_eq!(next(), Some(false));
+    let long = std::iter::from_fn(&mut next).count();
+    assert_eq!(long, limits::WORKERS_LONG, "the others are kept free");
+    link.desk.done(true, None);
+    assert_eq!(lock(&link.desk.queue).next().map(|waits| waits.job.long), Some(true));
+}
+
+#[test]
+fn what_takes_long_and_has_waited_too_long_is_answered_while_scans_go_on() {
+    let link = link();
+    let Some(long_ago) = Instant::now().checked_sub(limits::WAITING_TIME_MAX * 2) else { return };
+    lock(&link.desk.queue).at_long = limits::WORKERS_LONG;
+    assert!(link.hand_over(job(true, 1)));
+    assert!(lock(&link.desk.queue).next().is_none());
+    lock(&link.desk.queue).long.waits[0].since = long_ago;
+    assert!(link.desk.take().is_some());
+}
+
+#[test]
+fn rows_on_disk_have_room_however_many_wait_that_take_long() {
+    let link = link();
+    while link.hand_over(job(true, 1)) {}
+    assert!(link.hand_over(job(false, 1)));
+}
+
+#[test]
+fn answers_are_found_though_nobody_could_be_told() {
+    let link = link();
+    let place = Place::Envelope { conn: ConnId { index: 0, generation: 1 } };
+    assert!(!link.has_answers());
+    for _ in 0..2 {
+        link.answers.put(Waiting::new(0, place, Header::response(4, 0, opcode::RESULT), Vec::new(), None));
+    }
+    assert!(link.has_answers());
+    assert_eq!((link.take_answers().len(), link.has_answers()), (2, false));
+}
+
+#[test]
+fn who_waited_too_long_is_told_so() {
+    let (_directory, _shared, mut executor) = node();
+    let Some(long_ago) = Instant::now().checked_sub(limits::WAITING_TIME_MAX * 2) else { return };
+    let waiting = answered(execute(&mut executor, long_ago, job(false, 1)));
+    assert!(waiting.is_error(error_code::OVERLOADED));
+    let waiting = answered(execute(&mut executor, Instant::now(), job(false, 1)));
+    assert!(waiting.is_error(error_code::PROTOCOL_ERROR));
+}

@@ -1,0 +1,79 @@
+//! Clients that do not take their answers, and clients that take them late.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use shunt_admin::Part;
+use shunt_node::run::Nodes;
+use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::message::{Consistency, encode};
+use support::{Client, PATIENCE, first_column, started};
+
+const VALUE_BYTES: usize = 1 << 20;
+const READ: &str = "SELECT v FROM k.t WHERE p = 1";
+
+fn filled(directory: &std::path::Path) -> Nodes {
+    let nodes = started(directory, 1 << 20, &["CREATE TABLE k.t (p int PRIMARY KEY, v text)"]);
+    let value = "v".repeat(VALUE_BYTES);
+    Client::connect(nodes.addresses()[0], 4).run(&format!("INSERT INTO k.t (p, v) VALUES (1, '{value}')"));
+    nodes
+}
+
+/// As the status page has it.
+fn connections(nodes: &Nodes) -> u64 {
+    let admin = nodes.admin();
+    let mut page = admin.status();
+    let Poll::Ready(status) = page.as_mut().poll(&mut Context::from_waker(Waker::noop())) else { panic!("it waits") };
+    status["store"]["nodes"][0]["connections"].as_u64().unwrap()
+}
+
+#[test]
+fn who_does_not_read_is_cut_off_before_the_node_holds_all_answers() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodes = filled(directory.path());
+    let mut deaf = Client::connect(nodes.addresses()[0], 4);
+    // All at once: those that came before the first answer are all carried out.
+    let (mut body, mut out) = (Vec::new(), Vec::new());
+    encode::query_simple(&mut body, 4, READ, Consistency::ONE);
+    (0..600).for_each(|stream| deaf.output.push(&mut out, Header::request(4, stream, opcode::QUERY), &body));
+    deaf.stream.write_all(&out).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while connections(&nodes) > 0 {
+        assert!(Instant::now() < deadline, "the node keeps the answers for it");
+        std::thread::yield_now();
+    }
+    deaf.stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let (mut taken, mut bytes) = (0, vec![0; 1 << 20]);
+    while let Ok(count @ 1..) = deaf.stream.read(&mut bytes) {
+        taken += count;
+    }
+    assert!(taken < 600 * VALUE_BYTES, "it got all");
+    let mut other = Client::connect(nodes.addresses()[0], 4);
+    assert_eq!(other.column(READ)[0].len(), VALUE_BYTES);
+    assert!(nodes.stop(PATIENCE));
+}
+
+#[test]
+fn who_reads_late_gets_every_answer() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodes = filled(directory.path());
+    for version in 3..=5 {
+        let mut client = Client::connect(nodes.addresses()[0], version);
+        (0..60).for_each(|stream| client.send_query(stream, READ));
+        let mut streams: Vec<i16> = (0..60)
+            .map(|_| {
+                let (stream, opcode, body) = client.receive_any();
+                assert_eq!((opcode, first_column(version, &body)[0].len()), (opcode::RESULT, VALUE_BYTES));
+                stream
+            })
+            .collect();
+        streams.sort();
+        assert!(streams.into_iter().eq(0..60), "version {version}");
+    }
+    assert!(nodes.stop(PATIENCE));
+}
