@@ -25,7 +25,6 @@ public final class FramePool
     private final Worker[] workers;
     private final long slowNanos;
     private final long frameNanos;
-    private final FrameTime.Usual[] usual = {new FrameTime.Usual(), new FrameTime.Usual()};
     private final Executor executor;
     private final Runnable takenOver;
     private final Queue<Work> queue = new ConcurrentLinkedQueue<>();
@@ -105,12 +104,6 @@ public final class FramePool
     long frameNanos()
     {
         return frameNanos;
-    }
-
-    /** What pieces of a kind usually take. */
-    FrameTime.Usual usual(int kind)
-    {
-        return usual[kind];
     }
 
     /** Works that no thread has begun. */

@@ -19,32 +19,8 @@ public final class FrameTime
 
     /** A query that takes longer would have been worth handing over, which costs a third of that. */
     static final long WORTH_NANOS = 150_000;
-    /** While those of a kind go elsewhere because they usually take long, every so many stay, and show whether they still do. */
-    private static final int PROBE_EVERY = 16;
-
     /** Of so many queries more than one has to take long, and never one alone. */
-    private static final int LONG_SHARE = 8;
-
-    /** How many queries of one kind took long lately. Threads may overwrite each other's part, of which there is always a next one. */
-    static final class Usual
-    {
-        private static final int WEIGHT = 32;
-        private static final int ALL = 1 << 20;
-
-        private volatile int share;
-        private int asked;
-
-        void add(int longOnes, int queries)
-        {
-            int before = share;
-            share = before + ((int) ((long) ALL * longOnes / queries) - before) / WEIGHT;
-        }
-
-        boolean isLong()
-        {
-            return share > ALL / LONG_SHARE && ++asked % PROBE_EVERY != 0;
-        }
-    }
+    private static final int LONG_SHARE = 4;
 
     private final FramePool pool;
     private final long[] nanos = new long[KINDS];
@@ -68,24 +44,11 @@ public final class FrameTime
 
     /**
      * Whether the next query of the kind should be handed over: those of the frame have taken the time that they may, many of them
-     * long, or they usually take long and other frames wait for a thread. The owner's.
+     * long. The owner's.
      */
     public boolean isOver(int kind)
     {
-        if (pool.frameNanos() == 0)
-            return false;
-        if (nanos[kind] > pool.frameNanos() && longOnes[kind] > 1 && longOnes[kind] * LONG_SHARE > queries[kind])
-            return true;
-        return pool.waiting() > 0 && pool.usual(kind).isLong();
-    }
-
-    /** All queries are executed, here or elsewhere; the owner's. */
-    public void finish()
-    {
-        for (int kind = 0; kind < KINDS; kind++)
-        {
-            if (queries[kind] > 0)
-                pool.usual(kind).add(longOnes[kind], queries[kind]);
-        }
+        return pool.frameNanos() > 0 && nanos[kind] > pool.frameNanos()
+               && longOnes[kind] > 1 && longOnes[kind] * LONG_SHARE > queries[kind];
     }
 }

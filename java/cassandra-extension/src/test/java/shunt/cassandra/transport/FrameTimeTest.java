@@ -1,6 +1,5 @@
 package shunt.cassandra.transport;
 
-import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -29,30 +28,6 @@ class FrameTimeTest
     {
         for (int i = 0; i < times; i++)
             frame.add(kind, took);
-    }
-
-    private static final class Nothing extends FramePool.Work
-    {
-        @Override
-        protected FramePool.Piece next()
-        {
-            return null;
-        }
-
-        @Override
-        protected void resume()
-        {
-        }
-
-        @Override
-        protected void finish()
-        {
-        }
-
-        @Override
-        protected void fail()
-        {
-        }
     }
 
     @Test
@@ -85,10 +60,7 @@ class FrameTimeTest
             frame.add(FrameTime.READ, 20 * FRAME_NANOS);
             add(frame, FrameTime.READ, SHORT, 30);
             assertFalse(frame.isOver(FrameTime.READ));
-            frame.finish();
         }
-        pool.submit(new Nothing());
-        assertFalse(frame.isOver(FrameTime.READ), "nor are they usual");
     }
 
     @Test
@@ -98,35 +70,6 @@ class FrameTimeTest
         pool = new FramePool(1, 0, 0, NEVER, () -> { });
         FrameTime frame = new FrameTime(pool);
         add(frame, FrameTime.READ, LONG, 1000);
-        assertFalse(frame.isOver(FrameTime.READ));
-    }
-
-    /** Frames of one query each cannot be told to be long by what they took, but for what those before them took. */
-    @Test
-    void whatUsuallyTakesAWhileIsHandedOverWhileFramesWait()
-    {
-        for (int i = 0; i < 100; i++)
-        {
-            FrameTime before = new FrameTime(pool);
-            before.add(FrameTime.READ, LONG);
-            before.finish();
-        }
-        assertFalse(frame.isOver(FrameTime.READ), "no frame waits");
-        pool.submit(new Nothing());
-        int over = 0;
-        for (int i = 0; i < 160; i++)
-        {
-            if (frame.isOver(FrameTime.READ))
-                over++;
-            assertFalse(frame.isOver(FrameTime.WRITE));
-        }
-        assertEquals(150, over, "one in sixteen shows whether they still do");
-        for (int i = 0; i < 100; i++)
-        {
-            FrameTime since = new FrameTime(pool);
-            since.add(FrameTime.READ, SHORT);
-            since.finish();
-        }
         assertFalse(frame.isOver(FrameTime.READ));
     }
 }

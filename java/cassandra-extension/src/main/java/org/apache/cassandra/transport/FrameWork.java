@@ -67,7 +67,6 @@ final class FrameWork extends FramePool.Work
     {
         settled += frame.count - index;
         index = frame.count;
-        time.finish();
         send(true);
         frame.body.release();
         link.context.metrics().timeInFrame.update(MonotonicClock.Global.preciseTime.now() - frame.arrivedNanos,
