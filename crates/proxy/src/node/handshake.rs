@@ -195,7 +195,7 @@ impl Core {
     }
 
     /// A node gives a pool no link, and that is no answer to its clients' login or USE.
-    fn turned_away(&mut self, io: &mut Io, key: u32, why: &str, verdict: Option<Verdict>) {
+    pub(crate) fn turned_away(&mut self, io: &mut Io, key: u32, why: &str, verdict: Option<Verdict>) {
         let node = self.links.get(key as usize).map(|link| self.node_named(link.node));
         let Some(pool) = self.pool_refused(io, key, why, verdict) else { return };
         if let Some(suppressed) = self.log_limits.admit(Logged::NoAccess, io.now_ns()) {

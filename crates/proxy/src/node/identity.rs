@@ -32,9 +32,14 @@ impl Core {
         self.write_handshake(io, key, opcode::QUERY, &body);
     }
 
-    /// The answer to that. What is not a row with both is no answer: who cannot say who it is gets no queries.
+    /// The answer to that. What is not a row with both is no answer: who cannot say who it is gets no queries. An ERROR is
+    /// about the role that asked, or the moment: other pools may be told, so the node is not held against them.
     pub(crate) fn take_identity(&mut self, io: &mut Io, key: u32, header: &Header, body: &[u8]) {
         let Some(node) = self.links.get(key as usize).map(|link| link.node) else { return };
+        if header.opcode == opcode::ERROR {
+            self.turned_away(io, key, "it does not tell this role which node it is", None);
+            return;
+        }
         let mut plain = Vec::new();
         let plain = self.plain_body(key, header.flags, body, limits::HANDSHAKE_BYTES_MAX, &mut plain);
         let Some((host_id, cluster_name)) = plain.and_then(|body| identity(header, body)) else {

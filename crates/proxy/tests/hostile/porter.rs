@@ -24,6 +24,7 @@ pub enum Door {
 struct Guest {
     input: Input,
     keyspace: Option<String>,
+    token: Vec<u8>,
 }
 
 pub struct Porter {
@@ -31,6 +32,8 @@ pub struct Porter {
     pub identity: (u128, String),
     /// What happens to who asks for them.
     pub introduces: Door,
+    /// Whoever logged in with this is not told.
+    pub refused_introduction: Option<&'static [u8]>,
     /// Asks for a login.
     pub asks: bool,
     /// STARTUP with a compression.
@@ -61,6 +64,7 @@ impl Porter {
         Porter {
             identity,
             introduces: Door::Open,
+            refused_introduction: None,
             asks,
             compression: Door::Open,
             login: Door::Open,
@@ -119,6 +123,7 @@ impl Porter {
             }
             opcode::AUTH_RESPONSE => {
                 self.logins += 1;
+                guest.token = body.get(4..).unwrap_or_default().to_vec();
                 encode::auth_success(&mut answer, None);
                 (self.login, opcode::AUTH_SUCCESS)
             }
@@ -136,7 +141,8 @@ impl Porter {
                     let mut rows = RowsWriter::new(&mut answer, "system", "local", &columns);
                     rows.value(Some(&self.identity.0.to_be_bytes())).value(Some(self.identity.1.as_bytes()));
                     rows.finish();
-                    (self.introduces, opcode::RESULT)
+                    let refused = self.refused_introduction == Some(&guest.token[..]);
+                    (if refused { Door::Refused(error_code::UNAUTHORIZED) } else { self.introduces }, opcode::RESULT)
                 } else {
                     self.queries.push((guest.keyspace.clone(), text.to_owned()));
                     if self.holds {

@@ -2,7 +2,7 @@
 //! on a login counts for nothing, and whoever belongs there is used again.
 
 use shunt_proxy::control::state::ControlRequest;
-use shunt_reactor::sim::SECOND;
+use shunt_reactor::sim::{MILLISECOND, SECOND};
 use shunt_topology::NodeId;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::error_code::{OVERLOADED, UNAUTHORIZED};
@@ -134,6 +134,27 @@ fn a_node_that_does_not_introduce_itself() {
         ask_all(&mut gate, client);
         assert!(!gate.town.scene.world.host(gate.porters[0]).queries.is_empty(), "{door:?}");
     }
+}
+
+/// What a node refuses to tell one role is between the two: the others are as welcome there as before.
+#[test]
+fn a_role_that_may_not_ask_who_is_there_costs_the_others_no_node() {
+    let (mut gate, _) = Gate::with_client(2);
+    gate.all(|porter| porter.refused_introduction = Some(b"\0eve\0secret"));
+    for _ in 0..10 {
+        let eve = gate.knock(b"\0eve\0secret");
+        gate.town.pass(100 * MILLISECOND);
+        assert!(gate.town.take_answers(eve).is_empty(), "neither yes nor no");
+        let before = gate.count(|porter| porter.connections);
+        let ann = gate.knock(TOKEN);
+        assert_eq!(gate.answer(ann), opcode::AUTH_SUCCESS);
+        // Her pool of that keyspace needs links of its own, at once.
+        gate.town.send(ann, &bytes::query(4, 1, &format!("USE ks{before}")));
+        gate.town.pass(10 * MILLISECOND);
+        let answers = gate.town.take_answers(ann);
+        assert_eq!(answers.first().map(|answer| answer.header.opcode), Some(opcode::RESULT));
+    }
+    assert_eq!((refused(&gate, 0), refused(&gate, 1)), (0, 0), "no strangers");
 }
 
 /// It costs one question per link, not one per query.
