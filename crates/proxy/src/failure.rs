@@ -16,9 +16,16 @@ impl Core {
     /// it out, so a client must not be told that it was not: `true` if the error said so and another was sent.
     pub(crate) fn refused_after_all(&mut self, io: &mut Io, pending: &Pending, flags: u8, body: &[u8]) -> bool {
         let code = split_response_prefix(flags, body).ok().and_then(|(_, body)| error_code::peek(body));
-        let says_not_begun =
-            matches!(code, Some(error_code::OVERLOADED | error_code::IS_BOOTSTRAPPING | error_code::UNAVAILABLE));
-        if !pending.fate_unknown || !says_not_begun || !may_change(&pending.plan) {
+        let says_not_begun = matches!(
+            code,
+            Some(
+                error_code::OVERLOADED
+                    | error_code::IS_BOOTSTRAPPING
+                    | error_code::UNAVAILABLE
+                    | error_code::UNPREPARED
+            )
+        );
+        if !says_not_begun || !may_have_changed(pending) {
             return false;
         }
         let why = "the connection to the node was lost, and another could not carry it out";
@@ -49,7 +56,7 @@ impl Core {
 fn failure<'a>(pending: &Pending, outcome: Outcome, why: &'a str) -> ErrorMessage<'a> {
     let plan = &pending.plan;
     let counts = ReplicaCounts { consistency: Consistency(plan.consistency), received: 0, block_for: 1 };
-    if pending.fate_unknown && may_change(plan) {
+    if may_have_changed(pending) {
         return ErrorMessage {
             code: error_code::WRITE_TIMEOUT,
             message: why,
@@ -64,6 +71,11 @@ fn failure<'a>(pending: &Pending, outcome: Outcome, why: &'a str) -> ErrorMessag
         };
     }
     ErrorMessage::plain(error_code::OVERLOADED, why)
+}
+
+/// Whether a request may have changed something, or may do so yet, on a node that never answered.
+pub(crate) fn may_have_changed(pending: &Pending) -> bool {
+    pending.fate_unknown && may_change(&pending.plan)
 }
 
 /// Whether a request may change anything. What is not understood may.

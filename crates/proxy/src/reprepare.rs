@@ -8,8 +8,10 @@
 //! - Trust that the same text has the same id everywhere. A node that makes another one is not asked twice.
 //! - Multiply the work of a node that keeps nothing: each statement of a request is prepared on a node once, one of them
 //!   twice, on two nodes at most.
-//! - Say that a request's fate is unknown. As long as it is here no node has carried it out, so that where a repair cannot
-//!   go on its client gets UNPREPARED, whatever the reason, and the driver prepares and asks again.
+//! - Say that a request's fate is unknown if it is not. No node that answered has carried it out as long as it is here, so
+//!   that where a repair cannot go on its client gets UNPREPARED, whatever the reason, and the driver prepares and asks again.
+//! - Say that a request was not carried out if it had been sent before to a node that was lost with it: a driver that
+//!   prepares and asks again might give it another time.
 //!
 //! Cold code: a request comes here at most a few times in its life, and then its bytes are copied.
 
@@ -23,6 +25,7 @@ use shunt_wire::cql::message::{encode, error_code, result_kind, split_request_pr
 
 use crate::core::Core;
 use crate::disaggregate::Answer;
+use crate::failure::may_have_changed;
 use crate::limits;
 use crate::metrics::Outcome;
 use crate::node::{Pending, PoolId, PoolKey, Purpose, Retained, Role};
@@ -182,8 +185,7 @@ impl Core {
     pub(crate) fn reprepared(&mut self, io: &mut Io, link: u32, key: u32, answer: &Answer<'_>) {
         let Some(mut repair) = self.repairs.remove(&key) else { return };
         if answer.opcode == opcode::ERROR {
-            // The statement cannot be prepared any more (its table is gone, say): the node's words are the answer.
-            self.deliver(io, repair.pending.recipient(), answer, Outcome::Error);
+            self.repair_refused(io, link, &repair, answer);
             return;
         }
         match self.compare(link, &repair, answer) {
@@ -207,6 +209,15 @@ impl Core {
             || !self.send_on_link(io, repair.link, repair.pending, &repair.body)
         {
             self.send_elsewhere(io, repair.pending, &repair.body);
+        }
+    }
+
+    /// The statement cannot be prepared any more (its table is gone, say): the node's words are the answer.
+    fn repair_refused(&mut self, io: &mut Io, link: u32, repair: &Repair, answer: &Answer<'_>) {
+        let (max, mut plain) = (self.config.frame_bytes_max, Vec::new());
+        let body = self.plain_body(link, answer.flags, answer.body, max, &mut plain).unwrap_or_default();
+        if !self.refused_after_all(io, &repair.pending, answer.flags, body) {
+            self.deliver(io, repair.pending.recipient(), answer, Outcome::Error);
         }
     }
 
@@ -259,6 +270,10 @@ impl Core {
     }
 
     fn refuse_as_unprepared(&mut self, io: &mut Io, repair: &Repair, outcome: Outcome, why: &str) {
+        if may_have_changed(&repair.pending) {
+            self.fail_request(io, &repair.pending, outcome, why);
+            return;
+        }
         let Some(client) = self.client(repair.pending.client) else {
             self.metrics.in_flight.sub(1);
             return;

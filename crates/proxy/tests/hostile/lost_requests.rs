@@ -200,3 +200,39 @@ fn a_second_node_that_refuses_does_not_speak_for_the_first() {
         assert_eq!(lost(&mut town, offender, request, &Action::Answer), (1, expected));
     }
 }
+
+#[test]
+fn a_second_node_that_does_not_know_the_statement_does_not_speak_for_the_first() {
+    let (write, read) = ("INSERT INTO bench.kv (k, v) VALUES (?, ?)", "SELECT v FROM bench.kv WHERE k = ? AND v = ?");
+    let prepares = [Action::Answer, Action::Error(OVERLOADED), Action::Error(IS_BOOTSTRAPPING), Action::Silence];
+    for (text, on_prepare) in [write, read].into_iter().flat_map(|text| prepares.iter().map(move |then| (text, then))) {
+        let (mut town, offender) = town();
+        town.send(offender, &bytes::prepare(4, 1, text));
+        town.answered(offender, 1);
+        let id = bytes::prepared_id(&town.take_answers(offender)[0]);
+        town.pass(SECOND);
+        let got = Arc::new(AtomicUsize::new(0));
+        town.hook_all(|| {
+            let (got, on_prepare) = (Arc::clone(&got), on_prepare.clone());
+            Box::new(move |request: &Request<'_>| match request.opcode {
+                opcode::EXECUTE if got.fetch_add(1, Ordering::Relaxed) == 0 => Action::Close,
+                opcode::EXECUTE => Action::Unprepared,
+                opcode::PREPARE => on_prepare.clone(),
+                _ => Action::Answer,
+            })
+        });
+        let mut values = ValueList::positional(4);
+        values.push(Value::Bytes(&[1])).push(Value::Bytes(&[2]));
+        let params = QueryParams { values: values.values(), ..params(AT) };
+        let body = bytes::body(|out| encode::execute(out, 4, &id, None, &params));
+        town.send(offender, &bytes::request(4, 1, opcode::EXECUTE, &body));
+        town.answered(offender, 1);
+        let code = town.take_answers(offender)[0].error().0;
+        assert!(got.load(Ordering::Relaxed) >= 2, "it was repeated");
+        if text == write {
+            assert_eq!(code, WRITE_TIMEOUT, "{on_prepare:?}");
+        } else {
+            assert_ne!(code, WRITE_TIMEOUT, "{on_prepare:?}");
+        }
+    }
+}
