@@ -261,19 +261,32 @@ impl Core {
 }
 
 /// Whether an ERROR in place of a login's or a keyspace's acceptance says of neither that it is wrong: the node is
-/// overloaded, starts or stops, or cannot read its own tables, in which case Cassandra's PasswordAuthenticator speaks
-/// of bad credentials all the same.
+/// overloaded, starts or stops, or cannot read its own tables, in which case PasswordAuthenticators speak of bad
+/// credentials all the same.
 fn is_no_verdict(error: &[u8]) -> bool {
     match error_code::peek(error) {
         // The message's length comes between the code and the text.
-        Some(error_code::BAD_CREDENTIALS) => error.get(6..).is_some_and(|text| text.starts_with(NOT_CHECKED)),
+        Some(error_code::BAD_CREDENTIALS) => {
+            error.get(6..).is_some_and(|text| NOT_CHECKED.iter().any(|words| text.starts_with(words)))
+        }
         Some(code) => cannot_serve(code) || matches!(code, error_code::READ_TIMEOUT | error_code::READ_FAILURE),
         None => false,
     }
 }
 
-/// How PasswordAuthenticator begins when it could not look the role up.
-const NOT_CHECKED: &[u8] = b"Unable to perform authentication";
+/// How authenticators begin when they could not look the role up. Looked for at the start only: further on, a role's name
+/// may be quoted.
+const NOT_CHECKED: [&[u8]; 7] = [
+    // Cassandra since 4.0, 3, and before.
+    b"Unable to perform authentication",
+    b"Error during authentication of user",
+    b"org.apache.cassandra.exceptions.",
+    // ScyllaDB: the words of the read's own error.
+    b"Could not verify password",
+    b"Cannot achieve consistency level",
+    b"Operation timed out",
+    b"Operation failed",
+];
 
 /// Whether an ERROR, whose body is never compressed that early, says that what was asked is not understood.
 fn is_protocol_error(header: &Header, body: &[u8]) -> bool {

@@ -33,7 +33,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PORT", help_heading = "Addresses")]
     pub(crate) node_port: Option<Given<u16>>,
 
-    /// Datacentre whose replicas are preferred [default: that of the first node reached]
+    /// Datacentre whose nodes are used, and no others' [default: that of the contact points]
     #[arg(long, value_name = "NAME", help_heading = "Ring")]
     pub(crate) local_datacentre: Option<Given<String>>,
     /// Role for the proxy's own connection to the ring; clients always log in with theirs
