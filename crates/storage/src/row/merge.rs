@@ -19,6 +19,12 @@ impl Row {
         self.cells.iter().any(Cell::is_counter)
     }
 
+    /// Whether it has anything that a reader may have seen, expired or not: it was inserted, or has a value. Counters are none.
+    pub fn has_values(&self) -> bool {
+        self.liveness.is_some()
+            || self.cells.iter().any(|cell| matches!(cell.value, CellValue::Live(_)) && !cell.is_key())
+    }
+
     /// Whether it has values and nothing else: no counter, nothing that expires, nothing that deletes.
     pub fn is_plain(&self) -> bool {
         self.deletion.is_none()

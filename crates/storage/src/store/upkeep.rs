@@ -6,7 +6,7 @@ use crate::catalogue::{
 };
 use crate::engine::{Found, QUICK_BYTES_MAX, ReadTier, Span, Stall, Write};
 use crate::key::{self, Target};
-use crate::row::{Header, Row, TableId};
+use crate::row::{Deletion, Header, Row, TableId};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
@@ -261,6 +261,21 @@ impl<'a> Sweep<'a> {
             None => None,
         };
         if let Some(deletion) = deletion {
+            self.tell(key, record, deletion)?;
+        }
+        if self.batch.len() >= SWEEP_BATCH {
+            self.write_rows()?;
+        }
+        Ok(first)
+    }
+
+    /// Lets a row know itself what of it a deletion covers. What has no values has nothing that could come back.
+    fn tell(&mut self, key: &[u8], record: &[u8], deletion: Deletion) -> Result<(), StoreError> {
+        // What cannot be read is told all the same; reads of it report what is wrong.
+        let row = decode_row(record, &self.shared.catalogue);
+        if row.as_ref().is_ok_and(Row::has_counter) {
+            self.swept.rows += u64::from(self.shared.cover_counters(self.table, key, deletion)?);
+        } else if row.map_or(true, |row| row.has_values()) {
             // Merged as any write is, so that nothing written meanwhile is lost.
             let row = Row { deletion: Some(deletion), ..Row::default() };
             let mut record = Vec::new();
@@ -268,10 +283,7 @@ impl<'a> Sweep<'a> {
             self.batch.push(Write::Merge(key.to_vec(), record));
             self.swept.rows += 1;
         }
-        if self.batch.len() >= SWEEP_BATCH {
-            self.write_rows()?;
-        }
-        Ok(first)
+        Ok(())
     }
 
     fn write_rows(&mut self) -> Result<(), StoreError> {
@@ -292,6 +304,26 @@ impl<'a> Sweep<'a> {
 }
 
 impl Shared {
+    /// Takes out of a row of counters what a deletion covers. Merged, the deletion would be newer than all that was added
+    /// since it came, and take that as well.
+    fn cover_counters(&self, table: TableId, key: &[u8], deletion: Deletion) -> Result<bool, StoreError> {
+        let make = |bytes: &[u8], _| {
+            let row = decode_row(bytes, &self.catalogue).map_err(|what| StoreError::corrupt(key, what))?;
+            let mut covered = row.clone();
+            covered.cover(deletion);
+            if covered == row {
+                return Ok(None);
+            }
+            if covered.is_empty() {
+                return Ok(Some(Write::Delete(key.to_vec())));
+            }
+            let mut record = Vec::new();
+            encode_row(&covered, table, &self.catalogue, &mut record);
+            Ok(Some(Write::Put(key.to_vec(), record)))
+        };
+        self.replace(key, make, |writes| self.write_visibly(writes, Stall::Refuse))
+    }
+
     /// Takes deletions out of a header; with no writer in between, for nothing else can take something away.
     fn forget_deletions(&self, key: &[u8], old: &Header) -> Result<bool, StoreError> {
         let make = |bytes: &[u8], _| {

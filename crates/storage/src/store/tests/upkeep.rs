@@ -293,3 +293,33 @@ fn schemas_are_reclaimed_after_what_hides_their_last_records_is_durable() {
     store.reclaim_schemas().unwrap();
     assert!(matches!(store.outcome(ticket), Some(Ok(()))));
 }
+
+/// A counter has no time of its clients, but a sweep tells rows of deletions that are older than what was added since.
+#[test]
+fn a_sweep_keeps_what_was_added_to_counters_after_the_deletion() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), options()).unwrap();
+    store.set_gc_grace(TABLE, 2);
+    let key = partition(1);
+    let add =
+        |added, timestamp| Row { cells: vec![cell(0, timestamp, CellValue::CounterDelta(added))], ..Row::default() };
+    let old = Deletion { timestamp: 2, local: 1 };
+    let targets = [Target::Static, Target::Row(b"a"), Target::Row(b"b")];
+    put(&store, &key, targets[0], add(1, 1));
+    put(&store, &key, targets[1], add(1, 1));
+    // As a node deletes a partition of counters: each row that is there, and the partition.
+    put(&store, &key, targets[0], Row { deletion: Some(old), ..Row::default() });
+    put(&store, &key, targets[1], Row { deletion: Some(old), ..Row::default() });
+    delete(&store, &key, Header { deletion: Some(old), ranges: Vec::new() });
+    targets.iter().for_each(|target| drop(put(&store, &key, *target, add(5, 3))));
+    let sums = || targets.map(|target| value(&store, &key, target));
+    let expected = sums();
+    assert!(
+        expected.iter().all(|sum| matches!(sum, Some(CellValue::CounterDelta(5) | CellValue::Counter(5)))),
+        "{expected:?}"
+    );
+    store.sweep(TABLE).unwrap();
+    assert_eq!(sums(), expected);
+    store.compact(TABLE).unwrap();
+    assert_eq!(sums(), expected);
+}
