@@ -17,7 +17,12 @@ impl Core {
     /// The client's connection ended by itself.
     pub(crate) fn client_lost(&mut self, io: &mut Io, slot: u32, reason: CloseReason) {
         if reason == CloseReason::Error(ErrorKind::TimedOut) {
-            self.tell_closed(io, slot, Closing::Unreachable, "its host has acknowledged nothing for too long");
+            self.tell_closed(
+                io,
+                slot,
+                Closing::Unreachable,
+                "its host acknowledged nothing, or had no room, for too long",
+            );
         }
         self.client_gone(io, slot);
     }

@@ -15,7 +15,8 @@ const KEEPALIVE_PROBES: u32 = 3;
 /// How long a peer's kernel may leave bytes unacknowledged, or its window closed, before the connection ends with
 /// `TimedOut`. Keepalive is for idle connections and not sent while something is unacknowledged: without this, a peer that
 /// vanished then held its connection for the 15 minutes that Linux goes on sending. A peer whose program only stands still
-/// acknowledges, until what it does not read has closed its window.
+/// acknowledges, until what it does not read has closed its window; then Linux counts the time of the closed window, whatever
+/// the peer answers to its probes, until there is room for what is to be sent next.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
 
 /// What every TCP connection gets, accepted or made: no delay, keepalive, an end to what is not acknowledged.
