@@ -311,7 +311,9 @@ fn a_sweep_keeps_what_was_added_to_counters_after_the_deletion() {
     put(&store, &key, targets[0], Row { deletion: Some(old), ..Row::default() });
     put(&store, &key, targets[1], Row { deletion: Some(old), ..Row::default() });
     delete(&store, &key, Header { deletion: Some(old), ranges: Vec::new() });
-    targets.iter().for_each(|target| drop(put(&store, &key, *target, add(5, 3))));
+    for target in targets {
+        put(&store, &key, target, add(5, 3));
+    }
     let sums = || targets.map(|target| value(&store, &key, target));
     let expected = sums();
     assert!(
