@@ -263,8 +263,13 @@ impl Operation {
     /// Errors that say "not now"; everything else would be the proxy's own fault here.
     fn judge_error(&self, version: u8, body: &[u8]) -> Verdict {
         let error = ErrorMessage::decode(version, body).expect("the body of an ERROR");
-        let harmless =
-            [error_code::OVERLOADED, error_code::WRITE_TIMEOUT, error_code::READ_TIMEOUT, error_code::SERVER_ERROR];
+        let harmless = [
+            error_code::OVERLOADED,
+            error_code::WRITE_TIMEOUT,
+            error_code::READ_TIMEOUT,
+            error_code::SERVER_ERROR,
+            error_code::UNPREPARED,
+        ];
         assert!(
             harmless.contains(&error.code),
             "{:#x}: {} in answer to {self:?} of version {version}",
@@ -272,8 +277,12 @@ impl Operation {
             error.message
         );
         let said = format!("{:#x}: {}", error.code, error.message);
-        // What an overloaded node says of itself may come in the middle of a write.
-        let not_begun = error.code == error_code::OVERLOADED && error.message != HOOKED;
+        // What an overloaded node says of itself may come in the middle of a write. UNPREPARED is for a statement that a node
+        // was too slow to learn, and says that nobody has executed it.
+        let not_begun = match error.code {
+            error_code::OVERLOADED => error.message != HOOKED,
+            code => code == error_code::UNPREPARED,
+        };
         if not_begun { Verdict::NotBegun(said) } else { Verdict::Refused(said) }
     }
 
