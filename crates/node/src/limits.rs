@@ -58,6 +58,10 @@ pub(crate) const WORKERS_LONG: usize = WORKERS / 2;
 pub(crate) const WAITING_REQUESTS_MAX: usize = 4096;
 pub(crate) const WAITING_BYTES_MAX: usize = 64 << 20;
 
+/// When half of that is taken, only connections with fewer requests with workers than this get more of it, and with about as
+/// small a part of the bytes: no single one takes all places. Those with aggregated frames have many clients behind them.
+pub(crate) const WAITING_SHARE: usize = 64;
+
 /// A request that has waited so long for a worker is answered Overloaded: its client has given up, or will.
 pub(crate) const WAITING_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(10);
 

@@ -87,7 +87,8 @@ impl NodeService {
                     self.metrics.stalled.add(1);
                     let (node, body) = (self.executor.node(), held.bodies[body].to_vec());
                     let gone = Arc::default();
-                    let job = Job { node, place, header, client, body, long: true, lock: None, gone, trace: None };
+                    let job =
+                        Job { node, place, header, client, body, long: true, lock: None, others: 0, gone, trace: None };
                     ready.extend(self.hand_over_held(job));
                 }
             }

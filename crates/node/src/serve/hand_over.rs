@@ -25,12 +25,13 @@ impl NodeService {
         let node = self.executor.node();
         let WouldWait { long, lock, trace } = given_up;
         let (client, gone) = (rest.client.clone(), rest.gone());
-        let job = Job { node, place, header, client, body: body.to_vec(), long, lock, gone, trace };
+        let job = Job { node, place, header, client, body: body.to_vec(), long, lock, others: 0, gone, trace };
         self.hand_over_job(rest, job, answer)
     }
 
-    pub(super) fn hand_over_job(&mut self, rest: &mut SessionRest, job: Job, answer: &mut Vec<u8>) -> Option<Done> {
+    pub(super) fn hand_over_job(&mut self, rest: &mut SessionRest, mut job: Job, answer: &mut Vec<u8>) -> Option<Done> {
         let version = job.header.version;
+        job.others = if rest.frames { 0 } else { rest.handed_over as usize };
         if self.workers.hand_over(job) {
             rest.handed_over += 1;
             self.metrics.handed_over.add(1);

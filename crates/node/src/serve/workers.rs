@@ -39,6 +39,8 @@ pub(super) struct Job {
     pub(super) long: bool,
     /// Of the partition that it reads and then changes.
     pub(super) lock: Option<usize>,
+    /// Requests of its connection that are with workers already, see `limits::WAITING_SHARE`.
+    pub(super) others: usize,
     /// Set when its connection is closed.
     pub(super) gone: Arc<AtomicBool>,
     /// Begun where it was given up.
@@ -55,8 +57,12 @@ struct Line {
 }
 
 impl Line {
-    fn has_room(&self, bytes: usize) -> bool {
-        self.count < limits::WAITING_REQUESTS_MAX && self.bytes + bytes <= limits::WAITING_BYTES_MAX
+    fn has_room(&self, job: &Job) -> bool {
+        let (others, bytes) = (job.others, job.others * job.body.len());
+        let has_few = others < limits::WAITING_SHARE && bytes < limits::WAITING_BYTES_MAX / limits::WAITING_SHARE;
+        let part = if has_few { 1 } else { 2 };
+        self.count < limits::WAITING_REQUESTS_MAX / part
+            && self.bytes + job.body.len() <= limits::WAITING_BYTES_MAX / part
     }
 
     fn push(&mut self, waits: Waits) {
@@ -203,7 +209,7 @@ impl Desk {
             return false;
         }
         let line = queue.line(waits.job.long);
-        if !line.has_room(waits.job.body.len()) {
+        if !line.has_room(&waits.job) {
             return false;
         }
         line.push(waits);
@@ -354,7 +360,8 @@ fn execute(executor: &mut Executor, since: Instant, mut job: Job) -> Executed {
         match executed {
             Ok(Outcome::Done(done)) => done,
             Ok(Outcome::WouldWait(given_up)) => {
-                (job.long, job.trace) = (true, given_up.trace);
+                // It has a place already.
+                (job.long, job.trace, job.others) = (true, given_up.trace, 0);
                 return Executed::TakesLong(Box::new(job));
             }
             Err(_) => {

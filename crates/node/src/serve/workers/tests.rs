@@ -9,7 +9,7 @@ fn job(long: bool, bytes: usize) -> Job {
     let place = Place::Envelope { conn: ConnId { index: 0, generation: 1 } };
     let header = Header::request(4, 0, opcode::QUERY);
     let (client, gone) = (ClientState::default(), Arc::default());
-    Job { node: 0, place, header, client, body: vec![0; bytes], long, lock: None, gone, trace: None }
+    Job { node: 0, place, header, client, body: vec![0; bytes], long, lock: None, others: 0, gone, trace: None }
 }
 
 /// As a loop gives a statement up.
@@ -141,6 +141,24 @@ fn so_many_wait_and_no_more() {
     assert!(link.hand_over(job(true, 1)));
     link.desk.close();
     assert!(!link.hand_over(job(true, 1)) && link.desk.take().is_none());
+}
+
+/// However many one connection asks for, there are places for others.
+#[test]
+fn one_connection_takes_half_of_the_places_and_no_more() {
+    for (long, bytes, few) in [
+        (false, 1, limits::WAITING_SHARE),
+        (true, 1, limits::WAITING_SHARE),
+        (false, limits::WAITING_BYTES_MAX / 256, 4),
+        (false, limits::WAITING_BYTES_MAX / 4, 1),
+    ] {
+        let link = link();
+        let taken = (0..).take_while(|others| link.hand_over(Job { others: *others, ..job(long, bytes) })).count();
+        assert!(taken > few && taken <= limits::WAITING_REQUESTS_MAX / 2, "{taken}");
+        for others in 0..few {
+            assert!(link.hand_over(Job { others, ..job(long, bytes) }), "no place left for another");
+        }
+    }
 }
 
 #[test]
