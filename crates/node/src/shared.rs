@@ -119,7 +119,10 @@ impl Shared {
     /// each node's part is as it was at one moment, and the moments of two nodes may differ.
     pub(crate) fn snapshot(&self, to: &Path) -> Result<(), String> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let failed = |error: std::io::Error| format!("{}: {error}", to.display());
+        let failed = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => format!("{}: is there already; name a new directory", to.display()),
+            _ => format!("{}: {error}", to.display()),
+        };
         layout::check_apart(&self.directory, to)?;
         std::fs::create_dir(to).map_err(failed)?;
         let written = self.write_snapshot(to);

@@ -28,7 +28,7 @@ pub struct Config {
     pub listen: Vec<SocketAddr>,
     /// Nodes asked first for the ring: `host`, `host:port`, `[v6]:port`; names are resolved at every attempt.
     pub contact_points: Vec<String>,
-    /// Datacentre whose replicas are preferred; `None`: that of the first node reached.
+    /// Datacentre whose nodes are used, and no others'; `None`: that of the contact points.
     pub local_datacentre: Option<String>,
     /// Event loops, one thread each; at least 1.
     pub cores: usize,

@@ -50,7 +50,7 @@ Examples:
       The ring is found from any of its nodes. Clients connect to 127.0.0.1:9042, metrics are on port 9180.
 
   shunt proxy --contact-points cassandra.example --listen 0.0.0.0:9042 --local-datacentre dc1 --cores 2
-      For clients on other machines, with replicas in dc1 preferred.
+      For clients on other machines; only nodes in dc1 are used.
 
   shunt proxy --config shunt.toml --log debug
       A flag goes before the file. The file has the same names with `_` for `-`:

@@ -62,7 +62,8 @@ pub(crate) fn announce(listening: &[SocketAddr], admin: Option<SocketAddr>) {
         let _ = writeln!(out, "connect with: cqlsh {} {}", first.ip(), first.port());
     }
     let _ = out.flush();
-    info!(?listening, ?admin, version = env!("CARGO_PKG_VERSION"), "started");
+    let admin = admin.map_or_else(|| "off".to_owned(), |admin| admin.to_string());
+    info!(?listening, %admin, version = env!("CARGO_PKG_VERSION"), "started");
 }
 
 /// An address at which a listener on this machine can be reached from it.

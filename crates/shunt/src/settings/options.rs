@@ -96,7 +96,7 @@ pub(crate) struct Options {
     /// Queries in flight on one link [default: 16384]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) in_flight_max: Option<Given<u32>>,
-    /// Largest message [default: 268435456]
+    /// Largest answer of a node; requests are also bound by 16 MiB [default: 268435456]
     #[arg(long, value_name = "BYTES", help_heading = "Limits")]
     pub(crate) frame_bytes_max: Option<Given<Bytes>>,
     /// Replies a client may leave untaken before it is no longer read [default: 1048576]

@@ -139,13 +139,13 @@ fn all_that_is_wrong_is_told_at_once_with_its_place() {
     let error = load(&[&[format!("--config={}", file.path())], &flags[..]].concat()).expect_err("invalid").to_string();
     let path = file.path();
     let expected = [
-        format!("error: {path}:1:18: `contact_points`: invalid type: string \"10.0.0.1\", expected a list, each of it text in quotes"),
+        format!("error: {path}:1:18: `contact_points`: expected a list in square brackets, each of it text in quotes, found `10.0.0.1`"),
         format!("error: {path}:2:10: `listen`: `nowhere:0:0` has `0:0` where a port from 1 to 65535 belongs"),
         format!("error: {path}:3:20: `query_timeout_ms`: expected a time such as `12s`, `500ms` or `1h`, or a number of milliseconds, found `12 parsecs`"),
         format!("error: {path}:5:1: unknown key `frobnicate`; `shunt proxy --help` lists all"),
         format!("error: {path}:6:1: unknown key `clients_byte_max`; did you mean `clients_bytes_max`?"),
         format!("error: {path}:8:"),
-        "error: --cores: expected a whole number from 0, found `two`".to_owned(),
+        "error: --cores: expected a whole number from 1, found `two`".to_owned(),
         "error: --aggregate: expected \"auto\" or \"off\", found `maybe`".to_owned(),
         "error: --drain-timeout-ms: expected a time such as `12s`, `500ms` or `1h`, or a number of milliseconds, found `-3s`".to_owned(),
         "error: --clients-max: 0 is out of range; allowed are 1 to 10000000".to_owned(),

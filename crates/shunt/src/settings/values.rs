@@ -121,7 +121,7 @@ pub(crate) fn list<'de, T: Kind, D: Deserializer<'de>>(input: D) -> Result<Optio
         type Value = Vec<Given<T>>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a list, each of it {}", T::EXPECTED)
+            write!(f, "a list in square brackets, each of it {}", T::EXPECTED)
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
@@ -130,6 +130,13 @@ pub(crate) fn list<'de, T: Kind, D: Deserializer<'de>>(input: D) -> Result<Optio
                 list.push(item);
             }
             Ok(list)
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+            Err(E::custom(format_args!(
+                "expected a list in square brackets, each of it {}, found `{text}`",
+                T::EXPECTED
+            )))
         }
     }
     input.deserialize_any(Items(PhantomData)).map(Some)
@@ -205,11 +212,11 @@ macro_rules! numbers {
 }
 
 numbers!(
-    u8 = "a whole number from 0 to 255",
-    u16 = "a whole number from 0 to 65535",
-    u32 = "a whole number from 0 to 4294967295",
+    u8 = "a whole number from 1 to 254",
+    u16 = "a port from 1 to 65535",
+    u32 = "a whole number from 1 to 4294967295",
     u64 = "a whole number from 0",
-    usize = "a whole number from 0",
+    usize = "a whole number from 1",
 );
 
 /// A time in the unit of its key: milliseconds (`_ms`).
