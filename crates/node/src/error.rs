@@ -36,6 +36,8 @@ pub(crate) enum CqlError {
     Unavailable { consistency: Consistency, required: u32, alive: u32 },
     /// The node has more to do than it can; what was asked did not happen.
     Overloaded(String),
+    /// Some of the nodes that a write goes to have carried out their part, and another could not.
+    WrittenInPart(String),
     /// A read took longer than it may, or nobody waits for it any more.
     TimedOut,
     /// Not for clients: it has to be executed where it may wait. Nothing has been changed yet.
@@ -73,6 +75,12 @@ impl CqlError {
                 let (consistency, required, alive) = (*consistency, *required as i32, *alive as i32);
                 let details = ErrorDetails::Unavailable { consistency, required, alive };
                 ErrorMessage { code: error_code::UNAVAILABLE, message, details }.put(out, version);
+            }
+            CqlError::WrittenInPart(message) => {
+                // Drivers repeat after other errors, and after this one only what is of the kind `BATCH_LOG`.
+                let counts = ReplicaCounts { consistency: Consistency::ONE, received: 0, block_for: 1 };
+                let details = ErrorDetails::WriteTimeout { counts, write_type: "BATCH", contentions: None };
+                ErrorMessage { code: error_code::WRITE_TIMEOUT, message, details }.put(out, version);
             }
             CqlError::TimedOut => {
                 let message = &format!("the read took longer than {} s", limits::READ_TIME_MAX.as_secs());

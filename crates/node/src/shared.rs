@@ -104,10 +104,11 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Another store in the place of the only one.
+    /// Another store in the place of the last one.
     #[cfg(test)]
     pub(crate) fn replace_store(&mut self, store: Store) {
-        self.stores = vec![Arc::new(store)];
+        self.stores.pop();
+        self.stores.push(Arc::new(store));
     }
 
     /// Where the data is.

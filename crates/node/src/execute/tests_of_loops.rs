@@ -31,8 +31,16 @@ struct Loop {
 
 impl Loop {
     fn new() -> Loop {
+        Loop::among(1)
+    }
+
+    /// Among so many nodes, of which the last one's engine is the one at hand.
+    fn among(count: u8) -> Loop {
         let directory = tempfile::tempdir().expect("a directory");
-        let info = ClusterInfo::new("test", &[SocketAddr::from(([127, 0, 0, 1], 9042))]);
+        let info = {
+            let addresses: Vec<_> = (1..=count).map(|host| SocketAddr::from(([127, 0, 0, host], 9042))).collect();
+            ClusterInfo::new("test", &addresses)
+        };
         let options = StoreOptions {
             row_cache: Some(RowCacheOptions { memory_bytes: 1 << 20, ..RowCacheOptions::default() }),
             stall_wait_max: Duration::from_millis(20),
@@ -238,3 +246,19 @@ fn a_point_read_of_a_plain_row_takes_nothing_out_of_its_record() {
 
 /// What a prepared read of one cached row allocates at most.
 const PLAIN_READ_ALLOCATIONS_MAX: u64 = 16;
+
+#[test]
+fn what_is_written_in_part_is_not_said_to_be_refused() {
+    let mut this = Loop::among(2);
+    this.patiently("CREATE TABLE k.n (p int PRIMARY KEY, c counter)");
+    let keys = (0..20).map(|key| key.to_string()).collect::<Vec<_>>().join(", ");
+    let (count, read) = (format!("UPDATE k.n SET c = c + 1 WHERE p IN ({keys})"), "SELECT c FROM k.n");
+    this.engine.set_pace(Pace::Stopped);
+    let (_, out) = this.patiently(&count);
+    let error = ErrorMessage::decode(VERSION, &out).expect("an error");
+    this.engine.set_pace(Pace::Free);
+    let (_, rows) = this.patiently(read);
+    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(VERSION, &rows) else { panic!("{rows:?}") };
+    assert!((1..20).contains(&rows.rows().count()), "one node has its part");
+    assert_eq!(error.code, error_code::WRITE_TIMEOUT, "{}", error.message);
+}

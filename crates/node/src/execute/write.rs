@@ -130,7 +130,8 @@ impl Executor {
         durability.unwrap_or(Durability::Batch)
     }
 
-    /// Writes to the stores. A batch over several nodes is atomic in each of them.
+    /// Writes to the stores. A batch over several nodes is atomic in each of them. Once one has its part, no error may say that
+    /// nothing was done.
     fn apply(&self, items: &[Item<'_>], writes: &[Write]) -> Result<Option<u64>, CqlError> {
         self.aside.note(|| format!("Made {} mutation(s) of {} statement(s)", writes.len(), items.len()));
         let durability = self.durability(items);
@@ -140,14 +141,20 @@ impl Executor {
         if foreign && (durability == Durability::Batch || several) {
             self.effort.may_wait()?;
         }
-        let mut durable_at = None;
+        let (mut durable_at, mut written) = (None, false);
         for (index, store) in self.shared.stores().iter().enumerate() {
             let own = writes.iter().filter(|write| self.owner(write) == index);
             let own: Vec<MutationRef<'_>> = own.map(Write::mutation).collect();
             if own.is_empty() {
                 continue;
             }
-            let ticket = self.apply_to(store, &own, durability, several)?;
+            let ticket = self.apply_to(store, &own, durability, several).map_err(|error| match error {
+                CqlError::Overloaded(why) | CqlError::Server(why) if written => {
+                    CqlError::WrittenInPart(format!("other nodes have written their part of it, but: {why}"))
+                }
+                error => error,
+            })?;
+            written = true;
             let address = self.shared.info.nodes[index].address;
             self.aside.note(|| format!("Appended {} mutation(s) to the log and memtable of {address}", own.len()));
             if durability == Durability::Batch {
