@@ -201,7 +201,7 @@ impl<M> Accepting<M> {
     fn place(&mut self, position: usize, mut socket: OwnedFd, peer: Option<SocketAddr>) -> bool {
         // A connection whose addresses or options cannot be had is gone already.
         let local = rustix::net::getsockname(&socket).ok().and_then(|local| SocketAddr::try_from(local).ok());
-        let (Some(peer), Some(local), Ok(())) = (peer, local, socket::prepare(&socket)) else {
+        let (Some(peer), Some(local), Ok(())) = (peer, local, socket::prepare_accepted(&socket)) else {
             return true;
         };
         let origin = Accepted { listener: position as u16, peer, local };

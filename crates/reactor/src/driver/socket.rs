@@ -7,26 +7,35 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, ipproto, sockopt};
 
-/// A dead peer is noticed after about 30 + 3 * 10 seconds of silence.
+/// An idle peer that is dead is noticed after about 30 + 3 * 10 seconds of silence, or, where that is longer, after what a
+/// peer may leave unacknowledged: Linux counts that time instead of the probes.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// How long a peer's kernel may leave bytes unacknowledged, or its window closed, before the connection ends with
-/// `TimedOut`. Keepalive is for idle connections and not sent while something is unacknowledged: without this, a peer that
+/// How long a peer's kernel may leave bytes unacknowledged, or its window closed, before a connection that was made ends
+/// with `TimedOut`. Keepalive is for idle connections and not sent while something is unacknowledged: without this, a peer that
 /// vanished then held its connection for the 15 minutes that Linux goes on sending. A peer whose program only stands still
 /// acknowledges, until what it does not read has closed its window; then Linux counts the time of the closed window, whatever
 /// the peer answers to its probes, until there is room for what is to be sent next.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
 
-/// What every TCP connection gets, accepted or made: no delay, keepalive, an end to what is not acknowledged.
-pub(crate) fn prepare(socket: &OwnedFd) -> io::Result<()> {
+/// The same for one that was accepted. It is longer because of who reads slowly: a receive buffer that has grown to 32 MiB
+/// opens its window by 2 MiB at a time, and whoever takes less than that in this time would be taken for dead.
+const UNACKNOWLEDGED_BY_CLIENT: Duration = Duration::from_secs(300);
+
+/// What every TCP connection that was accepted gets: no delay, keepalive, an end to what is not acknowledged.
+pub(crate) fn prepare_accepted(socket: &OwnedFd) -> io::Result<()> {
+    prepare(socket, UNACKNOWLEDGED_BY_CLIENT)
+}
+
+fn prepare(socket: &OwnedFd, unacknowledged: Duration) -> io::Result<()> {
     sockopt::set_tcp_nodelay(socket, true)?;
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
     sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
-    sockopt::set_tcp_user_timeout(socket, UNACKNOWLEDGED.as_millis() as u32)?;
+    sockopt::set_tcp_user_timeout(socket, unacknowledged.as_millis() as u32)?;
     Ok(())
 }
 
@@ -35,7 +44,7 @@ pub(crate) fn start_connect(to: SocketAddr) -> io::Result<OwnedFd> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
-    prepare(&socket)?;
+    prepare(&socket, UNACKNOWLEDGED)?;
     match rustix::net::connect(&socket, &to) {
         Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
         Err(error) => Err(error.into()),
@@ -88,7 +97,7 @@ pub(crate) fn reset_on_close(socket: &OwnedFd) {
 mod tests {
     use super::*;
 
-    /// Acknowledged or idle, nobody who vanished stays longer than the other.
+    /// Acknowledged or idle, no node that vanished stays longer than the other; clients have more time to read.
     #[test]
     fn a_connection_that_is_made_has_an_end_to_silence() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
@@ -99,7 +108,7 @@ mod tests {
         assert!(sockopt::socket_keepalive(&socket).expect("option"));
         let (accepted, _) = listener.accept().expect("accept");
         let accepted = OwnedFd::from(accepted);
-        prepare(&accepted).expect("options");
-        assert_eq!(sockopt::tcp_user_timeout(&accepted).expect("option"), UNACKNOWLEDGED.as_millis() as u32);
+        prepare_accepted(&accepted).expect("options");
+        assert_eq!(sockopt::tcp_user_timeout(&accepted).expect("option"), UNACKNOWLEDGED_BY_CLIENT.as_millis() as u32);
     }
 }
