@@ -52,7 +52,12 @@ pub(crate) fn parse(text: &str) -> File {
     let (table, broken) = DeTable::parse_recoverable(text);
     let mut reader = Reader { text, known: Options::keys(), file: File::default() };
     for error in &broken {
-        reader.error(error.span().unwrap_or(0..0), one_line(error.message()));
+        let span = error.span().unwrap_or(0..0);
+        let message = match (error.message(), text.get(span.clone())) {
+            ("duplicate key", Some(key)) => format!("`{key}` is given twice"),
+            (message, _) => one_line(message),
+        };
+        reader.error(span, message);
     }
     let broken_lines: BTreeSet<usize> = reader.file.errors.iter().map(|error| error.place.line).collect();
     let syntax = reader.file.errors.len();
@@ -214,6 +219,12 @@ mod tests {
     fn broken_toml_has_a_place() {
         let file = parse("cores = 1\nlisten = [\n");
         assert!(!file.is_whole && file.errors[0].place.line >= 2, "{:?}", file.errors);
+    }
+
+    #[test]
+    fn a_key_that_is_given_twice_is_named() {
+        let (line, column, message) = error_of("cores = 2\nio = \"auto\"\ncores = 3\n");
+        assert_eq!((line, column, message.as_str()), (3, 1, "`cores` is given twice"));
     }
 
     #[test]
