@@ -72,6 +72,10 @@ impl Core {
     fn tell_closed(&self, io: &Io, slot: u32, closing: Closing, why: &str) {
         let Some(client) = self.clients.get(slot as usize) else { return };
         self.metrics.clients_closed.of(closing).add(1);
+        if closing == Closing::Version {
+            // Each connection of a driver that begins with a newer version ends so once; there is nothing to do about it.
+            return;
+        }
         let Some(suppressed) = self.log_limits.admit(Logged::Closed(closing), io.now_ns()) else { return };
         let who = self.who(client);
         let why = printable_to(why, limits::REASON_SHOWN_BYTES_MAX);

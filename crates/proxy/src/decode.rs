@@ -12,6 +12,10 @@ use shunt_wire::cql::message::error_code;
 use crate::client::{Phase, Stall};
 use crate::core::Core;
 use crate::limits;
+use crate::metrics::Closing;
+
+/// The newest version of the protocol that a driver may begin with; a byte above it comes from something else.
+const CQL_VERSION_MAX: u8 = 6;
 
 /// What became of the bytes at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,6 +203,7 @@ impl Core {
         };
         let max = cluster.protocol_version_max;
         let client = self.clients.get_mut(slot as usize)?;
+        let mut closing = Closing::ProtocolError;
         let why = if header.response {
             "a request has the direction bit of a response".to_owned()
         } else if client.version != 0 {
@@ -210,13 +215,16 @@ impl Core {
             let known = ["3/v3", "4/v4", "5/v5"];
             let known = &known[..usize::from(max.clamp(3, 5)) - 2];
             client.version = max;
+            if (1..=CQL_VERSION_MAX).contains(&header.version) {
+                closing = Closing::Version;
+            }
             format!(
                 "Invalid or unsupported protocol version ({}); supported versions are ({})",
                 header.version,
                 known.join(", ")
             )
         };
-        self.refuse_client(io, slot, header.stream, error_code::PROTOCOL_ERROR, &why);
+        self.refuse_client_for(io, slot, closing, (header.stream, error_code::PROTOCOL_ERROR, &why));
         Some(Taken::Closed)
     }
 

@@ -71,6 +71,8 @@ labels! {
         CutOff = "cut_off",
         /// It broke the protocol, or sent what is too large.
         ProtocolError = "protocol_error",
+        /// It began with a version of the protocol that is not spoken here; drivers step down and come back.
+        Version = "version",
         /// There were too many combinations of role, keyspace and version.
         TooManyPools = "too_many_pools",
         /// The ring was not known within `handshake_timeout_ms`.

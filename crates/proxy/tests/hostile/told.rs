@@ -6,7 +6,7 @@ use std::sync::Arc;
 use shunt_admin::Label as _;
 use shunt_bench::stub::Action;
 use shunt_proxy::control::CoreMail;
-use shunt_proxy::metrics::{GivenUp, PoolState, StallReason};
+use shunt_proxy::metrics::{Closing, GivenUp, PoolState, StallReason};
 use shunt_reactor::sim::{HostId, SECOND};
 use shunt_topology::NodeId;
 use shunt_wire::cql::envelope::opcode;
@@ -113,6 +113,24 @@ fn every_close_of_the_proxys_making_says_who_and_why() {
     town.closed(third);
     journal.only(&["closed a client", "reason=too_many"]);
     assert!(clients.iter().all(|client| !town.scene.world.host(*client).is_closed()));
+}
+
+/// Drivers begin with the newest version that they know, on every connection: that is counted, and no line in the log.
+#[test]
+fn a_driver_that_steps_down_is_no_news_and_a_knock_in_another_language_is() {
+    let journal = Journal::open();
+    let mut town = Town::bare(|_| ());
+    let closed = |town: &Town, reason: Closing| town.scene.metrics[0].clients_closed.of(reason).get();
+    let newer = town.offender();
+    town.send(newer, &bytes::startup(6, None));
+    town.closed(newer);
+    assert_eq!((closed(&town, Closing::Version), closed(&town, Closing::ProtocolError)), (1, 0));
+    assert!(journal.with(&["closed a client"]).is_empty());
+    let browser = town.offender();
+    town.send(browser, b"GET / HTTP/1.1\r\n\r\n");
+    town.closed(browser);
+    assert_eq!((closed(&town, Closing::Version), closed(&town, Closing::ProtocolError)), (1, 1));
+    journal.only(&["closed a client", "reason=protocol_error", "(71)"]);
 }
 
 /// Whoever does wrong a thousand times a second writes a line a second.
