@@ -76,7 +76,8 @@ class Sequence:
         self.rng = Random(f"{seed}/{number}")
         self.context = Context(self.rng)
         self.length = length
-        kinds = [kind for kind in KINDS if kind.counter in (None, self.context.table.counter)]
+        kinds = [kind for kind in KINDS if kind.counter in (None, self.context.table.counter)
+                 and (self.context.conditional or not kind.name.startswith("lwt"))]
         self._only = only
         self._kinds = [kind for kind in kinds if only is None or kind.name.startswith(only) or kind.name in GROUNDWORK]
         self._weights = [kind.weight for kind in self._kinds]

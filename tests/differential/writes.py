@@ -63,7 +63,7 @@ def insert_json(context: Context, draft: Draft) -> str:
         return Value(quote(text), text.encode(), text)
 
     text = f"INSERT INTO {table.name} JSON {draft.term(document)}{context.rng.choice(('', '', ' DEFAULT NULL', ' DEFAULT UNSET'))}"
-    if context.chance(0.1):
+    if context.chance(0.1) and context.conditional:
         return text + " IF NOT EXISTS"
     return text + using(context, draft)
 
