@@ -98,7 +98,7 @@ fn copies_are_whole_or_not_there() {
         let asked: Vec<_> = [&one, &one, &two].map(|to| scope.spawn(|| snapshot(&data, to))).into_iter().collect();
         let answers: Vec<_> = asked.into_iter().map(|asked| asked.join().expect("thread")).collect();
         assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 2, "{answers:?}");
-        assert!(answers.iter().flat_map(|answer| answer.as_ref().err()).all(|why| why.contains("exists")));
+        assert!(answers.iter().flat_map(|answer| answer.as_ref().err()).all(|why| why.contains("is there already")));
     });
     // A kill leaves the socket behind; nobody answers there, so the copy is made without the node.
     running.kill();

@@ -142,7 +142,7 @@ fn a_node_is_copied_while_it_runs_and_the_copy_opens() {
     assert_eq!((code, said.as_str(), log.as_str()), (0, format!("copied to {}\n", copy.display()).as_str(), ""));
     run(&mut client, "INSERT INTO k.t (a, b) VALUES (100, 'later')");
     let (code, _, log) = output(&["node", "snapshot", "--data", text(&data), text(&copy)]);
-    assert!(code == 5 && log.contains("copy") && log.contains("exists"), "{code} {log}");
+    assert!(code == 5 && log.contains("copy") && log.contains("is there already"), "{code} {log}");
     let (code, _, log) = output(&["node", "check", text(&data)]);
     assert!(code == 5 && log.contains("in use"), "{code} {log}");
 
