@@ -11,7 +11,7 @@ use crate::schema::Uuid;
 pub struct NodeInfo {
     /// Where it takes CQL connections.
     pub address: SocketAddr,
-    /// Its id, the same after every start.
+    /// Its id, the same after every start on the same data.
     pub host_id: Uuid,
     /// Ends of the token ranges it owns, ascending.
     pub tokens: Vec<i64>,
@@ -37,7 +37,7 @@ const RANGES_PER_NODE: usize = 16;
 
 impl ClusterInfo {
     /// Nodes at these addresses, the ring in even parts that go round among them. The parts depend on the number of
-    /// nodes alone, so that a restart finds every row where it was.
+    /// nodes alone, so that a restart finds every row where it was. Host ids are those of nodes whose store has no id.
     pub fn new(name: &str, addresses: &[SocketAddr]) -> ClusterInfo {
         let count = addresses.len().max(1);
         let ranges = count * RANGES_PER_NODE;
@@ -58,6 +58,17 @@ impl ClusterInfo {
         }
     }
 
+    /// Gives the nodes the host ids of the store in which their data is.
+    ///
+    /// What must never happen: that nodes of two stores have the same host id. A proxy takes nodes for those of one ring by
+    /// host id and cluster name, and all clusters have the same name; what one store has acknowledged is not in the other.
+    pub(crate) fn set_store(&mut self, store: &Uuid) {
+        let store: String = store.iter().map(|byte| format!("{byte:02x}")).collect();
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            node.host_id = host_id(&store, index);
+        }
+    }
+
     /// Which node owns a token.
     #[inline]
     pub fn owner(&self, token: Token) -> usize {
@@ -66,10 +77,10 @@ impl ClusterInfo {
     }
 }
 
-/// An id made of the cluster's name and the node's number; version 4 by its bits.
-fn host_id(name: &str, index: usize) -> Uuid {
-    let low = shunt_topology::token::token(format!("{name}/{index}/low").as_bytes()).0;
-    let high = shunt_topology::token::token(format!("{name}/{index}/high").as_bytes()).0;
+/// An id made of the store's id, or the cluster's name, and the node's number; version 4 by its bits.
+fn host_id(of: &str, index: usize) -> Uuid {
+    let low = shunt_topology::token::token(format!("{of}/{index}/low").as_bytes()).0;
+    let high = shunt_topology::token::token(format!("{of}/{index}/high").as_bytes()).0;
     let mut id = [0; 16];
     id[..8].copy_from_slice(&high.to_be_bytes());
     id[8..].copy_from_slice(&low.to_be_bytes());

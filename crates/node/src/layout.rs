@@ -1,7 +1,7 @@
 //! What lies where in a data directory:
 //!
 //! ```text
-//! nodes         how many nodes the data was divided among
+//! nodes         how many nodes the data was divided among, and the store's id
 //! schema.json   keyspaces, tables and types
 //! node-0/ ...   the store of each node
 //! control.sock  while nodes run on it: see `control`
@@ -10,10 +10,14 @@
 //! A directory is *begun* until all of that is there for the first time. From then on anything that is missing has been
 //! lost, in a copy that was not finished for example, and is never made anew in silence.
 
+use std::fs::{File, TryLockError};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use shunt_storage::files;
+
+use crate::schema::Uuid;
 
 /// Follows the number of nodes while the directory is begun.
 const BEGUN: &str = "begun";
@@ -25,6 +29,10 @@ pub(crate) struct Claim {
     pub(crate) nodes: usize,
     /// Whether the directory was complete once.
     pub(crate) complete: bool,
+    /// The store's id, from which its nodes have their host ids: random, made when the directory is begun, never changed.
+    /// Only copies of the directory share it. Directories from before there were ids have none and get none, as proxies
+    /// know their nodes by the host ids that they have.
+    pub(crate) store: Option<Uuid>,
 }
 
 /// Where the store of a node is.
@@ -64,29 +72,54 @@ pub(crate) fn claim_of(directory: &Path) -> Result<Option<Claim>, String> {
     }
 }
 
-/// A line: the number of nodes, `begun` or nothing, and a checksum of what is before it. Before there were checksums it was
-/// the number alone.
+/// A line: the number of nodes, `begun` or nothing, the store's id in 32 hexadecimal digits or nothing, and a checksum of
+/// what is before it. Before there were checksums it was the number alone.
 fn parse(text: &str) -> Option<Claim> {
     let line = text.strip_suffix('\n')?;
-    let (said, complete) = match line.rsplit_once(' ') {
-        Some((said, checksum)) => {
-            (checksum == sum(said)).then_some(())?;
-            (said.strip_suffix(BEGUN).map_or(said, str::trim_end), !said.ends_with(BEGUN))
-        }
-        None => (line, false),
+    let Some((said, checksum)) = line.rsplit_once(' ') else {
+        return Some(Claim { nodes: number(line)?, complete: false, store: None });
     };
-    let nodes = said.parse().ok().filter(|nodes| *nodes > 0)?;
-    Some(Claim { nodes, complete })
+    (checksum == sum(said)).then_some(())?;
+    let mut words = said.split(' ').peekable();
+    let nodes = number(words.next()?)?;
+    let complete = words.next_if_eq(&BEGUN).is_none();
+    let store = match words.next() {
+        Some(digits) => Some(id(digits)?),
+        None => None,
+    };
+    words.next().is_none().then_some(Claim { nodes, complete, store })
+}
+
+fn number(digits: &str) -> Option<usize> {
+    digits.parse().ok().filter(|nodes| *nodes > 0)
+}
+
+fn id(digits: &str) -> Option<Uuid> {
+    let all = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    all.then(|| u128::from_str_radix(digits, 16).ok()).flatten().map(u128::to_be_bytes)
+}
+
+/// The id of a new store: 128 bits that nobody has seen before.
+fn new_id() -> Uuid {
+    // Each has other keys; the first of a thread has the system's random numbers.
+    let half = || u128::from(RandomState::new().hash_one(()));
+    (half() << 64 | half()).to_be_bytes()
 }
 
 fn sum(text: &str) -> String {
     format!("{:08x}", crc32fast::hash(text.as_bytes()))
 }
 
-/// Writes down among how many nodes the data is divided, and whether everything is there.
+/// Writes down among how many nodes the data is divided, whether everything is there, and the store's id.
 pub(crate) fn set_nodes(directory: &Path, claim: Claim) -> Result<(), String> {
     let path = directory.join("nodes");
-    let said = if claim.complete { claim.nodes.to_string() } else { format!("{} {BEGUN}", claim.nodes) };
+    let mut said = claim.nodes.to_string();
+    if !claim.complete {
+        said = format!("{said} {BEGUN}");
+    }
+    if let Some(store) = claim.store {
+        said = format!("{said} {:032x}", u128::from_be_bytes(store));
+    }
     let line = format!("{said} {}\n", sum(&said));
     files::replace(&path, line.as_bytes()).map_err(|error| format!("{}: {error}", path.display()))
 }
@@ -95,16 +128,34 @@ pub(crate) fn set_nodes(directory: &Path, claim: Claim) -> Result<(), String> {
 pub(crate) fn claim(directory: &Path, nodes: usize) -> Result<Claim, String> {
     files::create_directory(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     match claim_of(directory)? {
-        None => {
-            let claim = Claim { nodes, complete: false };
-            set_nodes(directory, claim).map(|()| claim)
-        }
+        None => begin(directory, nodes),
         Some(before) if before.nodes == nodes => Ok(before),
         Some(Claim { nodes: before, .. }) => Err(format!(
             "{} has the data of {before} node(s) and cannot be opened with {nodes}; use --nodes {before} or another directory",
             directory.display()
         )),
     }
+}
+
+/// Two that begin a directory at once must not end up with two ids; the store's own locks are taken later.
+fn begin(directory: &Path, nodes: usize) -> Result<Claim, String> {
+    let failed = |error: io::Error| format!("{}: {error}", directory.display());
+    let held = File::open(directory).map_err(failed)?;
+    match held.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            return Err(format!("{}: another process begins it or keeps it locked", directory.display()));
+        }
+        // Some network file systems lock no directories; whoever is alone there needs no lock.
+        Err(TryLockError::Error(error)) => {
+            tracing::debug!(directory = %directory.display(), %error, "a directory cannot be locked");
+        }
+        Ok(()) => {}
+    }
+    if claim_of(directory)?.is_some() {
+        return Err(format!("{}: another process has just begun it", directory.display()));
+    }
+    let claim = Claim { nodes, complete: false, store: Some(new_id()) };
+    set_nodes(directory, claim).map(|()| claim)
 }
 
 /// Refuses a place for a copy that is inside of what is to be copied.
@@ -124,7 +175,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_no_flip_of_it() {
         let directory = tempfile::tempdir().unwrap();
-        for claim in [Claim { nodes: 3, complete: false }, Claim { nodes: 254, complete: true }] {
+        let claims = [(3, false, None), (254, true, None), (3, false, Some([0xa5; 16])), (1, true, Some([0; 16]))];
+        for claim in claims.map(|(nodes, complete, store)| Claim { nodes, complete, store }) {
             set_nodes(directory.path(), claim).unwrap();
             assert_eq!(claim_of(directory.path()), Ok(Some(claim)));
             let path = directory.path().join("nodes");
@@ -143,6 +195,9 @@ mod tests {
             }
         }
         std::fs::write(directory.path().join("nodes"), "3\n").unwrap();
-        assert_eq!(claim_of(directory.path()), Ok(Some(Claim { nodes: 3, complete: false })));
+        assert_eq!(claim_of(directory.path()), Ok(Some(Claim { nodes: 3, complete: false, store: None })));
+        for said in ["3 begun x", "3 a5", "3 begun begun", &format!("3 {0} {0}", "a5".repeat(16)), "3 "] {
+            assert_eq!(parse(&format!("{said} {}\n", sum(said))), None, "{said}");
+        }
     }
 }

@@ -42,6 +42,8 @@ pub struct Shared {
     prepared: RwLock<PreparedStatements>,
     partitions: Vec<Mutex<()>>,
     directory: PathBuf,
+    /// The store's id, which copies share.
+    store: Option<Uuid>,
     clock: Clock,
     mailers: OnceLock<Vec<Mailer<NodeMail>>>,
     pub(crate) traces: Traces,
@@ -61,12 +63,15 @@ fn numbers(schema: &Schema) -> Vec<TableId> {
 }
 
 impl Shared {
-    /// Opens the stores of all nodes below `directory`, and the schema.
+    /// Opens the stores of all nodes below `directory`, and the schema. The nodes have the host ids of what is there.
     ///
     /// # Errors
     /// A directory that cannot be opened; the message names it and says what is wrong.
-    pub fn open(directory: &Path, info: ClusterInfo, options: &StoreOptions) -> Result<Shared, String> {
+    pub fn open(directory: &Path, mut info: ClusterInfo, options: &StoreOptions) -> Result<Shared, String> {
         let claim = layout::claim(directory, info.nodes.len())?;
+        if let Some(store) = &claim.store {
+            info.set_store(store);
+        }
         // Before anything is opened, which writes.
         load_schema(directory, &claim)?;
         let options = StoreOptions { create: options.create && !claim.complete, ..options.clone() };
@@ -96,6 +101,7 @@ impl Shared {
             prepared: RwLock::default(),
             partitions: (0..PARTITION_LOCKS).map(|_| Mutex::new(())).collect(),
             directory: directory.to_owned(),
+            store: claim.store,
             clock: Clock::default(),
             mailers: OnceLock::new(),
             traces,
@@ -141,7 +147,7 @@ impl Shared {
         }
         persist::save(&self.schema(), to).map_err(|error| error.to_string())?;
         // Last: without it the directory is no data.
-        set_nodes(to, Claim { nodes: self.stores.len(), complete: true })?;
+        set_nodes(to, Claim { nodes: self.stores.len(), complete: true, store: self.store })?;
         files::sync_directory(files::parent(to)).map_err(|error| format!("{}: {error}", to.display()))
     }
 
@@ -339,3 +345,69 @@ pub(crate) fn durability(keyspace: &Keyspace) -> StoreDurability {
 
 /// How often what is not synced with each write goes to disk; Cassandra's `commitlog_sync_period` is ten seconds.
 const PERIODIC: std::time::Duration = std::time::Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info() -> ClusterInfo {
+        let addresses: Vec<_> = (1..=2).map(|last| std::net::SocketAddr::from(([127, 0, 0, last], 9042))).collect();
+        ClusterInfo::new("Shunt", &addresses)
+    }
+
+    fn open(directory: &Path) -> Result<Shared, String> {
+        Shared::open(directory, info(), &StoreOptions::default())
+    }
+
+    fn host_ids(shared: &Shared) -> Vec<Uuid> {
+        shared.info.nodes.iter().map(|node| node.host_id).collect()
+    }
+
+    #[test]
+    fn each_store_has_host_ids_of_its_own_and_keeps_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let of = |name: &str| host_ids(&open(&directory.path().join(name)).unwrap());
+        let (one, other) = (of("one"), of("other"));
+        let all: std::collections::HashSet<Uuid> = one.iter().chain(&other).copied().collect();
+        assert_eq!(all.len(), 4, "{one:?} {other:?}");
+        assert_eq!((of("one"), of("other")), (one.clone(), other), "after a restart");
+        // A copy is the same data, and a proxy may find it in the original's place.
+        open(&directory.path().join("one")).unwrap().snapshot(&directory.path().join("copy")).unwrap();
+        assert_eq!(of("copy"), one);
+    }
+
+    #[test]
+    fn a_directory_from_before_there_were_store_ids_keeps_its_host_ids() {
+        for (before, complete) in [("2 begun", false), ("2", true)] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("nodes");
+            if complete {
+                open(directory.path()).unwrap();
+            }
+            std::fs::write(&path, format!("{before} {:08x}\n", crc32fast::hash(before.as_bytes()))).unwrap();
+            for _ in 0..2 {
+                let shared = open(directory.path()).unwrap();
+                let old: Vec<Uuid> = info().nodes.iter().map(|node| node.host_id).collect();
+                assert_eq!(host_ids(&shared), old, "{before}");
+                assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("2 {:08x}\n", crc32fast::hash(b"2")));
+            }
+        }
+    }
+
+    #[test]
+    fn of_those_who_begin_a_directory_at_once_none_has_another_id() {
+        for _ in 0..20 {
+            let directory = tempfile::tempdir().unwrap();
+            let claims: Vec<Result<layout::Claim, String>> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| layout::claim(directory.path(), 2))).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            let kept = layout::claim_of(directory.path()).unwrap().unwrap();
+            assert!(claims.contains(&Ok(kept)), "{claims:?}");
+            for claim in &claims {
+                let of_another = |why: &String| why.contains("another process");
+                assert!(*claim == Ok(kept) || claim.as_ref().is_err_and(of_another), "{claims:?}");
+            }
+        }
+    }
+}

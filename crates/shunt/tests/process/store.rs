@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::ResultMessage;
 
-use crate::support::{Client, eventually, output, page, shunt, signal};
+use crate::support::{Client, Proxy, eventually, output, page, shunt, signal};
 
 /// A running `shunt up` or `shunt node`; ends with the test at the latest.
 struct Running {
@@ -231,4 +231,32 @@ fn an_address_that_others_reach_is_refused_unless_that_is_meant() {
     let code = child.wait().expect("wait").code();
     assert!(first.contains("0.0.0.0:"), "{first}");
     assert!(code == Some(0) && log.contains("whoever connects may do everything"), "{code:?} {log}");
+}
+
+/// What one of two stores has acknowledged is not in the other, so a proxy must not go from one to the other.
+#[test]
+fn contact_points_of_two_stores_end_the_start_of_a_proxy() {
+    let directory = tempfile::tempdir().expect("directory");
+    let start = |name: &str| Running::start(&["node", "--data", text(&directory.path().join(name))]);
+    let (one, other) = (start("one"), start("other"));
+    let contact_points = format!("{},{}", one.clients, other.clients);
+    let mut proxy = Proxy::start(&["--contact-points", &contact_points]);
+    proxy.wait_until_ended();
+    let (code, log) = proxy.end();
+    assert!(code == 6 && log.contains("are not of one ring"), "{code} {log}");
+
+    let up = Running::start(&["up", "--data", text(&directory.path().join("up")), "--node-port", "0"]);
+    let status: serde_json::Value = serde_json::from_str(&page(up.admin, "/status").1).expect("JSON");
+    let node = status["store"]["nodes"][0]["address"].as_str().expect("address").to_owned();
+    let mut proxy = Proxy::start(&["--contact-points", &format!("{},{node}", one.clients)]);
+    proxy.wait_until_ended();
+    let (code, log) = proxy.end();
+    assert!(code == 6 && log.contains("are not of one ring"), "{code} {log}");
+
+    // Each alone is a ring, also after a restart.
+    assert_eq!(one.end("TERM").0, 0);
+    let one = start("one");
+    for ring in [one.clients.to_string(), node] {
+        Proxy::start(&["--contact-points", &ring]).wait_until_ready();
+    }
 }

@@ -119,6 +119,11 @@ impl Proxy {
         });
     }
 
+    /// Waits until it has ended by itself.
+    pub(crate) fn wait_until_ended(&mut self) {
+        eventually(|| self.child.try_wait().expect("wait").is_some());
+    }
+
     /// Exit code and log.
     pub(crate) fn end(mut self) -> (i32, String) {
         let mut log = String::new();
