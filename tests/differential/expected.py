@@ -67,6 +67,12 @@ def _field_added_later(difference: Difference) -> bool:
             and step.kind.startswith("lwt") and re.search(r" IF .*\w\.\w", step.text) is not None)
 
 
+def _dropped_with_a_type(difference: Difference) -> bool:
+    theirs = difference.cassandra
+    return (theirs.code == 0x2200 and "incompatible with previously dropped column" in theirs.message
+            and difference.step.kind == "ddl.alter_table" and difference.ours.kind == "schema")
+
+
 def _empty_map(difference: Difference) -> bool:
     theirs = difference.cassandra
     cast = re.match(r"java\.lang\.ClassCastException: class \S+MapType cannot be cast to class \S+SetType", theirs.message)
@@ -281,6 +287,8 @@ EXPECTED: tuple[Expected, ...] = (
              _unforeseen),
     Expected("field added later", "A condition on a field that a value was written without, as its type got it later, breaks in Cassandra",
              _field_added_later, ends=True),
+    Expected("dropped with a type", "A column that is added again as it was is another one to Cassandra if a type of the user's is within "
+             "its type", _dropped_with_a_type, ends=True),
     Expected("empty map", "{} stands for a map within a frozen value: Cassandra takes it for a set and answers ServerError", _empty_map,
              ends=True),
     Expected("last bit", "The last bit of a logarithm or an exponential is the processor's and the library's", _last_bit),

@@ -24,6 +24,7 @@ pub(super) fn is_castable(from: NativeType, to: NativeType) -> bool {
 pub(super) fn cast(from: NativeType, to: NativeType, bytes: &[u8]) -> Option<Vec<u8>> {
     match (from, to) {
         _ if from == to => Some(bytes.to_vec()),
+        (NativeType::Inet, _) if bytes.is_empty() => None,
         (_, NativeType::Ascii | NativeType::Text) => plain_text(from, bytes).map(String::into_bytes),
         (NativeType::Timeuuid, NativeType::Uuid) => Some(bytes.to_vec()),
         (_, NativeType::Date | NativeType::Timestamp) => time::convert(from, to, bytes),

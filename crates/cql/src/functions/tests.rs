@@ -179,6 +179,11 @@ fn casts() {
         let function = Function::cast(&CqlType::parse(from, &()).expect(from), to).expect(from);
         assert_eq!(evaluate(&function, &[(from, text)]).as_deref(), Ok(expected), "{from} {text} as {to}");
     }
+    for (from, expected) in [("inet", None), ("ascii", Some(&b""[..]))] {
+        let function = Function::cast(&CqlType::parse(from, &()).expect(from), NativeType::Text).expect(from);
+        let found = function.evaluate(&[Some(&[][..])], &Fixed).expect(from);
+        assert_eq!(found.as_deref(), expected, "an empty {from}");
+    }
     assert!(Function::cast(&NativeType::Blob.into(), NativeType::Text).is_err());
     assert!(Function::cast(&NativeType::Text.into(), NativeType::Int).is_err());
 }

@@ -97,9 +97,11 @@ fn hangup_applies_what_can_change_and_names_what_cannot() {
     eventually(|| proxy.page("/status").1.contains("\"clients_max\":200"));
     write("clients_max = 0\n");
     proxy.signal("HUP");
+    proxy.wait_logged("0 is out of range");
     client.query();
     write("clients_max = 200\nlocal_datacentre = \"nowhere\"\n");
     proxy.signal("HUP");
+    proxy.wait_logged("nowhere");
     client.query();
     assert_eq!(proxy.page("/readyz").0, 200);
     proxy.signal("TERM");

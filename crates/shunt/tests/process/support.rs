@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use shunt_wire::cql::envelope::{self, HEADER_BYTES, Header, opcode};
@@ -71,6 +73,9 @@ impl Drop for Stub {
 /// A running proxy; ends with the test at the latest.
 pub(crate) struct Proxy {
     child: Child,
+    /// What it has logged so far, and the thread that reads it.
+    log: Arc<Mutex<String>>,
+    reading: Option<JoinHandle<()>>,
     pub(crate) clients: SocketAddr,
     pub(crate) admin: SocketAddr,
 }
@@ -81,6 +86,15 @@ impl Proxy {
         let mut command = shunt(&["proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--cores", "2"]);
         command.args(options).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("start");
+        let log = Arc::<Mutex<String>>::default();
+        let (errors, written) = (BufReader::new(child.stderr.take().expect("piped")), Arc::clone(&log));
+        let reading = std::thread::spawn(move || {
+            for line in errors.lines().map_while(Result::ok) {
+                let mut written = written.lock().expect("log");
+                written.push_str(&line);
+                written.push('\n');
+            }
+        });
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let mut next = || lines.next().expect("the proxy said nothing").expect("read");
         let clients = next().rsplit(' ').next().and_then(|address| address.parse().ok()).expect("address");
@@ -88,7 +102,7 @@ impl Proxy {
         let admin = status.split("http://").nth(1).and_then(|rest| rest.strip_suffix("/status"));
         let admin = admin.and_then(|address| address.parse().ok()).expect("address");
         assert_eq!(next(), format!("connect with: cqlsh 127.0.0.1 {}", SocketAddr::port(&clients)));
-        Self { child, clients, admin }
+        Self { child, log, reading: Some(reading), clients, admin }
     }
 
     /// Status code and body of a page.
@@ -126,9 +140,15 @@ impl Proxy {
 
     /// Exit code and log.
     pub(crate) fn end(mut self) -> (i32, String) {
-        let mut log = String::new();
-        self.child.stderr.take().expect("piped").read_to_string(&mut log).expect("read");
-        (self.child.wait().expect("wait").code().expect("ended by a signal"), log)
+        let code = self.child.wait().expect("wait").code().expect("ended by a signal");
+        self.reading.take().expect("once").join().expect("the log's reader");
+        let log = std::mem::take(&mut *self.log.lock().expect("log"));
+        (code, log)
+    }
+
+    /// Waits until the log has a text.
+    pub(crate) fn wait_logged(&self, text: &str) {
+        eventually(|| self.log.lock().expect("log").contains(text));
     }
 }
 
