@@ -85,10 +85,9 @@ impl Core {
                     }
                 });
                 let counter = batch.kind == BatchKind::Counter;
-                (
-                    verdicts.fold(if counter { Repeatable::Never } else { Repeatable::Always }, worse),
-                    batch.params.timestamp,
-                )
+                let best = if counter { Repeatable::Never } else { Repeatable::Always };
+                // A batch is as bad as its worst statement.
+                (verdicts.fold(best, Ord::min), batch.params.timestamp)
             }
             _ => (Repeatable::Never, None),
         };
@@ -98,14 +97,5 @@ impl Core {
             Repeatable::WithTimestamp => timestamp.is_some_and(|timestamp| timestamp != i64::MIN),
             Repeatable::Always => true,
         })
-    }
-}
-
-/// A batch is as bad as its worst statement.
-fn worse(one: Repeatable, other: Repeatable) -> Repeatable {
-    match (one, other) {
-        (Repeatable::Never, _) | (_, Repeatable::Never) => Repeatable::Never,
-        (Repeatable::WithTimestamp, _) | (_, Repeatable::WithTimestamp) => Repeatable::WithTimestamp,
-        (Repeatable::Always, Repeatable::Always) => Repeatable::Always,
     }
 }

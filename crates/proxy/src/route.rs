@@ -1,8 +1,9 @@
 //! Which node a request goes to.
 //!
-//! First the plan: what the request is, and the token of its partition key when that can be told ([`Core::plan`]). Then the choice: among the replicas of that token in the local datacentre the one with the
-//! fewest queries in flight; without a token any node of the local datacentre ([`Core::choose`]). A request the proxy
-//! does not understand is never refused: it goes to any node, is not repeated, and the node says what it thinks.
+//! First the plan: what the request is, and the token of its partition key when that can be told ([`Core::plan`]). Then
+//! the choice: among the replicas of that token in the local datacentre the one with the fewest queries in flight;
+//! without a token any node of the local datacentre ([`Core::choose`]). A request the proxy does not understand is never
+//! refused: it goes to any node, is not repeated, and the node says what it thinks.
 
 use shunt_topology::token;
 use shunt_topology::{KeyspaceIndex, NodeId, Token};

@@ -49,13 +49,13 @@ impl Store {
         let shared = &*self.shared;
         let prefix = key::partition_prefix(table, partition)?;
         let (from, to) = slice.bounds(&prefix)?;
-        let span = |from, to| Span { from, to, one_partition: true, cache: false, tier: ReadTier::Disk };
         let mut newest = None;
         if with_static {
             newest = self.newest_of_row(table, partition, Target::Static)?;
         }
-        let mut cursor = shared.engine.cursor(&span(from.clone(), to));
-        cursor.seek(&from);
+        let span = Span { from, to, one_partition: true, cache: false, tier: ReadTier::Disk };
+        let mut cursor = shared.engine.cursor(&span);
+        cursor.seek(&span.from);
         while let Some((key, record)) = cursor.entry()? {
             newest = newest.max(shared.newest_of_record(key, record)?);
             cursor.next();

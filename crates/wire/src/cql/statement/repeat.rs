@@ -20,8 +20,8 @@ use super::parser;
 use super::routing::Bind;
 use super::{Identifier, Kind};
 
-/// Whether a statement may be sent a second time.
-#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+/// Whether a statement may be sent a second time; the less it may, the smaller.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Debug)]
 pub enum Repeatable {
     /// Not at all.
     Never,
