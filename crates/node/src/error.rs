@@ -1,7 +1,7 @@
 //! What can become of a request instead of a result: the errors of the native protocol, section 9, that a node gives.
 
-use shunt_cql::error::FailedFunction;
-use shunt_cql::{InvalidRequest, SyntaxError};
+use shunt_language::error::FailedFunction;
+use shunt_language::{InvalidRequest, SyntaxError};
 use shunt_storage::StoreError;
 use shunt_storage::engine::EngineError;
 use shunt_wire::cql::message::{Consistency, ErrorDetails, ErrorMessage, ReplicaCounts, encode, error_code, put};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use shunt_cql::ast::SchemaStatement;
+use shunt_language::ast::SchemaStatement;
 use shunt_reactor::Mailer;
 use shunt_storage::StoreError;
 use shunt_storage::files::{self, ReplaceError};

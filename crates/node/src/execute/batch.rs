@@ -1,6 +1,6 @@
 //! BATCH, as a message and as text.
 
-use shunt_cql::ast::BatchKind;
+use shunt_language::ast::BatchKind;
 use shunt_wire::cql::message::{Batch, BatchKind as WireKind, BatchStatement, Values};
 use std::sync::Arc;
 

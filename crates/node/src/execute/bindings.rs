@@ -1,8 +1,8 @@
 //! Bind values of one execution, with the time and the random numbers that functions in it use.
 
-use shunt_cql::functions::Environment;
-use shunt_cql::terms::{Bindings, Value};
-use shunt_cql::values::literal;
+use shunt_language::functions::Environment;
+use shunt_language::terms::{Bindings, Value};
+use shunt_language::values::literal;
 use shunt_topology::token;
 use shunt_wire::cql::message::{Value as WireValue, Values};
 

@@ -3,10 +3,10 @@
 //! Most are blind. Those that name an element of a list by its index or value read the list first; the caller then holds
 //! the partition's lock.
 
-use shunt_cql::functions::{self, Function};
-use shunt_cql::terms::{Prepared, Value};
-use shunt_cql::types::CqlType;
-use shunt_cql::values::split;
+use shunt_language::functions::{self, Function};
+use shunt_language::terms::{Prepared, Value};
+use shunt_language::types::CqlType;
+use shunt_language::values::split;
 use shunt_storage::row::{Cell, CellValue, PartitionKey};
 
 use super::bindings::Bound;

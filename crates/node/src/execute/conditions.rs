@@ -2,10 +2,10 @@
 
 use std::cmp::Ordering;
 
-use shunt_cql::ast::Comparison;
-use shunt_cql::terms::{Bindings, Prepared, Value};
-use shunt_cql::types::CqlType;
-use shunt_cql::values::{compare, split};
+use shunt_language::ast::Comparison;
+use shunt_language::terms::{Bindings, Prepared, Value};
+use shunt_language::types::CqlType;
+use shunt_language::values::{compare, split};
 use shunt_storage::row::Row;
 
 use super::bindings::Bound;

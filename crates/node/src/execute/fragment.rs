@@ -4,9 +4,9 @@
 //! Writing a whole collection deletes its old elements first, with a deletion one microsecond older than the new ones,
 //! as Cassandra has it.
 
-use shunt_cql::InvalidRequest;
-use shunt_cql::types::CqlType;
-use shunt_cql::values::split;
+use shunt_language::InvalidRequest;
+use shunt_language::types::CqlType;
+use shunt_language::values::split;
 use shunt_storage::row::{Cell, CellValue, Deletion, Expiry, Liveness, Row};
 
 use super::keys::{self, Partition};

@@ -4,9 +4,9 @@
 //! it, and above all of them with 0xFF behind it ([`ordered::after_prefix`]). Bounds of several columns, some of them
 //! descending, are several intervals. SELECT reads them, DELETE puts tombstones over them.
 
-use shunt_cql::error::InvalidRequest;
-use shunt_cql::terms::{Bindings, Value};
-use shunt_cql::values::{ordered, validate};
+use shunt_language::error::InvalidRequest;
+use shunt_language::terms::{Bindings, Value};
+use shunt_language::values::{ordered, validate};
 
 use super::keys;
 use crate::schema::{Column, Table};

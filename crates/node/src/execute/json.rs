@@ -1,8 +1,8 @@
 //! The row that INSERT JSON describes.
 
-use shunt_cql::functions::Environment;
-use shunt_cql::terms::Prepared;
-use shunt_cql::values::json;
+use shunt_language::functions::Environment;
+use shunt_language::terms::Prepared;
+use shunt_language::values::json;
 
 use super::bindings::Bound;
 use super::keys::{self, Partition};

@@ -1,9 +1,9 @@
 //! Partition keys and clustering prefixes of a statement, with its values in them, in the form that storage wants.
 
-use shunt_cql::InvalidRequest;
-use shunt_cql::terms::{Bindings, Prepared, Value};
-use shunt_cql::types::CqlType;
-use shunt_cql::values::{ordered, split, validate};
+use shunt_language::InvalidRequest;
+use shunt_language::terms::{Bindings, Prepared, Value};
+use shunt_language::types::CqlType;
+use shunt_language::values::{ordered, split, validate};
 use shunt_storage::row::{Cell, CellValue, ColumnId};
 use shunt_topology::{Token, token};
 use shunt_wire::cql::types::partition_key;
@@ -107,7 +107,7 @@ pub(crate) fn alternatives(
         }
         OneOf::InList(term) => list(term, bindings, &column.name)?,
     };
-    values.sort_by(|one, other| shunt_cql::values::compare(&column.cql_type, one, other));
+    values.sort_by(|one, other| shunt_language::values::compare(&column.cql_type, one, other));
     values.dedup();
     Ok(values)
 }

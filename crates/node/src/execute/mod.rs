@@ -371,7 +371,7 @@ impl Executor {
     fn truncate(
         &self,
         client: &ClientState,
-        name: &shunt_cql::ast::QualifiedName,
+        name: &shunt_language::ast::QualifiedName,
         out: &mut Vec<u8>,
     ) -> Result<Done, CqlError> {
         let schema = self.shared.schema();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shunt_cql::terms::{Bindings, Prepared, Value};
+use shunt_language::terms::{Bindings, Prepared, Value};
 use shunt_storage::Target;
 use shunt_storage::row::{Deletion, Expiry, Fragment, Header, PartitionKey, RangeTombstone, Row, TableId};
 use shunt_storage::store::{MutationRef, Slice};

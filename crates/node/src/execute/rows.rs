@@ -5,8 +5,8 @@
 
 use std::cmp::Ordering;
 
-use shunt_cql::types::CqlType;
-use shunt_cql::values::{compare, split};
+use shunt_language::types::CqlType;
+use shunt_language::values::{compare, split};
 use shunt_storage::row::{Cell, CellValue, ColumnId, Row};
 
 use crate::schema::Column;

@@ -45,7 +45,7 @@ fn query(nodes: &mut Nodes, version: u8, flags: u8, text: &str) -> Answer {
 fn kept(nodes: &mut Nodes, mut answer: Answer) -> String {
     let id = answer.tracing_id.unwrap();
     assert!(nodes.executor.keep_trace(answer.done.trace.take().unwrap()));
-    let id = shunt_cql::values::literal(&shunt_cql::ast::NativeType::Uuid.into(), &id);
+    let id = shunt_language::values::literal(&shunt_language::ast::NativeType::Uuid.into(), &id);
     let deadline = Instant::now() + Duration::from_secs(60);
     while nodes.rows(&format!("SELECT duration FROM system_traces.sessions WHERE session_id = {id}")).is_empty() {
         assert!(Instant::now() < deadline, "no trace came");

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use shunt_cql::ast::BatchKind;
+use shunt_language::ast::BatchKind;
 use shunt_storage::row::{Cell, CellValue, Fragment, Row};
 
 use super::aside::Aside;

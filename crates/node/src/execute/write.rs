@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, MutexGuard};
 
-use shunt_cql::ast::{BatchKind, NativeType};
-use shunt_cql::types::CqlType;
+use shunt_language::ast::{BatchKind, NativeType};
+use shunt_language::types::CqlType;
 use shunt_storage::StoreError;
 use shunt_storage::engine::EngineError;
 use shunt_storage::row::{Deletion, Fragment, PartitionKey};

@@ -14,8 +14,8 @@ pub(crate) mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shunt_cql::types::{CqlType, UserType};
-use shunt_cql::values::ordered;
+use shunt_language::types::{CqlType, UserType};
+use shunt_language::values::ordered;
 use shunt_storage::row::ColumnId;
 
 pub(crate) use options::TableOptions;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use shunt_cql::ast::{LiteralKind, PropertyValue};
+use shunt_language::ast::{LiteralKind, PropertyValue};
 
 use crate::error::CqlError;
 

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use shunt_cql::types::{CqlType, UserType};
+use shunt_language::types::{CqlType, UserType};
 use shunt_storage::files::{self, ReplaceError};
 use shunt_storage::row::{ColumnId, TableId};
 

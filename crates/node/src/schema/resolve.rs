@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use shunt_cql::ast::QualifiedName;
-use shunt_cql::types::{CqlType, TypeLookup, UserType};
+use shunt_language::ast::QualifiedName;
+use shunt_language::types::{CqlType, TypeLookup, UserType};
 
 use super::{Schema, Table};
 use crate::error::CqlError;

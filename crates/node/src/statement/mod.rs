@@ -5,8 +5,8 @@ mod prepare;
 pub(crate) mod restrictions;
 pub(crate) mod select;
 
-use shunt_cql::ast::{Describe, QualifiedName, SchemaStatement};
-use shunt_cql::types::CqlType;
+use shunt_language::ast::{Describe, QualifiedName, SchemaStatement};
+use shunt_language::types::CqlType;
 
 use crate::schema::Uuid;
 use mutation::{BatchPlan, MutationPlan};

@@ -5,12 +5,12 @@ mod parts;
 
 use std::sync::Arc;
 
-use shunt_cql::ast::{
+use shunt_language::ast::{
     Attributes, BatchKind, Comparison, Conditions, Delete, Deletion, Insert, InsertJson, Mutation, NativeType,
     Relation, Term, Update,
 };
-use shunt_cql::terms::{Prepared, Scope, prepare};
-use shunt_cql::types::CqlType;
+use shunt_language::terms::{Prepared, Scope, prepare};
+use shunt_language::types::CqlType;
 
 use super::restrictions::{Restrictions, column_of};
 use crate::error::CqlError;

@@ -1,9 +1,9 @@
 //! From text to a statement that can be executed.
 
 use md5::{Digest, Md5};
-use shunt_cql::ast::{self, Parsed};
-use shunt_cql::terms::Scope;
-use shunt_cql::types::CqlType;
+use shunt_language::ast::{self, Parsed};
+use shunt_language::terms::Scope;
+use shunt_language::types::CqlType;
 
 use super::mutation::{BatchPlan, MutationPlan, attributes};
 use super::select::SelectPlan;
@@ -26,7 +26,7 @@ impl Statement {
         schema: &Schema,
         now_ms: i64,
     ) -> Result<Statement, CqlError> {
-        let Parsed { statement, markers } = shunt_cql::parse(text)?;
+        let Parsed { statement, markers } = shunt_language::parse(text)?;
         let types = Types { schema, keyspace };
         let table = match &statement {
             ast::Statement::Select(select) => Some(schema.find_table(&select.table, keyspace)?),

@@ -9,10 +9,10 @@ mod collect;
 
 use std::sync::Arc;
 
-use shunt_cql::ast::{Comparison, Relation};
-use shunt_cql::error::InvalidRequest;
-use shunt_cql::terms::{Prepared, Scope};
-use shunt_cql::types::CqlType;
+use shunt_language::ast::{Comparison, Relation};
+use shunt_language::error::InvalidRequest;
+use shunt_language::terms::{Prepared, Scope};
+use shunt_language::types::CqlType;
 
 use crate::schema::{Column, Table};
 use collect::Collector;

@@ -14,7 +14,7 @@ mod values;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shunt_cql::ast::{SchemaStatement, Statement};
+use shunt_language::ast::{SchemaStatement, Statement};
 
 use crate::cluster::ClusterInfo;
 use crate::schema::{Durability, Keyspace, Schema, Table};
@@ -42,7 +42,7 @@ fn keyspace(name: &str, statements: &[&str]) -> Result<Keyspace, String> {
         types: Default::default(),
     };
     for (index, text) in statements.iter().enumerate() {
-        let parsed = shunt_cql::parse(text).map_err(|error| format!("{text}: {error}"))?;
+        let parsed = shunt_language::parse(text).map_err(|error| format!("{text}: {error}"))?;
         let Statement::Schema(SchemaStatement::CreateTable(create)) = parsed.statement else {
             return Err(format!("{text}: not CREATE TABLE"));
         };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use shunt_cql::values::split;
+use shunt_language::values::split;
 
 use super::values::RowMaker;
 use crate::schema::{Column, ColumnKind, Keyspace, Schema, Table};
@@ -104,7 +104,7 @@ fn dropped_rows(table: &Table) -> Vec<RowMaker> {
 }
 
 fn type_rows(keyspace: &Keyspace) -> Vec<RowMaker> {
-    let row = |definition: &std::sync::Arc<shunt_cql::types::UserType>| {
+    let row = |definition: &std::sync::Arc<shunt_language::types::UserType>| {
         let types: Vec<String> = definition.fields.iter().map(|(_, field)| field.to_string()).collect();
         RowMaker::default()
             .text("keyspace_name", &keyspace.name)

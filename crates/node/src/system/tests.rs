@@ -5,8 +5,8 @@
 use std::net::SocketAddr;
 
 use proptest::prelude::*;
-use shunt_cql::CqlType;
-use shunt_cql::values::{literal, plain_text, validate};
+use shunt_language::CqlType;
+use shunt_language::values::{literal, plain_text, validate};
 
 use super::{keyspaces, rows};
 use crate::cluster::ClusterInfo;

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use shunt_cql::values::split;
+use shunt_language::values::split;
 use shunt_storage::Target;
 use shunt_storage::row::{Expiry, Fragment, PartitionKey, Row, TableId};
 use shunt_storage::store::{Durability, Mutation, Store};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use shunt_cql::values::split;
+use shunt_language::values::split;
 
 use crate::schema::Uuid;
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use shunt_cql::ast::{NativeType, quoted_name, quoted_string};
-use shunt_cql::types::UserType;
-use shunt_cql::values::{float_text, literal};
+use shunt_language::ast::{NativeType, quoted_name, quoted_string};
+use shunt_language::types::UserType;
+use shunt_language::values::{float_text, literal};
 
 use crate::schema::{Column, ColumnKind, DroppedColumn, Durability, Keyspace, Table, TableOptions};
 use crate::system::is_virtual;

@@ -10,9 +10,9 @@ mod tests;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use shunt_cql::ast::{Describe, DescribeTarget, QualifiedName, quoted_name};
-use shunt_cql::types::{CqlType, UserType};
-use shunt_cql::values::split;
+use shunt_language::ast::{Describe, DescribeTarget, QualifiedName, quoted_name};
+use shunt_language::types::{CqlType, UserType};
+use shunt_language::values::split;
 use shunt_wire::cql::message::encode_result::{RowsWriter, native};
 
 use crate::cluster::ClusterInfo;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use proptest::prelude::*;
-use shunt_cql::ast::Statement;
+use shunt_language::ast::Statement;
 use shunt_wire::cql::message::ResultMessage;
 
 use crate::cluster::ClusterInfo;
@@ -26,7 +26,7 @@ fn cluster() -> ClusterInfo {
 type Answer = (Vec<String>, Vec<Vec<Vec<u8>>>);
 
 fn answer(schema: &Schema, text: &str, session: Option<&str>) -> Result<Answer, CqlError> {
-    let Statement::Describe(describe) = shunt_cql::parse(text)?.statement else { panic!("{text}: no DESCRIBE") };
+    let Statement::Describe(describe) = shunt_language::parse(text)?.statement else { panic!("{text}: no DESCRIBE") };
     let mut body = Vec::new();
     super::run(&describe, session, schema, &cluster(), &mut body)?;
     let ResultMessage::Rows(rows) = ResultMessage::decode(4, &body).unwrap() else { panic!("{text}: no rows") };
@@ -196,8 +196,8 @@ fn the_cluster() {
     let (columns, rows) = answer(&schema, "DESC CLUSTER", Some("k")).unwrap();
     assert_eq!(columns[3], "range_ownership");
     assert_eq!((rows.len(), &rows[0][..3]), (1, &values[..]));
-    let cql_type = shunt_cql::CqlType::parse("map<text, frozen<list<text>>>", &()).unwrap();
-    let text = shunt_cql::values::literal(&cql_type, &rows[0][3]);
+    let cql_type = shunt_language::CqlType::parse("map<text, frozen<list<text>>>", &()).unwrap();
+    let text = shunt_language::values::literal(&cql_type, &rows[0][3]);
     for node in cluster().nodes {
         for end in &node.tokens {
             let entry = format!("'{end}': ['/{}']", node.address);
@@ -262,7 +262,7 @@ fn tables_with_internals() {
     let create = |name: &str| format!("CREATE TABLE {name} (k int PRIMARY KEY, v text, w text, x int)");
     let schema = after(&schema(), &[create("n"), "ALTER TABLE n DROP w USING TIMESTAMP 1589286942065000".to_owned()]);
     let id = schema.table("k", "n").unwrap().id;
-    let id = shunt_cql::values::literal(&shunt_cql::CqlType::parse("uuid", &()).unwrap(), &id);
+    let id = shunt_language::values::literal(&shunt_language::CqlType::parse("uuid", &()).unwrap(), &id);
     let first = format!(
         "CREATE TABLE k.n (\n    k int PRIMARY KEY,\n    v text,\n    x int,\n    w text\n) WITH ID = {id}\n    AND {OPTIONS}\n\
          ALTER TABLE k.n DROP w USING TIMESTAMP 1589286942065000;"
@@ -330,7 +330,7 @@ fn what_is_printed_of_system_tables_parses() {
     let real = rows.iter().filter(|row| !virtual_ones.contains(&row[0].as_str()));
     let mut system = 0;
     for row in real {
-        shunt_cql::parse(&row[3]).unwrap_or_else(|error| panic!("{}: {}", row[3], error.message));
+        shunt_language::parse(&row[3]).unwrap_or_else(|error| panic!("{}: {}", row[3], error.message));
         system += usize::from(SYSTEM_KEYSPACES.contains(&row[0].as_str()));
     }
     assert!(system > 15, "{system}");

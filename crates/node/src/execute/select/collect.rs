@@ -2,7 +2,7 @@
 //!
 //! Whoever reads tells of the beginning of a partition, its rows and its end, and heeds what comes back.
 
-use shunt_cql::error::InvalidRequest;
+use shunt_language::error::InvalidRequest;
 use shunt_storage::catalogue::{RecordView, ValueView};
 use shunt_storage::row::Row;
 use shunt_wire::cql::message::put;

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use shunt_cql::error::InvalidRequest;
-use shunt_cql::functions::AggregateState;
-use shunt_cql::terms::Value;
-use shunt_cql::types::CqlType;
-use shunt_cql::values::{compare, split};
+use shunt_language::error::InvalidRequest;
+use shunt_language::functions::AggregateState;
+use shunt_language::terms::Value;
+use shunt_language::types::CqlType;
+use shunt_language::values::{compare, split};
 
 use super::filter::map_value;
 use super::input::Input;

@@ -2,11 +2,11 @@
 
 use std::cmp::Ordering;
 
-use shunt_cql::ast::Comparison;
-use shunt_cql::error::InvalidRequest;
-use shunt_cql::terms::{Bindings, Value};
-use shunt_cql::types::CqlType;
-use shunt_cql::values::{compare, split};
+use shunt_language::ast::Comparison;
+use shunt_language::error::InvalidRequest;
+use shunt_language::terms::{Bindings, Value};
+use shunt_language::types::CqlType;
+use shunt_language::values::{compare, split};
 
 use super::super::keys;
 use super::input::Input;

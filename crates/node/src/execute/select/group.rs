@@ -1,7 +1,7 @@
 //! Rows that become one: aggregates under way, and the first row, which gives the values of what is no aggregate.
 
-use shunt_cql::error::InvalidRequest;
-use shunt_cql::functions::AggregateState;
+use shunt_language::error::InvalidRequest;
+use shunt_language::functions::AggregateState;
 use shunt_storage::row::Row;
 
 use super::evaluate::Evaluator;

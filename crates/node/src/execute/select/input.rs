@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use shunt_cql::values::{ordered, split};
+use shunt_language::values::{ordered, split};
 use shunt_storage::row::{CellValue, Row};
 
 use super::super::rows::{self, cells_of};

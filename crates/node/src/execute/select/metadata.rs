@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use shunt_cql::ast::CellMetadata;
-use shunt_cql::types::CqlType;
-use shunt_cql::values::compare;
+use shunt_language::ast::CellMetadata;
+use shunt_language::types::CqlType;
+use shunt_language::values::compare;
 
 use super::super::rows::{CellInfo, field_of, infos};
 use super::evaluate::{Computed, Evaluator, is_between, list_with_nulls};

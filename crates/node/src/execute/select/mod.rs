@@ -21,8 +21,8 @@ mod source;
 #[cfg(test)]
 pub(super) mod tests;
 
-use shunt_cql::error::InvalidRequest;
-use shunt_cql::terms::{Prepared, Value};
+use shunt_language::error::InvalidRequest;
+use shunt_language::terms::{Prepared, Value};
 
 use super::bindings::Bound;
 use super::effort::Effort;

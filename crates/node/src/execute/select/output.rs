@@ -1,8 +1,8 @@
 //! Rows of the result as bytes.
 
-use shunt_cql::error::InvalidRequest;
-use shunt_cql::functions::AggregateState;
-use shunt_cql::values::json;
+use shunt_language::error::InvalidRequest;
+use shunt_language::functions::AggregateState;
+use shunt_language::values::json;
 use shunt_wire::cql::message::put;
 
 use super::evaluate::Evaluator;

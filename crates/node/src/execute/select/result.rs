@@ -67,7 +67,7 @@ fn patch(out: &mut [u8], at: usize, value: i32) {
 
 #[cfg(test)]
 mod tests {
-    use shunt_cql::ast::NativeType;
+    use shunt_language::ast::NativeType;
     use shunt_wire::cql::message::{Metadata, ResultMessage};
 
     use super::*;

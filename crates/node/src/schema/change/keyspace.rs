@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shunt_cql::ast::{Properties, PropertyValue};
+use shunt_language::ast::{Properties, PropertyValue};
 
 use super::{Change, Object, Outcome, changeable, valid_name};
 use crate::error::CqlError;

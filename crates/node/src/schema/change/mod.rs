@@ -4,7 +4,7 @@ mod keyspace;
 mod table;
 mod types;
 
-use shunt_cql::ast::{Drop, DropKind, SchemaStatement};
+use shunt_language::ast::{Drop, DropKind, SchemaStatement};
 
 use super::resolve::keyspace_of;
 use super::{Schema, Uuid};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use shunt_cql::ast::{AlterTable, ColumnDefinition, CreateTable, Properties, QualifiedName, TableAlteration};
-use shunt_cql::types::CqlType;
+use shunt_language::ast::{AlterTable, ColumnDefinition, CreateTable, Properties, QualifiedName, TableAlteration};
+use shunt_language::types::CqlType;
 use shunt_storage::row::{ColumnId, TableId};
 
 use super::{Change, Moment, Object, Outcome, valid_name};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use shunt_cql::ast::{AlterType, QualifiedName, TypeAlteration, TypeName};
-use shunt_cql::types::{CqlType, UserType};
+use shunt_language::ast::{AlterType, QualifiedName, TypeAlteration, TypeName};
+use shunt_language::types::{CqlType, UserType};
 
 use super::{Change, Object, Outcome, valid_name};
 use crate::error::CqlError;

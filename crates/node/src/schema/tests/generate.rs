@@ -1,7 +1,7 @@
 //! Schemas made of bytes: every run of bytes stands for statements that are all valid, fewer bytes for simpler ones.
 
 use proptest::prelude::*;
-use shunt_cql::ast::{NativeType, quoted_name, quoted_string};
+use shunt_language::ast::{NativeType, quoted_name, quoted_string};
 
 use super::{Schema, after};
 

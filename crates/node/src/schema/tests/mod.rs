@@ -7,7 +7,7 @@ mod generate;
 mod persist;
 mod types;
 
-use shunt_cql::ast::Statement;
+use shunt_language::ast::Statement;
 
 use super::Schema;
 use super::change::{Moment, Outcome};
@@ -17,7 +17,7 @@ pub(crate) use generate::{schema_of, statements};
 
 /// Carries out one statement. Everything about it follows from the schema, so that a test can do it again.
 pub(crate) fn carry_out(schema: &Schema, text: &str, session: Option<&str>) -> Outcome {
-    let Statement::Schema(statement) = shunt_cql::parse(text).map_err(CqlError::from)?.statement else {
+    let Statement::Schema(statement) = shunt_language::parse(text).map_err(CqlError::from)?.statement else {
         panic!("{text}: does not change a schema");
     };
     let number = schema.number + 1;

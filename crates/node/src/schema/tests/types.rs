@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shunt_cql::types::{CqlType, UserType};
+use shunt_language::types::{CqlType, UserType};
 
 use super::{Schema, after, carry_out};
 

@@ -1,6 +1,6 @@
 //! What a statement that writes is about, as far as its text tells, and what Cassandra refuses of it.
 
-use shunt_cql::types::CqlType;
+use shunt_language::types::CqlType;
 
 use super::{ColumnChange, ConditionPlan, MutationPlan};
 use crate::error::CqlError;

@@ -1,9 +1,9 @@
 //! Assignments, deletions and conditions of single columns.
 
-use shunt_cql::ast::{ColumnCondition, Comparison, Conditions, Deletion, NativeType, Operation};
-use shunt_cql::functions::is_number;
-use shunt_cql::terms::{Scope, prepare};
-use shunt_cql::types::CqlType;
+use shunt_language::ast::{ColumnCondition, Comparison, Conditions, Deletion, NativeType, Operation};
+use shunt_language::functions::is_number;
+use shunt_language::terms::{Scope, prepare};
+use shunt_language::types::CqlType;
 
 use super::{ColumnChange, Condition, ConditionPart, ConditionPlan, ConditionTest};
 use crate::error::CqlError;

@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use shunt_cql::ast::{Comparison, NativeType, Relation, Term};
-use shunt_cql::error::InvalidRequest;
-use shunt_cql::terms::{Prepared, Scope, prepare};
-use shunt_cql::types::CqlType;
+use shunt_language::ast::{Comparison, NativeType, Relation, Term};
+use shunt_language::error::InvalidRequest;
+use shunt_language::terms::{Prepared, Scope, prepare};
+use shunt_language::types::CqlType;
 
 use super::{
     Bound, ClusteringRestriction, Filter, OneOf, Operand, PartitionRestriction, Restrictions, Test, TupleIn, column_of,

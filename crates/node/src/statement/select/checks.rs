@@ -1,7 +1,7 @@
 //! What Cassandra refuses: filters without ALLOW FILTERING, and DISTINCT of more than partitions.
 
-use shunt_cql::ast::{Comparison, Relation};
-use shunt_cql::error::InvalidRequest;
+use shunt_language::ast::{Comparison, Relation};
+use shunt_language::error::InvalidRequest;
 
 use super::is;
 use super::selection::Selection;

@@ -1,7 +1,7 @@
 //! GROUP BY and ORDER BY.
 
-use shunt_cql::ast::{self, OrderingBy, Selector};
-use shunt_cql::error::InvalidRequest;
+use shunt_language::ast::{self, OrderingBy, Selector};
+use shunt_language::error::InvalidRequest;
 
 use super::Grouping;
 use super::selection::{Selection, name_of};

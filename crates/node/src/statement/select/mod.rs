@@ -7,9 +7,9 @@ mod clauses;
 
 use std::sync::Arc;
 
-use shunt_cql::ast::{self, NativeType, SelectClause, Term};
-use shunt_cql::error::InvalidRequest;
-use shunt_cql::terms::{Prepared, Scope, prepare};
+use shunt_language::ast::{self, NativeType, SelectClause, Term};
+use shunt_language::error::InvalidRequest;
+use shunt_language::terms::{Prepared, Scope, prepare};
 
 use super::ResultColumn;
 use super::restrictions::Restrictions;

@@ -7,11 +7,11 @@ mod call;
 mod metadata;
 mod name;
 
-use shunt_cql::ast::{CellMetadata, Selector, Term};
-use shunt_cql::error::InvalidRequest;
-use shunt_cql::functions::{Aggregate, AggregateKind, Function};
-use shunt_cql::terms::{Prepared, Scope, prepare};
-use shunt_cql::types::CqlType;
+use shunt_language::ast::{CellMetadata, Selector, Term};
+use shunt_language::error::InvalidRequest;
+use shunt_language::functions::{Aggregate, AggregateKind, Function};
+use shunt_language::terms::{Prepared, Scope, prepare};
+use shunt_language::types::CqlType;
 
 use crate::schema::Table;
 use crate::statement::restrictions::{column_of, invalid};

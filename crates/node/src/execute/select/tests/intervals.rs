@@ -1,10 +1,10 @@
 //! Bounds of several columns in mixed directions, against what they mean row by row.
 
 use proptest::prelude::*;
-use shunt_cql::ast::Statement;
-use shunt_cql::functions::Environment;
-use shunt_cql::terms::{Bindings, Scope, Value};
-use shunt_cql::types::CqlType;
+use shunt_language::ast::Statement;
+use shunt_language::functions::Environment;
+use shunt_language::terms::{Bindings, Scope, Value};
+use shunt_language::types::CqlType;
 
 use crate::execute::intervals::Intervals;
 use crate::schema::{Schema, Table};
@@ -44,8 +44,8 @@ fn table(descending: [bool; 3]) -> Table {
          WITH CLUSTERING ORDER BY (a {}, b {}, c {})",
         order[0], order[1], order[2]
     );
-    let Statement::Schema(shunt_cql::ast::SchemaStatement::CreateTable(create)) =
-        shunt_cql::parse(&text).expect("a table").statement
+    let Statement::Schema(shunt_language::ast::SchemaStatement::CreateTable(create)) =
+        shunt_language::parse(&text).expect("a table").statement
     else {
         panic!("{text}")
     };
@@ -53,8 +53,8 @@ fn table(descending: [bool; 3]) -> Table {
 }
 
 fn intervals(table: &Table, text: &str) -> Intervals {
-    let Statement::Select(select) = shunt_cql::parse(text).expect(text).statement else { panic!("{text}") };
-    let key = [CqlType::from(shunt_cql::ast::NativeType::Int)];
+    let Statement::Select(select) = shunt_language::parse(text).expect(text).statement else { panic!("{text}") };
+    let key = [CqlType::from(shunt_language::ast::NativeType::Int)];
     let mut scope = Scope::new(&(), Some(&key), 0, 0);
     let restrictions = Restrictions::new(table, &select.relations, &mut scope).expect(text);
     Intervals::new(table, &restrictions.clustering, &Nothing).expect(text)

@@ -11,8 +11,8 @@ mod selectors;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use shunt_cql::types::CqlType;
-use shunt_cql::values::literal;
+use shunt_language::types::CqlType;
+use shunt_language::values::literal;
 use shunt_storage::store::StoreOptions;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::values::{Value, ValueList};

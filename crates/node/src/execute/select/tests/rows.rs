@@ -1,6 +1,6 @@
 //! Which rows come, and in which order.
 
-use shunt_cql::values::split;
+use shunt_language::values::split;
 
 use super::{Asked, Nodes};
 

@@ -1,10 +1,10 @@
 //! Functions, operations and aggregates of selectors: which one is meant follows from the types of the arguments.
 
-use shunt_cql::ast::{NativeType, QualifiedName, Selector, Term};
-use shunt_cql::error::InvalidRequest;
-use shunt_cql::functions::{self, Aggregate, AggregateKind, Argument, Function};
-use shunt_cql::terms::{Scope, known_type, prepare};
-use shunt_cql::types::CqlType;
+use shunt_language::ast::{NativeType, QualifiedName, Selector, Term};
+use shunt_language::error::InvalidRequest;
+use shunt_language::functions::{self, Aggregate, AggregateKind, Argument, Function};
+use shunt_language::terms::{Scope, known_type, prepare};
+use shunt_language::types::CqlType;
 
 use super::metadata::metadata_type;
 use super::name::counts_rows;

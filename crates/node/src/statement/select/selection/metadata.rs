@@ -1,8 +1,8 @@
 //! `writetime`, `maxwritetime` and `ttl` of columns, or of parts of columns that are stored element by element.
 
-use shunt_cql::ast::{CellMetadata, NativeType, Selector};
-use shunt_cql::error::InvalidRequest;
-use shunt_cql::types::CqlType;
+use shunt_language::ast::{CellMetadata, NativeType, Selector};
+use shunt_language::error::InvalidRequest;
+use shunt_language::types::CqlType;
 
 use super::name::metadata_name;
 use super::{Expression, Part, Preparer, Typed, element_types, field_of};

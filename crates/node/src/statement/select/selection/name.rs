@@ -1,6 +1,6 @@
 //! Names of result columns, as Cassandra gives them.
 
-use shunt_cql::ast::{CellMetadata, LiteralKind, QualifiedName, Selector, Term};
+use shunt_language::ast::{CellMetadata, LiteralKind, QualifiedName, Selector, Term};
 
 /// The name of a function of metadata.
 pub(super) fn metadata_name(what: CellMetadata) -> &'static str {
