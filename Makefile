@@ -37,25 +37,25 @@ ring-stop: ## stop every ring that was started here; data stays in target/ring
 	@scripts/ring stop
 
 ring-cost: build ## what a query costs the ring's nodes: round robin, token aware, through Shunt, with the extension
-	@scripts/experiment cost $(RING_COST)
+	@experiments/run ring_cost $(RING_COST)
 
 extension-cost: build ## what a query costs a Cassandra node with and without the extension
-	@scripts/experiment extension_cost --optimise $(EXTENSION_COST)
+	@experiments/run extension_cost --optimise $(EXTENSION_COST)
 
 store-speed: build ## what reads and writes cost the embedded node, Cassandra and redis-server
-	@scripts/experiment store_speed $(STORE_SPEED)
+	@experiments/run store_speed $(STORE_SPEED)
 
 row-cache: ## Cassandra's row cache on a slow disk; root and cgroup v1; ROW_CACHE="--cache DIRECTORY" on a fast disk
-	@scripts/experiment row_cache $(ROW_CACHE)
+	@experiments/run row_cache $(ROW_CACHE)
 
 bench: build ## the papers' experiments and the peers, side by side, and a report of them: about an hour; BENCH="NAME..." for some
 	@scripts/prerequisites ring python || echo "what needs these is left out"
 	@status=0; $(TARGET)/release/shunt bench run $(BENCH) --out target/bench/results.jsonl || status=$$?; \
-	  report/build target/bench/results.jsonl --out target/bench/report && exit $$status
+	  experiments/report/build target/bench/results.jsonl --out target/bench/report && exit $$status
 
 report: ## a report of a results file: make report RESULTS=FILE, or REPORT="--keep FILE" for one below docs/results
 	@scripts/prerequisites python
-	@report/build $(RESULTS) $(REPORT)
+	@experiments/report/build $(RESULTS) $(REPORT)
 
 build: ## the release binary, target/release/shunt
 	@scripts/prerequisites rust

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from ring.cluster import Cluster
-from ring.embedded import Embedded
-from ring.proxy import LISTEN, Proxy
+from harness.cluster import Cluster
+from harness.embedded import Embedded
+from harness.proxy import LISTEN, Proxy
 
 
 @dataclass

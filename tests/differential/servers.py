@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator
 
-from ring.cluster import Cluster
-from ring.embedded import Embedded
+from harness.cluster import Cluster
+from harness.embedded import Embedded
 
 RING = "differential"
 MEMORY = Path("/dev/shm")  # a file system in memory: a table's files live for seconds, and need no disk

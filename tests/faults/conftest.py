@@ -4,9 +4,9 @@ import resource
 
 import pytest
 
-from ring import cql
-from ring.cluster import Cluster
-from ring.proxy import Proxy
+from harness import cql
+from harness.cluster import Cluster
+from harness.proxy import Proxy
 
 FIRST = 21  # 127.0.0.21 and following: beside the ring of the driver tests
 LISTEN, ADMIN = "127.0.0.1:9044", "127.0.0.1:9182"

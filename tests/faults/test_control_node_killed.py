@@ -2,8 +2,8 @@
 
 import asyncio
 
-from ring.load import OF_A_LOST_REPLICA, Load
-from ring import cql
+from harness.load import OF_A_LOST_REPLICA, Load
+from harness import cql
 
 
 def control_node(ring):

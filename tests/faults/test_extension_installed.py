@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from ring import extension
-from ring.load import OF_A_LOST_REPLICA, Load
+from harness import extension
+from harness.load import OF_A_LOST_REPLICA, Load
 
 MOVED_WITHIN_SECONDS = 60
 

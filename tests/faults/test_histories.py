@@ -11,7 +11,7 @@ import time
 from history.clients import SCHEMA, Clients
 from history.record import History
 from history.verdict import assert_linearizable
-from ring import cql
+from harness import cql
 
 # What the driver calls that which a coordinator may answer while a replica it counted on does not.
 OF_A_LOST_REPLICA = {"Unavailable", "WriteTimeout", "ReadTimeout", "WriteFailure", "ReadFailure", "OverloadedErrorMessage"}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ring import cql
-from ring.load import OF_A_LOST_REPLICA, answered
+from harness import cql
+from harness.load import OF_A_LOST_REPLICA, answered
 
 CLIENTS = 5000
 KEYS = 100

@@ -4,8 +4,8 @@ import asyncio
 import json
 import time
 
-from ring import cql
-from ring.load import OF_A_LOST_REPLICA, Load
+from harness import cql
+from harness.load import OF_A_LOST_REPLICA, Load
 
 ASK_EVERY_SECONDS = 0.05
 MARGIN_SECONDS = 1  # between what a node does and what its table says, on a busy machine

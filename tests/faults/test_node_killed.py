@@ -8,8 +8,8 @@ from cassandra import ConsistencyLevel, OperationTimedOut, RequestExecutionExcep
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.policies import HostStateListener
 
-from ring.driver import PATIENT
-from ring.load import OF_A_LOST_REPLICA, READ_ATTEMPTS, Load
+from harness.driver import PATIENT
+from harness.load import OF_A_LOST_REPLICA, READ_ATTEMPTS, Load
 
 
 def test_kill_nine_and_restart(front, whole):

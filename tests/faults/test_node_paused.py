@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ring.load import OF_A_LOST_REPLICA, OVERLOADED, Load
+from harness.load import OF_A_LOST_REPLICA, OVERLOADED, Load
 
 SECONDS_PAUSED = 15
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from ring.load import OF_A_LOST_REPLICA, Load
-from ring import cql
+from harness.load import OF_A_LOST_REPLICA, Load
+from harness import cql
 
 
 @pytest.mark.parametrize("forgets", [False, True], ids=["remembers", "forgets-prepared-statements"])

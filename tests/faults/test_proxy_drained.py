@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from ring.load import Load
-from ring import cql
-from ring.proxy import Proxy
+from harness.load import Load
+from harness import cql
+from harness.proxy import Proxy
 
 LISTEN, ADMIN = "127.0.0.1:9045", "127.0.0.1:9183"
 QUERIES = 40

@@ -22,7 +22,7 @@ from cassandra import ConsistencyLevel
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import ConstantReconnectionPolicy, FallthroughRetryPolicy, RoundRobinPolicy
 
-from ring.driver import PATIENT
+from harness.driver import PATIENT
 
 from .record import FAILED, OK, History
 

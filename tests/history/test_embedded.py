@@ -14,8 +14,8 @@ import pytest
 from history.clients import SCHEMA, Clients
 from history.record import History
 from history.verdict import assert_linearizable
-from ring import cql
-from ring.embedded import Embedded
+from harness import cql
+from harness.embedded import Embedded
 
 KEYSPACE = "CREATE KEYSPACE {0} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
 PORT, NODE_PORT = 9152, 9153

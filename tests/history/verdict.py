@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from ring import jars
+from harness import jars
 
 HERE = Path(__file__).resolve().parent
 LOGS = jars.TARGET / "test-logs"

@@ -5,7 +5,7 @@
 //! that memory; memory of the budget of both. Every arm begins with the same data, warms its caches up while the disk is
 //! fast, and is measured while it is slow.
 //!
-//! `scripts/slow-disk run cargo run --release -p shunt-storage --example row_cache -- --cache DIRECTORY`
+//! `experiments/slow-disk run cargo run --release -p shunt-storage --example row_cache -- --cache DIRECTORY`
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -4,7 +4,7 @@ import pytest
 from cassandra import ConsistencyLevel
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, Session
 
-from ring.driver import PATIENT
+from harness.driver import PATIENT
 
 VERSIONS = [4, 5]
 # Several suites share the processors with the ring: a change of the schema may take longer than the default of ten.

@@ -7,10 +7,10 @@ from cassandra import AuthenticationFailed, Unauthorized
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import Cluster, NoHostAvailable
 
-from ring.cluster import Cluster as Ring
-from ring.cluster import SUPERUSER
-from ring.driver import PATIENT
-from ring.proxy import Proxy
+from harness.cluster import Cluster as Ring
+from harness.cluster import SUPERUSER
+from harness.driver import PATIENT
+from harness.proxy import Proxy
 
 FIRST = 11  # its own addresses, so that it runs beside the other ring
 LISTEN, ADMIN = "127.0.0.1:9043", "127.0.0.1:9181"

@@ -11,7 +11,7 @@ import org.apache.cassandra.locator.*;
 /**
  * Prints what Cassandra's own strategy classes place where, for random clusters: the content of placement.txt.
  *
- *   java -Dlogback.configurationFile=tests/ring/logback-tools.xml -cp 'target/cassandra-5.0.9/lib/*' \
+ *   java -Dlogback.configurationFile=tests/harness/logback-tools.xml -cp 'target/cassandra-5.0.9/lib/*' \
  *       crates/topology/tests/cassandra/Placement.java > crates/topology/tests/cassandra/placement.txt
  *
  * Each cluster: a line "cluster", lines "node N DC RACK TOKEN,TOKEN..", and for each setting a line

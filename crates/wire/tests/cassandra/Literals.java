@@ -11,7 +11,7 @@ import org.apache.cassandra.utils.ByteBufferUtil;
  * Serializes literals with Cassandra's own parser and types. Reads lines "type TAB literal", prints each with
  * TAB and the bytes in hexadecimal, or "refused". To renew literals.txt after adding lines to it:
  *
- *   cut -f1,2 literals.txt | java -Dlogback.configurationFile=tests/ring/logback-tools.xml \
+ *   cut -f1,2 literals.txt | java -Dlogback.configurationFile=tests/harness/logback-tools.xml \
  *       -cp 'target/cassandra-5.0.9/lib/*' crates/wire/tests/cassandra/Literals.java
  *
  * The time zone of the run is UTC, as in the file.

@@ -3,7 +3,7 @@
 import json
 import subprocess
 
-from .proxy import binary
+from harness.proxy import binary
 
 
 def load(target: str, connections: int, outstanding: int, *more) -> dict:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ring.load import Load, Missed
+from harness.load import Load, Missed
 
 
 @pytest.fixture

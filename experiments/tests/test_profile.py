@@ -1,6 +1,6 @@
 """What a profile makes of `perf script`'s text."""
 
-from ring import profile
+from experiments import profile
 
 SCRIPT = """
 \tffffffff8200b199 tcp_sendmsg_locked

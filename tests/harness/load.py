@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from typing import NamedTuple
 
-from ring import cql
+from harness import cql
 
 WRITE = "INSERT INTO faults.writes (key, value) VALUES (?, ?)"
 READ = "SELECT value FROM faults.writes WHERE key = ?"

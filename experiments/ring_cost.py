@@ -22,10 +22,10 @@ from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster as Driver, Execution
 from cassandra.concurrent import execute_concurrent_with_args
 from cassandra.policies import RoundRobinPolicy, TokenAwarePolicy
 
-from . import extension
-from .cluster import Cluster
-from .processes import cpu_seconds
-from .proxy import Proxy
+from harness import extension
+from harness.cluster import Cluster
+from harness.processes import cpu_seconds
+from harness.proxy import Proxy
 
 ARMS = ("round robin", "token aware", "Shunt", "Shunt, extension")
 CONSISTENCY = {"ONE": ConsistencyLevel.ONE, "QUORUM": ConsistencyLevel.QUORUM}

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ring import soak
+from experiments import soak
 
 WINDOW = {"queries": 100, "error_share": 0.0, "latency_us": {"p50": 1.0, "p99": 2.0, "max": 3.0}, "wrong_answers": 0,
           "wrong_values": 0, "not_found": 0, "queries_lost": 0, "connections_lost": 0, "waiting": 0, "shed": 0}

@@ -1,4 +1,4 @@
-"""The command `report/build`."""
+"""The command `experiments/report/build`."""
 
 import argparse
 import sys
@@ -6,12 +6,12 @@ from pathlib import Path
 
 from . import readme, results, runs
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "docs" / "results"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="report/build", description="Turns a results file of `shunt bench run` into a report.")
+    parser = argparse.ArgumentParser(prog="experiments/report/build", description="Turns a results file of `shunt bench run` into a report.")
     parser.add_argument("results", type=Path, nargs="+", metavar="RESULTS.jsonl",
                         help="what `shunt bench run` wrote; several runs make one report, and of a scenario that was run again the last run counts")
     place = parser.add_mutually_exclusive_group()
@@ -32,7 +32,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"report/build: {error}", file=sys.stderr)
+        print(f"experiments/report/build: {error}", file=sys.stderr)
         return 1
     return 0
 

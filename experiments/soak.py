@@ -16,10 +16,10 @@ import sys
 import threading
 import time
 
-from . import cql, extension, jars
-from .cluster import Cluster
-from .load import Load
-from .proxy import Proxy, binary
+from harness import cql, extension, jars
+from harness.cluster import Cluster
+from harness.load import Load
+from harness.proxy import Proxy, binary
 
 ADDRESS, ADMIN = "127.0.0.1:9046", "127.0.0.1:9186"
 KEYSPACE = "soak"

@@ -1,10 +1,13 @@
-"""Real Apache Cassandra nodes on loopback, and small tools around them, for the whole-system tests and `make run-cassandra`.
+"""What tests and experiments run against: rings of real Apache Cassandra nodes on loopback, embedded nodes, proxies.
 
 jars.py     Cassandra's jars from Maven Central, a Java that runs them, an archive of loaded classes for fast starts
 node.py     one Cassandra process: configuration, start, stop, kill -9, SIGSTOP
 cluster.py  several nodes as one ring: tokens, seeds, waiting until every node sees every other one up
 cql.py      a CQL client that is deliberately not a driver: one socket, no reconnect, no retry
 proxy.py    a `shunt proxy` process
+embedded.py embedded nodes, one alone or three behind a proxy
+extension.py the Cassandra extension's jar
+processes.py what the kernel says of a process
 load.py     clients that remember every write acknowledged to them
 commands.py the command line of `scripts/ring`
 

@@ -1,6 +1,6 @@
 //! The row cache beside foyer's hybrid cache: the same look-ups, fills and writes, the same memory, the same room on SSD.
 //!
-//! `cargo run --release --manifest-path compare/foyer/Cargo.toml -- [ROWS] [DIRECTORY]`
+//! `cargo run --release --manifest-path experiments/foyer/Cargo.toml -- [ROWS] [DIRECTORY]`
 //!
 //! Rows of 400 bytes in YCSB's 'latest' distribution, 95 % reads; a miss is filled in, a write drops the row. Both have 2 %
 //! of the rows' bytes in memory and 8 % on SSD. foyer: LRU in memory, its block engine on a file system, no admission

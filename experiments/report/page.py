@@ -105,7 +105,7 @@ def _source(results: Results) -> Element:
     told, they = ("one file", "It has") if len(names) == 1 else (f"{len(names)} files", "They have")
     return element("section", element("h2", "Where this comes from"), element(
         "p", f"Everything above was made from {told} of raw data, ", *links, "by ",
-        element("code", f"report/build {' '.join(names)}"), f". {they} each round of each measurement. Medians are over rounds "
+        element("code", f"experiments/report/build {' '.join(names)}"), f". {they} each round of each measurement. Medians are over rounds "
         "in which the arms follow one another; a range is from the smallest to the largest. A ratio is one arm's figure divided by "
         "another's, the median over the rounds; its interval is that of this median by order statistics, 95 % (94 % with five "
         "rounds). Where it contains 1, or the rounds are too few for one, no difference is shown."),

@@ -10,7 +10,7 @@ HEAD = """# Results
 
 Runs of `shunt bench run` whose reports were kept, the latest first. Each directory has the report (`index.html`, one file that
 needs no network), its plots (`plots`) and the raw data (`results.jsonl`, and `results-2.jsonl` and so on where scenarios had a
-run of their own). This list is written by `report/build --keep`.
+run of their own). This list is written by `experiments/report/build --keep`.
 """
 
 

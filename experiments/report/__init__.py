@@ -12,5 +12,5 @@ chapter.py   one scenario of the page
 readme.py    the table of claims in README.md
 runs.py      the reports that are kept below docs/results, and their list
 
-`report/build` is the command. Everything on the page comes from the results file; nothing is measured here.
+`experiments/report/build` is the command. Everything on the page comes from the results file; nothing is measured here.
 """

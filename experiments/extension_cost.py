@@ -11,10 +11,11 @@ import json
 import random
 import statistics
 
+from harness.cluster import Cluster
+from harness.processes import compiler_seconds
+from harness.proxy import Proxy
+
 from . import generator
-from .cluster import Cluster
-from .processes import compiler_seconds
-from .proxy import Proxy
 
 KEYSPACE, WORK = "extension_cost", ("INSERT", "SELECT")
 ARMS = (  # name, with the jar, through Shunt, connections, outstanding

@@ -1,6 +1,6 @@
 """Whose connections to the nodes are counted."""
 
-from ring import cost
+from experiments import ring_cost
 
 SOCKETS = """0 0 127.0.0.1:40000 127.0.0.51:19042 users:(("shunt",pid=10,fd=7))
 0 0 127.0.0.1:40001 127.0.0.52:19042 users:(("shunt",pid=100,fd=7))
@@ -10,4 +10,4 @@ SOCKETS = """0 0 127.0.0.1:40000 127.0.0.51:19042 users:(("shunt",pid=10,fd=7))
 
 
 def test_connections_of_other_arms_are_not_counted():
-    assert [cost.held_by(SOCKETS, owners) for owners in ([10], [21], [10, 20], [1])] == [1, 1, 2, 0]
+    assert [ring_cost.held_by(SOCKETS, owners) for owners in ([10], [21], [10, 20], [1])] == [1, 1, 2, 0]

@@ -17,9 +17,10 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from . import cql, jars
+from harness import cql, jars
+from harness.proxy import Proxy, binary
+
 from .generator import load
-from .proxy import Proxy, binary
 
 NODES, ADDRESS, ADMIN = "127.0.0.1:9790", "127.0.0.1:9048", "127.0.0.1:9188"
 SHAPES = ((256, 1), (8, 128))

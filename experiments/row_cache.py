@@ -1,6 +1,6 @@
 """The row cache on a slow disk: CaSSanDra's experiment (Menon et al., ICDE 2014, section V) on Cassandra, scaled down.
 
-    scripts/slow-disk run env PYTHONPATH=tests target/python/bin/python -m ring.row_cache --cache DIRECTORY
+    experiments/run row_cache --cache DIRECTORY
 
 One Cassandra node whose data lie on a disk of few reads per second, and whose cache directory lies on a fast one. Rows of 5
 columns of 75 bytes are spread over three SSTables each; reads of whole rows and updates of single columns follow the 'latest'
@@ -26,8 +26,8 @@ import threading
 import time
 from pathlib import Path
 
-from . import cql, extension, jars
-from .node import Node, Settings
+from harness import cql, extension, jars
+from harness.node import Node, Settings
 
 COLUMNS, VALUE_BYTES = 5, 75
 FRAGMENTS = ((0, 1, 2), (3,), (4,))  # columns of a row's part in each SSTable
@@ -98,7 +98,7 @@ class Disk:
 
 
 def figures(node: Node, *command: str) -> dict:
-    out = subprocess.run([str(jars.java()), str(jars.HERE / "CacheFigures.java"), str(node.settings.jmx_port), *command],
+    out = subprocess.run([str(jars.java()), str(Path(__file__).with_name("CacheFigures.java")), str(node.settings.jmx_port), *command],
                          check=True, capture_output=True, text=True).stdout
     return {name: float(value) for name, value in (line.split() for line in out.splitlines())}
 
@@ -242,10 +242,10 @@ def say(share: float, arm, number: int, measured: dict) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="directory on the slow disk (scripts/slow-disk gives this)")
-    parser.add_argument("--limit", required=True, help="file that switches the limit (scripts/slow-disk)")
-    parser.add_argument("--device", required=True, help="the slow disk (scripts/slow-disk)")
-    parser.add_argument("--iops", type=int, default=300, help="reads per second (scripts/slow-disk)")
+    parser.add_argument("--data", type=Path, required=True, help="directory on the slow disk (experiments/slow-disk gives this)")
+    parser.add_argument("--limit", required=True, help="file that switches the limit (experiments/slow-disk)")
+    parser.add_argument("--device", required=True, help="the slow disk (experiments/slow-disk)")
+    parser.add_argument("--iops", type=int, default=300, help="reads per second (experiments/slow-disk)")
     parser.add_argument("--cache", type=Path, required=True, help="directory of the row cache, on a fast disk")
     parser.add_argument("--rows", type=int, default=280_000)
     parser.add_argument("--loaded", type=Path, help="keeps the loaded data there, or takes them from there")

@@ -13,11 +13,13 @@ import statistics
 import subprocess
 import time
 
-from . import cql, generator, jars
-from .cluster import Cluster
-from .embedded import Embedded
-from .processes import cpu_seconds, resident_bytes
-from .proxy import Proxy, binary
+from harness import cql, jars
+from harness.cluster import Cluster
+from harness.embedded import Embedded
+from harness.processes import cpu_seconds, resident_bytes
+from harness.proxy import Proxy, binary
+
+from . import generator
 
 SHAPES = ((64, 1), (8, 32))
 VALUE_BYTES = 100

@@ -1,6 +1,6 @@
 """Bytes per row of Cassandra's own files, for the data that `cargo run --example catalogue` measures the node's with.
 
-`PYTHONPATH=tests target/python/bin/python -m ring.row_bytes [ROWS]`: one node, both sets of data, uncompressed and with
+`experiments/run row_bytes [ROWS]`: one node, both sets of data, uncompressed and with
 Zstandard, after flush and major compaction.
 """
 
@@ -10,7 +10,7 @@ import sys
 from cassandra.cluster import Cluster as Driver
 from cassandra.concurrent import execute_concurrent
 
-from .cluster import Cluster
+from harness.cluster import Cluster
 
 PARTS = ("cpu", "mem", "disk", "net", "jvm", "http", "gc", "db")
 KINDS = ("utilization_percent", "bytes_read_total", "queue_depth", "latency_p99_micros", "errors_total")
