@@ -4,15 +4,16 @@
 
 mod support;
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use shunt_admin::Part;
 use shunt_node::run::Nodes;
-use shunt_wire::cql::envelope::{Header, opcode};
-use shunt_wire::cql::message::{Consistency, encode};
-use support::{Client, PATIENCE, first_column, started};
+use shunt_testing::blocking::Client;
+use shunt_testing::bytes;
+use shunt_wire::cql::envelope::opcode;
+use support::{PATIENCE, started};
 
 const VALUE_BYTES: usize = 1 << 20;
 const READ: &str = "SELECT v FROM k.t WHERE p = 1";
@@ -38,18 +39,16 @@ fn who_does_not_read_is_cut_off_before_the_node_holds_all_answers() {
     let nodes = filled(directory.path());
     let mut deaf = Client::connect(nodes.addresses()[0], 4);
     // All at once: those that came before the first answer are all carried out.
-    let (mut body, mut out) = (Vec::new(), Vec::new());
-    encode::query_simple(&mut body, 4, READ, Consistency::ONE);
-    (0..600).for_each(|stream| deaf.output.push(&mut out, Header::request(4, stream, opcode::QUERY), &body));
-    deaf.stream.write_all(&out).unwrap();
+    let reads: Vec<u8> = (0..600).flat_map(|stream| bytes::query(4, stream, READ)).collect();
+    deaf.send_bytes(&reads);
     let deadline = Instant::now() + Duration::from_secs(120);
     while connections(&nodes) > 0 {
         assert!(Instant::now() < deadline, "the node keeps the answers for it");
         std::thread::yield_now();
     }
-    deaf.stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    deaf.socket().set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let (mut taken, mut bytes) = (0, vec![0; 1 << 20]);
-    while let Ok(count @ 1..) = deaf.stream.read(&mut bytes) {
+    while let Ok(count @ 1..) = deaf.socket().read(&mut bytes) {
         taken += count;
     }
     assert!(taken < 600 * VALUE_BYTES, "it got all");
@@ -67,9 +66,9 @@ fn who_reads_late_gets_every_answer() {
         (0..60).for_each(|stream| client.send_query(stream, READ));
         let mut streams: Vec<i16> = (0..60)
             .map(|_| {
-                let (stream, opcode, body) = client.receive_any();
-                assert_eq!((opcode, first_column(version, &body)[0].len()), (opcode::RESULT, VALUE_BYTES));
-                stream
+                let answer = client.receive();
+                assert_eq!((answer.opcode(), answer.first_column()[0].len()), (opcode::RESULT, VALUE_BYTES));
+                answer.stream()
             })
             .collect();
         streams.sort();

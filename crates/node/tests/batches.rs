@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use shunt_node::run::Nodes;
-use support::{Client, PATIENCE, rows, started};
+use shunt_testing::blocking::Client;
+use support::{PATIENCE, started};
 
 /// Writers overwrite what lies together, in one batch each; readers must always see all of one batch. Readers stop with
 /// the writers; each looks `reads` times at least.
@@ -29,7 +30,7 @@ fn torn(
             let (done, reads, broken, whole) = (&done, &reads, &broken, &whole);
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
-                    let found = rows(&mut reader, read);
+                    let found = reader.rows(read);
                     reads.fetch_add(1, Ordering::Relaxed);
                     broken.fetch_add(usize::from(!whole(&found)), Ordering::Relaxed);
                 }

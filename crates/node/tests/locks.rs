@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use shunt_node::run::Nodes;
-use support::{Client, PATIENCE, rows, started};
+use shunt_testing::blocking::Client;
+use support::{PATIENCE, started};
 
 /// Connections that contend.
 const CLIENTS: usize = 8;
 
 /// Whether a conditional statement was carried out.
 fn applied(client: &mut Client, text: &str) -> bool {
-    rows(client, text)[0][0].as_deref() == Some(&[1])
+    client.rows(text)[0][0].as_deref() == Some(&[1])
 }
 
 /// Takes and gives back locks, and says how often somebody else was seen in one's own.

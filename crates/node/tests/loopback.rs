@@ -4,15 +4,16 @@
 
 mod support;
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::time::{Duration, Instant};
 
 use shunt_node::run::Nodes;
-use shunt_wire::aggregate::{AggregateReader, AggregateWriter, Limits};
+use shunt_testing::blocking::Client;
+use shunt_testing::{Answer, Handshake, bytes};
 use shunt_wire::cql::compression::{Algorithm, Compressor};
 use shunt_wire::cql::envelope::{Header, flag, opcode};
-use shunt_wire::cql::message::{Consistency, ErrorMessage, encode, error_code};
-use support::{Client, KEYSPACE, PATIENCE, first_column, options, start};
+use shunt_wire::cql::message::{Consistency, encode, error_code};
+use support::{KEYSPACE, PATIENCE, options, start};
 
 #[test]
 fn what_was_acknowledged_is_there_after_a_restart_in_every_version() {
@@ -59,31 +60,22 @@ fn an_aggregated_frame_is_answered_entry_by_entry() {
     let mut client = Client::connect(nodes.addresses()[0], 4);
     client.run(KEYSPACE);
     client.run("CREATE TABLE k.t (a int PRIMARY KEY, b text)");
-    let mut writer = AggregateWriter::new(Limits { count_max: 100, bytes_max: 1 << 20 });
-    let mut out = Vec::new();
     let texts = ["INSERT INTO k.t (a, b) VALUES (1, 'x')", "SELECT nothing FROM k.t", "SELECT b FROM k.t WHERE a = 1"];
-    for (stream, text) in texts.iter().enumerate() {
-        let mut body = Vec::new();
-        encode::query_simple(&mut body, 5, text, Consistency::ONE);
-        writer.push(&mut out, stream as i16, 7, 5, 0, opcode::QUERY, &body);
-    }
-    writer.finish(&mut out);
-    client.stream.write_all(&out).unwrap();
+    let bodies = texts.map(|text| bytes::body(|out| encode::query_simple(out, 5, text, Consistency::ONE)));
+    let headers = (0..).map(|stream| Header::request(5, stream, opcode::QUERY));
+    client.send_bytes(&bytes::aggregate(7, headers.zip(bodies.iter().map(Vec::as_slice))));
     // The INSERT waits for the disk and is answered in a frame of its own; the others do not wait for it.
     let mut answers = Vec::new();
     while answers.len() < texts.len() {
-        let (opcode, body) = client.receive();
-        assert_eq!(opcode, opcode::AGGREGATE);
-        for entry in AggregateReader::new(&body).unwrap() {
-            let entry = entry.unwrap();
-            assert_eq!((entry.client_id, entry.version), (7, 5));
-            answers.push((entry.stream, entry.opcode, entry.body.to_vec()));
+        for (client_id, answer) in client.receive().entries() {
+            assert_eq!((client_id, answer.header.version), (7, 5));
+            answers.push(answer);
         }
     }
-    answers.sort();
-    let opcodes: Vec<u8> = answers.iter().map(|(_, opcode, _)| *opcode).collect();
+    answers.sort_by_key(Answer::stream);
+    let opcodes: Vec<u8> = answers.iter().map(Answer::opcode).collect();
     assert_eq!(opcodes, [opcode::RESULT, opcode::ERROR, opcode::RESULT]);
-    assert_eq!(first_column(5, &answers[2].2), [b"x"]);
+    assert_eq!(answers[2].first_column(), [b"x"]);
     assert!(nodes.stop(PATIENCE));
 }
 
@@ -92,19 +84,16 @@ fn an_aggregated_frame_is_answered_entry_by_entry() {
 fn an_entry_larger_than_any_request_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let nodes = start(directory.path(), 1);
-    let mut client = Client::connect_with(nodes.addresses()[0], 4, Some(Algorithm::Lz4));
-    let (mut body, mut out) = (Vec::new(), Vec::new());
+    let handshake = Handshake::new(4).compressed(Some(Algorithm::Lz4));
+    let mut client = Client::open(nodes.addresses()[0], handshake);
+    let mut body = Vec::new();
     assert!(Compressor::new().compress(Algorithm::Lz4, &vec![0; 17 << 20], &mut body));
-    let mut writer = AggregateWriter::new(Limits { count_max: 100, bytes_max: 1 << 20 });
-    writer.push(&mut out, 1, 7, 4, flag::COMPRESSION, opcode::QUERY, &body);
-    writer.finish(&mut out);
-    client.stream.write_all(&out).unwrap();
-    let (opcode, body) = client.receive();
-    assert_eq!(opcode, opcode::ERROR);
-    let error = ErrorMessage::decode(4, &body).unwrap();
-    assert_eq!(error.code, error_code::PROTOCOL_ERROR);
-    assert!(error.message.contains("at most 16777216 bytes"), "{}", error.message);
-    assert_eq!(client.stream.read(&mut [0]).unwrap(), 0, "whoever sends that is not trusted with more");
+    let header = Header { flags: flag::COMPRESSION, ..Header::request(4, 1, opcode::QUERY) };
+    client.send_bytes(&bytes::aggregate(7, [(header, &body[..])]));
+    let (code, text) = client.receive().error();
+    assert_eq!(code, error_code::PROTOCOL_ERROR);
+    assert!(text.contains("at most 16777216 bytes"), "{text}");
+    assert_eq!(client.socket().read(&mut [0]).unwrap(), 0, "whoever sends that is not trusted with more");
     assert!(nodes.stop(PATIENCE));
 }
 
@@ -116,23 +105,18 @@ fn a_traced_write_shows_its_wait_for_the_disk() {
     let mut client = Client::connect(nodes.addresses()[0], 4);
     client.run(KEYSPACE);
     client.run("CREATE TABLE k.t (a int PRIMARY KEY, b text)");
-    let mut body = Vec::new();
-    encode::query_simple(&mut body, 4, "INSERT INTO k.t (a, b) VALUES (1, 'x')", Consistency::ONE);
-    let (mut alone, mut framed) = (Vec::new(), Vec::new());
+    let text = "INSERT INTO k.t (a, b) VALUES (1, 'x')";
+    let body = bytes::body(|out| encode::query_simple(out, 4, text, Consistency::ONE));
     let header = Header { flags: flag::TRACING, ..Header::request(4, 1, opcode::QUERY) };
-    client.output.push(&mut alone, header, &body);
-    client.output.finish(&mut alone);
-    let mut writer = AggregateWriter::new(Limits { count_max: 100, bytes_max: 1 << 20 });
-    writer.push(&mut framed, 1, 7, 4, flag::TRACING, opcode::QUERY, &body);
-    writer.finish(&mut framed);
-    for request in [alone, framed] {
-        client.stream.write_all(&request).unwrap();
-        let (opcode, body) = client.receive();
-        let body = match opcode {
-            opcode::AGGREGATE => AggregateReader::new(&body).unwrap().next().unwrap().unwrap().body.to_vec(),
-            _ => body,
+    for request in [bytes::envelope(header, &body), bytes::aggregate(7, [(header, &body[..])])] {
+        client.send_bytes(&request);
+        let answer = client.receive();
+        let answer = match answer.opcode() {
+            opcode::AGGREGATE => answer.entries().remove(0).1,
+            _ => answer,
         };
-        let id: String = body[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = answer.prefix().tracing_id.unwrap();
+        let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
         let id = format!("{}-{}-{}-{}-{}", &id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]);
         // As drivers do: until it has a duration.
         let duration = format!("SELECT duration FROM system_traces.sessions WHERE session_id = {id}");

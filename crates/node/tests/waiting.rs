@@ -4,17 +4,17 @@
 
 mod support;
 
-use std::io::Write;
 use std::path::Path;
 use std::thread;
 
 use shunt_node::run::{Nodes, NodesOptions};
 use shunt_storage::StoreOptions;
 use shunt_storage::row_cache::{RowCacheOptions, RowCacheStatistics};
-use shunt_wire::aggregate::{AggregateReader, AggregateWriter, Limits};
-use shunt_wire::cql::envelope::opcode;
+use shunt_testing::blocking::Client;
+use shunt_testing::{Answer, bytes};
+use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{Consistency, encode};
-use support::{Client, KEYSPACE, PATIENCE, first_column, message, options};
+use support::{KEYSPACE, PATIENCE, options};
 
 const ROWS: i64 = 20_000;
 
@@ -88,28 +88,18 @@ fn a_point_read_overtakes_a_count_of_everything() {
     client.run("SELECT b FROM k.t WHERE a = 7");
     client.send_query(1, "SELECT count(*) FROM k.t");
     client.send_query(2, "SELECT b FROM k.t WHERE a = 7");
-    let (stream, _, body) = client.receive_any();
-    assert_eq!((stream, first_column(4, &body)), (2, vec![b"value".to_vec()]));
-    let (stream, _, body) = client.receive_any();
-    assert_eq!((stream, first_column(4, &body)), (1, vec![ROWS.to_be_bytes().to_vec()]));
+    let expected = [(2, vec![b"value".to_vec()]), (1, vec![ROWS.to_be_bytes().to_vec()])];
+    let seen = |answer: &Answer| (answer.stream(), answer.first_column());
+    assert_eq!([client.receive(), client.receive()].each_ref().map(seen), expected);
     // So it does in an aggregated frame: the answer that takes long follows in a later one.
-    let mut writer = AggregateWriter::new(Limits { count_max: 100, bytes_max: 1 << 20 });
-    let mut out = Vec::new();
-    for (stream, text) in [(1, "SELECT count(*) FROM k.t"), (2, "SELECT b FROM k.t WHERE a = 7")] {
-        let mut body = Vec::new();
-        encode::query_simple(&mut body, 4, text, Consistency::ONE);
-        writer.push(&mut out, stream, 9, 4, 0, opcode::QUERY, &body);
-    }
-    writer.finish(&mut out);
-    client.stream.write_all(&out).unwrap();
-    let expected = [(2, b"value".to_vec()), (1, ROWS.to_be_bytes().to_vec())];
+    let bodies = ["SELECT count(*) FROM k.t", "SELECT b FROM k.t WHERE a = 7"]
+        .map(|text| bytes::body(|out| encode::query_simple(out, 4, text, Consistency::ONE)));
+    let headers = (1..).map(|stream| Header::request(4, stream, opcode::QUERY));
+    client.send_bytes(&bytes::aggregate(9, headers.zip(bodies.iter().map(Vec::as_slice))));
     for expected in expected {
-        let (opcode, body) = client.receive();
-        assert_eq!(opcode, opcode::AGGREGATE);
-        let entries: Vec<_> = AggregateReader::new(&body).unwrap().map(Result::unwrap).collect();
-        let [entry] = &entries[..] else { panic!("{} answers", entries.len()) };
-        assert_eq!((entry.client_id, entry.stream), (9, expected.0));
-        assert_eq!(first_column(4, message(entry.flags, entry.body)), [expected.1]);
+        let entries = client.receive().entries();
+        let [(client_id, answer)] = &entries[..] else { panic!("{} answers", entries.len()) };
+        assert_eq!((*client_id, seen(answer)), (9, expected));
     }
     assert!(nodes.stop(PATIENCE));
 }
@@ -124,11 +114,11 @@ fn a_node_that_stops_answers_what_is_with_workers() {
     client.send_query(1, "SELECT count(*) FROM k.t");
     client.send_query(2, "SELECT release_version FROM system.local");
     // Both are with the node now, one with a worker.
-    assert_eq!(client.receive_any().0, 2);
+    assert_eq!(client.receive().stream(), 2);
     drop(gone);
     let stopping = thread::spawn(move || nodes.stop(PATIENCE));
-    let (stream, _, body) = client.receive_any();
-    assert_eq!((stream, first_column(4, &body)), (1, vec![ROWS.to_be_bytes().to_vec()]));
+    let answer = client.receive();
+    assert_eq!((answer.stream(), answer.first_column()), (1, vec![ROWS.to_be_bytes().to_vec()]));
     assert!(stopping.join().unwrap());
 }
 
@@ -142,9 +132,9 @@ fn statements_with_workers_see_the_connection_as_it_was() {
     client.run("USE k");
     client.send_query(1, "SELECT count(*) FROM t");
     client.send_query(2, "USE other");
-    let mut answers = [client.receive_any(), client.receive_any()];
-    answers.sort();
-    assert_eq!(first_column(4, &answers[0].2), [2_000i64.to_be_bytes()]);
+    let mut answers = [client.receive(), client.receive()];
+    answers.sort_by_key(Answer::stream);
+    assert_eq!(answers[0].first_column(), [2_000i64.to_be_bytes()]);
     assert_eq!(client.column("SELECT count(*) FROM t"), [0i64.to_be_bytes()]);
     // What was in the way of a conditional statement is in the way of all of them, whichever worker has it.
     thread::scope(|scope| {

@@ -1,0 +1,199 @@
+//! The client on a socket, one thread for one connection. It waits a minute for an answer: only what is broken takes so
+//! long.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::message::{Consistency, encode};
+
+use crate::{Answer, Handshake, Rows, Statement, bytes};
+
+/// Longest wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait for the server to take more requests before its buffers count as full.
+const FULL_AFTER: Duration = Duration::from_millis(500);
+
+/// A client whose handshake is done.
+#[derive(Debug)]
+pub struct Client {
+    stream: TcpStream,
+    cql: crate::Client,
+    received: Vec<u8>,
+}
+
+impl Client {
+    /// Connects in this protocol version.
+    pub fn connect(address: SocketAddr, version: u8) -> Client {
+        Client::open(address, Handshake::new(version))
+    }
+
+    /// Connects with this handshake, which has to succeed.
+    pub fn open(address: SocketAddr, handshake: Handshake) -> Client {
+        Client::try_open(address, handshake).unwrap_or_else(|error| panic!("connect to {address}: {error}"))
+    }
+
+    /// Connects with this handshake. A refusal of the server fails the test.
+    ///
+    /// # Errors
+    /// Nobody is there, or not any more.
+    pub fn try_open(address: SocketAddr, handshake: Handshake) -> io::Result<Client> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        let mut client = Client { stream, cql: crate::Client::new(handshake), received: Vec::new() };
+        let mut out = Vec::new();
+        client.cql.start(&mut out);
+        client.stream.write_all(&out)?;
+        while !client.cql.is_ready() {
+            client.read()?;
+            if let Some(refusal) = client.cql.refusal() {
+                panic!("the handshake was refused: {:x?}", refusal.error());
+            }
+        }
+        Ok(client)
+    }
+
+    /// Its socket, for bytes of the test's own and for other limits.
+    pub fn socket(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+
+    /// What the texts of the handshake were prepared as, in their order.
+    pub fn statements(&self) -> &[Statement] {
+        self.cql.statements()
+    }
+
+    /// Reads what there is, and sends what the handshake needs for it.
+    fn read(&mut self) -> io::Result<()> {
+        let mut bytes = [0; 16_384];
+        let count = self.stream.read(&mut bytes)?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.received.extend_from_slice(&bytes[..count]);
+        let mut out = Vec::new();
+        let used = self.cql.receive(&self.received, &mut out).map_err(|fault| io::Error::other(fault.0))?;
+        self.received.drain(..used);
+        self.cql.finish(&mut out);
+        self.stream.write_all(&out)
+    }
+
+    /// Sends requests together: stream, opcode and body of each.
+    ///
+    /// # Errors
+    /// The connection is gone. What was sent may have been carried out all the same.
+    pub fn try_send<B: AsRef<[u8]>>(&mut self, requests: impl IntoIterator<Item = (i16, u8, B)>) -> io::Result<()> {
+        let mut out = Vec::new();
+        for (stream, opcode, body) in requests {
+            self.cql.request(&mut out, stream, opcode, body.as_ref());
+        }
+        self.cql.finish(&mut out);
+        self.stream.write_all(&out)
+    }
+
+    /// Sends these bytes as they are.
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("the server takes the bytes");
+    }
+
+    /// Sends a request without waiting; its flags are in the header.
+    pub fn send(&mut self, header: Header, body: &[u8]) {
+        let mut out = Vec::new();
+        self.cql.push(&mut out, header, body);
+        self.cql.finish(&mut out);
+        self.stream.write_all(&out).expect("the server takes a request");
+    }
+
+    fn query_body(&self, text: &str) -> Vec<u8> {
+        bytes::body(|out| encode::query_simple(out, self.cql.version(), text, Consistency::ONE))
+    }
+
+    /// Sends QUERY without waiting.
+    pub fn send_query(&mut self, stream: i16, text: &str) {
+        let body = self.query_body(text);
+        self.send(Header::request(self.cql.version(), stream, opcode::QUERY), &body);
+    }
+
+    /// Sends this QUERY again and again and reads no answer, until the connection takes no more.
+    ///
+    /// # Panics
+    /// Far more is taken than kernels buffer.
+    pub fn send_until_full(&mut self, text: &str) {
+        self.stream.set_write_timeout(Some(FULL_AFTER)).expect("a socket has timeouts");
+        let body = self.query_body(text);
+        let thousand = || (0..1000).map(|_| (1, opcode::QUERY, &body));
+        if (0..20_000).all(|_| self.try_send(thousand()).is_ok()) {
+            panic!("a gigabyte of queries was taken from a client that reads no answers");
+        }
+    }
+
+    /// The next answer or event; `None` if the connection ends first, or nothing comes.
+    pub fn try_receive(&mut self) -> Option<Answer> {
+        loop {
+            if let Some(answer) = self.cql.next_answer() {
+                return Some(answer);
+            }
+            self.read().ok()?;
+        }
+    }
+
+    /// The next answer, which has to come.
+    pub fn receive(&mut self) -> Answer {
+        self.try_receive().expect("an answer")
+    }
+
+    /// Sends a text and waits for its answer, whatever it is.
+    pub fn query(&mut self, text: &str) -> Answer {
+        self.send_query(1, text);
+        self.receive()
+    }
+
+    /// Values of all rows of a statement that has to succeed; none, if it is no read.
+    pub fn rows(&mut self, text: &str) -> Rows {
+        let answer = self.query(text);
+        assert_ne!(answer.opcode(), opcode::ERROR, "{text}: {:x?}", answer.error());
+        answer.rows()
+    }
+
+    /// A statement that has to succeed.
+    pub fn run(&mut self, text: &str) {
+        self.rows(text);
+    }
+
+    /// The first column of a read, in order.
+    pub fn column(&mut self, text: &str) -> Vec<Vec<u8>> {
+        self.query(text).first_column()
+    }
+
+    /// The code of the error that a statement has to be answered with.
+    pub fn error(&mut self, text: &str) -> i32 {
+        self.query(text).error().0
+    }
+
+    /// Prepares a text.
+    pub fn prepare(&mut self, text: &str) -> Statement {
+        let version = self.cql.version();
+        let body = bytes::body(|out| encode::prepare(out, version, text, None));
+        self.send(Header::request(version, 1, opcode::PREPARE), &body);
+        self.receive().prepared()
+    }
+
+    /// Sends texts together and waits for their answers; `None` for those that never come.
+    pub fn pipeline(&mut self, texts: &[String]) -> Vec<Option<Answer>> {
+        let bodies: Vec<_> = texts.iter().map(|text| self.query_body(text)).collect();
+        let requests = bodies.iter().enumerate().map(|(stream, body)| (stream as i16, opcode::QUERY, body));
+        let mut answers = vec![None; texts.len()];
+        if self.try_send(requests).is_err() {
+            return answers;
+        }
+        for _ in texts {
+            let Some(answer) = self.try_receive() else { break };
+            let place = answer.stream() as usize;
+            assert!(answers[place].is_none(), "a second answer to {}", texts[place]);
+            answers[place] = Some(answer);
+        }
+        answers
+    }
+}
