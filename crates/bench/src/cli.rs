@@ -4,7 +4,11 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::{load::LoadArgs, overhead::OverheadArgs, scenario::RunArgs, stub::StubArgs};
+use crate::{
+    load::LoadArgs,
+    scenario::{CompareArgs, RunArgs},
+    stub::StubArgs,
+};
 
 /// A command of `shunt bench`.
 #[derive(Debug, Subcommand)]
@@ -13,10 +17,10 @@ pub enum BenchCommand {
     Stub(StubArgs),
     /// Put load on any CQL endpoint, and report latency and the CPU time of chosen processes.
     Load(LoadArgs),
-    /// Compare what a query costs directly, through the proxy and through HAProxy on this machine.
-    Overhead(OverheadArgs),
     /// Run experiments that are written down as scenarios, compare their arms, and check what they claim.
     Run(RunArgs),
+    /// Measure what a query costs two binaries of Shunt, side by side, and print the medians and their ratio by shape.
+    Compare(CompareArgs),
 }
 
 /// Runs one command to its end. 0 = done, 1 = it failed (the reason is on standard error), 2 = it ran but the answers
@@ -25,8 +29,8 @@ pub fn run(command: BenchCommand) -> ExitCode {
     let outcome = match command {
         BenchCommand::Stub(args) => crate::stub::serve::run(&args).map(|()| ExitCode::SUCCESS),
         BenchCommand::Load(args) => crate::load::command::run(&args),
-        BenchCommand::Overhead(args) => crate::overhead::run(&args),
         BenchCommand::Run(args) => crate::scenario::run(&args),
+        BenchCommand::Compare(args) => crate::scenario::run(&args.into()),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("shunt bench: {error}");

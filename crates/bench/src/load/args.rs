@@ -108,6 +108,9 @@ pub struct LoadArgs {
     /// Replication factor of a created keyspace
     #[arg(long, default_value_t = 1)]
     pub replication: u8,
+    /// Connect, and send no queries: what connections alone cost
+    #[arg(long)]
+    pub idle: bool,
     /// Write every key once before the warm-up
     #[arg(long)]
     pub populate: bool,

@@ -115,13 +115,6 @@ impl Load {
         self.generator.failure.as_deref()
     }
 
-    /// Closes all connections, for a loop that goes on without this load.
-    pub fn close_all(&mut self, io: &mut Io) {
-        for session in &self.sessions {
-            io.abort(session.rest.conn);
-        }
-    }
-
     fn connect_more(&mut self, io: &mut Io) {
         while self.connecting < CONNECTING_MAX && self.next_to_connect < self.sessions.len() {
             self.connect(io, self.next_to_connect);

@@ -171,7 +171,7 @@ impl LoadOptions {
             warm_up_ns: nanoseconds(args.warm_up)?,
             duration_ns: nanoseconds(args.duration)?,
             rounds: args.rounds,
-            idle: false,
+            idle: args.idle,
             create: args.create.then_some(args.replication),
             populate: args.populate,
             verify: args.verify,

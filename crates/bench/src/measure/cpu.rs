@@ -1,7 +1,7 @@
 //! Which CPU a thread may run on. A child process inherits the mask of the thread that starts it, so pinning a child
 //! needs no code in the child.
 
-use std::{fs, io};
+use std::io;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -39,11 +39,4 @@ pub fn with_pinned<T>(cpu: usize, action: impl FnOnce() -> io::Result<T>) -> io:
 pub fn thread_cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// Process id of the kernel thread that does deferred network work on `cpu`, if it is visible here.
-pub fn softirq_thread(cpu: usize) -> Option<u32> {
-    let wanted = format!("ksoftirqd/{cpu}");
-    let pids = fs::read_dir("/proc").ok()?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    pids.into_iter().find(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == wanted))
 }

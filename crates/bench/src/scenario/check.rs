@@ -62,6 +62,9 @@ fn names(scenario: &Scenario) -> Result<(), String> {
 
 fn servers(servers: &[Server]) -> Result<(), String> {
     for (position, server) in servers.iter().enumerate() {
+        if server.base && !matches!(server.kind, ServerKind::Proxy | ServerKind::Node) {
+            return Err(format!("server {}: `base` is for the kinds `proxy` and `node`", server.name));
+        }
         let behind = match (&server.of, server.kind) {
             (Some(of), ServerKind::Proxy | ServerKind::Haproxy | ServerKind::Other) => of,
             (None, ServerKind::Proxy | ServerKind::Haproxy | ServerKind::Other) => {
@@ -230,6 +233,7 @@ mod tests {
             ("point = \"1\" } }", "point = \"half\" } }", "no point whose rate is found first 'half'"),
             ("\"< 1.5\"", "\"1.5\"", "is not '> NUMBER'"),
             ("kind = \"stub\"", "kind = \"stub\", of = \"x\"", "only a proxy has `of`"),
+            ("kind = \"stub\"", "kind = \"stub\", base = true", "`base` is for the kinds"),
             ("label = \"half\"", "label = \"1\"", "two points '1'"),
             ("title = \"t\"", "titel = \"t\"", "titel"),
         ] {

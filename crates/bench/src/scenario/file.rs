@@ -22,9 +22,9 @@ pub struct Scenario {
     pub setup: String,
     /// Where the experiment comes from.
     pub source: Option<String>,
-    /// Runs only when it is named: it takes too long for a run of all.
+    /// Runs only when it is named: it takes too long for a run of all, or needs to be told something.
     #[serde(default)]
-    pub long: bool,
+    pub only_named: bool,
     /// Rounds; in each, every arm at every point in a new random order.
     #[serde(default = "default_rounds")]
     pub rounds: u32,
@@ -121,6 +121,9 @@ pub struct Server {
     /// Further arguments of its command.
     #[serde(default)]
     pub arguments: Vec<String>,
+    /// It runs the binary of `--base`, in place of the one that is measured.
+    #[serde(default)]
+    pub base: bool,
     /// Environment variables.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
@@ -328,26 +331,6 @@ impl Scenario {
         let scenario: Self = toml::from_str(text).map_err(|error| error.to_string())?;
         super::check::check(&scenario)?;
         Ok(scenario)
-    }
-
-    /// The short form: one short round at the points named for it.
-    #[must_use]
-    pub fn smoke(mut self) -> Self {
-        let smoke = std::mem::take(&mut self.smoke);
-        self.rounds = 1;
-        self.duration = 0.2;
-        self.warm_up = 0.05;
-        self.warm_up_once = 0.0;
-        let is_named = |label: &String| smoke.points.is_empty() || smoke.points.contains(label);
-        let named: Vec<_> = self.points.iter().filter(|point| is_named(&point.label)).collect();
-        // A point whose rate is a share of another's needs that one, too.
-        let bases = named.iter().flat_map(|point| self.bases(point));
-        let kept: Vec<String> = named.iter().copied().chain(bases).map(|point| point.label.clone()).collect();
-        self.points.retain(|point| kept.contains(&point.label));
-        self.load.extend(smoke.load);
-        // Whatever it measures, it shows nothing.
-        self.claims.iter_mut().for_each(|claim| claim.rounds = usize::MAX);
-        self
     }
 
     /// The point that this one's rate is a share of, the one that its rate is a share of, and so on.

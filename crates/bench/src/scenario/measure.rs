@@ -87,7 +87,7 @@ fn load(
 ) -> io::Result<Command> {
     let target = servers.iter().find(|server| server.name == arm.target);
     let target = target.ok_or_else(|| io::Error::other(format!("{} does not run", arm.target)))?;
-    let mut command = Command::new(&around.shunt);
+    let mut command = Command::new(&around.bench);
     command.args(["bench", "load", "--json"]);
     for address in &target.addresses {
         command.args(["--target", &address.to_string()]);

@@ -15,6 +15,7 @@ mod args;
 mod check;
 mod child;
 pub mod file;
+mod form;
 mod library;
 mod measure;
 mod outcome;
@@ -23,6 +24,7 @@ mod program;
 mod progress;
 mod record;
 mod servers;
+mod table;
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +36,7 @@ use std::{
 
 use shunt_reactor::raise_fd_limit;
 
-pub use self::args::RunArgs;
+pub use self::args::{CompareArgs, RunArgs};
 use self::{
     child::Stop,
     file::Scenario,
@@ -63,20 +65,17 @@ pub fn run(args: &RunArgs) -> io::Result<ExitCode> {
         .project
         .canonicalize()
         .map_err(|error| io::Error::new(error.kind(), format!("--project {}: {error}", args.project.display())))?;
-    let out = args.out.clone().unwrap_or_else(|| default_out(&project));
-    let shunt = match &args.shunt {
-        Some(path) => path.canonicalize()?,
-        None => std::env::current_exe()?,
-    };
+    let out = args.form.out.clone().unwrap_or_else(|| default_out(&project));
     let mut bench = Bench {
-        around: Surroundings { shunt, project, port: args.port, is_smoke: args.smoke, cpus: cpu::allowed() },
+        around: surroundings(args, project)?,
         stop,
         record: Record::create(&out)?,
-        seed: args.seed,
+        seed: args.form.seed,
+        prints_table: args.table,
         failed: false,
     };
     let begun = Instant::now();
-    bench.record.write(&Line::run(&bench.around.project, args.smoke, args.seed))?;
+    bench.record.write(&Line::run(&bench.around.project, args.smoke, args.form.seed))?;
     let mut verdicts = Vec::new();
     let total: f64 = scenarios.iter().map(plan::seconds).sum();
     eprintln!("{} scenarios, about {}; results in {}", scenarios.len(), minutes(total), out.display());
@@ -98,9 +97,21 @@ pub fn run(args: &RunArgs) -> io::Result<ExitCode> {
     Ok(if bench.failed || !complete { ExitCode::from(2) } else { ExitCode::SUCCESS })
 }
 
+fn surroundings(args: &RunArgs, project: PathBuf) -> io::Result<Surroundings> {
+    let bench = std::env::current_exe()?;
+    let found = |path: &PathBuf| {
+        path.canonicalize().map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    };
+    let shunt = args.shunt.as_ref().map_or_else(|| Ok(bench.clone()), found)?;
+    // The short form measures nothing: it shows that two can be compared with one in both places.
+    let base = args.base.as_ref().map(found).transpose()?.or_else(|| args.smoke.then(|| shunt.clone()));
+    let (port, is_smoke, cpus) = (args.form.port, args.smoke, cpu::allowed());
+    Ok(Surroundings { bench, shunt, base, project, port, is_smoke, cpus })
+}
+
 fn list() -> io::Result<()> {
     for scenario in library::all()? {
-        let when = if scenario.long { ", only when named" } else { "" };
+        let when = if scenario.only_named { ", only when named" } else { "" };
         println!("{:24} about {:>7}  {}{when}", scenario.name, minutes(plan::seconds(&scenario)), scenario.title);
     }
     Ok(())
@@ -109,18 +120,22 @@ fn list() -> io::Result<()> {
 /// The scenarios asked for, in the form asked for.
 fn chosen(args: &RunArgs) -> io::Result<Vec<Scenario>> {
     let found = if args.scenarios.is_empty() {
-        library::all()?.into_iter().filter(|scenario| args.smoke || !scenario.long).collect()
+        library::all()?.into_iter().filter(|scenario| args.smoke || !scenario.only_named).collect()
     } else {
         args.scenarios.iter().map(|name| library::find(name)).collect::<io::Result<Vec<_>>>()?
     };
-    let duration = args.duration.filter(|seconds| *seconds > 0.0);
+    let form = &args.form;
+    let seconds = |given: Option<f64>, least: f64| given.filter(|seconds| *seconds >= least && seconds.is_finite());
     let shaped = found.into_iter().map(|scenario| {
-        let mut scenario = if args.smoke { scenario.smoke() } else { scenario };
-        scenario.rounds = args.rounds.unwrap_or(scenario.rounds);
-        scenario.duration = duration.unwrap_or(scenario.duration);
-        scenario
+        let scenario = if args.smoke { scenario.smoke() } else { scenario };
+        let mut scenario = scenario.only(&form.points, &args.arms)?;
+        scenario.rounds = form.rounds.unwrap_or(scenario.rounds);
+        scenario.duration = seconds(form.duration, f64::MIN_POSITIVE).unwrap_or(scenario.duration);
+        scenario.warm_up = seconds(form.warm_up, 0.0).unwrap_or(scenario.warm_up);
+        Ok(scenario)
     });
-    Ok(shaped.collect())
+    let named = |problem: String| io::Error::new(io::ErrorKind::InvalidInput, problem);
+    shaped.collect::<Result<_, String>>().map_err(named)
 }
 
 fn default_out(project: &std::path::Path) -> PathBuf {
@@ -138,6 +153,8 @@ struct Bench {
     stop: Stop,
     record: Record,
     seed: u64,
+    /// Medians and ratios are printed, too.
+    prints_table: bool,
     /// An experiment could not be run to its end.
     failed: bool,
 }
@@ -175,7 +192,11 @@ impl Bench {
         {
             self.note_failure(scenario, &error.to_string())?;
         }
-        outcome.conclude(&mut self.record)
+        let verdicts = outcome.conclude(&mut self.record)?;
+        if self.prints_table {
+            print!("{}", table::of(&outcome));
+        }
+        Ok(verdicts)
     }
 
     fn note_failure(&mut self, scenario: &Scenario, problem: &str) -> io::Result<()> {

@@ -11,7 +11,7 @@ use crate::measure::statistics::{Ratio, Spread, Verdict, Wanted};
 /// All measurements of one scenario.
 #[derive(Debug)]
 pub(super) struct Outcome<'s> {
-    scenario: &'s Scenario,
+    pub(super) scenario: &'s Scenario,
     measurements: Vec<Measurement>,
 }
 
@@ -25,7 +25,7 @@ impl<'s> Outcome<'s> {
     }
 
     /// Values of a figure by round.
-    fn values(&self, arm: &str, point: &str, figure: &str) -> impl Iterator<Item = (u32, f64)> {
+    pub(super) fn values(&self, arm: &str, point: &str, figure: &str) -> impl Iterator<Item = (u32, f64)> {
         let found = self.measurements.iter().filter(move |found| found.arm == arm && found.point == point);
         found.filter_map(move |found| Some((found.round, *found.figures.get(figure)?)))
     }
@@ -35,7 +35,7 @@ impl<'s> Outcome<'s> {
         Spread::of(self.values(arm, point, figure).map(|(_, value)| value)).map(|spread| spread.median)
     }
 
-    fn ratio(&self, arm: &str, base: &str, point: &str, figure: &str) -> Option<Ratio> {
+    pub(super) fn ratio(&self, arm: &str, base: &str, point: &str, figure: &str) -> Option<Ratio> {
         let of_base: Vec<(u32, f64)> = self.values(base, point, figure).collect();
         let pairs = self.values(arm, point, figure).filter_map(|(round, value)| {
             let (_, below) = of_base.iter().find(|(other, _)| *other == round)?;
@@ -45,7 +45,7 @@ impl<'s> Outcome<'s> {
     }
 
     /// Points in the order in which they were first measured, with their place on the axis.
-    fn points(&self) -> Vec<(&str, Option<f64>)> {
+    pub(super) fn points(&self) -> Vec<(&str, Option<f64>)> {
         let mut seen = BTreeSet::new();
         let all = self.measurements.iter().map(|found| (found.point.as_str(), found.x));
         all.filter(|(point, _)| seen.insert(*point)).collect()
@@ -147,7 +147,7 @@ fn amount(number: f64, unit: &str) -> String {
 }
 
 /// Three digits that count.
-fn short(number: f64) -> String {
+pub(super) fn short(number: f64) -> String {
     let digits = if number == 0.0 { 0 } else { (2 - number.abs().log10().floor() as i32).clamp(0, 6) };
     format!("{number:.*}", digits as usize)
 }

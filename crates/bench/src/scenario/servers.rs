@@ -31,8 +31,12 @@ impl From<io::Error> for NotStarted {
 /// Where things are.
 #[derive(Clone, Debug)]
 pub(super) struct Surroundings {
-    /// The shunt binary.
+    /// The binary with the load generator and the stub nodes: this one, so that two binaries have the same around them.
+    pub(super) bench: PathBuf,
+    /// The shunt binary that is measured.
     pub(super) shunt: PathBuf,
+    /// The one that it is compared with.
+    pub(super) base: Option<PathBuf>,
     /// The project's directory, with `scripts/ring` in it.
     pub(super) project: PathBuf,
     /// The first port.
@@ -115,18 +119,23 @@ pub(super) fn start(
     let own = SocketAddr::from(([127, 0, 0, 1], port));
     let near = |offset: u16| SocketAddr::from(([127, 0, 0, 1], port + offset));
     let nodes = behind.map(|behind| behind.addresses.as_slice()).unwrap_or_default();
-    let mut command = Command::new(&around.shunt);
+    let shunt = match &around.base {
+        Some(base) if server.base => base,
+        None if server.base => return Err(NotStarted::Missing("no --base FILE was given".to_owned())),
+        _ => &around.shunt,
+    };
+    let mut command = Command::new(shunt);
     let (mut addresses, mut admin, mut statistics, mut leftovers) = (vec![own], None, None, Vec::new());
     match server.kind {
         ServerKind::Stub => {
             addresses = (1..=server.nodes).map(|last| ([127, 0, 0, last as u8], port).into()).collect();
             statistics = Some(near(2));
-            command = stub_command(&around.shunt, own, server.nodes.into());
+            command = stub_command(&around.bench, own, server.nodes.into());
             command.args(["--statistics", &near(2).to_string()]);
         }
         ServerKind::Proxy => {
             admin = Some(near(1));
-            command = proxy_command(&around.shunt, own, near(1), nodes);
+            command = proxy_command(shunt, own, near(1), nodes);
         }
         ServerKind::Node => {
             let data = std::env::temp_dir().join(format!("shunt-bench-{}-{}", std::process::id(), server.name));

@@ -1,4 +1,5 @@
-//! `shunt bench run` from the command line: a scenario of its own file, run to its end and broken off.
+//! `shunt bench run` and `compare` from the command line: a scenario of its own file, run to its end and broken off, and two
+//! binaries side by side.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -80,6 +81,28 @@ fn a_scenario_is_measured_compared_and_judged() {
     assert!(compared.iter().all(|line| line["ratio"].as_f64() > Some(0.0) && line["shown"] == false), "too few rounds");
     assert_eq!(of_kind(&lines, "claim")[0]["verdict"], "met");
     assert_eq!(lines.last().map(|line| &line["complete"]), Some(&Value::Bool(true)));
+}
+
+#[test]
+fn two_binaries_are_measured_in_turns_and_their_ratio_is_printed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().join("results.jsonl");
+    let binary = env!("CARGO_BIN_EXE_shunt");
+    let out_argument = out.display().to_string();
+    let short =
+        ["--points", "64x1,8x128", "--rounds", "1", "--duration", "0.1", "--warm-up", "0.05", "--port", "23342"];
+    let (code, said, complained) =
+        output(&[&["bench", "compare", binary, binary, "--out", &out_argument], short.as_slice()].concat());
+    assert_eq!(code, 0, "{said}{complained}");
+    let lines = lines(&out);
+    let compared = of_kind(&lines, "comparison");
+    for point in ["64x1", "8x128"] {
+        assert!(said.lines().any(|line| line.trim().starts_with(point) && line.ends_with(", one round")), "{said}");
+        let cost = compared.iter().find(|line| line["point"] == point && line["figure"] == "cpu_us");
+        assert!(cost.is_some_and(|line| line["arm"] == "shunt" && line["base"] == "base"), "{compared:?}");
+    }
+    let (code, _, complained) = output(&["bench", "compare", "/nowhere/shunt"]);
+    assert!(code == 1 && complained.contains("/nowhere/shunt: No such file"), "{code} {complained}");
 }
 
 /// Ends a run that a failed test leaves behind.

@@ -1,0 +1,135 @@
+//! The part of a scenario that is measured: its short form, or only some of its points and arms.
+
+use super::file::{Arm, Scenario};
+
+impl Scenario {
+    /// The short form: one short round at the points named for it.
+    #[must_use]
+    pub fn smoke(mut self) -> Self {
+        let smoke = std::mem::take(&mut self.smoke);
+        self.rounds = 1;
+        self.duration = 0.2;
+        self.warm_up = 0.05;
+        self.warm_up_once = 0.0;
+        if !smoke.points.is_empty() {
+            self.keep_points(&smoke.points);
+        }
+        self.load.extend(smoke.load);
+        // Its figures show nothing, whatever they are.
+        self.claims.iter_mut().for_each(|claim| claim.rounds = usize::MAX);
+        self
+    }
+
+    /// Leaves out all points and arms but those named, if any are, and what only the others need.
+    ///
+    /// # Errors
+    /// It has none of that name, or measures by a program, which knows no parts.
+    pub fn only(mut self, points: &[String], arms: &[String]) -> Result<Self, String> {
+        if points.is_empty() && arms.is_empty() {
+            return Ok(self);
+        }
+        if self.program.is_some() {
+            return Err(format!("{}: its program measures all of its points and arms", self.name));
+        }
+        known(&self.name, "point", points, self.points.iter().map(|point| point.label.as_str()))?;
+        known(&self.name, "arm", arms, self.arms.iter().map(|arm| arm.name.as_str()))?;
+        if !points.is_empty() {
+            self.keep_points(points);
+        }
+        if !arms.is_empty() {
+            self.keep_arms(arms)?;
+        }
+        let labels: Vec<&String> = self.points.iter().map(|point| &point.label).collect();
+        self.claims.retain(|claim| labels.contains(&&claim.point));
+        Ok(self)
+    }
+
+    /// Leaves out all points but those named, and those that their rates are shares of.
+    fn keep_points(&mut self, labels: &[String]) {
+        let named: Vec<_> = self.points.iter().filter(|point| labels.contains(&point.label)).collect();
+        let bases = named.iter().flat_map(|point| self.bases(point));
+        let kept: Vec<String> = named.iter().copied().chain(bases).map(|point| point.label.clone()).collect();
+        self.points.retain(|point| kept.contains(&point.label));
+    }
+
+    /// Leaves out all arms but those named, the servers that only the others need, and what is said about those.
+    fn keep_arms(&mut self, names: &[String]) -> Result<(), String> {
+        for arm in self.points.iter().filter_map(|point| point.rate.as_ref()?.arm.as_ref()) {
+            if !names.contains(arm) {
+                return Err(format!(
+                    "{}: a point's rate is a share of that of the arm '{arm}', which is left out",
+                    self.name
+                ));
+            }
+        }
+        self.arms.retain(|arm| names.contains(&arm.name));
+        self.comparisons.retain(|comparison| names.contains(&comparison.base));
+        for comparison in &mut self.comparisons {
+            comparison.arms.retain(|arm| names.contains(arm));
+        }
+        self.claims.retain(|claim| claim.base.iter().chain([&claim.arm]).all(|arm| names.contains(arm)));
+        let servers = |arm: &Arm| arm.measure.iter().chain([&arm.target]).cloned().collect::<Vec<_>>();
+        let mut needed: Vec<String> = self.arms.iter().flat_map(servers).collect();
+        // A server is below the one that its `of` names.
+        for server in self.servers.iter().rev() {
+            if needed.contains(&server.name) {
+                needed.extend(server.of.clone());
+            }
+        }
+        self.servers.retain(|server| needed.contains(&server.name));
+        Ok(())
+    }
+}
+
+fn known<'n>(
+    scenario: &str,
+    what: &str,
+    wanted: &[String],
+    there: impl Iterator<Item = &'n str> + Clone,
+) -> Result<(), String> {
+    match wanted.iter().find(|name| !there.clone().any(|found| found == name.as_str())) {
+        Some(name) => {
+            let names: Vec<&str> = there.collect();
+            Err(format!("{scenario}: there is no {what} '{name}'; there are {}", names.join(", ")))
+        }
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::scenario::file::Scenario;
+
+    const PEERS: &str = include_str!("../../scenarios/peers.toml");
+
+    fn only(points: &[&str], arms: &[&str]) -> Result<Scenario, String> {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        Scenario::parse(PEERS).expect("valid").only(&owned(points), &owned(arms))
+    }
+
+    #[test]
+    fn what_only_others_need_is_left_out() {
+        let part = only(&["256x1", "8x128"], &["shunt"]).expect("there");
+        let labels: Vec<&str> = part.points.iter().map(|point| point.label.as_str()).collect();
+        let servers: Vec<&str> = part.servers.iter().map(|server| server.name.as_str()).collect();
+        assert_eq!((labels, servers), (vec!["256x1", "8x128"], vec!["nodes", "shunt"]));
+        assert!(part.comparisons.is_empty() && part.claims.is_empty(), "all are against an arm that is left out");
+        let part = only(&["256x1"], &["shunt", "haproxy"]).expect("there");
+        assert!(!part.claims.is_empty() && part.claims.iter().all(|claim| claim.point == "256x1"));
+        assert!(part.comparisons.iter().all(|comparison| comparison.arms == ["shunt"]));
+    }
+
+    #[test]
+    fn nothing_named_is_everything() {
+        let (part, whole) = (only(&[], &[]).expect("whole"), Scenario::parse(PEERS).expect("valid"));
+        assert_eq!((part.points.len(), part.claims.len()), (whole.points.len(), whole.claims.len()));
+    }
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        assert!(only(&["7x7"], &[]).expect_err("no point").contains("no point '7x7'; there are 64x1, "));
+        assert!(only(&[], &["x"]).expect_err("no arm").contains("no arm 'x'; there are floor, "));
+        let problem = only(&["half load"], &["shunt"]).expect_err("its rate is another's");
+        assert!(problem.contains("the arm 'haproxy', which is left out"), "{problem}");
+    }
+}
