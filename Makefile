@@ -53,7 +53,7 @@ bench: build ## the papers' experiments and the peers, side by side, and a repor
 	@status=0; $(TARGET)/release/shunt bench run $(BENCH) --out target/bench/results.jsonl || status=$$?; \
 	  experiments/report/build target/bench/results.jsonl --out target/bench/report && exit $$status
 
-report: ## a report of a results file: make report RESULTS=FILE, or REPORT="--keep FILE" for one below docs/results
+report: ## a page with plots of the last `make bench`, or of docs/results; RESULTS=FILE for another, REPORT=--keep to keep it there
 	@scripts/prerequisites python
 	@experiments/report/build $(RESULTS) $(REPORT)
 

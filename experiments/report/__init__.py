@@ -9,8 +9,9 @@ charts.py    the plots: a figure against its axis, in rows, over time or as a di
 html.py      elements whose text is always escaped
 page.py      the page around the plots
 chapter.py   one scenario of the page
-readme.py    the table of claims in README.md
-runs.py      the reports that are kept below docs/results, and their list
+kept.py      runs that are kept: a small JSON file without single measurements
+markdown.py  the page of the runs that are kept
+runs.py      writes reports, and keeps runs below docs/results
 
 `experiments/report/build` is the command. Everything on the page comes from the results file; nothing is measured here.
 """

@@ -1,6 +1,7 @@
 """The plots of a scenario: a figure against its axis, in rows, over time or as a distribution.
 
-Medians are marks, ranges are bars through them. An axis that shows lengths begins at zero; a logarithmic one says so.
+Against an axis medians are marks on a line, in rows they are bars from zero; ranges are thin lines through them. An axis of a line
+may be logarithmic, and says so; one of bars never is.
 """
 
 import math
@@ -12,7 +13,7 @@ from matplotlib.transforms import ScaledTranslation
 
 from . import labels, units
 from .look import BAND, INK, PAPER, SOFT, canvas
-from .results import Quantity, Scenario
+from .results import Quantity, Scenario, shape
 
 BETTER = {"less": "less is better", "more": "more is better", "neither": ""}
 # Neighbouring arms are drawn so many points apart, or their range bars would hide each other.
@@ -44,17 +45,28 @@ def _sentence(*parts) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _rounds(summaries: list) -> str:
+def shape_in_words(texts: list) -> str:
+    """Says what shapes such as 256x1 mean, by the first one among points or names of arms."""
+    for text in texts:
+        found = re.search(r"(?<!\w)([1-9]\d*) ?x ?(\d+)(?!\w)", text)
+        if found:
+            connections, each = shape(found[0])
+            return (f"{found[0]}: {connections} connection{'s' * (connections != 1)} with {each} "
+                    f"{'query' if each == 1 else 'queries'} in flight on {'each' if connections != 1 else 'it'}")
+    return ""
+
+
+def rounds(summaries: list) -> str:
     """How often was measured, in words."""
     counts = sorted({summary.rounds for summary in summaries})
     if counts == [1]:
         return "one round"
     span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"medians of {span} rounds, bars from the smallest to the largest"
+    return f"medians of {span} rounds, ranges from the smallest to the largest"
 
 
 def _log(quantity: Quantity, summaries: list) -> bool:
-    """Whether medians need a logarithmic axis, and their ranges can be on one."""
+    """True if medians need a logarithmic axis, and their ranges can be on one."""
     wanted = labels.needs_log([summary.median for summary in summaries]) and quantity.unit not in SHARES
     return wanted and min(summary.low for summary in summaries) > 0
 
@@ -76,7 +88,7 @@ def against_axis(scenario: Scenario, quantity: Quantity, summaries: list, looks:
     unit = units.choose(quantity.unit, [summary.high for summary in summaries])
     log = _log(quantity, summaries)
     scale, places = _positions(scenario, summaries)
-    subtitle = _sentence(_rounds(summaries), BETTER[quantity.better])
+    subtitle = _sentence(rounds(summaries), BETTER[quantity.better], shape_in_words([*places, *(arm.title for arm in arms)]))
     title = unit.titled(quantity.title)
     figure = canvas(3.3 + labels.heading_lines(title, subtitle)[2])
     axes = figure.add_subplot()
@@ -139,9 +151,9 @@ def rows(scenario: Scenario, quantity: Quantity, summaries: list, looks: dict):
     points = [point for point in scenario.points() if any(key[0] == point for key in found)]
     grouped = len(points) > 1
     unit = units.choose(quantity.unit, [summary.high for summary in summaries])
-    log = _log(quantity, summaries)
+    shapes = shape_in_words([*points, *(arm.title for arm in scenario.arms)])
     named = f"{scenario.axis_title}: {points[0]}" if not grouped and points[0] and scenario.axis_scale != "category" else ""
-    subtitle = _sentence(_rounds(summaries), BETTER[quantity.better], named)
+    subtitle = _sentence(rounds(summaries), BETTER[quantity.better], named, shapes)
     title = unit.titled(quantity.title)
     lines = []  # (height, group or None, arm, summary or None)
     for point in points:
@@ -156,12 +168,12 @@ def rows(scenario: Scenario, quantity: Quantity, summaries: list, looks: dict):
     figure = canvas(tall + 0.72 + labels.heading_lines(title, subtitle)[2])
     axes = figure.add_subplot()
     top = labels.heading(figure, title, subtitle)
-    _draw_rows(figure, axes, lines, tall, unit, looks, log, top)
-    axes.set_xlabel(_axis_name(unit.name, log))
+    _draw_rows(figure, axes, lines, tall, unit, looks, top)
+    axes.set_xlabel(unit.name)
     return figure
 
 
-def _draw_rows(figure, axes, lines: list, tall: float, unit, looks: dict, log: bool, top: float) -> None:
+def _draw_rows(figure, axes, lines: list, tall: float, unit, looks: dict, top: float) -> None:
     spots = [line[3][1] for line in lines if line[3] and line[3][1]]
     texts = [figure.text(0, 0, line[2], size=9.5) for line in lines if line[2]]
     left = max(labels.extent(figure, text)[2] - labels.extent(figure, text)[0] for text in texts) + 0.2
@@ -171,9 +183,8 @@ def _draw_rows(figure, axes, lines: list, tall: float, unit, looks: dict, log: b
     axes.set_ylim(tall, 0)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
-    labels.value_axis(axes, [spot.low / unit.factor for spot in spots], [spot.high / unit.factor for spot in spots], log, "x")
+    labels.value_axis(axes, [spot.low / unit.factor for spot in spots], [spot.high / unit.factor for spot in spots], False, "x")
     wide = axes.get_position().width * figure.get_figwidth()
-    start = axes.get_xlim()[0]
     y, group, edge, beside = 0.0, 0, (labels.EDGE - left) / wide, axes.get_yaxis_transform()
     for height, point, text, row in lines:
         middle = y + height / 2
@@ -187,20 +198,16 @@ def _draw_rows(figure, axes, lines: list, tall: float, unit, looks: dict, log: b
             axes.text(-0.1 / wide, middle, text, transform=beside, ha="right", va="center", size=9.5, linespacing=1.1,
                       color=INK if summary else SOFT)
             if summary:
-                _draw_row(axes, middle, summary, unit, looks[arm.name], log, start)
+                _draw_row(axes, middle, summary, unit, looks[arm.name])
             else:
                 axes.text(0.05 / wide, middle, "not measured", transform=beside, va="center", size=9.5, style="italic", color=SOFT)
         y += height
 
 
-def _draw_row(axes, y: float, summary, unit, look, log: bool, start: float) -> None:
+def _draw_row(axes, y: float, summary, unit, look) -> None:
     low, middle, high = (value / unit.factor for value in (summary.low, summary.median, summary.high))
-    if not log and start == 0:
-        axes.barh(y, middle, height=0.17, color=PAPER)  # or the grid would shine through
-        axes.barh(y, middle, height=0.17, color=look.colour, alpha=0.65)
-    else:
-        axes.plot([start, middle], [y, y], color=look.colour, linewidth=0.8, alpha=0.5)
-        axes.plot([middle], [y], color=look.colour, marker=look.marker, markersize=7)
+    axes.barh(y, middle, height=0.17, color=PAPER)  # or the grid would shine through
+    axes.barh(y, middle, height=0.17, color=look.colour, alpha=0.65)
     if high > low:
         axes.plot([low, high], [y, y], color=INK, linewidth=1.3, solid_capstyle="butt")
         for end in (low, high):

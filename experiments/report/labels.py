@@ -1,4 +1,4 @@
-"""What makes a plot readable: its heading, ticks that do not overlap, labels at the ends of lines, keys.
+"""The parts that make a plot readable: its heading, ticks that do not overlap, labels at the ends of lines, keys.
 
 Sizes are inches here, measured from the text as it is drawn, so that nothing is cut off and nothing lies on another.
 """
@@ -70,7 +70,7 @@ def tick_room(axes) -> float:
 
 
 def needs_log(values) -> bool:
-    """Whether these values need a logarithmic axis."""
+    """True if these values need a logarithmic axis."""
     found = [value for value in values if value is not None]
     return bool(found) and min(found) > 0 and max(found) / min(found) > LOG_FROM
 

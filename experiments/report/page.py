@@ -29,7 +29,7 @@ def render(results: Results) -> tuple:
 
 
 def warnings(results: Results) -> list:
-    """What a reader must know before the figures."""
+    """Warnings that a reader must see before the figures."""
     found = []
     if results.smoke:
         found.append("This is the short smoke form: it shows that everything runs. Its figures are no results.")
@@ -87,25 +87,28 @@ def _notes(results: Results) -> Element | None:
     return element("section", element("h2", "Notes"), element("ul", *notes), class_="chapter", id="notes")
 
 
-def files(results: Results) -> list:
-    """Names of the files of raw data beside the page."""
-    names = []
-    for run in results.runs():
-        name, number = run.path.name, 1
-        while name in names:
+def files(results: Results) -> dict:
+    """The files that the run was read from, and their names beside the page."""
+    names = {}
+    for path in results.paths():
+        name, number = path.name, 1
+        while name in names.values():
             number += 1
-            name = f"{run.path.stem}-{number}{run.path.suffix}"
-        names.append(name)
+            name = f"{path.stem}-{number}{path.suffix}"
+        names[path] = name
     return names
 
 
 def _source(results: Results) -> Element:
-    names = files(results)
+    names = list(files(results).values())
     links = [part for name in names for part in (element("a", name, href=name), ", ")]
     told, they = ("one file", "It has") if len(names) == 1 else (f"{len(names)} files", "They have")
+    if not results.kept:
+        told += " of raw data"
+    raw = "the run's medians, ranges and ratios, and no single measurement" if results.kept else "each round of each measurement"
     return element("section", element("h2", "Where this comes from"), element(
-        "p", f"Everything above was made from {told} of raw data, ", *links, "by ",
-        element("code", f"experiments/report/build {' '.join(names)}"), f". {they} each round of each measurement. Medians are over rounds "
+        "p", f"Everything above was made from {told}, ", *links, "by ",
+        element("code", f"experiments/report/build {' '.join(names)}"), f". {they} {raw}. Medians are over rounds "
         "in which the arms follow one another; a range is from the smallest to the largest. A ratio is one arm's figure divided by "
         "another's, the median over the rounds; its interval is that of this median by order statistics, 95 % (94 % with five "
         "rounds). Where it contains 1, or the rounds are too few for one, no difference is shown."),

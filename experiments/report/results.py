@@ -6,6 +6,7 @@ they are then made here from the measurements.
 """
 
 import json
+import re
 import statistics
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -31,7 +32,7 @@ class Arm:
 
 @dataclass
 class Quantity:
-    """What is measured (a "figure" in the file); `better` is less, more or neither."""
+    """A quantity that is measured (a "figure" in the file); `better` is less, more or neither."""
 
     name: str
     title: str
@@ -99,7 +100,7 @@ class Drawing:
 
 @dataclass
 class Claim:
-    """What somebody said, and what was found."""
+    """A statement that somebody made, and what was found."""
 
     scenario: str | None
     text: str
@@ -139,13 +140,29 @@ class Scenario:
         return next(arm for arm in self.arms if arm.name == name)
 
     def points(self) -> list:
-        """Points of the summaries, in the order of their places on the axis or, without these, of the file."""
+        """Points of the summaries in the order of their places on the axis. Without these, shapes such as 64x1 and shares such as
+        80 % go by their numbers, other points come after them in the order of the file."""
         places = {}
         for summary in self.summaries:
             places.setdefault(summary.point, summary.x)
         if all(x is not None for x in places.values()):
             return sorted(places, key=places.get)
-        return list(places)
+        return sorted(places, key=_place)
+
+
+def shape(text: str) -> tuple | None:
+    """Connections and the queries in flight on each, of a text such as 64x1."""
+    found = re.fullmatch(r"(\d+) ?x ?(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _place(point: str) -> tuple:
+    """Where a point stands that has no number of its own: shapes with one query in flight first, by their connections."""
+    found = shape(point)
+    if found:
+        return 0, found[1], found[0]
+    share = re.fullmatch(r"([\d.]+) ?%.*", point)
+    return (0, float(share[1]), 0) if share else (1, 0, 0)
 
 
 @dataclass
@@ -167,6 +184,8 @@ class Results:
     seconds: float | None = None
     cut_line: int | None = None  # the last line of a run that was broken off while it wrote
     others: list = field(default_factory=list)  # runs whose scenarios were added to this one's
+    seconds_alone: float | None = None  # of this run without the others
+    kept: bool = False  # read from a file without single measurements
 
     def scenario(self, name: str) -> Scenario | None:
         return next((scenario for scenario in self.scenarios if scenario.name == name), None)
@@ -174,6 +193,10 @@ class Results:
     def runs(self) -> list:
         """This run and those that were added to it."""
         return [self, *self.others]
+
+    def paths(self) -> list:
+        """The files that it was read from."""
+        return list(dict.fromkeys(run.path for run in self.runs()))
 
     def machine_line(self) -> str:
         """The machine of this run alone, in a few words."""
@@ -199,8 +222,10 @@ class _Reader:
     def __init__(self, path: Path):
         self.path, self.faults, self.lines, self.cut = path, [], [], None
 
-    def fault(self, number: int, text: str) -> None:
-        self.faults.append(f"{self.path}:{number}: {text}")
+    def fault(self, number: int | str, text: str) -> None:
+        """Notes what is wrong with a line, or with a part of a file that has another form."""
+        place = f":{number}" if isinstance(number, int) else f": {number}"
+        self.faults.append(f"{self.path}{place}: {text}")
 
     def check(self) -> None:
         if self.faults:
@@ -229,6 +254,10 @@ class _Reader:
                 self.fault(number, f"no JSON ({error.msg} at column {error.colno}); each line is one object, as "
                                    "`shunt bench run` writes it: delete the line if something else wrote it")
             return
+        self.take(number, value)
+
+    def take(self, number: int | str, value) -> None:
+        """Checks the form of a line and keeps it."""
         kind = value.get("kind") if isinstance(value, dict) else None
         if not isinstance(kind, str) or kind not in shapes.KINDS:
             named = f"kind {shapes.shown(kind)} is unknown" if kind is not None else 'an object with a "kind" is wanted'
@@ -246,6 +275,19 @@ def read(path: Path) -> Results:
     """The run in a file. Raises BadResults."""
     reader = _Reader(path)
     reader.read()
+    return _assembled(reader)
+
+
+def from_lines(path: Path, lines: list) -> Results:
+    """The run that lines of a file in another form tell of: (part of the file, line). Raises BadResults."""
+    reader = _Reader(path)
+    for where, line in lines:
+        reader.take(where, line)
+    reader.check()
+    return _assembled(reader)
+
+
+def _assembled(reader: _Reader) -> Results:
     if not reader.lines or reader.lines[0][1] != "run":
         number = reader.lines[0][0] if reader.lines else 1
         reader.fault(number, 'the first line must be of kind "run": the beginning of the file is missing')
@@ -266,9 +308,14 @@ def read(path: Path) -> Results:
 
 
 def read_all(paths: list) -> Results:
+    """The runs of several files as one. Raises BadResults."""
+    return join([read(path) for path in paths])
+
+
+def join(runs: list) -> Results:
     """Runs that belong together, such as that of a scenario that takes hours and that of all others, as one. A scenario that
-    several have is taken from the last. Raises BadResults."""
-    first, *others = (read(path) for path in paths)
+    several have is taken from the last, and a note says what was found before. Raises BadResults."""
+    first, *others = runs
     for other in others:
         _join(first, other)
     return first
@@ -279,18 +326,27 @@ def _join(first: Results, other: Results) -> None:
         short, full = (other.path, first.path) if other.smoke else (first.path, other.path)
         raise BadResults(f"{short}: is of the short smoke form, {full} is not; make a report of each")
     for scenario in other.scenarios:
-        scenario.run = other
+        scenario.run = scenario.run or other
         before = first.scenario(scenario.name)
         if before is None:
             first.scenarios.append(scenario)
         else:
             first.scenarios[first.scenarios.index(before)] = scenario
+            scenario.notes += _replaced(first, before)
             first.claims = [claim for claim in first.claims if claim.scenario != scenario.name]
-    first.others.append(other)
+    first.others += other.runs()
     first.claims += other.claims
     first.notes += other.notes
     first.complete = first.complete and other.complete
     first.seconds = None if first.seconds is None or other.seconds is None else first.seconds + other.seconds
+
+
+def _replaced(run: Results, before: Scenario) -> list:
+    """A note of what a replaced measurement had found, so that nothing is measured until it pleases."""
+    found = [f"{claim.text}: {claim.ours or 'nothing'}, {claim.verdict}" for claim in run.claims if claim.scenario == before.name]
+    part = before.run or run
+    when = f"{part.started:%Y-%m-%d %H:%M}, commit {part.commit or 'unknown'}"
+    return [f"Measured before, {when}, and replaced by this. {'; '.join(found)}."] if found else []
 
 
 def _begin(reader: _Reader) -> Results:
@@ -402,6 +458,7 @@ def _note(reader, results, number, line) -> None:
 
 def _end(_reader, results, _number, line) -> None:
     results.complete, results.seconds = line["complete"], line.get("seconds")
+    results.seconds_alone = results.seconds
 
 
 def _second_run(reader, _results, number, _line) -> None:

@@ -1,24 +1,17 @@
-"""Writes reports, and keeps those of full runs below docs/results with a list of them by date."""
+"""Writes reports, and keeps full runs below docs/results: a small JSON file of each, and one page of all."""
 
 import shutil
 from pathlib import Path
 
-from . import page, results
-from .readme import cell
-
-HEAD = """# Results
-
-Runs of `shunt bench run` whose reports were kept, the latest first. Each directory has the report (`index.html`, one file that
-needs no network), its plots (`plots`) and the raw data (`results.jsonl`, and `results-2.jsonl` and so on where scenarios had a
-run of their own). This list is written by `experiments/report/build --keep`.
-"""
+from . import kept, markdown, page
+from .results import Results
 
 
 class Refused(Exception):
     """Nothing was written; the message says why and what to do."""
 
 
-def write(run: results.Results, directory: Path) -> Path:
+def write(run: Results, directory: Path) -> Path:
     """The report of a run in a directory, instead of an older one. The page."""
     text, pictures = page.render(run)
     index, plots = directory / "index.html", directory / "plots"
@@ -29,27 +22,40 @@ def write(run: results.Results, directory: Path) -> Path:
     plots.mkdir(parents=True)
     for picture in pictures:
         (plots / picture.name).write_bytes(picture.data)
-    for part, name in zip(run.runs(), page.files(run)):
-        _copy(part.path, directory / name)
+    for path, name in page.files(run).items():
+        _copy(path, directory / name)
     index.write_text(text, encoding="utf-8")
     return index
 
 
-def keep(run: results.Results, home: Path) -> Path:
-    """Keeps a run's report below `home`, in a directory named by its date, and updates the list. The page."""
-    directory = _directory(run, home)
-    directory.mkdir(parents=True, exist_ok=True)
-    parts = run.runs()
-    copies = [directory / ("results.jsonl" if number == 1 else f"results-{number}.jsonl") for number in range(1, len(parts) + 1)]
-    # All are read before one is written: a run may be kept under a name that another had.
-    contents = [part.path.read_bytes() for part in parts]
-    for content, copy in zip(contents, copies):
-        copy.write_bytes(content)
-    for old in set(_files(directory)) - set(copies):
-        old.unlink()
-    index = write(results.read_all(copies), directory)
-    update_list(home)
-    return index
+def keep(run: Results, home: Path) -> Path:
+    """Keeps a run below `home` as a file named by its date, and writes the page of all anew. The file."""
+    if run.smoke or not run.complete:
+        what = "is of the short smoke form, whose figures are no results" if run.smoke else "was broken off before its end"
+        raise Refused(f"{run.path}: {what}; only full runs are kept")
+    home.mkdir(parents=True, exist_ok=True)
+    file = _file(run, home)
+    file.write_text(kept.text(run), encoding="utf-8")
+    update_page(home)
+    return file
+
+
+def update_page(home: Path) -> Path:
+    """Writes the page anew from the runs that are kept. The page."""
+    readme = home / "README.md"
+    readme.write_text(markdown.page([(file.stem, run) for file, run in _kept(home)]), encoding="utf-8")
+    return readme
+
+
+def latest(home: Path) -> Path | None:
+    """The file of the run that was begun last."""
+    return next((file for file, _ in _kept(home)), None)
+
+
+def _kept(home: Path) -> list:
+    """Files and their runs, the latest first."""
+    found = [(file, kept.read(file)) for file in home.glob("*.json")]
+    return sorted(found, key=lambda entry: (entry[1].started.timestamp(), entry[0].stem), reverse=True)
 
 
 def _copy(source: Path, to: Path) -> None:
@@ -57,40 +63,16 @@ def _copy(source: Path, to: Path) -> None:
         shutil.copyfile(source, to)
 
 
-def _files(directory: Path) -> list:
-    """The results files of a run that was kept, the first one first."""
-    return sorted(directory.glob("results*.jsonl"), key=lambda file: (len(file.name), file.name))
-
-
-def _directory(run: results.Results, home: Path) -> Path:
-    """The run's own directory if it was kept before; otherwise one that is free."""
+def _file(run: Results, home: Path) -> Path:
+    """The run's own file if it was kept before; otherwise one that is free."""
     date = f"{run.started:%Y-%m-%d}"
     number = 1
     while True:
-        directory = home / (date if number == 1 else f"{date}-{number}")
-        kept = directory / "results.jsonl"
-        if not kept.exists() or _same_run(results.read(kept), run):
-            return directory
+        file = home / (f"{date}.json" if number == 1 else f"{date}-{number}.json")
+        if not file.exists() or _same_run(kept.read(file), run):
+            return file
         number += 1
 
 
-def _same_run(one: results.Results, other: results.Results) -> bool:
+def _same_run(one: Results, other: Results) -> bool:
     return (one.started, one.commit, one.seed) == (other.started, other.commit, other.seed)
-
-
-def update_list(home: Path) -> None:
-    """Writes the list anew from the runs that are there."""
-    home.mkdir(parents=True, exist_ok=True)
-    runs = [(file.parent.name, results.read_all(_files(file.parent))) for file in home.glob("*/results.jsonl")]
-    runs.sort(key=lambda entry: (entry[1].started.timestamp(), entry[0]), reverse=True)
-    lines = [_line(name, run) for name, run in runs]
-    table = ["| run | commit | machine | claims | |", "|---|---|---|---|---|", *lines] if lines else ["No run has been kept yet."]
-    (home / "README.md").write_text(HEAD + "\n" + "\n".join(table) + "\n", encoding="utf-8")
-
-
-def _line(name: str, run: results.Results) -> str:
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in run.verdicts().items()) or "none"
-    marks = [mark for mark, there in (("smoke", run.smoke), ("broken off", not run.complete)) if there]
-    commits = ", ".join(dict.fromkeys(part.commit or "unknown" for part in run.runs()))
-    return (f"| [{name}]({name}/index.html) | {cell(commits)} | {cell(run.machines())} | {counts} | "
-            f"{', '.join(marks)} |")

@@ -1,4 +1,4 @@
-"""What each line of a results file must look like, and what is wrong with one that does not.
+"""The forms that lines of a results file must have, and what is wrong with a line that has another.
 
 A shape is a type or several, a set of words, a list of one shape, or the fields of an object; a field whose name ends
 with "?" may be missing or null. Fields that are not named here are left alone: a later version may write more.
@@ -46,7 +46,7 @@ NAMES = {TEXT: "a string", NUMBER: "a number", FLAG: "true or false", OBJECT: "a
 
 
 def faults(value, shape, place: str) -> list:
-    """What is wrong with a value, each fault with its place in the line."""
+    """Finds the faults of a value, each with its place in the line."""
     if isinstance(shape, dict):
         if not isinstance(value, dict):
             return [f"{place} is {shown(value)}; an object is wanted"]

@@ -1,4 +1,4 @@
-"""What the tests of the report share: a whole invented run and its report."""
+"""Shared by the tests of the report: a whole invented run and its report."""
 
 import sys
 from pathlib import Path

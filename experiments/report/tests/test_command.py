@@ -1,5 +1,6 @@
-"""The command, the README's table and the reports that are kept."""
+"""The command, and the runs that are kept."""
 
+import json
 import random
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 import invented
 import pytest
 
-from report import readme, results, runs, units
+from report import charts, kept, markdown, results, runs, units
 from report.chapter import in_words
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,6 +41,8 @@ def test_the_command_says_what_is_wrong(tmp_path):
     assert done.returncode == 1 and done.stderr.startswith(f"{path}:2: kind 'measure' is unknown")
     assert not (tmp_path / "out").exists()
     assert command(path, "--out", "x", "--keep").returncode == 2
+    missing = command(tmp_path / "no.json", "--out", tmp_path / "out")
+    assert missing.returncode == 1 and missing.stderr.startswith(f"{tmp_path}/no.json: cannot be read")
 
 
 def test_a_report_replaces_a_report_and_nothing_else(tmp_path):
@@ -60,57 +63,106 @@ def test_a_report_may_be_written_where_its_results_are(tmp_path):
     assert run.path.read_bytes() == before
 
 
-def test_the_table_is_written_between_its_markers_and_only_once(tmp_path):
-    path = tmp_path / "README.md"
-    path.write_text("# Head\n\n<!-- results -->\nold\n<!-- /results -->\n\ntail\n", encoding="utf-8")
-    run = results.read(invented.write(tmp_path / "run.jsonl", invented.lines()))
-    assert readme.update(path, run, tmp_path / "docs" / "index.html")
-    text = path.read_text(encoding="utf-8")
-    assert text.startswith("# Head\n\n<!-- results -->\nRun of 2026-11-21, commit abc1234, on AMD EPYC 7B13")
-    assert text.endswith("<!-- /results -->\n\ntail\n") and "old" not in text
-    assert "| Shunt costs a ring less CPU than a round-robin driver | +19 % | × 1.43 (1.35 to 1.50) | met |" in text
-    assert "[The whole report](docs/index.html)" in text
-    assert not readme.update(path, run, tmp_path / "docs" / "index.html")
-    assert path.read_text(encoding="utf-8") == text
-
-
-@pytest.mark.parametrize("text", ["", "<!-- results -->\n", "<!-- /results -->\n<!-- results -->\n", "<!-- results -->" * 2])
-def test_a_readme_without_markers_is_left_alone(tmp_path, text):
-    path = tmp_path / "README.md"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(readme.NoMarkers, match="put both where"):
-        readme.update(path, run_of(tmp_path), None)
-    assert path.read_text(encoding="utf-8") == text
-
-
 def test_text_cannot_leave_its_cell_in_markdown():
-    assert readme.cell("a | b\n<script>`x` [y](z)") == "a \\| b &lt;script&gt;\\`x\\` \\[y](z)"
-    assert readme.cell(None) == "–"
+    assert markdown.cell("a | b\n<script>`x` [y](z)") == "a \\| b &lt;script&gt;\\`x\\` \\[y](z)"
+    assert markdown.cell(None) == "–"
 
 
-def test_a_smoke_run_and_one_broken_off_are_marked_in_the_readme(tmp_path):
-    run = run_of(tmp_path, smoke=True)
-    run.complete = False
-    text = readme.table(run, None)
-    assert "**This is the short smoke form" in text and "**The run was broken off" in text
+@pytest.mark.parametrize("fields, why", [({"smoke": True}, "short smoke form"), ({"complete": False}, "broken off")])
+def test_only_full_runs_are_kept(tmp_path, fields, why):
+    run = run_of(tmp_path)
+    vars(run).update(fields)
+    with pytest.raises(runs.Refused, match=why):
+        runs.keep(run, tmp_path / "kept")
+    assert not (tmp_path / "kept").exists()
 
 
 def test_kept_runs_are_listed_by_date_and_a_run_is_kept_once(tmp_path):
     home = tmp_path / "kept"
-    runs.update_list(home)
-    assert "No run has been kept yet." in (home / "README.md").read_text(encoding="utf-8")
+    home.mkdir()
+    assert runs.latest(home) is None
+    assert "No run has been kept yet." in runs.update_page(home).read_text(encoding="utf-8")
     first = run_of(tmp_path / "1")
-    assert runs.keep(first, home) == home / "2026-11-21" / "index.html"
-    assert runs.keep(run_of(tmp_path / "2", started="2026-11-21T23:30:00Z", smoke=True), home).parent.name == "2026-11-21-2"
-    assert runs.keep(run_of(tmp_path / "3", started="2026-12-01T01:00:00+02:00"), home).parent.name == "2026-12-01"
+    assert runs.keep(first, home) == home / "2026-11-21.json"
+    assert runs.keep(run_of(tmp_path / "2", started="2026-11-21T23:30:00Z"), home).name == "2026-11-21-2.json"
+    assert runs.keep(run_of(tmp_path / "3", started="2026-12-01T01:00:00+02:00"), home).name == "2026-12-01.json"
     text = (home / "README.md").read_text(encoding="utf-8")
-    assert runs.keep(first, home) == home / "2026-11-21" / "index.html"
+    assert runs.keep(first, home) == home / "2026-11-21.json"
     assert (home / "README.md").read_text(encoding="utf-8") == text
     rows = [line.split("]")[0] for line in text.splitlines() if line.startswith("| [")]
     assert rows == ["| [2026-12-01", "| [2026-11-21-2", "| [2026-11-21"]
-    assert "| 1 not measured | smoke |" in text and "(2026-12-01/index.html)" in text
-    assert "results.jsonl" in (home / "2026-11-21" / "index.html").read_text(encoding="utf-8")
-    assert (home / "2026-11-21" / "results.jsonl").read_bytes() == first.path.read_bytes()
+    assert "| [2026-12-01](2026-12-01.json) | 1 not measured |" in text
+    assert runs.latest(home) == home / "2026-12-01.json"
+
+
+def told(run) -> list:
+    """The contents of a kept run: all but single measurements, courses over time and drawings."""
+    summaries, comparisons = (lambda spot: (spot.figure, spot.point, spot.arm)), (lambda item: (item.figure, item.point, item.arm, item.base))
+    return [(scenario.name, scenario.title, scenario.points(), sorted(scenario.summaries, key=summaries),
+             sorted(scenario.comparisons, key=comparisons), scenario.notes, scenario.plots, scenario.arms, scenario.run and scenario.run.commit) for scenario in run.scenarios]
+
+
+def rounded(rows: list) -> list:
+    """Lines whose numbers have the digits of a kept run."""
+    keys = ("median", "min", "max", "ratio", "low", "high")
+    return [{key: float(f"{value:.{kept.DIGITS}g}") if key in keys and value is not None else value for key, value in row.items()}
+            for row in rows]
+
+
+def test_a_kept_run_says_what_its_results_file_said(tmp_path):
+    first = invented.write(tmp_path / "1.jsonl", rounded(invented.lines()))
+    more = invented.write(tmp_path / "2.jsonl", rounded([
+        {**invented.RUN, "commit": "fedcba9", "versions": {}}, *invented.windows(random.Random(5)),
+        {"kind": "end", "complete": True, "seconds": 5}]))
+    run = results.read_all([first, more])
+    file = runs.keep(run, tmp_path / "kept")
+    again = kept.read(file)
+    assert told(again) == told(run)
+    assert sorted(map(str, again.claims)) == sorted(map(str, run.claims)) and again.verdicts() == run.verdicts()
+    assert again.notes == run.notes and (again.complete, again.smoke) == (True, False)
+    assert [(part.commit, part.started, part.machine, part.versions) for part in again.runs()] == [
+        (part.commit, part.started, part.machine, part.versions) for part in run.runs()]
+    assert kept.text(again) == file.read_text(encoding="utf-8")
+    assert file.stat().st_size < first.stat().st_size / 4
+    text = runs.write(again, tmp_path / "out").read_text(encoding="utf-8")
+    assert "no single measurement" in text and (tmp_path / "out" / file.name).read_bytes() == file.read_bytes()
+
+
+def test_the_page_of_kept_runs_has_claims_beside_one_another_and_medians(tmp_path):
+    home = tmp_path / "kept"
+    runs.keep(results.read(invented.write(tmp_path / "1.jsonl", invented.lines())), home)
+    later = [{**row, "verdict": "not met", "ours": "none"} if row["kind"] == "claim" else row for row in invented.lines()]
+    later[0] = {**later[0], "started": "2026-11-25T00:00:00Z"}
+    runs.keep(results.read(invented.write(tmp_path / "2.jsonl", later)), home)
+    text = (home / "README.md").read_text(encoding="utf-8")
+    assert "| Shunt costs a ring less CPU than a round-robin driver | +19 % | **not met** none | **met** × 1.43 (1.35 to 1.50) |" in text
+    assert "- Not met: the window fills by itself" in text and "- Not measured: HAProxy: haproxy is not installed" in text
+    assert all(f"## {row['title']}\n" in text for row in invented.lines() if row["kind"] == "scenario")
+    median = next(row for row in invented.lines() if row["kind"] == "summary" and row["figure"] == "node_cpu_us")
+    assert f"| {median['point']} | {median['median']:.0f} ({median['min']:.0f} to {median['max']:.0f}) |" in text
+
+
+@pytest.mark.parametrize("change, why", [
+    (lambda content: content.pop("runs"), "is no run that was kept"), (lambda content: content.update(runs=[]), "names no run"),
+    (lambda content: content["scenarios"][0].update(title=7), "scenario 'aggregation-windows': scenario: title is 7"),
+    (lambda content: content["claims"].append({"text": "all", "verdict": "maybe"}), "claims: claim: verdict is 'maybe'"),
+    (lambda content: next(iter(content["scenarios"][0]["medians"]["cpu_us"].values())).update(proxy=[1]), "is no run that was kept")])
+def test_a_kept_file_that_is_damaged_is_named(tmp_path, change, why):
+    file = runs.keep(results.read(invented.write(tmp_path / "1.jsonl", invented.lines())), tmp_path / "kept")
+    content = json.loads(file.read_text(encoding="utf-8"))
+    change(content)
+    file.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(results.BadResults) as fault:
+        kept.read(file)
+    assert str(file) in str(fault.value) and why in str(fault.value)
+
+
+def test_the_page_of_kept_runs_is_that_of_the_files_beside_it():
+    home = ROOT.parent / "docs" / "results"
+    found = [(file, kept.read(file)) for file in home.glob("*.json")]
+    found.sort(key=lambda entry: entry[1].started, reverse=True)
+    assert found and (home / "README.md").read_text(encoding="utf-8") == markdown.page([(file.stem, run) for file, run in found])
+    assert {file.name for file in home.iterdir()} == {"README.md", *(file.name for file, _ in found)}
 
 
 def test_runs_of_different_scenarios_make_one_report(tmp_path):
@@ -136,6 +188,8 @@ def test_of_a_scenario_that_was_run_again_the_last_run_counts(tmp_path):
     assert both.scenario("aggregation-windows").run.commit == "fedcba9" and both.scenario("ring-cost").run is None
     assert [claim.ours for claim in both.claims if claim.scenario == "aggregation-windows"] == ["again"] * len(again)
     assert len(both.claims) == len(one.claims)
+    before = next(claim for claim in one.claims if claim.scenario == "aggregation-windows")
+    assert [note for note in both.scenario("aggregation-windows").notes if f"{before.text}: {before.ours}, not met" in note]
 
 
 def test_each_machine_is_named(tmp_path):
@@ -143,35 +197,29 @@ def test_each_machine_is_named(tmp_path):
     elsewhere = {**invented.RUN, "machine": {**invented.MACHINE, "processor": "Another", "kernel": "Linux 9"}}
     other = invented.write(tmp_path / "other.jsonl", [elsewhere, *invented.nothing()])
     run = results.read_all([one, other])
-    assert "on AMD EPYC 7B13" in readme.table(run, None) and "; in part: Another," in readme.table(run, None)
+    listed = markdown.page([("x", run)])
+    assert "| AMD EPYC 7B13, 2" in listed and "| Another, 2" in listed
     page = runs.write(run, tmp_path / "out").read_text(encoding="utf-8")
     assert "commit abc1234, on Another," in page and "; Linux 9<" in page
-    assert "in part" not in readme.table(results.read_all([one, one]), None)
+    assert "in part" not in results.read_all([one, one]).machines()
 
 
-def test_a_kept_file_may_change_its_place(tmp_path):
-    home, first = tmp_path / "kept", run_of(tmp_path / "1")
-    second, third = (invented.write(tmp_path / f"{name}.jsonl", [{**invented.RUN, "commit": name}, *invented.nothing()])
-                     for name in ("second", "third"))
-    runs.keep(results.read_all([first.path, second]), home)
-    kept = home / "2026-11-21"
-    runs.keep(results.read_all([kept / "results.jsonl", third, kept / "results-2.jsonl"]), home)
-    assert (kept / "results-2.jsonl").read_bytes() == third.read_bytes()
-    assert (kept / "results-3.jsonl").read_bytes() == second.read_bytes()
+def test_shapes_and_shares_stand_in_their_order(tmp_path):
+    points = ["half load", "1024x1", "8x128", "80 %", "64x1", "100 %", "1x128", "5 % reads"]
+    rows = [line for point in points for line in invented.rounds_of(random.Random(1), "order", "a", point, None, {"cpu_us": 3.0})]
+    head = invented.scenario("order", "Order", ("load", "category"), [("a", "A")], [invented.figure("cpu_us", "CPU", "us")], [])
+    run = results.read(invented.write(tmp_path / "run.jsonl", [dict(invented.RUN), head, *rows]))
+    wanted = ["64x1", "1024x1", "1x128", "8x128", "5 % reads", "80 %", "100 %", "half load"]
+    assert sorted(run.scenarios[0].points()) == sorted(wanted)
+    assert [point for point in run.scenarios[0].points() if "x" in point] == wanted[:4]
+    assert [point for point in run.scenarios[0].points() if "%" in point] == wanted[4:7]
 
 
-def test_runs_that_make_one_report_are_kept_together(tmp_path):
-    home, first = tmp_path / "kept", run_of(tmp_path / "1")
-    more = invented.write(tmp_path / "2" / "soak.jsonl", [
-        {**invented.RUN, "commit": "fedcba9"}, *invented.values(random.Random(1)), {"kind": "end", "complete": True, "seconds": 5}])
-    runs.keep(results.read_all([first.path, more]), home)
-    kept = home / "2026-11-21"
-    assert (kept / "results-2.jsonl").read_bytes() == more.read_bytes()
-    assert "| [2026-11-21](2026-11-21/index.html) | abc1234, fedcba9 |" in (home / "README.md").read_text(encoding="utf-8")
-    runs.keep(results.read_all([kept / "results.jsonl", kept / "results-2.jsonl"]), home)
-    assert (kept / "results-2.jsonl").read_bytes() == more.read_bytes()
-    runs.keep(first, home)
-    assert [file.name for file in kept.glob("*.jsonl")] == ["results.jsonl"]
+@pytest.mark.parametrize("texts, said", [
+    (["INSERT", "256x1"], "256x1: 256 connections with 1 query in flight on each"), (["Shunt, 8 x 32"], "8 x 32: 8 connections with "
+     "32 queries in flight on each"), (["1x128"], "1x128: 1 connection with 128 queries in flight on it"), (["0x64", "ax1", "64"], "")])
+def test_shapes_are_explained(texts, said):
+    assert charts.shape_in_words(texts) == said
 
 
 def test_drawings_become_files_beside_the_plots(tmp_path):

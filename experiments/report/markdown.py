@@ -1,0 +1,120 @@
+"""The page of the runs that are kept, in Markdown: what was run, each claim with its results, medians of what is plotted."""
+
+import re
+
+from . import charts, units
+from .results import Results, Scenario
+
+HEAD = """# Results
+
+<!-- Written by experiments/report/build --keep from the files beside it; do not edit. -->
+
+These are the claims that `shunt bench run` judged on full runs, the latest run first. A claim is *met* when the whole interval of the
+measured median is where the claim says, *not met* when none of it is, and *not shown* otherwise; [benchmarks](../benchmarks.md) says how
+it is measured, and how to repeat it. "x 0.51 (0.42 to 0.71)" is a ratio and the interval of its median over the rounds.
+
+Each run is one JSON file with its claims, medians, ratios and intervals. `make report RESULTS=docs/results/NAME.json` makes a page with
+plots of it below `target`. Single measurements are not kept.
+
+"Theirs" is what a paper found. Paper 1 is D. Kawanami et al., "A Proxy-Based Query Aggregation Method for Distributed Key-Value
+Stores", FiCloudW 2018; paper 2 is later work of the same group on a faster proxy; paper 5 is P. Menon et al., "CaSSanDra: An SSD Boosted
+Key-Value Store", ICDE 2014.
+"""
+RUNS_SHOWN = 2  # beside one another; older ones are in their files
+
+
+def cell(text: str | None) -> str:
+    """Text that cannot end a cell or become markup."""
+    plain = " ".join((text or "–").split())
+    for sign, instead in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
+        plain = plain.replace(sign, instead)
+    return re.sub(r"([\\|`\[*])", r"\\\1", plain)
+
+
+def page(kept: list) -> str:
+    """The whole page; `kept` are (name, run), the latest first."""
+    if not kept:
+        return f"{HEAD}\nNo run has been kept yet.\n"
+    shown = kept[:RUNS_SHOWN]
+    names = list(dict.fromkeys(scenario.name for _, run in shown for scenario in run.scenarios))
+    parts = [HEAD, _runs(kept)]
+    parts += [_chapter([(name, run, run.scenario(which)) for name, run in shown]) for which in names]
+    notes = list(dict.fromkeys(note for _, run in shown for note in run.notes))
+    parts += ["## Notes\n\n" + "\n".join(f"- {cell(note)}" for note in notes) + "\n"] if notes else []
+    return "\n".join(parts)
+
+
+def counts(run: Results) -> str:
+    """How many claims have each verdict."""
+    return ", ".join(f"{count} {verdict}" for verdict, count in run.verdicts().items()) or "no claims"
+
+
+def _runs(kept: list) -> str:
+    lines = ["| run | claims | begun | commit | machine | what |", "|---|---|---|---|---|---|"]
+    for name, run in kept:
+        for part in run.runs():
+            mine = [scenario.name for scenario in run.scenarios if (scenario.run or run) is part]
+            first = part is run
+            lines.append(f"| {f'[{name}]({name}.json)' if first else ''} | {counts(run) if first else ''} | {part.started:%Y-%m-%d %H:%M} | "
+                         f"{cell(part.commit)} | {cell(part.machine_line())} | "
+                         f"{'all but what is below' if first and len(run.runs()) > 1 else cell(', '.join(mine)) if not first else 'all'} |")
+    return "\n".join(lines) + "\n"
+
+
+def _chapter(found: list) -> str:
+    """A scenario: its question, its claims beside one another, the medians of the latest run that has it."""
+    there = [(name, run, scenario) for name, run, scenario in found if scenario]
+    latest = there[0][2]
+    source = f" After {cell(latest.source)}." if latest.source else ""
+    parts = [f"## {cell(latest.title)}\n", f"{cell(latest.question)}{source}\n", f"{cell(latest.setup)}\n"]
+    claims = {}
+    for name, run, scenario in there:
+        for claim in run.claims:
+            if claim.scenario == scenario.name:
+                claims.setdefault(claim.text, {})[name] = claim
+    if claims:
+        parts.append("\n".join([f"| claim | theirs | {' | '.join(name for name, _, _ in there)} |", "|---|---|" + "---|" * len(there),
+                                *(_claim(text, by_run, there) for text, by_run in claims.items())]) + "\n")
+    parts += _reasons(claims)
+    parts += [_medians(there[0][0], latest, plot.quantity) for plot in latest.plots[:1] if latest.summaries]
+    parts += [f"- Not measured: {cell(arm.title)}: {cell(arm.missing)}\n" for arm in latest.arms if arm.missing]
+    parts += ["\n".join(f"- {cell(note)}" for note in latest.notes) + "\n"] if latest.notes else []
+    return "\n".join(part for part in parts if part)
+
+
+def _claim(text: str, by_run: dict, there: list) -> str:
+    theirs = next((claim.theirs for claim in by_run.values() if claim.theirs), None)
+    cells = [f"**{claim.verdict}** {cell(claim.ours)}" if claim else "–" for claim in (by_run.get(name) for name, _, _ in there)]
+    return f"| {cell(text)} | {cell(theirs)} | {' | '.join(cells)} |"
+
+
+def _reasons(claims: dict) -> list:
+    """Why the latest run did not meet a claim, where it says so."""
+    told = {}
+    for by_run in claims.values():
+        claim = next(iter(by_run.values()))
+        if claim.why:
+            told.setdefault(claim.why, claim.verdict)
+    return ["\n".join(f"- {verdict[:1].upper()}{verdict[1:]}: {cell(why)}" for why, verdict in told.items()) + "\n"] if told else []
+
+
+def _medians(name: str, scenario: Scenario, quantity) -> str:
+    """Median and range of a figure: points down, arms across."""
+    found = {(spot.point, spot.arm): spot for spot in scenario.summaries if spot.figure == quantity.name}
+    if not found:
+        return ""
+    unit = units.choose(quantity.unit, [spot.high for spot in found.values()])
+    arms = [arm for arm in scenario.arms if any(arm.name == key[1] for key in found)]
+    points = [point for point in scenario.points() if any(point == key[0] for key in found)]
+    shape = charts.shape_in_words([*points, *(arm.title for arm in arms)])
+    note = "; ".join(part for part in (charts.rounds(list(found.values())), charts.BETTER[quantity.better], shape) if part)
+    lines = [f"{cell(unit.titled(quantity.title))}, run {name} ({cell(note)}):\n",
+             f"| {cell(scenario.axis_title)} | {' | '.join(cell(arm.title) for arm in arms)} |", "|---|" + "---|" * len(arms)]
+    lines += [f"| {cell(point)} | {' | '.join(_median(found.get((point, arm.name)), unit) for arm in arms)} |" for point in points]
+    return "\n".join(lines) + "\n"
+
+
+def _median(spot, unit) -> str:
+    if spot is None:
+        return "–"
+    return unit.number(spot.median) + (f" ({unit.number(spot.low)} to {unit.number(spot.high)})" if spot.high > spot.low else "")
