@@ -47,7 +47,7 @@ impl OwnProcess {
         self.child.id()
     }
 
-    /// Whether it has ended by itself.
+    /// True if it has ended by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }

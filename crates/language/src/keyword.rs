@@ -145,30 +145,30 @@ const UNRESERVED: [&str; 73] = [
 /// Words that are no names of user-defined types: Cassandra keeps them for itself.
 const RESERVED_TYPE_NAMES: [&str; 7] = ["bitstring", "byte", "complex", "date", "enum", "interval", "macaddr"];
 
-/// Whether a word in lower case cannot be a name without quotes.
+/// True if a word in lower case cannot be a name without quotes.
 pub(crate) fn is_reserved(word: &str) -> bool {
     RESERVED.binary_search(&word).is_ok()
 }
 
-/// Whether a word in lower case is a keyword that can also be a name.
+/// True if a word in lower case is a keyword that can also be a name.
 pub(crate) fn is_unreserved_keyword(word: &str) -> bool {
     UNRESERVED.binary_search(&word).is_ok()
         || matches!(word, "users" | "values" | "vector" | "writetime")
         || NativeType::by_name(word).is_some()
 }
 
-/// Whether an unquoted word in lower case can be the name of a user-defined type.
+/// True if an unquoted word in lower case can be the name of a user-defined type.
 pub(crate) fn is_type_name(word: &str) -> bool {
     let taken = ["cast", "count", "distinct", "json", "maxwritetime", "ttl", "writetime"];
     !is_reserved(word) && !taken.contains(&word) && NativeType::by_name(word).is_none()
 }
 
-/// Whether Cassandra refuses the name for a user-defined type although the grammar has it.
+/// True if Cassandra refuses the name for a user-defined type although the grammar has it.
 pub(crate) fn is_reserved_type_name(word: &str) -> bool {
     RESERVED_TYPE_NAMES.contains(&word)
 }
 
-/// Whether an unquoted word in lower case can be the name of a function.
+/// True if an unquoted word in lower case can be the name of a function.
 pub(crate) fn is_function_name(word: &str) -> bool {
     match word {
         "token" | "count" => true,

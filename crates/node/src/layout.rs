@@ -27,7 +27,7 @@ const BEGUN: &str = "begun";
 pub(crate) struct Claim {
     /// How many nodes the data is divided among.
     pub(crate) nodes: usize,
-    /// Whether the directory was complete once.
+    /// True if the directory was complete once.
     pub(crate) complete: bool,
     /// The store's id, from which its nodes have their host ids: random, made when the directory is begun, never changed.
     /// Only copies of the directory share it. Directories from before there were ids have none and get none, as proxies

@@ -14,7 +14,7 @@ use support::{PATIENCE, started};
 /// Connections that contend.
 const CLIENTS: usize = 8;
 
-/// Whether a conditional statement was carried out.
+/// True if a conditional statement was carried out.
 fn applied(client: &mut Client, text: &str) -> bool {
     client.rows(text)[0][0].as_deref() == Some(&[1])
 }

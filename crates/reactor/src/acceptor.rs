@@ -107,7 +107,7 @@ struct Told {
 }
 
 impl Told {
-    /// Whether to tell it now, and if so how often it was left out before.
+    /// Says whether to tell it now, and if so how often it was left out before.
     fn admit(&mut self, now: Instant) -> Option<u64> {
         if self.last.is_some_and(|last| now.saturating_duration_since(last) < TOLD_EVERY) {
             self.suppressed += 1;

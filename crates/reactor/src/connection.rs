@@ -74,7 +74,7 @@ impl Connection {
         self.input.len() - self.input_start
     }
 
-    /// Whether the driver should read from the socket at all.
+    /// True if the driver should read from the socket at all.
     #[inline]
     pub(crate) fn wants_read(&self) -> bool {
         match self.state {

@@ -12,7 +12,7 @@ const INTERVAL_NS: u64 = 30_000_000_000;
 /// The process's.
 static TRIMMING: Trimming = Trimming::new();
 
-/// Whether what was freed at `freed_ns` is given back, or is about to be. If not, it is too early: ask again in a later
+/// True if what was freed at `freed_ns` is given back, or is about to be. If not, it is too early: ask again in a later
 /// turn. Both times are of the monotonic clock.
 #[cold]
 pub(crate) fn give_back(freed_ns: u64, now_ns: u64) -> bool {

@@ -114,7 +114,7 @@ impl Io {
         }
     }
 
-    /// Whether the id still names a connection (connecting or open).
+    /// True if the id still names a connection (connecting or open).
     #[inline]
     pub fn is_open(&self, conn: ConnId) -> bool {
         self.get(conn).is_some()
@@ -145,7 +145,7 @@ impl Io {
         }
     }
 
-    /// Whether what was written stays in [`output`](Io::output) over the end of the turn, until this is called again
+    /// Sets whether what was written stays in [`output`](Io::output) over the end of the turn, until this is called again
     /// with `false`. A connection that is closed sends it all the same.
     #[inline]
     pub fn hold(&mut self, conn: ConnId, held: bool) {
@@ -195,7 +195,7 @@ impl Io {
         }
     }
 
-    /// Whether reading is paused.
+    /// True if reading is paused.
     #[inline]
     pub fn is_paused(&self, conn: ConnId) -> bool {
         self.get(conn).is_some_and(|connection| connection.paused)

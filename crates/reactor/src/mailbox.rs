@@ -77,7 +77,7 @@ impl<M> Mailer<M> {
         })
     }
 
-    /// Whether the loop has ended.
+    /// True if the loop has ended.
     pub fn is_closed(&self) -> bool {
         self.shared.lock().closed
     }

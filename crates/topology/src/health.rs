@@ -1,5 +1,5 @@
-//! Whether links to a node may be opened, from what became of earlier ones and what the ring's events say; and how long
-//! to wait before trying again. Links that are open are used whatever is thought of the node.
+//! Decides whether links to a node may be opened, from what became of earlier ones and what the ring's events say; and
+//! how long to wait before trying again. Links that are open are used whatever is thought of the node.
 //!
 //! Pure: time comes in as nanoseconds of the loop's clock and randomness as a number, so a test or the simulator can
 //! replay it.
@@ -82,7 +82,7 @@ impl Health {
         }
     }
 
-    /// Whether a link to it may be opened now.
+    /// True if a link to it may be opened now.
     #[must_use]
     pub fn is_usable(&self, node: NodeId, now_ns: u64) -> bool {
         match self.status(node) {

@@ -31,7 +31,7 @@ pub fn token(key: &[u8]) -> Token {
     }
 }
 
-/// Whether tokens of this partitioner (class name as in `system.local.partitioner`) can be computed here.
+/// True if tokens of this partitioner (class name as in `system.local.partitioner`) can be computed here.
 #[must_use]
 pub fn is_supported(partitioner: &str) -> bool {
     partitioner.rsplit('.').next() == Some("Murmur3Partitioner")

@@ -13,7 +13,7 @@ const LAG_MAX: usize = 1 << 24;
 pub(super) struct Growth {
     /// All keys below are there.
     there: u64,
-    /// Whether the keys from `there` on are; as many as were given out.
+    /// True for each key from `there` on that is there; as many as were given out.
     beyond: VecDeque<bool>,
     failed: Vec<u64>,
 }

@@ -112,7 +112,7 @@ pub fn write_value(key: u64, column: u8, slot: &mut [u8]) {
     slot[..count].copy_from_slice(&identity(key, column)[..count]);
 }
 
-/// Whether `value` begins as [`write_value`] of this key and column does.
+/// True if `value` begins as [`write_value`] of this key and column does.
 pub fn value_belongs(key: u64, column: u8, value: &[u8]) -> bool {
     let count = value.len().min(8);
     value[..count] == identity(key, column)[..count]

@@ -81,7 +81,7 @@ impl Mix {
         Operation::ALL.into_iter().filter(|&operation| self.share(operation) > 0.0)
     }
 
-    /// Whether there are reads and updates only.
+    /// True if there are reads and updates only.
     pub fn is_plain(&self) -> bool {
         self.operations().all(|operation| operation <= Operation::Update)
     }

@@ -64,7 +64,7 @@ pub struct LoadOptions {
     pub credentials: Option<(String, String)>,
     /// Seed of keys and arrivals.
     pub seed: u64,
-    /// Whether the end of the run ends the event loop.
+    /// True if the end of the run ends the event loop.
     pub stops_loop: bool,
 }
 

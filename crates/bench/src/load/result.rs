@@ -78,7 +78,7 @@ impl LoadCounts {
         self.errors.values().sum()
     }
 
-    /// Whether every answer was of the right kind (errors of the server are answers too).
+    /// True if every answer was of the right kind (errors of the server are answers too).
     pub fn is_sound(&self) -> bool {
         self.wrong_answers == 0 && self.wrong_values == 0
     }

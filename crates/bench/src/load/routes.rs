@@ -48,7 +48,7 @@ impl Routes {
         replicas.nodes.iter().filter_map(|node| Some(usize::from((*target_of.get(usize::from(node.0))?)?)))
     }
 
-    /// Whether this target holds the key.
+    /// True if this target holds the key.
     pub(super) fn holds(&mut self, target: usize, key: u64) -> bool {
         self.targets(key).any(|holder| holder == target)
     }

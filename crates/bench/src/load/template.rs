@@ -30,7 +30,7 @@ impl Statement {
         usize::from(self.0)
     }
 
-    /// Whether it is answered without rows.
+    /// True if it is answered without rows.
     #[inline]
     pub fn writes(self) -> bool {
         self >= Self::INSERT

@@ -1,4 +1,4 @@
-//! Whether what a SELECT found is what is written under the keys it asked for.
+//! Checks that what a SELECT found is what is written under the keys it asked for.
 
 use shunt_wire::cql::message::{ResultMessage, Row};
 
@@ -46,7 +46,7 @@ impl Generator {
     }
 }
 
-/// Whether the values of `row`, from column `first` on, are those of `key`.
+/// True if the values of `row`, from column `first` on, are those of `key`.
 fn values_belong(key: u64, row: Row<'_>, first: usize, columns: u8) -> bool {
     let mut values = row.values().skip(first);
     (0..columns).all(|column| values.next().flatten().is_some_and(|value| value_belongs(key, column, value)))

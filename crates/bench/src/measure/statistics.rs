@@ -38,7 +38,7 @@ pub struct Ratio {
     pub low: f64,
     /// Where it ends.
     pub high: f64,
-    /// Whether a difference is shown: there were rounds enough, and the interval does not contain 1.
+    /// True if a difference is shown: there were rounds enough, and the interval does not contain 1.
     pub shown: bool,
     /// Rounds in which both were measured.
     pub rounds: usize,
@@ -104,7 +104,7 @@ impl Wanted {
         }
     }
 
-    /// Whether a number is there.
+    /// True if a number is there.
     pub fn holds(self, number: f64) -> bool {
         match self {
             Self::Above(limit) => number > limit,

@@ -1,4 +1,4 @@
-//! Whether a scenario is whole: everything it names is defined, and every load is one that `shunt bench load` takes.
+//! Checks that a scenario is whole: everything it names is defined, and every load is one that `shunt bench load` takes.
 
 use std::collections::BTreeSet;
 
@@ -113,7 +113,7 @@ fn loads(scenario: &Scenario) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether `shunt bench load` takes these arguments.
+/// Checks that `shunt bench load` takes these arguments.
 fn try_load(arguments: &[String]) -> Result<(), String> {
     let parsed = LoadCommand::try_parse_from(arguments).map_err(|error| error.render().to_string())?;
     LoadOptions::from_args(&parsed.args).map(|_| ())

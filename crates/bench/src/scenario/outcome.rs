@@ -44,11 +44,14 @@ impl<'s> Outcome<'s> {
         Ratio::of(&pairs.collect::<Vec<_>>())
     }
 
-    /// Points in the order in which they were first measured, with their place on the axis.
+    /// Points with their place on the axis, in the order of the file; those of programs as they were first measured.
     pub(super) fn points(&self) -> Vec<(&str, Option<f64>)> {
         let mut seen = BTreeSet::new();
         let all = self.measurements.iter().map(|found| (found.point.as_str(), found.x));
-        all.filter(|(point, _)| seen.insert(*point)).collect()
+        let mut points: Vec<_> = all.filter(|(point, _)| seen.insert(*point)).collect();
+        // Each round measures the points in an order of its own.
+        points.sort_by_key(|(point, _)| self.scenario.points.iter().position(|listed| listed.label == *point));
+        points
     }
 
     /// Writes summaries, comparisons and claims; gives the claims' verdicts.
@@ -218,6 +221,20 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
+    }
+
+    #[test]
+    fn points_stand_as_in_the_file_however_they_were_measured() {
+        let mut scenario = Scenario::parse(SCENARIO).expect("valid");
+        scenario.points = ["b", "a", "c"]
+            .map(|label| toml::from_str(&format!("label = \"{label}\"")).expect("a point"))
+            .into();
+        let mut outcome = Outcome::new(&scenario);
+        for point in ["a", "c", "b", "a"] {
+            outcome.add(Measurement { point: point.into(), ..measured("ours", 0, 1.0) });
+        }
+        let order: Vec<&str> = outcome.points().into_iter().map(|(point, _)| point).collect();
+        assert_eq!(order, ["b", "a", "c"]);
     }
 
     #[test]

@@ -137,7 +137,7 @@ pub(super) struct Machine {
     processors: usize,
     memory_bytes: u64,
     kernel: String,
-    /// Whether it is a virtual machine.
+    /// True if it is a virtual machine.
     #[serde(rename = "virtual")]
     is_virtual: bool,
 }

@@ -41,7 +41,7 @@ pub(super) struct Surroundings {
     pub(super) project: PathBuf,
     /// The first port.
     pub(super) port: u16,
-    /// Whether nothing is measured, so that nodes need not be fast.
+    /// True if nothing is measured, so that nodes need not be fast.
     pub(super) is_smoke: bool,
     /// CPUs of this process at its start.
     pub(super) cpus: Vec<usize>,
@@ -82,7 +82,7 @@ impl Running {
         }
     }
 
-    /// Whether it has ended by itself.
+    /// True if it has ended by itself.
     pub(super) fn has_ended(&mut self) -> bool {
         match &mut self.process {
             Process::Own(child) => child.has_ended(),

@@ -15,7 +15,7 @@ pub struct Request<'a> {
     pub opcode: u8,
     /// Its body as it came (uncompressed).
     pub body: &'a [u8],
-    /// Whether it came inside an aggregated frame.
+    /// True if it came inside an aggregated frame.
     pub aggregated: bool,
 }
 

@@ -52,7 +52,7 @@ impl Rows {
         self.iter().count()
     }
 
-    /// Whether no key has a value.
+    /// True if no key has a value.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -40,7 +40,7 @@ pub(super) struct SessionRest {
     pub(super) keyspace: Option<String>,
     pub(super) registered: Vec<String>,
     pub(super) counts: Counts,
-    /// Whether the output's open segment is already on the list of those to finish this turn.
+    /// True if the output's open segment is already on the list of those to finish this turn.
     pub(super) unfinished: bool,
     pub(super) pending_compression: Option<Algorithm>,
 }

@@ -38,7 +38,7 @@ impl Mutation {
         }
     }
 
-    /// Whether it is a lightweight transaction.
+    /// True if it is a lightweight transaction.
     #[must_use]
     pub fn is_conditional(&self) -> bool {
         match self {
@@ -180,7 +180,7 @@ pub struct ColumnCondition {
     pub comparison: Option<Comparison>,
     /// To what: one value, or those of `IN`.
     pub values: Vec<Term>,
-    /// Whether `values` is the one marker of `IN ?`.
+    /// True if `values` is the one marker of `IN ?`.
     pub in_marker: bool,
 }
 

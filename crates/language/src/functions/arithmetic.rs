@@ -21,7 +21,7 @@ pub(super) enum Number {
     Decimal(Decimal),
 }
 
-/// Whether a type is one of numbers, and how wide: the wider of two is that of a result.
+/// How wide a type of numbers is, and whether it has fractions; the wider of two is that of a result.
 fn width(native: NativeType) -> Option<(u32, bool)> {
     Some(match native {
         NativeType::Tinyint => (1, false),
@@ -36,7 +36,7 @@ fn width(native: NativeType) -> Option<(u32, bool)> {
     })
 }
 
-/// Whether a type is one of numbers.
+/// True if a type is one of numbers.
 #[must_use]
 pub fn is_number(native: NativeType) -> bool {
     width(native).is_some()
@@ -363,7 +363,7 @@ pub(super) fn math(math: Math, native: NativeType, bytes: &[u8]) -> Option<Vec<u
     result.write(native)
 }
 
-/// Whether there is a logarithm: for `varint` and `decimal` an infinity is none.
+/// True if there is a logarithm: for `varint` and `decimal` an infinity is none.
 pub(super) fn has_logarithm(native: NativeType, bytes: &[u8]) -> bool {
     match read(native, bytes) {
         Some(number @ (Number::Big(_) | Number::Decimal(_))) => number.to_float() > 0.0,

@@ -4,7 +4,7 @@ use super::{arithmetic, time};
 use crate::ast::NativeType;
 use crate::values::{decode_varint, encode_varint, plain_text};
 
-/// Whether there is a conversion.
+/// True if there is a conversion.
 pub(super) fn is_castable(from: NativeType, to: NativeType) -> bool {
     use NativeType::{Ascii, Boolean, Counter, Date, Inet, Text, Time, Timestamp, Timeuuid, Uuid};
     let text = matches!(to, Ascii | Text);

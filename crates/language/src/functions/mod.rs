@@ -112,7 +112,7 @@ enum Math {
 }
 
 impl Function {
-    /// Whether it gives the same for the same arguments, whenever it is called.
+    /// True if it gives the same for the same arguments, whenever it is called.
     #[must_use]
     pub fn is_pure(&self) -> bool {
         !matches!(self.body, Body::Now | Body::Uuid | Body::Current(_))

@@ -14,7 +14,7 @@ pub trait Argument {
     /// Its type, if it has one whatever it is for.
     fn known_type(&self) -> Option<CqlType>;
 
-    /// Whether it can be a value of a type: `Some(true)` if it is of that type, `Some(false)` if it can be made so.
+    /// Says whether it can be a value of a type: `Some(true)` if it is of that type, `Some(false)` if it can be made so.
     fn fits(&self, cql_type: &CqlType) -> Option<bool>;
 
     /// How messages show it.

@@ -10,7 +10,7 @@ const PERMISSIONS: [&str; 10] =
     ["create", "alter", "drop", "select", "modify", "authorize", "describe", "execute", "unmask", "select_masked"];
 
 impl Parser<'_> {
-    /// Whether `CREATE`, `ALTER` or `DROP` is about a role, user or identity.
+    /// True if `CREATE`, `ALTER` or `DROP` is about a role, user or identity.
     pub(super) fn is_access(&self) -> bool {
         let identity = self.is_word("drop") && self.is_word_ahead(1, "identity");
         self.is_word_ahead(1, "role") || self.is_word_ahead(1, "user") || identity

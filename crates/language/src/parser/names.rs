@@ -82,7 +82,7 @@ impl Parser<'_> {
         Ok(QualifiedName { keyspace, name })
     }
 
-    /// Whether a function name and its opening parenthesis come next.
+    /// True if a function name and its opening parenthesis come next.
     pub(super) fn is_call(&self) -> bool {
         let call = |at: usize| self.is_function_name(at) && self.is_ahead(at + 1, "(");
         call(0) || (self.identifier_ahead(0).is_some() && self.is_ahead(1, ".") && call(2))

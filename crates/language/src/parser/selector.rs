@@ -150,7 +150,7 @@ impl Parser<'_> {
         if !self.is_word("as") && self.starts_selector(0) { Ok(type_name) } else { Err(self.no_alternative()) }
     }
 
-    /// Whether a selector without a sign can begin with the token `count` ahead.
+    /// True if a selector without a sign can begin with the token `count` ahead.
     pub(super) fn starts_selector(&self, count: usize) -> bool {
         let constant = ["null", "true", "false", "nan", "infinity", "token"];
         match self.ahead(count).kind {

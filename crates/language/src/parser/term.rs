@@ -129,7 +129,7 @@ impl Parser<'_> {
         Ok(Term::Tuple(elements))
     }
 
-    /// Whether a simple term can begin with the token `count` ahead.
+    /// True if a simple term can begin with the token `count` ahead.
     fn starts_term(&self, count: usize) -> bool {
         match self.ahead(count).kind {
             Kind::String | Kind::Integer | Kind::Float | Kind::Duration | Kind::Uuid | Kind::Hex => true,

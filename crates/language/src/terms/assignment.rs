@@ -1,4 +1,4 @@
-//! Whether a term can be a value of a type, exactly or by conversion (`AssignmentTestable` of Cassandra).
+//! Decides whether a term can be a value of a type, exactly or by conversion (`AssignmentTestable` of Cassandra).
 
 use super::{Scope, function_name, operator_name};
 use crate::ast::{Literal, LiteralKind, NativeType, Term};
@@ -78,7 +78,7 @@ pub(super) fn literal_fits(literal: &Literal, cql_type: &CqlType) -> Option<bool
     fits.then_some(false)
 }
 
-/// Whether a term can be a value of a type: `Some(true)` if it is one, `Some(false)` if it can be made one.
+/// Says whether a term can be a value of a type: `Some(true)` if it is one, `Some(false)` if it can be made one.
 pub(super) fn fits(term: &Term, cql_type: &CqlType, scope: &Scope<'_>) -> Option<bool> {
     match (term, cql_type) {
         (Term::Literal(literal), _) => literal_fits(literal, cql_type),
@@ -110,7 +110,7 @@ pub(super) fn fits(term: &Term, cql_type: &CqlType, scope: &Scope<'_>) -> Option
     }
 }
 
-/// Whether all fit, and all exactly.
+/// Says whether all fit, and whether all exactly.
 fn all(mut results: impl Iterator<Item = Option<bool>>) -> Option<bool> {
     results.try_fold(true, |exact, result| result.map(|result| exact && result))
 }

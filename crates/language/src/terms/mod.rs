@@ -66,7 +66,7 @@ pub enum Prepared {
 }
 
 impl Prepared {
-    /// Whether the term has a bind marker in it.
+    /// True if the term has a bind marker in it.
     #[must_use]
     pub fn has_marker(&self) -> bool {
         match self {
@@ -77,7 +77,7 @@ impl Prepared {
         }
     }
 
-    /// Whether the term is the same whenever it is evaluated with the same bind values.
+    /// True if the term is the same whenever it is evaluated with the same bind values.
     #[must_use]
     pub fn is_pure(&self) -> bool {
         match self {

@@ -22,14 +22,14 @@ pub enum CqlType {
     List {
         /// Type of its elements.
         element: Arc<CqlType>,
-        /// Whether it is one value, not many cells.
+        /// True if it is one value, not many cells.
         frozen: bool,
     },
     /// `set<element>`
     Set {
         /// Type of its elements.
         element: Arc<CqlType>,
-        /// Whether it is one value, not many cells.
+        /// True if it is one value, not many cells.
         frozen: bool,
     },
     /// `map<key, value>`
@@ -38,7 +38,7 @@ pub enum CqlType {
         key: Arc<CqlType>,
         /// Type of its values.
         value: Arc<CqlType>,
-        /// Whether it is one value, not many cells.
+        /// True if it is one value, not many cells.
         frozen: bool,
     },
     /// `tuple<..>`, which is always one value.
@@ -47,7 +47,7 @@ pub enum CqlType {
     Udt {
         /// Its definition.
         definition: Arc<UserType>,
-        /// Whether it is one value, not many cells.
+        /// True if it is one value, not many cells.
         frozen: bool,
     },
     /// `vector<element, dimension>`, which is always one value.
@@ -111,7 +111,7 @@ impl CqlType {
         CqlType::Tuple(elements.into())
     }
 
-    /// Whether values of the type are many cells: a collection or user-defined type that is not frozen.
+    /// True if values of the type are many cells: a collection or user-defined type that is not frozen.
     #[must_use]
     pub fn is_multi_cell(&self) -> bool {
         match self {
@@ -123,19 +123,19 @@ impl CqlType {
         }
     }
 
-    /// Whether it is a list, set or map.
+    /// True if it is a list, set or map.
     #[must_use]
     pub fn is_collection(&self) -> bool {
         matches!(self, CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. })
     }
 
-    /// Whether it is `counter`.
+    /// True if it is `counter`.
     #[must_use]
     pub fn is_counter(&self) -> bool {
         *self == CqlType::Native(NativeType::Counter)
     }
 
-    /// Whether `duration` is it or in it; such values have no order and are in no key.
+    /// True if `duration` is it or in it; such values have no order and are in no key.
     #[must_use]
     pub fn references_duration(&self) -> bool {
         match self {
@@ -172,7 +172,7 @@ impl CqlType {
         }
     }
 
-    /// Whether values of another type can be taken for values of this one as they are.
+    /// True if values of another type can be taken for values of this one as they are.
     #[must_use]
     pub fn accepts(&self, other: &CqlType) -> bool {
         use NativeType::{Ascii, Bigint, Blob, Date, Int, Text, Time, Timestamp, Timeuuid, Uuid, Varint};

@@ -161,7 +161,7 @@ trait Natural: Clone {
     fn times_10(&mut self);
     /// Leaves the remainder.
     fn divide(&mut self, by: &Self) -> u8;
-    /// Whether this remainder is within the margin, and whether it is of `tenfold`.
+    /// Says whether this remainder is within the margin, and whether it is of `tenfold`.
     fn is_near(&self, margin: &Self, tenfold: &Self, first: bool) -> (bool, bool);
     /// Twice this against `tenfold`.
     fn half_order(&self, tenfold: &Self) -> Ordering;

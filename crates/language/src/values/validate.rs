@@ -1,4 +1,4 @@
-//! Whether bytes are a value of a type, with Cassandra's words if they are not.
+//! Checks that bytes are a value of a type, with Cassandra's words if they are not.
 
 use std::fmt::Write as _;
 

@@ -45,7 +45,7 @@ impl Aside {
         Aside { trace: RefCell::new(Some(trace)), ..Aside::default() }
     }
 
-    /// Whether the client asked for a trace.
+    /// True if the client asked for a trace.
     pub(super) fn is_traced(&self) -> bool {
         self.trace.borrow().is_some()
     }

@@ -61,7 +61,7 @@ impl CellReader<'_> {
     }
 }
 
-/// Whether a plan reads before it writes, so that nobody else may write to its partitions meanwhile.
+/// True if a plan reads before it writes, so that nobody else may write to its partitions meanwhile.
 pub(super) fn reads_lists(plan: &MutationPlan) -> bool {
     plan.read_columns().next().is_some()
 }

@@ -199,7 +199,7 @@ impl<'a> Request<'a> {
         row.is_live(now).then_some(row)
     }
 
-    /// Whether all conditions hold.
+    /// True if all conditions hold.
     pub(super) fn holds(&self, current: &Current) -> Result<bool, CqlError> {
         if let Some(test) = &self.static_row
             && !test.holds(current.static_row.as_ref(), current.now)?

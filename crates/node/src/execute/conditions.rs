@@ -56,7 +56,7 @@ impl<'a> BoundCondition<'a> {
         Ok(Self { column, part, comparison, values })
     }
 
-    /// Whether it holds for a row; where there is none, all its values are null.
+    /// True if it holds for a row; where there is none, all its values are null.
     pub(super) fn holds(&self, row: Option<&Row>, now: i64) -> Result<bool, CqlError> {
         let whole = row.and_then(|row| rows::value(row, self.column, now));
         let (value, cql_type) = self.part(whole)?;
@@ -146,7 +146,7 @@ fn with_null(comparison: Comparison) -> CqlError {
     CqlError::Invalid(format!("Invalid comparison with null for operator \"{}\"", symbol(comparison)))
 }
 
-/// Whether a value compares with the wanted one as it should; null equals null alone.
+/// True if a value compares with the wanted one as it should; null equals null alone.
 fn matches(
     cql_type: &CqlType,
     comparison: Comparison,

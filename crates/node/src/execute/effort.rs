@@ -71,12 +71,12 @@ impl Effort {
         Effort::new(Who::Loop, limits::LOOP_RECORDS, limits::LOOP_BYTES, Ends::default())
     }
 
-    /// Whether it may not wait.
+    /// True if it may not wait.
     pub(crate) fn is_of_a_loop(&self) -> bool {
         self.who == Who::Loop
     }
 
-    /// Whether it may wait until compaction has caught up.
+    /// True if it may wait until compaction has caught up.
     pub(crate) fn may_stall(&self) -> bool {
         self.who == Who::LongWorker
     }
@@ -133,7 +133,7 @@ impl Effort {
         }
     }
 
-    /// Whether it may go on.
+    /// Checks whether it may go on.
     fn check_end(&self) -> Result<(), CqlError> {
         let over = self.ends.until.is_some_and(|until| Instant::now() >= until);
         if over || self.ends.gone.load(Ordering::Relaxed) { Err(CqlError::TimedOut) } else { Ok(()) }

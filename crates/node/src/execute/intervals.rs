@@ -70,7 +70,7 @@ impl Intervals {
         after.checked_sub(1).is_some_and(|index| clustering < self.0[index].to.as_slice())
     }
 
-    /// Whether every interval is one row.
+    /// True if every interval is one row.
     pub(super) fn are_rows(&self) -> bool {
         self.0.iter().all(|interval| interval.is_row)
     }

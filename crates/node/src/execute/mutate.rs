@@ -194,7 +194,7 @@ impl<'a> Mutator<'a> {
         Ok(writes)
     }
 
-    /// Whether its clustering columns are restricted to no value.
+    /// True if its clustering columns are restricted to no value.
     fn names_no_row(&self) -> Result<bool, CqlError> {
         let restriction = &self.plan.restrictions.clustering;
         let in_columns = self.plan.clustering_given() > 0;

@@ -107,7 +107,7 @@ impl Executor {
         Ok(locks)
     }
 
-    /// Whether writes can wait for others of this turn. Those that are traced go alone, as do those to other nodes.
+    /// True if writes can wait for others of this turn. Those that are traced go alone, as do those to other nodes.
     fn may_gather(&self, writes: &[Write]) -> bool {
         let all_own = || writes.iter().all(|write| self.owner(write) == self.node);
         self.effort.is_of_a_loop() && !self.aside.is_traced() && !writes.is_empty() && all_own()

@@ -101,7 +101,7 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// Whether its value is stored element by element.
+    /// True if its value is stored element by element.
     pub(crate) fn is_multi_cell(&self) -> bool {
         self.cql_type.is_multi_cell()
     }

@@ -121,7 +121,7 @@ fn seal(members: &[u8]) -> String {
     format!("{{ \"crc32\": \"{:08x}\",\n", crc32fast::hash(members))
 }
 
-/// Whether the first line is right.
+/// True if the first line is right.
 fn is_intact(text: &[u8]) -> bool {
     let line = text.iter().position(|byte| *byte == b'\n').map_or(text.len(), |end| end + 1);
     let (line, members) = text.split_at(line);

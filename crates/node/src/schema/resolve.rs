@@ -46,7 +46,7 @@ impl Schema {
     }
 }
 
-/// Whether `name` of `keyspace` occurs in a type.
+/// True if `name` of `keyspace` occurs in a type.
 pub(crate) fn mentions(cql_type: &CqlType, keyspace: &str, name: &str) -> bool {
     match cql_type {
         CqlType::List { element, .. } | CqlType::Set { element, .. } | CqlType::Vector { element, .. } => {

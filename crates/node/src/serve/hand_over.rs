@@ -64,7 +64,7 @@ impl NodeService {
         }
     }
 
-    /// Whether the connection is still there.
+    /// True if the connection is still there.
     fn returned(&mut self, conn: ConnId) -> bool {
         let session = self.sessions.get_mut(conn.index as usize).and_then(Option::as_mut);
         let Some(session) = session.filter(|session| session.conn == conn) else { return false };

@@ -47,7 +47,7 @@ pub(super) struct SessionRest {
     /// What statements of this connection share: the keyspace of USE.
     pub(super) client: ClientState,
     pub(super) registered: Registered,
-    /// Whether the output's open segment is already on the list of those to finish this turn.
+    /// True if the output's open segment is already on the list of those to finish this turn.
     pub(super) unfinished: bool,
     /// It does not take its answers, and is not read from until it does.
     pub(super) held: bool,

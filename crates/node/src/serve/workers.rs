@@ -182,7 +182,7 @@ impl WorkerLink {
         self.desk.put(Waits { job, answers: Arc::clone(&self.answers), since: Instant::now() })
     }
 
-    /// Whether it is worth looking for answers.
+    /// True if it is worth looking for answers.
     pub(super) fn has_answers(&self) -> bool {
         self.answers.told.load(Ordering::Acquire)
     }

@@ -61,7 +61,7 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
-    /// Whether a client sees no difference between two preparations of a text.
+    /// True if a client sees no difference between two preparations of a text.
     pub(crate) fn looks_as(&self, other: &Statement) -> bool {
         self.result == other.result && self.key_markers == other.key_markers && self.markers == other.markers
     }

@@ -39,7 +39,7 @@ pub(crate) enum OneOf {
 }
 
 impl OneOf {
-    /// Whether it is more than an equality; `IN` with one value is none.
+    /// True if it is more than an equality; `IN` with one value is none.
     pub(crate) fn is_in(&self) -> bool {
         match self {
             OneOf::Equal(_) => false,
@@ -67,7 +67,7 @@ pub(crate) enum TupleIn {
 }
 
 impl TupleIn {
-    /// Whether it is more than an equality.
+    /// True if it is more than an equality.
     pub(crate) fn is_in(&self) -> bool {
         match self {
             TupleIn::Terms(values) => values.len() != 1,
@@ -140,7 +140,7 @@ impl Restrictions {
         collector.finish()
     }
 
-    /// Whether it names whole partitions.
+    /// True if it names whole partitions.
     pub(crate) fn has_keys(&self) -> bool {
         matches!(self.partition, PartitionRestriction::Keys(_))
     }

@@ -57,7 +57,7 @@ fn keyspace(name: &str, statements: &[&str]) -> Result<Keyspace, String> {
     Ok(keyspace)
 }
 
-/// Whether Cassandra shows a keyspace as one that no statement can create. Drivers read of those in
+/// True if Cassandra shows a keyspace as one that no statement can create. Drivers read of those in
 /// `system_virtual_schema`, of all others in `system_schema`.
 pub(crate) fn is_virtual(keyspace: &str) -> bool {
     matches!(keyspace, "system_views" | "system_virtual_schema")

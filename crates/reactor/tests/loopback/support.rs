@@ -221,7 +221,7 @@ pub(crate) fn reporting<T: Send + 'static>(
     (handler, receiver)
 }
 
-/// Whether tests of this driver can run here.
+/// True if tests of this driver can run here.
 pub(crate) fn available(choice: IoChoice) -> bool {
     match probe_uring() {
         Err(reason) if choice == IoChoice::Uring => {

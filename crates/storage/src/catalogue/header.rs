@@ -37,7 +37,7 @@ pub fn covering(bytes: &[u8], clustering: Option<&[u8]>) -> Result<Option<Deleti
     Ok(strongest)
 }
 
-/// Whether a header's record keeps fragments that are worth being put together.
+/// True if a header's record keeps fragments that are worth being put together.
 pub fn is_worth_folding(bytes: &[u8]) -> bool {
     let mut reader = Reader::new(bytes);
     let mut first = || {

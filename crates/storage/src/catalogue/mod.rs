@@ -83,7 +83,7 @@ pub struct Schema {
     pub table: TableId,
     /// Sorted, not empty.
     pub columns: Box<[ColumnId]>,
-    /// Whether records say which of the columns they have.
+    /// True if records say which of the columns they have.
     pub(crate) base: bool,
     /// Named by a record since `forget_uses`.
     used: AtomicBool,
@@ -175,7 +175,7 @@ impl Catalogue {
         self.read().next_id
     }
 
-    /// Whether schemas wait for [`Catalogue::persist`].
+    /// True if schemas wait for [`Catalogue::persist`].
     pub fn has_pending(&self) -> bool {
         self.pending.load(Ordering::Acquire)
     }

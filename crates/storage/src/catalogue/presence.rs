@@ -192,7 +192,7 @@ fn base_for(known: &TableSchemas, columns: &[ColumnId], limits: &Limits) -> Box<
     nearest.unwrap_or_else(|| columns.into())
 }
 
-/// Whether the sorted `set` has all of the sorted `columns`.
+/// True if the sorted `set` has all of the sorted `columns`.
 fn contains(set: &[ColumnId], columns: &[ColumnId]) -> bool {
     let mut rest = set.iter();
     columns.len() <= set.len() && columns.iter().all(|column| rest.by_ref().any(|other| other == column))

@@ -100,12 +100,12 @@ impl<'a> RecordView<'a> {
         }
     }
 
-    /// Whether there is anything in it that a reader can see: that it was inserted, or a column.
+    /// True if there is anything in it that a reader can see: that it was inserted, or a column.
     pub fn has_content(&self) -> bool {
         self.liveness.is_some() || self.count() > 0
     }
 
-    /// Whether it has something in a column.
+    /// True if it has something in a column.
     pub fn has_column(&self, column: ColumnId) -> bool {
         self.position(column).is_some()
     }
@@ -382,13 +382,13 @@ fn read_presence<'a>(reader: &mut Reader<'a>, how: u8, catalogue: &Catalogue) ->
     }
 }
 
-/// Whether it is a row's record that has values of one time and nothing else; cheap, from its flags.
+/// True if it is a row's record that has values of one time and nothing else; cheap, from its flags.
 pub fn is_plain(record: &[u8]) -> bool {
     const MORE: u8 = EXPIRY | METADATA | DELETIONS | LIVENESS_OWN;
     matches!(record, [first, flags, ..] if *first == VERSION << 4 | KIND_ROW && flags & MORE == 0)
 }
 
-/// Whether a row's record may have anything that expires or can be forgotten; cheap, from its flags.
+/// True if a row's record may have anything that expires or can be forgotten; cheap, from its flags.
 pub fn needs_purge(record: &[u8]) -> bool {
     match record {
         [first, flags, ..] if *first == VERSION << 4 | KIND_ROW => {

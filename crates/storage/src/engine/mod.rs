@@ -64,7 +64,7 @@ pub const QUICK_FRAGMENTS_MAX: usize = 256;
 /// See [`QUICK_FRAGMENTS_MAX`].
 pub const QUICK_BYTES_MAX: usize = 64 << 10;
 
-/// Whether these may be merged for a reader who may not wait. What is in one piece already is not looked at: who reads it
+/// True if these may be merged for a reader who may not wait. What is in one piece already is not looked at: who reads it
 /// does.
 fn is_quick(base: Option<&[u8]>, fragments: &[&[u8]]) -> bool {
     let bytes = || base.map_or(0, <[u8]>::len) + fragments.iter().map(|fragment| fragment.len()).sum::<usize>();
@@ -150,7 +150,7 @@ pub struct Span {
     pub to: Vec<u8>,
     /// All keys of it are of one partition, so that filters may say that there are none.
     pub one_partition: bool,
-    /// Whether blocks read go into the block cache. Not for scans of everything.
+    /// True if blocks read go into the block cache. Not for scans of everything.
     pub cache: bool,
     /// With [`ReadTier::Memory`] the cursor ends in [`EngineError::WouldBlock`] where it would have to read.
     pub tier: ReadTier,

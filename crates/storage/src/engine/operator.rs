@@ -20,7 +20,7 @@ thread_local! {
     static READING: Cell<Option<ReadTier>> = const { Cell::new(None) };
     static FRAGMENTS: Cell<u32> = const { Cell::new(0) };
     static GIVEN_UP: Cell<bool> = const { Cell::new(false) };
-    /// Whether this thread's priority was lowered.
+    /// True if this thread's priority was lowered.
     static LOWERED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -43,7 +43,7 @@ impl Reading {
         FRAGMENTS.get().max(1)
     }
 
-    /// Whether there were more fragments than it may merge.
+    /// True if there were more fragments than it may merge.
     pub(super) fn is_given_up(&self) -> bool {
         GIVEN_UP.get()
     }

@@ -42,7 +42,7 @@ pub struct EngineOptions {
     pub background_jobs: i32,
     /// Files kept open.
     pub open_files_max: i32,
-    /// Whether blocks are compressed.
+    /// True if blocks are compressed.
     pub compression: bool,
     /// Past the page cache, where that is small or to measure the disk.
     pub direct_reads: bool,

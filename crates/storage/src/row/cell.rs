@@ -44,7 +44,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Whether a reader sees it at `now` (s).
+    /// True if a reader sees it at `now` (s).
     pub fn is_live(&self, now: i64) -> bool {
         match self.value {
             CellValue::Tombstone { .. } => false,
@@ -53,12 +53,12 @@ impl Cell {
         }
     }
 
-    /// Whether it is a counter's value or something added to one.
+    /// True if it is a counter's value or something added to one.
     pub fn is_counter(&self) -> bool {
         matches!(self.value, CellValue::Counter(_) | CellValue::CounterDelta(_))
     }
 
-    /// Whether it is no column's, see [`ColumnId::KEY_AS_WRITTEN`].
+    /// True if it is no column's, see [`ColumnId::KEY_AS_WRITTEN`].
     pub fn is_key(&self) -> bool {
         self.column == ColumnId::KEY_AS_WRITTEN
     }

@@ -101,7 +101,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Whether nothing is deleted.
+    /// True if nothing is deleted.
     pub fn is_empty(&self) -> bool {
         self.deletion.is_none() && self.ranges.is_empty()
     }

@@ -4,28 +4,29 @@ use super::{Cell, CellValue, ColumnId, Deletion, Liveness, Row};
 use std::cmp::Ordering;
 
 impl Row {
-    /// Whether it says nothing at all.
+    /// True if it says nothing at all.
     pub fn is_empty(&self) -> bool {
         self.liveness.is_none() && self.deletion.is_none() && self.complex.is_empty() && self.cells.is_empty()
     }
 
-    /// Whether a reader sees the row at `now` (s): it was inserted, or has a value.
+    /// True if a reader sees the row at `now` (s): it was inserted, or has a value.
     pub fn is_live(&self, now: i64) -> bool {
         self.liveness.is_some_and(|liveness| liveness.is_live(now)) || self.cells.iter().any(|cell| cell.is_live(now))
     }
 
-    /// Whether any cell is a counter.
+    /// True if any cell is a counter.
     pub fn has_counter(&self) -> bool {
         self.cells.iter().any(Cell::is_counter)
     }
 
-    /// Whether it has anything that a reader may have seen, expired or not: it was inserted, or has a value. Counters are none.
+    /// True if it has anything that a reader may have seen, expired or not: it was inserted, or has a value. Counters
+    /// are none.
     pub fn has_values(&self) -> bool {
         self.liveness.is_some()
             || self.cells.iter().any(|cell| matches!(cell.value, CellValue::Live(_)) && !cell.is_key())
     }
 
-    /// Whether it has values and nothing else: no counter, nothing that expires, nothing that deletes.
+    /// True if it has values and nothing else: no counter, nothing that expires, nothing that deletes.
     pub fn is_plain(&self) -> bool {
         self.deletion.is_none()
             && self.complex.is_empty()
@@ -72,7 +73,7 @@ impl Row {
         self.drop_lone_key();
     }
 
-    /// Whether it is in canonical form as far as that is cheap to see: a fragment with deletions may not be.
+    /// True if it is in canonical form as far as that is cheap to see: a fragment with deletions may not be.
     pub(crate) fn is_canonical(&self) -> bool {
         self.deletion.is_none()
             && self.complex.is_empty()

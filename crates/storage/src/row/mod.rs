@@ -49,7 +49,7 @@ pub struct Deletion {
 }
 
 impl Deletion {
-    /// Whether data written at `timestamp` is gone.
+    /// True if data written at `timestamp` is gone.
     pub fn covers(&self, timestamp: i64) -> bool {
         timestamp <= self.timestamp
     }
@@ -65,7 +65,7 @@ pub struct Liveness {
 }
 
 impl Liveness {
-    /// Whether the row is still there at `now` (s) because of this.
+    /// True if the row is still there at `now` (s) because of this.
     pub fn is_live(&self, now: i64) -> bool {
         self.expiry.is_none_or(|expiry| now < expiry.at)
     }

@@ -68,7 +68,7 @@ pub struct RowCacheStatistics {
     pub memory_rows: u64,
     /// Bytes of memory used by rows, with their whole overhead.
     pub memory_bytes: u64,
-    /// Whether there is an SSD tier and it is on.
+    /// True if there is an SSD tier and it is on.
     pub ssd_on: bool,
     /// Rows written to SSD after they left memory.
     pub ssd_rows_written: u64,

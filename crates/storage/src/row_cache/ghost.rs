@@ -22,7 +22,7 @@ impl Ghost {
         bucket[0] = fingerprint;
     }
 
-    /// Whether the row left lately; forgets it.
+    /// True if the row left lately; forgets it.
     pub(super) fn recall(&mut self, hash: u64) -> bool {
         let (bucket, fingerprint) = self.place(hash);
         let Some(at) = bucket.iter().position(|known| *known == fingerprint) else { return false };

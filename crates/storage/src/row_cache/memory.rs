@@ -94,7 +94,7 @@ impl MemoryTier {
         self.slab.get(self.find(probe)?).filter(|resident| resident.epoch == probe.epoch)
     }
 
-    /// Whether a valid or void row is kept under the key.
+    /// True if a valid or void row is kept under the key.
     pub(super) fn holds(&self, hash: u64, key: &[u8]) -> bool {
         self.slots.find(hash, |slot| self.matches(*slot, hash, key)).is_some()
     }

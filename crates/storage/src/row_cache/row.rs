@@ -43,7 +43,7 @@ impl CachedRow {
         &self.entry[usize::from(self.key_bytes)..]
     }
 
-    /// Whether both are the same allocation, hence the same fill.
+    /// True if both are the same allocation, hence the same fill.
     pub(super) fn is_same(&self, other: &CachedRow) -> bool {
         Arc::ptr_eq(&self.entry, &other.entry)
     }

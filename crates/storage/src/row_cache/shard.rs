@@ -71,7 +71,7 @@ impl ShardState {
         self.open_writes > 0 && self.stripe(hash).open_writes > 0
     }
 
-    /// Whether no write to the key began or ended since its generation was noted.
+    /// True if no write to the key began or ended since its generation was noted.
     pub(super) fn agrees(&self, hash: u64, generation: u32) -> bool {
         self.generation(hash) == generation && !self.is_being_written(hash)
     }
@@ -88,7 +88,7 @@ impl ShardState {
         self.open_writes -= 1;
     }
 
-    /// Whether any tier may have the row.
+    /// True if any tier may have the row.
     pub(super) fn may_hold(&self, probe: &Probe<'_>) -> bool {
         self.memory.holds(probe.hash, probe.key.bytes) || self.is_on_ssd(probe.hash)
     }

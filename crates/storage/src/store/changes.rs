@@ -106,14 +106,14 @@ impl Changes {
         }
     }
 
-    /// Whether a record has so many fragments that who may not wait does not look at it.
+    /// True if a record has so many fragments that who may not wait does not look at it.
     pub(super) fn is_piled_up(&self, key: &[u8]) -> bool {
         let hash = self.hash(key);
         let known = slot(&self.piles, hash).load(Ordering::Relaxed);
         known & !COUNT == hash & !COUNT && known & COUNT > PILE_MAX
     }
 
-    /// Whether a record did not wait yet; from now on it does.
+    /// True if a record did not wait yet; from now on it does.
     pub(super) fn begins_to_wait(&self, key: &[u8]) -> bool {
         let hash = self.hash(key) | 1;
         slot(&self.waiting, hash >> 1).swap(hash, Ordering::Relaxed) != hash

@@ -191,7 +191,7 @@ impl Commit {
         }
     }
 
-    /// Whether writes are taken.
+    /// Checks that writes are taken.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         match self.health.load(Ordering::Acquire) {
             HEALTHY => Ok(()),
@@ -199,7 +199,7 @@ impl Commit {
         }
     }
 
-    /// Whether writes are taken that make room.
+    /// Checks that writes are taken that make room.
     pub(super) fn check_sound(&self) -> Result<(), StoreError> {
         match self.health.load(Ordering::Acquire) {
             HEALTHY | FULL => Ok(()),

@@ -66,8 +66,8 @@ impl Layout {
         }
     }
 
-    /// Whether the engine's files are there. What is missing of a store that was begun must not begin anew: schema ids are
-    /// in the records, and an engine that finds no `CURRENT` deletes all files that it does not know.
+    /// Checks that the engine's files are there. What is missing of a store that was begun must not begin anew: schema
+    /// ids are in the records, and an engine that finds no `CURRENT` deletes all files that it does not know.
     pub(super) fn check_parts(&self, create: bool) -> Result<bool, StoreError> {
         let current = self.engine().join("CURRENT");
         let begun = current.exists();
@@ -102,7 +102,7 @@ impl Layout {
         Err(StoreError::io(&self.root, std::io::Error::new(std::io::ErrorKind::StorageFull, what)))
     }
 
-    /// Whether there is a file of rows, or a log.
+    /// True if there is a file of rows, or a log.
     fn has_rows(&self) -> Result<bool, StoreError> {
         Ok(self.engine_files()?.iter().any(|name| name.ends_with(".sst") || name.ends_with(".log")))
     }

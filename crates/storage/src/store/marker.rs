@@ -134,7 +134,7 @@ pub(super) fn check_logs(path: &Path, directory: &Path) -> Result<(), StoreError
     }
 }
 
-/// Whether the file itself is damaged. What a power failure leaves of it, nothing or zeros, is not.
+/// True if the file itself is damaged. What a power failure leaves of it, nothing or zeros, is not.
 pub(super) fn is_damaged(path: &Path) -> Result<bool, StoreError> {
     let bytes = read_bytes(path)?;
     Ok(bytes.iter().any(|byte| *byte != 0) && decode(&bytes).is_none())

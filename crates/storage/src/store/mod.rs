@@ -69,7 +69,7 @@ pub(crate) struct Shared {
     commit: Commit,
     figures: Figures,
     cache: Option<RowCache>,
-    /// Whether what is read of a partition is of one moment.
+    /// Tells whether what is read of a partition is of one moment.
     stamps: Stamps,
     layout: Option<Layout>,
     marker: Option<Marker>,

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How a store is opened.
 #[derive(Clone)]
 pub struct StoreOptions {
-    /// Whether a store is begun where there is none; else what is missing is an error.
+    /// True if a store is begun where there is none; else what is missing is an error.
     pub create: bool,
     /// Of the engine.
     pub engine: EngineOptions,

@@ -397,7 +397,7 @@ impl Shared {
     }
 }
 
-/// Whether a record has so many deletions or elements that a reader who may not wait leaves it to another. Of values that
+/// True if a record has so many deletions or elements that a reader who may not wait leaves it to another. Of values that
 /// lie in their place the size does not matter.
 pub(super) fn takes_long(record: &[u8], tier: ReadTier) -> bool {
     tier == ReadTier::Memory && record.len() > QUICK_BYTES_MAX && !is_plain(record)

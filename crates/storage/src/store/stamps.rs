@@ -1,4 +1,4 @@
-//! Whether a partition was written to while several of its records were read.
+//! Notices that a partition was written to while several of its records were read.
 //!
 //! A batch is in the engine in one step, but a reader of several records, from the engine and from the row cache, takes one
 //! after another. It looks at the partition's stamp before and after. If no write was under way and none came, all that it

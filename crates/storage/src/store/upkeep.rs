@@ -127,7 +127,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether a table ever had deletions of partitions or ranges, which a sweep would look for.
+    /// True if a table ever had deletions of partitions or ranges, which a sweep would look for.
     pub fn has_deletions(&self, table: TableId) -> bool {
         self.shared.has_headers(table)
     }

@@ -22,7 +22,7 @@ fn ring() -> RoutingTable {
     RoutingTable::build(nodes.collect(), keyspaces, tables, Some("b"))
 }
 
-/// Whether the text leads to six replicas, three of them local, through `key`.
+/// True if the text leads to six replicas, three of them local, through `key`.
 fn routed(ring: &RoutingTable, text: &str, session_keyspace: &str, key: &mut Vec<u8>) -> bool {
     let statement = classify(text);
     let keyspace = statement.keyspace.unwrap_or(Identifier::exact(session_keyspace));

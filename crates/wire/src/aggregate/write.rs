@@ -13,7 +13,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Whether an entry with a body of `body_len` bytes fits into a frame at all. One that does not must travel as an
+    /// True if an entry with a body of `body_len` bytes fits into a frame at all. One that does not must travel as an
     /// ordinary envelope.
     #[inline]
     pub fn fits(&self, body_len: usize) -> bool {
@@ -63,7 +63,7 @@ impl AggregateWriter {
         self.limits
     }
 
-    /// Whether a frame is open, so that [`AggregateWriter::finish`] has something to do.
+    /// True if a frame is open, so that [`AggregateWriter::finish`] has something to do.
     pub fn is_open(&self) -> bool {
         self.open.is_some()
     }
@@ -106,7 +106,7 @@ impl AggregateWriter {
         self.push(out, 0, client_id, HEADER_VERSION, 0, opcode::CLIENT_GONE, &[]);
     }
 
-    /// Whether a frame has been completed since [`AggregateWriter::take_frames`] was last asked.
+    /// True if a frame has been completed since [`AggregateWriter::take_frames`] was last asked.
     pub fn has_frames(&self) -> bool {
         self.frames > 0
     }

@@ -20,7 +20,7 @@ const DIRECTION_RESPONSE: u8 = 0x80;
 pub struct Header {
     /// Protocol version without the direction bit; 3, 4 or 5 from a peer that behaves.
     pub version: u8,
-    /// Whether the direction bit marks a response.
+    /// True if the direction bit marks a response.
     pub response: bool,
     /// Bits of [`flag`].
     pub flags: u8,

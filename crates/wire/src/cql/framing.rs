@@ -24,7 +24,7 @@ pub enum Next {
     Continue,
     /// Everything from here on comes in segments (v5, after the handshake's first answer).
     Segments {
-        /// Whether segments may be compressed with LZ4.
+        /// True if segments may be compressed with LZ4.
         lz4: bool,
     },
     /// Nothing more for now. What shares a segment with this envelope still comes.
@@ -170,7 +170,7 @@ impl Output {
         self.writer = Some(SegmentWriter::new(lz4));
     }
 
-    /// Whether [`Output::finish`] has to be called before the buffer is sent.
+    /// True if [`Output::finish`] has to be called before the buffer is sent.
     pub fn is_segmented(&self) -> bool {
         self.writer.is_some()
     }

@@ -46,7 +46,7 @@ pub fn encode(cql_type: &CqlType, descending: bool, bytes: &[u8], out: &mut Vec<
     Ok(())
 }
 
-/// Whether values of the type can be equal and still differ, by more than bytes that no number or text shows: by the zeros
+/// True if values of the type can be equal and still differ, by more than bytes that no number or text shows: by the zeros
 /// behind a decimal's digits, by nulls at the end of a tuple.
 #[must_use]
 pub fn has_forms(cql_type: &CqlType) -> bool {

@@ -140,7 +140,7 @@ impl<'e> Collector<'e> {
         }
     }
 
-    /// Whether the static row is of interest.
+    /// True if the static row is of interest.
     pub(super) fn wants_static(&self) -> bool {
         self.plan.needs_static || self.plan.shows_static_alone
     }
@@ -165,7 +165,7 @@ impl<'e> Collector<'e> {
         if self.reject(None) { Flow::Stop } else { Flow::NextPartition }
     }
 
-    /// Whether rows may be given as [`Collector::row_in_place`]: columns are shown as they are, and no other is looked at.
+    /// True if rows may be given as [`Collector::row_in_place`]: columns are shown as they are, and no other is looked at.
     pub(super) fn takes_rows_in_place(&self) -> bool {
         self.plan.plain.is_some() && self.filters.is_empty() && self.plan.table().dropped.is_empty()
     }
@@ -293,7 +293,7 @@ impl<'e> Collector<'e> {
         }
     }
 
-    /// Whether the partition has given what it may.
+    /// True if the partition has given what it may.
     fn partition_is_done(&self) -> bool {
         self.limits.per_partition.is_some_and(|most| self.current.taken >= most)
     }

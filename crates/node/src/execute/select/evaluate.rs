@@ -108,7 +108,7 @@ fn element<'c>(cql_type: &CqlType, collection: &'c [u8], key: &[u8]) -> Option<&
     }
 }
 
-/// Whether a key is between two others, both included.
+/// True if a key is between two others, both included.
 pub(super) fn is_between(cql_type: &CqlType, key: &[u8], from: Option<&[u8]>, to: Option<&[u8]>) -> bool {
     from.is_none_or(|from| compare(cql_type, key, from).is_ge())
         && to.is_none_or(|to| compare(cql_type, key, to).is_le())

@@ -53,7 +53,7 @@ impl Filters {
         self.partition.is_empty() && self.rows.is_empty()
     }
 
-    /// Whether a partition can have rows of the result.
+    /// True if a partition can have rows of the result.
     pub(super) fn take_partition(&self, input: &Input<'_>) -> bool {
         self.partition.iter().all(|filter| filter.holds(input))
     }
@@ -132,7 +132,7 @@ pub(in crate::execute) fn by_order(comparison: Comparison, order: Ordering) -> O
     })
 }
 
-/// Whether a collection has an element, a key or a value.
+/// True if a collection has an element, a key or a value.
 pub(in crate::execute) fn contains(cql_type: &CqlType, value: &[u8], wanted: &[u8], keys: bool) -> bool {
     let (what, element_type, step) = match cql_type {
         CqlType::List { element, .. } => ("list", element, 1),

@@ -29,7 +29,7 @@ pub(super) struct Group {
     first: First,
 }
 
-/// Whether an expression looks at the row itself, outside of aggregates.
+/// True if an expression looks at the row itself, outside of aggregates.
 fn looks_at_row(expression: &Expression) -> bool {
     match expression {
         Expression::Column(_) | Expression::Metadata { .. } => true,

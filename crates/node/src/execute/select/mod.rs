@@ -129,13 +129,13 @@ pub(crate) fn run(
     }
 }
 
-/// Whether the clustering columns are restricted to nothing. Static columns, if the statement has any, are asked for also
+/// True if the clustering columns are restricted to nothing. Static columns, if the statement has any, are asked for also
 /// if no row is.
 fn names_no_row(plan: &SelectPlan, intervals: &Intervals) -> bool {
     intervals.0.is_empty() && !(plan.needs_static && plan.names_rows())
 }
 
-/// Whether it is plain that there is no row: an `IN` without values, or an empty slice.
+/// True if it is plain that there is no row: an `IN` without values, or an empty slice.
 fn names_nothing(plan: &SelectPlan, intervals: &Intervals, bound: &Bound<'_>) -> Result<bool, CqlError> {
     if names_no_row(plan, intervals) {
         return Ok(true);

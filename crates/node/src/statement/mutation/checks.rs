@@ -17,7 +17,7 @@ impl MutationPlan {
         all.iter().any(|condition| self.table.columns[condition.column].kind == kind)
     }
 
-    /// Whether it changes and tests static columns and no others.
+    /// True if it changes and tests static columns and no others.
     fn is_static_only(&self) -> bool {
         self.json.is_none()
             && !self.deletes_rows
@@ -26,7 +26,7 @@ impl MutationPlan {
             && (self.changes_kind(ColumnKind::Static) || self.tests_kind(ColumnKind::Static))
     }
 
-    /// Whether it is about the static row and no other.
+    /// True if it is about the static row and no other.
     pub(crate) fn is_of_static_row(&self) -> bool {
         self.is_static_only() && !self.restricts_clustering()
     }
@@ -36,12 +36,12 @@ impl MutationPlan {
         self.json.is_some() || self.clustering_given() > 0 || clustering.lower.is_some() || clustering.upper.is_some()
     }
 
-    /// Whether it is about rows, not the static one.
+    /// True if it is about rows, not the static one.
     pub(crate) fn writes_rows(&self) -> bool {
         self.table.clustering_len == 0 || self.restricts_clustering()
     }
 
-    /// Whether it changes static columns; INSERT JSON says something of all columns.
+    /// True if it changes static columns; INSERT JSON says something of all columns.
     pub(crate) fn writes_static_row(&self) -> bool {
         self.changes_kind(ColumnKind::Static) || self.json.is_some()
     }
@@ -60,17 +60,17 @@ impl MutationPlan {
         self.changes.iter().filter_map(reads)
     }
 
-    /// Whether it deletes counters by range or partition: the rows that are there are found first.
+    /// True if it deletes counters by range or partition: the rows that are there are found first.
     pub(crate) fn finds_counters(&self) -> bool {
         self.table.is_counter && self.deletes_rows && self.clustering_given() < self.table.clustering_len
     }
 
-    /// Whether it deletes partitions of several rows, or ranges of rows.
+    /// True if it deletes partitions of several rows, or ranges of rows.
     pub(crate) fn deletes_ranges(&self) -> bool {
         self.deletes_rows && self.clustering_given() < self.table.clustering_len
     }
 
-    /// Whether what it does to static columns is more when it is done again.
+    /// True if what it does to static columns is more when it is done again.
     pub(crate) fn repeats_statics(&self) -> bool {
         let mut columns = self.changes.iter().map(|(position, _)| &self.table.columns[*position]);
         columns.any(|column| {
@@ -79,13 +79,13 @@ impl MutationPlan {
         })
     }
 
-    /// Whether the partition key has an `IN`.
+    /// True if the partition key has an `IN`.
     pub(crate) fn has_partition_in(&self) -> bool {
         let PartitionRestriction::Keys(keys) = &self.restrictions.partition else { return false };
         keys.iter().any(OneOf::is_in)
     }
 
-    /// Whether clustering columns have an `IN`.
+    /// True if clustering columns have an `IN`.
     pub(crate) fn has_clustering_in(&self) -> bool {
         let clustering = &self.restrictions.clustering;
         clustering.tuples.as_ref().is_some_and(|(_, tuples)| tuples.is_in())

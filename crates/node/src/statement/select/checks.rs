@@ -12,7 +12,7 @@ const FILTERING: &str = "Cannot execute this query as it might involve data filt
                          performance. If you want to execute this query despite the performance unpredictability, use \
                          ALLOW FILTERING";
 
-/// Whether any clustering column is restricted other than by filters.
+/// True if any clustering column is restricted other than by filters.
 fn restricts_clustering(restrictions: &Restrictions) -> bool {
     let clustering = &restrictions.clustering;
     !clustering.equal.is_empty()
@@ -21,7 +21,7 @@ fn restricts_clustering(restrictions: &Restrictions) -> bool {
         || clustering.upper.is_some()
 }
 
-/// Whether nothing is asked of rows, only of partitions and their static columns.
+/// True if nothing is asked of rows, only of partitions and their static columns.
 pub(super) fn has_only_partition_conditions(table: &Table, restrictions: &Restrictions) -> bool {
     let of_rows = |filter: &Filter| {
         is(table, filter.column, ColumnKind::Regular) || is(table, filter.column, ColumnKind::Clustering)

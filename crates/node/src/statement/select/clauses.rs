@@ -15,7 +15,7 @@ pub(super) struct Order {
     pub(super) sorted_by: Option<usize>,
 }
 
-/// Whether a column of the primary key has one value in all rows of the result.
+/// True if a column of the primary key has one value in all rows of the result.
 fn is_fixed(table: &Table, restrictions: &Restrictions, column: &Column) -> bool {
     let position = match column.kind {
         ColumnKind::PartitionKey => column.position,

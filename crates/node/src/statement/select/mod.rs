@@ -115,7 +115,7 @@ impl SelectPlan {
         Ok(plan)
     }
 
-    /// Whether rows are named one by one, by all of their clustering columns.
+    /// True if rows are named one by one, by all of their clustering columns.
     pub(crate) fn names_rows(&self) -> bool {
         let clustering = &self.restrictions.clustering;
         let given = clustering.equal.len() + clustering.tuples.as_ref().map_or(0, |(types, _)| types.len());

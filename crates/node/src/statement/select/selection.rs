@@ -97,7 +97,7 @@ pub(crate) struct Selection {
     pub(crate) aggregates: Vec<AggregateOf>,
     /// It is `*`.
     pub(crate) is_all: bool,
-    /// Whether each column of the table is looked at.
+    /// True if each column of the table is looked at.
     pub(crate) uses: Vec<bool>,
 }
 

@@ -152,7 +152,7 @@ impl World {
         held
     }
 
-    /// Whether the host runs: it was not killed and did not stop itself. A frozen host runs.
+    /// True if the host runs: it was not killed and did not stop itself. A frozen host runs.
     pub fn is_running<S>(&self, host: HostId<S>) -> bool {
         self.network.machines[host.index].up
     }

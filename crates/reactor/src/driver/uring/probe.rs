@@ -5,7 +5,7 @@ use io_uring::opcode;
 use super::buffers::Buffers;
 use super::ring::Ring;
 
-/// Whether io_uring can be used here; the error says why not.
+/// Checks whether io_uring can be used here; the error says why not.
 pub fn probe_uring() -> Result<(), String> {
     // On a thread of its own: the kernel interrupts system calls of a thread that has given up a ring.
     let probe = std::thread::Builder::new().name("probe".into()).spawn(|| set_up().map(drop));

@@ -124,7 +124,7 @@ impl Ring {
         }
     }
 
-    /// Whether everything queued has been submitted.
+    /// True if everything queued has been submitted.
     #[inline]
     pub(super) fn all_submitted(&mut self) -> bool {
         let mut submission = self.ring.submission();

@@ -64,7 +64,7 @@ impl SsdIndex {
         self.find(hash).is_some()
     }
 
-    /// Whether the row is at this place, and if so whether it was referenced since it was put there.
+    /// Looks whether the row is at this place, and if so whether it was referenced since it was put there.
     pub(crate) fn referenced_at(&self, hash: u64, location: Location) -> Option<bool> {
         let (_, entry) = self.find(hash)?;
         (Location::of(entry) == location).then_some(entry & REFERENCED != 0)

@@ -247,12 +247,12 @@ impl Appender {
         Ok(())
     }
 
-    /// Whether the next roll would find no segment.
+    /// True if the next roll would find no segment.
     pub(super) fn is_last(&self, log: &Log) -> bool {
         self.free.is_empty() && self.made as usize == log.segments.len()
     }
 
-    /// Whether so much of the active segment is taken that no more should be rewritten into it.
+    /// True if so much of the active segment is taken that no more should be rewritten into it.
     pub(super) fn is_half_full(&self, log: &Log) -> bool {
         self.buffer_first + self.page as u32 >= log.segment_pages / 2
     }

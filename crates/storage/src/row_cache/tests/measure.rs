@@ -51,7 +51,7 @@ impl Lru {
         Lru { rows: HashMap::new(), order: Default::default(), clock: 0, rows_max }
     }
 
-    /// Whether the row was there in this version; it is the newest then.
+    /// True if the row was there in this version; it is the newest then.
     fn get(&mut self, row: u64) -> bool {
         self.clock += 1;
         let Some((_, stamp)) = self.rows.get_mut(&row) else { return false };

@@ -18,7 +18,7 @@ impl Assembler {
         Assembler::default()
     }
 
-    /// Whether no envelope is under way. While one is, a self-contained segment is a fault of the peer.
+    /// True if no envelope is under way. While one is, a self-contained segment is a fault of the peer.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }

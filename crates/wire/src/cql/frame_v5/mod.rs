@@ -46,9 +46,9 @@ pub struct Segment<'a> {
     pub payload: &'a [u8],
     /// Length of the payload once it is decompressed, in bytes.
     pub uncompressed_len: usize,
-    /// Whether `payload` is an LZ4 block.
+    /// True if `payload` is an LZ4 block.
     pub compressed: bool,
-    /// Whether the payload is whole envelopes; if not, it is a part of one, for [`Assembler`].
+    /// True if the payload is whole envelopes; if not, it is a part of one, for [`Assembler`].
     pub self_contained: bool,
     /// Bytes of the input that the segment takes.
     pub consumed: usize,

@@ -68,7 +68,7 @@ impl SegmentWriter {
         }
     }
 
-    /// Whether a segment is open, so that [`SegmentWriter::finish`] has something to do.
+    /// True if a segment is open, so that [`SegmentWriter::finish`] has something to do.
     pub fn is_open(&self) -> bool {
         self.open.is_some()
     }

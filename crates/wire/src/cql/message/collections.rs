@@ -43,7 +43,7 @@ impl<'a> StringList<'a> {
         usize::from(self.0.count)
     }
 
-    /// Whether there is no string.
+    /// True if there is no string.
     pub fn is_empty(self) -> bool {
         self.0.count == 0
     }

@@ -31,13 +31,13 @@ impl Consistency {
     /// One replica in the coordinator's datacentre.
     pub const LOCAL_ONE: Consistency = Consistency(10);
 
-    /// Whether every node knows the number; Cassandra's own NODE_LOCAL (11) only later ones do.
+    /// True if every node knows the number; Cassandra's own NODE_LOCAL (11) only later ones do.
     #[inline]
     pub fn is_known(self) -> bool {
         self.0 <= 10
     }
 
-    /// Whether the level asks for a linearizable read or write.
+    /// True if the level asks for a linearizable read or write.
     pub fn is_serial(self) -> bool {
         self == Consistency::SERIAL || self == Consistency::LOCAL_SERIAL
     }

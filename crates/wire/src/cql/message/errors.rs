@@ -47,7 +47,7 @@ pub enum ErrorDetails<'a> {
     ReadTimeout {
         /// Answers.
         counts: ReplicaCounts,
-        /// Whether the replica that was asked for the data itself answered.
+        /// True if the replica that was asked for the data itself answered.
         data_present: bool,
     },
     /// Details of `READ_FAILURE`.
@@ -56,7 +56,7 @@ pub enum ErrorDetails<'a> {
         counts: ReplicaCounts,
         /// Which replicas failed.
         failures: Failures<'a>,
-        /// Whether the replica that was asked for the data itself answered.
+        /// True if the replica that was asked for the data itself answered.
         data_present: bool,
     },
     /// Details of `WRITE_FAILURE`.

@@ -68,12 +68,12 @@ impl<'a> QueryParams<'a> {
         }
     }
 
-    /// Whether the client asked to leave the metadata out of the result.
+    /// True if the client asked to leave the metadata out of the result.
     pub fn skips_metadata(&self) -> bool {
         self.flags & query_flag::SKIP_METADATA != 0
     }
 
-    /// Whether a node may find that it cannot read them: a paging state is opaque here, and numbers pass that no
+    /// True if a node may find that it cannot read them: a paging state is opaque here, and numbers pass that no
     /// specification lists. Cassandra closes a v5 connection at the second such message in one segment.
     pub fn is_doubtful(&self) -> bool {
         !self.consistency.is_known()

@@ -184,7 +184,7 @@ impl<'a> Batch<'a> {
         usize::from(self.count)
     }
 
-    /// Whether there is no child.
+    /// True if there is no child.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

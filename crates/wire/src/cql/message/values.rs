@@ -61,12 +61,12 @@ impl<'a> Values<'a> {
         usize::from(self.count)
     }
 
-    /// Whether there is no value.
+    /// True if there is no value.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether the values have names.
+    /// True if the values have names.
     pub fn is_named(&self) -> bool {
         self.named
     }

@@ -38,7 +38,7 @@ impl<'a> Identifier<'a> {
         Identifier { raw, form: Form::Quoted }
     }
 
-    /// Whether it means this stored name.
+    /// True if it means this stored name.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         self.compare(name) == Ordering::Equal

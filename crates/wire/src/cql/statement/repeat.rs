@@ -1,4 +1,4 @@
-//! Whether a statement may be sent a second time while a first is somewhere: on its way, carried out, or still to be
+//! Decides whether a statement may be sent twice while a first is somewhere: on its way, carried out, or still to be
 //! carried out when a node that stood still goes on, long after the second was answered.
 //!
 //! What may never be said of a statement is that it may be repeated, when a second execution, at whatever time, could leave
@@ -20,7 +20,7 @@ use super::parser;
 use super::routing::Bind;
 use super::{Identifier, Kind};
 
-/// Whether a statement may be sent a second time; the less it may, the smaller.
+/// How far a statement may be sent a second time; the less it may, the smaller.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Debug)]
 pub enum Repeatable {
     /// Not at all.
@@ -36,7 +36,7 @@ pub trait Setting: fmt::Debug {
     /// The table that these names mean; `None` if it is not known.
     fn table(&self, keyspace: Option<&Identifier<'_>>, table: &Identifier<'_>) -> Option<&Cells>;
 
-    /// Whether a bind marker has a value: neither null nor unset nor missing.
+    /// True if a bind marker has a value: neither null nor unset nor missing.
     fn has_value(&self, marker: &Bind<'_>) -> bool;
 }
 
@@ -95,20 +95,20 @@ impl Cells {
         self.columns.get(position).map(|(_, kind)| *kind)
     }
 
-    /// Whether it is a table of counters.
+    /// True if it is a table of counters.
     #[must_use]
     pub fn has_counters(&self) -> bool {
         self.columns.iter().any(|(_, kind)| *kind == ColumnKind::Counter)
     }
 
-    /// Whether rows have a time to live unless a statement says otherwise.
+    /// True if rows have a time to live unless a statement says otherwise.
     #[must_use]
     pub fn expire(&self) -> bool {
         self.expire
     }
 }
 
-/// Whether a statement may be sent a second time. Not for the data path: it reads the text to its end.
+/// Decides whether a statement may be sent twice. Not for the data path: it reads the text to its end.
 #[must_use]
 pub fn repeatable(text: &str, setting: &dyn Setting) -> Repeatable {
     let (statement, verdict) = parser::judged(text, setting);

@@ -11,7 +11,7 @@ pub(super) fn metadata_name(what: CellMetadata) -> &'static str {
     }
 }
 
-/// Whether a call is `count(1)` and so counts rows.
+/// True if a call is `count(1)` and so counts rows.
 pub(super) fn counts_rows(name: &QualifiedName, arguments: &[Selector]) -> bool {
     name.name == "count" && matches!(arguments, [Selector::Term(Term::Literal(_))])
 }

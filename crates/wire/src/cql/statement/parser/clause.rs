@@ -129,7 +129,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Whether the marker of `USING TIMESTAMP` has a value; the name is what Cassandra calls it.
+    /// True if the marker of `USING TIMESTAMP` has a value; the name is what Cassandra calls it.
     fn has_value(&self, marker: &Term<'a>) -> bool {
         let bind = match *marker {
             Term::Literal(_) => return true,

@@ -199,7 +199,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Whether giving such a column a value twice leaves it as it was after the first time.
+/// True if giving such a column a value twice leaves it as it was after the first time.
 fn is_replaced(kind: Option<ColumnKind>) -> bool {
     matches!(kind, Some(ColumnKind::Single | ColumnKind::Keyed))
 }
