@@ -3,10 +3,12 @@
 use clap::{Args, Parser, Subcommand};
 use shunt_bench::cli::BenchCommand;
 
+#[cfg(not(feature = "node"))]
+use crate::absent::Ignored;
 use crate::exit;
-use crate::node::NodeCommand;
+#[cfg(feature = "node")]
+use crate::node::{NodeCommand, up::UpOptions};
 use crate::settings::Settings;
-use crate::up::UpOptions;
 
 const ABOUT: &str = "\
 A query tier for Apache Cassandra and compatible stores.
@@ -14,6 +16,7 @@ A query tier for Apache Cassandra and compatible stores.
 Point any CQL driver at Shunt instead of at a node. It gathers the queries of all clients into few large writes per
 node, and sends each to a replica of its key.";
 
+#[cfg(feature = "node")]
 const EXAMPLES: &str = "\
 Examples:
   shunt up
@@ -22,6 +25,15 @@ Examples:
   shunt help proxy
 ";
 
+#[cfg(not(feature = "node"))]
+const EXAMPLES: &str = "\
+Examples:
+  shunt proxy --contact-points 10.0.0.1,10.0.0.2 --listen 0.0.0.0:9042
+  shunt check --config shunt.toml
+  shunt help proxy
+";
+
+#[cfg(feature = "node")]
 const UP_EXAMPLES: &str = "\
 Examples:
   shunt up
@@ -32,6 +44,7 @@ Examples:
 Every row is on one node only, on this machine. Beyond one machine the store is Apache Cassandra: see `shunt proxy`.
 ";
 
+#[cfg(feature = "node")]
 const NODE_EXAMPLES: &str = "\
 Examples:
   shunt node --data /var/lib/shunt
@@ -85,14 +98,24 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run nodes and the proxy in one process: a first look, with nothing else installed
+    #[cfg(feature = "node")]
     #[command(after_help = format!("{UP_EXAMPLES}\n{}", exit::HELP))]
     Up(Box<UpOptions>),
+    /// Not in this build, which has no embedded node
+    #[cfg(not(feature = "node"))]
+    #[command(hide = true, disable_help_flag = true)]
+    Up(Ignored),
     /// Run the proxy
     #[command(after_help = format!("{PROXY_EXAMPLES}\n{}", exit::HELP))]
     Proxy(Box<Settings>),
     /// Run an embedded node, or copy or verify its data
+    #[cfg(feature = "node")]
     #[command(after_help = format!("{NODE_EXAMPLES}\n{}", exit::HELP))]
     Node(Box<NodeCommand>),
+    /// Not in this build, which has no embedded node
+    #[cfg(not(feature = "node"))]
+    #[command(hide = true, disable_help_flag = true)]
+    Node(Ignored),
     /// Check a configuration without starting anything
     #[command(after_help = "Example:\n  shunt check --config shunt.toml")]
     Check(Box<Settings>),
@@ -121,12 +144,9 @@ mod tests {
 
     #[test]
     fn help_names_examples_and_exit_codes() {
-        for path in [
-            &["shunt", "--help"][..],
-            &["shunt", "help", "proxy"],
-            &["shunt", "up", "--help"],
-            &["shunt", "help", "node"],
-        ] {
+        let of_every_build = [&["shunt", "--help"][..], &["shunt", "help", "proxy"]];
+        let of_the_node = [&["shunt", "up", "--help"][..], &["shunt", "help", "node"]];
+        for path in of_every_build.into_iter().chain(of_the_node.into_iter().filter(|_| cfg!(feature = "node"))) {
             let help = Cli::try_parse_from(path).expect_err("help ends the parsing").to_string();
             assert!(help.contains("Examples:") && help.contains("Exit codes:"), "{help}");
         }

@@ -23,6 +23,7 @@ pub(crate) enum Exit {
     Configuration,
     CannotListen,
     NoRing,
+    #[cfg(feature = "node")]
     Data,
     Unfit,
     Internal,
@@ -36,6 +37,7 @@ impl From<Exit> for ExitCode {
             Exit::Configuration => 2,
             Exit::CannotListen => 3,
             Exit::NoRing => 4,
+            #[cfg(feature = "node")]
             Exit::Data => 5,
             Exit::Unfit => 6,
             Exit::Internal => 70,

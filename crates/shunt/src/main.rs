@@ -1,15 +1,17 @@
 //! The `shunt` binary: the command line and the wiring, nothing else.
 
+#[cfg(not(feature = "node"))]
+mod absent;
 mod admin;
 mod cli;
 mod exit;
 mod logging;
+#[cfg(feature = "node")]
 mod node;
 mod open_files;
 mod proxy;
 mod settings;
 mod signals;
-mod up;
 mod version;
 
 use std::io::Write as _;
@@ -25,8 +27,14 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     match cli.command {
         Some(Command::Proxy(settings)) => proxy::run(*settings).into(),
-        Some(Command::Up(options)) => up::run(&options).into(),
+        #[cfg(feature = "node")]
+        Some(Command::Up(options)) => node::up::run(&options).into(),
+        #[cfg(feature = "node")]
         Some(Command::Node(command)) => node::run(*command).into(),
+        #[cfg(not(feature = "node"))]
+        Some(Command::Up(_)) => absent::refuse("up").into(),
+        #[cfg(not(feature = "node"))]
+        Some(Command::Node(_)) => absent::refuse("node").into(),
         Some(Command::Check(settings)) => check(&settings).into(),
         Some(Command::Bench(bench)) => shunt_bench::cli::run(bench.command),
         None => {

@@ -12,8 +12,9 @@ pub(crate) fn text(verbose: bool) -> String {
         Ok(()) => "available".to_owned(),
         Err(why) => format!("not available: {why}"),
     };
+    let node = if cfg!(feature = "node") { "yes" } else { "no, built without the feature `node`" };
     format!(
-        "{version}commit: {}\ncompiler: {}\nCQL protocol versions: 3, 4, 5\nI/O drivers (auto is {}):\n  epoll: available\n  uring: {uring}\n",
+        "{version}commit: {}\ncompiler: {}\nCQL protocol versions: 3, 4, 5\nembedded node: {node}\nI/O drivers (auto is {}):\n  epoll: available\n  uring: {uring}\n",
         env!("SHUNT_COMMIT"),
         env!("SHUNT_RUSTC"),
         IoChoice::Auto.driver_name(),

@@ -1,6 +1,7 @@
 //! `shunt node`: the embedded node, alone, and what operators do with its data.
 
 mod options;
+pub(crate) mod up;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use shunt_node::run::{Nodes, NodesOptions, StartError};
 use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 
-pub(crate) use options::{LogOptions, NodeCommand, ReachOptions, StorageOptions};
+pub(crate) use options::NodeCommand;
 use options::{NodeOptions, NodeSettings, Task};
 
 use crate::admin;

@@ -10,8 +10,12 @@ mod control;
 mod start;
 mod supervise;
 
-pub(crate) use start::{Started, start};
-pub(crate) use supervise::{Notice, Supervisor};
+#[cfg(feature = "node")]
+pub(crate) use start::Started;
+pub(crate) use start::start;
+#[cfg(feature = "node")]
+pub(crate) use supervise::Notice;
+pub(crate) use supervise::Supervisor;
 
 use std::io::Write as _;
 use std::net::SocketAddr;

@@ -42,6 +42,7 @@ pub(crate) enum Notice {
     /// The control thread has ended.
     ControlEnded,
     /// A loop of a node in this process has ended.
+    #[cfg(feature = "node")]
     NodeEnded {
         /// Which node.
         node: usize,
@@ -180,11 +181,13 @@ impl Supervisor {
                 error!("the control plane has died, so the proxy ends");
                 Some(Exit::Internal)
             }
+            #[cfg(feature = "node")]
             (Notice::NodeEnded { node, failure }, Phase::Running) => {
                 let failure = failure.unwrap_or_else(|| "nobody told it to end".to_owned());
                 error!(node, %failure, "a node has died, so the proxy ends");
                 Some(Exit::Internal)
             }
+            #[cfg(feature = "node")]
             (Notice::NodeEnded { .. }, _) => None,
             // It ends with the last core.
             (Notice::ControlEnded, _) => None,

@@ -1,5 +1,6 @@
 //! From flags, file and defaults to one validated [`Config`]. Precedence: flag, then file, then default.
 
+#[cfg(feature = "node")]
 mod checked;
 mod file;
 mod options;
@@ -13,9 +14,12 @@ use clap::Args;
 use shunt_proxy::config::{Config, Credentials, Problem, Secret};
 
 use crate::logging;
+#[cfg(feature = "node")]
 pub(crate) use checked::Checked;
 use file::File;
-pub(crate) use options::{Admin, Format, Listen, Options};
+use options::Options;
+#[cfg(feature = "node")]
+pub(crate) use options::{Admin, Format, Listen};
 pub(crate) use values::{Bytes, Given, Millis};
 
 /// The options together with the file they may also come from.

@@ -3,6 +3,9 @@
 mod bench;
 mod ending;
 mod hostile;
+#[cfg(feature = "node")]
 mod store;
 mod support;
 mod usage;
+#[cfg(not(feature = "node"))]
+mod without_node;

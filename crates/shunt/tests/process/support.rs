@@ -1,5 +1,7 @@
 //! Starts the binary, reads what it prints, talks CQL and HTTP to it.
 
+#![cfg_attr(not(feature = "node"), allow(dead_code, reason = "some of it is for tests of the embedded node"))]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};

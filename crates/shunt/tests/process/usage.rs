@@ -48,7 +48,7 @@ fn check_tells_valid_from_invalid() {
     assert_eq!((code, errors), (2, expected));
 }
 
-/// The file does not hide the flags, the first fault not the second, and a node says as much as the proxy.
+/// The file does not hide the flags, the first fault not the second.
 #[test]
 fn everything_that_is_wrong_is_told_in_one_go() {
     let bad = File::new("many", "cores = \"two\"\nclients_max = 0\nfrobnicate = 1\nquery_timeout_ms = \"12s\"\n");
@@ -63,6 +63,12 @@ fn everything_that_is_wrong_is_told_in_one_go() {
         }
         assert_eq!(errors.lines().count(), 6, "{errors}");
     }
+}
+
+/// A node says as much as the proxy.
+#[cfg(feature = "node")]
+#[test]
+fn everything_that_is_wrong_for_a_node_is_told_in_one_go() {
     for (command, flags, count) in [
         (
             "node",

@@ -17,9 +17,10 @@ use tracing::warn;
 
 use crate::exit::{Exit, Failure};
 use crate::logging;
-use crate::node::{self, LogOptions, ReachOptions, StorageOptions};
 use crate::proxy::{self, Notice, Started, Supervisor, reachable};
 use crate::settings::{Admin, Checked, Given, Listen, SettingsError};
+
+use super::options::{LogOptions, ReachOptions, StorageOptions};
 
 /// Nodes when neither the command line nor the data says how many.
 const NODES_DEFAULT: usize = 3;
@@ -130,7 +131,7 @@ fn start(options: &UpOptions, settings: &UpSettings) -> Result<(shunt_node::run:
         // Nobody listens any more when the process is about to end.
         let _ = told.send(Notice::NodeEnded { node, failure });
     });
-    let nodes = node::start(parts, "--node-port")?;
+    let nodes = super::start(parts, "--node-port")?;
     let config = Config {
         listen: vec![settings.listen],
         admin: settings.admin,
