@@ -226,9 +226,8 @@ mod tests {
     #[test]
     fn points_stand_as_in_the_file_however_they_were_measured() {
         let mut scenario = Scenario::parse(SCENARIO).expect("valid");
-        scenario.points = ["b", "a", "c"]
-            .map(|label| toml::from_str(&format!("label = \"{label}\"")).expect("a point"))
-            .into();
+        scenario.points =
+            ["b", "a", "c"].map(|label| toml::from_str(&format!("label = \"{label}\"")).expect("a point")).into();
         let mut outcome = Outcome::new(&scenario);
         for point in ["a", "c", "b", "a"] {
             outcome.add(Measurement { point: point.into(), ..measured("ours", 0, 1.0) });
