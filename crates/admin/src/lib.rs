@@ -1,4 +1,4 @@
-//! What is seen from outside: counters, their text form for Prometheus, and the HTTP pages.
+//! The view from outside: counters, their text form for Prometheus, and the HTTP pages.
 //!
 //! ```text
 //! data path -> Counter, Gauge, Histogram <- Part (proxy, nodes) <- Pages <- HTTP
@@ -23,5 +23,5 @@ pub use pages::{Pages, Part, State};
 /// Units of metrics.
 pub use prometheus_client::registry::Unit;
 pub use request_kind::RequestKind;
-/// What [`Part::stuck`] and [`Part::status`] are made of.
+/// The types that [`Part::stuck`] and [`Part::status`] are made of.
 pub use serde_json::{Map, Value as Json};

@@ -1,4 +1,4 @@
-//! What the process itself uses, from /proc. Zeros where that cannot be read.
+//! The resources that the process itself uses, from /proc. Zeros where that cannot be read.
 
 use std::fs;
 

@@ -1,9 +1,9 @@
-//! What proxy and nodes alike are asked for.
+//! The kinds of requests that proxy and nodes alike count.
 
 use crate::labels;
 
 labels! {
-    /// What a client asked for.
+    /// The kind of a client's request.
     pub enum RequestKind = "kind" {
         /// QUERY.
         Query = "query",

@@ -27,7 +27,7 @@ const CONNECTIONS_MAX: usize = 512;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// For the whole connection, until the answer is taken.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
-/// Of the request.
+/// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// After an accept that failed, as when there are too many open files.
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! What every comparison needs to know of the processes that it starts: how they are called, when one serves, and how it
+//! Processes that comparisons start: how they are called, when one serves, and how it
 //! ends.
 
 use std::{

@@ -1,4 +1,4 @@
-//! What a query costs the load generator in allocations once its buffers have their size: nothing, whatever the
+//! A query costs the load generator no allocation once its buffers have their size, whatever the
 //! operation, the distribution and the way to the nodes.
 
 use allocation_counter::measure;

@@ -18,7 +18,7 @@ use crate::timer::Due;
 /// large message is arriving, and the next read goes straight behind it.
 pub(crate) const KEPT_COPY_MAX: usize = 16 << 10;
 
-/// What the service asked for and only a driver can do. Executed in order, after the turn's flush.
+/// An action that the service asked for and only a driver can do. Executed in order, after the turn's flush.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Command {
     /// Start an outgoing connection.
@@ -252,7 +252,7 @@ impl Io {
     }
 }
 
-/// What an error of the operating system means to the service.
+/// Translates an error of the operating system for the service.
 pub(crate) fn close_reason(error: io::ErrorKind) -> CloseReason {
     match error {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted => {

@@ -16,7 +16,7 @@ use crate::timer::{Due, Timers};
 /// The scratch buffer for output to dead connections is freed beyond this size.
 const SCRATCH_BYTES_MAX: usize = 64 << 10;
 
-/// What a loop has done since its start.
+/// Counts of what a loop has done since its start.
 #[derive(Copy, Clone, Default, Debug, Eq, PartialEq)]
 pub struct Counters {
     /// Turns of the loop.
@@ -227,7 +227,7 @@ impl Io {
         self.stopping = true;
     }
 
-    /// What the loop has done so far.
+    /// Counts of what the loop has done so far.
     #[inline]
     pub fn counters(&self) -> &Counters {
         &self.counters

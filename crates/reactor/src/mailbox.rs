@@ -10,7 +10,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::service::Accepted;
 
-/// What lies in the queue.
+/// An entry of the queue.
 pub(crate) enum Item<M> {
     Mail(M),
     Connection(OwnedFd, Accepted),

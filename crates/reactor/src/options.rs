@@ -1,4 +1,4 @@
-//! What a loop can be told at its start, and the choice of the driver.
+//! The options of a loop at its start, and the choice of the driver.
 
 use std::fmt;
 use std::str::FromStr;

@@ -50,7 +50,7 @@ impl Io {
         true
     }
 
-    /// What is left of the buffer being sent.
+    /// The rest of the buffer being sent.
     #[inline]
     pub(crate) fn unsent(&self, index: u32) -> &[u8] {
         let connection = &self.connections[index as usize];

@@ -1,5 +1,5 @@
-//! What a service sees of the loop besides [`Io`]: connection ids, the origin of an accepted connection, the reasons
-//! a connection ends, and the callbacks themselves.
+//! The parts of the loop that a service sees besides [`Io`]: connection ids, the origin of an accepted connection, the
+//! reasons a connection ends, and the callbacks themselves.
 
 use std::io;
 use std::net::SocketAddr;
@@ -44,7 +44,7 @@ pub enum CloseReason {
 
 /// Sans-IO code driven by the loop. Every callback runs on the loop's own thread and must not block.
 pub trait Service {
-    /// What other threads may post to this loop.
+    /// The mail that other threads may post to this loop.
     type Mail: Send + 'static;
 
     /// Called once, before the first turn.

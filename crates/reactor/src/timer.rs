@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 
 use crate::service::ConnId;
 
-/// What a due timer is for.
+/// The purpose of a due timer.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub(crate) enum Due {
     /// The service's own, with its key.

@@ -1,4 +1,4 @@
-//! What `Service` and `Io` promise, one promise a test, over the simulated network.
+//! The promises of `Service` and `Io`, one promise a test, over the simulated network.
 
 mod sim_support;
 

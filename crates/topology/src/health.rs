@@ -41,7 +41,7 @@ impl Backoff {
     }
 }
 
-/// What is thought of a node.
+/// The state that a node is believed to be in.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Status {
     /// Nothing speaks against opening a link.
@@ -73,7 +73,7 @@ impl Health {
         Health { backoff: Backoff::new(base, max), nodes: Vec::new() }
     }
 
-    /// What is thought of a node now.
+    /// The state that a node is believed to be in now.
     #[must_use]
     pub fn status(&self, node: NodeId) -> Status {
         match self.nodes.get(usize::from(node.0)).and_then(|health| health.waiting_until_ns) {

@@ -1,4 +1,4 @@
-//! What the proxy knows about the ring behind it: who is there, who owns which token, where a keyspace keeps its
+//! The proxy's knowledge of the ring behind it: who is there, who owns which token, where a keyspace keeps its
 //! replicas, and which columns make up a table's partition key.
 //!
 //! ```text

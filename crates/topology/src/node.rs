@@ -23,7 +23,7 @@ pub struct Node {
     /// The tokens it owns, in any order; several with vnodes. Empty while it joins, and left empty for a partitioner
     /// that is not understood (see [`crate::token::parse_tokens`]): it then takes queries but is nobody's replica.
     pub tokens: Vec<i64>,
-    /// What the ring last said of it. A hint only: a node whose links work is used whatever this says.
+    /// The state that the ring last told of it. A hint only: a node whose links work is used whatever this says.
     pub up: bool,
     /// Server version, for example `5.0.9`.
     pub release_version: String,

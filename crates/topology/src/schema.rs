@@ -22,7 +22,7 @@ pub struct Table {
     pub name: String,
     /// Partition key columns in order of `system_schema.columns.position`.
     pub partition_key: Vec<Column>,
-    /// What decides which writes may be repeated.
+    /// The properties that decide which writes may be repeated.
     pub cells: Cells,
 }
 
@@ -32,7 +32,7 @@ pub struct Table {
 pub struct Factor {
     /// Replicas in all.
     pub all: u16,
-    /// Of these, transient ones.
+    /// The transient ones among them.
     pub transient: u16,
 }
 

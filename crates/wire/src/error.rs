@@ -1,4 +1,4 @@
-//! What was wrong with bytes that could not be decoded.
+//! Errors that say why bytes could not be decoded.
 //!
 //! One small `Copy` type for all decoders of message bodies: it names the field, where it starts and what was expected,
 //! and costs nothing until somebody prints it.
@@ -8,7 +8,7 @@ use std::fmt;
 /// Why a body could not be decoded, and where.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DecodeError {
-    /// What was wrong.
+    /// The fault itself.
     pub problem: Problem,
     /// The field of the specification that was being read, such as `"page size"`.
     pub field: &'static str,

@@ -1,4 +1,4 @@
-//! What the proxy calls for each query allocates nothing once its buffers have grown.
+//! The functions that the proxy calls for each query allocate nothing once its buffers have grown.
 
 #![allow(clippy::unwrap_used, reason = "a test may say what it expects and stop there")]
 

@@ -37,7 +37,7 @@ pub enum Phase {
     Done,
 }
 
-/// What the observer is told.
+/// A moment that the observer is told of.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mark {
     /// All connections are ready; nothing was sent yet.

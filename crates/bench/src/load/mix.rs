@@ -1,4 +1,4 @@
-//! What operations a load is made of, and the named workloads of the Yahoo! Cloud Serving Benchmark.
+//! The operations that a load is made of, and the named workloads of the Yahoo! Cloud Serving Benchmark.
 //!
 //! B. F. Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010; the shares are those of its
 //! `workloads` directory, statements and rows per scan those of its CQL binding.
@@ -12,7 +12,7 @@ use crate::{
     random::Random,
 };
 
-/// What one operation does. Reads and updates come first: they are one statement of one key that is there.
+/// One operation. Reads and updates come first: they are one statement of one key that is there.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Operation {
     /// SELECT by key.

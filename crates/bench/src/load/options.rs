@@ -1,4 +1,4 @@
-//! What the load is, apart from where it runs.
+//! The load itself, apart from where it runs.
 
 use std::net::SocketAddr;
 
@@ -107,13 +107,13 @@ impl LoadOptions {
         self.mix.unwrap_or_else(|| Mix::reads(self.reads))
     }
 
-    /// What the statements are about.
+    /// The shape of the statements.
     pub fn shape(&self) -> Shape {
         let table = format!("{}.{}", self.keyspace, self.table);
         Shape { table, columns: self.columns, multiget: self.multiget }
     }
 
-    /// What the command line says.
+    /// The options of the command line.
     ///
     /// # Errors
     /// The password file cannot be read, or arguments contradict each other.

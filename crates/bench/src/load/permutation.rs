@@ -30,7 +30,7 @@ impl Permutation {
         }
     }
 
-    /// What stands at `position`, which must be below the count.
+    /// The number at `position`, which must be below the count.
     #[inline]
     pub(super) fn at(&self, position: u64) -> u64 {
         debug_assert!(position < self.count);

@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 
 use crate::{load::Round, measure::ProcessDelta};
 
-/// What a watched process cost.
+/// The cost of a watched process.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct ProcessReport {
     /// Process id.

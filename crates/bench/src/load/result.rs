@@ -1,4 +1,4 @@
-//! What a round of load measured, as the service hands it over: counts and the latency histogram.
+//! The measurements of a round of load, as the service hands it over: counts and the latency histogram.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ pub struct OperationLatency {
 }
 
 impl LoadCounts {
-    /// What was counted since `earlier`.
+    /// The counts since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         let errors = self.errors.iter().map(|(code, count)| (*code, count - earlier.errors.get(code).unwrap_or(&0)));
         Self {
@@ -91,7 +91,7 @@ pub struct Round {
     pub number: u32,
     /// How long it took, nanoseconds.
     pub wall_ns: u64,
-    /// What was counted in it.
+    /// The counts of it.
     pub counts: LoadCounts,
     /// Latencies of all operations, nanoseconds.
     pub latency: Histogram<u64>,

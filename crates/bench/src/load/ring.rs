@@ -1,4 +1,4 @@
-//! What the first connection is told of the ring, for a load that sends each query to a replica of its key.
+//! Reads what the first connection is told of the ring, for a load that sends each query to a replica of its key.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -54,7 +54,7 @@ pub(super) struct Session {
     pub(super) rest: SessionRest,
 }
 
-/// What answers change, apart from the input that is being read meanwhile.
+/// The part of a session that answers change, apart from the input that is being read meanwhile.
 #[derive(Debug)]
 pub(super) struct SessionRest {
     pub(super) index: usize,

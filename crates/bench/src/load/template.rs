@@ -46,7 +46,7 @@ impl Statement {
     }
 }
 
-/// What statements are about.
+/// The rows that statements are about.
 #[derive(Clone, Debug)]
 pub struct Shape {
     /// Keyspace and table, with the point between them.
@@ -102,7 +102,7 @@ pub struct Template {
     limit_at: usize,
 }
 
-/// What bodies look like.
+/// The layout of bodies.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     /// Protocol version.

@@ -1,4 +1,4 @@
-//! What is read from outside around a measurement: CPU time of processes, memory, the speed of this machine's loopback
+//! Reads from outside, around a measurement: CPU time of processes, memory, the speed of this machine's loopback
 //! at that moment, and the counters that servers publish over HTTP.
 
 use std::{

@@ -20,7 +20,7 @@ pub struct ProcessSample {
     pub resident_bytes: u64,
 }
 
-/// What a process did between two samples.
+/// The work of a process between two samples.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct ProcessDelta {
     /// Process id.
@@ -69,7 +69,7 @@ impl ProcessSample {
         Ok(sample)
     }
 
-    /// What happened since `earlier`, a sample of the same process `pid`.
+    /// The work since `earlier`, a sample of the same process `pid`.
     pub fn since(&self, earlier: &Self, pid: u32) -> ProcessDelta {
         let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
         let user = self.user_ticks.saturating_sub(earlier.user_ticks);

@@ -17,7 +17,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of any values; `None` of none.
+    /// The spread of any values; `None` of none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -79,7 +79,7 @@ fn left_out(count: usize) -> usize {
     out
 }
 
-/// What a claim asks of a number.
+/// The demand that a claim makes of a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Wanted {
     /// More than this.
@@ -113,7 +113,7 @@ impl Wanted {
     }
 }
 
-/// What became of a claim.
+/// The outcome of a claim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub enum Verdict {
     /// The whole interval is where it was wanted.
@@ -131,7 +131,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Of a value that lies between `low` and `high`, measured in so many rounds of at least `rounds_min`.
+    /// The verdict on a value that lies between `low` and `high`, measured in so many rounds of at least `rounds_min`.
     pub fn of(wanted: Wanted, low: f64, high: f64, rounds: usize, rounds_min: usize) -> Self {
         match (wanted.holds(low), wanted.holds(high)) {
             _ if rounds == 0 => Self::NotMeasured,
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(Ratio::of(&[f64::NAN, 0.0]), None);
     }
 
-    /// Of intervals over noise without a difference, at most about one in sixteen (5 rounds) or twenty says that there is one.
+    /// At most about one interval in sixteen (5 rounds) or twenty over noise without a difference says that there is one.
     #[test]
     fn intervals_of_noise_contain_1() {
         let mut random = Random::new(7);

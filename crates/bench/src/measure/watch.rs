@@ -8,7 +8,7 @@ use crate::{
     stub::{Report, serve::fetch_report},
 };
 
-/// What to watch.
+/// The processes and pages to watch.
 #[derive(Debug, Default)]
 pub struct Watch {
     /// Processes to report.
@@ -108,7 +108,7 @@ impl Watch {
     }
 }
 
-/// What the nodes saw between two reports; nothing if no query reached them.
+/// The queries that the nodes saw between two reports; nothing if no query reached them.
 pub fn node_side(before: &Report, after: &Report) -> NodeSide {
     let counts = after.total().since(&before.total());
     if counts.queries == 0 {

@@ -16,7 +16,7 @@ pub struct Scenario {
     pub name: String,
     /// For a reader.
     pub title: String,
-    /// What it asks, one sentence.
+    /// The question that it asks, one sentence.
     pub question: String,
     /// How it is measured, one or two sentences.
     pub setup: String,
@@ -39,10 +39,10 @@ pub struct Scenario {
     pub warm_up_once: f64,
     /// The axis that the points lie on.
     pub axis: Axis,
-    /// What is started, in this order.
+    /// The servers that are started, in this order.
     #[serde(default)]
     pub servers: Vec<Server>,
-    /// What is compared.
+    /// The arms that are compared.
     pub arms: Vec<Arm>,
     /// Arguments of `shunt bench load` for all arms and points, `_` for `-`.
     #[serde(default)]
@@ -55,15 +55,15 @@ pub struct Scenario {
     pub points: Vec<Point>,
     /// A program that measures by itself, in place of servers, load and points.
     pub program: Option<Program>,
-    /// What is taken from each measurement.
+    /// The figures that are taken from each measurement.
     pub figures: Vec<Figure>,
     /// Pairs of arms whose ratio is reported.
     #[serde(default)]
     pub comparisons: Vec<Comparison>,
-    /// What the figures are to show.
+    /// The claims that the figures are to show.
     #[serde(default)]
     pub claims: Vec<Claim>,
-    /// What the report draws.
+    /// The plots that the report draws.
     #[serde(default)]
     pub plots: Vec<Plot>,
     /// Sentences for the reader of the report.
@@ -81,7 +81,7 @@ pub type Arguments = BTreeMap<String, toml::Value>;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
-    /// What it counts.
+    /// The quantity that it counts.
     pub title: String,
     /// How it is drawn.
     pub scale: Scale,
@@ -105,14 +105,14 @@ pub enum Scale {
 pub struct Server {
     /// By which arms and other servers name it.
     pub name: String,
-    /// What it is.
+    /// The kind of server.
     pub kind: ServerKind,
-    /// Of stub and Cassandra: how many.
+    /// The number of nodes of a stub or Cassandra.
     #[serde(default = "default_nodes")]
     pub nodes: u16,
-    /// Of a proxy: the server whose nodes it serves.
+    /// The server whose nodes a proxy serves.
     pub of: Option<String>,
-    /// Of another proxy: its program and arguments; `{listen}` is its address, `{hosts}` the nodes' IP addresses joined by
+    /// Program and arguments of another proxy; `{listen}` is its address, `{hosts}` the nodes' IP addresses joined by
     /// commas and `{port}` their port.
     #[serde(default)]
     pub command: Vec<String>,
@@ -129,7 +129,7 @@ pub struct Server {
     pub environment: BTreeMap<String, String>,
 }
 
-/// What can be started.
+/// The kinds of servers that can be started.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerKind {
@@ -188,7 +188,7 @@ pub struct Point {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateOf {
-    /// Of 1.
+    /// The share, of 1.
     pub share: f64,
     /// The point at which the median so far is taken: one without a rate, or with a share of that of one without.
     pub point: String,
@@ -253,7 +253,7 @@ pub struct Comparison {
     pub arms: Vec<String>,
 }
 
-/// What a figure is to show.
+/// A statement that a figure is to show.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
@@ -261,7 +261,7 @@ pub struct Claim {
     pub text: String,
     /// Where the claim comes from.
     pub source: Option<String>,
-    /// What was reached there.
+    /// The result that was reached there.
     pub theirs: Option<String>,
     /// The figure.
     pub figure: String,
@@ -276,7 +276,7 @@ pub struct Claim {
     /// With fewer rounds it is not shown; one is enough for a count.
     #[serde(default = "default_claim_rounds")]
     pub rounds: usize,
-    /// What was found out where it falls short.
+    /// The reason that was found where it falls short.
     pub why: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What the measurements of a scenario come to: medians, ratios, and whether each claim is met.
+//! Draws the results of a scenario from its measurements: medians, ratios, and whether each claim is met.
 
 use std::{collections::BTreeSet, io};
 

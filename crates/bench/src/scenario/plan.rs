@@ -1,4 +1,4 @@
-//! What is measured when: arms side by side in random order, and how long all of it takes.
+//! The order of measurements: arms side by side in random order, and how long all of it takes.
 
 use std::collections::BTreeMap;
 

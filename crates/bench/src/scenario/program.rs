@@ -25,7 +25,7 @@ pub(super) enum Verdict {
     Missing(String),
 }
 
-/// What a line of a program says.
+/// The meaning of a program's line.
 pub(super) enum Said {
     Measurement(Box<Measurement>),
     Series(Value),

@@ -107,7 +107,7 @@ pub(super) struct Measurement {
 /// A drawing that a program made, such as a flame graph.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Picture {
-    /// Of its file, without directory and ending.
+    /// The name of its file, without directory and ending.
     pub(super) name: String,
     pub(super) title: String,
     pub(super) svg: String,

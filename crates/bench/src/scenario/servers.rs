@@ -1,4 +1,5 @@
-//! What a scenario starts: each server a process of its own (Cassandra several), on its own ports, ended with the scenario.
+//! The servers that a scenario starts: each server a process of its own (Cassandra several), on its own ports, ended with
+//! the scenario.
 
 use std::{
     io,

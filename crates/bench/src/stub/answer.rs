@@ -31,7 +31,7 @@ const READS: u8 = 1;
 /// A RESULT that says nothing.
 const VOID: [u8; 4] = result_kind::VOID.to_be_bytes();
 
-/// What a request does to its connection: the keyspace it has from now on; or why it gets an ERROR.
+/// The effect of a request on its connection: the keyspace it has from now on; or why it gets an ERROR.
 type Outcome = Result<Option<String>, Failure>;
 
 /// One node: its tables and prepared statements.
@@ -42,13 +42,13 @@ pub struct Node {
     pub(super) placement: Option<Placement>,
     statements: Statements,
     pub(super) memory: Option<Memory>,
-    /// What a SELECT finds when nothing is remembered.
+    /// The value that a SELECT finds when nothing is remembered.
     pub(super) value: Vec<u8>,
     /// Whole bodies for `SELECT v` of a known value: with and without metadata.
     pub(super) ready: [Vec<u8>; 2],
 }
 
-/// What a response says beside its body.
+/// The facts of a response beside its body.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub struct Answered {
     /// Response opcode.

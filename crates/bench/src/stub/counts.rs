@@ -1,4 +1,4 @@
-//! What a stub node counts, and the report made of it.
+//! The counts of a stub node, and the report made of them.
 
 use std::{net::SocketAddr, ops::AddAssign};
 
@@ -64,7 +64,7 @@ impl AddAssign<&Counts> for Counts {
 }
 
 impl Counts {
-    /// What was counted since `earlier`.
+    /// The counts since `earlier`.
     pub fn since(&self, earlier: &Counts) -> Counts {
         Counts {
             reads: self.reads - earlier.reads,

@@ -52,7 +52,7 @@ pub(super) struct Desk {
     memory: Option<super::Memory>,
 }
 
-/// What becomes of one query.
+/// The fate of one query.
 pub(super) enum Reply {
     /// This opcode, flags and stream, with the body in the desk's buffer.
     Body(Header),

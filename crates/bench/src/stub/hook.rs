@@ -2,7 +2,7 @@
 
 use crate::random::Random;
 
-/// What the hook sees of a request.
+/// A request as the hook sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// Index of the node in its ring.
@@ -19,7 +19,7 @@ pub struct Request<'a> {
     pub aggregated: bool,
 }
 
-/// What to do with a request.
+/// The hook's decision about a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Action {
     /// The right answer.

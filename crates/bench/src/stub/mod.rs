@@ -55,7 +55,7 @@ use shunt_wire::cql::framing::{Next, Scratch};
 /// A connection that lets more answers than this lie is not read from.
 const BACKLOG_BYTES: usize = 8 << 20;
 
-/// What a stub is and how it answers.
+/// The options of a stub: its nodes, and how they answer.
 pub struct StubOptions {
     /// The ring that its nodes belong to.
     pub ring: Ring,
@@ -97,7 +97,7 @@ impl StubOptions {
     }
 }
 
-/// What other threads, or a test, may tell a running stub.
+/// A message of another thread, or a test, to a running stub.
 pub enum StubMail {
     /// Send what was counted so far.
     Report(SyncSender<Report>),

@@ -1,4 +1,4 @@
-//! What a statement means to a stub node, worked out once per text: a read of a system table, a read or write of the
+//! Plans what a statement means to a stub node, worked out once per text: a read of a system table, a read or write of the
 //! one table it has, or something it only nods at.
 
 use shunt_wire::cql::{
@@ -13,7 +13,7 @@ use crate::stub::{
     table::{Column, Table},
 };
 
-/// What a statement does here.
+/// The plan of a statement.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Plan {
     /// Reads a system table.
@@ -109,7 +109,7 @@ impl Operand {
 /// A plan with its bind markers, as PREPARED describes them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Planned {
-    /// What to do.
+    /// The plan to follow.
     pub plan: Plan,
     /// Every marker.
     pub markers: Vec<Marker>,

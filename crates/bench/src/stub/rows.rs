@@ -1,11 +1,11 @@
-//! What was written to the bench table: of each key the newest value, as Cassandra decides which that is.
+//! The rows of the bench table: of each key the newest value, as Cassandra decides which that is.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
 };
 
-/// What was written, shared by all nodes that should agree.
+/// The rows that were written, shared by all nodes that should agree.
 pub type Memory = Arc<Mutex<Rows>>;
 
 /// The rows of the bench table.

@@ -1,4 +1,4 @@
-//! What a stub node takes from `WHERE` beside equalities: several keys with `IN`, and rows from a token on.
+//! Reads what `WHERE` has beside equalities: several keys with `IN`, and rows from a token on.
 //!
 //! Reads text as load generators and drivers write it; anything else is left to the plan of a plain SELECT.
 
@@ -6,7 +6,7 @@ use shunt_wire::cql::types;
 
 use crate::stub::plan::{Keys, Operand, blob};
 
-/// What was found.
+/// The selection that was found.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Selection {
     /// `k IN ..`

@@ -102,7 +102,7 @@ impl Running {
         &self.addresses
     }
 
-    /// What all loops counted so far.
+    /// The counts of all loops so far.
     pub fn report(&self) -> Report {
         collect(&self.mailers)
     }

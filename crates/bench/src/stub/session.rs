@@ -29,7 +29,7 @@ pub(super) struct Session {
     pub(super) rest: SessionRest,
 }
 
-/// What requests change; apart from the input, which is being read meanwhile.
+/// The part of a session that requests change; apart from the input, which is being read meanwhile.
 #[derive(Debug)]
 pub(super) struct SessionRest {
     pub(super) stage: Stage,

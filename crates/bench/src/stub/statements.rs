@@ -7,7 +7,7 @@ use std::{
 
 use crate::{random::scramble, stub::plan::Planned};
 
-/// What a node has prepared.
+/// The statements that a node has prepared.
 pub(super) type Statements = HashMap<StatementId, Planned, BuildHasherDefault<IdHasher>>;
 
 /// Id of a prepared statement, of the length that Cassandra's have.

@@ -126,7 +126,7 @@ impl Talk {
         });
     }
 
-    /// What came since the last look, after giving it time to come.
+    /// The answers since the last look, after giving it time to come.
     pub(crate) fn answers(&mut self) -> Vec<(Header, Vec<u8>)> {
         self.world.run_for(20 * SECOND);
         self.world.with(self.probe, |probe, _| std::mem::take(&mut probe.answers))

@@ -28,7 +28,7 @@ fn small(mix: &str) -> LoadOptions {
     }
 }
 
-/// What a run came to.
+/// The outcome of a run.
 struct Outcome {
     failure: Option<String>,
     rounds: Vec<Round>,

@@ -26,7 +26,7 @@ struct Socket {
     interest: Interest,
 }
 
-/// What epoll has been asked to report. Errors and hang-ups are reported as long as the socket is registered.
+/// The events that epoll has been asked to report. Errors and hang-ups are reported as long as the socket is registered.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
 struct Interest {
     registered: bool,

@@ -16,7 +16,7 @@ use crate::engine::Command;
 use crate::io::Io;
 use crate::service::Service;
 
-/// What the end of a turn needs from a driver. `index` is the slot in the connection table.
+/// The functions of a driver that the end of a turn needs. `index` is the slot in the connection table.
 pub(crate) trait Driver {
     /// Start connecting; report with [`Io::established`], [`Io::ended`] or [`Io::fail`]. The time limit is not the
     /// driver's concern.
@@ -31,7 +31,7 @@ pub(crate) trait Driver {
     fn close(&mut self, io: &mut Io, index: u32, reset: bool);
 }
 
-/// What [`run`](crate::run) needs beyond that from a driver of real sockets.
+/// The functions that [`run`](crate::run) needs beyond that from a driver of real sockets.
 pub(crate) trait SocketDriver: Driver {
     /// Waits for events, at most this long (`None`: until there is one).
     fn wait(&mut self, io: &mut Io, timeout_ns: Option<u64>) -> io::Result<()>;

@@ -24,7 +24,7 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
 /// opens its window by 2 MiB at a time, and whoever takes less than that in this time would be taken for dead.
 const UNACKNOWLEDGED_BY_CLIENT: Duration = Duration::from_secs(300);
 
-/// What every TCP connection that was accepted gets: no delay, keepalive, an end to what is not acknowledged.
+/// Sets the options of every TCP connection that was accepted: no delay, keepalive, an end to what is not acknowledged.
 pub(crate) fn prepare_accepted(socket: &OwnedFd) -> io::Result<()> {
     prepare(socket, UNACKNOWLEDGED_BY_CLIENT)
 }

@@ -107,7 +107,7 @@ fn lingering() -> LoopOptions {
     LoopOptions { linger_ns: 600_000_000_000, ..LoopOptions::default() }
 }
 
-/// What another peer does not take holds nobody else's end up until something happens on the loop.
+/// Bytes that another peer does not take hold nobody else's end up until something happens on the loop.
 fn a_close_beside_a_send_that_is_stuck(choice: IoChoice) {
     let mut first: Option<ConnId> = None;
     let (handler, told) = reporting(move |io, event, tell| match event {
@@ -133,7 +133,7 @@ fn a_close_beside_a_send_that_is_stuck(choice: IoChoice) {
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
 }
 
-/// What the peer still sends is taken and thrown away, as after any other close: it may read only when it is done.
+/// Bytes that the peer still sends are taken and thrown away, as after any other close: it may read only when it is done.
 fn a_close_right_after_a_resume(choice: IoChoice) {
     let mut conns = Vec::new();
     let (handler, told) = reporting(move |io, event, tell| {

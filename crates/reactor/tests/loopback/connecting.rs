@@ -17,7 +17,7 @@ for_each_driver!(
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// What is written before the connection stands is sent when it does.
+/// Bytes written before the connection stands are sent when it does.
 fn connects_and_talks(choice: IoChoice) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

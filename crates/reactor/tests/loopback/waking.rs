@@ -1,4 +1,4 @@
-//! What turns the loop besides sockets: mail from other threads, and timers.
+//! The wakers of the loop besides sockets: mail from other threads, and timers.
 
 use std::sync::mpsc::Receiver;
 

@@ -1,4 +1,4 @@
-//! What the crate must do, held against Cassandra's own answers and against slow, simple versions of itself.
+//! The crate's duties, checked against Cassandra's own answers and against slow, simple versions of itself.
 
 mod cassandra;
 mod cluster;

@@ -1,4 +1,4 @@
-//! What a node says in SUPPORTED about aggregated frames.
+//! The offer of aggregated frames that a node makes in SUPPORTED.
 
 /// Key in SUPPORTED under which a node lists that it takes aggregated frames, and within which limits.
 pub const SUPPORTED_KEY: &str = "SHUNT_AGGREGATE";

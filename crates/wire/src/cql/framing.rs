@@ -17,7 +17,7 @@ pub struct Scratch {
     body: Vec<u8>,
 }
 
-/// What the reader does after an envelope.
+/// The reader's next step after an envelope.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Next {
     /// The next envelope.

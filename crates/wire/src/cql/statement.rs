@@ -1,5 +1,5 @@
-//! What routing must know of query text: kind, table and partition key terms; and, when a node is lost, whether it may be
-//! repeated.
+//! Reads from query text what routing must know: kind, table and partition key terms; and, when a node is lost, whether it
+//! may be repeated.
 //!
 //! This is not a CQL parser: it recognises the statements applications send and answers "do not know" to the rest. It
 //! errs to one side only. A statement not fully understood has no key terms (it goes to any node, which coordinates
@@ -24,7 +24,7 @@ pub use terms::{KeyTerm, KeyTerms, Selected, SelectedColumns, Term};
 
 use terms::TermSource;
 
-/// What a statement does.
+/// The kinds of statements, by what they do.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Kind {
     /// `SELECT`
@@ -50,7 +50,7 @@ pub enum Kind {
 /// A classified statement. Borrows from its text.
 #[derive(Copy, Clone, Debug)]
 pub struct Statement<'a> {
-    /// What it does.
+    /// Its kind.
     pub kind: Kind,
     /// Keyspace written in front of the table's name; for [`Kind::Use`] the keyspace it changes to.
     pub keyspace: Option<Identifier<'a>>,
@@ -94,7 +94,7 @@ impl<'a> Statement<'a> {
         Some((self.keyspace, self.table?))
     }
 
-    /// What a `SELECT` asks for, in order.
+    /// The columns that a `SELECT` asks for, in order.
     #[must_use]
     pub fn selected_columns(&self) -> SelectedColumns<'a> {
         SelectedColumns::new(self.selection)

@@ -123,7 +123,7 @@ fn their_consistency(code: u16) -> TheirConsistency {
     TheirConsistency::try_from(code as i16).unwrap()
 }
 
-/// What we found but for the flags, which the caller need not set when sending.
+/// Our parameters without the flags, which the caller need not set when sending.
 fn without_flags(params: QueryParams<'_>) -> QueryParams<'_> {
     QueryParams { flags: 0, ..params }
 }

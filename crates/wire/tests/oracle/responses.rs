@@ -13,7 +13,7 @@ use shunt_wire::cql::message::{
 
 use super::{VERSIONS, body};
 
-/// What they read from `bytes`, after checking that they write the same.
+/// Their reading of `bytes`, after checking that they write the same.
 fn read(bytes: &[u8], opcode: Opcode, version: Version) -> ResponseBody {
     let read = ResponseBody::try_from(bytes, opcode, version).unwrap();
     let written = match &read {

@@ -1,4 +1,4 @@
-//! What the event queue brings to the ends of the wires.
+//! Delivers what the event queue brings to the ends of the wires.
 
 use super::network::{NOWHERE, Network};
 use super::options::SECOND;

@@ -1,4 +1,4 @@
-//! What a host asks of its kernel: connect, write, read, close. The faults of the network are drawn here, when
+//! The calls that a host makes to its kernel: connect, write, read, close. The faults of the network are drawn here, when
 //! something is written or a connection started.
 
 use super::network::{NOWHERE, Network};

@@ -5,7 +5,7 @@
 //! a run that failed is replayed by its seed; [`for_seeds`] runs a test over many and prints the one that failed.
 //! Set `SHUNT_SIM_TRACE=1` to see what happened.
 //!
-//! What a socket of a real host would do is in `network`, what a loop does in `host`; the engine in between is the
+//! The module `network` does what a socket of a real host would do, `host` what a loop does; the engine in between is the
 //! same code that the socket drivers use.
 //!
 //! ```text

@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 /// The host number of an address nobody ever listened on.
 pub(super) const NOWHERE: usize = usize::MAX;
 
-/// What the network knows of a host.
+/// A host as the network knows it.
 #[derive(Debug)]
 pub(super) struct Machine {
     pub(super) name: String,

@@ -1,4 +1,4 @@
-//! What happened in a run: folded into a digest always, and printed line by line when asked for.
+//! The events of a run: folded into a digest always, and printed line by line when asked for.
 //!
 //! Two runs of one seed must give the same digest; if they do not, something outside the world (a clock, the
 //! address of an allocation, the order of a randomly seeded map) has an influence and the seed would not replay.

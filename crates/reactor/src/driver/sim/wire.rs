@@ -29,7 +29,7 @@ pub(super) enum Stage {
     Broken,
 }
 
-/// What an end has been told and not yet acted upon.
+/// Something that an end has been told and has not yet acted upon.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub(super) enum News {
     Connected,
@@ -103,13 +103,13 @@ impl Pipe {
         }
     }
 
-    /// What was sent and has not arrived is lost.
+    /// Loses all that was sent and has not arrived.
     pub(super) fn lose_parcels(&mut self) {
         self.parcels.clear();
         self.bytes.truncate(self.arrived);
     }
 
-    /// What has arrived is thrown away.
+    /// Throws away all that has arrived.
     pub(super) fn discard_arrived(&mut self) {
         self.bytes.drain(..std::mem::take(&mut self.arrived));
     }

@@ -1,4 +1,4 @@
-//! What the kernel has done, and what follows from it.
+//! Takes the kernel's completions and does what follows from them.
 
 use std::io;
 

@@ -30,7 +30,7 @@ use crate::service::{CloseReason, Service};
 const BATCH: usize = 20;
 /// Most calls for completions in one turn.
 const ROUNDS_MAX: usize = 64;
-/// What the kernel is doing with a connection's sending buffer.
+/// The state of a connection's sending buffer in the kernel.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
 enum Sending {
     #[default]

@@ -13,7 +13,7 @@ const COMPLETIONS: u32 = 16384;
 const ENTER_GETEVENTS: u32 = 1;
 const ENTER_EXT_ARG: u32 = 8;
 
-/// What a completion is about. The number goes into the upper half of the user data.
+/// The operation that a completion is about. The number goes into the upper half of the user data.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub(super) enum Kind {
     Wake,

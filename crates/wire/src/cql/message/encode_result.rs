@@ -112,7 +112,7 @@ impl<'o> RowsWriter<'o> {
     }
 }
 
-/// What a RESULT of kind prepared says, all of one table.
+/// The contents of a RESULT of kind prepared, all of one table.
 #[derive(Clone, Copy, Debug)]
 pub struct PreparedSpec<'a> {
     /// Id of the statement.

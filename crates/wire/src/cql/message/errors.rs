@@ -16,11 +16,11 @@ pub struct ErrorMessage<'a> {
     pub code: i32,
     /// Text for humans.
     pub message: &'a str,
-    /// What the code adds.
+    /// The fields that the code adds.
     pub details: ErrorDetails<'a>,
 }
 
-/// What follows the text of an error, by code.
+/// The fields that follow the text of an error, by code.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ErrorDetails<'a> {
     /// Nothing, or nothing known: codes without details, and codes not known here.

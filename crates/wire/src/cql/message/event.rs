@@ -35,7 +35,7 @@ pub enum Event<'a> {
     },
 }
 
-/// What changed in the schema.
+/// A change of the schema.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SchemaChange<'a> {
     /// `CREATED`, `UPDATED` or `DROPPED`.

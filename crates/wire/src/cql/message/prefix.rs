@@ -1,4 +1,4 @@
-//! What may stand before the message in a body, as the header's flags say.
+//! The fields that may stand before the message in a body, as the header's flags say.
 //!
 //! v5, section 4: `[<tracing_id>][<warnings>][<custom_payload>]<message>`. A request has the custom payload alone; its
 //! tracing flag adds no bytes.

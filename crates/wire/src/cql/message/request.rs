@@ -97,8 +97,8 @@ impl<'a> Execute<'a> {
     }
 }
 
-/// What routing needs of an EXECUTE. The query it belongs to is on its way a few instructions later, so nothing is made
-/// of the rest.
+/// The part of an EXECUTE that routing needs. The query it belongs to is on its way a few instructions later, so nothing is
+/// made of the rest.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ExecuteRouting<'a> {
     /// Id of the prepared statement.
@@ -107,7 +107,7 @@ pub struct ExecuteRouting<'a> {
     pub consistency: Consistency,
     /// Bound values.
     pub values: Values<'a>,
-    /// What [`QueryParams::is_doubtful`] says of its parameters.
+    /// The answer of [`QueryParams::is_doubtful`] for its parameters.
     pub doubtful: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use super::Identifier;
 
-/// What a token is.
+/// The kinds of tokens.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub(super) enum TokenKind {
     /// Keyword or unquoted name.

@@ -16,7 +16,7 @@ pub(super) fn statement(text: &str) -> Statement<'_> {
     read(&mut Parser::new(text, 0)).0
 }
 
-/// What was found of a second execution.
+/// The findings about a second execution.
 pub(super) struct Verdict {
     /// The statement was understood to its end, and nothing in it makes a second execution differ from the first.
     pub(super) repeatable: bool,
@@ -74,7 +74,7 @@ pub(super) struct Parser<'a> {
     /// The next token, not taken yet.
     token: Token<'a>,
     markers: u16,
-    /// What the text does not say; `None`: nobody asks whether it may be executed twice.
+    /// The facts that the text does not have; `None`: nobody asks whether it may be executed twice.
     setting: Option<&'a dyn Setting>,
     /// Nothing was seen that makes a second execution differ from the first.
     repeatable: bool,

@@ -1,7 +1,7 @@
 //! Decides whether a statement may be sent twice while a first is somewhere: on its way, carried out, or still to be
 //! carried out when a node that stood still goes on, long after the second was answered.
 //!
-//! What may never be said of a statement is that it may be repeated, when a second execution, at whatever time, could leave
+//! It must never be said of a statement that it may be repeated, when a second execution, at whatever time, could leave
 //! anything behind that one alone would not. So these are never repeated:
 //!
 //! * what is not understood to its end, conditions, counters, functions (their value may be another);
@@ -31,7 +31,7 @@ pub enum Repeatable {
     Always,
 }
 
-/// What a statement's text does not say.
+/// The facts about a statement that its text does not have.
 pub trait Setting: fmt::Debug {
     /// The table that these names mean; `None` if it is not known.
     fn table(&self, keyspace: Option<&Identifier<'_>>, table: &Identifier<'_>) -> Option<&Cells>;

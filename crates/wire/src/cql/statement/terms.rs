@@ -4,7 +4,7 @@ use super::Identifier;
 use super::lexer::{Lexer, TokenKind};
 use super::parser::Parser;
 
-/// What a column is compared or assigned to.
+/// A term that a column is compared or assigned to.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Term<'a> {
     /// A literal of one token as it stands in the text, with its quotes; also `true`, `false`, `null`, `NaN` and
@@ -39,7 +39,7 @@ pub(super) enum TermSource<'a> {
         text: &'a str,
         marker: u16,
     },
-    /// What is between the two pairs of parentheses.
+    /// The texts between the two pairs of parentheses.
     Insert {
         columns: &'a str,
         values: &'a str,
@@ -105,7 +105,7 @@ pub enum Selected<'a> {
     Column {
         /// The column.
         name: Identifier<'a>,
-        /// What the result calls it instead.
+        /// The name that it has in the result instead.
         alias: Option<Identifier<'a>>,
     },
     /// Anything else: a function, a cast, `DISTINCT x`, `JSON x`.

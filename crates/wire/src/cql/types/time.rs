@@ -65,7 +65,7 @@ fn plain_number(text: &str) -> Option<i64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// What of the text is still to be read.
+/// The part of the text that is still to be read.
 struct Cursor<'a>(&'a [u8]);
 
 impl Cursor<'_> {

@@ -5,7 +5,7 @@ use crate::cql::statement::lexer::TokenKind;
 use crate::cql::statement::terms::{KeyTerm, Term, TermSource};
 use crate::cql::statement::{Bind, Identifier, Statement};
 
-/// What `USING` says.
+/// The contents of `USING`.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Using {
     /// When it was written.
@@ -36,7 +36,7 @@ impl<'a> Parser<'a> {
         Some(())
     }
 
-    /// What follows `WHERE`, up to the next clause.
+    /// Reads the text behind `WHERE`, up to the next clause.
     pub(super) fn where_clause(&mut self, statement: &mut Statement<'a>) -> Option<()> {
         let (start, marker) = (self.token.start, self.markers);
         let mut plain = true;

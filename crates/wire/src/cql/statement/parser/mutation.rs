@@ -7,7 +7,7 @@ use crate::cql::statement::terms::TermSource;
 use crate::cql::statement::{ColumnKind, Identifier, Kind, Statement};
 
 impl<'a> Parser<'a> {
-    /// What a whole INSERT, UPDATE or DELETE says of a second execution, beside what it writes.
+    /// Judges a second execution of a whole INSERT, UPDATE or DELETE, apart from the columns that it writes.
     fn conclude(&mut self, statement: &Statement<'a>, using: Using, gives_values: bool) {
         self.unstamped |= !using.stamped;
         let cells = self.cells(statement);
@@ -17,7 +17,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What kind of column is written, if that is asked and it is known.
+    /// The kind of the column that is written, if that is asked and it is known.
     fn written(&self, statement: &Statement<'a>, column: &Identifier<'a>) -> Option<ColumnKind> {
         self.cells(statement)?.kind(column)
     }
@@ -127,8 +127,8 @@ impl<'a> Parser<'a> {
         Some(self.term()?.fixed && fixed && is_replaced(kind))
     }
 
-    /// What is added to or taken from a column. A counter, and a list that grows, differ after a second execution; a
-    /// set or a map does not.
+    /// Reads the term that is added to or taken from a column. A counter, and a list that grows, differ after a second
+    /// execution; a set or a map does not.
     fn addend(&mut self, kind: Option<ColumnKind>) -> Option<bool> {
         Some(self.term()?.fixed && kind == Some(ColumnKind::Keyed))
     }

@@ -4,7 +4,7 @@ use super::Parser;
 use crate::cql::statement::lexer::{Token, TokenKind};
 use crate::cql::statement::terms::Term;
 
-/// What a term is made of.
+/// The make-up of a term.
 #[derive(Copy, Clone, Debug)]
 pub(in crate::cql::statement) struct Shape<'a> {
     /// The term, if it is one literal or one marker.
@@ -23,7 +23,7 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// What was seen between brackets.
+/// The terms that were seen between brackets.
 pub(super) struct Nested {
     pub(super) function: bool,
     /// Words that are neither constants nor field names of a UDT: perhaps columns, perhaps a type.
@@ -91,7 +91,7 @@ impl<'a> Parser<'a> {
             || matches!(self.token.kind, TokenKind::Punctuation(b'?' | b':' | b'(' | b'[' | b'{'))
     }
 
-    /// What starts with a name: a constant, a function call or a column.
+    /// Reads a term that starts with a name: a constant, a function call or a column.
     fn named(&mut self, first: Token<'a>) -> Option<Shape<'a>> {
         let mut qualified = false;
         while self.eat(b'.') {

@@ -1,4 +1,4 @@
-//! What may be sent twice, and above all what may not.
+//! Statements that may be sent twice, and above all those that may not.
 
 use crate::cql::statement::repeat::{Cells, ColumnKind, Repeatable, Setting, repeatable};
 use crate::cql::statement::{Bind, Identifier};

@@ -1,4 +1,4 @@
-//! What a `SELECT` reads, for the system tables that the proxy answers itself.
+//! The columns that a `SELECT` reads, for the system tables that the proxy answers itself.
 
 use crate::cql::statement::{Selected, classify};
 
