@@ -12,6 +12,7 @@
 
 pub mod aggregate;
 pub mod compression;
+pub mod envelopes;
 pub mod requests;
 pub mod responses;
 pub mod runner;
@@ -34,10 +35,11 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     Target { name: "requests", run: requests::run },
     Target { name: "responses", run: responses::run },
     Target { name: "segments", run: segments::run },
+    Target { name: "envelopes", run: envelopes::run },
     Target { name: "compression", run: compression::run },
     Target { name: "aggregate", run: aggregate::run },
     Target { name: "statement", run: statement::run },

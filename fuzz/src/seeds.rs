@@ -32,6 +32,7 @@ pub fn seeds() -> Vec<Seed> {
         responses(version, &mut add);
     }
     segments(&mut add);
+    envelopes(&mut add);
     compression(&mut add);
     aggregate(&mut add);
     statements(&mut add);
@@ -160,6 +161,25 @@ fn segments(add: Add<'_>) {
     add("segments", "round_trip_lz4", b"\x05one|two||four|five|six|seven|large".to_vec());
     add("segments", "damaged", b"\x06\x01\x02body".to_vec());
     add("segments", "damaged_lz4", b"\x07\x01\x02body".to_vec());
+}
+
+fn envelopes(add: Add<'_>) {
+    let bodies = [&b"first"[..], b"", &[7; 300], b"fourth", b"fifth"];
+    let headers = (0..).zip(bodies).map(|(stream, body)| (Header::request(5, stream, opcode::QUERY), body));
+    let bare =
+        written(|out| headers.clone().for_each(|(header, body)| envelope::append(out, header, |out| out.extend(body))));
+    for (mode, name) in [(0, "bare"), (4, "parts"), (5, "parts_lz4"), (6, "switch"), (7, "switch_lz4")] {
+        add("envelopes", name, [&[mode, mode + 1][..], &bare].concat());
+    }
+    for (lz4, name) in [(false, "segments"), (true, "segments_lz4")] {
+        let mut bytes = vec![2 | u8::from(lz4), 3];
+        let mut writer = SegmentWriter::new(lz4);
+        for (header, body) in headers.clone() {
+            writer.push(&mut bytes, &Header { length: body.len() as u32, ..header }.to_bytes(), body);
+        }
+        writer.finish(&mut bytes);
+        add("envelopes", name, bytes);
+    }
 }
 
 fn compression(add: Add<'_>) {

@@ -109,7 +109,7 @@ fn damaged(data: &[u8], lz4: bool) {
 }
 
 /// The header's checksum, written from the specification once more (v5, section 2.1).
-fn crc24(bytes: &[u8]) -> u32 {
+pub(crate) fn crc24(bytes: &[u8]) -> u32 {
     let mut crc = 0x0087_5060_u32;
     for byte in bytes {
         crc ^= u32::from(*byte) << 16;
@@ -124,7 +124,7 @@ fn crc24(bytes: &[u8]) -> u32 {
 }
 
 /// The payload's checksum, after the four bytes that Cassandra puts in front.
-fn crc32(payload: &[u8]) -> u32 {
+pub(crate) fn crc32(payload: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&[0xFA, 0x2D, 0x55, 0xCA]);
     hasher.update(payload);

@@ -36,6 +36,11 @@ fn segments() {
 }
 
 #[test]
+fn envelopes() {
+    fuzz("envelopes");
+}
+
+#[test]
 fn compression() {
     fuzz("compression");
 }

@@ -7,7 +7,7 @@
 //! ```text
 //! bytes ─ cql::frame_v5 (v5 segments) ─┐
 //! bytes ───────────────────────────────┴─ cql::envelope ─ cql::compression (v3, v4) ─ cql::message
-//!                                             └─ aggregate (many envelopes in one, opcode 0x64)
+//! '──────────── cql::reader ─────────────────'  └─ aggregate (many envelopes in one, opcode 0x64)
 //! ```
 //!
 //! `cql::statement` looks into query text, `cql::types` into values; both are asked by routing alone.

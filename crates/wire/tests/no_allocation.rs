@@ -11,6 +11,7 @@ use shunt_wire::cql::message::{
     Batch, BatchChild, BatchKind, BatchStatement, Consistency, ErrorDetails, ErrorMessage, Execute, Prepare, Query,
     QueryParams, Value, ValueList, encode, error_code, split_request_prefix, split_response_prefix,
 };
+use shunt_wire::cql::reader::EnvelopeReader;
 
 /// Runs `work` often enough for its buffers to grow, and then counts what it allocates.
 fn allocates_nothing(what: &str, mut work: impl FnMut()) {
@@ -99,6 +100,44 @@ fn segments() {
                 assert!(!segment.payload(&mut scratch).unwrap().is_empty());
                 bytes = &bytes[segment.consumed..];
             }
+        });
+    }
+}
+
+#[test]
+fn envelopes_of_every_framing() {
+    let (small, large) = ([7; 300], vec![7; 300_000]);
+    for (segmented, lz4) in [(false, false), (true, false), (true, true)] {
+        let mut out = Vec::new();
+        let mut writer = SegmentWriter::new(lz4);
+        for body in [&small[..], &large, &small, &small] {
+            let header = Header { length: body.len() as u32, ..Header::request(5, 1, opcode::EXECUTE) }.to_bytes();
+            if segmented {
+                writer.push(&mut out, &header, body);
+            } else {
+                out.extend_from_slice(&header);
+                out.extend_from_slice(body);
+            }
+        }
+        writer.finish(&mut out);
+        let mut reader = EnvelopeReader::keeping(1 << 20);
+        if segmented {
+            reader.start_segments(lz4);
+        }
+        let mut scratch = Vec::new();
+        allocates_nothing("envelopes", || {
+            // In two reads, and each envelope in one of its own if it is there.
+            let (mut start, mut bytes) = (0, 0);
+            for end in [out.len() / 2, out.len()] {
+                loop {
+                    let mut envelopes = reader.read(&out[start..end], &mut scratch);
+                    let body = envelopes.next(1 << 20).unwrap().map(|(_, body)| body.len());
+                    start += envelopes.finish();
+                    let Some(length) = body else { break };
+                    bytes += length;
+                }
+            }
+            assert_eq!((start, bytes), (out.len(), 300_900));
         });
     }
 }

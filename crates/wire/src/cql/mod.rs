@@ -5,5 +5,6 @@ pub mod envelope;
 pub mod frame_v5;
 pub mod framing;
 pub mod message;
+pub mod reader;
 pub mod statement;
 pub mod types;

@@ -67,9 +67,21 @@ impl<'a> Segment<'a> {
             return Ok(self.payload);
         }
         scratch.clear();
-        // The claim is below 2^17, so it can be believed before it is tried.
-        lz4_block(self.payload, self.uncompressed_len, scratch).map_err(FrameError::Payload)?;
+        self.append_payload(scratch)?;
         Ok(scratch)
+    }
+
+    /// Appends the payload to `out`, decompressed if it has to be.
+    ///
+    /// # Errors
+    /// When the LZ4 block is damaged or has another length than it claims.
+    pub fn append_payload(&self, out: &mut Vec<u8>) -> Result<(), FrameError> {
+        if !self.compressed {
+            out.extend_from_slice(self.payload);
+            return Ok(());
+        }
+        // The claim is below 2^17, so it can be believed before it is tried.
+        lz4_block(self.payload, self.uncompressed_len, out).map_err(FrameError::Payload)
     }
 }
 
@@ -99,6 +111,8 @@ pub enum FrameError {
         /// Bytes allowed.
         max: u32,
     },
+    /// A self-contained segment ends in the middle of an envelope.
+    PartialEnvelope,
     /// The last part of a large envelope is longer than what was missing.
     EnvelopeOverrun {
         /// Bytes that were missing.
@@ -121,6 +135,7 @@ impl fmt::Display for FrameError {
             FrameError::EnvelopeTooLarge { claimed, max } => {
                 write!(f, "large envelope: expected a body of at most {max} bytes, {claimed} are claimed")
             }
+            FrameError::PartialEnvelope => f.write_str("a self-contained segment ends in the middle of an envelope"),
             FrameError::EnvelopeOverrun { missing, found } => {
                 write!(f, "large envelope: expected at most the {missing} bytes missing, found {found}")
             }
@@ -206,6 +221,22 @@ impl SegmentHeader {
         put_little_endian(fields, lengths);
         put_little_endian(crc, u64::from(crc::crc24(fields)));
     }
+}
+
+/// A segment of any payload up to [`PAYLOAD_BYTES_MAX`], with the flag given: what a [`SegmentWriter`] need not write.
+#[cfg(test)]
+pub(crate) fn segment_of(payload: &[u8], self_contained: bool, lz4: bool) -> Vec<u8> {
+    let mut block = Vec::new();
+    if lz4 {
+        block = lz4_flex::block::compress(payload);
+    }
+    let shorter = lz4 && block.len() < payload.len();
+    let (body, uncompressed_len) = if shorter { (&block[..], payload.len()) } else { (payload, 0) };
+    let mut out = vec![0; header_bytes(lz4)];
+    SegmentHeader { payload_len: body.len(), uncompressed_len, self_contained }.encode(lz4, &mut out);
+    out.extend_from_slice(body);
+    out.extend_from_slice(&crc::crc32(body).to_le_bytes());
+    out
 }
 
 fn little_endian(bytes: &[u8]) -> u64 {

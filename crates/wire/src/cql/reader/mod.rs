@@ -1,0 +1,442 @@
+//! Envelopes out of received bytes, one after the other, for every side of every connection.
+//!
+//! A connection owns an [`EnvelopeReader`], which is what has to be remembered between two reads. For the time of one
+//! read it lends itself, the received bytes and a buffer of the event loop to [`Envelopes`], which hands out envelopes as
+//! they are asked for: bare ones (v3, v4 and every handshake) and whole ones in plain v5 segments straight from the
+//! receive buffer, without a copy; from a buffer what was compressed or came in several segments.
+//!
+//! The caller pulls, so it may judge a header before the body has come, stop anywhere and go on later at the same
+//! envelope, throw away a message as its bytes come, and switch to segments in the middle of what was received. It takes
+//! the reader out of its state first: then the handler may change that state as it likes, close the connection included.
+//!
+//! ```
+//! use shunt_wire::cql::envelope::{Header, opcode};
+//! use shunt_wire::cql::frame_v5::FrameError;
+//! use shunt_wire::cql::reader::EnvelopeReader;
+//!
+//! struct Connection { reader: EnvelopeReader, body_bytes_max: u32, is_full: bool, is_closed: bool }
+//!
+//! /// Handles what was received; returns how much of it is done with. The rest comes again, with more behind it.
+//! fn received(connection: &mut Connection, scratch: &mut Vec<u8>, data: &[u8]) -> Result<usize, FrameError> {
+//!     let mut reader = std::mem::take(&mut connection.reader);
+//!     let mut envelopes = reader.read(data, scratch);
+//!     // Whoever must wait is not read from: nothing is taken apart in advance.
+//!     while !connection.is_full {
+//!         let Some(header) = envelopes.header()? else { break };
+//!         if header.length > connection.body_bytes_max {
+//!             envelopes.skip();
+//!             continue;
+//!         }
+//!         let Some(body) = envelopes.body()? else { break };
+//!         handle(connection, &header, body);
+//!         if connection.is_closed {
+//!             return Ok(data.len());
+//!         }
+//!         if header.version >= 5 && header.opcode == opcode::STARTUP {
+//!             envelopes.start_segments(false);
+//!         }
+//!     }
+//!     // `hold` in its place, if the envelope handed out last could not be handled and has to be handed out again.
+//!     let used = envelopes.finish();
+//!     connection.reader = reader;
+//!     Ok(used)
+//! }
+//! # fn handle(_: &mut Connection, _: &Header, _: &[u8]) {}
+//! # let reader = EnvelopeReader::default();
+//! # let mut connection = Connection { reader, body_bytes_max: 9, is_full: false, is_closed: false };
+//! # assert_eq!(received(&mut connection, &mut Vec::new(), &[4, 0, 0, 1, 5, 0, 0, 0, 0, 4]), Ok(9));
+//! ```
+//!
+//! What was held back goes on with another call of the same function, whose `data` may be empty.
+
+#[cfg(test)]
+mod tests;
+
+use super::envelope::{HEADER_BYTES, Header};
+use super::frame_v5::{self, FrameError};
+
+/// How envelopes travel.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Framing {
+    #[default]
+    Bare,
+    Segments,
+    SegmentsLz4,
+}
+
+/// What a connection remembers between two reads. Small, so that it can be taken out of a connection's state and put
+/// back; without memory of its own unless an envelope is under way in segments.
+#[derive(Debug, Default)]
+pub struct EnvelopeReader {
+    carry: Option<Box<Carry>>,
+    /// Bytes still to come of an envelope that is thrown away.
+    skip: u32,
+    kept_bytes: u32,
+    framing: Framing,
+}
+
+/// Payloads of segments which are taken and whose envelopes are not.
+#[derive(Debug, Default)]
+struct Carry {
+    bytes: Vec<u8>,
+    /// Bytes at its head that are done with.
+    at: usize,
+    /// The last segment in it was self contained.
+    self_contained: bool,
+}
+
+impl Carry {
+    fn unread(&self) -> &[u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
+    }
+}
+
+impl EnvelopeReader {
+    /// A reader of bare envelopes that keeps a buffer of up to `bytes` for envelopes in several segments when it needs
+    /// it no longer. The default keeps none: right where there are many connections.
+    pub fn keeping(bytes: u32) -> EnvelopeReader {
+        EnvelopeReader { kept_bytes: bytes, ..EnvelopeReader::default() }
+    }
+
+    /// Begins to read `data`: what was received and not yet done with, oldest first. `scratch` is for payloads of
+    /// compressed segments; what it holds is lost.
+    #[inline]
+    pub fn read<'a>(&'a mut self, data: &'a [u8], scratch: &'a mut Vec<u8>) -> Envelopes<'a> {
+        let mut envelopes = Envelopes {
+            direct: data,
+            at: 0,
+            taken: 0,
+            bare: self.framing == Framing::Bare,
+            place: Place::Received,
+            self_contained: false,
+            behind: &[],
+            received: data.len(),
+            skip: self.skip,
+            reader: self,
+            scratch,
+        };
+        if !envelopes.bare {
+            envelopes.begin_in_segments();
+        } else if envelopes.skip > 0 {
+            envelopes.skip_on();
+        }
+        envelopes
+    }
+
+    /// Everything received from now on comes in segments (v5, section 2.3.1: after the answer to STARTUP), with LZ4 if
+    /// STARTUP agreed on it. While [`Envelopes`] are being read see [`Envelopes::start_segments`].
+    pub fn start_segments(&mut self, lz4: bool) {
+        self.framing = if lz4 { Framing::SegmentsLz4 } else { Framing::Segments };
+    }
+
+    /// True when envelopes come in segments.
+    pub fn is_segmented(&self) -> bool {
+        self.framing != Framing::Bare
+    }
+
+    /// Bytes of envelopes that were taken out of their segments and not handed out: a part of one, or what was held.
+    pub fn carried_bytes(&self) -> usize {
+        self.carry.as_ref().map_or(0, |carry| carry.unread().len())
+    }
+
+    /// Memory held, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        self.carry.as_ref().map_or(0, |carry| carry.bytes.capacity() + size_of::<Carry>())
+    }
+}
+
+/// Where the unread envelopes lie.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Place {
+    /// In what was received: bare, or the payload of a plain segment.
+    Received,
+    /// In the scratch: the payload of a compressed segment.
+    Scratch,
+    /// In the reader's carry.
+    Carry,
+}
+
+/// One read of a connection: hands out the envelopes in what was received.
+///
+/// [`Envelopes::header`] and then [`Envelopes::body`], or both at once: [`Envelopes::next`]. An envelope is done with
+/// when the next one's header is asked for, or at [`Envelopes::finish`]. After an error the connection has to be closed;
+/// what was handed out before it was right.
+#[derive(Debug)]
+#[must_use = "finish() says how much of the input is done with"]
+pub struct Envelopes<'a> {
+    /// What is unread, as long as it is in what was received: bare, or the payload of a plain segment.
+    direct: &'a [u8],
+    /// Where what is unread begins, in the scratch or the carry.
+    at: usize,
+    /// Length of the envelope whose body was handed out, until it is done with.
+    taken: usize,
+    bare: bool,
+    place: Place,
+    /// The last segment taken was self contained: nothing of an envelope may be missing at its end.
+    self_contained: bool,
+    /// What was received behind the segments taken so far.
+    behind: &'a [u8],
+    received: usize,
+    /// Bytes still to come of an envelope that is thrown away; if there are, nothing is unread.
+    skip: u32,
+    reader: &'a mut EnvelopeReader,
+    scratch: &'a mut Vec<u8>,
+}
+
+impl Envelopes<'_> {
+    /// The header of the next envelope, whether or not its body has come; `None` when it has not come itself. Nothing in
+    /// it has been judged.
+    ///
+    /// # Errors
+    /// A segment is damaged or ends in the middle of this envelope.
+    #[inline]
+    pub fn header(&mut self) -> Result<Option<Header>, FrameError> {
+        if self.place == Place::Received {
+            self.direct = self.direct.get(self.taken..).unwrap_or_default();
+            self.taken = 0;
+            let header = Header::decode(self.direct);
+            if header.is_some() || self.bare {
+                return Ok(header);
+            }
+        }
+        self.gather_header()
+    }
+
+    /// The body of the envelope whose header was asked for last; `None` when it is not there whole.
+    ///
+    /// # Errors
+    /// A segment is damaged or ends in the middle of this envelope.
+    #[inline]
+    pub fn body(&mut self) -> Result<Option<&[u8]>, FrameError> {
+        if self.place == Place::Received {
+            let Some(header) = Header::decode(self.direct) else { return Ok(None) };
+            let whole = HEADER_BYTES + header.length as usize;
+            if let Some(body) = self.direct.get(HEADER_BYTES..whole) {
+                self.taken = whole;
+                return Ok(Some(body));
+            }
+            if self.bare {
+                return Ok(None);
+            }
+        }
+        self.gather_body()
+    }
+
+    /// The next whole envelope, if its body has at most `body_bytes_max` bytes.
+    ///
+    /// # Errors
+    /// Its header claims a longer body; or a segment is damaged or ends in the middle of it.
+    #[inline]
+    pub fn next(&mut self, body_bytes_max: u32) -> Result<Option<(Header, &[u8])>, FrameError> {
+        let Some(header) = self.header()? else { return Ok(None) };
+        if header.length > body_bytes_max {
+            return Err(FrameError::EnvelopeTooLarge { claimed: header.length, max: body_bytes_max });
+        }
+        Ok(self.body()?.map(|body| (header, body)))
+    }
+
+    /// What has come of the body of the envelope whose header was asked for last: at least `bytes` of it, unless the body
+    /// is shorter or more must come first.
+    ///
+    /// # Errors
+    /// A segment is damaged or ends in the middle of this envelope.
+    pub fn start_of_body(&mut self, bytes: usize) -> Result<&[u8], FrameError> {
+        let length = Header::decode(self.unread()).map_or(0, |header| header.length as usize);
+        self.gather(HEADER_BYTES + bytes.min(length))?;
+        let unread = self.unread();
+        let end = unread.len().min(HEADER_BYTES + length);
+        Ok(unread.get(HEADER_BYTES..end).unwrap_or_default())
+    }
+
+    /// Throws away the envelope whose header was asked for last: what there is of it now, the rest as it comes.
+    pub fn skip(&mut self) {
+        self.taken = 0;
+        let Some(header) = Header::decode(self.unread()) else { return };
+        self.advance(HEADER_BYTES);
+        self.skip = header.length;
+        self.skip_on();
+    }
+
+    /// Everything behind the envelope handed out last comes in segments (v5, section 2.3.1), with LZ4 if STARTUP agreed on
+    /// it.
+    pub fn start_segments(&mut self, lz4: bool) {
+        debug_assert!(self.bare, "segments start once");
+        self.reader.start_segments(lz4);
+        self.bare = false;
+        self.consume();
+        self.behind = std::mem::take(&mut self.direct);
+    }
+
+    /// Ends the read behind the envelope handed out last; returns how many of the bytes received are done with. The others
+    /// have to be there again, first, at the next read.
+    #[inline]
+    pub fn finish(&mut self) -> usize {
+        self.consume();
+        self.hold()
+    }
+
+    /// Ends the read in front of the envelope handed out last: the next read hands it out once more. Returns how many of
+    /// the bytes received are done with, like [`Envelopes::finish`].
+    #[inline]
+    pub fn hold(&mut self) -> usize {
+        self.reader.skip = self.skip;
+        if self.bare {
+            return self.received - self.direct.len();
+        }
+        self.end_in_segments();
+        self.received - self.behind.len()
+    }
+
+    /// The bytes at hand that are not done with.
+    #[inline]
+    fn unread(&self) -> &[u8] {
+        let buffer = match self.place {
+            Place::Received => return self.direct,
+            Place::Scratch => &self.scratch[..],
+            Place::Carry => self.reader.carry.as_ref().map_or(&[][..], |carry| &carry.bytes),
+        };
+        buffer.get(self.at..).unwrap_or_default()
+    }
+
+    /// Is done with `bytes` of the unread bytes.
+    #[inline]
+    fn advance(&mut self, bytes: usize) {
+        match self.place {
+            Place::Received => self.direct = self.direct.get(bytes..).unwrap_or_default(),
+            Place::Scratch | Place::Carry => self.at += bytes,
+        }
+    }
+
+    /// Is done with the envelope whose body was handed out.
+    #[inline]
+    fn consume(&mut self) {
+        let taken = std::mem::take(&mut self.taken);
+        self.advance(taken);
+    }
+
+    /// Throws away what is at hand of an envelope that is thrown away.
+    fn skip_on(&mut self) {
+        let skipped = self.unread().len().min(self.skip as usize);
+        self.skip -= skipped as u32;
+        self.advance(skipped);
+    }
+
+    #[inline(never)]
+    fn gather_header(&mut self) -> Result<Option<Header>, FrameError> {
+        self.consume();
+        let header = Header::decode(self.unread());
+        if header.is_some() || !self.gather(HEADER_BYTES)? {
+            return Ok(header);
+        }
+        Ok(Header::decode(self.unread()))
+    }
+
+    #[inline(never)]
+    fn gather_body(&mut self) -> Result<Option<&[u8]>, FrameError> {
+        let unread = self.unread();
+        let Some(header) = Header::decode(unread) else { return Ok(None) };
+        let whole = HEADER_BYTES + header.length as usize;
+        if unread.len() < whole && !self.gather(whole)? {
+            return Ok(None);
+        }
+        self.taken = whole;
+        Ok(self.unread().get(HEADER_BYTES..whole))
+    }
+
+    /// Takes segments until `bytes` are unread; false when they have not all come.
+    #[inline(never)]
+    fn gather(&mut self, bytes: usize) -> Result<bool, FrameError> {
+        loop {
+            let unread = self.unread().len();
+            if unread >= bytes {
+                return Ok(true);
+            }
+            if self.bare {
+                return Ok(false);
+            }
+            if unread > 0 && self.self_contained {
+                return Err(FrameError::PartialEnvelope);
+            }
+            if !self.next_segment(unread > 0)? {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Takes the next segment, whose payload goes behind what is `unread` if there is anything; false when it has not come
+    /// whole.
+    fn next_segment(&mut self, unread: bool) -> Result<bool, FrameError> {
+        let lz4 = self.reader.framing == Framing::SegmentsLz4;
+        let Some(segment) = frame_v5::decode(self.behind, lz4)? else { return Ok(false) };
+        self.behind = self.behind.get(segment.consumed..).unwrap_or_default();
+        self.self_contained = segment.self_contained;
+        if unread {
+            segment.append_payload(&mut self.carry_unread().bytes)?;
+            return Ok(true);
+        }
+        self.release_carry();
+        if segment.compressed {
+            self.scratch.clear();
+            segment.append_payload(self.scratch)?;
+            (self.place, self.at) = (Place::Scratch, 0);
+        } else {
+            (self.place, self.direct) = (Place::Received, segment.payload);
+        }
+        if self.skip > 0 {
+            self.skip_on();
+        }
+        Ok(true)
+    }
+
+    /// Moves what is unread to the head of the carry.
+    fn carry_unread(&mut self) -> &mut Carry {
+        let carry = self.reader.carry.get_or_insert_default();
+        match self.place {
+            Place::Received => carry.bytes.extend_from_slice(self.direct),
+            Place::Scratch => carry.bytes.extend_from_slice(self.scratch.get(self.at..).unwrap_or_default()),
+            Place::Carry => drop(carry.bytes.drain(..self.at.min(carry.bytes.len()))),
+        }
+        (self.place, self.at) = (Place::Carry, 0);
+        carry
+    }
+
+    /// Empties the carry, of which nothing is unread; its memory stays only if it is little.
+    fn release_carry(&mut self) {
+        if self.place != Place::Carry {
+            return;
+        }
+        match &mut self.reader.carry {
+            Some(carry) if carry.bytes.capacity() <= self.reader.kept_bytes as usize => {
+                carry.bytes.clear();
+                carry.at = 0;
+            }
+            carry => *carry = None,
+        }
+    }
+
+    fn begin_in_segments(&mut self) {
+        self.behind = std::mem::take(&mut self.direct);
+        if let Some(carry) = &self.reader.carry
+            && !carry.unread().is_empty()
+        {
+            (self.place, self.at) = (Place::Carry, carry.at);
+            self.self_contained = carry.self_contained;
+        }
+    }
+
+    fn end_in_segments(&mut self) {
+        if self.unread().is_empty() {
+            return self.release_carry();
+        }
+        // What is done with stays at the head of a carry: many envelopes may be held one by one, and each would move all
+        // that follow.
+        let (at, self_contained) = (self.at, self.self_contained);
+        if self.place == Place::Carry
+            && let Some(carry) = &mut self.reader.carry
+        {
+            (carry.at, carry.self_contained) = (at, self_contained);
+        } else {
+            self.carry_unread().self_contained = self_contained;
+        }
+    }
+}
