@@ -111,10 +111,7 @@ proptest! {
         let mut out = Vec::new();
         let mut writer = RowsWriter::new(&mut out, "ks", "t", &columns);
         for value in rows.iter().flatten() {
-            match value {
-                Some(bytes) => writer.value_with(|out| out.extend_from_slice(bytes)),
-                None => writer.value(None),
-            };
+            writer.value(value.as_deref());
         }
         writer.finish();
         let Ok(ResultMessage::Rows(found)) = ResultMessage::decode(4, &out) else { panic!("not rows") };

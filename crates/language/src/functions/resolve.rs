@@ -107,22 +107,6 @@ fn signatures(functions: &[Function]) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// The aggregate of a name, if it is one; `argument` is the type of its argument.
-///
-/// # Errors
-/// When the type has no such aggregate.
-pub fn resolve_aggregate(name: &str, argument: &CqlType) -> Option<Result<Aggregate, InvalidRequest>> {
-    let kind = match name {
-        "count" => AggregateKind::Count,
-        "min" => AggregateKind::Min,
-        "max" => AggregateKind::Max,
-        "sum" => AggregateKind::Sum,
-        "avg" => AggregateKind::Average,
-        _ => return None,
-    };
-    Some(Aggregate::new(kind, argument.clone()))
-}
-
 /// All functions of a name; of those that take any type, the one for these arguments.
 fn candidates(
     name: &str,

@@ -147,11 +147,6 @@ impl Row {
             self.cells.clear();
         }
     }
-
-    /// The deletion of all elements of `column`.
-    pub fn complex_deletion(&self, column: ColumnId) -> Option<Deletion> {
-        self.complex.binary_search_by_key(&column, |pair| pair.0).ok().map(|at| self.complex[at].1)
-    }
 }
 
 fn max_deletion(left: (ColumnId, Deletion), right: (ColumnId, Deletion)) -> (ColumnId, Deletion) {

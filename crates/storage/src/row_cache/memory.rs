@@ -32,8 +32,6 @@ pub(super) struct Resident {
     pub(super) row: CachedRow,
     pub(super) hash: u64,
     pub(super) epoch: u32,
-    /// How many bytes of the key name the partition, to ask for its epoch when the row leaves.
-    pub(super) partition_bytes: u16,
     pub(super) queue: QueueName,
     frequency: AtomicU8,
     pub(super) newer: u32,
@@ -102,11 +100,10 @@ impl MemoryTier {
     /// Puts a row in, in place of the one under the same key; `warm` rows were read before. Says no to a row that is too
     /// large. The caller takes out what is too much with [`Self::evict_excess`].
     pub(super) fn insert(&mut self, probe: &Probe<'_>, row: CachedRow, warm: bool) -> bool {
-        let partition_bytes = u16::try_from(probe.key.partition_bytes);
-        let (Ok(partition_bytes), false) = (partition_bytes, row.allocated_bytes() > self.row_bytes_max()) else {
+        if row.allocated_bytes() > self.row_bytes_max() {
             self.remove(probe);
             return false;
-        };
+        }
         let (queue, frequency) = match self.remove(probe) {
             Some(old) => (old.queue, old.frequency.into_inner()),
             None if warm || self.ghost.recall(probe.hash) => (QueueName::Main, 0),
@@ -116,7 +113,6 @@ impl MemoryTier {
             row,
             hash: probe.hash,
             epoch: probe.epoch,
-            partition_bytes,
             queue,
             frequency: AtomicU8::new(frequency),
             newer: NIL,
@@ -190,7 +186,7 @@ impl MemoryTier {
     }
 
     fn find(&self, probe: &Probe<'_>) -> Option<u32> {
-        let matches = |slot: &u32| self.matches(*slot, probe.hash, probe.key.bytes);
+        let matches = |slot: &u32| self.matches(*slot, probe.hash, probe.key);
         self.slots.find(probe.hash, matches).copied()
     }
 

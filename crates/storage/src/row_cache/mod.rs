@@ -37,7 +37,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 pub use counters::RowCacheStatistics;
-pub use key::RowKey;
 pub use options::{RowCacheError, RowCacheOptions, SsdAdmission, SsdOptions};
 pub use row::CachedRow;
 pub use ssd::SsdTicket;
@@ -75,8 +74,8 @@ pub struct FillToken {
 
 impl RowCache {
     /// Looks a row up. No I/O, and no allocation for a row in memory.
-    pub fn lookup<'k>(&self, key: impl Into<RowKey<'k>>) -> Lookup {
-        let probe = self.shared.probe(key.into());
+    pub fn lookup(&self, key: &[u8]) -> Lookup {
+        let probe = self.shared.probe(key);
         let shard = self.shared.shard(probe.hash);
         let state = shard.read();
         if state.is_being_written(probe.hash) {
@@ -99,14 +98,8 @@ impl RowCache {
         let place = Place { location, sequence: ssd.log.sequence(location.page) };
         let generation = state.generation(probe.hash);
         drop(state);
-        match ssd.in_buffer(place, probe.key.bytes, probe.epoch) {
-            None => Lookup::OnSsd(SsdTicket {
-                key: probe.key.bytes.into(),
-                partition_bytes: probe.key.partition_bytes,
-                epoch: probe.epoch,
-                generation,
-                place,
-            }),
+        match ssd.in_buffer(place, probe.key, probe.epoch) {
+            None => Lookup::OnSsd(SsdTicket { key: probe.key.into(), epoch: probe.epoch, generation, place }),
             Some(found) => match self.conclude(ssd, shard, &probe, generation, place, found) {
                 Some(row) => {
                     ssd.counters.buffer_hits.increment();
@@ -136,7 +129,7 @@ impl RowCache {
     }
 
     /// Looks a row up in both tiers, reading the SSD if need be.
-    pub fn get<'k>(&self, key: impl Into<RowKey<'k>>) -> Option<CachedRow> {
+    pub fn get(&self, key: &[u8]) -> Option<CachedRow> {
         match self.lookup(key) {
             Lookup::Hit(row) => Some(row),
             Lookup::OnSsd(ticket) => self.read_ssd(ticket),
@@ -145,8 +138,8 @@ impl RowCache {
     }
 
     /// To be called after a miss and before the engine is read.
-    pub fn begin_fill<'k>(&self, key: impl Into<RowKey<'k>>) -> FillToken {
-        let probe = self.shared.probe(key.into());
+    pub fn begin_fill(&self, key: &[u8]) -> FillToken {
+        let probe = self.shared.probe(key);
         let generation = self.shared.shard(probe.hash).read().generation(probe.hash);
         FillToken { hash: probe.hash, epoch: probe.epoch, generation }
     }
@@ -154,12 +147,11 @@ impl RowCache {
     /// Puts in what the engine said: the record, or that there is no row. Dropped if the row (or another of its stripe)
     /// was written to since the token was given out, if its table was cleared, or if it is too large; returns whether it
     /// was put in.
-    pub fn fill<'k>(&self, token: FillToken, key: impl Into<RowKey<'k>>, record: Option<&[u8]>) -> bool {
-        let probe = self.shared.probe(key.into());
+    pub fn fill(&self, token: FillToken, key: &[u8], record: Option<&[u8]>) -> bool {
+        let probe = self.shared.probe(key);
         debug_assert_eq!(probe.hash, token.hash, "the token of another key");
         let shard = self.shared.shard(probe.hash);
-        let row =
-            (probe.hash == token.hash && probe.epoch == token.epoch).then(|| CachedRow::new(probe.key.bytes, record));
+        let row = (probe.hash == token.hash && probe.epoch == token.epoch).then(|| CachedRow::new(probe.key, record));
         let filled = row.flatten().is_some_and(|row| {
             let state = shard.write();
             state.agrees(probe.hash, token.generation) && self.shared.admit(shard, state, &probe, row, false)
@@ -177,12 +169,6 @@ impl RowCache {
     /// their turn comes.
     pub fn clear_table(&self, prefix: &[u8]) {
         self.shared.keys.clear_table(prefix);
-    }
-
-    /// Drops every row of a partition: to be called after a deletion of the partition, or of a range of its rows, is
-    /// visible in the engine. `prefix` is what [`RowKey::in_partition`] was told names the partition.
-    pub fn clear_partition(&self, prefix: &[u8]) {
-        self.shared.keys.clear_partition(prefix);
     }
 
     /// What came of a place on SSD, and of the row's right to be there.

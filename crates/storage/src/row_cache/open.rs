@@ -59,24 +59,6 @@ impl RowCache {
         Ok(cache)
     }
 
-    /// Switches the SSD tier off, as if its disk had failed: what is on it is forgotten.
-    pub fn disable_ssd(&self) {
-        self.shared.turn_ssd_off("switched off");
-    }
-
-    /// Switches the SSD tier on again after a failure, empty, with new files in the same directory.
-    pub fn enable_ssd(&self) -> Result<(), RowCacheError> {
-        let ssd = self.shared.ssd.as_ref().ok_or(RowCacheError::NoSsd)?;
-        self.shared.turn_ssd_on(ssd).map_err(|error| RowCacheError::Ssd { dir: ssd.dir.clone(), error })
-    }
-
-    /// Waits until all rows that left memory so far are on SSD or dropped.
-    pub fn wait_for_cascade(&self) {
-        if let Some(ssd) = &self.shared.ssd {
-            ssd.queue.wait_until_idle();
-        }
-    }
-
     /// Totals since the cache was opened and sizes now. Visits every shard.
     pub fn statistics(&self) -> RowCacheStatistics {
         let mut statistics = RowCacheStatistics::default();

@@ -119,8 +119,6 @@ pub enum RowCacheError {
         /// What the system said.
         error: io::Error,
     },
-    /// The cache was opened without an SSD tier.
-    NoSsd,
     /// The thread that writes to the SSD could not be started.
     Thread(io::Error),
 }
@@ -132,7 +130,6 @@ impl fmt::Display for RowCacheError {
             RowCacheError::Ssd { dir, error } => {
                 write!(formatter, "row cache: SSD tier in {}: {error}", dir.display())
             }
-            RowCacheError::NoSsd => write!(formatter, "row cache: it was opened without an SSD tier"),
             RowCacheError::Thread(error) => write!(formatter, "row cache: no thread for the SSD tier: {error}"),
         }
     }
@@ -142,7 +139,7 @@ impl std::error::Error for RowCacheError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             RowCacheError::Ssd { error, .. } | RowCacheError::Thread(error) => Some(error),
-            RowCacheError::Options(_) | RowCacheError::NoSsd => None,
+            RowCacheError::Options(_) => None,
         }
     }
 }

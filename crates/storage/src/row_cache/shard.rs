@@ -8,7 +8,7 @@ use std::sync::RwLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::counters::ShardCounters;
-use super::key::{Keys, Probe, RowKey};
+use super::key::{Keys, Probe};
 use super::locks::{read, write};
 use super::memory::{MemoryTier, QueueName, Resident};
 use super::row::CachedRow;
@@ -90,7 +90,7 @@ impl ShardState {
 
     /// True if any tier may have the row.
     pub(super) fn may_hold(&self, probe: &Probe<'_>) -> bool {
-        self.memory.holds(probe.hash, probe.key.bytes) || self.is_on_ssd(probe.hash)
+        self.memory.holds(probe.hash, probe.key) || self.is_on_ssd(probe.hash)
     }
 
     pub(super) fn is_on_ssd(&self, hash: u64) -> bool {
@@ -188,9 +188,8 @@ impl ShardState {
 
     /// A row on SSD already need not go there again, and a void one must not.
     fn spill(&self, resident: Resident, keys: &Keys) -> Option<Spill> {
-        let Resident { row, hash, epoch, partition_bytes, .. } = resident;
-        let key = RowKey::in_partition(row.key(), partition_bytes.into());
-        if self.is_on_ssd(hash) || key.bytes.is_empty() || keys.probe(key).epoch != epoch {
+        let Resident { row, hash, epoch, .. } = resident;
+        if self.is_on_ssd(hash) || row.key().is_empty() || keys.probe(row.key()).epoch != epoch {
             return None;
         }
         Some(Spill { row, hash, epoch, generation: self.generation(hash) })

@@ -2,7 +2,7 @@
 
 use tracing::warn;
 
-use super::key::{Keys, Probe, RowKey};
+use super::key::{Keys, Probe};
 use super::locks::lock;
 use super::row::CachedRow;
 use super::shard::{Shard, ShardState};
@@ -16,7 +16,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn probe<'a>(&self, key: RowKey<'a>) -> Probe<'a> {
+    pub(super) fn probe<'a>(&self, key: &'a [u8]) -> Probe<'a> {
         self.keys.probe(key)
     }
 
@@ -58,7 +58,7 @@ impl Shared {
         if !ssd.set_off() {
             return;
         }
-        warn!(why, "the row cache goes on without its SSD tier until that is switched on again");
+        warn!(why, "the row cache goes on without its SSD tier until the process is started again");
         self.forget_ssd(ssd);
     }
 

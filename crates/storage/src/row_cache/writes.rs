@@ -1,6 +1,6 @@
 //! What a write does to the cache.
 
-use super::key::{Probe, RowKey};
+use super::key::Probe;
 use super::row::CachedRow;
 use super::{RowCache, Shared};
 
@@ -21,8 +21,8 @@ pub enum Update {
 impl RowCache {
     /// Drops a row from both tiers, and keeps out what was read before: to be called after the write is visible in the
     /// engine. Cheap for a row that is not there.
-    pub fn invalidate<'k>(&self, key: impl Into<RowKey<'k>>) {
-        let probe = self.shared.probe(key.into());
+    pub fn invalidate(&self, key: &[u8]) {
+        let probe = self.shared.probe(key);
         if self.keep_out(&probe) {
             self.take_out(&probe);
         }
@@ -49,16 +49,15 @@ impl RowCache {
     ///
     /// For writes that may be merged twice with the same result: a fill between the engine's write and this call has the
     /// write in it already. Counters must be invalidated.
-    pub fn update<'k>(&self, key: impl Into<RowKey<'k>>, merge: impl FnMut(Option<&[u8]>) -> Update) {
-        let probe = self.shared.probe(key.into());
+    pub fn update(&self, key: &[u8], merge: impl FnMut(Option<&[u8]>) -> Update) {
+        let probe = self.shared.probe(key);
         finish(&self.shared, &probe, merge, false);
     }
 
     /// Begins a write: until the guard is gone look-ups of the key miss and fills are dropped, so that all reads agree with
     /// the engine. Begin before the engine's write, end when it is visible.
-    pub fn begin_write<'k>(&self, key: impl Into<RowKey<'k>>) -> WriteGuard<'_, 'k> {
-        let key = key.into();
-        let hash = self.shared.keys.hash(key.bytes);
+    pub fn begin_write<'k>(&self, key: &'k [u8]) -> WriteGuard<'_, 'k> {
+        let hash = self.shared.keys.hash(key);
         self.shared.shard(hash).write().begin_write(hash);
         WriteGuard { cache: self, key, open: true }
     }
@@ -68,7 +67,7 @@ impl RowCache {
 #[must_use = "reads of the key go to the engine until this is dropped"]
 pub struct WriteGuard<'c, 'k> {
     cache: &'c RowCache,
-    key: RowKey<'k>,
+    key: &'k [u8],
     open: bool,
 }
 
@@ -100,8 +99,8 @@ fn finish(shared: &Shared, probe: &Probe<'_>, mut merge: impl FnMut(Option<&[u8]
             _ => Update::Forget,
         };
         let merged = match &merged {
-            Update::Record(record) => CachedRow::new(probe.key.bytes, Some(record)),
-            Update::Absent => CachedRow::new(probe.key.bytes, None),
+            Update::Record(record) => CachedRow::new(probe.key, Some(record)),
+            Update::Absent => CachedRow::new(probe.key, None),
             Update::Forget => None,
         };
         let mut state = shard.write();

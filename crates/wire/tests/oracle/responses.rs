@@ -118,8 +118,8 @@ fn events() {
 fn the_small_responses() {
     for (_, version) in VERSIONS {
         read(&body(|out| encode::authenticate(out, "Authenticator")), Opcode::Authenticate, version);
-        read(&body(|out| encode::auth_challenge(out, Some(b"token"))), Opcode::AuthChallenge, version);
         read(&body(|out| encode::auth_success(out, None)), Opcode::AuthSuccess, version);
+        read(&body(|out| encode::auth_success(out, Some(b"token"))), Opcode::AuthSuccess, version);
         let bytes = body(|out| encode::supported(out, [("COMPRESSION", ["lz4", "snappy"])]));
         let ResponseBody::Supported(supported) = read(&bytes, Opcode::Supported, version) else {
             panic!("not supported")

@@ -68,16 +68,3 @@ pub fn has_forms(cql_type: &CqlType) -> bool {
 pub fn after_prefix(prefix: &mut Vec<u8>) {
     prefix.push(0xFF);
 }
-
-/// Appends the values of clustering columns one behind the other; `columns` are their types and whether they descend.
-///
-/// # Errors
-/// When a value is not of the type of its column.
-pub fn encode_prefix<'a>(
-    columns: impl IntoIterator<Item = (&'a CqlType, bool)>,
-    values: impl IntoIterator<Item = &'a [u8]>,
-    out: &mut Vec<u8>,
-) -> Result<(), InvalidRequest> {
-    let mut pairs = columns.into_iter().zip(values);
-    pairs.try_for_each(|((cql_type, descending), value)| encode(cql_type, descending, value, out))
-}

@@ -227,7 +227,8 @@ proptest! {
         let columns = [(&text, descending), (&int, !descending)];
         let encode = |values: Vec<&[u8]>| {
             let mut out = Vec::new();
-            ordered::encode_prefix(columns, values, &mut out).map(|()| out)
+            let mut pairs = columns.into_iter().zip(values);
+            pairs.try_for_each(|((cql_type, descending), value)| ordered::encode(cql_type, descending, value, &mut out)).map(|()| out)
         };
         let start = encode(vec![&bound]).expect("a text");
         let mut end = start.clone();

@@ -119,15 +119,6 @@ impl Options {
         }
         options
     }
-
-    /// Never breaks a connection, but leaves the delays and the crumbs as they are.
-    pub fn without_losses(mut self) -> Options {
-        self.reset = 0.0;
-        self.connect_refused = 0.0;
-        self.connect_lost = 0.0;
-        self.half_open = 0.0;
-        self
-    }
 }
 
 impl Default for Options {

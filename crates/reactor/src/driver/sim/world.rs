@@ -79,11 +79,6 @@ impl World {
         HostId { index, service: PhantomData }
     }
 
-    /// The host's own address, from which it connects.
-    pub fn address_of<S>(&self, host: HostId<S>) -> IpAddr {
-        self.network.machines[host.index].address
-    }
-
     /// The host accepts connections to this address, also after a restart. Several hosts may share an address.
     /// Returns the number by which [`Accepted::listener`](crate::Accepted::listener) names it.
     pub fn listen<S>(&mut self, host: HostId<S>, address: SocketAddr) -> u16 {

@@ -36,7 +36,6 @@ pub(crate) fn run(shared: &Shared) {
             }
             ssd.queue.written(&spill);
         }
-        ssd.queue.done();
     }
 }
 

@@ -14,12 +14,10 @@ mod queue;
 
 use std::cell::RefCell;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::counters::SsdCounters;
-use super::key::RowKey;
 use super::options::{SsdAdmission, SsdOptions};
 use super::row::CachedRow;
 pub(super) use cascade::run as run_cascade;
@@ -41,7 +39,6 @@ thread_local! {
 #[derive(Debug)]
 pub struct SsdTicket {
     pub(super) key: Box<[u8]>,
-    pub(super) partition_bytes: usize,
     pub(super) epoch: u32,
     pub(super) generation: u32,
     pub(super) place: Place,
@@ -49,8 +46,8 @@ pub struct SsdTicket {
 
 impl SsdTicket {
     /// The key that was looked up.
-    pub fn key(&self) -> RowKey<'_> {
-        RowKey::in_partition(&self.key, self.partition_bytes)
+    pub fn key(&self) -> &[u8] {
+        &self.key
     }
 }
 
@@ -84,8 +81,6 @@ pub(super) struct SsdTier {
     read_errors: AtomicU32,
     read_errors_max: u32,
     pub(super) admit_all: bool,
-    /// To name it in errors.
-    pub(super) dir: PathBuf,
 }
 
 impl SsdTier {
@@ -99,7 +94,6 @@ impl SsdTier {
             read_errors: AtomicU32::new(0),
             read_errors_max: options.read_errors_max,
             admit_all: options.admission == SsdAdmission::All,
-            dir: options.dir.clone(),
         }
     }
 

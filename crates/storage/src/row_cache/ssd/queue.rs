@@ -20,7 +20,6 @@ struct State {
     waiting: VecDeque<Spill>,
     /// Of the rows waiting and of those being written.
     bytes: usize,
-    writing: bool,
     closed: bool,
 }
 
@@ -28,14 +27,12 @@ pub(crate) struct SpillQueue {
     state: Mutex<State>,
     /// Something waits, or the queue was closed.
     ready: Condvar,
-    /// Nothing waits and nothing is being written.
-    idle: Condvar,
     bytes_max: usize,
 }
 
 impl SpillQueue {
     pub(crate) fn new(bytes_max: usize) -> Self {
-        SpillQueue { state: Mutex::default(), ready: Condvar::new(), idle: Condvar::new(), bytes_max }
+        SpillQueue { state: Mutex::default(), ready: Condvar::new(), bytes_max }
     }
 
     /// Queues a row; says no if there is no room.
@@ -55,7 +52,7 @@ impl SpillQueue {
         true
     }
 
-    /// Waits for rows and takes them all; `false` when the queue was closed. The rows count until [`Self::done`].
+    /// Waits for rows and takes them all; `false` when the queue was closed. Each counts until it is [`Self::written`].
     pub(crate) fn take(&self, batch: &mut VecDeque<Spill>) -> bool {
         let mut state = lock(&self.state);
         while state.waiting.is_empty() && !state.closed {
@@ -64,7 +61,6 @@ impl SpillQueue {
         if state.closed {
             return false;
         }
-        state.writing = true;
         std::mem::swap(&mut state.waiting, batch);
         true
     }
@@ -74,30 +70,13 @@ impl SpillQueue {
         lock(&self.state).bytes -= cost(spill);
     }
 
-    /// The batch is done with.
-    pub(crate) fn done(&self) {
-        let mut state = lock(&self.state);
-        state.writing = false;
-        if state.waiting.is_empty() {
-            self.idle.notify_all();
-        }
-    }
-
-    /// Waits until all that was queued is on SSD or dropped.
-    pub(crate) fn wait_until_idle(&self) {
-        let mut state = lock(&self.state);
-        while (state.writing || !state.waiting.is_empty()) && !state.closed {
-            state = self.idle.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
     pub(crate) fn close(&self) {
         let mut state = lock(&self.state);
         state.closed = true;
-        state.waiting = VecDeque::new();
+        let dropped = std::mem::take(&mut state.waiting);
+        state.bytes -= dropped.iter().map(cost).sum::<usize>();
         drop(state);
         self.ready.notify_all();
-        self.idle.notify_all();
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -128,10 +107,9 @@ mod tests {
         queue.written(&batch[0]);
         assert!(queue.push(spill(21)));
         batch.drain(1..).for_each(|spill| queue.written(&spill));
-        queue.done();
         assert_eq!(queue.bytes(), cost(&spill(21)));
         queue.close();
         assert!(!queue.push(spill(22)) && !queue.take(&mut batch));
-        queue.wait_until_idle();
+        assert_eq!(queue.bytes(), 0, "what waited is dropped");
     }
 }

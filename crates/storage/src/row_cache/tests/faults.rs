@@ -27,7 +27,7 @@ fn fill_rows(cache: &RowCache) {
 
 /// Reads every row; returns how many the cache had.
 fn read_all(cache: &RowCache) -> usize {
-    let had = |row: &u64| match cache.get(row_key(&key_of(1, *row))) {
+    let had = |row: &u64| match cache.get(&key_of(1, *row)) {
         Some(found) => {
             assert_eq!(found.record(), Some(&record_of(*row, 400)[..]), "row {row}");
             true
@@ -88,7 +88,7 @@ fn failing_reads_are_misses_and_too_many_turn_the_tier_off() {
     disk.faults.failing_reads.store(true, Ordering::SeqCst);
     let mut row = 0;
     while cache.statistics().ssd_read_errors < 5 {
-        cache.get(row_key(&key_of(1, row)));
+        cache.get(&key_of(1, row));
         row += 1;
     }
     disk.faults.failing_reads.store(false, Ordering::SeqCst);
@@ -123,7 +123,7 @@ fn a_segment_that_cannot_be_understood_is_collected_all_the_same() {
     with_fault(&disk.faults.flipped_bits, || {
         for _ in 0..6 {
             fill_rows(&cache);
-            (0..ROWS).step_by(2).for_each(|row| cache.invalidate(row_key(&key_of(1, row))));
+            (0..ROWS).step_by(2).for_each(|row| cache.invalidate(&key_of(1, row)));
         }
     });
     let statistics = cache.statistics();
@@ -135,7 +135,7 @@ fn a_segment_that_cannot_be_understood_is_collected_all_the_same() {
 #[test]
 fn a_row_with_the_tag_of_another_is_a_miss() {
     let cache = filled(&Disk::default());
-    let on_ssd = |row: u64| match cache.lookup(row_key(&key_of(1, row))) {
+    let on_ssd = |row: u64| match cache.lookup(&key_of(1, row)) {
         Lookup::OnSsd(ticket) => Some(ticket),
         _ => None,
     };
@@ -154,23 +154,23 @@ fn a_write_the_disk_lost_is_noticed() {
     let cache = filled(&disk);
     // Segments are used again now, and keep what they had before: the same rows at the same places, in another version.
     for row in 0..ROWS {
-        cache.invalidate(row_key(&key_of(1, row)));
+        cache.invalidate(&key_of(1, row));
     }
     with_fault(&disk.faults.lost_writes, || {
         for round in 1..6 {
             for row in 0..ROWS {
-                cache.invalidate(row_key(&key_of(1, row)));
+                cache.invalidate(&key_of(1, row));
                 fill(&cache, &key_of(1, row), Some(&record_of(round * ROWS + row, 400)));
             }
             cache.wait_for_cascade();
             for row in 0..ROWS {
-                if let Some(found) = cache.get(row_key(&key_of(1, row))) {
+                if let Some(found) = cache.get(&key_of(1, row)) {
                     assert_eq!(found.record(), Some(&record_of(round * ROWS + row, 400)[..]), "row {row}");
                 }
             }
         }
     });
-    (0..ROWS).for_each(|row| cache.invalidate(row_key(&key_of(1, row))));
+    (0..ROWS).for_each(|row| cache.invalidate(&key_of(1, row)));
     assert!(disk.writes() > 0 && cache.statistics().ssd_read_errors > 0);
     is_off_and_recovers(&cache);
 }

@@ -177,7 +177,7 @@ fn ratios_of_cache(load: Load, cache: &RowCache) -> (f64, f64) {
             cache.wait_for_cascade();
         }
         let key = key_of(1, row);
-        match cache.lookup(row_key(&key)) {
+        match cache.lookup(&key) {
             Lookup::Hit(_) => return 1,
             Lookup::OnSsd(ticket) => {
                 if cache.read_ssd(ticket).is_some() {
@@ -189,7 +189,7 @@ fn ratios_of_cache(load: Load, cache: &RowCache) -> (f64, f64) {
         fill(cache, &key, Some(&record));
         0
     };
-    ratios(load, read, |row| cache.invalidate(row_key(&key_of(1, row))))
+    ratios(load, read, |row| cache.invalidate(&key_of(1, row)))
 }
 
 /// Plain LRU in memory, and behind it LRU on SSD as large: the chain of the paper.
@@ -300,17 +300,16 @@ fn times() {
         statistics.ssd_rows_written as f64 / seconds
     );
     let mut random = Random::new(3);
-    let resident: Vec<_> = (rows - 5_000..rows)
-        .filter(|row| matches!(cache.lookup(row_key(&keys[*row as usize])), Lookup::Hit(_)))
-        .collect();
+    let resident: Vec<_> =
+        (rows - 5_000..rows).filter(|row| matches!(cache.lookup(&keys[*row as usize]), Lookup::Hit(_))).collect();
     let hit = processor_nanoseconds_each(2_000_000, |_| {
         let row = resident[random.below(resident.len() as u64) as usize];
-        black_box(cache.lookup(row_key(&keys[row as usize])));
+        black_box(cache.lookup(&keys[row as usize]));
     });
     let negative = processor_nanoseconds_each(2_000_000, |_| {
-        black_box(cache.lookup(row_key(&absent(random.below(rows)))));
+        black_box(cache.lookup(&absent(random.below(rows))));
     });
-    let invalidate = processor_nanoseconds_each(2_000_000, |_| cache.invalidate(row_key(&absent(random.below(rows)))));
+    let invalidate = processor_nanoseconds_each(2_000_000, |_| cache.invalidate(&absent(random.below(rows))));
     let miss = processor_nanoseconds_each(300_000, |_| {
         fill(&cache, &absent(random.below(rows)), Some(&record));
     });
@@ -320,7 +319,7 @@ fn times() {
     );
     cache.wait_for_cascade();
     let before = cache.statistics();
-    let ssd = nanoseconds_each(30_000, |_| _ = black_box(cache.get(row_key(&keys[random.below(rows) as usize]))));
+    let ssd = nanoseconds_each(30_000, |_| _ = black_box(cache.get(&keys[random.below(rows) as usize])));
     let after = cache.statistics();
     println!(
         "any row: {ssd:.0} ns; {} SSD hits, {} reads, {} memory hits, {} misses, {} errors",

@@ -34,15 +34,30 @@ impl Random {
     }
 }
 
+impl RowCache {
+    /// Switches the SSD tier off, as a failing disk does.
+    fn disable_ssd(&self) {
+        self.shared.turn_ssd_off("switched off");
+    }
+
+    /// Switches the SSD tier on again, empty, with new files.
+    fn enable_ssd(&self) -> std::io::Result<()> {
+        self.shared.turn_ssd_on(self.shared.ssd.as_ref().expect("a cache with an SSD tier"))
+    }
+
+    /// Waits until all rows that left memory so far are on SSD or dropped.
+    fn wait_for_cascade(&self) {
+        if let Some(ssd) = &self.shared.ssd {
+            while ssd.queue.bytes() > 0 {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
 /// A key of 24 bytes: 4 of the table, 8 of the partition, 12 of the row.
 fn key_of(table: u32, row: u64) -> Vec<u8> {
     [&table.to_be_bytes()[..], &(row / 10).to_be_bytes(), &[0; 4], &row.to_be_bytes()].concat()
-}
-
-const PARTITION_BYTES: usize = 12;
-
-fn row_key(key: &[u8]) -> RowKey<'_> {
-    RowKey::in_partition(key, PARTITION_BYTES)
 }
 
 fn options(memory_bytes: usize, ssd: Option<SsdOptions>) -> RowCacheOptions {
@@ -65,8 +80,8 @@ pub(crate) fn open_on(disk: &Disk, memory_bytes: usize, ssd: SsdOptions) -> RowC
 
 /// Fills as a reader does after a miss.
 fn fill(cache: &RowCache, key: &[u8], record: Option<&[u8]>) -> bool {
-    let token = cache.begin_fill(row_key(key));
-    cache.fill(token, row_key(key), record)
+    let token = cache.begin_fill(key);
+    cache.fill(token, key, record)
 }
 
 /// Record of a row, so that every row has its own size and content.
@@ -94,20 +109,20 @@ fn a_row_goes_from_memory_to_ssd_and_back() {
     let cache = open_on(&disk, 256 << 10, small_ssd(16));
     fill_beyond_memory(&cache);
     let key = key_of(1, 0);
-    let Lookup::OnSsd(ticket) = cache.lookup(row_key(&key)) else { panic!("the first row is on SSD") };
+    let Lookup::OnSsd(ticket) = cache.lookup(&key) else { panic!("the first row is on SSD") };
     let reads = disk.reads();
     assert_eq!(cache.read_ssd(ticket).unwrap().record(), Some(&record_of(0, 400)[..]));
     assert_eq!(disk.reads(), reads + 1, "one read");
-    assert!(matches!(cache.lookup(row_key(&key)), Lookup::Hit(_)), "it is in memory again");
+    assert!(matches!(cache.lookup(&key), Lookup::Hit(_)), "it is in memory again");
     let found = (0..2_000).filter(|row| {
         // What is on its way to SSD is in neither tier.
         cache.wait_for_cascade();
-        let found = cache.get(row_key(&key_of(1, *row)));
+        let found = cache.get(&key_of(1, *row));
         assert!(found.iter().all(|found| found.record() == Some(&record_of(*row, 400)[..])), "row {row}");
         found.is_some()
     });
     assert!(found.count() > 1_990, "all but what found no room in the index");
-    assert!(matches!(cache.lookup(row_key(&key_of(1, 2_000))), Lookup::Miss));
+    assert!(matches!(cache.lookup(&key_of(1, 2_000)), Lookup::Miss));
 }
 
 #[test]
@@ -119,7 +134,7 @@ fn rows_known_to_be_absent_are_kept_in_both_tiers() {
     }
     let known = (0..5_000).filter(|row| {
         cache.wait_for_cascade();
-        cache.get(row_key(&key_of(1, *row))).is_some_and(|row| row.record().is_none())
+        cache.get(&key_of(1, *row)).is_some_and(|row| row.record().is_none())
     });
     assert!(known.count() > 4_950);
     assert!(cache.statistics().ssd_hits > 1_000);
@@ -136,7 +151,7 @@ fn rows_larger_than_a_page_take_one_read() {
     let reads = disk.reads();
     let mut on_ssd = 0;
     for row in 0..100 {
-        if let Lookup::OnSsd(ticket) = cache.lookup(row_key(&key_of(1, row))) {
+        if let Lookup::OnSsd(ticket) = cache.lookup(&key_of(1, row)) {
             on_ssd += 1;
             let found = cache.read_ssd(ticket).expect("it was there");
             assert_eq!(found.record(), Some(&record_of(row, 3_000 + 600 * row as usize)[..]));
@@ -182,12 +197,12 @@ fn what_is_found_on_ssd_during_an_invalidation_does_not_outlive_it() {
     let cache = open_on(&Disk::default(), 256 << 10, small_ssd(16));
     fill_beyond_memory(&cache);
     let key = key_of(1, 0);
-    let probe = cache.shared.probe(row_key(&key));
+    let probe = cache.shared.probe(&key);
     assert!(cache.keep_out(&probe), "it is on SSD");
-    let Lookup::OnSsd(ticket) = cache.lookup(row_key(&key)) else { panic!("the first row is on SSD") };
+    let Lookup::OnSsd(ticket) = cache.lookup(&key) else { panic!("the first row is on SSD") };
     cache.take_out(&probe);
     assert!(cache.read_ssd(ticket).is_none(), "the row as it was before the write");
-    assert!(cache.get(row_key(&key)).is_none());
+    assert!(cache.get(&key).is_none());
 }
 
 #[test]
@@ -197,14 +212,14 @@ fn a_write_brings_a_row_in_memory_up_to_date() {
     cache.update(&key, |_| panic!("there is nothing to merge with"));
     fill(&cache, &key, Some(b"a"));
     let append = |more: &'static [u8]| move |old: Option<&[u8]>| Update::Record([old.unwrap_or(b"-"), more].concat());
-    cache.update(row_key(&key), append(b"b"));
-    assert_eq!(cache.get(row_key(&key)).unwrap().record(), Some(&b"ab"[..]));
-    cache.begin_write(row_key(&key)).update(append(b"c"));
-    assert_eq!(cache.get(row_key(&key)).unwrap().record(), Some(&b"abc"[..]));
-    cache.update(row_key(&key), |_| Update::Absent);
-    assert_eq!(cache.get(row_key(&key)).unwrap().record(), None);
-    cache.update(row_key(&key), append(b"d"));
-    assert_eq!(cache.get(row_key(&key)).unwrap().record(), Some(&b"-d"[..]));
-    cache.update(row_key(&key), |_| Update::Forget);
-    assert!(cache.get(row_key(&key)).is_none());
+    cache.update(&key, append(b"b"));
+    assert_eq!(cache.get(&key).unwrap().record(), Some(&b"ab"[..]));
+    cache.begin_write(&key).update(append(b"c"));
+    assert_eq!(cache.get(&key).unwrap().record(), Some(&b"abc"[..]));
+    cache.update(&key, |_| Update::Absent);
+    assert_eq!(cache.get(&key).unwrap().record(), None);
+    cache.update(&key, append(b"d"));
+    assert_eq!(cache.get(&key).unwrap().record(), Some(&b"-d"[..]));
+    cache.update(&key, |_| Update::Forget);
+    assert!(cache.get(&key).is_none());
 }

@@ -65,7 +65,7 @@ impl Model {
 
     fn read(&mut self) {
         let key = self.any_key();
-        match self.cache.lookup(row_key(&key)) {
+        match self.cache.lookup(&key) {
             Lookup::Hit(row) => self.check(&key, &row),
             Lookup::OnSsd(ticket) if self.random.one_in(4) => {
                 let now = self.engine.get(&key).cloned();
@@ -80,12 +80,12 @@ impl Model {
     }
 
     fn fill(&mut self, key: Vec<u8>) {
-        let token = self.cache.begin_fill(row_key(&key));
+        let token = self.cache.begin_fill(&key);
         let record = self.engine.get(&key).cloned();
         if self.random.one_in(4) {
             self.fills.push((token, key, record));
         } else {
-            self.cache.fill(token, row_key(&key), record.as_deref());
+            self.cache.fill(token, &key, record.as_deref());
         }
     }
 
@@ -93,11 +93,11 @@ impl Model {
     fn finish_a_read(&mut self) {
         if !self.fills.is_empty() {
             let (token, key, record) = self.fills.swap_remove(self.random.below(self.fills.len() as u64) as usize);
-            self.cache.fill(token, row_key(&key), record.as_deref());
+            self.cache.fill(token, &key, record.as_deref());
         }
         if !self.tickets.is_empty() {
             let (ticket, then) = self.tickets.swap_remove(self.random.below(self.tickets.len() as u64) as usize);
-            let key = ticket.key().bytes.to_vec();
+            let key = ticket.key().to_vec();
             if let Some(row) = self.cache.read_ssd(ticket) {
                 assert_eq!(row.record(), then.as_deref(), "seed {}: what was looked up", self.seed);
                 self.check(&key, &row);
@@ -109,7 +109,7 @@ impl Model {
         let key = self.any_key();
         let record = (!self.random.one_in(5)).then(|| self.any_record());
         let how = self.random.below(4);
-        let guard = (how < 2).then(|| self.cache.begin_write(row_key(&key)));
+        let guard = (how < 2).then(|| self.cache.begin_write(&key));
         match &record {
             Some(record) => self.engine.insert(key.clone(), record.clone()),
             None => self.engine.remove(&key),
@@ -118,21 +118,16 @@ impl Model {
         match (how, guard) {
             (0, Some(guard)) => guard.update(update),
             (_, Some(guard)) => drop(guard),
-            (2, None) => self.cache.update(row_key(&key), update),
-            (_, None) => self.cache.invalidate(row_key(&key)),
+            (2, None) => self.cache.update(&key, update),
+            (_, None) => self.cache.invalidate(&key),
         }
     }
 
     fn clear(&mut self) {
         let key = self.any_key();
-        let table = self.random.one_in(50);
-        let prefix = &key[..if table { 4 } else { PARTITION_BYTES }];
-        self.engine.retain(|key, _| !key.starts_with(prefix));
-        if table {
-            self.cache.clear_table(prefix);
-        } else {
-            self.cache.clear_partition(prefix);
-        }
+        let table = &key[..4];
+        self.engine.retain(|key, _| !key.starts_with(table));
+        self.cache.clear_table(table);
     }
 
     fn step(&mut self) {
@@ -144,7 +139,7 @@ impl Model {
             }
             1 if self.random.one_in(5) => self.cache.disable_ssd(),
             1..5 => self.cache.enable_ssd().expect("the disk is sound"),
-            5..10 => self.clear(),
+            5 if self.random.one_in(10) => self.clear(),
             10..60 => self.cache.wait_for_cascade(),
             60..160 => self.write(),
             160..300 => self.finish_a_read(),

@@ -48,7 +48,7 @@ impl Arena {
         let row = random.below(1 + random.0 % ROWS as u64) as usize;
         let key = key_of(1, row as u64);
         let floor = self.floor[row].load(Ordering::SeqCst);
-        let cached = match self.cache.lookup(row_key(&key)) {
+        let cached = match self.cache.lookup(&key) {
             Lookup::Hit(row) => Some(row),
             Lookup::OnSsd(ticket) => {
                 if random.one_in(8) {
@@ -65,12 +65,12 @@ impl Arena {
                 version_of(record)
             }
             None => {
-                let token = self.cache.begin_fill(row_key(&key));
+                let token = self.cache.begin_fill(&key);
                 let version = self.engine[row].load(Ordering::SeqCst);
                 if random.one_in(4) {
                     thread::yield_now();
                 }
-                self.cache.fill(token, row_key(&key), Some(&versioned(version, row)));
+                self.cache.fill(token, &key, Some(&versioned(version, row)));
                 version
             }
         };
@@ -83,16 +83,15 @@ impl Arena {
     fn write(&self, random: &mut Random, how: Writes) {
         let row = random.below(1 + random.0 % ROWS as u64) as usize;
         let key = key_of(1, row as u64);
-        let guard =
-            matches!(how, Writes::Guarded | Writes::GuardedUpdate).then(|| self.cache.begin_write(row_key(&key)));
+        let guard = matches!(how, Writes::Guarded | Writes::GuardedUpdate).then(|| self.cache.begin_write(&key));
         let version = self.engine[row].fetch_add(1, Ordering::SeqCst) + 1;
         // As with cells: the newer of the two stays, in whatever order they are merged.
         let merge = |old: Option<&[u8]>| Update::Record(versioned(version.max(old.map_or(0, version_of)), row));
         match (how, guard) {
             (Writes::GuardedUpdate, Some(guard)) => guard.update(merge),
-            (Writes::Update, _) => self.cache.update(row_key(&key), merge),
+            (Writes::Update, _) => self.cache.update(&key, merge),
             (_, Some(guard)) => drop(guard),
-            _ => self.cache.invalidate(row_key(&key)),
+            _ => self.cache.invalidate(&key),
         }
         self.floor[row].fetch_max(version, Ordering::SeqCst);
     }

@@ -36,11 +36,6 @@ impl Consistency {
     pub fn is_known(self) -> bool {
         self.0 <= 10
     }
-
-    /// True if the level asks for a linearizable read or write.
-    pub fn is_serial(self) -> bool {
-        self == Consistency::SERIAL || self == Consistency::LOCAL_SERIAL
-    }
 }
 
 impl fmt::Display for Consistency {

@@ -100,11 +100,6 @@ pub fn authenticate(out: &mut Vec<u8>, class: &str) {
     put::string(out, class);
 }
 
-/// AUTH_CHALLENGE.
-pub fn auth_challenge(out: &mut Vec<u8>, token: Option<&[u8]>) {
-    put::bytes(out, token);
-}
-
 /// AUTH_SUCCESS.
 pub fn auth_success(out: &mut Vec<u8>, token: Option<&[u8]>) {
     put::bytes(out, token);

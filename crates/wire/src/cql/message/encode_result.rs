@@ -91,17 +91,6 @@ impl<'o> RowsWriter<'o> {
         self
     }
 
-    /// Appends the next value as what `write` appends, without a buffer between.
-    pub fn value_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> &mut RowsWriter<'o> {
-        let at = self.out.len();
-        put::int(self.out, 0);
-        write(self.out);
-        let written = length(self.out.len().saturating_sub(at + 4));
-        patch(self.out, at, written);
-        self.values += 1;
-        self
-    }
-
     /// Fills up the last row with nulls and sets the row count.
     pub fn finish(mut self) {
         while self.column_count != 0 && !self.values.is_multiple_of(self.column_count) {

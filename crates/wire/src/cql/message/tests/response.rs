@@ -138,9 +138,8 @@ fn the_small_responses() {
     refuses_every_start(&bytes, Authenticate::decode);
     assert_eq!(Authenticate::decode(&bytes).unwrap().class, "org.example.Authenticator");
     for token in [None, Some(&b"token"[..])] {
-        let bytes = body(|out| encode::auth_challenge(out, token));
+        let bytes = body(|out| encode::auth_success(out, token));
         assert_eq!(AuthToken::decode(&bytes), Ok(AuthToken { token }));
-        assert_eq!(body(|out| encode::auth_success(out, token)), bytes);
     }
     let bytes = body(|out| encode::supported(out, [("COMPRESSION", vec!["lz4", "snappy"]), ("X", vec![])]));
     refuses_every_start(&bytes, Supported::decode);

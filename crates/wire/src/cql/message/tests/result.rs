@@ -33,7 +33,7 @@ fn rows_survive_the_round_trip() {
     let columns = [("key", native::TEXT), ("tokens", native::SET_OF_TEXT)];
     let bytes = body(|out| {
         let mut rows = RowsWriter::new(out, "system", "local", &columns);
-        rows.value(Some(b"local")).value_with(|out| put::int(out, 0));
+        rows.value(Some(b"local")).value(Some(&0i32.to_be_bytes()));
         rows.value(None);
         rows.finish();
     });
