@@ -2,244 +2,483 @@
 //!
 //! Cuts what a client sent into envelopes (v3/v4: section 2 of the specification; v5: out of segments, section 2.2),
 //! refuses what is malformed or too large by its header alone, and hands each complete request on. Bodies are borrowed
-//! from the receive buffer; nothing is copied unless a v5 envelope spans segments.
+//! from the receive buffer; nothing is copied unless a v5 envelope spans segments. A client is looked up once per request.
 
 use shunt_reactor::Io;
-use shunt_wire::cql::envelope::{HEADER_BYTES, Header, opcode};
+use shunt_wire::cql::compression::{self, CompressionError};
+use shunt_wire::cql::envelope::{HEADER_BYTES, Header, flag, opcode};
 use shunt_wire::cql::frame_v5;
-use shunt_wire::cql::message::error_code;
+use shunt_wire::error::DecodeError;
 
-use crate::client::{Phase, Stall};
+use crate::accept;
+use crate::aggregate;
+use crate::answers::{learn, local_pages};
+use crate::client::{Client, Phase, Stall, closing, login};
+use crate::context::Context;
 use crate::core::Core;
+use crate::fault::Fault;
+use crate::ids::{ClientRef, PoolId};
 use crate::limits;
-use crate::metrics::Closing;
+use crate::link::links::Links;
+use crate::link::{Kept, Pending, Purpose, open, refusal};
+use crate::metrics::{Closing, Outcome, Routing};
+use crate::plan::{After, Plan};
+use crate::reply;
+use crate::retained::Retained;
+use crate::route::{self, Choice};
+use crate::router::Router;
 
 /// The newest version of the protocol that a driver may begin with; a byte above it comes from something else.
 const CQL_VERSION_MAX: u8 = 6;
 
-/// What became of the bytes at hand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
-    /// So many bytes were a request and are done with.
-    Bytes(usize),
-    /// The request is not complete.
-    Incomplete,
-    /// The request must wait; the client is stalled.
-    Held,
-    /// The connection is closing; ignore the rest.
+/// One complete request.
+#[derive(Clone, Copy)]
+struct Request<'a> {
+    slot: u32,
+    header: Header,
+    body: &'a [u8],
+}
+
+/// The owners that a query passes on its way out.
+struct Path<'a> {
+    router: &'a mut Router,
+    links: &'a mut Links,
+    retained: &'a mut Retained,
+    context: &'a Context,
+}
+
+/// What became of a query.
+enum Forwarded {
+    /// It is on a link.
+    Sent,
+    /// Its body is malformed.
+    Malformed(DecodeError),
+    /// It is not simply sent on: [`After`] says why.
+    Special(Plan),
+    /// No link can take it now.
+    Unsent(Choice, Plan),
+    /// Its client belongs to no pool.
     Closed,
 }
 
-impl Core {
-    /// Handles what a client sent; returns how much of it is done with.
-    #[inline]
-    pub(crate) fn client_received(&mut self, io: &mut Io, slot: u32, data: &[u8]) -> usize {
-        let Some(client) = self.clients.get(slot as usize) else { return data.len() };
-        let used = if client.segmented {
-            self.take_segments(io, slot, data)
-        } else {
-            let mut used = self.take_envelopes(io, slot, data);
-            // The answer to STARTUP switches v5 to segments; what follows in the same read is one already.
-            if used < data.len() && self.clients.get(slot as usize).is_some_and(|client| client.segmented) {
-                used += self.take_segments(io, slot, &data[used..]);
-            }
-            used
-        };
-        self.metrics.client_bytes_in.add(used as u64);
-        let now = io.now_ns();
-        if let Some(client) = self.clients.get_mut(slot as usize) {
-            if used == data.len() && client.carry.is_empty() {
-                client.partial_since_ns = 0;
-            } else if client.partial_since_ns == 0 || (used > 0 && !client.segmented) {
-                client.partial_since_ns = now;
-            }
+/// What becomes of a request's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    /// They are done with.
+    Done,
+    /// The request must wait where it is; the client is stalled.
+    Held,
+}
+
+/// Handles what a client sent; returns how much of it is done with.
+#[inline]
+pub(crate) fn received(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usize {
+    let Some(client) = core.clients.get(slot) else { return data.len() };
+    let used = if client.segmented {
+        take_segments(core, io, slot, data)
+    } else {
+        let mut used = take_envelopes(core, io, slot, data);
+        // The answer to STARTUP switches v5 to segments; what follows in the same read is one already.
+        if used < data.len() && core.clients.get(slot).is_some_and(|client| client.segmented) {
+            used += take_segments(core, io, slot, &data[used..]);
         }
         used
-    }
-
-    /// Whole envelopes at the head of `data`; returns the bytes done with.
-    #[inline]
-    fn take_envelopes(&mut self, io: &mut Io, slot: u32, data: &[u8]) -> usize {
-        let mut at = 0;
-        let segmented = self.clients.get(slot as usize).is_some_and(|client| client.segmented);
-        loop {
-            match self.take_envelope(io, slot, &data[at..]) {
-                Taken::Bytes(used) => at += used,
-                Taken::Incomplete | Taken::Held => return at,
-                Taken::Closed => return data.len(),
-            }
-            let switched = self.clients.get(slot as usize).is_none_or(|client| client.segmented != segmented);
-            if switched {
-                return at;
-            }
+    };
+    core.context.metrics.client_bytes_in.add(used as u64);
+    if let Some(client) = core.clients.get_mut(slot) {
+        if used == data.len() && client.carry.is_empty() {
+            client.partial_since_ns = 0;
+        } else if client.partial_since_ns == 0 || (used > 0 && !client.segmented) {
+            client.partial_since_ns = io.now_ns();
         }
     }
+    used
+}
 
-    /// Whole v5 segments at the head of `data`; returns the bytes done with.
-    fn take_segments(&mut self, io: &mut Io, slot: u32, data: &[u8]) -> usize {
-        let mut scratch = std::mem::take(&mut self.segment_scratch);
-        let mut at = 0;
-        let used = loop {
-            let Some(client) = self.clients.get(slot as usize) else { break data.len() };
-            if client.phase == Phase::Closing {
+/// Reads on where clients that were held, and are not any more, were stopped.
+pub(crate) fn read_on(core: &mut Core, io: &mut Io) {
+    while let Some(woken) = core.clients.wake.pop() {
+        let Some(client) = core.clients.find_mut(woken) else { continue };
+        if client.stalls.any() {
+            continue;
+        }
+        let conn = client.conn;
+        if client.partial_since_ns != 0 {
+            // What is missing was held up by the proxy; the client's time begins now.
+            client.partial_since_ns = io.now_ns();
+        }
+        take_carry(core, io, woken.slot);
+        if core.clients.find(woken).is_some_and(|client| !client.stalls.any()) {
+            io.resume_reading(conn);
+        }
+    }
+}
+
+/// Takes whole v5 segments at the head of `data`; returns the bytes done with.
+fn take_segments(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usize {
+    let mut scratch = std::mem::take(&mut core.scratch.segment);
+    let mut at = 0;
+    let used = loop {
+        let Some(client) = core.clients.get(slot) else { break data.len() };
+        if client.stalls.any() {
+            break at;
+        }
+        let segment = match frame_v5::decode(&data[at..], client.lz4) {
+            Ok(None) => break at,
+            Ok(Some(segment)) => segment,
+            Err(error) => {
+                closing::refuse(core, io, slot, 0, &Fault::protocol(error.to_string()));
                 break data.len();
             }
-            if client.stalls.any() {
-                break at;
-            }
-            let segment = match frame_v5::decode(&data[at..], client.lz4) {
-                Ok(None) => break at,
-                Ok(Some(segment)) => segment,
-                Err(error) => {
-                    self.refuse_client(io, slot, 0, error_code::PROTOCOL_ERROR, &error.to_string());
-                    break data.len();
-                }
-            };
-            at += segment.consumed;
-            match segment.payload(&mut scratch) {
-                Ok(payload) => self.take_payload(io, slot, payload, segment.self_contained),
-                Err(error) => self.refuse_client(io, slot, 0, error_code::PROTOCOL_ERROR, &error.to_string()),
-            }
         };
-        scratch.clear();
-        self.segment_scratch = scratch;
-        used
-    }
+        at += segment.consumed;
+        match segment.payload(&mut scratch) {
+            Ok(payload) => take_payload(core, io, slot, payload, segment.self_contained),
+            Err(error) => closing::refuse(core, io, slot, 0, &Fault::protocol(error.to_string())),
+        }
+    };
+    scratch.clear();
+    core.scratch.segment = scratch;
+    used
+}
 
-    /// The envelopes in one segment's payload. What cannot be handled now goes to the client's carry.
-    fn take_payload(&mut self, io: &mut Io, slot: u32, payload: &[u8], self_contained: bool) {
-        let Some(client) = self.clients.get_mut(slot as usize) else { return };
-        if !client.carry.is_empty() {
-            client.carry.extend_from_slice(payload);
-            self.pump_carry(io, slot);
-            return;
-        }
-        let used = self.take_envelopes(io, slot, payload);
-        let Some(client) = self.clients.get_mut(slot as usize) else { return };
-        if used > 0 {
-            client.partial_since_ns = 0;
-        }
-        if used == payload.len() || client.phase == Phase::Closing {
-            return;
-        }
-        if self_contained && !client.stalls.any() {
-            let why = "a self-contained segment ends in the middle of an envelope";
-            self.refuse_client(io, slot, 0, error_code::PROTOCOL_ERROR, why);
-            return;
-        }
-        client.carry.extend_from_slice(&payload[used..]);
+/// Takes the envelopes in one segment's payload. What cannot be handled now goes to the client's carry.
+fn take_payload(core: &mut Core, io: &mut Io, slot: u32, payload: &[u8], self_contained: bool) {
+    let Some(client) = core.clients.get_mut(slot) else { return };
+    if !client.carry.is_empty() {
+        client.carry.extend_from_slice(payload);
+        take_carry(core, io, slot);
+        return;
     }
-
-    /// Handles carried bytes as far as they are complete and the client is not held.
-    pub(crate) fn pump_carry(&mut self, io: &mut Io, slot: u32) {
-        let Some(client) = self.clients.get_mut(slot as usize) else { return };
-        if client.carry.is_empty() {
-            return;
-        }
-        let mut carry = std::mem::take(&mut client.carry);
-        let used = self.take_envelopes(io, slot, &carry);
-        let Some(client) = self.clients.get_mut(slot as usize) else { return };
-        if used > 0 {
-            // A request is complete. Segments that bring only more of the same one do not count: they may be tiny.
-            client.partial_since_ns = 0;
-        }
-        if used < carry.len() {
-            carry.drain(..used);
-            client.carry = carry;
-        }
+    let used = take_envelopes(core, io, slot, payload);
+    let Some(client) = core.clients.get_mut(slot) else { return };
+    if used > 0 {
+        client.partial_since_ns = 0;
     }
+    if used == payload.len() {
+        return;
+    }
+    if self_contained && !client.stalls.any() {
+        let why = "a self-contained segment ends in the middle of an envelope";
+        closing::refuse(core, io, slot, 0, &Fault::protocol(why));
+        return;
+    }
+    client.carry.extend_from_slice(&payload[used..]);
+}
 
-    /// One envelope at the head of `data`.
-    #[inline]
-    fn take_envelope(&mut self, io: &mut Io, slot: u32, data: &[u8]) -> Taken {
-        let Some(client) = self.clients.get_mut(slot as usize) else { return Taken::Closed };
-        if client.phase == Phase::Closing {
-            return Taken::Closed;
-        }
+/// Handles carried bytes as far as they are complete and the client is not held.
+fn take_carry(core: &mut Core, io: &mut Io, slot: u32) {
+    let Some(client) = core.clients.get_mut(slot) else { return };
+    if client.carry.is_empty() {
+        return;
+    }
+    let mut carry = std::mem::take(&mut client.carry);
+    let used = take_envelopes(core, io, slot, &carry);
+    let Some(client) = core.clients.get_mut(slot) else { return };
+    if used > 0 {
+        // A request is complete. Segments that bring only more of the same one do not count: they may be tiny.
+        client.partial_since_ns = 0;
+    }
+    if used < carry.len() {
+        carry.drain(..used);
+        client.carry = carry;
+    }
+}
+
+/// Takes whole envelopes at the head of `data`; returns the bytes done with.
+#[inline]
+fn take_envelopes(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usize {
+    let mut at = 0;
+    loop {
+        let Core { clients, router, links, retained, context, .. } = &mut *core;
+        let Some(client) = clients.get_mut(slot) else { return data.len() };
         if client.stalls.any() {
-            return Taken::Held;
+            return at;
         }
-        let Some(header) = Header::decode(data) else {
-            return Taken::Incomplete;
-        };
-        // A client that has not sent STARTUP has version 0, which nobody may claim.
-        if (client.version != header.version || header.version == 0 || header.response)
-            && let Some(taken) = self.check_version(io, slot, &header)
-        {
-            return taken;
+        let Some(header) = Header::decode(&data[at..]) else { return at };
+        if client.version != header.version || header.version == 0 || header.response {
+            match judge_version(client, router, &header) {
+                Ok(true) => {}
+                Ok(false) => {
+                    clients.stall(&context.metrics, io, slot, Stall::CLUSTER);
+                    return at;
+                }
+                Err((closing, fault)) => {
+                    closing::refuse_for(core, io, slot, header.stream, closing, &fault);
+                    return data.len();
+                }
+            }
         }
-        let Some(client) = self.clients.get(slot as usize) else { return Taken::Closed };
         let bytes_max = match client.phase {
-            Phase::Ready => limits::REQUEST_BYTES_MAX.min(self.config.frame_bytes_max),
+            Phase::Ready => limits::REQUEST_BYTES_MAX.min(context.config.frame_bytes_max),
             _ => limits::HANDSHAKE_BYTES_MAX,
         };
         if header.length > bytes_max {
             let why = format!("a request of {} bytes exceeds the limit of {bytes_max} bytes", header.length);
-            self.refuse_client(io, slot, header.stream, error_code::INVALID, &why);
-            return Taken::Closed;
+            closing::refuse(core, io, slot, header.stream, &Fault::invalid(why));
+            return data.len();
         }
-        let end = HEADER_BYTES + header.length as usize;
-        let Some(body) = data.get(HEADER_BYTES..end) else {
-            return Taken::Incomplete;
-        };
+        let end = at + HEADER_BYTES + header.length as usize;
+        let Some(body) = data.get(at + HEADER_BYTES..end) else { return at };
         if header.stream < 0 {
             let why = format!("stream id {} of a request is negative", header.stream);
-            self.refuse_client(io, slot, 0, error_code::PROTOCOL_ERROR, &why);
-            return Taken::Closed;
+            closing::refuse(core, io, slot, 0, &Fault::protocol(why));
+            return data.len();
         }
-        match self.take_request(io, slot, &header, body) {
-            Taken::Bytes(_) => Taken::Bytes(end),
-            other => other,
-        }
-    }
-
-    /// The version is what STARTUP fixed; before that, any that both the proxy and the ring speak. Anything else gets
-    /// the error that makes drivers step down (section 1: "unsupported version").
-    #[cold]
-    fn check_version(&mut self, io: &mut Io, slot: u32, header: &Header) -> Option<Taken> {
-        let Some(cluster) = self.cluster.as_ref() else {
-            self.stall(io, slot, Stall::CLUSTER);
-            return Some(Taken::Held);
-        };
-        let max = cluster.protocol_version_max;
-        let client = self.clients.get_mut(slot as usize)?;
-        let mut closing = Closing::ProtocolError;
-        let why = if header.response {
-            "a request has the direction bit of a response".to_owned()
-        } else if client.version != 0 {
-            format!("version {} in a request of a connection that started with {}", header.version, client.version)
-        } else if (3..=max).contains(&header.version) {
-            return None;
+        let request = Request { slot, header, body };
+        // In v5 compression is the segments' business.
+        let is_compressed = header.flags & flag::COMPRESSION != 0 && header.version < 5;
+        let taken = if is_query(client.phase, header.opcode) && !is_compressed {
+            let path = Path { router, links, retained, context };
+            match forward(client, path, io, &request) {
+                Forwarded::Sent => Taken::Done,
+                other => finish(core, io, &request, other),
+            }
         } else {
-            // Drivers look for this wording, which is Cassandra's.
-            let known = ["3/v3", "4/v4", "5/v5"];
-            let known = &known[..usize::from(max.clamp(3, 5)) - 2];
-            client.version = max;
-            if (1..=CQL_VERSION_MAX).contains(&header.version) {
-                closing = Closing::Version;
+            let segmented = client.segmented;
+            let taken = if is_compressed { take_compressed(core, io, &request) } else { take(core, io, &request) };
+            // The answer to STARTUP switches v5 to segments.
+            if core.clients.get(slot).is_some_and(|client| client.segmented != segmented) {
+                return end;
             }
-            format!(
-                "Invalid or unsupported protocol version ({}); supported versions are ({})",
-                header.version,
-                known.join(", ")
-            )
+            taken
         };
-        self.refuse_client_for(io, slot, closing, (header.stream, error_code::PROTOCOL_ERROR, &why));
-        Some(Taken::Closed)
-    }
-
-    /// Requests by opcode (section 2.4 of the specifications).
-    #[inline]
-    fn take_request(&mut self, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -> Taken {
-        let phase = match self.clients.get(slot as usize) {
-            Some(client) => client.phase,
-            None => return Taken::Closed,
-        };
-        match (phase, header.opcode) {
-            (Phase::Ready, opcode::EXECUTE | opcode::QUERY | opcode::BATCH | opcode::PREPARE) => {
-                self.forward(io, slot, header, body)
-            }
-            _ => self.take_session_request(io, slot, phase, header, body),
+        match taken {
+            Taken::Done => at = end,
+            Taken::Held => return at,
         }
     }
+}
+
+/// Whether a request is one that nodes answer (section 2.4 of the specifications).
+#[inline]
+fn is_query(phase: Phase, op: u8) -> bool {
+    phase == Phase::Ready && matches!(op, opcode::EXECUTE | opcode::QUERY | opcode::BATCH | opcode::PREPARE)
+}
+
+/// Judges a version that is not the one STARTUP fixed; before that, any that both the proxy and the ring speak is right.
+/// `false`: the ring is not known yet. Anything else gets the error that makes drivers step down (section 1: "unsupported
+/// version").
+#[cold]
+fn judge_version(client: &mut Client, router: &Router, header: &Header) -> Result<bool, (Closing, Fault)> {
+    let Some(cluster) = router.cluster.as_ref() else { return Ok(false) };
+    let max = cluster.protocol_version_max;
+    let mut closing = Closing::ProtocolError;
+    let why = if header.response {
+        "a request has the direction bit of a response".to_owned()
+    } else if client.version != 0 {
+        format!("version {} in a request of a connection that started with {}", header.version, client.version)
+    } else if (3..=max).contains(&header.version) {
+        return Ok(true);
+    } else {
+        // Drivers look for this wording, which is Cassandra's.
+        let known = ["3/v3", "4/v4", "5/v5"];
+        let known = &known[..usize::from(max.clamp(3, 5)) - 2];
+        client.version = max;
+        if (1..=CQL_VERSION_MAX).contains(&header.version) {
+            closing = Closing::Version;
+        }
+        format!(
+            "Invalid or unsupported protocol version ({}); supported versions are ({})",
+            header.version,
+            known.join(", ")
+        )
+    };
+    Err((closing, Fault::protocol(why)))
+}
+
+/// A request whose body is compressed as a whole, as v3 and v4 do.
+fn take_compressed(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Taken {
+    let Some(client) = core.clients.get(request.slot) else { return Taken::Done };
+    let mut plain = std::mem::take(&mut core.scratch.body);
+    let taken = match decompress(client, request.body, &mut plain) {
+        Ok(()) => {
+            // Not the client's own bytes: a node's decompressor may refuse what ours takes, and Cassandra says so on
+            // stream 0, which tells nobody whose request it was.
+            let header = Header { flags: request.header.flags & !flag::COMPRESSION, ..request.header };
+            take(core, io, &Request { header, body: &plain, ..*request })
+        }
+        Err(fault) => {
+            closing::refuse(core, io, request.slot, request.header.stream, &fault);
+            Taken::Done
+        }
+    };
+    core.scratch.body = plain;
+    taken
+}
+
+fn decompress(client: &Client, body: &[u8], plain: &mut Vec<u8>) -> Result<(), Fault> {
+    let Some(algorithm) = client.compression else {
+        return Err(Fault::protocol("a body is flagged as compressed, but STARTUP asked for no compression"));
+    };
+    plain.clear();
+    compression::decompress(algorithm, body, limits::REQUEST_BYTES_MAX, plain).map_err(|error| match error {
+        CompressionError::TooLarge { .. } => Fault::invalid(error.to_string()),
+        _ => Fault::protocol(error.to_string()),
+    })
+}
+
+/// Any request, its body as it was before compression.
+fn take(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Taken {
+    let Core { clients, router, links, retained, context, .. } = &mut *core;
+    let Some(client) = clients.get_mut(request.slot) else { return Taken::Done };
+    if !is_query(client.phase, request.header.opcode) {
+        let phase = client.phase;
+        accept::take_request(core, io, request.slot, phase, &request.header, request.body);
+        return Taken::Done;
+    }
+    let forwarded = forward(client, Path { router, links, retained, context }, io, request);
+    finish(core, io, request, forwarded)
+}
+
+/// A client's query: its plan, its link, and onto that.
+#[inline]
+fn forward(client: &mut Client, path: Path<'_>, io: &mut Io, request: &Request<'_>) -> Forwarded {
+    let Some(pool) = client.pool else { return Forwarded::Closed };
+    match route::plan(path.router, pool, &request.header, request.body) {
+        Ok(plan) if plan.after.is_for_the_proxy() => Forwarded::Special(plan),
+        Ok(plan) => send(client, path, io, request, (pool, plan)),
+        Err(error) => Forwarded::Malformed(error),
+    }
+}
+
+/// Puts a planned query on the link it takes, if that has room.
+#[inline]
+fn send(
+    client: &mut Client,
+    path: Path<'_>,
+    io: &mut Io,
+    request: &Request<'_>,
+    (pool, plan): (PoolId, Plan),
+) -> Forwarded {
+    let Path { router, links, retained, context } = path;
+    let link = match route::choose(router, links, pool, &plan, None) {
+        Choice::Link(link) => link,
+        choice => return Forwarded::Unsent(choice, plan),
+    };
+    let metrics = &context.metrics;
+    metrics.queries.of(plan.kind).add(1);
+    let by = if plan.placement.is_some() { Routing::Token } else { Routing::Any };
+    metrics.routed.of(by).add(1);
+    metrics.in_flight.add(1);
+    client.in_flight += 1;
+    client.refuse_next = false;
+    let pending = Pending {
+        purpose: Purpose::Client,
+        client: ClientRef { slot: request.slot, id: client.id },
+        pool,
+        stream: request.header.stream,
+        opcode: request.header.opcode,
+        flags: request.header.flags,
+        retries: 0,
+        fate_unknown: false,
+        reprepares: 0,
+        plan,
+        received_ns: io.now_ns(),
+        sent_ns: 0,
+        kept: Kept::Nothing,
+    };
+    // `choose` gave a link with a free stream, so this cannot fail.
+    aggregate::send(links, retained, io, link, pending, request.body);
+    Forwarded::Sent
+}
+
+/// What is still to be done for a query that may not be on a link.
+#[cold]
+fn finish(core: &mut Core, io: &mut Io, request: &Request<'_>, forwarded: Forwarded) -> Taken {
+    let (slot, header, body) = (request.slot, &request.header, request.body);
+    match forwarded {
+        Forwarded::Sent => Taken::Done,
+        Forwarded::Malformed(error) => {
+            closing::refuse(core, io, slot, header.stream, &error.into());
+            Taken::Done
+        }
+        Forwarded::Closed => {
+            let why = "a query of a connection that has no session";
+            closing::refuse(core, io, slot, header.stream, &Fault::protocol(why));
+            Taken::Done
+        }
+        Forwarded::Unsent(choice, plan) => hold(core, io, request, choice, &plan),
+        Forwarded::Special(plan) => {
+            match plan.after {
+                After::Use => login::use_keyspace(core, io, slot, header, &plan, body),
+                After::Unprepared => learn::ask_to_prepare(core, io, slot, header, &plan, body),
+                _ => return take_page(core, io, request, plan),
+            }
+            Taken::Done
+        }
+    }
+}
+
+/// A read of rows that are each node's own: if it goes on with an earlier one it must take a link to that one's node.
+fn take_page(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: Plan) -> Taken {
+    let Core { clients, router, links, retained, context, .. } = &mut *core;
+    let Some(client) = clients.get_mut(request.slot) else { return Taken::Done };
+    let Some(pool) = client.pool else { return Taken::Done };
+    let forwarded = match local_pages::directed(router, pool, &request.header, request.body) {
+        Ok(None) => send(client, Path { router, links, retained, context }, io, request, (pool, plan)),
+        Ok(Some((node, body))) => {
+            let plan = Plan { node: Some(node), ..plan };
+            let request = Request { body: &body, ..*request };
+            send(client, Path { router, links, retained, context }, io, &request, (pool, plan))
+        }
+        Err(fault) => {
+            context.metrics.queries.of(plan.kind).add(1);
+            context.metrics.outcomes.of(Outcome::Intercepted).add(1);
+            reply::error(core, io, request.slot, request.header.stream, &fault);
+            return Taken::Done;
+        }
+    };
+    match forwarded {
+        Forwarded::Unsent(choice, plan) => hold(core, io, request, choice, &plan),
+        _ => Taken::Done,
+    }
+}
+
+/// No link can take a query now: its client waits, unless it has waited long enough, or in vain.
+fn hold(core: &mut Core, io: &mut Io, request: &Request<'_>, choice: Choice, plan: &Plan) -> Taken {
+    let slot = request.slot;
+    let Some(client) = core.clients.get(slot) else { return Taken::Done };
+    let Some(pool) = client.pool else { return Taken::Done };
+    let (client, refused) = (ClientRef { slot, id: client.id }, client.refuse_next);
+    match choice {
+        Choice::Nothing if refusal::is_dismissed(core, pool) => {
+            refusal::refuse_dismissed(core, io, slot, request.header.stream, plan, pool);
+            return Taken::Done;
+        }
+        _ if refused => {
+            refuse(core, io, request, plan);
+            return Taken::Done;
+        }
+        Choice::Full(link) | Choice::Link(link) => {
+            if let Some(link) = core.links.get_mut(link) {
+                link.waiting.push(client);
+            }
+            core.clients.stall(&core.context.metrics, io, slot, Stall::LINK);
+        }
+        Choice::Nothing => {
+            if let Some(pool) = core.router.pools.get_mut(pool) {
+                pool.waiting.push(client);
+            }
+            core.clients.stall(&core.context.metrics, io, slot, Stall::POOL);
+            open::ensure_links(core, io, pool);
+        }
+    }
+    Taken::Held
+}
+
+/// Bounds were hit and the client has waited long enough.
+fn refuse(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: &Plan) {
+    core.context.metrics.queries.of(plan.kind).add(1);
+    core.context.metrics.outcomes.of(Outcome::Overloaded).add(1);
+    let nowhere = core.router.cluster.as_ref().filter(|cluster| cluster.routing.local_nodes().is_empty());
+    let fault = match nowhere {
+        Some(cluster) => {
+            Fault::overloaded(format!("Shunt: the ring has no node in the local datacentre {:?}", cluster.datacentre))
+        }
+        None => Fault::overloaded(
+            "Shunt: no link to a node could take this query in time; the nodes are overloaded or unreachable",
+        ),
+    };
+    reply::error(core, io, request.slot, request.header.stream, &fault);
 }

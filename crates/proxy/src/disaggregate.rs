@@ -4,391 +4,399 @@
 //! link's table and hands it to the client who asked, under that client's own stream id. A node that sends garbage or
 //! answers what nobody asked loses that link and nothing else.
 
-use shunt_reactor::{ConnId, Io};
+use shunt_reactor::Io;
 use shunt_wire::aggregate::AggregateReader;
-use shunt_wire::cql::compression;
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, flag, opcode};
 use shunt_wire::cql::frame_v5;
-use shunt_wire::cql::message::{ErrorMessage, encode, error_code, result_kind};
+use shunt_wire::cql::message::{ErrorMessage, encode, error_code, result_kind, split_response_prefix};
 
+use crate::answers::{learn, local_pages, system_tables};
+use crate::client::Stall;
+use crate::client::clients::Clients;
+use crate::context::Context;
 use crate::core::Core;
+use crate::ids::{LinkKey, LinkRef};
 use crate::limits;
+use crate::link::{Link, LinkWriter, NodeState, Pending, Purpose, Step, handshake, keep, upgrade};
 use crate::log_limits::Logged;
-use crate::metrics::{GivenUp, Outcome};
-use crate::node::{Link, LinkWriter, Pending, Purpose, Recipient, Retained, Step};
-use crate::route::After;
+use crate::metrics::Outcome;
+use crate::plan::After;
+use crate::reply::{self, Answer};
+use crate::retained::Retained;
+use crate::second::{agreement, failure, turned_away, unprepared};
 
-/// One answer, wherever it came from.
-#[derive(Clone, Copy)]
-pub(crate) struct Answer<'a> {
-    pub(crate) stream: i16,
-    pub(crate) flags: u8,
-    pub(crate) opcode: u8,
-    pub(crate) body: &'a [u8],
+/// Handles what a node sent; returns how much of it is done with.
+#[inline]
+pub(crate) fn received(core: &mut Core, io: &mut Io, key: LinkKey, data: &[u8]) -> usize {
+    let Some(link) = core.links.get_mut(key) else { return data.len() };
+    link.last_received_ns = io.now_ns();
+    let (at, node, segmented) = (LinkRef { key, conn: link.conn }, link.node, link.segmented);
+    let used = if segmented {
+        read_segments(core, io, at, data)
+    } else {
+        let mut used = read_envelopes(core, io, at, data);
+        if used < data.len() && core.links.find(at).is_some_and(|link| link.segmented) {
+            used += read_segments(core, io, at, &data[used..]);
+        }
+        used
+    };
+    if let Some(node) = core.links.node_mut(node) {
+        node.metrics.bytes_in.add(used as u64);
+        node.silent = false;
+    }
+    if let Some(link) = core.links.find(at) {
+        let (full, done) = (link.full, link.retiring && link.is_unused());
+        if full {
+            reconsider_full(core, io, key);
+        }
+        if done {
+            keep::close(core, io, key);
+        }
+    }
+    used
 }
 
-impl Core {
-    /// Handles what a node sent; returns how much of it is done with.
-    #[inline]
-    pub(crate) fn link_received(&mut self, io: &mut Io, key: u32, data: &[u8]) -> usize {
-        let now = io.now_ns();
-        let Some(link) = self.links.get_mut(key as usize) else { return data.len() };
-        link.last_received_ns = now;
-        let (conn, node, segmented) = (link.conn, usize::from(link.node.0), link.segmented);
-        let used = if segmented {
-            self.read_segments(io, key, conn, data)
-        } else {
-            let mut used = self.read_envelopes(io, key, conn, data);
-            if used < data.len() && self.link_is(key, conn).is_some_and(|link| link.segmented) {
-                used += self.read_segments(io, key, conn, &data[used..]);
-            }
-            used
-        };
-        if let Some(node) = self.nodes.get_mut(node) {
-            node.metrics.bytes_in.add(used as u64);
-            node.silent = false;
-        }
-        if let Some(link) = self.link_is(key, conn) {
-            let (full, done) = (link.full, link.retiring && link.is_unused());
-            if full {
-                self.reconsider_full(io, key);
-            }
-            if done {
-                self.drop_link(io, key);
-            }
-        }
-        used
+/// Looks whether a full link has room again; if so the clients held by it are read on.
+pub(crate) fn reconsider_full(core: &mut Core, io: &mut Io, key: LinkKey) {
+    let Some(link) = core.links.get_mut(key) else { return };
+    if !link.full
+        || link.streams.is_full()
+        || io.backlog(link.conn) > limits::LINK_BACKLOG_BYTES_LOW
+        || io.retained_bytes(link.conn) + link.copied_bytes > limits::LINK_RETAINED_BYTES_MAX / 2
+    {
+        return;
     }
+    link.full = false;
+    core.clients.unstall_all(&core.context.metrics, &mut link.waiting, Stall::LINK);
+}
 
-    /// Whole envelopes at the head of `data`; returns the bytes done with.
-    #[inline]
-    fn read_envelopes(&mut self, io: &mut Io, key: u32, conn: ConnId, data: &[u8]) -> usize {
-        let mut at = self.skip(key, conn, data.len());
-        loop {
-            let Some(link) = self.link_is(key, conn) else { return data.len() };
-            let (step, segmented, version) = (link.step, link.segmented, link.version);
-            let aggregates = link.aggregate.is_some();
-            let Some(header) = Header::decode(&data[at..]) else { return at };
-            if !header.response || header.version != version && step == Step::Ready {
-                self.node_fault(io, key, &format!("its header {header:?} is no answer of version {version}"));
+/// Reads whole v5 segments at the head of `data`; returns the bytes done with.
+fn read_segments(core: &mut Core, io: &mut Io, at: LinkRef, data: &[u8]) -> usize {
+    let mut used = 0;
+    loop {
+        let Some(link) = core.links.find_mut(at) else { return data.len() };
+        let segment = match frame_v5::decode(&data[used..], false) {
+            Ok(None) => return used,
+            Ok(Some(segment)) => segment,
+            Err(error) => {
+                keep::fault(core, io, at.key, &error.to_string());
                 return data.len();
             }
-            if header.length > self.config.frame_bytes_max {
-                match self.oversized(io, key, &header, &data[at..]) {
-                    0 => return at,
-                    used => at += used,
-                }
-                continue;
-            }
-            let start = at + HEADER_BYTES;
-            let end = start + header.length as usize;
-            let Some(body) = data.get(start..end) else { return at };
-            at = end;
-            if step != Step::Ready {
-                self.handshake_answer(io, key, &header, body);
-            } else if header.opcode == opcode::AGGREGATE {
-                self.read_aggregate(io, key, conn, &header, body);
-            } else if aggregates {
-                self.stray_envelope(io, key, &header, body);
-            } else if header.opcode != opcode::EVENT {
-                let answer = Answer { stream: header.stream, flags: header.flags, opcode: header.opcode, body };
-                self.answer(io, key, &answer);
-            }
-            // The answer to STARTUP switches a v5 connection to segments.
-            let switched = self.link_is(key, conn).is_some_and(|link| link.segmented != segmented);
-            if switched {
-                return at;
-            }
-        }
-    }
-
-    /// An answer longer than `frame_bytes_max`: whoever asked gets an error, its bytes are thrown away as they come, and
-    /// the link goes on serving the others. Returns how many bytes of `data`, at whose head it is, are done with; 0:
-    /// more must come before it is known whose it is.
-    #[cold]
-    fn oversized(&mut self, io: &mut Io, key: u32, header: &Header, data: &[u8]) -> usize {
-        let (length, max) = (header.length, self.config.frame_bytes_max);
-        let Some(link) = self.links.get_mut(key as usize) else { return data.len() };
-        let stream = match (header.opcode, link.aggregate.is_some()) {
-            // The protocol's lengths are signed.
-            _ if link.step != Step::Ready || i32::try_from(length).is_err() => None,
-            (opcode::AGGREGATE, true) => match AggregateReader::only_stream(&data[HEADER_BYTES..]) {
-                Err(_) => return 0,
-                Ok(stream) => stream,
-            },
-            (opcode::RESULT | opcode::ERROR, false) => Some(header.stream),
-            _ => None,
         };
-        let Some(stream) = stream.filter(|stream| link.streams.get(*stream).is_some()) else {
-            self.node_fault(io, key, &format!("a message of {length} bytes exceeds {max}"));
-            return data.len();
-        };
-        let whole = HEADER_BYTES + length as usize;
-        let used = whole.min(data.len());
-        link.skip = (whole - used) as u32;
-        self.tell_long_answer(io, key, stream, length);
-        let why =
-            format!("an answer of {length} bytes exceeds the proxy's frame_bytes_max of {max}: ask for smaller pages");
-        let mut body = Vec::new();
-        encode::error(&mut body, error_code::INVALID, &why);
-        self.answer(io, key, &Answer { stream, flags: 0, opcode: opcode::ERROR, body: &body });
-        used
-    }
-
-    fn tell_long_answer(&self, io: &Io, key: u32, stream: i16, length: u32) {
-        let Some(link) = self.links.get(key as usize) else { return };
-        let Some(suppressed) = self.log_limits.admit(Logged::LongAnswer, io.now_ns()) else { return };
-        let client = link.streams.get(stream).and_then(|pending| pending.client.of(&self.clients));
-        let who = client.map(|client| self.who(client));
-        tracing::warn!(
-            core = self.index,
-            node = %self.node_named(link.node),
-            length,
-            max = self.config.frame_bytes_max,
-            address = who.as_ref().map(|who| tracing::field::display(who.address)),
-            role = who.as_ref().map(|who| who.role()),
-            suppressed,
-            "an answer exceeds frame_bytes_max; its client gets an error"
-        );
-    }
-
-    /// How many of the next `length` bytes belong to an answer that is thrown away.
-    #[inline]
-    fn skip(&mut self, key: u32, conn: ConnId, length: usize) -> usize {
-        let Some(link) = self.link_is(key, conn) else { return 0 };
-        let skipped = (link.skip as usize).min(length);
-        link.skip -= skipped as u32;
-        skipped
-    }
-
-    /// Whole v5 segments at the head of `data`; returns the bytes done with.
-    fn read_segments(&mut self, io: &mut Io, key: u32, conn: ConnId, data: &[u8]) -> usize {
-        let mut at = 0;
-        loop {
-            let Some(link) = self.link_is(key, conn) else { return data.len() };
-            let segment = match frame_v5::decode(&data[at..], false) {
-                Ok(None) => return at,
-                Ok(Some(segment)) => segment,
-                Err(error) => {
-                    self.node_fault(io, key, &error.to_string());
-                    return data.len();
-                }
-            };
-            at += segment.consumed;
-            // Links are opened without compression, so the payload is the bytes themselves.
-            if link.carry.is_empty() {
-                let used = self.read_envelopes(io, key, conn, segment.payload);
-                if used < segment.payload.len()
-                    && let Some(link) = self.link_is(key, conn)
-                {
-                    link.carry.extend_from_slice(&segment.payload[used..]);
-                }
-            } else {
-                let mut carry = std::mem::take(&mut link.carry);
-                carry.extend_from_slice(segment.payload);
-                let used = self.read_envelopes(io, key, conn, &carry);
-                carry.drain(..used.min(carry.len()));
-                if carry.is_empty() && carry.capacity() > limits::CARRY_KEPT_BYTES {
-                    carry = Vec::new();
-                }
-                if let Some(link) = self.link_is(key, conn) {
-                    link.carry = carry;
-                }
-            }
-        }
-    }
-
-    /// What is no frame on a link that carries frames answers nobody's query, whatever its stream id: the node refuses
-    /// the connection.
-    #[cold]
-    fn stray_envelope(&mut self, io: &mut Io, key: u32, header: &Header, body: &[u8]) {
-        let refusal =
-            (header.opcode == opcode::ERROR).then(|| ErrorMessage::decode(header.version, body).ok()).flatten();
-        let why = match refusal {
-            Some(error) => format!("it refused an aggregated frame: {}", error.message),
-            None => format!("it sent opcode {:#x} on a link of aggregated frames", header.opcode),
-        };
-        self.node_fault(io, key, &why);
-    }
-
-    fn read_aggregate(&mut self, io: &mut Io, key: u32, conn: ConnId, header: &Header, body: &[u8]) {
-        let link = self.links.get_mut(key as usize);
-        match link.filter(|link| matches!(link.writer, LinkWriter::Aggregate(_)) && header.flags == 0) {
-            Some(link) => link.heard_frames = true,
-            None => {
-                self.node_fault(io, key, "it sent an aggregated frame on a link where none was asked for");
-                return;
-            }
-        }
-        let entries = match AggregateReader::new(body) {
-            Ok(entries) => entries,
-            Err(error) => {
-                self.node_fault(io, key, &error.to_string());
-                return;
-            }
-        };
-        for entry in entries {
-            match entry {
-                Ok(entry) if self.link_is(key, conn).is_some() => {
-                    let answer =
-                        Answer { stream: entry.stream, flags: entry.flags, opcode: entry.opcode, body: entry.body };
-                    self.answer(io, key, &answer);
-                }
-                Ok(_) => return,
-                Err(error) => {
-                    self.node_fault(io, key, &error.to_string());
-                    return;
-                }
-            }
-        }
-    }
-
-    /// The link under this key if it is still the one on this connection: a link given up in the middle of what it
-    /// sent may already have a successor under the same key.
-    #[inline]
-    fn link_is(&mut self, key: u32, conn: ConnId) -> Option<&mut Link> {
-        self.links.get_mut(key as usize).filter(|link| link.conn == conn)
-    }
-
-    /// One answer to one request in flight.
-    #[inline]
-    fn answer(&mut self, io: &mut Io, key: u32, answer: &Answer<'_>) {
-        let Some(link) = self.links.get_mut(key as usize) else { return };
-        let conn = link.conn;
-        let Some(pending) = link.streams.get(answer.stream) else {
-            self.node_fault(io, key, &format!("it answered stream {}, which nobody asked for", answer.stream));
-            return;
-        };
-        let is_query = pending.purpose == Purpose::Client;
-        let passed_on = is_query && pending.plan.after == After::Deliver && answer.opcode != opcode::ERROR;
-        let (to, sent_ns, retained) = (pending.recipient(), pending.sent_ns, pending.retained);
-        // Most answers are passed on, and of those requests nothing else is read.
-        let other = if passed_on { None } else { Some(*pending) };
-        link.streams.remove(answer.stream);
-        if let Some(node) = self.nodes.get_mut(usize::from(link.node.0)) {
-            node.in_flight = node.in_flight.saturating_sub(1);
-            if is_query {
-                node.metrics.latency_ns.record(io.now_ns().saturating_sub(sent_ns));
-            }
-        }
-        match other {
-            None => {
-                self.release(io, conn, retained);
-                self.deliver(io, to, answer, Outcome::Ok);
-            }
-            Some(pending) => self.answer_specially(io, key, conn, &pending, answer),
-        }
-    }
-
-    /// An answer that is not simply passed on.
-    fn answer_specially(&mut self, io: &mut Io, key: u32, conn: ConnId, pending: &Pending, answer: &Answer<'_>) {
-        match pending.purpose {
-            Purpose::Client => {
-                self.answer_with_care(io, key, pending, answer);
-                self.release(io, conn, pending.retained);
-            }
-            Purpose::Heartbeat => {
-                if let Some(link) = self.links.get_mut(key as usize) {
-                    link.probe_sent_ns = 0;
-                }
-                self.heard_offer(io, key, answer);
-            }
-            Purpose::Spread => self.release(io, conn, pending.retained),
-            Purpose::Reprepare { repair } => {
-                self.release(io, conn, pending.retained);
-                self.reprepared(io, key, repair, answer);
-            }
-            Purpose::Orphan => {
-                if let Some(link) = self.links.get_mut(key as usize) {
-                    link.orphans = link.orphans.saturating_sub(1);
-                }
-            }
-        }
-    }
-
-    /// Passes an answer on to the client who asked.
-    #[inline]
-    pub(crate) fn deliver(&mut self, io: &mut Io, to: Recipient, answer: &Answer<'_>, outcome: Outcome) {
-        self.metrics.outcomes.of(outcome).add(1);
-        self.metrics.in_flight.sub(1);
-        self.metrics.latency_ns.record(io.now_ns().saturating_sub(to.received_ns));
-        let Some(client) = self.client(to.client) else { return };
-        client.in_flight = client.in_flight.saturating_sub(1);
-        self.reply(io, to.client.slot, answer.flags, answer.opcode, to.stream, answer.body);
-    }
-
-    /// The bytes of a request are not needed any more.
-    #[inline]
-    pub(crate) fn release(&mut self, io: &mut Io, conn: ConnId, retained: Retained) {
-        match retained {
-            Retained::Nothing => {}
-            Retained::Sent { sequence, .. } => io.release(conn, sequence),
-            Retained::Copy { key } => self.release_copy(conn, key),
-        }
-    }
-
-    /// A body as it was before the link's compression, if there is one; `None` when it cannot be made out.
-    pub(crate) fn plain_body<'a>(
-        &self,
-        key: u32,
-        flags: u8,
-        body: &'a [u8],
-        bytes_max: u32,
-        plain: &'a mut Vec<u8>,
-    ) -> Option<&'a [u8]> {
-        if flags & flag::COMPRESSION == 0 {
-            return Some(body);
-        }
-        let pool = self.links.get(key as usize).and_then(|link| self.pools.get(link.pool))?;
-        compression::decompress(pool.key.compression?, body, bytes_max, plain).ok()?;
-        Some(plain)
-    }
-
-    /// Answers the proxy must look into: errors, and those of requests with an `after`.
-    #[cold]
-    fn answer_with_care(&mut self, io: &mut Io, key: u32, pending: &Pending, answer: &Answer<'_>) {
-        let mut plain = Vec::new();
-        let max = self.config.frame_bytes_max;
-        let Some(body) = self.plain_body(key, answer.flags, answer.body, max, &mut plain) else {
-            self.node_fault(io, key, "an answer's body could not be decompressed");
-            let pending = Pending { fate_unknown: true, ..*pending };
-            self.fail_request(io, &pending, Outcome::LinkLost, "the node's answer was malformed");
-            return;
-        };
-        if answer.opcode == opcode::ERROR {
-            self.penalise(key, answer.flags, body);
-            if !self.repair_unprepared(io, key, pending, answer.flags, body)
-                && !self.repair_turned_away(io, key, pending, answer.flags, body)
-                && !self.refused_after_all(io, pending, answer.flags, body)
+        used += segment.consumed;
+        // Links are opened without compression, so the payload is the bytes themselves.
+        if link.carry.is_empty() {
+            let taken = read_envelopes(core, io, at, segment.payload);
+            if taken < segment.payload.len()
+                && let Some(link) = core.links.find_mut(at)
             {
-                self.deliver(io, pending.recipient(), answer, Outcome::Error);
+                link.carry.extend_from_slice(&segment.payload[taken..]);
             }
-            return;
-        }
-        match pending.plan.after {
-            After::Learn => self.learn_prepared(io, key, pending, answer, body),
-            After::Rewrite(table) => self.show_proxy(io, pending, answer, body, table),
-            After::Local => self.deliver_page(io, key, pending, answer, body),
-            After::Agree => self.hold_for_agreement(io, key, pending, answer, body),
-            After::Inspect => {
-                let prefix = answer.flags & (flag::TRACING | flag::WARNING | flag::CUSTOM_PAYLOAD);
-                let rest =
-                    shunt_wire::cql::message::split_response_prefix(prefix, body).map_or(&[][..], |(_, rest)| rest);
-                self.deliver(io, pending.recipient(), answer, Outcome::Ok);
-                if result_kind::peek(rest) == Some(result_kind::SET_KEYSPACE) && answer.opcode == opcode::RESULT {
-                    self.node_fault(io, key, "a statement changed the keyspace of a shared link");
-                }
+        } else {
+            let mut carry = std::mem::take(&mut link.carry);
+            carry.extend_from_slice(segment.payload);
+            let taken = read_envelopes(core, io, at, &carry);
+            carry.drain(..taken.min(carry.len()));
+            if carry.is_empty() && carry.capacity() > limits::CARRY_KEPT_BYTES {
+                carry = Vec::new();
             }
-            After::Deliver | After::Use | After::Unprepared => {
-                self.deliver(io, pending.recipient(), answer, Outcome::Ok)
+            if let Some(link) = core.links.find_mut(at) {
+                link.carry = carry;
             }
         }
     }
+}
 
-    /// A node broke the protocol: this link is given up.
-    #[cold]
-    pub(crate) fn node_fault(&mut self, io: &mut Io, key: u32, why: &str) {
-        self.metrics.node_protocol_errors.add(1);
-        self.break_link(io, key, GivenUp::ProtocolError, why);
+/// The owners that an answer passes on its way to the client.
+struct Path<'a> {
+    clients: &'a mut Clients,
+    retained: &'a mut Retained,
+    context: &'a Context,
+}
+
+/// What comes after the answers that were simply passed on.
+enum Next<'a> {
+    /// Nothing that is complete.
+    Nothing,
+    /// The node breaks the protocol.
+    Fault(String),
+    /// A message that is too long.
+    Oversized(Header),
+    /// A message to be looked into.
+    Other(Header, Answer<'a>),
+}
+
+/// Reads whole envelopes at the head of `data`; returns the bytes done with.
+#[inline]
+fn read_envelopes(core: &mut Core, io: &mut Io, at: LinkRef, data: &[u8]) -> usize {
+    let mut used = core.links.find_mut(at).map_or(0, |link| link.skip_some(data.len()));
+    loop {
+        let Core { clients, links, retained, context, .. } = &mut *core;
+        let Some((link, node)) = links.with_node(at) else { return data.len() };
+        let segmented = link.segmented;
+        match pass_on_all(link, node, Path { clients, retained, context }, io, (data, &mut used)) {
+            Next::Nothing => return used,
+            Next::Fault(why) => {
+                keep::fault(core, io, at.key, &why);
+                return data.len();
+            }
+            Next::Oversized(header) => match oversized(core, io, at, &header, &data[used..]) {
+                0 => return used,
+                skipped => used += skipped,
+            },
+            Next::Other(header, answer) => {
+                read_other(core, io, at, &header, &answer);
+                // The answer to STARTUP switches a v5 connection to segments.
+                if core.links.find(at).is_some_and(|link| link.segmented != segmented) {
+                    return used;
+                }
+            }
+        }
+    }
+}
+
+/// Passes on the answers at the head of the data, from `used` on, up to the first that is not simply passed on: so long
+/// the link is looked up once.
+#[inline]
+fn pass_on_all<'a>(
+    link: &mut Link,
+    mut node: Option<&mut NodeState>,
+    mut path: Path<'_>,
+    io: &mut Io,
+    (data, used): (&'a [u8], &mut usize),
+) -> Next<'a> {
+    let (is_ready, is_ordinary) = (link.step == Step::Ready, link.aggregate.is_none());
+    let bytes_max = path.context.config.frame_bytes_max;
+    loop {
+        let Some(header) = Header::decode(&data[*used..]) else { return Next::Nothing };
+        if !header.response || header.version != link.version && is_ready {
+            return Next::Fault(format!("its header {header:?} is no answer of version {}", link.version));
+        }
+        if header.length > bytes_max {
+            return Next::Oversized(header);
+        }
+        let start = *used + HEADER_BYTES;
+        let end = start + header.length as usize;
+        let Some(body) = data.get(start..end) else { return Next::Nothing };
+        *used = end;
+        let answer = Answer { stream: header.stream, flags: header.flags, opcode: header.opcode, body };
+        if !is_ready || !is_ordinary || !pass_on(link, node.as_deref_mut(), &mut path, io, &answer) {
+            return Next::Other(header, answer);
+        }
+    }
+}
+
+/// Passes an answer on, if that is all that is to be done with it.
+#[inline]
+fn pass_on(
+    link: &mut Link,
+    node: Option<&mut NodeState>,
+    path: &mut Path<'_>,
+    io: &mut Io,
+    answer: &Answer<'_>,
+) -> bool {
+    let Some(pending) = link.streams.get(answer.stream) else { return false };
+    if pending.purpose != Purpose::Client || pending.plan.after != After::Deliver || answer.opcode != opcode::RESULT {
+        return false;
+    }
+    let (to, sent_ns, kept) = (pending.recipient(), pending.sent_ns, pending.kept);
+    link.streams.remove(answer.stream);
+    if let Some(node) = node {
+        node.in_flight = node.in_flight.saturating_sub(1);
+        node.metrics.latency_ns.record(io.now_ns().saturating_sub(sent_ns));
+    }
+    path.retained.release_on(link, io, kept);
+    reply::deliver(path.clients, path.context, io, to, answer, Outcome::Ok);
+    true
+}
+
+/// A message that is not simply passed on.
+#[cold]
+fn read_other(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, answer: &Answer<'_>) {
+    let Some(link) = core.links.find(at) else { return };
+    if link.step != Step::Ready {
+        handshake::answered(core, io, at.key, header, answer.body);
+    } else if header.opcode == opcode::AGGREGATE {
+        read_aggregate(core, io, at, header, answer.body);
+    } else if link.aggregate.is_some() {
+        stray_envelope(core, io, at.key, header, answer.body);
+    } else if header.opcode != opcode::EVENT {
+        take(core, io, at, answer);
+    }
+}
+
+/// Throws an answer longer than `frame_bytes_max` away as its bytes come: whoever asked gets an error, and the link goes
+/// on serving the others. Returns how many bytes of `data`, at whose head it is, are done with; 0: more must come before
+/// it is known whose it is.
+#[cold]
+fn oversized(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, data: &[u8]) -> usize {
+    let (length, max) = (header.length, core.context.config.frame_bytes_max);
+    let Some(link) = core.links.find_mut(at) else { return data.len() };
+    let stream = match (header.opcode, link.aggregate.is_some()) {
+        // The protocol's lengths are signed.
+        _ if link.step != Step::Ready || i32::try_from(length).is_err() => None,
+        (opcode::AGGREGATE, true) => match AggregateReader::only_stream(&data[HEADER_BYTES..]) {
+            Err(_) => return 0,
+            Ok(stream) => stream,
+        },
+        (opcode::RESULT | opcode::ERROR, false) => Some(header.stream),
+        _ => None,
+    };
+    let Some(stream) = stream.filter(|stream| link.streams.get(*stream).is_some()) else {
+        keep::fault(core, io, at.key, &format!("a message of {length} bytes exceeds {max}"));
+        return data.len();
+    };
+    let whole = HEADER_BYTES + length as usize;
+    let used = whole.min(data.len());
+    link.skip = (whole - used) as u32;
+    tell_long_answer(core, io, at, stream, length);
+    let why =
+        format!("an answer of {length} bytes exceeds the proxy's frame_bytes_max of {max}: ask for smaller pages");
+    let mut body = Vec::new();
+    encode::error(&mut body, error_code::INVALID, &why);
+    take(core, io, at, &Answer::plain(opcode::ERROR, stream, &body));
+    used
+}
+
+fn tell_long_answer(core: &Core, io: &Io, at: LinkRef, stream: i16, length: u32) {
+    let Some(link) = core.links.find(at) else { return };
+    let Some(suppressed) = core.context.log_limits.admit(Logged::LongAnswer, io.now_ns()) else { return };
+    let client = link.streams.get(stream).and_then(|pending| core.clients.find(pending.client));
+    let who = client.map(|client| core.router.who(client));
+    tracing::warn!(
+        core = core.context.index,
+        node = %core.router.node_named(link.node),
+        length,
+        max = core.context.config.frame_bytes_max,
+        address = who.as_ref().map(|who| tracing::field::display(who.address)),
+        role = who.as_ref().map(|who| who.role()),
+        suppressed,
+        "an answer exceeds frame_bytes_max; its client gets an error"
+    );
+}
+
+/// What is no frame on a link that carries frames answers nobody's query, whatever its stream id: the node refuses
+/// the connection.
+fn stray_envelope(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, body: &[u8]) {
+    let refusal = (header.opcode == opcode::ERROR).then(|| ErrorMessage::decode(header.version, body).ok()).flatten();
+    let why = match refusal {
+        Some(error) => format!("it refused an aggregated frame: {}", error.message),
+        None => format!("it sent opcode {:#x} on a link of aggregated frames", header.opcode),
+    };
+    keep::fault(core, io, key, &why);
+}
+
+fn read_aggregate(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, body: &[u8]) {
+    let link = core.links.find_mut(at);
+    match link.filter(|link| matches!(link.writer, LinkWriter::Aggregate(_)) && header.flags == 0) {
+        Some(link) => link.heard_frames = true,
+        None => {
+            keep::fault(core, io, at.key, "it sent an aggregated frame on a link where none was asked for");
+            return;
+        }
+    }
+    let mut entries = match AggregateReader::new(body) {
+        Ok(entries) => entries,
+        Err(error) => {
+            keep::fault(core, io, at.key, &error.to_string());
+            return;
+        }
+    };
+    loop {
+        let Core { clients, links, retained, context, .. } = &mut *core;
+        let Some((link, mut node)) = links.with_node(at) else { return };
+        let mut path = Path { clients, retained, context };
+        let other = loop {
+            match entries.next() {
+                None => return,
+                Some(Err(error)) => break Err(error),
+                Some(Ok(entry)) => {
+                    let (stream, flags, opcode, body) = (entry.stream, entry.flags, entry.opcode, entry.body);
+                    let answer = Answer { stream, flags, opcode, body };
+                    if !pass_on(link, node.as_deref_mut(), &mut path, io, &answer) {
+                        break Ok(answer);
+                    }
+                }
+            }
+        };
+        match other {
+            Ok(answer) => take(core, io, at, &answer),
+            Err(error) => {
+                keep::fault(core, io, at.key, &error.to_string());
+                return;
+            }
+        }
+    }
+}
+
+/// One answer that is not simply passed on.
+#[cold]
+fn take(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer<'_>) {
+    let Some((link, node)) = core.links.with_node(at) else { return };
+    let Some(pending) = link.streams.get(answer.stream).copied() else {
+        keep::fault(core, io, at.key, &format!("it answered stream {}, which nobody asked for", answer.stream));
+        return;
+    };
+    link.streams.remove(answer.stream);
+    if let Some(node) = node {
+        node.in_flight = node.in_flight.saturating_sub(1);
+        if pending.purpose == Purpose::Client {
+            node.metrics.latency_ns.record(io.now_ns().saturating_sub(pending.sent_ns));
+        }
+    }
+    if pending.purpose == Purpose::Orphan {
+        link.orphans = link.orphans.saturating_sub(1);
+    }
+    match pending.purpose {
+        Purpose::Client => take_for_client(core, io, at, &pending, answer),
+        Purpose::Heartbeat => {
+            link.probe_sent_ns = 0;
+            upgrade::heard_offer(core, io, at.key, answer);
+        }
+        Purpose::Spread | Purpose::Orphan => {}
+        Purpose::Reprepare { repair } => unprepared::answered(core, io, at.key, repair, answer),
+    }
+    core.retained.release(&mut core.links, io, at, pending.kept);
+}
+
+/// An answer the proxy must look into: an error, or one to a request with an [`After`].
+fn take_for_client(core: &mut Core, io: &mut Io, at: LinkRef, pending: &Pending, answer: &Answer<'_>) {
+    let mut plain = Vec::new();
+    let max = core.context.config.frame_bytes_max;
+    let Some(body) = core.links.plain_body(at.key, answer.flags, answer.body, max, &mut plain) else {
+        keep::fault(core, io, at.key, "an answer's body could not be decompressed");
+        let pending = Pending { fate_unknown: true, ..*pending };
+        failure::fail(core, io, &pending, Outcome::LinkLost, "the node's answer was malformed");
+        return;
+    };
+    if answer.opcode == opcode::ERROR {
+        take_error(core, io, at, pending, answer, body);
+        return;
+    }
+    match pending.plan.after {
+        After::Learn => learn::learn_prepared(core, io, at.key, pending, answer, body),
+        After::Rewrite(table) => system_tables::show_proxy(core, io, pending, answer, body, table),
+        After::Local => local_pages::deliver_page(core, io, at.key, pending, answer, body),
+        After::Agree => agreement::hold(core, io, at.key, pending, answer, body),
+        After::Inspect => {
+            reply::pass_on(core, io, pending, answer, Outcome::Ok);
+            let prefix = answer.flags & (flag::TRACING | flag::WARNING | flag::CUSTOM_PAYLOAD);
+            let rest = split_response_prefix(prefix, body).map_or(&[][..], |(_, rest)| rest);
+            if result_kind::peek(rest) == Some(result_kind::SET_KEYSPACE) && answer.opcode == opcode::RESULT {
+                keep::fault(core, io, at.key, "a statement changed the keyspace of a shared link");
+            }
+        }
+        After::Deliver | After::Use | After::Unprepared => reply::pass_on(core, io, pending, answer, Outcome::Ok),
+    }
+}
+
+/// An ERROR: it goes to the client unless another attempt may do better, or it says what is not so.
+fn take_error(core: &mut Core, io: &mut Io, at: LinkRef, pending: &Pending, answer: &Answer<'_>, body: &[u8]) {
+    turned_away::penalise(core, at.key, answer.flags, body);
+    if !unprepared::repair(core, io, at.key, pending, answer.flags, body)
+        && !turned_away::send_on(core, io, at.key, pending, answer.flags, body)
+        && !failure::refused_after_all(core, io, pending, answer.flags, body)
+    {
+        reply::pass_on(core, io, pending, answer, Outcome::Error);
     }
 }

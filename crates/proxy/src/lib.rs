@@ -1,38 +1,43 @@
 //! The proxy: CQL clients in front, nodes behind.
 //!
 //! ```text
-//! client bytes -> accept -> decode -> route -> aggregate -> node link -> [storage node]
-//! client bytes <- reply  <- disaggregate    <-------------- node link <-
+//! client bytes -> accept -> decode -> route -> aggregate -> flush -> [storage node]
+//! client bytes <- reply  <- disaggregate    <----------------------- [storage node]
 //! ```
 //!
-//! Each step is the module of that name; read in this order they follow one query. One [`core::Core`] per event loop
-//! owns everything a query touches; nothing is shared between cores on the data path. What is cold lies beside it:
-//! logging in and USE ([`auth`]), being closed ([`closing`]), what the system tables show ([`system_tables`]) and whose
-//! pages they are ([`local_pages`]), second attempts ([`repair`], [`reprepare`]). The control plane ([`control`]) watches
-//! the ring and posts what changed.
+//! Each step is the module of that name; read in this order they follow one query. Events of the loop come in through
+//! [`service`]. One [`core::Core`] per event loop owns everything a query touches, split among owners ([`client::clients`],
+//! [`router`], [`link::links`], [`retained`], [`second`]): a step is a function that takes the owners it needs. Nothing is
+//! shared between cores on the data path.
+//!
+//! What is cold lies beside it: what a client is let in with and how it goes ([`client`]), how links are opened and kept
+//! ([`link`]), second attempts by their cause ([`second`]), answers that the proxy looks into ([`answers`]). The control
+//! plane ([`control`]) watches the ring and posts what changed.
+
+mod service;
 
 mod accept;
 mod decode;
 mod route;
 mod aggregate;
-mod node;
+mod flush;
 mod disaggregate;
 mod reply;
 
-mod auth;
+mod answers;
 mod client;
-mod closing;
-mod failure;
-mod learn;
-mod local_pages;
-mod repair;
-mod repeat;
-mod reprepare;
-mod schema_change;
-mod system_tables;
-mod who;
+mod link;
+mod second;
 
-pub mod census;
+mod context;
+mod drain;
+mod fault;
+mod ids;
+mod plan;
+mod retained;
+mod router;
+mod window;
+
 pub mod core;
 pub mod limits;
 pub mod log_limits;
@@ -42,3 +47,5 @@ pub mod admin;
 pub mod config;
 pub mod control;
 pub mod metrics;
+
+pub use client::census;

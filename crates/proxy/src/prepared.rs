@@ -18,7 +18,7 @@ use shunt_wire::cql::statement::{Identifier, Kind, Statement};
 use shunt_wire::cql::types::partition_key;
 
 use crate::limits;
-use crate::route::{After, Work, after_of, work_of};
+use crate::plan::{After, Work, after_of, work_of};
 
 pub(crate) use shape::Shape;
 pub(crate) use store::Account;

@@ -5,101 +5,116 @@
 
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, opcode};
-use shunt_wire::cql::message::{encode, error_code};
+use shunt_wire::cql::message::encode;
 
-use crate::client::{Phase, Stall};
+use crate::client::Stall;
+use crate::client::clients::Clients;
+use crate::context::Context;
 use crate::core::Core;
-use crate::metrics::Closing;
+use crate::fault::Fault;
+use crate::link::{Pending, Recipient};
+use crate::metrics::Outcome;
 
-/// Why a client could not be given links.
-const TOO_MANY_POOLS: &str =
-    "too many different combinations of role, keyspace and protocol version are in use on this proxy";
+/// One answer, wherever it came from.
+#[derive(Clone, Copy)]
+pub(crate) struct Answer<'a> {
+    /// The stream id of the link it came on, or of the client it goes to.
+    pub(crate) stream: i16,
+    pub(crate) flags: u8,
+    pub(crate) opcode: u8,
+    pub(crate) body: &'a [u8],
+}
 
-impl Core {
-    /// Writes an answer in the client's own version and layout.
-    #[inline]
-    pub(crate) fn reply(&mut self, io: &mut Io, slot: u32, flags: u8, op: u8, stream: i16, body: &[u8]) {
-        let Some(client) = self.clients.get_mut(slot as usize) else { return };
-        let header =
-            Header { version: client.version, response: true, flags, stream, opcode: op, length: body.len() as u32 };
-        self.metrics.client_bytes_out.add((HEADER_BYTES + body.len()) as u64);
-        let out = io.output(client.conn);
-        if client.segmented {
-            client.writer.push(out, &header.to_bytes(), body);
-            if !client.dirty {
-                client.dirty = true;
-                self.dirty_clients.push(slot);
-            }
-        } else {
-            out.extend_from_slice(&header.to_bytes());
-            out.extend_from_slice(body);
+impl<'a> Answer<'a> {
+    /// An answer without flags.
+    pub(crate) fn plain(opcode: u8, stream: i16, body: &'a [u8]) -> Self {
+        Self { stream, flags: 0, opcode, body }
+    }
+}
+
+/// Passes an answer on to the client who asked, under the stream id it asked with.
+#[inline]
+pub(crate) fn deliver(
+    clients: &mut Clients,
+    context: &Context,
+    io: &mut Io,
+    to: Recipient,
+    answer: &Answer<'_>,
+    outcome: Outcome,
+) {
+    context.metrics.outcomes.of(outcome).add(1);
+    context.metrics.in_flight.sub(1);
+    context.metrics.latency_ns.record(io.now_ns().saturating_sub(to.received_ns));
+    let Some(client) = clients.find_mut(to.client) else { return };
+    client.in_flight = client.in_flight.saturating_sub(1);
+    write(clients, context, io, to.client.slot, &Answer { stream: to.stream, ..*answer });
+}
+
+/// The same where there is time to pass the whole core.
+pub(crate) fn pass_on(core: &mut Core, io: &mut Io, pending: &Pending, answer: &Answer<'_>, outcome: Outcome) {
+    deliver(&mut core.clients, &core.context, io, pending.recipient(), answer, outcome);
+}
+
+/// Writes an answer in the client's own version and layout.
+#[inline]
+pub(crate) fn write(clients: &mut Clients, context: &Context, io: &mut Io, slot: u32, answer: &Answer<'_>) {
+    let Some((client, dirty)) = clients.for_writing(slot) else { return };
+    let Answer { stream, flags, opcode, body } = *answer;
+    let header = Header { version: client.version, response: true, flags, stream, opcode, length: body.len() as u32 };
+    context.metrics.client_bytes_out.add((HEADER_BYTES + body.len()) as u64);
+    let out = io.output(client.conn);
+    if client.segmented {
+        client.writer.push(out, &header.to_bytes(), body);
+        if !std::mem::replace(&mut client.dirty, true) {
+            dirty.push(slot);
         }
-        if io.backlog(client.conn) > self.config.client_backlog_bytes && !client.stalls.has(Stall::REPLIES) {
-            io.notify_drained(client.conn, self.config.client_backlog_bytes / 2);
-            client.untaken_since_ns = io.now_ns();
-            client.writes_taken = io.writes_of(client.conn);
-            self.stall(io, slot, Stall::REPLIES);
-        }
+    } else {
+        out.extend_from_slice(&header.to_bytes());
+        out.extend_from_slice(body);
     }
-
-    /// Before STARTUP there is no version yet: answers in that of the request.
-    pub(crate) fn reply_as(&mut self, io: &mut Io, slot: u32, version: u8, op: u8, stream: i16, body: &[u8]) {
-        let Some(client) = self.clients.get_mut(slot as usize) else { return };
-        let fixed = client.version;
-        if fixed == 0 {
-            client.version = version;
-        }
-        self.reply(io, slot, 0, op, stream, body);
-        if let Some(client) = self.clients.get_mut(slot as usize) {
-            client.version = fixed;
-        }
+    if io.backlog(client.conn) > context.config.client_backlog_bytes && !client.stalls.has(Stall::REPLIES) {
+        io.notify_drained(client.conn, context.config.client_backlog_bytes / 2);
+        client.untaken_since_ns = io.now_ns();
+        client.writes_taken = io.writes_of(client.conn);
+        clients.stall(&context.metrics, io, slot, Stall::REPLIES);
     }
+}
 
-    /// Answers with ERROR; the connection lives on.
-    pub(crate) fn reply_error(&mut self, io: &mut Io, slot: u32, stream: i16, code: i32, why: &str) {
-        let mut body = std::mem::take(&mut self.message_scratch);
-        body.clear();
-        encode::error(&mut body, code, why);
-        self.reply(io, slot, 0, opcode::ERROR, stream, &body);
-        self.message_scratch = body;
+/// Writes a message of the proxy's own.
+pub(crate) fn message(core: &mut Core, io: &mut Io, slot: u32, op: u8, stream: i16, body: &[u8]) {
+    write(&mut core.clients, &core.context, io, slot, &Answer::plain(op, stream, body));
+}
+
+/// Writes a message in this version: before STARTUP a client has none yet.
+pub(crate) fn message_in(core: &mut Core, io: &mut Io, slot: u32, version: u8, answer: &Answer<'_>) {
+    let Some(client) = core.clients.get_mut(slot) else { return };
+    let fixed = client.version;
+    if fixed == 0 {
+        client.version = version;
     }
-
-    /// A client broke the protocol: answers with ERROR and closes this connection, and no other, when that is sent.
-    #[cold]
-    pub(crate) fn refuse_client(&mut self, io: &mut Io, slot: u32, stream: i16, code: i32, why: &str) {
-        self.refuse_client_for(io, slot, Closing::ProtocolError, (stream, code, why));
+    write(&mut core.clients, &core.context, io, slot, answer);
+    if let Some(client) = core.clients.get_mut(slot) {
+        client.version = fixed;
     }
+}
 
-    /// The same where there is no pool to be had for a client.
-    pub(crate) fn refuse_pool(&mut self, io: &mut Io, slot: u32, stream: i16) {
-        let error = (stream, error_code::OVERLOADED, TOO_MANY_POOLS);
-        self.refuse_client_for(io, slot, Closing::TooManyPools, error);
-    }
+/// Answers with ERROR; the connection lives on.
+pub(crate) fn error(core: &mut Core, io: &mut Io, slot: u32, stream: i16, fault: &Fault) {
+    let mut body = std::mem::take(&mut core.scratch.message);
+    body.clear();
+    encode::error(&mut body, fault.kind.code(), &fault.why);
+    message(core, io, slot, opcode::ERROR, stream, &body);
+    core.scratch.message = body;
+}
 
-    /// The same for any reason; of the ERROR: its stream, code and text.
-    pub(crate) fn refuse_client_for(&mut self, io: &mut Io, slot: u32, closing: Closing, error: (i16, i32, &str)) {
-        let (stream, code, why) = error;
-        self.metrics.client_protocol_errors.add(1);
-        let max = self.cluster.as_ref().map_or(4, |cluster| cluster.protocol_version_max);
-        let Some(client) = self.clients.get_mut(slot as usize) else { return };
-        if client.version == 0 {
-            client.version = max;
-        }
-        self.reply_error(io, slot, stream.max(0), code, why);
-        let Some(client) = self.clients.get_mut(slot as usize) else { return };
-        client.phase = Phase::Closing;
-        self.close_client(io, slot, closing, why);
-    }
-
-    /// Completes v5 segments begun this turn.
-    #[inline]
-    pub(crate) fn finish_clients(&mut self, io: &mut Io) {
-        while let Some(slot) = self.dirty_clients.pop() {
-            if let Some(client) = self.clients.get_mut(slot as usize)
-                && std::mem::take(&mut client.dirty)
-            {
-                client.writer.finish(io.output(client.conn));
-            }
+/// Completes v5 segments begun this turn.
+#[inline]
+pub(crate) fn finish(clients: &mut Clients, io: &mut Io) {
+    while let Some(slot) = clients.dirty.pop() {
+        if let Some(client) = clients.get_mut(slot)
+            && std::mem::take(&mut client.dirty)
+        {
+            client.writer.finish(io.output(client.conn));
         }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout_at;
 
-use crate::census::{CoreCensus, Group, Tally};
+use crate::client::census::{CoreCensus, Group, Tally};
 use crate::control::{CoreMail, Mailbox};
 
 /// How long the cores have, all together.
@@ -129,7 +129,7 @@ mod tests {
 
     fn group(role: &str, host: u16) -> Group {
         let [high, low] = host.to_be_bytes();
-        let driver = crate::who::Driver { name: "D".into(), version: "1".into() };
+        let driver = crate::client::who::Driver { name: "D".into(), version: "1".into() };
         Group {
             role: Some(role.into()),
             address: [10, 0, high, low].into(),

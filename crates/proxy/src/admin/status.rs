@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::Admin;
 use crate::config::{Config, Window};
 use crate::control::ClusterState;
+use crate::link::identity::uuid_text;
 use crate::metrics::{CoreMetrics, Snapshot};
-use crate::node::identity::uuid_text;
 
 /// Builds the object.
 pub(super) async fn status(admin: &Admin) -> Value {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use shunt_topology::{NodeId, RoutingTable};
 use tokio::sync::mpsc;
 
-use crate::census::CoreCensus;
+use crate::client::census::CoreCensus;
 use crate::config::Config;
 
 /// Everything a core needs to know about the ring; immutable, replaced as a whole.

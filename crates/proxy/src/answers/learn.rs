@@ -1,0 +1,111 @@
+//! The answer to PREPARE: the statement is remembered for all cores, and prepared on the other nodes ahead of need.
+
+use shunt_reactor::Io;
+use shunt_wire::cql::envelope::{Header, flag, opcode};
+use shunt_wire::cql::message::{Batch, BatchStatement, ExecuteRouting, Prepare, ResultMessage};
+use shunt_wire::cql::message::{result_kind, split_request_prefix, split_response_prefix};
+use shunt_wire::cql::statement;
+
+use crate::aggregate;
+use crate::core::Core;
+use crate::ids::LinkKey;
+use crate::link::{Pending, Purpose};
+use crate::metrics::Outcome;
+use crate::plan::Plan;
+use crate::prepared::{ID_BYTES, PreparedStatement, Shape};
+use crate::reply::{self, Answer};
+use crate::second::unprepared;
+
+/// A node prepared a client's statement: remember it, tell the client, and prepare it on the other nodes too, if it is
+/// new or its text is not kept. Hundreds of sessions prepare the same statements; a node that has forgotten one is repaired when it says so.
+pub(crate) fn learn_prepared(
+    core: &mut Core,
+    io: &mut Io,
+    key: LinkKey,
+    pending: &Pending,
+    answer: &Answer<'_>,
+    body: &[u8],
+) {
+    let new = remember_statement(core, io, key, pending, answer, body);
+    reply::pass_on(core, io, pending, answer, Outcome::Ok);
+    if let Some(request) = new {
+        spread(core, io, key, &request, pending);
+    }
+}
+
+/// A request names a statement that nobody prepared here. UNPREPARED makes drivers prepare it and ask again.
+#[cold]
+pub(crate) fn ask_to_prepare(core: &mut Core, io: &mut Io, slot: u32, header: &Header, plan: &Plan, body: &[u8]) {
+    core.context.metrics.queries.of(plan.kind).add(1);
+    core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
+    let Some(id) = unknown_id(core, header, body) else { return };
+    let why = "Shunt: this statement was not prepared here, or so long ago that it is forgotten; prepare it";
+    let answer = unprepared::words(header.version, id, why);
+    reply::message(core, io, slot, opcode::ERROR, header.stream, &answer);
+}
+
+/// The first id in a request that is not known. If another core has learnt it meanwhile, the first at all: to prepare
+/// that again does no harm.
+fn unknown_id<'a>(core: &mut Core, header: &Header, body: &'a [u8]) -> Option<&'a [u8]> {
+    let (_, body) = split_request_prefix(header.flags, body).ok()?;
+    if header.opcode == opcode::EXECUTE {
+        return Some(ExecuteRouting::decode(header.version, body).ok()?.id);
+    }
+    let batch = Batch::decode(header.version, body).ok()?;
+    let ids = batch.children().filter_map(|child| match child.statement {
+        BatchStatement::Prepared(id) => Some(id),
+        BatchStatement::Text(_) => None,
+    });
+    let mut ids = ids.filter(|id| id.len() == ID_BYTES).peekable();
+    let first = ids.peek().copied();
+    ids.find(|id| core.router.prepared.look_up(id).is_none()).or(first)
+}
+
+/// The request, if the other nodes are to get it too.
+fn remember_statement(
+    core: &mut Core,
+    io: &Io,
+    key: LinkKey,
+    pending: &Pending,
+    answer: &Answer<'_>,
+    body: &[u8],
+) -> Option<Vec<u8>> {
+    let link = core.links.get(key)?;
+    let pool = core.router.pools.get(link.pool)?;
+    let version = pool.key.version;
+    let (session, login) = (pool.key.keyspace.clone(), pool.key.login.clone());
+    let (_, rest) = split_response_prefix(answer.flags, body).ok()?;
+    let sent = core.retained.bytes(io, link.conn, pending.kept)?;
+    let (_, request) = split_request_prefix(pending.flags, &sent).ok()?;
+    let asked = Prepare::decode(version, request).ok()?;
+    let parsed = statement::classify(asked.text);
+    let keyspace = asked.keyspace.or(session.as_deref());
+    let routing = core.router.cluster.as_ref().map(|cluster| &*cluster.routing);
+    let learned = match ResultMessage::decode(version, rest) {
+        Ok(ResultMessage::Prepared(prepared)) => {
+            let explicit = asked.keyspace.is_some();
+            PreparedStatement::learn(asked.text, &parsed, keyspace, explicit, &prepared, routing)
+                .with_shape(Shape::of(version, &prepared))
+        }
+        // Metadata of a later kind than we know. It can be executed all the same, but only if it is remembered.
+        _ => PreparedStatement::opaque(result_kind::prepared_id(rest)?, asked.text, &parsed, keyspace),
+    };
+    let account = core.router.prepared.account(login.as_deref());
+    core.router.prepared.learn(account, learned).then_some(sent)
+}
+
+/// Prepares a statement on the pool's other nodes, ahead of need; nobody waits for the answers.
+fn spread(core: &mut Core, io: &mut Io, from: LinkKey, body: &[u8], prepare: &Pending) {
+    let Some(link) = core.links.get(from) else { return };
+    let Some(pool) = core.router.pools.get(link.pool) else { return };
+    let others: Vec<LinkKey> = pool.links().filter(|key| *key != from).collect();
+    for key in others {
+        let fits = core.links.get(key).is_some_and(|link| link.is_ready() && !link.full);
+        if fits {
+            let mut pending = Pending::own(io.now_ns(), Purpose::Spread, opcode::PREPARE);
+            // Without tracing, which only the client's own request asked for.
+            pending.flags = prepare.flags & !flag::TRACING;
+            aggregate::send(&mut core.links, &mut core.retained, io, key, pending, body);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The clients of a core: who there is, who is not read and why, who is to be read again.
+
+use std::net::SocketAddr;
+
+use shunt_reactor::{ConnId, Io};
+use slab::Slab;
+
+use crate::client::who::Drivers;
+use crate::client::{Client, Phase, Stall};
+use crate::ids::ClientRef;
+use crate::metrics::CoreMetrics;
+
+/// The owner of all that a core knows of its clients.
+#[derive(Default)]
+pub(crate) struct Clients {
+    slots: Slab<Client>,
+    /// Numbers given out to clients.
+    ids: u32,
+    pub(crate) drivers: Drivers,
+    /// Clients with a v5 segment to complete before this turn's flush.
+    pub(crate) dirty: Vec<u32>,
+    /// Clients that may be read again.
+    pub(crate) wake: Vec<ClientRef>,
+}
+
+impl Clients {
+    /// A place for a client that has just connected, from `peer` to `local`; returns its slot.
+    pub(crate) fn insert(&mut self, conn: ConnId, local: SocketAddr, peer: SocketAddr, deadline_ns: u64) -> u32 {
+        // 0 names nobody and the last number the proxy itself.
+        self.ids = if self.ids >= u32::MAX - 1 { 1 } else { self.ids + 1 };
+        self.slots.insert(Client::new(conn, self.ids, local, peer, deadline_ns)) as u32
+    }
+
+    pub(crate) fn try_remove(&mut self, slot: u32) -> Option<Client> {
+        self.slots.try_remove(slot as usize)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Slots there are, used or not.
+    pub(crate) fn capacity(&self) -> usize {
+        self.slots.capacity()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, slot: u32) -> Option<&Client> {
+        self.slots.get(slot as usize)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Client> {
+        self.slots.get_mut(slot as usize)
+    }
+
+    /// The client a reference means, if it is still there.
+    #[inline]
+    pub(crate) fn find(&self, client: ClientRef) -> Option<&Client> {
+        self.get(client.slot).filter(|found| found.id == client.id)
+    }
+
+    /// The client a reference means, if it is still there.
+    #[inline]
+    pub(crate) fn find_mut(&mut self, client: ClientRef) -> Option<&mut Client> {
+        self.get_mut(client.slot).filter(|found| found.id == client.id)
+    }
+
+    /// A client to write to, and the list of those with a segment to complete.
+    #[inline]
+    pub(crate) fn for_writing(&mut self, slot: u32) -> Option<(&mut Client, &mut Vec<u32>)> {
+        Some((self.slots.get_mut(slot as usize)?, &mut self.dirty))
+    }
+
+    /// What names the client in this slot beyond its end.
+    pub(crate) fn reference(&self, slot: u32) -> ClientRef {
+        ClientRef { slot, id: self.get(slot).map_or(0, |client| client.id) }
+    }
+
+    /// All clients with their slots.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Client)> {
+        self.slots.iter().map(|(slot, client)| (slot as u32, client))
+    }
+
+    /// All clients with their slots.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Client)> {
+        self.slots.iter_mut().map(|(slot, client)| (slot as u32, client))
+    }
+
+    /// Slots of all clients.
+    pub(crate) fn slots(&self) -> Vec<u32> {
+        self.iter().map(|(slot, _)| slot).collect()
+    }
+
+    /// The client's queries are taken from here on.
+    pub(crate) fn is_ready(&mut self, slot: u32) {
+        if let Some(client) = self.get_mut(slot) {
+            client.phase = Phase::Ready;
+        }
+    }
+
+    /// Stops reading from a client for a reason.
+    pub(crate) fn stall(&mut self, metrics: &CoreMetrics, io: &mut Io, slot: u32, reason: Stall) {
+        let Some(client) = self.get_mut(slot) else { return };
+        if !client.stalls.any() {
+            io.pause_reading(client.conn);
+            metrics.client_pauses.add(1);
+            metrics.clients_paused.add(1);
+        }
+        if (reason == Stall::POOL || reason == Stall::LINK) && client.stalled_since_ns == 0 {
+            client.stalled_since_ns = io.now_ns();
+        }
+        if !client.stalls.has(reason) {
+            for new in reason.reasons() {
+                metrics.clients_stalled.of(new).add(1);
+                metrics.client_stalls.of(new).add(1);
+            }
+        }
+        client.stalls.set(reason);
+    }
+
+    /// Takes a reason away; with the last one gone the client is read again before this turn ends.
+    pub(crate) fn unstall(&mut self, metrics: &CoreMetrics, slot: u32, reason: Stall) {
+        let Some(client) = self.slots.get_mut(slot as usize) else { return };
+        if !client.stalls.has(reason) {
+            return;
+        }
+        client.stalls.clear(reason);
+        for ended in reason.reasons() {
+            metrics.clients_stalled.of(ended).sub(1);
+        }
+        if !client.stalls.has(Stall::POOL) && !client.stalls.has(Stall::LINK) {
+            client.stalled_since_ns = 0;
+        }
+        if !client.stalls.any() {
+            metrics.clients_paused.sub(1);
+            self.wake.push(ClientRef { slot, id: client.id });
+        }
+    }
+
+    /// Takes a reason away from those of `held` who are still there.
+    pub(crate) fn unstall_all(&mut self, metrics: &CoreMetrics, held: &mut Vec<ClientRef>, reason: Stall) {
+        for client in held.drain(..) {
+            if self.find(client).is_some() {
+                self.unstall(metrics, client.slot, reason);
+            }
+        }
+    }
+}

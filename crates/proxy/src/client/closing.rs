@@ -1,0 +1,139 @@
+//! A client's way out: whoever is closed by the proxy is counted and told in the log, with who it was and why.
+//!
+//! Not per query. There is no other way to close a client than [`close`] and [`abort`], so that none is closed without a
+//! reason.
+
+use std::io::ErrorKind;
+
+use shunt_admin::Label as _;
+use shunt_reactor::{CloseReason, Io};
+
+use crate::client::who::printable_to;
+use crate::context::Context;
+use crate::core::Core;
+use crate::fault::{Fault, Party};
+use crate::limits;
+use crate::log_limits::Logged;
+use crate::metrics::Closing;
+use crate::reply;
+
+/// Why a client could not be given links.
+const TOO_MANY_POOLS: &str =
+    "too many different combinations of role, keyspace and protocol version are in use on this proxy";
+
+/// The client's connection ended by itself.
+pub(crate) fn lost(core: &mut Core, io: &mut Io, slot: u32, reason: CloseReason) {
+    if reason == CloseReason::Error(ErrorKind::TimedOut) {
+        tell_closed(
+            core,
+            io,
+            slot,
+            Closing::Unreachable,
+            "its host acknowledged nothing, or had no room, for too long",
+        );
+    }
+    gone(core, io, slot);
+}
+
+fn gone(core: &mut Core, io: &mut Io, slot: u32) {
+    if let Some(client) = core.clients.get(slot) {
+        core.connections.forget(client.conn);
+    }
+    forget(core, io, slot);
+}
+
+/// Closes a client after what was written to it is sent.
+pub(crate) fn close(core: &mut Core, io: &mut Io, slot: u32, closing: Closing, why: &str) {
+    tell_closed(core, io, slot, closing, why);
+    let Some(client) = core.clients.get_mut(slot) else { return };
+    let conn = client.conn;
+    if std::mem::take(&mut client.dirty) {
+        client.writer.finish(io.output(conn));
+    }
+    io.close(conn);
+    gone(core, io, slot);
+}
+
+/// Closes a client that would not take what is still written to it.
+pub(crate) fn abort(core: &mut Core, io: &mut Io, slot: u32, closing: Closing, why: &str) {
+    tell_closed(core, io, slot, closing, why);
+    let Some(client) = core.clients.get(slot) else { return };
+    io.abort(client.conn);
+    gone(core, io, slot);
+}
+
+fn forget(core: &mut Core, io: &mut Io, slot: u32) {
+    let Some(client) = core.clients.try_remove(slot) else { return };
+    core.context.metrics.clients.sub(1);
+    if client.stalls.any() {
+        core.context.metrics.clients_paused.sub(1);
+    }
+    for reason in client.stalls.reasons() {
+        core.context.metrics.clients_stalled.of(reason).sub(1);
+    }
+    for pool in [client.pool, client.switch.map(|switch| switch.pool)].into_iter().flatten() {
+        core.router.leave_pool(&mut core.links, io, pool, client.id);
+    }
+}
+
+/// `why` may quote a client or a node.
+fn tell_closed(core: &Core, io: &Io, slot: u32, closing: Closing, why: &str) {
+    let Some(client) = core.clients.get(slot) else { return };
+    core.context.metrics.clients_closed.of(closing).add(1);
+    if closing == Closing::Version {
+        // Each connection of a driver that begins with a newer version ends so once; there is nothing to do about it.
+        return;
+    }
+    let Some(suppressed) = core.context.log_limits.admit(Logged::Closed(closing), io.now_ns()) else { return };
+    let who = core.router.who(client);
+    let why = printable_to(why, limits::REASON_SHOWN_BYTES_MAX);
+    tracing::warn!(
+        core = core.context.index,
+        reason = closing.text(),
+        address = %who.address,
+        role = who.role(),
+        keyspace = who.keyspace(),
+        driver = who.driver(),
+        in_flight = client.in_flight,
+        why,
+        suppressed,
+        "closed a client"
+    );
+}
+
+/// Tells how many lines were left out where none has come since.
+pub(crate) fn tell_suppressed(context: &Context, io: &Io) {
+    for (logged, suppressed) in context.log_limits.overdue(io.now_ns()) {
+        let reason = logged.text();
+        match logged {
+            Logged::Closed(_) => tracing::warn!(reason, suppressed, "more clients were closed for the same reason"),
+            Logged::LongAnswer | Logged::NoAccess => {
+                tracing::warn!(reason, suppressed, "the same happened more often")
+            }
+        }
+    }
+}
+
+/// A client broke the protocol: answers with ERROR and closes this connection, and no other, when that is sent.
+#[cold]
+pub(crate) fn refuse(core: &mut Core, io: &mut Io, slot: u32, stream: i16, fault: &Fault) {
+    refuse_for(core, io, slot, stream, Closing::ProtocolError, fault);
+}
+
+/// There is no pool to be had for a client: answers with ERROR and closes the connection.
+pub(crate) fn refuse_pool(core: &mut Core, io: &mut Io, slot: u32, stream: i16) {
+    refuse_for(core, io, slot, stream, Closing::TooManyPools, &Fault::overloaded(TOO_MANY_POOLS));
+}
+
+/// Answers with ERROR and closes the connection, for any reason.
+pub(crate) fn refuse_for(core: &mut Core, io: &mut Io, slot: u32, stream: i16, closing: Closing, fault: &Fault) {
+    let by_client = fault.kind.party() == Party::Client;
+    core.context.metrics.client_protocol_errors.add(u64::from(by_client));
+    let max = core.router.cluster.as_ref().map_or(4, |cluster| cluster.protocol_version_max);
+    let Some(client) = core.clients.get_mut(slot) else { return };
+    if client.version == 0 {
+        client.version = max;
+    }
+    reply::error(core, io, slot, stream.max(0), fault);
+    close(core, io, slot, closing, &fault.why);
+}

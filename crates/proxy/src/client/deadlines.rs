@@ -1,0 +1,114 @@
+//! How long a client may take: over its handshake, over one request, over taking its replies; and how much all of them may
+//! leave lying.
+
+use shunt_reactor::Io;
+
+use crate::client::{Client, Phase, Stall, closing};
+use crate::core::Core;
+use crate::fault::{Fault, FaultKind};
+use crate::ids::ClientRef;
+use crate::limits;
+use crate::metrics::{Closing, Refusal};
+
+/// Ends those that take too long over their handshake or over one request; full rounds only now and then.
+pub(crate) fn tick(core: &mut Core, io: &mut Io, full_round: bool) {
+    let now = io.now_ns();
+    let (mut late, mut deaf, mut held) = (Vec::new(), Vec::new(), Vec::new());
+    let mut bytes = 0;
+    for (slot, client) in core.clients.iter_mut() {
+        bytes += bytes_of(io, client);
+        let handshake = !matches!(client.phase, Phase::Ready) && now > client.handshake_deadline_ns;
+        let slow = client.partial_since_ns != 0
+            && !client.stalls.any()
+            && now - client.partial_since_ns > limits::REQUEST_READ_NS;
+        if takes_nothing(io, client) {
+            deaf.push(slot);
+        } else if handshake || (full_round && slow) {
+            late.push((slot, handshake));
+        } else if client.stalled_since_ns != 0 && now - client.stalled_since_ns > limits::STALL_MAX_NS {
+            held.push(slot);
+        }
+    }
+    for (slot, handshake) in late {
+        if handshake {
+            refuse_late(core, io, slot);
+        } else {
+            closing::close(core, io, slot, Closing::RequestTimeout, "one request took it longer than a minute to send");
+        }
+    }
+    for slot in deaf {
+        closing::abort(core, io, slot, Closing::RepliesUntaken, "it does not take its replies");
+    }
+    drop_heaviest(core, io, bytes);
+    for slot in held {
+        if let Some(client) = core.clients.get_mut(slot) {
+            client.refuse_next = true;
+        }
+        core.clients.unstall(&core.context.metrics, slot, Stall::POOL);
+        core.clients.unstall(&core.context.metrics, slot, Stall::LINK);
+    }
+    if full_round {
+        forget_waiting(core);
+    }
+}
+
+/// Each client has bounds of its own, and many clients many times as much: when all together (with `bytes`) have more
+/// than the core's share, those with the most go. The largest answer there may be always has room.
+fn drop_heaviest(core: &mut Core, io: &mut Io, mut bytes: usize) {
+    let one_answer = core.context.config.frame_bytes_max as usize + core.context.config.client_backlog_bytes;
+    let share = (core.context.config.clients_bytes_max / core.context.config.cores.max(1)).max(one_answer);
+    if bytes <= share {
+        return;
+    }
+    let mut by_weight: Vec<(usize, u32)> =
+        core.clients.iter().map(|(slot, client)| (bytes_of(io, client), slot)).collect();
+    by_weight.sort_unstable();
+    while let Some((weight, slot)) = by_weight.pop()
+        && bytes > share
+    {
+        bytes -= weight;
+        let why = format!("clients_bytes_max is reached, and it leaves most lying: {weight} bytes");
+        closing::abort(core, io, slot, Closing::BytesMax, &why);
+    }
+}
+
+/// Takes those who no longer wait out of the lists of who does: they left, or were told that it took too long.
+fn forget_waiting(core: &mut Core) {
+    let clients = &core.clients;
+    let waits = |client: &ClientRef, reason| clients.find(*client).is_some_and(|found| found.stalls.has(reason));
+    for pool in core.router.pools.iter_mut() {
+        pool.waiting.retain(|client| waits(client, Stall::POOL) || waits(client, Stall::SWITCH));
+    }
+    for link in core.links.iter_mut() {
+        link.waiting.retain(|client| waits(client, Stall::LINK));
+    }
+}
+
+/// A handshake took too long, perhaps because the proxy itself has not reached the ring yet.
+fn refuse_late(core: &mut Core, io: &mut Io, slot: u32) {
+    let (reason, closing, why) = match core.router.cluster {
+        None => (Refusal::NoRing, Closing::NoRing, "Shunt has not reached any node of the ring yet"),
+        Some(_) => (Refusal::HandshakeTimeout, Closing::HandshakeTimeout, "the handshake was not completed in time"),
+    };
+    core.context.metrics.clients_refused.of(reason).add(1);
+    closing::refuse_for(core, io, slot, 0, closing, &Fault::new(FaultKind::Late, why));
+}
+
+/// Memory of a client: replies that it has not taken, requests that are not complete.
+fn bytes_of(io: &Io, client: &Client) -> usize {
+    io.backlog(client.conn) + io.unread(client.conn) + client.carry.capacity()
+}
+
+/// Whether a client leaves its replies lying: more of them than any bound allows, or all of them for too long.
+fn takes_nothing(io: &Io, client: &mut Client) -> bool {
+    if !client.stalls.has(Stall::REPLIES) {
+        return false;
+    }
+    let writes = io.writes_of(client.conn);
+    if writes != client.writes_taken {
+        client.writes_taken = writes;
+        client.untaken_since_ns = io.now_ns();
+    }
+    io.now_ns() - client.untaken_since_ns > limits::REPLIES_UNTAKEN_NS
+        || io.backlog(client.conn) > limits::CLIENT_BACKLOG_BYTES_HARD
+}

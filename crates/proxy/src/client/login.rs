@@ -1,0 +1,276 @@
+//! Logging in, and USE: both move a client from one pool to another.
+//!
+//! The proxy checks no password. A client's SASL answer is carried to a node; only if the node says AUTH_SUCCESS does
+//! the client join the pool of links opened with exactly that answer. The answer stays in memory to open that pool's
+//! other links, which works for mechanisms that take one step, such as PLAIN of Cassandra's PasswordAuthenticator;
+//! a mechanism with challenges is refused with an error that says so. A login that succeeded is believed for
+//! `auth_cache_ms`, as Cassandra's own `credentials_validity`, so that thousands of clients starting at once do not
+//! cost a node thousands of password hashes.
+
+use std::sync::Arc;
+
+use shunt_reactor::Io;
+use shunt_topology::NodeId;
+use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::message::{ErrorMessage, Query, encode, split_request_prefix};
+use shunt_wire::cql::statement::classify;
+
+use crate::client::{Phase, Stall, Switch, closing};
+use crate::core::Core;
+use crate::fault::{Fault, FaultKind};
+use crate::ids::{ClientRef, LinkKey, PoolId};
+use crate::limits;
+use crate::link::{PoolKey, Role, Step, open, pools};
+use crate::metrics::{Closing, Outcome, Refusal};
+use crate::plan::Plan;
+use crate::reply;
+
+/// AUTH_RESPONSE of a client.
+pub(crate) fn take_login(core: &mut Core, io: &mut Io, slot: u32, stream: i16, token: &[u8]) {
+    let Some(client) = core.clients.get(slot) else { return };
+    let key = PoolKey {
+        login: Some(Arc::from(token)),
+        version: client.version,
+        keyspace: None,
+        compression: client.compression,
+        no_compact: client.no_compact,
+    };
+    match pools::for_key(core, io, &key, 0) {
+        Some(id) => start_switch(core, io, slot, stream, id, true),
+        None => closing::refuse_pool(core, io, slot, stream),
+    }
+}
+
+/// A request that is USE, as text or prepared. Never sent on a shared link, not even malformed.
+pub(crate) fn use_keyspace(core: &mut Core, io: &mut Io, slot: u32, header: &Header, plan: &Plan, body: &[u8]) {
+    core.context.metrics.queries.of(plan.kind).add(1);
+    core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
+    let statement = core.router.prepared.shared(plan.statement);
+    let asked = split_request_prefix(header.flags, body).and_then(|(_, body)| Query::decode(header.version, body));
+    let text = match (&statement, &asked) {
+        (Some(statement), _) => statement.text.as_deref().unwrap_or_default(),
+        (None, Ok(query)) => query.text,
+        (None, Err(_)) => "",
+    };
+    match classify(text).keyspace {
+        Some(keyspace) => take_use(core, io, slot, header.stream, &keyspace.to_string()),
+        None => {
+            reply::error(core, io, slot, header.stream, &Fault::new(FaultKind::Syntax, "USE needs one keyspace name"))
+        }
+    }
+}
+
+/// USE of a client: the keyspace belongs to its pool, never to a link others share.
+fn take_use(core: &mut Core, io: &mut Io, slot: u32, stream: i16, keyspace: &str) {
+    let Some(client) = core.clients.get(slot) else { return };
+    let Some(pool) = client.pool.and_then(|pool| core.router.pools.get(pool)) else { return };
+    let key = PoolKey { keyspace: Some(Arc::from(keyspace)), ..pool.key.clone() };
+    let verified_ns = pool.verified_ns;
+    match pools::for_key(core, io, &key, verified_ns) {
+        Some(id) => start_switch(core, io, slot, stream, id, false),
+        None => closing::refuse_pool(core, io, slot, stream),
+    }
+}
+
+fn start_switch(core: &mut Core, io: &mut Io, slot: u32, stream: i16, id: PoolId, login: bool) {
+    let now = io.now_ns();
+    let client = core.clients.reference(slot);
+    let cache_ns = core.context.config.auth_cache_ms * 1_000_000;
+    let deadline_ns = now + core.context.config.connect_timeout_ms * 1_000_000;
+    let Some(pool) = core.router.pools.get_mut(id) else { return };
+    pool.ask_again();
+    pool.clients += 1;
+    let done = if login { pool.login_is_fresh(now, cache_ns) } else { pool.ready > 0 };
+    if !done {
+        pool.waiting.push(client);
+    }
+    if let Some(client) = core.clients.get_mut(slot) {
+        client.switch = Some(Switch { pool: id, stream, login, deadline_ns });
+    }
+    if done {
+        complete_switch(core, io, client, id);
+        return;
+    }
+    core.clients.stall(&core.context.metrics, io, slot, Stall::SWITCH);
+    if login {
+        verify_login(core, io, id);
+    } else {
+        open::ensure_links(core, io, id);
+    }
+}
+
+/// Has a node check the pool's login, on a connection of its own if the pool has links already.
+fn verify_login(core: &mut Core, io: &mut Io, id: PoolId) {
+    let now = io.now_ns();
+    let Some(pool) = core.router.pools.get_mut(id) else { return };
+    if std::mem::replace(&mut pool.verifying, true) {
+        return;
+    }
+    pool.asked_ns = now;
+    if pool.verified_ns == 0 {
+        open::ensure_links(core, io, id);
+        // The pool's own first link brings the answer. Those that are open have logged in long ago.
+        let opening = |key: LinkKey| core.links.get(key).is_some_and(|link| link.step != Step::Ready);
+        if core.router.pools.get(id).is_some_and(|pool| pool.links().any(opening)) {
+            return;
+        }
+    }
+    let asked = ask_another_node(core, io, id);
+    if let Some(pool) = core.router.pools.get_mut(id) {
+        pool.verifying = asked; // If not, tried again by the tick until the clients' deadline.
+    }
+}
+
+/// Has a node that is not being asked check the pool's login, if possible one that answers others and has not refused
+/// of late. Whether there was any.
+fn ask_another_node(core: &mut Core, io: &mut Io, id: PoolId) -> bool {
+    let now = io.now_ns();
+    let (Some(cluster), Some(pool)) = (core.router.cluster.clone(), core.router.pools.get_mut(id)) else {
+        return false;
+    };
+    pool.asked_ns = now;
+    core.router.cursor = core.router.cursor.wrapping_add(1);
+    let (Some(pool), nodes) = (core.router.pools.get(id), cluster.routing.local_nodes()) else { return false };
+    let is_asked = |node: NodeId| {
+        core.links.iter().any(|(_, link)| link.pool == id && link.node == node && link.step != Step::Ready)
+    };
+    let usable = (0..nodes.len()).map(|offset| nodes[(core.router.cursor + offset) % nodes.len()]).filter(|node| {
+        core.links.health.is_usable(*node, now) && !is_asked(*node) && !open::is_being_identified(&core.links, *node)
+    });
+    let best = usable.min_by_key(|node| {
+        let silent = core.links.node(*node).is_some_and(|state| state.silent);
+        silent || pool.is_spared(*node, now)
+    });
+    best.is_some_and(|node| open::open(core, io, id, node, Role::Verifies))
+}
+
+/// A node accepted the pool's login.
+pub(crate) fn login_accepted(core: &mut Core, io: &mut Io, id: PoolId) {
+    let now = io.now_ns();
+    let Some(pool) = core.router.pools.get_mut(id) else { return };
+    pool.verified_ns = now.max(1);
+    pool.verifying = false;
+    for client in take_switching(core, id, true) {
+        complete_switch(core, io, client, id);
+    }
+}
+
+/// A node refused the pool's login, or USE: those who wait get the node's own words.
+pub(crate) fn switch_refused(core: &mut Core, io: &mut Io, id: PoolId, login: bool, error_body: &[u8]) {
+    let Some(pool) = core.router.pools.get_mut(id) else { return };
+    if login {
+        pool.verifying = false;
+        pool.verified_ns = 0;
+    } else if pool.ready > 0 {
+        return; // Works elsewhere: this node's schema lags.
+    }
+    for client in take_switching(core, id, login) {
+        let Some(switch) = core.clients.find_mut(client).and_then(|found| found.switch) else { continue };
+        reply::message(core, io, client.slot, opcode::ERROR, switch.stream, error_body);
+        if switch.login {
+            core.context.metrics.clients_refused.of(Refusal::Authentication).add(1);
+            // Code and message come first in every version.
+            let words = ErrorMessage::decode(3, error_body).map_or("the node refused it", |error| error.message);
+            closing::close(core, io, client.slot, Closing::Authentication, words);
+        } else {
+            end_switch(core, io, client, switch.pool);
+            core.clients.unstall(&core.context.metrics, client.slot, Stall::SWITCH);
+        }
+    }
+    pools::remove_if_unused(core, id);
+}
+
+/// A USE has come to nothing.
+pub(crate) fn end_switch(core: &mut Core, io: &mut Io, client: ClientRef, pool: PoolId) {
+    if let Some(found) = core.clients.find_mut(client) {
+        found.switch = None;
+    }
+    core.router.leave_pool(&mut core.links, io, pool, client.id);
+}
+
+/// The connection that was to check a login broke: another node is tried while somebody waits.
+pub(crate) fn verification_interrupted(core: &mut Core, io: &mut Io, id: PoolId) {
+    let Some(pool) = core.router.pools.get_mut(id) else { return };
+    if std::mem::replace(&mut pool.verifying, false) && !pool.waiting.is_empty() {
+        verify_login(core, io, id);
+    }
+}
+
+/// Of those who wait for a pool the clients whose login, or else whose USE, is about this pool. The others, held
+/// until it has a link or gone by now, are left.
+pub(crate) fn take_switching(core: &mut Core, id: PoolId, login: bool) -> Vec<ClientRef> {
+    let Some(pool) = core.router.pools.get_mut(id) else { return Vec::new() };
+    let waiting = std::mem::take(&mut pool.waiting);
+    let (switching, others) = waiting.into_iter().partition(|client: &ClientRef| {
+        let switch = core.clients.find(*client).and_then(|found| found.switch);
+        switch.is_some_and(|switch| switch.pool == id && switch.login == login)
+    });
+    if let Some(pool) = core.router.pools.get_mut(id) {
+        pool.waiting = others;
+    }
+    switching
+}
+
+/// The client belongs to its new pool from here on.
+pub(crate) fn complete_switch(core: &mut Core, io: &mut Io, client: ClientRef, id: PoolId) {
+    let Some(found) = core.clients.find_mut(client) else { return };
+    let Some(switch) = found.switch.take_if(|switch| switch.pool == id) else { return };
+    let old = found.pool.replace(switch.pool);
+    if switch.login {
+        found.phase = Phase::Ready;
+    }
+    if let Some(pool) = core.router.pools.get_mut(id) {
+        pool.admitted = true;
+    }
+    if let Some(old) = old {
+        core.router.leave_pool(&mut core.links, io, old, client.id);
+    }
+    let mut body = Vec::new();
+    if switch.login {
+        encode::auth_success(&mut body, None);
+        reply::message(core, io, client.slot, opcode::AUTH_SUCCESS, switch.stream, &body);
+    } else {
+        let keyspace = core.router.pools.get(switch.pool).and_then(|pool| pool.key.keyspace.clone());
+        encode::set_keyspace(&mut body, keyspace.as_deref().unwrap_or_default());
+        reply::message(core, io, client.slot, opcode::RESULT, switch.stream, &body);
+    }
+    core.clients.unstall(&core.context.metrics, client.slot, Stall::SWITCH);
+}
+
+/// Gives up logins and USEs that no node could answer in time.
+pub(crate) fn expire_switches(core: &mut Core, io: &mut Io) {
+    let now = io.now_ns();
+    let late: Vec<(ClientRef, Switch)> = core
+        .clients
+        .iter()
+        .filter_map(|(slot, client)| {
+            let switch = client.switch.filter(|switch| now > switch.deadline_ns)?;
+            Some((ClientRef { slot, id: client.id }, switch))
+        })
+        .collect();
+    for (client, switch) in late {
+        if switch.login {
+            // Drivers take an ERROR here, whatever its code, for a wrong password, and some never try again.
+            core.context.metrics.clients_refused.of(Refusal::LoginUnchecked).add(1);
+            closing::close(core, io, client.slot, Closing::LoginUnchecked, "no node could check its login in time");
+        } else {
+            end_switch(core, io, client, switch.pool);
+            let why = "no node could be reached in time to carry out the request";
+            reply::error(core, io, client.slot, switch.stream, &Fault::overloaded(why));
+            core.clients.unstall(&core.context.metrics, client.slot, Stall::SWITCH);
+        }
+    }
+    let patience_ns = limits::LOGIN_PATIENCE_NS.min(core.context.config.connect_timeout_ms * 1_000_000 / 4);
+    for id in core.router.pools.ids() {
+        let waits = |client: &ClientRef| {
+            let switch = core.clients.find(*client).and_then(|found| found.switch);
+            switch.is_some_and(|switch| switch.pool == id && switch.login)
+        };
+        let Some(pool) = core.router.pools.get(id).filter(|pool| pool.waiting.iter().any(waits)) else { continue };
+        if !pool.verifying {
+            verify_login(core, io, id);
+        } else if now.saturating_sub(pool.asked_ns) > patience_ns {
+            ask_another_node(core, io, id);
+        }
+    }
+}

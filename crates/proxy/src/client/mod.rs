@@ -1,0 +1,182 @@
+//! What a core remembers about one client connection, and what happens to it beside its queries.
+//!
+//! [`login`] lets it into a pool (logging in and USE), [`events`] tells it of changes of the schema, [`deadlines`] and
+//! [`closing`] end it, [`who`] and [`census`] show it to operators. [`clients`] holds them all.
+
+pub mod census;
+pub(crate) mod clients;
+pub(crate) mod closing;
+pub(crate) mod deadlines;
+pub(crate) mod events;
+pub(crate) mod login;
+pub(crate) mod who;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use shunt_admin::Label as _;
+use shunt_reactor::ConnId;
+use shunt_wire::cql::compression::Algorithm;
+use shunt_wire::cql::frame_v5::SegmentWriter;
+
+use crate::client::who::Driver;
+use crate::ids::PoolId;
+use crate::metrics::StallReason;
+
+/// Reasons for not reading from a client; it is read from only while there are none. The bits are in the order of
+/// [`StallReason`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stall(u8);
+
+impl Stall {
+    /// The ring is not known yet.
+    pub(crate) const CLUSTER: Stall = Stall(1);
+    /// No link of its pool is open.
+    pub(crate) const POOL: Stall = Stall(2);
+    /// The link its next query must take is full.
+    pub(crate) const LINK: Stall = Stall(4);
+    /// It does not take its replies.
+    pub(crate) const REPLIES: Stall = Stall(8);
+    /// A login or USE is under way; what comes after it depends on it.
+    pub(crate) const SWITCH: Stall = Stall(16);
+    /// The proxy is shutting down.
+    pub(crate) const DRAIN: Stall = Stall(32);
+
+    pub(crate) fn any(self) -> bool {
+        self.0 != 0
+    }
+
+    pub(crate) fn has(self, reason: Stall) -> bool {
+        self.0 & reason.0 != 0
+    }
+
+    pub(crate) fn set(&mut self, reason: Stall) {
+        self.0 |= reason.0;
+    }
+
+    pub(crate) fn clear(&mut self, reason: Stall) {
+        self.0 &= !reason.0;
+    }
+
+    /// Each reason by itself.
+    pub(crate) fn reasons(self) -> impl Iterator<Item = StallReason> {
+        StallReason::ALL.iter().copied().filter(move |reason| self.0 & (1 << reason.index()) != 0)
+    }
+}
+
+/// How far a client has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nothing but OPTIONS and STARTUP is allowed.
+    Startup,
+    /// AUTHENTICATE was sent.
+    Authenticating,
+    /// Logged in; queries are taken.
+    Ready,
+}
+
+/// A client that asked for something the proxy must finish before it reads on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Switch {
+    /// The pool it will belong to.
+    pub(crate) pool: PoolId,
+    /// Stream id of the request to answer.
+    pub(crate) stream: i16,
+    /// Whether this is a login (else a USE).
+    pub(crate) login: bool,
+    /// When it is given up, nanoseconds.
+    pub(crate) deadline_ns: u64,
+}
+
+/// One client connection.
+pub(crate) struct Client {
+    pub(crate) conn: ConnId,
+    /// Never 0 and never reused soon: names the client in aggregated frames and detects replies for a client gone.
+    pub(crate) id: u32,
+    pub(crate) phase: Phase,
+    /// Set by STARTUP; 0 before.
+    pub(crate) version: u8,
+    /// v3/v4: bodies may be compressed with this.
+    pub(crate) compression: Option<Algorithm>,
+    /// v5: envelopes travel in segments (after the answer to STARTUP).
+    pub(crate) segmented: bool,
+    /// v5: segments are LZ4.
+    pub(crate) lz4: bool,
+    /// STARTUP option NO_COMPACT, which changes what tables look like.
+    pub(crate) no_compact: bool,
+    pub(crate) writer: SegmentWriter,
+    /// v5: whether `writer` has a segment to finish this turn.
+    pub(crate) dirty: bool,
+    /// v5: bytes of envelopes whose segments were taken but which could not be handled yet.
+    pub(crate) carry: Vec<u8>,
+    pub(crate) pool: Option<PoolId>,
+    pub(crate) switch: Option<Switch>,
+    /// It asked for SCHEMA_CHANGE events (REGISTER).
+    pub(crate) registered_schema: bool,
+    pub(crate) stalls: Stall,
+    /// Since when POOL or LINK hold it, nanoseconds; 0: they do not.
+    pub(crate) stalled_since_ns: u64,
+    /// POOL or LINK held it too long: the next query is refused instead of held.
+    pub(crate) refuse_next: bool,
+    pub(crate) in_flight: u32,
+    /// Address it connected to, which is what `system.local` shows.
+    pub(crate) local: SocketAddr,
+    /// Address it connected from.
+    pub(crate) peer: SocketAddr,
+    /// What STARTUP said it is.
+    pub(crate) driver: Option<Arc<Driver>>,
+    /// When it must be READY, nanoseconds.
+    pub(crate) handshake_deadline_ns: u64,
+    /// Since when an incomplete request is waiting for its rest; 0: none is.
+    pub(crate) partial_since_ns: u64,
+    /// Since when it has taken none of the replies it is held back for, nanoseconds.
+    pub(crate) untaken_since_ns: u64,
+    /// Writes to it that its kernel had taken by then.
+    pub(crate) writes_taken: u64,
+}
+
+impl Client {
+    pub(crate) fn new(conn: ConnId, id: u32, local: SocketAddr, peer: SocketAddr, deadline_ns: u64) -> Self {
+        Self {
+            conn,
+            id,
+            phase: Phase::Startup,
+            version: 0,
+            compression: None,
+            segmented: false,
+            lz4: false,
+            no_compact: false,
+            writer: SegmentWriter::new(false),
+            dirty: false,
+            carry: Vec::new(),
+            pool: None,
+            switch: None,
+            registered_schema: false,
+            stalls: Stall::default(),
+            stalled_since_ns: 0,
+            refuse_next: false,
+            in_flight: 0,
+            local,
+            peer,
+            driver: None,
+            handshake_deadline_ns: deadline_ns,
+            partial_since_ns: 0,
+            untaken_since_ns: 0,
+            writes_taken: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stall_has_its_own_reason() {
+        let stalls = [Stall::CLUSTER, Stall::POOL, Stall::LINK, Stall::REPLIES, Stall::SWITCH, Stall::DRAIN];
+        let reasons: Vec<StallReason> = stalls.into_iter().flat_map(Stall::reasons).collect();
+        assert_eq!(reasons, StallReason::ALL);
+        let both = Stall(Stall::POOL.0 | Stall::DRAIN.0);
+        assert_eq!(both.reasons().collect::<Vec<_>>(), [StallReason::NoLink, StallReason::Draining]);
+    }
+}

@@ -1,0 +1,185 @@
+//! Who a client is, as logs and `/status` show it: its address, role, keyspace and driver.
+//!
+//! All but the address is what the client itself says, so it is cut to a length and what does not print is escaped,
+//! once, when it is learnt. A password is never kept here: of a SASL token only the role of a well-formed PLAIN message
+//! (RFC 4616) is, and of any other token nothing.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::limits;
+
+/// The role of a token that is no PLAIN message.
+const UNKNOWN: &str = "unknown";
+/// What is shown where a client has not said it (yet).
+const NONE: &str = "none";
+
+/// A driver as STARTUP names it (`DRIVER_NAME`, `DRIVER_VERSION`); the version may be empty.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Driver {
+    /// Its name.
+    pub name: Box<str>,
+    /// Its version.
+    pub version: Box<str>,
+}
+
+/// The drivers of a core's clients, each kept once: thousands of clients use the same few.
+#[derive(Default)]
+pub(crate) struct Drivers(BTreeSet<Arc<Driver>>);
+
+impl Drivers {
+    /// The driver with these names, none if both are empty. When as many are known as may be and all are in use, it is
+    /// the client's own.
+    pub(crate) fn named(&mut self, name: &str, version: &str) -> Option<Arc<Driver>> {
+        if name.is_empty() && version.is_empty() {
+            return None;
+        }
+        let driver = Driver { name: printable(name).into(), version: printable(version).into() };
+        if let Some(known) = self.0.get(&driver) {
+            return Some(Arc::clone(known));
+        }
+        if self.0.len() >= limits::DRIVERS_MAX {
+            self.0.retain(|known| Arc::strong_count(known) > 1);
+        }
+        let driver = Arc::new(driver);
+        if self.0.len() < limits::DRIVERS_MAX {
+            self.0.insert(Arc::clone(&driver));
+        }
+        Some(driver)
+    }
+}
+
+/// What the clients of a pool have in common, as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PoolNames {
+    /// `None`: the ring asks for no login.
+    pub(crate) role: Option<Arc<str>>,
+    pub(crate) keyspace: Option<Arc<str>>,
+}
+
+impl PoolNames {
+    /// The names in a login (a SASL token) and of a keyspace.
+    pub(crate) fn new(login: Option<&[u8]>, keyspace: Option<&str>) -> Self {
+        Self { role: login.map(role_of), keyspace: keyspace.map(|keyspace| printable(keyspace).into()) }
+    }
+}
+
+/// A client as a log line shows it.
+pub(crate) struct Who {
+    pub(crate) address: SocketAddr,
+    role: Option<Arc<str>>,
+    keyspace: Option<Arc<str>>,
+    driver: Option<Arc<Driver>>,
+}
+
+impl Who {
+    pub(crate) fn new(address: SocketAddr, names: Option<&PoolNames>, driver: Option<Arc<Driver>>) -> Self {
+        Self {
+            address,
+            role: names.and_then(|names| names.role.clone()),
+            keyspace: names.and_then(|names| names.keyspace.clone()),
+            driver,
+        }
+    }
+
+    pub(crate) fn role(&self) -> &str {
+        self.role.as_deref().unwrap_or(NONE)
+    }
+
+    pub(crate) fn keyspace(&self) -> &str {
+        self.keyspace.as_deref().unwrap_or(NONE)
+    }
+
+    /// Name and version.
+    pub(crate) fn driver(&self) -> String {
+        let Some(driver) = &self.driver else { return UNKNOWN.to_owned() };
+        format!("{} {}", driver.name, driver.version).trim().to_owned()
+    }
+}
+
+/// The role in a SASL token: the second of exactly three parts, if there is a password behind it. A token of another
+/// form may hold a password anywhere, so nothing of it is shown.
+fn role_of(token: &[u8]) -> Arc<str> {
+    let mut parts = token.split(|byte| *byte == 0);
+    match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some(_), Some(role), Some(password), None) if !role.is_empty() && !password.is_empty() => {
+            printable(&String::from_utf8_lossy(role)).into()
+        }
+        _ => UNKNOWN.into(),
+    }
+}
+
+/// A client's text without anything that does not print, cut to [`limits::NAME_SHOWN_BYTES_MAX`].
+fn printable(text: &str) -> String {
+    printable_to(text, limits::NAME_SHOWN_BYTES_MAX)
+}
+
+/// The same, cut to so many bytes.
+pub(crate) fn printable_to(text: &str, bytes_max: usize) -> String {
+    let mut shown = String::new();
+    for c in text.chars() {
+        let start = shown.len();
+        match c {
+            '\'' | '"' | '\\' => shown.push(c),
+            _ => shown.extend(c.escape_debug()),
+        }
+        if shown.len() > bytes_max {
+            shown.truncate(start);
+            shown.push('…');
+            break;
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_message_shows_its_role() {
+        for (token, role) in [
+            (&b"\0ann\0secret"[..], "ann"),
+            (b"other\0ann\0secret", "ann"),
+            (b"\0a b'\"\0x", "a b'\""),
+            (b"\0\xff\0x", "\u{fffd}"),
+            (b"", UNKNOWN),
+            (b"secret", UNKNOWN),
+            (b"ann\0secret", UNKNOWN),
+            (b"ann\0secret\0", UNKNOWN),
+            (b"\0\0secret", UNKNOWN),
+            (b"\0ann\0sec\0ret", UNKNOWN),
+        ] {
+            assert_eq!(&*role_of(token), role, "{token:?}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_print_is_escaped_and_length_is_bounded() {
+        assert_eq!(printable("a\n\x1b[1mb\u{202e}\u{7f}"), r"a\n\u{1b}[1mb\u{202e}\u{7f}");
+        assert_eq!(printable(&"x".repeat(64)), "x".repeat(64));
+        for long in ["x", "é", "\0"].map(|part| part.repeat(100_000)) {
+            let shown = printable(&long);
+            assert!(shown.ends_with('…') && shown.len() <= limits::NAME_SHOWN_BYTES_MAX + '…'.len_utf8(), "{shown}");
+        }
+    }
+
+    #[test]
+    fn drivers_are_kept_once_and_few() {
+        let mut drivers = Drivers::default();
+        assert_eq!(drivers.named("", ""), None);
+        let (one, same) = (drivers.named("a", "1"), drivers.named("a", "1"));
+        assert!(Arc::ptr_eq(one.as_ref().unwrap(), same.as_ref().unwrap()));
+        for number in 0..10 * limits::DRIVERS_MAX {
+            drivers.named("b", &number.to_string());
+            assert!(drivers.0.len() <= limits::DRIVERS_MAX);
+        }
+        assert!(
+            Arc::ptr_eq(one.as_ref().unwrap(), drivers.named("a", "1").as_ref().unwrap()),
+            "in use, so still known"
+        );
+        let used: Vec<_> = (0..2 * limits::DRIVERS_MAX).map(|number| drivers.named("c", &number.to_string())).collect();
+        assert!(drivers.0.len() <= limits::DRIVERS_MAX && used.iter().all(Option::is_some));
+    }
+}

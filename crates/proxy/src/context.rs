@@ -1,0 +1,45 @@
+//! What every step of a core may read: settings, counters, the way to the control plane.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use crate::config::Config;
+use crate::control::state::ControlRequest;
+use crate::limits;
+use crate::log_limits::LogLimits;
+use crate::metrics::CoreMetrics;
+use crate::plan::{Plan, Work};
+
+/// One core's settings and surroundings.
+pub(crate) struct Context {
+    /// Number of the core, from 0.
+    pub(crate) index: usize,
+    pub(crate) config: Arc<Config>,
+    pub(crate) metrics: Arc<CoreMetrics>,
+    pub(crate) log_limits: Arc<LogLimits>,
+    pub(crate) control: mpsc::Sender<ControlRequest>,
+    /// The proxy is shutting down.
+    pub(crate) draining: bool,
+    /// State of the generator of jitter; never 0.
+    pub(crate) seed: u64,
+}
+
+impl Context {
+    /// A number for jitter; xorshift, seeded, so that a simulated run can be replayed.
+    pub(crate) fn random(&mut self) -> u64 {
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        self.seed
+    }
+
+    /// How long a request may take.
+    pub(crate) fn timeout_ns(&self, plan: &Plan) -> u64 {
+        let timeout_ns = self.config.query_timeout_ms * 1_000_000;
+        match plan.work {
+            Work::Schema => timeout_ns.max(limits::SCHEMA_TIMEOUT_NS),
+            Work::Read | Work::Write | Work::Other => timeout_ns,
+        }
+    }
+}

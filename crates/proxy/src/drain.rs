@@ -1,0 +1,46 @@
+//! Shutting down: no client is cut off in the middle of an answer as long as there is time.
+
+use shunt_reactor::Io;
+
+use crate::client::{Stall, closing};
+use crate::core::Core;
+use crate::link::keep;
+use crate::metrics::Closing;
+
+/// SIGTERM: no new requests; what is in flight is answered, and a client that has taken its answers is closed.
+pub(crate) fn start(core: &mut Core, io: &mut Io) {
+    core.context.draining = true;
+    for slot in core.clients.slots() {
+        core.clients.stall(&core.context.metrics, io, slot, Stall::DRAIN);
+    }
+    step(core, io);
+}
+
+/// Closes the clients that are owed nothing; the last of them ends the core.
+pub(crate) fn step(core: &mut Core, io: &mut Io) {
+    let done: Vec<u32> = core
+        .clients
+        .iter()
+        .filter(|(_, client)| client.in_flight == 0 && client.switch.is_none() && io.backlog(client.conn) == 0)
+        .map(|(slot, _)| slot)
+        .collect();
+    for slot in done {
+        closing::close(core, io, slot, Closing::Draining, "the proxy is shutting down and owes it nothing");
+    }
+    if core.clients.is_empty() {
+        keep::close_all(core, io);
+        // Closing connections may still have answers to send; the tick looks again.
+        if io.connections() == 0 {
+            io.stop();
+        }
+    }
+}
+
+/// The time to drain is over: closes everything.
+pub(crate) fn close_all(core: &mut Core, io: &mut Io) {
+    for slot in core.clients.slots() {
+        closing::close(core, io, slot, Closing::CutOff, "the proxy is shutting down and waits no longer");
+    }
+    keep::close_all(core, io);
+    io.stop();
+}

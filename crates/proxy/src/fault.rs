@@ -1,0 +1,133 @@
+//! What goes wrong: whose fault it is, and whether asking again helps.
+
+use std::borrow::Cow;
+
+use shunt_wire::cql::message::error_code;
+use shunt_wire::error::DecodeError;
+
+/// Who caused an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Party {
+    /// The client: what it sent is wrong, and would be wrong again.
+    Client,
+    /// A node, whatever it is asked.
+    Node,
+    /// The proxy, or what it stands on: bounds, time limits, the ring that is not reached.
+    Proxy,
+}
+
+/// Kinds of errors that the proxy itself answers clients with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FaultKind {
+    /// It breaks the protocol.
+    Protocol,
+    /// It can be read, but is not to be done.
+    Invalid,
+    /// Its text is no CQL.
+    Syntax,
+    /// A bound is reached.
+    Overloaded,
+    /// It was not done in time, or there is no ring yet.
+    Late,
+}
+
+impl FaultKind {
+    /// The error's code in the protocol.
+    pub(crate) fn code(self) -> i32 {
+        match self {
+            FaultKind::Protocol => error_code::PROTOCOL_ERROR,
+            FaultKind::Invalid => error_code::INVALID,
+            FaultKind::Syntax => error_code::SYNTAX_ERROR,
+            FaultKind::Overloaded => error_code::OVERLOADED,
+            FaultKind::Late => error_code::SERVER_ERROR,
+        }
+    }
+
+    /// Whose fault it is. What is the client's would fail again; of anything else, asking again later may help.
+    pub(crate) fn party(self) -> Party {
+        match self {
+            FaultKind::Protocol | FaultKind::Invalid | FaultKind::Syntax => Party::Client,
+            FaultKind::Overloaded | FaultKind::Late => Party::Proxy,
+        }
+    }
+}
+
+/// An error that the proxy itself answers a client with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) kind: FaultKind,
+    /// Says what is wrong and what to do.
+    pub(crate) why: Cow<'static, str>,
+}
+
+impl Fault {
+    pub(crate) fn new(kind: FaultKind, why: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, why: why.into() }
+    }
+
+    /// The client breaks the protocol.
+    pub(crate) fn protocol(why: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(FaultKind::Protocol, why)
+    }
+
+    /// What the client asks is not to be done.
+    pub(crate) fn invalid(why: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(FaultKind::Invalid, why)
+    }
+
+    /// A bound is reached.
+    pub(crate) fn overloaded(why: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(FaultKind::Overloaded, why)
+    }
+}
+
+impl From<DecodeError> for Fault {
+    fn from(error: DecodeError) -> Self {
+        Self::protocol(error.to_string())
+    }
+}
+
+/// The code of an ERROR that a node sent, and what it says of a second attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NodeError(pub(crate) i32);
+
+impl NodeError {
+    /// Whose fault it is: the node's own, or the request's.
+    pub(crate) fn party(self) -> Party {
+        use error_code::{IS_BOOTSTRAPPING, OVERLOADED, SERVER_ERROR, UNAVAILABLE};
+        match self.0 {
+            SERVER_ERROR | UNAVAILABLE | OVERLOADED | IS_BOOTSTRAPPING => Party::Node,
+            _ => Party::Client,
+        }
+    }
+
+    /// Whether another node may be asked: this one did not get far, for a reason of its own.
+    pub(crate) fn another_may_help(self) -> bool {
+        matches!(self.0, error_code::OVERLOADED | error_code::IS_BOOTSTRAPPING)
+    }
+
+    /// Whether a driver takes it to say that the request was not carried out, and so gives it to another node.
+    pub(crate) fn says_not_begun(self) -> bool {
+        use error_code::{IS_BOOTSTRAPPING, OVERLOADED, UNAVAILABLE, UNPREPARED};
+        matches!(self.0, OVERLOADED | IS_BOOTSTRAPPING | UNAVAILABLE | UNPREPARED)
+    }
+
+    /// Whether it leaves open if a login or keyspace is right: the node cannot serve, or cannot read its own tables.
+    pub(crate) fn is_no_verdict(self) -> bool {
+        self.party() == Party::Node || matches!(self.0, error_code::READ_TIMEOUT | error_code::READ_FAILURE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_the_clients_fault_is_not_answered_with_a_code_that_drivers_repeat_after() {
+        use FaultKind::{Invalid, Late, Overloaded, Protocol, Syntax};
+        for kind in [Protocol, Invalid, Syntax, Overloaded, Late] {
+            let repeated = NodeError(kind.code()).party() == Party::Node;
+            assert_eq!(repeated, kind.party() != Party::Client, "{kind:?}");
+        }
+    }
+}

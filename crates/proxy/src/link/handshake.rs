@@ -1,0 +1,268 @@
+//! The handshake of a link: OPTIONS, STARTUP, the pool's login, the question who is there ([`super::identity`]), USE of the
+//! pool's keyspace, each after the answer to the one before (section 3 and 4 of the specifications).
+
+use shunt_reactor::Io;
+use shunt_wire::cql::compression::Algorithm;
+use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::frame_v5::SegmentWriter;
+use shunt_wire::cql::message::{Authenticate, Consistency, encode, error_code, split_response_prefix};
+
+use crate::client::login;
+use crate::core::Core;
+use crate::fault::NodeError;
+use crate::ids::{LinkKey, PoolId};
+use crate::limits;
+use crate::link::links::Links;
+use crate::link::{LinkWriter, Role, Step, Verdict, identity, keep, open, upgrade};
+use crate::log_limits::Logged;
+use crate::metrics::GivenUp;
+
+/// The connection is there: asks what its node offers.
+pub(crate) fn connected(core: &mut Core, io: &mut Io, key: LinkKey) {
+    let Some(link) = core.links.get_mut(key) else { return };
+    link.step = Step::Options;
+    link.last_received_ns = io.now_ns();
+    open::write_handshake(&mut core.links, io, key, opcode::OPTIONS, &[]);
+}
+
+/// The answer to the last step.
+pub(crate) fn answered(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, body: &[u8]) {
+    let Some(link) = core.links.get(key) else { return };
+    match (link.step, header.opcode) {
+        (Step::Options, opcode::SUPPORTED) => send_startup(core, io, key, body),
+        (Step::Startup, opcode::READY) => {
+            switch_framing(core, key);
+            // A node that asks for no login accepts any.
+            identity::ask(core, io, key);
+        }
+        (Step::Startup, opcode::AUTHENTICATE) => {
+            switch_framing(core, key);
+            send_login(core, io, key, header, body);
+        }
+        (Step::Login, opcode::AUTH_SUCCESS) => identity::ask(core, io, key),
+        (Step::Identity, opcode::RESULT | opcode::ERROR) => identity::take(core, io, key, header, body),
+        (Step::Login, opcode::AUTH_CHALLENGE) => {
+            let why = "the node's login takes several steps, which this proxy cannot repeat for its shared links";
+            refuse_login(core, io, key, why);
+        }
+        (Step::Use, opcode::RESULT) => keep::ready(core, io, key),
+        (step @ (Step::Login | Step::Use), opcode::ERROR) => {
+            let mut plain = Vec::new();
+            match plain_error(&core.links, key, header, body, &mut plain) {
+                Some(error) if is_no_verdict(error) => {
+                    turned_away(core, io, key, "it cannot say whether a login or keyspace is right", None);
+                }
+                Some(error) => step_refused(core, io, key, step == Step::Login, error),
+                None => keep::fault(core, io, key, &format!("the body of its ERROR in {step:?} is malformed")),
+            }
+        }
+        (Step::Options | Step::Startup, opcode::ERROR) if is_protocol_error(header, body) => {
+            options_refused(core, io, key);
+        }
+        (step, op) => {
+            let name = opcode::name(op).unwrap_or("an unknown message");
+            keep::fault(core, io, key, &format!("{name} is no answer to {step:?}"));
+        }
+    }
+}
+
+fn send_startup(core: &mut Core, io: &mut Io, key: LinkKey, supported: &[u8]) {
+    let offer = match upgrade::read_offer(core, io, key, supported) {
+        Ok(offer) => offer,
+        Err(why) => {
+            keep::fault(core, io, key, &why);
+            return;
+        }
+    };
+    let Some(link) = core.links.get_mut(key) else { return };
+    let Some(pool) = core.router.pools.get(link.pool) else { return };
+    if offer.is_some() {
+        // Aggregated frames exist on v4 connections; what they carry is of the clients' version.
+        link.aggregate = offer;
+        link.version = 4;
+    } else if matches!(link.role, Role::Replaces(..)) {
+        upgrade::failed(core, io, key, "it does not offer aggregated frames on that port");
+        return;
+    }
+    let mut options = vec![("CQL_VERSION", "3.0.0"), ("DRIVER_NAME", "Shunt")];
+    options.push(("DRIVER_VERSION", env!("CARGO_PKG_VERSION")));
+    match pool.key.compression {
+        Some(Algorithm::Lz4) => options.push(("COMPRESSION", "lz4")),
+        Some(Algorithm::Snappy) => options.push(("COMPRESSION", "snappy")),
+        None => {}
+    }
+    if pool.key.no_compact {
+        options.push(("NO_COMPACT", "true"));
+    }
+    link.step = Step::Startup;
+    let mut body = Vec::new();
+    encode::startup(&mut body, options);
+    open::write_handshake(&mut core.links, io, key, opcode::STARTUP, &body);
+}
+
+/// v5: after the answer to STARTUP everything travels in segments (v5 section 2.2).
+fn switch_framing(core: &mut Core, key: LinkKey) {
+    let Some(link) = core.links.get_mut(key) else { return };
+    if link.version >= 5 {
+        link.segmented = true;
+        link.writer = LinkWriter::Segments(SegmentWriter::new(false));
+    }
+}
+
+fn send_login(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, body: &[u8]) {
+    let Some(link) = core.links.get_mut(key) else { return };
+    let Some(pool) = core.router.pools.get(link.pool) else { return };
+    let Some(token) = pool.key.login.clone() else {
+        let asked = split_response_prefix(header.flags, body).map(|(_, body)| body).and_then(Authenticate::decode);
+        match asked.map(|asked| Verdict::asks_for_login(asked.class)) {
+            Ok(verdict) => {
+                let why = "it asks for a login, which the ring did not when its clients connected";
+                turned_away(core, io, key, why, Some(verdict));
+            }
+            Err(error) => keep::fault(core, io, key, &format!("its AUTHENTICATE is malformed: {error}")),
+        }
+        return;
+    };
+    link.step = Step::Login;
+    let mut body = Vec::new();
+    encode::auth_response(&mut body, Some(&token));
+    open::write_handshake(&mut core.links, io, key, opcode::AUTH_RESPONSE, &body);
+}
+
+/// The node took the login, and is the one it should be.
+pub(crate) fn logged_in(core: &mut Core, io: &mut Io, key: LinkKey) {
+    let Some(link) = core.links.get(key) else { return };
+    let (pool, role) = (link.pool, link.role);
+    login::login_accepted(core, io, pool);
+    if role == Role::Verifies {
+        keep::close(core, io, key);
+        open::ensure_links(core, io, pool);
+    } else {
+        send_use(core, io, key);
+    }
+}
+
+fn send_use(core: &mut Core, io: &mut Io, key: LinkKey) {
+    let Some(link) = core.links.get_mut(key) else { return };
+    let keyspace = core.router.pools.get(link.pool).and_then(|pool| pool.key.keyspace.clone());
+    let Some(keyspace) = keyspace else {
+        keep::ready(core, io, key);
+        return;
+    };
+    link.step = Step::Use;
+    let version = link.version;
+    let text = format!("USE \"{}\"", keyspace.replace('"', "\"\""));
+    let mut body = Vec::new();
+    encode::query_simple(&mut body, version, &text, Consistency::ONE);
+    open::write_handshake(&mut core.links, io, key, opcode::QUERY, &body);
+}
+
+/// The message itself of an ERROR: decompressed, and without what its flags put in front (warnings, say). It may
+/// go to clients under flags of its own.
+fn plain_error<'a>(
+    links: &Links,
+    key: LinkKey,
+    header: &Header,
+    body: &'a [u8],
+    plain: &'a mut Vec<u8>,
+) -> Option<&'a [u8]> {
+    let body = links.plain_body(key, header.flags, body, limits::HANDSHAKE_BYTES_MAX, plain)?;
+    split_response_prefix(header.flags, body).ok().map(|(_, error)| error)
+}
+
+/// An ERROR where the login or the keyspace was to be accepted: it goes to the clients who asked for it.
+fn step_refused(core: &mut Core, io: &mut Io, key: LinkKey, login: bool, body: &[u8]) {
+    let verdict = Verdict::of_node(body, login);
+    if let Some(pool) = pool_refused(core, io, key, "its login or keyspace was refused", Some(verdict)) {
+        login::switch_refused(core, io, pool, login, body);
+    }
+}
+
+/// A node refuses what the pool of this link asks for, not the link: it is dropped, and the node asked again ever more
+/// rarely. The pool; none when the node's ordinary port takes the same, and this is between the node and its other port.
+fn pool_refused(core: &mut Core, io: &mut Io, key: LinkKey, why: &str, verdict: Option<Verdict>) -> Option<PoolId> {
+    let link = core.links.get(key)?;
+    let (id, node) = (link.pool, link.node);
+    if matches!(link.role, Role::Replaces(..)) {
+        upgrade::failed(core, io, key, why);
+        return None;
+    }
+    let (now, random) = (io.now_ns(), core.context.random());
+    if let Some(pool) = core.router.pools.get_mut(id) {
+        pool.refused_by(node, verdict, now, random);
+    }
+    core.links.count_given_up(node, GivenUp::Refused);
+    keep::close(core, io, key);
+    Some(id)
+}
+
+/// The node does not take what this pool's clients asked for in STARTUP: their version of the protocol, say, or their
+/// compression. That is between the pool and the node; others are welcome there.
+fn options_refused(core: &mut Core, io: &mut Io, key: LinkKey) {
+    turned_away(core, io, key, "it does not take that version, compression or options", Some(Verdict::of_options()));
+}
+
+/// A node gives a pool no link, and that is no answer to its clients' login or USE.
+pub(crate) fn turned_away(core: &mut Core, io: &mut Io, key: LinkKey, why: &str, verdict: Option<Verdict>) {
+    let node = core.links.get(key).map(|link| core.router.node_named(link.node));
+    let Some(pool) = pool_refused(core, io, key, why, verdict) else { return };
+    if let Some(suppressed) = core.context.log_limits.admit(Logged::NoAccess, io.now_ns()) {
+        let names = core.router.pools.get(pool).map(|pool| pool.names.clone());
+        let role = names.as_ref().and_then(|names| names.role.as_deref());
+        let keyspace = names.as_ref().and_then(|names| names.keyspace.as_deref());
+        tracing::info!(
+            core = core.context.index,
+            node,
+            role,
+            keyspace,
+            why,
+            suppressed,
+            "a node gives the links of a pool no access"
+        );
+    }
+    core.router.cursor = core.router.cursor.wrapping_add(1);
+    if let Some(pool) = core.router.pools.get_mut(pool) {
+        // The tick asks another node while somebody waits; asked at once, this one would be hammered.
+        pool.verifying = false;
+    }
+}
+
+fn refuse_login(core: &mut Core, io: &mut Io, key: LinkKey, why: &str) {
+    let mut body = Vec::new();
+    encode::error(&mut body, error_code::BAD_CREDENTIALS, why);
+    step_refused(core, io, key, true, &body);
+}
+
+/// Whether an ERROR in place of a login's or a keyspace's acceptance says of neither that it is wrong: the node is
+/// overloaded, starts or stops, or cannot read its own tables, in which case PasswordAuthenticators speak of bad
+/// credentials all the same.
+fn is_no_verdict(error: &[u8]) -> bool {
+    match error_code::peek(error) {
+        // The message's length comes between the code and the text.
+        Some(error_code::BAD_CREDENTIALS) => {
+            error.get(6..).is_some_and(|text| NOT_CHECKED.iter().any(|words| text.starts_with(words)))
+        }
+        Some(code) => NodeError(code).is_no_verdict(),
+        None => false,
+    }
+}
+
+/// How authenticators begin when they could not look the role up. Looked for at the start only: further on, a role's name
+/// may be quoted.
+const NOT_CHECKED: [&[u8]; 7] = [
+    // Cassandra since 4.0, 3, and before.
+    b"Unable to perform authentication",
+    b"Error during authentication of user",
+    b"org.apache.cassandra.exceptions.",
+    // ScyllaDB: the words of the read's own error.
+    b"Could not verify password",
+    b"Cannot achieve consistency level",
+    b"Operation timed out",
+    b"Operation failed",
+];
+
+/// Whether an ERROR, whose body is never compressed that early, says that what was asked is not understood.
+fn is_protocol_error(header: &Header, body: &[u8]) -> bool {
+    let error = split_response_prefix(header.flags, body).map_or(&[][..], |(_, error)| error);
+    error_code::peek(error) == Some(error_code::PROTOCOL_ERROR)
+}

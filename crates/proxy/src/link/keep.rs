@@ -1,0 +1,209 @@
+//! Which links stay open: those that are ready join their pool, those that are lost or given up leave it, and what was in
+//! flight on them is handed to the second attempts ([`crate::second`]), which begin when the event is over.
+
+use shunt_admin::Label as _;
+use shunt_reactor::{CloseReason, Io};
+
+use crate::client::{Stall, login};
+use crate::control::state::ControlRequest;
+use crate::core::Core;
+use crate::ids::LinkKey;
+use crate::link::{Link, Purpose, Role, Step, open, upgrade};
+use crate::metrics::GivenUp;
+use crate::second::LostRequests;
+
+/// The handshake is done: the link takes queries.
+pub(crate) fn ready(core: &mut Core, io: &mut Io, key: LinkKey) {
+    if !upgrade::take_place(core, io, key) {
+        return;
+    }
+    let Some(link) = core.links.get_mut(key) else { return };
+    link.choose_layout();
+    link.step = Step::Ready;
+    (link.last_received_ns, link.ready_ns) = (io.now_ns(), io.now_ns());
+    let aggregates = link.aggregate.is_some();
+    let (node, pool_id, conn) = (link.node, link.pool, link.conn);
+    let on_ready = std::mem::take(&mut link.on_ready);
+    core.second.linked.extend(on_ready.into_iter().map(|repair| (repair, true)));
+    io.keep_sent(conn);
+    core.links.health.link_opened(node);
+    if let Some(state) = core.links.node_mut(node) {
+        state.metrics.links.add(1);
+        state.metrics.aggregated_links.add(u64::from(aggregates));
+        state.silent = false;
+    }
+    let Some(pool) = core.router.pools.get_mut(pool_id) else {
+        retire(core, io, key);
+        return;
+    };
+    pool.ready += 1;
+    pool.accepted_by(node);
+    for client in login::take_switching(core, pool_id, false) {
+        login::complete_switch(core, io, client, pool_id);
+    }
+    // Who is left waits for a link, or for a login that this link is not about.
+    let logins = login::take_switching(core, pool_id, true);
+    if let Some(pool) = core.router.pools.get_mut(pool_id) {
+        let mut held = std::mem::replace(&mut pool.waiting, logins);
+        core.clients.unstall_all(&core.context.metrics, &mut held, Stall::POOL);
+    }
+    upgrade::begin(core, io, key);
+    open::ensure_links(core, io, pool_id);
+}
+
+/// The connection of a link ended, or never came about.
+pub(crate) fn lost(core: &mut Core, io: &mut Io, key: LinkKey, reason: CloseReason) {
+    let Some(link) = core.links.get(key) else { return };
+    if matches!(link.role, Role::Replaces(..)) {
+        upgrade::failed(core, io, key, &format!("{reason:?} in {:?}", link.step));
+        return;
+    }
+    let (node, pool_id, step, role) = (link.node, link.pool, link.step, link.role);
+    let in_flight = link.streams.len();
+    upgrade::broke(core, io.now_ns(), key);
+    let now = io.now_ns();
+    let random = core.context.random();
+    let until_ns = core.links.health.failed(node, now, random);
+    let named = core.router.node_named(node);
+    let retry_in_ms = until_ns.saturating_sub(now) / 1_000_000;
+    // Of attempts there are many while a node is down, from every pool; that it is, the control plane says once.
+    if step == Step::Ready {
+        tracing::info!(core = core.context.index, node = %named, ?reason, in_flight, retry_in_ms, "link to a node is lost");
+    } else {
+        tracing::debug!(core = core.context.index, node = %named, ?reason, ?step, retry_in_ms, "no link to a node");
+    }
+    let_go(core, io, key);
+    let _ = core.context.control.try_send(ControlRequest::NodeUnreachable(node));
+    if role == Role::Verifies || step != Step::Ready {
+        login::verification_interrupted(core, io, pool_id);
+    }
+    open::ensure_links(core, io, pool_id);
+}
+
+/// No new queries on this link; it closes when what is in flight is answered.
+pub(crate) fn retire(core: &mut Core, io: &mut Io, key: LinkKey) {
+    let Some(link) = core.links.get_mut(key) else { return };
+    if !link.retiring && link.step == Step::Ready {
+        let (node, pool) = (link.node, link.pool);
+        if let Some(pool) = core.router.pools.get_mut(pool) {
+            pool.ready = pool.ready.saturating_sub(1);
+            pool.remove_link(node, key);
+        }
+    }
+    let Some(link) = core.links.get_mut(key) else { return };
+    link.retiring = true;
+    let (pool, opening) = (link.pool, link.step != Step::Ready);
+    // Whom it held back had better look at other links.
+    let mut waiting = std::mem::take(&mut link.waiting);
+    if link.is_unused() || opening {
+        close(core, io, key);
+    }
+    core.clients.unstall_all(&core.context.metrics, &mut waiting, Stall::LINK);
+    if opening {
+        login::verification_interrupted(core, io, pool);
+    }
+}
+
+/// Closes a link from this side. What is in flight on it is treated as lost.
+pub(crate) fn close(core: &mut Core, io: &mut Io, key: LinkKey) {
+    let Some(link) = core.links.get(key) else { return };
+    let conn = link.conn;
+    // The log of what was sent is taken before the connection goes.
+    let_go(core, io, key);
+    io.abort(conn);
+}
+
+/// Forgets a link. What was in flight on it, and who waited for it, goes on elsewhere.
+fn let_go(core: &mut Core, io: &mut Io, key: LinkKey) {
+    let Some(mut link) = core.links.try_remove(key) else { return };
+    let log = io.take_sent_log(link.conn);
+    core.connections.forget(link.conn);
+    detach(core, key, &link);
+    core.clients.unstall_all(&core.context.metrics, &mut link.waiting, Stall::LINK);
+    core.second.linked.extend(link.on_ready.drain(..).map(|repair| (repair, false)));
+    let mut requests = link.streams.take_all();
+    requests.retain(|pending| {
+        let goes_on = matches!(pending.purpose, Purpose::Client | Purpose::Reprepare { .. });
+        if !goes_on {
+            core.retained.forget(pending.kept);
+        }
+        goes_on
+    });
+    if !requests.is_empty() {
+        core.second.lost.push(LostRequests { requests, log });
+    }
+}
+
+/// Takes a link out of its pool and its node's figures.
+fn detach(core: &mut Core, key: LinkKey, link: &Link) {
+    if let Role::Replaces(old) = link.role
+        && let Some(old) = core.links.find_mut(old)
+    {
+        old.is_being_replaced = false;
+    }
+    if let Some(state) = core.links.node_mut(link.node) {
+        state.in_flight = state.in_flight.saturating_sub(link.streams.len() as u32);
+        state.metrics.in_flight.set(u64::from(state.in_flight));
+        if link.step == Step::Ready {
+            state.metrics.links.sub(1);
+            state.metrics.aggregated_links.sub(u64::from(link.aggregate.is_some()));
+            state.metrics.links_lost.add(u64::from(!link.retiring));
+        } else if link.role != Role::Verifies {
+            state.metrics.connect_failures.add(1);
+        }
+    }
+    if let Some(pool) = core.router.pools.get_mut(link.pool) {
+        pool.remove_link(link.node, key);
+        if link.step == Step::Ready && !link.retiring {
+            pool.ready = pool.ready.saturating_sub(1);
+        }
+    }
+}
+
+/// A link that misbehaved or fell silent is given up as if it had broken by itself.
+pub(crate) fn break_off(core: &mut Core, io: &mut Io, key: LinkKey, reason: GivenUp, why: &str) {
+    let Some(link) = core.links.get(key) else { return };
+    core.links.count_given_up(link.node, reason);
+    let (node, pool_id, step, role) = (link.node, link.pool, link.step, link.role);
+    if matches!(role, Role::Replaces(..)) {
+        upgrade::failed(core, io, key, why);
+        return;
+    }
+    upgrade::broke(core, io.now_ns(), key);
+    tracing::warn!(core = core.context.index, node = %core.router.node_named(node), why, "giving up a link to a node");
+    let (now, random) = (io.now_ns(), core.context.random());
+    core.links.health.failed(node, now, random);
+    let _ = core.context.control.try_send(ControlRequest::NodeUnreachable(node));
+    close(core, io, key);
+    if role == Role::Verifies || step != Step::Ready {
+        login::verification_interrupted(core, io, pool_id);
+    }
+}
+
+/// Gives up a link for queries to come, and lets it finish those in flight.
+pub(crate) fn replace(core: &mut Core, io: &mut Io, key: LinkKey, reason: GivenUp) {
+    let link = core.links.get(key).filter(|link| !link.retiring);
+    if let Some(node) = link.map(|link| link.node) {
+        core.links.count_given_up(node, reason);
+        let (node, reason) = (core.router.node_named(node), reason.text());
+        tracing::info!(core = core.context.index, node, reason, "replacing a link to a node");
+    }
+    retire(core, io, key);
+}
+
+/// Closes all links when what was written to them is sent.
+pub(crate) fn close_all(core: &mut Core, io: &mut Io) {
+    let conns: Vec<_> = core.links.iter().map(|(_, link)| link.conn).collect();
+    for conn in conns {
+        io.close(conn);
+        core.connections.forget(conn);
+    }
+    core.links.clear();
+}
+
+/// A node broke the protocol: this link is given up.
+#[cold]
+pub(crate) fn fault(core: &mut Core, io: &mut Io, key: LinkKey, why: &str) {
+    core.context.metrics.node_protocol_errors.add(1);
+    break_off(core, io, key, GivenUp::ProtocolError, why);
+}

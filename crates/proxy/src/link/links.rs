@@ -1,0 +1,183 @@
+//! The links of a core, and what it remembers of the nodes they lead to.
+
+use std::time::Duration;
+
+use shunt_reactor::Io;
+use shunt_topology::{Health, NodeId};
+use shunt_wire::cql::compression;
+use shunt_wire::cql::envelope::flag;
+use slab::Slab;
+
+use crate::ids::{LinkKey, LinkRef};
+use crate::limits;
+use crate::link::{Link, LinkWriter, NodeState, Step};
+use crate::metrics::GivenUp;
+
+/// The owner of all links and nodes of a core.
+pub(crate) struct Links {
+    slots: Slab<Link>,
+    /// By node id.
+    nodes: Vec<NodeState>,
+    pub(crate) health: Health,
+    /// Links with something to complete before this turn's flush.
+    pub(crate) dirty: Vec<LinkKey>,
+    /// When the timer for frames that gather is due, nanoseconds; `u64::MAX`: none is set.
+    pub(crate) gather_timer_ns: u64,
+}
+
+impl Default for Links {
+    fn default() -> Self {
+        let base = Duration::from_millis(limits::RECONNECT_FIRST_MS);
+        let max = Duration::from_millis(limits::RECONNECT_MAX_MS);
+        Self {
+            slots: Slab::new(),
+            nodes: Vec::new(),
+            health: Health::new(base, max),
+            dirty: Vec::new(),
+            gather_timer_ns: u64::MAX,
+        }
+    }
+}
+
+impl Links {
+    pub(crate) fn insert(&mut self, link: Link) -> LinkKey {
+        LinkKey(self.slots.insert(link) as u32)
+    }
+
+    pub(crate) fn try_remove(&mut self, key: LinkKey) -> Option<Link> {
+        self.slots.try_remove(key.0 as usize)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.slots.clear();
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, key: LinkKey) -> Option<&Link> {
+        self.slots.get(key.0 as usize)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, key: LinkKey) -> Option<&mut Link> {
+        self.slots.get_mut(key.0 as usize)
+    }
+
+    /// The link a reference means, if it is still there.
+    #[inline]
+    pub(crate) fn find(&self, link: LinkRef) -> Option<&Link> {
+        self.get(link.key).filter(|found| found.conn == link.conn)
+    }
+
+    /// The link a reference means, if it is still there.
+    #[inline]
+    pub(crate) fn find_mut(&mut self, link: LinkRef) -> Option<&mut Link> {
+        self.get_mut(link.key).filter(|found| found.conn == link.conn)
+    }
+
+    /// A link to put a request on, its node, and the list of links with something to complete.
+    #[inline]
+    pub(crate) fn for_sending(
+        &mut self,
+        key: LinkKey,
+    ) -> Option<(&mut Link, Option<&mut NodeState>, &mut Vec<LinkKey>)> {
+        let link = self.slots.get_mut(key.0 as usize)?;
+        let node = self.nodes.get_mut(usize::from(link.node.0));
+        Some((link, node, &mut self.dirty))
+    }
+
+    /// A link with its node.
+    #[inline]
+    pub(crate) fn with_node(&mut self, link: LinkRef) -> Option<(&mut Link, Option<&mut NodeState>)> {
+        let found = self.slots.get_mut(link.key.0 as usize).filter(|found| found.conn == link.conn)?;
+        let node = self.nodes.get_mut(usize::from(found.node.0));
+        Some((found, node))
+    }
+
+    /// A link with its node, if that is known.
+    pub(crate) fn with_its_node(&mut self, key: LinkKey) -> Option<(&mut Link, &mut NodeState)> {
+        let link = self.slots.get_mut(key.0 as usize)?;
+        let node = self.nodes.get_mut(usize::from(link.node.0))?;
+        Some((link, node))
+    }
+
+    /// All links with their keys.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (LinkKey, &Link)> {
+        self.slots.iter().map(|(key, link)| (LinkKey(key as u32), link))
+    }
+
+    /// All links.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Link> {
+        self.slots.iter_mut().map(|(_, link)| link)
+    }
+
+    /// Keys of all links.
+    pub(crate) fn keys(&self) -> Vec<LinkKey> {
+        self.iter().map(|(key, _)| key).collect()
+    }
+
+    #[inline]
+    pub(crate) fn node(&self, node: NodeId) -> Option<&NodeState> {
+        self.nodes.get(usize::from(node.0))
+    }
+
+    #[inline]
+    pub(crate) fn node_mut(&mut self, node: NodeId) -> Option<&mut NodeState> {
+        self.nodes.get_mut(usize::from(node.0))
+    }
+
+    /// All nodes there ever were.
+    pub(crate) fn nodes_mut(&mut self) -> &mut Vec<NodeState> {
+        &mut self.nodes
+    }
+
+    /// Counts again, per node, the stream ids held by queries that timed out.
+    pub(crate) fn count_orphans(&mut self) {
+        self.nodes.iter_mut().for_each(|node| node.orphaned = 0);
+        for (_, link) in &self.slots {
+            if let Some(node) = self.nodes.get_mut(usize::from(link.node.0)) {
+                node.orphaned += link.orphans as u64;
+            }
+        }
+        self.nodes.iter().for_each(|node| node.metrics.streams_orphaned.set(node.orphaned));
+    }
+
+    /// The version of the bodies on a link, which on aggregated links differs from that of its envelopes.
+    pub(crate) fn version_of(&self, key: LinkKey) -> u8 {
+        self.get(key).map_or(4, |link| link.body_version)
+    }
+
+    /// A body as it was before the link's compression, if there is one; `None` when it cannot be made out.
+    pub(crate) fn plain_body<'a>(
+        &self,
+        key: LinkKey,
+        flags: u8,
+        body: &'a [u8],
+        bytes_max: u32,
+        plain: &'a mut Vec<u8>,
+    ) -> Option<&'a [u8]> {
+        if flags & flag::COMPRESSION == 0 {
+            return Some(body);
+        }
+        compression::decompress(self.get(key)?.compression?, body, bytes_max, plain).ok()?;
+        Some(plain)
+    }
+
+    pub(crate) fn count_given_up(&self, node: NodeId, reason: GivenUp) {
+        if let Some(state) = self.node(node) {
+            state.metrics.links_given_up.of(reason).add(1);
+        }
+    }
+
+    /// Tells a node that keeps state per client that one has gone.
+    pub(crate) fn client_gone(&mut self, io: &mut Io, key: LinkKey, client_id: u32) {
+        let Some(link) = self.slots.get_mut(key.0 as usize) else { return };
+        if let LinkWriter::Aggregate(writer) = &mut link.writer
+            && link.step == Step::Ready
+        {
+            writer.push_client_gone(io.output(link.conn), client_id);
+            if link.becomes_dirty(io.now_ns()) {
+                self.dirty.push(key);
+            }
+        }
+    }
+}

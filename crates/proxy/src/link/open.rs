@@ -1,0 +1,91 @@
+//! Links are opened here: one per core, pool and node of the local datacentre (`links_per_node` of them), as far as the
+//! nodes' back-off allows.
+
+use shunt_reactor::Io;
+use shunt_topology::NodeId;
+use shunt_wire::cql::envelope::Header;
+
+use crate::core::{Core, Peer};
+use crate::ids::{LinkKey, PoolId};
+use crate::limits;
+use crate::link::links::Links;
+use crate::link::{Link, LinkWriter, Role, Step};
+
+/// Handshake messages travel one at a time, so they need no stream table.
+pub(crate) fn write_handshake(links: &mut Links, io: &mut Io, key: LinkKey, op: u8, body: &[u8]) {
+    let Some((link, _, dirty)) = links.for_sending(key) else { return };
+    let header =
+        Header { version: link.version, response: false, flags: 0, stream: 0, opcode: op, length: body.len() as u32 };
+    let out = io.output(link.conn);
+    match &mut link.writer {
+        LinkWriter::Segments(writer) => {
+            writer.push(out, &header.to_bytes(), body);
+            if !std::mem::replace(&mut link.dirty, true) {
+                dirty.push(key);
+            }
+        }
+        LinkWriter::Envelopes | LinkWriter::Aggregate(_) => {
+            out.extend_from_slice(&header.to_bytes());
+            out.extend_from_slice(body);
+        }
+    }
+}
+
+/// Opens the links a pool is missing, as far as the nodes' back-off allows. A pool whose login nothing speaks for
+/// opens one only, so that a wrong password is tried once and not on every node.
+pub(crate) fn ensure_links(core: &mut Core, io: &mut Io, pool_id: PoolId) {
+    let Some(cluster) = core.router.cluster.clone() else { return };
+    let now = io.now_ns();
+    let candidates = cluster.routing.local_nodes();
+    for offset in 0..candidates.len() {
+        let Some(pool) = core.router.pools.get(pool_id) else { return };
+        if pool.clients == 0 && pool.ready == 0 && pool.waiting.is_empty() {
+            return;
+        }
+        let doubtful = pool.is_doubtful();
+        if doubtful && pool.links().next().is_some() {
+            return;
+        }
+        let node = candidates[(core.router.cursor + offset) % candidates.len()];
+        let stranger = core.links.node(node).is_some_and(|state| state.stranger);
+        let wanted = if doubtful || stranger { pool.missing(node).min(1) } else { pool.missing(node) };
+        if core.links.health.is_usable(node, now) && pool.may_ask(node, now) && !is_being_identified(&core.links, node)
+        {
+            for _ in 0..wanted {
+                open(core, io, pool_id, node, Role::Serves);
+            }
+        }
+    }
+}
+
+/// Starts to open a link; `false` when the node or the pool is not known any more.
+pub(crate) fn open(core: &mut Core, io: &mut Io, pool_id: PoolId, node: NodeId, role: Role) -> bool {
+    let Some(mut address) = core.router.cluster.as_ref().and_then(|c| c.routing.node(node)).map(|node| node.address)
+    else {
+        return false;
+    };
+    if let Role::Replaces(..) = role {
+        let port = core.links.node(node).and_then(|state| state.upgrade.port);
+        address.set_port(port.unwrap_or(address.port()));
+    }
+    let Some(pool) = core.router.pools.get_mut(pool_id) else { return false };
+    let timeout_ns = core.context.config.connect_timeout_ms * 1_000_000;
+    let conn = io.connect(address, timeout_ns);
+    let in_flight_max = (core.context.config.in_flight_max as usize).min(limits::STREAMS_PER_CONNECTION_MAX);
+    let mut link = Link::new(conn, node, address.port(), pool_id, &pool.key, in_flight_max);
+    link.role = role;
+    link.open_deadline_ns = io.now_ns() + timeout_ns;
+    let key = core.links.insert(link);
+    if role == Role::Serves {
+        pool.add_link(node, key);
+    }
+    core.connections.set(conn, Peer::Link(key));
+    true
+}
+
+/// Whether the address of this node was somebody else's when it was last looked at, and somebody is looking right now:
+/// then no other login needs to be shown there.
+pub(crate) fn is_being_identified(links: &Links, node: NodeId) -> bool {
+    links.node(node).is_some_and(|state| state.stranger)
+        && links.iter().any(|(_, link)| link.node == node && link.step != Step::Ready)
+}

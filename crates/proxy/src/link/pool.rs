@@ -1,0 +1,426 @@
+//! Pools: the links that may be shared by the same clients.
+//!
+//! Two clients share links only when nothing on the node's side could tell them apart: same login, same protocol
+//! version, same keyspace, same compression, same NO_COMPACT. That is the pool's key. The login in the key is the
+//! exact SASL token that the role's first link was opened with, so that a client with another password, or another
+//! role, never meets a link that is not its own.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shunt_topology::{Backoff, NodeId};
+use shunt_wire::cql::compression::Algorithm;
+use shunt_wire::cql::message::{encode, error_code};
+
+use crate::client::who::PoolNames;
+use crate::ids::{ClientRef, LinkKey, PoolId};
+use crate::limits;
+use crate::metrics::PoolState;
+
+/// What must not mix.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PoolKey {
+    /// SASL token of a successful login; `None`: the ring asks for none.
+    pub(crate) login: Option<Arc<[u8]>>,
+    pub(crate) version: u8,
+    /// Set by USE.
+    pub(crate) keyspace: Option<Arc<str>>,
+    /// v3/v4 only; v5 compresses per segment, hop by hop.
+    pub(crate) compression: Option<Algorithm>,
+    pub(crate) no_compact: bool,
+}
+
+/// The links of one pool and who waits for them.
+pub(crate) struct Pool {
+    pub(crate) key: PoolKey,
+    /// Of the key, what logs and `/status` show.
+    pub(crate) names: PoolNames,
+    /// Links per node.
+    per_node: usize,
+    /// By node id, `per_node` places each: keys of links in the core's table, open or opening.
+    links: Vec<Option<LinkKey>>,
+    /// How many of them take queries.
+    pub(crate) ready: usize,
+    /// Clients that belong to it or are switching to it.
+    pub(crate) clients: usize,
+    /// Clients held until a link is ready.
+    pub(crate) waiting: Vec<ClientRef>,
+    /// When its login last succeeded, nanoseconds; 0: never.
+    pub(crate) verified_ns: u64,
+    /// A link is being opened to verify a login.
+    pub(crate) verifying: bool,
+    /// When a node was asked for that last, nanoseconds.
+    pub(crate) asked_ns: u64,
+    /// When its last client left, nanoseconds.
+    pub(crate) idle_since_ns: u64,
+    /// A client was let in: a node or the ring took what the pool's links are opened with.
+    pub(crate) admitted: bool,
+    /// Nodes that refused its login or keyspace the last time they were asked.
+    refusals: Vec<Refused>,
+    /// What the last of them said that was a verdict; none since a link was opened.
+    pub(crate) last_verdict: Option<Verdict>,
+    /// Every node refuses it: its clients are told so and closed.
+    pub(crate) dismissed: bool,
+}
+
+/// A node that refused, and when it may be asked again. That is between the pool and the node: other pools may be
+/// welcome there.
+struct Refused {
+    node: NodeId,
+    /// How often in a row it said so of the login or keyspace itself; 0: it was just unable to say.
+    verdicts: u32,
+    until_ns: u64,
+    backoff: Backoff,
+}
+
+impl Pool {
+    fn new(key: PoolKey, per_node: usize, verified_ns: u64, now_ns: u64) -> Self {
+        Self {
+            names: PoolNames::new(key.login.as_deref(), key.keyspace.as_deref()),
+            key,
+            per_node: per_node.max(1),
+            links: Vec::new(),
+            ready: 0,
+            clients: 0,
+            waiting: Vec::new(),
+            verified_ns,
+            verifying: false,
+            asked_ns: 0,
+            idle_since_ns: now_ns,
+            admitted: false,
+            refusals: Vec::new(),
+            last_verdict: None,
+            dismissed: false,
+        }
+    }
+
+    /// The links to a node, open or opening.
+    #[inline]
+    pub(crate) fn links_to(&self, node: NodeId) -> impl Iterator<Item = LinkKey> + '_ {
+        let first = usize::from(node.0) * self.per_node;
+        self.links.get(first..first + self.per_node).unwrap_or_default().iter().filter_map(|link| *link)
+    }
+
+    /// How many more links to a node there should be.
+    pub(crate) fn missing(&self, node: NodeId) -> usize {
+        self.per_node - self.links_to(node).count()
+    }
+
+    pub(crate) fn add_link(&mut self, node: NodeId, link: LinkKey) {
+        let first = usize::from(node.0) * self.per_node;
+        if self.links.len() < first + self.per_node {
+            self.links.resize(first + self.per_node, None);
+        }
+        if let Some(place) = self.links[first..first + self.per_node].iter_mut().find(|place| place.is_none()) {
+            *place = Some(link);
+        }
+    }
+
+    pub(crate) fn remove_link(&mut self, node: NodeId, link: LinkKey) {
+        let first = usize::from(node.0) * self.per_node;
+        let places = self.links.get_mut(first..first + self.per_node).unwrap_or_default();
+        for place in places.iter_mut().filter(|place| **place == Some(link)) {
+            *place = None;
+        }
+    }
+
+    /// All links, open or opening.
+    pub(crate) fn links(&self) -> impl Iterator<Item = LinkKey> + '_ {
+        self.links.iter().filter_map(|link| *link)
+    }
+
+    /// A node refused the login or the keyspace, or could not say (no `verdict`): it is asked again, but ever more rarely.
+    /// What it says of several links at once counts as once.
+    pub(crate) fn refused_by(&mut self, node: NodeId, verdict: Option<Verdict>, now_ns: u64, random: u64) {
+        let known = self.refusals.iter().position(|refused| refused.node == node);
+        let index = known.unwrap_or_else(|| {
+            let first = Duration::from_millis(limits::RECONNECT_FIRST_MS);
+            let max = Duration::from_millis(limits::RECONNECT_MAX_MS);
+            self.refusals.push(Refused { node, verdicts: 0, until_ns: 0, backoff: Backoff::new(first, max) });
+            self.refusals.len() - 1
+        });
+        let refused = &mut self.refusals[index];
+        let again = now_ns >= refused.until_ns;
+        refused.verdicts = match (&verdict, again) {
+            (Some(_), true) => refused.verdicts + 1,
+            (Some(_), false) => refused.verdicts.max(1),
+            (None, _) => 0,
+        };
+        self.last_verdict = verdict.or(self.last_verdict.take());
+        if !again {
+            return;
+        }
+        refused.until_ns = now_ns + refused.backoff.next(random).as_nanos() as u64;
+    }
+
+    /// A node accepted both.
+    pub(crate) fn accepted_by(&mut self, node: NodeId) {
+        self.refusals.retain(|refused| refused.node != node);
+        self.last_verdict = None;
+        self.dismissed = false;
+    }
+
+    /// How often in a row a node has refused; 0 if not, or if it could not say.
+    pub(crate) fn verdicts_of(&self, node: NodeId) -> u32 {
+        self.refusals.iter().find(|refused| refused.node == node).map_or(0, |refused| refused.verdicts)
+    }
+
+    /// Whether a node may be asked for another link now. With a login that nothing speaks for, no node may while one that
+    /// refused is spared: a wrong password would go round.
+    pub(crate) fn may_ask(&self, node: NodeId, now_ns: u64) -> bool {
+        let is_recent_verdict = |refused: &Refused| refused.verdicts > 0 && now_ns < refused.until_ns;
+        !(self.is_spared(node, now_ns) || self.is_doubtful() && self.refusals.iter().any(is_recent_verdict))
+    }
+
+    /// Whether a node has refused so lately that others had better be asked.
+    pub(crate) fn is_spared(&self, node: NodeId, now_ns: u64) -> bool {
+        self.refusals.iter().any(|refused| refused.node == node && now_ns < refused.until_ns)
+    }
+
+    /// Somebody new wants an answer now.
+    pub(crate) fn ask_again(&mut self) {
+        self.refusals.iter_mut().for_each(|refused| refused.until_ns = 0);
+    }
+
+    /// What it is at, as metrics show it.
+    pub(crate) fn state(&self) -> PoolState {
+        if self.ready > 0 {
+            PoolState::Open
+        } else if self.clients == 0 {
+            PoolState::Idle
+        } else if self.links().next().is_some() {
+            PoolState::Opening
+        } else {
+            PoolState::Unreachable
+        }
+    }
+
+    /// Whether it has a login that no node has accepted, or the last one asked refused.
+    pub(crate) fn is_unverified(&self) -> bool {
+        self.key.login.is_some() && self.verified_ns == 0
+    }
+
+    /// Whether nothing speaks for its login: no node's word, ever, nor a link that is open with it. One node that refuses
+    /// (its own tables cannot be read, say) must not keep the pool from the others.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.is_unverified() && self.ready == 0 && !self.admitted
+    }
+
+    /// Whether the login was verified recently enough to be believed.
+    pub(crate) fn login_is_fresh(&self, now_ns: u64, cache_ns: u64) -> bool {
+        self.verified_ns != 0 && now_ns.saturating_sub(self.verified_ns) < cache_ns
+    }
+}
+
+/// What a node says of what a pool's links are opened with.
+#[derive(Clone, Debug)]
+pub(crate) struct Verdict {
+    /// Body of the ERROR that clients are told.
+    pub(crate) words: Vec<u8>,
+    /// It is about the login.
+    pub(crate) of_login: bool,
+    /// Class of the authenticator that asks for a login where none was needed before.
+    pub(crate) asks: Option<String>,
+}
+
+impl Verdict {
+    /// A node's own words on a login, or else on a keyspace.
+    pub(crate) fn of_node(words: &[u8], of_login: bool) -> Self {
+        Self { words: words.to_vec(), of_login, asks: None }
+    }
+
+    /// On a login that the pool does not have.
+    pub(crate) fn asks_for_login(class: &str) -> Self {
+        let mut words = Vec::new();
+        let why = "the nodes ask for a login, which they did not when this client connected: connect again";
+        encode::error(&mut words, error_code::BAD_CREDENTIALS, why);
+        Self { words, of_login: true, asks: Some(class.to_owned()) }
+    }
+
+    /// On what the clients asked for in STARTUP.
+    pub(crate) fn of_options() -> Self {
+        let mut words = Vec::new();
+        let why =
+            "the nodes no longer take this client's version of the protocol, compression or options: connect again";
+        encode::error(&mut words, error_code::SERVER_ERROR, why);
+        Self { words, of_login: false, asks: None }
+    }
+}
+
+/// All pools of a core.
+#[derive(Default)]
+pub(crate) struct Pools {
+    pools: Vec<Option<Pool>>,
+    by_key: HashMap<PoolKey, PoolId>,
+}
+
+impl Pools {
+    #[inline]
+    pub(crate) fn get(&self, id: PoolId) -> Option<&Pool> {
+        self.pools.get(id.0 as usize).and_then(Option::as_ref)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: PoolId) -> Option<&mut Pool> {
+        self.pools.get_mut(id.0 as usize).and_then(Option::as_mut)
+    }
+
+    pub(crate) fn find(&self, key: &PoolKey) -> Option<PoolId> {
+        self.by_key.get(key).copied()
+    }
+
+    /// The pool of `key`, made if there is none; `None` when there are too many. `verified_ns` is when its login was
+    /// accepted, if that is known from another pool; 0 otherwise.
+    pub(crate) fn find_or_create(
+        &mut self,
+        key: &PoolKey,
+        per_node: usize,
+        verified_ns: u64,
+        now_ns: u64,
+    ) -> Option<PoolId> {
+        if let Some(id) = self.find(key) {
+            if let Some(pool) = self.get_mut(id) {
+                pool.verified_ns = pool.verified_ns.max(verified_ns);
+            }
+            return Some(id);
+        }
+        let unverified = key.login.is_some() && verified_ns == 0;
+        let unverified_count = || self.pools.iter().flatten().filter(|pool| pool.is_unverified()).count();
+        if self.is_full() || unverified && unverified_count() >= limits::POOLS_UNVERIFIED_MAX {
+            return None;
+        }
+        let free = self.pools.iter().position(Option::is_none);
+        let index = free.unwrap_or_else(|| {
+            self.pools.push(None);
+            self.pools.len() - 1
+        });
+        self.pools[index] = Some(Pool::new(key.clone(), per_node, verified_ns, now_ns));
+        let id = PoolId(index as u32);
+        self.by_key.insert(key.clone(), id);
+        Some(id)
+    }
+
+    /// Whether there are as many as there may be.
+    pub(crate) fn is_full(&self) -> bool {
+        self.by_key.len() >= limits::POOLS_MAX
+    }
+
+    /// Of those that no client uses the one that has been idle longest.
+    pub(crate) fn idlest(&self) -> Option<PoolId> {
+        let idle = self.pools.iter().enumerate().filter_map(|(index, pool)| {
+            let pool = pool.as_ref().filter(|pool| pool.clients == 0 && pool.waiting.is_empty())?;
+            Some((pool.idle_since_ns, PoolId(index as u32)))
+        });
+        idle.min_by_key(|(since_ns, _)| *since_ns).map(|(_, id)| id)
+    }
+
+    pub(crate) fn remove(&mut self, id: PoolId) -> Option<Pool> {
+        let pool = self.pools.get_mut(id.0 as usize)?.take()?;
+        self.by_key.remove(&pool.key);
+        Some(pool)
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Pool> {
+        self.pools.iter_mut().flatten()
+    }
+
+    /// All pools there are.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Pool> {
+        self.pools.iter().flatten()
+    }
+
+    /// Ids of all pools there are.
+    pub(crate) fn ids(&self) -> Vec<PoolId> {
+        let used = self.pools.iter().enumerate().filter(|(_, pool)| pool.is_some());
+        used.map(|(index, _)| PoolId(index as u32)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(login: Option<&[u8]>, keyspace: Option<&str>) -> PoolKey {
+        PoolKey {
+            login: login.map(Arc::from),
+            version: 4,
+            keyspace: keyspace.map(Arc::from),
+            compression: None,
+            no_compact: false,
+        }
+    }
+
+    #[test]
+    fn clients_that_differ_in_anything_get_different_pools() {
+        let mut pools = Pools::default();
+        let mut find = |key: PoolKey| pools.find_or_create(&key, 1, 0, 0).unwrap();
+        let alice = find(key(Some(b"\0alice\0secret"), None));
+        let others = [
+            find(key(None, None)),
+            find(key(Some(b"\0bob\0secret"), None)),
+            find(key(Some(b"\0alice\0wrong"), None)),
+            find(key(Some(b"\0alice\0secret"), Some("ks"))),
+            find(PoolKey { version: 5, ..key(Some(b"\0alice\0secret"), None) }),
+            find(PoolKey { compression: Some(Algorithm::Lz4), ..key(Some(b"\0alice\0secret"), None) }),
+            find(PoolKey { no_compact: true, ..key(Some(b"\0alice\0secret"), None) }),
+        ];
+        assert!(others.iter().all(|other| *other != alice));
+        assert_eq!(find(key(Some(b"\0alice\0secret"), None)), alice);
+    }
+
+    #[test]
+    fn the_number_of_pools_is_bounded_and_places_are_reused() {
+        let mut pools = Pools::default();
+        for i in 0..limits::POOLS_MAX {
+            assert!(pools.find_or_create(&key(None, Some(&i.to_string())), 1, 0, 0).is_some());
+        }
+        assert!(pools.find_or_create(&key(None, Some("one more")), 1, 0, 0).is_none());
+        let gone = pools.find(&key(None, Some("7"))).unwrap();
+        assert!(pools.remove(gone).is_some());
+        assert_eq!(pools.find_or_create(&key(None, Some("one more")), 1, 0, 0), Some(gone));
+    }
+
+    #[test]
+    fn logins_that_nobody_has_accepted_leave_room_for_others() {
+        let mut pools = Pools::default();
+        let made = (0..limits::POOLS_MAX)
+            .filter(|guess| pools.find_or_create(&key(Some(guess.to_string().as_bytes()), None), 1, 0, 0).is_some());
+        assert_eq!(made.count(), limits::POOLS_UNVERIFIED_MAX);
+        assert!(pools.find_or_create(&key(Some(b"ann"), Some("ks")), 1, 7, 0).is_some());
+        assert!(pools.find_or_create(&key(None, None), 1, 0, 0).is_some());
+    }
+
+    #[test]
+    fn a_node_that_refuses_is_asked_ever_more_rarely() {
+        let second = limits::SECOND_NS;
+        let mut pool = Pool::new(key(None, Some("ks")), 1, 0, 0);
+        let (one, other) = (NodeId(1), NodeId(2));
+        let mut asked = 0;
+        for now in (0..60 * second).step_by(limits::TICK_NS as usize) {
+            if pool.may_ask(one, now) {
+                asked += 1;
+                pool.refused_by(one, Some(Verdict::of_options()), now, u64::MAX);
+                assert!(!pool.may_ask(one, now) && pool.may_ask(other, now));
+            }
+        }
+        assert!((5..20).contains(&asked), "{asked}");
+        pool.accepted_by(one);
+        assert!(pool.may_ask(one, 60 * second));
+    }
+
+    #[test]
+    fn what_a_node_says_of_links_opened_together_counts_once() {
+        let mut pool = Pool::new(key(None, Some("ks")), 3, 0, 0);
+        let (node, mut now, no) = (NodeId(1), 0, || Some(Verdict::of_options()));
+        for expected in 1..=3 {
+            for _ in 0..3 {
+                pool.refused_by(node, no(), now, 0);
+                assert_eq!(pool.verdicts_of(node), expected);
+            }
+            now += 20 * limits::SECOND_NS;
+        }
+        pool.refused_by(node, None, now, 0);
+        assert_eq!(pool.verdicts_of(node), 0, "it cannot say now");
+    }
+}

@@ -1,0 +1,71 @@
+//! What a core does when the control plane has seen the ring or its schema change.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use shunt_reactor::Io;
+use shunt_topology::{Node, NodeId};
+
+use crate::client::Stall;
+use crate::control::state::ClusterState;
+use crate::core::Core;
+use crate::ids::LinkKey;
+use crate::link::{NodeState, Upgrade, keep, open};
+
+/// Routes by the new table, lets go of nodes that left, reaches for new ones.
+pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) {
+    let routing = Arc::clone(&cluster.routing);
+    let first = core.router.cluster.is_none();
+    core.router.generation = core.router.generation.wrapping_add(1);
+    let count = routing.nodes().iter().map(|node| usize::from(node.id.0) + 1).max().unwrap_or(0);
+    for index in core.links.nodes_mut().len()..count {
+        let metrics = core.context.metrics.nodes.node(NodeId(index as u16));
+        core.links.nodes_mut().push(NodeState {
+            in_flight: 0,
+            penalty: 0,
+            orphaned: 0,
+            silent: false,
+            stranger: false,
+            upgrade: Upgrade::default(),
+            metrics,
+        });
+    }
+    for node in routing.nodes() {
+        let Some(old) = core.router.cluster.as_ref().and_then(|old| old.routing.node(node.id)) else { continue };
+        // What was thought of another address, or of whoever was there, says nothing of this one.
+        if node.up && !old.up || leads_to(node) != leads_to(old) {
+            core.links.health.event_up(node.id);
+        }
+    }
+    // Those that links are opened to, in order of their numbers.
+    let local = routing.local_nodes();
+    let gone: Vec<LinkKey> = core
+        .links
+        .iter()
+        .filter(|(_, link)| {
+            let before = core.router.cluster.as_ref().and_then(|old| old.routing.node(link.node)).map(leads_to);
+            let now = routing.node(link.node).filter(|node| local.binary_search(&node.id).is_ok()).map(leads_to);
+            now.is_none() || (before.is_some() && before != now)
+        })
+        .map(|(key, _)| key)
+        .collect();
+    core.router.prepared.resolve(&routing);
+    core.router.login_asked = None;
+    core.router.cluster = Some(cluster);
+    for link in gone {
+        keep::retire(core, io, link);
+    }
+    for pool in core.router.pools.ids() {
+        open::ensure_links(core, io, pool);
+    }
+    if first {
+        for slot in core.clients.slots() {
+            core.clients.unstall(&core.context.metrics, slot, Stall::CLUSTER);
+        }
+    }
+}
+
+/// Where links to a node lead, and to whom.
+fn leads_to(node: &Node) -> (SocketAddr, u128) {
+    (node.address, node.host_id)
+}

@@ -1,0 +1,314 @@
+//! Stream ids of one link: which request each belongs to.
+//!
+//! A table indexed by stream id, and a bit for each id that is free; giving out and taking back are a few instructions
+//! and allocate only while the table grows to its working size. The lowest free id is given out first: a lightly used
+//! link touches few cache lines, and on a busy one the requests of a turn, whose answers come back together, lie side
+//! by side.
+//!
+//! 0 is never given out: Cassandra says on stream 0 what it cannot say of a request, because it has not read so far.
+
+use crate::ids::{ClientRef, PoolId, Ticket};
+use crate::limits::STREAMS_PER_CONNECTION_MAX;
+use crate::plan::Plan;
+
+/// Where the bytes of a request are kept while it is in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// Nothing was kept.
+    Nothing,
+    /// In the link's sent log.
+    Sent { sequence: u32, offset: u32, length: u32 },
+    /// In a buffer of its own: key in the core's table of copies.
+    Copy { key: u32 },
+}
+
+/// Whose request it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A client's; the answer goes to it.
+    Client,
+    /// OPTIONS to see whether the node is alive.
+    Heartbeat,
+    /// PREPARE on a node that has not seen the statement yet, ahead of need; nobody waits for it.
+    Spread,
+    /// PREPARE because the node answered UNPREPARED; the key of the request that waits.
+    Reprepare { repair: Ticket },
+    /// Timed out: answered already, the id is held until the node answers too.
+    Orphan,
+}
+
+/// One request in flight on a link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub(crate) purpose: Purpose,
+    pub(crate) client: ClientRef,
+    /// The pool it was asked in. A client may have moved on by USE before its request is sent a second time.
+    pub(crate) pool: PoolId,
+    /// The client's own stream id.
+    pub(crate) stream: i16,
+    pub(crate) opcode: u8,
+    pub(crate) flags: u8,
+    /// Times it was sent before because a link died.
+    pub(crate) retries: u8,
+    /// A node that never answered had it: it may have been carried out, or may be yet.
+    pub(crate) fate_unknown: bool,
+    /// Times a statement of it was prepared again.
+    pub(crate) reprepares: u8,
+    pub(crate) plan: Plan,
+    /// When the client's request was decoded.
+    pub(crate) received_ns: u64,
+    /// When it went to this node.
+    pub(crate) sent_ns: u64,
+    pub(crate) kept: Kept,
+}
+
+/// Who gets the answer to a request, and since when it waits for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recipient {
+    pub(crate) client: ClientRef,
+    /// The client's own stream id.
+    pub(crate) stream: i16,
+    /// When the client's request was decoded.
+    pub(crate) received_ns: u64,
+}
+
+impl Pending {
+    /// A request of the proxy itself.
+    pub(crate) fn own(now_ns: u64, purpose: Purpose, opcode: u8) -> Self {
+        Self {
+            purpose,
+            client: ClientRef::PROXY,
+            pool: PoolId::NONE,
+            stream: 0,
+            opcode,
+            flags: 0,
+            retries: 0,
+            fate_unknown: false,
+            reprepares: 0,
+            plan: Plan::anywhere(),
+            received_ns: now_ns,
+            sent_ns: now_ns,
+            kept: Kept::Nothing,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn recipient(&self) -> Recipient {
+        Recipient { client: self.client, stream: self.stream, received_ns: self.received_ns }
+    }
+}
+
+/// Bits of one word of the free ids.
+const WORD: usize = u64::BITS as usize;
+/// Words of the free ids: enough for every id a connection can have.
+const WORDS: usize = STREAMS_PER_CONNECTION_MAX / WORD;
+
+/// The streams of one link.
+pub(crate) struct Streams {
+    slots: Vec<Option<Pending>>,
+    /// A bit for each id below the bound that is free.
+    free: Box<[u64; WORDS]>,
+    /// A bit for each word of `free` that is not 0.
+    free_words: [u64; WORDS / WORD],
+    used: usize,
+    max: usize,
+}
+
+impl Streams {
+    /// At most `max` in flight, and at most 32,767.
+    pub(crate) fn new(max: usize) -> Self {
+        let max = max.min(STREAMS_PER_CONNECTION_MAX - 1);
+        let free = Box::new([0; WORDS]);
+        let mut streams = Self { slots: vec![None], free, free_words: [0; WORDS / WORD], used: 0, max };
+        (1..=max).for_each(|id| streams.set_free(id));
+        streams
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.used
+    }
+
+    /// Most requests in flight.
+    pub(crate) fn max(&self) -> usize {
+        self.max
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.used >= self.max
+    }
+
+    #[inline]
+    fn set_free(&mut self, id: usize) {
+        self.free[id / WORD] |= 1 << (id % WORD);
+        self.free_words[id / WORD / WORD] |= 1 << (id / WORD % WORD);
+    }
+
+    /// Takes the lowest free id.
+    #[inline]
+    fn take_free(&mut self) -> Option<usize> {
+        let group = self.free_words.iter().position(|words| *words != 0)?;
+        let word = group * WORD + self.free_words[group].trailing_zeros() as usize;
+        let bits = self.free[word];
+        self.free[word] = bits & (bits - 1);
+        if self.free[word] == 0 {
+            self.free_words[group] &= self.free_words[group] - 1;
+        }
+        Some(word * WORD + bits.trailing_zeros() as usize)
+    }
+
+    /// Gives out a stream id; `None` when all are in flight. A heartbeat may exceed the bound by one, because a link
+    /// full of unanswered requests is the one to ask. The id's place is empty until [`put`](Self::put).
+    #[inline]
+    pub(crate) fn take_id(&mut self, purpose: Purpose) -> Option<u16> {
+        let id = match self.take_free() {
+            Some(id) => id,
+            None if purpose == Purpose::Heartbeat && self.slots.len() < STREAMS_PER_CONNECTION_MAX => self.slots.len(),
+            None => return None,
+        };
+        // The lowest free id is at most one beyond those in use.
+        if id == self.slots.len() {
+            self.slots.push(None);
+        }
+        self.used += 1;
+        Some(id as u16)
+    }
+
+    /// Puts a request under the id that was given out for it.
+    #[inline]
+    pub(crate) fn put(&mut self, id: u16, pending: Pending) {
+        if let Some(slot) = self.slots.get_mut(usize::from(id)) {
+            *slot = Some(pending);
+        }
+    }
+
+    /// The request with this id; `None` when it was not given out, which only a misbehaving node causes.
+    #[inline]
+    pub(crate) fn get(&self, stream: i16) -> Option<&Pending> {
+        self.slots.get(usize::try_from(stream).ok()?)?.as_ref()
+    }
+
+    /// Takes an id back. The request is read with [`get`](Self::get) before: most answers need a part of it only.
+    #[inline]
+    pub(crate) fn remove(&mut self, stream: i16) {
+        let Ok(id) = usize::try_from(stream) else { return };
+        let Some(slot @ Some(_)) = self.slots.get_mut(id) else { return };
+        *slot = None;
+        self.set_free(id);
+        self.used -= 1;
+    }
+
+    pub(crate) fn get_mut(&mut self, stream: u16) -> Option<&mut Pending> {
+        self.slots.get_mut(usize::from(stream))?.as_mut()
+    }
+
+    /// All in flight.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &Pending)> {
+        self.slots.iter().enumerate().filter_map(|(id, slot)| Some((id as u16, slot.as_ref()?)))
+    }
+
+    /// Empties the table, handing out what was in flight.
+    pub(crate) fn take_all(&mut self) -> Vec<Pending> {
+        let Self { slots, .. } = std::mem::replace(self, Self::new(self.max));
+        slots.into_iter().flatten().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn insert(streams: &mut Streams, pending: Pending) -> Option<u16> {
+        let id = streams.take_id(pending.purpose)?;
+        streams.put(id, pending);
+        Some(id)
+    }
+
+    fn pending(stream: i16) -> Pending {
+        Pending {
+            purpose: Purpose::Client,
+            client: ClientRef { slot: 1, id: 2 },
+            pool: PoolId(0),
+            stream,
+            opcode: 7,
+            flags: 0,
+            retries: 0,
+            fate_unknown: false,
+            reprepares: 0,
+            plan: Plan::anywhere(),
+            received_ns: 0,
+            sent_ns: 0,
+            kept: Kept::Nothing,
+        }
+    }
+
+    #[test]
+    fn every_id_is_given_out_once_and_then_none() {
+        let mut streams = Streams::new(32_768);
+        let mut seen = vec![false; 32_768];
+        for i in 1..=i16::MAX {
+            let id = insert(&mut streams, pending(i)).unwrap();
+            assert!(!std::mem::replace(&mut seen[usize::from(id)], true));
+        }
+        assert!(streams.is_full() && !seen[0]);
+        assert!(insert(&mut streams, pending(0)).is_none());
+        for i in 1..=i16::MAX {
+            assert_eq!(streams.get(i).unwrap().stream, i);
+            streams.remove(i);
+        }
+        assert_eq!(streams.len(), 0);
+    }
+
+    #[test]
+    fn what_a_node_says_on_stream_0_is_about_nobody() {
+        let mut streams = Streams::new(2);
+        assert!((0..2).all(|_| insert(&mut streams, pending(0)).is_some()));
+        assert!(streams.get(0).is_none());
+        streams.remove(0);
+        assert_eq!((streams.len(), insert(&mut streams, pending(0))), (2, None));
+    }
+
+    #[test]
+    fn an_id_nobody_asked_for_is_refused() {
+        let mut streams = Streams::new(4);
+        let id = insert(&mut streams, pending(9)).unwrap() as i16;
+        assert!(streams.get(-1).is_none());
+        assert!(streams.get(4).is_none());
+        assert!(streams.get(id).is_some());
+        streams.remove(id);
+        assert!(streams.get(id).is_none(), "answered twice");
+        streams.remove(id);
+        assert_eq!(streams.len(), 0, "taken back twice");
+    }
+
+    #[test]
+    fn the_lowest_free_id_is_given_out() {
+        let mut streams = Streams::new(300);
+        let ids: Vec<u16> = (0..200).map(|i| insert(&mut streams, pending(i)).unwrap()).collect();
+        assert_eq!(ids, (1..=200).collect::<Vec<u16>>());
+        for id in [130, 7, 64, 3] {
+            streams.remove(id);
+        }
+        let again: Vec<u16> = (0..5).map(|i| insert(&mut streams, pending(i)).unwrap()).collect();
+        assert_eq!(again, [3, 7, 64, 130, 201]);
+    }
+
+    #[test]
+    fn a_full_link_can_still_be_probed() {
+        for max in [4, 64, 32_767] {
+            let mut streams = Streams::new(max);
+            (0..max).for_each(|_| assert!(insert(&mut streams, pending(0)).is_some()));
+            let probe = Pending { purpose: Purpose::Heartbeat, ..pending(0) };
+            assert_eq!(insert(&mut streams, probe), (max < 32_767).then_some(max as u16 + 1));
+            assert!(insert(&mut streams, pending(0)).is_none());
+        }
+    }
+
+    #[test]
+    fn an_emptied_table_starts_anew() {
+        let mut streams = Streams::new(100);
+        (0..100).for_each(|i| assert!(insert(&mut streams, pending(i)).is_some()));
+        streams.remove(50);
+        assert_eq!(streams.take_all().len(), 99);
+        assert_eq!((streams.len(), insert(&mut streams, pending(0))), (0, Some(1)));
+    }
+}

@@ -1,0 +1,138 @@
+//! From ordinary links to those that carry aggregated frames.
+//!
+//! A node may take frames on a port of their own and say in SUPPORTED which. Links are opened to the ordinary port all the
+//! same and serve at once; beside each a second one is opened to the other port, and takes the first one's place once
+//! it is ready. So a port that is closed, filtered or of another program holds up no query. Nodes are asked again now
+//! and then, because the other port may open later than the ordinary one.
+//!
+//! A node that takes frames on its ordinary port gets them from the start. Where a link breaks before one of them was
+//! answered, because something on the way passes the offer on and not the frames, the next link is an ordinary one,
+//! and frames are tried again ever more rarely.
+
+use shunt_reactor::Io;
+use shunt_wire::aggregate::{Offer, SUPPORTED_KEY};
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::Supported;
+
+use crate::config::Aggregate;
+use crate::core::Core;
+use crate::ids::{LinkKey, LinkRef};
+use crate::limits;
+use crate::link::{Role, Step, keep, open};
+use crate::reply::Answer;
+
+/// What SUPPORTED says about aggregated frames on this very connection, if they are wanted; notes where the node
+/// takes them otherwise.
+///
+/// # Errors
+/// The message is malformed.
+pub(crate) fn read_offer(core: &mut Core, io: &Io, key: LinkKey, supported: &[u8]) -> Result<Option<Offer>, String> {
+    let supported = Supported::decode(supported).map_err(|error| format!("SUPPORTED is malformed: {error}"))?;
+    let offer = supported.options.get(SUPPORTED_KEY).and_then(|values| Offer::parse(values.iter()));
+    let offer = offer.filter(|_| core.context.config.aggregate == Aggregate::Auto);
+    let Some((link, node)) = core.links.with_its_node(key) else { return Ok(None) };
+    link.offer_asked_ns = io.now_ns();
+    let here = offer.filter(|offer| offer.port.is_none_or(|port| port == link.port));
+    node.upgrade.port = offer.map(|offer| offer.port.unwrap_or(link.port));
+    let tried = matches!(link.role, Role::Replaces(..)) || io.now_ns() >= node.upgrade.not_before_ns;
+    Ok(here.filter(|_| tried))
+}
+
+/// Whether it is time to ask the node of an ordinary link again.
+pub(crate) fn may_have_new_offer(core: &Core, key: LinkKey, now_ns: u64) -> bool {
+    let Some(link) = core.links.get(key) else { return false };
+    let ordinary = link.is_ready() && link.aggregate.is_none() && !link.is_being_replaced;
+    ordinary
+        && core.context.config.aggregate == Aggregate::Auto
+        && now_ns.saturating_sub(link.offer_asked_ns) > limits::OFFER_CHECK_NS
+}
+
+/// The answer to a probe. One that cannot be read says nothing: the link itself works.
+#[cold]
+pub(crate) fn heard_offer(core: &mut Core, io: &mut Io, key: LinkKey, answer: &Answer<'_>) {
+    let Some(link) = core.links.get_mut(key) else { return };
+    link.offer_asked_ns = io.now_ns();
+    if answer.opcode != opcode::SUPPORTED
+        || link.aggregate.is_some()
+        || core.context.config.aggregate != Aggregate::Auto
+    {
+        return;
+    }
+    let (max, mut plain) = (limits::HANDSHAKE_BYTES_MAX, Vec::new());
+    let Some(body) = core.links.plain_body(key, answer.flags, answer.body, max, &mut plain) else { return };
+    if read_offer(core, io, key, body).is_ok() {
+        begin(core, io, key);
+    }
+}
+
+/// Opens a link for aggregated frames, if the node takes them, to take the place of this one.
+pub(crate) fn begin(core: &mut Core, io: &mut Io, key: LinkKey) {
+    let Some(link) = core.links.get(key) else { return };
+    let Some(node) = core.links.node(link.node) else { return };
+    let wanted = node.upgrade.port.is_some() && link.is_ready() && link.aggregate.is_none() && !link.is_being_replaced;
+    if !wanted || core.context.draining || io.now_ns() < node.upgrade.not_before_ns {
+        return;
+    }
+    let (old, pool, node) = (LinkRef { key, conn: link.conn }, link.pool, link.node);
+    if open::open(core, io, pool, node, Role::Replaces(old))
+        && let Some(link) = core.links.get_mut(key)
+    {
+        link.is_being_replaced = true;
+    }
+}
+
+/// A link that is ready takes the place it was opened for. `false`: there is none any more, and it is gone.
+pub(crate) fn take_place(core: &mut Core, io: &mut Io, key: LinkKey) -> bool {
+    let Some(link) = core.links.get_mut(key) else { return false };
+    let Role::Replaces(old) = link.role else { return true };
+    link.role = Role::Serves;
+    let (pool, node) = (link.pool, link.node);
+    if core.links.find(old).is_some() {
+        keep::retire(core, io, old.key);
+    }
+    match core.router.pools.get_mut(pool) {
+        Some(pool) if pool.missing(node) > 0 => {
+            pool.add_link(node, key);
+            true
+        }
+        _ => {
+            keep::close(core, io, key);
+            false
+        }
+    }
+}
+
+/// A link that was to take another's place will not; the other one goes on serving.
+pub(crate) fn failed(core: &mut Core, io: &mut Io, key: LinkKey, why: &str) {
+    let Some(link) = core.links.get(key) else { return };
+    let (node, port) = (link.node, link.port);
+    let (now, random) = (io.now_ns(), core.context.random());
+    let retry_ns = core.links.node_mut(node).map_or(0, |node| node.upgrade.failed(now, random));
+    tracing::warn!(
+        core = core.context.index,
+        node = %core.router.node_named(node),
+        port,
+        why,
+        retry_in_ms = retry_ns / 1_000_000,
+        "a node offers aggregated frames that cannot be used; ordinary links are used instead"
+    );
+    keep::close(core, io, key);
+}
+
+/// A link of aggregated frames broke. One that lasted was no mistake, nor was one to the ordinary port that carried
+/// frames both ways, as when its node restarts: the next attempt comes at once.
+pub(crate) fn broke(core: &mut Core, now_ns: u64, key: LinkKey) {
+    let random = core.context.random();
+    let Some((link, node)) = core.links.with_its_node(key) else { return };
+    if link.step != Step::Ready || link.retiring || link.aggregate.is_none() {
+        return;
+    }
+    let ordinary = core.router.cluster.as_ref().and_then(|cluster| cluster.routing.node(link.node));
+    let elsewhere = ordinary.is_some_and(|node| node.address.port() != link.port);
+    let lasted = now_ns.saturating_sub(link.ready_ns) > limits::UPGRADE_RETRY_MAX_NS;
+    if lasted || !elsewhere && link.heard_frames {
+        node.upgrade.backoff.reset();
+    } else if elsewhere || link.streams.len() > 0 {
+        node.upgrade.failed(now_ns, random);
+    }
+}

@@ -1,0 +1,74 @@
+//! The bytes of requests in flight, should they have to be sent again.
+//!
+//! They stay in the buffer that they were sent from (its link's sent log). What does not lie there in one piece, or has
+//! lain there so long that its buffer had better be given back, is a copy here.
+
+use shunt_reactor::{ConnId, Io};
+use slab::Slab;
+
+use crate::ids::LinkRef;
+use crate::link::Kept;
+use crate::link::Link;
+use crate::link::links::Links;
+
+/// The owner of copies of requests.
+#[derive(Default)]
+pub(crate) struct Retained {
+    copies: Slab<Vec<u8>>,
+}
+
+impl Retained {
+    /// Keeps a copy; its bytes count for the link.
+    pub(crate) fn keep_copy(&mut self, link: &mut Link, bytes: Vec<u8>) -> Kept {
+        link.copied_bytes += bytes.len();
+        Kept::Copy { key: self.copies.insert(bytes) as u32 }
+    }
+
+    /// A request's bytes are not needed any more; its link may be gone.
+    pub(crate) fn release(&mut self, links: &mut Links, io: &mut Io, link: LinkRef, kept: Kept) {
+        match links.find_mut(link) {
+            Some(found) => self.release_on(found, io, kept),
+            None => self.forget(kept),
+        }
+    }
+
+    /// A request's bytes are not needed any more.
+    #[inline]
+    pub(crate) fn release_on(&mut self, link: &mut Link, io: &mut Io, kept: Kept) {
+        match kept {
+            Kept::Nothing => {}
+            Kept::Sent { sequence, .. } => io.release(link.conn, sequence),
+            Kept::Copy { key } => {
+                let bytes = self.copies.try_remove(key as usize).map_or(0, |bytes| bytes.len());
+                link.copied_bytes = link.copied_bytes.saturating_sub(bytes);
+            }
+        }
+    }
+
+    /// Lets go of the copy of a request whose link is gone.
+    pub(crate) fn forget(&mut self, kept: Kept) {
+        if let Kept::Copy { key } = kept {
+            self.copies.try_remove(key as usize);
+        }
+    }
+
+    /// A copy of the bytes of a request that is in flight on this connection.
+    pub(crate) fn bytes(&self, io: &Io, conn: ConnId, kept: Kept) -> Option<Vec<u8>> {
+        match kept {
+            Kept::Sent { sequence, .. } => self.bytes_in(io.sent(conn, sequence), kept),
+            Kept::Nothing | Kept::Copy { .. } => self.bytes_in(&[], kept),
+        }
+    }
+
+    /// A copy of a request's bytes, found in `buffer` (of its link's sent log) or among the copies.
+    pub(crate) fn bytes_in(&self, buffer: &[u8], kept: Kept) -> Option<Vec<u8>> {
+        match kept {
+            Kept::Nothing => None,
+            Kept::Sent { offset, length, .. } => {
+                let start = offset as usize;
+                buffer.get(start..start + length as usize).map(<[u8]>::to_vec)
+            }
+            Kept::Copy { key } => self.copies.get(key as usize).cloned(),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Events of the event loop, handed to the steps that they are about.
+//!
+//! Sans-IO: a core never touches a socket, a clock or another thread. This file does what is due at the end of each event,
+//! of each turn of the loop, and at each tick; everything else is in the steps.
+
+use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
+
+use crate::accept;
+use crate::client::{Stall, census, closing, deadlines, events, login};
+use crate::control::state::CoreMail;
+use crate::core::{Core, Peer};
+use crate::decode;
+use crate::disaggregate;
+use crate::drain;
+use crate::flush::{self, GATHER_TIMER};
+use crate::ids::Ticket;
+use crate::limits;
+use crate::link::{handshake, keep, ring, watch};
+use crate::reply;
+use crate::second::{agreement, expired, lost};
+use crate::window::WindowControl;
+
+/// The timer that comes round.
+const TICK: u64 = 1;
+const _: () = assert!(TICK != GATHER_TIMER && TICK != census::TIMER && GATHER_TIMER != census::TIMER);
+
+impl Service for Core {
+    type Mail = CoreMail;
+
+    fn started(&mut self, io: &mut Io) {
+        self.window.start(io);
+        io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
+    }
+
+    fn accepted(&mut self, io: &mut Io, conn: ConnId, origin: &Accepted) {
+        accept::accept(self, io, conn, origin);
+    }
+
+    fn connected(&mut self, io: &mut Io, conn: ConnId) {
+        if let Peer::Link(link) = self.connections.peer(conn) {
+            handshake::connected(self, io, link);
+        }
+    }
+
+    #[inline]
+    fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
+        let used = match self.connections.peer(conn) {
+            Peer::Client(slot) => decode::received(self, io, slot, data),
+            Peer::Link(link) => disaggregate::received(self, io, link, data),
+            Peer::Nobody => return data.len(),
+        };
+        lost::settle(self, io);
+        used
+    }
+
+    fn closed(&mut self, io: &mut Io, conn: ConnId, reason: CloseReason) {
+        match self.connections.peer(conn) {
+            Peer::Client(slot) => closing::lost(self, io, slot, reason),
+            Peer::Link(link) => keep::lost(self, io, link, reason),
+            Peer::Nobody => {}
+        }
+        lost::settle(self, io);
+    }
+
+    fn drained(&mut self, io: &mut Io, conn: ConnId) {
+        match self.connections.peer(conn) {
+            Peer::Client(slot) => self.clients.unstall(&self.context.metrics, slot, Stall::REPLIES),
+            Peer::Link(link) => disaggregate::reconsider_full(self, io, link),
+            Peer::Nobody => {}
+        }
+    }
+
+    fn timer(&mut self, io: &mut Io, key: u64) {
+        match key {
+            TICK => tick(self, io),
+            census::TIMER => census::go_on(&mut self.census, &self.clients, &self.router.pools, io),
+            // What is due is found at the end of the turn.
+            _ => self.links.gather_timer_ns = u64::MAX,
+        }
+        lost::settle(self, io);
+    }
+
+    fn mail(&mut self, io: &mut Io, mail: CoreMail) {
+        match mail {
+            CoreMail::Cluster(cluster) => ring::changed(self, io, cluster),
+            CoreMail::SchemaEvent(body) => events::schema_changed(self, io, &body),
+            CoreMail::SchemaAgreed { ticket, .. } => {
+                if let Ok(ticket) = u32::try_from(ticket) {
+                    agreement::agreed(self, io, Ticket(ticket));
+                }
+            }
+            CoreMail::Drain => drain::start(self, io),
+            CoreMail::CloseAll => drain::close_all(self, io),
+            CoreMail::Census(answer) => {
+                let index = self.context.index;
+                if census::start(&mut self.census, index, answer) {
+                    census::go_on(&mut self.census, &self.clients, &self.router.pools, io);
+                }
+            }
+            CoreMail::Reload(config) => {
+                self.window = WindowControl::new(config.window);
+                self.context.config = config;
+                self.window.start(io);
+            }
+        }
+        lost::settle(self, io);
+    }
+
+    #[inline]
+    fn turn_ended(&mut self, io: &mut Io) {
+        while !self.clients.wake.is_empty() {
+            decode::read_on(self, io);
+            lost::settle(self, io);
+        }
+        let queries = flush::links(&mut self.links, &self.context, io);
+        self.window.turn(queries);
+        reply::finish(&mut self.clients, io);
+        self.context.metrics.turns.add(1);
+    }
+}
+
+fn tick(core: &mut Core, io: &mut Io) {
+    core.ticks += 1;
+    expired::tick(core, io);
+    watch::tick_links(core, io);
+    watch::tick_pools(core, io);
+    login::expire_switches(core, io);
+    deadlines::tick(core, io, core.ticks.is_multiple_of(8));
+    closing::tell_suppressed(&core.context, io);
+    core.window.tick(io, &core.context.metrics);
+    core.context.metrics.idle_buffer_bytes.set(io.idle_buffer_bytes() as u64);
+    if core.context.draining {
+        drain::step(core, io);
+    }
+    io.set_timer(io.now_ns() + limits::TICK_NS, TICK);
+}
