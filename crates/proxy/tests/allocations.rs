@@ -17,14 +17,12 @@ use shunt_proxy::metrics::{CoreMetrics, Outcome, Routing};
 use shunt_proxy::prepared::PreparedStore;
 use shunt_reactor::sim::{HostId, Options, SECOND, World};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
+use shunt_testing::{Answer, Handshake, Step};
 use shunt_topology::schema::{Cells, Column, Factor};
 use shunt_topology::{Keyspace, Node, NodeId, Replication, RoutingTable, Table};
 use shunt_wire::cql::compression::Algorithm;
-use shunt_wire::cql::envelope::{Header, opcode};
-use shunt_wire::cql::framing::{Input, Next, Output, Scratch};
-use shunt_wire::cql::message::{
-    Consistency, QueryParams, ResultMessage, Value, ValueList, encode, query_flag, split_response_prefix,
-};
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::{Consistency, QueryParams, Value, ValueList, encode, query_flag};
 use shunt_wire::cql::types::CqlType;
 use tokio::sync::mpsc;
 
@@ -109,14 +107,8 @@ impl Service for Watched {
 /// One connection with queries in flight: an INSERT, a SELECT, an INSERT, ...
 struct Client {
     proxy: SocketAddr,
-    version: u8,
-    compression: Option<Algorithm>,
     conn: Option<ConnId>,
-    input: Input,
-    output: Output,
-    scratch: Scratch,
-    /// Ids of the statements, as they become known.
-    statements: Vec<Vec<u8>>,
+    cql: shunt_testing::Client,
     load: Load,
     in_flight: i16,
     sent: u64,
@@ -127,16 +119,26 @@ struct Client {
 const TEXTS: [&str; 2] = ["INSERT INTO bench.kv (k, v) VALUES (?, ?)", "SELECT v FROM bench.kv WHERE k = ?"];
 
 impl Client {
-    fn push(&mut self, io: &mut Io, stream: i16, op: u8) {
-        let Some(conn) = self.conn else { return };
-        self.output.push(io.output(conn), Header::request(self.version, stream, op), &self.body);
+    fn new(proxy: SocketAddr, version: u8, compression: Option<Algorithm>) -> Client {
+        let statements = TEXTS.map(str::to_owned).to_vec();
+        let handshake = Handshake { statements, ..Handshake::new(version).compressed(compression) };
+        Client {
+            proxy,
+            conn: None,
+            cql: shunt_testing::Client::new(handshake),
+            load: HEAVY,
+            in_flight: 0,
+            sent: 0,
+            answered: 0,
+            body: Vec::new(),
+        }
     }
 
-    fn execute(&mut self, io: &mut Io, stream: i16) {
+    fn execute(&mut self, io: &mut Io, conn: ConnId, stream: i16) {
         let kind = (self.sent % 2) as usize;
         self.sent += 1;
         self.in_flight += 1;
-        let mut values = ValueList::positional(self.version);
+        let mut values = ValueList::positional(self.cql.version());
         values.push(Value::Bytes(&self.sent.to_be_bytes()));
         if kind == 0 {
             values.push(Value::Bytes(&[0x5A; HEAVY.value_bytes][..self.load.value_bytes]));
@@ -147,51 +149,18 @@ impl Client {
             ..QueryParams::simple(Consistency::ONE)
         };
         self.body.clear();
-        encode::execute(&mut self.body, self.version, &self.statements[kind], Some(&[0; 16]), &params);
-        self.push(io, stream, opcode::EXECUTE);
+        let id = &self.cql.statements()[kind].id;
+        encode::execute(&mut self.body, self.cql.version(), id, Some(&[0; 16]), &params);
+        self.cql.request(io.output(conn), stream, opcode::EXECUTE, &self.body);
     }
 
-    fn prepare(&mut self, io: &mut Io) {
-        self.body.clear();
-        encode::prepare(&mut self.body, self.version, TEXTS[self.statements.len()], None);
-        self.push(io, 0, opcode::PREPARE);
-    }
-
-    fn answer(&mut self, io: &mut Io, header: Header, body: &[u8]) -> Next {
-        match header.opcode {
-            opcode::READY => {
-                let next = if self.version >= 5 {
-                    self.output.start_segments(self.compression.is_some());
-                    Next::Segments { lz4: self.compression.is_some() }
-                } else {
-                    self.output.compression = self.compression;
-                    Next::Continue
-                };
-                self.prepare(io);
-                return next;
-            }
-            opcode::RESULT if self.statements.len() < TEXTS.len() => {
-                let (_, rest) = split_response_prefix(header.flags, body).unwrap();
-                let Ok(ResultMessage::Prepared(prepared)) = ResultMessage::decode(self.version, rest) else {
-                    panic!("no PREPARED")
-                };
-                self.statements.push(prepared.id.to_vec());
-                if self.statements.len() < TEXTS.len() {
-                    self.prepare(io);
-                } else {
-                    (0..self.load.outstanding).for_each(|stream| self.execute(io, stream));
-                }
-            }
-            opcode::RESULT => {
-                self.answered += 1;
-                self.in_flight -= 1;
-                if self.in_flight < self.load.outstanding {
-                    self.execute(io, header.stream);
-                }
-            }
-            op => panic!("opcode {op:#x}"),
+    fn answer(&mut self, io: &mut Io, conn: ConnId, answer: &Answer) {
+        assert_eq!(answer.opcode(), opcode::RESULT);
+        self.answered += 1;
+        self.in_flight -= 1;
+        if self.in_flight < self.load.outstanding {
+            self.execute(io, conn, answer.stream());
         }
-        Next::Continue
     }
 }
 
@@ -204,20 +173,19 @@ impl Service for Client {
 
     fn accepted(&mut self, _io: &mut Io, _conn: ConnId, _origin: &Accepted) {}
 
-    fn connected(&mut self, io: &mut Io, _conn: ConnId) {
-        let compression = self.compression.map(|algorithm| ("COMPRESSION", algorithm.name()));
-        encode::startup(&mut self.body, [("CQL_VERSION", "3.0.0")].into_iter().chain(compression));
-        self.push(io, 0, opcode::STARTUP);
+    fn connected(&mut self, io: &mut Io, conn: ConnId) {
+        self.cql.start(io.output(conn));
     }
 
-    fn received(&mut self, io: &mut Io, _conn: ConnId, data: &[u8]) -> usize {
-        let mut input = std::mem::take(&mut self.input);
-        let mut scratch = std::mem::take(&mut self.scratch);
-        if self.version < 5 {
-            input.compression = self.compression;
+    fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
+        let begins = !self.cql.is_ready();
+        let used = self.cql.receive(data, io.output(conn)).unwrap();
+        if begins && self.cql.is_ready() {
+            (0..self.load.outstanding).for_each(|stream| self.execute(io, conn, stream));
         }
-        let used = input.feed(data, &mut scratch, |header, body| self.answer(io, header, body)).unwrap();
-        (self.input, self.scratch) = (input, scratch);
+        while let Some(answer) = self.cql.next_answer() {
+            self.answer(io, conn, &answer);
+        }
         used
     }
 
@@ -230,10 +198,8 @@ impl Service for Client {
     fn mail(&mut self, _io: &mut Io, (): ()) {}
 
     fn turn_ended(&mut self, io: &mut Io) {
-        if let Some(conn) = self.conn
-            && self.output.is_segmented()
-        {
-            self.output.finish(io.output(conn));
+        if let Some(conn) = self.conn.filter(|_| self.cql.step() != Step::Manual) {
+            self.cql.finish(io.output(conn));
         }
     }
 }
@@ -297,28 +263,8 @@ fn allocates_nothing(version: u8, compression: Option<Algorithm>, aggregate: boo
     let proxy: SocketAddr = "10.2.0.1:9042".parse().unwrap();
     world.listen(core, proxy);
     world.post(core, CoreMail::Cluster(cluster(&ring)));
-    let clients: Vec<HostId<Client>> = (0..CLIENTS)
-        .map(|_| {
-            world.add(
-                "client",
-                Client {
-                    proxy,
-                    version,
-                    compression,
-                    conn: None,
-                    input: Input::default(),
-                    output: Output::default(),
-                    scratch: Scratch::default(),
-                    statements: Vec::new(),
-                    load: HEAVY,
-                    in_flight: 0,
-                    sent: 0,
-                    answered: 0,
-                    body: Vec::new(),
-                },
-            )
-        })
-        .collect();
+    let clients: Vec<HostId<Client>> =
+        (0..CLIENTS).map(|_| world.add("client", Client::new(proxy, version, compression))).collect();
     let answered = |world: &World| clients.iter().map(|client| world.host(*client).answered).sum::<u64>();
     let run = |world: &mut World, count: u64| {
         let target = answered(world) + count;

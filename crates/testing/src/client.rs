@@ -38,8 +38,8 @@ pub struct Client {
     input: Input,
     output: Output,
     scratch: Scratch,
-    /// The server has taken STARTUP: what follows is framed as agreed.
-    agreed: bool,
+    /// Of the answer by which the server took STARTUP: what follows is framed as agreed.
+    agreed: Option<Header>,
     /// Came and was not looked at yet.
     received: VecDeque<Answer>,
     /// For the test.
@@ -57,7 +57,7 @@ impl Client {
             input: Input::default(),
             output: Output::default(),
             scratch: Scratch::default(),
-            agreed: false,
+            agreed: None,
             received: VecDeque::new(),
             answers: VecDeque::new(),
             statements: Vec::new(),
@@ -86,6 +86,11 @@ impl Client {
     /// The ERROR that ended the handshake.
     pub fn refusal(&self) -> Option<&Answer> {
         self.refusal.as_ref()
+    }
+
+    /// Header of the READY or AUTHENTICATE that took STARTUP.
+    pub fn startup_answer(&self) -> Option<Header> {
+        self.agreed
     }
 
     /// What the texts of the handshake were prepared as, in their order.
@@ -130,11 +135,11 @@ impl Client {
         let used = self.input.feed(data, &mut self.scratch, |header, body| {
             received.push_back(Answer { header, body: body.to_vec() });
             let startup_taken = matches!(header.opcode, opcode::READY | opcode::AUTHENTICATE);
-            if *agreed || !startup_taken {
+            if agreed.is_some() || !startup_taken {
                 return Next::Continue;
             }
             // "The first response ... is the last message that is not framed" (v5, section 2.3.1).
-            *agreed = true;
+            *agreed = Some(header);
             if header.version < 5 {
                 output.compression = compression;
                 return Next::Continue;

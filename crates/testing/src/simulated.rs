@@ -144,9 +144,10 @@ impl Service for Client {
         io.output(conn).extend_from_slice(&std::mem::take(&mut self.waiting));
     }
 
-    fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
+    fn received(&mut self, _io: &mut Io, _conn: ConnId, data: &[u8]) -> usize {
         self.reads += 1;
-        let used = self.cql.receive(data, io.output(conn)).expect("what the server sends is well-formed");
+        // It does its handshake by hand: nothing is sent by itself.
+        let used = self.cql.receive(data, &mut Vec::new()).expect("what the server sends is well-formed");
         while let Some(answer) = self.cql.next_answer() {
             self.count += 1;
             if !self.discards_answers {

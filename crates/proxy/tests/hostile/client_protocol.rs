@@ -4,177 +4,187 @@ use std::sync::Arc;
 
 use shunt_proxy::control::CoreMail;
 use shunt_proxy::metrics::Routing;
+use shunt_testing::bytes;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::error_code::{PROTOCOL_ERROR, UNPREPARED};
 use shunt_wire::cql::message::{BatchChild, BatchKind, BatchStatement, Consistency, Event, QueryParams, Values};
 use shunt_wire::cql::message::{encode, put};
 
-use super::bytes;
-use super::town::{ANN, Town};
+use super::testbed::{ANN, Testbed};
 
 const TEXT: &str = "SELECT v FROM bench.kv WHERE k = 0x00";
 
 #[test]
 fn versions_that_are_not_supported() {
     for version in [0, 1, 2, 6, 0x42, 0x7f] {
-        let mut town = Town::new();
-        let offender = town.offender();
+        let mut testbed = Testbed::new();
+        let offender = testbed.offender();
         let says =
             format!("Invalid or unsupported protocol version ({version}); supported versions are (3/v3, 4/v4, 5/v5)");
-        town.refused(offender, &bytes::startup(version, None), PROTOCOL_ERROR, &says);
-        let answer = town.scene.world.host(offender).last().header;
+        testbed.refused(offender, &bytes::startup(version, None), PROTOCOL_ERROR, &says);
+        let answer = testbed.scene.world.host(offender).last().header;
         assert_eq!((answer.version, answer.stream), (5, 0), "drivers step down to the version of the answer");
     }
 }
 
 #[test]
 fn a_version_the_ring_does_not_have() {
-    let mut town = Town::with(|options| options.protocol_max = 4);
-    let offender = town.offender();
+    let mut testbed = Testbed::with(|options| options.protocol_max = 4);
+    let offender = testbed.offender();
     let says = "Invalid or unsupported protocol version (5); supported versions are (3/v3, 4/v4)";
-    town.refused(offender, &bytes::options(5, 3), PROTOCOL_ERROR, says);
-    let answer = town.scene.world.host(offender).last().header;
+    testbed.refused(offender, &bytes::options(5, 3), PROTOCOL_ERROR, says);
+    let answer = testbed.scene.world.host(offender).last().header;
     assert_eq!((answer.version, answer.stream), (4, 3));
 }
 
 /// To Cassandra 4 and later only v6 is a beta version, to older ones v5; both get what makes drivers step down.
 #[test]
 fn a_beta_version() {
-    let mut town = Town::new();
-    let offender = town.offender();
+    let mut testbed = Testbed::new();
+    let offender = testbed.offender();
     let startup = bytes::with_header(bytes::startup(6, None), |header| header.flags = 0x10);
-    town.refused(offender, &startup, PROTOCOL_ERROR, "Invalid or unsupported protocol version (6)");
+    testbed.refused(offender, &startup, PROTOCOL_ERROR, "Invalid or unsupported protocol version (6)");
 }
 
 #[test]
 fn another_protocol_altogether() {
     for greeting in [&b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..], b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"]
     {
-        let mut town = Town::new();
-        let offender = town.offender();
-        town.refused(offender, greeting, PROTOCOL_ERROR, "Invalid or unsupported protocol version");
+        let mut testbed = Testbed::new();
+        let offender = testbed.offender();
+        testbed.refused(offender, greeting, PROTOCOL_ERROR, "Invalid or unsupported protocol version");
     }
 }
 
 #[test]
 fn options_come_first_in_any_version() {
-    let mut town = Town::new();
-    let offender = town.offender();
+    let mut testbed = Testbed::new();
+    let offender = testbed.offender();
     for version in [4, 3, 5] {
-        town.send(offender, &bytes::options(version, 1));
-        town.answered(offender, 1);
-        let answer = &town.take_answers(offender)[0];
+        testbed.send(offender, &bytes::options(version, 1));
+        testbed.answered(offender, 1);
+        let answer = &testbed.take_answers(offender)[0];
         assert_eq!((answer.header.version, answer.header.opcode), (version, opcode::SUPPORTED));
     }
-    town.send(offender, &bytes::startup(4, None));
-    town.answered(offender, 1);
-    town.scene.world.with(offender, |offender, io| offender.vanish(io));
-    town.at_peace();
+    testbed.send(offender, &bytes::startup(4, None));
+    testbed.answered(offender, 1);
+    testbed.reset(offender);
+    testbed.check_recovered();
 }
 
 #[test]
 fn a_query_before_startup() {
     for op in [opcode::QUERY, opcode::EXECUTE, opcode::PREPARE, opcode::BATCH, opcode::REGISTER] {
-        let mut town = Town::new();
-        let offender = town.offender();
-        town.refused(offender, &bytes::request(4, 1, op, &[]), PROTOCOL_ERROR, "begins with OPTIONS or STARTUP");
+        let mut testbed = Testbed::new();
+        let offender = testbed.offender();
+        testbed.refused(offender, &bytes::request(4, 1, op, &[]), PROTOCOL_ERROR, "begins with OPTIONS or STARTUP");
     }
 }
 
 #[test]
 fn startup_twice() {
     for version in [3, 4, 5] {
-        let mut town = Town::new();
-        let offender = town.started_offender(version);
+        let mut testbed = Testbed::new();
+        let offender = testbed.started_offender(version);
         let mut again = bytes::startup(version, None);
         if version == 5 {
             again = bytes::segment(&again, true);
         }
-        town.refused(offender, &again, PROTOCOL_ERROR, "STARTUP");
+        testbed.refused(offender, &again, PROTOCOL_ERROR, "STARTUP");
     }
 }
 
 #[test]
 fn startup_without_a_cql_version() {
-    let mut town = Town::new();
-    let offender = town.offender();
+    let mut testbed = Testbed::new();
+    let offender = testbed.offender();
     let body = bytes::body(|out| encode::startup(out, [("DRIVER_NAME", "none")]));
-    town.refused(offender, &bytes::request(4, 0, opcode::STARTUP, &body), PROTOCOL_ERROR, "Missing value CQL_VERSION");
+    testbed.refused(
+        offender,
+        &bytes::request(4, 0, opcode::STARTUP, &body),
+        PROTOCOL_ERROR,
+        "Missing value CQL_VERSION",
+    );
 }
 
 #[test]
 fn startup_with_a_compression_nobody_has() {
     for (version, name) in [(4, "zstd"), (5, "snappy")] {
-        let mut town = Town::new();
-        let offender = town.offender();
-        town.refused(offender, &bytes::startup(version, Some(name)), PROTOCOL_ERROR, "Unknown compression algorithm");
+        let mut testbed = Testbed::new();
+        let offender = testbed.offender();
+        testbed.refused(
+            offender,
+            &bytes::startup(version, Some(name)),
+            PROTOCOL_ERROR,
+            "Unknown compression algorithm",
+        );
     }
 }
 
 #[test]
 fn startup_that_is_no_map() {
-    let mut town = Town::new();
-    let offender = town.offender();
-    town.refused(offender, &bytes::request(4, 0, opcode::STARTUP, &[0, 9, 0]), PROTOCOL_ERROR, "");
+    let mut testbed = Testbed::new();
+    let offender = testbed.offender();
+    testbed.refused(offender, &bytes::request(4, 0, opcode::STARTUP, &[0, 9, 0]), PROTOCOL_ERROR, "");
 }
 
 #[test]
 fn an_auth_response_nobody_asked_for() {
-    let mut town = Town::new();
-    let offender = town.started_offender(4);
-    town.refused(offender, &bytes::auth_response(4, b"\0ann\0secret"), PROTOCOL_ERROR, "AUTH_RESPONSE");
+    let mut testbed = Testbed::new();
+    let offender = testbed.started_offender(4);
+    testbed.refused(offender, &bytes::auth_response(4, b"\0ann\0secret"), PROTOCOL_ERROR, "AUTH_RESPONSE");
 }
 
 #[test]
 fn a_query_instead_of_an_auth_response() {
-    let mut town = Town::with(|options| options.credentials = vec![(ANN.0.into(), ANN.1.into())]);
-    let offender = town.offender();
-    town.send(offender, &bytes::startup(4, None));
-    town.answered(offender, 1);
-    assert_eq!(town.scene.world.host(offender).last().header.opcode, opcode::AUTHENTICATE);
-    town.refused(offender, &bytes::query(4, 1, TEXT), PROTOCOL_ERROR, "AUTH_RESPONSE must answer AUTHENTICATE");
+    let mut testbed = Testbed::with(|options| options.credentials = vec![(ANN.0.into(), ANN.1.into())]);
+    let offender = testbed.offender();
+    testbed.send(offender, &bytes::startup(4, None));
+    testbed.answered(offender, 1);
+    assert_eq!(testbed.scene.world.host(offender).last().header.opcode, opcode::AUTHENTICATE);
+    testbed.refused(offender, &bytes::query(4, 1, TEXT), PROTOCOL_ERROR, "AUTH_RESPONSE must answer AUTHENTICATE");
 }
 
 #[test]
 fn an_event_kind_that_does_not_exist() {
-    let mut town = Town::new();
-    let offender = town.started_offender(4);
+    let mut testbed = Testbed::new();
+    let offender = testbed.started_offender(4);
     let body = bytes::body(|out| encode::register(out, ["SCHEMA_CHANGE", "WEATHER"]));
-    town.refused(offender, &bytes::request(4, 1, opcode::REGISTER, &body), PROTOCOL_ERROR, "WEATHER");
+    testbed.refused(offender, &bytes::request(4, 1, opcode::REGISTER, &body), PROTOCOL_ERROR, "WEATHER");
 }
 
 #[test]
 fn queries_right_behind_startup() {
     for version in [3, 4, 5] {
-        let mut town = Town::new();
-        let offender = town.offender();
+        let mut testbed = Testbed::new();
+        let offender = testbed.offender();
         let mut bytes = bytes::startup(version, None);
         let queries: Vec<u8> = (1..=50).flat_map(|stream| bytes::query(version, stream, TEXT)).collect();
-        bytes.extend(if version == 5 { bytes::segment(&queries, true) } else { queries });
-        town.send(offender, &bytes);
-        town.answered(offender, 51);
-        assert!((1..=50).all(|stream| town.scene.world.host(offender).on(stream).is_some()));
-        town.scene.world.with(offender, |offender, io| offender.vanish(io));
-        town.at_peace();
+        bytes.extend(bytes::framed(version, queries));
+        testbed.send(offender, &bytes);
+        testbed.answered(offender, 51);
+        assert!((1..=50).all(|stream| testbed.scene.world.host(offender).on(stream).is_some()));
+        testbed.reset(offender);
+        testbed.check_recovered();
     }
 }
 
 /// Requests that went to nodes.
-fn sent(town: &Town) -> u64 {
-    let routed = |by| town.scene.metrics.iter().map(|metrics| metrics.routed.of(by).get()).sum::<u64>();
+fn sent(testbed: &Testbed) -> u64 {
+    let routed = |by| testbed.scene.metrics.iter().map(|metrics| metrics.routed.of(by).get()).sum::<u64>();
     routed(Routing::Token) + routed(Routing::Any)
 }
 
 /// Version 3 has no events of functions: what changed is the keyspace.
 #[test]
 fn an_event_that_a_version_does_not_know() {
-    let mut town = Town::new();
+    let mut testbed = Testbed::new();
     let clients = [3, 4].map(|version| {
-        let offender = town.started_offender(version);
+        let offender = testbed.started_offender(version);
         let register = bytes::body(|out| encode::register(out, ["SCHEMA_CHANGE"]));
-        town.send(offender, &bytes::request(version, 1, opcode::REGISTER, &register));
-        town.answered(offender, 1);
-        town.take_answers(offender);
+        testbed.send(offender, &bytes::request(version, 1, opcode::REGISTER, &register));
+        testbed.answered(offender, 1);
+        testbed.take_answers(offender);
         offender
     });
     let event: Arc<[u8]> = bytes::body(|out| {
@@ -182,12 +192,12 @@ fn an_event_that_a_version_does_not_know() {
         put::string_list(out, ["int"]);
     })
     .into();
-    for core in town.scene.cores.clone() {
-        town.scene.world.post(core, CoreMail::SchemaEvent(Arc::clone(&event)));
+    for core in testbed.scene.cores.clone() {
+        testbed.scene.world.post(core, CoreMail::SchemaEvent(Arc::clone(&event)));
     }
     let targets = clients.map(|client| {
-        town.answered(client, 1);
-        let answer = town.take_answers(client).remove(0);
+        testbed.answered(client, 1);
+        let answer = testbed.take_answers(client).remove(0);
         assert_eq!((answer.header.opcode, answer.header.stream), (opcode::EVENT, -1));
         match Event::decode(&answer.body) {
             Ok(Event::SchemaChange(found)) => [found.change, found.target, found.keyspace].map(str::to_owned),
@@ -200,23 +210,23 @@ fn an_event_that_a_version_does_not_know() {
 /// A proxy that restarted knows nothing of what was prepared before. Nodes may; but the statement could be USE.
 #[test]
 fn statements_nobody_prepared_here() {
-    let mut town = Town::new();
+    let mut testbed = Testbed::new();
     for version in 3..=5 {
-        let offender = town.started_offender(version);
-        let before = sent(&town);
+        let offender = testbed.started_offender(version);
+        let before = sent(&testbed);
         let execute = bytes::execute(version, 1, &[7; 16], &[b"k"]);
         let prepared = [BatchChild { statement: BatchStatement::Prepared(&[8; 16]), values: Values::default() }];
         let params = QueryParams::simple(Consistency::ONE);
         let batch = bytes::body(|out| encode::batch(out, version, BatchKind::Logged, prepared, &params));
         for (stream, request) in [(1, execute), (2, bytes::request(version, 2, opcode::BATCH, &batch))] {
-            let framed = if version == 5 { bytes::segment(&request, true) } else { request };
-            town.send(offender, &framed);
-            town.answered(offender, 1);
-            let answers = town.take_answers(offender);
+            let framed = bytes::framed(version, request);
+            testbed.send(offender, &framed);
+            testbed.answered(offender, 1);
+            let answers = testbed.take_answers(offender);
             assert_eq!((answers[0].header.stream, answers[0].error().0), (stream, UNPREPARED));
         }
-        assert_eq!(sent(&town), before, "nothing of it reached a node");
+        assert_eq!(sent(&testbed), before, "nothing of it reached a node");
     }
-    town.begin_work();
-    town.at_peace();
+    testbed.start_work();
+    testbed.check_recovered();
 }

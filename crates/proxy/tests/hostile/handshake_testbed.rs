@@ -1,7 +1,7 @@
 //! A proxy in front of nodes of which only the handshake matters.
 
-use shunt_reactor::sim::{HostId, SECOND};
 use shunt_reactor::Io;
+use shunt_reactor::sim::{HostId, SECOND};
 use shunt_testing::{bytes, simulated};
 use shunt_wire::cql::envelope::opcode;
 

@@ -7,23 +7,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use shunt_bench::stub::Action;
 use shunt_bench::stub::hook::Request;
 use shunt_reactor::sim::{HostId, SECOND};
+use shunt_testing::{bytes, simulated};
 use shunt_topology::schema::ColumnKind;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::error_code::{IS_BOOTSTRAPPING, OVERLOADED, SERVER_ERROR, UNAVAILABLE, WRITE_TIMEOUT};
 use shunt_wire::cql::message::values::{Value, ValueList};
 use shunt_wire::cql::message::{BatchChild, BatchKind, BatchStatement, Consistency, QueryParams, encode};
 
-use super::bytes;
-use super::offender::Offender;
-use super::town::Town;
+use super::testbed::Testbed;
 
 /// A time that a client gives.
 const AT: Option<i64> = Some(1_700_000_000_000_000);
 
 /// What comes of `request` when the first node that gets it breaks the connection and every other does `then`.
-fn lost(town: &mut Town, offender: HostId<Offender>, request: &[u8], then: &Action) -> Fate {
+fn lost(testbed: &mut Testbed, offender: HostId<simulated::Client>, request: &[u8], then: &Action) -> Fate {
     let got = Arc::new(AtomicUsize::new(0));
-    town.hook_all(|| {
+    testbed.hook_all(|| {
         let (got, then) = (Arc::clone(&got), then.clone());
         Box::new(move |request: &Request<'_>| {
             if !is_the_clients(request) {
@@ -32,11 +31,11 @@ fn lost(town: &mut Town, offender: HostId<Offender>, request: &[u8], then: &Acti
             if got.fetch_add(1, Ordering::Relaxed) == 0 { Action::Close } else { then.clone() }
         })
     });
-    town.send(offender, request);
-    town.answered(offender, 1);
-    let answer = town.take_answers(offender).remove(0);
+    testbed.send(offender, request);
+    testbed.answered(offender, 1);
+    let answer = testbed.take_answers(offender).remove(0);
     // Whatever is still on its way comes.
-    town.pass(SECOND);
+    testbed.run_for(SECOND);
     let code = if answer.header.opcode == opcode::ERROR { answer.error().0 } else { 0 };
     (got.load(Ordering::Relaxed), code)
 }
@@ -47,10 +46,10 @@ fn is_the_clients(request: &Request<'_>) -> bool {
         && !request.body.windows(12).any(|word| word == b"system.local")
 }
 
-fn town() -> (Town, HostId<Offender>) {
-    let mut town = Town::bare(|_| {});
-    let offender = town.started_offender(4);
-    (town, offender)
+fn testbed() -> (Testbed, HostId<simulated::Client>) {
+    let mut testbed = Testbed::bare(|_| {});
+    let offender = testbed.started_offender(4);
+    (testbed, offender)
 }
 
 fn params(timestamp: Option<i64>) -> QueryParams<'static> {
@@ -94,8 +93,8 @@ fn only_what_may_be_repeated_goes_to_another_node() {
         ("BEGIN BATCH UPDATE bench.kv SET l = [1] WHERE k = 0x01; APPLY BATCH", AT, OPEN),
     ];
     for (text, timestamp, expected) in list {
-        let (mut town, offender) = town();
-        assert_eq!(lost(&mut town, offender, &query(text, *timestamp), &Action::Answer), *expected, "{text}");
+        let (mut testbed, offender) = testbed();
+        assert_eq!(lost(&mut testbed, offender, &query(text, *timestamp), &Action::Answer), *expected, "{text}");
     }
 }
 
@@ -113,9 +112,9 @@ fn a_batch_is_repeated_if_all_in_it_may_be() {
         (&[list, insert], AT, OPEN),
     ];
     for (children, timestamp, expected) in cases {
-        let (mut town, offender) = town();
+        let (mut testbed, offender) = testbed();
         let request = batch(children, timestamp);
-        assert_eq!(lost(&mut town, offender, &request, &Action::Answer), expected, "{children:?}");
+        assert_eq!(lost(&mut testbed, offender, &request, &Action::Answer), expected, "{children:?}");
     }
 }
 
@@ -135,14 +134,14 @@ fn a_prepared_statement_is_judged_with_its_values_and_the_schema_of_the_moment()
         (stamped, AT, Some(Value::Unset), false, REPEATED),
     ];
     for (text, timestamp, last, altered, expected) in cases {
-        let (mut town, offender) = town();
-        town.send(offender, &bytes::prepare(4, 1, text));
-        town.answered(offender, 1);
-        let id = bytes::prepared_id(&town.take_answers(offender)[0]);
+        let (mut testbed, offender) = testbed();
+        testbed.send(offender, &bytes::prepare(4, 1, text));
+        testbed.answered(offender, 1);
+        let id = testbed.take_answers(offender)[0].prepared().id;
         if altered {
-            town.scene.columns = vec![("k", ColumnKind::Single), ("v", ColumnKind::List)];
-            town.scene.post_cluster();
-            town.pass(SECOND);
+            testbed.scene.columns = vec![("k", ColumnKind::Single), ("v", ColumnKind::List)];
+            testbed.scene.post_cluster();
+            testbed.run_for(SECOND);
         }
         let mut values = ValueList::positional(4);
         values.push(Value::Bytes(&[1])).push(Value::Bytes(&[2]));
@@ -152,7 +151,7 @@ fn a_prepared_statement_is_judged_with_its_values_and_the_schema_of_the_moment()
         let params = QueryParams { values: values.values(), ..params(timestamp) };
         let body = bytes::body(|out| encode::execute(out, 4, &id, None, &params));
         let request = bytes::request(4, 1, opcode::EXECUTE, &body);
-        assert_eq!(lost(&mut town, offender, &request, &Action::Answer), expected, "{text} {last:?} {altered}");
+        assert_eq!(lost(&mut testbed, offender, &request, &Action::Answer), expected, "{text} {last:?} {altered}");
     }
 }
 
@@ -166,16 +165,16 @@ fn what_may_have_changed_something_is_not_said_to_be_undone() {
         "ALTER ROLE ann WITH PASSWORD = 'x'",
         "SOMETHING NEW",
     ] {
-        let (mut town, offender) = town();
-        assert_eq!(lost(&mut town, offender, &query(text, AT), &Action::Answer), OPEN, "{text}");
+        let (mut testbed, offender) = testbed();
+        assert_eq!(lost(&mut testbed, offender, &query(text, AT), &Action::Answer), OPEN, "{text}");
         // Nor if it takes too long.
-        let (mut town, offender) = self::town();
-        town.hook_all(|| {
+        let (mut testbed, offender) = self::testbed();
+        testbed.hook_all(|| {
             Box::new(|request: &Request<'_>| if is_the_clients(request) { Action::Silence } else { Action::Answer })
         });
-        town.send(offender, &query(text, AT));
-        town.pass(90 * SECOND);
-        assert_eq!(town.take_answers(offender)[0].error().0, WRITE_TIMEOUT, "{text}");
+        testbed.send(offender, &query(text, AT));
+        testbed.run_for(90 * SECOND);
+        assert_eq!(testbed.take_answers(offender)[0].error().0, WRITE_TIMEOUT, "{text}");
     }
 }
 
@@ -184,20 +183,20 @@ fn a_second_node_that_refuses_does_not_speak_for_the_first() {
     let write = query("INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02)", AT);
     let read = query("SELECT v FROM bench.kv WHERE k = 0x01", None);
     for code in [OVERLOADED, IS_BOOTSTRAPPING, UNAVAILABLE, SERVER_ERROR] {
-        let (mut town, offender) = town();
+        let (mut testbed, offender) = testbed();
         let expected = if code == SERVER_ERROR { SERVER_ERROR } else { WRITE_TIMEOUT };
-        assert_eq!(lost(&mut town, offender, &write, &Action::Error(code)), (2, expected), "{code:#x}");
+        assert_eq!(lost(&mut testbed, offender, &write, &Action::Error(code)), (2, expected), "{code:#x}");
         if code != UNAVAILABLE {
-            let (mut town, offender) = self::town();
-            assert_eq!(lost(&mut town, offender, &read, &Action::Error(code)), (2, code), "{code:#x}");
+            let (mut testbed, offender) = self::testbed();
+            assert_eq!(lost(&mut testbed, offender, &read, &Action::Error(code)), (2, code), "{code:#x}");
         }
     }
     // Nor does there being no second one.
     let one_node = |options: &mut super::support::scene::SceneOptions| options.nodes = 1;
     for (request, expected) in [(&write, WRITE_TIMEOUT), (&read, OVERLOADED)] {
-        let mut town = Town::bare(one_node);
-        let offender = town.started_offender(4);
-        assert_eq!(lost(&mut town, offender, request, &Action::Answer), (1, expected));
+        let mut testbed = Testbed::bare(one_node);
+        let offender = testbed.started_offender(4);
+        assert_eq!(lost(&mut testbed, offender, request, &Action::Answer), (1, expected));
     }
 }
 
@@ -206,13 +205,13 @@ fn a_second_node_that_does_not_know_the_statement_does_not_speak_for_the_first()
     let (write, read) = ("INSERT INTO bench.kv (k, v) VALUES (?, ?)", "SELECT v FROM bench.kv WHERE k = ? AND v = ?");
     let prepares = [Action::Answer, Action::Error(OVERLOADED), Action::Error(IS_BOOTSTRAPPING), Action::Silence];
     for (text, on_prepare) in [write, read].into_iter().flat_map(|text| prepares.iter().map(move |then| (text, then))) {
-        let (mut town, offender) = town();
-        town.send(offender, &bytes::prepare(4, 1, text));
-        town.answered(offender, 1);
-        let id = bytes::prepared_id(&town.take_answers(offender)[0]);
-        town.pass(SECOND);
+        let (mut testbed, offender) = testbed();
+        testbed.send(offender, &bytes::prepare(4, 1, text));
+        testbed.answered(offender, 1);
+        let id = testbed.take_answers(offender)[0].prepared().id;
+        testbed.run_for(SECOND);
         let got = Arc::new(AtomicUsize::new(0));
-        town.hook_all(|| {
+        testbed.hook_all(|| {
             let (got, on_prepare) = (Arc::clone(&got), on_prepare.clone());
             Box::new(move |request: &Request<'_>| match request.opcode {
                 opcode::EXECUTE if got.fetch_add(1, Ordering::Relaxed) == 0 => Action::Close,
@@ -225,9 +224,9 @@ fn a_second_node_that_does_not_know_the_statement_does_not_speak_for_the_first()
         values.push(Value::Bytes(&[1])).push(Value::Bytes(&[2]));
         let params = QueryParams { values: values.values(), ..params(AT) };
         let body = bytes::body(|out| encode::execute(out, 4, &id, None, &params));
-        town.send(offender, &bytes::request(4, 1, opcode::EXECUTE, &body));
-        town.answered(offender, 1);
-        let code = town.take_answers(offender)[0].error().0;
+        testbed.send(offender, &bytes::request(4, 1, opcode::EXECUTE, &body));
+        testbed.answered(offender, 1);
+        let code = testbed.take_answers(offender)[0].error().0;
         assert!(got.load(Ordering::Relaxed) >= 2, "it was repeated");
         if text == write {
             assert_eq!(code, WRITE_TIMEOUT, "{on_prepare:?}");

@@ -7,18 +7,17 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod bytes;
 mod logins;
 mod lost_requests;
 mod node_answers;
 mod node_pace;
-mod offender;
 mod pages;
-mod porter;
+mod handshake_node;
+mod handshake_testbed;
 mod stranded;
 mod strangers;
 mod statements;
-mod town;
+mod testbed;
 mod unprepared;
 
 mod client_framing;

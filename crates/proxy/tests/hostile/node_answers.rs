@@ -8,13 +8,13 @@ use allocation_counter::measure;
 use shunt_bench::stub::hook::{self, Request};
 use shunt_bench::stub::{Action, StubMail};
 use shunt_reactor::sim::SECOND;
+use shunt_testing::bytes;
 use shunt_wire::aggregate::{AggregateWriter, Limits};
 use shunt_wire::cql::envelope::{EVENT_STREAM, Header, opcode};
 use shunt_wire::cql::message::encode_result::{self, PreparedSpec, native};
 use shunt_wire::cql::message::{encode, error_code};
 
-use super::bytes;
-use super::town::Town;
+use super::testbed::Testbed;
 
 /// A RESULT that says nothing.
 const VOID: [u8; 4] = [0, 0, 0, 1];
@@ -35,31 +35,31 @@ fn right(request: &Request<'_>) -> Header {
 
 /// Node 0 does this to every third query for a while, then nothing wrong any more.
 fn misbehaves(aggregate: bool, fault: impl Fn(&Request<'_>) -> Action + Clone + Send + 'static) {
-    let mut town = Town::with(|options| options.aggregate = vec![aggregate; 3]);
+    let mut testbed = Testbed::with(|options| options.aggregate = vec![aggregate; 3]);
     let mut count = 0;
     let counted = measure(|| {
         let hook = move |request: &Request<'_>| {
             count += u32::from(is_query(request));
             if is_query(request) && count % 3 == 0 { fault(request) } else { Action::Answer }
         };
-        town.scene.world.post(town.scene.nodes[0], StubMail::Hook(Some(Box::new(hook))));
+        testbed.scene.world.post(testbed.scene.nodes[0], StubMail::Hook(Some(Box::new(hook))));
         for _ in 0..5 {
-            town.begin_work();
-            town.scene.wait_idle(60 * SECOND);
+            testbed.start_work();
+            testbed.scene.wait_idle(60 * SECOND);
         }
     });
     assert!(counted.bytes_max < 8 << 20, "{counted:?}");
-    town.at_work();
-    assert!(faults(&town) > 0, "the proxy must have noticed");
-    town.scene.hook(0, None);
-    town.pass(15 * SECOND);
-    let before = town.scene.world.host(town.scene.nodes[0]).counts().queries;
-    town.at_peace();
-    assert!(town.scene.world.host(town.scene.nodes[0]).counts().queries > before, "the node must be used again");
+    testbed.check_bystanders();
+    assert!(faults(&testbed) > 0, "the proxy must have noticed");
+    testbed.scene.hook(0, None);
+    testbed.run_for(15 * SECOND);
+    let before = testbed.scene.world.host(testbed.scene.nodes[0]).counts().queries;
+    testbed.check_recovered();
+    assert!(testbed.scene.world.host(testbed.scene.nodes[0]).counts().queries > before, "the node must be used again");
 }
 
-fn faults(town: &Town) -> u64 {
-    town.scene.metrics.iter().map(|metrics| metrics.node_protocol_errors.get()).sum()
+fn faults(testbed: &Testbed) -> u64 {
+    testbed.scene.metrics.iter().map(|metrics| metrics.node_protocol_errors.get()).sum()
 }
 
 #[test]
@@ -80,22 +80,22 @@ fn a_stream_id_nobody_asked_for() {
 
 #[test]
 fn an_answer_twice() {
-    let mut town = Town::new();
-    let offender = town.started_offender(4);
-    town.hook_all(|| {
+    let mut testbed = Testbed::new();
+    let offender = testbed.started_offender(4);
+    testbed.hook_all(|| {
         Box::new(|request: &Request<'_>| match request.body.windows(5).any(|word| word == b"twice") {
             true => Action::Garbage(framed(request, right(request), &VOID).repeat(2)),
             false => Action::Answer,
         })
     });
-    town.begin_work();
-    town.send(offender, &bytes::query(4, 1, "SELECT twice FROM bench.kv"));
-    town.pass(SECOND);
-    assert_eq!(town.scene.world.host(offender).answers.len(), 1);
-    town.at_work();
-    assert_eq!(faults(&town), 1, "the second answer belongs to nobody");
-    town.scene.world.with(offender, |offender, io| offender.vanish(io));
-    town.at_peace();
+    testbed.start_work();
+    testbed.send(offender, &bytes::query(4, 1, "SELECT twice FROM bench.kv"));
+    testbed.run_for(SECOND);
+    assert_eq!(testbed.scene.world.host(offender).answers.len(), 1);
+    testbed.check_bystanders();
+    assert_eq!(faults(&testbed), 1, "the second answer belongs to nobody");
+    testbed.reset(offender);
+    testbed.check_recovered();
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn an_aggregated_frame_unasked() {
         let mut frame = Vec::new();
         writer.push(&mut frame, request.stream, 1, request.version, 0, opcode::RESULT, &VOID);
         writer.finish(&mut frame);
-        Action::Garbage(if request.version >= 5 { bytes::segment(&frame, true) } else { frame })
+        Action::Garbage(bytes::framed(request.version, frame))
     });
 }
 
@@ -158,12 +158,12 @@ fn a_huge_length() {
 fn an_answer_longer_than_the_limit_is_its_clients_alone() {
     let long = vec![7; 3 << 20];
     for (version, aggregate) in [(3, false), (4, false), (5, false), (4, true)] {
-        let mut town = Town::with(|options| {
+        let mut testbed = Testbed::with(|options| {
             options.aggregate = vec![aggregate; 3];
             options.config.frame_bytes_max = 1 << 20;
         });
-        let offender = town.started_offender(version);
-        town.hook_all(|| {
+        let offender = testbed.started_offender(version);
+        testbed.hook_all(|| {
             let long = long.clone();
             Box::new(move |request: &Request<'_>| {
                 if !request.body.windows(4).any(|word| word == b"long") {
@@ -183,25 +183,25 @@ fn an_answer_longer_than_the_limit_is_its_clients_alone() {
                 })
             })
         });
-        let query = |town: &mut Town, stream: i16, text: &str| {
+        let query = |testbed: &mut Testbed, stream: i16, text: &str| {
             let query = bytes::query(version, stream, text);
-            town.send(offender, &if version == 5 { bytes::segment(&query, true) } else { query });
-            town.answered(offender, usize::from(stream as u16));
+            testbed.send(offender, &bytes::framed(version, query));
+            testbed.answered(offender, usize::from(stream as u16));
         };
-        let links = |town: &Town| (0..3).map(|node| town.scene.links(node).1).collect::<Vec<_>>();
-        query(&mut town, 1, "SELECT v FROM bench.kv");
-        town.pass(SECOND);
-        let before = links(&town);
+        let links = |testbed: &Testbed| (0..3).map(|node| testbed.scene.links(node).1).collect::<Vec<_>>();
+        query(&mut testbed, 1, "SELECT v FROM bench.kv");
+        testbed.run_for(SECOND);
+        let before = links(&testbed);
         for round in 2..5 {
-            town.begin_work();
-            query(&mut town, round, "SELECT long FROM bench.kv");
-            town.at_work();
-            let (code, text) = town.scene.world.host(offender).last().error();
+            testbed.start_work();
+            query(&mut testbed, round, "SELECT long FROM bench.kv");
+            testbed.check_bystanders();
+            let (code, text) = testbed.scene.world.host(offender).last().error();
             assert!(code == error_code::INVALID && text.contains("frame_bytes_max"), "{code:#x} {text}");
         }
-        assert_eq!((faults(&town), links(&town)), (0, before), "version {version}, in frames: {aggregate}");
-        town.scene.world.with(offender, |offender, io| offender.vanish(io));
-        town.at_peace();
+        assert_eq!((faults(&testbed), links(&testbed)), (0, before), "version {version}, in frames: {aggregate}");
+        testbed.reset(offender);
+        testbed.check_recovered();
     }
 }
 
@@ -242,30 +242,30 @@ fn compressed_bodies_that_are_none() {
 
 #[test]
 fn a_statement_that_changes_the_shared_keyspace() {
-    let mut town = Town::new();
-    let offender = town.started_offender(4);
+    let mut testbed = Testbed::new();
+    let offender = testbed.started_offender(4);
     let changes_keyspace = |request: &Request<'_>| {
         let body = bytes::body(|out| encode::set_keyspace(out, "elsewhere"));
         Action::Garbage(framed(request, right(request), &body))
     };
-    town.hook_all(move || {
+    testbed.hook_all(move || {
         Box::new(move |request: &Request<'_>| {
             let strange = request.body.windows(5).any(|word| word == b"ODD 1");
             if strange { changes_keyspace(request) } else { Action::Answer }
         })
     });
-    town.begin_work();
-    town.send(offender, &bytes::query(4, 1, "ODD 1"));
-    town.answered(offender, 1);
-    town.at_work();
-    assert_eq!(faults(&town), 1, "the link with the wrong keyspace is given up");
-    town.scene.world.with(offender, |offender, io| offender.vanish(io));
-    town.at_peace();
+    testbed.start_work();
+    testbed.send(offender, &bytes::query(4, 1, "ODD 1"));
+    testbed.answered(offender, 1);
+    testbed.check_bystanders();
+    assert_eq!(faults(&testbed), 1, "the link with the wrong keyspace is given up");
+    testbed.reset(offender);
+    testbed.check_recovered();
 }
 
 #[test]
 fn a_connection_closed_in_the_middle_of_an_answer() {
-    let mut town = Town::new();
+    let mut testbed = Testbed::new();
     let mut halves = 0;
     let hook = move |request: &Request<'_>| {
         if !is_query(request) {
@@ -281,16 +281,16 @@ fn a_connection_closed_in_the_middle_of_an_answer() {
             _ => Action::Answer,
         }
     };
-    town.scene.world.post(town.scene.nodes[0], StubMail::Hook(Some(Box::new(hook))));
+    testbed.scene.world.post(testbed.scene.nodes[0], StubMail::Hook(Some(Box::new(hook))));
     for _ in 0..5 {
-        town.begin_work();
-        town.scene.wait_idle(60 * SECOND);
+        testbed.start_work();
+        testbed.scene.wait_idle(60 * SECOND);
     }
     // Until the close comes, half an answer looks like a slow one.
-    town.forgive();
-    town.scene.hook(0, None);
-    town.pass(15 * SECOND);
-    town.at_peace();
+    testbed.accept_errors();
+    testbed.scene.hook(0, None);
+    testbed.run_for(15 * SECOND);
+    testbed.check_recovered();
 }
 
 /// Nodes forget statements whose table changes. Clients before version 5 decode rows by the columns that PREPARE named,
@@ -300,10 +300,10 @@ fn a_statement_whose_columns_have_changed() {
     const ID: [u8; 16] = *b"sixteen bytes id";
     let columns: [&[(&str, &[u8])]; 2] = [&[("v", native::TEXT)], &[("a", native::INT), ("v", native::TEXT)]];
     for version in 3..=4 {
-        let mut town = Town::new();
-        let offender = town.started_offender(version);
+        let mut testbed = Testbed::new();
+        let offender = testbed.started_offender(version);
         let altered = Arc::new(AtomicBool::new(false));
-        town.hook_all(|| {
+        testbed.hook_all(|| {
             let (altered, mut known) = (Arc::clone(&altered), false);
             Box::new(move |request: &Request<'_>| {
                 let altered = altered.load(Ordering::Relaxed);
@@ -325,9 +325,9 @@ fn a_statement_whose_columns_have_changed() {
             })
         });
         let mut ask = |request: Vec<u8>| {
-            town.send(offender, &request);
-            town.answered(offender, 1);
-            town.take_answers(offender).remove(0)
+            testbed.send(offender, &request);
+            testbed.answered(offender, 1);
+            testbed.take_answers(offender).remove(0)
         };
         let prepare = || bytes::prepare(version, 1, "SELECT * FROM bench.shape");
         let execute = || bytes::execute(version, 2, &ID, &[]);
@@ -351,21 +351,21 @@ fn a_statement_whose_columns_have_changed() {
 #[test]
 fn unprepared_for_ever() {
     for aggregate in [false, true] {
-        let mut town = Town::with(|options| options.aggregate = vec![aggregate; 3]);
-        town.hook_all(|| Box::new(|_| Action::Unprepared));
-        let offender = town.started_offender(4);
-        town.send(offender, &bytes::prepare(4, 1, "SELECT v FROM bench.kv WHERE k = ?"));
-        town.answered(offender, 1);
-        let id = bytes::prepared_id(&town.take_answers(offender)[0]);
-        town.send(offender, &bytes::execute(4, 2, &id, &[b"key"]));
-        town.answered(offender, 1);
-        let (code, _) = town.take_answers(offender)[0].error();
+        let mut testbed = Testbed::with(|options| options.aggregate = vec![aggregate; 3]);
+        testbed.hook_all(|| Box::new(|_| Action::Unprepared));
+        let offender = testbed.started_offender(4);
+        testbed.send(offender, &bytes::prepare(4, 1, "SELECT v FROM bench.kv WHERE k = ?"));
+        testbed.answered(offender, 1);
+        let id = testbed.take_answers(offender)[0].prepared().id;
+        testbed.send(offender, &bytes::execute(4, 2, &id, &[b"key"]));
+        testbed.answered(offender, 1);
+        let (code, _) = testbed.take_answers(offender)[0].error();
         assert_eq!(code, shunt_wire::cql::message::error_code::UNPREPARED, "the truth, after enough attempts");
-        town.hook_all(|| hook::once(Action::Answer, |_| false));
-        town.send(offender, &bytes::execute(4, 2, &id, &[b"key"]));
-        town.answered(offender, 1);
-        assert_eq!(town.scene.world.host(offender).last().header.opcode, opcode::RESULT);
-        town.scene.world.with(offender, |offender, io| offender.vanish(io));
-        town.at_peace();
+        testbed.hook_all(|| hook::once(Action::Answer, |_| false));
+        testbed.send(offender, &bytes::execute(4, 2, &id, &[b"key"]));
+        testbed.answered(offender, 1);
+        assert_eq!(testbed.scene.world.host(offender).last().header.opcode, opcode::RESULT);
+        testbed.reset(offender);
+        testbed.check_recovered();
     }
 }

@@ -3,14 +3,14 @@
 use shunt_bench::stub::hook::Request;
 use shunt_bench::stub::{Action, StubMail};
 use shunt_reactor::sim::{MILLISECOND, SECOND};
+use shunt_testing::bytes;
 use shunt_topology::NodeId;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::error_code::{READ_TIMEOUT, WRITE_TIMEOUT};
 use shunt_wire::cql::message::{BatchChild, BatchKind, BatchStatement, Consistency, ErrorDetails, ErrorMessage};
 use shunt_wire::cql::message::{QueryParams, Values, encode};
 
-use super::bytes;
-use super::town::Town;
+use super::testbed::Testbed;
 
 const SELECT: &str = "SELECT v FROM bench.kv WHERE k = 0x00";
 const INSERT: &str = "INSERT INTO bench.kv (k, v) VALUES (0x00, 0x01)";
@@ -24,41 +24,42 @@ fn is_query(request: &Request<'_>) -> bool {
 #[test]
 fn queries_that_are_never_answered() {
     for aggregate in [false, true] {
-        let mut town = Town::with(|options| options.aggregate = vec![aggregate; 3]);
-        let offender = town.started_offender(4);
-        town.hook_all(|| Box::new(|_| Action::Silence));
+        let mut testbed = Testbed::with(|options| options.aggregate = vec![aggregate; 3]);
+        let offender = testbed.started_offender(4);
+        testbed.hook_all(|| Box::new(|_| Action::Silence));
         for (stream, text) in [(1, SELECT), (2, INSERT), (3, COUNT), (4, "TRUNCATE bench.kv")] {
-            town.send(offender, &bytes::query(4, stream, text));
+            testbed.send(offender, &bytes::query(4, stream, text));
         }
-        town.answered(offender, 3);
-        assert!(town.scene.world.host(offender).on(4).is_none(), "TRUNCATE may take longer");
-        town.pass(60 * SECOND);
-        let codes = [1, 2, 3, 4].map(|stream| town.scene.world.host(offender).on(stream).unwrap().error().0);
+        testbed.answered(offender, 3);
+        assert!(testbed.scene.world.host(offender).on(4).is_none(), "TRUNCATE may take longer");
+        testbed.run_for(60 * SECOND);
+        let codes = [1, 2, 3, 4].map(|stream| testbed.scene.world.host(offender).on(stream).unwrap().error().0);
         assert_eq!(codes, [READ_TIMEOUT, WRITE_TIMEOUT, WRITE_TIMEOUT, WRITE_TIMEOUT]);
         for node in 0..3 {
-            town.scene.hook(node, None);
+            testbed.scene.hook(node, None);
         }
-        town.pass(10 * SECOND);
-        assert_eq!(town.scene.world.host(offender).answers.len(), 4);
-        town.scene.world.with(offender, |offender, io| offender.vanish(io));
-        town.at_peace();
+        testbed.run_for(10 * SECOND);
+        assert_eq!(testbed.scene.world.host(offender).answers.len(), 4);
+        testbed.reset(offender);
+        testbed.check_recovered();
     }
 }
 
 /// What a conditional batch did before its link died is known to nobody, and must not be mistaken for a plain batch.
 #[test]
 fn a_conditional_batch_that_is_never_answered() {
-    let mut town = Town::new();
-    let offender = town.started_offender(4);
-    town.hook_all(|| Box::new(|request| if request.opcode == opcode::BATCH { Action::Close } else { Action::Answer }));
+    let mut testbed = Testbed::new();
+    let offender = testbed.started_offender(4);
+    testbed
+        .hook_all(|| Box::new(|request| if request.opcode == opcode::BATCH { Action::Close } else { Action::Answer }));
     for (stream, condition, kind) in [(1, "", "BATCH"), (2, " IF NOT EXISTS", "CAS")] {
         let text = format!("{INSERT}{condition}");
         let child = BatchChild { statement: BatchStatement::Text(&text), values: Values::default() };
         let params = QueryParams::simple(Consistency::ONE);
         let batch = bytes::body(|out| encode::batch(out, 4, BatchKind::Counter, [child], &params));
-        town.send(offender, &bytes::request(4, stream, opcode::BATCH, &batch));
-        town.answered(offender, 1);
-        let answer = town.take_answers(offender).remove(0);
+        testbed.send(offender, &bytes::request(4, stream, opcode::BATCH, &batch));
+        testbed.answered(offender, 1);
+        let answer = testbed.take_answers(offender).remove(0);
         let error = ErrorMessage::decode(4, &answer.body).unwrap();
         assert!(
             matches!(error.details, ErrorDetails::WriteTimeout { write_type, .. } if write_type == kind),
@@ -69,99 +70,99 @@ fn a_conditional_batch_that_is_never_answered() {
 
 #[test]
 fn answers_that_come_after_the_deadline() {
-    let mut town = Town::new();
-    let offender = town.started_offender(4);
-    town.hook_all(|| Box::new(|_| Action::Delay(5 * SECOND)));
+    let mut testbed = Testbed::new();
+    let offender = testbed.started_offender(4);
+    testbed.hook_all(|| Box::new(|_| Action::Delay(5 * SECOND)));
     for stream in 0..100 {
-        town.send(offender, &bytes::query(4, stream, SELECT));
+        testbed.send(offender, &bytes::query(4, stream, SELECT));
     }
-    town.answered(offender, 100);
-    town.pass(10 * SECOND);
-    assert_eq!(town.scene.world.host(offender).answers.len(), 100, "one answer each");
+    testbed.answered(offender, 100);
+    testbed.run_for(10 * SECOND);
+    assert_eq!(testbed.scene.world.host(offender).answers.len(), 100, "one answer each");
     for node in 0..3 {
-        town.scene.hook(node, None);
+        testbed.scene.hook(node, None);
     }
-    town.scene.world.with(offender, |offender, io| offender.vanish(io));
-    town.at_peace();
+    testbed.reset(offender);
+    testbed.check_recovered();
 }
 
 /// It answers OPTIONS, so it is alive; but what it holds in flight must not fill the links for ever.
 #[test]
 fn a_node_that_swallows_every_query() {
-    let mut town = Town::with(|options| options.config.in_flight_max = 64);
+    let mut testbed = Testbed::with(|options| options.config.in_flight_max = 64);
     let swallow = |request: &Request<'_>| if is_query(request) { Action::Silence } else { Action::Answer };
-    town.scene.world.post(town.scene.nodes[0], StubMail::Hook(Some(Box::new(swallow))));
+    testbed.scene.world.post(testbed.scene.nodes[0], StubMail::Hook(Some(Box::new(swallow))));
     for _ in 0..20 {
-        town.begin_work();
-        town.pass(2 * SECOND);
+        testbed.start_work();
+        testbed.run_for(2 * SECOND);
     }
-    town.scene.wait_idle(60 * SECOND);
-    town.forgive();
-    town.scene.hook(0, None);
-    town.pass(15 * SECOND);
-    town.at_peace();
+    testbed.scene.wait_idle(60 * SECOND);
+    testbed.accept_errors();
+    testbed.scene.hook(0, None);
+    testbed.run_for(15 * SECOND);
+    testbed.check_recovered();
 }
 
 #[test]
 fn a_node_that_stops() {
     for aggregate in [false, true] {
-        let mut town = Town::with(|options| options.aggregate = vec![aggregate; 3]);
-        town.scene.world.freeze(town.scene.nodes[0]);
-        town.begin_work();
-        town.scene.wait_idle(60 * SECOND);
-        town.forgive();
+        let mut testbed = Testbed::with(|options| options.aggregate = vec![aggregate; 3]);
+        testbed.scene.world.freeze(testbed.scene.nodes[0]);
+        testbed.start_work();
+        testbed.scene.wait_idle(60 * SECOND);
+        testbed.accept_errors();
         // Found silent, it is not asked any more.
-        town.begin_work();
-        town.at_work();
-        town.scene.world.thaw(town.scene.nodes[0]);
-        town.pass(15 * SECOND);
-        town.at_peace();
+        testbed.start_work();
+        testbed.check_bystanders();
+        testbed.scene.world.thaw(testbed.scene.nodes[0]);
+        testbed.run_for(15 * SECOND);
+        testbed.check_recovered();
     }
 }
 
 /// Full, it could not even be asked whether it is alive.
 #[test]
 fn a_full_link_whose_node_stops() {
-    let mut town = Town::with(|options| {
+    let mut testbed = Testbed::with(|options| {
         options.config.in_flight_max = 1;
         options.config.query_timeout_ms = 60_000;
     });
-    town.scene.world.freeze(town.scene.nodes[0]);
-    town.begin_work();
-    town.pass(8 * SECOND);
-    let lost = town.scene.metrics[0].nodes.get(NodeId(0)).unwrap().links_lost.get();
+    testbed.scene.world.freeze(testbed.scene.nodes[0]);
+    testbed.start_work();
+    testbed.run_for(8 * SECOND);
+    let lost = testbed.scene.metrics[0].nodes.get(NodeId(0)).unwrap().links_lost.get();
     assert!(lost > 0, "the links must be given up");
-    town.at_work();
-    town.scene.world.thaw(town.scene.nodes[0]);
-    town.pass(15 * SECOND);
-    town.at_peace();
+    testbed.check_bystanders();
+    testbed.scene.world.thaw(testbed.scene.nodes[0]);
+    testbed.run_for(15 * SECOND);
+    testbed.check_recovered();
 }
 
 /// A long answer on its way is a sign of life, even if the answer to a probe waits behind it.
 #[test]
 fn a_long_answer_over_a_slow_network() {
-    let mut town = Town::with(|options| {
+    let mut testbed = Testbed::with(|options| {
         options.nodes = 1;
         options.aggregate = vec![false];
         options.config.query_timeout_ms = 60_000;
         options.config.client_backlog_bytes = 64 << 20;
     });
-    let offender = town.started_offender(4);
-    town.send(offender, &bytes::insert(4, 1, "long", 3 << 20));
-    town.answered(offender, 1);
-    town.take_answers(offender);
-    let calm = town.scene.world.options().clone();
+    let offender = testbed.started_offender(4);
+    testbed.send(offender, &bytes::insert(4, 1, "long", 3 << 20));
+    testbed.answered(offender, 1);
+    testbed.take_answers(offender);
+    let calm = testbed.scene.world.options().clone();
     let slow = shunt_reactor::sim::Options { latency_ns: 700 * MILLISECOND..701 * MILLISECOND, ..calm.clone() };
-    town.scene.world.set_options(slow);
+    testbed.scene.world.set_options(slow);
     let key: String = "long".bytes().map(|byte| format!("{byte:02x}")).collect();
-    town.send(offender, &bytes::query(4, 2, &format!("SELECT v FROM bench.kv WHERE k = 0x{key}")));
-    let arrived = town.scene.world.run_until(60 * SECOND, |world| !world.host(offender).answers.is_empty());
+    testbed.send(offender, &bytes::query(4, 2, &format!("SELECT v FROM bench.kv WHERE k = 0x{key}")));
+    let arrived = testbed.scene.world.run_until(60 * SECOND, |world| !world.host(offender).answers.is_empty());
     assert!(arrived);
-    assert_eq!(town.scene.world.host(offender).last().header.opcode, opcode::RESULT);
-    let lost = town.scene.metrics[0].nodes.get(NodeId(0)).unwrap().links_lost.get();
+    assert_eq!(testbed.scene.world.host(offender).last().header.opcode, opcode::RESULT);
+    let lost = testbed.scene.metrics[0].nodes.get(NodeId(0)).unwrap().links_lost.get();
     assert_eq!(lost, 0, "the link is alive");
-    town.scene.world.set_options(calm);
-    town.forget("long");
-    town.scene.world.with(offender, |offender, io| offender.vanish(io));
-    town.at_peace();
+    testbed.scene.world.set_options(calm);
+    testbed.forget_key("long");
+    testbed.reset(offender);
+    testbed.check_recovered();
 }

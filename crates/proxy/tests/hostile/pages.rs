@@ -5,14 +5,13 @@ use std::sync::{Arc, Mutex};
 use shunt_bench::stub::Action;
 use shunt_bench::stub::hook::Request;
 use shunt_reactor::sim::{HostId, SECOND};
+use shunt_testing::{Answer, bytes, simulated};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::encode_result::{self, PreparedSpec, native};
 use shunt_wire::cql::message::{Consistency, Execute, Query, QueryParams, ResultMessage, encode, error_code};
 use shunt_wire::cql::message::{put, result_kind};
 
-use super::bytes;
-use super::offender::{Answer, Offender};
-use super::town::Town;
+use super::testbed::Testbed;
 
 const ID: [u8; 16] = *b"sixteen bytes id";
 
@@ -65,24 +64,24 @@ fn answer(request: &Request<'_>, mixed: &Mutex<u32>) -> Action {
         _ => return Action::Answer,
     };
     let framed = bytes::envelope(Header::response(request.version, request.stream, opcode::RESULT), &body);
-    Action::Garbage(if request.version >= 5 { bytes::segment(&framed, true) } else { framed })
+    Action::Garbage(bytes::framed(request.version, framed))
 }
 
 struct Reader {
     version: u8,
-    host: HostId<Offender>,
+    host: HostId<simulated::Client>,
     /// The text, or a prepared statement.
     text: Option<&'static str>,
 }
 
 impl Reader {
-    fn ask(&self, town: &mut Town, request: Vec<u8>) -> Answer {
-        town.send(self.host, &if self.version == 5 { bytes::segment(&request, true) } else { request });
-        town.answered(self.host, 1);
-        town.take_answers(self.host).remove(0)
+    fn ask(&self, testbed: &mut Testbed, request: Vec<u8>) -> Answer {
+        testbed.send(self.host, &bytes::framed(self.version, request));
+        testbed.answered(self.host, 1);
+        testbed.take_answers(self.host).remove(0)
     }
 
-    fn page(&self, town: &mut Town, state: Option<&[u8]>) -> Answer {
+    fn page(&self, testbed: &mut Testbed, state: Option<&[u8]>) -> Answer {
         let params = QueryParams { paging_state: state, page_size: Some(1), ..QueryParams::simple(Consistency::ONE) };
         let (op, body) = match self.text {
             Some(text) => (opcode::QUERY, bytes::body(|out| encode::query(out, self.version, text, &params))),
@@ -91,7 +90,7 @@ impl Reader {
                 (opcode::EXECUTE, bytes::body(write))
             }
         };
-        self.ask(town, bytes::request(self.version, 2, op, &body))
+        self.ask(testbed, bytes::request(self.version, 2, op, &body))
     }
 }
 
@@ -106,14 +105,14 @@ fn row(answer: &Answer) -> (u8, Option<Vec<u8>>) {
     }
 }
 
-fn town() -> (Town, Arc<Mutex<u32>>) {
-    let (mut town, mixed) = (Town::new(), Arc::new(Mutex::new(0)));
+fn testbed() -> (Testbed, Arc<Mutex<u32>>) {
+    let (mut testbed, mixed) = (Testbed::new(), Arc::new(Mutex::new(0)));
     let shared = Arc::clone(&mixed);
-    town.hook_all(move || {
+    testbed.hook_all(move || {
         let mixed = Arc::clone(&shared);
         Box::new(move |request| answer(request, &mixed))
     });
-    (town, mixed)
+    (testbed, mixed)
 }
 
 #[test]
@@ -125,30 +124,30 @@ fn pages_come_from_the_node_that_began() {
         (4, None),
         (5, None),
     ] {
-        let (mut town, mixed) = town();
-        let mut reader = Reader { version, host: town.started_offender(version), text };
+        let (mut testbed, mixed) = testbed();
+        let mut reader = Reader { version, host: testbed.started_offender(version), text };
         if text.is_some_and(|text| !text.contains('.')) {
-            reader.ask(&mut town, bytes::query(version, 1, "USE system_views"));
+            reader.ask(&mut testbed, bytes::query(version, 1, "USE system_views"));
         }
         if text.is_none() {
-            reader.ask(&mut town, bytes::prepare(version, 1, "SELECT port FROM system_views.clients"));
+            reader.ask(&mut testbed, bytes::prepare(version, 1, "SELECT port FROM system_views.clients"));
         }
         let mut began = [0; 3];
         for round in 0..12 {
-            let (node, mut state) = row(&reader.page(&mut town, None));
+            let (node, mut state) = row(&reader.page(&mut testbed, None));
             began[usize::from(node)] += 1;
             for _ in 0..2 {
                 // What another query does in between, or another connection, does not matter.
                 if round % 3 == 0 && text.is_none_or(|text| text.contains('.')) {
-                    reader.host = town.started_offender(version);
+                    reader.host = testbed.started_offender(version);
                 }
-                let (of, next) = row(&reader.page(&mut town, state.as_deref()));
+                let (of, next) = row(&reader.page(&mut testbed, state.as_deref()));
                 assert_eq!((of, *mixed.lock().unwrap()), (node, 0), "version {version} {text:?}");
                 state = next;
             }
             assert_eq!(state, None);
             for _ in 0..round % 2 {
-                row(&reader.page(&mut town, None));
+                row(&reader.page(&mut testbed, None));
             }
         }
         assert!(began.iter().filter(|count| **count > 0).count() > 1, "reads begin on one node only: {began:?}");
@@ -158,26 +157,26 @@ fn pages_come_from_the_node_that_began() {
 #[test]
 fn a_page_whose_node_is_gone_is_an_error() {
     for text in [Some("SELECT port FROM system_views.clients"), None] {
-        let (mut town, mixed) = town();
-        let reader = Reader { version: 4, host: town.started_offender(4), text };
+        let (mut testbed, mixed) = testbed();
+        let reader = Reader { version: 4, host: testbed.started_offender(4), text };
         if text.is_none() {
-            reader.ask(&mut town, bytes::prepare(4, 1, "SELECT port FROM system_views.clients"));
+            reader.ask(&mut testbed, bytes::prepare(4, 1, "SELECT port FROM system_views.clients"));
         }
-        let (node, state) = row(&reader.page(&mut town, None));
+        let (node, state) = row(&reader.page(&mut testbed, None));
         // Of another proxy's clients, say, or from before.
-        let (code, why) = reader.page(&mut town, Some(&own_state(usize::from(node), 1))).error();
+        let (code, why) = reader.page(&mut testbed, Some(&own_state(usize::from(node), 1))).error();
         assert!(code == error_code::INVALID && why.contains("begin the read again"), "{code:#x} {why}");
-        town.scene.world.kill(town.scene.nodes[usize::from(node)]);
-        town.pass(20 * SECOND);
+        testbed.scene.world.kill(testbed.scene.nodes[usize::from(node)]);
+        testbed.run_for(20 * SECOND);
         for _ in 0..6 {
-            let (code, why) = reader.page(&mut town, state.as_deref()).error();
+            let (code, why) = reader.page(&mut testbed, state.as_deref()).error();
             let known = [error_code::INVALID, error_code::OVERLOADED].contains(&code);
             assert!(known && !why.contains("hook"), "{code:#x} {why}");
         }
         assert_eq!(*mixed.lock().unwrap(), 0);
-        let (other, state) = row(&reader.page(&mut town, None));
+        let (other, state) = row(&reader.page(&mut testbed, None));
         assert_ne!(other, node);
-        assert_eq!(row(&reader.page(&mut town, state.as_deref())).0, other);
-        town.scene.world.with(reader.host, |client, io| client.vanish(io));
+        assert_eq!(row(&reader.page(&mut testbed, state.as_deref())).0, other);
+        testbed.reset(reader.host);
     }
 }

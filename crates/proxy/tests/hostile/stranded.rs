@@ -3,173 +3,172 @@
 //! node says, or does not say, closes nobody.
 
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
+use shunt_testing::{bytes, simulated};
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::error_code::{BAD_CREDENTIALS, INVALID, OVERLOADED, PROTOCOL_ERROR, SERVER_ERROR};
 
-use super::bytes;
-use super::logins::{Gate, TOKEN};
-use super::offender::Offender;
-use super::porter::{Door, select};
+use super::handshake_node::{Reaction, select};
+use super::handshake_testbed::{HandshakeTestbed, TOKEN};
 
 /// It has asked something, is told this, and closed.
-fn told_and_closed(gate: &mut Gate, client: HostId<Offender>, code: i32, words: &str) {
-    gate.town.closed(client);
-    let (found, text) = gate.town.scene.world.host(client).last().error();
+fn told_and_closed(setup: &mut HandshakeTestbed, client: HostId<simulated::Client>, code: i32, words: &str) {
+    setup.testbed.closed(client);
+    let (found, text) = setup.testbed.scene.world.host(client).last().error();
     assert!(found == code && text.contains(words), "{found:#x} {text}");
 }
 
-fn is_open(gate: &Gate, client: HostId<Offender>) -> bool {
-    !gate.town.scene.world.host(client).is_closed()
+fn is_open(setup: &HandshakeTestbed, client: HostId<simulated::Client>) -> bool {
+    !setup.testbed.scene.world.host(client).is_closed()
 }
 
-fn dismissed(gate: &Gate) -> u64 {
-    gate.town.scene.metrics[0].clients_closed.of(shunt_proxy::metrics::Closing::AccessLost).get()
+fn dismissed(setup: &HandshakeTestbed) -> u64 {
+    setup.testbed.scene.metrics[0].clients_closed.of(shunt_proxy::metrics::Closing::AccessLost).get()
 }
 
 #[test]
 fn a_password_that_was_changed() {
-    let (mut gate, asking) = Gate::with_client(3);
-    let idle = gate.knock(TOKEN);
-    assert_eq!(gate.answer(idle), opcode::AUTH_SUCCESS);
-    gate.all(|porter| porter.login = Door::Refused(BAD_CREDENTIALS));
-    gate.town.pass(10 * SECOND);
-    assert!(is_open(&gate, asking) && is_open(&gate, idle), "what is open goes on");
-    gate.throw_out(None);
-    gate.town.pass(MILLISECOND * 10);
-    gate.town.send(asking, &select(3));
-    told_and_closed(&mut gate, asking, BAD_CREDENTIALS, "the porter says no");
-    gate.town.closed(idle);
-    assert!(gate.town.take_answers(idle).is_empty(), "it has asked nothing");
-    assert_eq!(dismissed(&gate), 2);
+    let (mut setup, asking) = HandshakeTestbed::with_client(3);
+    let idle = setup.log_in(TOKEN);
+    assert_eq!(setup.next_opcode(idle), opcode::AUTH_SUCCESS);
+    setup.all(|node| node.login = Reaction::Refuse(BAD_CREDENTIALS));
+    setup.testbed.run_for(10 * SECOND);
+    assert!(is_open(&setup, asking) && is_open(&setup, idle), "what is open goes on");
+    setup.reset_links(None);
+    setup.testbed.run_for(MILLISECOND * 10);
+    setup.testbed.send(asking, &select(3));
+    told_and_closed(&mut setup, asking, BAD_CREDENTIALS, "the node says no");
+    setup.testbed.closed(idle);
+    assert!(setup.testbed.take_answers(idle).is_empty(), "it has asked nothing");
+    assert_eq!(dismissed(&setup), 2);
     // The driver logs in again, with what it has: not by what was believed of it before.
-    let old = gate.knock(TOKEN);
-    told_and_closed(&mut gate, old, BAD_CREDENTIALS, "the porter says no");
-    gate.all(|porter| porter.login = Door::Open);
-    let new = gate.knock(b"\0ann\0new");
-    assert_eq!(gate.answer(new), opcode::AUTH_SUCCESS);
-    assert_eq!(gate.ask(new, "SELECT 1"), opcode::RESULT);
+    let old = setup.log_in(TOKEN);
+    told_and_closed(&mut setup, old, BAD_CREDENTIALS, "the node says no");
+    setup.all(|node| node.login = Reaction::Accept);
+    let new = setup.log_in(b"\0ann\0new");
+    assert_eq!(setup.next_opcode(new), opcode::AUTH_SUCCESS);
+    assert_eq!(setup.ask(new, "SELECT 1"), opcode::RESULT);
 }
 
 /// By a restart of each node in turn. The control plane has no login, so nobody tells the cores.
 #[test]
 fn a_login_that_nodes_ask_for_now() {
-    let mut gate = Gate::new(3, false);
-    let clients: Vec<_> = (0..3).map(|_| gate.town.started_offender(4)).collect();
-    for porter in gate.porters.clone() {
-        gate.town.pass(15 * SECOND);
-        assert_eq!(gate.ask(clients[0], "SELECT 1"), opcode::RESULT, "while one node serves");
-        gate.town.scene.world.with(porter, |porter, io| {
-            porter.asks = true;
-            porter.throw_out(io, None);
+    let mut setup = HandshakeTestbed::new(3, false);
+    let clients: Vec<_> = (0..3).map(|_| setup.testbed.started_offender(4)).collect();
+    for node in setup.nodes.clone() {
+        setup.testbed.run_for(15 * SECOND);
+        assert_eq!(setup.ask(clients[0], "SELECT 1"), opcode::RESULT, "while one node serves");
+        setup.testbed.scene.world.with(node, |node, io| {
+            node.asks_for_login = true;
+            node.reset_connections(io, None);
         });
     }
-    gate.town.pass(MILLISECOND * 10);
-    gate.town.send(clients[0], &select(3));
-    told_and_closed(&mut gate, clients[0], BAD_CREDENTIALS, "ask for a login");
+    setup.testbed.run_for(MILLISECOND * 10);
+    setup.testbed.send(clients[0], &select(3));
+    told_and_closed(&mut setup, clients[0], BAD_CREDENTIALS, "ask for a login");
     for client in &clients {
-        gate.town.closed(*client);
+        setup.testbed.closed(*client);
     }
-    gate.town.pass(SECOND);
-    let again = gate.knock(TOKEN);
-    assert_eq!(gate.answer(again), opcode::AUTH_SUCCESS);
-    assert_eq!(gate.ask(again, "SELECT 1"), opcode::RESULT);
+    setup.testbed.run_for(SECOND);
+    let again = setup.log_in(TOKEN);
+    assert_eq!(setup.next_opcode(again), opcode::AUTH_SUCCESS);
+    assert_eq!(setup.ask(again, "SELECT 1"), opcode::RESULT);
 }
 
 /// One node asks for a login and has clients that gave it; the others do not yet. Whoever has none is served by these, and
 /// the first is not hammered for it.
 #[test]
 fn a_node_that_asks_for_a_login_before_the_others() {
-    let mut gate = Gate::new(3, false);
-    let old = gate.town.started_offender(4);
-    gate.town.pass(SECOND);
-    let first = gate.porters[0];
-    gate.town.scene.world.with(first, |porter, io| {
-        porter.asks = true;
-        porter.throw_out(io, None);
+    let mut setup = HandshakeTestbed::new(3, false);
+    let old = setup.testbed.started_offender(4);
+    setup.testbed.run_for(SECOND);
+    let first = setup.nodes[0];
+    setup.testbed.scene.world.with(first, |node, io| {
+        node.asks_for_login = true;
+        node.reset_connections(io, None);
     });
-    gate.town.scene.options.credentials = vec![("ann".into(), "secret".into())];
-    gate.town.scene.post_cluster();
-    let new = gate.knock(TOKEN);
-    assert_eq!(gate.answer(new), opcode::AUTH_SUCCESS);
-    gate.town.pass(30 * SECOND);
-    let before = gate.town.scene.world.host(first).connections;
-    gate.town.pass(60 * SECOND);
-    let tried = gate.town.scene.world.host(first).connections - before;
+    setup.testbed.scene.options.credentials = vec![("ann".into(), "secret".into())];
+    setup.testbed.scene.post_cluster();
+    let new = setup.log_in(TOKEN);
+    assert_eq!(setup.next_opcode(new), opcode::AUTH_SUCCESS);
+    setup.testbed.run_for(30 * SECOND);
+    let before = setup.testbed.scene.world.host(first).accepted;
+    setup.testbed.run_for(60 * SECOND);
+    let tried = setup.testbed.scene.world.host(first).accepted - before;
     assert!(tried < 20, "{tried} connections in a minute");
-    assert_eq!(gate.ask(old, "SELECT 1"), opcode::RESULT);
-    assert_eq!(gate.ask(new, "SELECT 1"), opcode::RESULT);
-    assert_eq!(dismissed(&gate), 0);
+    assert_eq!(setup.ask(old, "SELECT 1"), opcode::RESULT);
+    assert_eq!(setup.ask(new, "SELECT 1"), opcode::RESULT);
+    assert_eq!(dismissed(&setup), 0);
 }
 
 #[test]
 fn a_keyspace_that_was_dropped() {
-    let mut gate = Gate::new(3, false);
-    let [asking, idle, elsewhere] = [0; 3].map(|_| gate.town.started_offender(4));
+    let mut setup = HandshakeTestbed::new(3, false);
+    let [asking, idle, elsewhere] = [0; 3].map(|_| setup.testbed.started_offender(4));
     for client in [asking, idle] {
-        assert_eq!(gate.ask(client, "USE ks"), opcode::RESULT);
+        assert_eq!(setup.ask(client, "USE ks"), opcode::RESULT);
     }
-    gate.town.pass(SECOND);
-    gate.all(|porter| porter.keyspace = Door::Refused(INVALID));
-    gate.throw_out(Some("ks"));
-    gate.town.pass(MILLISECOND * 10);
-    let before = gate.count(|porter| porter.uses);
-    gate.town.send(asking, &select(3));
-    told_and_closed(&mut gate, asking, INVALID, "the porter says no");
-    gate.town.closed(idle);
-    let tried = gate.count(|porter| porter.uses) - before;
+    setup.testbed.run_for(SECOND);
+    setup.all(|node| node.keyspace = Reaction::Refuse(INVALID));
+    setup.reset_links(Some("ks"));
+    setup.testbed.run_for(MILLISECOND * 10);
+    let before = setup.count(|node| node.uses);
+    setup.testbed.send(asking, &select(3));
+    told_and_closed(&mut setup, asking, INVALID, "the node says no");
+    setup.testbed.closed(idle);
+    let tried = setup.count(|node| node.uses) - before;
     assert!(tried < 20, "{tried} times");
-    assert_eq!(gate.ask(elsewhere, "SELECT 1"), opcode::RESULT);
+    assert_eq!(setup.ask(elsewhere, "SELECT 1"), opcode::RESULT);
     // On a new connection it is as with any keyspace that does not exist, and comes back with it.
-    let again = gate.town.started_offender(4);
-    assert_eq!(gate.ask(again, "USE ks"), opcode::ERROR);
-    gate.all(|porter| porter.keyspace = Door::Open);
-    assert_eq!(gate.ask(again, "USE ks"), opcode::RESULT);
-    assert_eq!(gate.ask(again, "SELECT 1"), opcode::RESULT);
+    let again = setup.testbed.started_offender(4);
+    assert_eq!(setup.ask(again, "USE ks"), opcode::ERROR);
+    setup.all(|node| node.keyspace = Reaction::Accept);
+    assert_eq!(setup.ask(again, "USE ks"), opcode::RESULT);
+    assert_eq!(setup.ask(again, "SELECT 1"), opcode::RESULT);
 }
 
 /// Nodes of another release, say.
 #[test]
 fn a_compression_that_nodes_take_no_longer() {
-    let mut gate = Gate::new(2, false);
-    let client = gate.town.offender();
-    gate.town.send(client, &bytes::startup(4, Some("snappy")));
-    gate.town.answered(client, 1);
-    gate.town.take_answers(client);
-    gate.town.pass(SECOND);
-    gate.all(|porter| porter.compression = Door::Refused(PROTOCOL_ERROR));
-    gate.throw_out(None);
-    gate.town.pass(MILLISECOND * 10);
-    gate.town.send(client, &select(1));
-    told_and_closed(&mut gate, client, SERVER_ERROR, "connect again");
+    let mut setup = HandshakeTestbed::new(2, false);
+    let client = setup.testbed.offender();
+    setup.testbed.send(client, &bytes::startup(4, Some("snappy")));
+    setup.testbed.answered(client, 1);
+    setup.testbed.take_answers(client);
+    setup.testbed.run_for(SECOND);
+    setup.all(|node| node.compression = Reaction::Refuse(PROTOCOL_ERROR));
+    setup.reset_links(None);
+    setup.testbed.run_for(MILLISECOND * 10);
+    setup.testbed.send(client, &select(1));
+    told_and_closed(&mut setup, client, SERVER_ERROR, "connect again");
 }
 
 /// Of what nodes do.
-type Change = fn(&mut Gate);
+type Change = fn(&mut HandshakeTestbed);
 
 /// What is no verdict of every node closes nobody, however long it takes; and all goes on when it is over.
 #[test]
 fn nobody_is_closed_for_what_is_no_verdict_of_all() {
     let cases: [(&str, Change); 4] = [
-        ("one refuses", |gate| refuse(gate, 1)),
-        ("one hangs", |gate| {
-            refuse(gate, 2);
-            gate.all(|porter| porter.login = if porter.login == Door::Open { Door::Silent } else { porter.login });
+        ("one refuses", |setup| refuse(setup, 1)),
+        ("one hangs", |setup| {
+            refuse(setup, 2);
+            setup.all(|node| node.login = if node.login == Reaction::Accept { Reaction::Ignore } else { node.login });
         }),
-        ("one cannot be reached", |gate| {
-            refuse(gate, 2);
-            gate.all(|porter| porter.shut = porter.login == Door::Open);
+        ("one cannot be reached", |setup| {
+            refuse(setup, 2);
+            setup.all(|node| node.refuses_connections = node.login == Reaction::Accept);
         }),
-        ("all are overloaded", |gate| gate.all(|porter| porter.login = Door::Refused(OVERLOADED))),
+        ("all are overloaded", |setup| setup.all(|node| node.login = Reaction::Refuse(OVERLOADED))),
     ];
     for (case, change) in cases {
-        let (mut gate, client) = Gate::with_client(3);
-        change(&mut gate);
-        gate.throw_out(None);
-        gate.town.pass(60 * SECOND);
-        assert!(is_open(&gate, client) && dismissed(&gate) == 0, "{case}");
-        gate.all(|porter| (porter.login, porter.shut) = (Door::Open, false));
-        gate.town.pass(30 * SECOND);
-        assert_eq!(gate.ask(client, "SELECT 1"), opcode::RESULT, "{case}");
+        let (mut setup, client) = HandshakeTestbed::with_client(3);
+        change(&mut setup);
+        setup.reset_links(None);
+        setup.testbed.run_for(60 * SECOND);
+        assert!(is_open(&setup, client) && dismissed(&setup) == 0, "{case}");
+        setup.all(|node| (node.login, node.refuses_connections) = (Reaction::Accept, false));
+        setup.testbed.run_for(30 * SECOND);
+        assert_eq!(setup.ask(client, "SELECT 1"), opcode::RESULT, "{case}");
     }
 }
 
@@ -184,34 +183,34 @@ fn nobody_is_closed_because_nodes_cannot_read_their_roles() {
         "Operation timed out for system_auth.roles - received only 0 responses from 1 CL=ONE.",
         "Could not verify password",
     ] {
-        let (mut gate, client) = Gate::with_client(3);
-        gate.all(|porter| (porter.login, porter.words) = (Door::Refused(BAD_CREDENTIALS), words));
-        gate.throw_out(None);
-        gate.town.pass(60 * SECOND);
-        assert!(is_open(&gate, client) && dismissed(&gate) == 0, "{words}");
-        gate.all(|porter| porter.login = Door::Open);
-        gate.town.pass(30 * SECOND);
-        assert_eq!(gate.ask(client, "SELECT 1"), opcode::RESULT, "{words}");
+        let (mut setup, client) = HandshakeTestbed::with_client(3);
+        setup.all(|node| (node.login, node.error_text) = (Reaction::Refuse(BAD_CREDENTIALS), words));
+        setup.reset_links(None);
+        setup.testbed.run_for(60 * SECOND);
+        assert!(is_open(&setup, client) && dismissed(&setup) == 0, "{words}");
+        setup.all(|node| node.login = Reaction::Accept);
+        setup.testbed.run_for(30 * SECOND);
+        assert_eq!(setup.ask(client, "SELECT 1"), opcode::RESULT, "{words}");
     }
 }
 
 /// The first of them refuse the login from now on.
-fn refuse(gate: &mut Gate, count: usize) {
-    for porter in gate.porters.clone().into_iter().take(count) {
-        gate.town.scene.world.with(porter, |porter, _| porter.login = Door::Refused(BAD_CREDENTIALS));
+fn refuse(setup: &mut HandshakeTestbed, count: usize) {
+    for node in setup.nodes.clone().into_iter().take(count) {
+        setup.testbed.scene.world.with(node, |node, _| node.login = Reaction::Refuse(BAD_CREDENTIALS));
     }
 }
 
 /// A node that the control plane says is down has no voice.
 #[test]
 fn a_node_that_is_down_keeps_nobody_waiting() {
-    let (mut gate, client) = Gate::with_client(3);
-    refuse(&mut gate, 2);
-    gate.all(|porter| porter.shut = porter.login == Door::Open);
-    gate.throw_out(None);
-    gate.town.pass(10 * SECOND);
-    assert!(is_open(&gate, client));
-    gate.town.scene.said_up[2] = false;
-    gate.town.scene.post_cluster();
-    gate.town.closed(client);
+    let (mut setup, client) = HandshakeTestbed::with_client(3);
+    refuse(&mut setup, 2);
+    setup.all(|node| node.refuses_connections = node.login == Reaction::Accept);
+    setup.reset_links(None);
+    setup.testbed.run_for(10 * SECOND);
+    assert!(is_open(&setup, client));
+    setup.testbed.scene.said_up[2] = false;
+    setup.testbed.scene.post_cluster();
+    setup.testbed.closed(client);
 }

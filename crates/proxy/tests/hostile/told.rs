@@ -8,36 +8,35 @@ use shunt_bench::stub::Action;
 use shunt_proxy::control::CoreMail;
 use shunt_proxy::metrics::{Closing, GivenUp, PoolState, StallReason};
 use shunt_reactor::sim::{HostId, SECOND};
+use shunt_testing::{bytes, simulated};
 use shunt_topology::NodeId;
 use shunt_wire::cql::envelope::opcode;
 use tokio::sync::mpsc;
 
-use super::bytes;
-use super::offender::Offender;
 use super::support::journal::Journal;
 use super::support::scene::SceneOptions;
-use super::town::Town;
+use super::testbed::Testbed;
 
 fn with_login(options: &mut SceneOptions) {
     options.credentials = vec![("ann".into(), "secret".into())];
 }
 
 /// Somebody who was asked for a login and sends this.
-fn knock(town: &mut Town, driver: &str, token: &[u8]) -> HostId<Offender> {
-    let client = town.offender();
-    town.send(client, &bytes::startup_of(4, driver, "1.2"));
-    town.answered(client, 1);
-    assert_eq!(town.take_answers(client)[0].header.opcode, opcode::AUTHENTICATE);
-    town.send(client, &bytes::auth_response(4, token));
+fn log_in(testbed: &mut Testbed, driver: &str, token: &[u8]) -> HostId<simulated::Client> {
+    let client = testbed.offender();
+    testbed.send(client, &bytes::startup_of(4, driver, "1.2"));
+    testbed.answered(client, 1);
+    assert_eq!(testbed.take_answers(client)[0].header.opcode, opcode::AUTHENTICATE);
+    testbed.send(client, &bytes::auth_response(4, token));
     client
 }
 
 #[test]
 fn a_failed_login_is_told_with_address_role_and_driver_but_no_password() {
     let journal = Journal::open();
-    let mut town = Town::bare(with_login);
-    let client = knock(&mut town, "Driver X", b"\0eve\0hunter2");
-    town.closed(client);
+    let mut testbed = Testbed::bare(with_login);
+    let client = log_in(&mut testbed, "Driver X", b"\0eve\0hunter2");
+    testbed.closed(client);
     let line = journal.only(&["closed a client", "reason=authentication", "role=eve"]);
     assert!(line.contains("driver=Driver X 1.2") && line.contains("address=10."), "{line}");
     journal.never("hunter2");
@@ -46,16 +45,16 @@ fn a_failed_login_is_told_with_address_role_and_driver_but_no_password() {
 #[test]
 fn what_is_no_plain_login_is_not_told_and_what_is_odd_is_escaped_and_cut() {
     let journal = Journal::open();
-    let mut town = Town::bare(with_login);
+    let mut testbed = Testbed::bare(with_login);
     for token in [&b"hunter2"[..], b"eve\0hunter2", b"\0eve\0hunter2\0more", b"\0\xffeve\0"] {
-        let client = knock(&mut town, "x", token);
-        town.closed(client);
-        town.pass(2 * SECOND);
+        let client = log_in(&mut testbed, "x", token);
+        testbed.closed(client);
+        testbed.run_for(2 * SECOND);
     }
     let long = [b"\0ev\x1b[2J\ne\"", "é".repeat(2_000).as_bytes(), b"\0hunter2"].concat();
-    let client = knock(&mut town, &"dr\x07".repeat(2_000), &long);
-    town.closed(client);
-    town.pass(2 * SECOND);
+    let client = log_in(&mut testbed, &"dr\x07".repeat(2_000), &long);
+    testbed.closed(client);
+    testbed.run_for(2 * SECOND);
     let lines = journal.with(&["closed a client", "reason=authentication"]);
     assert_eq!(lines.len(), 5, "{lines:#?}");
     assert!(lines[..4].iter().all(|line| line.contains("role=unknown")), "{lines:#?}");
@@ -68,68 +67,68 @@ fn what_is_no_plain_login_is_not_told_and_what_is_odd_is_escaped_and_cut() {
 #[test]
 fn every_close_of_the_proxys_making_says_who_and_why() {
     let journal = Journal::open();
-    let mut town = Town::bare(|options| {
+    let mut testbed = Testbed::bare(|options| {
         with_login(options);
         options.config.clients_max = 2;
         options.config.client_backlog_bytes = 100_000;
     });
-    let inside = |town: &mut Town| {
-        let client = knock(town, "Driver Y", b"\0ann\0secret");
-        town.answered(client, 1);
-        assert_eq!(town.take_answers(client)[0].header.opcode, opcode::AUTH_SUCCESS);
+    let inside = |testbed: &mut Testbed| {
+        let client = log_in(testbed, "Driver Y", b"\0ann\0secret");
+        testbed.answered(client, 1);
+        assert_eq!(testbed.take_answers(client)[0].header.opcode, opcode::AUTH_SUCCESS);
         client
     };
     let told = |reason: &str| {
         let line = journal.only(&["closed a client", &format!("reason={reason} ")]);
         assert!(line.contains("role=ann") && line.contains("driver=Driver Y 1.2"), "{line}");
     };
-    let client = inside(&mut town);
-    town.send(client, &bytes::request(4, 1, 0x55, &[]));
-    town.closed(client);
+    let client = inside(&mut testbed);
+    testbed.send(client, &bytes::request(4, 1, 0x55, &[]));
+    testbed.closed(client);
     told("protocol_error");
 
-    let client = inside(&mut town);
-    town.send(client, &bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 0x00")[..20]);
-    town.closed(client);
+    let client = inside(&mut testbed);
+    testbed.send(client, &bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 0x00")[..20]);
+    testbed.closed(client);
     told("request_timeout");
 
-    let client = inside(&mut town);
-    town.scene.world.with(client, |client, io| client.go_deaf(io));
+    let client = inside(&mut testbed);
+    testbed.stop_reading(client);
     let query = bytes::query(4, 1, "SELECT * FROM system_schema.columns");
-    (0..2_000).for_each(|_| town.send(client, &query));
-    town.pass(100 * SECOND);
-    town.scene.world.with(client, |client, io| client.hear(io));
-    town.closed(client);
+    (0..2_000).for_each(|_| testbed.send(client, &query));
+    testbed.run_for(100 * SECOND);
+    testbed.resume_reading(client);
+    testbed.closed(client);
     told("replies_untaken");
 
-    let late = town.offender();
-    town.send(late, &bytes::startup(4, None)[..4]);
-    town.closed(late);
+    let late = testbed.offender();
+    testbed.send(late, &bytes::startup(4, None)[..4]);
+    testbed.closed(late);
     journal.only(&["closed a client", "reason=handshake_timeout"]);
 
-    let clients = [inside(&mut town), inside(&mut town)];
-    let third = town.offender();
-    town.send(third, &bytes::startup(4, None));
-    town.closed(third);
+    let clients = [inside(&mut testbed), inside(&mut testbed)];
+    let third = testbed.offender();
+    testbed.send(third, &bytes::startup(4, None));
+    testbed.closed(third);
     journal.only(&["closed a client", "reason=too_many"]);
-    assert!(clients.iter().all(|client| !town.scene.world.host(*client).is_closed()));
+    assert!(clients.iter().all(|client| !testbed.scene.world.host(*client).is_closed()));
 }
 
 /// Drivers begin with the newest version that they know, on every connection: that is counted, and no line in the log.
 #[test]
 fn a_driver_that_steps_down_is_no_news_and_a_knock_in_another_language_is() {
     let journal = Journal::open();
-    let mut town = Town::bare(|_| ());
-    let closed = |town: &Town, reason: Closing| town.scene.metrics[0].clients_closed.of(reason).get();
-    let newer = town.offender();
-    town.send(newer, &bytes::startup(6, None));
-    town.closed(newer);
-    assert_eq!((closed(&town, Closing::Version), closed(&town, Closing::ProtocolError)), (1, 0));
+    let mut testbed = Testbed::bare(|_| ());
+    let closed = |testbed: &Testbed, reason: Closing| testbed.scene.metrics[0].clients_closed.of(reason).get();
+    let newer = testbed.offender();
+    testbed.send(newer, &bytes::startup(6, None));
+    testbed.closed(newer);
+    assert_eq!((closed(&testbed, Closing::Version), closed(&testbed, Closing::ProtocolError)), (1, 0));
     assert!(journal.with(&["closed a client"]).is_empty());
-    let browser = town.offender();
-    town.send(browser, b"GET / HTTP/1.1\r\n\r\n");
-    town.closed(browser);
-    assert_eq!((closed(&town, Closing::Version), closed(&town, Closing::ProtocolError)), (1, 1));
+    let browser = testbed.offender();
+    testbed.send(browser, b"GET / HTTP/1.1\r\n\r\n");
+    testbed.closed(browser);
+    assert_eq!((closed(&testbed, Closing::Version), closed(&testbed, Closing::ProtocolError)), (1, 1));
     journal.only(&["closed a client", "reason=protocol_error", "(71)"]);
 }
 
@@ -137,15 +136,15 @@ fn a_driver_that_steps_down_is_no_news_and_a_knock_in_another_language_is() {
 #[test]
 fn a_flood_of_wrongs_is_a_line_a_second_with_the_number_of_the_others() {
     let journal = Journal::open();
-    let mut town = Town::bare(|options| options.cores = 2);
+    let mut testbed = Testbed::bare(|options| options.cores = 2);
     let mut wrongs = 0;
     for _ in 0..10 {
-        let clients: Vec<_> = (0..60).map(|_| town.offender()).collect();
-        clients.iter().for_each(|client| town.send(*client, &bytes::request(4, 1, 0x55, &[])));
-        town.pass(SECOND / 2);
-        wrongs += clients.iter().filter(|client| town.scene.world.host(**client).is_closed()).count() as u64;
+        let clients: Vec<_> = (0..60).map(|_| testbed.offender()).collect();
+        clients.iter().for_each(|client| testbed.send(*client, &bytes::request(4, 1, 0x55, &[])));
+        testbed.run_for(SECOND / 2);
+        wrongs += clients.iter().filter(|client| testbed.scene.world.host(**client).is_closed()).count() as u64;
     }
-    town.pass(3 * SECOND);
+    testbed.run_for(3 * SECOND);
     let lines = journal.with(&["reason=protocol_error"]);
     assert!(wrongs == 600 && (3..=8).contains(&lines.len()), "{wrongs}: {lines:#?}");
     let told = journal.with(&["closed a client", "reason=protocol_error"]).len() as u64;
@@ -155,21 +154,21 @@ fn a_flood_of_wrongs_is_a_line_a_second_with_the_number_of_the_others() {
 /// What `/status` asks of a core: who is there, alike ones together.
 #[test]
 fn a_core_counts_its_clients_by_who_they_are() {
-    let mut town = Town::bare(with_login);
+    let mut testbed = Testbed::bare(with_login);
     for (driver, keyspace) in [("A", None), ("A", None), ("B", None), ("B", Some("bench"))] {
-        let client = knock(&mut town, driver, b"\0ann\0secret");
-        town.answered(client, 1);
+        let client = log_in(&mut testbed, driver, b"\0ann\0secret");
+        testbed.answered(client, 1);
         if let Some(keyspace) = keyspace {
-            town.send(client, &bytes::query(4, 1, &format!("USE {keyspace}")));
-            town.answered(client, 2);
+            testbed.send(client, &bytes::query(4, 1, &format!("USE {keyspace}")));
+            testbed.answered(client, 2);
         }
     }
-    let late = town.offender();
-    town.send(late, &bytes::startup_of(4, "C", ""));
-    town.answered(late, 1);
+    let late = testbed.offender();
+    testbed.send(late, &bytes::startup_of(4, "C", ""));
+    testbed.answered(late, 1);
     let (sender, mut answers) = mpsc::channel(1);
-    town.scene.world.post(town.scene.cores[0], CoreMail::Census(sender));
-    town.pass(SECOND);
+    testbed.scene.world.post(testbed.scene.cores[0], CoreMail::Census(sender));
+    testbed.run_for(SECOND);
     let counted = answers.try_recv().expect("an answer");
     let mut found: Vec<_> = counted
         .groups
@@ -201,10 +200,10 @@ fn a_core_counts_its_clients_by_who_they_are() {
 #[test]
 fn an_error_that_quotes_a_client_is_told_escaped_and_cut() {
     let journal = Journal::open();
-    let mut town = Town::bare(|_| {});
-    let client = town.offender();
-    town.send(client, &bytes::startup(4, Some(&"\x1b[2J\nforged ".repeat(3_000))));
-    town.closed(client);
+    let mut testbed = Testbed::bare(|_| {});
+    let client = testbed.offender();
+    testbed.send(client, &bytes::startup(4, Some(&"\x1b[2J\nforged ".repeat(3_000))));
+    testbed.closed(client);
     let line = journal.only(&["closed a client", "reason=protocol_error"]);
     assert!(line.contains(r"Unknown compression algorithm: \u{1b}[2j\nforged"), "{line}");
     assert!(line.len() < 800 && !line.contains(|c: char| c.is_control()), "{} bytes: {line}", line.len());
@@ -213,34 +212,34 @@ fn an_error_that_quotes_a_client_is_told_escaped_and_cut() {
 /// Links given up, stream ids that hang, reasons not to read, and what becomes of the pool.
 #[test]
 fn what_a_node_that_answers_no_query_does_is_counted() {
-    let mut town = Town::bare(|options| options.nodes = 1);
-    let client = town.started_offender(4);
+    let mut testbed = Testbed::bare(|options| options.nodes = 1);
+    let client = testbed.started_offender(4);
     // Its links have asked who is there.
-    town.pass(SECOND);
-    town.hook_all(|| Box::new(|_| Action::Silence));
-    (0..10).for_each(|stream| town.send(client, &bytes::query(4, stream, "SELECT v FROM bench.kv WHERE k = 0x00")));
-    town.answered(client, 10);
-    town.pass(SECOND);
-    let metrics = Arc::clone(&town.scene.metrics[0]);
+    testbed.run_for(SECOND);
+    testbed.hook_all(|| Box::new(|_| Action::Silence));
+    (0..10).for_each(|stream| testbed.send(client, &bytes::query(4, stream, "SELECT v FROM bench.kv WHERE k = 0x00")));
+    testbed.answered(client, 10);
+    testbed.run_for(SECOND);
+    let metrics = Arc::clone(&testbed.scene.metrics[0]);
     let node = metrics.nodes.node(NodeId(0));
     assert_eq!((node.streams_orphaned.get(), metrics.pools.of(PoolState::Open).get()), (10, 1));
-    town.pass(70 * SECOND);
+    testbed.run_for(70 * SECOND);
     assert_eq!(node.links_given_up.of(GivenUp::UnansweredQuery).get(), 1);
     // Its node is gone now, so the next query finds no link.
-    town.scene.world.kill(town.scene.nodes[0]);
-    town.pass(3 * SECOND);
-    town.take_answers(client);
+    testbed.scene.world.kill(testbed.scene.nodes[0]);
+    testbed.run_for(3 * SECOND);
+    testbed.take_answers(client);
     let before = metrics.client_stalls.of(StallReason::NoLink).get();
-    town.send(client, &bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 0x00"));
-    town.pass(SECOND);
+    testbed.send(client, &bytes::query(4, 1, "SELECT v FROM bench.kv WHERE k = 0x00"));
+    testbed.run_for(SECOND);
     assert_eq!((metrics.clients_stalled.of(StallReason::NoLink).get(), metrics.clients_paused.get()), (1, 1));
     assert_eq!(metrics.pools.of(PoolState::Open).get(), 0);
     let without = [PoolState::Opening, PoolState::Unreachable].map(|state| metrics.pool_clients.of(state).get());
     assert_eq!(without.iter().sum::<u64>(), 1);
-    town.answered(client, 1);
-    town.pass(SECOND);
+    testbed.answered(client, 1);
+    testbed.run_for(SECOND);
     let stalled: u64 = StallReason::ALL.iter().map(|reason| metrics.clients_stalled.of(*reason).get()).sum();
     assert_eq!((stalled, metrics.client_stalls.of(StallReason::NoLink).get()), (0, before + 1));
     assert_eq!(node.streams_orphaned.get(), 0);
-    town.scene.world.with(client, |client, io| client.vanish(io));
+    testbed.reset(client);
 }

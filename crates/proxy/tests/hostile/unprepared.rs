@@ -7,14 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use shunt_bench::stub::Action;
 use shunt_bench::stub::hook::Request;
 use shunt_reactor::sim::{HostId, SECOND};
+use shunt_testing::{Answer, bytes, simulated};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::encode_result::{self, PreparedSpec, native};
 use shunt_wire::cql::message::{BatchChild, BatchKind, BatchStatement, Consistency, QueryParams, Value, ValueList};
 use shunt_wire::cql::message::{ErrorDetails, ErrorMessage, ResultMessage, encode, error_code};
 
-use super::bytes;
-use super::offender::{Answer, Offender};
-use super::town::Town;
+use super::testbed::Testbed;
 
 const ID: [u8; 16] = *b"sixteen bytes id";
 const OTHER_ID: [u8; 16] = *b"made differently";
@@ -49,9 +48,9 @@ impl Nodes {
         self.0.lock().unwrap()
     }
 
-    fn settle(&self, town: &mut Town) {
+    fn settle(&self, testbed: &mut Testbed) {
         let nodes = self.clone();
-        town.hook_all(move || {
+        testbed.hook_all(move || {
             let nodes = nodes.clone();
             Box::new(move |request| nodes.known().answer(request))
         });
@@ -116,32 +115,32 @@ impl Known {
 
 fn framed(request: &Request<'_>, op: u8, body: &[u8]) -> Action {
     let answer = bytes::envelope(Header::response(request.version, request.stream, op), body);
-    Action::Garbage(if request.version >= 5 { bytes::segment(&answer, true) } else { answer })
+    Action::Garbage(bytes::framed(request.version, answer))
 }
 
 /// A client of one protocol version in front of nodes that know the statement.
 struct Client {
     version: u8,
-    host: HostId<Offender>,
+    host: HostId<simulated::Client>,
     id: Vec<u8>,
     metadata_id: Vec<u8>,
     key: i32,
 }
 
 impl Client {
-    fn new(town: &mut Town, version: u8) -> Client {
-        let host = town.started_offender(version);
+    fn new(testbed: &mut Testbed, version: u8) -> Client {
+        let host = testbed.started_offender(version);
         Client { version, host, id: Vec::new(), metadata_id: Vec::new(), key: 0 }
     }
 
-    fn ask(&self, town: &mut Town, request: Vec<u8>) -> Answer {
-        town.send(self.host, &if self.version == 5 { bytes::segment(&request, true) } else { request });
-        town.answered(self.host, 1);
-        town.take_answers(self.host).remove(0)
+    fn ask(&self, testbed: &mut Testbed, request: Vec<u8>) -> Answer {
+        testbed.send(self.host, &bytes::framed(self.version, request));
+        testbed.answered(self.host, 1);
+        testbed.take_answers(self.host).remove(0)
     }
 
-    fn prepare(&mut self, town: &mut Town, text: &str) {
-        let answer = self.ask(town, bytes::prepare(self.version, 1, text));
+    fn prepare(&mut self, testbed: &mut Testbed, text: &str) {
+        let answer = self.ask(testbed, bytes::prepare(self.version, 1, text));
         match ResultMessage::decode(self.version, &answer.body) {
             Ok(ResultMessage::Prepared(prepared)) => {
                 self.id = prepared.id.to_vec();
@@ -152,7 +151,7 @@ impl Client {
     }
 
     /// What EXECUTE gets, each with another key: the body of a RESULT, or the code of an ERROR.
-    fn execute(&mut self, town: &mut Town) -> Result<Vec<u8>, i32> {
+    fn execute(&mut self, testbed: &mut Testbed) -> Result<Vec<u8>, i32> {
         self.key += 1;
         let key = self.key.to_be_bytes();
         let mut values = ValueList::positional(self.version);
@@ -160,16 +159,16 @@ impl Client {
         let params = QueryParams { values: values.values(), ..QueryParams::simple(Consistency::ONE) };
         let metadata_id = Some(&self.metadata_id[..]);
         let body = bytes::body(|out| encode::execute(out, self.version, &self.id, metadata_id, &params));
-        outcome(&self.ask(town, bytes::request(self.version, 2, opcode::EXECUTE, &body)))
+        outcome(&self.ask(testbed, bytes::request(self.version, 2, opcode::EXECUTE, &body)))
     }
 
-    fn batch(&self, town: &mut Town) -> Result<Vec<u8>, i32> {
+    fn batch(&self, testbed: &mut Testbed) -> Result<Vec<u8>, i32> {
         let mut values = ValueList::positional(self.version);
         values.push(Value::Bytes(&[0, 0, 0, 7]));
         let child = BatchChild { statement: BatchStatement::Prepared(&self.id), values: values.values() };
         let params = QueryParams::simple(Consistency::ONE);
         let body = bytes::body(|out| encode::batch(out, self.version, BatchKind::Unlogged, [child], &params));
-        outcome(&self.ask(town, bytes::request(self.version, 3, opcode::BATCH, &body)))
+        outcome(&self.ask(testbed, bytes::request(self.version, 3, opcode::BATCH, &body)))
     }
 }
 
@@ -185,41 +184,41 @@ const INSERT: &str = "INSERT INTO bench.shape (k, v) VALUES (?, 'v')";
 /// In the keyspace that is dropped.
 const UNQUALIFIED: &str = "INSERT INTO shape (k, v) VALUES (?, 'v')";
 
-fn scene() -> (Town, Nodes) {
-    let (mut town, nodes) = (Town::new(), Nodes::default());
-    nodes.settle(&mut town);
-    (town, nodes)
+fn scene() -> (Testbed, Nodes) {
+    let (mut testbed, nodes) = (Testbed::new(), Nodes::default());
+    nodes.settle(&mut testbed);
+    (testbed, nodes)
 }
 
 /// The rows of each answer would carry all metadata for ever: drivers learn a new id only by preparing again.
 #[test]
 fn a_client_whose_metadata_are_out_of_date_is_asked_to_prepare() {
-    let (mut town, nodes) = scene();
-    let (mut client, mut other) = (Client::new(&mut town, 5), Client::new(&mut town, 5));
-    client.prepare(&mut town, SELECT);
-    other.prepare(&mut town, SELECT);
-    assert_eq!(client.execute(&mut town), Ok(VOID.to_vec()));
+    let (mut testbed, nodes) = scene();
+    let (mut client, mut other) = (Client::new(&mut testbed, 5), Client::new(&mut testbed, 5));
+    client.prepare(&mut testbed, SELECT);
+    other.prepare(&mut testbed, SELECT);
+    assert_eq!(client.execute(&mut testbed), Ok(VOID.to_vec()));
     nodes.alter();
-    assert_eq!(client.execute(&mut town), Err(error_code::UNPREPARED));
-    client.prepare(&mut town, SELECT);
+    assert_eq!(client.execute(&mut testbed), Err(error_code::UNPREPARED));
+    client.prepare(&mut testbed, SELECT);
     assert_eq!(client.metadata_id, [1; 4]);
     for _ in 0..20 {
-        assert_eq!(client.execute(&mut town), Ok(VOID.to_vec()), "to be asked once is enough");
+        assert_eq!(client.execute(&mut testbed), Ok(VOID.to_vec()), "to be asked once is enough");
     }
     // Who has not prepared it again gets rows with all metadata, or is asked to.
     for _ in 0..20 {
-        match other.execute(&mut town) {
+        match other.execute(&mut testbed) {
             Ok(body) => assert_eq!(body, METADATA),
             Err(code) => assert_eq!(code, error_code::UNPREPARED),
         }
-        assert_eq!(client.execute(&mut town), Ok(VOID.to_vec()));
+        assert_eq!(client.execute(&mut testbed), Ok(VOID.to_vec()));
     }
-    other.prepare(&mut town, SELECT);
-    assert_eq!(other.execute(&mut town), Ok(VOID.to_vec()));
+    other.prepare(&mut testbed, SELECT);
+    assert_eq!(other.execute(&mut testbed), Ok(VOID.to_vec()));
     // Forgotten without a change: nobody needs to know.
     nodes.forget();
     for _ in 0..20 {
-        assert_eq!((client.execute(&mut town), other.execute(&mut town)), (Ok(VOID.to_vec()), Ok(VOID.to_vec())));
+        assert_eq!((client.execute(&mut testbed), other.execute(&mut testbed)), (Ok(VOID.to_vec()), Ok(VOID.to_vec())));
     }
 }
 
@@ -227,15 +226,15 @@ fn a_client_whose_metadata_are_out_of_date_is_asked_to_prepare() {
 #[test]
 fn bind_markers_of_another_type_are_no_secret_in_a_batch_either() {
     for version in 3..=5 {
-        let (mut town, nodes) = scene();
+        let (mut testbed, nodes) = scene();
         nodes.known().bind_changes = true;
-        let mut client = Client::new(&mut town, version);
-        client.prepare(&mut town, INSERT);
-        assert_eq!(client.batch(&mut town), Ok(VOID.to_vec()));
+        let mut client = Client::new(&mut testbed, version);
+        client.prepare(&mut testbed, INSERT);
+        assert_eq!(client.batch(&mut testbed), Ok(VOID.to_vec()));
         nodes.alter();
-        assert_eq!(client.batch(&mut town), Err(error_code::UNPREPARED), "version {version}");
-        client.prepare(&mut town, INSERT);
-        let refused = (0..20).filter(|_| client.batch(&mut town).is_err()).count();
+        assert_eq!(client.batch(&mut testbed), Err(error_code::UNPREPARED), "version {version}");
+        client.prepare(&mut testbed, INSERT);
+        let refused = (0..20).filter(|_| client.batch(&mut testbed).is_err()).count();
         assert!(refused <= 2, "once per node: {refused}");
     }
 }
@@ -243,21 +242,21 @@ fn bind_markers_of_another_type_are_no_secret_in_a_batch_either() {
 #[test]
 fn a_node_that_keeps_nothing_is_not_asked_for_ever() {
     for version in 3..=5 {
-        let (mut town, nodes) = scene();
-        let mut client = Client::new(&mut town, version);
-        client.prepare(&mut town, SELECT);
+        let (mut testbed, nodes) = scene();
+        let mut client = Client::new(&mut testbed, version);
+        client.prepare(&mut testbed, SELECT);
         nodes.known().thrashes[0] = true;
         nodes.forget();
         for _ in 0..30 {
             nodes.prepares();
-            assert_eq!(client.execute(&mut town), Ok(VOID.to_vec()), "the others keep it");
+            assert_eq!(client.execute(&mut testbed), Ok(VOID.to_vec()), "the others keep it");
             let asked = nodes.prepares();
             assert!(asked[0] <= 2 && asked.iter().sum::<u32>() <= 3, "PREPAREs for one query: {asked:?}");
         }
         nodes.known().thrashes = [true; 3];
         nodes.forget();
         nodes.prepares();
-        assert_eq!(client.execute(&mut town), Err(error_code::UNPREPARED));
+        assert_eq!(client.execute(&mut testbed), Err(error_code::UNPREPARED));
         let asked = nodes.prepares();
         assert!(asked.iter().sum::<u32>() <= 4, "PREPAREs for one query: {asked:?}");
     }
@@ -265,56 +264,56 @@ fn a_node_that_keeps_nothing_is_not_asked_for_ever() {
 
 #[test]
 fn a_node_that_makes_another_id_is_not_asked_twice() {
-    let (mut town, nodes) = scene();
-    let mut client = Client::new(&mut town, 4);
-    client.prepare(&mut town, SELECT);
+    let (mut testbed, nodes) = scene();
+    let mut client = Client::new(&mut testbed, 4);
+    client.prepare(&mut testbed, SELECT);
     assert_eq!(client.id, ID);
     nodes.known().differs[0] = true;
     for _ in 0..30 {
         nodes.prepares();
-        assert_eq!(client.execute(&mut town), Ok(VOID.to_vec()), "the others know it by this id");
+        assert_eq!(client.execute(&mut testbed), Ok(VOID.to_vec()), "the others know it by this id");
         let asked = nodes.prepares();
         assert!(asked[0] <= 1, "PREPAREs for one query: {asked:?}");
     }
     nodes.known().differs = [true; 3];
-    assert_eq!(client.execute(&mut town), Err(error_code::UNPREPARED));
-    client.prepare(&mut town, SELECT);
+    assert_eq!(client.execute(&mut testbed), Err(error_code::UNPREPARED));
+    client.prepare(&mut testbed, SELECT);
     assert_eq!(client.id, OTHER_ID);
-    assert_eq!(client.execute(&mut town), Ok(VOID.to_vec()));
+    assert_eq!(client.execute(&mut testbed), Ok(VOID.to_vec()));
 }
 
 /// Somebody prepared the statement in a keyspace that is gone by now.
-fn prepared_in_a_dropped_keyspace(text: &str) -> (Town, Nodes, Client) {
-    let (mut town, nodes) = scene();
-    let mut client = Client::new(&mut town, 4);
+fn prepared_in_a_dropped_keyspace(text: &str) -> (Testbed, Nodes, Client) {
+    let (mut testbed, nodes) = scene();
+    let mut client = Client::new(&mut testbed, 4);
     let used = bytes::query(4, 1, "USE gone");
-    assert_eq!(client.ask(&mut town, used).header.opcode, opcode::RESULT);
-    client.prepare(&mut town, text);
-    town.scene.world.with(client.host, |client, io| client.vanish(io));
-    town.pass(200 * SECOND);
-    client.host = town.started_offender(4);
+    assert_eq!(client.ask(&mut testbed, used).header.opcode, opcode::RESULT);
+    client.prepare(&mut testbed, text);
+    testbed.reset(client.host);
+    testbed.run_for(200 * SECOND);
+    client.host = testbed.started_offender(4);
     nodes.known().dropped = true;
     nodes.forget();
-    (town, nodes, client)
+    (testbed, nodes, client)
 }
 
 #[test]
 fn a_statement_of_a_dropped_keyspace_is_unprepared_and_not_late() {
-    let (mut town, _nodes, mut client) = prepared_in_a_dropped_keyspace(UNQUALIFIED);
+    let (mut testbed, _nodes, mut client) = prepared_in_a_dropped_keyspace(UNQUALIFIED);
     for _ in 0..5 {
-        assert_eq!(client.execute(&mut town), Err(error_code::UNPREPARED));
+        assert_eq!(client.execute(&mut testbed), Err(error_code::UNPREPARED));
     }
-    town.scene.world.with(client.host, |client, io| client.vanish(io));
-    town.at_peace();
+    testbed.reset(client.host);
+    testbed.check_recovered();
 }
 
 #[test]
 fn a_statement_that_names_its_keyspace_needs_none() {
-    let (mut town, nodes, mut client) = prepared_in_a_dropped_keyspace(INSERT);
+    let (mut testbed, nodes, mut client) = prepared_in_a_dropped_keyspace(INSERT);
     for _ in 0..5 {
         nodes.forget();
-        assert_eq!(client.execute(&mut town), Ok(VOID.to_vec()));
+        assert_eq!(client.execute(&mut testbed), Ok(VOID.to_vec()));
     }
-    town.scene.world.with(client.host, |client, io| client.vanish(io));
-    town.at_peace();
+    testbed.reset(client.host);
+    testbed.check_recovered();
 }

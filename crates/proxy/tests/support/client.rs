@@ -6,27 +6,12 @@ use std::net::IpAddr;
 
 use shunt_reactor::sim::{MILLISECOND, Random, SECOND};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
-use shunt_wire::cql::compression::Algorithm;
-use shunt_wire::cql::envelope::{Header, opcode};
-use shunt_wire::cql::framing::{Input, Next, Output, Scratch};
-use shunt_wire::cql::message::{Consistency, ErrorMessage, encode};
+use shunt_testing::{Answer, Handshake, Step};
+use shunt_wire::cql::envelope::{Header, flag, opcode};
 
 pub use super::client_options::ClientOptions;
 use super::model::{Fate, Model};
-use super::operation::{Maker, Operation, Statement, Statements, Verdict, prepared_of, texts};
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Step {
-    Down,
-    Connecting,
-    Startup,
-    Login,
-    Register,
-    Use,
-    PrepareInsert,
-    PrepareSelect,
-    Ready,
-}
+use super::operation::{Maker, Operation, Statements, Verdict, texts};
 
 /// What came of a client's requests.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,14 +51,10 @@ pub struct Client {
     pub model: Model,
     pub tally: Tally,
     random: Random,
+    /// Its connection, which may not be open yet.
     conn: Option<ConnId>,
-    step: Step,
+    cql: shunt_testing::Client,
     step_since_ns: u64,
-    input: Input,
-    output: Output,
-    scratch: Scratch,
-    first: Option<Statement>,
-    statements: Option<Statements>,
     /// By stream id; ordered, because iteration must not depend on anything but the seed.
     pub in_flight: BTreeMap<i16, Operation>,
     /// Requests it may still send.
@@ -90,16 +71,11 @@ impl Client {
         Client {
             model: Model::new(options.number),
             random: Random::new(options.seed),
+            cql: unopened(&options),
             options,
             tally: Tally::default(),
             conn: None,
-            step: Step::Down,
             step_since_ns: 0,
-            input: Input::default(),
-            output: Output::default(),
-            scratch: Scratch::default(),
-            first: None,
-            statements: None,
             in_flight: BTreeMap::new(),
             left: 0,
             send_due: false,
@@ -110,11 +86,11 @@ impl Client {
     }
 
     pub fn is_ready(&self) -> bool {
-        self.step == Step::Ready
+        self.cql.is_ready()
     }
 
     pub fn is_down(&self) -> bool {
-        self.step == Step::Down
+        self.conn.is_none()
     }
 
     /// Nothing in flight and nothing left to send.
@@ -127,116 +103,16 @@ impl Client {
         self.asked
     }
 
-    fn enter(&mut self, io: &Io, step: Step) {
-        self.step = step;
-        self.step_since_ns = io.now_ns();
-    }
-
-    fn push(&mut self, io: &mut Io, op: u8, flags: u8, stream: i16, body: &[u8]) {
-        let Some(conn) = self.conn else { return };
-        let header = Header { flags, ..Header::request(self.options.version, stream, op) };
-        self.output.push(io.output(conn), header, body);
-    }
-
-    fn handshake_request(&mut self, io: &mut Io, step: Step, op: u8, fill: impl FnOnce(&mut Vec<u8>, u8)) {
-        self.enter(io, step);
-        let mut body = Vec::new();
-        fill(&mut body, self.options.version);
-        self.push(io, op, 0, 0, &body);
-    }
-
-    fn handshake_answer(&mut self, io: &mut Io, header: Header, body: &[u8]) -> Next {
-        let version = self.options.version;
-        match (self.step, header.opcode) {
-            (Step::Startup, opcode::READY) => {
-                let next = self.switch_framing();
-                self.after_login(io);
-                return next;
-            }
-            (Step::Startup, opcode::AUTHENTICATE) => {
-                let next = self.switch_framing();
-                let (user, password) = self.options.login.expect("the proxy asked for a login that nobody has");
-                let token = format!("\0{user}\0{password}");
-                self.handshake_request(io, Step::Login, opcode::AUTH_RESPONSE, |body, _| {
-                    encode::auth_response(body, Some(token.as_bytes()));
-                });
-                return next;
-            }
-            (Step::Login, opcode::AUTH_SUCCESS) => self.after_login(io),
-            (Step::Register, opcode::READY) => self.after_register(io),
-            (Step::Use, opcode::RESULT) => self.prepare_insert(io),
-            (Step::PrepareInsert, opcode::RESULT) => {
-                self.first = prepared_of(version, header.flags, body);
-                let (_, select) = texts(self.options.uses_keyspace);
-                self.prepare(io, Step::PrepareSelect, select);
-            }
-            (Step::PrepareSelect, opcode::RESULT) => {
-                let select = prepared_of(version, header.flags, body).expect("PREPARED");
-                self.statements = Some(Statements { insert: self.first.take().expect("PREPARED"), select });
-                self.enter(io, Step::Ready);
-                self.send(io);
-            }
-            (_, opcode::ERROR) => {
-                let error = ErrorMessage::decode(version, body).expect("the body of an ERROR");
-                self.last_error = format!("{:?}: {:#x} {}", self.step, error.code, error.message);
-                self.tally.handshakes_failed += 1;
-                self.give_up(io);
-                return Next::Stop;
-            }
-            (step, op) => panic!("opcode {op:#x} is no answer to {step:?}"),
-        }
-        Next::Continue
-    }
-
-    /// The answer to STARTUP was the last one outside of segments (v5) or uncompressed (v3, v4).
-    fn switch_framing(&mut self) -> Next {
-        if self.options.version < 5 {
-            self.output.compression = self.options.compression;
-            return Next::Continue;
-        }
-        let lz4 = self.options.compression.is_some();
-        self.output.start_segments(lz4);
-        Next::Segments { lz4 }
-    }
-
-    fn after_login(&mut self, io: &mut Io) {
-        if self.options.registers {
-            self.handshake_request(io, Step::Register, opcode::REGISTER, |body, _| {
-                encode::register(body, ["SCHEMA_CHANGE", "STATUS_CHANGE"]);
-            });
-        } else {
-            self.after_register(io);
-        }
-    }
-
-    fn after_register(&mut self, io: &mut Io) {
-        if self.options.uses_keyspace {
-            self.handshake_request(io, Step::Use, opcode::QUERY, |body, version| {
-                encode::query_simple(body, version, "USE bench", Consistency::ONE);
-            });
-        } else {
-            self.prepare_insert(io);
-        }
-    }
-
-    fn prepare_insert(&mut self, io: &mut Io) {
-        let (insert, _) = texts(self.options.uses_keyspace);
-        self.prepare(io, Step::PrepareInsert, insert);
-    }
-
-    fn prepare(&mut self, io: &mut Io, step: Step, text: &str) {
-        self.handshake_request(io, step, opcode::PREPARE, |body, version| encode::prepare(body, version, text, None));
-    }
-
     /// Sends as many requests as may be in flight.
     fn send(&mut self, io: &mut Io) {
-        while self.step == Step::Ready && self.left > 0 && self.in_flight.len() < self.options.outstanding {
+        while self.cql.is_ready() && self.left > 0 && self.in_flight.len() < self.options.outstanding {
             let stream = self.free_stream();
             let mut body = std::mem::take(&mut self.body);
             body.clear();
+            let [insert, select] = self.cql.statements() else { panic!("two statements") };
             let mut maker = Maker {
                 version: self.options.version,
-                statements: self.statements.as_ref().expect("ready"),
+                statements: Statements { insert, select },
                 model: &mut self.model,
                 random: &mut self.random,
                 value_bytes: self.options.value_bytes,
@@ -247,7 +123,10 @@ impl Client {
             };
             let (operation, op, flags) = maker.draw(io.now_ns(), &mut body);
             self.in_flight.insert(stream, operation);
-            self.push(io, op, flags, stream, &body);
+            if let Some(conn) = self.conn {
+                let header = Header { flags, ..Header::request(self.options.version, stream, op) };
+                self.cql.push(io.output(conn), header, &body);
+            }
             self.body = body;
             self.left -= 1;
             self.asked += 1;
@@ -275,14 +154,13 @@ impl Client {
         }
     }
 
-    fn answer(&mut self, io: &mut Io, header: Header, body: &[u8]) {
-        let operation = self.in_flight.remove(&header.stream);
+    fn answer(&mut self, io: &mut Io, answer: &Answer) {
+        let operation = self.in_flight.remove(&answer.stream());
         let Some(operation) = operation else {
-            panic!("client {}: stream {} was answered and had not been asked", self.options.number, header.stream);
+            panic!("client {}: stream {} was answered and had not been asked", self.options.number, answer.stream());
         };
         let IpAddr::V4(own_address) = self.options.proxy.ip() else { panic!("IPv4 only here") };
-        let version = self.options.version;
-        let verdict = operation.judge(&self.model, version, own_address.octets(), &header, body);
+        let verdict = operation.judge(&self.model, own_address.octets(), answer);
         let (fate, found) = match &verdict {
             Verdict::Right => (Fate::Acknowledged, None),
             Verdict::Found(found) => (Fate::Acknowledged, *found),
@@ -310,8 +188,7 @@ impl Client {
     /// The connection is gone or useless: what was in flight is of unknown fate.
     fn reset(&mut self, io: &mut Io) {
         self.conn = None;
-        self.step = Step::Down;
-        (self.input, self.output) = (Input::default(), Output::default());
+        self.cql = unopened(&self.options);
         for (_, operation) in std::mem::take(&mut self.in_flight) {
             operation.settle(&mut self.model, Fate::Unknown, None, io.now_ns());
         }
@@ -328,7 +205,7 @@ impl Client {
     fn check_patience(&mut self, io: &mut Io) {
         let patience_ns = self.options.patience_ns;
         let late = |since_ns: u64| io.now_ns().saturating_sub(since_ns) > patience_ns;
-        let waits = !matches!(self.step, Step::Down | Step::Ready);
+        let waits = self.conn.is_some() && !self.cql.is_ready();
         if self.in_flight.values().any(|operation| late(operation.sent_ns)) {
             self.tally.out_of_patience += 1;
             self.give_up(io);
@@ -340,11 +217,44 @@ impl Client {
     }
 
     fn connect(&mut self, io: &mut Io) {
-        if self.step == Step::Down {
+        if self.conn.is_none() {
             self.conn = Some(io.connect(self.options.proxy, 5 * SECOND));
-            self.enter(io, Step::Connecting);
+            self.step_since_ns = io.now_ns();
         }
     }
+
+    /// After answers of the handshake: it went on, ended, or failed.
+    fn follow_handshake(&mut self, io: &mut Io, before: Step) {
+        let step = self.cql.step();
+        if step == before {
+            return;
+        }
+        self.step_since_ns = io.now_ns();
+        if let Some(header) = self.cql.startup_answer() {
+            assert_eq!(header.flags & flag::COMPRESSION, 0, "the answer to STARTUP is never compressed");
+        }
+        if let Some(refusal) = self.cql.refusal() {
+            let (code, text) = refusal.error();
+            self.last_error = format!("{before:?}: {code:#x} {text}");
+            self.tally.handshakes_failed += 1;
+            self.give_up(io);
+        } else if step == Step::Ready {
+            self.send(io);
+        }
+    }
+}
+
+/// The other half of a connection that is not open yet.
+fn unopened(options: &ClientOptions) -> shunt_testing::Client {
+    let (insert, select) = texts(options.uses_keyspace);
+    shunt_testing::Client::new(Handshake {
+        version: options.version,
+        compression: options.compression,
+        login: options.login.map(|(user, password)| (user.to_owned(), password.to_owned())),
+        events: if options.registers { vec!["SCHEMA_CHANGE", "STATUS_CHANGE"] } else { Vec::new() },
+        keyspace: options.uses_keyspace.then(|| "bench".to_owned()),
+        statements: vec![insert.to_owned(), select.to_owned()],
+    })
 }
 
 impl Service for Client {
@@ -359,58 +269,34 @@ impl Service for Client {
         unreachable!("clients do not listen");
     }
 
-    fn connected(&mut self, io: &mut Io, _conn: ConnId) {
+    fn connected(&mut self, io: &mut Io, conn: ConnId) {
         self.tally.connections += 1;
-        let compression = match self.options.compression {
-            Some(Algorithm::Lz4) => Some("lz4"),
-            Some(Algorithm::Snappy) => Some("snappy"),
-            None => None,
-        };
-        let options = [("CQL_VERSION", "3.0.0")].into_iter().chain(compression.map(|name| ("COMPRESSION", name)));
-        self.handshake_request(io, Step::Startup, opcode::STARTUP, |body, _| encode::startup(body, options));
+        self.step_since_ns = io.now_ns();
+        self.cql.start(io.output(conn));
     }
 
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
         assert_eq!(self.conn, Some(conn));
-        let mut input = std::mem::take(&mut self.input);
-        let mut scratch = std::mem::take(&mut self.scratch);
-        if self.options.version < 5 && self.step != Step::Startup {
-            input.compression = self.options.compression;
-        }
-        let used = input.feed(data, &mut scratch, |header, body| {
-            if self.conn != Some(conn) {
-                return Next::Stop;
-            }
-            // Before it has looked at STARTUP, the proxy does not know which version the client wants to hear.
-            let early = self.step == Step::Startup && header.opcode == opcode::ERROR;
-            assert!(header.response && (header.version == self.options.version || early), "{header:?}");
-            if header.opcode == opcode::EVENT {
-                assert!(
-                    header.stream == -1 && self.options.registers,
-                    "an event for a client that registered for none"
-                );
-                self.tally.events += 1;
-                return Next::Continue;
-            }
-            match self.step {
-                Step::Ready => {
-                    self.answer(io, header, body);
-                    Next::Continue
-                }
-                _ => self.handshake_answer(io, header, body),
-            }
-        });
+        let before = self.cql.step();
+        // Only the handshake has something to say at once.
+        let mut nothing = Vec::new();
+        let used = self.cql.receive(data, if before == Step::Ready { &mut nothing } else { io.output(conn) });
         let used = used.unwrap_or_else(|fault| panic!("client {}: {fault}", self.options.number));
-        self.scratch = scratch;
-        if self.conn == Some(conn) {
-            self.input = input;
+        self.follow_handshake(io, before);
+        while self.conn == Some(conn)
+            && let Some(answer) = self.cql.next_answer()
+        {
+            match answer.opcode() {
+                opcode::EVENT => self.tally.events += 1,
+                _ => self.answer(io, &answer),
+            }
         }
         used
     }
 
     fn closed(&mut self, io: &mut Io, conn: ConnId, _reason: CloseReason) {
         assert_eq!(self.conn, Some(conn));
-        self.tally.losses += u64::from(self.step != Step::Connecting);
+        self.tally.losses += u64::from(self.cql.step() != Step::Manual);
         self.reset(io);
     }
 
@@ -444,10 +330,8 @@ impl Service for Client {
     }
 
     fn turn_ended(&mut self, io: &mut Io) {
-        if let Some(conn) = self.conn
-            && self.output.is_segmented()
-        {
-            self.output.finish(io.output(conn));
+        if let Some(conn) = self.conn.filter(|_| self.cql.step() != Step::Manual) {
+            self.cql.finish(io.output(conn));
         }
     }
 }

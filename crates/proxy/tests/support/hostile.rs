@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 
 use shunt_reactor::sim::{MILLISECOND, Random, SECOND};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
-use shunt_wire::cql::envelope::{HEADER_BYTES, Header, opcode};
-use shunt_wire::cql::message::{Consistency, encode};
+use shunt_testing::bytes;
+use shunt_wire::cql::envelope::{Header, opcode};
 
 /// What is wrong with a client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Vice {
+pub enum Misbehaviour {
     /// Sends random bytes, before or after a proper STARTUP.
     Garbage,
     /// Sends proper requests with some bytes changed.
@@ -26,11 +26,18 @@ pub enum Vice {
     BadSegments,
 }
 
-pub const VICES: [Vice; 7] =
-    [Vice::Garbage, Vice::Mutant, Vice::Huge, Vice::Slow, Vice::Deaf, Vice::Mute, Vice::BadSegments];
+pub const MISBEHAVIOURS: [Misbehaviour; 7] = [
+    Misbehaviour::Garbage,
+    Misbehaviour::Mutant,
+    Misbehaviour::Huge,
+    Misbehaviour::Slow,
+    Misbehaviour::Deaf,
+    Misbehaviour::Mute,
+    Misbehaviour::BadSegments,
+];
 
 pub struct Hostile {
-    pub vice: Vice,
+    pub misbehaviour: Misbehaviour,
     pub proxy: SocketAddr,
     pub connections: u64,
     pub closed_on_it: u64,
@@ -44,37 +51,29 @@ const CONNECT: u64 = 1;
 const ACT: u64 = 2;
 
 impl Hostile {
-    pub fn new(vice: Vice, proxy: SocketAddr, seed: u64) -> Hostile {
-        let random = Random::new(seed ^ (vice as u64 + 1) << 48);
-        Hostile { vice, proxy, connections: 0, closed_on_it: 0, random, conn: None, rest: Vec::new() }
-    }
-
-    fn startup(version: u8) -> Vec<u8> {
-        let mut body = Vec::new();
-        encode::startup(&mut body, [("CQL_VERSION", "3.0.0")]);
-        request(version, opcode::STARTUP, &body)
+    pub fn new(misbehaviour: Misbehaviour, proxy: SocketAddr, seed: u64) -> Hostile {
+        let random = Random::new(seed ^ (misbehaviour as u64 + 1) << 48);
+        Hostile { misbehaviour, proxy, connections: 0, closed_on_it: 0, random, conn: None, rest: Vec::new() }
     }
 
     fn query(&mut self, version: u8) -> Vec<u8> {
-        let mut body = Vec::new();
         let text = match self.random.below(3) {
             0 => "SELECT * FROM system.local",
             1 => "SELECT v FROM bench.kv WHERE k = 0x00",
             _ => "INSERT INTO elsewhere.kv (k, v) VALUES (0x01, 0x02)",
         };
-        encode::query_simple(&mut body, version, text, Consistency::ONE);
-        request(version, opcode::QUERY, &body)
+        bytes::query(version, 0, text)
     }
 
     fn act(&mut self, io: &mut Io, conn: ConnId) {
-        let mut bytes = vec![0; 1 + self.random.index(200)];
-        self.random.fill(&mut bytes);
-        let again_ns = match self.vice {
-            Vice::Garbage => {
-                io.output(conn).extend_from_slice(&bytes);
+        let mut noise = vec![0; 1 + self.random.index(200)];
+        self.random.fill(&mut noise);
+        let again_ns = match self.misbehaviour {
+            Misbehaviour::Garbage => {
+                io.output(conn).extend_from_slice(&noise);
                 50 * MILLISECOND
             }
-            Vice::Mutant => {
+            Misbehaviour::Mutant => {
                 let mut query = self.query(4);
                 for _ in 0..1 + self.random.below(3) {
                     let at = self.random.index(query.len());
@@ -83,21 +82,21 @@ impl Hostile {
                 io.output(conn).extend_from_slice(&query);
                 20 * MILLISECOND
             }
-            Vice::Huge => {
+            Misbehaviour::Huge => {
                 let length = 1 << self.random.range(&(14..31)) as u32;
                 let header = Header { length, ..Header::request(4, 1, opcode::QUERY) };
                 io.output(conn).extend_from_slice(&header.to_bytes());
-                io.output(conn).extend_from_slice(&bytes);
+                io.output(conn).extend_from_slice(&noise);
                 50 * MILLISECOND
             }
-            Vice::Slow => {
+            Misbehaviour::Slow => {
                 if self.rest.is_empty() {
                     self.rest = self.query(4);
                 }
                 io.output(conn).push(self.rest.remove(0));
                 2 * SECOND
             }
-            Vice::Deaf => {
+            Misbehaviour::Deaf => {
                 for _ in 0..20 {
                     let query = self.query(4);
                     if io.backlog(conn) < 1 << 20 {
@@ -106,30 +105,22 @@ impl Hostile {
                 }
                 5 * MILLISECOND
             }
-            Vice::Mute => {
+            Misbehaviour::Mute => {
                 let query = self.query(4);
                 let part = self.random.index(query.len());
                 io.output(conn).extend_from_slice(&query[..part]);
                 return;
             }
-            Vice::BadSegments => {
-                let lengths = [0, 0xff, bytes.len() as u8];
+            Misbehaviour::BadSegments => {
+                let lengths = [0, 0xff, noise.len() as u8];
                 let pick = self.random.index(3);
                 io.output(conn).extend_from_slice(&[lengths[pick], 0, 2, 1, 2, 3]);
-                io.output(conn).extend_from_slice(&bytes);
+                io.output(conn).extend_from_slice(&noise);
                 50 * MILLISECOND
             }
         };
         io.set_timer(io.now_ns() + again_ns, ACT);
     }
-}
-
-fn request(version: u8, op: u8, body: &[u8]) -> Vec<u8> {
-    let header = Header { length: body.len() as u32, ..Header::request(version, 0, op) };
-    let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());
-    bytes.extend_from_slice(&header.to_bytes());
-    bytes.extend_from_slice(body);
-    bytes
 }
 
 impl Service for Hostile {
@@ -146,11 +137,11 @@ impl Service for Hostile {
     fn connected(&mut self, io: &mut Io, conn: ConnId) {
         self.connections += 1;
         self.rest.clear();
-        let version = if self.vice == Vice::BadSegments { 5 } else { 4 };
-        if self.vice != Vice::Garbage || self.random.chance(0.5) {
-            io.output(conn).extend_from_slice(&Self::startup(version));
+        let version = if self.misbehaviour == Misbehaviour::BadSegments { 5 } else { 4 };
+        if self.misbehaviour != Misbehaviour::Garbage || self.random.chance(0.5) {
+            io.output(conn).extend_from_slice(&bytes::startup(version, None));
         }
-        if self.vice == Vice::Deaf {
+        if self.misbehaviour == Misbehaviour::Deaf {
             io.pause_reading(conn);
         }
         io.set_timer(io.now_ns() + 100 * MILLISECOND, ACT);

@@ -1,10 +1,11 @@
 //! What a simulated client asks, and what a right answer to it is.
 
 use shunt_reactor::sim::Random;
-use shunt_wire::cql::envelope::{Header, flag, opcode};
+use shunt_testing::{Answer, Statement};
+use shunt_wire::cql::envelope::{flag, opcode};
 use shunt_wire::cql::message::{
-    BatchChild, BatchKind, BatchStatement, BytesMap, Consistency, ErrorMessage, Prepared, QueryParams, ResultMessage,
-    Value, ValueList, encode, error_code, put, query_flag, split_response_prefix,
+    BatchChild, BatchKind, BatchStatement, BytesMap, Consistency, QueryParams, ResultMessage, Value, ValueList, encode,
+    error_code, put, query_flag,
 };
 
 use super::model::{Fate, Model};
@@ -21,24 +22,11 @@ pub fn texts(uses_keyspace: bool) -> (&'static str, &'static str) {
     }
 }
 
-/// A statement as PREPARED described it.
-#[derive(Clone, Debug)]
-pub struct Statement {
-    pub id: Vec<u8>,
-    pub metadata_id: Option<Vec<u8>>,
-}
-
-impl Statement {
-    pub fn of(prepared: &Prepared<'_>) -> Statement {
-        Statement { id: prepared.id.to_vec(), metadata_id: prepared.result_metadata_id.map(<[u8]>::to_vec) }
-    }
-}
-
 /// The two of [`texts`].
-#[derive(Clone, Debug)]
-pub struct Statements {
-    pub insert: Statement,
-    pub select: Statement,
+#[derive(Clone, Copy, Debug)]
+pub struct Statements<'a> {
+    pub insert: &'a Statement,
+    pub select: &'a Statement,
 }
 
 /// One request in flight.
@@ -87,7 +75,7 @@ pub enum Verdict {
 /// What requests are made from.
 pub struct Maker<'a> {
     pub version: u8,
-    pub statements: &'a Statements,
+    pub statements: Statements<'a>,
     pub model: &'a mut Model,
     pub random: &'a mut Random,
     pub value_bytes: u64,
@@ -151,7 +139,7 @@ impl Maker<'_> {
     fn write_prepared(&mut self, body: &mut Vec<u8>) -> (Kind, u8) {
         let number = self.add_key();
         let values = self.key_and_value(number);
-        self.execute(body, &self.statements.insert, &values, 0);
+        self.execute(body, self.statements.insert, &values, 0);
         (Kind::Write(vec![number]), opcode::EXECUTE)
     }
 
@@ -165,7 +153,7 @@ impl Maker<'_> {
         }
         let mut values = ValueList::positional(self.version);
         values.push(Value::Bytes(&key));
-        self.execute(body, &self.statements.select, &values, query_flag::SKIP_METADATA);
+        self.execute(body, self.statements.select, &values, query_flag::SKIP_METADATA);
         (Kind::Read(number, fate), opcode::EXECUTE)
     }
 
@@ -237,22 +225,21 @@ impl Operation {
     }
 
     /// Judges an answer. Panics if it is one that no proxy may give.
-    pub fn judge(&self, model: &Model, version: u8, own_address: [u8; 4], header: &Header, body: &[u8]) -> Verdict {
-        let (prefix, rest) = split_response_prefix(header.flags, body).expect("the prefix of an answer");
-        if header.opcode == opcode::ERROR {
-            return self.judge_error(version, rest);
+    pub fn judge(&self, model: &Model, own_address: [u8; 4], answer: &Answer) -> Verdict {
+        if answer.opcode() == opcode::ERROR {
+            return self.judge_error(answer);
         }
+        let prefix = answer.prefix();
         assert_eq!(prefix.tracing_id.is_some(), self.traced, "tracing id of {self:?}");
         let payload = prefix.custom_payload.and_then(own_payload);
         assert_eq!(payload, self.payload, "somebody else's payload in the answer to {self:?}");
         if self.kind == Kind::Options {
-            assert_eq!(header.opcode, opcode::SUPPORTED);
+            assert_eq!(answer.opcode(), opcode::SUPPORTED);
             return Verdict::Right;
         }
-        assert_eq!(header.opcode, opcode::RESULT, "answer to {self:?}");
-        let result = ResultMessage::decode(version, rest).unwrap_or_else(|error| {
-            panic!("{error} in answer to {self:?} of version {version}: {header:?} {body:02x?}")
-        });
+        assert_eq!(answer.opcode(), opcode::RESULT, "answer to {self:?}");
+        let result = ResultMessage::decode(answer.header.version, answer.message())
+            .unwrap_or_else(|error| panic!("{error} in answer to {self:?}: {answer:02x?}"));
         if matches!(self.kind, Kind::Look(_)) {
             return Verdict::Found(found(&result));
         }
@@ -261,8 +248,8 @@ impl Operation {
     }
 
     /// Errors that say "not now"; everything else would be the proxy's own fault here.
-    fn judge_error(&self, version: u8, body: &[u8]) -> Verdict {
-        let error = ErrorMessage::decode(version, body).expect("the body of an ERROR");
+    fn judge_error(&self, answer: &Answer) -> Verdict {
+        let error = answer.error_message();
         let harmless = [
             error_code::OVERLOADED,
             error_code::WRITE_TIMEOUT,
@@ -270,6 +257,7 @@ impl Operation {
             error_code::SERVER_ERROR,
             error_code::UNPREPARED,
         ];
+        let version = answer.header.version;
         assert!(
             harmless.contains(&error.code),
             "{:#x}: {} in answer to {self:?} of version {version}",
@@ -312,15 +300,6 @@ impl Operation {
 
 fn own_payload(payload: BytesMap<'_>) -> Option<[u8; 8]> {
     payload.iter().find(|(name, _)| *name == "whose").and_then(|(_, bytes)| bytes?.try_into().ok())
-}
-
-/// PREPARED from a RESULT body, if it is that.
-pub fn prepared_of(version: u8, flags: u8, body: &[u8]) -> Option<Statement> {
-    let (_, rest) = split_response_prefix(flags, body).ok()?;
-    match ResultMessage::decode(version, rest).ok()? {
-        ResultMessage::Prepared(prepared) => Some(Statement::of(&prepared)),
-        _ => None,
-    }
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {

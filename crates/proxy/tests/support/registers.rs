@@ -30,7 +30,7 @@ impl Maker<'_> {
             let entry = self.model.history.call(register, Asked::Read(None), now_ns);
             let mut values = ValueList::positional(self.version);
             values.push(Value::Bytes(&key));
-            self.execute(body, &self.statements.select, &values, query_flag::SKIP_METADATA);
+            self.execute(body, self.statements.select, &values, query_flag::SKIP_METADATA);
             return (Kind::Look(entry), opcode::EXECUTE);
         }
         let value = self.model.next_value();
@@ -54,7 +54,7 @@ impl Maker<'_> {
                 opcode::QUERY
             }
             _ => {
-                self.execute(body, &self.statements.insert, &values, 0);
+                self.execute(body, self.statements.insert, &values, 0);
                 opcode::EXECUTE
             }
         };

@@ -18,7 +18,7 @@ use shunt_wire::cql::types::CqlType;
 use tokio::sync::mpsc;
 
 use super::client::{Client, ClientMail, ClientOptions};
-use super::hostile::{Hostile, VICES};
+use super::hostile::{Hostile, MISBEHAVIOURS};
 
 /// What a scene consists of.
 pub struct SceneOptions {
@@ -232,8 +232,8 @@ impl Scene {
 
     /// One hostile client of each kind.
     pub fn add_hostiles(&mut self) {
-        for vice in VICES {
-            let hostile = Hostile::new(vice, self.proxy, self.options.seed);
+        for misbehaviour in MISBEHAVIOURS {
+            let hostile = Hostile::new(misbehaviour, self.proxy, self.options.seed);
             self.hostiles.push(self.world.add("hostile", hostile));
         }
     }

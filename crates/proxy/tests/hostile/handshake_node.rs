@@ -1,0 +1,222 @@
+//! A node of which only the handshake matters: it accepts each step, refuses it or ignores it, as the test wants. Queries
+//! are answered with nothing, or held.
+
+use std::collections::BTreeMap;
+
+use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
+use shunt_testing::bytes;
+use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::framing::{Input, Next, Output, Scratch};
+use shunt_wire::cql::message::encode_result::{RowsWriter, native};
+use shunt_wire::cql::message::{Query, Startup, encode, error_code};
+
+/// How it reacts to a step of the handshake.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Reaction {
+    Accept,
+    /// An ERROR with this code.
+    Refuse(i32),
+    /// No answer.
+    Ignore,
+}
+
+/// A connection.
+#[derive(Default)]
+struct Connection {
+    input: Input,
+    keyspace: Option<String>,
+    token: Vec<u8>,
+}
+
+pub struct HandshakeNode {
+    /// Host id and cluster that it says are its own.
+    pub identity: (u128, String),
+    /// To the question for them.
+    pub identification: Reaction,
+    /// Whoever logged in with this token is not told them.
+    pub hides_identity_from: Option<&'static [u8]>,
+    /// Asks for a login.
+    pub asks_for_login: bool,
+    /// To STARTUP with a compression.
+    pub compression: Reaction,
+    /// To AUTH_RESPONSE.
+    pub login: Reaction,
+    /// To USE.
+    pub keyspace: Reaction,
+    /// What its ERRORs say.
+    pub error_text: &'static str,
+    /// Refused whatever `keyspace` says.
+    pub refused_keyspace: Option<&'static str>,
+    /// Every connection is reset at once.
+    pub refuses_connections: bool,
+    /// Queries are not answered until [`HandshakeNode::release`].
+    pub holds_queries: bool,
+    held: Vec<(ConnId, Header)>,
+    open: BTreeMap<(u32, u32), Connection>,
+    /// Every query, with the keyspace of its connection.
+    pub queries: Vec<(Option<String>, String)>,
+    pub logins: u64,
+    pub uses: u64,
+    /// Questions for its identity.
+    pub identity_queries: u64,
+    /// Connections there have been.
+    pub accepted: u64,
+}
+
+impl HandshakeNode {
+    pub fn new(asks_for_login: bool, identity: (u128, String)) -> HandshakeNode {
+        HandshakeNode {
+            identity,
+            identification: Reaction::Accept,
+            hides_identity_from: None,
+            asks_for_login,
+            compression: Reaction::Accept,
+            login: Reaction::Accept,
+            keyspace: Reaction::Accept,
+            error_text: "the node says no",
+            refused_keyspace: None,
+            refuses_connections: false,
+            holds_queries: false,
+            held: Vec::new(),
+            open: BTreeMap::new(),
+            queries: Vec::new(),
+            logins: 0,
+            uses: 0,
+            identity_queries: 0,
+            accepted: 0,
+        }
+    }
+
+    /// Connections there are.
+    pub fn connections(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Resets the connections with this keyspace.
+    pub fn reset_connections(&mut self, io: &mut Io, keyspace: Option<&str>) {
+        let out = |connection: &Connection| connection.keyspace.as_deref() == keyspace;
+        let conns: Vec<_> = self.open.iter().filter(|(_, connection)| out(connection)).map(|(conn, _)| *conn).collect();
+        for (index, generation) in conns {
+            self.open.remove(&(index, generation));
+            io.abort(ConnId { index, generation });
+        }
+    }
+
+    /// Answers what is held, and everything from now on.
+    pub fn release(&mut self, io: &mut Io) {
+        self.holds_queries = false;
+        for (conn, header) in std::mem::take(&mut self.held) {
+            send(io, conn, header, opcode::RESULT, &VOID);
+        }
+    }
+
+    fn serve(&mut self, io: &mut Io, conn: ConnId, connection: &mut Connection, header: Header, body: &[u8]) {
+        let mut answer = Vec::new();
+        let (reaction, op) = match header.opcode {
+            opcode::OPTIONS => {
+                encode::supported(&mut answer, [("CQL_VERSION", ["3.4.7"])]);
+                (Reaction::Accept, opcode::SUPPORTED)
+            }
+            opcode::STARTUP => {
+                let compresses = Startup::decode(body).is_ok_and(|asked| asked.options.get("COMPRESSION").is_some());
+                let reaction = if compresses { self.compression } else { Reaction::Accept };
+                if self.asks_for_login {
+                    encode::authenticate(&mut answer, "org.apache.cassandra.auth.PasswordAuthenticator");
+                }
+                (reaction, if self.asks_for_login { opcode::AUTHENTICATE } else { opcode::READY })
+            }
+            opcode::AUTH_RESPONSE => {
+                self.logins += 1;
+                connection.token = body.get(4..).unwrap_or_default().to_vec();
+                encode::auth_success(&mut answer, None);
+                (self.login, opcode::AUTH_SUCCESS)
+            }
+            _ => {
+                let text = Query::decode(header.version, body).map_or("", |query| query.text);
+                if let Some(keyspace) = text.strip_prefix("USE ") {
+                    self.uses += 1;
+                    connection.keyspace = Some(keyspace.trim_matches('"').to_owned());
+                    encode::set_keyspace(&mut answer, keyspace);
+                    let refused = connection.keyspace.as_deref() == self.refused_keyspace;
+                    (if refused { Reaction::Refuse(error_code::INVALID) } else { self.keyspace }, opcode::RESULT)
+                } else if text.contains("FROM system.local") && text.contains("host_id") {
+                    self.identity_queries += 1;
+                    let columns = [("host_id", native::UUID), ("cluster_name", native::TEXT)];
+                    let mut rows = RowsWriter::new(&mut answer, "system", "local", &columns);
+                    rows.value(Some(&self.identity.0.to_be_bytes())).value(Some(self.identity.1.as_bytes()));
+                    rows.finish();
+                    let refused = self.hides_identity_from == Some(&connection.token[..]);
+                    (
+                        if refused { Reaction::Refuse(error_code::UNAUTHORIZED) } else { self.identification },
+                        opcode::RESULT,
+                    )
+                } else {
+                    self.queries.push((connection.keyspace.clone(), text.to_owned()));
+                    if self.holds_queries {
+                        self.held.push((conn, header));
+                        return;
+                    }
+                    answer.extend(VOID);
+                    (Reaction::Accept, opcode::RESULT)
+                }
+            }
+        };
+        match reaction {
+            Reaction::Accept => send(io, conn, header, op, &answer),
+            Reaction::Ignore => {}
+            Reaction::Refuse(code) => {
+                answer.clear();
+                encode::error(&mut answer, code, self.error_text);
+                send(io, conn, header, opcode::ERROR, &answer);
+            }
+        }
+    }
+}
+
+const VOID: [u8; 4] = [0, 0, 0, 1];
+
+fn send(io: &mut Io, conn: ConnId, asked: Header, op: u8, body: &[u8]) {
+    Output::default().push(io.output(conn), Header::response(asked.version, asked.stream, op), body);
+}
+
+impl Service for HandshakeNode {
+    type Mail = ();
+
+    fn accepted(&mut self, io: &mut Io, conn: ConnId, _origin: &Accepted) {
+        self.accepted += 1;
+        if self.refuses_connections {
+            return io.abort(conn);
+        }
+        self.open.insert((conn.index, conn.generation), Connection::default());
+    }
+
+    fn connected(&mut self, _io: &mut Io, _conn: ConnId) {
+        unreachable!("nodes do not connect");
+    }
+
+    fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
+        let Some(mut connection) = self.open.remove(&(conn.index, conn.generation)) else { return data.len() };
+        let mut input = std::mem::take(&mut connection.input);
+        let used = input.feed(data, &mut Scratch::default(), |header, body| {
+            self.serve(io, conn, &mut connection, header, body);
+            Next::Continue
+        });
+        connection.input = input;
+        self.open.insert((conn.index, conn.generation), connection);
+        used.unwrap()
+    }
+
+    fn closed(&mut self, _io: &mut Io, conn: ConnId, _reason: CloseReason) {
+        self.open.remove(&(conn.index, conn.generation));
+    }
+
+    fn drained(&mut self, _io: &mut Io, _conn: ConnId) {}
+    fn timer(&mut self, _io: &mut Io, _key: u64) {}
+    fn mail(&mut self, _io: &mut Io, (): ()) {}
+    fn turn_ended(&mut self, _io: &mut Io) {}
+}
+
+/// A simple query.
+pub fn select(stream: i16) -> Vec<u8> {
+    bytes::query(4, stream, "SELECT v FROM t WHERE k = 1")
+}
