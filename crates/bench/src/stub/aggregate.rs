@@ -12,11 +12,11 @@ use shunt_wire::{
 };
 
 use crate::stub::{
-    desk::{Desk, Reply},
+    dispatch::{Dispatcher, Reply},
     session::{SessionRest, response_to},
 };
 
-impl Desk {
+impl Dispatcher {
     /// Executes the entries of a frame in order and appends the frame of their answers.
     pub(super) fn serve_aggregate(
         &mut self,

@@ -5,16 +5,16 @@
 //! nodes of a ring (one per listener) or one of them.
 //!
 //! ```text
-//! bytes -> framing -> desk -> answer (plan, system_tables) -> framing -> bytes
-//!                      |-- hook: something else than the right answer
-//!                      '-- aggregate: the entries of one frame, answered in one frame
+//! bytes -> framing -> dispatch -> answer (plan, system_tables) -> framing -> bytes
+//!                         |-- hook: something else than the right answer
+//!                         '-- aggregate: the entries of one frame, answered in one frame
 //! ```
 
 mod aggregate;
 pub mod answer;
 mod args;
 pub mod counts;
-mod desk;
+mod dispatch;
 mod failure;
 pub mod hook;
 pub mod plan;
@@ -40,14 +40,14 @@ use shunt_wire::cql::{
 pub use self::{
     args::StubArgs,
     counts::{Counts, NodeReport, Report},
-    desk::AggregateLimits,
+    dispatch::AggregateLimits,
     hook::{Action, Hook},
     ring::Ring,
     rows::{Memory, Rows},
 };
 use self::{
     counts::ConnectionReport,
-    desk::{Delayed, Desk},
+    dispatch::{Delayed, Dispatcher},
     session::Session,
 };
 use shunt_wire::cql::framing::{Next, Scratch};
@@ -119,7 +119,7 @@ pub enum StubMail {
 
 /// The nodes of a stub, behind the connections of one event loop.
 pub struct Stub {
-    desk: Desk,
+    dispatcher: Dispatcher,
     listeners: Vec<usize>,
     sessions: Vec<Option<Box<Session>>>,
     closed_counts: Vec<Counts>,
@@ -134,7 +134,7 @@ impl Stub {
         let nodes = options.ring.nodes.len();
         Self {
             listeners: options.listeners.clone(),
-            desk: Desk::new(options),
+            dispatcher: Dispatcher::new(options),
             sessions: Vec::new(),
             closed_counts: vec![Counts::default(); nodes],
             accepted: vec![0; nodes],
@@ -174,7 +174,7 @@ impl Stub {
 
     /// Shows another ring from now on; nodes it adds are not listened for here. No event is sent.
     pub fn set_ring(&mut self, ring: &Ring) {
-        self.desk.set_ring(ring);
+        self.dispatcher.set_ring(ring);
         let nodes = ring.nodes.len().max(self.accepted.len());
         self.closed_counts.resize(nodes, Counts::default());
         self.accepted.resize(nodes, 0);
@@ -182,12 +182,12 @@ impl Stub {
 
     /// Misbehaves like this from now on.
     pub fn set_hook(&mut self, hook: Option<Hook>) {
-        self.desk.hook = hook;
+        self.dispatcher.hook = hook;
     }
 
     /// Makes a node forget all prepared statements.
     pub fn forget_statements(&mut self, node: usize) {
-        if let Some(node) = self.desk.nodes.get_mut(node) {
+        if let Some(node) = self.dispatcher.nodes.get_mut(node) {
             node.forget_statements();
         }
     }
@@ -197,7 +197,7 @@ impl Stub {
         for session in self.sessions.iter_mut().flatten() {
             if session.rest.registered.iter().any(|registered| registered == kind) {
                 let header = Header::response(session.rest.version, EVENT_STREAM, opcode::EVENT);
-                self.desk.send(io, session.conn, &mut session.rest, header, body);
+                self.dispatcher.send(io, session.conn, &mut session.rest, header, body);
             }
         }
     }
@@ -243,9 +243,9 @@ impl Service for Stub {
         let Session { input, rest, node, .. } = &mut *session;
         rest.counts.reads += 1;
         let mut stopped = false;
-        let (desk, delayed) = (&mut self.desk, &mut self.delayed);
+        let (dispatcher, delayed) = (&mut self.dispatcher, &mut self.delayed);
         let outcome = input.feed(data, &mut self.scratch, |header, body| {
-            let next = desk.serve(io, conn, *node, rest, header, body, delayed);
+            let next = dispatcher.serve(io, conn, *node, rest, header, body, delayed);
             stopped = next == Next::Stop;
             next
         });
@@ -258,7 +258,7 @@ impl Service for Stub {
                 let mut body = Vec::new();
                 encode::error(&mut body, error_code::PROTOCOL_ERROR, &fault.0);
                 let header = Header::response(rest.version, 0, opcode::ERROR);
-                self.desk.send(io, conn, rest, header, &body);
+                self.dispatcher.send(io, conn, rest, header, &body);
                 stopped = true;
                 data.len()
             }
@@ -291,7 +291,7 @@ impl Service for Stub {
     fn timer(&mut self, io: &mut Io, key: u64) {
         let Some(delayed) = self.delayed.remove(&key) else { return };
         if let Some(mut session) = self.take(delayed.conn) {
-            self.desk.send(io, delayed.conn, &mut session.rest, delayed.header, &delayed.body);
+            self.dispatcher.send(io, delayed.conn, &mut session.rest, delayed.header, &delayed.body);
             self.sessions[delayed.conn.index as usize] = Some(session);
         }
     }
@@ -302,7 +302,7 @@ impl Service for Stub {
             StubMail::Report(asked_by) => drop(asked_by.try_send(self.report(io))),
             StubMail::Ring(ring) => self.set_ring(&ring),
             StubMail::Hook(hook) => self.set_hook(hook),
-            StubMail::Aggregate(limits) => self.desk.aggregate = limits,
+            StubMail::Aggregate(limits) => self.dispatcher.aggregate = limits,
             StubMail::ForgetStatements(node) => self.forget_statements(node),
             StubMail::Status(change, address) => self.send(io, &Event::StatusChange { change, address }),
             StubMail::Topology(change, address) => self.send(io, &Event::TopologyChange { change, address }),
@@ -311,7 +311,7 @@ impl Service for Stub {
     }
 
     fn turn_ended(&mut self, io: &mut Io) {
-        while let Some(conn) = self.desk.unfinished.pop() {
+        while let Some(conn) = self.dispatcher.unfinished.pop() {
             if let Some(mut session) = self.take(conn) {
                 session.rest.unfinished = false;
                 session.rest.output.finish(io.output(conn));

@@ -80,7 +80,7 @@ fn an_unknown_version_is_answered_in_the_highest_known_and_closed() {
     let mut talk = Talk::new(6, |options| options.protocol_max = 4);
     let answer = talk.ask(0, opcode::OPTIONS, &[]);
     assert_eq!((answer.0.version, error_of(4, &answer)), (4, error_code::PROTOCOL_ERROR));
-    assert!(talk.world.host(talk.probe).closed);
+    assert!(talk.world.host(talk.client).is_closed());
 }
 
 #[test]
@@ -246,10 +246,10 @@ fn hooks_can_break_streams_and_connections() {
     assert_eq!(talk.answers()[0].0.stream, 99);
     let mut talk = Talk::open(4, None, |options| options.hook = Some(hook::once(Action::Silence, any_query)));
     talk.send(Header::request(4, 1, opcode::QUERY), &body);
-    assert!(talk.answers().is_empty() && !talk.world.host(talk.probe).closed);
+    assert!(talk.answers().is_empty() && !talk.world.host(talk.client).is_closed());
     let mut talk = Talk::open(4, None, |options| options.hook = Some(hook::once(Action::Close, any_query)));
     talk.send(Header::request(4, 1, opcode::QUERY), &body);
-    assert!(talk.answers().is_empty() && talk.world.host(talk.probe).closed);
+    assert!(talk.answers().is_empty() && talk.world.host(talk.client).is_closed());
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn nonsense_gets_an_error_and_is_closed() {
     talk.send(header, b"xyz");
     let answers = talk.answers();
     assert_eq!(error_of(4, &answers[0]), error_code::PROTOCOL_ERROR);
-    assert!(talk.world.host(talk.probe).closed);
+    assert!(talk.world.host(talk.client).is_closed());
     assert_eq!(talk.world.host(talk.stub).counts().protocol_errors, 1);
 }
 

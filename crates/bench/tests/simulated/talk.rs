@@ -4,59 +4,16 @@ use std::net::SocketAddr;
 
 use shunt_bench::stub::{Ring, Stub, StubOptions};
 use shunt_reactor::sim::{HostId, Options, SECOND, World};
-use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
+use shunt_testing::simulated::Client;
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::envelope::{Header, opcode};
-use shunt_wire::cql::framing::{Input, Next, Output, Scratch};
 use shunt_wire::cql::message::encode;
-
-/// Connects once and keeps every envelope that comes.
-pub(crate) struct Probe {
-    target: SocketAddr,
-    conn: Option<ConnId>,
-    input: Input,
-    pub(crate) output: Output,
-    switch: Option<bool>,
-    pub(crate) answers: Vec<(Header, Vec<u8>)>,
-    pub(crate) reads: usize,
-    pub(crate) closed: bool,
-}
-
-impl Service for Probe {
-    type Mail = ();
-
-    fn started(&mut self, io: &mut Io) {
-        self.conn = Some(io.connect(self.target, SECOND));
-    }
-
-    fn accepted(&mut self, _io: &mut Io, _conn: ConnId, _origin: &Accepted) {}
-    fn connected(&mut self, _io: &mut Io, _conn: ConnId) {}
-
-    fn received(&mut self, _io: &mut Io, _conn: ConnId, data: &[u8]) -> usize {
-        self.reads += 1;
-        let (answers, switch) = (&mut self.answers, &mut self.switch);
-        let outcome = self.input.feed(data, &mut Scratch::default(), |header, body| {
-            answers.push((header, body.to_vec()));
-            switch.take().map_or(Next::Continue, |lz4| Next::Segments { lz4 })
-        });
-        outcome.expect("what the stub sends is valid")
-    }
-
-    fn closed(&mut self, _io: &mut Io, _conn: ConnId, _reason: CloseReason) {
-        self.closed = true;
-    }
-
-    fn drained(&mut self, _io: &mut Io, _conn: ConnId) {}
-    fn timer(&mut self, _io: &mut Io, _key: u64) {}
-    fn mail(&mut self, _io: &mut Io, (): ()) {}
-    fn turn_ended(&mut self, _io: &mut Io) {}
-}
 
 /// A stub and a client of its first node.
 pub(crate) struct Talk {
     pub(crate) world: World,
     pub(crate) stub: HostId<Stub>,
-    pub(crate) probe: HostId<Probe>,
+    pub(crate) client: HostId<Client>,
     pub(crate) version: u8,
 }
 
@@ -76,19 +33,10 @@ impl Talk {
         for &address in &ring {
             world.listen(stub, address);
         }
-        let probe = Probe {
-            target: ring[0],
-            conn: None,
-            input: Input::default(),
-            output: Output::default(),
-            switch: None,
-            answers: Vec::new(),
-            reads: 0,
-            closed: false,
-        };
-        let probe = world.add("probe", probe);
+        let client = world.add("client", Client::new(ring[0]));
+        world.with(client, |client, io| client.send(io, &[]));
         world.run_for(SECOND);
-        Talk { world, stub, probe, version }
+        Talk { world, stub, client, version }
     }
 
     /// After STARTUP was answered with READY.
@@ -104,32 +52,20 @@ impl Talk {
         let mut body = Vec::new();
         let compressions = compression.map(|algorithm| ("COMPRESSION", algorithm.name()));
         encode::startup(&mut body, [("CQL_VERSION", "3.0.0")].into_iter().chain(compressions));
-        let version = self.version;
-        self.world.with(self.probe, |probe, _| {
-            probe.switch = (version == 5).then_some(compression.is_some());
-            probe.input.compression = compression.filter(|_| version < 5);
-        });
-        let answer = self.ask(0, opcode::STARTUP, &body);
-        self.world.with(self.probe, |probe, _| match version {
-            5 => probe.output.start_segments(compression.is_some()),
-            _ => probe.output.compression = compression,
-        });
-        answer
+        self.world.with(self.client, |client, _| client.expect_compression(compression));
+        self.ask(0, opcode::STARTUP, &body)
     }
 
     /// Sends an envelope without waiting.
     pub(crate) fn send(&mut self, header: Header, body: &[u8]) {
-        self.world.with(self.probe, |probe, io| {
-            let conn = probe.conn.expect("started");
-            probe.output.push(io.output(conn), header, body);
-            probe.output.finish(io.output(conn));
-        });
+        self.world.with(self.client, |client, io| client.push(io, header, body));
     }
 
     /// The answers since the last look, after giving it time to come.
     pub(crate) fn answers(&mut self) -> Vec<(Header, Vec<u8>)> {
         self.world.run_for(20 * SECOND);
-        self.world.with(self.probe, |probe, _| std::mem::take(&mut probe.answers))
+        let answers = self.world.with(self.client, |client, _| std::mem::take(&mut client.answers));
+        answers.into_iter().map(|answer| (answer.header, answer.body)).collect()
     }
 
     /// Sends a request and returns its answer, which must be the only one.

@@ -35,7 +35,7 @@ pub(super) struct Delayed {
 }
 
 /// The nodes and what all their connections share.
-pub(super) struct Desk {
+pub(super) struct Dispatcher {
     pub(super) nodes: Vec<Node>,
     pub(super) hook: Option<Hook>,
     /// Connections whose output has an open segment.
@@ -54,7 +54,7 @@ pub(super) struct Desk {
 
 /// The fate of one query.
 pub(super) enum Reply {
-    /// This opcode, flags and stream, with the body in the desk's buffer.
+    /// This opcode, flags and stream, with the body in the dispatcher's buffer.
     Body(Header),
     Nothing,
     Later(u64, Header),
@@ -62,9 +62,9 @@ pub(super) enum Reply {
     Close,
 }
 
-impl Desk {
+impl Dispatcher {
     pub(super) fn new(options: StubOptions) -> Self {
-        let mut desk = Self {
+        let mut dispatcher = Self {
             nodes: Vec::new(),
             hook: options.hook,
             unfinished: Vec::new(),
@@ -78,8 +78,8 @@ impl Desk {
             answer_bytes: options.answer_bytes,
             memory: options.memory,
         };
-        desk.set_ring(&options.ring);
-        desk
+        dispatcher.set_ring(&options.ring);
+        dispatcher
     }
 
     pub(super) fn set_ring(&mut self, ring: &Ring) {
@@ -182,7 +182,7 @@ impl Desk {
         Next::Continue
     }
 
-    /// Works out the answer to a query into the desk's buffer, or what the hook wants instead.
+    /// Works out the answer to a query into the dispatcher's buffer, or what the hook wants instead.
     pub(super) fn reply(
         &mut self,
         node: usize,
