@@ -15,7 +15,7 @@ use crate::link::{Kept, Link, LinkWriter, Pending, Purpose};
 use crate::retained::Retained;
 
 /// Puts a request on a link; `false` when all its streams are in flight.
-#[inline]
+#[inline(always)]
 pub(crate) fn send(
     links: &mut Links,
     retained: &mut Retained,
@@ -30,16 +30,28 @@ pub(crate) fn send(
         node.in_flight += 1;
         node.metrics.bytes_out.add((HEADER_BYTES + body.len()) as u64);
     }
-    let offset = write(link, io, stream, &pending, body);
-    let (is_query, is_probe) = (pending.purpose == Purpose::Client, pending.purpose == Purpose::Heartbeat);
-    let kept = if is_probe {
-        Kept::Nothing
-    } else if offset == usize::MAX {
-        retained.keep_copy(link, body.to_vec())
-    } else {
-        Kept::Sent { sequence: io.retain(link.conn), offset: offset as u32, length: body.len() as u32 }
+    let Pending { flags, opcode, client, .. } = pending;
+    let header = Header {
+        version: link.version,
+        response: false,
+        flags,
+        stream: stream as i16,
+        opcode,
+        length: body.len() as u32,
     };
-    link.streams.put(stream, Pending { sent_ns: io.now_ns(), kept, ..pending });
+    let offset = write(link, io, &header, client.id, pending.plan.alone, body);
+    let (is_query, is_probe) = (pending.purpose == Purpose::Client, pending.purpose == Purpose::Heartbeat);
+    let record = link.streams.put(stream, Pending { sent_ns: io.now_ns(), ..pending });
+    // Written where it is kept: put together elsewhere and copied, it would hold the processor up on each query.
+    if offset != usize::MAX
+        && !is_probe
+        && let Some(record) = record
+    {
+        record.kept = Kept::Sent { sequence: io.retain(link.conn), offset: offset as u32, length: body.len() as u32 };
+    } else if !is_probe {
+        let copy = retained.keep_copy(link, body.to_vec());
+        link.streams.set_kept(stream, copy);
+    }
     if link.becomes_dirty(io.now_ns()) {
         dirty.push(key);
     }
@@ -59,18 +71,9 @@ pub(crate) fn send(
 }
 
 /// Writes a request in the link's layout; returns where its body lies in the output buffer, `usize::MAX` if not in one
-/// piece.
-#[inline]
-fn write(link: &mut Link, io: &mut Io, stream: u16, pending: &Pending, body: &[u8]) -> usize {
-    let header = Header {
-        version: link.version,
-        response: false,
-        flags: pending.flags,
-        stream: stream as i16,
-        opcode: pending.opcode,
-        length: body.len() as u32,
-    };
-    let alone = pending.plan.alone;
+/// piece. `alone`: not in one frame or segment with others.
+#[inline(always)]
+fn write(link: &mut Link, io: &mut Io, header: &Header, client_id: u32, alone: bool, body: &[u8]) -> usize {
     let out = io.output(link.conn);
     match &mut link.writer {
         LinkWriter::Envelopes => {
@@ -93,8 +96,8 @@ fn write(link: &mut Link, io: &mut Io, stream: u16, pending: &Pending, body: &[u
             if alone {
                 writer.finish(out);
             }
-            let (client, version) = (pending.client.id, link.body_version);
-            let offset = writer.push(out, header.stream, client, version, pending.flags, pending.opcode, body);
+            let version = link.body_version;
+            let offset = writer.push(out, header.stream, client_id, version, header.flags, header.opcode, body);
             if alone {
                 writer.finish(out);
             }

@@ -35,7 +35,7 @@ const CQL_VERSION_MAX: u8 = 6;
 #[derive(Clone, Copy)]
 struct Request<'a> {
     slot: u32,
-    header: Header,
+    header: &'a Header,
     body: &'a [u8],
 }
 
@@ -225,7 +225,7 @@ fn take_envelopes(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usize
             closing::refuse(core, io, slot, 0, &Fault::protocol(why));
             return data.len();
         }
-        let request = Request { slot, header, body };
+        let request = Request { slot, header: &header, body };
         // In v5 compression is the segments' business.
         let is_compressed = header.flags & flag::COMPRESSION != 0 && header.version < 5;
         let taken = if is_query(client.phase, header.opcode) && !is_compressed {
@@ -295,8 +295,8 @@ fn take_compressed(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Taken
         Ok(()) => {
             // Not the client's own bytes: a node's decompressor may refuse what ours takes, and Cassandra says so on
             // stream 0, which tells nobody whose request it was.
-            let header = Header { flags: request.header.flags & !flag::COMPRESSION, ..request.header };
-            take(core, io, &Request { header, body: &plain, ..*request })
+            let header = Header { flags: request.header.flags & !flag::COMPRESSION, ..*request.header };
+            take(core, io, &Request { header: &header, body: &plain, ..*request })
         }
         Err(fault) => {
             closing::refuse(core, io, request.slot, request.header.stream, &fault);
@@ -324,7 +324,7 @@ fn take(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Taken {
     let Some(client) = clients.get_mut(request.slot) else { return Taken::Done };
     if !is_query(client.phase, request.header.opcode) {
         let phase = client.phase;
-        accept::take_request(core, io, request.slot, phase, &request.header, request.body);
+        accept::take_request(core, io, request.slot, phase, request.header, request.body);
         return Taken::Done;
     }
     let forwarded = forward(client, Path { router, links, retained, context }, io, request);
@@ -334,8 +334,22 @@ fn take(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Taken {
 /// A client's query: its plan, its link, and onto that.
 #[inline]
 fn forward(client: &mut Client, path: Path<'_>, io: &mut Io, request: &Request<'_>) -> Forwarded {
+    if request.header.opcode != opcode::EXECUTE {
+        return forward_other(client, path, io, request);
+    }
     let Some(pool) = client.pool else { return Forwarded::Closed };
-    match route::plan(path.router, pool, &request.header, request.body) {
+    match route::plan_execute(path.router, request.header, request.body) {
+        Ok(plan) if plan.after.is_for_the_proxy() => Forwarded::Special(plan),
+        Ok(plan) => send(client, path, io, request, (pool, plan)),
+        Err(error) => Forwarded::Malformed(error),
+    }
+}
+
+/// QUERY, BATCH or PREPARE.
+#[inline(never)]
+fn forward_other(client: &mut Client, path: Path<'_>, io: &mut Io, request: &Request<'_>) -> Forwarded {
+    let Some(pool) = client.pool else { return Forwarded::Closed };
+    match route::plan(path.router, pool, request.header, request.body) {
         Ok(plan) if plan.after.is_for_the_proxy() => Forwarded::Special(plan),
         Ok(plan) => send(client, path, io, request, (pool, plan)),
         Err(error) => Forwarded::Malformed(error),
@@ -343,7 +357,7 @@ fn forward(client: &mut Client, path: Path<'_>, io: &mut Io, request: &Request<'
 }
 
 /// Puts a planned query on the link it takes, if that has room.
-#[inline]
+#[inline(always)]
 fn send(
     client: &mut Client,
     path: Path<'_>,
@@ -386,7 +400,7 @@ fn send(
 /// What is still to be done for a query that may not be on a link.
 #[cold]
 fn finish(core: &mut Core, io: &mut Io, request: &Request<'_>, forwarded: Forwarded) -> Taken {
-    let (slot, header, body) = (request.slot, &request.header, request.body);
+    let (slot, header, body) = (request.slot, request.header, request.body);
     match forwarded {
         Forwarded::Sent => Taken::Done,
         Forwarded::Malformed(error) => {
@@ -415,7 +429,7 @@ fn take_page(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: Plan) ->
     let Core { clients, router, links, retained, context, .. } = &mut *core;
     let Some(client) = clients.get_mut(request.slot) else { return Taken::Done };
     let Some(pool) = client.pool else { return Taken::Done };
-    let forwarded = match local_pages::directed(router, pool, &request.header, request.body) {
+    let forwarded = match local_pages::directed(router, pool, request.header, request.body) {
         Ok(None) => send(client, Path { router, links, retained, context }, io, request, (pool, plan)),
         Ok(Some((node, body))) => {
             let plan = Plan { node: Some(node), ..plan };

@@ -173,11 +173,16 @@ impl Streams {
         Some(id as u16)
     }
 
-    /// Puts a request under the id that was given out for it.
-    #[inline]
-    pub(crate) fn put(&mut self, id: u16, pending: Pending) {
-        if let Some(slot) = self.slots.get_mut(usize::from(id)) {
-            *slot = Some(pending);
+    /// Puts a request under the id that was given out for it; returns it where it lies.
+    #[inline(always)]
+    pub(crate) fn put(&mut self, id: u16, pending: Pending) -> Option<&mut Pending> {
+        Some(self.slots.get_mut(usize::from(id))?.insert(pending))
+    }
+
+    /// Where the bytes of a request lie from now on.
+    pub(crate) fn set_kept(&mut self, id: u16, kept: Kept) {
+        if let Some(pending) = self.get_mut(id) {
+            pending.kept = kept;
         }
     }
 
