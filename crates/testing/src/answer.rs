@@ -9,6 +9,15 @@ use shunt_wire::cql::message::{
 /// All values of all rows, as they came.
 pub type Rows = Vec<Vec<Option<Vec<u8>>>>;
 
+/// A value of type int, bigint or counter; `None` if it is null or of another length.
+pub fn number(value: Option<&Vec<u8>>) -> Option<i64> {
+    let value = value?;
+    match value.len() {
+        4 => value.as_slice().try_into().ok().map(|bytes| i64::from(i32::from_be_bytes(bytes))),
+        _ => value.as_slice().try_into().ok().map(i64::from_be_bytes),
+    }
+}
+
 /// One envelope from a server: an answer or an event, its body uncompressed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Answer {
@@ -98,6 +107,14 @@ impl Answer {
             (entry.client_id, Answer { header, body: entry.body.to_vec() })
         };
         entries.map(|entry| answer(entry.expect("an entry"))).collect()
+    }
+
+    /// [`Answer::rows`], or the text of the ERROR.
+    ///
+    /// # Errors
+    /// It is an ERROR.
+    pub fn outcome(&self) -> Result<Rows, String> {
+        if self.opcode() == opcode::ERROR { Err(self.error().1) } else { Ok(self.rows()) }
     }
 
     /// Where the next page begins; nothing on the last page.

@@ -19,6 +19,6 @@ pub mod client;
 pub mod handshake;
 pub mod simulated;
 
-pub use answer::{Answer, Rows, Statement};
+pub use answer::{Answer, Rows, Statement, number};
 pub use client::{Client, Step};
 pub use handshake::Handshake;

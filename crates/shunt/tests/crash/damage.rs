@@ -7,7 +7,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::client::Client;
 use crate::model::Random;
 use crate::plain::Plain;
 use crate::process::{Kind, Running, check};
@@ -81,7 +80,7 @@ fn damage_is_never_served_and_always_named() {
         (directory.path().join("data"), directory.path().join("log"), directory.path().join("copy"));
     let mut plain = Plain::default();
     let running = Running::start(Kind::Node, &data, &log);
-    Plain::prepare(&mut Client::connect(running.clients));
+    Plain::prepare(&mut running.client());
     plain.run(running.clients, 40);
     assert_eq!(running.stop(), Some(0));
     let (mut refused, mut failed, mut harmless) = (0, 0, 0);
@@ -108,7 +107,7 @@ fn damage_is_never_served_and_always_named() {
                     refused += 1;
                 }
                 Some(running) => {
-                    let errors = plain.verify(&mut Client::connect(running.clients));
+                    let errors = plain.verify(&mut running.client());
                     if !errors.is_empty() && !named {
                         problems.push(format!("{damage:?} {}: {errors:?}, check says {said:?}", file.display()));
                     }

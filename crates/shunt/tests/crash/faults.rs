@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::client::Client;
+use shunt_testing::blocking::Client;
+
 use crate::model::Random;
 use crate::plain::Plain;
 use crate::process::{Kind, Running, check};
@@ -92,7 +93,7 @@ fn meet(calls: &str, error: &str, when: &str) {
     let (data, log, trace) = (root.join("data"), root.join("log"), root.join("trace"));
     let mut plain = Plain::default();
     let sound = Running::start(Kind::Node, &data, &log);
-    Plain::prepare(&mut Client::connect(sound.clients));
+    Plain::prepare(&mut sound.client());
     plain.run(sound.clients, 20);
     assert_eq!(plain.refusals.len(), 0, "{:?}", plain.refusals);
     sound.kill();
@@ -100,7 +101,7 @@ fn meet(calls: &str, error: &str, when: &str) {
         Some(running) => {
             plain.run(running.clients, VOLLEYS);
             let injected = std::fs::read_to_string(&trace).expect("trace").contains("INJECTED");
-            let mut client = Client::connect(running.clients);
+            let mut client = running.client();
             let unread = plain.verify(&mut client);
             println!("  injected: {injected}; refusals: {:?}; reads failed: {}", plain.refusals, unread.len());
             assert!(calls == "pread64" || unread.is_empty(), "{unread:?}");
@@ -117,7 +118,7 @@ fn meet(calls: &str, error: &str, when: &str) {
         }
     }
     let running = Running::start(Kind::Node, &data, &log);
-    let mut client = Client::connect(running.clients);
+    let mut client = running.client();
     assert_eq!(plain.verify(&mut client), Vec::<String>::new());
     writes_again(&mut plain, &mut client);
     started_quietly(&log);

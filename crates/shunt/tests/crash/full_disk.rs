@@ -9,7 +9,6 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use crate::client::Client;
 use crate::faults::{says_what, writes_again};
 use crate::plain::Plain;
 use crate::process::{Kind, Running, check};
@@ -59,7 +58,7 @@ fn fill_and_recover(disk: &Path) {
     let log = outside.path().join("log");
     fill(&ballast);
     let running = Running::start(Kind::Node, &data, &log);
-    let mut client = Client::connect(running.clients);
+    let mut client = running.client();
     Plain::prepare(&mut client);
     let mut plain = Plain::default();
     plain.run(running.clients, 100_000);
@@ -73,7 +72,7 @@ fn fill_and_recover(disk: &Path) {
     plain.run(running.clients, 20);
     running.kill();
     let running = Running::start(Kind::Node, &data, &log);
-    assert_eq!(plain.verify(&mut Client::connect(running.clients)), Vec::<String>::new());
+    assert_eq!(plain.verify(&mut running.client()), Vec::<String>::new());
     started_quietly(&log);
 
     // Full once more, and killed.
@@ -84,12 +83,12 @@ fn fill_and_recover(disk: &Path) {
     running.kill();
     // It may start on a full disk, or say what is wrong.
     match Running::try_start(Kind::Node.command(&data), &log) {
-        Some(running) => assert_eq!(plain.verify(&mut Client::connect(running.clients)), Vec::<String>::new()),
+        Some(running) => assert_eq!(plain.verify(&mut running.client()), Vec::<String>::new()),
         None => assert!(says_what(&std::fs::read_to_string(&log).expect("log"))),
     }
     std::fs::remove_file(&ballast).expect("remove");
     let running = Running::start(Kind::Node, &data, &log);
-    let mut client = Client::connect(running.clients);
+    let mut client = running.client();
     assert_eq!(plain.verify(&mut client), Vec::<String>::new());
     writes_again(&mut plain, &mut client);
     started_quietly(&log);

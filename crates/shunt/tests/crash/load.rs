@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use shunt_node::cluster::ClusterInfo;
+use shunt_testing::Handshake;
+use shunt_testing::blocking::Client;
 use shunt_topology::token::token;
 
-use crate::client::Client;
 use crate::model::{Random, Seen};
 use crate::process::Kind;
 use crate::rows::{Batches, Singles, Truncates};
@@ -73,12 +74,12 @@ impl Loads {
     /// Makes keyspace and tables.
     pub(crate) fn prepare(&self, client: &mut Client) {
         let replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
-        client.rows(&format!("CREATE KEYSPACE k WITH replication = {replication} AND durability = 'batch'"));
+        client.run(&format!("CREATE KEYSPACE k WITH replication = {replication} AND durability = 'batch'"));
         for table in TABLES {
-            client.rows(&format!("CREATE TABLE k.{table}"));
+            client.run(&format!("CREATE TABLE k.{table}"));
         }
         for id in 0..3 {
-            client.rows(&format!("INSERT INTO k.raised (id, v) VALUES ({id}, 0)"));
+            client.run(&format!("INSERT INTO k.raised (id, v) VALUES ({id}, 0)"));
         }
     }
 
@@ -88,7 +89,7 @@ impl Loads {
         std::thread::scope(|scope| {
             for (load, seen) in self.loads.iter_mut().zip(&mut seen) {
                 scope.spawn(move || {
-                    let Some(mut client) = Client::try_connect(address) else { return };
+                    let Ok(mut client) = Client::try_open(address, Handshake::new(4)) else { return };
                     while load.step(&mut client, seen) {}
                 });
             }

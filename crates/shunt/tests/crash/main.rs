@@ -4,7 +4,6 @@
 //!
 //! `SHUNT_CRASH_ROUNDS` sets the number of kills, `SHUNT_CRASH_SEED` the choices of the loads and the moments.
 
-mod client;
 mod damage;
 mod faults;
 mod full_disk;
@@ -20,10 +19,10 @@ mod shared;
 use std::path::Path;
 use std::time::Duration;
 
-use client::{Client, number};
 use load::Loads;
 use model::Random;
 use process::{Kind, Running, check};
+use shunt_testing::number;
 
 /// Kills of a node, and of `shunt up`.
 const ROUNDS: (u64, u64) = (140, 60);
@@ -69,7 +68,7 @@ fn survives(kind: Kind, rounds: u64) {
     let (data, log) = (directory.path().join("data"), directory.path().join("log"));
     let (mut random, mut loads) = (Random::new(seed), Loads::new(kind, seed));
     let mut running = Running::start(kind, &data, &log);
-    loads.prepare(&mut Client::connect(running.clients));
+    loads.prepare(&mut running.client());
     for round in 1..=rounds {
         let moment = Duration::from_millis(1 + random.below(LOAD_MS_MAX));
         let address = running.clients;
@@ -85,7 +84,7 @@ fn survives(kind: Kind, rounds: u64) {
             assert_eq!(check(&data), None, "round {round} of seed {seed}");
         }
         running = Running::start(kind, &data, &log);
-        loads.verify(&mut Client::connect(running.clients));
+        loads.verify(&mut running.client());
         started_quietly(&log);
     }
     println!("{kind:?}: {rounds} rounds, SHUNT_CRASH_SEED={seed}: {:?}", loads.seen);
@@ -117,15 +116,15 @@ fn the_control_without_durability_sees_a_loss() {
     let directory = tempfile::tempdir().expect("directory");
     let (data, log) = (directory.path().join("data"), directory.path().join("log"));
     let running = Running::start(Kind::Node, &data, &log);
-    let mut client = Client::connect(running.clients);
+    let mut client = running.client();
     let replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
-    client.rows(&format!("CREATE KEYSPACE p WITH replication = {replication} AND durability = 'periodic'"));
-    client.rows("CREATE TABLE p.t (id int PRIMARY KEY)");
+    client.run(&format!("CREATE KEYSPACE p WITH replication = {replication} AND durability = 'periodic'"));
+    client.run("CREATE TABLE p.t (id int PRIMARY KEY)");
     let written = 500;
-    (0..written).for_each(|id| drop(client.rows(&format!("INSERT INTO p.t (id) VALUES ({id})"))));
+    (0..written).for_each(|id| client.run(&format!("INSERT INTO p.t (id) VALUES ({id})")));
     running.kill();
     let running = Running::start(Kind::Node, &data, &log);
-    let rows = Client::connect(running.clients).rows("SELECT count(*) FROM p.t");
+    let rows = running.client().rows("SELECT count(*) FROM p.t");
     let found = number(rows[0][0].as_ref()).expect("a count");
     println!("of {written} acknowledged rows {} are lost", written - found);
     assert!(found < written, "nothing was lost without durability: the test cannot see a loss");

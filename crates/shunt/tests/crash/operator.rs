@@ -5,7 +5,6 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::client::Client;
 use crate::damage::copy_all;
 use crate::model::Random;
 use crate::plain::Plain;
@@ -30,7 +29,7 @@ fn refusal(kind: Kind, data: &Path, log: &Path) -> String {
 
 fn filled(data: &Path, log: &Path) -> (Running, Plain) {
     let running = Running::start(Kind::Node, data, log);
-    Plain::prepare(&mut Client::connect(running.clients));
+    Plain::prepare(&mut running.client());
     let mut plain = Plain::default();
     plain.run(running.clients, 5);
     (running, plain)
@@ -75,7 +74,7 @@ fn what_cannot_be_used_is_refused_by_name_and_left_as_it_is() {
         fs::remove_dir_all(&copy).expect("remove");
     }
     let running = Running::start(Kind::Node, &data, &log);
-    assert_eq!(plain.verify(&mut Client::connect(running.clients)), Vec::<String>::new());
+    assert_eq!(plain.verify(&mut running.client()), Vec::<String>::new());
 }
 
 #[test]
@@ -107,7 +106,7 @@ fn copies_are_whole_or_not_there() {
     for copy in [&one, &two, &copy] {
         assert_eq!(check(copy), None);
         let running = Running::start(Kind::Node, copy, &log);
-        assert_eq!(plain.verify(&mut Client::connect(running.clients)), Vec::<String>::new());
+        assert_eq!(plain.verify(&mut running.client()), Vec::<String>::new());
     }
 }
 
@@ -126,7 +125,7 @@ fn a_signal_while_it_starts_does_no_harm() {
         child.wait().expect("wait");
     }
     let running = Running::start(Kind::Up, &data, &log);
-    Plain::prepare(&mut Client::connect(running.clients));
+    Plain::prepare(&mut running.client());
     assert_eq!(fs::read_to_string(&log).expect("log"), "");
 }
 

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
-use crate::client::{Answer, Client, number};
+use shunt_testing::blocking::Client;
+use shunt_testing::{Answer, number};
+
 use crate::model::Random;
 
 const CONNECTIONS: i64 = 3;
@@ -62,9 +64,9 @@ impl Plain {
     /// Makes keyspace and tables.
     pub(crate) fn prepare(client: &mut Client) {
         let replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
-        client.rows(&format!("CREATE KEYSPACE f WITH replication = {replication} AND durability = 'batch'"));
-        client.rows("CREATE TABLE f.row (id int PRIMARY KEY, pad text)");
-        client.rows("CREATE TABLE f.part (id int, part int, PRIMARY KEY ((id, part)))");
+        client.run(&format!("CREATE KEYSPACE f WITH replication = {replication} AND durability = 'batch'"));
+        client.run("CREATE TABLE f.row (id int PRIMARY KEY, pad text)");
+        client.run("CREATE TABLE f.part (id int, part int, PRIMARY KEY ((id, part)))");
     }
 
     fn tried(&mut self, what: What) -> &mut Tried {
@@ -82,7 +84,7 @@ impl Plain {
             for connection in 0..CONNECTIONS {
                 let shared = &shared;
                 scope.spawn(move || {
-                    let mut client = Client::connect(address);
+                    let mut client = Client::connect(address, 4);
                     let mut refused = 0;
                     for volley in 0..volleys {
                         let schema = connection == 0 && volley % 8 == 7;
@@ -102,15 +104,15 @@ impl Plain {
         let id = self.next;
         self.next += 1;
         self.rows.all.insert(id);
-        let answer = client.volley(&[text(What::Row, id)]).remove(0);
-        self.answered(What::Row, id, answer.expect("no answer from a node that runs"));
+        let answer = client.pipeline(&[text(What::Row, id)]).remove(0);
+        self.answered(What::Row, id, &answer.expect("no answer from a node that runs"));
         self.rows.acknowledged.len() > before
     }
 
-    fn answered(&mut self, what: What, id: i64, answer: Answer) {
-        match answer {
-            Answer::Rows(_) => drop(self.tried(what).acknowledged.insert(id)),
-            Answer::Error(why) => drop(self.refusals.insert(why)),
+    fn answered(&mut self, what: What, id: i64, answer: &Answer) {
+        match answer.outcome() {
+            Ok(_) => drop(self.tried(what).acknowledged.insert(id)),
+            Err(why) => drop(self.refusals.insert(why)),
         }
     }
 
@@ -123,9 +125,9 @@ impl Plain {
     /// of it from being read: these are counted, as errors.
     pub(crate) fn verify(&self, client: &mut Client) -> Vec<String> {
         let mut errors = Vec::new();
-        let mut read = |text: &str| match client.ask(text) {
-            Answer::Rows(rows) => Some(rows),
-            Answer::Error(why) => {
+        let mut read = |text: &str| match client.query(text).outcome() {
+            Ok(rows) => Some(rows),
+            Err(why) => {
                 errors.push(why);
                 None
             }
@@ -187,11 +189,11 @@ fn volley_of(shared: &Mutex<&mut Plain>, client: &mut Client, schema: bool) -> b
             .collect()
     };
     let texts: Vec<String> = statements.iter().map(|(what, id)| text(*what, *id)).collect();
-    let answers = client.volley(&texts);
+    let answers = client.pipeline(&texts);
     let mut plain = lock();
     let before = plain.acknowledged();
     for ((what, id), answer) in statements.into_iter().zip(answers) {
-        plain.answered(what, id, answer.expect("no answer from a node that runs"));
+        plain.answered(what, id, &answer.expect("no answer from a node that runs"));
     }
     plain.acknowledged() > before
 }

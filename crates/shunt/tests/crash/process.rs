@@ -6,6 +6,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use shunt_testing::blocking::Client;
+
 /// Memtables so small that flushes and compactions are always under way.
 const SMALL: [&str; 4] = ["--memtable-bytes", "131072", "--block-cache-bytes", "4194304"];
 
@@ -71,6 +73,11 @@ impl Running {
         }
         child.wait().expect("wait");
         None
+    }
+
+    /// A client of its own, in protocol v4.
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.clients, 4)
     }
 
     /// kill -9. It must have been alive until then.

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::client::{Answer, Client, number};
+use shunt_testing::blocking::Client;
+use shunt_testing::{Answer, number};
+
 use crate::load::{Load, Place};
 use crate::model::{Fact, Random, Seen};
 
@@ -37,7 +39,7 @@ impl Load for Counters {
         added.iter().for_each(|(id, by)| lock(&self.sums).0[*id].1 += by);
         let text = |(id, by): &(usize, i64)| format!("UPDATE k.counted SET a = a + {by}, b = b + {by} WHERE id = {id}");
         let texts: Vec<String> = added.iter().map(text).collect();
-        let answers = client.volley(&texts);
+        let answers = client.pipeline(&texts);
         for (answer, (id, by)) in answers.iter().cloned().zip(added) {
             if let Some(answer) = answer {
                 answer.rows();
@@ -108,9 +110,9 @@ impl Conditional {
         let text =
             |slot: &i64| format!("INSERT INTO k.taken (slot, winner) VALUES ({slot}, {}) IF NOT EXISTS", self.client);
         let texts: Vec<String> = slots.iter().map(text).collect();
-        let answers = client.volley(&texts);
+        let answers = client.pipeline(&texts);
         for (slot, answer) in slots.into_iter().zip(&answers) {
-            let Some(Answer::Rows(rows)) = answer else { continue };
+            let Some(Ok(rows)) = answer.as_ref().map(Answer::outcome) else { continue };
             let applied = rows[0][0].as_deref() == Some(&[1]);
             let winner = if applied { Some(self.client) } else { number(rows[0][2].as_ref()) };
             lock(&self.races).won(slot, winner.expect("a winner"));
@@ -124,8 +126,8 @@ impl Conditional {
         let id = self.random.below(REGISTERS as u64) as usize;
         let value = lock(&self.races).registers[id];
         let text = format!("UPDATE k.raised SET v = {} WHERE id = {id} IF v = {value}", value + 1);
-        let answers = client.volley(&[text]);
-        if let [Some(Answer::Rows(rows))] = &answers[..] {
+        let answers = client.pipeline(&[text]);
+        if let Some(Ok(rows)) = answers[0].as_ref().map(Answer::outcome) {
             let applied = rows[0][0].as_deref() == Some(&[1]);
             let now = if applied { value + 1 } else { number(rows[0][1].as_ref()).expect("a value") };
             let mut races = lock(&self.races);
@@ -138,9 +140,9 @@ impl Conditional {
     }
 }
 
-/// Whether all were answered; an error is a failed test.
+/// True if all were answered; an error is a failed test.
 fn answered(answers: &[Option<Answer>]) -> bool {
-    assert_eq!(answers.iter().flatten().find_map(Answer::error), None);
+    assert_eq!(answers.iter().flatten().find_map(|answer| answer.outcome().err()), None);
     answers.iter().all(Option::is_some)
 }
 
@@ -217,7 +219,7 @@ impl Load for Schema {
         };
         fact.sent(stage);
         let table = *table;
-        let Some(answer) = client.volley(&[text]).remove(0) else { return false };
+        let Some(answer) = client.pipeline(&[text]).remove(0) else { return false };
         answer.rows();
         seen.acknowledged += 1;
         self.tables.get_mut(&table).expect("known").acknowledged();

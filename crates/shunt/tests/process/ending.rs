@@ -2,9 +2,7 @@
 
 use std::net::TcpStream;
 
-use shunt_wire::cql::envelope::opcode;
-
-use crate::support::{Client, Proxy, Stub, eventually};
+use crate::support::{Proxy, READ, Stub, eventually};
 
 #[test]
 fn it_becomes_ready_serves_and_drains() {
@@ -12,16 +10,17 @@ fn it_becomes_ready_serves_and_drains() {
     let proxy = Proxy::start(&["--contact-points", &stub.address.to_string()]);
     proxy.wait_until_ready();
     assert_eq!(proxy.page("/healthz").0, 200);
-    let mut busy = Client::connect(proxy.clients);
-    let mut idle = Client::connect(proxy.clients);
-    busy.query();
+    let mut busy = proxy.client();
+    let mut idle = proxy.client();
+    busy.run(READ);
     stub.freeze();
-    busy.send_query();
+    busy.send_query(1, READ);
     proxy.wait_in_flight(1);
     proxy.signal("TERM");
-    assert_eq!(idle.receive(), None);
+    assert_eq!(idle.try_receive(), None);
     stub.thaw();
-    assert_eq!((busy.receive(), busy.receive()), (Some(opcode::RESULT), None));
+    busy.receive().result();
+    assert_eq!(busy.try_receive(), None);
     assert!(TcpStream::connect(proxy.clients).is_err());
     let (code, log) = proxy.end();
     assert!(code == 0 && log.contains("draining") && log.contains("stopped"), "{code} {log}");
@@ -32,13 +31,13 @@ fn a_drain_that_takes_too_long_cuts_clients_off() {
     let stub = Stub::start();
     let proxy = Proxy::start(&["--contact-points", &stub.address.to_string(), "--drain-timeout-ms", "50"]);
     proxy.wait_until_ready();
-    let mut client = Client::connect(proxy.clients);
-    client.query();
+    let mut client = proxy.client();
+    client.run(READ);
     stub.freeze();
-    client.send_query();
+    client.send_query(1, READ);
     proxy.wait_in_flight(1);
     proxy.signal("TERM");
-    client.receive();
+    client.try_receive();
     let (code, log) = proxy.end();
     assert!(code == 0 && log.contains("remaining clients are cut off"), "{code} {log}");
 }
@@ -48,10 +47,10 @@ fn a_second_signal_ends_at_once() {
     let stub = Stub::start();
     let proxy = Proxy::start(&["--contact-points", &stub.address.to_string()]);
     proxy.wait_until_ready();
-    let mut client = Client::connect(proxy.clients);
-    client.query();
+    let mut client = proxy.client();
+    client.run(READ);
     stub.freeze();
-    client.send_query();
+    client.send_query(1, READ);
     proxy.wait_in_flight(1);
     proxy.signal("INT");
     eventually(|| proxy.page("/readyz").1.contains("draining"));
@@ -91,18 +90,18 @@ fn hangup_applies_what_can_change_and_names_what_cannot() {
     write("clients_max = 100\n");
     let proxy = Proxy::start(&["--config", path.to_str().expect("text")]);
     proxy.wait_until_ready();
-    let mut client = Client::connect(proxy.clients);
+    let mut client = proxy.client();
     write("clients_max = 200\nlinks_per_node = 2\nio = \"epoll\"\n");
     proxy.signal("HUP");
     eventually(|| proxy.page("/status").1.contains("\"clients_max\":200"));
     write("clients_max = 0\n");
     proxy.signal("HUP");
     proxy.wait_logged("0 is out of range");
-    client.query();
+    client.run(READ);
     write("clients_max = 200\nlocal_datacentre = \"nowhere\"\n");
     proxy.signal("HUP");
     proxy.wait_logged("nowhere");
-    client.query();
+    client.run(READ);
     assert_eq!(proxy.page("/readyz").0, 200);
     proxy.signal("TERM");
     let (code, log) = proxy.end();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use shunt_wire::cql::envelope::{Header, opcode};
 
-use crate::support::{Client, Proxy, Stub, eventually};
+use crate::support::{Proxy, READ, Stub, eventually};
 
 /// Memory that hostile clients may cost, in KiB.
 const GROWTH_KIB_MAX: u64 = 64 * 1024;
@@ -45,8 +45,8 @@ fn survives_with(driver: &str) {
     let stub = Stub::start();
     let proxy = Proxy::start(&["--contact-points", &stub.address.to_string(), "--io", driver]);
     proxy.wait_until_ready();
-    let mut healthy = Client::connect(proxy.clients);
-    healthy.query();
+    let mut healthy = proxy.client();
+    healthy.run(READ);
     let before = proxy.resident_kib();
 
     let mut held = Vec::new();
@@ -58,13 +58,13 @@ fn survives_with(driver: &str) {
         held.push(offender(proxy.clients, &header(opcode::STARTUP, 22)[..5]));
         offender(proxy.clients, &header(opcode::STARTUP, 22)).shutdown(Shutdown::Both).expect("shutdown");
         drop(offender(proxy.clients, &header(opcode::STARTUP, 22)));
-        healthy.query();
+        healthy.run(READ);
     }
     // Asks and asks, and reads nothing: stopped by the kernel's buffers and the proxy's bound, not by its memory.
-    let mut deaf = Client::connect(proxy.clients);
-    deaf.send_until_full();
+    let mut deaf = proxy.client();
+    deaf.send_until_full(READ);
     for _ in 0..200 {
-        healthy.query();
+        healthy.run(READ);
     }
     let grown = proxy.resident_kib().saturating_sub(before);
     assert!(grown < GROWTH_KIB_MAX, "{grown} KiB");
@@ -74,7 +74,7 @@ fn survives_with(driver: &str) {
         status["clients"].as_u64().expect("a number")
     };
     eventually(|| clients(&proxy) == 1);
-    healthy.query();
+    healthy.run(READ);
 }
 
 #[test]

@@ -5,10 +5,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::ResultMessage;
+use shunt_testing::blocking::Client;
 
-use crate::support::{Client, Proxy, eventually, output, page, shunt, signal};
+use crate::support::{Proxy, eventually, output, page, shunt, signal};
 
 /// A running `shunt up` or `shunt node`; ends with the test at the latest.
 struct Running {
@@ -18,6 +17,11 @@ struct Running {
 }
 
 impl Running {
+    /// A new client of it, in protocol v4.
+    fn client(&self) -> Client {
+        Client::connect(self.clients, 4)
+    }
+
     /// Starts it on free ports and waits until it is ready.
     fn start(arguments: &[&str]) -> Self {
         Self::launch(shunt(arguments))
@@ -58,20 +62,10 @@ impl Drop for Running {
     }
 }
 
-fn run(client: &mut Client, text: &str) {
-    assert_eq!(client.run(text).0, opcode::RESULT, "{text}");
-}
-
-fn rows(client: &mut Client, text: &str) -> usize {
-    let (_, body) = client.run(text);
-    let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(4, &body) else { panic!("{text}: no rows") };
-    rows.rows().count()
-}
-
 fn fill(client: &mut Client) {
-    run(client, "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
-    run(client, "CREATE TABLE k.t (a int PRIMARY KEY, b text)");
-    (0..20).for_each(|key| run(client, &format!("INSERT INTO k.t (a, b) VALUES ({key}, 'x')")));
+    client.run("CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    client.run("CREATE TABLE k.t (a int PRIMARY KEY, b text)");
+    (0..20).for_each(|key| client.run(&format!("INSERT INTO k.t (a, b) VALUES ({key}, 'x')")));
 }
 
 fn text(path: &Path) -> &str {
@@ -84,7 +78,7 @@ fn up_keeps_its_data_however_it_ends() {
     let data = directory.path().join("data");
     let up = || Running::start(&["up", "--data", text(&data), "--node-port", "0"]);
     let running = up();
-    let mut client = Client::connect(running.clients);
+    let mut client = running.client();
     fill(&mut client);
     let (_, metrics) = page(running.admin, "/metrics");
     for family in ["shunt_queries_total{kind=\"query\"}", "shunt_store_requests_total{", "shunt_store_syncs_total{"] {
@@ -96,8 +90,8 @@ fn up_keeps_its_data_however_it_ends() {
     assert_eq!(running.end("KILL").0, -1);
 
     let running = up();
-    let mut client = Client::connect(running.clients);
-    assert_eq!(rows(&mut client, "SELECT a FROM k.t"), 20);
+    let mut client = running.client();
+    assert_eq!(client.rows("SELECT a FROM k.t").len(), 20);
     drop(client);
     let (code, log) = running.end("TERM");
     assert!(code == 0 && !log.contains("did not close in time"), "{code} {log}");
@@ -112,12 +106,12 @@ fn a_drain_waits_for_a_slow_client_until_the_second_signal() {
     let directory = tempfile::tempdir().expect("directory");
     let data = directory.path().join("data");
     let running = Running::start(&["node", "--data", text(&data), "--drain-timeout-ms", "86400000"]);
-    let mut client = Client::connect(running.clients);
+    let mut client = running.client();
     fill(&mut client);
-    run(&mut client, &format!("INSERT INTO k.t (a, b) VALUES (0, '{}')", "x".repeat(2 << 20)));
+    client.run(&format!("INSERT INTO k.t (a, b) VALUES (0, '{}')", "x".repeat(2 << 20)));
     // More than sockets hold, of which one answer is read.
-    (0..16).for_each(|_| client.ask("SELECT b FROM k.t WHERE a = 0"));
-    assert_eq!(client.receive(), Some(opcode::RESULT));
+    (0..16).for_each(|_| client.send_query(1, "SELECT b FROM k.t WHERE a = 0"));
+    client.receive().result();
     signal(&running.child, "TERM");
     eventually(|| page(running.admin, "/readyz").1.contains("draining"));
     let (code, log) = running.end("TERM");
@@ -136,22 +130,22 @@ fn a_node_is_copied_while_it_runs_and_the_copy_opens() {
     let directory = tempfile::tempdir().expect("directory");
     let (data, copy) = (directory.path().join("data"), directory.path().join("copy"));
     let running = Running::start(&["node", "--cores", "2", "--data", text(&data)]);
-    let mut client = Client::connect(running.clients);
+    let mut client = running.client();
     fill(&mut client);
     let (code, said, log) = output(&["node", "snapshot", "--data", text(&data), text(&copy)]);
     assert_eq!((code, said.as_str(), log.as_str()), (0, format!("copied to {}\n", copy.display()).as_str(), ""));
-    run(&mut client, "INSERT INTO k.t (a, b) VALUES (100, 'later')");
+    client.run("INSERT INTO k.t (a, b) VALUES (100, 'later')");
     let (code, _, log) = output(&["node", "snapshot", "--data", text(&data), text(&copy)]);
     assert!(code == 5 && log.contains("copy") && log.contains("is there already"), "{code} {log}");
     let (code, _, log) = output(&["node", "check", text(&data)]);
     assert!(code == 5 && log.contains("in use"), "{code} {log}");
 
     let restored = Running::start(&["node", "--data", text(&copy)]);
-    let mut other = Client::connect(restored.clients);
-    assert_eq!(rows(&mut other, "SELECT a FROM k.t"), 20);
-    run(&mut other, "INSERT INTO k.t (a, b) VALUES (200, 'only here')");
+    let mut other = restored.client();
+    assert_eq!(other.rows("SELECT a FROM k.t").len(), 20);
+    other.run("INSERT INTO k.t (a, b) VALUES (200, 'only here')");
     drop(other);
-    assert_eq!(rows(&mut client, "SELECT a FROM k.t"), 21);
+    assert_eq!(client.rows("SELECT a FROM k.t").len(), 21);
     drop(client);
     assert_eq!((running.end("TERM").0, restored.end("INT").0), (0, 0));
 }
@@ -184,7 +178,7 @@ fn damage_is_found_and_named() {
     let directory = tempfile::tempdir().expect("directory");
     let (data, copy) = (directory.path().join("data"), directory.path().join("copy"));
     let running = Running::start(&["node", "--data", text(&data)]);
-    fill(&mut Client::connect(running.clients));
+    fill(&mut running.client());
     // A copy has all rows in files.
     assert_eq!(output(&["node", "snapshot", "--data", text(&data), text(&copy)]).0, 0);
     running.end("TERM");

@@ -1,4 +1,4 @@
-//! Starts the binary, reads what it prints, talks CQL and HTTP to it.
+//! Starts the binary, reads what it prints, talks HTTP to it.
 
 #![cfg_attr(not(feature = "node"), allow(dead_code, reason = "some of it is for tests of the embedded node"))]
 
@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use shunt_wire::cql::envelope::{self, HEADER_BYTES, Header, opcode};
-use shunt_wire::cql::message::{Consistency, encode};
+use shunt_testing::blocking::Client;
 
+/// A read that the stub answers.
+pub(crate) const READ: &str = "SELECT v FROM bench.kv WHERE k = 0x01";
 /// Longest wait for anything; only a broken test reaches it.
 const GUARD: Duration = Duration::from_secs(60);
 
@@ -107,6 +108,11 @@ impl Proxy {
         Self { child, log, reading: Some(reading), clients, admin }
     }
 
+    /// A new client of it, in protocol v4.
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.clients, 4)
+    }
+
     /// Status code and body of a page.
     pub(crate) fn page(&self, path: &str) -> (u16, String) {
         page(self.admin, path)
@@ -192,80 +198,5 @@ pub(crate) fn eventually(mut so: impl FnMut() -> bool) {
     while !so() {
         assert!(start.elapsed() < GUARD, "it never happened");
         std::thread::park_timeout(Duration::from_millis(5));
-    }
-}
-
-/// A CQL client, protocol v4.
-pub(crate) struct Client(TcpStream);
-
-impl Client {
-    pub(crate) fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).expect("connect");
-        stream.set_read_timeout(Some(GUARD)).expect("timeout");
-        let mut client = Self(stream);
-        client.send(opcode::STARTUP, |body| encode::startup(body, [("CQL_VERSION", "3.0.0")]));
-        assert_eq!(client.receive(), Some(opcode::READY));
-        client
-    }
-
-    fn send(&mut self, opcode: u8, body: impl FnOnce(&mut Vec<u8>)) {
-        let mut out = Vec::new();
-        envelope::append(&mut out, Header::request(4, 1, opcode), body);
-        self.0.write_all(&out).expect("write");
-    }
-
-    /// Sends a statement; the opcode and body of its answer.
-    pub(crate) fn run(&mut self, text: &str) -> (u8, Vec<u8>) {
-        self.ask(text);
-        self.receive_whole().expect("an answer")
-    }
-
-    /// Sends a statement and does not read the answer.
-    pub(crate) fn ask(&mut self, text: &str) {
-        self.send(opcode::QUERY, |body| encode::query_simple(body, 4, text, Consistency::ONE));
-    }
-
-    /// Sends a query and waits for its answer.
-    pub(crate) fn query(&mut self) {
-        self.send_query();
-        assert_eq!(self.receive(), Some(opcode::RESULT));
-    }
-
-    pub(crate) fn send_query(&mut self) {
-        self.send(opcode::QUERY, |body| {
-            encode::query_simple(body, 4, "SELECT v FROM bench.kv WHERE k = 0x01", Consistency::ONE);
-        });
-    }
-
-    /// Sends queries and reads no answer until the connection takes no more for a while.
-    pub(crate) fn send_until_full(&mut self) {
-        self.0.set_write_timeout(Some(Duration::from_millis(500))).expect("timeout");
-        let mut out = Vec::new();
-        for _ in 0..1000 {
-            envelope::append(&mut out, Header::request(4, 1, opcode::QUERY), |body: &mut Vec<u8>| {
-                encode::query_simple(body, 4, "SELECT v FROM bench.kv WHERE k = 0x01", Consistency::ONE);
-            });
-        }
-        // Far more than kernels buffer; a proxy that reads on regardless would take it all.
-        for _ in 0..20_000 {
-            if self.0.write_all(&out).is_err() {
-                return;
-            }
-        }
-        panic!("a gigabyte of queries was taken from a client that reads no answers");
-    }
-
-    /// Opcode of the next answer; `None` when the connection is closed.
-    pub(crate) fn receive(&mut self) -> Option<u8> {
-        self.receive_whole().map(|(opcode, _)| opcode)
-    }
-
-    fn receive_whole(&mut self) -> Option<(u8, Vec<u8>)> {
-        let mut header = [0; HEADER_BYTES];
-        self.0.read_exact(&mut header).ok()?;
-        let header = Header::decode(&header)?;
-        let mut body = vec![0; header.length as usize];
-        self.0.read_exact(&mut body).ok()?;
-        Some((header.opcode, body))
     }
 }
