@@ -5,7 +5,7 @@ use allocation_counter::measure;
 use shunt_bench::load::{Distribution, Load, LoadOptions, Mix, Phase, template::Layout};
 use shunt_bench::stub::{Ring, Stub, StubOptions};
 use shunt_reactor::sim::{Options, SECOND, World};
-use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
+use shunt_testing::Watched;
 
 /// Buffers and queues grow to what the load needs, at first often, then ever more rarely: steady state is reached when
 /// a whole window passes without an allocation.
@@ -13,65 +13,6 @@ const WINDOWS_MAX: usize = 8;
 const WINDOW_NS: u64 = SECOND / 40;
 /// Fewer answers in a window say nothing.
 const ANSWERS_MIN: u64 = 200;
-
-/// A load whose callbacks are watched while `counting`.
-struct Watched {
-    load: Load,
-    counting: bool,
-    allocations: u64,
-}
-
-impl Watched {
-    fn watch<R>(&mut self, call: impl FnOnce(&mut Load) -> R) -> R {
-        if !self.counting {
-            return call(&mut self.load);
-        }
-        let mut result = None;
-        self.allocations += measure(|| result = Some(call(&mut self.load))).count_total;
-        result.expect("it was called")
-    }
-}
-
-impl Service for Watched {
-    type Mail = ();
-
-    fn started(&mut self, io: &mut Io) {
-        self.load.started(io);
-    }
-
-    fn accepted(&mut self, io: &mut Io, conn: ConnId, origin: &Accepted) {
-        self.load.accepted(io, conn, origin);
-    }
-
-    fn connected(&mut self, io: &mut Io, conn: ConnId) {
-        self.load.connected(io, conn);
-    }
-
-    fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
-        self.watch(|load| load.received(io, conn, data))
-    }
-
-    fn closed(&mut self, io: &mut Io, conn: ConnId, reason: CloseReason) {
-        self.load.closed(io, conn, reason);
-    }
-
-    fn drained(&mut self, io: &mut Io, conn: ConnId) {
-        self.load.drained(io, conn);
-    }
-
-    // Timers change phases and look for a standstill, some times a second; arrivals are sent at the end of a turn.
-    fn timer(&mut self, io: &mut Io, key: u64) {
-        self.load.timer(io, key);
-    }
-
-    fn mail(&mut self, io: &mut Io, (): ()) {
-        self.load.mail(io, ());
-    }
-
-    fn turn_ended(&mut self, io: &mut Io) {
-        self.watch(|load| load.turn_ended(io));
-    }
-}
 
 fn assert_no_allocation(what: &str, change: impl FnOnce(&mut LoadOptions)) {
     let mut world = World::new(1, Options::calm());
@@ -94,16 +35,16 @@ fn assert_no_allocation(what: &str, change: impl FnOnce(&mut LoadOptions)) {
     };
     change(&mut options);
     let load = Load::new(options, Box::new(|_| {}));
-    let watched = world.add("load", Watched { load, counting: false, allocations: 0 });
+    let watched = world.add("load", Watched::new(load, |call| measure(call).count_total));
     world.run_for(3 * WINDOW_NS);
-    assert_eq!(world.host(watched).load.phase(), Phase::Round(0), "{what}");
+    assert_eq!(world.host(watched).service.phase(), Phase::Round(0), "{what}");
     let mut found = Vec::new();
     for _ in 0..WINDOWS_MAX {
-        let answered = world.host(watched).load.counts().answered;
+        let answered = world.host(watched).service.counts().answered;
         world.with(watched, |watched, _| (watched.counting, watched.allocations) = (true, 0));
         world.run_for(WINDOW_NS);
         let host = world.host(watched);
-        assert!(host.load.counts().answered - answered > ANSWERS_MIN && host.load.counts().is_sound(), "{what}");
+        assert!(host.service.counts().answered - answered > ANSWERS_MIN && host.service.counts().is_sound(), "{what}");
         if host.allocations == 0 {
             return;
         }

@@ -5,25 +5,26 @@
 //! window passes without an allocation.
 #![allow(clippy::unwrap_used, reason = "a test may say what it expects and stop there")]
 
+#[path = "support/cluster.rs"]
+mod cluster;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use allocation_counter::measure;
 use shunt_bench::stub::{AggregateLimits, Ring, Stub, StubOptions};
 use shunt_proxy::config::Config;
-use shunt_proxy::control::state::{ClusterState, CoreMail};
+use shunt_proxy::control::state::CoreMail;
 use shunt_proxy::core::{Core, CoreOptions};
 use shunt_proxy::metrics::{CoreMetrics, Outcome, Routing};
 use shunt_proxy::prepared::PreparedStore;
 use shunt_reactor::sim::{HostId, Options, SECOND, World};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
-use shunt_testing::{Answer, Handshake, Step};
-use shunt_topology::schema::{Cells, Column, Factor};
-use shunt_topology::{Keyspace, Node, NodeId, Replication, RoutingTable, Table};
+use shunt_testing::{Answer, Handshake, Step, Watched};
+use shunt_topology::schema::Cells;
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::{Consistency, QueryParams, Value, ValueList, encode, query_flag};
-use shunt_wire::cql::types::CqlType;
 use tokio::sync::mpsc;
 
 const QUERIES: u64 = 100_000;
@@ -41,67 +42,13 @@ struct Load {
     value_bytes: usize,
 }
 
-/// A core whose callbacks are watched while `counting`. The tick is left out: it comes four times a second, however
-/// many queries there are.
-struct Watched {
-    core: Core,
-    counting: bool,
-    allocations: u64,
-}
-
-impl Watched {
-    fn watch<R>(&mut self, call: impl FnOnce(&mut Core) -> R) -> R {
-        if !self.counting {
-            return call(&mut self.core);
-        }
-        let mut result = None;
-        let counted = measure(|| result = Some(call(&mut self.core)));
-        self.allocations += counted.count_total;
-        if counted.count_total > 0 {
-            eprintln!("{} {counted:?}", std::panic::Location::caller());
-        }
-        result.unwrap()
+/// Counts them, and shows each call that makes some.
+fn allocations(call: &mut dyn FnMut()) -> u64 {
+    let counted = measure(call);
+    if counted.count_total > 0 {
+        eprintln!("{counted:?}");
     }
-}
-
-impl Service for Watched {
-    type Mail = CoreMail;
-
-    fn started(&mut self, io: &mut Io) {
-        self.core.started(io);
-    }
-
-    fn accepted(&mut self, io: &mut Io, conn: ConnId, origin: &Accepted) {
-        self.core.accepted(io, conn, origin);
-    }
-
-    fn connected(&mut self, io: &mut Io, conn: ConnId) {
-        self.core.connected(io, conn);
-    }
-
-    fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
-        self.watch(|core| core.received(io, conn, data))
-    }
-
-    fn closed(&mut self, io: &mut Io, conn: ConnId, reason: CloseReason) {
-        self.core.closed(io, conn, reason);
-    }
-
-    fn drained(&mut self, io: &mut Io, conn: ConnId) {
-        self.watch(|core| core.drained(io, conn));
-    }
-
-    fn timer(&mut self, io: &mut Io, key: u64) {
-        self.core.timer(io, key);
-    }
-
-    fn mail(&mut self, io: &mut Io, mail: CoreMail) {
-        self.core.mail(io, mail);
-    }
-
-    fn turn_ended(&mut self, io: &mut Io) {
-        self.watch(|core| core.turn_ended(io));
-    }
+    counted.count_total
 }
 
 /// One connection with queries in flight: an INSERT, a SELECT, an INSERT, ...
@@ -204,38 +151,6 @@ impl Service for Client {
     }
 }
 
-fn cluster(ring: &Ring) -> Arc<ClusterState> {
-    let nodes = ring.nodes.iter().enumerate().map(|(index, node)| Node {
-        id: NodeId(index as u16),
-        host_id: node.host_id,
-        address: node.address,
-        datacentre: node.datacentre.clone(),
-        rack: node.rack.clone(),
-        tokens: node.tokens.clone(),
-        up: true,
-        release_version: ring.release_version.clone(),
-    });
-    let replication = Replication::Simple(Factor { all: 1, transient: 0 });
-    let keyspaces = vec![Keyspace { name: "bench".into(), replication }];
-    let key = Column { name: "k".into(), cql_type: CqlType::Blob };
-    let table =
-        Table { keyspace: "bench".into(), name: "kv".into(), partition_key: vec![key], cells: Cells::default() };
-    Arc::new(ClusterState {
-        generation: 1,
-        routing: Arc::new(RoutingTable::build(nodes.collect(), keyspaces, vec![table], Some("datacenter1"))),
-        protocol_version_max: 5,
-        authenticator: None,
-        cluster_name: ring.cluster_name.clone(),
-        release_version: ring.release_version.clone(),
-        cql_version: "3.4.7".into(),
-        partitioner: "org.apache.cassandra.dht.Murmur3Partitioner".into(),
-        compressions: vec!["lz4".into(), "snappy".into()],
-        datacentre: "datacenter1".into(),
-        rack: "rack1".into(),
-        schema_version: 1,
-    })
-}
-
 /// Three nodes, one core, and clients of this kind, all at work.
 fn allocates_nothing(version: u8, compression: Option<Algorithm>, aggregate: bool) {
     let mut world = World::new(7, Options::calm());
@@ -259,10 +174,11 @@ fn allocates_nothing(version: u8, compression: Option<Algorithm>, aggregate: boo
         control,
         seed: 7,
     });
-    let core = world.add("core", Watched { core, counting: false, allocations: 0 });
+    let core = world.add("core", Watched::new(core, allocations));
     let proxy: SocketAddr = "10.2.0.1:9042".parse().unwrap();
     world.listen(core, proxy);
-    world.post(core, CoreMail::Cluster(cluster(&ring)));
+    let state = cluster::state(&ring, cluster::nodes(&ring), Cells::default());
+    world.post(core, CoreMail::Cluster(Arc::new(state)));
     let clients: Vec<HostId<Client>> =
         (0..CLIENTS).map(|_| world.add("client", Client::new(proxy, version, compression))).collect();
     let answered = |world: &World| clients.iter().map(|client| world.host(*client).answered).sum::<u64>();

@@ -6,6 +6,7 @@
 //!  simulated::Client (sim world)     ─┼─ Client (bytes in, answers out) ─ wire
 //!  a test's own Service with a load  ─┘
 //!  bytes: requests as bytes, right and deliberately wrong
+//!  Watched: any Service in the sim world, its allocations counted
 //! ```
 //!
 //! [`Client`] does no I/O. It opens a connection as its [`Handshake`] says (STARTUP, login, REGISTER, USE, PREPARE) and
@@ -18,7 +19,9 @@ pub mod bytes;
 pub mod client;
 pub mod handshake;
 pub mod simulated;
+pub mod watched;
 
 pub use answer::{Answer, Rows, Statement, number};
 pub use client::{Client, Step};
 pub use handshake::Handshake;
+pub use watched::Watched;

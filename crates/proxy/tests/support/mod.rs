@@ -12,6 +12,7 @@
 pub mod chaos;
 pub mod client;
 pub mod client_options;
+pub mod cluster;
 pub mod history;
 pub mod hostile;
 pub mod journal;

@@ -11,13 +11,13 @@ use shunt_proxy::log_limits::LogLimits;
 use shunt_proxy::metrics::CoreMetrics;
 use shunt_proxy::prepared::PreparedStore;
 use shunt_reactor::sim::{HostId, Options, SECOND, World};
-use shunt_topology::schema::{Cells, Column, ColumnKind, Factor};
-use shunt_topology::{Keyspace, Node, NodeId, Replication, RoutingTable, Table};
+use shunt_topology::NodeId;
+use shunt_topology::schema::{Cells, ColumnKind};
 use shunt_wire::cql::message::{Event, SchemaChange, encode};
-use shunt_wire::cql::types::CqlType;
 use tokio::sync::mpsc;
 
 use super::client::{Client, ClientMail, ClientOptions};
+use super::cluster;
 use super::hostile::{Hostile, MISBEHAVIOURS};
 
 /// What a scene consists of.
@@ -167,37 +167,15 @@ impl Scene {
     /// Tells the cores of the ring as `said_up` has it.
     pub fn post_cluster(&mut self) {
         self.generation += 1;
-        let nodes = self.ring.nodes.iter().zip(&self.said_up).enumerate().filter(|(index, _)| self.known[*index]);
-        let nodes = nodes.map(|(index, (node, up))| Node {
-            id: NodeId(index as u16),
-            host_id: node.host_id,
-            address: node.address,
-            datacentre: node.datacentre.clone(),
-            rack: node.rack.clone(),
-            tokens: node.tokens.clone(),
-            up: *up,
-            release_version: self.ring.release_version.clone(),
-        });
-        let factor = Factor { all: u16::from(self.ring.replication), transient: 0 };
-        let keyspaces = vec![Keyspace { name: "bench".into(), replication: Replication::Simple(factor) }];
-        let key = Column { name: "k".into(), cql_type: CqlType::Blob };
-        let cells = Cells::new(self.columns.iter().copied(), false);
-        let table = Table { keyspace: "bench".into(), name: "kv".into(), partition_key: vec![key], cells };
-        let routing = RoutingTable::build(nodes.collect(), keyspaces, vec![table], Some("datacenter1"));
+        let mut nodes = cluster::nodes(&self.ring);
+        nodes.iter_mut().zip(&self.said_up).for_each(|(node, up)| node.up = *up);
+        nodes.retain(|node| self.known[usize::from(node.id.0)]);
         let with_login = !self.options.credentials.is_empty();
         let state = Arc::new(ClusterState {
             generation: self.generation,
-            routing: Arc::new(routing),
             protocol_version_max: self.options.protocol_max,
             authenticator: with_login.then(|| "org.apache.cassandra.auth.PasswordAuthenticator".to_owned()),
-            cluster_name: self.ring.cluster_name.clone(),
-            release_version: self.ring.release_version.clone(),
-            cql_version: "3.4.7".into(),
-            partitioner: "org.apache.cassandra.dht.Murmur3Partitioner".into(),
-            compressions: vec!["lz4".into(), "snappy".into()],
-            datacentre: "datacenter1".into(),
-            rack: "rack1".into(),
-            schema_version: 1,
+            ..cluster::state(&self.ring, nodes, Cells::new(self.columns.iter().copied(), false))
         });
         for core in self.cores.clone() {
             self.world.post(core, CoreMail::Cluster(Arc::clone(&state)));
