@@ -6,7 +6,7 @@ use clap::Parser;
 use shunt_bench::stub::serve::Running;
 use shunt_bench::stub::{Ring, Stub, StubArgs, StubMail, StubOptions};
 use shunt_reactor::sim::{HostId, Options, SECOND, World};
-use shunt_testing::{Handshake, blocking, bytes, simulated};
+use shunt_testing::{Answer, Handshake, blocking, bytes, number, simulated};
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::envelope::{Header, flag, opcode};
 use shunt_wire::cql::message::error_code::{BAD_CREDENTIALS, PROTOCOL_ERROR};
@@ -186,7 +186,7 @@ fn pages_say_where_the_next_one_begins() {
             put::int(out, 1);
             put::bytes(out, None);
         });
-        let answer = shunt_testing::Answer { header: Header::response(4, 0, opcode::RESULT), body };
+        let answer = Answer { header: Header::response(4, 0, opcode::RESULT), body };
         assert_eq!((answer.paging_state().as_deref(), answer.rows()), (state, vec![vec![None]]));
     }
 }
@@ -195,6 +195,23 @@ fn pages_say_where_the_next_one_begins() {
 #[should_panic(expected = "a RESULT was expected")]
 fn an_error_is_no_result() {
     let body = bytes::body(|out| encode::error(out, PROTOCOL_ERROR, "wrong"));
-    let answer = shunt_testing::Answer { header: Header::response(4, 0, opcode::ERROR), body };
+    let answer = Answer { header: Header::response(4, 0, opcode::ERROR), body };
     answer.rows();
+}
+
+#[test]
+fn an_outcome_is_rows_or_the_text_of_the_error() {
+    let body = bytes::body(|out| encode::error(out, PROTOCOL_ERROR, "wrong"));
+    let answer = Answer { header: Header::response(4, 0, opcode::ERROR), body };
+    assert_eq!(answer.outcome(), Err("wrong".to_owned()));
+    let body = bytes::body(encode::void);
+    let answer = Answer { header: Header::response(4, 0, opcode::RESULT), body };
+    assert_eq!(answer.outcome(), Ok(Vec::new()));
+}
+
+#[test]
+fn a_value_of_four_or_eight_bytes_is_a_number() {
+    let value = |bytes: &[u8]| number(Some(&bytes.to_vec()));
+    assert_eq!((value(&(-2_i32).to_be_bytes()), value(&(-3_i64).to_be_bytes())), (Some(-2), Some(-3)));
+    assert_eq!((value(&[1]), number(None)), (None, None));
 }
