@@ -6,8 +6,9 @@
 
 use shunt_reactor::Io;
 use shunt_wire::cql::compression::{self, CompressionError};
-use shunt_wire::cql::envelope::{HEADER_BYTES, Header, flag, opcode};
-use shunt_wire::cql::frame_v5;
+use shunt_wire::cql::envelope::{Header, flag, opcode};
+use shunt_wire::cql::frame_v5::FrameError;
+use shunt_wire::cql::reader::Envelopes;
 use shunt_wire::error::DecodeError;
 
 use crate::accept;
@@ -70,28 +71,22 @@ enum Taken {
     Held,
 }
 
+/// How a read ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Behind the last request that was complete.
+    Done,
+    /// In front of a request that must wait.
+    Held,
+    /// The connection is closed; the rest is ignored.
+    Closed,
+}
+
 /// Handles what a client sent; returns how much of it is done with.
 #[inline]
 pub(crate) fn received(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usize {
-    let Some(client) = core.clients.get(slot) else { return data.len() };
-    let used = if client.segmented {
-        take_segments(core, io, slot, data)
-    } else {
-        let mut used = take_envelopes(core, io, slot, data);
-        // The answer to STARTUP switches v5 to segments; what follows in the same read is one already.
-        if used < data.len() && core.clients.get(slot).is_some_and(|client| client.segmented) {
-            used += take_segments(core, io, slot, &data[used..]);
-        }
-        used
-    };
+    let used = read(core, io, slot, data);
     core.context.metrics.client_bytes_in.add(used as u64);
-    if let Some(client) = core.clients.get_mut(slot) {
-        if used == data.len() && client.carry.is_empty() {
-            client.partial_since_ns = 0;
-        } else if client.partial_since_ns == 0 || (used > 0 && !client.segmented) {
-            client.partial_since_ns = io.now_ns();
-        }
-    }
     used
 }
 
@@ -107,105 +102,70 @@ pub(crate) fn read_on(core: &mut Core, io: &mut Io) {
             // What is missing was held up by the proxy; the client's time begins now.
             client.partial_since_ns = io.now_ns();
         }
-        take_carry(core, io, woken.slot);
+        if client.reader.carried_bytes() > 0 {
+            read(core, io, woken.slot, &[]);
+        }
         if core.clients.find(woken).is_some_and(|client| !client.stalls.any()) {
             io.resume_reading(conn);
         }
     }
 }
 
-/// Takes whole v5 segments at the head of `data`; returns the bytes done with.
-fn take_segments(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usize {
+/// Takes what is complete of what was carried over and of `data`; returns how much of `data` is done with.
+#[inline]
+fn read(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usize {
+    let Some(client) = core.clients.get_mut(slot) else { return data.len() };
+    let named = ClientRef { slot, id: client.id };
+    let mut reader = std::mem::take(&mut client.reader);
     let mut scratch = std::mem::take(&mut core.scratch.segment);
-    let mut at = 0;
-    let used = loop {
-        let Some(client) = core.clients.get(slot) else { break data.len() };
-        if client.stalls.any() {
-            break at;
-        }
-        let segment = match frame_v5::decode(&data[at..], client.lz4) {
-            Ok(None) => break at,
-            Ok(Some(segment)) => segment,
-            Err(error) => {
-                closing::refuse(core, io, slot, 0, &Fault::protocol(error.to_string()));
-                break data.len();
-            }
-        };
-        at += segment.consumed;
-        match segment.payload(&mut scratch) {
-            Ok(payload) => take_payload(core, io, slot, payload, segment.self_contained),
-            Err(error) => closing::refuse(core, io, slot, 0, &Fault::protocol(error.to_string())),
-        }
+    let mut envelopes = reader.read(data, &mut scratch);
+    let mut requests = 0;
+    let end = take_envelopes(core, io, slot, &mut envelopes, &mut requests);
+    let used = match end {
+        End::Done => envelopes.finish(),
+        End::Held => envelopes.hold(),
+        End::Closed => data.len(),
     };
-    scratch.clear();
     core.scratch.segment = scratch;
+    if end == End::Closed {
+        return used;
+    }
+    if let Some(client) = core.clients.find_mut(named) {
+        client.reader = reader;
+        if used == data.len() && client.reader.carried_bytes() == 0 {
+            client.partial_since_ns = 0;
+        } else if client.partial_since_ns == 0 || requests > 0 {
+            // Segments that bring only more of one request do not begin its time anew: they may be tiny.
+            client.partial_since_ns = io.now_ns();
+        }
+    }
     used
 }
 
-/// Takes the envelopes in one segment's payload. What cannot be handled now goes to the client's carry.
-fn take_payload(core: &mut Core, io: &mut Io, slot: u32, payload: &[u8], self_contained: bool) {
-    let Some(client) = core.clients.get_mut(slot) else { return };
-    if !client.carry.is_empty() {
-        client.carry.extend_from_slice(payload);
-        take_carry(core, io, slot);
-        return;
-    }
-    let used = take_envelopes(core, io, slot, payload);
-    let Some(client) = core.clients.get_mut(slot) else { return };
-    if used > 0 {
-        client.partial_since_ns = 0;
-    }
-    if used == payload.len() {
-        return;
-    }
-    if self_contained && !client.stalls.any() {
-        let why = "a self-contained segment ends in the middle of an envelope";
-        closing::refuse(core, io, slot, 0, &Fault::protocol(why));
-        return;
-    }
-    client.carry.extend_from_slice(&payload[used..]);
-}
-
-/// Handles carried bytes as far as they are complete and the client is not held.
-fn take_carry(core: &mut Core, io: &mut Io, slot: u32) {
-    let Some(client) = core.clients.get_mut(slot) else { return };
-    if client.carry.is_empty() {
-        return;
-    }
-    let mut carry = std::mem::take(&mut client.carry);
-    let used = take_envelopes(core, io, slot, &carry);
-    let Some(client) = core.clients.get_mut(slot) else { return };
-    if used > 0 {
-        // A request is complete. Segments that bring only more of the same one do not count: they may be tiny.
-        client.partial_since_ns = 0;
-    }
-    if used < carry.len() {
-        carry.drain(..used);
-        client.carry = carry;
-    }
-}
-
-/// Takes whole envelopes at the head of `data`; returns the bytes done with.
+/// Takes whole envelopes and counts them.
 #[inline]
-fn take_envelopes(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usize {
-    let mut at = 0;
+fn take_envelopes(core: &mut Core, io: &mut Io, slot: u32, envelopes: &mut Envelopes<'_>, requests: &mut u32) -> End {
     loop {
         let Core { clients, router, links, retained, context, .. } = &mut *core;
-        let Some(client) = clients.get_mut(slot) else { return data.len() };
+        let Some(client) = clients.get_mut(slot) else { return End::Closed };
         if client.stalls.any() {
-            return at;
+            return End::Done;
         }
-        let Some(header) = Header::decode(&data[at..]) else { return at };
+        let header = match envelopes.header() {
+            Ok(Some(header)) => header,
+            Ok(None) => return End::Done,
+            Err(error) => return refuse_frame(core, io, slot, &error),
+        };
         if client.version != header.version || header.version == 0 || header.response {
             match judge_version(client, router, &header) {
                 Ok(true) => {}
                 Ok(false) => {
                     clients.stall(&context.metrics, io, slot, Stall::CLUSTER);
-                    return at;
+                    return End::Done;
                 }
                 Err((closing, fault)) => {
                     closing::refuse_for(core, io, slot, header.stream, closing, &fault);
-                    return data.len();
+                    return End::Closed;
                 }
             }
         }
@@ -216,14 +176,17 @@ fn take_envelopes(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usize
         if header.length > bytes_max {
             let why = format!("a request of {} bytes exceeds the limit of {bytes_max} bytes", header.length);
             closing::refuse(core, io, slot, header.stream, &Fault::invalid(why));
-            return data.len();
+            return End::Closed;
         }
-        let end = at + HEADER_BYTES + header.length as usize;
-        let Some(body) = data.get(at + HEADER_BYTES..end) else { return at };
+        let body = match envelopes.body() {
+            Ok(Some(body)) => body,
+            Ok(None) => return End::Done,
+            Err(error) => return refuse_frame(core, io, slot, &error),
+        };
         if header.stream < 0 {
             let why = format!("stream id {} of a request is negative", header.stream);
             closing::refuse(core, io, slot, 0, &Fault::protocol(why));
-            return data.len();
+            return End::Closed;
         }
         let request = Request { slot, header: &header, body };
         // In v5 compression is the segments' business.
@@ -237,17 +200,23 @@ fn take_envelopes(core: &mut Core, io: &mut Io, slot: u32, data: &[u8]) -> usize
         } else {
             let segmented = client.segmented;
             let taken = if is_compressed { take_compressed(core, io, &request) } else { take(core, io, &request) };
-            // The answer to STARTUP switches v5 to segments.
-            if core.clients.get(slot).is_some_and(|client| client.segmented != segmented) {
-                return end;
+            // The answer to STARTUP switches v5 to segments; what follows in the same read is one already.
+            if let Some(client) = core.clients.get(slot).filter(|client| client.segmented != segmented) {
+                envelopes.start_segments(client.lz4);
             }
             taken
         };
-        match taken {
-            Taken::Done => at = end,
-            Taken::Held => return at,
+        if taken == Taken::Held {
+            return End::Held;
         }
+        *requests += 1;
     }
+}
+
+#[cold]
+fn refuse_frame(core: &mut Core, io: &mut Io, slot: u32, error: &FrameError) -> End {
+    closing::refuse(core, io, slot, 0, &Fault::protocol(error.to_string()));
+    End::Closed
 }
 
 /// Whether a request is one that nodes answer (section 2.4 of the specifications).

@@ -6,9 +6,9 @@
 
 use shunt_reactor::Io;
 use shunt_wire::aggregate::AggregateReader;
-use shunt_wire::cql::envelope::{HEADER_BYTES, Header, flag, opcode};
-use shunt_wire::cql::frame_v5;
+use shunt_wire::cql::envelope::{Header, flag, opcode};
 use shunt_wire::cql::message::{ErrorMessage, encode, error_code, result_kind, split_response_prefix};
+use shunt_wire::cql::reader::Envelopes;
 
 use crate::answers::{learn, local_pages, system_tables};
 use crate::client::Stall;
@@ -25,33 +25,33 @@ use crate::reply::{self, Answer};
 use crate::retained::Retained;
 use crate::second::{agreement, failure, turned_away, unprepared};
 
+/// Bytes at the head of a frame that say whose its only answer is: their number, and its stream id.
+const ONLY_STREAM_BYTES: usize = 6;
+
 /// Handles what a node sent; returns how much of it is done with.
 #[inline]
 pub(crate) fn received(core: &mut Core, io: &mut Io, key: LinkKey, data: &[u8]) -> usize {
     let Some(link) = core.links.get_mut(key) else { return data.len() };
     link.last_received_ns = io.now_ns();
-    let (at, node, segmented) = (LinkRef { key, conn: link.conn }, link.node, link.segmented);
-    let used = if segmented {
-        read_segments(core, io, at, data)
-    } else {
-        let mut used = read_envelopes(core, io, at, data);
-        if used < data.len() && core.links.find(at).is_some_and(|link| link.segmented) {
-            used += read_segments(core, io, at, &data[used..]);
-        }
-        used
-    };
+    let (at, node) = (LinkRef { key, conn: link.conn }, link.node);
+    let mut reader = std::mem::take(&mut link.reader);
+    // Links are opened without compression, so that payloads are the bytes themselves.
+    let mut scratch = Vec::new();
+    let mut envelopes = reader.read(data, &mut scratch);
+    read_envelopes(core, io, at, &mut envelopes);
+    let used = envelopes.finish();
     if let Some(node) = core.links.node_mut(node) {
         node.metrics.bytes_in.add(used as u64);
         node.silent = false;
     }
-    if let Some(link) = core.links.find(at) {
-        let (full, done) = (link.full, link.retiring && link.is_unused());
-        if full {
-            reconsider_full(core, io, key);
-        }
-        if done {
-            keep::close(core, io, key);
-        }
+    let Some(link) = core.links.find_mut(at) else { return data.len() };
+    link.reader = reader;
+    let (full, done) = (link.full, link.retiring && link.is_unused());
+    if full {
+        reconsider_full(core, io, key);
+    }
+    if done {
+        keep::close(core, io, key);
     }
     used
 }
@@ -70,43 +70,6 @@ pub(crate) fn reconsider_full(core: &mut Core, io: &mut Io, key: LinkKey) {
     core.clients.unstall_all(&core.context.metrics, &mut link.waiting, Stall::LINK);
 }
 
-/// Reads whole v5 segments at the head of `data`; returns the bytes done with.
-fn read_segments(core: &mut Core, io: &mut Io, at: LinkRef, data: &[u8]) -> usize {
-    let mut used = 0;
-    loop {
-        let Some(link) = core.links.find_mut(at) else { return data.len() };
-        let segment = match frame_v5::decode(&data[used..], false) {
-            Ok(None) => return used,
-            Ok(Some(segment)) => segment,
-            Err(error) => {
-                keep::fault(core, io, at.key, &error.to_string());
-                return data.len();
-            }
-        };
-        used += segment.consumed;
-        // Links are opened without compression, so the payload is the bytes themselves.
-        if link.carry.is_empty() {
-            let taken = read_envelopes(core, io, at, segment.payload);
-            if taken < segment.payload.len()
-                && let Some(link) = core.links.find_mut(at)
-            {
-                link.carry.extend_from_slice(&segment.payload[taken..]);
-            }
-        } else {
-            let mut carry = std::mem::take(&mut link.carry);
-            carry.extend_from_slice(segment.payload);
-            let taken = read_envelopes(core, io, at, &carry);
-            carry.drain(..taken.min(carry.len()));
-            if carry.is_empty() && carry.capacity() > limits::CARRY_KEPT_BYTES {
-                carry = Vec::new();
-            }
-            if let Some(link) = core.links.find_mut(at) {
-                link.carry = carry;
-            }
-        }
-    }
-}
-
 /// The owners that an answer passes on its way to the client.
 struct Path<'a> {
     clients: &'a mut Clients,
@@ -115,7 +78,7 @@ struct Path<'a> {
 }
 
 /// What comes after the answers that were simply passed on.
-enum Next<'a> {
+enum Next {
     /// Nothing that is complete.
     Nothing,
     /// The node breaks the protocol.
@@ -123,65 +86,71 @@ enum Next<'a> {
     /// A message that is too long.
     Oversized(Header),
     /// A message to be looked into.
-    Other(Header, Answer<'a>),
+    Other(Header),
 }
 
-/// Reads whole envelopes at the head of `data`; returns the bytes done with.
+/// Reads whole envelopes.
 #[inline]
-fn read_envelopes(core: &mut Core, io: &mut Io, at: LinkRef, data: &[u8]) -> usize {
-    let mut used = core.links.find_mut(at).map_or(0, |link| link.skip_some(data.len()));
+fn read_envelopes(core: &mut Core, io: &mut Io, at: LinkRef, envelopes: &mut Envelopes<'_>) {
     loop {
         let Core { clients, links, retained, context, .. } = &mut *core;
-        let Some((link, node)) = links.with_node(at) else { return data.len() };
+        let Some((link, node)) = links.with_node(at) else { return };
         let segmented = link.segmented;
-        match pass_on_all(link, node, Path { clients, retained, context }, io, (data, &mut used)) {
-            Next::Nothing => return used,
+        match pass_on_all(link, node, Path { clients, retained, context }, io, envelopes) {
+            Next::Nothing => return,
             Next::Fault(why) => {
                 keep::fault(core, io, at.key, &why);
-                return data.len();
+                return;
             }
-            Next::Oversized(header) => match oversized(core, io, at, &header, &data[used..]) {
-                0 => return used,
-                skipped => used += skipped,
-            },
-            Next::Other(header, answer) => {
+            Next::Oversized(header) => {
+                if !skip(core, io, at, &header, envelopes) {
+                    return;
+                }
+            }
+            Next::Other(header) => {
+                let Ok(Some(body)) = envelopes.body() else { return };
+                let answer = Answer { stream: header.stream, flags: header.flags, opcode: header.opcode, body };
                 read_other(core, io, at, &header, &answer);
                 // The answer to STARTUP switches a v5 connection to segments.
                 if core.links.find(at).is_some_and(|link| link.segmented != segmented) {
-                    return used;
+                    envelopes.start_segments(false);
                 }
             }
         }
     }
 }
 
-/// Passes on the answers at the head of the data, from `used` on, up to the first that is not simply passed on: so long
-/// the link is looked up once.
+/// Passes on answers up to the first that is not simply passed on: so long the link is looked up once.
 #[inline]
-fn pass_on_all<'a>(
+fn pass_on_all(
     link: &mut Link,
     mut node: Option<&mut NodeState>,
     mut path: Path<'_>,
     io: &mut Io,
-    (data, used): (&'a [u8], &mut usize),
-) -> Next<'a> {
+    envelopes: &mut Envelopes<'_>,
+) -> Next {
     let (is_ready, is_ordinary) = (link.step == Step::Ready, link.aggregate.is_none());
     let bytes_max = path.context.config.frame_bytes_max;
     loop {
-        let Some(header) = Header::decode(&data[*used..]) else { return Next::Nothing };
+        let header = match envelopes.header() {
+            Ok(Some(header)) => header,
+            Ok(None) => return Next::Nothing,
+            Err(error) => return Next::Fault(error.to_string()),
+        };
         if !header.response || header.version != link.version && is_ready {
             return Next::Fault(format!("its header {header:?} is no answer of version {}", link.version));
         }
         if header.length > bytes_max {
             return Next::Oversized(header);
         }
-        let start = *used + HEADER_BYTES;
-        let end = start + header.length as usize;
-        let Some(body) = data.get(start..end) else { return Next::Nothing };
-        *used = end;
+        let body = match envelopes.body() {
+            Ok(Some(body)) => body,
+            Ok(None) => return Next::Nothing,
+            Err(error) => return Next::Fault(error.to_string()),
+        };
         let answer = Answer { stream: header.stream, flags: header.flags, opcode: header.opcode, body };
         if !is_ready || !is_ordinary || !pass_on(link, node.as_deref_mut(), &mut path, io, &answer) {
-            return Next::Other(header, answer);
+            return Next::Other(header);
         }
     }
 }
@@ -226,36 +195,36 @@ fn read_other(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, answer
 }
 
 /// Throws an answer longer than `frame_bytes_max` away as its bytes come: whoever asked gets an error, and the link goes
-/// on serving the others. Returns how many bytes of `data`, at whose head it is, are done with; 0: more must come before
-/// it is known whose it is.
+/// on serving the others. `false`: more must come before it is known whose it is, or the link is given up.
 #[cold]
-fn oversized(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, data: &[u8]) -> usize {
+fn skip(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, envelopes: &mut Envelopes<'_>) -> bool {
     let (length, max) = (header.length, core.context.config.frame_bytes_max);
-    let Some(link) = core.links.find_mut(at) else { return data.len() };
+    let Some(link) = core.links.find_mut(at) else { return false };
     let stream = match (header.opcode, link.aggregate.is_some()) {
         // The protocol's lengths are signed.
         _ if link.step != Step::Ready || i32::try_from(length).is_err() => None,
-        (opcode::AGGREGATE, true) => match AggregateReader::only_stream(&data[HEADER_BYTES..]) {
-            Err(_) => return 0,
-            Ok(stream) => stream,
+        (opcode::AGGREGATE, true) => match envelopes.start_of_body(ONLY_STREAM_BYTES) {
+            Ok(start) => match AggregateReader::only_stream(start) {
+                Err(_) => return false,
+                Ok(stream) => stream,
+            },
+            Err(_) => None,
         },
         (opcode::RESULT | opcode::ERROR, false) => Some(header.stream),
         _ => None,
     };
     let Some(stream) = stream.filter(|stream| link.streams.get(*stream).is_some()) else {
         keep::fault(core, io, at.key, &format!("a message of {length} bytes exceeds {max}"));
-        return data.len();
+        return false;
     };
-    let whole = HEADER_BYTES + length as usize;
-    let used = whole.min(data.len());
-    link.skip = (whole - used) as u32;
+    envelopes.skip();
     tell_long_answer(core, io, at, stream, length);
     let why =
         format!("an answer of {length} bytes exceeds the proxy's frame_bytes_max of {max}: ask for smaller pages");
     let mut body = Vec::new();
     encode::error(&mut body, error_code::INVALID, &why);
     take(core, io, at, &Answer::plain(opcode::ERROR, stream, &body));
-    used
+    true
 }
 
 fn tell_long_answer(core: &Core, io: &Io, at: LinkRef, stream: i16, length: u32) {

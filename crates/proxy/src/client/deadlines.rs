@@ -96,7 +96,7 @@ fn refuse_late(core: &mut Core, io: &mut Io, slot: u32) {
 
 /// Memory of a client: replies that it has not taken, requests that are not complete.
 fn bytes_of(io: &Io, client: &Client) -> usize {
-    io.backlog(client.conn) + io.unread(client.conn) + client.carry.capacity()
+    io.backlog(client.conn) + io.unread(client.conn) + client.reader.held_bytes()
 }
 
 /// Whether a client leaves its replies lying: more of them than any bound allows, or all of them for too long.

@@ -18,6 +18,7 @@ use shunt_admin::Label as _;
 use shunt_reactor::ConnId;
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::frame_v5::SegmentWriter;
+use shunt_wire::cql::reader::EnvelopeReader;
 
 use crate::client::who::Driver;
 use crate::ids::PoolId;
@@ -107,8 +108,7 @@ pub(crate) struct Client {
     pub(crate) writer: SegmentWriter,
     /// v5: whether `writer` has a segment to finish this turn.
     pub(crate) dirty: bool,
-    /// v5: bytes of envelopes whose segments were taken but which could not be handled yet.
-    pub(crate) carry: Vec<u8>,
+    pub(crate) reader: EnvelopeReader,
     pub(crate) pool: Option<PoolId>,
     pub(crate) switch: Option<Switch>,
     /// It asked for SCHEMA_CHANGE events (REGISTER).
@@ -148,7 +148,7 @@ impl Client {
             no_compact: false,
             writer: SegmentWriter::new(false),
             dirty: false,
-            carry: Vec::new(),
+            reader: EnvelopeReader::default(),
             pool: None,
             switch: None,
             registered_schema: false,

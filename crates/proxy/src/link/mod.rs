@@ -29,6 +29,7 @@ use shunt_topology::{Backoff, NodeId};
 use shunt_wire::aggregate::{AggregateWriter, Limits, Offer};
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::frame_v5::SegmentWriter;
+use shunt_wire::cql::reader::EnvelopeReader;
 
 use crate::ids::{ClientRef, LinkRef, PoolId, Ticket};
 use crate::limits;
@@ -110,10 +111,7 @@ pub(crate) struct Link {
     pub(crate) copied_bytes: usize,
     /// Clients held until it is not full.
     pub(crate) waiting: Vec<ClientRef>,
-    /// Bytes of envelopes whose segments were taken but which are not complete.
-    pub(crate) carry: Vec<u8>,
-    /// Bytes still to come of an answer that is too long to be passed on; they are thrown away.
-    pub(crate) skip: u32,
+    pub(crate) reader: EnvelopeReader,
     pub(crate) last_received_ns: u64,
     /// When an OPTIONS was sent that is not answered; 0: none is.
     pub(crate) probe_sent_ns: u64,
@@ -163,8 +161,7 @@ impl Link {
             retiring: false,
             copied_bytes: 0,
             waiting: Vec::new(),
-            carry: Vec::new(),
-            skip: 0,
+            reader: EnvelopeReader::keeping(limits::CARRY_KEPT_BYTES as u32),
             last_received_ns: 0,
             probe_sent_ns: 0,
             orphans: 0,
@@ -174,14 +171,6 @@ impl Link {
             offer_asked_ns: 0,
             is_being_replaced: false,
         }
-    }
-
-    /// How many of the next `length` bytes belong to an answer that is thrown away.
-    #[inline]
-    pub(crate) fn skip_some(&mut self, length: usize) -> usize {
-        let skipped = (self.skip as usize).min(length);
-        self.skip -= skipped as u32;
-        skipped
     }
 
     #[inline]
