@@ -189,7 +189,7 @@ impl Envelopes<'_> {
     ///
     /// # Errors
     /// A segment is damaged or ends in the middle of this envelope.
-    #[inline]
+    #[inline(always)]
     pub fn header(&mut self) -> Result<Option<Header>, FrameError> {
         if self.place == Place::Received {
             self.direct = self.direct.get(self.taken..).unwrap_or_default();
@@ -206,13 +206,14 @@ impl Envelopes<'_> {
     ///
     /// # Errors
     /// A segment is damaged or ends in the middle of this envelope.
-    #[inline]
+    #[inline(always)]
     pub fn body(&mut self) -> Result<Option<&[u8]>, FrameError> {
         if self.place == Place::Received {
-            let Some(header) = Header::decode(self.direct) else { return Ok(None) };
-            let whole = HEADER_BYTES + header.length as usize;
-            if let Some(body) = self.direct.get(HEADER_BYTES..whole) {
-                self.taken = whole;
+            let Some((head, rest)) = self.direct.split_first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+            let [.., a, b, c, d] = *head;
+            let length = u32::from_be_bytes([a, b, c, d]) as usize;
+            if let Some(body) = rest.get(..length) {
+                self.taken = HEADER_BYTES + length;
                 return Ok(Some(body));
             }
             if self.bare {
