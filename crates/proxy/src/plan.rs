@@ -3,7 +3,7 @@
 use shunt_topology::{KeyspaceIndex, NodeId, Token};
 use shunt_wire::cql::statement::{Identifier, Kind, Statement};
 
-use crate::metrics::QueryKind;
+use shunt_admin::RequestKind as QueryKind;
 
 /// No prepared statement.
 pub(crate) const NO_STATEMENT: u32 = u32::MAX;

@@ -1,0 +1,96 @@
+//! Rules of the proxy's data path: what a query and its answer pass, from a client's bytes to the node and back.
+
+use std::fs;
+
+use super::{assert_none, root, rust_files};
+
+/// The steps in their order, and the state that they work on. Everything here is passed by every query.
+const DATA_PATH: [&str; 19] = [
+    "service.rs",
+    "decode.rs",
+    "route.rs",
+    "aggregate.rs",
+    "flush.rs",
+    "disaggregate.rs",
+    "reply.rs",
+    "client/mod.rs",
+    "client/clients.rs",
+    "link/mod.rs",
+    "link/links.rs",
+    "link/pool.rs",
+    "link/streams.rs",
+    "core.rs",
+    "fault.rs",
+    "ids.rs",
+    "plan.rs",
+    "retained.rs",
+    "window.rs",
+];
+
+/// Rooms that a request or an answer comes to now and then; nobody may wait there either.
+const ROOMS: [&str; 4] = ["answers", "client", "link", "second"];
+
+/// Fields that the core may have: the owners, and a few that belong to nobody.
+const CORE_FIELDS_MAX: usize = 12;
+
+#[test]
+fn the_data_path_has_no_locks_tasks_or_channels() {
+    let mut offenders = Vec::new();
+    for step in DATA_PATH {
+        let text = fs::read_to_string(root().join("crates/proxy/src").join(step)).unwrap();
+        // A pool is found by its key when a client joins it, and by its number on every query.
+        let allowed: &[&str] = match step {
+            "link/pool.rs" => &["HashMap"],
+            // What a core is made from has the way to the control plane.
+            "core.rs" => &["tokio", "mpsc"],
+            _ => &[],
+        };
+        for word in ["Mutex", "RwLock", "tokio", "mpsc", "thread", "async ", "HashMap"] {
+            let uses = |line: &str| !line.trim_start().starts_with("//") && line.contains(word);
+            if !allowed.contains(&word) && text.lines().any(uses) {
+                offenders.push(format!("{step} uses {word}"));
+            }
+        }
+    }
+    assert_none("the data path", offenders);
+}
+
+#[test]
+fn nothing_blocks_beside_the_data_path() {
+    let mut offenders = Vec::new();
+    for room in ROOMS {
+        let directory = root().join("crates/proxy/src").join(room);
+        let prefix = directory.strip_prefix(root()).unwrap().to_owned();
+        let files: Vec<_> = rust_files().into_iter().filter(|(path, _)| path.starts_with(&prefix)).collect();
+        assert!(!files.is_empty(), "{} is gone: name its successor here", prefix.display());
+        for (path, text) in files {
+            let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+            for word in ["Mutex", "RwLock", "thread::", "async ", "blocking_"] {
+                if product.lines().any(|line| !line.trim_start().starts_with("//") && line.contains(word)) {
+                    offenders.push(format!("{} uses {word}", path.display()));
+                }
+            }
+        }
+    }
+    assert_none("beside the data path", offenders);
+}
+
+/// A method of the core may write every field of it, so there are next to none: steps are functions that take the owners
+/// they need.
+#[test]
+fn the_core_has_owners_and_no_methods() {
+    let with_methods: Vec<String> = rust_files()
+        .into_iter()
+        .filter(|(path, text)| {
+            let is_core =
+                |line: &str| line == "impl Core {" || line.starts_with("impl ") && line.ends_with(" for Core {");
+            path.starts_with("crates/proxy/src") && text.lines().any(is_core)
+        })
+        .map(|(path, _)| path.display().to_string())
+        .collect();
+    assert_eq!(with_methods, ["crates/proxy/src/core.rs", "crates/proxy/src/service.rs"]);
+    let text = fs::read_to_string(root().join("crates/proxy/src/core.rs")).unwrap();
+    let body = text.split("pub struct Core {").nth(1).unwrap().split("\n}").next().unwrap();
+    let fields = body.lines().filter(|line| line.trim_start().starts_with("pub")).count();
+    assert!((1..=CORE_FIELDS_MAX).contains(&fields), "{fields} fields, at most {CORE_FIELDS_MAX}");
+}
