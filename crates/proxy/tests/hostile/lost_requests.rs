@@ -21,14 +21,19 @@ const AT: Option<i64> = Some(1_700_000_000_000_000);
 
 /// What comes of `request` when the first node that gets it breaks the connection and every other does `then`.
 fn lost(testbed: &mut Testbed, offender: HostId<simulated::Client>, request: &[u8], then: &Action) -> Fate {
+    fate(testbed, offender, request, &[Action::Close, then.clone()])
+}
+
+/// What comes of `request` when the first node that gets it does the first of these, and every other the second.
+fn fate(testbed: &mut Testbed, offender: HostId<simulated::Client>, request: &[u8], reactions: &[Action; 2]) -> Fate {
     let got = Arc::new(AtomicUsize::new(0));
     testbed.hook_all(|| {
-        let (got, then) = (Arc::clone(&got), then.clone());
+        let (got, [first, then]) = (Arc::clone(&got), reactions.clone());
         Box::new(move |request: &Request<'_>| {
             if !is_the_clients(request) {
                 return Action::Answer;
             }
-            if got.fetch_add(1, Ordering::Relaxed) == 0 { Action::Close } else { then.clone() }
+            if got.fetch_add(1, Ordering::Relaxed) == 0 { first.clone() } else { then.clone() }
         })
     });
     testbed.send(offender, request);
@@ -233,5 +238,24 @@ fn a_second_node_that_does_not_know_the_statement_does_not_speak_for_the_first()
         } else {
             assert_ne!(code, WRITE_TIMEOUT, "{on_prepare:?}");
         }
+    }
+}
+
+/// An overloaded node does not say how far it got, so a second one that is overloaded too does not speak for it. One that is
+/// only starting has not begun.
+#[test]
+fn two_overloaded_nodes_leave_a_write_open() {
+    let write = query("INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02)", AT);
+    let read = query("SELECT v FROM bench.kv WHERE k = 0x01", None);
+    let cases = [
+        (&write, OVERLOADED, OVERLOADED, WRITE_TIMEOUT),
+        (&write, OVERLOADED, UNAVAILABLE, WRITE_TIMEOUT),
+        (&write, IS_BOOTSTRAPPING, OVERLOADED, OVERLOADED),
+        (&read, OVERLOADED, OVERLOADED, OVERLOADED),
+    ];
+    for (request, first, second, expected) in cases {
+        let (mut testbed, offender) = testbed();
+        let reactions = [Action::Error(first), Action::Error(second)];
+        assert_eq!(fate(&mut testbed, offender, request, &reactions), (2, expected), "{first:#x} {second:#x}");
     }
 }
