@@ -59,12 +59,13 @@ impl ShardState {
     }
 
     pub(super) fn generation(&self, hash: u64) -> u32 {
-        self.stripe(hash).generation.load(Ordering::Relaxed)
+        self.stripe(hash).generation.load(Ordering::Acquire)
     }
 
-    /// From now on nothing read before comes in. The lock orders this with everything else; readers may share it.
+    /// From now on nothing read before comes in. Readers may share the lock, so it does not order this with what they do
+    /// under it: whoever notes the new generation before a read of the engine has to find there what was written before.
     pub(super) fn advance(&self, hash: u64) {
-        self.stripe(hash).generation.fetch_add(1, Ordering::Relaxed);
+        self.stripe(hash).generation.fetch_add(1, Ordering::Release);
     }
 
     pub(super) fn is_being_written(&self, hash: u64) -> bool {
