@@ -12,14 +12,14 @@ use crate::metrics::{Outcome, QueryKind};
 use crate::plan::{Plan, Work};
 use crate::reply::{self, Answer};
 
-/// An ERROR answered a client's request that was sent before to a node which never answered. That one may have carried
-/// it out, so a client must not be told that it was not: `true` if the error said so and another was sent.
+/// An ERROR answered a client's request that was sent before to a node which never answered, or only that it is overloaded.
+/// That one may have carried it out, so a client must not be told that it was not: `true` if the error said so and another was sent.
 pub(crate) fn refused_after_all(core: &mut Core, io: &mut Io, pending: &Pending, flags: u8, body: &[u8]) -> bool {
     let code = split_response_prefix(flags, body).ok().and_then(|(_, body)| error_code::peek(body));
     if !code.is_some_and(|code| NodeError(code).says_not_begun()) || !may_have_changed(pending) {
         return false;
     }
-    let why = "the connection to the node was lost, and another could not carry it out";
+    let why = "the first node may have carried it out or may do so yet, and another could not";
     fail(core, io, pending, Outcome::LinkLost, why);
     true
 }

@@ -45,6 +45,30 @@ fn fate(testbed: &mut Testbed, offender: HostId<simulated::Client>, request: &[u
     (got.load(Ordering::Relaxed), code)
 }
 
+/// What is told when the first node says that it is overloaded and the second `then`: the code (0: none) and the
+/// words.
+fn turned_away(text: &str, timestamp: Option<i64>, then: &Action) -> (i32, String) {
+    let (mut testbed, offender) = testbed();
+    let got = Arc::new(AtomicUsize::new(0));
+    testbed.hook_all(|| {
+        let (got, then) = (Arc::clone(&got), then.clone());
+        Box::new(move |request: &Request<'_>| match got.load(Ordering::Relaxed) {
+            _ if !is_the_clients(request) => Action::Answer,
+            0 => {
+                got.store(1, Ordering::Relaxed);
+                Action::Error(OVERLOADED)
+            }
+            _ => then.clone(),
+        })
+    });
+    testbed.send(offender, &query(text, timestamp));
+    testbed.answered(offender, 1);
+    let answer = testbed.take_answers(offender).remove(0);
+    let (code, words) = if answer.header.opcode == opcode::ERROR { answer.error() } else { Default::default() };
+    testbed.scene.check_at_rest();
+    (code, words.to_owned())
+}
+
 /// Links open with questions of their own.
 fn is_the_clients(request: &Request<'_>) -> bool {
     matches!(request.opcode, opcode::QUERY | opcode::EXECUTE | opcode::BATCH)
@@ -203,6 +227,21 @@ fn a_second_node_that_refuses_does_not_speak_for_the_first() {
         let offender = testbed.started_offender(4);
         assert_eq!(lost(&mut testbed, offender, request, &Action::Answer), (1, expected));
     }
+}
+
+/// Nothing says how far an overloaded node got; but no link was lost, and the client is not told so.
+#[test]
+fn a_second_node_that_refuses_does_not_speak_for_an_overloaded_one() {
+    let write = "INSERT INTO bench.kv (k, v) VALUES (0x01, 0x02)";
+    for code in [OVERLOADED, IS_BOOTSTRAPPING, UNAVAILABLE] {
+        let (found, words) = turned_away(write, AT, &Action::Error(code));
+        assert_eq!(found, WRITE_TIMEOUT, "{code:#x}");
+        assert!(!words.contains("connection"), "{code:#x}: {words}");
+    }
+    let refused = Action::Error(OVERLOADED);
+    assert_eq!(turned_away("SELECT v FROM bench.kv WHERE k = 0x01", None, &refused).0, OVERLOADED);
+    assert_eq!(turned_away(write, AT, &Action::Answer).0, 0);
+    assert_eq!(turned_away(write, None, &Action::Answer).0, OVERLOADED, "it is not repeated");
 }
 
 #[test]
