@@ -8,9 +8,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use shunt_wire::cql::envelope::{EVENT_STREAM, HEADER_BYTES, Header, opcode};
-use shunt_wire::cql::frame_v5::{self, SegmentWriter};
+use shunt_wire::cql::envelope::{EVENT_STREAM, Header, opcode};
+use shunt_wire::cql::frame_v5::SegmentWriter;
 use shunt_wire::cql::message::{ErrorMessage, split_response_prefix};
+use shunt_wire::cql::reader::EnvelopeReader;
+use shunt_wire::error::DecodeError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -37,6 +39,12 @@ pub(super) struct Message {
 }
 
 impl Message {
+    fn new(header: &Header, body: &[u8]) -> Result<Message, DecodeError> {
+        let (_, body) = split_response_prefix(header.flags, body)?;
+        let Header { version, opcode, stream, .. } = *header;
+        Ok(Message { version, opcode, stream, body: body.to_vec() })
+    }
+
     /// An ERROR on stream 0, where nobody asks: Cassandra answers so what it has not read as far as the stream id, such
     /// as a request of a version that it does not speak.
     fn is_early_refusal(&self) -> bool {
@@ -63,12 +71,9 @@ pub(super) struct Connection {
     pub(super) address: SocketAddr,
     /// Protocol version, 3 to 5.
     pub(super) version: u8,
-    /// v5 after STARTUP: envelopes travel in segments.
-    framed: bool,
-    /// Received, segments not yet taken apart.
+    reader: EnvelopeReader,
+    /// Received, not yet taken apart.
     received: Vec<u8>,
-    /// Envelopes not yet taken apart.
-    envelopes: Vec<u8>,
     events: VecDeque<Vec<u8>>,
     last_stream: i16,
 }
@@ -83,9 +88,8 @@ impl Connection {
             stream,
             address,
             version,
-            framed: false,
+            reader: EnvelopeReader::default(),
             received: Vec::new(),
-            envelopes: Vec::new(),
             events: VecDeque::new(),
             last_stream: 0,
         })
@@ -93,7 +97,9 @@ impl Connection {
 
     /// From now on both sides send segments (v5, section 2.3.1: after the answer to STARTUP).
     pub(super) fn start_framing(&mut self) {
-        self.framed = self.version >= 5;
+        if self.version >= 5 {
+            self.reader.start_segments(false);
+        }
     }
 
     /// Sends a request and waits for its answer, whatever it is. Events that arrive meanwhile are kept.
@@ -145,7 +151,7 @@ impl Connection {
         let mut header = Header::request(self.version, self.last_stream, opcode);
         header.length = body.len() as u32;
         let mut out = Vec::with_capacity(body.len() + 64);
-        if self.framed {
+        if self.reader.is_segmented() {
             let mut writer = SegmentWriter::new(false);
             writer.push(&mut out, &header.to_bytes(), body);
             writer.finish(&mut out);
@@ -160,43 +166,35 @@ impl Connection {
     /// The next whole message; reads until there is one.
     async fn next_message(&mut self) -> Result<Message, ControlError> {
         loop {
-            self.unpack_segments()?;
             if let Some(message) = self.take_message()? {
                 return Ok(message);
             }
-            let buffer = if self.framed { &mut self.received } else { &mut self.envelopes };
-            buffer.reserve(READ_BYTES);
-            if self.stream.read_buf(buffer).await? == 0 {
+            self.received.reserve(READ_BYTES);
+            if self.stream.read_buf(&mut self.received).await? == 0 {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
             }
         }
     }
 
-    /// Moves the payloads of whole segments over to the envelopes.
-    fn unpack_segments(&mut self) -> Result<(), ControlError> {
-        let mut consumed = 0;
-        let mut scratch = Vec::new();
-        while let Some(segment) = frame_v5::decode(&self.received[consumed..], false)? {
-            self.envelopes.extend_from_slice(segment.payload(&mut scratch)?);
-            consumed += segment.consumed;
-        }
-        self.received.drain(..consumed);
-        Ok(())
-    }
-
+    /// The next message, if it was received whole.
     fn take_message(&mut self) -> Result<Option<Message>, ControlError> {
-        let Some(header) = Header::decode(&self.envelopes) else { return Ok(None) };
-        if !header.response || !(1..=6).contains(&header.version) {
-            return Err(ControlError::Garbage(format!("version byte {:#04x}", self.envelopes[0])));
-        }
-        if header.length > BODY_BYTES_MAX {
-            return Err(ControlError::Garbage(format!("a message of {} bytes", header.length)));
-        }
-        let end = HEADER_BYTES + header.length as usize;
-        let Some(body) = self.envelopes.get(HEADER_BYTES..end) else { return Ok(None) };
-        let (_, body) = split_response_prefix(header.flags, body)?;
-        let body = body.to_vec();
-        self.envelopes.drain(..end);
-        Ok(Some(Message { version: header.version, opcode: header.opcode, stream: header.stream, body }))
+        // Segments are asked for without compression, so nothing is ever decompressed.
+        let mut scratch = Vec::new();
+        let mut envelopes = self.reader.read(&self.received, &mut scratch);
+        let message = match envelopes.header()? {
+            None => None,
+            Some(header) => {
+                if !header.response || !(1..=6).contains(&header.version) {
+                    return Err(ControlError::Garbage(format!("version byte {:#04x}", header.to_bytes()[0])));
+                }
+                if header.length > BODY_BYTES_MAX {
+                    return Err(ControlError::Garbage(format!("a message of {} bytes", header.length)));
+                }
+                envelopes.body()?.map(|body| Message::new(&header, body)).transpose()?
+            }
+        };
+        let used = envelopes.finish();
+        self.received.drain(..used);
+        Ok(message)
     }
 }
