@@ -77,7 +77,7 @@ fn disk_bytes(directory: &Path, records: &[Vec<u8>], compression: bool) -> Resul
 const ARMS: [&str; 3] = ["names", "differences", "catalogue"];
 const DIFFERENCES: usize = 1;
 const CATALOGUE: usize = 2;
-/// What is measured of each.
+/// The figures measured of each.
 type Figures = BTreeMap<String, f64>;
 
 /// Nanoseconds that `work` takes for each of `count`.

@@ -32,7 +32,7 @@ fn write(store: &Store, target: Target<'_>, fragment: Fragment) -> Result<(), Bo
     Ok(())
 }
 
-/// What `act` takes: the first time, and the median of the next.
+/// Times `act`: the first time, and the median of the next.
 fn timed(mut act: impl FnMut() -> Result<(), Box<dyn Error>>) -> Result<[Duration; 2], Box<dyn Error>> {
     let mut times = Vec::new();
     for _ in 0..22 {

@@ -27,10 +27,10 @@ const TABLE: TableId = TableId(1);
 const COLUMNS: u32 = 5;
 const VALUE_BYTES: usize = 75;
 const START_US: i64 = 1_790_000_000_000_000;
-/// What a crash may lose is not measured here.
+/// The durability of all writes: what a crash may lose is not measured here.
 const LATE: Durability = Durability::Periodic { interval: Duration::from_secs(1) };
 
-/// What is measured, from the command line: `--name value`.
+/// The plan of a measurement, from the command line: `--name value`.
 struct Plan {
     rows: u64,
     data: PathBuf,
@@ -151,7 +151,7 @@ impl Zipf {
         (rank as u64).min(self.items - 1)
     }
 
-    /// Of the keys written last, more.
+    /// Picks a key, those written last more often.
     fn latest(&self, random: &mut Random) -> u64 {
         self.items - 1 - self.sample(random)
     }
@@ -214,7 +214,7 @@ fn load(plan: &Plan) -> Outcome<PathBuf> {
     Ok(directory)
 }
 
-/// What the threads of one arm count.
+/// The counts of the threads of one arm.
 #[derive(Default)]
 struct Counts {
     reads: AtomicU64,
@@ -252,7 +252,7 @@ fn client(store: &Store, zipf: &Zipf, reads_percent: u64, seed: u64, most: u64, 
     Ok(latencies)
 }
 
-/// What one arm came to.
+/// The results of one arm.
 struct Measured {
     ops_per_second: f64,
     read_ms: f64,

@@ -63,7 +63,7 @@ impl std::fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
-/// Of the table and partition: what all keys of the partition begin with.
+/// Encodes the table and partition: all keys of the partition begin with it.
 pub(crate) fn partition_prefix(table: TableId, partition: PartitionKey<'_>) -> Result<Vec<u8>, KeyError> {
     let mut key = Vec::with_capacity(TABLE_BYTES + partition.0.len() + 40);
     put_partition(&mut key, table, partition)?;
@@ -149,7 +149,7 @@ pub(crate) fn prefix_bytes(key: &[u8]) -> usize {
     end.min(key.len())
 }
 
-/// What a key says, for readers and for error messages. `None` if it is not one of ours.
+/// Splits a key into its parts, for readers and for error messages. `None` if it is not one of ours.
 pub(crate) fn split(key: &[u8]) -> Option<(TableId, Vec<u8>, Target<'_>)> {
     let prefix = prefix_bytes(key);
     let target = match key.get(prefix..)? {
@@ -169,7 +169,7 @@ pub(crate) fn partition_of(prefix: &[u8]) -> Option<Vec<u8>> {
     Some([token, rest].concat())
 }
 
-/// Of a key of the storage's own.
+/// Encodes a key of the storage's own.
 pub(crate) fn own(name: &[u8]) -> Vec<u8> {
     [&OWN_TABLE.0.to_be_bytes(), name].concat()
 }

@@ -5,7 +5,7 @@ use super::layout::*;
 use super::{Catalogue, Presence};
 use crate::row::{Cell, CellValue, ColumnId, Cut, Deletion, Expiry, Header, Row, TableId};
 
-/// What the cells' own times are relative to.
+/// The times that the cells' own times are relative to.
 #[derive(Clone, Copy)]
 struct Base {
     timestamp: i64,

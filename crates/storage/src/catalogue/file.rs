@@ -29,7 +29,7 @@ pub enum CatalogueError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What it says.
+        /// The operating system's error.
         source: io::Error,
     },
     /// It is damaged, or of another version.
@@ -56,7 +56,7 @@ impl fmt::Display for CatalogueError {
 
 impl std::error::Error for CatalogueError {}
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub(super) schemas: Vec<Arc<Schema>>,
@@ -72,8 +72,8 @@ pub(super) struct File {
     end: u64,
     /// Schemas below this id were appended since it was opened or rewritten: one that cannot be used yet comes again.
     appended: u32,
-    /// What lies at the path may be another file, now or after a power failure. Nothing may be appended to this one, for it
-    /// might be gone with it: all is written anew first.
+    /// True if another file may lie at the path, now or after a power failure. Nothing may be
+    /// appended to this one, for it might be gone with it: all is written anew first.
     uncertain: bool,
 }
 
@@ -144,7 +144,7 @@ impl File {
         Ok(())
     }
 
-    /// What lies at the path and these, as a new file.
+    /// Writes the schemas of the file at the path, and these, as a new file.
     fn append_anew(&mut self, schemas: &[Arc<Schema>]) -> Result<(), CatalogueError> {
         let (Contents { schemas: mut all, mut next_id }, _) = File::read(&self.path)?;
         for schema in schemas {

@@ -27,7 +27,8 @@ pub fn decode_header(bytes: &[u8]) -> Result<Header, DecodeError> {
     Ok(Header::merge_all(fragments))
 }
 
-/// What a header's record deletes at the row of these clustering bytes; without them, what it deletes everywhere.
+/// Returns the deletion that a header's record has at the row of these clustering bytes; without them, what it deletes
+/// everywhere.
 pub fn covering(bytes: &[u8], clustering: Option<&[u8]>) -> Result<Option<Deletion>, DecodeError> {
     let mut strongest = None;
     each_fragment(bytes, |fragment| {

@@ -16,7 +16,7 @@
 //! (length). Timestamps and times are differences from the row's first ones. Values come last and together, so that
 //! a column is found by walking the lengths before it.
 
-/// Of the format, in the upper half of the first byte.
+/// The version of the format, in the upper half of the first byte.
 pub(super) const VERSION: u8 = 1;
 
 pub(super) const KIND_ROW: u8 = 0;
@@ -56,7 +56,7 @@ pub(super) const CELL_EXPIRY: u8 = 1 << 3;
 pub(super) const CELL_STAYS: u8 = 1 << 4;
 /// The value is a list of elements, each a cell of its own.
 pub(super) const CELL_ELEMENTS: u8 = 1 << 5;
-/// What no flag means yet.
+/// The bits that no flag uses yet.
 pub(super) const CELL_UNKNOWN: u8 = 0b1100_0000;
 
 /// 2020-01-01 in µs: timestamps from here take seven bytes until 2028, eight until 2161.

@@ -77,7 +77,7 @@ impl std::error::Error for DecodeError {}
 /// A set of columns with an id.
 #[derive(Debug)]
 pub struct Schema {
-    /// What records name it by.
+    /// The number by which records name it.
     pub id: u32,
     /// Whose columns they are.
     pub table: TableId,

@@ -37,7 +37,7 @@ struct TableSchemas {
     bases_pending: usize,
 }
 
-/// What the catalogue knows.
+/// The state that the catalogue knows.
 #[derive(Debug)]
 pub(super) struct State {
     limits: Limits,

@@ -232,7 +232,8 @@ fn a_torn_end_is_dropped_and_other_damage_is_named() {
 
 const MAGIC_BYTES: usize = 8;
 
-/// What version 1 of the format has written stays readable. A change here needs a new version, and this one kept.
+/// A record that version 1 of the format has written stays readable. A change here needs a new version, and this one
+/// kept.
 #[test]
 fn the_bytes_of_version_one() {
     let catalogue = Catalogue::in_memory(limits(1, 1));
@@ -320,7 +321,7 @@ fn schemas_that_cannot_be_used_yet_are_written_once() {
     assert_eq!(again.counts().schemas, catalogue.counts().schemas);
 }
 
-/// What lies at the path then is the new file. Appended to the old one, schemas would be lost with it.
+/// The file at the path then is the new file. Appended to the old one, schemas would be lost with it.
 #[test]
 fn schemas_are_in_the_file_after_its_directory_could_not_be_synced() {
     let directory = tempfile::tempdir().unwrap();

@@ -30,7 +30,7 @@ pub struct RecordView<'a> {
     reader: Reader<'a>,
 }
 
-/// What a cell holds, borrowed from its record.
+/// The value of a cell, borrowed from its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueView<'a> {
     /// See [`crate::row::CellValue`].
@@ -42,7 +42,7 @@ pub enum ValueView<'a> {
     },
     /// A counter's value.
     Counter(i64),
-    /// What is to be added to a counter.
+    /// The number to be added to a counter.
     CounterDelta(i64),
     /// The elements of a collection, for [`RecordView::elements`].
     Elements(&'a [u8]),
@@ -53,7 +53,7 @@ pub enum ValueView<'a> {
 pub struct CellView<'a> {
     /// In µs.
     pub timestamp: i64,
-    /// Of a value with a TTL.
+    /// The expiry of a value with a TTL.
     pub expiry: Option<Expiry>,
     /// The content.
     pub value: ValueView<'a>,
@@ -63,7 +63,7 @@ pub struct CellView<'a> {
 pub type Element<'a> = (Option<&'a [u8]>, CellView<'a>);
 
 impl<'a> RecordView<'a> {
-    /// Of a row's record.
+    /// Reads a row's record.
     pub fn parse(bytes: &'a [u8], catalogue: &Catalogue) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         kind(&mut reader, KIND_ROW)?;

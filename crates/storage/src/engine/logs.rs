@@ -62,8 +62,8 @@ pub(super) fn advance(directory: &Path, known: &[LogMark]) -> io::Result<Vec<Log
 }
 
 impl LogMark {
-    /// What has happened to the log since, in words and with its name. To be asked of a log that is needed: see
-    /// [`super::first_log_needed`].
+    /// Describes what has happened to the log since, in words and with its name. To be asked of a log that is needed:
+    /// see [`super::first_log_needed`].
     pub(crate) fn damage(&self, directory: &Path) -> io::Result<Option<String>> {
         let path = path(directory, self.number);
         let bytes = match fs::read(&path) {

@@ -51,8 +51,8 @@ impl ManifestMark {
         Ok(ManifestMark { number, bytes, checksum: hasher.finalize() })
     }
 
-    /// What has happened to it since, in words and with its name; `None` if it has only grown, or made place for a newer
-    /// one. What cannot be read at all is left for the engine to report.
+    /// Describes what has happened to it since, in words and with its name; `None` if it has only grown, or made place
+    /// for a newer one. What cannot be read at all is left for the engine to report.
     pub(crate) fn damage(&self, directory: &Path) -> Option<String> {
         let number = current(directory).ok()?;
         let shown = path(directory, number);

@@ -48,7 +48,7 @@ impl MemoryEngine {
         *self.pace.lock().unwrap_or_else(PoisonError::into_inner) = pace;
     }
 
-    /// What every sync answers from now on; `None` for success.
+    /// Sets the answer that every sync gives from now on; `None` for success.
     pub fn fail_syncs(&self, error: Option<EngineError>) {
         *self.sync_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }

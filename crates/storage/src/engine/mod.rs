@@ -20,7 +20,7 @@ pub use rocks::{EngineOptions, RocksEngine};
 use std::fmt;
 use std::path::Path;
 
-/// What the engine cannot do, and whose fault it is.
+/// The reason why an operation of the engine failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EngineError {
     /// Bytes on disk are not what was written. The text names the file.
@@ -72,7 +72,7 @@ fn is_quick(base: Option<&[u8]>, fragments: &[&[u8]]) -> bool {
     !several || (fragments.len() <= QUICK_FRAGMENTS_MAX && bytes() <= QUICK_BYTES_MAX)
 }
 
-/// What a read met.
+/// The result of a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     /// No such key.
@@ -101,7 +101,7 @@ pub enum Write {
     DeleteRange(Vec<u8>, Vec<u8>),
 }
 
-/// What becomes of a write that comes faster than compaction.
+/// The fate of a write that comes faster than compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stall {
     /// It waits, for as long as that takes.
@@ -121,7 +121,7 @@ pub enum Pace {
     Stopped,
 }
 
-/// What compaction does with a value.
+/// The decision of compaction about a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing.
@@ -137,11 +137,11 @@ pub trait Merger: Send + Sync + 'static {
     fn merge(&self, key: &[u8], base: Option<&[u8]>, fragments: &[&[u8]], purge: bool) -> Vec<u8>;
     /// One fragment for several neighbours, oldest first; `None` keeps them apart.
     fn merge_fragments(&self, key: &[u8], fragments: &[&[u8]]) -> Option<Vec<u8>>;
-    /// What compaction does with a value.
+    /// Decides what compaction does with a value.
     fn verdict(&self, key: &[u8], value: &[u8]) -> Verdict;
 }
 
-/// What a cursor sees.
+/// The keys that a cursor sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
     /// First key.
@@ -178,13 +178,13 @@ pub trait Cursor {
 /// How much there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sizes {
-    /// Of the files in use.
+    /// The size of the files in use.
     pub disk_bytes: u64,
-    /// Of what is not in files yet.
+    /// The size of what is not in files yet.
     pub memtable_bytes: u64,
     /// Used of the block cache.
     pub cache_bytes: u64,
-    /// Of indexes and filters outside the block cache.
+    /// The size of indexes and filters outside the block cache.
     pub reader_bytes: u64,
     /// An estimate.
     pub keys: u64,

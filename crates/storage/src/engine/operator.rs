@@ -1,4 +1,4 @@
-//! What RocksDB calls back: merging, and forgetting while it compacts.
+//! The functions that RocksDB calls back: merging, and forgetting while it compacts.
 //!
 //! A read that may look at memory alone may not take long either, and RocksDB hands over all fragments of a key at once,
 //! however many. Beyond a bound ([`super::is_quick`]) they are not merged for it: what RocksDB is told then is no value, and
@@ -77,8 +77,8 @@ pub(super) fn set_merger(db: &mut Options, merger: Arc<dyn Merger>) {
     db.set_compaction_filter_factory(PurgeFactory { merger });
 }
 
-/// What compaction's threads add to the nice value of the process. On few cores they would take the time of event loops and
-/// syncs, which a client waits for; nobody waits for compaction until it is far behind.
+/// The number that compaction's threads add to the nice value of the process. On few cores they would take the time of
+/// event loops and syncs, which a client waits for; nobody waits for compaction until it is far behind.
 const COMPACTION_NICE: i32 = 5;
 
 /// Lowers the priority of this thread, once.

@@ -29,14 +29,14 @@ use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// What of the engine may be chosen.
+/// The options of the engine.
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
-    /// Of blocks, indexes and filters in memory.
+    /// The size of the cache for blocks, indexes and filters in memory.
     pub block_cache_bytes: usize,
-    /// Of one memtable; there may be three.
+    /// The size of one memtable; there may be three.
     pub memtable_bytes: usize,
-    /// Of a block before compression: what a read of a row reads.
+    /// The size of a block before compression: a read of a row reads one block.
     pub block_bytes: usize,
     /// Threads for flushes and compactions.
     pub background_jobs: i32,

@@ -35,7 +35,7 @@ enum Step {
     Reopen,
 }
 
-/// Of three partitions with three rows each.
+/// Generates keys of three partitions with three rows each.
 fn key() -> impl Strategy<Value = Vec<u8>> {
     (0..3u8, 0..3u8)
         .prop_map(|(partition, row)| [&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, partition, 1, 7], &[2, row][..]].concat())
@@ -238,7 +238,7 @@ fn compaction_comes_after_who_is_waited_for() {
     assert_eq!(*seen.lock().unwrap(), [(own + 5).min(19)]);
 }
 
-/// Of a log that is not needed any more nobody asks whether it is there.
+/// A log that is not needed any more may be missing.
 #[test]
 fn the_manifest_says_which_logs_are_needed() {
     let directory = tempfile::tempdir().unwrap();

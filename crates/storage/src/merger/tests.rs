@@ -1,4 +1,4 @@
-//! What merging very many fragments costs: counted, not timed.
+//! The cost of merging very many fragments: counted, not timed.
 
 use super::*;
 use crate::catalogue::Limits;

@@ -12,7 +12,7 @@ pub struct Expiry {
     pub at: i64,
 }
 
-/// What a cell holds.
+/// The value of a cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CellValue {
     /// A value.
@@ -24,7 +24,7 @@ pub enum CellValue {
     },
     /// A counter's value, whatever came before.
     Counter(i64),
-    /// What a write adds to a counter.
+    /// The number that a write adds to a counter.
     CounterDelta(i64),
 }
 
@@ -37,7 +37,7 @@ pub struct Cell {
     pub path: Option<Bytes>,
     /// In µs; of a counter the newest, for the deletions of partitions and ranges.
     pub timestamp: i64,
-    /// Of a value written with a TTL.
+    /// The expiry of a value written with a TTL.
     pub expiry: Option<Expiry>,
     /// The content.
     pub value: CellValue,
@@ -68,7 +68,8 @@ impl Cell {
         (self.column, self.path.as_deref())
     }
 
-    /// What stays of two cells of one place. `older` came first into the store, which matters for counters and keys alone.
+    /// Returns the cell that stays of two of one place. `older` came first into the store, which matters for counters
+    /// and keys alone.
     pub fn reconcile(older: Cell, newer: Cell) -> Cell {
         if older.is_key() {
             return older;

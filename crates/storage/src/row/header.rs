@@ -52,7 +52,7 @@ pub struct RangeTombstone {
     pub start: Cut,
     /// Where it ends.
     pub end: Cut,
-    /// What it deletes there.
+    /// The deletion that it has there.
     pub deletion: Deletion,
 }
 
@@ -94,9 +94,9 @@ impl RangeTombstone {
 /// differ, and each supersedes the deletion of the partition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Header {
-    /// Of the whole partition, the static row included.
+    /// The deletion of the whole partition, the static row included.
     pub deletion: Option<Deletion>,
-    /// Of ranges of rows.
+    /// The deletions of ranges of rows.
     pub ranges: Vec<RangeTombstone>,
 }
 
@@ -138,7 +138,7 @@ impl Header {
         self.drop_covered();
     }
 
-    /// What is deleted at the row of these clustering bytes.
+    /// Returns the deletion at the row of these clustering bytes.
     pub fn covering(&self, clustering: &[u8]) -> Option<Deletion> {
         let after = self.ranges.partition_point(|range| range.start.is_before(clustering));
         let range = after.checked_sub(1).map(|at| &self.ranges[at]);
@@ -172,8 +172,8 @@ struct Open<'a> {
     end: &'a Cut,
 }
 
-/// Of ranges in any order, none of them empty. One way along all cuts, with the deletions that lie over the place at hand in
-/// a heap: n ranges take n log n steps, and a cut is copied only into the result.
+/// Makes the canonical form of ranges in any order, none of them empty. One way along all cuts, with the deletions that
+/// lie over the place at hand in a heap: n ranges take n log n steps, and a cut is copied only into the result.
 fn canonical_ranges(mut ranges: Vec<RangeTombstone>) -> Vec<RangeTombstone> {
     if ranges.len() <= 1 {
         return ranges;

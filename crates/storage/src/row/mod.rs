@@ -42,7 +42,7 @@ pub struct PartitionKey<'a>(pub &'a [u8]);
 /// The order is that of superseding: the greater timestamp, then the greater local time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Deletion {
-    /// Of the delete, in µs, as the client gave it.
+    /// The time of the delete, in µs, as the client gave it.
     pub timestamp: i64,
     /// When the node took it, in seconds: grace before collection counts from here.
     pub local: i64,
@@ -58,9 +58,9 @@ impl Deletion {
 /// That a row was inserted, even if all its cells are null.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Liveness {
-    /// Of the INSERT, in µs.
+    /// The time of the INSERT, in µs.
     pub timestamp: i64,
-    /// Of the INSERT's TTL.
+    /// The expiry by the INSERT's TTL.
     pub expiry: Option<Expiry>,
 }
 
@@ -82,17 +82,17 @@ impl Liveness {
 /// and path, each at most once, and nothing is in it that its own deletions cover.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Row {
-    /// Of an INSERT.
+    /// The liveness that an INSERT gives.
     pub liveness: Option<Liveness>,
-    /// Of the whole row.
+    /// The deletion of the whole row.
     pub deletion: Option<Deletion>,
-    /// Of all elements of a collection (it was overwritten).
+    /// The deletions of all elements of a collection (it was overwritten).
     pub complex: Vec<(ColumnId, Deletion)>,
     /// Values, sorted by column and path.
     pub cells: Vec<Cell>,
 }
 
-/// What one write adds to one key.
+/// The change that one write adds to one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fragment {
     /// To a row, static or not.

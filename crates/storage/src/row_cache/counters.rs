@@ -1,4 +1,4 @@
-//! What the cache counts, for metrics: totals since it was opened, and sizes now.
+//! The counts of the cache, for metrics: totals since it was opened, and sizes now.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,7 +20,7 @@ impl Counter {
     }
 }
 
-/// Of one shard, so that threads at work in different ones do not share a line of memory.
+/// The counters of one shard, so that threads at work in different ones do not share a line of memory.
 #[derive(Default)]
 pub(super) struct ShardCounters {
     pub(super) memory_hits: Counter,
@@ -31,7 +31,7 @@ pub(super) struct ShardCounters {
     pub(super) memory_evictions: Counter,
 }
 
-/// Of the SSD tier.
+/// The counters of the SSD tier.
 #[derive(Default)]
 pub(super) struct SsdCounters {
     pub(super) buffer_hits: Counter,
@@ -47,14 +47,14 @@ pub(super) struct SsdCounters {
     pub(super) key_mismatches: Counter,
 }
 
-/// What [`super::RowCache::statistics`] tells.
+/// The figures that [`super::RowCache::statistics`] returns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RowCacheStatistics {
     /// Look-ups answered from memory.
     pub memory_hits: u64,
     /// Look-ups answered by the SSD tier, those out of its write buffer included.
     pub ssd_hits: u64,
-    /// Of these, the ones answered from the write buffer, without a read.
+    /// The hits among these that were answered from the write buffer, without a read.
     pub ssd_buffer_hits: u64,
     /// Look-ups that neither tier answered.
     pub misses: u64,

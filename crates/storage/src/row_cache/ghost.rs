@@ -1,4 +1,5 @@
-//! What left the cache lately: two bytes a row, so that a row that comes back soon is known to be worth keeping.
+//! The rows that left the cache lately: two bytes a row, so that a row that comes back soon is known to be worth
+//! keeping.
 //!
 //! Buckets of eight fingerprints, newest first. A new one pushes out the oldest of its bucket, so memory is fixed and the
 //! table forgets in about the order it learnt. A false positive (one in eight thousand) keeps one row too long.

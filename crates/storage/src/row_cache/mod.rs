@@ -53,7 +53,7 @@ pub struct RowCache {
     cascade: Option<JoinHandle<()>>,
 }
 
-/// What the cache knows about a row without I/O.
+/// The answer that the cache has about a row without I/O.
 #[derive(Debug)]
 pub enum Lookup {
     /// The row, or that there is none.
@@ -171,7 +171,7 @@ impl RowCache {
         self.shared.keys.clear_table(prefix);
     }
 
-    /// What came of a place on SSD, and of the row's right to be there.
+    /// Concludes a lookup from what was found at a place on SSD and from the row's right to be there.
     fn conclude(
         &self,
         ssd: &SsdTier,

@@ -1,4 +1,4 @@
-//! What a row cache is opened with, and what can be wrong with it.
+//! The options a row cache is opened with, and the errors of opening it.
 
 use std::fmt;
 use std::io;
@@ -116,7 +116,7 @@ pub enum RowCacheError {
     Ssd {
         /// The directory.
         dir: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         error: io::Error,
     },
     /// The thread that writes to the SSD could not be started.

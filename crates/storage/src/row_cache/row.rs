@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// Counts of strong and weak references before the bytes of an `Arc`.
 const SHARED_HEADER_BYTES: usize = 16;
-/// What the allocator adds to a piece, and the multiple it rounds pieces up to (glibc; others differ little).
+/// The bytes that the allocator adds to a piece, and the multiple it rounds pieces up to (glibc; others differ little).
 const ALLOCATION_HEADER_BYTES: usize = 8;
 const ALLOCATION_ROUND_BYTES: usize = 16;
 

@@ -48,7 +48,7 @@ pub(super) struct ShardState {
     pub(super) memory: MemoryTier,
     pub(super) index: Option<SsdIndex>,
     stripes: Box<[Stripe]>,
-    /// Of all stripes.
+    /// The open writes of all stripes.
     open_writes: u32,
 }
 
@@ -158,7 +158,7 @@ impl ShardState {
     }
 }
 
-/// What left memory when a row came in.
+/// The rows that left memory when a row came in.
 #[derive(Default)]
 pub(super) struct Evicted {
     pub(super) rows: u64,

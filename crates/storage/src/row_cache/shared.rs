@@ -1,4 +1,4 @@
-//! What all users of a cache and its SSD thread share.
+//! The state that all users of a cache and its SSD thread share.
 
 use tracing::warn;
 

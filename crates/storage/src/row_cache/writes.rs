@@ -1,4 +1,4 @@
-//! What a write does to the cache.
+//! The effects of a write on the cache.
 
 use super::key::Probe;
 use super::row::CachedRow;
@@ -7,7 +7,7 @@ use super::{RowCache, Shared};
 /// Times an update is tried again when another one came between; after that the row is dropped.
 const UPDATE_ATTEMPTS: usize = 4;
 
-/// What becomes of a cached row.
+/// The fate of a cached row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Update {
     /// The row is this now.

@@ -112,7 +112,7 @@ impl Shared {
         Ok(())
     }
 
-    /// What a cached record becomes by a plain fragment, if it is plain itself. Counters are not, as they must not be added
+    /// Merges a plain fragment into a cached record, if it is plain itself. Counters are not, as they must not be added
     /// twice; nor is what compaction forgets one day, for the engine may have forgotten it already.
     fn merged(&self, key: &[u8], cached: Option<&[u8]>, fragment: &[u8]) -> Update {
         let Some(cached) = cached else { return Update::Record(fragment.to_vec()) };

@@ -10,7 +10,7 @@ use hashbrown::DefaultHashBuilder;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Of each table.
+/// The number of slots of each table.
 const SLOTS: usize = 4096;
 
 /// Fragments put on one record after which it is worth being put together, though nobody has read it, and again after as

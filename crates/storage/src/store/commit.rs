@@ -34,7 +34,7 @@ struct CommitState {
     idle: bool,
     /// Threads in `wait`.
     blocked: usize,
-    /// Of a sync that failed: tickets up to here are answered with the failure.
+    /// The last ticket of a sync that failed: tickets up to here are answered with the failure.
     failed_up_to: Ticket,
     stop: bool,
 }
@@ -80,7 +80,7 @@ impl Default for Commit {
 }
 
 impl Commit {
-    /// Of what is in the log now.
+    /// The ticket of what is in the log now.
     pub(super) fn ticket(&self) -> Ticket {
         Ticket(self.written.fetch_add(1, Ordering::AcqRel) + 1)
     }
@@ -137,7 +137,7 @@ impl Commit {
         newest
     }
 
-    /// What became of a ticket, if that is known.
+    /// Returns the outcome of a ticket, if that is known.
     pub(super) fn known(&self, ticket: Ticket) -> Option<Result<(), StoreError>> {
         self.outcome(&self.lock(), ticket)
     }
@@ -207,7 +207,7 @@ impl Commit {
         }
     }
 
-    /// What a failed write or sync means for the store.
+    /// Records a failed write or sync, and returns the error that it means for the store.
     pub(super) fn failed(&self, error: &EngineError) -> StoreError {
         let mut state = self.lock();
         match error {

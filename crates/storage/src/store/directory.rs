@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 const FORMAT: &str = "shunt storage 1\n";
 
-/// What opening may write: the log's rows as a file, a manifest, options.
+/// The bytes that opening may write: the log's rows as a file, a manifest, options.
 const ROOM_TO_OPEN_BYTES: u64 = 1 << 20;
 
 /// Where things lie in a data directory.
@@ -199,7 +199,7 @@ pub(super) fn name_logs(error: EngineError, logs: &str) -> EngineError {
     }
 }
 
-/// What is wrong with the file that names the manifest, if it names none that is there.
+/// Describes what is wrong with the file that names the manifest, if it names none that is there.
 fn dangling(current: &Path) -> Option<String> {
     let Ok(text) = fs::read_to_string(current) else { return Some("it is not text".to_owned()) };
     let name = text.trim_end();

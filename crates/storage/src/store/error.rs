@@ -1,4 +1,4 @@
-//! What can go wrong in a store, with whose fault it is.
+//! The errors of a store, with whose fault they are.
 
 use crate::catalogue::{CatalogueError, DecodeError};
 use crate::engine::EngineError;
@@ -17,7 +17,7 @@ pub enum StoreError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What it says.
+        /// The operating system's error.
         source: Arc<io::Error>,
     },
     /// The directory is of another version of the store, or not one of a store at all.
@@ -53,9 +53,9 @@ pub enum StoreError {
     Misplaced,
     /// More in one call than may be. The caller's fault.
     TooLarge {
-        /// Of the fragments together.
+        /// The size of the fragments together.
         bytes: usize,
-        /// What may be.
+        /// The most that is allowed.
         most: usize,
     },
     /// The end of the log is missing: writes that were acknowledged are gone. `EngineOptions::accept_damaged_log` opens

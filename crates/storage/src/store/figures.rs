@@ -1,4 +1,4 @@
-//! What a store counts, for metrics.
+//! The counts of a store, for metrics.
 
 use crate::catalogue::CatalogueCounts;
 use crate::engine::Sizes;
@@ -58,11 +58,12 @@ pub struct StoreFigures {
     pub broken_merges: u64,
     /// Failures to write the catalogue's file.
     pub catalogue_errors: u64,
-    /// Of the catalogue.
+    /// The counts of the catalogue.
     pub catalogue: CatalogueCounts,
-    /// Of the engine.
+    /// The sizes of the engine.
     pub sizes: Sizes,
-    /// Of the row cache, if there is one. A read that would block counts as a miss, and again where it may wait.
+    /// The statistics of the row cache, if there is one. A read that would block counts as a miss, and again where it
+    /// may wait.
     pub row_cache: Option<RowCacheStatistics>,
 }
 
@@ -89,7 +90,7 @@ impl Figures {
         self.sync_us_max.fetch_max(took, Ordering::Relaxed);
     }
 
-    /// Of a read that met this many, 0 if there was nothing.
+    /// Counts a read that met this many, 0 if there was nothing.
     pub(super) fn read(&self, fragments: u32) {
         add(&self.reads, 1);
         if fragments > 0 {

@@ -33,7 +33,7 @@ pub(super) struct Marker {
     noted: Mutex<Noted>,
 }
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Debug, Clone, Copy, Default)]
 struct Noted {
     sequence: u64,
@@ -102,7 +102,7 @@ impl Marker {
     }
 }
 
-/// What of the log is missing, in words. A marker that is absent or damaged itself says nothing.
+/// Describes which part of the log is missing. A marker that is absent or damaged itself says nothing.
 pub(super) fn missing(path: &Path, engine: &dyn Engine, logs: &str) -> Result<Option<String>, StoreError> {
     let found = engine.sequence();
     let synced = read(path)?.map_or(0, |noted| noted.sequence);

@@ -59,7 +59,7 @@ use std::thread::JoinHandle;
 /// Keys waiting to be written back; more are not worth remembering.
 const REWRITES_WAITING_MAX: usize = 1024;
 
-/// What the store's threads share.
+/// The state that the store's threads share.
 pub(crate) struct Shared {
     options: StoreOptions,
     engine: Box<dyn Engine>,
@@ -228,7 +228,7 @@ impl Store {
         self.shared.commit.settle_all(self.shared.engine.sequence())
     }
 
-    /// What became of a ticket, if that is known.
+    /// Returns the outcome of a ticket, if that is known.
     pub fn outcome(&self, ticket: Ticket) -> Option<Result<(), StoreError>> {
         self.shared.commit.known(ticket)
     }

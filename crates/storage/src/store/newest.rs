@@ -11,7 +11,7 @@ use crate::engine::{ReadTier, Span};
 use crate::key::{self, Target};
 use crate::row::{PartitionKey, Row, TableId};
 
-/// Of all that a row, or a fragment of one, says. How a key was written has no time that counts.
+/// The newest timestamp of all that a row, or a fragment of one, says. How a key was written has no time that counts.
 fn newest_of(row: &Row) -> Option<i64> {
     let cells = row.cells.iter().filter(|cell| !cell.is_key()).map(|cell| cell.timestamp);
     let complex = row.complex.iter().map(|(_, deletion)| deletion.timestamp);
@@ -20,7 +20,8 @@ fn newest_of(row: &Row) -> Option<i64> {
 }
 
 impl Store {
-    /// Of a row, static or not, and of what its partition's header deletes there, in µs; `None` where nothing ever was.
+    /// The newest timestamp of a row, static or not, and of what its partition's header deletes there, in µs; `None`
+    /// where nothing ever was.
     pub fn newest_of_row(
         &self,
         table: TableId,
@@ -38,7 +39,8 @@ impl Store {
         Ok(own.flatten().max(deletion.map(|deletion| deletion.timestamp)))
     }
 
-    /// Of all rows of a slice, and of the static row if that is asked for; of the partition's header nothing.
+    /// The newest timestamp of all rows of a slice, and of the static row if that is asked for; of the partition's
+    /// header nothing.
     pub fn newest_of_slice(
         &self,
         table: TableId,

@@ -1,4 +1,4 @@
-//! What of a store may be chosen, and what its callers hand over.
+//! The options of a store, and the values that its callers hand over.
 
 use crate::catalogue::Limits;
 use crate::engine::EngineOptions;
@@ -15,16 +15,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct StoreOptions {
     /// True if a store is begun where there is none; else what is missing is an error.
     pub create: bool,
-    /// Of the engine.
+    /// The options of the engine.
     pub engine: EngineOptions,
-    /// Of the schema catalogue.
+    /// The limits of the schema catalogue.
     pub catalogue: Limits,
     /// Whole rows in memory and, beyond that, on an SSD, in front of the engine; `None` for none. The store says itself
     /// how many bytes of a key name its table. What is on the SSD does not outlive the store: it is opened empty.
     pub row_cache: Option<RowCacheOptions>,
     /// A read that merged so many fragments has the merged row written back; `u32::MAX` for never.
     pub write_back_fragments: u32,
-    /// Of the fragments of one `apply` together.
+    /// The largest size of the fragments of one `apply` together.
     pub batch_bytes_max: usize,
     /// How long an `apply` waits for compaction, if writes come faster than that, before it is refused. Event loops do
     /// not wait, see `append`.
@@ -33,7 +33,7 @@ pub struct StoreOptions {
     pub reserve_bytes: u64,
     /// How often the room on the disk is looked at.
     pub watch_interval: Duration,
-    /// What compaction takes for now.
+    /// The clock that tells compaction the time.
     pub clock: Clock,
 }
 
@@ -76,7 +76,7 @@ pub enum Durability {
     Batch,
     /// Acknowledged at once, synced within the interval.
     Periodic {
-        /// What a crash may lose at most.
+        /// The longest time of writes that a crash may lose.
         interval: Duration,
     },
 }
@@ -90,7 +90,7 @@ pub struct Mutation<'a> {
     pub partition: PartitionKey<'a>,
     /// Where in it.
     pub target: Target<'a>,
-    /// What is written: a header for [`Target::Header`], else a row.
+    /// The fragment to write: a header for [`Target::Header`], else a row.
     pub fragment: Fragment,
 }
 
@@ -103,7 +103,7 @@ pub struct MutationRef<'a> {
     pub partition: PartitionKey<'a>,
     /// Where in it.
     pub target: Target<'a>,
-    /// What is written: a header for [`Target::Header`], else a row.
+    /// The fragment to write: a header for [`Target::Header`], else a row.
     pub fragment: &'a Fragment,
 }
 

@@ -33,7 +33,7 @@ pub(super) fn tables_with_headers(engine: &dyn Engine) -> Result<HashSet<TableId
     Ok(tables)
 }
 
-/// Of which tables there is a record, the store's own left out.
+/// Lists the tables of which there is a record, the store's own left out.
 pub(super) fn tables(engine: &dyn Engine) -> Result<Vec<TableId>, EngineError> {
     let (from, to) = (key::token_start(TableId(0), None), key::token_start(OWN_TABLE, None));
     let mut cursor =

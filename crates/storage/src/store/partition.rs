@@ -46,14 +46,14 @@ impl Shared {
 /// A partition as it was at one moment.
 pub(super) struct View<'a> {
     cursor: Box<dyn Cursor + 'a>,
-    /// Of the header, and the record that it names.
+    /// The key of the header, and the record that it names.
     key: Bytes,
     header: Option<Bytes>,
     tier: ReadTier,
 }
 
 impl View<'_> {
-    /// What the partition's header deletes at a place.
+    /// Returns the deletion that the partition's header has for a place.
     pub(super) fn deletion(&self, target: Target<'_>) -> Result<Option<Deletion>, StoreError> {
         let Some(header) = &self.header else { return Ok(None) };
         covering(header, clustering(target)).map_err(|what| StoreError::corrupt(&self.key, what))

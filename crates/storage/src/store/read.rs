@@ -9,7 +9,7 @@ use crate::row::{Bytes, ColumnId, Deletion, Header, PartitionKey, Row, TableId};
 use std::ops::Bound;
 use std::time::Instant;
 
-/// What a read that may not wait has to say.
+/// The result of a read that may not wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Read<T> {
     /// All of it was in memory.
@@ -176,7 +176,7 @@ impl Store {
         self.shared.read_header(table, partition, tier)
     }
 
-    /// What a reader at `now` (s) sees of a stored record that `deletion` lies over.
+    /// Returns what a reader at `now` (s) sees of a stored record that `deletion` lies over.
     pub fn resolve(&self, record: &[u8], deletion: Option<Deletion>, now: i64) -> Result<Option<Row>, StoreError> {
         self.shared.resolve(&[], record, deletion, now)
     }
@@ -300,7 +300,7 @@ impl Shared {
         self.with_header(table, partition, tier, decode_header)
     }
 
-    /// What the partition's header deletes at a place, without taking the other deletions out of it.
+    /// Returns the deletion that the partition's header has for a place, without taking the other deletions out of it.
     pub(super) fn read_covering(
         &self,
         (table, partition, target): (TableId, PartitionKey<'_>, Target<'_>),

@@ -37,7 +37,7 @@ pub struct ScanItem {
     pub partition: Arc<[u8]>,
     /// `None` of the static row, which comes before the partition's rows, again after a resumption.
     pub clustering: Option<Bytes>,
-    /// What a reader sees.
+    /// The row as a reader sees it.
     pub row: Row,
 }
 

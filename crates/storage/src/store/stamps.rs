@@ -22,7 +22,7 @@ const BEGUN: u64 = 1 << 32;
 /// For all partitions of a store.
 pub(super) struct Stamps(Box<[AtomicU64]>);
 
-/// What a reader has seen of a partition before it read. `None`: a write was under way.
+/// The stamp that a reader has seen of a partition before it read. `None`: a write was under way.
 #[derive(Clone, Copy)]
 pub(super) struct Seen(Option<u64>);
 

@@ -1,4 +1,5 @@
-//! What keeps a store small and quick: merged rows written back, rows under old deletions swept out, schemas reclaimed.
+//! The work that keeps a store small and quick: merged rows written back, rows under old deletions swept out, schemas
+//! reclaimed.
 
 use super::{Shared, Store, StoreError};
 use crate::catalogue::{
@@ -12,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, PoisonError};
 
-/// What a sweep did.
+/// The results of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Swept {
     /// Rows under an old deletion of their partition or range.
@@ -198,7 +199,7 @@ impl Store {
 const EVERYTHING: ([u8; 4], [u8; 4]) = ([0; 4], [u8::MAX; 4]);
 
 impl Shared {
-    /// What values name. What fragments name that are merged on the way, the merger notes as used.
+    /// Lists the schemas that values name. What fragments name that are merged on the way, the merger notes as used.
     fn schemas_in_use(&self) -> Result<BTreeSet<u32>, StoreError> {
         let (from, to) = (EVERYTHING.0.to_vec(), EVERYTHING.1.to_vec());
         let span = Span { from: from.clone(), to, one_partition: false, cache: false, tier: ReadTier::Disk };
@@ -221,7 +222,7 @@ struct Sweep<'a> {
     table: TableId,
     /// In seconds.
     gc_before: i64,
-    /// Of the partition at hand, and what of its deletions is old.
+    /// The prefix of the partition at hand, and what of its deletions is old.
     prefix: Vec<u8>,
     old: Header,
     batch: Vec<Write>,

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 /// How long who waits for compaction sleeps before the next look.
 const STALL_POLL: Duration = Duration::from_millis(5);
 
-/// What became of an [`Store::append`].
+/// The outcome of an [`Store::append`].
 #[derive(Debug)]
 pub struct Appended {
-    /// Of all that was written.
+    /// The ticket of all that was written.
     pub ticket: Ticket,
     /// The requests that cannot be carried out as they are, by their place, with why. All others are written.
     pub refused: Vec<(usize, StoreError)>,

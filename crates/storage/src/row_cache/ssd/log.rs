@@ -84,7 +84,7 @@ impl Log {
         self.segment_of(location.page).live.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// What `take` makes of the record, if its page is still in the write buffer; `None` if it is on SSD.
+    /// Returns what `take` makes of the record, if its page is still in the write buffer; `None` if it is on SSD.
     pub(crate) fn in_buffer<T>(
         &self,
         location: Location,

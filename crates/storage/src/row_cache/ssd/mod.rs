@@ -31,7 +31,7 @@ use page::{PageFault, Record};
 pub(super) use queue::{Spill, SpillQueue};
 
 thread_local! {
-    /// What a thread reads pages into, so that a hit allocates its row and nothing else.
+    /// The buffer that a thread reads pages into, so that a hit allocates its row and nothing else.
     static READ_BUFFER: RefCell<AlignedBuffer> = RefCell::new(AlignedBuffer::new(PAGE_BYTES));
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Place {
     pub(super) sequence: u64,
 }
 
-/// What was found at a place.
+/// The record found at a place.
 pub(super) enum Found {
     Row(CachedRow),
     /// The row of another key, or the row before its table was cleared.

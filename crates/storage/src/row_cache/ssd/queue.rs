@@ -18,7 +18,7 @@ pub(crate) struct Spill {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Spill>,
-    /// Of the rows waiting and of those being written.
+    /// The bytes of the rows waiting and of those being written.
     bytes: usize,
     closed: bool,
 }

@@ -1,4 +1,4 @@
-//! What the cache may use, and what it makes of it.
+//! Tests of the memory that the cache may use, and of how it uses it.
 
 use super::*;
 

@@ -10,7 +10,7 @@ use super::super::locks::lock;
 use super::super::ssd::{PAGE_BYTES, SegmentFile, SegmentStore};
 use super::Random;
 
-/// What goes wrong, all of it switched off at first.
+/// The faults that the disk can have, all of it switched off at first.
 #[derive(Default)]
 pub(crate) struct Faults {
     pub(crate) failing_reads: AtomicBool,

@@ -22,7 +22,7 @@ enum Writes {
 struct Arena {
     cache: RowCache,
     engine: Vec<AtomicU64>,
-    /// What a read that begins now must at least see.
+    /// The least version that a read which begins now must see.
     floor: Vec<AtomicU64>,
     strict: bool,
     done: AtomicBool,

@@ -4,7 +4,7 @@ use super::*;
 use crate::engine::{Cursor, DataFile, Found, Merger, Pace, ReadTier, Sizes, Span};
 use std::sync::OnceLock;
 
-/// What a test does at a read: the key, and whether the gate is closed at that moment.
+/// A function that a test calls at a read, with the key, and whether the gate is closed at that moment.
 type OnGet = Box<dyn Fn(&[u8], bool) + Send + Sync>;
 
 /// See the module.
