@@ -16,7 +16,7 @@ use crate::shared::Shared;
 /// Metrics and status of the nodes of a process.
 pub struct NodesAdmin {
     shared: Arc<Shared>,
-    /// Of each node, of each of its loops.
+    /// The metrics of each loop of each node.
     loops: Vec<Vec<Arc<LoopMetrics>>>,
     heartbeats: Heartbeats,
     draining: AtomicBool,

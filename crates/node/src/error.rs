@@ -1,4 +1,4 @@
-//! What can become of a request instead of a result: the errors of the native protocol, section 9, that a node gives.
+//! The errors of the native protocol, section 9, that a node gives.
 
 use shunt_language::error::FailedFunction;
 use shunt_language::{InvalidRequest, SyntaxError};

@@ -1,4 +1,4 @@
-//! What lies where in a data directory:
+//! The layout of a data directory:
 //!
 //! ```text
 //! nodes         how many nodes the data was divided among, and the store's id
@@ -22,7 +22,7 @@ use crate::schema::Uuid;
 /// Follows the number of nodes while the directory is begun.
 const BEGUN: &str = "begun";
 
-/// What the file `nodes` says.
+/// The contents of the file `nodes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     /// How many nodes the data is divided among.
@@ -53,7 +53,7 @@ pub fn nodes_of(directory: &Path) -> Result<Option<usize>, String> {
     Ok(claim_of(directory)?.map(|claim| claim.nodes))
 }
 
-/// What the file `nodes` of a directory says; `None` if there is no data.
+/// Reads what the file `nodes` of a directory says; `None` if there is no data.
 pub(crate) fn claim_of(directory: &Path) -> Result<Option<Claim>, String> {
     let path = directory.join("nodes");
     match std::fs::read(&path) {

@@ -14,7 +14,7 @@ pub(crate) const LOOP_BACKLOG_BYTES_MAX: usize = 1 << 30;
 pub(crate) const PREPARED_MAX: usize = 16_384;
 pub(crate) const PREPARED_BYTES_MAX: usize = 512 << 20;
 
-/// What one takes is counted as so much, and so much for each byte of its text.
+/// The memory that one takes is counted as so much, and so much for each byte of its text.
 pub(crate) const PREPARED_STATEMENT_BYTES: usize = 4 << 10;
 pub(crate) const PREPARED_BYTES_PER_CHARACTER: usize = 140;
 

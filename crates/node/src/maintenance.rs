@@ -1,4 +1,5 @@
-//! What operators do with a data directory: copy it while nodes run on it, and verify it while none do.
+//! Operations on the data: what operators do with a data directory: copy it while nodes run on it, and verify it while
+//! none do.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! What a node's event loops count. Each loop writes its own, with plain loads and stores; the admin thread reads them.
+//! The counts of a node's event loops. Each loop writes its own, with plain loads and stores; the admin thread reads
+//! them.
 
 pub use shunt_admin::RequestKind;
 use shunt_admin::{Counter, Family, Gauge, Histogram};
@@ -14,7 +15,7 @@ pub struct LoopMetrics {
     pub accepted: Counter,
     /// Requests, those in aggregated frames included.
     pub requests: Family<RequestKind, { RequestKind::COUNT }>,
-    /// Of these, answered with ERROR.
+    /// The requests among these that were answered with ERROR.
     pub errors: Counter,
     /// Connections closed for what their client sent.
     pub protocol_errors: Counter,
@@ -24,7 +25,7 @@ pub struct LoopMetrics {
     pub requests_per_frame: Histogram,
     /// Requests that were left to workers, because they had to wait for the disk or take long.
     pub handed_over: Counter,
-    /// Of these, writes that came faster than compaction.
+    /// The writes among these that came faster than compaction.
     pub stalled: Counter,
     /// Answers that wait for the disk now.
     pub waiting: Gauge,

@@ -73,7 +73,7 @@ mod tests {
         crate::schema::tests::after(&Schema::empty(), &[keyspace.to_owned(), table.to_owned()])
     }
 
-    /// What literals become takes more than their text, and no more than is counted.
+    /// The values that literals become take more than their text, and no more than is counted.
     #[test]
     fn statements_take_no_more_memory_than_is_counted() {
         let schema = schema();

@@ -30,7 +30,7 @@ const MAILBOX_CAPACITY: usize = 4096;
 /// Connections of a loop, unless told otherwise.
 const CONNECTIONS_MAX: usize = 60_000;
 
-/// What nodes are started from.
+/// The options that nodes are started from.
 pub struct NodesOptions {
     /// Name of the cluster that they are.
     pub cluster_name: String,
@@ -38,7 +38,7 @@ pub struct NodesOptions {
     pub listen: Vec<SocketAddr>,
     /// Where the data is.
     pub directory: PathBuf,
-    /// Of each node's store. The row cache on SSD has a directory per node below the one given.
+    /// The options of each node's store. The row cache on SSD has a directory per node below the one given.
     pub store: StoreOptions,
     /// How loops wait for sockets.
     pub io: IoChoice,
@@ -120,7 +120,7 @@ pub struct Nodes {
     all_ended: Receiver<()>,
 }
 
-/// What a loop is started from.
+/// The parts that a loop is started from.
 struct LoopParts {
     shared: Arc<Shared>,
     node: usize,
@@ -225,7 +225,7 @@ impl Nodes {
         Ok(CoreSlot { mailer, load })
     }
 
-    /// Of each node's store.
+    /// Returns the figures of each node's store.
     pub fn figures(&self) -> Vec<StoreFigures> {
         self.shared.stores().iter().map(|store| store.figures()).collect()
     }

@@ -1,4 +1,4 @@
-//! What the event loops of a process share: the stores, the schema, prepared statements.
+//! The state that the event loops of a process share: the stores, the schema, prepared statements.
 //!
 //! A node's loop nearly always works on its own store; a statement that touches partitions of another node goes to that
 //! node's store directly, which is why stores take several threads at once.
@@ -335,7 +335,7 @@ fn of_node(options: &StoreOptions, index: usize) -> StoreOptions {
     options
 }
 
-/// What a keyspace asks of the store.
+/// Returns what a keyspace asks of the store.
 pub(crate) fn durability(keyspace: &Keyspace) -> StoreDurability {
     match keyspace.durability {
         Durability::Batch => StoreDurability::Batch,

@@ -27,11 +27,11 @@ pub(crate) struct Event {
     pub(crate) activity: String,
 }
 
-/// What is known of one request.
+/// The trace of one request.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
     pub(crate) origin: Origin,
-    /// What kind of request it is, in Cassandra's words.
+    /// The kind of request, in Cassandra's words.
     pub(crate) request: &'static str,
     /// Its text, values and consistency.
     pub(crate) parameters: Vec<(String, String)>,
@@ -49,7 +49,7 @@ const PARAMETERS_MAX: usize = 200;
 const TEXT_BYTES_MAX: usize = 8 << 10;
 
 impl Trace {
-    /// Of a request that came just now.
+    /// Begins the trace of a request that came just now.
     pub(crate) fn begin(request: &'static str, origin: Origin) -> Trace {
         let begun = Instant::now();
         Trace { origin, request, parameters: Vec::new(), events: Vec::new(), begun, omitted: 0 }
@@ -69,7 +69,7 @@ impl Trace {
         }
     }
 
-    /// What came with the request.
+    /// Notes what came with the request.
     pub(crate) fn parameter(&mut self, name: impl Into<String>, value: String) {
         if self.parameters.len() < PARAMETERS_MAX {
             self.parameters.push((name.into(), shortened(value)));

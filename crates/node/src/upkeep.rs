@@ -1,5 +1,5 @@
-//! What keeps the stores small, from time to time, on a thread of its own: sweeps of tables with old deletions of
-//! partitions and ranges, the reclaiming of schemas, and the rest of dropped tables.
+//! The work that keeps the stores small, from time to time, on a thread of its own: sweeps of tables with old deletions
+//! of partitions and ranges, the reclaiming of schemas, and the rest of dropped tables.
 //!
 //! A sweep reads its whole table, so it is worth its while only when deletions have grown older than the table's grace: a
 //! table is swept again no sooner than a tenth of its grace after the last time, and not at all if it never had any.
@@ -68,7 +68,7 @@ fn interval(jitter: u64) -> Duration {
     whole * 3 / 4 + whole / 2 * (jitter % 1024) as u32 / 1024
 }
 
-/// What was done when.
+/// The times at which work was done.
 #[derive(Default)]
 struct Rounds {
     swept: HashMap<(usize, TableId), Instant>,

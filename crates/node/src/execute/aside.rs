@@ -1,4 +1,5 @@
-//! What an answer carries besides its message: the id of its trace, and warnings (native protocol v5, section 4).
+//! The parts that an answer carries besides its message: the id of its trace, and warnings (native protocol v5, section
+//! 4).
 //!
 //! Whoever executes a part of a request notes here what it does. That costs nothing unless the client asked for a trace.
 
@@ -33,12 +34,12 @@ pub(crate) struct Aside {
 }
 
 impl Aside {
-    /// Of a request that is to be traced.
+    /// Begins the additions to the answer of a request that is to be traced.
     pub(super) fn traced(request: &'static str, origin: Origin) -> Aside {
         Aside { trace: RefCell::new(Some(Box::new(Trace::begin(request, origin)))), ..Aside::default() }
     }
 
-    /// Of a request that is executed once more, by somebody who may wait.
+    /// Goes on with the additions to the answer of a request that is executed once more, by somebody who may wait.
     pub(super) fn resumed(mut trace: Box<Trace>) -> Aside {
         // They come again.
         trace.parameters.clear();
@@ -62,7 +63,7 @@ impl Aside {
         }
     }
 
-    /// What came with the request: names and values.
+    /// Notes what came with the request: names and values.
     pub(super) fn parameters<N: Into<String>, P: IntoIterator<Item = (N, String)>>(&self, made: impl FnOnce() -> P) {
         if let Some(trace) = &mut *self.trace.borrow_mut() {
             made().into_iter().for_each(|(name, value)| trace.parameter(name, value));

@@ -21,7 +21,7 @@ use crate::schema::{ColumnKind, Table};
 use crate::shared::Shared;
 use crate::statement::mutation::{ConditionPlan, MutationPlan};
 
-/// What one row has to be like.
+/// The conditions that one row has to meet.
 enum RowTest<'a> {
     NotExists,
     Exists,
@@ -40,7 +40,7 @@ pub(super) struct Request<'a> {
     reads: Vec<bool>,
 }
 
-/// What a request has read.
+/// The rows that a request has read.
 pub(super) struct Current {
     static_row: Option<Row>,
     rows: BTreeMap<Vec<u8>, Row>,
@@ -214,7 +214,8 @@ impl<'a> Request<'a> {
         Ok(true)
     }
 
-    /// What a refusal shows: the positions of columns, and their values in each row; nothing if nothing is there.
+    /// Returns what a refusal shows: the positions of columns, and their values in each row; nothing if nothing is
+    /// there.
     pub(super) fn refusal(&self, current: &Current) -> Result<(Vec<usize>, Vec<Vec<ShownValue>>), CqlError> {
         let columns = self.shown.clone().unwrap_or_else(|| (0..self.table.columns.len()).collect());
         let mut rows = Vec::new();

@@ -40,7 +40,7 @@ pub(crate) struct Ends {
     pub(crate) gone: Arc<AtomicBool>,
 }
 
-/// What a request may still read before it is given up.
+/// The amount that a request may still read before it is given up.
 #[derive(Debug)]
 pub(crate) struct Effort {
     who: Who,

@@ -1,5 +1,5 @@
-//! What a statement does to one row, as the fragment that storage merges: cells with the statement's timestamp and time
-//! to live, tombstones for what it sets to null.
+//! The changes that a statement makes to one row, as the fragment that storage merges: cells with the statement's
+//! timestamp and time to live, tombstones for what it sets to null.
 //!
 //! Writing a whole collection deletes its old elements first, with a deletion one microsecond older than the new ones,
 //! as Cassandra has it.
@@ -41,7 +41,7 @@ fn ordered(number: i64) -> [u8; 8] {
 }
 
 impl ListPositions {
-    /// Of the statement at this place in its batch.
+    /// The positions of the statement at this place in its batch.
     pub(crate) fn of_statement(index: usize) -> ListPositions {
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         ListPositions { last_behind: u64::from(index) << 32, last_in_front: u64::from(u32::MAX - index) << 32 }

@@ -17,7 +17,7 @@ use crate::error::CqlError;
 use crate::limits;
 use crate::shared::Shared;
 
-/// What became of a request whose writes were gathered.
+/// The outcome of a request whose writes were gathered.
 #[derive(Clone, Debug)]
 pub(crate) enum Carried {
     /// Its answer is true now.
@@ -30,7 +30,7 @@ pub(crate) enum Carried {
     Failed(CqlError),
 }
 
-/// What one event loop gathers.
+/// The writes that one event loop gathers.
 pub(crate) struct Gathering {
     shared: Arc<Shared>,
     node: usize,
@@ -40,9 +40,9 @@ pub(crate) struct Gathering {
 #[derive(Default)]
 struct State {
     writes: Vec<Write>,
-    /// Of each request: where its writes end, and how durable they have to be.
+    /// For each request: where its writes end, and how durable they have to be.
     requests: Vec<(usize, Durability)>,
-    /// Of requests that were carried out and are not answered yet, in their order.
+    /// The outcomes of requests that were carried out and are not answered yet, in their order.
     carried: Vec<Carried>,
     /// Syncs to be asked for.
     batch: bool,

@@ -38,7 +38,7 @@ impl Interval {
 }
 
 impl Intervals {
-    /// What a statement with these values asks for.
+    /// Builds the intervals that a statement with these values asks for.
     pub(super) fn new(
         table: &Table,
         restriction: &ClusteringRestriction,
@@ -80,7 +80,7 @@ impl Intervals {
         format!("{} {}", self.0.len(), if self.are_rows() { "row(s)" } else { "slice(s)" })
     }
 
-    /// What is left behind a row, in the direction of reading.
+    /// Returns what is left behind a row, in the direction of reading.
     pub(super) fn behind(&self, clustering: &[u8], reversed: bool) -> Intervals {
         let mut left = self.0.clone();
         let next = [clustering, &[0]].concat();
@@ -147,7 +147,7 @@ fn joined(intervals: Vec<Interval>) -> Vec<Interval> {
     found
 }
 
-/// What two lists have in common.
+/// Returns what two lists have in common.
 fn common(left: &[Interval], right: &[Interval]) -> Vec<Interval> {
     let (mut one, mut other) = (left.iter().peekable(), right.iter().peekable());
     let mut found = Vec::new();

@@ -41,7 +41,7 @@ impl JsonRow {
         Ok(JsonRow { partition, clustering, clustering_values, values })
     }
 
-    /// What the object has for a column: nothing, null or a value.
+    /// Returns what the object has for a column: nothing, null or a value.
     pub(super) fn value(&self, name: &str) -> Option<Option<&[u8]>> {
         self.values.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_deref())
     }

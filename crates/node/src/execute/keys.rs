@@ -167,7 +167,7 @@ pub(crate) fn clustering<V: AsRef<[u8]>>(table: &Table, values: &[V]) -> Result<
     Ok(out)
 }
 
-/// What a row keeps beside its key, which is `values`, where equal keys can be written otherwise.
+/// Returns what a row keeps beside its key, which is `values`, where equal keys can be written otherwise.
 pub(crate) fn as_written<V: AsRef<[u8]>>(table: &Table, values: &[V], timestamp: i64) -> Option<Cell> {
     let value = || CellValue::Live(split::join_tuple(values.iter().map(|value| Some(value.as_ref()))));
     let cell = || Cell { column: ColumnId::KEY_AS_WRITTEN, path: None, timestamp, expiry: None, value: value() };

@@ -52,7 +52,7 @@ pub(crate) use gather::Carried;
 use gather::Gathering;
 use select::{Page, Place};
 
-/// What statements of one connection share.
+/// The state that statements of one connection share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientState {
     /// Set by USE.
@@ -69,7 +69,7 @@ pub(crate) struct Request<'a> {
     pub(crate) body: &'a [u8],
 }
 
-/// What became of a request; its body was appended to the buffer.
+/// The outcome of a request; its body was appended to the buffer.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) opcode: u8,
@@ -89,7 +89,7 @@ impl Done {
     }
 }
 
-/// What an event loop does with a request.
+/// The next step of an event loop with a request.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Done(Done),
@@ -102,9 +102,9 @@ pub(crate) enum Outcome {
 pub(crate) struct WouldWait {
     /// It will take long.
     pub(crate) long: bool,
-    /// Of the partition that it changes after reading it: one request at a time goes on there.
+    /// The lock of the partition that it changes after reading it: one request at a time goes on there.
     pub(crate) lock: Option<usize>,
-    /// What was done so far, for whoever takes it up ([`Executor::resume`]).
+    /// The trace of what was done so far, for whoever takes it up ([`Executor::resume`]).
     pub(crate) trace: Option<Box<Trace>>,
 }
 
@@ -112,11 +112,11 @@ pub(crate) struct WouldWait {
 pub(crate) struct Executor {
     shared: Arc<Shared>,
     node: usize,
-    /// Of the request that is being executed.
+    /// The additions to the answer of the request that is being executed.
     aside: Aside,
     effort: Effort,
     gathering: Gathering,
-    /// Of the next request, if it was begun elsewhere.
+    /// The trace of the next request, if it was begun elsewhere.
     resumed: Option<Box<Trace>>,
 }
 

@@ -87,12 +87,12 @@ pub(crate) struct Mutator<'a> {
     pub(crate) time: WriteTime,
     /// The statement has a timestamp of its own.
     timestamp_given: bool,
-    /// Of the positions of list elements, microseconds since 1970.
+    /// The time of the positions of list elements, in microseconds since 1970.
     positions_us: i64,
-    /// What is wrong with its time to live.
+    /// The error in its time to live.
     refused: Option<CqlError>,
     positions: ListPositions,
-    /// What INSERT JSON says.
+    /// The row that INSERT JSON gives.
     json: Option<Arc<JsonRow>>,
 }
 

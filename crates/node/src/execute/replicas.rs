@@ -59,7 +59,7 @@ impl Executor {
         schema.keyspace(keyspace).map_or(Ok(()), |keyspace| check(keyspace, &self.shared.info, consistency))
     }
 
-    /// Of a statement that writes; conditions are decided at a level of their own.
+    /// Checks the level of a statement that writes; conditions are decided at a level of their own.
     pub(super) fn check_write_level(
         &self,
         plan: &MutationPlan,

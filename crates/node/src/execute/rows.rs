@@ -11,7 +11,7 @@ use shunt_storage::row::{Cell, CellValue, ColumnId, Row};
 
 use crate::schema::Column;
 
-/// What is known of a cell besides its value.
+/// The facts known of a cell besides its value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct CellInfo {
     /// Microseconds since 1970.

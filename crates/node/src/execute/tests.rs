@@ -1,4 +1,5 @@
-//! What an answer carries besides its message: traces that can be read again, warnings; and what is refused by its size.
+//! Tests of what an answer carries besides its message: traces that can be read again, warnings; and what is refused by
+//! its size.
 
 use std::time::{Duration, Instant};
 
@@ -156,7 +157,7 @@ fn every_kind_of_request_is_traced_under_its_name() {
     assert_eq!(session(&mut nodes, "request", &id), "'Execute batch of CQL3 queries'");
 }
 
-/// What a loop gives up is one request with one trace, from its coming to the answer.
+/// A request that a loop gives up is one request with one trace, from its coming to the answer.
 #[test]
 fn the_trace_of_a_request_goes_on_where_it_is_taken_up() {
     let mut nodes = table();
@@ -317,8 +318,8 @@ fn what_is_added_to_a_counter_is_a_counter() {
     assert_eq!(nodes.rows("SELECT n FROM counts"), "3");
 }
 
-/// What lies on the disk then is the new schema: going on with the old one, the node would give out its numbers again and be
-/// another after a restart.
+/// The schema on the disk then is the new schema: going on with the old one, the node would give out its numbers again
+/// and be another after a restart.
 #[test]
 fn a_schema_whose_directory_could_not_be_synced_is_the_one_in_the_file() {
     let mut nodes = Nodes::new(&["CREATE TABLE t (k int PRIMARY KEY)", "INSERT INTO k.t (k) VALUES (1)"]);

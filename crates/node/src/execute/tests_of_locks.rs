@@ -101,7 +101,7 @@ fn deletions_in_conditional_batches_take_what_a_clock_ahead_has_written() {
     );
 }
 
-/// Of a batch with conditions all has one time, as in Cassandra the ballot's, whatever single statements say.
+/// A batch with conditions has one time throughout, as in Cassandra the ballot's, whatever single statements say.
 #[test]
 fn times_that_clients_make_up_make_no_lock_wrong() {
     let mut nodes = stepped_back(&[
@@ -144,7 +144,8 @@ fn times_that_clients_make_up_make_no_lock_wrong() {
     );
 }
 
-/// What is found by its index or value is gone afterwards, although it came while the statement waited for the lock.
+/// An element that is found by its index or value is gone afterwards, although it came while the statement waited for
+/// the lock.
 #[test]
 fn elements_of_lists_that_were_found_are_deleted_though_the_clock_has_stepped_back() {
     let mut nodes = stepped_back(&["UPDATE t SET l = [1, 2, 3] WHERE p = 1 AND c = 1"]);

@@ -202,7 +202,8 @@ fn a_loop_does_not_wait_for_compaction_and_a_worker_not_for_ever() {
     assert_eq!(this.column("SELECT v FROM k.t WHERE p IN (1, 2)"), ["x"]);
 }
 
-/// Of a prepared read of one cached row, values and all: fewer where the row is looked at in its record.
+/// Counts the allocations of a prepared read of one cached row, values and all: fewer where the row is looked at in its
+/// record.
 #[test]
 fn a_point_read_of_a_plain_row_takes_nothing_out_of_its_record() {
     let mut this = Loop::new();
@@ -244,7 +245,7 @@ fn a_point_read_of_a_plain_row_takes_nothing_out_of_its_record() {
     assert!(plain <= PLAIN_READ_ALLOCATIONS_MAX, "{plain}");
 }
 
-/// What a prepared read of one cached row allocates at most.
+/// The most allocations of a prepared read of one cached row.
 const PLAIN_READ_ALLOCATIONS_MAX: u64 = 16;
 
 #[test]

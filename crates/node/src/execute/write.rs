@@ -217,7 +217,7 @@ impl Executor {
         Ok((ticket > store.durable()).then_some(ticket.0))
     }
 
-    /// What conditional statements write, whose conditions hold. The caller holds the partition's lock.
+    /// Writes what conditional statements write whose conditions hold. The caller holds the partition's lock.
     ///
     /// All of it has one time, as Cassandra's has that of the ballot, whatever single statements say. It is later than all
     /// that what is written to carries already: a write that nobody would see must not be acknowledged, and one of before
@@ -296,7 +296,7 @@ impl Executor {
     }
 }
 
-/// What conditional statements write at a time.
+/// Returns what conditional statements write at a time.
 fn writes_at(mutators: &mut [Mutator<'_>], timestamp: i64) -> Result<Vec<Write>, CqlError> {
     let (mut writes, mut whole) = (Vec::new(), Vec::new());
     for mutator in mutators.iter_mut() {

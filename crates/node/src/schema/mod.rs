@@ -1,4 +1,4 @@
-//! What keyspaces, tables and types there are.
+//! The keyspaces, tables and types that there are.
 //!
 //! A [`Schema`] is a value: a statement that changes it makes a new one ([`change`]), which is written to disk
 //! ([`persist`]) and then put in the place of the old one for everybody at once. Prepared statements remember which
@@ -45,8 +45,8 @@ pub(crate) enum Durability {
 }
 
 impl Durability {
-    /// What a keyspace has that does not say. Without `durable_writes` Cassandra writes no log at all; ours is written,
-    /// and synced in the background.
+    /// Returns what a keyspace has that does not say. Without `durable_writes` Cassandra writes no log at all; ours is
+    /// written, and synced in the background.
     pub(crate) fn of(durable_writes: bool) -> Durability {
         if durable_writes { Durability::Batch } else { Durability::Periodic }
     }
@@ -75,7 +75,7 @@ impl Keyspace {
     }
 }
 
-/// What part a column has in its table.
+/// The part that a column has in its table.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum ColumnKind {
     PartitionKey,

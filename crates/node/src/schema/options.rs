@@ -163,7 +163,7 @@ impl TableOptions {
         Ok(())
     }
 
-    /// What options cannot be together.
+    /// Refuses options that cannot be together.
     pub(crate) fn check(&self) -> Result<(), CqlError> {
         let interval = |name: &str| self.numbers.get(name).copied().unwrap_or_default();
         let (min, max) = (interval("min_index_interval"), interval("max_index_interval"));

@@ -26,7 +26,7 @@ const FORMAT_UNCHECKED: u32 = 1;
 /// Its name in the data directory.
 pub(crate) const FILE: &str = "schema.json";
 
-/// What every version has.
+/// The fields that every version has.
 #[derive(Deserialize)]
 struct Head {
     format: u32,

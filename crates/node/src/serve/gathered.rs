@@ -19,7 +19,7 @@ pub(super) struct Held {
     client: ClientState,
     /// The request's body among those kept.
     body: Range<usize>,
-    /// Of the answer.
+    /// The flags of the answer.
     flags: u8,
     answer: Vec<u8>,
 }

@@ -42,7 +42,7 @@ pub const AGGREGATE_LIMITS: Limits = Limits { count_max: 1024, bytes_max: 1 << 2
 /// The only timer of a loop.
 const TICK: u64 = 1;
 
-/// What other threads tell a node's loop.
+/// The messages of other threads to a node's loop.
 pub enum NodeMail {
     /// Everything up to this place in the log of the node's own store is on disk.
     Durable(u64),

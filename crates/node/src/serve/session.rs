@@ -37,14 +37,14 @@ pub(super) struct Session {
     pub(super) rest: SessionRest,
 }
 
-/// What requests change; apart from the input, which is being read meanwhile.
+/// The state that requests change; apart from the input, which is being read meanwhile.
 pub(super) struct SessionRest {
     pub(super) stage: Stage,
     pub(super) version: u8,
     pub(super) output: Output,
     /// Compression of bodies (v3, v4), for the entries of aggregated frames too.
     pub(super) compression: Option<Algorithm>,
-    /// What statements of this connection share: the keyspace of USE.
+    /// The state that statements of this connection share: the keyspace of USE.
     pub(super) client: ClientState,
     pub(super) registered: Registered,
     /// True if the output's open segment is already on the list of those to finish this turn.
@@ -62,7 +62,7 @@ pub(super) struct SessionRest {
 }
 
 impl SessionRest {
-    /// What tells workers that nobody waits any more.
+    /// Returns the flag that tells workers that nobody waits any more.
     pub(super) fn gone(&mut self) -> Arc<AtomicBool> {
         Arc::clone(self.gone.get_or_insert_default())
     }

@@ -37,7 +37,7 @@ pub(super) struct Job {
     pub(super) client: ClientState,
     pub(super) body: Vec<u8>,
     pub(super) long: bool,
-    /// Of the partition that it reads and then changes.
+    /// The lock of the partition that it reads and then changes.
     pub(super) lock: Option<usize>,
     /// Requests of its connection that are with workers already, see `limits::WAITING_SHARE`.
     pub(super) others: usize,
@@ -170,7 +170,7 @@ impl Answers {
     }
 }
 
-/// What one loop has of the workers.
+/// The link of one loop to the workers.
 pub(crate) struct WorkerLink {
     desk: Arc<Desk>,
     answers: Arc<Answers>,
@@ -187,7 +187,7 @@ impl WorkerLink {
         self.answers.told.load(Ordering::Acquire)
     }
 
-    /// What has been answered since the last time.
+    /// Takes what has been answered since the last time.
     pub(super) fn take_answers(&self) -> Vec<Waiting> {
         // First: an answer that comes after the list was taken tells again.
         self.answers.told.store(false, Ordering::Release);
@@ -326,7 +326,7 @@ fn work(desk: &Desk, shared: &Arc<Shared>, _alive: Sender<()>) {
     }
 }
 
-/// What became of a request.
+/// The outcome of a request.
 enum Executed {
     Answered(Box<Waiting>),
     /// Nothing was changed; it is for those who take long.

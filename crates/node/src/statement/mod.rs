@@ -30,7 +30,7 @@ pub(crate) struct ResultColumn {
     pub(crate) cql_type: CqlType,
 }
 
-/// What a statement does.
+/// The work of a statement.
 pub(crate) enum Plan {
     Select(Box<SelectPlan>),
     Mutation(Box<MutationPlan>),

@@ -17,7 +17,7 @@ use crate::error::CqlError;
 use crate::schema::{Column, Schema, Table};
 use parts::{change, conditions, deletion_of};
 
-/// What happens to a column.
+/// The change of a column.
 #[derive(Clone, Debug)]
 pub(crate) enum ColumnChange {
     /// Its value becomes this.
@@ -42,7 +42,7 @@ pub(crate) enum ColumnChange {
     DeleteField(usize),
 }
 
-/// What must hold for the statement to be carried out.
+/// The condition that must hold for the statement to be carried out.
 #[derive(Clone, Debug)]
 pub(crate) enum ConditionPlan {
     None,
@@ -68,7 +68,7 @@ pub(crate) enum ConditionPart {
     Field(usize),
 }
 
-/// What a condition compares with.
+/// The values that a condition compares with.
 #[derive(Clone, Debug)]
 pub(crate) enum ConditionTest {
     Compare(Comparison, Prepared),

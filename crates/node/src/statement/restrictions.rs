@@ -1,5 +1,5 @@
-//! What a WHERE clause says, sorted by what it restricts: the partition key, the clustering columns in their order,
-//! the rest. Values are checked terms; they are worked out when the statement is executed.
+//! The restrictions of a WHERE clause, sorted by what it restricts: the partition key, the clustering columns in their
+//! order, the rest. Values are checked terms; they are worked out when the statement is executed.
 //!
 //! The rules are Cassandra's (`StatementRestrictions`): a partition key in whole or not at all, or a token range; of
 //! the clustering columns a prefix of equalities and then one slice; anything else is a filter and needs ALLOW
@@ -76,7 +76,7 @@ impl TupleIn {
     }
 }
 
-/// What is asked of the partition key.
+/// The values that are asked of the partition key.
 #[derive(Clone, Debug)]
 pub(crate) enum PartitionRestriction {
     /// A value, or several, for each column.
@@ -87,7 +87,7 @@ pub(crate) enum PartitionRestriction {
     All,
 }
 
-/// What is asked of the clustering columns.
+/// The values that are asked of the clustering columns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClusteringRestriction {
     /// For the first columns.
@@ -108,7 +108,7 @@ pub(crate) struct Filter {
     pub(crate) test: Test,
 }
 
-/// What a filter tests.
+/// The test of a filter.
 #[derive(Clone, Debug)]
 pub(crate) enum Test {
     Compare(Comparison, Operand),

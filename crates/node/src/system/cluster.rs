@@ -6,7 +6,7 @@ use super::values::RowMaker;
 use crate::cluster::{ClusterInfo, NodeInfo};
 use crate::schema::Schema;
 
-/// What the node says it is: its statements follow this version of Cassandra.
+/// The version that the node says it is: its statements follow this version of Cassandra.
 pub(crate) const RELEASE_VERSION: &str = "5.0.0";
 
 /// The rows of one of its tables, as `node` shows them.

@@ -58,7 +58,7 @@ pub(crate) struct Traces {
     waiting_bytes: Arc<AtomicUsize>,
 }
 
-/// What the thread writes with.
+/// The state that the thread writes with.
 #[derive(Clone)]
 struct Writer {
     stores: Vec<Arc<Store>>,

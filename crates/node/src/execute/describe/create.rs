@@ -113,8 +113,8 @@ fn dropped(table: &Table) -> Vec<&DroppedColumn> {
     table.dropped.iter().filter(|dropped| !taken(&dropped.column.name)).collect()
 }
 
-/// What stands between the parentheses, line by line. A column that was dropped and came back is shown as what it was
-/// before; the statements after this one do the rest.
+/// Writes what stands between the parentheses, line by line. A column that was dropped and came back is shown as what
+/// it was before; the statements after this one do the rest.
 fn column_lines(table: &Table, dropped: &[&DroppedColumn]) -> Vec<String> {
     let alone = table.partition_key().len() == 1 && table.clustering().is_empty();
     let was_dropped = |column: &Column| dropped.iter().any(|dropped| dropped.column.name == column.name);

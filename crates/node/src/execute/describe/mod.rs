@@ -61,7 +61,7 @@ impl<'s> Object<'s> {
     }
 }
 
-/// What a DESCRIBE is about.
+/// The object that a DESCRIBE is about.
 enum Described<'s> {
     /// Names alone.
     Names(Vec<Object<'s>>),
@@ -182,7 +182,7 @@ fn find<'s>(target: &DescribeTarget, session: Option<&str>, schema: &'s Schema) 
     }
 }
 
-/// What a name alone stands for: a keyspace first, then a table of the keyspace in use.
+/// Finds what a name alone stands for: a keyspace first, then a table of the keyspace in use.
 fn any<'s>(name: &QualifiedName, session: Option<&str>, schema: &'s Schema) -> Result<Described<'s>, CqlError> {
     if let (None, Some(found)) = (&name.keyspace, schema.keyspace(&name.name)) {
         return Ok(Described::Statements(all_of(found)));
@@ -212,7 +212,7 @@ fn keyspace_of<'s>(name: Option<&str>, session: Option<&str>, schema: &'s Schema
     keyspace(name.ok_or_else(|| CqlError::invalid("No keyspace specified and no current keyspace"))?, schema)
 }
 
-/// What `of` finds in the keyspace in use, or in all if none is.
+/// Lists the names that `of` finds in the keyspace in use, or in all if none is.
 fn names<'s>(
     session: Option<&str>,
     schema: &'s Schema,

@@ -24,7 +24,7 @@ const RESULT_BYTES_MAX: usize = 64 << 20;
 /// Rows that filters keep from a page before it ends without them.
 const REJECTED_ROWS_MAX: u32 = if cfg!(test) { 10 } else { 100_000 };
 
-/// What the reader does next.
+/// The next step of the reader.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Flow {
     Continue,
@@ -40,7 +40,7 @@ pub(super) struct Finished {
     pub(super) read: Read,
 }
 
-/// What was read for a result.
+/// The rows that were read for a result.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Read {
     pub(super) partitions: u64,
@@ -88,7 +88,7 @@ pub(super) struct Collector<'e> {
     group: Option<Group>,
     /// Sort keys and rows.
     sorted: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Of these.
+    /// The bytes of these.
     sorted_bytes: usize,
 }
 
@@ -422,7 +422,7 @@ impl<'e> Collector<'e> {
         Ok(self.more)
     }
 
-    /// What is left to write when all was read, or why that failed. The buffer comes back in any case.
+    /// Writes what is left to write when all was read, or why that failed. The buffer comes back in any case.
     pub(super) fn finish(mut self, read: Result<(), CqlError>) -> (Vec<u8>, Result<Finished, CqlError>) {
         let closed = read.and_then(|()| self.close());
         let state = State { position: self.last, limit: self.limits.rows };

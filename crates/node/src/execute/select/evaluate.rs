@@ -17,7 +17,7 @@ use crate::statement::select::selection::{Expression, Selection};
 /// A value; `None` is null.
 pub(super) type Computed<'v> = Result<Option<Cow<'v, [u8]>>, InvalidRequest>;
 
-/// What expressions need besides a row: the terms of the selection with the values of this execution.
+/// The context that expressions need besides a row: the terms of the selection with the values of this execution.
 pub(super) struct Evaluator<'e> {
     bound: &'e Bound<'e>,
     terms: Vec<Value>,

@@ -98,7 +98,7 @@ impl BoundFilter {
     }
 }
 
-/// What a map has for a key.
+/// Returns what a map has for a key.
 pub(super) fn map_value<'m>(key_type: &CqlType, map: &'m [u8], key: &[u8]) -> Option<&'m [u8]> {
     let elements = split::collection("map", map).ok()?;
     let (entries, _) = elements.as_chunks::<2>();
@@ -119,7 +119,7 @@ impl BoundTest {
     }
 }
 
-/// What a comparison says of two values in this order; `None` if it is not about their order.
+/// Returns what a comparison says of two values in this order; `None` if it is not about their order.
 pub(in crate::execute) fn by_order(comparison: Comparison, order: Ordering) -> Option<bool> {
     Some(match comparison {
         Comparison::Equal => order.is_eq(),

@@ -18,7 +18,7 @@ fn bytes(what: CellMetadata, info: CellInfo) -> Option<Vec<u8>> {
     }
 }
 
-/// What is known of the cells of a column.
+/// Returns what is known of the cells of a column.
 pub(super) fn value<'v>(
     evaluator: &Evaluator<'_>,
     what: CellMetadata,

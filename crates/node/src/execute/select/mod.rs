@@ -45,7 +45,7 @@ use source::{Source, Wanted};
 /// How a client wants its rows.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
-    /// Of the protocol.
+    /// The version of the protocol.
     pub(crate) version: u8,
     /// Rows at most; `None`: all.
     pub(crate) page_size: Option<i32>,
@@ -53,7 +53,7 @@ pub(crate) struct Page {
     pub(crate) paging_state: Option<Vec<u8>>,
     /// The client knows the columns.
     pub(crate) skip_metadata: bool,
-    /// What the client knows of the columns is no longer so.
+    /// Set if what the client knows of the columns is no longer so.
     pub(crate) new_metadata_id: Option<Uuid>,
 }
 

@@ -91,7 +91,7 @@ impl State {
     }
 }
 
-/// What a state that does not belong to the statement's partitions gets.
+/// The error that a state that does not belong to the statement's partitions gets.
 pub(super) fn foreign() -> CqlError {
     wrong()
 }

@@ -9,7 +9,7 @@ use shunt_wire::cql::message::{put, result_kind};
 use super::Page;
 use crate::statement::ResultColumn;
 
-/// What is filled in at the end.
+/// The positions that are filled in at the end.
 pub(super) struct Head {
     flags_at: usize,
     flags: i32,

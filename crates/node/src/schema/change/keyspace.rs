@@ -103,7 +103,7 @@ fn set_properties(keyspace: &mut Keyspace, properties: &Properties) -> Result<()
     Ok(())
 }
 
-/// What Cassandra would take as a replication setting, with the class name in full.
+/// Returns what Cassandra would take as a replication setting, with the class name in full.
 fn replication(given: &[(String, String)]) -> Result<BTreeMap<String, String>, CqlError> {
     let mut map: BTreeMap<String, String> = given.iter().cloned().collect();
     let Some(class) = map.get_mut("class") else {

@@ -10,7 +10,7 @@ use super::resolve::keyspace_of;
 use super::{Schema, Uuid};
 use crate::error::CqlError;
 
-/// What happened to what, for RESULT and EVENT (native protocol, section 4.2.6).
+/// A change, and its object, for RESULT and EVENT (native protocol, section 4.2.6).
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Change {
     /// `CREATED`, `UPDATED` or `DROPPED`.
@@ -19,7 +19,7 @@ pub(crate) struct Change {
     pub(crate) object: Object,
 }
 
-/// What a change is about.
+/// The object that a change is about.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Object {
     Keyspace,
@@ -85,7 +85,7 @@ impl Schema {
     }
 }
 
-/// What a statement asks for that a node does not have.
+/// Names what a statement asks for that a node does not have.
 fn feature(statement: &SchemaStatement) -> &'static str {
     match statement {
         SchemaStatement::CreateIndex(_) => "Secondary indexes are",

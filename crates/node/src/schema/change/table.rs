@@ -289,7 +289,7 @@ fn check_counters(old: &Table, new: &Table) -> Result<(), CqlError> {
     Err(CqlError::Config(message))
 }
 
-/// What a table cannot be.
+/// Refuses what a table cannot be.
 fn check(table: &Table) -> Result<(), CqlError> {
     for column in table.columns.iter().filter(|column| column.is_primary_key()) {
         let (name, cql_type) = (&column.name, &column.cql_type);

@@ -1,4 +1,4 @@
-//! What becomes of statements that change the schema, each against the same small schema.
+//! Tests of statements that change the schema, each against the same small schema.
 
 use super::{Schema, after, carry_out};
 use crate::error::CqlError;
@@ -23,7 +23,7 @@ fn schema() -> Schema {
     with_system
 }
 
-/// What happened to what, or the class of the error.
+/// Tells what happened to what, or the class of the error.
 fn said(outcome: &Outcome) -> String {
     match outcome {
         Ok(None) => "nothing".to_owned(),
@@ -279,7 +279,7 @@ fn a_column_that_comes_back_is_a_new_one() {
     assert_eq!(dropped[0].0, "old");
 }
 
-/// What an option of several parts is not given has its default.
+/// A part that an option of several parts is not given has its default.
 #[test]
 fn options_of_several_parts_are_whole() {
     for (given, expected) in [

@@ -107,7 +107,7 @@ fn what_cannot_be_read_is_named() {
     assert!(message.contains(&path.display().to_string()), "{message}");
 }
 
-/// What `load` says of a file with these bytes; it must name the file.
+/// Returns what `load` says of a file with these bytes; it must name the file.
 fn refusal(directory: &Path, bytes: &[u8]) -> String {
     fs::write(directory.join(FILE), bytes).unwrap();
     let text = String::from_utf8_lossy(bytes);

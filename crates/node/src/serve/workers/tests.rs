@@ -122,7 +122,7 @@ fn what_turns_out_to_take_long_goes_to_those_for_that() {
     assert!(!answered(execute(&mut executor, Instant::now(), again)).is_any_error());
 }
 
-/// Of a loop whose inbox is gone.
+/// Makes the link of a loop whose inbox is gone.
 fn link() -> WorkerLink {
     let (mailer, _) = shunt_reactor::mailbox(1).unwrap();
     let answers = Answers { list: Mutex::default(), told: AtomicBool::new(false), mailer };

@@ -1,4 +1,4 @@
-//! What a statement that writes is about, as far as its text tells, and what Cassandra refuses of it.
+//! Checks of what a statement that writes is about, as far as its text tells, and what Cassandra refuses of it.
 
 use shunt_language::types::CqlType;
 
@@ -102,7 +102,7 @@ impl MutationPlan {
         !matches!(self.conditions, ConditionPlan::None)
     }
 
-    /// What Cassandra refuses of statements that are each well-formed.
+    /// Refuses what Cassandra refuses of statements that are each well-formed.
     pub(super) fn check(&self) -> Result<(), CqlError> {
         if self.json.is_some() {
             return Ok(());

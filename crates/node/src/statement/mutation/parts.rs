@@ -185,7 +185,7 @@ fn check_comparison(column: &Column, compared: &CqlType, comparison: Option<Comp
     }
 }
 
-/// What a whole column is compared with.
+/// Finds what a whole column is compared with.
 fn whole(comparison: Option<Comparison>, name: &str, cql_type: &CqlType) -> (ConditionPart, String, CqlType) {
     let (name, receiver) = match (comparison, cql_type) {
         (Some(Comparison::Contains), CqlType::List { element, .. } | CqlType::Set { element, .. }) => {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::schema::{Column, ColumnKind, Table};
 
-/// What is known of one column while relations are collected.
+/// The relations known of one column while relations are collected.
 #[derive(Default)]
 struct Collected {
     equal: Option<OneOf>,
@@ -333,7 +333,7 @@ impl<'t, 's, 'a> Collector<'t, 's, 'a> {
         ))
     }
 
-    /// What is said of columns that is not used to find rows is tested row by row.
+    /// Makes filters, tested row by row, of what is said of columns and not used to find rows.
     fn filter_columns(&mut self, positions: Range<usize>) {
         for position in positions {
             let column = std::mem::take(&mut self.columns[position]);

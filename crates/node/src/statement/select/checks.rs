@@ -1,4 +1,4 @@
-//! What Cassandra refuses: filters without ALLOW FILTERING, and DISTINCT of more than partitions.
+//! Checks for what Cassandra refuses: filters without ALLOW FILTERING, and DISTINCT of more than partitions.
 
 use shunt_language::ast::{Comparison, Relation};
 use shunt_language::error::InvalidRequest;

@@ -8,7 +8,7 @@ use super::selection::{Selection, name_of};
 use crate::schema::{Column, ColumnKind, Table};
 use crate::statement::restrictions::{OneOf, PartitionRestriction, Restrictions, Test, column_of, invalid};
 
-/// What ORDER BY asks for.
+/// The order that ORDER BY asks for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Order {
     pub(super) reversed: bool,

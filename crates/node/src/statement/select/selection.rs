@@ -1,4 +1,4 @@
-//! What SELECT computes for each row: selectors with their columns, functions and types found.
+//! The values that SELECT computes for each row: selectors with their columns, functions and types found.
 //!
 //! Expressions refer to columns by position. Terms, which are the same for every row, and aggregates, which are one
 //! value for many rows, are kept in lists beside them.
@@ -21,13 +21,13 @@ pub(super) use name::name_of;
 /// A value to compute.
 #[derive(Clone, Debug)]
 pub(crate) enum Expression {
-    /// Of the column at this position of the table.
+    /// The value of the column at this position of the table.
     Column(usize),
     /// A term of [`Selection::terms`].
     Term(usize),
     /// An aggregate of [`Selection::aggregates`].
     Aggregate(usize),
-    /// What is known of a cell, or of the cells of a column, besides the value.
+    /// The facts known of a cell, or of the cells of a column, besides the value.
     Metadata {
         what: CellMetadata,
         column: usize,
@@ -302,7 +302,7 @@ fn field_of(of: &Selector, cql_type: &CqlType, field: &str) -> Result<(usize, Cq
     Ok((index, definition.fields[index].1.clone(), definition.fields.len()))
 }
 
-/// What keys of a collection are called and of which type, and the type of its elements.
+/// Returns the name and type of a collection's keys, and the type of its elements.
 fn element_types(of: &Selector, cql_type: &CqlType, what: &str) -> Result<(String, CqlType, CqlType), InvalidRequest> {
     let shown = name_of(of);
     match cql_type {

@@ -1,4 +1,4 @@
-//! What the differential test has found: statements that were answered otherwise than by Cassandra 5.0.
+//! Cases that the differential test has found: statements that were answered otherwise than by Cassandra 5.0.
 
 use super::Nodes;
 

@@ -43,7 +43,7 @@ struct Answer {
     state: Option<Vec<u8>>,
 }
 
-/// What a query asks for besides its text.
+/// The options of a query besides its text.
 #[derive(Default)]
 struct Asked<'a> {
     values: &'a [Option<&'a [u8]>],

@@ -1,4 +1,4 @@
-//! What Cassandra refuses is refused in its words.
+//! Tests that what Cassandra refuses is refused in its words.
 
 use super::{Asked, Nodes};
 

@@ -1,4 +1,4 @@
-//! What is computed of rows, what it is called and of which type it is.
+//! Tests of what is computed of rows, of its name and its type.
 
 use super::{Asked, Nodes};
 
