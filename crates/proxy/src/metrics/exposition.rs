@@ -94,7 +94,12 @@ impl Sources {
         let pauses = self.total(|core| core.client_pauses.get()) as f64;
         encoder.counter("shunt_client_pauses", "Times a client was paused.", None, &[plain(pauses)])?;
         let errors = self.total(|core| core.client_protocol_errors.get()) as f64;
-        encoder.counter("shunt_client_protocol_errors", "Malformed messages from clients.", None, &[plain(errors)])?;
+        encoder.counter(
+            "shunt_client_protocol_errors",
+            "Clients closed with an error for what they sent.",
+            None,
+            &[plain(errors)],
+        )?;
         let bytes_in = self.total(|core| core.client_bytes_in.get()) as f64;
         encoder.counter("shunt_client_received", "Received from clients.", Some(&Unit::Bytes), &[plain(bytes_in)])?;
         let bytes_out = self.total(|core| core.client_bytes_out.get()) as f64;

@@ -189,7 +189,7 @@ pub struct CoreMetrics {
     pub client_stalls: Family<StallReason, { StallReason::COUNT }>,
     /// Clients that the proxy closed.
     pub clients_closed: Family<Closing, { Closing::COUNT }>,
-    /// Malformed messages from clients; each closed its connection.
+    /// Clients closed with an error for what they sent.
     pub client_protocol_errors: Counter,
     /// Bytes received from clients.
     pub client_bytes_in: Counter,

@@ -17,6 +17,8 @@ fn a_handshake_that_does_not_end() {
         let mut testbed = Testbed::new();
         let offender = testbed.offender();
         testbed.refused(offender, begun, SERVER_ERROR, "handshake was not completed in time");
+        let offences: u64 = testbed.scene.metrics.iter().map(|metrics| metrics.client_protocol_errors.get()).sum();
+        assert_eq!(offences, 0, "to be late breaks no rule of the protocol");
     }
 }
 

@@ -14,6 +14,7 @@ mod node_pace;
 mod pages;
 mod handshake_node;
 mod handshake_testbed;
+mod storm;
 mod stranded;
 mod strangers;
 mod statements;

@@ -1,0 +1,150 @@
+//! Clients that mix everything there is, in any order and cut anywhere, while nodes answer wrongly, break links in the middle
+//! of a turn and forget statements. When it is over, everyone is served again and nothing is left.
+
+use shunt_bench::stub::{Action, StubMail, hook};
+use shunt_reactor::sim::{HostId, MILLISECOND, Random, SECOND};
+use shunt_testing::{bytes, simulated};
+use shunt_wire::cql::compression::{Algorithm, Compressor};
+use shunt_wire::cql::envelope::{HEADER_BYTES, Header, opcode};
+use shunt_wire::cql::message::put;
+
+use super::testbed::Testbed;
+
+/// One request of any kind on this stream.
+fn request(random: &mut Random, version: u8, stream: i16) -> Vec<u8> {
+    match random.below(12) {
+        0 => bytes::query(version, stream, ["USE bench", "USE nowhere", "USE"][random.index(3)]),
+        1 => bytes::prepare(version, stream, &format!("SELECT v FROM bench.kv WHERE k = ? /* {} */", random.below(9))),
+        2 => bytes::request(
+            version,
+            stream,
+            opcode::REGISTER,
+            &bytes::body(|out| {
+                put::short(out, 1);
+                put::string(out, "SCHEMA_CHANGE");
+            }),
+        ),
+        3 => bytes::execute(version, stream, &[7; 16], &[b"k"]),
+        4 => bytes::insert(version, stream, "storm", random.index(60_000)),
+        5 => bytes::options(version, stream),
+        6 => bytes::query(version, stream, "SELECT * FROM system.local"),
+        7 => bytes::query(version, stream, "CREATE TABLE bench.other (k blob PRIMARY KEY)"),
+        8 => bytes::query(version, stream, "SELECT * FROM system.size_estimates"),
+        9 => bytes::query(version, stream, "nothing that is CQL"),
+        _ => bytes::query(version, stream, "SELECT v FROM bench.kv WHERE k = 0x73"),
+    }
+}
+
+fn compressed(envelope: &[u8]) -> Vec<u8> {
+    let header = Header::decode(envelope).unwrap();
+    let mut body = Vec::new();
+    Compressor::default().compress(Algorithm::Lz4, &envelope[HEADER_BYTES..], &mut body);
+    bytes::said_compressed(bytes::envelope(header, &body))
+}
+
+/// A few requests as this client sends them, now and then with a fault in them.
+fn burst(random: &mut Random, version: u8) -> Vec<u8> {
+    let count = 1 + random.index(40);
+    let mut requests = Vec::new();
+    for stream in 0..count {
+        let one = request(random, version, stream as i16);
+        let packed = version == 4 && random.below(3) == 0;
+        requests.extend(if packed { compressed(&one) } else { one });
+    }
+    if random.below(20) == 0 {
+        let at = random.index(requests.len());
+        requests[at] ^= 1 << random.below(8);
+    }
+    if version < 5 {
+        return requests;
+    }
+    let mut out = Vec::new();
+    while !requests.is_empty() {
+        let length = (1 + random.index(3_000)).min(requests.len());
+        let part: Vec<u8> = requests.drain(..length).collect();
+        out.extend(bytes::segment(&part, false));
+    }
+    out
+}
+
+struct Mixer {
+    host: HostId<simulated::Client>,
+    version: u8,
+    rest: Vec<u8>,
+}
+
+fn act(testbed: &mut Testbed, random: &mut Random, mixer: &mut Mixer) {
+    if testbed.scene.world.host(mixer.host).is_closed() || random.below(60) == 0 {
+        testbed.reset(mixer.host);
+        mixer.rest = bytes::startup(mixer.version, (mixer.version == 4).then_some("lz4"));
+        let rest = std::mem::take(&mut mixer.rest);
+        testbed.send(mixer.host, &rest);
+        return;
+    }
+    match random.below(12) {
+        0 => testbed.stop_reading(mixer.host),
+        1 | 2 => testbed.resume_reading(mixer.host),
+        _ => {
+            mixer.rest.extend(burst(random, mixer.version));
+            let length = 1 + random.index(mixer.rest.len());
+            let part: Vec<u8> = mixer.rest.drain(..length).collect();
+            testbed.send(mixer.host, &part);
+        }
+    }
+}
+
+fn storm(seed: u64) {
+    let mut random = Random::new(seed);
+    let aggregate: Vec<bool> = (0..3).map(|_| random.below(2) == 0).collect();
+    let in_flight_max = [4, 64, 4_096][random.index(3)];
+    let mut testbed = Testbed::with(|options| {
+        options.aggregate = aggregate;
+        options.config.in_flight_max = in_flight_max;
+    });
+    let mut mixers: Vec<Mixer> = [3, 4, 5, 5, 4, 5]
+        .map(|version| {
+            let host = testbed.offender();
+            testbed.scene.world.with(host, |client, io| {
+                client.discards_answers = true;
+                client.expect_compression((version == 4).then_some(Algorithm::Lz4));
+                client.send(io, &bytes::startup(version, (version == 4).then_some("lz4")));
+            });
+            Mixer { host, version, rest: Vec::new() }
+        })
+        .into_iter()
+        .collect();
+    let faults = vec![
+        (0.02, Action::Close),
+        (0.01, Action::UnknownStream(i16::MAX)),
+        (0.01, Action::Garbage(vec![0xA5; 64])),
+        (0.05, Action::Error(0x1001)),
+        (0.2, Action::Unprepared),
+        (0.02, Action::Silence),
+        (0.1, Action::Delay(30 * MILLISECOND)),
+    ];
+    for (index, node) in testbed.scene.nodes.clone().into_iter().enumerate() {
+        let hook = hook::random(seed ^ (index as u64 + 1), faults.clone());
+        testbed.scene.world.post(node, StubMail::Hook(Some(hook)));
+    }
+    testbed.start_work();
+    for _ in 0..150 {
+        for mixer in &mut mixers {
+            act(&mut testbed, &mut random, mixer);
+        }
+        testbed.run_for(5 * MILLISECOND);
+    }
+    for mixer in &mixers {
+        testbed.reset(mixer.host);
+    }
+    (0..3).for_each(|node| testbed.scene.hook(node, None));
+    testbed.scene.wait_idle(60 * SECOND);
+    testbed.run_for(90 * SECOND);
+    testbed.forget_key("storm");
+    testbed.accept_errors();
+    testbed.check_recovered();
+}
+
+#[test]
+fn everything_mixed_while_nodes_misbehave() {
+    (0..2).for_each(storm);
+}
