@@ -54,6 +54,10 @@ pub const POOLS_MAX: usize = 1_024;
 /// Of them, pools with a login that no node has accepted: whoever guesses passwords must leave room for others.
 pub const POOLS_UNVERIFIED_MAX: usize = POOLS_MAX / 2;
 
+/// A keyspace's name in USE. It becomes the key of a pool and travels on each of its links; Cassandra's names have at most 48
+/// characters.
+pub const KEYSPACE_NAME_BYTES_MAX: usize = 256;
+
 /// A pool nobody has used for this long closes its links.
 pub const POOL_IDLE_NS: u64 = 120 * SECOND_NS;
 

@@ -62,6 +62,12 @@ pub(crate) fn use_keyspace(core: &mut Core, io: &mut Io, slot: u32, header: &Hea
 
 /// USE of a client: the keyspace belongs to its pool, never to a link others share.
 fn take_use(core: &mut Core, io: &mut Io, slot: u32, stream: i16, keyspace: &str) {
+    if keyspace.len() > limits::KEYSPACE_NAME_BYTES_MAX {
+        let (length, max) = (keyspace.len(), limits::KEYSPACE_NAME_BYTES_MAX);
+        let why = format!("Shunt: no keyspace has a name of {length} bytes; {max} are the most");
+        reply::error(core, io, slot, stream, &Fault::invalid(why));
+        return;
+    }
     let Some(client) = core.clients.get(slot) else { return };
     let Some(pool) = client.pool.and_then(|pool| core.router.pools.get(pool)) else { return };
     let key = PoolKey { keyspace: Some(Arc::from(keyspace)), ..pool.key.clone() };

@@ -15,6 +15,26 @@ fn select(number: usize, bytes: usize) -> String {
     text
 }
 
+/// A name becomes the key of a pool, and goes out on each of its links.
+#[test]
+fn a_keyspace_with_a_name_of_a_megabyte_does_not_exist() {
+    let mut testbed = Testbed::new();
+    let offender = testbed.started_offender(4);
+    for (length, expected) in [(48, opcode::RESULT), (257, opcode::ERROR), (1 << 20, opcode::ERROR)] {
+        testbed.send(offender, &bytes::query(4, 1, &format!("USE {}", "k".repeat(length))));
+        testbed.answered(offender, 1);
+        let answer = testbed.take_answers(offender).remove(0);
+        assert_eq!(answer.header.opcode, expected, "{length}");
+        assert!(expected == opcode::RESULT || answer.error().0 == error_code::INVALID);
+    }
+    // Its connection lives on, in the keyspace that there is.
+    testbed.send(offender, &bytes::query(4, 2, "SELECT v FROM bench.kv WHERE k = 0x01"));
+    testbed.answered(offender, 1);
+    assert_eq!(testbed.take_answers(offender)[0].header.opcode, opcode::RESULT);
+    testbed.reset(offender);
+    testbed.check_recovered();
+}
+
 #[test]
 fn statements_of_many_megabytes_push_nobody_elses_out() {
     let mut testbed = Testbed::new();
