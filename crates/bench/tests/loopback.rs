@@ -1,7 +1,8 @@
 //! Stub and load generator on real sockets, in one process, for a moment.
 
+use shunt_bench::load::watch::Watch;
 use shunt_bench::load::{LoadArgs, LoadOptions, command::run_watched, template::Layout};
-use shunt_bench::measure::{Calibration, Watch};
+use shunt_bench::measure::Calibration;
 use shunt_bench::stub::StubArgs;
 use shunt_bench::stub::serve::Running;
 use shunt_reactor::IoChoice;

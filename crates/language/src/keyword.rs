@@ -1,6 +1,6 @@
 //! Which words of CQL may be names without quotes.
 
-use crate::ast::NativeType;
+use crate::ast::type_name::NativeType;
 
 /// Words that are never names: the reserved keywords, and the constants that are words.
 const RESERVED: [&str; 59] = [

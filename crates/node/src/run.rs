@@ -19,9 +19,10 @@ use crate::cluster::ClusterInfo;
 use crate::control::Control;
 use crate::execute::Executor;
 use crate::layout;
+use crate::mail::NodeMail;
 use crate::metrics::LoopMetrics;
+use crate::serve::NodeService;
 use crate::serve::workers::Workers;
-use crate::serve::{NodeMail, NodeService};
 use crate::shared::Shared;
 use crate::upkeep::Upkeep;
 

@@ -8,12 +8,12 @@ use std::collections::VecDeque;
 use shunt_reactor::Io;
 
 use crate::load::{
-    TIMER_ARRIVAL,
     generator::{Generator, Phase},
     mix::Operation,
     mixed::{Drawn, no_holder},
     pace::{Pace, WAITING_MAX},
     session::{Session, SessionRest, Step},
+    timers::TIMER_ARRIVAL,
 };
 
 /// Stream ids to use next, and operations that wait for one; by target if the load is token-aware.

@@ -10,8 +10,8 @@ use std::{
 use shunt_reactor::{IoChoice, LoopOptions, mailbox, raise_fd_limit, run as run_loop};
 
 use crate::{
-    load::{Load, LoadArgs, LoadOptions, Mark, RoundReport},
-    measure::{Calibration, Watch, cpu},
+    load::{Load, LoadArgs, LoadOptions, Mark, RoundReport, watch::Watch},
+    measure::{Calibration, cpu},
 };
 
 /// Runs the load and prints its rounds. Exit code 2 when answers were wrong.

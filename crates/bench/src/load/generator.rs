@@ -5,17 +5,18 @@ use shunt_reactor::Io;
 
 use crate::{
     load::{
-        LoadCounts, LoadOptions, Round, TIMER_PHASE, TIMER_STALL,
         arrivals::Queues,
         growth::Growth,
         keys::Keys,
         mix::{Mix, Operation},
+        options::LoadOptions,
         pace::Pace,
-        result::{OperationLatency, new_histogram},
+        result::{LoadCounts, OperationLatency, Round, new_histogram},
         ring::RingView,
         routes::Routes,
         session::{Session, SessionRest, Slot, Step},
         template::{Shape, Statement, Template},
+        timers::{TIMER_PHASE, TIMER_STALL},
     },
     random::Random,
 };

@@ -29,7 +29,9 @@ mod routes;
 mod session;
 pub mod template;
 mod traffic;
+mod timers;
 mod verify;
+pub mod watch;
 mod zipf;
 
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
@@ -46,6 +48,7 @@ pub use self::{
 use self::{
     generator::Generator,
     session::{Session, Step},
+    timers::{TIMER_ARRIVAL, TIMER_PHASE, TIMER_SESSION, TIMER_STALL},
 };
 use shunt_wire::cql::framing::{Next, Scratch};
 
@@ -56,12 +59,6 @@ const CONNECT_TIMEOUT_NS: u64 = 5_000_000_000;
 const RETRY_NS: u64 = 200_000_000;
 /// Attempts in a row before the whole run is given up.
 const ATTEMPTS_MAX: u32 = 50;
-
-/// Timer keys: the phase's end, the next arrival, the look for a standstill; above, a session's retry.
-const TIMER_PHASE: u64 = 0;
-const TIMER_ARRIVAL: u64 = 1;
-const TIMER_STALL: u64 = 2;
-const TIMER_SESSION: u64 = 16;
 
 /// Load on one event loop.
 pub struct Load {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use hdrhistogram::Histogram;
 
-use crate::{load::Round, measure::ProcessDelta};
+use crate::{load::result::Round, measure::ProcessDelta};
 
 /// The cost of a watched process.
 #[derive(Clone, Copy, Debug, Serialize)]

@@ -4,7 +4,7 @@ use shunt_reactor::ConnId;
 
 use shunt_wire::cql::framing::{Input, Output};
 
-use crate::load::{LoadOptions, mix::Operation, template::Statement};
+use crate::load::{mix::Operation, options::LoadOptions, template::Statement};
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

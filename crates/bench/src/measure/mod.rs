@@ -12,11 +12,9 @@ pub mod cpu;
 pub mod process;
 pub mod segments;
 pub mod statistics;
-pub mod watch;
 
 pub use calibration::Calibration;
 pub use process::{ProcessDelta, ProcessSample};
-pub use watch::Watch;
 
 /// The body of an HTTP GET answered with 200.
 ///

@@ -1,6 +1,6 @@
 //! Roles and permissions, of which a node need say no more than which statement it was, and `DESCRIBE`.
 
-use super::QualifiedName;
+use super::name::QualifiedName;
 
 /// A statement about roles, users, identities or permissions.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -2,7 +2,10 @@
 
 use std::fmt::{self, Display};
 
-use super::{CellMetadata, Literal, LiteralKind, NativeType, QualifiedName, Selector, Term, TypeName};
+use super::name::QualifiedName;
+use super::select::{CellMetadata, Selector};
+use super::term::{Literal, LiteralKind, Term};
+use super::type_name::{NativeType, TypeName};
 use crate::keyword;
 
 /// A name as a statement must write it: in quotes unless it is all lower case and no reserved word.

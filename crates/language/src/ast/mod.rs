@@ -3,10 +3,11 @@
 mod access;
 mod display;
 mod mutation;
+mod name;
 mod schema;
 mod select;
 mod term;
-mod type_name;
+pub(crate) mod type_name;
 
 pub use access::{AccessStatement, Describe, DescribeTarget};
 pub use display::{quoted_name, quoted_string};
@@ -14,6 +15,7 @@ pub use mutation::{
     Assignment, Attributes, Batch, BatchKind, ColumnCondition, Conditions, Delete, Deletion, Insert, InsertJson,
     Mutation, Operation, Update,
 };
+pub use name::QualifiedName;
 pub use schema::{
     AlterTable, AlterType, ColumnDefinition, ColumnMask, CreateAggregate, CreateFunction, CreateIndex, CreateTable,
     CreateView, Drop, DropKind, IndexTarget, Properties, PropertyValue, SchemaStatement, TableAlteration, TableOptions,
@@ -54,20 +56,4 @@ pub enum Statement {
     Access(AccessStatement),
     /// `DESCRIBE`
     Describe(Describe),
-}
-
-/// The name of a table, type, function or index, with its keyspace if the statement gives one.
-#[derive(Clone, Debug, Eq, PartialEq, Hash)]
-pub struct QualifiedName {
-    /// The keyspace.
-    pub keyspace: Option<String>,
-    /// The name in it.
-    pub name: String,
-}
-
-impl QualifiedName {
-    /// A name without a keyspace.
-    pub fn local(name: impl Into<String>) -> QualifiedName {
-        QualifiedName { keyspace: None, name: name.into() }
-    }
 }

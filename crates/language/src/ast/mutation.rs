@@ -1,6 +1,8 @@
 //! `INSERT`, `UPDATE`, `DELETE` and `BATCH`.
 
-use super::{Comparison, QualifiedName, Relation, Term};
+use super::name::QualifiedName;
+use super::select::{Comparison, Relation};
+use super::term::Term;
 
 /// A statement that writes rows.
 #[derive(Clone, Debug, PartialEq)]

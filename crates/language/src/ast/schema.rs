@@ -1,6 +1,9 @@
 //! `CREATE`, `ALTER` and `DROP` of keyspaces, tables, types and the rest of a schema.
 
-use super::{LiteralKind, QualifiedName, Relation, SelectClause, Term, TypeName};
+use super::name::QualifiedName;
+use super::select::{Relation, SelectClause};
+use super::term::{LiteralKind, Term};
+use super::type_name::TypeName;
 
 /// A statement that changes the schema.
 #[derive(Clone, Debug, PartialEq)]

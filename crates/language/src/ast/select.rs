@@ -1,6 +1,8 @@
 //! `SELECT`, and the relations of every `WHERE`.
 
-use super::{NativeType, Operator, QualifiedName, Term, TypeName};
+use super::name::QualifiedName;
+use super::term::{Operator, Term};
+use super::type_name::{NativeType, TypeName};
 
 /// `SELECT`
 #[derive(Clone, Debug, PartialEq)]

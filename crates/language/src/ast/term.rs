@@ -1,6 +1,7 @@
 //! Values as they are written: literals, markers, function calls and arithmetic.
 
-use super::{NativeType, QualifiedName, TypeName};
+use super::name::QualifiedName;
+use super::type_name::{NativeType, TypeName};
 
 /// A value of a statement.
 #[derive(Clone, Debug, PartialEq)]

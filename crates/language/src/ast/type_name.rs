@@ -1,6 +1,6 @@
 //! Types as they are written.
 
-use super::QualifiedName;
+use super::name::QualifiedName;
 
 /// A type as a statement names it; user-defined types are not looked up yet.
 #[derive(Clone, Debug, Eq, PartialEq, Hash)]

@@ -5,8 +5,8 @@ use shunt_wire::cql::message::{Batch, BatchKind as WireKind, BatchStatement, Val
 use std::sync::Arc;
 
 use super::bindings::Bound;
+use super::mutate::Item;
 use super::mutate::bigint;
-use super::write::Item;
 use super::{ClientState, Done, Executor, aside, check_values};
 use crate::error::CqlError;
 use crate::statement::mutation::{BatchPlan, MutationPlan};

@@ -43,6 +43,7 @@ use crate::error::CqlError;
 use crate::schema::change::{Change, Object};
 use crate::shared::Shared;
 use crate::statement::{Plan, Statement};
+use crate::timeuuid::timeuuid;
 use crate::trace::{Origin, Trace};
 use aside::Aside;
 use bindings::Bound;
@@ -225,7 +226,7 @@ impl Executor {
             _ => "Execute CQL3 query",
         };
         let started_us = self.shared.now_us();
-        let session = bindings::timeuuid(started_us * 10, self.shared.random() as u64);
+        let session = timeuuid(started_us * 10, self.shared.random() as u64);
         Aside::traced(kind, Origin { session, started_us, client: client.address })
     }
 

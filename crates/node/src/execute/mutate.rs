@@ -21,6 +21,9 @@ use crate::shared::Shared;
 use crate::statement::mutation::MutationPlan;
 use crate::statement::restrictions::PartitionRestriction;
 
+/// A statement of a batch, or the only one.
+pub(super) type Item<'a> = (&'a MutationPlan, &'a Bound<'a>);
+
 /// Where in a partition a mutation goes, with bytes of its own.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Place {

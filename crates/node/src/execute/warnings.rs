@@ -7,8 +7,7 @@ use shunt_language::ast::BatchKind;
 use shunt_storage::row::{Cell, CellValue, Fragment, Row};
 
 use super::aside::Aside;
-use super::mutate::{Place, Write};
-use super::write::Item;
+use super::mutate::{Item, Place, Write};
 use crate::error::CqlError;
 use crate::statement::restrictions::{OneOf, PartitionRestriction};
 use crate::statement::select::{Grouping, SelectPlan};

@@ -14,18 +14,13 @@ use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::metadata::metadata_flag;
 use shunt_wire::cql::message::{encode, put, result_kind};
 
-use super::bindings::Bound;
 use super::changes::reads_lists;
 use super::conditional::{Request, ShownValue};
-use super::mutate::{Mutator, Place, Write};
+use super::mutate::{Item, Mutator, Place, Write};
 use super::{Done, Executor, warnings};
 use crate::error::CqlError;
 use crate::schema::Table;
 use crate::shared;
-use crate::statement::mutation::MutationPlan;
-
-/// A statement of a batch, or the only one.
-pub(super) type Item<'a> = (&'a MutationPlan, &'a Bound<'a>);
 
 impl Executor {
     /// Carries out statements that write, all or none of them, and appends the answer. `timestamp`: the request's own.

@@ -30,6 +30,7 @@ use shunt_wire::cql::message::{encode, error_code};
 
 use crate::execute::Executor;
 use crate::limits;
+use crate::mail::NodeMail;
 use crate::metrics::{LoopMetrics, RequestKind};
 use gathered::HeldAnswers;
 use requests::Waiting;
@@ -41,20 +42,6 @@ pub const AGGREGATE_LIMITS: Limits = Limits { count_max: 1024, bytes_max: 1 << 2
 
 /// The only timer of a loop.
 const TICK: u64 = 1;
-
-/// The messages of other threads to a node's loop.
-pub enum NodeMail {
-    /// Everything up to this place in the log of the node's own store is on disk.
-    Durable(u64),
-    /// The store failed to make something durable; what waits is answered with an error.
-    DurabilityLost(String),
-    /// The schema changed: the body of the EVENT for whoever registered.
-    SchemaEvent(Arc<[u8]>),
-    /// Workers have answers.
-    Answers,
-    /// Close connections as soon as they have their answers, then stop.
-    Drain,
-}
 
 /// The connections of one event loop to one node.
 pub struct NodeService {

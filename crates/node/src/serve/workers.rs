@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 use shunt_reactor::Mailer;
 use shunt_wire::cql::envelope::Header;
 
-use super::NodeMail;
 use super::requests::{Place, Waiting};
 use crate::error::CqlError;
 use crate::execute::{ClientState, Ends, Executor, Outcome, Request, refused};
 use crate::limits;
+use crate::mail::NodeMail;
 use crate::shared::Shared;
 use crate::trace::Trace;
 

@@ -19,10 +19,10 @@ use super::in_order;
 use super::values::RowMaker;
 use crate::cluster::ClusterInfo;
 use crate::error::CqlError;
-use crate::execute::bindings::timeuuid;
 use crate::execute::fragment::{WriteTime, whole_row};
 use crate::execute::keys::Partition;
 use crate::schema::{Schema, Table};
+use crate::timeuuid::timeuuid;
 use crate::trace::{Event, Trace};
 
 pub(super) const KEYSPACE: &str = "system_traces";

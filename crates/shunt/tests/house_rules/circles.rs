@@ -10,18 +10,6 @@ use super::{assert_none, root, rust_files};
 
 const FILES_MAX: usize = 4;
 
-/// Larger circles that there are, by a file in each, with its number of files. None may grow or come, and one that is broken
-/// up leaves this list.
-const KNOWN: [(&str, &str, usize); 5] = [
-    // Options, sessions and generator know each other's types; the report is measured with what it reports on.
-    ("bench", "load", 9),
-    // The parts of one syntax tree.
-    ("language", "ast", 9),
-    ("node", "serve", 7),
-    ("node", "execute::select", 5),
-    ("storage", "row_cache::shared", 5),
-];
-
 type Module = Vec<String>;
 
 /// What each module of a crate uses of the others.
@@ -154,7 +142,6 @@ fn circles(uses: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<BTreeSet<Modul
 #[test]
 fn no_circle_has_more_than_four_files() {
     let mut offenders = Vec::new();
-    let mut known: Vec<_> = KNOWN.to_vec();
     let mut crates = 0;
     for entry in fs::read_dir(root().join("crates")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
@@ -162,17 +149,10 @@ fn no_circle_has_more_than_four_files() {
         crates += usize::from(uses.values().any(|used| !used.is_empty()));
         for circle in circles(&uses).into_iter().filter(|circle| circle.len() > FILES_MAX) {
             let files: Vec<String> = circle.iter().map(|module| module.join("::")).collect();
-            let place = known.iter().position(|(of, file, count)| {
-                *of == name && files.iter().any(|found| found == file) && *count == files.len()
-            });
-            match place {
-                Some(place) => drop(known.remove(place)),
-                None => offenders.push(format!("{name}: {} files: {}", files.len(), files.join(", "))),
-            }
+            offenders.push(format!("{name}: {} files: {}", files.len(), files.join(", ")));
         }
     }
     assert!(crates > 8, "uses were found in {crates} crates only");
-    offenders.extend(known.iter().map(|(of, file, _)| format!("{of}: the circle of {file} is no more: take it out")));
     assert_none("circles of more than four files", offenders);
 }
 

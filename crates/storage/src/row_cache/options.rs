@@ -4,7 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use super::ssd::{PAGE_BYTES, PAGES_MAX};
+use super::ssd::index::PAGES_MAX;
+use super::ssd::page::PAGE_BYTES;
 
 const MEMORY_BYTES_MIN: usize = 256 * 1024;
 const SEGMENT_BYTES_MIN: u64 = 256 * 1024;

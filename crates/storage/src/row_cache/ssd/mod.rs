@@ -7,9 +7,9 @@
 
 mod cascade;
 mod file;
-mod index;
+pub(super) mod index;
 mod log;
-mod page;
+pub(super) mod page;
 mod queue;
 
 use std::cell::RefCell;
@@ -24,7 +24,7 @@ pub(super) use cascade::run as run_cascade;
 #[cfg(test)]
 pub(super) use file::SegmentFile;
 pub(super) use file::{AlignedBuffer, Directory, SegmentStore};
-pub(super) use index::{Location, PAGES_MAX, SsdIndex};
+pub(super) use index::{Location, SsdIndex};
 pub(super) use log::{Appender, Log};
 pub(super) use page::PAGE_BYTES;
 use page::{PageFault, Record};

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, io, net::SocketAddr};
 
 use crate::{
-    load::{NodeSide, ProcessReport, RoundReport},
+    load::report::{NodeSide, ProcessReport, RoundReport},
     measure::{Calibration, ProcessDelta, ProcessSample, http_get, segments},
     stub::{Report, serve::fetch_report},
 };
