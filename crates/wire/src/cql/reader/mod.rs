@@ -47,7 +47,7 @@
 //! # assert_eq!(received(&mut connection, &mut Vec::new(), &[4, 0, 0, 1, 5, 0, 0, 0, 0, 4]), Ok(9));
 //! ```
 //!
-//! What was held back goes on with another call of the same function, whose `data` may be empty.
+//! Envelopes that were held back come with another call of the same function, whose `data` may be empty.
 
 #[cfg(test)]
 mod tests;
@@ -64,8 +64,8 @@ enum Framing {
     SegmentsLz4,
 }
 
-/// What a connection remembers between two reads. Small, so that it can be taken out of a connection's state and put
-/// back; without memory of its own unless an envelope is under way in segments.
+/// The memory of a connection between two reads. It is small, so that it can be taken out of a connection's state and
+/// put back, and without memory of its own unless an envelope is under way in segments.
 #[derive(Debug, Default)]
 pub struct EnvelopeReader {
     carry: Option<Box<Carry>>,
@@ -164,7 +164,7 @@ enum Place {
 #[derive(Debug)]
 #[must_use = "finish() says how much of the input is done with"]
 pub struct Envelopes<'a> {
-    /// What is unread, as long as it is in what was received: bare, or the payload of a plain segment.
+    /// The unread bytes, as long as they are in what was received: bare, or the payload of a plain segment.
     direct: &'a [u8],
     /// Where what is unread begins, in the scratch or the carry.
     at: usize,
@@ -174,7 +174,7 @@ pub struct Envelopes<'a> {
     place: Place,
     /// The last segment taken was self contained: nothing of an envelope may be missing at its end.
     self_contained: bool,
-    /// What was received behind the segments taken so far.
+    /// The bytes received behind the segments taken so far.
     behind: &'a [u8],
     received: usize,
     /// Bytes still to come of an envelope that is thrown away; if there are, nothing is unread.
@@ -236,8 +236,8 @@ impl Envelopes<'_> {
         Ok(self.body()?.map(|body| (header, body)))
     }
 
-    /// What has come of the body of the envelope whose header was asked for last: at least `bytes` of it, unless the body
-    /// is shorter or more must come first.
+    /// The bytes that have come of the body of the envelope whose header was asked for last: at least `bytes` of it,
+    /// unless the body is shorter or more must come first.
     ///
     /// # Errors
     /// A segment is damaged or ends in the middle of this envelope.

@@ -39,7 +39,7 @@ struct Connection {
     skip: Vec<i16>,
 }
 
-/// What to do at an envelope.
+/// An action at an envelope.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Act {
     Handle,
