@@ -1,4 +1,4 @@
-//! What is wrong with a statement: text that is no CQL, or CQL that means nothing.
+//! Errors in statements: text that is no CQL, or CQL that means nothing.
 
 use std::fmt;
 

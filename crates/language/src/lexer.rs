@@ -9,7 +9,7 @@ mod tests;
 
 use crate::error::SyntaxError;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
     /// A keyword or a name without quotes.

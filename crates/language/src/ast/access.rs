@@ -16,13 +16,13 @@ pub struct AccessStatement {
 /// `DESCRIBE ..`
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Describe {
-    /// What is described.
+    /// The thing to describe.
     pub target: DescribeTarget,
     /// `WITH INTERNALS`
     pub with_internals: bool,
 }
 
-/// What is described.
+/// A thing that can be described.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum DescribeTarget {
     /// `CLUSTER`

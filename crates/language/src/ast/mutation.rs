@@ -98,7 +98,7 @@ pub struct Update {
     pub table: QualifiedName,
     /// `USING ..`
     pub attributes: Attributes,
-    /// What is set.
+    /// The assignments of `SET`.
     pub assignments: Vec<Assignment>,
     /// The rows.
     pub relations: Vec<Relation>,
@@ -111,11 +111,11 @@ pub struct Update {
 pub struct Assignment {
     /// The column.
     pub column: String,
-    /// What happens to it.
+    /// The operation on it.
     pub operation: Operation,
 }
 
-/// What happens to a column.
+/// An operation on a column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operation {
     /// `a = x`
@@ -139,7 +139,7 @@ pub struct Delete {
     pub table: QualifiedName,
     /// `USING TIMESTAMP ..`
     pub attributes: Attributes,
-    /// What is deleted; nothing for whole rows.
+    /// The parts of the rows to delete; none for whole rows.
     pub deletions: Vec<Deletion>,
     /// The rows.
     pub relations: Vec<Relation>,
@@ -147,7 +147,7 @@ pub struct Delete {
     pub conditions: Conditions,
 }
 
-/// What is deleted of a row.
+/// A part of a row to delete.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Deletion {
     /// A column.

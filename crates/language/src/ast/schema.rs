@@ -101,7 +101,7 @@ pub struct CreateTable {
     pub options: TableOptions,
 }
 
-/// What can stand behind the `WITH` of a table or view.
+/// The options of a table or view, behind `WITH`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TableOptions {
     /// Properties.
@@ -141,11 +141,11 @@ pub struct AlterTable {
     pub name: QualifiedName,
     /// `IF EXISTS`
     pub if_exists: bool,
-    /// What changes.
+    /// The change.
     pub alteration: TableAlteration,
 }
 
-/// What changes in a table.
+/// A change of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TableAlteration {
     /// `ADD`
@@ -200,11 +200,11 @@ pub struct AlterType {
     pub name: QualifiedName,
     /// `IF EXISTS`
     pub if_exists: bool,
-    /// What changes.
+    /// The change.
     pub alteration: TypeAlteration,
 }
 
-/// What changes in a user-defined type.
+/// A change of a user-defined type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TypeAlteration {
     /// `ALTER f TYPE t`
@@ -238,7 +238,7 @@ pub struct CreateIndex {
     pub name: Option<String>,
     /// Its table.
     pub table: QualifiedName,
-    /// What is indexed.
+    /// The indexed columns, each with the part of it that is indexed.
     pub targets: Vec<(IndexTarget, String)>,
     /// `USING 'class'`
     pub class: Option<String>,
@@ -246,7 +246,7 @@ pub struct CreateIndex {
     pub properties: Properties,
 }
 
-/// What of a column is indexed.
+/// The part of a column that is indexed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]
 pub enum IndexTarget {
     /// The column.
@@ -325,7 +325,7 @@ pub struct CreateAggregate {
 /// `DROP ..`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drop {
-    /// What it is.
+    /// The kind of thing to drop.
     pub kind: DropKind,
     /// `IF EXISTS`
     pub if_exists: bool,
@@ -337,7 +337,7 @@ pub struct Drop {
     pub table: Option<QualifiedName>,
 }
 
-/// What is dropped.
+/// A kind of thing that can be dropped.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]
 pub enum DropKind {
     /// `DROP KEYSPACE`

@@ -11,7 +11,7 @@ pub struct Select {
     pub json: bool,
     /// `SELECT DISTINCT`
     pub distinct: bool,
-    /// What is selected.
+    /// The selection.
     pub clause: SelectClause,
     /// The table.
     pub table: QualifiedName,
@@ -29,7 +29,7 @@ pub struct Select {
     pub allow_filtering: bool,
 }
 
-/// What is selected.
+/// The selection: everything, or a list.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SelectClause {
     /// `*`
@@ -41,13 +41,13 @@ pub enum SelectClause {
 /// A selector with its name in the result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelectedItem {
-    /// What is computed.
+    /// The selector.
     pub selector: Selector,
     /// `AS alias`
     pub alias: Option<String>,
 }
 
-/// What is computed for each row.
+/// A selector: something computed for each row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Selector {
     /// A column.
@@ -96,7 +96,7 @@ pub enum Selector {
     },
 }
 
-/// What is known of a cell besides its value.
+/// A property of a cell besides its value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CellMetadata {
     /// `writetime`
@@ -213,13 +213,13 @@ pub enum Relation {
 /// One part of `ORDER BY`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ordering {
-    /// What orders.
+    /// The thing to order by.
     pub by: OrderingBy,
     /// `DESC`
     pub descending: bool,
 }
 
-/// What rows are ordered by.
+/// A thing that rows can be ordered by.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OrderingBy {
     /// A column.

@@ -91,7 +91,7 @@ pub struct AggregateState {
     best: Option<Vec<u8>>,
     sum: Number,
     compensation: f64,
-    /// Of an average of floats, once their sum is beyond all doubles.
+    /// Exact sum of the floats of an average, once it is beyond all doubles.
     exact: Option<Decimal>,
 }
 

@@ -6,7 +6,7 @@ use crate::error::InvalidRequest;
 use crate::types::CqlType;
 use crate::values::{Decimal, Duration, split};
 
-/// What a text is hidden behind unless something else is asked for.
+/// The character that hides a text unless another is given.
 const PADDING: u16 = b'*' as u16;
 
 /// Which of the functions.

@@ -23,7 +23,7 @@ pub use aggregate::{Aggregate, AggregateKind, AggregateState};
 pub use arithmetic::is_number;
 pub use resolve::{Argument, resolve};
 
-/// What functions need besides their arguments.
+/// The surroundings that functions need besides their arguments.
 pub trait Environment {
     /// Milliseconds since 1970, the same throughout a statement.
     fn now_ms(&self) -> i64;
@@ -50,7 +50,7 @@ pub struct Function {
     body: Body,
 }
 
-/// What a function does.
+/// The implementation of a function.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Body {
     /// `now`, `current_timeuuid`

@@ -9,7 +9,7 @@ use crate::ast::{NativeType, Operator};
 use crate::error::InvalidRequest;
 use crate::types::CqlType;
 
-/// What is known of an argument.
+/// An argument of a call, as far as it is known.
 pub trait Argument {
     /// Its type, if it has one whatever it is for.
     fn known_type(&self) -> Option<CqlType>;

@@ -5,7 +5,7 @@ use crate::ast::AccessStatement;
 use crate::error::SyntaxError;
 use crate::lexer::Kind;
 
-/// What can be granted.
+/// The permissions that can be granted.
 const PERMISSIONS: [&str; 10] =
     ["create", "alter", "drop", "select", "modify", "authorize", "describe", "execute", "unmask", "select_masked"];
 

@@ -113,7 +113,7 @@ impl Parser<'_> {
         Ok(Assignment { column, operation })
     }
 
-    /// What is behind `column =`.
+    /// Parses what is behind `column =`.
     fn assigned(&mut self, column: &str) -> Result<Operation, SyntaxError> {
         let only = |form: String| {
             Err(SyntaxError::unplaced(format!("Only expressions of the form X = {form} are supported.")))

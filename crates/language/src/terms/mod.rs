@@ -1,7 +1,7 @@
 //! Terms with the types they are for: checked once when a statement is prepared, evaluated when it is executed.
 //!
-//! What can be known at once is: a literal becomes bytes when it is checked, a pure function of literals is called then,
-//! and only what depends on bind values or on the time is left.
+//! As much as possible is computed early: a literal becomes bytes when it is checked, a pure function of literals is
+//! called then, and only what depends on bind values or on the time is left.
 
 mod assignment;
 mod evaluate;
@@ -25,7 +25,7 @@ pub struct Scope<'a> {
     pub key_types: Option<&'a [CqlType]>,
     /// Milliseconds since 1970, for the literal `'now'`.
     pub now_ms: i64,
-    /// What each bind marker is for, by its index: the name and type that its metadata has.
+    /// The purpose of each bind marker, by its index: the name and type that its metadata has.
     pub markers: Vec<Option<(String, CqlType)>>,
 }
 

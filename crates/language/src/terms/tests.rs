@@ -40,7 +40,7 @@ fn term(text: &str) -> (Term, usize) {
     (value, parsed.markers.len())
 }
 
-/// What the markers of a statement are for.
+/// The names and types that the markers of a statement are for.
 type Markers = Vec<Option<(String, CqlType)>>;
 
 fn prepared(text: &str, name: &str) -> Result<(Prepared, Markers), String> {

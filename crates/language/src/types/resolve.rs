@@ -76,7 +76,7 @@ impl CqlType {
     }
 }
 
-/// What is inside `frozen<..>`, where collections may be in collections without being frozen themselves.
+/// The type inside `frozen<..>`, where collections may be in collections without being frozen themselves.
 fn frozen_type(name: &TypeName, lookup: &dyn TypeLookup) -> Result<CqlType, InvalidRequest> {
     match name {
         TypeName::List(_) | TypeName::Set(_) | TypeName::Map(..) => collection(name, true, lookup),

@@ -86,7 +86,7 @@ fn halves(bytes: &[u8]) -> Option<(u64, u64)> {
     Some(((value >> 64) as u64, value as u64))
 }
 
-/// What orders version 1 UUIDs as `timeuuid`: the time, then the rest as signed bytes.
+/// The number by which version 1 UUIDs are ordered as `timeuuid`: the time, then the rest as signed bytes.
 pub(super) fn timeuuid_order(bytes: &[u8]) -> Option<u128> {
     let (most, least) = halves(bytes)?;
     Some(u128::from(time_first(most)) << 64 | u128::from(least ^ 0x8080_8080_8080_8080))
@@ -106,7 +106,7 @@ fn uuid_bytes(most: u64, least: u64) -> [u8; 16] {
     (u128::from(most) << 64 | u128::from(least)).to_be_bytes()
 }
 
-/// What orders UUIDs: the version, then the time of version 1 or else the bytes, then the rest.
+/// The numbers by which UUIDs are ordered: the version, then the time of version 1 or else the bytes, then the rest.
 pub(super) fn uuid_order(bytes: &[u8]) -> Option<(u8, u64, u64)> {
     let (most, least) = halves(bytes)?;
     let version = (most >> 12 & 0xF) as u8;

@@ -155,8 +155,8 @@ fn estimate(significand: u64, exponent: i32) -> i32 {
     estimate.floor() as i32
 }
 
-/// What the steps need of a number. Java takes the smallest type that holds the values, though not always their sums:
-/// where those overflow, so they do here.
+/// The arithmetic that the steps need. Java takes the smallest type that holds the values, though not always their
+/// sums: where those overflow, so they do here.
 trait Natural: Clone {
     fn times_10(&mut self);
     /// Leaves the remainder.

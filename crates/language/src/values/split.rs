@@ -63,7 +63,7 @@ pub fn collection<'a>(what: &str, bytes: &'a [u8]) -> Result<Vec<&'a [u8]>, Inva
     Err(InvalidRequest::new(format!("Unexpected extraneous bytes after {what} value")))
 }
 
-/// What is wrong with the bytes of a tuple.
+/// A fault in the bytes of a tuple.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TupleError {
     /// They end in the size of the element of this position.

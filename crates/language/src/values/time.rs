@@ -133,7 +133,7 @@ pub(super) fn parse_time(text: &str) -> Result<i64, String> {
     ns.ok_or_else(|| format!("(TimeType) Unable to coerce '{text}' to a formatted time (long)"))
 }
 
-/// What of the text is still to be read.
+/// The part of the text that is still to be read.
 struct Cursor<'a>(&'a str);
 
 impl Cursor<'_> {

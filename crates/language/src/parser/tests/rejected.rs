@@ -1,5 +1,5 @@
-//! What is no statement, and what is said about it. Where Cassandra's parser says the same to the letter, the case is in
-//! the first table; in the second one only its words differ.
+//! Texts that are no statements, and what is said about them. Where Cassandra's parser says the same to the letter, the
+//! case is in the first table; in the second one only its words differ.
 
 use crate::parse;
 

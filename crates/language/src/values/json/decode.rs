@@ -80,7 +80,7 @@ fn expected(what: &str, json: &Json) -> InvalidRequest {
     InvalidRequest::new(format!("Expected {what}, but got a {}: {}", json.class(), json.shown()))
 }
 
-/// What Cassandra expects for a type that JSON has only as a string.
+/// Names what Cassandra expects for a type that JSON has only as a string.
 fn described(native: NativeType) -> &'static str {
     match native {
         NativeType::Ascii => "an ascii string",
