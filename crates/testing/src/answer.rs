@@ -1,4 +1,4 @@
-//! What a server sent, and what a test asks of it. An answer of another kind than asked for fails the test.
+//! Answers of a server, and what a test reads from them. An answer of another kind than asked for fails the test.
 
 use shunt_wire::aggregate::{AggregateReader, Entry};
 use shunt_wire::cql::envelope::{Header, opcode};

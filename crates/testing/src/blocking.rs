@@ -60,7 +60,7 @@ impl Client {
         &mut self.stream
     }
 
-    /// What the texts of the handshake were prepared as, in their order.
+    /// The statements that the texts of the handshake were prepared as, in their order.
     pub fn statements(&self) -> &[Statement] {
         self.cql.statements()
     }

@@ -20,7 +20,7 @@ pub fn request(version: u8, stream: i16, op: u8, body: &[u8]) -> Vec<u8> {
     envelope(Header::request(version, stream, op), body)
 }
 
-/// What `write` appends.
+/// The bytes that `write` appends.
 pub fn body(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut body = Vec::new();
     write(&mut body);

@@ -38,7 +38,7 @@ pub struct Client {
     input: Input,
     output: Output,
     scratch: Scratch,
-    /// Of the answer by which the server took STARTUP: what follows is framed as agreed.
+    /// Header of the answer by which the server took STARTUP: what follows is framed as agreed.
     agreed: Option<Header>,
     /// Came and was not looked at yet.
     received: VecDeque<Answer>,
@@ -93,7 +93,7 @@ impl Client {
         self.agreed
     }
 
-    /// What the texts of the handshake were prepared as, in their order.
+    /// The statements that the texts of the handshake were prepared as, in their order.
     pub fn statements(&self) -> &[Statement] {
         &self.statements
     }

@@ -1,4 +1,4 @@
-//! What a client does on a new connection before its test may use it.
+//! The steps of a client on a new connection before its test may use it.
 
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::envelope::opcode;

@@ -32,7 +32,7 @@ pub struct Client {
     cql: crate::Client,
     compression: Option<Algorithm>,
     waiting: Vec<u8>,
-    /// What came and was not taken yet.
+    /// Answers that came and were not taken yet.
     pub answers: Vec<Answer>,
     /// Answers are counted and thrown away.
     pub discards_answers: bool,
