@@ -89,12 +89,12 @@ pub(crate) struct Cli {
     /// Say more
     #[arg(long, short, requires = "version")]
     pub(crate) verbose: bool,
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }
 
-/// What Shunt can do.
+/// The commands of Shunt.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run nodes and the proxy in one process: a first look, with nothing else installed
@@ -126,7 +126,7 @@ pub(crate) enum Command {
 /// `shunt bench`.
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
-    /// What to measure.
+    /// The measurement to make.
     #[command(subcommand)]
     pub(crate) command: BenchCommand,
 }

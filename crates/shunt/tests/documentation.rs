@@ -220,7 +220,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// What a document's headings are called in links, as GitHub makes them.
+/// The anchors of a document's headings, as GitHub makes them.
 fn anchors(text: &str) -> Vec<String> {
     let heading = |line: &str| {
         let title = line.trim_start_matches('#').strip_prefix(' ')?;
@@ -230,7 +230,7 @@ fn anchors(text: &str) -> Vec<String> {
     prose(text).filter_map(|(_, line)| heading(line)).collect()
 }
 
-/// What is wrong with a link, if something is.
+/// The fault of a link, if it has one.
 fn fault(from: &Path, target: &str) -> Option<String> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;

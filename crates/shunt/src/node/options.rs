@@ -28,15 +28,15 @@ const CLIENTS_MAX: usize = 10_000_000;
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct NodeCommand {
-    /// What to do with the data, if not to run a node on it.
+    /// The task to do on the data, if not to run a node on it.
     #[command(subcommand)]
     pub(crate) task: Option<Task>,
-    /// Of the node.
+    /// Options of the node.
     #[command(flatten)]
     pub(crate) options: NodeOptions,
 }
 
-/// What can be done with the data of a node.
+/// A task on the data of a node.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
     /// Copy the data to a new directory, also while nodes run on it
@@ -200,7 +200,7 @@ impl LogOptions {
     }
 }
 
-/// What a node is run with: its options, read and checked.
+/// The settings of a node: its options, read and checked.
 #[derive(Debug)]
 pub(crate) struct NodeSettings {
     pub(crate) listen: SocketAddr,
@@ -239,7 +239,7 @@ impl NodeOptions {
 }
 
 impl NodeSettings {
-    /// What the node is started from.
+    /// The options that the node is started from.
     pub(crate) fn nodes(&self) -> NodesOptions {
         NodesOptions {
             store: self.store.clone(),

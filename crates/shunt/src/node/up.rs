@@ -60,7 +60,7 @@ pub(crate) struct UpOptions {
     pub(crate) log: LogOptions,
 }
 
-/// What everything is run with: the options, read and checked.
+/// The settings of `shunt up`: its options, read and checked.
 struct UpSettings {
     nodes: Option<u8>,
     node_port: u16,

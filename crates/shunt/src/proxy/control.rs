@@ -14,7 +14,7 @@ use crate::admin;
 use crate::exit::Failure;
 use crate::signals::{Asked, Signals};
 
-/// What the thread is made from.
+/// The parts that the thread is made from.
 pub(super) struct ControlThread {
     pub(super) plane: ControlOptions,
     pub(super) admin: Option<(TcpListener, Arc<Pages>)>,

@@ -21,7 +21,7 @@ const RETRY: Duration = Duration::from_millis(20);
 /// How long cores may take to close their clients after the drain's time is over; they wait for nobody then.
 const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 
-/// What the other threads tell the supervisor.
+/// A message of another thread to the supervisor.
 #[derive(Debug)]
 pub(crate) enum Notice {
     /// A signal to end.

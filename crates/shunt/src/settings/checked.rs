@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use super::SettingsError;
 use super::values::{Faults, Given};
 
-/// What is wrong up to now.
+/// The faults found up to now.
 #[derive(Debug, Default)]
 pub(crate) struct Checked(Vec<String>);
 

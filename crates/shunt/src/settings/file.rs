@@ -14,7 +14,7 @@ use super::options::Options;
 /// Least likeness (Jaro-Winkler, 0 to 1) at which another key is suggested.
 const LIKENESS_MIN: f64 = 0.75;
 
-/// What a file said.
+/// The content of a file, as far as it could be read.
 #[derive(Debug, Default)]
 pub(crate) struct File {
     /// Its values.
@@ -43,7 +43,7 @@ pub(crate) struct Place {
 pub(crate) struct FileError {
     /// Where.
     pub(crate) place: Place,
-    /// What.
+    /// The fault.
     pub(crate) message: String,
 }
 

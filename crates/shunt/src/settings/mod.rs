@@ -28,7 +28,7 @@ pub(crate) struct Settings {
     /// Configuration file (TOML); its keys are the options below with `_` for `-`, flags go before it
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// What the command line says.
+    /// The options of the command line.
     #[command(flatten)]
     pub(crate) options: Options,
 }
@@ -143,7 +143,7 @@ fn resolve(options: Options, problems: &mut Vec<Problem>) -> Config {
     }
 }
 
-/// What was given, if it could be read.
+/// The value that was given, if it could be read.
 fn value<T>(given: Option<Given<T>>) -> Option<T> {
     given.and_then(Given::value)
 }

@@ -11,7 +11,7 @@ use shunt_reactor::IoChoice;
 
 use super::values::{Bytes, Faults, Given, Kind, Micros, Millis, Password, list};
 
-/// What was given; everything may be left out.
+/// The options that were given; everything may be left out.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Options {
@@ -184,7 +184,7 @@ impl Options {
 }
 
 impl Options {
-    /// What is wrong with the values that were given: key and message.
+    /// The faults of the values that were given: key and message.
     pub(crate) fn faults(&self) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
         macro_rules! gather {

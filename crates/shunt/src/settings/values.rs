@@ -11,7 +11,7 @@ use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// A kind of value.
 pub(crate) trait Kind: Sized {
-    /// What it looks like, to be put behind "expected".
+    /// Its form, to be put behind "expected".
     const EXPECTED: &'static str;
     /// It is told to nobody, not even when it is wrong.
     const SECRET: bool = false;
@@ -142,7 +142,7 @@ pub(crate) fn list<'de, T: Kind, D: Deserializer<'de>>(input: D) -> Result<Optio
     input.deserialize_any(Items(PhantomData)).map(Some)
 }
 
-/// What may be wrong with a value or several.
+/// A value, or several, that may have faults.
 pub(crate) trait Faults {
     /// One message each.
     fn faults(&self) -> Vec<String>;

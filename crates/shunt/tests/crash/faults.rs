@@ -22,7 +22,7 @@ const VOLLEYS: usize = 60;
 /// RocksDB numbers its files; no more than these are made in a round.
 const FILES_MAX: usize = 120;
 
-/// What fails: system calls, the error, up to which call the first may be, whether all after it fail too.
+/// The faults: system calls, the error, up to which call the first may be, whether all after it fail too.
 const FAULTS: [(&str, &str, u64, bool); 10] = [
     ("fdatasync,fsync", "EIO", 60, false),
     ("fdatasync,fsync", "EIO", 60, true),

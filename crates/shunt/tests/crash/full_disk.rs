@@ -15,7 +15,7 @@ use crate::process::{Kind, Running, check};
 use crate::started_quietly;
 
 const DISK: &str = "SHUNT_SMALL_DISK";
-/// What is left of the disk for the node; enough to start.
+/// Room left on the disk for the node; enough to start.
 const LEFT_BYTES: u64 = 3 << 20;
 
 /// Fills the disk, but for a little.

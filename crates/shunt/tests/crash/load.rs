@@ -13,7 +13,7 @@ use crate::process::Kind;
 use crate::rows::{Batches, Singles, Truncates};
 use crate::shared::{Conditional, Counters, Schema};
 
-/// What one connection does, and what has to be there afterwards.
+/// The work of one connection, and the check of what has to be there afterwards.
 pub(crate) trait Load: Send {
     /// Sends something and takes the answers; false if some never came.
     fn step(&mut self, client: &mut Client, seen: &mut Seen) -> bool;
@@ -30,7 +30,7 @@ impl Place<'_> {
         self.0.nodes.len()
     }
 
-    /// Of a partition whose key is an int.
+    /// The node that has a partition whose key is an int.
     pub(crate) fn owner(self, key: i32) -> usize {
         self.0.owner(token(&key.to_be_bytes()))
     }

@@ -1,4 +1,4 @@
-//! What is known of the data from the outside: what was acknowledged, and what was sent and never answered.
+//! The data as known from the outside: what was acknowledged, and what was sent and never answered.
 
 /// Xorshift, so that runs differ and can be had again as far as the program's own choices go.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ impl<S: Clone + PartialEq + std::fmt::Debug> Fact<S> {
     }
 }
 
-/// What a run has seen, to be printed: a test that met nothing proves nothing.
+/// Counts of what a run has seen, to be printed: a test that met nothing proves nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     /// Statements that were acknowledged.

@@ -1,5 +1,6 @@
-//! What an operator meets at a bad hour: a directory that cannot be written to, belongs to another version, is open
-//! already, is half a copy, has a long name, or is to be copied into itself; orders at once and signals at the wrong time.
+//! The troubles that an operator meets at a bad hour: a directory that cannot be written to, belongs to another
+//! version, is open already, is half a copy, has a long name, or is to be copied into itself; orders at once and
+//! signals at the wrong time.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +22,7 @@ fn snapshot(data: &Path, to: &Path) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(said) }
 }
 
-/// What a node says that does not start.
+/// The words of a node that does not start.
 fn refusal(kind: Kind, data: &Path, log: &Path) -> String {
     assert!(Running::try_start(kind.command(data), log).is_none(), "{} was opened", data.display());
     fs::read_to_string(log).expect("log")

@@ -18,7 +18,7 @@ const PARTS: i64 = 4;
 /// A connection gives up after so many volleys without an acknowledgement.
 const REFUSALS_MAX: usize = 3;
 
-/// What has been written.
+/// The rows and batches that have been written.
 #[derive(Default)]
 pub(crate) struct Plain {
     rows: Tried,

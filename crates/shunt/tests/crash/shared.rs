@@ -15,7 +15,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 
 const COUNTERS: usize = 8;
 
-/// What has been added to each counter: acknowledged, and sent.
+/// The sums added to each counter: acknowledged, and sent.
 #[derive(Default)]
 pub(crate) struct Sums([(i64, i64); COUNTERS]);
 
@@ -69,7 +69,7 @@ impl Load for Counters {
 /// Registers that several connections raise by one, if they are what they were.
 const REGISTERS: usize = 3;
 
-/// What conditional statements have been answered with.
+/// The facts that the answers to conditional statements have told.
 #[derive(Default)]
 pub(crate) struct Races {
     /// Who has a slot, by an answer to anybody.

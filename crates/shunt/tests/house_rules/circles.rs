@@ -12,7 +12,7 @@ const FILES_MAX: usize = 4;
 
 type Module = Vec<String>;
 
-/// What each module of a crate uses of the others.
+/// The modules of a crate, each with those that it uses.
 fn uses_of(name: &str) -> BTreeMap<Module, BTreeSet<Module>> {
     let source = format!("crates/{name}/src/");
     let files: Vec<(Module, String)> = rust_files()

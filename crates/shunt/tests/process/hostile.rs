@@ -21,7 +21,7 @@ fn offender(proxy: SocketAddr, bytes: &[u8]) -> TcpStream {
     stream
 }
 
-/// Whether the proxy has ended the connection, after whatever it had to say.
+/// True if the proxy has ended the connection, after whatever it had to say.
 fn is_ended(mut stream: TcpStream) -> bool {
     // An error is an end too: a reset.
     stream.read_to_end(&mut Vec::new()).is_ok_and(|bytes| bytes < 1024) || stream.take_error().is_ok()

@@ -227,7 +227,7 @@ fn an_address_that_others_reach_is_refused_unless_that_is_meant() {
     assert!(code == Some(0) && log.contains("whoever connects may do everything"), "{code:?} {log}");
 }
 
-/// What one of two stores has acknowledged is not in the other, so a proxy must not go from one to the other.
+/// A proxy must not go from one store to another: neither has what the other has acknowledged.
 #[test]
 fn contact_points_of_two_stores_end_the_start_of_a_proxy() {
     let directory = tempfile::tempdir().expect("directory");

@@ -76,7 +76,7 @@ impl Drop for Stub {
 /// A running proxy; ends with the test at the latest.
 pub(crate) struct Proxy {
     child: Child,
-    /// What it has logged so far, and the thread that reads it.
+    /// The log so far, and the thread that reads it.
     log: Arc<Mutex<String>>,
     reading: Option<JoinHandle<()>>,
     pub(crate) clients: SocketAddr,

@@ -1,4 +1,4 @@
-//! What can be had without starting anything, and what is refused.
+//! Commands that start nothing, and usage that is refused.
 
 use std::path::PathBuf;
 
