@@ -16,7 +16,7 @@ use crate::link::{PoolKey, pools};
 use crate::metrics::{Closing, QueryKind, Refusal};
 use crate::reply::{self, Answer};
 
-/// What STARTUP asked for, and who it says it is.
+/// The options of a STARTUP message, and the driver that it names.
 struct StartupOptions<'a> {
     driver: &'a str,
     driver_version: &'a str,
@@ -152,7 +152,7 @@ fn answer_register(core: &mut Core, io: &mut Io, slot: u32, stream: i16, registe
     }
 }
 
-/// Whether the nodes take this compression.
+/// True if the nodes take this compression.
 fn offers(cluster: &ClusterState, name: &str) -> bool {
     cluster.compressions.iter().any(|offered| offered.eq_ignore_ascii_case(name))
 }

@@ -23,7 +23,7 @@ use crate::control::datacentre;
 use crate::metrics::Sources;
 use clients::Clients;
 
-/// What the pages are made from.
+/// The pages of the admin address, with what they are made from.
 #[derive(Debug)]
 pub struct Admin {
     sources: Sources,
@@ -47,10 +47,10 @@ impl Admin {
         Arc::new(Self { sources, config, listening, draining: AtomicBool::new(false), heartbeats, clients })
     }
 
-    /// Whether the ring, if it is known, has this datacentre; if not, what there is.
+    /// Checks that the ring has this datacentre. No name, or a ring that is not known yet, passes.
     ///
     /// # Errors
-    /// It has not; the text names those that there are.
+    /// The ring has no such datacentre; the text names those that there are.
     pub fn has_datacentre(&self, name: Option<&str>) -> Result<(), String> {
         let (Some(name), Some(cluster)) = (name, self.sources.cluster.get()) else { return Ok(()) };
         datacentre::choose(Some(name), cluster.routing.nodes(), &[]).map(|_| ())

@@ -72,7 +72,7 @@ pub struct Config {
     pub advertise: Option<SocketAddr>,
     /// How long a successful login of a role is remembered.
     pub auth_cache_ms: u64,
-    /// Whether aggregated frames are used with nodes that offer them.
+    /// Use of aggregated frames: with nodes that offer them, or never.
     pub aggregate: Aggregate,
     /// How often topology and schema are read again without a cause.
     pub refresh_interval_ms: u64,
@@ -141,7 +141,7 @@ fn file_key(field: &'static str) -> &'static str {
     }
 }
 
-/// What [`Config::reloaded`] found.
+/// The result of [`Config::reloaded`].
 #[derive(Debug)]
 pub struct Reloaded {
     /// The configuration to go on with.

@@ -1,4 +1,4 @@
-//! What every step of a core may read: settings, counters, the way to the control plane.
+//! The surroundings of a core, which every step may read: settings, counters, the way to the control plane.
 
 use std::sync::Arc;
 

@@ -24,7 +24,7 @@ use crate::router::Router;
 use crate::second::Second;
 use crate::window::WindowControl;
 
-/// What a core is made from.
+/// The parts that a core is made from.
 pub struct CoreOptions {
     /// Number of this core, from 0.
     pub index: usize,

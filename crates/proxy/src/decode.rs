@@ -48,7 +48,7 @@ struct Path<'a> {
     context: &'a Context,
 }
 
-/// What became of a query.
+/// The fate of a query.
 enum Forwarded {
     /// It is on a link.
     Sent,
@@ -62,7 +62,7 @@ enum Forwarded {
     Closed,
 }
 
-/// What becomes of a request's bytes.
+/// The fate of a request's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taken {
     /// They are done with.
@@ -219,7 +219,7 @@ fn refuse_frame(core: &mut Core, io: &mut Io, slot: u32, error: &FrameError) -> 
     End::Closed
 }
 
-/// Whether a request is one that nodes answer (section 2.4 of the specifications).
+/// True if a request is one that nodes answer (section 2.4 of the specifications).
 #[inline]
 fn is_query(phase: Phase, op: u8) -> bool {
     phase == Phase::Ready && matches!(op, opcode::EXECUTE | opcode::QUERY | opcode::BATCH | opcode::PREPARE)
@@ -366,7 +366,7 @@ fn send(
     Forwarded::Sent
 }
 
-/// What is still to be done for a query that may not be on a link.
+/// Does what is left to do for a query that may not be on a link.
 #[cold]
 fn finish(core: &mut Core, io: &mut Io, request: &Request<'_>, forwarded: Forwarded) -> Taken {
     let (slot, header, body) = (request.slot, request.header, request.body);

@@ -77,7 +77,7 @@ struct Path<'a> {
     context: &'a Context,
 }
 
-/// What comes after the answers that were simply passed on.
+/// The message behind the answers that were simply passed on.
 enum Next {
     /// Nothing that is complete.
     Nothing,
@@ -244,8 +244,8 @@ fn tell_long_answer(core: &Core, io: &Io, at: LinkRef, stream: i16, length: u32)
     );
 }
 
-/// What is no frame on a link that carries frames answers nobody's query, whatever its stream id: the node refuses
-/// the connection.
+/// Gives up a link of aggregated frames on which something else came. That answers nobody's query, whatever its stream
+/// id: the node refuses the connection.
 fn stray_envelope(core: &mut Core, io: &mut Io, key: LinkKey, header: &Header, body: &[u8]) {
     let refusal = (header.opcode == opcode::ERROR).then(|| ErrorMessage::decode(header.version, body).ok()).flatten();
     let why = match refusal {

@@ -1,4 +1,4 @@
-//! What goes wrong: whose fault it is, and whether asking again helps.
+//! Errors: whose fault they are, and whether asking again helps.
 
 use std::borrow::Cow;
 
@@ -70,7 +70,7 @@ impl Fault {
         Self::new(FaultKind::Protocol, why)
     }
 
-    /// What the client asks is not to be done.
+    /// The client asks for something that is not to be done.
     pub(crate) fn invalid(why: impl Into<Cow<'static, str>>) -> Self {
         Self::new(FaultKind::Invalid, why)
     }
@@ -101,18 +101,19 @@ impl NodeError {
         }
     }
 
-    /// Whether another node may be asked: this one did not get far, for a reason of its own.
+    /// True if another node may be asked: this one did not get far, for a reason of its own.
     pub(crate) fn another_may_help(self) -> bool {
         matches!(self.0, error_code::OVERLOADED | error_code::IS_BOOTSTRAPPING)
     }
 
-    /// Whether a driver takes it to say that the request was not carried out, and so gives it to another node.
+    /// True if a driver takes it to say that the request was not carried out, and so gives it to another node.
     pub(crate) fn says_not_begun(self) -> bool {
         use error_code::{IS_BOOTSTRAPPING, OVERLOADED, UNAVAILABLE, UNPREPARED};
         matches!(self.0, OVERLOADED | IS_BOOTSTRAPPING | UNAVAILABLE | UNPREPARED)
     }
 
-    /// Whether it leaves open if a login or keyspace is right: the node cannot serve, or cannot read its own tables.
+    /// True if it leaves open whether a login or keyspace is right: the node cannot serve, or cannot read its own
+    /// tables.
     pub(crate) fn is_no_verdict(self) -> bool {
         self.party() == Party::Node || matches!(self.0, error_code::READ_TIMEOUT | error_code::READ_FAILURE)
     }

@@ -58,7 +58,7 @@ pub(crate) fn links(links: &mut Links, context: &Context, io: &mut Io) -> u32 {
     queries
 }
 
-/// Whether the open frame had better wait for more queries.
+/// True if the open frame should wait for more queries.
 ///
 /// A node takes the frames of a link one after the other, so while it works on one, the next is worth more full
 /// than early. It goes once it has as many queries as are unanswered (which bounds what waiting costs by what the

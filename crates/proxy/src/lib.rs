@@ -10,9 +10,9 @@
 //! [`router`], [`link::links`], [`retained`], [`second`]): a step is a function that takes the owners it needs. Nothing is
 //! shared between cores on the data path.
 //!
-//! What is cold lies beside it: what a client is let in with and how it goes ([`client`]), how links are opened and kept
-//! ([`link`]), second attempts by their cause ([`second`]), answers that the proxy looks into ([`answers`]). The control
-//! plane ([`control`]) watches the ring and posts what changed.
+//! The cold parts lie beside it: how clients log in and leave ([`client`]), how links are opened and kept ([`link`]),
+//! second attempts by their cause ([`second`]), answers that the proxy looks into ([`answers`]). The control plane
+//! ([`control`]) watches the ring and posts what changed.
 
 mod service;
 

@@ -1,7 +1,7 @@
 //! Every bound of the data path in one place, with the relations between them checked at compile time.
 //!
-//! What an operator may set lives in [`crate::config::Config`]; the figures here bound what no operator should have to
-//! think about. Nothing on the data path grows beyond one of these.
+//! The bounds that an operator may set live in [`crate::config::Config`]; the figures here bound what no operator
+//! should have to think about. Nothing on the data path grows beyond one of these.
 
 /// Stream ids of one connection (native protocol v3 to v5, section 2.3: non-negative 16-bit numbers).
 pub const STREAMS_PER_CONNECTION_MAX: usize = 32_768;
@@ -51,7 +51,7 @@ pub const PREPARED_TEXT_BYTES_MAX: usize = 64 * 1024;
 /// Pools of one core: one per (role, protocol version, keyspace, compression) in use.
 pub const POOLS_MAX: usize = 1_024;
 
-/// Of them, pools with a login that no node has accepted: whoever guesses passwords must leave room for others.
+/// Pools of one core whose login no node has accepted: whoever guesses passwords must leave room for others.
 pub const POOLS_UNVERIFIED_MAX: usize = POOLS_MAX / 2;
 
 /// A keyspace's name in USE. It becomes the key of a pool and travels on each of its links; Cassandra's names have at most 48

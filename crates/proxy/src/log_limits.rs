@@ -77,7 +77,8 @@ impl Default for LogLimits {
 }
 
 impl LogLimits {
-    /// Whether a line of this kind may be written now, and if so how many were left out before it.
+    /// Says whether a line of this kind may be written now: `Some` with the number of those left out before it, or
+    /// `None`.
     pub(crate) fn admit(&self, logged: Logged, now_ns: u64) -> Option<u64> {
         let kind = &self.0[logged.index()];
         if kind.take(now_ns) {

@@ -8,7 +8,7 @@ use shunt_admin::RequestKind as QueryKind;
 /// No prepared statement.
 pub(crate) const NO_STATEMENT: u32 = u32::MAX;
 
-/// What kind of work a request asks for; decides the error when its fate is unknown.
+/// The kind of work that a request asks for; it decides the error when the request's fate is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     Read,
@@ -18,7 +18,7 @@ pub(crate) enum Work {
     Other,
 }
 
-/// What must happen to the node's answer before the client gets it.
+/// The proxy's own work for a request, besides passing it and its answer on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
     Deliver,
@@ -39,14 +39,14 @@ pub(crate) enum After {
 }
 
 impl After {
-    /// Whether the request is not simply sent to the node that it is for.
+    /// True if the request is not simply sent to the node that it is for.
     #[inline]
     pub(crate) fn is_for_the_proxy(self) -> bool {
         matches!(self, After::Use | After::Unprepared | After::Local)
     }
 }
 
-/// What is known about one request; small, because it lies in the stream table.
+/// The facts about one request; small, because they lie in the stream table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) placement: Option<(KeyspaceIndex, Token)>,
@@ -85,7 +85,7 @@ impl Plan {
     }
 }
 
-/// What kind of work a kind of statement is.
+/// The kind of work that a kind of statement asks for.
 pub(crate) fn work_of(kind: Kind) -> Work {
     match kind {
         Kind::Select => Work::Read,
@@ -95,7 +95,7 @@ pub(crate) fn work_of(kind: Kind) -> Work {
     }
 }
 
-/// What a statement's answer needs; `keyspace` is what its unqualified names mean.
+/// The proxy's own work for a statement; `keyspace` is that of its unqualified names.
 pub(crate) fn after_of(parsed: &Statement<'_>, keyspace: Option<&str>) -> After {
     match parsed.kind {
         Kind::Use => After::Use,
@@ -138,7 +138,7 @@ impl SystemTable {
 const LOCAL_KEYSPACES: [&str; 5] =
     ["system", "system_schema", "system_views", "system_virtual_schema", "system_metrics"];
 
-/// Whether a SELECT reads rows that are each node's own; `session` is the keyspace of unqualified names.
+/// True if a SELECT reads rows that are each node's own; `session` is the keyspace of unqualified names.
 pub(crate) fn reads_local_rows(parsed: &Statement<'_>, session: Option<&str>) -> bool {
     let Some((keyspace, _)) = parsed.selected_table() else { return false };
     let keyspace = keyspace.or(session.map(Identifier::exact));

@@ -35,7 +35,7 @@ pub(crate) struct KeyMarker {
     name: Box<str>,
 }
 
-/// What is known about a prepared statement.
+/// A prepared statement, as far as it is known.
 #[derive(Clone, Debug)]
 pub struct PreparedStatement {
     /// The node's id for it (a hash of keyspace and text, the same on every node).
@@ -58,7 +58,7 @@ pub struct PreparedStatement {
     key: Box<[KeyMarker]>,
     /// Names of result columns, kept only when the result is rewritten.
     pub(crate) result_columns: Box<[Box<str>]>,
-    /// What its clients know of its columns.
+    /// Its bind markers and columns, as its clients know them.
     pub(crate) shape: Shape,
     /// Told whenever it is executed.
     mark: Mark,
@@ -159,7 +159,7 @@ pub(crate) const ID_BYTES: usize = 16;
 /// A core's table of statements by id, bounded in number and bytes: beyond either bound the one that came first leaves,
 /// and is found in the store when it is met again.
 ///
-/// What is in it has a number, counted up with every one that comes, which is never another's.
+/// Every statement in it has a number, counted up with each one that comes, which is never another's.
 struct Shelf<T> {
     by_id: HashMap<u128, u32, BuildHasherDefault<IdHasher>>,
     items: VecDeque<(Arc<PreparedStatement>, T)>,

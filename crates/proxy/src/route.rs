@@ -77,7 +77,7 @@ pub(crate) fn plan_execute(router: &mut Router, header: &Header, body: &[u8]) ->
     Ok(plan)
 }
 
-/// What follows when nobody prepared the statement with this id here: a proxy that restarted does not know what
+/// Decides what happens to a request whose statement nobody prepared here: a proxy that restarted does not know what
 /// its clients prepared before. Asked again, their drivers prepare it, and it can be routed from then on.
 #[cold]
 fn after_unknown(id: &[u8]) -> After {
@@ -197,14 +197,14 @@ pub(crate) fn choose(router: &mut Router, links: &Links, pool: PoolId, plan: &Pl
     choice
 }
 
-/// Whether a link's node answers probes, and is not to be avoided.
+/// True if a link's node answers probes, and is not to be avoided.
 fn is_responsive(links: &Links, link: LinkKey, avoid: Option<NodeId>) -> bool {
     let Some(node) = links.get(link).map(|link| link.node) else { return false };
     links.node(node).is_some_and(|state| !state.silent) && avoid != Some(node)
 }
 
-/// Of these nodes the one with the fewest queries in flight, its late errors counted among them; the first of equals.
-/// Nodes that do not answer probes come last, as does the one to `avoid`.
+/// Chooses a link to that of these nodes which has the fewest queries in flight, its recent errors counted among them;
+/// the first of equals. Nodes that do not answer probes come last, as does the one to `avoid`.
 #[inline]
 fn least_loaded<'a>(
     links: &Links,

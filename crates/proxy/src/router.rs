@@ -1,4 +1,4 @@
-//! What requests are routed by: the ring, the pools of links, the statements that were prepared.
+//! The state that requests are routed by: the ring, the pools of links, the statements that were prepared.
 
 use std::sync::Arc;
 

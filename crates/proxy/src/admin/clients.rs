@@ -55,7 +55,7 @@ impl Clients {
     }
 }
 
-/// What all cores together have, and which of them did not answer.
+/// The count of all cores together, and the cores that did not answer.
 #[derive(Default)]
 struct Counted {
     groups: HashMap<Group, Tally>,

@@ -4,9 +4,9 @@
 //! rows. So the proxy puts the node in front of the paging state that the client gets, and takes it off again when the
 //! client asks for the next page, on whatever connection and through whatever proxy of the ring.
 //!
-//! What this may never do: answer with the rows of another node than the one that began. If that one cannot be asked the
-//! client gets an error that says so, also for a paging state that names no node. And no answer or request is looked into
-//! but those to these tables.
+//! This must never answer with the rows of another node than the one that began. If that one cannot be asked the client
+//! gets an error that says so, also for a paging state that names no node. And no answer or request is looked into but
+//! those to these tables.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ use crate::metrics::Outcome;
 use crate::reply::{self, Answer};
 use crate::router::Router;
 
-/// What begins a paging state of the proxy's making; the node's host id and its own paging state follow.
+/// The first bytes of a paging state that the proxy made; the node's host id and its own paging state follow.
 const MARK: [u8; 4] = *b"SHN\x01";
 /// Bytes in front of the node's own paging state.
 const MARK_BYTES: usize = MARK.len() + size_of::<u128>();

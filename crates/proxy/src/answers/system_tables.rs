@@ -47,7 +47,7 @@ pub(crate) fn show_proxy(
     }
 }
 
-/// What is shown instead of the node.
+/// The address and host id that are shown instead of the node's.
 struct View {
     address: SocketAddr,
     host_id: [u8; 16],

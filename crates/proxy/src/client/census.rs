@@ -27,7 +27,7 @@ pub struct Group {
     pub keyspace: Option<Arc<str>>,
     /// `None`: it did not say.
     pub driver: Option<Arc<Driver>>,
-    /// Of the protocol; 0: it has not sent STARTUP.
+    /// Version of the protocol; 0: it has not sent STARTUP.
     pub version: u8,
 }
 
@@ -36,7 +36,7 @@ pub struct Group {
 pub struct Tally {
     /// Connections.
     pub clients: u64,
-    /// Of them, those that are not read from now.
+    /// Those of them that are not read from now.
     pub paused: u64,
     /// Their queries in flight.
     pub in_flight: u64,
@@ -51,7 +51,7 @@ impl Tally {
     }
 }
 
-/// What one core has counted.
+/// The count of one core.
 #[derive(Debug)]
 pub struct CoreCensus {
     /// Which core.

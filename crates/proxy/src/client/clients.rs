@@ -76,7 +76,7 @@ impl Clients {
         Some((self.slots.get_mut(slot as usize)?, &mut self.dirty))
     }
 
-    /// What names the client in this slot beyond its end.
+    /// A reference to the client in this slot, which may be kept beyond the client's end.
     pub(crate) fn reference(&self, slot: u32) -> ClientRef {
         ClientRef { slot, id: self.get(slot).map_or(0, |client| client.id) }
     }

@@ -99,7 +99,8 @@ fn bytes_of(io: &Io, client: &Client) -> usize {
     io.backlog(client.conn) + io.unread(client.conn) + client.reader.held_bytes()
 }
 
-/// Whether a client leaves its replies lying: more of them than any bound allows, or all of them for too long.
+/// True if a client does not take its replies: more of them wait than any bound allows, or it has taken none for too
+/// long.
 fn takes_nothing(io: &Io, client: &mut Client) -> bool {
     if !client.stalls.has(Stall::REPLIES) {
         return false;

@@ -202,8 +202,8 @@ pub(crate) fn verification_interrupted(core: &mut Core, io: &mut Io, id: PoolId)
     }
 }
 
-/// Of those who wait for a pool the clients whose login, or else whose USE, is about this pool. The others, held
-/// until it has a link or gone by now, are left.
+/// Takes, from those who wait for a pool, the clients whose login (or whose USE, if `login` is false) is about this
+/// pool. The others, held until it has a link or gone by now, are left.
 pub(crate) fn take_switching(core: &mut Core, id: PoolId, login: bool) -> Vec<ClientRef> {
     let Some(pool) = core.router.pools.get_mut(id) else { return Vec::new() };
     let waiting = std::mem::take(&mut pool.waiting);

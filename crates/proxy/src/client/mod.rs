@@ -1,4 +1,4 @@
-//! What a core remembers about one client connection, and what happens to it beside its queries.
+//! The state that a core keeps of one client connection, and all that happens to it beside its queries.
 //!
 //! [`login`] lets it into a pool (logging in and USE), [`events`] tells it of changes of the schema, [`deadlines`] and
 //! [`closing`] end it, [`who`] and [`census`] show it to operators. [`clients`] holds them all.
@@ -83,7 +83,7 @@ pub(crate) struct Switch {
     pub(crate) pool: PoolId,
     /// Stream id of the request to answer.
     pub(crate) stream: i16,
-    /// Whether this is a login (else a USE).
+    /// True for a login, false for a USE.
     pub(crate) login: bool,
     /// When it is given up, nanoseconds.
     pub(crate) deadline_ns: u64,
@@ -123,7 +123,7 @@ pub(crate) struct Client {
     pub(crate) local: SocketAddr,
     /// Address it connected from.
     pub(crate) peer: SocketAddr,
-    /// What STARTUP said it is.
+    /// The driver that it named in STARTUP.
     pub(crate) driver: Option<Arc<Driver>>,
     /// When it must be READY, nanoseconds.
     pub(crate) handshake_deadline_ns: u64,

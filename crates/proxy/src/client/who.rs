@@ -12,7 +12,7 @@ use crate::limits;
 
 /// The role of a token that is no PLAIN message.
 const UNKNOWN: &str = "unknown";
-/// What is shown where a client has not said it (yet).
+/// The word shown where a client has not said it (yet).
 const NONE: &str = "none";
 
 /// A driver as STARTUP names it (`DRIVER_NAME`, `DRIVER_VERSION`); the version may be empty.
@@ -50,7 +50,7 @@ impl Drivers {
     }
 }
 
-/// What the clients of a pool have in common, as it is shown.
+/// The role and keyspace that the clients of a pool have in common, as they are shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PoolNames {
     /// `None`: the ring asks for no login.

@@ -13,7 +13,7 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 pub struct Problem {
     /// The key it is about, as written in the file.
     pub key: &'static str,
-    /// What is wrong and what to do about it.
+    /// The fault, and what to do about it.
     pub message: String,
 }
 
@@ -126,7 +126,7 @@ impl Findings {
     }
 }
 
-/// Whether a connection to `target` on this machine would arrive at a listener on `listen`.
+/// True if a connection to `target` on this machine would arrive at a listener on `listen`.
 fn reaches(listen: SocketAddr, target: SocketAddr) -> bool {
     let same_host = listen.ip() == target.ip()
         || (listen.ip().is_unspecified() && (target.ip().is_loopback() || target.ip().is_unspecified()));

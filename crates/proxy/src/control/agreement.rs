@@ -90,7 +90,7 @@ impl Agreement {
     }
 }
 
-/// Whether all nodes but those that are down have the same version.
+/// True if all nodes but those that are down have the same version.
 pub(super) fn agree(versions: &[(u128, u128)], down: &HashSet<u128>) -> bool {
     let mut versions = versions.iter().filter(|(host_id, _)| !down.contains(host_id)).map(|(_, version)| version);
     let first = versions.next();

@@ -1,4 +1,4 @@
-//! What can go wrong between the control plane and a node.
+//! Errors between the control plane and a node.
 
 use std::fmt;
 use std::io;

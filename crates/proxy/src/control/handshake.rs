@@ -41,8 +41,8 @@ pub(super) async fn connect(
     Err(ControlError::NoCommonVersion(refused))
 }
 
-/// Whether a node answers CQL at all: OPTIONS in the oldest version, which needs no login. That it may refuse that version
-/// is an answer too.
+/// Finds out whether a node answers CQL at all, by OPTIONS in the oldest version, which needs no login. A refusal of
+/// that version is an answer too.
 pub(super) async fn probe(address: SocketAddr, limit: Duration) -> Result<(), ControlError> {
     let mut connection = Connection::open(address, VERSIONS[VERSIONS.len() - 1], limit).await?;
     connection.request(opcode::OPTIONS, &[], "OPTIONS", limit).await.map(|_| ())

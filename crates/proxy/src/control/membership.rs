@@ -1,10 +1,10 @@
-//! Whether a node belongs to the ring that is known: its addresses may have been given to another ring, and contact points
-//! may be of two.
+//! Decides whether a node belongs to the ring that is known: its addresses may have been given to another ring, and
+//! contact points may be of two.
 //!
-//! What must never happen: that nodes of one ring are mistaken for those of another, because queries and logins would go to
-//! whoever has the addresses now. A ring is the same if its cluster has the same name (which many have that were set up
-//! alike) and at least one of the nodes that it shows, by host id, was shown before. A ring that was built anew from nothing
-//! is another one; a proxy that has known the old one must be started again for it.
+//! Nodes of one ring must never be mistaken for those of another, because queries and logins would go to whoever has
+//! the addresses now. A ring is the same if its cluster has the same name (which many have that were set up alike) and
+//! at least one of the nodes that it shows, by host id, was shown before. A ring that was built anew from nothing is
+//! another one; a proxy that has known the old one must be started again for it.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use crate::config::Config;
 /// Least time that a node has for telling who it is.
 const STEP_MIN: Duration = Duration::from_secs(10);
 
-/// What tells a ring from others.
+/// The marks by which a ring is told from others.
 #[derive(Clone, Debug)]
 pub(super) struct Members {
     pub(super) cluster_name: String,

@@ -30,7 +30,7 @@ const OF_NODES: [&str; 8] = [
     "system_virtual_schema",
 ];
 
-/// What an event is about, in the order in which nodes tell of new ones: what something is made of comes before it.
+/// The subject of an event, in the order in which nodes tell of new ones: a thing comes after those that it is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Target {
     Keyspace,

@@ -34,7 +34,7 @@ use crate::metrics::ControlMetrics;
 const RECONNECT_FIRST: Duration = Duration::from_millis(250);
 const RECONNECT_MAX: Duration = Duration::from_secs(10);
 
-/// What the control plane is made from.
+/// The parts that the control plane is made from.
 pub struct ControlOptions {
     /// Settings, followed as they change.
     pub config: watch::Receiver<Arc<Config>>,
@@ -64,7 +64,7 @@ pub struct ControlPlane {
     /// As last read; `None` before.
     pub(super) ring: Option<Ring>,
     pub(super) schema: Schema,
-    /// What clients know the schema to be from events; `None` before it was read.
+    /// The schema as clients know it from events; `None` before it was read.
     pub(super) inventory: Option<Inventory>,
     /// The local datacentre where none is configured: that of the contact points, for the life of the process.
     home: Option<String>,
@@ -218,7 +218,7 @@ impl ControlPlane {
         self.view.send_replace(Some(state));
     }
 
-    /// Whether a session says otherwise of its node than what was published last: it may have been restarted with other
+    /// True if a session says otherwise of its node than what was published last: it may have been restarted with other
     /// settings.
     pub(super) fn is_news(&self, session: &Session) -> bool {
         let (view, Some(ring)) = (self.view.borrow(), &self.ring) else { return false };
@@ -259,7 +259,7 @@ impl ControlPlane {
         }
     }
 
-    /// Whether nobody has heard of the ring yet.
+    /// True if nobody has heard of the ring yet.
     pub(super) fn is_starting(&self) -> bool {
         self.view.borrow().is_none()
     }

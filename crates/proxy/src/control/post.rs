@@ -59,7 +59,7 @@ impl Post {
         }
     }
 
-    /// Whether anything waits.
+    /// True if anything waits.
     pub(super) fn is_waiting(&self) -> bool {
         self.cores.iter().any(|(_, waiting)| !waiting.is_empty())
     }

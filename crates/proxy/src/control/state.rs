@@ -1,4 +1,4 @@
-//! What the control plane and the cores tell each other.
+//! The messages between the control plane and the cores, and the state of the ring that they carry.
 //!
 //! The control plane builds a [`ClusterState`] whenever the ring or its schema changed and posts it whole to every
 //! core as [`CoreMail::Cluster`]; a core swaps its `Arc` and never sees half a change. Cores ask for things by
@@ -41,7 +41,7 @@ pub struct ClusterState {
     pub schema_version: u128,
 }
 
-/// What the control plane and the binary post into a core's loop.
+/// A message of the control plane or the binary to a core's loop.
 #[derive(Clone, Debug)]
 pub enum CoreMail {
     /// The ring or its schema changed, or is known for the first time.
@@ -52,7 +52,7 @@ pub enum CoreMail {
     SchemaAgreed {
         /// The asker's number, echoed.
         ticket: u64,
-        /// Whether all nodes that are up had one schema version before the time was over.
+        /// True if all nodes that are up had one schema version before the time was over.
         agreed: bool,
     },
     /// Take no new queries' clients, finish what is in flight, then close the clients and stop the loop.
@@ -65,7 +65,7 @@ pub enum CoreMail {
     Reload(Arc<Config>),
 }
 
-/// What a core may ask of the control plane.
+/// A request of a core to the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlRequest {
     /// Poll schema versions until they are equal (at most 10 s), then post [`CoreMail::SchemaAgreed`] to this core.

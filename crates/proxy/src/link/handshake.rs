@@ -233,7 +233,7 @@ fn refuse_login(core: &mut Core, io: &mut Io, key: LinkKey, why: &str) {
     step_refused(core, io, key, true, &body);
 }
 
-/// Whether an ERROR in place of a login's or a keyspace's acceptance says of neither that it is wrong: the node is
+/// True if an ERROR in place of a login's or a keyspace's acceptance says of neither that it is wrong: the node is
 /// overloaded, starts or stops, or cannot read its own tables, in which case PasswordAuthenticators speak of bad
 /// credentials all the same.
 fn is_no_verdict(error: &[u8]) -> bool {
@@ -261,7 +261,7 @@ const NOT_CHECKED: [&[u8]; 7] = [
     b"Operation failed",
 ];
 
-/// Whether an ERROR, whose body is never compressed that early, says that what was asked is not understood.
+/// True if an ERROR, whose body is never compressed that early, says that what was asked is not understood.
 fn is_protocol_error(header: &Header, body: &[u8]) -> bool {
     let error = split_response_prefix(header.flags, body).map_or(&[][..], |(_, error)| error);
     error_code::peek(error) == Some(error_code::PROTOCOL_ERROR)

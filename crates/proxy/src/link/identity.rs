@@ -5,9 +5,9 @@
 //! plane knows at that address, by host id and name of the cluster. One that says otherwise, or nothing, is refused; the
 //! control plane looks at the ring, and what it finds there is let in at once.
 //!
-//! What this cannot prevent: a node tells who it is only to whoever is logged in, so the login itself has been shown by
-//! then; and whoever lies is believed. Only TLS could help against either. While a node's address is known to be somebody
-//! else's, one login at a time is shown there and no more.
+//! Two things cannot be prevented: a node tells who it is only to whoever is logged in, so the login itself has been
+//! shown by then; and whoever lies is believed. Only TLS could help against either. While a node's address is known to
+//! be somebody else's, one login at a time is shown there and no more.
 
 use shunt_reactor::Io;
 use shunt_topology::NodeId;
@@ -22,7 +22,7 @@ use crate::link::links::Links;
 use crate::link::{Step, handshake, keep, open};
 use crate::metrics::GivenUp;
 
-/// What a node says of itself.
+/// The query by which a node is asked who it is.
 const QUESTION: &str = "SELECT host_id, cluster_name FROM system.local WHERE key = 'local'";
 
 pub(crate) fn ask(core: &mut Core, io: &mut Io, key: LinkKey) {
@@ -74,7 +74,7 @@ fn identity(header: &Header, body: &[u8]) -> Option<(u128, String)> {
     Some((host_id, std::str::from_utf8(row.get(1)?).ok()?.to_owned()))
 }
 
-/// What is wrong with who answered at a node's address, for the log; `None`: it is the node.
+/// Says, for the log, what is wrong with who answered at a node's address; `None`: it is the node.
 fn difference(cluster: &ClusterState, node: NodeId, host_id: u128, cluster_name: &str) -> Option<String> {
     let expected = cluster.routing.node(node)?.host_id;
     if cluster_name != cluster.cluster_name {

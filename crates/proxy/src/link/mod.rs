@@ -61,7 +61,7 @@ pub(crate) enum Step {
     Ready,
 }
 
-/// What a link was opened for.
+/// The purpose of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// To take queries.
@@ -88,9 +88,9 @@ pub(crate) struct Link {
     pub(crate) version: u8,
     /// Version of what its pool's clients ask; in aggregated frames another than that of the envelopes.
     pub(crate) body_version: u8,
-    /// What its bodies are compressed with (v3, v4), if they are.
+    /// Compression of its bodies (v3, v4), if they are compressed.
     pub(crate) compression: Option<Algorithm>,
-    /// What the node offers for aggregated frames.
+    /// The node's offer of aggregated frames, if it made one for this link.
     pub(crate) aggregate: Option<Offer>,
     /// It has answered in aggregated frames.
     pub(crate) heard_frames: bool,
@@ -195,13 +195,13 @@ impl Link {
         true
     }
 
-    /// Whether nobody waits for an answer on it.
+    /// True if nobody waits for an answer on it.
     pub(crate) fn is_unused(&self) -> bool {
         self.streams.len() <= self.orphans
     }
 }
 
-/// What a core remembers about one node, whatever the pool.
+/// The state that a core keeps of one node, whatever the pool.
 pub(crate) struct NodeState {
     /// Queries in flight on all links of this core to it; what routing compares.
     pub(crate) in_flight: u32,
@@ -219,7 +219,7 @@ pub(crate) struct NodeState {
     pub(crate) metrics: Arc<NodeMetrics>,
 }
 
-/// What a core remembers about where a node takes aggregated frames.
+/// A core's knowledge of where a node takes aggregated frames.
 pub(crate) struct Upgrade {
     /// The port, as the node said last; `None`: it takes none.
     pub(crate) port: Option<u16>,

@@ -83,7 +83,7 @@ pub(crate) fn open(core: &mut Core, io: &mut Io, pool_id: PoolId, node: NodeId, 
     true
 }
 
-/// Whether the address of this node was somebody else's when it was last looked at, and somebody is looking right now:
+/// True if the address of this node was somebody else's when it was last looked at, and somebody is looking right now:
 /// then no other login needs to be shown there.
 pub(crate) fn is_being_identified(links: &Links, node: NodeId) -> bool {
     links.node(node).is_some_and(|state| state.stranger)

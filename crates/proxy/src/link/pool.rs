@@ -18,7 +18,7 @@ use crate::ids::{ClientRef, LinkKey, PoolId};
 use crate::limits;
 use crate::metrics::PoolState;
 
-/// What must not mix.
+/// The properties in which all clients of a pool are alike: those that differ must not share links.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PoolKey {
     /// SASL token of a successful login; `None`: the ring asks for none.
@@ -34,7 +34,7 @@ pub(crate) struct PoolKey {
 /// The links of one pool and who waits for them.
 pub(crate) struct Pool {
     pub(crate) key: PoolKey,
-    /// Of the key, what logs and `/status` show.
+    /// Names from the key, as logs and `/status` show them.
     pub(crate) names: PoolNames,
     /// Links per node.
     per_node: usize,
@@ -58,7 +58,7 @@ pub(crate) struct Pool {
     pub(crate) admitted: bool,
     /// Nodes that refused its login or keyspace the last time they were asked.
     refusals: Vec<Refused>,
-    /// What the last of them said that was a verdict; none since a link was opened.
+    /// The latest refusal by one of them that was a verdict; none since a link was opened.
     pub(crate) last_verdict: Option<Verdict>,
     /// Every node refuses it: its clients are told so and closed.
     pub(crate) dismissed: bool,
@@ -166,14 +166,14 @@ impl Pool {
         self.refusals.iter().find(|refused| refused.node == node).map_or(0, |refused| refused.verdicts)
     }
 
-    /// Whether a node may be asked for another link now. With a login that nothing speaks for, no node may while one that
-    /// refused is spared: a wrong password would go round.
+    /// True if a node may be asked for another link now. With a login that nothing speaks for, no node may while one
+    /// that refused is spared: a wrong password would go round.
     pub(crate) fn may_ask(&self, node: NodeId, now_ns: u64) -> bool {
         let is_recent_verdict = |refused: &Refused| refused.verdicts > 0 && now_ns < refused.until_ns;
         !(self.is_spared(node, now_ns) || self.is_doubtful() && self.refusals.iter().any(is_recent_verdict))
     }
 
-    /// Whether a node has refused so lately that others had better be asked.
+    /// True if a node has refused so lately that others had better be asked.
     pub(crate) fn is_spared(&self, node: NodeId, now_ns: u64) -> bool {
         self.refusals.iter().any(|refused| refused.node == node && now_ns < refused.until_ns)
     }
@@ -183,7 +183,7 @@ impl Pool {
         self.refusals.iter_mut().for_each(|refused| refused.until_ns = 0);
     }
 
-    /// What it is at, as metrics show it.
+    /// Its state, as metrics show it.
     pub(crate) fn state(&self) -> PoolState {
         if self.ready > 0 {
             PoolState::Open
@@ -196,24 +196,24 @@ impl Pool {
         }
     }
 
-    /// Whether it has a login that no node has accepted, or the last one asked refused.
+    /// True if it has a login that no node has accepted, or that the last node asked refused.
     pub(crate) fn is_unverified(&self) -> bool {
         self.key.login.is_some() && self.verified_ns == 0
     }
 
-    /// Whether nothing speaks for its login: no node's word, ever, nor a link that is open with it. One node that refuses
-    /// (its own tables cannot be read, say) must not keep the pool from the others.
+    /// True if nothing speaks for its login: no node's word, ever, nor a link that is open with it. One node that
+    /// refuses (its own tables cannot be read, say) must not keep the pool from the others.
     pub(crate) fn is_doubtful(&self) -> bool {
         self.is_unverified() && self.ready == 0 && !self.admitted
     }
 
-    /// Whether the login was verified recently enough to be believed.
+    /// True if the login was verified recently enough to be believed.
     pub(crate) fn login_is_fresh(&self, now_ns: u64, cache_ns: u64) -> bool {
         self.verified_ns != 0 && now_ns.saturating_sub(self.verified_ns) < cache_ns
     }
 }
 
-/// What a node says of what a pool's links are opened with.
+/// A refusal of what a pool's links are opened with: its login, its keyspace or its options.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
     /// Body of the ERROR that clients are told.
@@ -301,12 +301,12 @@ impl Pools {
         Some(id)
     }
 
-    /// Whether there are as many as there may be.
+    /// True if there are as many pools as there may be.
     pub(crate) fn is_full(&self) -> bool {
         self.by_key.len() >= limits::POOLS_MAX
     }
 
-    /// Of those that no client uses the one that has been idle longest.
+    /// The pool that has been idle longest, among those that no client uses.
     pub(crate) fn idlest(&self) -> Option<PoolId> {
         let idle = self.pools.iter().enumerate().filter_map(|(index, pool)| {
             let pool = pool.as_ref().filter(|pool| pool.clients == 0 && pool.waiting.is_empty())?;

@@ -71,7 +71,7 @@ fn dismiss(core: &mut Core, io: &mut Io, id: PoolId) {
     }
 }
 
-/// Whether queries of this pool's clients are to be answered by [`refuse_dismissed`].
+/// True if queries of this pool's clients are to be answered by [`refuse_dismissed`].
 pub(crate) fn is_dismissed(core: &Core, id: PoolId) -> bool {
     core.router.pools.get(id).is_some_and(|pool| pool.dismissed)
 }

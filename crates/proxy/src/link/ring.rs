@@ -1,4 +1,4 @@
-//! What a core does when the control plane has seen the ring or its schema change.
+//! Changes of the ring or its schema, as a core takes them from the control plane.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

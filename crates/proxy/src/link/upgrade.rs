@@ -21,8 +21,8 @@ use crate::limits;
 use crate::link::{Role, Step, keep, open};
 use crate::reply::Answer;
 
-/// What SUPPORTED says about aggregated frames on this very connection, if they are wanted; notes where the node
-/// takes them otherwise.
+/// Reads from SUPPORTED the offer of aggregated frames on this very connection, if they are wanted; notes where the
+/// node takes them otherwise.
 ///
 /// # Errors
 /// The message is malformed.
@@ -38,7 +38,7 @@ pub(crate) fn read_offer(core: &mut Core, io: &Io, key: LinkKey, supported: &[u8
     Ok(here.filter(|_| tried))
 }
 
-/// Whether it is time to ask the node of an ordinary link again.
+/// True if it is time to ask the node of an ordinary link again.
 pub(crate) fn may_have_new_offer(core: &Core, key: LinkKey, now_ns: u64) -> bool {
     let Some(link) = core.links.get(key) else { return false };
     let ordinary = link.is_ready() && link.aggregate.is_none() && !link.is_being_replaced;

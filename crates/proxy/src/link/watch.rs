@@ -1,4 +1,4 @@
-//! What is looked at regularly: deadlines of handshakes, silence, idle pools.
+//! The regular checks of a core: deadlines of handshakes, silence, idle pools.
 
 use shunt_admin::Label as _;
 use shunt_reactor::Io;

@@ -1,4 +1,4 @@
-//! What the control plane counts about itself. Written by the control thread only.
+//! The counters of the control plane. Written by the control thread only.
 
 use super::{Counter, Gauge};
 

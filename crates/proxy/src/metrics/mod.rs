@@ -1,4 +1,4 @@
-//! What the cores count, and how it is shown.
+//! The counters of the cores, and how they are shown.
 //!
 //! A core writes its own [`CoreMetrics`] with plain loads and stores (no lock, no read-modify-write); the admin thread
 //! reads them at any moment and sums over the cores. Nothing is allocated per query.
@@ -115,7 +115,7 @@ labels! {
 }
 
 labels! {
-    /// What a pool is at.
+    /// The state of a pool.
     pub enum PoolState = "state" {
         /// A link takes queries.
         Open = "open",

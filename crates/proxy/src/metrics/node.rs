@@ -1,4 +1,4 @@
-//! What one core counts about one node.
+//! The counters of one core about one node.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,4 +1,4 @@
-//! What clients believe of a prepared statement: its bind markers and the columns of its result.
+//! The shape of a prepared statement, as clients know it: its bind markers and the columns of its result.
 //!
 //! Nodes forget a statement when its table changes, and prepared again the same text may have other columns. Clients of
 //! version 5 are told so with the rows, because their result metadata has an id. Older ones decode rows by what PREPARE
@@ -45,7 +45,7 @@ impl Shape {
         self
     }
 
-    /// Whether some clients may know it as it was once. There is no telling which, so none of them is spared.
+    /// True if some clients may know it as it was once. There is no telling which, so none of them is spared.
     pub(crate) fn has_changed(self) -> bool {
         self.changed
     }

@@ -3,7 +3,7 @@
 //! It is bounded in number and in bytes. What must leave is chosen so that nobody can push out what others use:
 //! - Each statement is on the account of the login that prepared it first. The login that has most gives one up, so that
 //!   one which prepares without end pushes out its own, and each of n logins keeps what it has up to an nth of all.
-//! - Of a login's statements the oldest leaves that was not executed while its turn came twice (second chance), or never
+//! - A login loses its oldest statement that was not executed while its turn came twice (second chance), or never
 //!   and its turn came once: else the newest would leave for those that are used all the time, and whoever prepared it
 //!   would be asked to prepare it for ever.
 //! - A text above `PREPARED_TEXT_BYTES_MAX` is not kept at all, see [`PreparedStatement::text`].
@@ -24,9 +24,9 @@ use crate::limits;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mark(Arc<AtomicU8>);
 
-/// Of one that was executed.
+/// Mark of a statement that was executed.
 const EXECUTED: u8 = 2;
-/// Of one that was prepared.
+/// Mark of a statement that was prepared.
 const PREPARED: u8 = 1;
 
 impl Mark {
@@ -69,7 +69,7 @@ struct Inner {
     evicted: u64,
 }
 
-/// What is on one account.
+/// The statements of one account.
 #[derive(Default)]
 struct Share {
     /// In the order in which their turn to leave comes.
@@ -94,7 +94,7 @@ impl PreparedStore {
         self.inner.read().unwrap_or_else(PoisonError::into_inner).by_id.len()
     }
 
-    /// Whether none is known.
+    /// True if no statement is known.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,4 +1,4 @@
-//! What is remembered, for how long, and who pushes out whom.
+//! Tests of what is remembered, for how long, and who pushes out whom.
 
 use shunt_wire::cql::statement;
 

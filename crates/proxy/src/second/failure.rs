@@ -63,12 +63,12 @@ fn failure<'a>(pending: &Pending, outcome: Outcome, why: &'a str) -> ErrorMessag
     ErrorMessage::plain(error_code::OVERLOADED, why)
 }
 
-/// Whether a request may have changed something, or may do so yet, on a node that never answered.
+/// True if a request may have changed something, or may do so yet, on a node that never answered.
 pub(crate) fn may_have_changed(pending: &Pending) -> bool {
     pending.fate_unknown && may_change(&pending.plan)
 }
 
-/// Whether a request may change anything. What is not understood may.
+/// True if a request may change anything. One that is not understood may.
 fn may_change(plan: &Plan) -> bool {
     match plan.work {
         Work::Read => false,

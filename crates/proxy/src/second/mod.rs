@@ -39,7 +39,8 @@ pub(crate) struct Second {
     /// Answers to schema changes that wait for agreement.
     pub(crate) awaiting: BTreeMap<Ticket, AwaitingAgreement>,
     tickets: u32,
-    /// What was in flight on links that are gone, to be dealt with before the event that ended them is over.
+    /// The requests that were in flight on links that are gone, to be dealt with before the event that ended them is
+    /// over.
     pub(crate) lost: Vec<LostRequests>,
     /// Repairs that waited for a link, and whether it opened; dealt with in the same way.
     pub(crate) linked: Vec<(Ticket, bool)>,
@@ -51,14 +52,14 @@ impl Second {
         Ticket(self.tickets)
     }
 
-    /// Whether a request that waits was asked in this pool.
+    /// True if a lost request, or one that waits for a repair, was asked in this pool.
     pub(crate) fn refers_to(&self, pool: PoolId) -> bool {
         let lost = self.lost.iter().flat_map(|lost| &lost.requests);
         lost.chain(self.repairs.values().map(|repair| &repair.pending)).any(|pending| pending.pool == pool)
     }
 }
 
-/// What was in flight on a link that is gone.
+/// The requests that were in flight on a link that is gone.
 pub(crate) struct LostRequests {
     pub(crate) requests: Vec<Pending>,
     /// The buffers that they were sent from.

@@ -25,7 +25,7 @@ use crate::router::Router;
 #[derive(Debug)]
 struct Given<'a> {
     routing: &'a RoutingTable,
-    /// What unqualified names mean.
+    /// The keyspace of unqualified names.
     keyspace: Option<&'a str>,
     values: &'a Values<'a>,
 }
@@ -41,7 +41,7 @@ impl Setting for Given<'_> {
     }
 }
 
-/// Whether a request that a node was sent may be sent to another, whatever the first did or will do with it.
+/// True if a request that a node was sent may be sent to another, whatever the first did or will do with it.
 pub(crate) fn may_repeat(router: &mut Router, pending: &Pending, body: &[u8]) -> bool {
     // What cannot be read now could be read when it was sent; if not, it is not repeated.
     judge_request(router, pending, body).unwrap_or(false)

@@ -1,7 +1,7 @@
 //! Nodes that turn a request away before they begin: because they start, stop or are overloaded. The request goes to
 //! another node once.
 //!
-//! What this may never do: say that a request was not carried out if the first node may have carried it out. Of a node that
+//! This must never say that a request was not carried out if the first node may have carried it out. Of a node that
 //! starts or stops it is known that it has not begun; of one that is overloaded it is not.
 
 use shunt_reactor::Io;
@@ -15,8 +15,8 @@ use crate::link::{Kept, Pending, keep};
 use crate::metrics::GivenUp;
 use crate::second::{elsewhere, repeat};
 
-/// What Cassandra 5 says, with code OVERLOADED, to queries that reach it after it began to shut down. There is no code for
-/// it.
+/// The words of Cassandra 5, with code OVERLOADED, to queries that reach it after it began to shut down. There is no
+/// code for it.
 const SHUTTING_DOWN: &str = "Server is shutting down";
 
 /// A node that says it cannot serve is asked less for a while; another may be able to.

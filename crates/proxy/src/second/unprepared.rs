@@ -1,7 +1,7 @@
 //! UNPREPARED: a node does not know a statement that clients prepared through this proxy. The statement is prepared on
 //! that node, in the keyspace it was prepared in, and the request sent again.
 //!
-//! What this may never do:
+//! This must never:
 //! - Hide from a client what only preparing again can tell it. Where the node's answer to PREPARE shows that what the
 //!   client believes of the statement is no longer so (types of its bind markers; columns of its result, in version 5 by
 //!   the id that its EXECUTE carries), the client gets UNPREPARED.
@@ -34,7 +34,7 @@ use crate::reply::{self, Answer};
 use crate::second::failure::may_have_changed;
 use crate::second::{Repair, elsewhere, failure};
 
-/// What the answer to a repair's PREPARE says.
+/// The verdict of a node's answer to a repair's PREPARE.
 enum Again {
     /// The node knows the statement as the client does.
     Same,
@@ -192,7 +192,7 @@ fn repair_refused(core: &mut Core, io: &mut Io, link: LinkKey, repair: &Repair, 
     }
 }
 
-/// What a node prepared, beside what the client asked for and believes of it.
+/// Compares what a node prepared with what the client asked for and believes of it.
 fn compare(core: &mut Core, link: LinkKey, repair: &Repair, answer: &Answer<'_>) -> Again {
     let (max, mut plain) = (core.context.config.frame_bytes_max, Vec::new());
     let Some(body) = core.links.plain_body(link, answer.flags, answer.body, max, &mut plain) else {
@@ -262,7 +262,7 @@ pub(crate) fn words(version: u8, id: &[u8], message: &str) -> Vec<u8> {
     body
 }
 
-/// Whether one more statement of a request may be prepared on the node it is on: as many as it names, and one of them
+/// True if one more statement of a request may be prepared on the node it is on: as many as it names, and one of them
 /// again, should the node have pushed it out meanwhile.
 fn may_be_prepared(version: u8, pending: &Pending, body: &[u8]) -> bool {
     if pending.reprepares < 2 {

@@ -26,7 +26,7 @@ pub(super) struct FakeNode {
     pub(super) schema_version: u128,
 }
 
-/// What all nodes of the ring say.
+/// The state that all nodes of the ring tell of.
 pub(super) struct FakeState {
     pub(super) nodes: Vec<FakeNode>,
     pub(super) cluster_name: &'static str,
@@ -176,7 +176,7 @@ impl FakeRing {
     }
 }
 
-/// What was killed may need a moment to let go of its port.
+/// Listens on an address, whose port a listener that was just killed may hold for another moment.
 async fn bind_soon(address: SocketAddr) -> TcpListener {
     loop {
         match TcpListener::bind(address).await {

@@ -92,7 +92,7 @@ async fn eventually(mut happened: impl FnMut() -> bool) {
     timeout(GUARD, poll).await.expect("it never happened");
 }
 
-/// Whether the node with this host id is up; panics if it is not in the ring.
+/// True if the node with this host id is up; panics if it is not in the ring.
 fn is_up(state: &ClusterState, host_id: u128) -> bool {
     state.routing.nodes().iter().find(|node| node.host_id == host_id).expect("node").up
 }
