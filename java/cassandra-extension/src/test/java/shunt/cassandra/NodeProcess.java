@@ -39,7 +39,7 @@ public abstract class NodeProcess implements AutoCloseable
     private static final long START_SECONDS = 300;
     private static final long END_SECONDS = 60;
     private static final long AWAIT_SECONDS = 20;
-    private static final Path RING = Path.of("..", "..", "tests", "ring").toAbsolutePath().normalize();
+    private static final Path HARNESS = Path.of("..", "..", "tests", "harness").toAbsolutePath().normalize();
     private static final ObjectName STORAGE = name("org.apache.cassandra.db:type=StorageService");
 
     public final Path directory;
@@ -141,11 +141,11 @@ public abstract class NodeProcess implements AutoCloseable
             }
         }
         List<String> command = new ArrayList<>(List.of(Path.of(System.getProperty("java.home"), "bin", "java").toString(),
-            "@" + RING.resolve("jvm17.options"), "-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            "@" + HARNESS.resolve("jvm17.options"), "-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
             "-javaagent:" + agentJar(Path.of("target", "classes").toAbsolutePath(), variant.added) + "=" + settings));
         for (String property : List.of("cassandra.config=file://" + directory + "/cassandra.yaml",
                                        "cassandra.storagedir=" + directory, "cassandra.jmx.local.port=" + jmxPort,
-                                       "logback.configurationFile=" + RING.resolve("logback.xml"), "cassandra-foreground=yes",
+                                       "logback.configurationFile=" + HARNESS.resolve("logback.xml"), "cassandra-foreground=yes",
                                        "cassandra.ring_delay_ms=1", "cassandra.skip_wait_for_gossip_to_settle=0",
                                        "cassandra.superuser_setup_delay_ms=0", "cassandra.auth_bcrypt_gensalt_log2_rounds=4",
                                        "cassandra.memtable.row_overhead_size=180", "cassandra.available_processors=2",
