@@ -1,250 +1,347 @@
-//! The configuration as the running proxy uses it: plain values, all defaults filled in.
+//! The options of the proxy, each declared once, and the configuration that the running proxy has: plain values, all
+//! defaults filled in.
 //!
-//! How a file and flags become a [`Config`] is the binary's business (`crates/shunt`). Cores hold an `Arc<Config>` and
-//! get a new one by `CoreMail::Reload`.
+//! The list below is all that there is of an option: its field in [`Config`], its flag with the help, its key in the file,
+//! its default, its range, whether a reload takes it over, and its row in `docs/operations.md` come from there. How a file
+//! and flags are read is the binary's business (`crates/shunt/src/settings`). Cores hold an `Arc<Config>` and get a new
+//! one by `CoreMail::Reload`.
 
+mod kinds;
+mod address;
+mod values;
+mod option;
 mod validate;
 
-pub use validate::{Problem, split_host_port};
+pub use address::{ADMIN_PORT, Admin, Advertise, CQL_PORT, Listen, split_host_port};
+pub use kinds::{Bytes, Kind, List, Micros, Millis, Readable, Written};
+pub use option::{Allowed, Change, ConfigOption, DefaultText, Reloaded};
+pub use validate::Problem;
+pub use values::{Aggregate, Credentials, LogFormat, Secret, Window};
 
-use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use shunt_reactor::IoChoice;
 
-/// Port of the CQL native protocol.
-pub const CQL_PORT: u16 = 9042;
-/// Port of the admin interface.
-pub const ADMIN_PORT: u16 = 9180;
+use Allowed::{Form, Numbers, WordOr};
+use option::{MaybeNumber, default_value, options};
+
 /// Stream ids of one connection (protocol v3 to v5, section 2.3: a signed 16-bit number, negative ones are events).
 pub const STREAMS_MAX: u32 = 32_768;
 /// Largest message body the protocol specifications allow (section 2.5: 256 MB).
 pub const FRAME_BYTES_LIMIT: u32 = 256 * 1024 * 1024;
+/// Longest time that makes sense anywhere in the configuration: a day.
+pub const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// All settings, validated by [`Config::problems`].
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Addresses clients connect to.
-    pub listen: Vec<SocketAddr>,
-    /// Nodes asked first for the ring: `host`, `host:port`, `[v6]:port`; names are resolved at every attempt.
-    pub contact_points: Vec<String>,
-    /// Datacentre whose nodes are used, and no others'; `None`: that of the contact points.
-    pub local_datacentre: Option<String>,
-    /// Event loops, one thread each; at least 1.
-    pub cores: usize,
-    /// I/O driver of the event loops.
-    pub io: IoChoice,
-    /// Address of metrics, health and status; `None` switches it off.
-    pub admin: Option<SocketAddr>,
-    /// How long a turn of the loop waits for more work.
-    pub window: Window,
-    /// How long queries to a node may wait for others while it has not answered a frame, microseconds; 0: not at all.
-    pub gather_us: u64,
-    /// Login of the control connection; clients always use their own.
-    pub credentials: Option<Credentials>,
-    /// Deadline of one query at the proxy.
-    pub query_timeout_ms: u64,
-    /// Deadline of connecting and handshaking with a node.
-    pub connect_timeout_ms: u64,
-    /// How long SIGTERM waits for queries in flight.
-    pub drain_timeout_ms: u64,
-    /// How long a client may take from connecting to READY.
-    pub handshake_timeout_ms: u64,
-    /// Clients of the whole process; more are refused.
-    pub clients_max: usize,
-    /// Links per core, node and pool.
-    pub links_per_node: usize,
-    /// Queries in flight on one link; at most [`STREAMS_MAX`].
-    pub in_flight_max: u32,
-    /// Largest message body accepted from a client or node.
-    pub frame_bytes_max: u32,
-    /// Reply bytes a client may leave untaken before the proxy stops reading from it.
-    pub client_backlog_bytes: usize,
-    /// Bytes of all clients together: replies not taken, requests not complete. Each core has its share, and room for one
-    /// largest answer; beyond it the client with the most is closed.
-    pub clients_bytes_max: usize,
-    /// Idle time after which a link is probed by OPTIONS.
-    pub heartbeat_interval_ms: u64,
-    /// CQL port of nodes that do not tell theirs (`system.peers_v2.native_port`, from Cassandra 4.0); `None`: the port
-    /// of the contact point in use.
-    pub node_port: Option<u16>,
-    /// Address drivers see in `system.local`; `None`: the one the client connected to. Port 0: the port connected to.
-    pub advertise: Option<SocketAddr>,
-    /// How long a successful login of a role is remembered.
-    pub auth_cache_ms: u64,
-    /// Use of aggregated frames: with nodes that offer them, or never.
-    pub aggregate: Aggregate,
-    /// How often topology and schema are read again without a cause.
-    pub refresh_interval_ms: u64,
-    /// Fail the start when no contact point answered within this time; 0: keep trying for ever.
-    pub require_ring_ms: u64,
-    /// Log filter: a level, or `tracing` directives such as `info,shunt_proxy::control=debug`.
-    pub log: String,
-    /// How log lines look.
-    pub log_format: LogFormat,
+// An option is its field, with what the help says of it as comment, and
+//   kind:     how a value is read; for the unit, `Millis`, `Micros` or `Bytes`
+//   value:    what stands for the value in the help
+//   default:  the text that one would give, or a value and words for it
+//   allowed:  `Numbers`, which are checked; or a form and an example
+//   change:   `OnReload`, or `AfterRestart`: a reload keeps the old value and says so
+//   manual:   what docs/operations.md says beyond the help
+// Rules between options are in `config/validate.rs`. After a change run
+//   UPDATE_DOCS=1 cargo test -p shunt the_manual
+options! {
+    section "Addresses";
+
+    /// Addresses for clients
+    listen: Vec<SocketAddr> {
+        kind: List<Listen>,
+        value: "ADDR",
+        default: "127.0.0.1:9042",
+        allowed: Form("addresses", "127.0.0.2:9142,[::1]:9142"),
+        change: AfterRestart,
+        manual: "Several with commas, in the file as a list",
+    }
+    /// Nodes to ask for the ring, any of them will do: HOST or HOST:PORT
+    contact_points: Vec<String> {
+        kind: List<String>,
+        value: "HOST",
+        default: Vec::new() => "",
+        allowed: Form("hosts", "10.0.0.1,10.0.0.2:9043"),
+        change: OnReload,
+        manual: "Required. Names are looked up at every attempt",
+    }
+    /// Address of metrics, health and status, or `off`
+    admin: Option<SocketAddr> {
+        kind: Admin,
+        value: "ADDR",
+        default: "127.0.0.1:9180",
+        allowed: Form("address or `off`", "127.0.0.1:9999"),
+        change: AfterRestart,
+        manual: "There is no login: keep it off public networks",
+    }
+    /// Address that drivers are told
+    advertise: Option<SocketAddr> {
+        kind: Advertise,
+        value: "ADDR",
+        default: None => "the one they connected to",
+        allowed: Form("address", "192.0.2.1:9042"),
+        change: OnReload,
+        manual: "It is in `system.local`. Port 0 or none: the port they connected to",
+    }
+    /// CQL port of nodes older than Cassandra 4.0, which do not tell theirs
+    node_port: Option<u16> {
+        kind: u16,
+        value: "PORT",
+        default: None => "that of the contact point",
+        allowed: Form("1 to 65535", "9043"),
+        change: OnReload,
+        manual: "",
+    }
+
+    section "Ring";
+
+    /// Datacentre whose nodes are used, and no others'
+    local_datacentre: Option<String> {
+        kind: String,
+        value: "NAME",
+        default: None => "that of the contact points",
+        allowed: Form("name", "dc1"),
+        change: OnReload,
+        manual: "Set it. [Which one](#which-ring-which-datacentre)",
+    }
+    /// Role for the proxy's own connection to the ring; clients always log in with theirs
+    username: Option<String> {
+        kind: String,
+        value: "ROLE",
+        default: None => "",
+        allowed: Form("name", "shunt"),
+        change: OnReload,
+        manual: "",
+    }
+    /// Its password; shows in the list of processes, so prefer --password-file
+    password: Option<Secret> {
+        kind: Secret,
+        value: "TEXT",
+        default: None => "",
+        allowed: Form("text", "..."),
+        change: OnReload,
+        manual: "",
+    }
+    /// File with its password in the first line
+    password_file: Option<PathBuf> {
+        kind: PathBuf,
+        value: "FILE",
+        default: None => "",
+        allowed: Form("path", "/run/credentials/shunt.service/ring-password"),
+        change: OnReload,
+        manual: "Not together with `--password`",
+    }
+    /// How often topology and schema are read without a cause
+    refresh_interval_ms: u64 {
+        kind: Millis,
+        value: "MS",
+        default: "60000",
+        allowed: Numbers(100, DAY_MS),
+        change: OnReload,
+        manual: "",
+    }
+    /// End with code 4 if no contact point answers in this time; 0 = keep trying
+    require_ring_ms: u64 {
+        kind: Millis,
+        value: "MS",
+        default: "0",
+        allowed: Numbers(0, DAY_MS),
+        change: AfterRestart,
+        manual: "",
+    }
+
+    section "Event loop";
+
+    /// Event loops, one thread each
+    cores: usize {
+        kind: usize,
+        value: "N",
+        default: default_cores() => "half of the CPUs, 1 to 8",
+        allowed: Numbers(1, 1024),
+        change: AfterRestart,
+        manual: "",
+    }
+    /// I/O driver: auto, epoll or uring
+    io: IoChoice {
+        kind: IoChoice,
+        value: "DRIVER",
+        default: "auto",
+        allowed: Form("`auto`, `epoll`, `uring`", "epoll"),
+        change: AfterRestart,
+        manual: "`auto` is epoll. Where io_uring is not to be had, epoll is used and the log says so",
+    }
+    /// How long to wait for more queries before handling those that came: microseconds, or `auto`
+    window_us: Window {
+        kind: Window,
+        value: "US",
+        default: "0",
+        allowed: WordOr("auto", 0, 100_000),
+        change: OnReload,
+        manual: "",
+    }
+    /// How long queries may wait to share a frame while the node has not answered others; 0 = not
+    gather_us: u64 {
+        kind: Micros,
+        value: "US",
+        default: "100",
+        allowed: Numbers(0, 100_000),
+        change: OnReload,
+        manual: "It matters for aggregated frames only. [Why](architecture.md#when-a-frame-waits)",
+    }
+    /// Aggregated frames to nodes that offer them: auto or off
+    aggregate: Aggregate {
+        kind: Aggregate,
+        value: "WHEN",
+        default: "auto",
+        allowed: Form("`auto`, `off`", "off"),
+        change: AfterRestart,
+        manual: "",
+    }
+
+    section "Times";
+
+    /// Deadline of a query
+    query_timeout_ms: u64 {
+        kind: Millis,
+        value: "MS",
+        default: "12000",
+        allowed: Numbers(1, DAY_MS),
+        change: OnReload,
+        manual: "Retries are included",
+    }
+    /// Deadline of connecting to a node
+    connect_timeout_ms: u64 {
+        kind: Millis,
+        value: "MS",
+        default: "5000",
+        allowed: Numbers(1, DAY_MS),
+        change: OnReload,
+        manual: "Logging in is included",
+    }
+    /// How long SIGTERM waits for queries in flight
+    drain_timeout_ms: u64 {
+        kind: Millis,
+        value: "MS",
+        default: "30000",
+        allowed: Numbers(0, DAY_MS),
+        change: OnReload,
+        manual: "",
+    }
+    /// How long a client may take to log in
+    handshake_timeout_ms: u64 {
+        kind: Millis,
+        value: "MS",
+        default: "10000",
+        allowed: Numbers(1, DAY_MS),
+        change: OnReload,
+        manual: "It counts from connecting to READY",
+    }
+    /// Idle time after which a link to a node is probed
+    heartbeat_interval_ms: u64 {
+        kind: Millis,
+        value: "MS",
+        default: "30000",
+        allowed: Numbers(100, DAY_MS),
+        change: OnReload,
+        manual: "",
+    }
+    /// How long a role's successful login is remembered
+    auth_cache_ms: u64 {
+        kind: Millis,
+        value: "MS",
+        default: "2000",
+        allowed: Numbers(0, DAY_MS),
+        change: OnReload,
+        manual: "It is believed for further clients that send the same",
+    }
+
+    section "Limits";
+
+    /// Clients; more are refused
+    clients_max: usize {
+        kind: usize,
+        value: "N",
+        default: "60000",
+        allowed: Numbers(1, 10_000_000),
+        change: OnReload,
+        manual: "They are of the whole process, and shared out evenly to the cores",
+    }
+    /// Links per core, node and pool of clients that may share
+    links_per_node: usize {
+        kind: usize,
+        value: "N",
+        default: "1",
+        allowed: Numbers(1, 64),
+        change: AfterRestart,
+        manual: "More than one helps when a node's one event loop thread per connection is the limit",
+    }
+    /// Queries in flight on one link
+    in_flight_max: u32 {
+        kind: u32,
+        value: "N",
+        default: "16384",
+        allowed: Numbers(1, STREAMS_MAX as u64),
+        change: AfterRestart,
+        manual: "A link has 32,767 stream ids",
+    }
+    /// Largest answer of a node; requests are also bound by 16 MiB
+    frame_bytes_max: u32 {
+        kind: Bytes,
+        value: "BYTES",
+        default: "268435456",
+        allowed: Numbers(4096, FRAME_BYTES_LIMIT as u64),
+        change: OnReload,
+        manual: "",
+    }
+    /// Replies a client may leave untaken before it is no longer read
+    client_backlog_bytes: usize {
+        kind: Bytes,
+        value: "BYTES",
+        default: "1048576",
+        allowed: Numbers(65_536, 1 << 32),
+        change: OnReload,
+        manual: "",
+    }
+    /// Replies not taken and requests not complete of all clients; beyond it the one with the most is closed
+    clients_bytes_max: usize {
+        kind: Bytes,
+        value: "BYTES",
+        default: "1073741824",
+        allowed: Numbers(1 << 20, 1 << 40),
+        change: OnReload,
+        manual: "Each core has its share, which is at least `frame_bytes_max` and `client_backlog_bytes`. The log says who was closed",
+    }
+
+    section "Logs";
+
+    /// error, warn, info, debug, trace, or `tracing` directives
+    log: String {
+        kind: String,
+        value: "LEVEL",
+        default: "info",
+        allowed: Form("level or directives", "debug"),
+        change: OnReload,
+        manual: "`off` is a level too; directives are such as `info,shunt_proxy::control=debug`",
+    }
+    /// text or json
+    log_format: LogFormat {
+        kind: LogFormat,
+        value: "FORMAT",
+        default: "text",
+        allowed: Form("`text`, `json`", "json"),
+        change: AfterRestart,
+        manual: "One line or one JSON object per event",
+    }
+}
+
+/// Fewer, busier loops aggregate better, and the nodes need CPUs as well.
+pub fn default_cores() -> usize {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    (cpus / 2).clamp(1, 8)
 }
 
 impl Config {
-    /// `new` as far as a running proxy can take it over: keys that only a restart can change keep their present value.
-    /// Also names the keys that changed, and those among them that wait for the restart.
-    pub fn reloaded(&self, new: &Config) -> Reloaded {
-        let mut config = new.clone();
-        let mut waiting = Vec::new();
-        macro_rules! keep {
-            ($($key:ident),+) => {$(
-                if self.$key != new.$key {
-                    config.$key = self.$key.clone();
-                    waiting.push(stringify!($key));
-                }
-            )+};
-        }
-        keep!(listen, cores, io, admin, log_format, links_per_node, in_flight_max, aggregate, require_ring_ms);
-        let mut changed = Vec::new();
-        macro_rules! compare {
-            ($($key:ident),+ $(,)?) => {$(
-                if self.$key != config.$key {
-                    changed.push(file_key(stringify!($key)));
-                }
-            )+};
-        }
-        compare!(
-            contact_points,
-            local_datacentre,
-            window,
-            gather_us,
-            credentials,
-            query_timeout_ms,
-            connect_timeout_ms,
-            drain_timeout_ms,
-            handshake_timeout_ms,
-            clients_max,
-            frame_bytes_max,
-            client_backlog_bytes,
-            clients_bytes_max,
-            heartbeat_interval_ms,
-            node_port,
-            advertise,
-            auth_cache_ms,
-            refresh_interval_ms,
-            log,
-        );
-        Reloaded { config, changed, waiting }
-    }
-}
-
-/// The key of a field in the file, where they differ.
-fn file_key(field: &'static str) -> &'static str {
-    match field {
-        "window" => "window_us",
-        "credentials" => "username",
-        same => same,
-    }
-}
-
-/// The result of [`Config::reloaded`].
-#[derive(Debug)]
-pub struct Reloaded {
-    /// The configuration to go on with.
-    pub config: Config,
-    /// Keys whose new value takes effect now.
-    pub changed: Vec<&'static str>,
-    /// Keys whose new value needs a restart.
-    pub waiting: Vec<&'static str>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        Self {
-            listen: vec![SocketAddr::new(loopback, CQL_PORT)],
-            contact_points: Vec::new(),
-            local_datacentre: None,
-            cores: 1,
-            io: IoChoice::Auto,
-            admin: Some(SocketAddr::new(loopback, ADMIN_PORT)),
-            window: Window::Fixed { us: 0 },
-            gather_us: 100,
-            credentials: None,
-            query_timeout_ms: 12_000,
-            connect_timeout_ms: 5_000,
-            drain_timeout_ms: 30_000,
-            handshake_timeout_ms: 10_000,
-            clients_max: 60_000,
-            links_per_node: 1,
-            in_flight_max: 16_384,
-            frame_bytes_max: FRAME_BYTES_LIMIT,
-            client_backlog_bytes: 1024 * 1024,
-            clients_bytes_max: 1024 * 1024 * 1024,
-            heartbeat_interval_ms: 30_000,
-            node_port: None,
-            advertise: None,
-            auth_cache_ms: 2_000,
-            aggregate: Aggregate::Auto,
-            refresh_interval_ms: 60_000,
-            require_ring_ms: 0,
-            log: "info".to_owned(),
-            log_format: LogFormat::Text,
-        }
-    }
-}
-
-/// How long a turn of the event loop is delayed to gather more work (`docs/internals/reactor.md`, "the window").
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Window {
-    /// Follows the load.
-    Auto,
-    /// Always this long; 0 switches the delay off.
-    Fixed {
-        /// Microseconds.
-        us: u64,
-    },
-}
-
-/// Use of aggregated frames (opcode 0x64).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Aggregate {
-    /// With nodes whose SUPPORTED offers them.
-    Auto,
-    /// Never.
-    Off,
-}
-
-/// How log lines look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// One readable line per event.
-    Text,
-    /// One JSON object per event.
-    Json,
-}
-
-/// A login, for SASL PLAIN.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Credentials {
-    /// Role name.
-    pub username: String,
-    /// Its password.
-    pub password: Secret,
-}
-
-/// A string that never shows in logs or dumps.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Wraps a secret.
-    pub fn new(secret: impl Into<String>) -> Self {
-        Self(secret.into())
-    }
-
-    /// The secret itself, for the one place that sends it.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("\"***\"")
+    /// Login of the control connection; clients always use their own.
+    pub fn credentials(&self) -> Option<Credentials> {
+        let (username, password) = self.username.clone().zip(self.password.clone())?;
+        Some(Credentials { username, password })
     }
 }

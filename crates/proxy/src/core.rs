@@ -62,7 +62,7 @@ impl Core {
     /// A core that knows no ring yet; it takes clients' queries once the control plane has told it of one.
     pub fn new(options: CoreOptions) -> Self {
         Self {
-            window: WindowControl::new(options.config.window),
+            window: WindowControl::new(options.config.window_us),
             context: Context {
                 index: options.index,
                 config: options.config,

@@ -98,7 +98,7 @@ impl Service for Core {
                 }
             }
             CoreMail::Reload(config) => {
-                self.window = WindowControl::new(config.window);
+                self.window = WindowControl::new(config.window_us);
                 self.context.config = config;
                 self.window.start(io);
             }

@@ -29,7 +29,7 @@ pub(super) async fn status(admin: &Admin) -> Value {
         "cores": cores.iter().map(core_status).collect::<Vec<_>>(),
         "ring": admin.sources.cluster.get().map(|cluster| ring_status(&cluster, cores)),
         "control_connected": admin.sources.control.connected.get() == 1,
-        "window_us": match config.window {
+        "window_us": match config.window_us {
             Window::Auto => json!("auto"),
             Window::Fixed { us } => json!(us),
         },

@@ -1,12 +1,10 @@
-//! Checks that a configuration makes sense before anything is started with it.
+//! Checks that a configuration makes sense before anything is started with it: the ranges that the options declare, and
+//! the rules that one option alone does not show.
 
 use std::net::{IpAddr, SocketAddr};
-use std::ops::RangeInclusive;
 
-use super::{Config, FRAME_BYTES_LIMIT, STREAMS_MAX, Window};
-
-/// Longest time that makes sense anywhere in the configuration: a day.
-const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+use super::address::{CQL_PORT, split_host_port};
+use super::{Allowed, Config, OPTIONS};
 
 /// One thing wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,9 +21,8 @@ impl Config {
         let mut found = Findings(Vec::new());
         self.check_addresses(&mut found);
         self.check_contact_points(&mut found);
-        self.check_times(&mut found);
-        self.check_sizes(&mut found);
-        if let Some(login) = &self.credentials
+        self.check_ranges(&mut found);
+        if let Some(login) = self.credentials()
             && (login.username.is_empty() || login.username.contains('\0') || login.password.reveal().contains('\0'))
         {
             found
@@ -69,7 +66,7 @@ impl Config {
             match split_host_port(point) {
                 Err(why) => found.add("contact_points", format!("`{point}` {why}")),
                 Ok((host, port)) => {
-                    let port = port.or(self.node_port).unwrap_or(super::CQL_PORT);
+                    let port = port.or(self.node_port).unwrap_or(CQL_PORT);
                     if let Ok(ip) = host.parse::<IpAddr>()
                         && self.listen.iter().any(|listen| reaches(*listen, SocketAddr::new(ip, port)))
                     {
@@ -85,29 +82,15 @@ impl Config {
         }
     }
 
-    fn check_times(&self, found: &mut Findings) {
-        found.range("query_timeout_ms", self.query_timeout_ms, 1..=DAY_MS);
-        found.range("connect_timeout_ms", self.connect_timeout_ms, 1..=DAY_MS);
-        found.range("drain_timeout_ms", self.drain_timeout_ms, 0..=DAY_MS);
-        found.range("handshake_timeout_ms", self.handshake_timeout_ms, 1..=DAY_MS);
-        found.range("heartbeat_interval_ms", self.heartbeat_interval_ms, 100..=DAY_MS);
-        found.range("auth_cache_ms", self.auth_cache_ms, 0..=DAY_MS);
-        found.range("refresh_interval_ms", self.refresh_interval_ms, 100..=DAY_MS);
-        found.range("require_ring_ms", self.require_ring_ms, 0..=DAY_MS);
-        if let Window::Fixed { us } = self.window {
-            found.range("window_us", us, 0..=100_000);
+    fn check_ranges(&self, found: &mut Findings) {
+        for option in OPTIONS {
+            let (Allowed::Numbers(from, to) | Allowed::WordOr(_, from, to)) = option.allowed else { continue };
+            if let Some(number) = (option.number)(self)
+                && !(from..=to).contains(&number)
+            {
+                found.add(option.key, format!("{number} is out of range; allowed are {from} to {to}"));
+            }
         }
-        found.range("gather_us", self.gather_us, 0..=100_000);
-    }
-
-    fn check_sizes(&self, found: &mut Findings) {
-        found.range("cores", self.cores as u64, 1..=1024);
-        found.range("clients_max", self.clients_max as u64, 1..=10_000_000);
-        found.range("links_per_node", self.links_per_node as u64, 1..=64);
-        found.range("in_flight_max", self.in_flight_max.into(), 1..=STREAMS_MAX.into());
-        found.range("frame_bytes_max", self.frame_bytes_max.into(), 4096..=FRAME_BYTES_LIMIT.into());
-        found.range("client_backlog_bytes", self.client_backlog_bytes as u64, 65_536..=1 << 32);
-        found.range("clients_bytes_max", self.clients_bytes_max as u64, 1 << 20..=1 << 40);
     }
 }
 
@@ -118,12 +101,6 @@ impl Findings {
     fn add(&mut self, key: &'static str, message: impl Into<String>) {
         self.0.push(Problem { key, message: message.into() });
     }
-
-    fn range(&mut self, key: &'static str, value: u64, allowed: RangeInclusive<u64>) {
-        if !allowed.contains(&value) {
-            self.add(key, format!("{value} is out of range; allowed are {} to {}", allowed.start(), allowed.end()));
-        }
-    }
 }
 
 /// True if a connection to `target` on this machine would arrive at a listener on `listen`.
@@ -133,42 +110,9 @@ fn reaches(listen: SocketAddr, target: SocketAddr) -> bool {
     listen.port() != 0 && listen.port() == target.port() && same_host
 }
 
-/// Splits `host`, `host:port`, `[v6]`, `[v6]:port` or a bare IPv6 address.
-///
-/// # Errors
-/// Says what is wrong with the text, to be put behind it.
-pub fn split_host_port(text: &str) -> Result<(&str, Option<u16>), String> {
-    let port_of = |digits: &str| match digits.parse::<u16>() {
-        Ok(port) if port > 0 => Ok(Some(port)),
-        _ => Err(format!("has `{digits}` where a port from 1 to 65535 belongs")),
-    };
-    let (host, port) = if let Some(rest) = text.strip_prefix('[') {
-        let (host, after) = rest.split_once(']').ok_or("lacks the closing `]`")?;
-        if host.parse::<std::net::Ipv6Addr>().is_err() {
-            return Err("has no IPv6 address between the brackets".to_owned());
-        }
-        match after.strip_prefix(':') {
-            Some(digits) => (host, port_of(digits)?),
-            None if after.is_empty() => (host, None),
-            None => return Err("has something other than `:PORT` behind the bracket".to_owned()),
-        }
-    } else if text.parse::<std::net::Ipv6Addr>().is_ok() {
-        (text, None)
-    } else {
-        match text.split_once(':') {
-            Some((host, digits)) => (host, port_of(digits)?),
-            None => (text, None),
-        }
-    };
-    if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == '/' || c == '@') {
-        return Err("is not a host name or address".to_owned());
-    }
-    Ok((host, port))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::{Credentials, Secret};
+    use super::super::{STREAMS_MAX, Secret, Window};
     use super::*;
 
     fn valid() -> Config {
@@ -203,10 +147,11 @@ mod tests {
         config.in_flight_max = STREAMS_MAX + 1;
         config.frame_bytes_max = 10;
         config.query_timeout_ms = 0;
-        config.window = Window::Fixed { us: 1_000_000 };
+        config.window_us = Window::Fixed { us: 1_000_000 };
         config.admin = config.listen.first().copied();
         config.advertise = Some("0.0.0.0:9042".parse().expect("address"));
-        config.credentials = Some(Credentials { username: String::new(), password: Secret::new("x") });
+        config.username = Some(String::new());
+        config.password = Some(Secret::new("x"));
         config.node_port = Some(0);
         config.local_datacentre = Some(String::new());
         let mut found = keys(&config);
@@ -228,17 +173,6 @@ mod tests {
     }
 
     #[test]
-    fn contact_points_are_split_into_host_and_port() {
-        assert_eq!(split_host_port("cassandra.example"), Ok(("cassandra.example", None)));
-        assert_eq!(split_host_port("10.0.0.1:9043"), Ok(("10.0.0.1", Some(9043))));
-        assert_eq!(split_host_port("[::1]:9043"), Ok(("::1", Some(9043))));
-        assert_eq!(split_host_port("fe80::1"), Ok(("fe80::1", None)));
-        for wrong in ["", ":9042", "host:", "host:0", "host:70000", "[::1", "[x]:1", "[::1]9042", "a b", "http://x"] {
-            assert!(split_host_port(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
     fn what_is_valid_only_after_a_restart_is_seen() {
         let old = valid();
         let contact_points = old.listen.iter().map(ToString::to_string).collect();
@@ -254,5 +188,16 @@ mod tests {
         let reloaded = old.reloaded(&new);
         assert_eq!((reloaded.config.cores, reloaded.config.clients_max), (old.cores, 5));
         assert_eq!((reloaded.changed, reloaded.waiting), (vec!["clients_max"], vec!["cores"]));
+    }
+    #[test]
+    fn a_login_is_told_of_as_one() {
+        let login =
+            |password| Config { username: Some("shunt".to_owned()), password: Some(Secret::new(password)), ..valid() };
+        assert_eq!(valid().reloaded(&login("old")).changed, ["username"]);
+        let moved = Config { password_file: Some("elsewhere".into()), ..login("old") };
+        assert_eq!(login("old").reloaded(&moved).changed, Vec::<&str>::new());
+        let reloaded = login("old").reloaded(&login("new"));
+        assert_eq!(reloaded.changed, ["username"]);
+        assert_eq!(reloaded.config.credentials(), login("new").credentials());
     }
 }

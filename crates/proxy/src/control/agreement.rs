@@ -101,7 +101,7 @@ pub(super) fn agree(versions: &[(u128, u128)], down: &HashSet<u128>) -> bool {
 pub(super) async fn seen_by(address: SocketAddr, config: &Config, down: &HashSet<u128>) -> bool {
     let limit = Duration::from_millis(config.connect_timeout_ms);
     let poll = async {
-        let mut session = handshake::connect(address, config.credentials.as_ref(), limit).await?;
+        let mut session = handshake::connect(address, config.credentials().as_ref(), limit).await?;
         while !agree(&ring::schema_versions(&mut session.connection, limit).await?, down) {
             sleep(PAUSE).await;
         }

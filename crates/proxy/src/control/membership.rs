@@ -63,7 +63,7 @@ pub(super) async fn check_contact_points(
         resolved.iter().flat_map(|(_, found)| found.iter().flatten()).copied().collect();
     let mut asked = JoinSet::new();
     for address in addresses.difference(&listed).copied() {
-        let (members, credentials) = (Members::of(ring), config.credentials.clone());
+        let (members, credentials) = (Members::of(ring), config.credentials());
         let limit = Duration::from_millis(config.connect_timeout_ms);
         asked.spawn(async move {
             let answer = async {

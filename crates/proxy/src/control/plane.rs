@@ -307,7 +307,7 @@ impl Candidates {
         metrics: &ControlMetrics,
     ) -> Result<Session, ControlError> {
         let limit = Duration::from_millis(config.connect_timeout_ms);
-        let mut session = handshake::connect(address, config.credentials.as_ref(), limit).await?;
+        let mut session = handshake::connect(address, config.credentials().as_ref(), limit).await?;
         if let Some(members) = &self.members {
             let admitted = members.admit(&mut session.connection, limit).await;
             metrics.strangers.add(u64::from(matches!(admitted, Err(ControlError::Stranger(_)))));

@@ -195,8 +195,9 @@ impl Scene {
     }
 
     /// Gives the cores a configuration with another window and another time for frames to gather.
-    pub fn reload(&mut self, window: Window, gather_us: u64) {
-        let config = Arc::new(Config { window, gather_us, cores: self.options.cores, ..self.options.config.clone() });
+    pub fn reload(&mut self, window_us: Window, gather_us: u64) {
+        let cores = self.options.cores;
+        let config = Arc::new(Config { window_us, gather_us, cores, ..self.options.config.clone() });
         for core in self.cores.clone() {
             self.world.post(core, CoreMail::Reload(Arc::clone(&config)));
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use shunt_node::run::NodesOptions;
-use shunt_proxy::config::LogFormat;
+use shunt_proxy::config::{DAY_MS, LogFormat};
 use shunt_reactor::IoChoice;
 use shunt_storage::StoreOptions;
 use shunt_storage::engine::EngineOptions;
@@ -15,10 +15,8 @@ use tracing::warn;
 
 use crate::exit::{Exit, Failure};
 use crate::logging;
-use crate::settings::{Admin, Bytes, Checked, Format, Given, Listen, Millis, SettingsError};
+use crate::settings::{Admin, Bytes, Checked, Given, Listen, Millis, SettingsError};
 
-/// Longest time that makes sense: a day.
-const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// Most event loops.
 const CORES_MAX: usize = 1024;
 /// Most connections.
@@ -162,7 +160,7 @@ pub(crate) struct LogOptions {
     pub(crate) log: Option<String>,
     /// text or json
     #[arg(long, value_name = "FORMAT", default_value = "text", help_heading = "Logs")]
-    pub(crate) log_format: Given<Format>,
+    pub(crate) log_format: Given<LogFormat>,
 }
 
 impl StorageOptions {
@@ -196,7 +194,7 @@ impl LogOptions {
         if let Err(why) = logging::filter(&level) {
             checked.add("log", why);
         }
-        (level, checked.take("log-format", &self.log_format, Format(LogFormat::Text)).0)
+        (level, checked.take("log-format", &self.log_format, LogFormat::Text))
     }
 }
 

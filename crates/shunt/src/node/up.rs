@@ -137,6 +137,8 @@ fn start(options: &UpOptions, settings: &UpSettings) -> Result<(shunt_node::run:
         admin: settings.admin,
         contact_points: nodes.addresses().iter().map(ToString::to_string).collect(),
         clients_max: CLIENTS_MAX,
+        // The nodes need the CPUs as well.
+        cores: 1,
         ..Config::default()
     };
     let problems = config.problems();

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use super::SettingsError;
-use super::values::{Faults, Given};
+use super::given::Given;
 
 /// The faults found up to now.
 #[derive(Debug, Default)]
@@ -13,8 +13,10 @@ pub(crate) struct Checked(Vec<String>);
 impl Checked {
     /// A value; `instead` if it could not be read, to go on with.
     pub(crate) fn take<T: Clone>(&mut self, flag: &str, given: &Given<T>, instead: T) -> T {
-        self.0.extend(given.faults().into_iter().map(|message| format!("--{flag}: {message}")));
-        given.clone().value().unwrap_or(instead)
+        given.0.clone().unwrap_or_else(|message| {
+            self.add(flag, message);
+            instead
+        })
     }
 
     /// A number that must be within bounds.

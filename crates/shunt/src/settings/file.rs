@@ -4,12 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use serde::Deserialize;
-use serde::de::value::MapDeserializer;
+use shunt_proxy::config::{Config, OPTIONS, Written};
 use toml::Spanned;
-use toml::de::{DeTable, DeValue, ValueDeserializer};
-
-use super::options::Options;
+use toml::de::{DeTable, DeValue};
 
 /// Least likeness (Jaro-Winkler, 0 to 1) at which another key is suggested.
 const LIKENESS_MIN: f64 = 0.75;
@@ -17,14 +14,12 @@ const LIKENESS_MIN: f64 = 0.75;
 /// The content of a file, as far as it could be read.
 #[derive(Debug, Default)]
 pub(crate) struct File {
-    /// Its values.
-    pub(crate) options: Options,
     /// Where each key stands.
-    pub(crate) places: BTreeMap<String, Place>,
+    pub(crate) places: BTreeMap<&'static str, Place>,
     /// Everything that is wrong with it, in its order.
     pub(crate) errors: Vec<FileError>,
     /// Keys that errors are about: what they are is not known.
-    pub(crate) faulty: BTreeSet<String>,
+    pub(crate) faulty: BTreeSet<&'static str>,
     /// It is TOML from end to end: what is not in it was not given.
     pub(crate) is_whole: bool,
 }
@@ -47,10 +42,11 @@ pub(crate) struct FileError {
     pub(crate) message: String,
 }
 
-/// Parses the text of a file, as far as it can be read, with everything that is wrong with it.
-pub(crate) fn parse(text: &str) -> File {
+/// Parses the text of a file, as far as it can be read, puts its values into `config` and finds everything that is wrong
+/// with it.
+pub(crate) fn parse(text: &str, config: &mut Config) -> File {
     let (table, broken) = DeTable::parse_recoverable(text);
-    let mut reader = Reader { text, known: Options::keys(), file: File::default() };
+    let mut reader = Reader { text, config, file: File::default() };
     for error in &broken {
         let span = error.span().unwrap_or(0..0);
         let message = match (error.message(), text.get(span.clone())) {
@@ -72,17 +68,17 @@ pub(crate) fn parse(text: &str) -> File {
 }
 
 /// Walks the document and gathers values and errors.
-struct Reader<'t> {
+struct Reader<'t, 'c> {
     text: &'t str,
-    known: Vec<String>,
+    config: &'c mut Config,
     file: File,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> Reader<'t, '_> {
     fn table(&mut self, prefix: &str, table: DeTable<'t>) {
         for (key, value) in table {
             let name = format!("{prefix}{}", key.get_ref());
-            let is_prefix = self.known.iter().any(|known| known.starts_with(&format!("{name}_")));
+            let is_prefix = OPTIONS.iter().any(|option| option.key.starts_with(&format!("{name}_")));
             if let (DeValue::Table(_), true) = (value.get_ref(), is_prefix) {
                 if let DeValue::Table(inner) = value.into_inner() {
                     self.table(&format!("{name}_"), inner);
@@ -94,38 +90,22 @@ impl<'t> Reader<'t> {
     }
 
     fn value(&mut self, name: String, key: Range<usize>, value: Spanned<DeValue<'t>>) {
-        if !self.known.contains(&name) {
-            let nearest = nearest(&name, &self.known);
+        let Some(option) = OPTIONS.iter().find(|option| option.key == name) else {
+            let nearest = nearest(&name);
             let message = unknown(&name, nearest);
             // It is what was meant, so that it is missing is no news.
-            self.file.faulty.extend(nearest.cloned());
+            self.file.faulty.extend(nearest);
             return self.error(key, message);
-        }
+        };
         let place = place_of(self.text, key.clone());
-        if let Some(before) = self.file.places.insert(name.clone(), place) {
+        if let Some(before) = self.file.places.insert(option.key, place) {
             let message = format!("`{name}` is given twice, first in line {}", before.line.min(place.line));
             return self.error(key, message);
         }
-        let span = value.span();
-        let one = MapDeserializer::new(std::iter::once((name.as_str(), ValueDeserializer::from(value))));
-        match Options::deserialize(one) {
-            Ok(options) => {
-                for (_, message) in options.faults() {
-                    self.fault(span.clone(), &name, &message);
-                }
-                self.file.options = options.over(std::mem::take(&mut self.file.options));
-            }
-            Err(error) => {
-                let error: toml::de::Error = error;
-                self.fault(error.span().unwrap_or(span), &name, &one_line(error.message()));
-            }
+        for message in option.read(self.config, &written(value.get_ref())) {
+            self.file.faulty.insert(option.key);
+            self.error(value.span(), format!("`{name}`: {message}"));
         }
-    }
-
-    /// The value of a key is wrong.
-    fn fault(&mut self, span: Range<usize>, name: &str, message: &str) {
-        self.file.faulty.insert(name.to_owned());
-        self.error(span, format!("`{name}`: {message}"));
     }
 
     fn error(&mut self, span: Range<usize>, message: String) {
@@ -133,15 +113,31 @@ impl<'t> Reader<'t> {
     }
 }
 
+/// A value of the document as options read it.
+fn written(value: &DeValue<'_>) -> Written {
+    let fraction = |digits: &str| Written::Fraction(digits.parse().unwrap_or(f64::INFINITY));
+    match value {
+        DeValue::String(text) => Written::Text(text.clone().into_owned()),
+        DeValue::Integer(number) => {
+            let (digits, radix) = (number.as_str(), number.radix());
+            i128::from_str_radix(digits, radix).map_or_else(|_| fraction(digits), Written::Number)
+        }
+        DeValue::Float(number) => fraction(number.as_str()),
+        DeValue::Boolean(truth) => Written::Truth(*truth),
+        DeValue::Array(items) => Written::List(items.iter().map(|item| written(item.get_ref())).collect()),
+        DeValue::Table(_) | DeValue::Datetime(_) => Written::Table,
+    }
+}
+
 /// The key that is most like a name, if it is like enough.
-fn nearest<'k>(name: &str, known: &'k [String]) -> Option<&'k String> {
-    let likeness = |key: &String| strsim::jaro_winkler(name, key);
-    let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+fn nearest(name: &str) -> Option<&'static str> {
+    let likeness = |key: &&str| strsim::jaro_winkler(name, key);
+    let nearest = OPTIONS.iter().map(|option| option.key).max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
     nearest.filter(|key| likeness(key) >= LIKENESS_MIN)
 }
 
 /// The message for a key that does not exist.
-fn unknown(name: &str, nearest: Option<&String>) -> String {
+fn unknown(name: &str, nearest: Option<&str>) -> String {
     match nearest {
         Some(nearest) => format!("unknown key `{name}`; did you mean `{nearest}`?"),
         None => format!("unknown key `{name}`; `shunt proxy --help` lists all"),
@@ -162,11 +158,12 @@ fn one_line(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::values::{Given, Kind};
+    use shunt_proxy::config::{LogFormat, Window};
+
     use super::*;
 
-    fn given<T: Kind>(text: &str) -> Given<T> {
-        text.parse().expect("clap takes anything")
+    fn parse(text: &str) -> File {
+        super::parse(text, &mut Config::default())
     }
 
     fn error_of(text: &str) -> (usize, usize, String) {
@@ -229,10 +226,10 @@ mod tests {
 
     #[test]
     fn a_table_is_a_prefix() {
-        let file = parse("window_us = \"auto\"\n[log]\nformat = \"json\"");
+        let mut config = Config::default();
+        let file = super::parse("window_us = \"auto\"\n[log]\nformat = \"json\"", &mut config);
         assert!(file.errors.is_empty() && file.is_whole);
-        assert_eq!(file.options.window_us, Some(given("auto")));
-        assert_eq!(file.options.log_format, Some(given("json")));
+        assert_eq!((config.window_us, config.log_format), (Window::Auto, LogFormat::Json));
         assert_eq!(file.places.get("log_format"), Some(&Place { line: 3, column: 1 }));
         let (_, _, message) = error_of("log_format = \"text\"\n[log]\nformat = \"json\"");
         assert!(message.contains("given twice, first in line 1"), "{message}");

@@ -5,7 +5,7 @@ use shunt_wire::cql::message::{Event, SchemaChange};
 
 use super::fake::FakeRing;
 use super::*;
-use crate::config::{Credentials, Secret};
+use crate::config::Secret;
 
 async fn started(ring: &FakeRing) -> Bench {
     let mut bench = Bench::start(&[ring.address(1)], |_| {});
@@ -233,7 +233,8 @@ async fn without_a_control_connection_nobody_waits_for_agreement() {
 async fn a_node_that_comes_back_with_a_login_is_news() {
     let mut ring = FakeRing::start(1).await;
     let mut bench = Bench::start(&[ring.address(1)], |config| {
-        config.credentials = Some(Credentials { username: "ann".into(), password: Secret::new("secret") });
+        config.username = Some("ann".to_owned());
+        config.password = Some(Secret::new("secret"));
     });
     assert_eq!(bench.cluster_where(|_| true).await.authenticator, None);
     ring.kill(1);

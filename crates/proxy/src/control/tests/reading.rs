@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use super::super::handshake;
 use super::fake::FakeRing;
 use super::*;
-use crate::config::{Credentials, Secret};
+use crate::config::Secret;
 
 #[tokio::test]
 async fn ring_and_schema_are_read_page_by_page() {
@@ -88,7 +88,8 @@ async fn it_logs_in_with_a_password_in_every_version() {
         let ring = FakeRing::start(1).await;
         ring.edit(|state| (state.version_max, state.login) = (version, Some(("watcher", "secret"))));
         let mut bench = Bench::start(&[ring.address(1)], |config| {
-            config.credentials = Some(Credentials { username: "watcher".to_owned(), password: Secret::new("secret") });
+            config.username = Some("watcher".to_owned());
+            config.password = Some(Secret::new("secret"));
         });
         let authenticator = bench.cluster_where(|_| true).await.authenticator.clone();
         assert_eq!(authenticator.as_deref(), Some("org.apache.cassandra.auth.PasswordAuthenticator"));
@@ -102,10 +103,13 @@ async fn a_refused_login_is_tried_again_with_the_reloaded_one() {
     let mut bench = Bench::start(&[ring.address(1)], |_| {});
     eventually(|| bench.metrics.connect_failures.get() >= 1).await;
     assert!(bench.view.get().is_none());
-    let login = |password| Some(Credentials { username: "watcher".to_owned(), password: Secret::new(password) });
     for password in ["wrong", "secret"] {
         let before = bench.metrics.connect_failures.get();
-        bench.config.send_modify(|config| Arc::make_mut(config).credentials = login(password));
+        bench.config.send_modify(|config| {
+            let config = Arc::make_mut(config);
+            config.username = Some("watcher".to_owned());
+            config.password = Some(Secret::new(password));
+        });
         if password == "wrong" {
             eventually(|| bench.metrics.connect_failures.get() > before + 1).await;
         }

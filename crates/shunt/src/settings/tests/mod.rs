@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use shunt_proxy::config::Config;
+use shunt_proxy::config::{Allowed, Config, ConfigOption, OPTIONS};
 
 use super::*;
+
+mod manual;
 
 /// A command line with nothing but the settings.
 #[derive(Parser)]
@@ -14,39 +16,33 @@ struct Line {
     settings: Settings,
 }
 
-/// Each key with a value that is not its default: as a flag and as TOML.
-const EXAMPLES: &[(&str, &str, &str)] = &[
-    ("listen", "127.0.0.2:9142,[::1]:9142", r#"["127.0.0.2:9142", "[::1]:9142"]"#),
-    ("contact_points", "a,b:9043", r#"["a", "b:9043"]"#),
-    ("admin", "127.0.0.1:9999", r#""127.0.0.1:9999""#),
-    ("advertise", "192.0.2.1", r#""192.0.2.1""#),
-    ("node_port", "9043", "9043"),
-    ("local_datacentre", "dc9", r#""dc9""#),
-    ("username", "role", r#""role""#),
-    ("password", "secret", r#""secret""#),
-    ("password_file", "@", "@"),
-    ("refresh_interval_ms", "1001", "1001"),
-    ("require_ring_ms", "1002", "1002"),
-    ("cores", "9", "9"),
-    ("io", "epoll", r#""epoll""#),
-    ("window_us", "auto", r#""auto""#),
-    ("gather_us", "250", "250"),
-    ("aggregate", "off", r#""off""#),
-    ("query_timeout_ms", "1003", "1003"),
-    ("connect_timeout_ms", "1004", "1004"),
-    ("drain_timeout_ms", "1005", "1005"),
-    ("handshake_timeout_ms", "1006", "1006"),
-    ("heartbeat_interval_ms", "1007", "1007"),
-    ("auth_cache_ms", "1008", "1008"),
-    ("clients_max", "1009", "1009"),
-    ("links_per_node", "3", "3"),
-    ("in_flight_max", "1010", "1010"),
-    ("frame_bytes_max", "1000011", "1000011"),
-    ("client_backlog_bytes", "1000012", "1000012"),
-    ("clients_bytes_max", "100000013", "100000013"),
-    ("log", "debug", r#""debug""#),
-    ("log_format", "json", r#""json""#),
-];
+/// A value that an option may have, as a flag has it.
+fn example(option: &ConfigOption) -> String {
+    match option.allowed {
+        Allowed::Form(_, example) => example.to_owned(),
+        Allowed::WordOr(word, ..) => word.to_owned(),
+        Allowed::Numbers(lowest, _) => lowest.to_string(),
+    }
+}
+
+/// A value that is not the default.
+fn other_than_default(option: &ConfigOption) -> String {
+    match option.allowed {
+        // A default is the lowest or the highest now and then, but never the highest but one.
+        Allowed::Numbers(_, highest) => (highest - 1).to_string(),
+        _ => example(option),
+    }
+}
+
+/// The text of a flag as it is written in the file.
+fn in_file(option: &ConfigOption, text: &str) -> String {
+    let scalar = |text: &str| if text.parse::<i64>().is_ok() { text.to_owned() } else { format!("{text:?}") };
+    if option.is_list {
+        format!("[{}]", text.split(',').map(scalar).collect::<Vec<_>>().join(", "))
+    } else {
+        scalar(text)
+    }
+}
 
 /// A file of this test run that goes away with it.
 struct Scratch(PathBuf);
@@ -90,16 +86,16 @@ fn companions(key: &str) -> Vec<String> {
 
 #[test]
 fn every_option_is_a_flag_and_a_key_and_means_the_same() {
-    let keys: Vec<&str> = EXAMPLES.iter().map(|example| example.0).collect();
-    assert_eq!(Options::keys(), keys, "the examples must list every option");
     let password = Scratch::new("secret", "from-file\n");
-    for (key, flag_value, file_value) in EXAMPLES {
-        let flag_value = flag_value.replace('@', &password.path());
-        let file_value = file_value.replace('@', &format!("{:?}", password.path()));
+    let path = password.path();
+    for option in OPTIONS {
+        let key = option.key;
+        let flag_value = if key == "password_file" { path.clone() } else { other_than_default(option) };
+        let file_value = in_file(option, &flag_value);
         let base = companions(key);
         let plain = load(&["--contact-points=192.0.2.7".to_owned()]).expect("plain");
 
-        let flag = format!("--{}={flag_value}", key.replace('_', "-"));
+        let flag = format!("--{}={flag_value}", flag(key));
         let by_flag = load(&[base.clone(), vec![flag]].concat()).expect(key);
         let file = Scratch::new(key, &format!("{key} = {file_value}\n"));
         let by_file = load(&[base, vec![format!("--config={}", file.path())]].concat()).expect(key);
@@ -180,7 +176,7 @@ fn times_and_sizes_have_units_in_the_file_and_as_flags() {
     let flags = flags.map(str::to_owned);
     let config = load(&[&[format!("--config={}", file.path())], &flags[..]].concat()).expect("valid");
     assert_eq!((config.query_timeout_ms, config.connect_timeout_ms, config.gather_us), (15_000, 1_500, 1_000));
-    assert_eq!(config.window, shunt_proxy::config::Window::Fixed { us: 50 });
+    assert_eq!(config.window_us, shunt_proxy::config::Window::Fixed { us: 50 });
     assert_eq!((config.frame_bytes_max, config.clients_bytes_max), (16 << 20, 3 << 29));
 }
 

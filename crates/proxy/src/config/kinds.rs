@@ -1,162 +1,125 @@
-//! Values as they are given, on the command line or in the file: each kind says what it looks like, and a value that does
-//! not is kept together with what is wrong with it, so that all that is wrong can be told at once.
+//! Kinds of values that options have: what each looks like, and how it is read from a flag's text or from what the file
+//! has. What is wrong with a value is said in full, so that all that is wrong can be told at once.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::path::PathBuf;
-use std::str::FromStr;
 
-use serde::Deserialize;
-use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+/// A value as it was written: the text of a flag, or whatever the file has.
+#[derive(Clone, PartialEq)]
+pub enum Written {
+    /// Text, in quotes in the file.
+    Text(String),
+    /// A whole number of the file.
+    Number(i128),
+    /// A number of the file that is not whole, or larger than any option's.
+    Fraction(f64),
+    /// `true` or `false` in the file.
+    Truth(bool),
+    /// A list of the file, or of a flag's texts between commas.
+    List(Vec<Written>),
+    /// A table or a date of the file, which no option takes.
+    Table,
+}
+
+/// Shows nothing, because it may be a password.
+impl fmt::Debug for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Written")
+    }
+}
+
+/// As messages name what was found.
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => write!(f, "`{text}`"),
+            Self::Number(number) => write!(f, "`{number}`"),
+            Self::Fraction(number) => write!(f, "`{number}`"),
+            Self::Truth(truth) => write!(f, "`{truth}`"),
+            Self::List(_) => f.write_str("a list"),
+            Self::Table => f.write_str("a table or a date"),
+        }
+    }
+}
 
 /// A kind of value.
-pub(crate) trait Kind: Sized {
+pub trait Kind: Sized {
     /// Its form, to be put behind "expected".
     const EXPECTED: &'static str;
     /// It is told to nobody, not even when it is wrong.
     const SECRET: bool = false;
 
-    /// Reads it from text; the message is put behind the text, and is empty where [`Kind::EXPECTED`] says it all.
+    /// Reads it from text.
+    ///
+    /// # Errors
+    /// Says what is wrong, to be put behind the text; empty where [`Kind::EXPECTED`] says it all.
     fn from_text(text: &str) -> Result<Self, String>;
 
     /// Reads it from a number of the file; `None`: it is not written as a number.
     fn from_number(_number: i64) -> Option<Self> {
         None
     }
-}
 
-/// A value that was given, or what is wrong with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Given<T>(Result<T, String>);
-
-impl<T> Given<T> {
-    /// The value, if nothing is wrong with it.
-    pub(crate) fn value(self) -> Option<T> {
-        self.0.ok()
-    }
-}
-
-impl<T: Kind> Given<T> {
-    fn text(text: &str) -> Self {
-        Self(T::from_text(text).map_err(|why| match why.as_str() {
-            "" => wrong::<T>(&format!("`{text}`")),
-            why => format!("`{text}` {why}"),
-        }))
-    }
-
-    fn number(number: i64) -> Self {
-        Self(T::from_number(number).ok_or_else(|| wrong::<T>(&format!("`{number}`"))))
-    }
-
-    fn other(found: &str) -> Self {
-        Self(Err(wrong::<T>(found)))
-    }
-}
-
-fn wrong<T: Kind>(found: &str) -> String {
-    if T::SECRET { format!("must be {}", T::EXPECTED) } else { format!("expected {}, found {found}", T::EXPECTED) }
-}
-
-/// Clap takes anything; what is wrong is told with all else.
-impl<T: Kind> FromStr for Given<T> {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(Self::text(text))
-    }
-}
-
-impl<'de, T: Kind> Deserialize<'de> for Given<T> {
-    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        input.deserialize_any(Any(PhantomData))
-    }
-}
-
-/// Takes whatever TOML has.
-struct Any<T>(PhantomData<T>);
-
-impl<'de, T: Kind> Visitor<'de> for Any<T> {
-    type Value = Given<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(T::EXPECTED)
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Given<T>, E> {
-        Ok(Given::text(text))
-    }
-
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Given<T>, E> {
-        Ok(Given::number(number))
-    }
-
-    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Given<T>, E> {
-        Ok(i64::try_from(number).map_or_else(|_| Given::other(&format!("`{number}`")), Given::number))
-    }
-
-    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Given<T>, E> {
-        Ok(Given::other(&format!("`{number}`")))
-    }
-
-    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Given<T>, E> {
-        Ok(Given::other(&format!("`{value}`")))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Given<T>, A::Error> {
-        while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Given::other("a list"))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Given<T>, A::Error> {
-        while entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Given::other("a table or a date"))
-    }
-}
-
-/// Reads a list of the file. A single value is none, as a comma in it would be no comma.
-pub(crate) fn list<'de, T: Kind, D: Deserializer<'de>>(input: D) -> Result<Option<Vec<Given<T>>>, D::Error> {
-    /// Takes a list of whatever TOML has.
-    struct Items<T>(PhantomData<T>);
-    impl<'de, T: Kind> Visitor<'de> for Items<T> {
-        type Value = Vec<Given<T>>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a list in square brackets, each of it {}", T::EXPECTED)
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
-            let mut list = Vec::new();
-            while let Some(item) = items.next_element()? {
-                list.push(item);
-            }
-            Ok(list)
-        }
-
-        fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-            Err(E::custom(format_args!(
-                "expected a list in square brackets, each of it {}, found `{text}`",
-                T::EXPECTED
-            )))
+    /// Reads it from whatever was written.
+    ///
+    /// # Errors
+    /// Says what was expected and what was found.
+    fn from_written(written: &Written) -> Result<Self, String> {
+        let unexpected = || match Self::SECRET {
+            true => format!("must be {}", Self::EXPECTED),
+            false => format!("expected {}, found {written}", Self::EXPECTED),
+        };
+        match written {
+            Written::Text(text) => Self::from_text(text).map_err(|why| match why.as_str() {
+                "" => unexpected(),
+                why => format!("`{text}` {why}"),
+            }),
+            Written::Number(number) => i64::try_from(*number).ok().and_then(Self::from_number).ok_or_else(unexpected),
+            _ => Err(unexpected()),
         }
     }
-    input.deserialize_any(Items(PhantomData)).map(Some)
 }
 
-/// A value, or several, that may have faults.
-pub(crate) trait Faults {
-    /// One message each.
-    fn faults(&self) -> Vec<String>;
+/// What an option's value is read as: a [`Kind`], or a [`List`] of one.
+pub trait Readable: Sized {
+    /// It has commas between its parts as a flag, and is a list in the file.
+    const IS_LIST: bool;
+
+    /// Reads a value, and adds a message for each thing that is wrong with it. `None`: nothing of it can be used.
+    fn read(written: &Written, faults: &mut Vec<String>) -> Option<Self>;
 }
 
-impl<T> Faults for Given<T> {
-    fn faults(&self) -> Vec<String> {
-        self.0.as_ref().err().cloned().into_iter().collect()
+impl<K: Kind> Readable for K {
+    const IS_LIST: bool = false;
+
+    fn read(written: &Written, faults: &mut Vec<String>) -> Option<Self> {
+        K::from_written(written).map_err(|fault| faults.push(fault)).ok()
     }
 }
 
-impl<T> Faults for Vec<Given<T>> {
-    fn faults(&self) -> Vec<String> {
-        self.iter().flat_map(Faults::faults).collect()
+/// Several values of a kind.
+pub struct List<K>(pub Vec<K>);
+
+impl<K: Kind> Readable for List<K> {
+    const IS_LIST: bool = true;
+
+    fn read(written: &Written, faults: &mut Vec<String>) -> Option<Self> {
+        let form = format!("expected a list in square brackets, each of it {}", K::EXPECTED);
+        faults.push(match written {
+            Written::List(items) => return Some(Self(items.iter().filter_map(|item| K::read(item, faults)).collect())),
+            Written::Text(_) => format!("{form}, found {written}"),
+            Written::Number(_) => format!("invalid type: integer {written}, {form}"),
+            Written::Fraction(_) => format!("invalid type: floating point {written}, {form}"),
+            Written::Truth(_) => format!("invalid type: boolean {written}, {form}"),
+            Written::Table => format!("invalid type: map, {form}"),
+        });
+        None
+    }
+}
+
+impl<K: Into<F>, F> From<List<K>> for Vec<F> {
+    fn from(list: List<K>) -> Self {
+        list.0.into_iter().map(Into::into).collect()
     }
 }
 
@@ -165,25 +128,6 @@ impl Kind for String {
 
     fn from_text(text: &str) -> Result<Self, String> {
         Ok(text.to_owned())
-    }
-}
-
-/// A password.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Password(pub(crate) String);
-
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Password")
-    }
-}
-
-impl Kind for Password {
-    const EXPECTED: &'static str = "text in quotes";
-    const SECRET: bool = true;
-
-    fn from_text(text: &str) -> Result<Self, String> {
-        Ok(Self(text.to_owned()))
     }
 }
 
@@ -215,21 +159,46 @@ numbers!(
     u8 = "a whole number from 1 to 254",
     u16 = "a port from 1 to 65535",
     u32 = "a whole number from 1 to 4294967295",
-    u64 = "a whole number from 0",
     usize = "a whole number from 1",
 );
 
 /// A time in the unit of its key: milliseconds (`_ms`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Millis(pub(crate) u64);
+pub struct Millis(pub u64);
 
 /// A time in the unit of its key: microseconds (`_us`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Micros(pub(crate) u64);
+pub struct Micros(pub u64);
 
 /// A size; a plain number is bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bytes(pub(crate) u64);
+pub struct Bytes(pub u64);
+
+impl From<Millis> for u64 {
+    fn from(time: Millis) -> Self {
+        time.0
+    }
+}
+
+impl From<Micros> for u64 {
+    fn from(time: Micros) -> Self {
+        time.0
+    }
+}
+
+/// A size that does not fit is beyond every bound, and so is the largest that does.
+impl From<Bytes> for u32 {
+    fn from(size: Bytes) -> Self {
+        size.0.try_into().unwrap_or(Self::MAX)
+    }
+}
+
+/// A size that does not fit is beyond every bound, and so is the largest that does.
+impl From<Bytes> for usize {
+    fn from(size: Bytes) -> Self {
+        size.0.try_into().unwrap_or(Self::MAX)
+    }
+}
 
 /// Units of time, microseconds each.
 const TIMES: &[(&str, u64)] = &[
@@ -372,11 +341,21 @@ mod tests {
 
     #[test]
     fn messages_say_what_was_expected_and_what_was_found() {
-        let fault = |given: Given<Bytes>| given.faults().remove(0);
-        let found = fault("256M".parse().unwrap());
+        let fault = |written| Bytes::from_written(&written).expect_err("wrong");
+        let found = fault(Written::Text("256M".to_owned()));
         assert_eq!(found, "expected a size such as `256MiB`, `1GB` or `4096`, which is bytes, found `256M`");
-        assert!(fault(Given::number(-1)).ends_with(", found `-1`"));
-        assert_eq!(fault("99999999TiB".parse().unwrap()), "`99999999TiB` is too large");
-        assert_eq!(Given::<Bytes>::number(7).value(), Some(Bytes(7)));
+        assert!(fault(Written::Number(-1)).ends_with(", found `-1`"));
+        assert!(fault(Written::Number(1 << 70)).ends_with(", found `1180591620717411303424`"));
+        assert_eq!(fault(Written::Text("99999999TiB".to_owned())), "`99999999TiB` is too large");
+        assert_eq!(Bytes::from_written(&Written::Number(7)), Ok(Bytes(7)));
+    }
+
+    #[test]
+    fn of_a_list_what_can_be_read_is_kept() {
+        let mut faults = Vec::new();
+        let items = vec![Written::Number(1), Written::Truth(true), Written::Text("3".to_owned())];
+        let list = List::<u16>::read(&Written::List(items), &mut faults).map(|list| list.0);
+        assert_eq!(list, Some(vec![1, 3]));
+        assert_eq!(faults, ["expected a port from 1 to 65535, found `true`"]);
     }
 }

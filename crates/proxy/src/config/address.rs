@@ -1,0 +1,137 @@
+//! Addresses as they are given: with or without a port, and names in place of numbers.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+
+use super::kinds::Kind;
+
+/// Port of the CQL native protocol.
+pub const CQL_PORT: u16 = 9042;
+/// Port of the admin interface.
+pub const ADMIN_PORT: u16 = 9180;
+
+/// An address to listen on: an IP address or local host name, with or without a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen(pub SocketAddr);
+
+impl Default for Listen {
+    fn default() -> Self {
+        Self(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), CQL_PORT))
+    }
+}
+
+impl Kind for Listen {
+    const EXPECTED: &'static str = "an address such as \"127.0.0.1:9042\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        address(text, CQL_PORT).map(Self)
+    }
+}
+
+/// The admin address, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admin(pub Option<SocketAddr>);
+
+impl Kind for Admin {
+    const EXPECTED: &'static str = "an address such as \"127.0.0.1:9180\", or \"off\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        if text == "off" { Ok(Self(None)) } else { address(text, ADMIN_PORT).map(|address| Self(Some(address))) }
+    }
+}
+
+/// The address shown to drivers; port 0 stands for the port they connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Advertise(pub SocketAddr);
+
+impl Kind for Advertise {
+    const EXPECTED: &'static str = "an address such as \"192.0.2.1:9042\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        address(text, 0).map(Self)
+    }
+}
+
+/// Reads `IP`, `IP:PORT`, `HOST` or `HOST:PORT`; a name is looked up at once.
+///
+/// # Errors
+/// To be put behind the text.
+fn address(text: &str, default_port: u16) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(address);
+    }
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(ip, default_port));
+    }
+    let (host, port) = split_host_port(text)?;
+    let mut found = (host, port.unwrap_or(default_port))
+        .to_socket_addrs()
+        .map_err(|error| format!("is no IP address, and looking up the name failed: {error}"))?;
+    found.next().ok_or_else(|| "has no address".to_owned())
+}
+
+impl From<Listen> for SocketAddr {
+    fn from(listen: Listen) -> Self {
+        listen.0
+    }
+}
+
+impl From<Admin> for Option<SocketAddr> {
+    fn from(admin: Admin) -> Self {
+        admin.0
+    }
+}
+
+impl From<Advertise> for Option<SocketAddr> {
+    fn from(advertise: Advertise) -> Self {
+        Some(advertise.0)
+    }
+}
+
+/// Splits `host`, `host:port`, `[v6]`, `[v6]:port` or a bare IPv6 address.
+///
+/// # Errors
+/// Says what is wrong with the text, to be put behind it.
+pub fn split_host_port(text: &str) -> Result<(&str, Option<u16>), String> {
+    let port_of = |digits: &str| match digits.parse::<u16>() {
+        Ok(port) if port > 0 => Ok(Some(port)),
+        _ => Err(format!("has `{digits}` where a port from 1 to 65535 belongs")),
+    };
+    let (host, port) = if let Some(rest) = text.strip_prefix('[') {
+        let (host, after) = rest.split_once(']').ok_or("lacks the closing `]`")?;
+        if host.parse::<std::net::Ipv6Addr>().is_err() {
+            return Err("has no IPv6 address between the brackets".to_owned());
+        }
+        match after.strip_prefix(':') {
+            Some(digits) => (host, port_of(digits)?),
+            None if after.is_empty() => (host, None),
+            None => return Err("has something other than `:PORT` behind the bracket".to_owned()),
+        }
+    } else if text.parse::<std::net::Ipv6Addr>().is_ok() {
+        (text, None)
+    } else {
+        match text.split_once(':') {
+            Some((host, digits)) => (host, port_of(digits)?),
+            None => (text, None),
+        }
+    };
+    if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == '/' || c == '@') {
+        return Err("is not a host name or address".to_owned());
+    }
+    Ok((host, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contact_points_are_split_into_host_and_port() {
+        assert_eq!(split_host_port("cassandra.example"), Ok(("cassandra.example", None)));
+        assert_eq!(split_host_port("10.0.0.1:9043"), Ok(("10.0.0.1", Some(9043))));
+        assert_eq!(split_host_port("[::1]:9043"), Ok(("::1", Some(9043))));
+        assert_eq!(split_host_port("fe80::1"), Ok(("fe80::1", None)));
+        for wrong in ["", ":9042", "host:", "host:0", "host:70000", "[::1", "[x]:1", "[::1]9042", "a b", "http://x"] {
+            assert!(split_host_port(wrong).is_err(), "{wrong}");
+        }
+    }
+}

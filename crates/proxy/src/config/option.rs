@@ -1,0 +1,215 @@
+//! What is known of an option: the command line, the file, the checks, the reload and the table of
+//! `docs/operations.md` all go by [`OPTIONS`], which the macro here makes of the list in `config.rs`.
+
+use shunt_reactor::IoChoice;
+
+use super::kinds::{Readable, Written};
+use super::values::{Aggregate, LogFormat, Secret, Window};
+use super::{Config, OPTIONS};
+
+/// An option of the proxy.
+#[derive(Debug)]
+pub struct ConfigOption {
+    /// Name of the field of [`Config`] and key of the file; the flag has `-` for `_`.
+    pub key: &'static str,
+    /// Heading of the help under which it stands.
+    pub section: &'static str,
+    /// What stands for the value in the help.
+    pub value_name: &'static str,
+    /// What it is for.
+    pub help: &'static str,
+    /// What it is when it is not given.
+    pub default: DefaultText,
+    /// The values that may be given.
+    pub allowed: Allowed,
+    /// When a changed value takes effect.
+    pub change: Change,
+    /// What the manual says beyond the help, in Markdown; may be empty.
+    pub manual: &'static str,
+    /// It has commas between its parts as a flag, and is a list in the file.
+    pub is_list: bool,
+    pub(super) read: fn(&mut Config, &Written) -> Vec<String>,
+    pub(super) number: fn(&Config) -> Option<u64>,
+    pub(super) differs: fn(&Config, &Config) -> bool,
+    pub(super) copy: fn(&Config, &mut Config),
+}
+
+impl ConfigOption {
+    /// Reads a value into its field; a message for each thing that is wrong with it.
+    pub fn read(&self, config: &mut Config, written: &Written) -> Vec<String> {
+        (self.read)(config, written)
+    }
+}
+
+/// The default of an option as it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefaultText {
+    /// A value as one would give it.
+    Value(&'static str),
+    /// Words for what is found out later; empty: nothing.
+    Words(&'static str),
+}
+
+/// The values that an option may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allowed {
+    /// A number from the first to the second, in the unit of the option's name.
+    Numbers(u64, u64),
+    /// A word, or a number from the second to the third.
+    WordOr(&'static str, u64, u64),
+    /// What can only be described; with an example other than the default.
+    Form(&'static str, &'static str),
+}
+
+/// When a changed value takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// With a reload.
+    OnReload,
+    /// Only after a restart.
+    AfterRestart,
+}
+
+impl Config {
+    /// `new` as far as a running proxy can take it over: keys that only a restart can change keep their present value.
+    /// Also names the keys that changed, and those among them that wait for the restart.
+    pub fn reloaded(&self, new: &Config) -> Reloaded {
+        let mut config = new.clone();
+        let (mut changed, mut waiting) = (Vec::new(), Vec::new());
+        for option in OPTIONS.iter().filter(|option| (option.differs)(self, new)) {
+            match option.change {
+                Change::OnReload => changed.push(option.key),
+                Change::AfterRestart => {
+                    (option.copy)(self, &mut config);
+                    waiting.push(option.key);
+                }
+            }
+        }
+        // The login is one thing, whichever of its options it comes from.
+        changed.retain(|key| !["username", "password", "password_file"].contains(key));
+        if self.credentials() != config.credentials() {
+            changed.push("username");
+        }
+        Reloaded { config, changed, waiting }
+    }
+}
+
+/// The result of [`Config::reloaded`].
+#[derive(Debug)]
+pub struct Reloaded {
+    /// The configuration to go on with.
+    pub config: Config,
+    /// Keys whose new value takes effect now.
+    pub changed: Vec<&'static str>,
+    /// Keys whose new value needs a restart.
+    pub waiting: Vec<&'static str>,
+}
+
+/// A field that may be a number, to be compared with what is allowed.
+pub(super) trait MaybeNumber {
+    fn number(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl MaybeNumber for u32 {
+    fn number(&self) -> Option<u64> {
+        Some((*self).into())
+    }
+}
+
+impl MaybeNumber for u64 {
+    fn number(&self) -> Option<u64> {
+        Some(*self)
+    }
+}
+
+impl MaybeNumber for usize {
+    fn number(&self) -> Option<u64> {
+        Some(*self as u64)
+    }
+}
+
+impl MaybeNumber for Window {
+    fn number(&self) -> Option<u64> {
+        match self {
+            Self::Auto => None,
+            Self::Fixed { us } => Some(*us),
+        }
+    }
+}
+
+impl MaybeNumber for String {}
+impl MaybeNumber for IoChoice {}
+impl MaybeNumber for Aggregate {}
+impl MaybeNumber for LogFormat {}
+impl MaybeNumber for Secret {}
+impl<T> MaybeNumber for Option<T> {}
+impl<T> MaybeNumber for Vec<T> {}
+
+/// The default of a field, from the text that the list has for it.
+pub(super) fn default_value<K: Readable + Into<F>, F>(key: &str, text: &str) -> F {
+    let mut faults = Vec::new();
+    let written = Written::Text(text.to_owned());
+    let written = if K::IS_LIST { Written::List(vec![written]) } else { written };
+    let value = K::read(&written, &mut faults);
+    value.unwrap_or_else(|| panic!("the default of {key} is not valid: {faults:?}")).into()
+}
+
+/// Makes of the list of options: [`Config`] with a field for each, its defaults, and [`OPTIONS`].
+macro_rules! options {
+    ($( section $section:literal; $(
+        $(#[doc = $help:literal])+
+        $key:ident: $type:ty {
+            kind: $kind:ty,
+            value: $value_name:literal,
+            default: $default:expr $(=> $words:literal)?,
+            allowed: $allowed:expr,
+            change: $change:ident,
+            manual: $manual:literal,
+        }
+    )+ )+) => {
+        /// All settings, a field for each option, validated by [`Config::problems`].
+        #[derive(Clone, Debug)]
+        pub struct Config {
+            $($( $(#[doc = $help])+ pub $key: $type, )+)+
+        }
+
+        impl Default for Config {
+            fn default() -> Self {
+                Self { $($( $key: options!(@value $key, $kind, $default $(=> $words)?), )+)+ }
+            }
+        }
+
+        /// All options of the proxy, in the order of the help.
+        pub static OPTIONS: &[ConfigOption] = &[$($(
+            ConfigOption {
+                key: stringify!($key),
+                section: $section,
+                value_name: $value_name,
+                help: concat!($($help),+).trim_ascii_start(),
+                default: options!(@text $default $(=> $words)?),
+                allowed: $allowed,
+                change: Change::$change,
+                manual: $manual,
+                is_list: <$kind as Readable>::IS_LIST,
+                read: |config, written| {
+                    let mut faults = Vec::new();
+                    if let Some(value) = <$kind as Readable>::read(written, &mut faults) {
+                        config.$key = value.into();
+                    }
+                    faults
+                },
+                number: |config| config.$key.number(),
+                differs: |one, other| one.$key != other.$key,
+                copy: |from, to| to.$key = from.$key.clone(),
+            },
+        )+)+];
+    };
+    (@value $key:ident, $kind:ty, $text:expr) => { default_value::<$kind, _>(stringify!($key), $text) };
+    (@value $key:ident, $kind:ty, $value:expr => $words:literal) => { $value };
+    (@text $text:expr) => { DefaultText::Value($text) };
+    (@text $value:expr => $words:literal) => { DefaultText::Words($words) };
+}
+
+pub(super) use options;

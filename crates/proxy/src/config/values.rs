@@ -1,0 +1,124 @@
+//! What options stand for beyond numbers and text.
+
+use std::fmt;
+
+use shunt_reactor::IoChoice;
+
+use super::kinds::{Kind, Micros};
+
+/// How long a turn of the event loop is delayed to gather more work (`docs/internals/reactor.md`, "the window").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// Follows the load.
+    Auto,
+    /// Always this long; 0 switches the delay off.
+    Fixed {
+        /// Microseconds.
+        us: u64,
+    },
+}
+
+impl Kind for Window {
+    const EXPECTED: &'static str = "\"auto\", a time such as \"100us\", or a number of microseconds";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            _ => Micros::from_text(text).map(|us| Self::Fixed { us: us.0 }),
+        }
+    }
+
+    fn from_number(number: i64) -> Option<Self> {
+        Micros::from_number(number).map(|us| Self::Fixed { us: us.0 })
+    }
+}
+
+/// Use of aggregated frames (opcode 0x64).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aggregate {
+    /// With nodes whose SUPPORTED offers them.
+    Auto,
+    /// Never.
+    Off,
+}
+
+impl Kind for Aggregate {
+    const EXPECTED: &'static str = "\"auto\" or \"off\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "off" => Ok(Self::Off),
+            _ => Err(String::new()),
+        }
+    }
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// One readable line per event.
+    Text,
+    /// One JSON object per event.
+    Json,
+}
+
+impl Kind for LogFormat {
+    const EXPECTED: &'static str = "\"text\" or \"json\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err(String::new()),
+        }
+    }
+}
+
+impl Kind for IoChoice {
+    const EXPECTED: &'static str = "\"auto\", \"epoll\" or \"uring\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| String::new())
+    }
+}
+
+/// A login, for SASL PLAIN.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// Role name.
+    pub username: String,
+    /// Its password.
+    pub password: Secret,
+}
+
+/// A string that never shows in logs or dumps.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a secret.
+    pub fn new(secret: impl Into<String>) -> Self {
+        Self(secret.into())
+    }
+
+    /// The secret itself, for the one place that sends it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("\"***\"")
+    }
+}
+
+impl Kind for Secret {
+    const EXPECTED: &'static str = "text in quotes";
+    const SECRET: bool = true;
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        Ok(Self::new(text))
+    }
+}
