@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 BUNDLED := $(if $(ROCKSDB_COMPILE),--features shunt-storage/bundled)
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-cassandra test lint unit e2e ring ring-stop ring-cost extension-cost store-speed row-cache bench report deny fuzz-corpus build clean
+.PHONY: help run run-cassandra test test-long lint unit e2e ring ring-stop ring-cost extension-cost store-speed row-cache bench report deny fuzz-corpus build clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,8 +17,11 @@ run: ## build Shunt, run three embedded nodes and the proxy on 127.0.0.1:9042; n
 run-cassandra: ## build Shunt, start a one-node Cassandra and the proxy in front of it on 127.0.0.1:9042
 	@scripts/run-cassandra
 
-test: ## everything CI runs
+test: ## everything CI runs: half an hour on two processors
 	@scripts/test
+
+test-long: ## larger forms of the same tests, every driver with every store, a soak: an afternoon
+	@scripts/test long
 
 lint: ## formatting, clippy, house rules
 	@scripts/test lint

@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -46,7 +47,9 @@ class Steps:
         `count` turns the step's output into (passed, failed). A step that is no suite of tests counts as one test.
         """
         print(f"  {name:<44}", end=" ", flush=True)
-        return self._report(name, *self._measure(name, command, environment, timeout_seconds), count)
+        before = _processor_seconds()
+        status, seconds, log = self._measure(name, command, environment, timeout_seconds)
+        return self._report(name, status, seconds, log, count, _processor_seconds() - before)
 
     def run_together(self, *steps, timeout_seconds: float = 1800) -> bool:
         """Runs steps (name, command, environment, count) at the same time; each is reported when it has ended."""
@@ -72,7 +75,7 @@ class Steps:
         status = self._execute(command, log, environment, timeout_seconds)
         return status, time.monotonic() - begun, log
 
-    def _report(self, name: str, status: int, seconds: float, log: Path, count) -> bool:
+    def _report(self, name: str, status: int, seconds: float, log: Path, count, busy_seconds: float | None = None) -> bool:
         text = log.read_text(errors="replace")
         passed, failed = count(text) if count else (0, 0)
         if status != 0 and failed == 0:
@@ -84,7 +87,9 @@ class Steps:
             text += "\nno test was counted in the output above\n"
         self.outcomes[name] = Outcome(passed, failed, seconds)
         numbers = f"{passed} passed" + (f", {failed} FAILED" if failed else "") if count else ("FAILED" if failed else "ok")
-        print(f"{seconds:6.1f} s  {numbers}", flush=True)
+        # Processor time says what a step costs when others use the machine too. Servers that it leaves running are not in it.
+        busy = f"{busy_seconds:6.0f} s of processors" if busy_seconds is not None else " " * 22
+        print(f"{seconds:6.1f} s {busy}  {numbers}", flush=True)
         if failed:
             self._show(log, text)
             self._names += [f"{name}: {found.group().strip()[:200]}" for found in FAILED_TEST.finditer(text)] or [name]
@@ -143,6 +148,12 @@ class Steps:
         for line in lines[-LOG_LINES_SHOWN:]:
             print(f"    {line}")
         print("    ---", flush=True)
+
+
+def _processor_seconds() -> float:
+    """Processor time of all child processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def count_cargo(text: str) -> tuple:

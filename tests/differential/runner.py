@@ -43,6 +43,7 @@ class Tally:
     tolerated: Counter = field(default_factory=Counter)  # by entry, kind, and what either side said
     messages: Counter = field(default_factory=Counter)  # by kind and Cassandra's message
     abandoned: Counter = field(default_factory=Counter)  # sequences that ended because Cassandra was too slow, by how
+    abandoned_numbers: list[int] = field(default_factory=list)
     sequences: int = 0
     failures: list[Failure] = field(default_factory=list)  # the first of each signature
 
@@ -52,6 +53,7 @@ class Tally:
         for signature, numbers in other.where.items():
             self.where.setdefault(signature, []).extend(numbers)
         self.sequences += other.sequences
+        self.abandoned_numbers += other.abandoned_numbers
         known = {failure.difference.signature for failure in self.failures}
         self.failures += [failure for failure in other.failures if failure.difference.signature not in known]
 
@@ -161,6 +163,7 @@ class Runner:
         for slot, (step, (ours, cassandra)) in enumerate(zip(progress.group, progress.answers)):
             if cassandra.busy:
                 self.tally.abandoned[f"{step.kind}: {cassandra.error} {cassandra.message}"] += 1
+                self.tally.abandoned_numbers.append(progress.number)
                 return False
             self.tally.statements[step.kind] += 1
             if cassandra.kind == "error":

@@ -62,10 +62,13 @@ def _run(options, named: bool) -> int:
 def _start(options) -> int:
     begun = time.monotonic()
     cluster = Cluster.load(options.name) if not options.wipe else None
+    wipe = options.wipe
+    if cluster is not None and cluster.fleeting and not any(node.pid() for node in cluster.nodes):
+        cluster, wipe = None, True  # its schema may not be on the disk, and whoever comes now may want a ring that lasts
     if cluster is None:
         cluster = Cluster(options.name, options.nodes, options.first, options.auth, options.heap_mb, options.optimise,
                           options.extended, options.fleeting)
-    cluster.start(options.wipe)
+    cluster.start(wipe)
     print(f"ring {cluster.name}: Cassandra {jars.cassandra_version()} on {cluster.contacts}, "
           f"ready after {time.monotonic() - begun:.0f} s")
     return 0
