@@ -24,6 +24,7 @@ mod schema;
 pub mod serve;
 pub mod shared;
 mod statement;
+mod stopped;
 mod system;
 mod timeuuid;
 mod trace;

@@ -24,6 +24,7 @@ use crate::metrics::LoopMetrics;
 use crate::serve::NodeService;
 use crate::serve::workers::Workers;
 use crate::shared::Shared;
+pub use crate::stopped::Stopped;
 use crate::upkeep::Upkeep;
 
 /// Mail and fresh connections that may wait for one loop; the accepting thread waits when it is full.
@@ -241,12 +242,12 @@ impl Nodes {
         Arc::clone(&self.admin)
     }
 
-    /// Takes no more connections, answers what waits, closes the stores; returns false if a client or a snapshot kept it
-    /// from that for longer than `limit`.
-    pub fn stop(self, limit: Duration) -> bool {
+    /// Takes no more connections, answers what waits, closes the stores; late if a client or a snapshot kept it from that for
+    /// longer than `limit`.
+    pub fn stop(self, limit: Duration) -> Stopped {
         self.admin.set_draining();
         let until = Instant::now() + limit;
-        self.acceptors.into_iter().for_each(Acceptor::stop);
+        let accepting_died = self.acceptors.into_iter().map(Acceptor::stop).filter(|well| !well).count() > 0;
         self.shared.stores().iter().for_each(|store| store.stop_sweeping());
         for mailer in &self.mailers {
             let _ = mailer.post(NodeMail::Drain);
@@ -260,8 +261,9 @@ impl Nodes {
             tracing::warn!("a snapshot was not finished in time; what there is of the copy does not open");
         }
         // Whoever waited for them has its answer, or will have none.
-        let at_rest = self.workers.stop(left()) & self.upkeep.stop(left());
-        drained && finished && at_rest && self.threads.into_iter().all(|thread| thread.join().is_ok())
+        let at_rest = self.workers.stop(left()).max(self.upkeep.stop(left()));
+        let loops = Stopped::of(drained, self.threads);
+        if accepting_died { Stopped::Died } else { loops.max(at_rest).max(Stopped::when(finished)) }
     }
 }
 

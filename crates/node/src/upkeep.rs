@@ -15,6 +15,7 @@ use shunt_storage::row::TableId;
 
 use crate::limits;
 use crate::shared::Shared;
+use crate::stopped::Stopped;
 
 /// The thread.
 pub(crate) struct Upkeep {
@@ -41,11 +42,11 @@ impl Upkeep {
         Ok(Upkeep { go_on, ended, thread })
     }
 
-    /// Ends it; says whether that was done within the limit. A sweep ends soon once its store is told to; a compaction goes
+    /// Ends it; says whether that was done within the limit, and well. A sweep ends soon once its store is told to; a compaction goes
     /// on until it is through.
-    pub(crate) fn stop(self, limit: Duration) -> bool {
+    pub(crate) fn stop(self, limit: Duration) -> Stopped {
         drop(self.go_on);
-        self.ended.recv_timeout(limit) != Err(RecvTimeoutError::Timeout) && self.thread.join().is_ok()
+        Stopped::of(self.ended.recv_timeout(limit) != Err(RecvTimeoutError::Timeout), [self.thread])
     }
 }
 

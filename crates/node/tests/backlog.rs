@@ -54,7 +54,7 @@ fn who_does_not_read_is_cut_off_before_the_node_holds_all_answers() {
     assert!(taken < 600 * VALUE_BYTES, "it got all");
     let mut other = Client::connect(nodes.addresses()[0], 4);
     assert_eq!(other.column(READ)[0].len(), VALUE_BYTES);
-    assert!(nodes.stop(PATIENCE));
+    assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
 #[test]
@@ -74,5 +74,5 @@ fn who_reads_late_gets_every_answer() {
         streams.sort();
         assert!(streams.into_iter().eq(0..60), "version {version}");
     }
-    assert!(nodes.stop(PATIENCE));
+    assert!(nodes.stop(PATIENCE).is_in_time());
 }

@@ -66,7 +66,7 @@ fn a_row_and_the_deletion_of_its_partition_are_seen_together() {
             )
         };
         torn(&nodes, batch, "SELECT v FROM k.t WHERE p = 1 AND c = 1", |rows| one_number(rows, 1));
-        assert!(nodes.stop(PATIENCE));
+        assert!(nodes.stop(PATIENCE).is_in_time());
     }
 }
 
@@ -86,7 +86,7 @@ fn static_columns_are_seen_with_the_rows_that_were_written_with_them() {
             )
         };
         torn(&nodes, batch, "SELECT s, v FROM k.t WHERE p = 1 AND c = 1", |rows| one_number(rows, 1));
-        assert!(nodes.stop(PATIENCE));
+        assert!(nodes.stop(PATIENCE).is_in_time());
     }
 }
 
@@ -112,6 +112,6 @@ fn rows_named_by_in_and_slices_of_a_partition_are_of_one_moment() {
         ] {
             torn(&nodes, batch, read, |rows| one_number(rows, count));
         }
-        assert!(nodes.stop(PATIENCE));
+        assert!(nodes.stop(PATIENCE).is_in_time());
     }
 }

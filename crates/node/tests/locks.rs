@@ -66,7 +66,7 @@ fn a_lock_has_one_holder() {
         |key, me| format!("INSERT INTO k.locks (name, owner) VALUES ({key}, {me}) IF NOT EXISTS"),
         |key, me| format!("DELETE FROM k.locks WHERE name = {key} IF owner = {me}"),
     );
-    assert!(nodes.stop(PATIENCE));
+    assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_lock_in_a_static_column_has_one_holder() {
         |key, me| format!("UPDATE k.locks SET keeper = {me} WHERE name = {key} IF keeper = null"),
         |key, me| format!("DELETE keeper FROM k.locks WHERE name = {key} IF keeper = {me}"),
     );
-    assert!(nodes.stop(PATIENCE));
+    assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
 /// Given back by the deletion of a whole partition: the header's deletion must not cover what the next holder writes.
@@ -105,5 +105,5 @@ fn a_lock_taken_by_a_batch_has_one_holder() {
             )
         },
     );
-    assert!(nodes.stop(PATIENCE));
+    assert!(nodes.stop(PATIENCE).is_in_time());
 }

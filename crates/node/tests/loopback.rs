@@ -29,13 +29,13 @@ fn what_was_acknowledged_is_there_after_a_restart_in_every_version() {
             client.run(&format!("INSERT INTO t (a, b) VALUES ({version}{index}, 'x')"));
         }
     }
-    assert!(nodes.stop(PATIENCE));
+    assert!(nodes.stop(PATIENCE).is_in_time());
     let nodes = start(directory.path(), 3);
     for (index, version) in (3..=5).enumerate() {
         let mut client = Client::connect(nodes.addresses()[index], version);
         assert_eq!(client.column("SELECT a FROM k.t").len(), 9, "version {version}");
     }
-    assert!(nodes.stop(PATIENCE));
+    assert!(nodes.stop(PATIENCE).is_in_time());
     assert!(Nodes::start(options(directory.path(), 1)).is_err_and(|why| why.to_string().contains("3 node(s)")));
 }
 
@@ -50,7 +50,7 @@ fn what_is_wrong_is_said_and_the_connection_lives_on() {
     assert_eq!(client.error(KEYSPACE), error_code::ALREADY_EXISTS);
     assert_eq!(client.error("CREATE MATERIALIZED VIEW k.v AS SELECT * FROM k.t PRIMARY KEY (a)"), error_code::INVALID);
     assert_eq!(client.column("SELECT cluster_name FROM system.local"), [b"loopback"]);
-    assert!(nodes.stop(PATIENCE));
+    assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn an_aggregated_frame_is_answered_entry_by_entry() {
     let opcodes: Vec<u8> = answers.iter().map(Answer::opcode).collect();
     assert_eq!(opcodes, [opcode::RESULT, opcode::ERROR, opcode::RESULT]);
     assert_eq!(answers[2].first_column(), [b"x"]);
-    assert!(nodes.stop(PATIENCE));
+    assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
 /// The limit of requests holds for what an entry's compressed body becomes, as in an envelope of its own.
@@ -94,7 +94,7 @@ fn an_entry_larger_than_any_request_is_refused() {
     assert_eq!(code, error_code::PROTOCOL_ERROR);
     assert!(text.contains("at most 16777216 bytes"), "{text}");
     assert_eq!(client.socket().read(&mut [0]).unwrap(), 0, "whoever sends that is not trusted with more");
-    assert!(nodes.stop(PATIENCE));
+    assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
 /// The trace of a write that waits for the disk ends when the answer leaves, whichever way it came.
@@ -130,11 +130,11 @@ fn a_traced_write_shows_its_wait_for_the_disk() {
         let client_of = client.column(&format!("SELECT client FROM system_traces.sessions WHERE session_id = {id}"));
         assert_eq!(client_of, [[127, 0, 0, 1]]);
     }
-    assert!(nodes.stop(PATIENCE));
+    assert!(nodes.stop(PATIENCE).is_in_time());
     let nodes = start(directory.path(), 1);
     let mut client = Client::connect(nodes.addresses()[0], 4);
     assert_eq!(client.column("SELECT session_id FROM system_traces.sessions").len(), 2, "traces outlive the process");
-    assert!(nodes.stop(PATIENCE));
+    assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
 /// DELETE takes what SELECT with the same WHERE shows, and nothing else, whatever the order of the columns.
@@ -170,5 +170,5 @@ fn a_range_is_deleted_as_it_is_read() {
         }
         client.run("DROP TABLE k.t");
     }
-    assert!(nodes.stop(PATIENCE));
+    assert!(nodes.stop(PATIENCE).is_in_time());
 }

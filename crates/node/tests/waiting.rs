@@ -49,9 +49,9 @@ fn rows_on_disk_are_read_by_workers_and_then_come_from_the_row_cache() {
     let mut client = Client::connect(nodes.addresses()[0], 4);
     client.run("CREATE TABLE k.c (p int, c int, v text, PRIMARY KEY (p, c))");
     (0..3).for_each(|row| client.run(&format!("INSERT INTO k.c (p, c, v) VALUES (1, {row}, 'v{row}')")));
-    assert!(nodes.stop(PATIENCE));
+    assert!(nodes.stop(PATIENCE).is_in_time());
     // Twice, so that what the log had is in files.
-    assert!(start(directory.path()).stop(PATIENCE));
+    assert!(start(directory.path()).stop(PATIENCE).is_in_time());
     let nodes = start(directory.path());
     let mut client = Client::connect(nodes.addresses()[0], 5);
     client.run("USE k");
@@ -77,7 +77,7 @@ fn rows_on_disk_are_read_by_workers_and_then_come_from_the_row_cache() {
     assert_eq!(client.column("SELECT a FROM t LIMIT 10").len(), 10);
     assert_eq!(client.column("SELECT a FROM t").len(), 3_000);
     assert_eq!(statistics(&nodes), before);
-    assert!(nodes.stop(PATIENCE));
+    assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_point_read_overtakes_a_count_of_everything() {
         let [(client_id, answer)] = &entries[..] else { panic!("{} answers", entries.len()) };
         assert_eq!((*client_id, seen(answer)), (9, expected));
     }
-    assert!(nodes.stop(PATIENCE));
+    assert!(nodes.stop(PATIENCE).is_in_time());
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_node_that_stops_answers_what_is_with_workers() {
     let stopping = thread::spawn(move || nodes.stop(PATIENCE));
     let answer = client.receive();
     assert_eq!((answer.stream(), answer.first_column()), (1, vec![ROWS.to_be_bytes().to_vec()]));
-    assert!(stopping.join().unwrap());
+    assert!(stopping.join().unwrap().is_in_time());
 }
 
 #[test]
@@ -148,5 +148,5 @@ fn statements_with_workers_see_the_connection_as_it_was() {
         }
     });
     assert_eq!(client.column("SELECT count(*) FROM t"), [50i64.to_be_bytes()]);
-    assert!(nodes.stop(PATIENCE));
+    assert!(nodes.stop(PATIENCE).is_in_time());
 }

@@ -69,16 +69,14 @@ impl Acceptor {
         Ok(Acceptor { stop, thread: Some(thread) })
     }
 
-    /// Stops accepting and closes the listening sockets; returns when that is done.
-    pub fn stop(mut self) {
-        self.end();
+    /// Stops accepting and closes the listening sockets; returns when that is done, and false if the thread had died before.
+    pub fn stop(mut self) -> bool {
+        self.end()
     }
 
-    fn end(&mut self) {
+    fn end(&mut self) -> bool {
         let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.thread.take().is_none_or(|thread| thread.join().is_ok())
     }
 }
 
@@ -277,5 +275,16 @@ mod tests {
             let before = std::mem::replace(&mut accepted, load.load(Ordering::Relaxed));
             assert!(accepted - before <= 64, "{} in one round", accepted - before);
         }
+    }
+
+    #[test]
+    fn stopping_tells_whether_the_thread_had_died() {
+        let (mailer, _inbox) = mailbox::<()>(1).unwrap();
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let slot = CoreSlot { mailer, load: Arc::default() };
+        assert!(Acceptor::start(vec![listener], vec![slot]).unwrap().stop());
+        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap());
+        let thread = Some(std::thread::spawn(|| panic!("as the test wants it")));
+        assert!(!Acceptor { stop, thread }.stop());
     }
 }

@@ -54,7 +54,8 @@ Examples:
   shunt node check /backup/monday
 
 Signals:
-  SIGTERM, SIGINT  stop accepting, deliver answers (--drain-timeout-ms), close the store; a second one ends at once
+  SIGTERM, SIGINT  stop accepting, deliver answers (--drain-timeout-ms), close the store; one more, a second or
+                   more after the first, ends at once
 ";
 
 const PROXY_EXAMPLES: &str = "\
@@ -74,7 +75,8 @@ Examples:
       Times and sizes take units (`500ms`, `12s`, `256MiB`, `1GB`); a plain number is in the unit of the option's name.
 
 Signals:
-  SIGTERM, SIGINT  stop accepting, finish the queries in flight (--drain-timeout-ms), end; a second one ends at once
+  SIGTERM, SIGINT  stop accepting, finish the queries in flight (--drain-timeout-ms), end; one more, a second
+                   or more after the first, ends at once
   SIGHUP           read the file again and apply what can change without closing clients
 ";
 

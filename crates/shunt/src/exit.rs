@@ -13,8 +13,8 @@ Exit codes:
   4    no contact point answered within --require-ring-ms
   5    the data directory cannot be used; for node check: it is damaged
   6    the ring has no such local datacentre, or the contact points leave a choice of datacentre or ring
-  70   internal error, such as a core that died
-  130  stopped by a second signal, without waiting for the drain";
+  70   internal error, such as a thread that died, also while draining
+  130  stopped by another signal, a second or more after the first, without waiting for the drain";
 
 /// Why the process ends, other than a bench command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

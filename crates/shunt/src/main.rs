@@ -11,7 +11,7 @@ mod node;
 mod open_files;
 mod proxy;
 mod settings;
-mod signals;
+mod supervise;
 mod version;
 
 use std::io::Write as _;

@@ -69,7 +69,7 @@ fn node_metrics() -> BTreeSet<String> {
     let listen = vec!["127.0.0.1:0".parse().unwrap()];
     let nodes = Nodes::start(NodesOptions::new(directory.path().to_owned(), listen)).unwrap();
     let names = names_in(&Pages::new("0", vec![nodes.admin()]));
-    assert!(nodes.stop(Duration::from_secs(60)));
+    assert!(nodes.stop(Duration::from_secs(60)).is_in_time());
     names.into_iter().filter(|name| name.starts_with("shunt_store_")).collect()
 }
 

@@ -26,6 +26,7 @@ use crate::execute::{ClientState, Ends, Executor, Outcome, Request, refused};
 use crate::limits;
 use crate::mail::NodeMail;
 use crate::shared::Shared;
+use crate::stopped::Stopped;
 use crate::trace::Trace;
 
 /// A request that was given up, with all that it needs elsewhere.
@@ -292,12 +293,12 @@ impl Workers {
         WorkerLink { desk: Arc::clone(&self.desk), answers: Arc::new(answers) }
     }
 
-    /// Ends them when no loop is left that waits for an answer. Says whether all ended within the limit; what one is at
-    /// then goes on until the process ends.
-    pub(crate) fn stop(mut self, limit: Duration) -> bool {
+    /// Ends them when no loop is left that waits for an answer. Says whether all ended within the limit, and well; what
+    /// one is at then goes on until the process ends.
+    pub(crate) fn stop(mut self, limit: Duration) -> Stopped {
         self.desk.close();
         let ended = self.all_ended.recv_timeout(limit) != Err(RecvTimeoutError::Timeout);
-        ended && self.threads.drain(..).all(|thread| thread.join().is_ok())
+        Stopped::of(ended, self.threads.drain(..))
     }
 }
 

@@ -1,26 +1,25 @@
 //! `shunt node`: the embedded node, alone, and what operators do with its data.
 
 mod options;
+mod part;
 pub(crate) mod up;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use shunt_admin::{Pages, Part};
+use shunt_admin::Pages;
 use shunt_node::maintenance;
 use shunt_node::run::{Nodes, NodesOptions, StartError};
-use tokio::sync::mpsc;
-use tracing::{error, info, warn};
 
 pub(crate) use options::NodeCommand;
 use options::{NodeOptions, NodeSettings, Task};
+use part::{Manner, NodesPart, Telling};
 
 use crate::admin;
 use crate::exit::{Exit, Failure};
 use crate::logging;
 use crate::open_files;
 use crate::proxy::announce;
-use crate::signals::{Asked, Signals};
+use crate::supervise::{Events, Hangup, Supervisor};
 
 /// Runs what was asked for.
 pub(crate) fn run(command: NodeCommand) -> Exit {
@@ -81,70 +80,25 @@ fn serve(options: &NodeOptions) -> Exit {
 
 fn run_node(options: &NodeOptions, settings: &NodeSettings) -> Result<Exit, Failure> {
     options.reach.check(settings.listen)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::internal("the admin runtime could not be made", error))?;
     let listener = settings.admin.map(admin::listen).transpose()?;
-    let (ended, mut endings) = mpsc::unbounded_channel();
+    let events = Events::new();
+    let telling = Telling::new(&events);
     let mut parts = settings.nodes();
-    parts.ended = Arc::new(move |node, failure| {
-        // Nobody listens any more when the process is about to end.
-        let _ = ended.send((node, failure));
-    });
+    parts.ended = telling.loops();
     open_files::allow_clients(settings.clients_max);
     let nodes = start(parts, "--listen")?;
-    let mut signals = {
-        let _inside = runtime.enter();
-        Signals::catch().map_err(|error| Failure::internal("signals cannot be caught", error))?
-    };
+    events.catch_signals()?;
     let admin_address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
     if let Some(listener) = listener {
-        let pages = Pages::new(env!("CARGO_PKG_VERSION"), vec![nodes.admin() as Arc<dyn Part>]);
-        runtime.spawn(admin::serve(listener, pages));
+        let pages = Pages::new(env!("CARGO_PKG_VERSION"), vec![nodes.admin() as Arc<dyn shunt_admin::Part>]);
+        admin::start(listener, pages, telling.admin())?;
     }
     announce(nodes.addresses(), admin_address);
-    let outcome: Result<Exit, Failure> = runtime.block_on(async {
-        loop {
-            tokio::select! {
-                asked = signals.next() => match asked {
-                    Asked::Reload => info!("there is nothing to read again: a node has no configuration file"),
-                    Asked::Stop(signal) => {
-                        return Ok(drain(nodes, signal, settings.drain_timeout, &mut signals).await);
-                    }
-                },
-                Some((node, failure)) = endings.recv() => {
-                    let failure = failure.unwrap_or_else(|| "nobody told it to end".to_owned());
-                    error!(node, %failure, "an event loop has died, so the process ends");
-                    return Ok(Exit::Internal);
-                }
-            }
-        }
-    });
-    // Dropped as usual it would wait for the drain, which a second signal says not to wait for.
-    runtime.shutdown_background();
-    outcome
-}
-
-async fn drain(nodes: Nodes, signal: &str, limit: Duration, signals: &mut Signals) -> Exit {
-    info!(signal, ?limit, "draining: no new clients, answers are delivered");
-    let stopped = tokio::task::spawn_blocking(move || nodes.stop(limit));
-    tokio::select! {
-        stopped = stopped => {
-            if !matches!(stopped, Ok(true)) {
-                warn!("clients did not take their answers in time and are cut off");
-            }
-            info!("stopped");
-            Exit::Done
-        }
-        _ = again(signals) => {
-            warn!("second signal, ending without waiting any longer");
-            Exit::Interrupted
-        }
-    }
-}
-
-/// Waits for another signal to end.
-async fn again(signals: &mut Signals) {
-    while signals.next().await == Asked::Reload {}
+    let manner = Manner {
+        drain_limit: settings.drain_timeout,
+        late: "clients did not take their answers in time and are cut off",
+        died: "an event loop has died, so the process ends",
+    };
+    let part = NodesPart::new(nodes, telling, manner);
+    Ok(Supervisor::new(vec![Box::new(part)], Hangup::Reload).run(&events))
 }

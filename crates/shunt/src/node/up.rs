@@ -4,23 +4,21 @@ use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc;
-use std::time::Duration;
 
 use clap::Args;
-use shunt_admin::Part;
 use shunt_node::layout;
 use shunt_node::run::NodesOptions;
 use shunt_proxy::config::{Config, LogFormat, Problem};
 use shunt_storage::StoreOptions;
-use tracing::warn;
 
 use crate::exit::{Exit, Failure};
 use crate::logging;
-use crate::proxy::{self, Notice, Started, Supervisor, reachable};
+use crate::proxy::{self, Started, reachable};
 use crate::settings::{Admin, Checked, Given, Listen, SettingsError};
+use crate::supervise::{Events, Hangup, Part, Supervisor};
 
 use super::options::{LogOptions, ReachOptions, StorageOptions};
+use super::part::{CLOSE_LIMIT, Manner, NodesPart, Telling};
 
 /// Nodes when neither the command line nor the data says how many.
 const NODES_DEFAULT: usize = 3;
@@ -28,8 +26,6 @@ const NODES_DEFAULT: usize = 3;
 const NODES_MAX: u8 = 254;
 /// Clients of the proxy: few enough for the usual limit of open files.
 const CLIENTS_MAX: usize = 10_000;
-/// How long the stores may take to close after the proxy has.
-const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 
 /// `shunt up`.
 #[derive(Args, Clone, Debug)]
@@ -100,38 +96,26 @@ pub(crate) fn run(options: &UpOptions) -> Exit {
         }
     };
     let (level, format) = &settings.log;
-    let filter = match logging::start(level, *format) {
-        Ok(filter) => filter,
-        Err(why) => {
-            eprintln!("logging could not be started: {why}");
-            return Exit::Internal;
-        }
-    };
-    match start(options, &settings) {
-        Ok((nodes, started)) => {
-            announce(&options.data, settings.listen, nodes.addresses(), &started);
-            let exit = Supervisor::new(started, None, filter).run();
-            // After a second signal nobody waits: what was acknowledged is on disk.
-            if exit != Exit::Interrupted && !nodes.stop(CLOSE_LIMIT) {
-                warn!("the nodes did not close in time; what was acknowledged is on disk");
-            }
-            exit
-        }
+    if let Err(why) = logging::start(level, *format) {
+        eprintln!("logging could not be started: {why}");
+        return Exit::Internal;
+    }
+    let events = Events::new();
+    match start(options, &settings, &events) {
+        Ok(parts) => Supervisor::new(parts, Hangup::End).run(&events),
         Err(failure) => failure.report(),
     }
 }
 
-fn start(options: &UpOptions, settings: &UpSettings) -> Result<(shunt_node::run::Nodes, Started), Failure> {
+/// Starts the nodes, then the proxy; they end the other way round.
+fn start(options: &UpOptions, settings: &UpSettings, events: &Events) -> Result<Vec<Box<dyn Part>>, Failure> {
     options.reach.check(settings.listen)?;
-    let (notice, notices) = mpsc::channel();
+    let telling = Telling::new(events);
     let mut parts = NodesOptions::new(options.data.clone(), addresses(&options.data, settings)?);
     parts.store = settings.store.clone();
-    let told = notice.clone();
-    parts.ended = Arc::new(move |node, failure| {
-        // Nobody listens any more when the process is about to end.
-        let _ = told.send(Notice::NodeEnded { node, failure });
-    });
+    parts.ended = telling.loops();
     let nodes = super::start(parts, "--node-port")?;
+    events.catch_signals()?;
     let config = Config {
         listen: vec![settings.listen],
         admin: settings.admin,
@@ -147,9 +131,15 @@ fn start(options: &UpOptions, settings: &UpSettings) -> Result<(shunt_node::run:
         let message = problems.iter().map(line).collect::<Vec<_>>().join("\nerror: ");
         return Err(Failure { exit: Exit::Configuration, message });
     }
-    let others = vec![nodes.admin() as Arc<dyn Part>];
-    let started = proxy::start(config, others, (notice, notices))?;
-    Ok((nodes, started))
+    let others = vec![nodes.admin() as Arc<dyn shunt_admin::Part>];
+    let started = proxy::start(config, others, None, events)?;
+    announce(&options.data, settings.listen, nodes.addresses(), &started);
+    let manner = Manner {
+        drain_limit: CLOSE_LIMIT,
+        late: "the nodes did not close in time; what was acknowledged is on disk",
+        died: "a node has died, so the proxy ends",
+    };
+    Ok(vec![Box::new(started.part), Box::new(NodesPart::new(nodes, telling, manner))])
 }
 
 /// One loopback address per node, as if each were a machine.

@@ -1,31 +1,29 @@
 //! `shunt proxy`: binds, wires the parts together, starts the threads, and hands over to the supervisor.
 //!
 //! ```text
-//! accept thread -> core threads (event loops) <- mail - control thread (ring, admin, signals)
+//! accept thread -> core threads (event loops) <- mail - control thread (ring, admin)
 //!                        |  requests, metrics  ------------^        |
 //!                        +---- notices -> supervisor (main thread) <+
 //! ```
 
 mod control;
+mod part;
 mod start;
-mod supervise;
 
+use part::Reload;
 #[cfg(feature = "node")]
 pub(crate) use start::Started;
 pub(crate) use start::start;
-#[cfg(feature = "node")]
-pub(crate) use supervise::Notice;
-pub(crate) use supervise::Supervisor;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::sync::mpsc;
 
 use tracing::info;
 
 use crate::exit::Exit;
 use crate::logging;
 use crate::settings::Settings;
+use crate::supervise::{Events, Hangup, Supervisor};
 
 /// Runs the proxy until a signal or a fatal error ends it.
 pub(crate) fn run(settings: Settings) -> Exit {
@@ -43,10 +41,12 @@ pub(crate) fn run(settings: Settings) -> Exit {
             return Exit::Internal;
         }
     };
-    match start(config, Vec::new(), mpsc::channel()) {
+    let events = Events::new();
+    let reload = Reload { load: Box::new(move || settings.load()), filter };
+    match events.catch_signals().and_then(|()| start(config, Vec::new(), Some(reload), &events)) {
         Ok(started) => {
             announce(&started.listening, started.admin);
-            Supervisor::new(started, Some(Box::new(move || settings.load())), filter).run()
+            Supervisor::new(vec![Box::new(started.part)], Hangup::Reload).run(&events)
         }
         Err(failed) => failed.report(),
     }

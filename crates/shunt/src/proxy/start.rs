@@ -3,7 +3,6 @@
 use std::net::{SocketAddr, TcpListener};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc as notices;
 use std::thread::JoinHandle;
 
 use shunt_admin::{Pages, Part};
@@ -19,10 +18,11 @@ use tokio::sync::{mpsc, watch};
 use tracing::info;
 
 use super::control::{self, ControlThread};
-use super::supervise::Notice;
+use super::part::{Notice, ProxyPart, Reload, Running};
 use crate::admin;
 use crate::exit::Failure;
 use crate::open_files;
+use crate::supervise::{Events, Teller};
 
 /// Mail and fresh connections that may wait for one core; the accepting thread waits when it is full.
 const MAILBOX_CAPACITY: usize = 4096;
@@ -35,19 +35,17 @@ pub(crate) struct Started {
     pub(crate) listening: Vec<SocketAddr>,
     /// Address of the admin interface, as bound.
     pub(crate) admin: Option<SocketAddr>,
-    pub(super) admin_pages: Arc<Admin>,
-    pub(super) acceptor: Acceptor,
-    pub(super) mailers: Vec<Mailer<CoreMail>>,
-    pub(super) config: watch::Sender<Arc<Config>>,
-    pub(super) notices: notices::Receiver<Notice>,
+    /// What the supervisor has of it.
+    pub(crate) part: ProxyPart,
 }
 
 /// Binds first, so that a taken port leaves nothing half started.
-/// `others` are shown on the admin pages beside the proxy; `channel` is where everything that happens is told.
+/// `others` are shown on the admin pages beside the proxy; without `reload` there is nothing to read again.
 pub(crate) fn start(
     config: Config,
     others: Vec<Arc<dyn Part>>,
-    channel: (notices::Sender<Notice>, notices::Receiver<Notice>),
+    reload: Option<Reload>,
+    events: &Events,
 ) -> Result<Started, Failure> {
     let listeners = listen(&config.listen)?;
     let admin_listener = config.admin.map(admin::listen).transpose()?;
@@ -55,12 +53,12 @@ pub(crate) fn start(
     let listening: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     open_files::allow_clients(config.clients_max);
 
-    let (notice, notices) = channel;
+    let (teller, notices) = events.teller();
     let (requests, request_receiver) = mpsc::channel(REQUESTS_CAPACITY);
     let config = Arc::new(config);
     let (config_sender, config_receiver) = watch::channel(Arc::clone(&config));
     let prepared = Arc::<PreparedStore>::default();
-    let cores = start_cores(&config, usable_driver(config.io), &prepared, &requests, &notice)?;
+    let cores = start_cores(&config, usable_driver(config.io), &prepared, &requests, &teller)?;
     drop(requests);
 
     let (view_sender, view) = ClusterView::new();
@@ -72,7 +70,7 @@ pub(crate) fn start(
         prepared,
     };
     let mailboxes = || cores.iter().map(|core| mailbox_of(core.mailer.clone())).collect();
-    let admin_pages = Admin::new(sources, config_receiver.clone(), listening.clone(), mailboxes());
+    let pages = Admin::new(sources, config_receiver.clone(), listening.clone(), mailboxes());
     let plane = ControlOptions {
         config: config_receiver,
         mailboxes: mailboxes(),
@@ -81,22 +79,23 @@ pub(crate) fn start(
         metrics,
         seed: random_seed(),
     };
-    let proxy = Arc::clone(&admin_pages) as Arc<dyn Part>;
-    let pages = Pages::new(env!("CARGO_PKG_VERSION"), std::iter::once(proxy).chain(others).collect());
+    let proxy = Arc::clone(&pages) as Arc<dyn Part>;
+    let all_pages = Pages::new(env!("CARGO_PKG_VERSION"), std::iter::once(proxy).chain(others).collect());
     let require_ring_ms = config.require_ring_ms;
     control::start(ControlThread {
         plane,
-        admin: admin_listener.map(|listener| (listener, pages)),
+        admin: admin_listener.map(|listener| (listener, all_pages)),
         view,
         require_ring_ms,
-        notice,
+        teller,
     })?;
 
     let slot = |core: &StartedCore| CoreSlot { mailer: core.mailer.clone(), load: Arc::clone(&core.metrics.load) };
     let acceptor = Acceptor::start(listeners, cores.iter().map(slot).collect())
         .map_err(|error| Failure::internal("the accepting thread could not be started", error))?;
     let mailers = cores.into_iter().map(|core| core.mailer).collect();
-    Ok(Started { listening, admin: admin_address, admin_pages, acceptor, mailers, config: config_sender, notices })
+    let running = Running { config: config_sender, pages, acceptor, mailers, notices };
+    Ok(Started { listening, admin: admin_address, part: ProxyPart::new(running, reload) })
 }
 
 fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, Failure> {
@@ -131,7 +130,7 @@ fn start_cores(
     driver: IoChoice,
     prepared: &Arc<PreparedStore>,
     requests: &mpsc::Sender<ControlRequest>,
-    notice: &notices::Sender<Notice>,
+    teller: &Teller<Notice>,
 ) -> Result<Vec<StartedCore>, Failure> {
     let log_limits = Arc::<LogLimits>::default();
     let start = |index| {
@@ -151,21 +150,21 @@ fn start_cores(
         let load = Some(Arc::clone(&metrics.load));
         let connections_max = config.clients_max.div_ceil(config.cores) + open_files::BESIDE_CLIENTS as usize;
         let options = LoopOptions { load, connections_max, ..LoopOptions::default() };
-        spawn_core(index, core, driver, options, inbox, notice.clone())
+        spawn_core(index, core, driver, options, inbox, teller.clone())
             .map_err(|error| Failure::internal("a core's thread could not be started", error))?;
         Ok(StartedCore { mailer, metrics })
     };
     (0..config.cores).map(start).collect()
 }
 
-/// Runs a core on a thread of its own; however that ends, the supervisor hears of it.
+/// Runs a core on a thread of its own; however that ends, it is told.
 fn spawn_core(
     index: usize,
     mut core: Core,
     driver: IoChoice,
     options: LoopOptions,
     inbox: Inbox<CoreMail>,
-    notice: notices::Sender<Notice>,
+    teller: Teller<Notice>,
 ) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(format!("core-{index}")).spawn(move || {
         let outcome = catch_unwind(AssertUnwindSafe(|| run(driver, options, &mut core, inbox)));
@@ -176,7 +175,7 @@ fn spawn_core(
             Ok(Err(error)) => Some(error.to_string()),
             Err(_) => Some("it panicked; the log says where".to_owned()),
         };
-        let _ = notice.send(Notice::CoreEnded { index, failure });
+        teller.tell(Notice::CoreEnded { index, failure });
     })
 }
 

@@ -42,6 +42,29 @@ fn a_drain_that_takes_too_long_cuts_clients_off() {
     assert!(code == 0 && log.contains("remaining clients are cut off"), "{code} {log}");
 }
 
+/// An orchestrator and a terminal both send a signal: that is one order, and cuts no drain.
+#[test]
+fn signals_that_arrive_together_drain() {
+    for names in [["TERM", "INT"], ["INT", "TERM"]] {
+        let stub = Stub::start();
+        let proxy = Proxy::start(&["--contact-points", &stub.address.to_string()]);
+        proxy.wait_until_ready();
+        let mut client = proxy.client();
+        client.run(READ);
+        stub.freeze();
+        client.send_query(1, READ);
+        proxy.wait_in_flight(1);
+        proxy.signals_at_once(&names);
+        proxy.wait_logged("one order");
+        stub.thaw();
+        client.receive().result();
+        assert_eq!(client.try_receive(), None);
+        drop(client);
+        let (code, log) = proxy.end();
+        assert!(code == 0 && log.contains("stopped") && !log.contains("cut off"), "{code} {log}");
+    }
+}
+
 #[test]
 fn a_second_signal_ends_at_once() {
     let stub = Stub::start();
@@ -54,8 +77,8 @@ fn a_second_signal_ends_at_once() {
     proxy.wait_in_flight(1);
     proxy.signal("INT");
     eventually(|| proxy.page("/readyz").1.contains("draining"));
-    proxy.signal("INT");
-    assert_eq!(proxy.end().0, 130);
+    let (code, log) = proxy.end_by_repeating("INT");
+    assert!(code == 130 && log.contains("second signal"), "{code} {log}");
 }
 
 #[test]

@@ -7,11 +7,13 @@ use std::process::{Child, Command, Stdio};
 
 use shunt_testing::blocking::Client;
 
-use crate::support::{Proxy, eventually, output, page, shunt, signal};
+use crate::support::{Log, Proxy, eventually, output, page, repeat_until_it_ends, shunt, signal, signals_at_once};
 
 /// A running `shunt up` or `shunt node`; ends with the test at the latest.
 struct Running {
     child: Child,
+    /// Until it has ended.
+    log: Option<Log>,
     clients: SocketAddr,
     admin: SocketAddr,
 }
@@ -30,6 +32,7 @@ impl Running {
     fn launch(mut command: Command) -> Self {
         command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--reserve-bytes", "0"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
+        let log = child.stderr.take().map(Log::of);
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let (mut clients, mut admin) = (None, None);
         while clients.is_none() || admin.is_none() {
@@ -41,17 +44,21 @@ impl Running {
                 admin = page.strip_suffix("/status").and_then(|address| address.parse().ok());
             }
         }
-        let running = Self { child, clients: clients.expect("address"), admin: admin.expect("address") };
+        let running = Self { child, log, clients: clients.expect("address"), admin: admin.expect("address") };
         eventually(|| page(running.admin, "/readyz").0 == 200);
         running
     }
 
     /// Ends it as an operator would; exit code and log.
-    fn end(mut self, name: &str) -> (i32, String) {
+    fn end(self, name: &str) -> (i32, String) {
         signal(&self.child, name);
-        let mut log = String::new();
-        self.child.stderr.take().expect("piped").read_to_string(&mut log).expect("read");
-        (self.child.wait().expect("wait").code().unwrap_or(-1), log)
+        self.ended()
+    }
+
+    /// Exit code and log, when it has been told to end.
+    fn ended(mut self) -> (i32, String) {
+        let code = self.child.wait().expect("wait").code().unwrap_or(-1);
+        (code, self.log.take().expect("once").whole())
     }
 }
 
@@ -101,21 +108,51 @@ fn up_keeps_its_data_however_it_ends() {
     assert!(code == 5 && log.contains("use --nodes 3"), "{code} {log}");
 }
 
+/// Answers that a client has not taken yet; more than sockets hold.
+const UNTAKEN: usize = 16;
+
+/// A node and then a store behind its proxy, each with a client that has asked for much and taken one answer of it; the
+/// options with which it starts again.
+fn with_slow_clients(mut body: impl FnMut(Running, Client, &[&str])) {
+    for options in [&["node", "--drain-timeout-ms", "86400000"][..], &["up", "--node-port", "0", "--log", "info"]] {
+        let directory = tempfile::tempdir().expect("directory");
+        let data = directory.path().join("data");
+        let options = [options, &["--data", text(&data)]].concat();
+        let running = Running::start(&options);
+        let mut client = running.client();
+        fill(&mut client);
+        client.run(&format!("INSERT INTO k.t (a, b) VALUES (0, '{}')", "x".repeat(2 << 20)));
+        (0..=UNTAKEN).for_each(|_| client.send_query(1, "SELECT b FROM k.t WHERE a = 0"));
+        client.receive().result();
+        body(running, client, &options);
+    }
+}
+
 #[test]
 fn a_drain_waits_for_a_slow_client_until_the_second_signal() {
-    let directory = tempfile::tempdir().expect("directory");
-    let data = directory.path().join("data");
-    let running = Running::start(&["node", "--data", text(&data), "--drain-timeout-ms", "86400000"]);
-    let mut client = running.client();
-    fill(&mut client);
-    client.run(&format!("INSERT INTO k.t (a, b) VALUES (0, '{}')", "x".repeat(2 << 20)));
-    // More than sockets hold, of which one answer is read.
-    (0..16).for_each(|_| client.send_query(1, "SELECT b FROM k.t WHERE a = 0"));
-    client.receive().result();
-    signal(&running.child, "TERM");
-    eventually(|| page(running.admin, "/readyz").1.contains("draining"));
-    let (code, log) = running.end("TERM");
-    assert!(code == 130 && log.contains("second signal"), "{code} {log}");
+    with_slow_clients(|mut running, client, options| {
+        signal(&running.child, "TERM");
+        eventually(|| page(running.admin, "/readyz").1.contains("draining"));
+        repeat_until_it_ends(&mut running.child, "TERM");
+        let (code, log) = running.ended();
+        assert!(code == 130 && log.contains("second signal"), "{options:?}: {code} {log}");
+        drop(client);
+        let running = Running::start(options);
+        assert_eq!(running.client().rows("SELECT a FROM k.t").len(), 20, "{options:?}: what was acknowledged is there");
+    });
+}
+
+#[test]
+fn signals_that_arrive_together_cut_no_answer() {
+    with_slow_clients(|running, mut client, options| {
+        signals_at_once(&running.child, &["TERM", "INT"]);
+        running.log.as_ref().expect("it runs").wait_for("one order");
+        (0..UNTAKEN).for_each(|_| _ = client.receive().result());
+        assert_eq!(client.try_receive(), None, "{options:?}");
+        drop(client);
+        let (code, log) = running.ended();
+        assert!(code == 0 && log.contains("stopped") && !log.contains("in time"), "{options:?}: {code} {log}");
+    });
 }
 
 #[test]

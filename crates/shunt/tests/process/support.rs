@@ -4,7 +4,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -55,9 +55,7 @@ impl Stub {
 impl Stub {
     /// From now on it answers nothing, while its connections stay.
     pub(crate) fn freeze(&self) {
-        signal(&self.child, "STOP");
-        // The signal is sent, but each thread stops when it next leaves the kernel.
-        eventually(|| thread_states(self.child.id()).iter().all(|state| state == "T"));
+        freeze(&self.child);
     }
 
     /// Answers everything that came while it was frozen.
@@ -73,12 +71,43 @@ impl Drop for Stub {
     }
 }
 
+/// The log of a process, read while it runs.
+pub(crate) struct Log {
+    text: Arc<Mutex<String>>,
+    reading: JoinHandle<()>,
+}
+
+impl Log {
+    pub(crate) fn of(errors: ChildStderr) -> Self {
+        let text = Arc::<Mutex<String>>::default();
+        let written = Arc::clone(&text);
+        let reading = std::thread::spawn(move || {
+            for line in BufReader::new(errors).lines().map_while(Result::ok) {
+                let mut written = written.lock().expect("log");
+                written.push_str(&line);
+                written.push('\n');
+            }
+        });
+        Self { text, reading }
+    }
+
+    /// Waits until it has a text.
+    pub(crate) fn wait_for(&self, text: &str) {
+        eventually(|| self.text.lock().expect("log").contains(text));
+    }
+
+    /// All of it, when the process has ended.
+    pub(crate) fn whole(self) -> String {
+        self.reading.join().expect("the log's reader");
+        std::mem::take(&mut *self.text.lock().expect("log"))
+    }
+}
+
 /// A running proxy; ends with the test at the latest.
 pub(crate) struct Proxy {
     child: Child,
-    /// The log so far, and the thread that reads it.
-    log: Arc<Mutex<String>>,
-    reading: Option<JoinHandle<()>>,
+    /// Until it has ended.
+    log: Option<Log>,
     pub(crate) clients: SocketAddr,
     pub(crate) admin: SocketAddr,
 }
@@ -89,15 +118,7 @@ impl Proxy {
         let mut command = shunt(&["proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--cores", "2"]);
         command.args(options).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("start");
-        let log = Arc::<Mutex<String>>::default();
-        let (errors, written) = (BufReader::new(child.stderr.take().expect("piped")), Arc::clone(&log));
-        let reading = std::thread::spawn(move || {
-            for line in errors.lines().map_while(Result::ok) {
-                let mut written = written.lock().expect("log");
-                written.push_str(&line);
-                written.push('\n');
-            }
-        });
+        let log = child.stderr.take().map(Log::of);
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let mut next = || lines.next().expect("the proxy said nothing").expect("read");
         let clients = next().rsplit(' ').next().and_then(|address| address.parse().ok()).expect("address");
@@ -105,7 +126,7 @@ impl Proxy {
         let admin = status.split("http://").nth(1).and_then(|rest| rest.strip_suffix("/status"));
         let admin = admin.and_then(|address| address.parse().ok()).expect("address");
         assert_eq!(next(), format!("connect with: cqlsh 127.0.0.1 {}", SocketAddr::port(&clients)));
-        Self { child, log, reading: Some(reading), clients, admin }
+        Self { child, log, clients, admin }
     }
 
     /// A new client of it, in protocol v4.
@@ -124,6 +145,17 @@ impl Proxy {
 
     pub(crate) fn signal(&self, name: &str) {
         signal(&self.child, name);
+    }
+
+    /// Sends these signals so that it finds all of them at once.
+    pub(crate) fn signals_at_once(&self, names: &[&str]) {
+        signals_at_once(&self.child, names);
+    }
+
+    /// Repeats a signal until that ends it; exit code and log.
+    pub(crate) fn end_by_repeating(mut self, name: &str) -> (i32, String) {
+        repeat_until_it_ends(&mut self.child, name);
+        self.end()
     }
 
     /// Memory it has, in KiB.
@@ -149,14 +181,12 @@ impl Proxy {
     /// Exit code and log.
     pub(crate) fn end(mut self) -> (i32, String) {
         let code = self.child.wait().expect("wait").code().expect("ended by a signal");
-        self.reading.take().expect("once").join().expect("the log's reader");
-        let log = std::mem::take(&mut *self.log.lock().expect("log"));
-        (code, log)
+        (code, self.log.take().expect("once").whole())
     }
 
     /// Waits until the log has a text.
     pub(crate) fn wait_logged(&self, text: &str) {
-        eventually(|| self.log.lock().expect("log").contains(text));
+        self.log.as_ref().expect("it runs").wait_for(text);
     }
 }
 
@@ -190,6 +220,28 @@ fn thread_states(process: u32) -> Vec<String> {
 pub(crate) fn signal(child: &Child, name: &str) {
     let kill = format!("kill -{name} {}", child.id());
     assert!(Command::new("sh").args(["-c", &kill]).status().expect("sh").success());
+}
+
+/// From now on a process does nothing, until it is sent CONT.
+fn freeze(child: &Child) {
+    signal(child, "STOP");
+    // The signal is sent, but each thread stops when it next leaves the kernel.
+    eventually(|| thread_states(child.id()).iter().all(|state| state == "T"));
+}
+
+/// Sends these signals to a process that finds all of them at once.
+pub(crate) fn signals_at_once(child: &Child, names: &[&str]) {
+    freeze(child);
+    names.iter().for_each(|name| signal(child, name));
+    signal(child, "CONT");
+}
+
+/// Repeats a signal until that has ended the process: those of the first second are one order.
+pub(crate) fn repeat_until_it_ends(child: &mut Child, name: &str) {
+    eventually(|| {
+        signal(child, name);
+        child.try_wait().expect("wait").is_some()
+    });
 }
 
 /// Waits until something is so.

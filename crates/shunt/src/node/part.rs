@@ -1,0 +1,155 @@
+//! The nodes as a part of the process: the loops that end, the drain, the closing of the stores.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use shunt_node::run::{LoopEnded, Nodes, Stopped};
+use tracing::{error, info, warn};
+
+use crate::exit::Exit;
+use crate::supervise::{Events, Part, Teller};
+
+/// How long the stores may take to close when everything else is over.
+pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(10);
+
+/// A message of one of the nodes' threads.
+enum Notice {
+    /// A loop of a node has ended.
+    LoopEnded {
+        /// Which node.
+        node: usize,
+        /// Why, if it should not have.
+        failure: Option<String>,
+    },
+    /// The thread of the admin pages has died.
+    AdminDied,
+    /// The nodes have closed, or could not.
+    Stopped(Stopped),
+}
+
+/// Where nodes tell how they are; made before they start.
+pub(super) struct Telling {
+    teller: Teller<Notice>,
+    notices: Receiver<Notice>,
+}
+
+impl Telling {
+    pub(super) fn new(events: &Events) -> Self {
+        let (teller, notices) = events.teller();
+        Self { teller, notices }
+    }
+
+    /// To be told of each loop that ends.
+    pub(super) fn loops(&self) -> LoopEnded {
+        let teller = self.teller.clone();
+        Arc::new(move |node, failure| teller.tell(Notice::LoopEnded { node, failure }))
+    }
+
+    /// To be told if the thread of the admin pages dies.
+    pub(super) fn admin(&self) -> impl FnOnce() + Send + 'static {
+        let teller = self.teller.clone();
+        move || teller.tell(Notice::AdminDied)
+    }
+}
+
+/// What differs between the nodes of `shunt node` and those of `shunt up`.
+pub(super) struct Manner {
+    /// How long a drain may take.
+    pub(super) drain_limit: Duration,
+    /// What the log says when it takes longer.
+    pub(super) late: &'static str,
+    /// What the log says when a loop has died.
+    pub(super) died: &'static str,
+}
+
+/// Holds what keeps the nodes running.
+pub(super) struct NodesPart {
+    /// Until they are told to end.
+    nodes: Option<Nodes>,
+    telling: Telling,
+    manner: Manner,
+    /// Nothing is left to wait for.
+    has_ended: bool,
+}
+
+impl NodesPart {
+    pub(super) fn new(nodes: Nodes, telling: Telling, manner: Manner) -> Self {
+        Self { nodes: Some(nodes), telling, manner, has_ended: false }
+    }
+
+    /// Returns the status that a notice makes the process end with.
+    fn take(&mut self, notice: Notice) -> Option<Exit> {
+        let outcome = match notice {
+            Notice::LoopEnded { failure: None, .. } if self.nodes.is_none() => return None,
+            Notice::LoopEnded { node, failure } => {
+                let failure = failure.unwrap_or_else(|| "nobody told it to end".to_owned());
+                error!(node, %failure, "{}", self.manner.died);
+                return Some(Exit::Internal);
+            }
+            Notice::AdminDied => {
+                error!("the thread of the admin pages has died, so the process ends");
+                return Some(Exit::Internal);
+            }
+            Notice::Stopped(outcome) => outcome,
+        };
+        self.has_ended = true;
+        match outcome {
+            Stopped::InTime => None,
+            Stopped::Late => {
+                warn!("{}", self.manner.late);
+                None
+            }
+            Stopped::Died => {
+                error!("a thread of the nodes has died");
+                Some(Exit::Internal)
+            }
+        }
+    }
+}
+
+impl Part for NodesPart {
+    fn look(&mut self) -> Option<Exit> {
+        while let Ok(notice) = self.telling.notices.try_recv() {
+            if let Some(exit) = self.take(notice) {
+                return Some(exit);
+            }
+        }
+        None
+    }
+
+    fn reload(&mut self) {
+        info!("there is nothing to read again: a node has no configuration file");
+    }
+
+    fn drain(&mut self, signal: Option<&'static str>) -> Duration {
+        let limit = self.manner.drain_limit;
+        info!(signal, ?limit, "draining: no new clients, answers are delivered");
+        if let Some(nodes) = self.nodes.take() {
+            let teller = self.telling.teller.clone();
+            let stop = move || {
+                let outcome = catch_unwind(AssertUnwindSafe(|| nodes.stop(limit)));
+                teller.tell(Notice::Stopped(outcome.unwrap_or(Stopped::Died)));
+            };
+            if let Err(error) = std::thread::Builder::new().name("closing".to_owned()).spawn(stop) {
+                error!(%error, "no thread can be had to close the nodes");
+                self.telling.teller.tell(Notice::Stopped(Stopped::Died));
+            }
+        }
+        limit
+    }
+
+    /// They cut off whom they wait for themselves, and say so when they have.
+    fn cut_off(&mut self) -> Duration {
+        CLOSE_LIMIT
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    fn give_up(&self) {
+        error!("the nodes do not end");
+    }
+}

@@ -1,0 +1,215 @@
+//! The proxy as a part of the process: what its threads tell, how it drains, what it reads again.
+
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use shunt_proxy::admin::Admin;
+use shunt_proxy::config::Config;
+use shunt_proxy::control::CoreMail;
+use shunt_reactor::{Acceptor, Mailer};
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+
+use crate::exit::Exit;
+use crate::logging::FilterHandle;
+use crate::settings::SettingsError;
+use crate::supervise::Part;
+
+/// How long cores may take to close their clients after the drain's time is over; they wait for nobody then.
+const CLOSE_LIMIT: Duration = Duration::from_secs(10);
+
+/// A message of one of the proxy's threads.
+#[derive(Debug)]
+pub(super) enum Notice {
+    /// No contact point answered in the time given by `require_ring_ms`.
+    RingTimeout,
+    /// The ring does not go with the configuration.
+    Unfit(String),
+    /// A core's thread has ended.
+    CoreEnded {
+        /// Which.
+        index: usize,
+        /// Why, if it should not have.
+        failure: Option<String>,
+    },
+    /// The control thread has ended.
+    ControlEnded {
+        /// Why, if it should not have.
+        failure: Option<String>,
+    },
+}
+
+/// What it takes to read the configuration again.
+pub(crate) struct Reload {
+    /// Reads it.
+    pub(crate) load: Box<dyn Fn() -> Result<Config, SettingsError>>,
+    /// Of the logs, whose level may have changed.
+    pub(crate) filter: FilterHandle,
+}
+
+/// Holds what keeps the proxy running.
+pub(crate) struct ProxyPart {
+    /// Without one there is nothing to read again.
+    reload: Option<Reload>,
+    config: watch::Sender<Arc<Config>>,
+    pages: Arc<Admin>,
+    /// Until the proxy is told to end.
+    acceptor: Option<Acceptor>,
+    /// Seen when it was stopped, and not told yet.
+    accepting_died: bool,
+    mailers: Vec<Mailer<CoreMail>>,
+    /// Mail that did not fit a core's mailbox.
+    waiting: Vec<(usize, CoreMail)>,
+    notices: Receiver<Notice>,
+    cores_running: usize,
+}
+
+/// The parts that it is made from.
+pub(super) struct Running {
+    pub(super) config: watch::Sender<Arc<Config>>,
+    pub(super) pages: Arc<Admin>,
+    pub(super) acceptor: Acceptor,
+    pub(super) mailers: Vec<Mailer<CoreMail>>,
+    pub(super) notices: Receiver<Notice>,
+}
+
+impl ProxyPart {
+    pub(super) fn new(running: Running, reload: Option<Reload>) -> Self {
+        let Running { config, pages, acceptor, mailers, notices } = running;
+        let (acceptor, cores_running) = (Some(acceptor), mailers.len());
+        let (accepting_died, waiting) = (false, Vec::new());
+        Self { reload, config, pages, acceptor, accepting_died, mailers, waiting, notices, cores_running }
+    }
+
+    /// Returns the status that a notice makes the process end with.
+    fn take(&mut self, notice: Notice) -> Option<Exit> {
+        let is_ending = self.acceptor.is_none();
+        match notice {
+            Notice::RingTimeout if !is_ending => {
+                error!("no contact point answered within require_ring_ms, so the proxy ends as told");
+                Some(Exit::NoRing)
+            }
+            Notice::Unfit(why) if !is_ending => {
+                error!(%why, "the configuration does not go with the ring, so the proxy ends");
+                Some(Exit::Unfit)
+            }
+            Notice::RingTimeout | Notice::Unfit(_) => None,
+            Notice::CoreEnded { index, failure } => {
+                self.cores_running = self.cores_running.saturating_sub(1);
+                match failure {
+                    Some(failure) => error!(core = index, %failure, "a core has died, so the proxy ends"),
+                    None if is_ending => return None,
+                    None => error!(core = index, "a core has ended without being told to, so the proxy ends"),
+                }
+                Some(Exit::Internal)
+            }
+            Notice::ControlEnded { failure: None } if is_ending => None,
+            Notice::ControlEnded { failure } => {
+                let failure = failure.unwrap_or_else(|| "nobody told it to end".to_owned());
+                error!(%failure, "the control plane has died, so the proxy ends");
+                Some(Exit::Internal)
+            }
+        }
+    }
+
+    fn send_all(&mut self, mail: &CoreMail) {
+        for core in 0..self.mailers.len() {
+            self.waiting.push((core, mail.clone()));
+        }
+        self.retry();
+    }
+
+    /// Delivers what waits, as far as there is room, in order for each core. Mail to a core that has ended is dropped.
+    fn retry(&mut self) {
+        let mut full = vec![false; self.mailers.len()];
+        for (core, mail) in std::mem::take(&mut self.waiting) {
+            let mailer = &self.mailers[core];
+            let refused = if full[core] { Some(mail) } else { mailer.post(mail).err() };
+            if let Some(mail) = refused.filter(|_| !mailer.is_closed()) {
+                full[core] = true;
+                self.waiting.push((core, mail));
+            }
+        }
+    }
+}
+
+impl Part for ProxyPart {
+    fn look(&mut self) -> Option<Exit> {
+        self.retry();
+        if std::mem::take(&mut self.accepting_died) {
+            error!("the accepting thread has died");
+            return Some(Exit::Internal);
+        }
+        while let Ok(notice) = self.notices.try_recv() {
+            if let Some(exit) = self.take(notice) {
+                return Some(exit);
+            }
+        }
+        None
+    }
+
+    fn has_retry(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    fn reload(&mut self) {
+        let Some(reload) = &self.reload else { return };
+        let new = match (reload.load)() {
+            Ok(new) => new,
+            Err(problems) => {
+                error!("the configuration stays as it is, because the new one is not valid:\n{problems}");
+                return;
+            }
+        };
+        let reloaded = self.config.borrow().reloaded(&new);
+        // It was valid whole; what of it can be taken over now may not go with what needs a restart.
+        if let Some(problem) = reloaded.config.problems().first() {
+            let (key, why, restart) = (problem.key, &problem.message, &reloaded.waiting);
+            error!(key, why, needs_restart = ?restart, "the configuration stays as it is: the new one is valid only after a restart");
+            return;
+        }
+        if let Err(why) = self.pages.has_datacentre(reloaded.config.local_datacentre.as_deref()) {
+            error!(%why, "the configuration stays as it is, because the new one does not go with the ring");
+            return;
+        }
+        if !reloaded.waiting.is_empty() {
+            warn!(keys = ?reloaded.waiting, "these keys have changed and need a restart");
+        }
+        if reloaded.changed.is_empty() {
+            info!("configuration read again, nothing to apply");
+            return;
+        }
+        info!(keys = ?reloaded.changed, "configuration applied");
+        let config = Arc::new(reloaded.config);
+        reload.filter.set(&config.log);
+        self.send_all(&CoreMail::Reload(Arc::clone(&config)));
+        self.config.send_replace(config);
+    }
+
+    fn drain(&mut self, signal: Option<&'static str>) -> Duration {
+        let limit = Duration::from_millis(self.config.borrow().drain_timeout_ms);
+        info!(signal, ?limit, "draining: no new clients, queries in flight are finished");
+        self.pages.set_draining();
+        if let Some(acceptor) = self.acceptor.take() {
+            self.accepting_died = !acceptor.stop();
+        }
+        self.send_all(&CoreMail::Drain);
+        limit
+    }
+
+    fn cut_off(&mut self) -> Duration {
+        warn!(cores = self.cores_running, "the drain took too long, remaining clients are cut off");
+        self.send_all(&CoreMail::CloseAll);
+        CLOSE_LIMIT
+    }
+
+    fn has_ended(&self) -> bool {
+        // The control thread ends with the last core.
+        self.cores_running == 0
+    }
+
+    fn give_up(&self) {
+        error!(cores = self.cores_running, "cores do not end");
+    }
+}

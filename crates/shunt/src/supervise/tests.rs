@@ -1,0 +1,420 @@
+//! The supervisor with parts that do what they are told to do wrong, on a clock that only the test moves.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use super::*;
+
+const DRAIN: Duration = Duration::from_secs(30);
+const CLOSE: Duration = Duration::from_secs(10);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// When a part has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ends {
+    /// As soon as it is told to drain.
+    AtOnce,
+    /// As soon as it is told to drain, at which one of its threads dies.
+    Dying,
+    /// When its clients are cut off.
+    CutOff,
+    /// Never by itself; a test may still end it.
+    Never,
+}
+
+/// What a fake part shares with the test.
+struct Fake {
+    name: &'static str,
+    ends: Ends,
+    /// What it tells at the next look.
+    failures: VecDeque<Exit>,
+    has_ended: bool,
+    has_retry: bool,
+    was_dropped: bool,
+    diary: Rc<RefCell<Vec<String>>>,
+}
+
+impl Fake {
+    fn note(&self, what: &str) {
+        self.diary.borrow_mut().push(format!("{} {what}", self.name));
+    }
+}
+
+struct FakePart(Rc<RefCell<Fake>>);
+
+impl Part for FakePart {
+    fn look(&mut self) -> Option<Exit> {
+        self.0.borrow_mut().failures.pop_front()
+    }
+
+    fn has_retry(&self) -> bool {
+        self.0.borrow().has_retry
+    }
+
+    fn reload(&mut self) {
+        self.0.borrow().note("reload");
+    }
+
+    fn drain(&mut self, signal: Option<&'static str>) -> Duration {
+        let mut fake = self.0.borrow_mut();
+        fake.note(&format!("drain {}", signal.unwrap_or("-")));
+        fake.has_ended |= matches!(fake.ends, Ends::AtOnce | Ends::Dying);
+        if fake.ends == Ends::Dying {
+            fake.failures.push_back(Exit::Internal);
+        }
+        DRAIN
+    }
+
+    fn cut_off(&mut self) -> Duration {
+        let mut fake = self.0.borrow_mut();
+        fake.note("cut off");
+        fake.has_ended |= fake.ends == Ends::CutOff;
+        CLOSE
+    }
+
+    fn has_ended(&self) -> bool {
+        self.0.borrow().has_ended
+    }
+
+    fn give_up(&self) {
+        self.0.borrow().note("given up");
+    }
+}
+
+impl Drop for FakePart {
+    fn drop(&mut self) {
+        self.0.borrow_mut().was_dropped = true;
+    }
+}
+
+/// A process of two parts, `a` before `b`.
+struct Scene {
+    supervisor: Supervisor,
+    fakes: [Rc<RefCell<Fake>>; 2],
+    diary: Rc<RefCell<Vec<String>>>,
+    start: Instant,
+    now: Instant,
+    exit: Option<Exit>,
+}
+
+impl Scene {
+    fn new(ends: [Ends; 2], hangup: Hangup) -> Self {
+        let diary = Rc::<RefCell<Vec<String>>>::default();
+        let fake = |name, ends| {
+            let (failures, diary) = (VecDeque::new(), Rc::clone(&diary));
+            let fake = Fake { name, ends, failures, has_ended: false, has_retry: false, was_dropped: false, diary };
+            Rc::new(RefCell::new(fake))
+        };
+        let fakes = [fake("a", ends[0]), fake("b", ends[1])];
+        let parts = fakes.iter().map(|fake| Box::new(FakePart(Rc::clone(fake))) as Box<dyn Part>).collect();
+        let now = Instant::now();
+        Self { supervisor: Supervisor::new(parts, hangup), fakes, diary, start: now, now, exit: None }
+    }
+
+    fn step(&mut self, event: Option<Event>) {
+        assert_eq!(self.exit, None, "it has ended");
+        self.exit = self.supervisor.step(event, self.now);
+    }
+
+    fn signal(&mut self, signal: &'static str) {
+        self.step(Some(Event::Stop { signal, at: self.now }));
+    }
+
+    fn hangup(&mut self) {
+        self.step(Some(Event::Hangup { at: self.now }));
+    }
+
+    fn fails(&mut self, part: usize, exit: Exit) {
+        self.fakes[part].borrow_mut().failures.push_back(exit);
+        self.step(Some(Event::Look));
+    }
+
+    fn ends(&mut self, part: usize) {
+        self.fakes[part].borrow_mut().has_ended = true;
+        self.step(Some(Event::Look));
+    }
+
+    /// Lets time pass, in which the supervisor is called when it wants to be.
+    fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        for _ in 0..10_000 {
+            match self.supervisor.due(self.now) {
+                Some(wait) if self.exit.is_none() && self.now + wait <= until => {
+                    self.now += wait;
+                    self.step(None);
+                }
+                _ => {
+                    self.now = until;
+                    return;
+                }
+            }
+        }
+        panic!("the supervisor does not wait");
+    }
+
+    /// Lets so much time pass that nothing can be left to wait for; returns when it ended.
+    fn pass_until_the_end(&mut self) -> Duration {
+        while self.exit.is_none() {
+            let wait = self.supervisor.due(self.now).expect("it waits for ever");
+            assert!(self.now - self.start < 10 * (DRAIN + CLOSE), "there is no end to it");
+            self.now += wait;
+            self.step(None);
+        }
+        self.now - self.start
+    }
+
+    fn diary(&self) -> Vec<String> {
+        self.diary.borrow().clone()
+    }
+}
+
+fn never() -> Scene {
+    Scene::new([Ends::Never; 2], Hangup::Reload)
+}
+
+#[test]
+fn a_signal_drains_one_part_after_the_other() {
+    let mut scene = never();
+    scene.pass(DRAIN);
+    scene.signal("SIGTERM");
+    scene.pass(SECOND);
+    assert_eq!(scene.diary(), ["a drain SIGTERM"], "b serves a until that has ended");
+    scene.ends(0);
+    assert_eq!(scene.diary(), ["a drain SIGTERM", "b drain -"]);
+    // What a has not used of its time is not b's, nor is b short of what a used.
+    scene.pass(DRAIN - SECOND);
+    assert_eq!(scene.exit, None);
+    scene.ends(1);
+    assert_eq!((scene.exit, scene.diary().len()), (Some(Exit::Done), 2));
+}
+
+#[test]
+fn a_part_that_takes_too_long_is_cut_off_and_that_is_no_failure() {
+    let mut scene = Scene::new([Ends::CutOff, Ends::CutOff], Hangup::Reload);
+    scene.signal("SIGINT");
+    assert_eq!(scene.pass_until_the_end(), 2 * DRAIN);
+    assert_eq!(scene.exit, Some(Exit::Done));
+    assert_eq!(scene.diary(), ["a drain SIGINT", "a cut off", "b drain -", "b cut off"]);
+}
+
+#[test]
+fn signals_within_a_second_of_the_first_are_one_order() {
+    let mut scene = never();
+    scene.signal("SIGTERM");
+    scene.signal("SIGTERM");
+    scene.signal("SIGINT");
+    scene.pass(SECOND / 2);
+    scene.signal("SIGINT");
+    scene.pass(SECOND / 2 - Duration::from_nanos(1));
+    scene.signal("SIGTERM");
+    assert_eq!((scene.exit, scene.diary()), (None, vec!["a drain SIGTERM".to_owned()]));
+    scene.ends(0);
+    scene.ends(1);
+    assert_eq!(scene.exit, Some(Exit::Done));
+}
+
+/// They count from the first, so that whoever repeats the order often does not repeat it for ever.
+#[test]
+fn a_signal_after_a_second_ends_at_once_wherever_it_is() {
+    let to_where: [&dyn Fn(&mut Scene); 4] =
+        [&|scene| scene.pass(SECOND / 2), &|scene| scene.pass(DRAIN), &|scene| scene.ends(0), &|scene| {
+            scene.ends(0);
+            scene.pass(DRAIN);
+        }];
+    for (index, go) in to_where.into_iter().enumerate() {
+        let mut scene = never();
+        scene.signal("SIGTERM");
+        go(&mut scene);
+        let passed = scene.now - scene.start;
+        if passed < SECOND {
+            scene.signal("SIGTERM");
+            assert_eq!(scene.exit, None, "{index}");
+            scene.pass(SECOND - passed);
+        }
+        let before = scene.diary();
+        scene.signal("SIGTERM");
+        assert_eq!((scene.exit, scene.diary()), (Some(Exit::Interrupted), before), "{index}");
+    }
+}
+
+/// The process was stopped, or the supervisor busy with a reload.
+#[test]
+fn what_counts_is_when_a_signal_arrived() {
+    let mut scene = never();
+    let first = scene.now;
+    scene.pass(SECOND * 5);
+    scene.step(Some(Event::Stop { signal: "SIGTERM", at: first }));
+    scene.step(Some(Event::Stop { signal: "SIGINT", at: first + SECOND / 2 }));
+    assert_eq!(scene.exit, None);
+    scene.step(Some(Event::Stop { signal: "SIGINT", at: first + SECOND }));
+    assert_eq!(scene.exit, Some(Exit::Interrupted));
+}
+
+#[test]
+fn a_death_while_serving_ends_in_order_and_not_with_0() {
+    for part in 0..2 {
+        let mut scene = never();
+        scene.fails(part, Exit::Internal);
+        assert_eq!(scene.diary(), ["a drain -"]);
+        // Whoever sees it fail and sends the first signal does not cut the drain.
+        scene.pass(SECOND * 2);
+        scene.signal("SIGTERM");
+        scene.ends(0);
+        scene.ends(1);
+        assert_eq!(scene.exit, Some(Exit::Internal), "{part}");
+        assert_eq!(scene.diary(), ["a drain -", "b drain -"]);
+    }
+    let mut scene = never();
+    scene.fails(0, Exit::Internal);
+    scene.signal("SIGTERM");
+    scene.pass(SECOND);
+    scene.signal("SIGTERM");
+    assert_eq!(scene.exit, Some(Exit::Interrupted));
+}
+
+#[test]
+fn a_death_during_the_drain_does_not_end_with_0() {
+    for part in 0..2 {
+        for before in [true, false] {
+            let mut scene = never();
+            scene.signal("SIGTERM");
+            if before {
+                scene.fails(part, Exit::Internal);
+            }
+            scene.ends(0);
+            if !before {
+                // Of a part that has ended, too.
+                scene.fails(part, Exit::Internal);
+            }
+            assert_eq!(scene.exit, None, "b has its time all the same");
+            scene.ends(1);
+            assert_eq!(scene.exit, Some(Exit::Internal), "{part} {before}");
+        }
+    }
+}
+
+#[test]
+fn another_reason_to_end_has_its_own_status_unless_a_thread_dies() {
+    for (failures, expected) in [
+        (&[Exit::NoRing][..], Exit::NoRing),
+        (&[Exit::NoRing, Exit::Unfit], Exit::NoRing),
+        (&[Exit::Unfit, Exit::Internal], Exit::Internal),
+        (&[Exit::Internal, Exit::Unfit], Exit::Internal),
+    ] {
+        let mut scene = Scene::new([Ends::Never, Ends::AtOnce], Hangup::Reload);
+        scene.fakes[0].borrow_mut().failures.extend(failures);
+        scene.step(Some(Event::Look));
+        scene.ends(0);
+        assert_eq!(scene.exit, Some(expected), "{failures:?}");
+    }
+}
+
+#[test]
+fn what_does_not_end_is_given_up_and_the_next_part_has_its_time() {
+    let mut scene = never();
+    scene.signal("SIGTERM");
+    assert_eq!(scene.pass_until_the_end(), 2 * (DRAIN + CLOSE));
+    assert_eq!(scene.exit, Some(Exit::Internal));
+    let expected =
+        ["a drain SIGTERM", "a cut off", "a given up", "b drain -", "b cut off", "b given up"].map(str::to_owned);
+    assert_eq!(scene.diary(), expected);
+}
+
+#[test]
+fn nobody_left_to_hear_signals_is_a_death() {
+    let mut scene = Scene::new([Ends::AtOnce, Ends::AtOnce], Hangup::Reload);
+    scene.step(Some(Event::Deaf));
+    assert_eq!((scene.exit, scene.diary().len()), (Some(Exit::Internal), 2));
+}
+
+#[test]
+fn hangup_reloads_while_it_serves() {
+    let mut scene = never();
+    scene.hangup();
+    assert_eq!(scene.diary(), ["a reload", "b reload"]);
+    scene.signal("SIGTERM");
+    scene.pass(SECOND * 2);
+    scene.hangup();
+    assert_eq!((scene.exit, scene.diary().len()), (None, 3), "it neither reloads nor ends at once");
+}
+
+#[test]
+fn hangup_ends_where_there_is_nothing_to_reload() {
+    let mut scene = Scene::new([Ends::Never; 2], Hangup::End);
+    scene.hangup();
+    scene.signal("SIGTERM");
+    assert_eq!((scene.exit, scene.diary()), (None, vec!["a drain SIGHUP".to_owned()]));
+    scene.pass(SECOND);
+    scene.hangup();
+    assert_eq!(scene.exit, Some(Exit::Interrupted));
+}
+
+#[test]
+fn a_part_that_could_not_do_something_is_called_again_soon() {
+    let mut scene = never();
+    assert_eq!(scene.supervisor.due(scene.now), None, "nothing is to be done");
+    scene.fakes[1].borrow_mut().has_retry = true;
+    assert_eq!(scene.supervisor.due(scene.now), Some(RETRY));
+    scene.signal("SIGTERM");
+    scene.pass(DRAIN - RETRY / 2);
+    assert!(scene.supervisor.due(scene.now).is_some_and(|wait| wait <= RETRY / 2), "the limit is sooner");
+}
+
+/// Whatever becomes of the parts and whatever ends the process: each is told to end, in order, and has its time; no failure
+/// ends with 0; there is an end.
+#[test]
+fn nothing_that_parts_do_breaks_what_is_promised() {
+    let all = [Ends::AtOnce, Ends::Dying, Ends::CutOff, Ends::Never];
+    let causes: [&dyn Fn(&mut Scene); 5] = [
+        &|scene| scene.signal("SIGTERM"),
+        &|scene| scene.fails(0, Exit::Internal),
+        &|scene| scene.fails(1, Exit::Internal),
+        &|scene| scene.fails(0, Exit::Unfit),
+        &|scene| scene.step(Some(Event::Deaf)),
+    ];
+    for (a, b) in all.into_iter().flat_map(|a| all.map(|b| (a, b))) {
+        for (index, cause) in causes.iter().enumerate() {
+            let mut scene = Scene::new([a, b], Hangup::Reload);
+            cause(&mut scene);
+            let time = scene.pass_until_the_end();
+            let case = format!("{a:?} {b:?} {index}: {:?} after {time:?}", scene.diary());
+            let of_one = |ends| match ends {
+                Ends::AtOnce | Ends::Dying => (Duration::ZERO, vec!["drain"]),
+                Ends::CutOff => (DRAIN, vec!["drain", "cut off"]),
+                Ends::Never => (DRAIN + CLOSE, vec!["drain", "cut off", "given up"]),
+            };
+            let ((time_a, of_a), (time_b, of_b)) = (of_one(a), of_one(b));
+            assert_eq!(time, time_a + time_b, "{case}");
+            let expected =
+                of_a.iter().map(|what| format!("a {what}")).chain(of_b.iter().map(|what| format!("b {what}")));
+            let happened = scene.diary().into_iter().map(|line| line.replace(" -", "").replace(" SIGTERM", ""));
+            assert!(happened.eq(expected), "{case}");
+            let is_bad = [a, b].iter().any(|ends| matches!(ends, Ends::Dying | Ends::Never));
+            let status = match index {
+                0 if !is_bad => Exit::Done,
+                3 if !is_bad => Exit::Unfit,
+                _ => Exit::Internal,
+            };
+            assert_eq!(scene.exit, Some(status), "{case}");
+        }
+    }
+}
+
+/// All of it with events from a channel, which are there before it looks.
+#[test]
+fn it_runs_on_events_and_leaves_parts_alone_at_the_end() {
+    for (ends, later, expected) in [(Ends::AtOnce, false, Exit::Done), (Ends::Never, true, Exit::Interrupted)] {
+        let scene = Scene::new([ends; 2], Hangup::Reload);
+        let events = Events::new();
+        let (teller, told) = events.teller();
+        teller.tell("something");
+        assert_eq!(told.try_recv(), Ok("something"));
+        let at = scene.start;
+        for at in [Some(at), later.then_some(at + SECOND)].into_iter().flatten() {
+            events.sender.send(Event::Stop { signal: "SIGTERM", at }).expect("it is there");
+        }
+        assert_eq!(scene.supervisor.run(&events), expected);
+        assert!(scene.fakes.iter().all(|fake| !fake.borrow().was_dropped), "dropping could wait");
+    }
+}
