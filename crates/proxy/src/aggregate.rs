@@ -10,7 +10,7 @@ use shunt_wire::cql::envelope::{HEADER_BYTES, Header};
 
 use crate::ids::LinkKey;
 use crate::limits;
-use crate::link::links::Links;
+use crate::link::links::{LinkAndNode, Links};
 use crate::link::{Kept, Link, LinkWriter, Pending, Purpose};
 use crate::retained::Retained;
 
@@ -24,7 +24,7 @@ pub(crate) fn send(
     pending: Pending,
     body: &[u8],
 ) -> bool {
-    let Some((link, node, dirty)) = links.for_sending(key) else { return false };
+    let Some(LinkAndNode { link, node, dirty }) = links.get_with_node(key) else { return false };
     let Some(stream) = link.streams.take_id(pending.purpose) else { return false };
     if let Some(node) = node {
         node.in_flight += 1;

@@ -17,6 +17,7 @@ use crate::context::Context;
 use crate::core::Core;
 use crate::ids::{LinkKey, LinkRef};
 use crate::limits;
+use crate::link::links::LinkAndNode;
 use crate::link::{Link, LinkWriter, NodeState, Pending, Purpose, Step, handshake, keep, upgrade};
 use crate::log_limits::Logged;
 use crate::metrics::Outcome;
@@ -94,7 +95,7 @@ enum Next {
 fn read_envelopes(core: &mut Core, io: &mut Io, at: LinkRef, envelopes: &mut Envelopes<'_>) {
     loop {
         let Core { clients, links, retained, context, .. } = &mut *core;
-        let Some((link, node)) = links.with_node(at) else { return };
+        let Some(LinkAndNode { link, node, .. }) = links.find_with_node(at) else { return };
         let segmented = link.segmented;
         match pass_on_all(link, node, Path { clients, retained, context }, io, envelopes) {
             Next::Nothing => return,
@@ -273,7 +274,7 @@ fn read_aggregate(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, bo
     };
     loop {
         let Core { clients, links, retained, context, .. } = &mut *core;
-        let Some((link, mut node)) = links.with_node(at) else { return };
+        let Some(LinkAndNode { link, mut node, .. }) = links.find_with_node(at) else { return };
         let mut path = Path { clients, retained, context };
         let other = loop {
             match entries.next() {
@@ -301,7 +302,7 @@ fn read_aggregate(core: &mut Core, io: &mut Io, at: LinkRef, header: &Header, bo
 /// One answer that is not simply passed on.
 #[cold]
 fn take(core: &mut Core, io: &mut Io, at: LinkRef, answer: &Answer<'_>) {
-    let Some((link, node)) = core.links.with_node(at) else { return };
+    let Some(LinkAndNode { link, node, .. }) = core.links.find_with_node(at) else { return };
     let Some(pending) = link.streams.get(answer.stream).copied() else {
         keep::fault(core, io, at.key, &format!("it answered stream {}, which nobody asked for", answer.stream));
         return;

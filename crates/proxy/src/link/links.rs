@@ -25,6 +25,15 @@ pub(crate) struct Links {
     pub(crate) gather_timer_ns: u64,
 }
 
+/// A link and its node, borrowed at once.
+pub(crate) struct LinkAndNode<'a> {
+    pub(crate) link: &'a mut Link,
+    /// `None`: the node is not known.
+    pub(crate) node: Option<&'a mut NodeState>,
+    /// [`Links::dirty`].
+    pub(crate) dirty: &'a mut Vec<LinkKey>,
+}
+
 impl Default for Links {
     fn default() -> Self {
         let base = Duration::from_millis(limits::RECONNECT_FIRST_MS);
@@ -74,30 +83,18 @@ impl Links {
         self.get_mut(link.key).filter(|found| found.conn == link.conn)
     }
 
-    /// A link to put a request on, its node, and the list of links with something to complete.
-    #[inline]
-    pub(crate) fn for_sending(
-        &mut self,
-        key: LinkKey,
-    ) -> Option<(&mut Link, Option<&mut NodeState>, &mut Vec<LinkKey>)> {
-        let link = self.slots.get_mut(key.0 as usize)?;
-        let node = self.nodes.get_mut(usize::from(link.node.0));
-        Some((link, node, &mut self.dirty))
-    }
-
     /// A link with its node.
     #[inline]
-    pub(crate) fn with_node(&mut self, link: LinkRef) -> Option<(&mut Link, Option<&mut NodeState>)> {
-        let found = self.slots.get_mut(link.key.0 as usize).filter(|found| found.conn == link.conn)?;
-        let node = self.nodes.get_mut(usize::from(found.node.0));
-        Some((found, node))
+    pub(crate) fn get_with_node(&mut self, key: LinkKey) -> Option<LinkAndNode<'_>> {
+        let link = self.slots.get_mut(key.0 as usize)?;
+        let node = self.nodes.get_mut(usize::from(link.node.0));
+        Some(LinkAndNode { link, node, dirty: &mut self.dirty })
     }
 
-    /// A link with its node, if that is known.
-    pub(crate) fn with_its_node(&mut self, key: LinkKey) -> Option<(&mut Link, &mut NodeState)> {
-        let link = self.slots.get_mut(key.0 as usize)?;
-        let node = self.nodes.get_mut(usize::from(link.node.0))?;
-        Some((link, node))
+    /// The link a reference means, if it is still there, with its node.
+    #[inline]
+    pub(crate) fn find_with_node(&mut self, link: LinkRef) -> Option<LinkAndNode<'_>> {
+        self.get_with_node(link.key).filter(|found| found.link.conn == link.conn)
     }
 
     /// All links with their keys.

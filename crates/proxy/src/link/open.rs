@@ -8,12 +8,12 @@ use shunt_wire::cql::envelope::Header;
 use crate::core::{Core, Peer};
 use crate::ids::{LinkKey, PoolId};
 use crate::limits;
-use crate::link::links::Links;
+use crate::link::links::{LinkAndNode, Links};
 use crate::link::{Link, LinkWriter, Role, Step};
 
 /// Handshake messages travel one at a time, so they need no stream table.
 pub(crate) fn write_handshake(links: &mut Links, io: &mut Io, key: LinkKey, op: u8, body: &[u8]) {
-    let Some((link, _, dirty)) = links.for_sending(key) else { return };
+    let Some(LinkAndNode { link, dirty, .. }) = links.get_with_node(key) else { return };
     let header =
         Header { version: link.version, response: false, flags: 0, stream: 0, opcode: op, length: body.len() as u32 };
     let out = io.output(link.conn);

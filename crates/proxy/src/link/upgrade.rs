@@ -18,6 +18,7 @@ use crate::config::Aggregate;
 use crate::core::Core;
 use crate::ids::{LinkKey, LinkRef};
 use crate::limits;
+use crate::link::links::LinkAndNode;
 use crate::link::{Role, Step, keep, open};
 use crate::reply::Answer;
 
@@ -30,7 +31,7 @@ pub(crate) fn read_offer(core: &mut Core, io: &Io, key: LinkKey, supported: &[u8
     let supported = Supported::decode(supported).map_err(|error| format!("SUPPORTED is malformed: {error}"))?;
     let offer = supported.options.get(SUPPORTED_KEY).and_then(|values| Offer::parse(values.iter()));
     let offer = offer.filter(|_| core.context.config.aggregate == Aggregate::Auto);
-    let Some((link, node)) = core.links.with_its_node(key) else { return Ok(None) };
+    let Some(LinkAndNode { link, node: Some(node), .. }) = core.links.get_with_node(key) else { return Ok(None) };
     link.offer_asked_ns = io.now_ns();
     let here = offer.filter(|offer| offer.port.is_none_or(|port| port == link.port));
     node.upgrade.port = offer.map(|offer| offer.port.unwrap_or(link.port));
@@ -123,7 +124,7 @@ pub(crate) fn failed(core: &mut Core, io: &mut Io, key: LinkKey, why: &str) {
 /// frames both ways, as when its node restarts: the next attempt comes at once.
 pub(crate) fn broke(core: &mut Core, now_ns: u64, key: LinkKey) {
     let random = core.context.random();
-    let Some((link, node)) = core.links.with_its_node(key) else { return };
+    let Some(LinkAndNode { link, node: Some(node), .. }) = core.links.get_with_node(key) else { return };
     if link.step != Step::Ready || link.retiring || link.aggregate.is_none() {
         return;
     }
