@@ -69,20 +69,28 @@ impl CqlType {
     /// The type of a class: a native type or a vector of one if it is that, else a custom type.
     #[must_use]
     pub fn from_class_name(class: &str) -> CqlType {
-        let short = class.strip_prefix(PACKAGE).unwrap_or(class);
-        if let Some((native, _)) = NATIVE.iter().find(|(_, known)| *known == short) {
-            return CqlType::Native(*native);
+        if let Some(native) = native(class) {
+            return CqlType::Native(native);
         }
-        let vector = short.strip_prefix("VectorType(").and_then(|inside| inside.strip_suffix(')'));
+        let vector = short(class).strip_prefix("VectorType(").and_then(|inside| inside.strip_suffix(')'));
         if let Some((element, dimension)) = vector.and_then(|inside| inside.rsplit_once(','))
             && let Ok(dimension) = dimension.trim().parse()
-            && let CqlType::Native(element) = CqlType::from_class_name(element.trim())
+            && let Some(element) = native(element.trim())
             && dimension > 0
         {
             return CqlType::Vector { element: Arc::new(element.into()), dimension };
         }
         CqlType::Custom(class.into())
     }
+}
+
+/// The name of a class without Cassandra's package.
+fn short(class: &str) -> &str {
+    class.strip_prefix(PACKAGE).unwrap_or(class)
+}
+
+fn native(class: &str) -> Option<NativeType> {
+    NATIVE.iter().find(|(_, known)| *known == short(class)).map(|(native, _)| *native)
 }
 
 fn hex(text: &str) -> String {

@@ -64,6 +64,15 @@ fn class_names_as_cassandra_has_them() {
 }
 
 #[test]
+fn classes_of_classes_take_no_room_on_the_stack() {
+    let class = format!("{}FloatType{}", "VectorType(".repeat(100_000), ",2)".repeat(100_000));
+    assert_eq!(CqlType::from_class_name(&class), CqlType::Custom(class.as_str().into()));
+    let vector = CqlType::Vector { element: Arc::new(NativeType::Float.into()), dimension: 2 };
+    assert_eq!(CqlType::from_class_name("VectorType(FloatType , 2)"), vector);
+    assert_eq!(CqlType::from_class_name(&vector.class_name()), vector);
+}
+
+#[test]
 fn options_are_read_back() {
     let mut texts: Vec<String> = NativeType::all().map(|native| native.to_string()).collect();
     let others = ["list<int>", "set<text>", "map<int, frozen<list<text>>>", "tuple<int, text>", "ty", "vector<int, 5>"];
