@@ -166,7 +166,8 @@ impl Reader<'_> {
             return Some(Decimal { unscaled: unscaled * BigInt::from(10).pow(zeros), scale: 0 });
         }
         // Without its last zeros a huge number may need a scale that there is not: it gets some of them back.
-        let missing = u32::try_from((i64::from(i32::MIN) - scale).max(0)).ok().filter(|zeros| *zeros <= 1 << 20)?;
+        let missing =
+            u32::try_from(i64::from(i32::MIN).saturating_sub(scale).max(0)).ok().filter(|zeros| *zeros <= 1 << 20)?;
         let unscaled = unscaled * BigInt::from(10).pow(missing);
         let scale = i32::try_from(scale + i64::from(missing)).ok()?;
         Some(Decimal { unscaled, scale })

@@ -203,6 +203,18 @@ fn any_type() -> BoxedStrategy<CqlType> {
     .boxed()
 }
 
+#[test]
+fn a_decimal_of_an_exponent_that_there_is_not_is_none() {
+    let decimal = cql_type("decimal");
+    for exponent in [i64::MIN, i64::MIN + 100, i64::MIN / 2, i64::MAX - 1, i64::MAX] {
+        let ordered = (exponent ^ i64::MIN).to_be_bytes();
+        let component = [&[0x04, 0x81][..], &ordered, &[12, 0]].concat();
+        let mut input = &component[..];
+        assert_eq!(ordered::decode(&decimal, false, &mut input, &mut Vec::new()), None, "{exponent}");
+        assert_eq!(input, component);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
