@@ -61,6 +61,8 @@ struct Parser<'a> {
     tokens: Vec<Token>,
     at: usize,
     depth: u32,
+    /// Within [`Parser::attempt`], whose errors nobody sees.
+    attempting: bool,
     markers: Vec<Option<String>>,
 }
 
@@ -69,7 +71,7 @@ impl<'a> Parser<'a> {
         if text.len() > TEXT_BYTES_MAX {
             return Err(SyntaxError::unplaced(format!("a statement has at most {TEXT_BYTES_MAX} bytes")));
         }
-        Ok(Parser { text, tokens: lexer::tokens(text)?, at: 0, depth: 0, markers: Vec::new() })
+        Ok(Parser { text, tokens: lexer::tokens(text)?, at: 0, depth: 0, attempting: false, markers: Vec::new() })
     }
 
     fn statement(&mut self) -> Result<Statement, SyntaxError> {
@@ -227,7 +229,9 @@ impl<'a> Parser<'a> {
     /// Runs `rule`, and goes back to where it began if it fails.
     fn attempt<T>(&mut self, rule: impl FnOnce(&mut Parser<'a>) -> Result<T, SyntaxError>) -> Option<T> {
         let (at, markers) = (self.at, self.markers.len());
+        let outer = std::mem::replace(&mut self.attempting, true);
         let result = rule(self).ok();
+        self.attempting = outer;
         if result.is_none() {
             self.at = at;
             self.markers.truncate(markers);
@@ -256,6 +260,10 @@ impl<'a> Parser<'a> {
     /// An error at the next token, with the text around it as Cassandra shows it.
     fn problem(&self, problem: &str) -> SyntaxError {
         let token = self.peek();
+        if self.attempting {
+            // To find the line takes a look at all that is before it; each pair of parentheses would take one.
+            return SyntaxError::unplaced(problem);
+        }
         if token.kind == Kind::End {
             return SyntaxError { line: 0, column: -1, message: format!("line 0:-1 {problem}") };
         }
