@@ -1,4 +1,6 @@
-//! Parts of statements as text that parses to the same again, as `DESCRIBE` and result column names need them.
+//! Parts of statements as text that parses to the same again, as `DESCRIBE` and result column names need them. Where Cassandra
+//! has a text for a name that says another thing, terms have that: a minus in front of a number is taken for the number's
+//! own, and in front of another minus for a comment.
 
 use std::fmt::{self, Display};
 
@@ -15,6 +17,14 @@ pub fn quoted_name(name: &str) -> String {
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
         && !keyword::is_reserved(name);
     if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
+/// The name of a user-defined type as a statement must write it: some words that may be other names stand for something
+/// else where a type is.
+#[must_use]
+pub fn quoted_type_name(name: &str) -> String {
+    let plain = keyword::is_type_name(name) && !keyword::is_reserved_type_name(name) && name != "set";
+    if plain { quoted_name(name) } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
 /// A string as a literal.
@@ -52,7 +62,12 @@ impl fmt::Display for TypeName {
             }
             TypeName::Vector(element, dimension) => write!(f, "vector<{element}, {dimension}>"),
             TypeName::Frozen(inner) => write!(f, "frozen<{inner}>"),
-            TypeName::UserDefined(name) => name.fmt(f),
+            TypeName::UserDefined(QualifiedName { keyspace, name }) => {
+                if let Some(keyspace) = keyspace {
+                    write!(f, "{}.", quoted_name(keyspace))?;
+                }
+                f.write_str(&quoted_type_name(name))
+            }
             TypeName::Custom(class) => f.write_str(&quoted_string(class)),
         }
     }

@@ -10,7 +10,7 @@ mod term;
 pub(crate) mod type_name;
 
 pub use access::{AccessStatement, Describe, DescribeTarget};
-pub use display::{quoted_name, quoted_string};
+pub use display::{quoted_name, quoted_string, quoted_type_name};
 pub use mutation::{
     Assignment, Attributes, Batch, BatchKind, ColumnCondition, Conditions, Delete, Deletion, Insert, InsertJson,
     Mutation, Operation, Update,

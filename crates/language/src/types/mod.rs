@@ -9,7 +9,7 @@ pub(crate) mod tests;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::ast::{NativeType, quoted_name};
+use crate::ast::{NativeType, quoted_name, quoted_type_name};
 
 pub use resolve::TypeLookup;
 
@@ -252,7 +252,7 @@ impl fmt::Display for CqlType {
                 }
                 f.write_str(">")?;
             }
-            CqlType::Udt { definition, .. } => f.write_str(&quoted_name(&definition.name))?,
+            CqlType::Udt { definition, .. } => f.write_str(&quoted_type_name(&definition.name))?,
             CqlType::Vector { element, dimension } => write!(f, "vector<{element}, {dimension}>")?,
             CqlType::Custom(class) => write!(f, "'{}'", class.replace('\'', "''"))?,
         }

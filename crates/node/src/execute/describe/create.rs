@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use shunt_language::ast::{NativeType, quoted_name, quoted_string};
+use shunt_language::ast::{NativeType, quoted_name, quoted_string, quoted_type_name};
 use shunt_language::types::UserType;
 use shunt_language::values::{float_text, literal};
 
@@ -69,14 +69,14 @@ fn replication(settings: &BTreeMap<String, String>) -> String {
 pub(super) fn user_type(definition: &UserType) -> String {
     let fields = definition.fields.iter();
     let fields: Vec<_> = fields.map(|(name, cql_type)| format!("    {} {cql_type}", quoted_name(name))).collect();
-    let name = qualified(&definition.keyspace, &definition.name);
+    let name = format!("{}.{}", quoted_name(&definition.keyspace), quoted_type_name(&definition.name));
     format!("CREATE TYPE {name} (\n{}\n);", fields.join(",\n"))
 }
 
 /// CREATE TABLE. `with_internals` adds the table's id, and the columns it once had with the statements that dropped
 /// them, so that data of an old table can be read by one that is made so.
 pub(super) fn table(table: &Table, with_internals: bool) -> String {
-    let name = qualified(&table.keyspace, &table.name);
+    let name = format!("{}.{}", quoted_name(&table.keyspace), quoted_name(&table.name));
     let dropped: Vec<&DroppedColumn> = if with_internals { dropped(table) } else { Vec::new() };
     let lines = column_lines(table, &dropped).join(",\n");
     let mut options = Vec::new();
@@ -189,8 +189,4 @@ fn map(settings: &BTreeMap<String, String>, bytes: bool) -> String {
     let pairs: Vec<_> =
         settings.iter().map(|(key, given)| format!("{}: {}", quoted_string(key), value(given))).collect();
     format!("{{{}}}", pairs.join(", "))
-}
-
-fn qualified(keyspace: &str, name: &str) -> String {
-    format!("{}.{}", quoted_name(keyspace), quoted_name(name))
 }

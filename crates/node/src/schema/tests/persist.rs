@@ -48,6 +48,18 @@ fn sample() -> Schema {
 }
 
 #[test]
+fn types_with_the_names_of_others_stay_what_they_are() {
+    let statements = [
+        "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE TYPE \"int\" (x text)",
+        "CREATE TYPE \"ttl\" (x frozen<\"int\">)",
+        "CREATE TABLE t (p int PRIMARY KEY, a \"int\", b frozen<\"ttl\">, c list<frozen<\"int\">>)",
+    ];
+    let schema = after(&Schema::empty(), &statements);
+    assert_same(&saved_and_loaded(&schema), &schema);
+}
+
+#[test]
 fn there_is_none_before_one_is_saved() {
     let directory = tempfile::tempdir().unwrap();
     assert!(load(directory.path()).unwrap().is_none());
