@@ -13,6 +13,7 @@
 pub mod aggregate;
 pub mod compression;
 pub mod envelopes;
+pub mod language;
 pub mod requests;
 pub mod responses;
 pub mod runner;
@@ -20,6 +21,7 @@ pub mod seeds;
 pub mod segments;
 pub mod statement;
 pub mod types;
+pub mod values;
 
 use std::process::ExitCode;
 
@@ -35,7 +37,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 10] = [
     Target { name: "requests", run: requests::run },
     Target { name: "responses", run: responses::run },
     Target { name: "segments", run: segments::run },
@@ -44,6 +46,8 @@ pub const TARGETS: [Target; 8] = [
     Target { name: "aggregate", run: aggregate::run },
     Target { name: "statement", run: statement::run },
     Target { name: "types", run: types::run },
+    Target { name: "language", run: language::run },
+    Target { name: "values", run: values::run },
 ];
 
 /// Runs a target on each file named on the command line.
@@ -77,4 +81,21 @@ fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();
     write(&mut out);
     out
+}
+
+/// What `decode` gives. Never does it hold more than `each` bytes for each of the `length` bytes of its input, and a page or
+/// two: a count in the input is not believed before what it counts is there.
+#[cfg(not(fuzzing))]
+fn bounded<T>(each: usize, length: usize, decode: impl FnOnce() -> T) -> T {
+    let mut decoded = None;
+    let allocated = allocation_counter::measure(|| decoded = Some(decode()));
+    let most = (each * length + 16 * 1024) as u64;
+    assert!(allocated.bytes_max <= most, "{} bytes for an input of {length}", allocated.bytes_max);
+    decoded.expect("it has run")
+}
+
+/// libFuzzer itself limits memory, and an allocator that counts would be in the way of its own.
+#[cfg(fuzzing)]
+fn bounded<T>(_each: usize, _length: usize, decode: impl FnOnce() -> T) -> T {
+    decode()
 }

@@ -2,7 +2,8 @@
 
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{
-    AuthResponse, Batch, Execute, ExecuteRouting, Prepare, Query, QueryParams, Register, Startup, Values, encode, split_request_prefix,
+    AuthResponse, Batch, Execute, ExecuteRouting, Prepare, Query, QueryParams, Register, Startup, Values, encode,
+    split_request_prefix,
 };
 
 use crate::{each_envelope, written};
@@ -68,7 +69,10 @@ fn execute(version: u8, body: &[u8]) {
     let routing = ExecuteRouting::decode(version, body);
     let Ok(execute) = Execute::decode(version, body) else { return assert!(routing.is_err()) };
     let routing = routing.expect("refuses what the full decoder refuses and nothing else");
-    assert_eq!((routing.id, routing.consistency, routing.values), (execute.id, execute.params.consistency, execute.params.values));
+    assert_eq!(
+        (routing.id, routing.consistency, routing.values),
+        (execute.id, execute.params.consistency, execute.params.values)
+    );
     assert_eq!(routing.doubtful, execute.params.is_doubtful());
     let again = written(|out| encode::execute(out, version, execute.id, execute.result_metadata_id, &execute.params));
     let found = Execute::decode(version, &again).expect("our own execute");

@@ -1,6 +1,7 @@
 //! Mutates a target's corpus by a seeded generator: what fuzzing there is without coverage, but everywhere and the same
 //! each time.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use crate::Target;
@@ -75,10 +76,23 @@ impl Drop for Report<'_> {
 }
 
 fn mutate(random: &mut Random, input: &mut Vec<u8>, corpus: &[Vec<u8>]) {
-    let at = random.below(input.len() + 1);
+    let mut at = random.below(input.len() + 1);
+    let mut kind = random.below(20);
+    if random.below(8) > 0 && input.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace()) {
+        // Of texts with bytes changed almost none says anything: pieces come, go and take the place of others.
+        let (own, other) = (piece(random, input), random.pick(corpus));
+        match random.below(4) {
+            0 => (at, kind) = (own.end, 13 + random.below(7)),
+            1 => return drop(input.splice(own.end..own.end, input[own].to_vec())),
+            _ => {
+                let found = piece(random, other);
+                return drop(input.splice(own, other[found].iter().copied()));
+            }
+        }
+    }
     let room = input.len() - at;
     let length = random.below(room.min(32) + 1);
-    match random.below(20) {
+    match kind {
         0..4 if room > 0 => input[at] ^= 1 << random.below(8),
         4..7 if room > 0 => input[at] = random.next() as u8,
         7..12 => put_number(random, &mut input[at..]),
@@ -103,6 +117,28 @@ fn mutate(random: &mut Random, input: &mut Vec<u8>, corpus: &[Vec<u8>]) {
     }
 }
 
+/// A word of a text, or what brackets hold, with them.
+fn piece(random: &mut Random, text: &[u8]) -> Range<usize> {
+    let start = random.below(text.len() + 1);
+    let rest = &text[start..];
+    let word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let skipped = rest.iter().take_while(|byte| word(byte)).count();
+    let blanks = rest[skipped..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+    let start = start + skipped + blanks;
+    let rest = &text[start..];
+    let mut depth = 0;
+    let closing = rest.iter().position(|byte| {
+        depth += i32::from(b"([{<".contains(byte)) - i32::from(b")]}>".contains(byte));
+        depth <= 0
+    });
+    let length = match rest.first() {
+        Some(b'(' | b'[' | b'{' | b'<') => closing.map_or(rest.len(), |closing| closing + 1),
+        Some(_) => rest.iter().take_while(|byte| word(byte)).count().max(1),
+        None => 0,
+    };
+    start..start + length
+}
+
 /// Overwrites the start of `room` with a number that lengths and counts go wrong at, big-endian.
 fn put_number(random: &mut Random, room: &mut [u8]) {
     const NUMBERS: [i32; 14] = [0, 1, 2, 4, 127, 128, 255, 256, 65_535, 65_536, -1, -2, i32::MAX, i32::MIN];
@@ -114,7 +150,7 @@ fn put_number(random: &mut Random, room: &mut [u8]) {
 }
 
 /// What mutations of bytes would not find: the words of query text.
-const WORDS: [&str; 24] = [
+const WORDS: [&str; 44] = [
     "SELECT ",
     "INSERT INTO ",
     "UPDATE ",
@@ -139,6 +175,26 @@ const WORDS: [&str; 24] = [
     ",",
     "now()",
     "0x",
+    "frozen<",
+    "list<int>",
+    "map<text, ",
+    "tuple<",
+    "vector<float, 3>",
+    ">",
+    "[",
+    "]",
+    "{",
+    "}",
+    ":",
+    "..",
+    "-",
+    "+",
+    "*",
+    "cast(",
+    " as text)",
+    "(int)",
+    "null",
+    "1.5e3",
 ];
 
 /// SplitMix64: small, and the same on every machine.

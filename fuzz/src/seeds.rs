@@ -12,6 +12,8 @@ use shunt_wire::cql::message::{
 
 use crate::written;
 
+mod language;
+
 /// One file of the corpus.
 #[derive(Clone, Debug)]
 pub struct Seed {
@@ -37,6 +39,8 @@ pub fn seeds() -> Vec<Seed> {
     aggregate(&mut add);
     statements(&mut add);
     types(&mut add);
+    language::language(&mut add);
+    language::values(&mut add);
     seeds
 }
 

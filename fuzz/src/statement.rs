@@ -25,7 +25,7 @@ impl Setting for Known {
     }
 
     fn has_value(&self, marker: &Bind<'_>) -> bool {
-        marker.index % 2 == 0
+        marker.index.is_multiple_of(2)
     }
 }
 

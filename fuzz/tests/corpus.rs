@@ -61,6 +61,16 @@ fn types() {
 }
 
 #[test]
+fn language() {
+    fuzz("language");
+}
+
+#[test]
+fn values() {
+    fuzz("values");
+}
+
+#[test]
 fn the_corpus_has_every_seed_as_the_encoders_write_it_now() {
     for seed in seeds::seeds() {
         let target = TARGETS.into_iter().find(|target| target.name == seed.target).expect("a target of that name");
