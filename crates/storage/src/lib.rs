@@ -11,15 +11,23 @@
 //! row_cache   whole records close at hand: memory, then SSD; in the store's path of reads and writes
 //! ```
 
+#![cfg_attr(not(feature = "store"), allow(dead_code, reason = "the store uses it"))]
+
 pub mod catalogue;
 pub mod engine;
 pub mod files;
 mod key;
+#[cfg(feature = "store")]
 mod merger;
+#[doc(hidden)]
+pub mod raw;
 pub mod row;
+pub mod row_cache;
+#[cfg(feature = "store")]
 pub mod store;
 
 pub use key::{KEY_BYTES_MAX, KeyError, Target};
+#[cfg(feature = "store")]
 pub use merger::{Clock, GC_GRACE_DEFAULT_S};
+#[cfg(feature = "store")]
 pub use store::{Store, StoreError, StoreOptions};
-pub mod row_cache;

@@ -14,7 +14,11 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const MAGIC: &[u8; 8] = b"SHUNTCA\x01";
+/// What a catalogue begins with, before its version.
+const MAGIC: &[u8; 7] = b"SHUNTCA";
+/// The version of the format, one byte.
+const VERSION: u8 = 1;
+const HEAD_BYTES: usize = MAGIC.len() + 1;
 const ENTRY_HEAD_BYTES: usize = 12;
 
 const ENTRY_EXACT: u8 = 1;
@@ -58,9 +62,9 @@ impl std::error::Error for CatalogueError {}
 
 /// The contents of a file.
 #[derive(Debug, Default)]
-pub(super) struct Contents {
-    pub(super) schemas: Vec<Arc<Schema>>,
-    pub(super) next_id: u32,
+pub(crate) struct Contents {
+    pub(crate) schemas: Vec<Arc<Schema>>,
+    pub(crate) next_id: u32,
 }
 
 /// The open file.
@@ -93,29 +97,7 @@ impl File {
     /// The contents, and where the last whole entry ends.
     pub(super) fn read(path: &Path) -> Result<(Contents, u64), CatalogueError> {
         let bytes = fs::read(path).map_err(|source| CatalogueError::Io { path: path.to_owned(), source })?;
-        let corrupt = |at, what: &str| CatalogueError::Corrupt { path: path.to_owned(), at, what: what.to_owned() };
-        if !bytes.starts_with(MAGIC) {
-            return Err(corrupt(0, "not a schema catalogue of a version that is known"));
-        }
-        let mut contents = Contents::default();
-        let mut at = MAGIC.len();
-        while let Some(head) = bytes.get(at..at + ENTRY_HEAD_BYTES) {
-            if bytes[at..].iter().all(|byte| *byte == 0) {
-                break;
-            }
-            let number = |from: usize| u32::from_le_bytes([head[from], head[from + 1], head[from + 2], head[from + 3]]);
-            if crc32fast::hash(&head[..4]) != number(4) {
-                return Err(corrupt(at, "checksum of an entry's length"));
-            }
-            let start = at + ENTRY_HEAD_BYTES;
-            let Some(payload) = bytes.get(start..start.saturating_add(number(0) as usize)) else { break };
-            if crc32fast::hash(payload) != number(8) {
-                return Err(corrupt(at, "checksum of an entry"));
-            }
-            read_entry(payload, &mut contents).map_err(|error| corrupt(at, &error.to_string()))?;
-            at = start + payload.len();
-        }
-        Ok((contents, at as u64))
+        read_file(path, &bytes)
     }
 
     /// Appends those that are not there yet; their ids rise.
@@ -176,9 +158,45 @@ impl File {
     }
 }
 
+/// The contents of the file's bytes, and where the last whole entry ends. The path is for the message.
+pub(crate) fn read_file(path: &Path, bytes: &[u8]) -> Result<(Contents, u64), CatalogueError> {
+    let corrupt = |at, what: &str| CatalogueError::Corrupt { path: path.to_owned(), at, what: what.to_owned() };
+    match bytes.strip_prefix(MAGIC).map(<[u8]>::first) {
+        Some(Some(&VERSION)) => {}
+        Some(Some(found)) => return Err(corrupt(0, &format!("its format is {found}, this program knows {VERSION}"))),
+        _ => return Err(corrupt(0, "it is no schema catalogue")),
+    }
+    let mut contents = Contents::default();
+    let mut at = HEAD_BYTES;
+    while let Some(head) = bytes.get(at..at + ENTRY_HEAD_BYTES) {
+        if bytes[at..].iter().all(|byte| *byte == 0) {
+            break;
+        }
+        let number = |from: usize| u32::from_le_bytes([head[from], head[from + 1], head[from + 2], head[from + 3]]);
+        if crc32fast::hash(&head[..4]) != number(4) {
+            return Err(corrupt(at, "checksum of an entry's length"));
+        }
+        let start = at + ENTRY_HEAD_BYTES;
+        let Some(payload) = bytes.get(start..start.saturating_add(number(0) as usize)) else { break };
+        if crc32fast::hash(payload) != number(8) {
+            return Err(corrupt(at, "checksum of an entry"));
+        }
+        read_entry(payload, &mut contents).map_err(|error| corrupt(at, &error.to_string()))?;
+        at = start + payload.len();
+    }
+    Ok((contents, at as u64))
+}
+
+/// The entry of a payload.
+pub(crate) fn file_entry(payload: &[u8]) -> Vec<u8> {
+    let mut entry = Vec::new();
+    put_entry(&mut entry, payload);
+    entry
+}
+
 /// Beside the path first, so that at every moment one of the two is whole.
 fn write_whole(path: &Path, next_id: u32, schemas: &[Arc<Schema>]) -> Result<(), ReplaceError> {
-    let mut bytes = MAGIC.to_vec();
+    let mut bytes = [&MAGIC[..], &[VERSION]].concat();
     let mut payload = vec![ENTRY_NEXT_ID];
     put_varint(&mut payload, u64::from(next_id));
     put_entry(&mut bytes, &payload);

@@ -17,9 +17,11 @@ mod layout;
 mod presence;
 mod view;
 
-pub(crate) use bytes::Reader;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use bytes::Reader;
+pub(crate) use file::{file_entry, read_file};
 
 pub use decode::{decode_row, decode_unmerged};
 pub use encode::{encode_header, encode_row, encode_unmerged};

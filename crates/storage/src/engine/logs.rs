@@ -112,7 +112,7 @@ impl<'a> Iterator for Pieces<'a> {
 }
 
 /// Whole records, as far as they are undamaged.
-pub(super) fn records(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+pub(crate) fn records(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     const FULL: u8 = 1;
     const FIRST: u8 = 2;
     const LAST: u8 = 4;

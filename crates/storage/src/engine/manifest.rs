@@ -90,7 +90,7 @@ const IGNORABLE: u64 = 1 << 13;
 
 /// The log number that an edit sets, if it sets one. There is one column family.
 #[allow(clippy::option_option, reason = "an edit that is not understood is not one without a log number")]
-fn log_number(edit: &[u8]) -> Option<Option<u64>> {
+pub(crate) fn log_number(edit: &[u8]) -> Option<Option<u64>> {
     let mut reader = Reader::new(edit);
     let mut found = None;
     while reader.remaining() > 0 {

@@ -6,15 +6,24 @@
 mod logs;
 mod manifest;
 mod memory;
+mod noted;
+#[cfg(feature = "store")]
 mod operator;
+#[cfg(feature = "store")]
 mod rocks;
 mod shared;
+#[cfg(feature = "store")]
 #[cfg(test)]
 mod tests;
 
 pub use logs::LogMark;
-pub(crate) use manifest::{ManifestMark, first_log_needed};
+pub(crate) use logs::records;
+#[cfg(feature = "store")]
+pub(crate) use manifest::first_log_needed;
+pub(crate) use manifest::{ManifestMark, log_number};
 pub use memory::MemoryEngine;
+pub(crate) use noted::{LOGS, Noted};
+#[cfg(feature = "store")]
 pub use rocks::{EngineOptions, RocksEngine};
 
 use std::fmt;

@@ -40,6 +40,7 @@ pub use counters::RowCacheStatistics;
 pub use options::{RowCacheError, RowCacheOptions, SsdAdmission, SsdOptions};
 pub use row::CachedRow;
 pub use ssd::SsdTicket;
+pub(crate) use ssd::page;
 pub use writes::{Update, WriteGuard};
 
 use key::Probe;

@@ -3,27 +3,16 @@
 //! The engine takes a log that stops in the middle of a write for one that was cut off there by a crash, and a damaged
 //! length looks like that too. So after every sync the number of the last write in it is noted in a file of its own, which
 //! is not synced: after a power failure it may be behind, which misses a loss; it is never ahead, which would make one up.
-//! The same goes for the manifest and for each log, see [`ManifestMark`] and [`LogMark`].
+//! The same goes for the manifest and for each log, see [`Noted`].
 
 use super::StoreError;
 use super::directory::Layout;
-use crate::engine::{Engine, EngineError, LogMark, ManifestMark, first_log_needed};
+use crate::engine::{Engine, EngineError, LOGS, LogMark, Noted, first_log_needed};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Logs that are noted, the newest ones. There are as many as memtables, and one more for a moment.
-const LOGS: usize = 8;
-/// Number of the write, then number, length and checksum of the manifest, then number and length of each log (zeros where
-/// there are fewer), then a checksum of these.
-const BYTES: usize = MANIFEST_END + LOGS * 16 + 4;
-const MANIFEST_END: usize = 28;
-/// Before it had logs.
-const BYTES_WITHOUT_LOGS: usize = MANIFEST_END + 4;
-/// Before it had the manifest: the number of the write, and its checksum.
-const BYTES_BEFORE: usize = 12;
 
 /// The open file.
 #[derive(Debug)]
@@ -31,14 +20,6 @@ pub(super) struct Marker {
     engine: PathBuf,
     file: File,
     noted: Mutex<Noted>,
-}
-
-/// The contents of the file.
-#[derive(Debug, Clone, Copy, Default)]
-struct Noted {
-    sequence: u64,
-    manifest: ManifestMark,
-    logs: [LogMark; LOGS],
 }
 
 impl Marker {
@@ -83,18 +64,7 @@ impl Marker {
     }
 
     fn write(&self, noted: &Noted) -> io::Result<()> {
-        let mut bytes = [0; BYTES];
-        bytes[..8].copy_from_slice(&noted.sequence.to_le_bytes());
-        bytes[8..16].copy_from_slice(&noted.manifest.number.to_le_bytes());
-        bytes[16..24].copy_from_slice(&noted.manifest.bytes.to_le_bytes());
-        bytes[24..28].copy_from_slice(&noted.manifest.checksum.to_le_bytes());
-        for (place, log) in bytes[MANIFEST_END..].chunks_exact_mut(16).zip(&noted.logs) {
-            place[..8].copy_from_slice(&log.number.to_le_bytes());
-            place[8..].copy_from_slice(&log.bytes.to_le_bytes());
-        }
-        let checksum = crc32fast::hash(&bytes[..BYTES - 4]);
-        bytes[BYTES - 4..].copy_from_slice(&checksum.to_le_bytes());
-        self.file.write_all_at(&bytes, 0)
+        self.file.write_all_at(&noted.encode(), 0)
     }
 
     fn lock(&self) -> MutexGuard<'_, Noted> {
@@ -137,11 +107,11 @@ pub(super) fn check_logs(path: &Path, directory: &Path) -> Result<(), StoreError
 /// True if the file itself is damaged. What a power failure leaves of it, nothing or zeros, is not.
 pub(super) fn is_damaged(path: &Path) -> Result<bool, StoreError> {
     let bytes = read_bytes(path)?;
-    Ok(bytes.iter().any(|byte| *byte != 0) && decode(&bytes).is_none())
+    Ok(bytes.iter().any(|byte| *byte != 0) && Noted::decode(&bytes).is_none())
 }
 
 fn read(path: &Path) -> Result<Option<Noted>, StoreError> {
-    Ok(decode(&read_bytes(path)?))
+    Ok(Noted::decode(&read_bytes(path)?))
 }
 
 fn read_bytes(path: &Path) -> Result<Vec<u8>, StoreError> {
@@ -149,25 +119,4 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, StoreError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         read => read.map_err(|error| StoreError::io(path, error)),
     }
-}
-
-fn decode(bytes: &[u8]) -> Option<Noted> {
-    let long = |at: usize| bytes.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-    let short = |at: usize| bytes.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
-    let checked = match bytes.len() {
-        BYTES | BYTES_WITHOUT_LOGS | BYTES_BEFORE => bytes.len() - 4,
-        _ => return None,
-    };
-    (short(checked)? == crc32fast::hash(&bytes[..checked])).then_some(())?;
-    let mut noted = Noted { sequence: long(0)?, ..Noted::default() };
-    if checked > 8 {
-        noted.manifest = ManifestMark { number: long(8)?, bytes: long(16)?, checksum: short(24)? };
-    }
-    if checked > MANIFEST_END {
-        for (at, log) in noted.logs.iter_mut().enumerate() {
-            let at = MANIFEST_END + at * 16;
-            *log = LogMark { number: long(at)?, bytes: long(at + 8)? };
-        }
-    }
-    Some(noted)
 }

@@ -9,7 +9,7 @@ mod cascade;
 mod file;
 pub(super) mod index;
 mod log;
-pub(super) mod page;
+pub(crate) mod page;
 mod queue;
 
 use std::cell::RefCell;

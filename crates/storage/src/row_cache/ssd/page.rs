@@ -10,7 +10,7 @@
 //! Zero key bytes end a page.
 
 pub(crate) const PAGE_BYTES: usize = 4096;
-pub(super) const PAGE_HEADER_BYTES: usize = 16;
+pub(crate) const PAGE_HEADER_BYTES: usize = 16;
 pub(super) const RECORD_HEADER_BYTES: usize = 14;
 /// Slots from this one on say "a record of `slot - LARGE + 2` pages".
 pub(super) const LARGE: u8 = 224;
@@ -34,20 +34,20 @@ pub(crate) enum PageFault {
 /// A record as it lies in a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
-    pub(super) key: &'a [u8],
+    pub(crate) key: &'a [u8],
     /// `None`: the row is known not to exist.
-    pub(super) payload: Option<&'a [u8]>,
-    pub(super) epoch: u32,
+    pub(crate) payload: Option<&'a [u8]>,
+    pub(crate) epoch: u32,
 }
 
 impl Record<'_> {
-    pub(super) fn encoded_bytes(&self) -> usize {
+    pub(crate) fn encoded_bytes(&self) -> usize {
         RECORD_HEADER_BYTES + self.key.len() + self.payload.map_or(0, <[u8]>::len)
     }
 
     /// Writes the record into the front of `into`; its key must not be empty and must have at most 65,535 bytes, the
     /// record at most `RECORD_PAGES_MAX` pages.
-    pub(super) fn encode(&self, sequence: u64, slot: u8, into: &mut [u8]) {
+    pub(crate) fn encode(&self, sequence: u64, slot: u8, into: &mut [u8]) {
         let payload = self.payload.unwrap_or_default();
         let (header, body) = into[..self.encoded_bytes()].split_at_mut(RECORD_HEADER_BYTES);
         body[..self.key.len()].copy_from_slice(self.key);
@@ -71,7 +71,7 @@ pub(crate) fn slot_pages(slot: u8) -> usize {
     if slot < LARGE { 1 } else { usize::from(slot - LARGE) + 2 }
 }
 
-pub(super) fn write_header(page: &mut [u8], sequence: u64, pages: usize) {
+pub(crate) fn write_header(page: &mut [u8], sequence: u64, pages: usize) {
     page[..4].copy_from_slice(&MAGIC.to_le_bytes());
     page[4..12].copy_from_slice(&sequence.to_le_bytes());
     page[12..14].copy_from_slice(&(pages as u16).to_le_bytes());
@@ -87,7 +87,7 @@ pub(super) fn pages_here(page: &[u8], sequence: u64) -> Option<usize> {
 }
 
 /// The record in a slot of the page (or pages) given.
-pub(super) fn record_at(bytes: &[u8], sequence: u64, slot: u8) -> Result<Record<'_>, PageFault> {
+pub(crate) fn record_at(bytes: &[u8], sequence: u64, slot: u8) -> Result<Record<'_>, PageFault> {
     if pages_here(bytes, sequence) != Some(slot_pages(slot)) {
         return Err(PageFault::Foreign);
     }
@@ -101,7 +101,7 @@ pub(super) fn record_at(bytes: &[u8], sequence: u64, slot: u8) -> Result<Record<
 
 /// All records that start on this page, with their slots; a broken one is left out, and one whose length is wrong hides
 /// those after it.
-pub(super) fn records<'a>(bytes: &'a [u8], sequence: u64) -> impl Iterator<Item = (u8, Record<'a>)> {
+pub(crate) fn records<'a>(bytes: &'a [u8], sequence: u64) -> impl Iterator<Item = (u8, Record<'a>)> {
     let pages = pages_here(bytes, sequence);
     let spans = pages.map(|_| Spans { bytes, at: PAGE_HEADER_BYTES }).into_iter().flatten();
     let first = if pages.unwrap_or(1) > 1 { LARGE - 2 + pages.unwrap_or(2) as u8 } else { 0 };
