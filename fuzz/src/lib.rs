@@ -14,6 +14,7 @@ pub mod aggregate;
 pub mod compression;
 pub mod envelopes;
 pub mod language;
+pub mod records;
 pub mod requests;
 pub mod responses;
 pub mod runner;
@@ -37,7 +38,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     Target { name: "requests", run: requests::run },
     Target { name: "responses", run: responses::run },
     Target { name: "segments", run: segments::run },
@@ -48,6 +49,7 @@ pub const TARGETS: [Target; 10] = [
     Target { name: "types", run: types::run },
     Target { name: "language", run: language::run },
     Target { name: "values", run: values::run },
+    Target { name: "records", run: records::run },
 ];
 
 /// Runs a target on each file named on the command line.

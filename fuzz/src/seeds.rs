@@ -13,6 +13,7 @@ use shunt_wire::cql::message::{
 use crate::written;
 
 mod language;
+mod records;
 
 /// One file of the corpus.
 #[derive(Clone, Debug)]
@@ -41,6 +42,7 @@ pub fn seeds() -> Vec<Seed> {
     types(&mut add);
     language::language(&mut add);
     language::values(&mut add);
+    records::records(&mut add);
     seeds
 }
 

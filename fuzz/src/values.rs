@@ -127,8 +127,15 @@ fn texts(cql_type: &CqlType, bytes: &[u8]) {
     let Ok(value) = from_string(*native, text, NOW_MS) else { return };
     assert!(value.is_empty() || validate(cql_type, &value).is_ok());
     let shown = plain_text(*native, &value).expect("a value of the type");
-    // Digits of a blob have a prefix when they are printed, and a duration of nothing has no text, as in Cassandra.
-    if *native != NativeType::Blob && !(*native == NativeType::Duration && shown.is_empty()) {
+    // As in Cassandra digits of a blob have a prefix when they are printed, a duration of nothing has no text, and a year
+    // of more than four digits has a sign that nobody reads.
+    let one_way = match native {
+        NativeType::Blob => true,
+        NativeType::Duration => shown.is_empty(),
+        NativeType::Timestamp | NativeType::Date => shown.starts_with(['+', '-']),
+        _ => false,
+    };
+    if !one_way {
         let again = from_string(*native, &shown, NOW_MS).unwrap_or_else(|error| panic!("{shown}: {error}"));
         assert_eq!(compare(cql_type, &again, &value), Ordering::Equal, "printed as {shown}");
     }

@@ -71,6 +71,11 @@ fn values() {
 }
 
 #[test]
+fn records() {
+    fuzz("records");
+}
+
+#[test]
 fn the_corpus_has_every_seed_as_the_encoders_write_it_now() {
     for seed in seeds::seeds() {
         let target = TARGETS.into_iter().find(|target| target.name == seed.target).expect("a target of that name");
