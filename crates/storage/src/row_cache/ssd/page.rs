@@ -105,7 +105,9 @@ pub(crate) fn records<'a>(bytes: &'a [u8], sequence: u64) -> impl Iterator<Item 
     let pages = pages_here(bytes, sequence);
     let spans = pages.map(|_| Spans { bytes, at: PAGE_HEADER_BYTES }).into_iter().flatten();
     let first = if pages.unwrap_or(1) > 1 { LARGE - 2 + pages.unwrap_or(2) as u8 } else { 0 };
-    let slots = spans.enumerate().map_while(|(slot, span)| Some((slot as u8, span.ok()?)));
+    // Behind a large one there is no other, whatever the bytes of the page say that do not stand under a checksum.
+    let most = if first == 0 { usize::from(LARGE) } else { 1 };
+    let slots = spans.take(most).enumerate().map_while(|(slot, span)| Some((slot as u8, span.ok()?)));
     slots.filter_map(move |(slot, span)| Some((first + slot, decode(span, sequence, first + slot).ok()?)))
 }
 
@@ -218,6 +220,16 @@ mod tests {
         let record_bytes = (RECORD_HEADER_BYTES + 60) as u8;
         page[PAGE_HEADER_BYTES + 11] += record_bytes;
         assert_eq!(record_at(&page, 5, 1), Err(PageFault::Broken), "the third record, were it not for its slot");
+    }
+
+    #[test]
+    fn a_page_that_claims_to_begin_a_large_record_has_no_other() {
+        let given: Vec<_> = (0..4).map(|number| (vec![number + 1; 10], Some(vec![number; 50]))).collect();
+        let (mut page, _) = pack(&given, 5);
+        for pages in 2..=RECORD_PAGES_MAX {
+            write_header(&mut page, 5, pages);
+            assert_eq!(records(&page, 5).count(), 0, "{pages} pages");
+        }
     }
 
     #[test]
