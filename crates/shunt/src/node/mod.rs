@@ -16,7 +16,6 @@ use part::{Manner, NodesPart, Telling};
 
 use crate::admin;
 use crate::exit::{Exit, Failure};
-use crate::logging;
 use crate::open_files;
 use crate::proxy::announce;
 use crate::supervise::{Events, Hangup, Supervisor};
@@ -60,27 +59,14 @@ pub(crate) fn start(options: NodesOptions, flag: &str) -> Result<Nodes, Failure>
 }
 
 fn serve(options: &NodeOptions) -> Exit {
-    let settings = match options.check() {
-        Ok(settings) => settings,
-        Err(problems) => {
-            eprint!("{problems}");
-            return Exit::Configuration;
-        }
-    };
-    let (level, format) = &settings.log;
-    if let Err(why) = logging::start(level, *format) {
-        eprintln!("logging could not be started: {why}");
-        return Exit::Internal;
-    }
-    match run_node(options, &settings) {
-        Ok(exit) => exit,
-        Err(failure) => failure.report(),
+    match options::begin(options.check(), |settings| &settings.common) {
+        Ok(settings) => run_node(&settings).unwrap_or_else(Failure::report),
+        Err(exit) => exit,
     }
 }
 
-fn run_node(options: &NodeOptions, settings: &NodeSettings) -> Result<Exit, Failure> {
-    options.reach.check(settings.listen)?;
-    let listener = settings.admin.map(admin::listen).transpose()?;
+fn run_node(settings: &NodeSettings) -> Result<Exit, Failure> {
+    let listener = settings.common.admin.map(admin::listen).transpose()?;
     let events = Events::new();
     let telling = Telling::new(&events);
     let mut parts = settings.nodes();

@@ -74,9 +74,6 @@ pub(crate) struct NodeOptions {
     /// Address for clients and proxies
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9042", help_heading = "Addresses")]
     pub(crate) listen: Given<Listen>,
-    /// Address of metrics, health and status, or `off`
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9180", help_heading = "Addresses")]
-    pub(crate) admin: Given<Admin>,
     /// Event loops, one thread each [default: half of the CPUs, 1 to 8]
     #[arg(long, value_name = "N", help_heading = "Event loop")]
     pub(crate) cores: Option<Given<usize>>,
@@ -86,29 +83,72 @@ pub(crate) struct NodeOptions {
     /// Connections; more are refused
     #[arg(long, value_name = "N", default_value = "60000", help_heading = "Limits")]
     pub(crate) clients_max: Given<usize>,
+    /// What `shunt up` has as well.
+    #[command(flatten)]
+    pub(crate) common: CommonOptions,
+}
+
+/// Options of whatever runs nodes, for itself or with a proxy. `--listen` is one as well, which each words in its own way.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CommonOptions {
+    /// Address of metrics, health and status, or `off`
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9180", help_heading = "Addresses")]
+    pub(crate) admin: Given<Admin>,
+    /// Listen on an address that other machines reach: there are no logins, so whoever connects may do everything
+    #[arg(long, help_heading = "Addresses")]
+    pub(crate) insecure: bool,
     /// How the data is kept.
     #[command(flatten)]
     pub(crate) storage: StorageOptions,
-    /// Who may connect.
-    #[command(flatten)]
-    pub(crate) reach: ReachOptions,
     /// Logs.
     #[command(flatten)]
     pub(crate) log: LogOptions,
 }
 
-/// Who may reach the data.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct ReachOptions {
-    /// Listen on an address that other machines reach: there are no logins, so whoever connects may do everything
-    #[arg(long, help_heading = "Addresses")]
-    pub(crate) insecure: bool,
+/// The settings of whatever runs nodes.
+#[derive(Debug)]
+pub(crate) struct CommonSettings {
+    pub(crate) listen: SocketAddr,
+    pub(crate) admin: Option<SocketAddr>,
+    pub(crate) store: StoreOptions,
+    insecure: bool,
+    log: (String, LogFormat),
 }
 
-impl ReachOptions {
+impl CommonOptions {
+    /// Reads all of them, and `--listen`. The log is at `level` unless that is given.
+    pub(crate) fn check(&self, listen: &Given<Listen>, level: &str, checked: &mut Checked) -> CommonSettings {
+        CommonSettings {
+            listen: checked.take("listen", listen, Listen::default()).0,
+            admin: checked.take("admin", &self.admin, Admin(None)).0,
+            store: self.storage.store(checked),
+            insecure: self.insecure,
+            log: self.log.with_default(level, checked),
+        }
+    }
+}
+
+/// Begins a process with these settings if nothing is wrong with them: starts its log, and refuses to be reached by
+/// those it is not for. Says what is wrong, and returns the status to end with.
+pub(crate) fn begin<S>(checked: Result<S, SettingsError>, common: fn(&S) -> &CommonSettings) -> Result<S, Exit> {
+    let settings = checked.map_err(|problems| {
+        eprint!("{problems}");
+        Exit::Configuration
+    })?;
+    let CommonSettings { log: (level, format), .. } = common(&settings);
+    if let Err(why) = logging::start(level, *format) {
+        eprintln!("logging could not be started: {why}");
+        return Err(Exit::Internal);
+    }
+    common(&settings).refuse_strangers().map_err(Failure::report)?;
+    Ok(settings)
+}
+
+impl CommonSettings {
     /// Refuses an address that other machines may reach, unless that was asked for. To be asked before anything is opened
     /// or bound: a node that nobody meant to show must not be seen for a moment.
-    pub(crate) fn check(&self, listen: SocketAddr) -> Result<(), Failure> {
+    fn refuse_strangers(&self) -> Result<(), Failure> {
+        let listen = self.listen;
         if listen.ip().to_canonical().is_loopback() {
             return Ok(());
         }
@@ -165,7 +205,7 @@ pub(crate) struct LogOptions {
 
 impl StorageOptions {
     /// How the stores are opened.
-    pub(crate) fn store(&self, checked: &mut Checked) -> StoreOptions {
+    fn store(&self, checked: &mut Checked) -> StoreOptions {
         let mut size = |flag, given: &Given<Bytes>| checked.take(flag, given, Bytes(0)).0;
         let mut memory = |flag, given| usize::try_from(size(flag, given)).unwrap_or(usize::MAX);
         let engine = EngineOptions {
@@ -189,7 +229,7 @@ impl StorageOptions {
 
 impl LogOptions {
     /// Level and format.
-    pub(crate) fn with_default(&self, level: &str, checked: &mut Checked) -> (String, LogFormat) {
+    fn with_default(&self, level: &str, checked: &mut Checked) -> (String, LogFormat) {
         let level = self.log.clone().unwrap_or_else(|| level.to_owned());
         if let Err(why) = logging::filter(&level) {
             checked.add("log", why);
@@ -201,14 +241,11 @@ impl LogOptions {
 /// The settings of a node: its options, read and checked.
 #[derive(Debug)]
 pub(crate) struct NodeSettings {
-    pub(crate) listen: SocketAddr,
-    pub(crate) admin: Option<SocketAddr>,
+    pub(crate) common: CommonSettings,
     pub(crate) drain_timeout: Duration,
     pub(crate) clients_max: usize,
-    pub(crate) log: (String, LogFormat),
     cores: usize,
     data: PathBuf,
-    store: StoreOptions,
 }
 
 impl NodeOptions {
@@ -223,14 +260,11 @@ impl NodeOptions {
         let drain_ms = checked.take("drain-timeout-ms", &self.drain_timeout_ms, Millis(0)).0;
         let clients_max = checked.take("clients-max", &self.clients_max, 1);
         let settings = NodeSettings {
-            listen: checked.take("listen", &self.listen, Listen::default()).0,
-            admin: checked.take("admin", &self.admin, Admin(None)).0,
+            common: self.common.check(&self.listen, "info", &mut checked),
             drain_timeout: Duration::from_millis(checked.within("drain-timeout-ms", drain_ms, 0..=DAY_MS)),
             clients_max: checked.within("clients-max", clients_max, 1..=CLIENTS_MAX),
-            log: self.log.with_default("info", &mut checked),
             cores: checked.within("cores", cores, 1..=CORES_MAX),
             data: self.data.clone().unwrap_or_default(),
-            store: self.storage.store(&mut checked),
         };
         checked.finish(settings)
     }
@@ -240,11 +274,11 @@ impl NodeSettings {
     /// The options that the node is started from.
     pub(crate) fn nodes(&self) -> NodesOptions {
         NodesOptions {
-            store: self.store.clone(),
+            store: self.common.store.clone(),
             io: IoChoice::Auto,
             loops_per_node: self.cores,
             connections_max: self.clients_max.div_ceil(self.cores),
-            ..NodesOptions::new(self.data.clone(), vec![self.listen])
+            ..NodesOptions::new(self.data.clone(), vec![self.common.listen])
         }
     }
 }

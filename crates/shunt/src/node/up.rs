@@ -8,16 +8,14 @@ use std::sync::Arc;
 use clap::Args;
 use shunt_node::layout;
 use shunt_node::run::NodesOptions;
-use shunt_proxy::config::{Config, LogFormat, Problem};
-use shunt_storage::StoreOptions;
+use shunt_proxy::config::{Config, Problem};
 
 use crate::exit::{Exit, Failure};
-use crate::logging;
 use crate::proxy::{self, Started, reachable};
-use crate::settings::{Admin, Checked, Given, Listen, SettingsError};
+use crate::settings::{Checked, Given, Listen, SettingsError};
 use crate::supervise::{Events, Hangup, Part, Supervisor};
 
-use super::options::{LogOptions, ReachOptions, StorageOptions};
+use super::options::{CommonOptions, CommonSettings, begin};
 use super::part::{CLOSE_LIMIT, Manner, NodesPart, Telling};
 
 /// Nodes when neither the command line nor the data says how many.
@@ -42,28 +40,16 @@ pub(crate) struct UpOptions {
     /// Port of the nodes, which listen on 127.0.0.1, 127.0.0.2, ...
     #[arg(long, value_name = "PORT", default_value = "9043", help_heading = "Addresses")]
     pub(crate) node_port: Given<u16>,
-    /// Address of metrics, health and status, or `off`
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9180", help_heading = "Addresses")]
-    pub(crate) admin: Given<Admin>,
-    /// How the data is kept.
+    /// What `shunt node` has as well.
     #[command(flatten)]
-    pub(crate) storage: StorageOptions,
-    /// Who may connect.
-    #[command(flatten)]
-    pub(crate) reach: ReachOptions,
-    /// Logs.
-    #[command(flatten)]
-    pub(crate) log: LogOptions,
+    pub(crate) common: CommonOptions,
 }
 
 /// The settings of `shunt up`: its options, read and checked.
 struct UpSettings {
     nodes: Option<u8>,
     node_port: u16,
-    listen: SocketAddr,
-    admin: Option<SocketAddr>,
-    store: StoreOptions,
-    log: (String, LogFormat),
+    common: CommonSettings,
 }
 
 impl UpOptions {
@@ -77,10 +63,7 @@ impl UpOptions {
         let settings = UpSettings {
             nodes: nodes.map(|nodes| checked.within("nodes", nodes, 1..=NODES_MAX)),
             node_port: checked.take("node-port", &self.node_port, 0),
-            listen: checked.take("listen", &self.listen, Listen::default()).0,
-            admin: checked.take("admin", &self.admin, Admin(None)).0,
-            store: self.storage.store(&mut checked),
-            log: self.log.with_default("warn", &mut checked),
+            common: self.common.check(&self.listen, "warn", &mut checked),
         };
         checked.finish(settings)
     }
@@ -88,18 +71,10 @@ impl UpOptions {
 
 /// Runs nodes and proxy until a signal or a fatal error ends them.
 pub(crate) fn run(options: &UpOptions) -> Exit {
-    let settings = match options.check() {
+    let settings = match begin(options.check(), |settings| &settings.common) {
         Ok(settings) => settings,
-        Err(problems) => {
-            eprint!("{problems}");
-            return Exit::Configuration;
-        }
+        Err(exit) => return exit,
     };
-    let (level, format) = &settings.log;
-    if let Err(why) = logging::start(level, *format) {
-        eprintln!("logging could not be started: {why}");
-        return Exit::Internal;
-    }
     let events = Events::new();
     match start(options, &settings, &events) {
         Ok(parts) => Supervisor::new(parts, Hangup::End).run(&events),
@@ -109,16 +84,15 @@ pub(crate) fn run(options: &UpOptions) -> Exit {
 
 /// Starts the nodes, then the proxy; they end the other way round.
 fn start(options: &UpOptions, settings: &UpSettings, events: &Events) -> Result<Vec<Box<dyn Part>>, Failure> {
-    options.reach.check(settings.listen)?;
     let telling = Telling::new(events);
     let mut parts = NodesOptions::new(options.data.clone(), addresses(&options.data, settings)?);
-    parts.store = settings.store.clone();
+    parts.store = settings.common.store.clone();
     parts.ended = telling.loops();
     let nodes = super::start(parts, "--node-port")?;
     events.catch_signals()?;
     let config = Config {
-        listen: vec![settings.listen],
-        admin: settings.admin,
+        listen: vec![settings.common.listen],
+        admin: settings.common.admin,
         contact_points: nodes.addresses().iter().map(ToString::to_string).collect(),
         clients_max: CLIENTS_MAX,
         // The nodes need the CPUs as well.
@@ -133,7 +107,7 @@ fn start(options: &UpOptions, settings: &UpSettings, events: &Events) -> Result<
     }
     let others = vec![nodes.admin() as Arc<dyn shunt_admin::Part>];
     let started = proxy::start(config, others, None, events)?;
-    announce(&options.data, settings.listen, nodes.addresses(), &started);
+    announce(&options.data, settings.common.listen, nodes.addresses(), &started);
     let manner = Manner {
         drain_limit: CLOSE_LIMIT,
         late: "the nodes did not close in time; what was acknowledged is on disk",
