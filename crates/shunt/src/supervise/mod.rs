@@ -19,7 +19,8 @@
 //!   sooner, like a crash, from which each keyspace is as safe as its durability says.
 //! - *End with 0 when a thread has died*, be it while serving or while draining, or when a part was given up.
 //! - *Hang.* Once it is told to end, the limits of the parts add up to the longest that it takes, and a later signal is taken
-//!   at any moment of that. Nothing that could wait is done on this thread, not even dropping the parts.
+//!   at any moment of that. So this thread waits for no client, core or store, not even by dropping the parts. Two things
+//!   take it a moment: the proxy's accepting thread is joined, which looks for that order at every turn, and SIGHUP reads a file.
 
 mod signals;
 
@@ -38,7 +39,7 @@ const ONE_ORDER: Duration = Duration::from_secs(1);
 /// How often a part that could not do something tries it again.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// A part of a running process, as the supervisor sees it. None of the methods waits for anything.
+/// A part of a running process, as the supervisor sees it. None of the methods waits for clients, cores or stores.
 pub(crate) trait Part {
     /// Takes what its threads have told, and tries again what could not be done before. Of the first that died, or another
     /// reason not to go on, it says so in the log and returns the status to end with; it is called again for the rest.
