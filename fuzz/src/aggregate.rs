@@ -51,7 +51,7 @@ fn write(limits: Limits, entries: &[Entry<'_>]) -> Vec<u8> {
     out
 }
 
-/// Compares all but where the body lies.
+/// Compares all but the place of the body.
 fn same(left: &Entry<'_>, right: &Entry<'_>) -> bool {
     Entry { offset: 0, ..*left } == Entry { offset: 0, ..*right }
 }

@@ -34,7 +34,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Where things are cut: a generator that is the same each time.
+/// Draws the places where things are cut; the same each time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cuts(u64);
 
@@ -99,7 +99,7 @@ struct Connection {
     found: Vec<(Header, Vec<u8>)>,
     /// Envelopes seen, those thrown away included.
     seen: usize,
-    /// Segments start after the first envelope.
+    /// `Some`: segments start after the first envelope, and are compressed if it is true.
     switch: Option<bool>,
     cuts: Cuts,
 }

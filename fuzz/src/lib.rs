@@ -78,7 +78,7 @@ fn each_envelope(mut data: &[u8], body: impl Fn(Header, &[u8])) {
     }
 }
 
-/// What `write` appends.
+/// The bytes that `write` appends.
 fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();
     write(&mut out);

@@ -106,7 +106,7 @@ fn metadata(metadata: &Metadata<'_>, body: &[u8]) {
     metadata.columns().for_each(|column| type_option(column.type_option));
 }
 
-/// Both readers of type options agree on where one ends.
+/// Checks that both readers of type options agree on where one ends.
 fn type_option(option: &[u8]) {
     let mut rest = option;
     if CqlType::decode(&mut rest).is_some() {

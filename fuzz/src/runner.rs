@@ -1,4 +1,4 @@
-//! Mutates a target's corpus by a seeded generator: what fuzzing there is without coverage, but everywhere and the same
+//! Mutates a target's corpus by a seeded generator. It is fuzzing without coverage, but runs everywhere and is the same
 //! each time.
 
 use std::ops::Range;
@@ -14,7 +14,7 @@ const BYTES_MAX: usize = 20_000;
 /// Runs `target` on every file of its corpus and then on `iterations` mutations of them.
 ///
 /// # Panics
-/// When a property does not hold; the input is printed to standard error first, as hex.
+/// It panics when a property does not hold; the input is printed to standard error first, as hex.
 pub fn run(target: Target, iterations: u64, seed: u64) {
     let corpus = corpus(target);
     assert!(!corpus.is_empty(), "no corpus for {}", target.name);
@@ -51,7 +51,7 @@ fn corpus(target: Target) -> Vec<Vec<u8>> {
     paths.iter().filter_map(|path| std::fs::read(path).ok()).collect()
 }
 
-/// Where a target's corpus is.
+/// The directory of a target's corpus.
 pub fn folder(target: Target) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name)
 }
@@ -149,7 +149,7 @@ fn put_number(random: &mut Random, room: &mut [u8]) {
     }
 }
 
-/// What mutations of bytes would not find: the words of query text.
+/// Words of query text, which mutations of bytes would not find.
 const WORDS: [&str; 44] = [
     "SELECT ",
     "INSERT INTO ",
@@ -208,12 +208,12 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// One of `choices`, of which there is at least one.
+    /// Draws one of `choices`, of which there is at least one.
     fn pick<'c, T>(&mut self, choices: &'c [T]) -> &'c T {
         &choices[self.below(choices.len())]
     }
 
-    /// A number from 0 to `bound` - 1; `bound` is not 0.
+    /// Draws a number from 0 to `bound` - 1; `bound` is not 0.
     fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }

@@ -1,4 +1,4 @@
-//! Where the corpus starts: what our own encoders write, and texts.
+//! The inputs that the corpus starts with: the output of our own encoders, and texts.
 
 use shunt_wire::aggregate::{AggregateWriter, Limits};
 use shunt_wire::cql::compression::{Algorithm, Compressor};

@@ -61,7 +61,7 @@ fn forged(data: &[u8], lz4: bool) {
     stream(&bytes, lz4);
 }
 
-/// Envelopes of bodies cut from the input, written and read again.
+/// Writes envelopes with bodies cut from the input, and reads them again.
 fn round_trip(data: &[u8], lz4: bool) {
     let mut writer = SegmentWriter::new(lz4);
     let mut out = b"before".to_vec();
@@ -94,7 +94,7 @@ fn round_trip(data: &[u8], lz4: bool) {
     stream(&out[6..], lz4);
 }
 
-/// One flipped bit in a segment is noticed wherever it is.
+/// Checks that one flipped bit in a segment is noticed, wherever it is.
 fn damaged(data: &[u8], lz4: bool) {
     let Some((place, body)) = data.split_first_chunk::<2>() else { return };
     let body = &body[..body.len().min(1000)];

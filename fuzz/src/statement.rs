@@ -5,7 +5,7 @@ use shunt_wire::cql::statement::{
 };
 use shunt_wire::cql::types::{Column, literal};
 
-/// Every table is this one, and the markers at even places have values.
+/// A schema in which every table is this one, and values for the markers at even places.
 #[derive(Debug)]
 struct Known(Cells);
 

@@ -1,11 +1,11 @@
-//! Every target on its corpus and on mutations of it.
+//! Runs every target on its corpus and on mutations of it.
 
 use shunt_fuzz::{TARGETS, runner, seeds};
 
 const ITERATIONS: u64 = 20_000;
 const SEED: u64 = 1;
 
-/// A number from the environment.
+/// Reads a number from the environment.
 fn number(name: &str, otherwise: u64) -> u64 {
     match std::env::var(name) {
         Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} must be a number, found {text:?}")),

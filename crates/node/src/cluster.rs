@@ -60,8 +60,8 @@ impl ClusterInfo {
 
     /// Gives the nodes the host ids of the store in which their data is.
     ///
-    /// What must never happen: that nodes of two stores have the same host id. A proxy takes nodes for those of one ring by
-    /// host id and cluster name, and all clusters have the same name; what one store has acknowledged is not in the other.
+    /// Nodes of two stores must never have the same host id. A proxy tells rings apart by host id and cluster name, all
+    /// clusters have the same name, and what one store has acknowledged is not in the other.
     pub(crate) fn set_store(&mut self, store: &Uuid) {
         let store: String = store.iter().map(|byte| format!("{byte:02x}")).collect();
         for (index, node) in self.nodes.iter_mut().enumerate() {
@@ -69,7 +69,7 @@ impl ClusterInfo {
         }
     }
 
-    /// Which node owns a token.
+    /// The index of the node that owns a token.
     #[inline]
     pub fn owner(&self, token: Token) -> usize {
         let range = self.owners.partition_point(|(end, _)| *end < token.0);

@@ -1,4 +1,4 @@
-//! What a query costs in allocations once buffers have their size: nothing. Counted in the core alone, from the
+//! A query allocates nothing once buffers have their size. Allocations are counted in the core alone, from the
 //! client's bytes to the node's and back, over 100,000 prepared statements with token routing, in every layout.
 //!
 //! Buffers grow to what the load needs, at first often, then ever more rarely: steady state is reached when a whole
@@ -35,14 +35,14 @@ const CLIENTS: usize = 24;
 const HEAVY: Load = Load { outstanding: 32, value_bytes: 500 };
 const STEADY: Load = Load { outstanding: 10, value_bytes: 80 };
 
-/// What one client keeps in flight.
+/// The requests that one client keeps in flight.
 #[derive(Clone, Copy)]
 struct Load {
     outstanding: i16,
     value_bytes: usize,
 }
 
-/// Counts them, and shows each call that makes some.
+/// Counts the allocations of a call, and prints where they were made if there are any.
 fn allocations(call: &mut dyn FnMut()) -> u64 {
     let counted = measure(call);
     if counted.count_total > 0 {
@@ -51,7 +51,7 @@ fn allocations(call: &mut dyn FnMut()) -> u64 {
     counted.count_total
 }
 
-/// One connection with queries in flight: an INSERT, a SELECT, an INSERT, ...
+/// A client with one connection and queries in flight: an INSERT, a SELECT, an INSERT, ...
 struct Client {
     proxy: SocketAddr,
     conn: Option<ConnId>,
@@ -151,7 +151,7 @@ impl Service for Client {
     }
 }
 
-/// Three nodes, one core, and clients of this kind, all at work.
+/// Makes a world of three nodes, one core, and clients of this kind, all at work.
 fn allocates_nothing(version: u8, compression: Option<Algorithm>, aggregate: bool) {
     let mut world = World::new(7, Options::calm());
     let addresses: Vec<SocketAddr> = (1..=3).map(|node| format!("10.1.0.{node}:9042").parse().unwrap()).collect();

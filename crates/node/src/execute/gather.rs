@@ -1,7 +1,8 @@
-//! Writes of one turn of an event loop, gathered: one batch for the engine, one record in the log, one place to wait for.
+//! Gathers the writes of one turn of an event loop, so that they are one batch for the engine, one record in the log, and
+//! one place in it to wait for.
 //!
-//! What is gathered is not visible yet. So it is carried out before anything that may ask for it: a read of one of its
-//! partitions, whatever goes to a worker, and the end of the turn.
+//! Gathered writes are not visible yet. So they are carried out before anything that may ask for them: before a read of one
+//! of their partitions, before a request goes to a worker, and at the end of the turn.
 
 use std::cell::RefCell;
 use std::mem::take;
@@ -44,18 +45,18 @@ struct State {
     requests: Vec<(usize, Durability)>,
     /// The outcomes of requests that were carried out and are not answered yet, in their order.
     carried: Vec<Carried>,
-    /// Syncs to be asked for.
+    /// True: a sync is to be asked for at the end of the turn.
     batch: bool,
     periodic: Option<Durability>,
 }
 
 impl Gathering {
-    /// Nothing yet, for the store of the node with this number.
+    /// Begins with nothing, for the store of the node with this number.
     pub(super) fn new(shared: Arc<Shared>, node: usize) -> Gathering {
         Gathering { shared, node, state: RefCell::default() }
     }
 
-    /// Adds what a request writes. Full, it is carried out.
+    /// Adds the writes of a request. When there are [`limits::GATHERED_WRITES_MAX`], all are carried out.
     pub(super) fn add(&self, mut writes: Vec<Write>, durability: Durability) {
         let mut state = self.state.borrow_mut();
         state.writes.append(&mut writes);
@@ -67,7 +68,7 @@ impl Gathering {
         }
     }
 
-    /// Before a partition is read.
+    /// Carries the writes out if one is in this partition, which is about to be read.
     pub(super) fn before_read(&self, token: Token) {
         let mut state = self.state.borrow_mut();
         if state.writes.iter().any(|write| write.partition.token == token) {
@@ -75,7 +76,7 @@ impl Gathering {
         }
     }
 
-    /// Before many partitions are read, or by somebody else.
+    /// Carries the writes out, before many partitions are read or a worker reads.
     pub(super) fn carry_out(&self) {
         self.carry_out_in(&mut self.state.borrow_mut());
     }
@@ -128,7 +129,7 @@ impl Gathering {
         let store = &self.shared.stores()[self.node];
         if take(&mut state.batch) {
             store.request_sync(Durability::Batch);
-            // Which makes all else durable as well.
+            // That makes all else durable as well.
             state.periodic = None;
         } else if let Some(periodic) = state.periodic.take() {
             store.request_sync(periodic);

@@ -52,7 +52,7 @@ fn a_large_request_that_comes_a_segment_at_a_time() {
     testbed.check_recovered();
 }
 
-/// Its request is in pieces through no fault of its own: the proxy did not read.
+/// The request is in pieces through no fault of the client: the proxy did not read.
 #[test]
 fn a_client_held_back_is_not_taken_for_a_slow_one() {
     let mut testbed = Testbed::new();
@@ -107,7 +107,7 @@ fn a_client_that_reads_no_replies() {
     }
 }
 
-/// Each within its own bounds; together they would fill the memory of the process, and all clients would go with it.
+/// Each client stays within its own bounds; together they would fill the memory of the process, and end all clients.
 #[test]
 fn many_clients_that_read_no_replies() {
     let mut testbed = Testbed::with(|options| {
@@ -184,7 +184,7 @@ fn one_stream_id_for_everything() {
     testbed.check_recovered();
 }
 
-/// Who has least in flight must not wait longest: room on a full link goes round.
+/// The client with least in flight must not wait longest: room on a full link goes round.
 #[test]
 fn a_client_that_fills_every_link() {
     for version in [4, 5] {

@@ -10,17 +10,17 @@ use shunt_wire::cql::framing::{Input, Next, Output, Scratch};
 use shunt_wire::cql::message::encode_result::{RowsWriter, native};
 use shunt_wire::cql::message::{Query, Startup, encode, error_code};
 
-/// How it reacts to a step of the handshake.
+/// The reaction of the node to a step of the handshake.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reaction {
     Accept,
-    /// An ERROR with this code.
+    /// It answers with an ERROR of this code.
     Refuse(i32),
-    /// No answer.
+    /// It does not answer.
     Ignore,
 }
 
-/// A connection.
+/// A connection to the node.
 #[derive(Default)]
 struct Connection {
     input: Input,
@@ -31,35 +31,35 @@ struct Connection {
 pub struct HandshakeNode {
     /// Host id and cluster that it says are its own.
     pub identity: (u128, String),
-    /// To the question for them.
+    /// The reaction to the question for them.
     pub identification: Reaction,
-    /// Whoever logged in with this token is not told them.
+    /// A connection that logged in with this token is not told them.
     pub hides_identity_from: Option<&'static [u8]>,
     /// Asks for a login.
     pub asks_for_login: bool,
-    /// To STARTUP with a compression.
+    /// The reaction to STARTUP with a compression.
     pub compression: Reaction,
-    /// To AUTH_RESPONSE.
+    /// The reaction to AUTH_RESPONSE.
     pub login: Reaction,
-    /// To USE.
+    /// The reaction to USE.
     pub keyspace: Reaction,
-    /// What its ERRORs say.
+    /// The text of its ERRORs.
     pub error_text: &'static str,
-    /// Refused whatever `keyspace` says.
+    /// A keyspace that is refused whatever `keyspace` says.
     pub refused_keyspace: Option<&'static str>,
-    /// Every connection is reset at once.
+    /// True: every connection is reset at once.
     pub refuses_connections: bool,
-    /// Queries are not answered until [`HandshakeNode::release`].
+    /// True: queries are not answered until [`HandshakeNode::release`].
     pub holds_queries: bool,
     held: Vec<(ConnId, Header)>,
     open: BTreeMap<(u32, u32), Connection>,
-    /// Every query, with the keyspace of its connection.
+    /// The queries that came, each with the keyspace of its connection.
     pub queries: Vec<(Option<String>, String)>,
     pub logins: u64,
     pub uses: u64,
-    /// Questions for its identity.
+    /// Number of questions for its identity.
     pub identity_queries: u64,
-    /// Connections there have been.
+    /// Number of connections so far.
     pub accepted: u64,
 }
 
@@ -87,7 +87,7 @@ impl HandshakeNode {
         }
     }
 
-    /// Connections there are.
+    /// Number of open connections.
     pub fn connections(&self) -> usize {
         self.open.len()
     }

@@ -8,7 +8,7 @@ use shunt_wire::cql::envelope::opcode;
 use super::handshake_node::HandshakeNode;
 use super::testbed::Testbed;
 
-/// Of a login that the nodes accept, unless told otherwise.
+/// The token of a login that the nodes accept, unless told otherwise.
 pub const TOKEN: &[u8] = b"\0ann\0secret";
 
 /// The proxy, without bystanders, and its nodes, who ask for a login or not.
@@ -40,7 +40,7 @@ impl HandshakeTestbed {
         HandshakeTestbed { testbed, nodes }
     }
 
-    /// A client is in, and the pool's links are open.
+    /// Lets a client log in, and waits until the pool's links are open.
     pub fn with_client(nodes: usize) -> (HandshakeTestbed, HostId<simulated::Client>) {
         let mut setup = HandshakeTestbed::new(nodes, true);
         let client = setup.log_in(TOKEN);
@@ -74,7 +74,7 @@ impl HandshakeTestbed {
         }
     }
 
-    /// Somebody who has sent this token; the answer is on its way.
+    /// A client that has sent this token, to which the answer is on its way.
     pub fn log_in(&mut self, token: &[u8]) -> HostId<simulated::Client> {
         let client = self.testbed.offender();
         self.testbed.send(client, &bytes::startup(4, None));

@@ -16,15 +16,15 @@ use shunt_wire::cql::message::{BatchChild, BatchKind, BatchStatement, Consistenc
 
 use super::testbed::Testbed;
 
-/// A time that a client gives.
+/// A timestamp that a client gives.
 const AT: Option<i64> = Some(1_700_000_000_000_000);
 
-/// What comes of `request` when the first node that gets it breaks the connection and every other does `then`.
+/// The fate of `request` when the first node that gets it breaks the connection and every other does `then`.
 fn lost(testbed: &mut Testbed, offender: HostId<simulated::Client>, request: &[u8], then: &Action) -> Fate {
     fate(testbed, offender, request, &[Action::Close, then.clone()])
 }
 
-/// What comes of `request` when the first node that gets it does the first of these, and every other the second.
+/// The fate of `request` when the first node that gets it does the first of these, and every other the second.
 fn fate(testbed: &mut Testbed, offender: HostId<simulated::Client>, request: &[u8], reactions: &[Action; 2]) -> Fate {
     let got = Arc::new(AtomicUsize::new(0));
     testbed.hook_all(|| {
@@ -45,8 +45,8 @@ fn fate(testbed: &mut Testbed, offender: HostId<simulated::Client>, request: &[u
     (got.load(Ordering::Relaxed), code)
 }
 
-/// What is told when the first node says that it is overloaded and the second `then`: the code (0: none) and the
-/// words.
+/// The error that the client gets when the first node says that it is overloaded and the second does `then`: its code
+/// (0: none) and its text.
 fn turned_away(text: &str, timestamp: Option<i64>, then: &Action) -> (i32, String) {
     let (mut testbed, offender) = testbed();
     let got = Arc::new(AtomicUsize::new(0));
@@ -69,7 +69,7 @@ fn turned_away(text: &str, timestamp: Option<i64>, then: &Action) -> (i32, Strin
     (code, words.to_owned())
 }
 
-/// Links open with questions of their own.
+/// True for a request of the client; links ask questions of their own when they open.
 fn is_the_clients(request: &Request<'_>) -> bool {
     matches!(request.opcode, opcode::QUERY | opcode::EXECUTE | opcode::BATCH)
         && !request.body.windows(12).any(|word| word == b"system.local")
@@ -96,7 +96,7 @@ fn batch(children: &[BatchStatement<'_>], timestamp: Option<i64>) -> Vec<u8> {
     bytes::request(4, 1, opcode::BATCH, &body)
 }
 
-/// How many nodes got a request, and the code of the error (0: none).
+/// The number of nodes that got a request, and the code of the error (0: none).
 type Fate = (usize, i32);
 
 const REPEATED: Fate = (2, 0);

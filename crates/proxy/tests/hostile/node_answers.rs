@@ -33,7 +33,7 @@ fn right(request: &Request<'_>) -> Header {
     Header::response(request.version, request.stream, opcode::RESULT)
 }
 
-/// Node 0 does this to every third query for a while, then nothing wrong any more.
+/// Makes node 0 do this to every third query for a while, and nothing wrong afterwards.
 fn misbehaves(aggregate: bool, fault: impl Fn(&Request<'_>) -> Action + Clone + Send + 'static) {
     let mut testbed = Testbed::with(|options| options.aggregate = vec![aggregate; 3]);
     let mut count = 0;

@@ -45,7 +45,7 @@ fn queries_that_are_never_answered() {
     }
 }
 
-/// What a conditional batch did before its link died is known to nobody, and must not be mistaken for a plain batch.
+/// Nobody knows what a conditional batch did before its link died, and it must not be mistaken for a plain batch.
 #[test]
 fn a_conditional_batch_that_is_never_answered() {
     let mut testbed = Testbed::new();
@@ -86,7 +86,7 @@ fn answers_that_come_after_the_deadline() {
     testbed.check_recovered();
 }
 
-/// It answers OPTIONS, so it is alive; but what it holds in flight must not fill the links for ever.
+/// The node answers OPTIONS, so it is alive; but the queries that it swallows must not fill the links for ever.
 #[test]
 fn a_node_that_swallows_every_query() {
     let mut testbed = Testbed::with(|options| options.config.in_flight_max = 64);
@@ -120,7 +120,7 @@ fn a_node_that_stops() {
     }
 }
 
-/// Full, it could not even be asked whether it is alive.
+/// A full link has no stream id left to ask the node whether it is alive.
 #[test]
 fn a_full_link_whose_node_stops() {
     let mut testbed = Testbed::with(|options| {

@@ -20,7 +20,7 @@ fn own_state(node: usize, page: u8) -> Vec<u8> {
     vec![0xF0, node as u8, page]
 }
 
-/// Each node has three pages of one row, its own number.
+/// Answers as a node does that has three pages of one row, its own number.
 fn answer(request: &Request<'_>, mixed: &Mutex<u32>) -> Action {
     let has = |part: &[u8]| request.body.windows(part.len()).any(|found| found == part);
     let body = match request.opcode {
@@ -70,7 +70,7 @@ fn answer(request: &Request<'_>, mixed: &Mutex<u32>) -> Action {
 struct Reader {
     version: u8,
     host: HostId<simulated::Client>,
-    /// The text, or a prepared statement.
+    /// The statement's text; `None`: it is prepared.
     text: Option<&'static str>,
 }
 

@@ -15,7 +15,7 @@ fn select(number: usize, bytes: usize) -> String {
     text
 }
 
-/// A name becomes the key of a pool, and goes out on each of its links.
+/// The name of a keyspace becomes the key of a pool, and goes out on each of its links.
 #[test]
 fn a_keyspace_with_a_name_of_a_megabyte_does_not_exist() {
     let mut testbed = Testbed::new();

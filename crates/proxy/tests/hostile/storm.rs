@@ -10,7 +10,7 @@ use shunt_wire::cql::message::put;
 
 use super::testbed::Testbed;
 
-/// One request of any kind on this stream.
+/// Draws a request of any kind for this stream.
 fn request(random: &mut Random, version: u8, stream: i16) -> Vec<u8> {
     match random.below(12) {
         0 => bytes::query(version, stream, ["USE bench", "USE nowhere", "USE"][random.index(3)]),

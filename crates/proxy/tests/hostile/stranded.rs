@@ -10,7 +10,7 @@ use shunt_wire::cql::message::error_code::{BAD_CREDENTIALS, INVALID, OVERLOADED,
 use super::handshake_node::{Reaction, select};
 use super::handshake_testbed::{HandshakeTestbed, TOKEN};
 
-/// It has asked something, is told this, and closed.
+/// Waits until the client, which has asked something, is closed, and checks what it was told.
 fn told_and_closed(setup: &mut HandshakeTestbed, client: HostId<simulated::Client>, code: i32, words: &str) {
     setup.testbed.closed(client);
     let (found, text) = setup.testbed.scene.world.host(client).last().error();
@@ -49,7 +49,7 @@ fn a_password_that_was_changed() {
     assert_eq!(setup.ask(new, "SELECT 1"), opcode::RESULT);
 }
 
-/// By a restart of each node in turn. The control plane has no login, so nobody tells the cores.
+/// Each node is restarted in turn and asks for a login then. The control plane has none, so nobody tells the cores.
 #[test]
 fn a_login_that_nodes_ask_for_now() {
     let mut setup = HandshakeTestbed::new(3, false);
@@ -126,7 +126,7 @@ fn a_keyspace_that_was_dropped() {
     assert_eq!(setup.ask(again, "SELECT 1"), opcode::RESULT);
 }
 
-/// Nodes of another release, say.
+/// The nodes may be of another release by now, say.
 #[test]
 fn a_compression_that_nodes_take_no_longer() {
     let mut setup = HandshakeTestbed::new(2, false);
@@ -142,10 +142,10 @@ fn a_compression_that_nodes_take_no_longer() {
     told_and_closed(&mut setup, client, SERVER_ERROR, "connect again");
 }
 
-/// Of what nodes do.
+/// A change of what nodes do.
 type Change = fn(&mut HandshakeTestbed);
 
-/// What is no verdict of every node closes nobody, however long it takes; and all goes on when it is over.
+/// Nobody is closed unless every node refuses, however long it takes; and all goes on when it is over.
 #[test]
 fn nobody_is_closed_for_what_is_no_verdict_of_all() {
     let cases: [(&str, Change); 4] = [
@@ -194,14 +194,14 @@ fn nobody_is_closed_because_nodes_cannot_read_their_roles() {
     }
 }
 
-/// The first of them refuse the login from now on.
+/// Makes the first `count` nodes refuse the login from now on.
 fn refuse(setup: &mut HandshakeTestbed, count: usize) {
     for node in setup.nodes.clone().into_iter().take(count) {
         setup.testbed.scene.world.with(node, |node, _| node.login = Reaction::Refuse(BAD_CREDENTIALS));
     }
 }
 
-/// A node that the control plane says is down has no voice.
+/// A node that is down, as the control plane says, is not waited for.
 #[test]
 fn a_node_that_is_down_keeps_nobody_waiting() {
     let (mut setup, client) = HandshakeTestbed::with_client(3);

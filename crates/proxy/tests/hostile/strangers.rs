@@ -11,7 +11,7 @@ use shunt_wire::cql::message::error_code::{OVERLOADED, UNAUTHORIZED};
 use super::handshake_node::{Reaction, select};
 use super::handshake_testbed::{HandshakeTestbed, TOKEN};
 
-/// Its address was given to somebody with this host id and cluster; whom the others had on links is gone.
+/// Gives the address of a node to another with this host id and cluster; the links to the old one are reset.
 fn replace(setup: &mut HandshakeTestbed, node: usize, identity: (u128, &str)) {
     setup.with_node(node, |node, io| {
         node.identity = (identity.0, identity.1.to_owned());
@@ -72,7 +72,7 @@ fn a_node_that_was_replaced_is_let_in_when_it_is_known() {
     assert!(!setup.node(0).queries.is_empty());
 }
 
-/// The other way round: the address is still that of a link that is open, and its node is not the one of it any more.
+/// The control plane tells of another node at the address of a link that is still open to the old one.
 #[test]
 fn links_to_a_node_that_was_replaced_are_not_its_successors() {
     let (mut setup, _) = HandshakeTestbed::with_client(2);
@@ -99,7 +99,7 @@ fn a_stranger_cannot_say_that_a_login_is_right() {
     assert!(mixed.node(0).queries.is_empty());
 }
 
-/// Who has no login is not asked for one; queries wait for nodes all the same.
+/// Links that need no login ask the node who it is all the same, before they take queries.
 #[test]
 fn strangers_where_nobody_logs_in() {
     let mut setup = HandshakeTestbed::new(2, false);
@@ -136,7 +136,7 @@ fn a_node_that_does_not_introduce_itself() {
     }
 }
 
-/// What a node refuses to tell one role is between the two: the others are as welcome there as before.
+/// A node that refuses to tell one role who it is is used for the others as before.
 #[test]
 fn a_role_that_may_not_ask_who_is_there_costs_the_others_no_node() {
     let (mut setup, _) = HandshakeTestbed::with_client(2);

@@ -15,7 +15,7 @@ pub struct Testbed {
     losses: u64,
 }
 
-/// Rights that the bystanders and the offender have when a login is asked for.
+/// Login of the bystanders and the offender where one is asked for.
 pub const ANN: (&str, &str) = ("ann", "secret");
 
 impl Testbed {
@@ -23,7 +23,7 @@ impl Testbed {
         Testbed::with(|_| {})
     }
 
-    /// Without bystanders.
+    /// A testbed without bystanders.
     pub fn bare(change: impl FnOnce(&mut SceneOptions)) -> Testbed {
         let mut options = SceneOptions::new(1, Options::calm());
         options.config.frame_bytes_max = Config::default().frame_bytes_max;
@@ -31,7 +31,7 @@ impl Testbed {
         Testbed { scene: Scene::new(options), refused: 0, losses: 0 }
     }
 
-    /// With other settings than [`SceneOptions::new`].
+    /// A testbed with other settings than those of [`SceneOptions::new`].
     pub fn with(change: impl FnOnce(&mut SceneOptions)) -> Testbed {
         let mut testbed = Testbed::bare(change);
         let scene = &mut testbed.scene;
@@ -50,12 +50,12 @@ impl Testbed {
         testbed
     }
 
-    /// Somebody new.
+    /// Connects an offender.
     pub fn offender(&mut self) -> HostId<simulated::Client> {
         self.scene.world.add("offender", simulated::Client::new(self.scene.proxy))
     }
 
-    /// Somebody who has sent STARTUP and got READY.
+    /// Connects an offender that has sent STARTUP and got READY.
     pub fn started_offender(&mut self, version: u8) -> HostId<simulated::Client> {
         let offender = self.offender();
         self.send(offender, &bytes::startup(version, None));
@@ -68,7 +68,7 @@ impl Testbed {
         self.scene.world.with(offender, |offender, io| offender.send(io, bytes));
     }
 
-    /// Its connection vanishes without a word beyond the reset.
+    /// Resets the connection of an offender.
     pub fn reset(&mut self, offender: HostId<simulated::Client>) {
         self.scene.world.with(offender, |offender, io| offender.reset(io));
     }
@@ -108,7 +108,7 @@ impl Testbed {
         self.check_recovered();
     }
 
-    /// What all nodes do with queries from now on.
+    /// Says what all nodes do with queries from now on.
     pub fn hook_all(
         &mut self,
         hook: impl Fn() -> Box<dyn FnMut(&shunt_bench::stub::hook::Request<'_>) -> Action + Send>,
@@ -127,18 +127,18 @@ impl Testbed {
         self.scene.world.run_for(duration_ns);
     }
 
-    /// What the offender has written is not the bystanders' business.
+    /// Forgets a key that the offender has written, which no bystander accounts for.
     pub fn forget_key(&mut self, key: &str) {
         self.scene.memory.lock().unwrap().forget(key.as_bytes());
     }
 
-    /// What was refused to the bystanders up to now is not held against the proxy.
+    /// Accepts what was refused to the bystanders up to now.
     pub fn accept_errors(&mut self) {
         self.refused = self.scene.sum(|client| client.tally.refused);
         self.losses = self.scene.sum(|client| client.tally.losses);
     }
 
-    /// The bystanders' requests are all answered, and rightly (every answer is checked as it comes).
+    /// Checks that the bystanders' requests are all answered, and rightly (every answer is checked as it comes).
     pub fn check_bystanders(&mut self) {
         self.scene.wait_idle(60 * SECOND);
         self.scene.check_memory();
@@ -150,7 +150,8 @@ impl Testbed {
         }
     }
 
-    /// As [`check_bystanders`](Testbed::check_bystanders), also for new requests; and nothing is left of the offence.
+    /// Does what [`check_bystanders`](Testbed::check_bystanders) does, also for new requests, and checks that nothing is
+    /// left of the offence.
     pub fn check_recovered(&mut self) {
         self.check_bystanders();
         self.scene.work(20, 60 * SECOND);

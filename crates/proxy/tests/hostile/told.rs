@@ -1,5 +1,5 @@
-//! What the log says of clients: who was closed and why, who failed to log in; and how much of it, however many there
-//! are.
+//! The log names the clients that were closed, with the reason, and those that failed to log in; and it stays short,
+//! however many there are.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn with_login(options: &mut SceneOptions) {
     options.credentials = vec![("ann".into(), "secret".into())];
 }
 
-/// Somebody who was asked for a login and sends this.
+/// A client that was asked for a login and sends this.
 fn log_in(testbed: &mut Testbed, driver: &str, token: &[u8]) -> HostId<simulated::Client> {
     let client = testbed.offender();
     testbed.send(client, &bytes::startup_of(4, driver, "1.2"));
@@ -63,7 +63,7 @@ fn what_is_no_plain_login_is_not_told_and_what_is_odd_is_escaped_and_cut() {
     journal.never("hunter2");
 }
 
-/// One line for each way in which the proxy ends a connection.
+/// The log has a line for each way in which the proxy ends a connection.
 #[test]
 fn every_close_of_the_proxys_making_says_who_and_why() {
     let journal = Journal::open();
@@ -151,7 +151,7 @@ fn a_flood_of_wrongs_is_a_line_a_second_with_the_number_of_the_others() {
     assert_eq!(told + Journal::sum(&lines, "suppressed"), 600, "{lines:#?}");
 }
 
-/// What `/status` asks of a core: who is there, alike ones together.
+/// This is what `/status` asks of a core: its clients, those that are alike as one group.
 #[test]
 fn a_core_counts_its_clients_by_who_they_are() {
     let mut testbed = Testbed::bare(with_login);
@@ -196,7 +196,7 @@ fn a_core_counts_its_clients_by_who_they_are() {
     assert_eq!(counted.others.clients, 0);
 }
 
-/// What an error repeats of a client's own words does not get into the log as it came.
+/// An error may repeat a client's own words; they do not get into the log as they came.
 #[test]
 fn an_error_that_quotes_a_client_is_told_escaped_and_cut() {
     let journal = Journal::open();

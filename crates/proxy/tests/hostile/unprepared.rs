@@ -19,23 +19,23 @@ const ID: [u8; 16] = *b"sixteen bytes id";
 const OTHER_ID: [u8; 16] = *b"made differently";
 /// A RESULT that says nothing.
 const VOID: [u8; 4] = [0, 0, 0, 1];
-/// Stands for a RESULT with all metadata, as v5 has it for a client whose own are out of date.
+/// It stands for a RESULT with all metadata, which v5 has for a client whose own are out of date.
 const METADATA: [u8; 5] = [0, 0, 0, 1, 1];
 
-/// What three nodes know of one statement, and what they were asked for it.
+/// The state of one statement on three nodes, and the requests for it.
 #[derive(Default)]
 struct Known {
-    /// How often its table was altered.
+    /// Number of changes of its table.
     altered: u8,
-    /// By node, what the table was like when the node prepared the statement.
+    /// For each node, the value of `altered` at the time when it prepared the statement; `None`: it does not know it.
     as_of: [Option<u8>; 3],
-    /// Forgets at once what it prepares.
+    /// For each node, true if it forgets at once what it prepares.
     thrashes: [bool; 3],
-    /// Makes another id of the same text.
+    /// For each node, true if it makes another id of the same text.
     differs: [bool; 3],
-    /// The table's key changes its type, too.
+    /// True: the table's key changes its type, too.
     bind_changes: bool,
-    /// Keyspace `gone` is no longer there.
+    /// True: keyspace `gone` is no longer there.
     dropped: bool,
     prepares: [u32; 3],
 }
@@ -150,7 +150,7 @@ impl Client {
         }
     }
 
-    /// What EXECUTE gets, each with another key: the body of a RESULT, or the code of an ERROR.
+    /// Sends EXECUTE, each time with another key; returns the body of the RESULT, or the code of the ERROR.
     fn execute(&mut self, testbed: &mut Testbed) -> Result<Vec<u8>, i32> {
         self.key += 1;
         let key = self.key.to_be_bytes();
@@ -181,7 +181,7 @@ fn outcome(answer: &Answer) -> Result<Vec<u8>, i32> {
 
 const SELECT: &str = "SELECT * FROM bench.shape WHERE k = ?";
 const INSERT: &str = "INSERT INTO bench.shape (k, v) VALUES (?, 'v')";
-/// In the keyspace that is dropped.
+/// A statement for the keyspace that is dropped.
 const UNQUALIFIED: &str = "INSERT INTO shape (k, v) VALUES (?, 'v')";
 
 fn scene() -> (Testbed, Nodes) {

@@ -1,4 +1,4 @@
-//! Every protocol version, compression and way of framing, on both sides, in peace: nothing is refused, and queries
+//! Every protocol version, compression and way of framing works on both sides: in peace nothing is refused, and queries
 //! with a key go to a node that has it.
 
 use shunt_bench::stub::AggregateLimits;

@@ -25,7 +25,7 @@ fn busy(seed: u64) -> Scene {
     scene
 }
 
-/// All is answered, nothing refused, no connection lost.
+/// Checks that all is answered, nothing refused, and no connection lost.
 fn unnoticed(mut scene: Scene) -> Scene {
     scene.wait_idle(60 * SECOND);
     if scene.sum(|client| client.tally.refused + client.tally.losses) > 0 {

@@ -8,7 +8,7 @@ use shunt_reactor::sim::{MILLISECOND, Options, SECOND, for_seeds};
 use super::support::client::ClientMail;
 use super::support::scene::{Scene, SceneOptions};
 
-/// Few enough that each is overwritten while the node stands still.
+/// They are so few that each is overwritten while the node stands still.
 const REGISTERS: u32 = 8;
 
 /// Clients overwrite registers, a node stops for longer than its links are waited for, the clients end, it goes on.
@@ -49,7 +49,7 @@ fn no_acknowledged_value_is_lost_without_timestamps() {
     });
 }
 
-/// With timestamps it costs the clients nothing either.
+/// Clients that give timestamps do not even notice that the node stood still.
 #[test]
 fn no_acknowledged_value_is_lost_with_timestamps() {
     for_seeds(20, |seed| {

@@ -88,7 +88,7 @@ fn a_node_that_turns_queries_away_is_not_the_clients_business() {
     });
 }
 
-/// An error comes sooner than an answer, so such a node is always the one with the fewest queries in flight.
+/// An error comes sooner than an answer, so a node that answers with errors has the fewest queries in flight.
 #[test]
 fn a_node_that_fails_fast_does_not_draw_the_traffic() {
     for_seeds(6, |seed| {

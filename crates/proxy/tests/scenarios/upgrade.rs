@@ -52,7 +52,7 @@ fn unnoticed(scene: &Scene) {
     scene.check_memory();
 }
 
-/// Whether all links to a node carry aggregated frames, or none does.
+/// Checks that all links to a node carry aggregated frames, or that none does.
 fn assert_links(scene: &Scene, node: usize, aggregated: bool) {
     let (frames, all) = scene.links(node);
     assert!(all > 0, "no link to node {node}");

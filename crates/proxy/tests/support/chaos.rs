@@ -8,7 +8,7 @@ use shunt_wire::cql::message::error_code;
 use super::client::ClientMail;
 use super::scene::Scene;
 
-/// What may happen during a run. Drawn by seed, so that runs differ in kind.
+/// The faults that may happen during a run. They are drawn by seed, so that runs differ in kind.
 #[derive(Clone, Debug)]
 pub struct Chaos {
     pub kills: bool,
@@ -103,7 +103,7 @@ impl Chaos {
         all.into_iter().filter(|_| random.chance(0.3)).map(|action| (0.02, action)).collect()
     }
 
-    /// Everything works again; what was broken stays broken for those who have not noticed yet.
+    /// Makes everything work again. Connections that broke stay broken for those who have not noticed yet.
     pub fn end(&mut self, scene: &mut Scene) {
         scene.world.calm();
         for node in 0..scene.nodes.len() {

@@ -13,7 +13,7 @@ pub use super::client_options::ClientOptions;
 use super::model::{Fate, Model};
 use super::operation::{Maker, Operation, Statements, Verdict, texts};
 
-/// What came of a client's requests.
+/// Counts of what happened to a client's requests and connections.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub right: u64,
@@ -29,7 +29,7 @@ pub struct Tally {
     pub events: u64,
 }
 
-/// What a test may tell a client.
+/// An order of the test to a client.
 #[derive(Clone, Copy, Debug)]
 pub enum ClientMail {
     /// Send this many more requests.
@@ -40,7 +40,7 @@ pub enum ClientMail {
     Reconnect,
 }
 
-/// Timers.
+/// Keys of the timers.
 const CONNECT: u64 = 1;
 const SEND: u64 = 2;
 const CHECK: u64 = 3;
@@ -55,14 +55,14 @@ pub struct Client {
     conn: Option<ConnId>,
     cql: shunt_testing::Client,
     step_since_ns: u64,
-    /// By stream id; ordered, because iteration must not depend on anything but the seed.
+    /// The requests in flight by stream id; ordered, because iteration must not depend on anything but the seed.
     pub in_flight: BTreeMap<i16, Operation>,
     /// Requests it may still send.
     left: u64,
     send_due: bool,
     asked: u32,
     body: Vec<u8>,
-    /// Of the last handshake that was answered with one.
+    /// The ERROR that the last failed handshake was answered with.
     pub last_error: String,
 }
 
@@ -93,7 +93,7 @@ impl Client {
         self.conn.is_none()
     }
 
-    /// Nothing in flight and nothing left to send.
+    /// True if nothing is in flight and nothing is left to send.
     pub fn is_idle(&self) -> bool {
         self.left == 0 && self.in_flight.is_empty()
     }
@@ -223,7 +223,7 @@ impl Client {
         }
     }
 
-    /// After answers of the handshake: it went on, ended, or failed.
+    /// Acts on a step of the handshake: it went on, ended, or failed.
     fn follow_handshake(&mut self, io: &mut Io, before: Step) {
         let step = self.cql.step();
         if step == before {

@@ -1,16 +1,16 @@
-//! What a simulated client is like.
+//! The options of a simulated client.
 
 use std::net::SocketAddr;
 
 use shunt_reactor::sim::{MILLISECOND, SECOND};
 use shunt_wire::cql::compression::Algorithm;
 
-/// What a client is like.
+/// The version, login and habits of a client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// Its number, in all its keys.
+    /// Its number, which is in all its keys.
     pub number: u16,
-    /// Where the proxy listens.
+    /// The address of the proxy.
     pub proxy: SocketAddr,
     pub version: u8,
     pub compression: Option<Algorithm>,
@@ -27,13 +27,13 @@ pub struct ClientOptions {
     pub think_ns: u64,
     /// Largest value, beside its key.
     pub value_bytes: u64,
-    /// Only requests that go to a replica by their key.
+    /// True: it sends only requests that go to a replica by their key.
     pub keyed_only: bool,
     /// Gives its own time with each request, as drivers do unless told otherwise.
     pub timestamps: bool,
-    /// Only reads and overwrites of so many registers, which all clients share; 0: none.
+    /// It sends only reads and writes of so many registers, which all clients share; 0: none.
     pub registers_shared: u32,
-    /// After so long without an answer the connection is given up.
+    /// Time without an answer after which it gives up the connection.
     pub patience_ns: u64,
     pub seed: u64,
 }

@@ -1,4 +1,5 @@
-//! What clients did to registers that they share, and whether one register per key could have answered so.
+//! Records what clients did to registers that they share, and finds out whether one register per key could have answered
+//! so.
 //!
 //! The search is that of Wing and Gong with Lowe's memory of what was tried: of the operations that nothing else had to
 //! precede one is taken as the next, until all that were answered are in an order in which every read finds what was
@@ -6,12 +7,12 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-/// What was asked of a register.
+/// The request to a register.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Asked {
-    /// To hold this value, which nobody else writes.
+    /// Write this value, which nobody else writes.
     Write(u64),
-    /// What it holds; after the answer, what that was.
+    /// Read it; the value is the one that was found, once there is an answer.
     Read(Option<u64>),
 }
 
@@ -21,7 +22,8 @@ pub struct Event {
     pub register: u32,
     pub asked: Asked,
     pub called_ns: u64,
-    /// `None`: not answered, or with an error that leaves it open whether the write came about. It may do so at any time.
+    /// `None`: it was not answered, or with an error that does not say whether the write was done. That may happen at
+    /// any time.
     pub returned_ns: Option<u64>,
 }
 
@@ -29,7 +31,7 @@ pub struct Event {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     pub events: Vec<Event>,
-    /// Those that surely did not come about.
+    /// Indices of those that were certainly not done.
     refused: HashSet<usize>,
 }
 
@@ -52,7 +54,7 @@ impl History {
         self.refused.insert(entry);
     }
 
-    /// The operations that may have come about, by register.
+    /// The operations that may have been done, by register.
     fn by_register(&self) -> BTreeMap<u32, Vec<Event>> {
         let mut registers: BTreeMap<u32, Vec<Event>> = BTreeMap::new();
         for (entry, event) in self.events.iter().enumerate() {
@@ -64,7 +66,7 @@ impl History {
         registers
     }
 
-    /// Everything in one history.
+    /// Puts several histories into one.
     pub fn merged<'a>(histories: impl Iterator<Item = &'a History>) -> History {
         let mut all = History::default();
         for history in histories {
@@ -75,13 +77,13 @@ impl History {
         all
     }
 
-    /// A register whose operations are in no order those of one register.
+    /// Finds a register whose answers no order of its operations explains.
     pub fn violation(&self) -> Option<Vec<Event>> {
         self.by_register().into_values().find(|events| !is_register(events))
     }
 }
 
-/// Whether some order explains all answers.
+/// True if some order of the operations explains all answers.
 fn is_register(events: &[Event]) -> bool {
     let read: HashSet<u64> = events
         .iter()
@@ -90,7 +92,7 @@ fn is_register(events: &[Event]) -> bool {
             Asked::Write(_) => None,
         })
         .collect();
-    // A write of open fate that nobody saw may as well not have come about.
+    // A write of unknown fate that nobody saw may as well not have been done.
     let counts = |event: &&Event| match event.asked {
         Asked::Write(value) => event.returned_ns.is_some() || read.contains(&value),
         Asked::Read(_) => true,
@@ -102,7 +104,7 @@ fn is_register(events: &[Event]) -> bool {
 }
 
 struct Search {
-    /// In order of their calls.
+    /// The operations in the order of their calls.
     events: Vec<Event>,
     done: Vec<bool>,
     /// Sets of operations done, with the value they left: as the first not done, those done behind it, and the value.
@@ -110,7 +112,8 @@ struct Search {
 }
 
 impl Search {
-    /// Whether what is not done can follow a register with this value; all before `first` is done.
+    /// True if the operations that are left explain their answers, beginning with a register of this value; all before
+    /// `first` are done.
     fn explains(&mut self, mut first: usize, value: Option<u64>) -> bool {
         while self.done.get(first) == Some(&true) {
             first += 1;

@@ -7,7 +7,7 @@ use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_testing::bytes;
 use shunt_wire::cql::envelope::{Header, opcode};
 
-/// What is wrong with a client.
+/// The way in which a client breaks the protocol.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Misbehaviour {
     /// Sends random bytes, before or after a proper STARTUP.

@@ -33,7 +33,7 @@ impl Journal {
         found[0].clone()
     }
 
-    /// No line says this.
+    /// Checks that no line says this.
     pub fn never(&self, text: &str) {
         assert_eq!(self.with(&[text]), Vec::<String>::new());
     }
@@ -50,7 +50,7 @@ impl Journal {
 
 struct Writer(Arc<Mutex<Vec<String>>>);
 
-/// One event as text.
+/// Writes the message and the fields of one event as text.
 #[derive(Default)]
 struct Line {
     message: String,

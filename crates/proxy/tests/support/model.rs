@@ -1,14 +1,14 @@
-//! What a simulated client knows of its keys: which writes were acknowledged, whose fate is open.
+//! The keys of a simulated client: which writes were acknowledged, and which are of unknown fate.
 //!
 //! A key is written once, so that a late copy of a request that was sent twice cannot hide a loss: whatever was
 //! acknowledged must be there, whatever was refused may be there, and nothing else.
 
 use super::history::History;
 
-/// What became of the write of a key.
+/// The outcome of the write of a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fate {
-    /// On its way.
+    /// It has no answer yet.
     InFlight,
     /// Acknowledged: must be found from now on.
     Acknowledged,
@@ -24,7 +24,7 @@ pub struct Model {
     client: u16,
     value_bytes: Vec<u32>,
     fates: Vec<Fate>,
-    /// What it did to registers.
+    /// Its operations on registers.
     pub history: History,
 }
 

@@ -1,4 +1,4 @@
-//! What a simulated client asks, and what a right answer to it is.
+//! Draws the requests of a simulated client and judges the answers.
 
 use shunt_reactor::sim::Random;
 use shunt_testing::{Answer, Statement};
@@ -11,10 +11,11 @@ use shunt_wire::cql::message::{
 use super::model::{Fate, Model};
 use super::registers::found;
 
-/// What a stub node says with the errors it is told to give.
+/// The text of the errors that a stub node is told to give.
 const HOOKED: &str = "as the hook wants it";
 
-/// Statements a client prepares when it connects; with the table's keyspace in them, or after USE without.
+/// Texts of the statements that a client prepares when it connects, with the table's keyspace in them, or without it after
+/// USE.
 pub fn texts(uses_keyspace: bool) -> (&'static str, &'static str) {
     match uses_keyspace {
         false => ("INSERT INTO bench.kv (k, v) VALUES (?, ?)", "SELECT v FROM bench.kv WHERE k = ?"),
@@ -22,14 +23,14 @@ pub fn texts(uses_keyspace: bool) -> (&'static str, &'static str) {
     }
 }
 
-/// The two of [`texts`].
+/// The two statements of [`texts`], prepared.
 #[derive(Clone, Copy, Debug)]
 pub struct Statements<'a> {
     pub insert: &'a Statement,
     pub select: &'a Statement,
 }
 
-/// One request in flight.
+/// A request in flight.
 #[derive(Clone, Debug)]
 pub struct Operation {
     pub kind: Kind,
@@ -55,37 +56,37 @@ pub enum Kind {
     /// USE of the keyspace the client is in.
     Use,
     /// Overwrites a register; its place in the history.
-    Overwrite(usize),
+    WriteRegister(usize),
     /// Reads a register; its place in the history.
-    Look(usize),
+    ReadRegister(usize),
 }
 
-/// What an answer says.
+/// The verdict on an answer.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Verdict {
     Right,
-    /// Rightly, with what a register holds.
+    /// It is right, and has the value of a register.
     Found(Option<u64>),
     /// The proxy says that it was not begun.
     NotBegun(String),
-    /// One of the errors that a driver knows to handle.
+    /// It is one of the errors that drivers know to handle.
     Refused(String),
 }
 
-/// What requests are made from.
+/// Makes requests.
 pub struct Maker<'a> {
     pub version: u8,
     pub statements: Statements<'a>,
     pub model: &'a mut Model,
     pub random: &'a mut Random,
     pub value_bytes: u64,
-    /// Only requests of one key, each sent to its replica.
+    /// True: it makes only requests of one key, each for its replica.
     pub keyed_only: bool,
     /// The client has sent USE and leaves the keyspace out.
     pub uses_keyspace: bool,
     /// The client's time for a write, if it gives one.
     pub timestamp_us: Option<i64>,
-    /// Only reads and overwrites of so many registers, which all clients share; 0: none.
+    /// It makes only reads and writes of so many registers, which all clients share; 0: none.
     pub registers: u32,
 }
 
@@ -210,13 +211,13 @@ impl Maker<'_> {
 }
 
 impl Operation {
-    /// The keys this writes get this fate; a register's operation is answered if the fate is known.
+    /// Gives the keys that this writes their fate; an operation on a register counts as answered if the fate is known.
     pub fn settle(&self, model: &mut Model, fate: Fate, found: Option<u64>, now_ns: u64) {
         match (&self.kind, fate) {
-            (Kind::Overwrite(entry) | Kind::Look(entry), Fate::Acknowledged) => {
+            (Kind::WriteRegister(entry) | Kind::ReadRegister(entry), Fate::Acknowledged) => {
                 model.history.returned(*entry, found, now_ns);
             }
-            (Kind::Overwrite(entry), Fate::NotBegun) => model.history.refused(*entry),
+            (Kind::WriteRegister(entry), Fate::NotBegun) => model.history.refused(*entry),
             _ => {}
         }
         if let Kind::Write(numbers) = &self.kind {
@@ -240,7 +241,7 @@ impl Operation {
         assert_eq!(answer.opcode(), opcode::RESULT, "answer to {self:?}");
         let result = ResultMessage::decode(answer.header.version, answer.message())
             .unwrap_or_else(|error| panic!("{error} in answer to {self:?}: {answer:02x?}"));
-        if matches!(self.kind, Kind::Look(_)) {
+        if matches!(self.kind, Kind::ReadRegister(_)) {
             return Verdict::Found(found(&result));
         }
         self.judge_result(model, own_address, &result);
@@ -276,7 +277,7 @@ impl Operation {
 
     fn judge_result(&self, model: &Model, own_address: [u8; 4], result: &ResultMessage<'_>) {
         match (&self.kind, result) {
-            (Kind::Write(_) | Kind::Overwrite(_), ResultMessage::Void)
+            (Kind::Write(_) | Kind::WriteRegister(_), ResultMessage::Void)
             | (Kind::Prepare, ResultMessage::Prepared(_)) => {}
             (Kind::Use, ResultMessage::SetKeyspace(keyspace)) => assert_eq!(*keyspace, "bench"),
             (Kind::Read(number, fate), ResultMessage::Rows(rows)) => {

@@ -9,7 +9,7 @@ use super::history::History;
 use super::operation::{Kind, Maker, hex, texts};
 use super::scene::Scene;
 
-/// What the keys of registers begin with; those of a client's own do not.
+/// The first bytes of registers' keys; no client's own key begins so.
 const PREFIX: &[u8] = b"register/";
 
 fn key(register: u32) -> Vec<u8> {
@@ -31,7 +31,7 @@ impl Maker<'_> {
             let mut values = ValueList::positional(self.version);
             values.push(Value::Bytes(&key));
             self.execute(body, self.statements.select, &values, query_flag::SKIP_METADATA);
-            return (Kind::Look(entry), opcode::EXECUTE);
+            return (Kind::ReadRegister(entry), opcode::EXECUTE);
         }
         let value = self.model.next_value();
         let entry = self.model.history.call(register, Asked::Write(value), now_ns);
@@ -58,7 +58,7 @@ impl Maker<'_> {
                 opcode::EXECUTE
             }
         };
-        (Kind::Overwrite(entry), op)
+        (Kind::WriteRegister(entry), op)
     }
 
     /// Parameters of a statement without values; with the time, if the client gives it.
@@ -81,7 +81,7 @@ impl Scene {
         self.memory.lock().unwrap().iter().filter(|(key, _)| key.starts_with(PREFIX)).count()
     }
 
-    /// Every register answered as one register would, and holds now what such a one would.
+    /// Checks that every register answered as one register would, and holds now what such a one would.
     pub fn check_registers(&self, registers: u32) {
         let histories = self.clients.iter().map(|client| &self.world.host(*client).model.history);
         let mut history = History::merged(histories);

@@ -20,16 +20,16 @@ use super::client::{Client, ClientMail, ClientOptions};
 use super::cluster;
 use super::hostile::{Hostile, MISBEHAVIOURS};
 
-/// What a scene consists of.
+/// The parts of a scene and their settings.
 pub struct SceneOptions {
     pub seed: u64,
     pub network: Options,
     pub nodes: usize,
     pub cores: usize,
-    /// By node: whether it offers aggregated frames.
+    /// For each node, true if it offers aggregated frames.
     pub aggregate: Vec<bool>,
     pub aggregate_limits: AggregateLimits,
-    /// Those who offer them take them on this port only.
+    /// The port on which nodes take aggregated frames; `None`: the ordinary one.
     pub aggregate_port: Option<u16>,
     pub credentials: Vec<(String, String)>,
     pub protocol_max: u8,
@@ -39,7 +39,7 @@ pub struct SceneOptions {
 }
 
 impl SceneOptions {
-    /// Three nodes, one core, nobody needs to log in, deadlines short enough for short runs.
+    /// The default: three nodes, one core, no logins, and deadlines that are short enough for short runs.
     pub fn new(seed: u64, network: Options) -> SceneOptions {
         SceneOptions {
             seed,
@@ -75,18 +75,18 @@ pub struct Scene {
     pub ring: Ring,
     pub options: SceneOptions,
     pub proxy: SocketAddr,
-    /// What the nodes are said to be, up or not; part of the next [`Scene::post_cluster`].
+    /// For each node, true if [`Scene::post_cluster`] says that it is up.
     pub said_up: Vec<bool>,
-    /// Nodes that are said to belong to the ring.
+    /// For each node, true if [`Scene::post_cluster`] says that it belongs to the ring.
     pub known: Vec<bool>,
-    /// Those of the table; part of the next [`Scene::post_cluster`].
+    /// Columns of the table, as [`Scene::post_cluster`] tells them.
     pub columns: Vec<(&'static str, ColumnKind)>,
     generation: u64,
     control: mpsc::Receiver<ControlRequest>,
 }
 
 impl Scene {
-    /// Nodes and cores, already told of the ring; no clients yet.
+    /// Starts nodes and cores, which are told of the ring if `knows_ring`; there are no clients yet.
     pub fn new(options: SceneOptions) -> Scene {
         let mut world = World::new(options.seed, options.network.clone());
         let memory: Memory = Memory::default();
@@ -154,7 +154,7 @@ impl Scene {
         scene
     }
 
-    /// A client with these options beside its number.
+    /// Adds a client with these options beside its number.
     pub fn add_client(&mut self, change: impl FnOnce(&mut ClientOptions)) -> HostId<Client> {
         let number = self.clients.len() as u16;
         let mut options = ClientOptions::new(number, self.proxy, self.options.seed);
@@ -203,13 +203,13 @@ impl Scene {
         }
     }
 
-    /// A node comes back after a kill, with its data and without its prepared statements.
+    /// Starts a node again after a kill, with its data and without its prepared statements.
     pub fn restart_node(&mut self, index: usize) {
         let stub = stub(&self.options, &self.ring, &self.memory, index);
         self.world.restart(self.nodes[index], stub);
     }
 
-    /// One hostile client of each kind.
+    /// Adds a hostile client of each kind.
     pub fn add_hostiles(&mut self) {
         for misbehaviour in MISBEHAVIOURS {
             let hostile = Hostile::new(misbehaviour, self.proxy, self.options.seed);
@@ -217,7 +217,7 @@ impl Scene {
         }
     }
 
-    /// The hostile clients go away for good.
+    /// Ends the hostile clients for good.
     pub fn dismiss_hostiles(&mut self) {
         for hostile in std::mem::take(&mut self.hostiles) {
             self.world.kill(hostile);
@@ -249,7 +249,7 @@ impl Scene {
         while self.control.try_recv().is_ok() {}
     }
 
-    /// For the output of a test that fails.
+    /// Prints all clients, for the output of a test that fails.
     pub fn show_clients(&self) {
         for client in &self.clients {
             let client = self.world.host(*client);
@@ -264,7 +264,7 @@ impl Scene {
         assert!(self.world.run_until(max_ns, ready), "clients did not get READY");
     }
 
-    /// A node takes aggregated frames from now on, or no longer.
+    /// Makes a node take aggregated frames from now on, or no longer.
     pub fn offer_aggregates(&mut self, node: usize, offered: bool) {
         let limits = offered.then_some(self.options.aggregate_limits);
         self.world.post(self.nodes[node], StubMail::Aggregate(limits));
@@ -279,7 +279,7 @@ impl Scene {
         self.metrics.iter().map(of).fold((0, 0), |sum, links| (sum.0 + links.0, sum.1 + links.1))
     }
 
-    /// What the cores have asked of the control plane since this was last looked at.
+    /// Takes the requests of the cores to the control plane since the last call.
     pub fn asked_of_control(&mut self) -> Vec<ControlRequest> {
         std::iter::from_fn(|| self.control.try_recv().ok()).collect()
     }
@@ -294,7 +294,7 @@ impl Scene {
         self.clients.iter().map(|client| of(self.world.host(*client))).sum()
     }
 
-    /// No acknowledged write is missing, and no key has another's value.
+    /// Checks that no acknowledged write is missing, and no key has another's value.
     pub fn check_memory(&self) {
         let mut known = self.registers_written();
         let memory = self.memory.lock().unwrap();
@@ -314,7 +314,7 @@ impl Scene {
         assert_eq!(known, memory.len(), "the nodes hold keys that nobody wrote");
     }
 
-    /// What every bound together allows: nothing grows with load, whatever happens.
+    /// Checks that no core holds more than its bounds allow.
     pub fn check_bounds(&self) {
         for core in self.cores.iter().filter(|core| self.world.is_running(**core)) {
             let held = self.world.held(*core);
@@ -328,7 +328,8 @@ impl Scene {
         }
     }
 
-    /// Soon nothing is in flight in the proxy and it holds no bytes for anybody. Only without hostile clients.
+    /// Checks that soon nothing is in flight in the proxy and it holds no bytes for anybody. There must be no hostile
+    /// clients.
     pub fn check_at_rest(&mut self) {
         // Statements may still be on their way to nodes that nobody waits for.
         self.world.run_for(5 * SECOND);

@@ -1,12 +1,12 @@
-//! How far each of the engine's logs was synced, so that one that is gone, cut off or damaged is noticed and named before
-//! the engine opens.
+//! Keeps how far each of the engine's logs was synced, so that a log that is gone, cut off or damaged is noticed and named
+//! before the engine opens.
 //!
-//! RocksDB replays the logs that it finds. One that is missing is as good as none; one that ends early, or in a record whose
-//! length makes no sense, is as good as cut off by a crash; and behind either it goes on with the next log. So what was
-//! written to an older log can be lost without a trace. Of a damaged record in between it says that there is one, not where.
+//! RocksDB replays the logs that it finds. It does not notice that a log is missing. It takes a log that ends early, or in a
+//! record whose length makes no sense, for one that a crash cut off. In both cases it goes on with the next log, so the
+//! writes of an older log can be lost without a trace. Of a damaged record in between it says that there is one, not where.
 //!
-//! What is kept here is never ahead of the disk, and what lies behind it is nobody's business here: that no sync has covered.
-//! A log that is gone because its rows are in files by now is no loss, and may never be taken for one.
+//! A mark is never ahead of the disk. Bytes behind it are not checked here, since no sync has covered them. A log that is
+//! gone because its rows are in files by now is no loss, and must never be taken for one.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// A log as it was synced: all of these bytes, which end with a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LogMark {
-    /// In its name.
+    /// The number in its name.
     pub number: u64,
     /// Its length.
     pub bytes: u64,
@@ -23,7 +23,7 @@ pub struct LogMark {
 
 /// RocksDB writes records in blocks; none begins where its head has no room.
 const BLOCK_BYTES: usize = 32 << 10;
-/// Checksum (4), length (2), kind (1).
+/// A record's head is a checksum (4), its length (2) and its kind (1).
 const HEAD_BYTES: usize = 7;
 
 pub(crate) fn path(directory: &Path, number: u64) -> PathBuf {
@@ -48,8 +48,8 @@ pub(super) fn list(directory: &Path) -> io::Result<Vec<LogMark>> {
     Ok(logs)
 }
 
-/// The logs as they are now, `known` before: all are listed only if the newest has not grown, for then there may be a newer.
-/// With no writer meanwhile, so that each ends with a record.
+/// The logs as they are now; `known` is how they were. All are listed only if the newest has not grown, for then there may
+/// be a newer one. There must be no writer meanwhile, so that each log ends with a record.
 pub(super) fn advance(directory: &Path, known: &[LogMark]) -> io::Result<Vec<LogMark>> {
     if let Some((newest, older)) = known.split_last()
         && let Ok(data) = fs::metadata(path(directory, newest.number))

@@ -1,14 +1,15 @@
-//! The row cache in the path of reads and writes: records as the engine merges them, under the engine's own keys.
+//! Puts the row cache into the path of reads and writes. It holds records as the engine merges them, under the engine's own
+//! keys.
 //!
 //! A record is cached before anything is left out of it: what its partition's deletions cover and what has expired is
 //! decided by each reader ([`Shared::resolve`]). That is why a deletion of a partition or of a range leaves the cached rows
 //! alone: it is a write to the partition's header, a record like any other, cached and dropped by itself. Only a sweep,
 //! which moves old deletions from the header into the rows, writes to both, and drops both.
 //!
-//! What the engine does by itself changes no reader's answer, so it drops nothing: merging fragments is associative, and
-//! what compaction or a write-back forgets (values that expired, tombstones past their grace) no reader sees. A write of
-//! before such a tombstone would be seen once the engine has forgotten it; that write drops the cached record, and with
-//! it the tombstone.
+//! The engine's own work changes no reader's answer, so it drops no cached record: merging fragments is associative, and no
+//! reader sees what compaction or a write-back forgets (values that expired, tombstones past their grace). A write with a
+//! time before such a tombstone is visible once the engine has forgotten the tombstone; that write drops the cached record,
+//! and with it the tombstone.
 //!
 //! Writes go through [`WriteGuard`]s: as long as a write is between the engine and its ticket, reads of its row go to the
 //! engine. So no reader sees a write and another one later the state before it, acknowledged or not. Scans and slices pass
@@ -43,7 +44,7 @@ impl Stored {
     }
 }
 
-/// Opens the cache of a store. Its second tier begins empty at every opening; without it, if its disk is full or fails.
+/// Opens the cache of a store. Its second tier begins empty at every opening, and is left out if its disk is full or fails.
 pub(super) fn open(options: Option<&RowCacheOptions>) -> Result<Option<RowCache>, RowCacheError> {
     let Some(options) = options else { return Ok(None) };
     let options = RowCacheOptions { table_prefix_bytes: TABLE_PREFIX_BYTES, ..options.clone() };

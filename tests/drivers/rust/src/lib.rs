@@ -1,4 +1,4 @@
-//! Where the scenarios connect to, in which setups, and the keyspace they work in.
+//! The address that the scenarios connect to, the setups in which they do, and the keyspace they work in.
 //!
 //! Environment: `SHUNT_CONTACT` (host:port), `SHUNT_RF` (replication factor), and
 //! `SHUNT_EXPECT_SINGLE_HOST` (0 when pointed at a bare ring).
@@ -22,7 +22,7 @@ pub const KEYSPACE: &str = "driver_rust";
 
 /// Another keyspace; it has a table items too.
 pub const OTHER_KEYSPACE: &str = "driver_rust_other";
-/// Asks for five replicas, which no ring under test has; with a table items.
+/// A keyspace of five replicas, which no ring under test has; it has a table items too.
 pub const FIVE_REPLICAS: &str = "driver_rust_five";
 
 const SCHEMA: &[&str] = &[
@@ -49,7 +49,7 @@ const SCHEMA: &[&str] = &[
 /// A way in which every scenario connects; all that is not named here is the driver's default. The driver
 /// speaks protocol v4 only.
 pub struct Setup {
-    /// Also the suffix of schema objects that a scenario creates for itself.
+    /// Its name, also the suffix of schema objects that a scenario creates for itself.
     pub name: &'static str,
     compression: Option<Compression>,
     shared: OnceCell<Session>,
@@ -98,7 +98,7 @@ pub fn contact() -> SocketAddr {
     text.parse().unwrap_or_else(|error| panic!("SHUNT_CONTACT {text:?}: {error}"))
 }
 
-/// Whether what is under test shows itself as the only host (a proxy does, a bare ring does not).
+/// True if the server under test shows itself as the only host (a proxy does, a bare ring does not).
 pub fn single_host_expected() -> bool {
     env::var("SHUNT_EXPECT_SINGLE_HOST").map_or(true, |value| value != "0")
 }
@@ -113,7 +113,7 @@ pub fn replication() -> String {
     format!("{{'class': 'SimpleStrategy', 'replication_factor': {}}}", replication_factor())
 }
 
-/// What a scenario works with: the setup, its shared session, and a partition key nobody else uses.
+/// The means of a scenario: the setup, its shared session, and a partition key nobody else uses.
 pub struct Scenario {
     /// The setup of this run.
     pub setup: &'static Setup,

@@ -8,7 +8,7 @@ use scylla::statement::Consistency;
 use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::unprepared::Statement;
 
-/// What the store said, as kind and message.
+/// The error of the store, as kind and message.
 fn said(error: ExecutionError) -> (DbError, String) {
     match error {
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(kind, message)) => (kind, message),

@@ -13,7 +13,7 @@ const ROWS: i32 = 10_000;
 const PARTITION: &str = "paged";
 static FILLED: OnceCell<()> = OnceCell::const_new();
 
-/// One partition of 10,000 lines, and 10,000 partitions of one row.
+/// Makes one partition of 10,000 lines, and 10,000 partitions of one row.
 async fn fill(s: &Scenario) {
     let lines = s.session.prepare("INSERT INTO lines (key, line, body) VALUES (?, ?, ?)").await.unwrap();
     let scanned = s.session.prepare("INSERT INTO scanned (key, number) VALUES (?, ?)").await.unwrap();

@@ -8,7 +8,7 @@ use scylla::statement::unprepared::Statement;
 
 const INSERT: &str = "INSERT INTO items (key, number) VALUES (?, ?) IF NOT EXISTS";
 
-/// Runs an INSERT .. IF NOT EXISTS; whether it was applied, and the number of the row that was there.
+/// Runs an INSERT .. IF NOT EXISTS. Returns true if it was applied, and the number of the row that was there.
 async fn insert(s: &Scenario, number: i32) -> (bool, Option<i32>) {
     try_insert(s, number).await.unwrap()
 }

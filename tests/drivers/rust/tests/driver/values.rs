@@ -156,7 +156,7 @@ fn five_megabytes_that_compress_well() {
     in_every_setup(async |s| blob_round_trip(s, vec![0; FIVE_MEGABYTES]).await);
 }
 
-/// Where the proxy receives and sends in pieces of 128 KB, and segments of v5 end.
+/// Sizes around which the proxy receives and sends in pieces (128 KB), and segments of v5 end.
 #[test]
 fn values_around_128_kilobytes() {
     in_every_setup(async |s| {
