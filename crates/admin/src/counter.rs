@@ -1,7 +1,7 @@
 //! Counters and gauges with one writer, and small families of them indexed by a label.
 
+use crate::sync::{AtomicU64, Ordering};
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that only grows. One thread writes, any thread reads.
 #[derive(Debug, Default)]

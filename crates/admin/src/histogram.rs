@@ -2,7 +2,7 @@
 //!
 //! Bucket `k` holds values up to and including its bound, as Prometheus' `le` wants it; every power of two is a bound.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
 /// Buckets of a histogram. The last one also takes everything above its bound, 2^40 (18 minutes in nanoseconds).
 pub const BUCKETS: usize = 156;

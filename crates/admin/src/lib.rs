@@ -10,10 +10,13 @@ mod counter;
 mod encode;
 mod histogram;
 mod liveness;
+#[cfg(all(test, feature = "loom"))]
+mod models;
 mod pages;
 mod process;
 mod request_kind;
 mod server;
+mod sync;
 
 pub use counter::{Counter, Family, Gauge, Gauges, Label};
 pub use encode::{Encoder, Labels, Value, plain};

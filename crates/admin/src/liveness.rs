@@ -1,7 +1,9 @@
 //! Event loops that do not turn any more.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
+
+use crate::sync::Mutex;
 
 /// A loop that has not turned for this long is stuck. Idle loops turn about once a second.
 pub(crate) const STUCK_AFTER: Duration = Duration::from_secs(10);

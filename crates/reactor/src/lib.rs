@@ -31,6 +31,7 @@ mod output;
 mod run;
 mod sent_log;
 mod service;
+mod sync;
 mod timer;
 
 pub use acceptor::{Acceptor, CoreSlot, listen};

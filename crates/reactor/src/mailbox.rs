@@ -4,11 +4,13 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use rustix::event::{EventfdFlags, eventfd};
+use std::sync::PoisonError;
 
 use crate::service::Accepted;
+use crate::sync::{Arc, Mutex, MutexGuard, Wake};
+
+#[cfg(all(test, feature = "loom"))]
+mod models;
 
 /// An entry of the queue.
 pub(crate) enum Item<M> {
@@ -24,7 +26,7 @@ struct Queue<M> {
 struct Shared<M> {
     queue: Mutex<Queue<M>>,
     capacity: usize,
-    wake: OwnedFd,
+    wake: Wake,
 }
 
 impl<M> Shared<M> {
@@ -42,8 +44,7 @@ impl<M> Shared<M> {
         queue.items.push_back(item);
         drop(queue);
         if was_empty {
-            // Fails only if the counter would overflow, and then the loop is awake anyway.
-            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+            self.wake.ring();
         }
         Ok(())
     }
@@ -92,7 +93,7 @@ pub struct Inbox<M> {
 
 /// A mailbox for one loop that holds at most `capacity` items. Fails if no eventfd is to be had.
 pub fn mailbox<M>(capacity: usize) -> io::Result<(Mailer<M>, Inbox<M>)> {
-    let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    let wake = Wake::new()?;
     let queue = Mutex::new(Queue { items: VecDeque::with_capacity(capacity), closed: false });
     let shared = Arc::new(Shared { queue, capacity, wake });
     Ok((Mailer { shared: shared.clone() }, Inbox { shared, taken: VecDeque::with_capacity(capacity) }))
@@ -106,8 +107,8 @@ impl<M> Inbox<M> {
 
     /// Takes over what was posted. Call when [`wake_fd`](Inbox::wake_fd) was readable.
     pub(crate) fn collect(&mut self) {
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&self.shared.wake, &mut count);
+        // First: what is posted after the queue was taken rings again.
+        self.shared.wake.quiet();
         let mut queue = self.shared.lock();
         if self.taken.is_empty() {
             std::mem::swap(&mut self.taken, &mut queue.items);

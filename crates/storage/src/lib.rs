@@ -25,6 +25,7 @@ pub mod row;
 pub mod row_cache;
 #[cfg(feature = "store")]
 pub mod store;
+mod sync;
 
 pub use key::{KEY_BYTES_MAX, KeyError, Target};
 #[cfg(feature = "store")]

@@ -5,12 +5,13 @@
 //! counter, which costs a few rows their place and never shows a stale one.
 
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use hashbrown::DefaultHashBuilder;
 
-/// Counters of tables. Two of some tables that hash alike are cleared together.
-const TABLE_EPOCHS: usize = 1024;
+use crate::sync::{AtomicU32, Ordering};
+
+/// Counters of tables. Two of some tables that hash alike are cleared together. A model makes them anew for every execution.
+const TABLE_EPOCHS: usize = if cfg!(feature = "loom") { 2 } else { 1024 };
 
 /// A key with what one visit to the cache needs of it, computed once.
 #[derive(Debug, Clone, Copy)]

@@ -1,7 +1,9 @@
 //! Taking locks. A poisoned one means that a thread panicked inside; what it guards is a cache whose parts are checked
 //! wherever they are used, so going on is right and failing queries would not be.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub(super) fn read<T: ?Sized>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     lock.read().unwrap_or_else(PoisonError::into_inner)

@@ -22,6 +22,8 @@ mod ghost;
 mod key;
 mod locks;
 mod memory;
+#[cfg(all(test, feature = "loom"))]
+mod models;
 mod open;
 mod options;
 mod row;

@@ -4,16 +4,13 @@
 //! A *generation* counts the writes to a stripe of keys. Whoever brings a row in from outside (a fill after a miss, a
 //! read of the SSD, a row on its way there) has noted the generation before, and is turned away if it is another now.
 
-use std::sync::RwLock;
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use super::counters::ShardCounters;
 use super::key::{Keys, Probe};
 use super::locks::{read, write};
 use super::memory::{MemoryTier, QueueName, Resident};
 use super::row::CachedRow;
 use super::ssd::{Location, Log, Spill, SsdIndex};
-use std::sync::{RwLockReadGuard, RwLockWriteGuard};
+use crate::sync::{AtomicU32, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Aligned so that shards do not share lines of memory.
 #[repr(align(128))]

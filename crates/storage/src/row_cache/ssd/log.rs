@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::super::locks::{read, write};
@@ -17,6 +17,7 @@ use super::index::Location;
 use super::page::{
     LARGE, PAGE_BYTES, PAGE_HEADER_BYTES, PageFault, Record, record_at, record_pages, slot_pages, write_header,
 };
+use crate::sync::RwLock;
 
 /// Pages written at once.
 pub(super) const BUFFER_PAGES: usize = 4;
