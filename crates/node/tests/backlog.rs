@@ -9,10 +9,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use shunt_admin::Part;
-use shunt_node::run::Nodes;
+use shunt_node::run::{Nodes, NodesOptions};
 use shunt_testing::blocking::Client;
-use shunt_testing::bytes;
-use shunt_wire::cql::envelope::opcode;
+use shunt_testing::{Handshake, bytes};
+use shunt_wire::cql::compression::Algorithm;
+use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::frame_v5::SegmentWriter;
+use shunt_wire::cql::message::{Consistency, encode};
 use support::{PATIENCE, started};
 
 const VALUE_BYTES: usize = 1 << 20;
@@ -25,12 +28,16 @@ fn filled(directory: &std::path::Path) -> Nodes {
     nodes
 }
 
-/// As the status page has it.
 fn connections(nodes: &Nodes) -> u64 {
+    status(nodes, "connections")
+}
+
+/// As the status page has it.
+fn status(nodes: &Nodes, what: &str) -> u64 {
     let admin = nodes.admin();
     let mut page = admin.status();
     let Poll::Ready(status) = page.as_mut().poll(&mut Context::from_waker(Waker::noop())) else { panic!("it waits") };
-    status["store"]["nodes"][0]["connections"].as_u64().unwrap()
+    status["store"]["nodes"][0][what].as_u64().unwrap()
 }
 
 #[test]
@@ -73,6 +80,59 @@ fn who_reads_late_gets_every_answer() {
             .collect();
         streams.sort();
         assert!(streams.into_iter().eq(0..60), "version {version}");
+    }
+    assert!(nodes.stop(PATIENCE).is_in_time());
+}
+
+/// Text of this length that LZ4 cannot make shorter.
+fn noise(length: usize) -> String {
+    let next = |state: &u64| Some(state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F));
+    let states = std::iter::successors(Some(1), next);
+    states.take(length).map(|state: u64| char::from(b'0' + (state >> 58) as u8)).collect()
+}
+
+/// A client of v5 sends many reads in one segment, perhaps a few in a second, and reads no answer: the node stops inside
+/// the first segment, as these are more answers than kernels keep. When the client reads, it gets them all although nothing
+/// more arrives, in the order in which it asked.
+#[test]
+fn a_node_that_pauses_inside_a_segment_goes_on_there() {
+    const FIRST: i16 = 500;
+    let directory = tempfile::tempdir().unwrap();
+    // One loop, so that what was sent before another client's request has been read when that is answered.
+    let options = NodesOptions { loops_per_node: 1, ..support::options(directory.path(), 1) };
+    let nodes = Nodes::start(options).unwrap();
+    let address = nodes.addresses()[0];
+    let mut other = Client::connect(address, 4);
+    other.run(&support::KEYSPACE.replace("batch", "periodic"));
+    other.run("CREATE TABLE k.t (p int PRIMARY KEY, v text)");
+    // Nearly as much as a loop reads for one request without leaving it to a worker.
+    let value = noise(200 << 10);
+    other.run(&format!("INSERT INTO k.t (p, v) VALUES (1, '{value}')"));
+    for (compression, second) in [(None, 0), (Some(Algorithm::Lz4), 0), (None, 5)] {
+        let mut client = Client::open(address, Handshake { compression, ..Handshake::new(5) });
+        let body = bytes::body(|out| encode::query_simple(out, 5, READ, Consistency::ONE));
+        let (mut segments, mut writer) = (Vec::new(), SegmentWriter::new(compression.is_some()));
+        for stream in 0..FIRST + second {
+            let header = Header { length: body.len() as u32, ..Header::request(5, stream, opcode::QUERY) };
+            writer.push(&mut segments, &header.to_bytes(), &body);
+            if stream == FIRST - 1 {
+                writer.finish(&mut segments);
+            }
+        }
+        writer.finish(&mut segments);
+        let before = status(&nodes, "requests");
+        client.send_bytes(&segments);
+        while status(&nodes, "requests") == before {
+            std::thread::yield_now();
+        }
+        other.run("SELECT key FROM system.local");
+        let served = status(&nodes, "requests") - before - 1;
+        assert!(served < FIRST as u64, "it served {served} requests of a client that reads no answers");
+        for stream in 0..FIRST + second {
+            let answer = client.receive();
+            assert_eq!((answer.stream(), answer.opcode()), (stream, opcode::RESULT), "{compression:?}");
+            assert_eq!(answer.first_column()[0], value.as_bytes());
+        }
     }
     assert!(nodes.stop(PATIENCE).is_in_time());
 }

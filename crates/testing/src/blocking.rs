@@ -74,7 +74,7 @@ impl Client {
         }
         self.received.extend_from_slice(&bytes[..count]);
         let mut out = Vec::new();
-        let used = self.cql.receive(&self.received, &mut out).map_err(|fault| io::Error::other(fault.0))?;
+        let used = self.cql.receive(&self.received, &mut out).map_err(io::Error::other)?;
         self.received.drain(..used);
         self.cql.finish(&mut out);
         self.stream.write_all(&out)

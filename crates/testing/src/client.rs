@@ -4,8 +4,10 @@
 use std::collections::VecDeque;
 
 use shunt_wire::cql::compression::Algorithm;
-use shunt_wire::cql::envelope::{EVENT_STREAM, Header, opcode};
-use shunt_wire::cql::framing::{Input, InputFault, Next, Output, Scratch};
+use shunt_wire::cql::envelope::{BODY_BYTES_MAX, EVENT_STREAM, Header, opcode};
+use shunt_wire::cql::frame_v5::FrameError;
+use shunt_wire::cql::reader::EnvelopeReader;
+use shunt_wire::cql::writer::EnvelopeWriter;
 
 use crate::{Answer, Handshake, Statement};
 
@@ -35,9 +37,9 @@ pub enum Step {
 pub struct Client {
     handshake: Handshake,
     step: Step,
-    input: Input,
-    output: Output,
-    scratch: Scratch,
+    reader: EnvelopeReader,
+    output: EnvelopeWriter,
+    scratch: Vec<u8>,
     /// Header of the answer by which the server took STARTUP: what follows is framed as agreed.
     agreed: Option<Header>,
     /// Came and was not looked at yet.
@@ -51,21 +53,18 @@ pub struct Client {
 impl Client {
     /// A client for a connection that is to be opened so.
     pub fn new(handshake: Handshake) -> Client {
-        let mut client = Client {
-            handshake: Handshake::default(),
+        Client {
+            handshake,
             step: Step::Manual,
-            input: Input::default(),
-            output: Output::default(),
-            scratch: Scratch::default(),
+            reader: EnvelopeReader::default(),
+            output: EnvelopeWriter::default(),
+            scratch: Vec::new(),
             agreed: None,
             received: VecDeque::new(),
             answers: VecDeque::new(),
             statements: Vec::new(),
             refusal: None,
-        };
-        client.expect_compression(handshake.compression);
-        client.handshake = handshake;
-        client
+        }
     }
 
     /// Begins the handshake; what it takes follows by itself when answers come.
@@ -106,7 +105,6 @@ impl Client {
     /// STARTUP, which the test sends itself, asks for this compression.
     pub fn expect_compression(&mut self, compression: Option<Algorithm>) {
         self.handshake.compression = compression;
-        self.input.compression = compression;
     }
 
     /// Appends a request, framed as agreed. [`Client::finish`] has to follow before `out` is sent.
@@ -129,25 +127,24 @@ impl Client {
     ///
     /// # Errors
     /// The bytes cannot be CQL.
-    pub fn receive(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<usize, InputFault> {
+    pub fn receive(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<usize, FrameError> {
         let compression = self.handshake.compression;
-        let (received, output, agreed) = (&mut self.received, &mut self.output, &mut self.agreed);
-        let used = self.input.feed(data, &mut self.scratch, |header, body| {
-            received.push_back(Answer { header, body: body.to_vec() });
+        let mut envelopes = self.reader.read(data, &mut self.scratch);
+        while let Some((header, body)) = envelopes.next(BODY_BYTES_MAX, compression)? {
+            self.received.push_back(Answer { header, body: body.to_vec() });
             let startup_taken = matches!(header.opcode, opcode::READY | opcode::AUTHENTICATE);
-            if agreed.is_some() || !startup_taken {
-                return Next::Continue;
+            if self.agreed.is_none() && startup_taken {
+                self.agreed = Some(header);
+                // "The first response ... is the last message that is not framed" (v5, section 2.3.1).
+                if header.version >= 5 {
+                    self.output.start_segments(compression.is_some());
+                } else {
+                    self.output.compression = compression;
+                }
             }
-            // "The first response ... is the last message that is not framed" (v5, section 2.3.1).
-            *agreed = Some(header);
-            if header.version < 5 {
-                output.compression = compression;
-                return Next::Continue;
-            }
-            let lz4 = compression.is_some();
-            output.start_segments(lz4);
-            Next::Segments { lz4 }
-        })?;
+            envelopes.follow(&self.output);
+        }
+        let used = envelopes.finish();
         while let Some(answer) = self.received.pop_front() {
             self.take(answer, out);
         }

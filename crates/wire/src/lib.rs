@@ -10,6 +10,9 @@
 //! '──────────── cql::reader ─────────────────'  └─ aggregate (many envelopes in one, opcode 0x64)
 //! ```
 //!
+//! `cql::reader` is the one way in, for every side of every connection; `cql::writer` the way out for those that do not pass
+//! bodies on as they are.
+//!
 //! `cql::statement` looks into query text, `cql::types` into values; both are asked by routing alone.
 
 pub mod aggregate;

@@ -6,12 +6,12 @@ use allocation_counter::measure;
 use shunt_wire::aggregate::{AggregateReader, AggregateWriter, Limits};
 use shunt_wire::cql::compression::{Algorithm, Compressor, decompress};
 use shunt_wire::cql::envelope::{Header, opcode};
-use shunt_wire::cql::frame_v5::{SegmentWriter, decode};
 use shunt_wire::cql::message::{
     Batch, BatchChild, BatchKind, BatchStatement, Consistency, ErrorDetails, ErrorMessage, Execute, Prepare, Query,
     QueryParams, Value, ValueList, encode, error_code, split_request_prefix, split_response_prefix,
 };
 use shunt_wire::cql::reader::EnvelopeReader;
+use shunt_wire::cql::writer::EnvelopeWriter;
 
 /// Runs `work` often enough for its buffers to grow, and then counts what it allocates.
 fn allocates_nothing(what: &str, mut work: impl FnMut()) {
@@ -82,56 +82,32 @@ fn reading_and_writing_errors() {
 }
 
 #[test]
-fn segments() {
-    for lz4 in [false, true] {
-        let mut writer = SegmentWriter::new(lz4);
-        let (mut out, mut scratch) = (Vec::new(), Vec::new());
-        let small = [7; 300];
-        let large = vec![7; 300_000];
-        allocates_nothing("segments", || {
-            out.clear();
-            for body in [&small[..], &large, &small, &small] {
-                let header = Header { length: body.len() as u32, ..Header::request(5, 1, opcode::EXECUTE) };
-                writer.push(&mut out, &header.to_bytes(), body);
-            }
-            writer.finish(&mut out);
-            let mut bytes = &out[..];
-            while let Some(segment) = decode(bytes, lz4).unwrap() {
-                assert!(!segment.payload(&mut scratch).unwrap().is_empty());
-                bytes = &bytes[segment.consumed..];
-            }
-        });
-    }
-}
-
-#[test]
 fn envelopes_of_every_framing() {
     let (small, large) = ([7; 300], vec![7; 300_000]);
-    for (segmented, lz4) in [(false, false), (true, false), (true, true)] {
-        let mut out = Vec::new();
-        let mut writer = SegmentWriter::new(lz4);
-        for body in [&small[..], &large, &small, &small] {
-            let header = Header { length: body.len() as u32, ..Header::request(5, 1, opcode::EXECUTE) }.to_bytes();
-            if segmented {
-                writer.push(&mut out, &header, body);
-            } else {
-                out.extend_from_slice(&header);
-                out.extend_from_slice(body);
-            }
-        }
-        writer.finish(&mut out);
+    let lz4 = Some(Algorithm::Lz4);
+    for (version, compression, segments) in
+        [(4, None, None), (4, lz4, None), (5, None, Some(false)), (5, lz4, Some(true))]
+    {
+        let mut writer = EnvelopeWriter::default();
+        writer.compression = compression;
         let mut reader = EnvelopeReader::keeping(1 << 20);
-        if segmented {
+        if let Some(lz4) = segments {
+            writer.start_segments(lz4);
             reader.start_segments(lz4);
         }
-        let mut scratch = Vec::new();
+        let (mut out, mut scratch) = (Vec::new(), Vec::new());
         allocates_nothing("envelopes", || {
+            out.clear();
+            for body in [&small[..], &large, &small, &small] {
+                writer.push(&mut out, Header::request(version, 1, opcode::EXECUTE), body);
+            }
+            writer.finish(&mut out);
             // In two reads, and each envelope in one of its own if it is there.
             let (mut start, mut bytes) = (0, 0);
             for end in [out.len() / 2, out.len()] {
                 loop {
                     let mut envelopes = reader.read(&out[start..end], &mut scratch);
-                    let body = envelopes.next(1 << 20).unwrap().map(|(_, body)| body.len());
+                    let body = envelopes.next(1 << 20, compression).unwrap().map(|(_, body)| body.len());
                     start += envelopes.finish();
                     let Some(length) = body else { break };
                     bytes += length;

@@ -1,7 +1,8 @@
 //! From a fresh connection to one on which all statements are prepared.
 
+use std::ops::ControlFlow;
+
 use shunt_reactor::Io;
-use shunt_wire::cql::framing::Next;
 use shunt_wire::cql::{
     envelope::{Header, opcode},
     message::{Consistency, ErrorMessage, ResultMessage, encode},
@@ -45,38 +46,44 @@ impl Generator {
     }
 
     /// An answer before the session is ready.
-    pub(super) fn handshake(&mut self, io: &mut Io, rest: &mut SessionRest, header: Header, body: &[u8]) -> Next {
+    pub(super) fn handshake(
+        &mut self,
+        io: &mut Io,
+        rest: &mut SessionRest,
+        header: Header,
+        body: &[u8],
+    ) -> ControlFlow<()> {
         if header.opcode == opcode::ERROR {
             return self.handshake_error(io, rest, header, body);
         }
         match (rest.step, header.opcode) {
             (Step::Startup, opcode::READY) => {
-                let next = self.negotiated(rest);
+                self.negotiated(rest);
                 self.opened(io, rest);
-                next
+                ControlFlow::Continue(())
             }
             (Step::Startup, opcode::AUTHENTICATE) => {
-                let next = self.negotiated(rest);
+                self.negotiated(rest);
                 rest.step = Step::Login;
                 let (user, password) = self.options.credentials.clone().unwrap_or_default();
                 self.body.clear();
                 encode::auth_response(&mut self.body, Some(format!("\0{user}\0{password}").as_bytes()));
                 self.send_body(io, rest, opcode::AUTH_RESPONSE);
-                next
+                ControlFlow::Continue(())
             }
             (Step::Login, opcode::AUTH_SUCCESS) => {
                 self.opened(io, rest);
-                Next::Continue
+                ControlFlow::Continue(())
             }
             (Step::CreateKeyspace, opcode::RESULT) => {
                 rest.step = Step::CreateTable;
                 let text = self.shape.creation();
                 self.send_query(io, rest, &text);
-                Next::Continue
+                ControlFlow::Continue(())
             }
             (Step::CreateTable, opcode::RESULT) => {
                 self.schema_is_there(io, rest);
-                Next::Continue
+                ControlFlow::Continue(())
             }
             (Step::ReadLocal | Step::ReadPeers | Step::ReadOldPeers | Step::ReadKeyspace, opcode::RESULT) => {
                 self.ring_answer(io, rest, header.version, body)
@@ -84,20 +91,18 @@ impl Generator {
             (Step::Prepare, opcode::RESULT) => self.prepared(io, rest, header, body),
             (step, opcode) => {
                 self.fail(io, format!("opcode {opcode:#x} in answer to {step:?}"));
-                Next::Stop
+                ControlFlow::Break(())
             }
         }
     }
 
     /// STARTUP was taken: from here on as agreed.
-    fn negotiated(&mut self, rest: &mut SessionRest) -> Next {
+    fn negotiated(&mut self, rest: &mut SessionRest) {
         if self.options.layout.version < 5 {
             rest.output.compression = self.options.compression;
-            return Next::Continue;
+        } else {
+            rest.output.start_segments(self.options.compression.is_some());
         }
-        let lz4 = self.options.compression.is_some();
-        rest.output.start_segments(lz4);
-        Next::Segments { lz4 }
     }
 
     fn opened(&mut self, io: &mut Io, rest: &mut SessionRest) {
@@ -133,12 +138,12 @@ impl Generator {
         self.gate_opens = true;
     }
 
-    fn ring_answer(&mut self, io: &mut Io, rest: &mut SessionRest, version: u8, body: &[u8]) -> Next {
+    fn ring_answer(&mut self, io: &mut Io, rest: &mut SessionRest, version: u8, body: &[u8]) -> ControlFlow<()> {
         match self.take_ring(io, rest, version, body) {
-            Ok(()) => Next::Continue,
+            Ok(()) => ControlFlow::Continue(()),
             Err(problem) => {
                 self.fail(io, problem);
-                Next::Stop
+                ControlFlow::Break(())
             }
         }
     }
@@ -176,17 +181,17 @@ impl Generator {
         self.send_prepare(io, rest);
     }
 
-    fn prepared(&mut self, io: &mut Io, rest: &mut SessionRest, header: Header, body: &[u8]) -> Next {
+    fn prepared(&mut self, io: &mut Io, rest: &mut SessionRest, header: Header, body: &[u8]) -> ControlFlow<()> {
         let Ok(ResultMessage::Prepared(prepared)) = ResultMessage::decode(header.version, body) else {
             self.fail(io, "the answer to PREPARE is not PREPARED".into());
-            return Next::Stop;
+            return ControlFlow::Break(());
         };
         let statement = self.prepares[rest.preparing];
         let known = &mut self.statements[statement.index()];
         match known {
             Some((id, _)) if id != prepared.id => {
                 self.fail(io, "the same statement has different ids on different connections".into());
-                return Next::Stop;
+                return ControlFlow::Break(());
             }
             Some(_) => {}
             None => {
@@ -203,11 +208,11 @@ impl Generator {
             rest.attempts = 0;
             self.session_ready(rest);
         }
-        Next::Continue
+        ControlFlow::Continue(())
     }
 
     /// A table just created may not be known everywhere yet; anything else will not get better by itself.
-    fn handshake_error(&mut self, io: &mut Io, rest: &mut SessionRest, header: Header, body: &[u8]) -> Next {
+    fn handshake_error(&mut self, io: &mut Io, rest: &mut SessionRest, header: Header, body: &[u8]) -> ControlFlow<()> {
         let text = ErrorMessage::decode(header.version, body)
             .map_or_else(|error| error.to_string(), |error| format!("{:#06x} {}", error.code, error.message));
         rest.attempts += 1;
@@ -215,17 +220,17 @@ impl Generator {
             // Servers before Cassandra 4.0 have no such table.
             rest.step = Step::ReadOldPeers;
             self.send_query(io, rest, "SELECT * FROM system.peers");
-            return Next::Continue;
+            return ControlFlow::Continue(());
         }
         if rest.step == Step::Prepare && rest.attempts < ATTEMPTS_MAX {
             rest.preparing = 0;
             io.set_timer(io.now_ns() + RETRY_NS, TIMER_SESSION + rest.index as u64);
-            return Next::Continue;
+            return ControlFlow::Continue(());
         }
         if rest.step == Step::Startup && rest.attempts < ATTEMPTS_MAX {
-            return Next::Stop; // not ready to serve yet, perhaps: tried again on a new connection
+            return ControlFlow::Break(()); // not ready to serve yet, perhaps: tried again on a new connection
         }
         self.fail(io, format!("{:?} was answered with error {text}", rest.step));
-        Next::Stop
+        ControlFlow::Break(())
     }
 }

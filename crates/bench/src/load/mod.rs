@@ -50,7 +50,7 @@ use self::{
     session::{Session, Step},
     timers::{TIMER_ARRIVAL, TIMER_PHASE, TIMER_SESSION, TIMER_STALL},
 };
-use shunt_wire::cql::framing::{Next, Scratch};
+use shunt_wire::cql::{envelope::BODY_BYTES_MAX, frame_v5::FrameError};
 
 /// Connects that may be under way at once.
 const CONNECTING_MAX: usize = 512;
@@ -68,7 +68,8 @@ pub struct Load {
     session_of: Vec<u32>,
     connecting: usize,
     next_to_connect: usize,
-    scratch: Scratch,
+    /// Segments and bodies that had to be decompressed.
+    scratch: Vec<u8>,
 }
 
 impl Load {
@@ -81,7 +82,7 @@ impl Load {
             session_of: Vec::new(),
             connecting: 0,
             next_to_connect: 0,
-            scratch: Scratch::default(),
+            scratch: Vec::new(),
         }
     }
 
@@ -154,6 +155,26 @@ impl Load {
     }
 }
 
+/// Takes the answers in `data`; returns how much of it is done with, or `None` if the connection is of no use.
+fn take_all(
+    generator: &mut Generator,
+    io: &mut Io,
+    session: &mut Session,
+    data: &[u8],
+    scratch: &mut Vec<u8>,
+) -> Result<Option<usize>, FrameError> {
+    let Session { reader, rest } = session;
+    let mut envelopes = reader.read(data, scratch);
+    // Cassandra compresses the answer to STARTUP already.
+    while let Some((header, body)) = envelopes.next(BODY_BYTES_MAX, generator.options.compression)? {
+        if generator.envelope(io, rest, header, body).is_break() {
+            return Ok(None);
+        }
+        envelopes.follow(&rest.output);
+    }
+    Ok(Some(envelopes.finish()))
+}
+
 impl Service for Load {
     type Mail = ();
 
@@ -171,8 +192,6 @@ impl Service for Load {
         let Self { generator, sessions, session_of, .. } = self;
         let index = session_of.get(conn.index as usize).copied().unwrap_or(u32::MAX);
         if let Some(session) = sessions.get_mut(index as usize) {
-            // Cassandra compresses the answer to STARTUP already.
-            session.input.compression = generator.options.compression;
             generator.send_startup(io, &mut session.rest);
         }
         self.connect_more(io);
@@ -184,26 +203,17 @@ impl Service for Load {
         let Some(session) = sessions.get_mut(index as usize).filter(|session| session.rest.conn == conn) else {
             return data.len();
         };
-        let rest = &mut session.rest;
-        let mut stopped = None;
-        let outcome = session.input.feed(data, scratch, |header, body| {
-            let next = generator.envelope(io, rest, header, body);
-            if next == Next::Stop {
-                stopped = Some(String::from("the handshake failed"));
+        let why = match take_all(generator, io, session, data, scratch) {
+            Ok(Some(used)) => return used,
+            Ok(None) => "the handshake failed".to_owned(),
+            Err(fault) => {
+                generator.counts.wrong_answers += 1;
+                fault.to_string()
             }
-            next
-        });
-        let used = outcome.unwrap_or_else(|fault| {
-            generator.counts.wrong_answers += 1;
-            stopped = Some(fault.0);
-            data.len()
-        });
-        if let Some(why) = stopped {
-            io.abort(conn);
-            self.lost(io, conn, &why);
-            return data.len();
-        }
-        used
+        };
+        io.abort(conn);
+        self.lost(io, conn, &why);
+        data.len()
     }
 
     fn closed(&mut self, io: &mut Io, conn: ConnId, reason: CloseReason) {

@@ -2,7 +2,7 @@
 
 use shunt_reactor::ConnId;
 
-use shunt_wire::cql::framing::{Input, Output};
+use shunt_wire::cql::{reader::EnvelopeReader, writer::EnvelopeWriter};
 
 use crate::load::{mix::Operation, options::LoadOptions, template::Statement};
 
@@ -50,11 +50,11 @@ pub(super) struct Slot {
 /// A connection's state.
 #[derive(Debug)]
 pub(super) struct Session {
-    pub(super) input: Input,
+    pub(super) reader: EnvelopeReader,
     pub(super) rest: SessionRest,
 }
 
-/// The part of a session that answers change, apart from the input that is being read meanwhile.
+/// The part of a session that answers change, apart from the reader that is in use meanwhile.
 #[derive(Debug)]
 pub(super) struct SessionRest {
     pub(super) index: usize,
@@ -64,7 +64,7 @@ pub(super) struct SessionRest {
     pub(super) step: Step,
     /// Place in the list of statements to prepare.
     pub(super) preparing: usize,
-    pub(super) output: Output,
+    pub(super) output: EnvelopeWriter,
     pub(super) slots: Vec<Slot>,
     /// Keys of multigets, so many per stream id.
     pub(super) keys: Vec<u64>,
@@ -88,20 +88,20 @@ impl Session {
             conn: NO_CONNECTION,
             step: Step::Idle,
             preparing: 0,
-            output: Output::default(),
+            output: EnvelopeWriter::default(),
             slots: vec![Slot::default(); outstanding],
             keys: vec![0; outstanding * keys_each],
             in_flight: 0,
             unfinished: false,
             attempts: 0,
         };
-        Self { input: Input::default(), rest }
+        Self { reader: EnvelopeReader::default(), rest }
     }
 
     /// Back to before the connect.
     pub(super) fn reset(&mut self) {
-        self.input = Input::default();
-        self.rest.output = Output::default();
+        self.reader = EnvelopeReader::default();
+        self.rest.output = EnvelopeWriter::default();
         self.rest.slots.fill(Slot::default());
         self.rest.conn = NO_CONNECTION;
         self.rest.step = Step::Idle;

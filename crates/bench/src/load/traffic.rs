@@ -1,7 +1,8 @@
 //! Answers in, queries out: what happens per query. What only some operations need is in [`mixed`](super::mixed).
 
+use std::ops::ControlFlow;
+
 use shunt_reactor::Io;
-use shunt_wire::cql::framing::Next;
 use shunt_wire::cql::{
     envelope::{Header, opcode},
     message::{result_kind, split_response_prefix},
@@ -15,10 +16,17 @@ use crate::load::{
 };
 
 impl Generator {
+    /// Takes an answer or event. A break says that the connection is of no use.
     #[inline]
-    pub(super) fn envelope(&mut self, io: &mut Io, rest: &mut SessionRest, header: Header, body: &[u8]) -> Next {
+    pub(super) fn envelope(
+        &mut self,
+        io: &mut Io,
+        rest: &mut SessionRest,
+        header: Header,
+        body: &[u8],
+    ) -> ControlFlow<()> {
         if header.stream < 0 && header.opcode == opcode::EVENT {
-            return Next::Continue;
+            return ControlFlow::Continue(());
         }
         if rest.step != Step::Ready {
             return self.handshake(io, rest, header, body);
@@ -26,7 +34,7 @@ impl Generator {
         let slot = rest.slots.get_mut(header.stream as usize).filter(|slot| slot.intended_ns != 0);
         let Some(slot) = slot.filter(|_| header.response && header.version == self.options.layout.version) else {
             self.counts.wrong_answers += 1;
-            return Next::Continue;
+            return ControlFlow::Continue(());
         };
         let asked = *slot;
         slot.intended_ns = 0;
@@ -38,7 +46,7 @@ impl Generator {
             self.unwritten.push(asked.key);
         }
         if asked.operation > Operation::Update && self.goes_on(io, rest, header.stream as u16, asked, good) {
-            return Next::Continue;
+            return ControlFlow::Continue(());
         }
         let now_ns = io.now_ns();
         if asked.intended_ns >= self.measured_from_ns {
@@ -46,7 +54,7 @@ impl Generator {
             self.latencies[asked.operation as usize].saturating_record(latency_ns);
         }
         self.send_next(io, rest, header.stream as u16, now_ns);
-        Next::Continue
+        ControlFlow::Continue(())
     }
 
     /// Counts an answer; whether it is a success.

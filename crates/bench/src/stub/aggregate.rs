@@ -1,7 +1,8 @@
 //! Aggregated frames at the stub: every entry is answered as if it had come alone, all answers leave in one frame.
 
+use std::ops::ControlFlow;
+
 use shunt_reactor::{ConnId, Io};
-use shunt_wire::cql::framing::Next;
 use shunt_wire::{
     aggregate::{AggregateReader, AggregateWriter, Entry},
     cql::{
@@ -26,8 +27,8 @@ impl Dispatcher {
         rest: &mut SessionRest,
         header: Header,
         body: &[u8],
-    ) -> Next {
-        let Some(limits) = self.aggregate else { return Next::Stop };
+    ) -> ControlFlow<()> {
+        let Some(limits) = self.aggregate else { return ControlFlow::Break(()) };
         rest.counts.aggregated_frames += 1;
         let entries = match AggregateReader::new(body) {
             Ok(entries) => entries,
@@ -38,7 +39,7 @@ impl Dispatcher {
             let next = match entry {
                 Ok(entry) if entry.opcode == opcode::CLIENT_GONE => {
                     rest.counts.clients_gone += 1;
-                    Next::Continue
+                    ControlFlow::Continue(())
                 }
                 Ok(entry) => self.serve_entry(io, conn, node, rest, &mut writer, &entry),
                 Err(error) => {
@@ -46,13 +47,13 @@ impl Dispatcher {
                     return self.refuse_frame(io, conn, rest, header, &error.to_string());
                 }
             };
-            if next == Next::Stop {
+            if next.is_break() {
                 writer.finish(io.output(conn));
-                return Next::Stop;
+                return ControlFlow::Break(());
             }
         }
         writer.finish(io.output(conn));
-        Next::Continue
+        ControlFlow::Continue(())
     }
 
     fn serve_entry(
@@ -63,15 +64,15 @@ impl Dispatcher {
         rest: &mut SessionRest,
         writer: &mut AggregateWriter,
         entry: &Entry<'_>,
-    ) -> Next {
+    ) -> ControlFlow<()> {
         rest.counts.aggregated_queries += 1;
         // Bodies of entries are compressed one by one, as they would be in envelopes of their own (v3, v4).
         let mut plain = Vec::new();
         let mut body = entry.body;
         if entry.flags & flag::COMPRESSION != 0 && entry.version < 5 {
-            let Some(algorithm) = rest.pending_compression else { return Next::Stop };
+            let Some(algorithm) = rest.compression else { return ControlFlow::Break(()) };
             if compression::decompress(algorithm, body, BODY_BYTES_MAX, &mut plain).is_err() {
-                return Next::Stop;
+                return ControlFlow::Break(());
             }
             body = &plain;
         }
@@ -92,9 +93,9 @@ impl Dispatcher {
                 writer.finish(io.output(conn));
                 io.output(conn).extend_from_slice(&bytes);
             }
-            Reply::Close => return Next::Stop,
+            Reply::Close => return ControlFlow::Break(()),
         }
-        Next::Continue
+        ControlFlow::Continue(())
     }
 
     fn refuse_frame(
@@ -104,11 +105,11 @@ impl Dispatcher {
         rest: &mut SessionRest,
         header: Header,
         problem: &str,
-    ) -> Next {
+    ) -> ControlFlow<()> {
         rest.counts.protocol_errors += 1;
         let mut body = Vec::new();
         encode::error(&mut body, error_code::PROTOCOL_ERROR, problem);
         self.send(io, conn, rest, response_to(header, opcode::ERROR), &body);
-        Next::Stop
+        ControlFlow::Break(())
     }
 }

@@ -2,10 +2,10 @@
 //! [`aggregate`](super::aggregate); and before all that the hook, which may want something else done.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 
 use shunt_reactor::{ConnId, Io};
 use shunt_wire::aggregate::{Offer, SUPPORTED_KEY};
-use shunt_wire::cql::framing::Next;
 use shunt_wire::cql::{
     compression::Algorithm,
     envelope::{Header, flag, opcode},
@@ -107,7 +107,7 @@ impl Dispatcher {
         self.note_unfinished(conn, rest);
     }
 
-    /// Serves one envelope.
+    /// Serves one envelope. A break says that the connection is to be closed.
     #[allow(clippy::too_many_arguments)] // all of it is one connection's state, borrowed in parts
     pub(super) fn serve(
         &mut self,
@@ -118,7 +118,7 @@ impl Dispatcher {
         header: Header,
         body: &[u8],
         delayed: &mut HashMap<u64, Delayed>,
-    ) -> Next {
+    ) -> ControlFlow<()> {
         rest.counts.frames += 1;
         self.body.clear();
         if header.response || !(3..=self.protocol_max).contains(&header.version) {
@@ -149,12 +149,12 @@ impl Dispatcher {
         rest: &mut SessionRest,
         header: Header,
         body: &[u8],
-    ) -> Next {
+    ) -> ControlFlow<()> {
         rest.counts.queries += 1;
         let answer = self.nodes[node].fixed_answer(body.get(2).copied().unwrap_or_default());
         rest.output.push(io.output(conn), response_to(header, opcode::RESULT), answer);
         self.note_unfinished(conn, rest);
-        Next::Continue
+        ControlFlow::Continue(())
     }
 
     fn send_reply(
@@ -164,7 +164,7 @@ impl Dispatcher {
         rest: &mut SessionRest,
         reply: Reply,
         delayed: &mut HashMap<u64, Delayed>,
-    ) -> Next {
+    ) -> ControlFlow<()> {
         match reply {
             Reply::Body(header) => self.send_own_body(io, conn, rest, header),
             Reply::Nothing => {}
@@ -177,9 +177,9 @@ impl Dispatcher {
                 rest.output.finish(io.output(conn));
                 io.output(conn).extend_from_slice(&bytes);
             }
-            Reply::Close => return Next::Stop,
+            Reply::Close => return ControlFlow::Break(()),
         }
-        Next::Continue
+        ControlFlow::Continue(())
     }
 
     /// Works out the answer to a query into the dispatcher's buffer, or what the hook wants instead.
@@ -261,7 +261,7 @@ impl Dispatcher {
         &self.body
     }
 
-    fn refuse_version(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header) -> Next {
+    fn refuse_version(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header) -> ControlFlow<()> {
         rest.counts.protocol_errors += 1;
         let version = self.protocol_max;
         let supported: Vec<String> = (3..=version).map(|version| format!("{version}/v{version}")).collect();
@@ -272,10 +272,17 @@ impl Dispatcher {
         );
         encode::error(&mut self.body, error_code::PROTOCOL_ERROR, &text);
         self.send_own_body(io, conn, rest, Header::response(version, header.stream, opcode::ERROR));
-        Next::Stop
+        ControlFlow::Break(())
     }
 
-    fn handshake(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) -> Next {
+    fn handshake(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        rest: &mut SessionRest,
+        header: Header,
+        body: &[u8],
+    ) -> ControlFlow<()> {
         let answer = match (header.opcode, rest.stage) {
             (opcode::OPTIONS, _) => {
                 rest.counts.options += 1;
@@ -298,7 +305,7 @@ impl Dispatcher {
             opcode::ERROR
         });
         self.send_own_body(io, conn, rest, response_to(header, opcode));
-        Next::Continue
+        ControlFlow::Continue(())
     }
 
     fn put_supported(&mut self) {
@@ -318,7 +325,14 @@ impl Dispatcher {
         encode::supported(&mut self.body, options);
     }
 
-    fn startup(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) -> Next {
+    fn startup(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        rest: &mut SessionRest,
+        header: Header,
+        body: &[u8],
+    ) -> ControlFlow<()> {
         let asked = Startup::decode(body).map(|request| request.options.get("COMPRESSION").map(str::to_owned));
         let compression = match asked {
             Ok(None) => Ok(None),
@@ -330,7 +344,7 @@ impl Dispatcher {
             Err(problem) => {
                 encode::error(&mut self.body, error_code::PROTOCOL_ERROR, &problem);
                 self.send_own_body(io, conn, rest, response_to(header, opcode::ERROR));
-                return Next::Stop;
+                return ControlFlow::Break(());
             }
         };
         rest.version = header.version;
@@ -343,17 +357,16 @@ impl Dispatcher {
             opcode::AUTHENTICATE
         };
         if header.version < 5 {
-            rest.pending_compression = compression;
+            rest.compression = compression;
             rest.output.compression = compression;
             let flags = if opcode == opcode::READY { self.put_empty_compressed(compression) } else { 0 };
             rest.output.push_as_is(io.output(conn), Header { flags, ..response_to(header, opcode) }, &self.body);
-            return Next::Continue;
+            return ControlFlow::Continue(());
         }
         self.send_own_body(io, conn, rest, response_to(header, opcode));
         // "the first response ... is the last message that is not framed" (v5, section 2.3.1).
-        let lz4 = compression.is_some();
-        rest.output.start_segments(lz4);
-        Next::Segments { lz4 }
+        rest.output.start_segments(compression.is_some());
+        ControlFlow::Continue(())
     }
 
     /// Cassandra compresses even the empty body of READY. Returns the header flags of that.

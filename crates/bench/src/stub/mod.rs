@@ -5,9 +5,9 @@
 //! nodes of a ring (one per listener) or one of them.
 //!
 //! ```text
-//! bytes -> framing -> dispatch -> answer (plan, system_tables) -> framing -> bytes
-//!                         |-- hook: something else than the right answer
-//!                         '-- aggregate: the entries of one frame, answered in one frame
+//! bytes -> reader -> dispatch -> answer (plan, system_tables) -> writer -> bytes
+//!                        |-- hook: something else than the right answer
+//!                        '-- aggregate: the entries of one frame, answered in one frame
 //! ```
 
 mod aggregate;
@@ -33,7 +33,8 @@ use std::{collections::HashMap, net::SocketAddr, sync::mpsc::SyncSender};
 
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_wire::cql::{
-    envelope::{EVENT_STREAM, Header, opcode},
+    envelope::{BODY_BYTES_MAX, EVENT_STREAM, Header, opcode},
+    frame_v5::FrameError,
     message::{Event, encode, error_code},
 };
 
@@ -50,7 +51,6 @@ use self::{
     dispatch::{Delayed, Dispatcher},
     session::Session,
 };
-use shunt_wire::cql::framing::{Next, Scratch};
 
 /// A connection that lets more answers than this lie is not read from.
 const BACKLOG_BYTES: usize = 8 << 20;
@@ -125,7 +125,8 @@ pub struct Stub {
     closed_counts: Vec<Counts>,
     accepted: Vec<u64>,
     delayed: HashMap<u64, Delayed>,
-    scratch: Scratch,
+    /// Segments and bodies that had to be decompressed.
+    scratch: Vec<u8>,
 }
 
 impl Stub {
@@ -139,7 +140,7 @@ impl Stub {
             closed_counts: vec![Counts::default(); nodes],
             accepted: vec![0; nodes],
             delayed: HashMap::new(),
-            scratch: Scratch::default(),
+            scratch: Vec::new(),
         }
     }
 
@@ -213,6 +214,20 @@ impl Stub {
         if slot.as_ref()?.conn == conn { slot.take() } else { None }
     }
 
+    /// Serves the requests in `data`; returns how much of it is done with, or `None` if the connection is to be closed.
+    fn serve_all(&mut self, io: &mut Io, session: &mut Session, data: &[u8]) -> Result<Option<usize>, FrameError> {
+        let Self { dispatcher, delayed, scratch, .. } = self;
+        let Session { conn, node, reader, rest, .. } = session;
+        let mut envelopes = reader.read(data, scratch);
+        while let Some((header, body)) = envelopes.next(BODY_BYTES_MAX, rest.compression)? {
+            if dispatcher.serve(io, *conn, *node, rest, header, body, delayed).is_break() {
+                return Ok(None);
+            }
+            envelopes.follow(&rest.output);
+        }
+        Ok(Some(envelopes.finish()))
+    }
+
     fn forget(&mut self, session: &Session) {
         self.closed_counts[session.node] += &session.rest.counts;
     }
@@ -240,26 +255,18 @@ impl Service for Stub {
 
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
         let Some(mut session) = self.take(conn) else { return data.len() };
-        let Session { input, rest, node, .. } = &mut *session;
-        rest.counts.reads += 1;
-        let mut stopped = false;
-        let (dispatcher, delayed) = (&mut self.dispatcher, &mut self.delayed);
-        let outcome = input.feed(data, &mut self.scratch, |header, body| {
-            let next = dispatcher.serve(io, conn, *node, rest, header, body, delayed);
-            stopped = next == Next::Stop;
-            next
-        });
-        input.compression = rest.pending_compression;
+        session.rest.counts.reads += 1;
+        let outcome = self.serve_all(io, &mut session, data);
+        let rest = &mut session.rest;
+        let stopped = !matches!(outcome, Ok(Some(_)));
         let used = match outcome {
-            Ok(used) if !stopped => used,
-            Ok(_) => data.len(),
+            Ok(used) => used.unwrap_or(data.len()),
             Err(fault) => {
                 rest.counts.protocol_errors += 1;
                 let mut body = Vec::new();
-                encode::error(&mut body, error_code::PROTOCOL_ERROR, &fault.0);
+                encode::error(&mut body, error_code::PROTOCOL_ERROR, &fault.to_string());
                 let header = Header::response(rest.version, 0, opcode::ERROR);
                 self.dispatcher.send(io, conn, rest, header, &body);
-                stopped = true;
                 data.len()
             }
         };

@@ -3,8 +3,7 @@
 use std::net::SocketAddr;
 
 use shunt_reactor::{Accepted, ConnId};
-use shunt_wire::cql::framing::{Input, Output};
-use shunt_wire::cql::{compression::Algorithm, envelope::Header};
+use shunt_wire::cql::{compression::Algorithm, envelope::Header, reader::EnvelopeReader, writer::EnvelopeWriter};
 
 use crate::stub::counts::Counts;
 
@@ -25,24 +24,25 @@ pub(super) struct Session {
     pub(super) conn: ConnId,
     pub(super) node: usize,
     pub(super) peer: SocketAddr,
-    pub(super) input: Input,
+    pub(super) reader: EnvelopeReader,
     pub(super) rest: SessionRest,
 }
 
-/// The part of a session that requests change; apart from the input, which is being read meanwhile.
+/// The part of a session that requests change; apart from the reader, which is in use meanwhile.
 #[derive(Debug)]
 pub(super) struct SessionRest {
     pub(super) stage: Stage,
     /// The node's port that the client connected to.
     pub(super) port: u16,
     pub(super) version: u8,
-    pub(super) output: Output,
+    pub(super) output: EnvelopeWriter,
     pub(super) keyspace: Option<String>,
     pub(super) registered: Vec<String>,
     pub(super) counts: Counts,
     /// True if the output's open segment is already on the list of those to finish this turn.
     pub(super) unfinished: bool,
-    pub(super) pending_compression: Option<Algorithm>,
+    /// Compression of bodies (v3, v4), for the entries of aggregated frames too.
+    pub(super) compression: Option<Algorithm>,
 }
 
 impl Session {
@@ -51,14 +51,14 @@ impl Session {
             stage: Stage::New,
             port: origin.local.port(),
             version: 4,
-            output: Output::default(),
+            output: EnvelopeWriter::default(),
             keyspace: None,
             registered: Vec::new(),
             counts: Counts::default(),
             unfinished: false,
-            pending_compression: None,
+            compression: None,
         };
-        Self { conn, node, peer: origin.peer, input: Input::default(), rest }
+        Self { conn, node, peer: origin.peer, reader: EnvelopeReader::default(), rest }
     }
 }
 

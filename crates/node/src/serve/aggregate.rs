@@ -6,7 +6,6 @@ use shunt_reactor::{ConnId, Io};
 use shunt_wire::aggregate::{AggregateReader, AggregateWriter, Entry};
 use shunt_wire::cql::compression;
 use shunt_wire::cql::envelope::{Header, flag, opcode};
-use shunt_wire::cql::framing::Next;
 
 use super::requests::{Place, Waiting};
 use super::session::SessionRest;
@@ -15,14 +14,7 @@ use crate::execute::{Done, Outcome, Request};
 use crate::limits;
 
 impl NodeService {
-    pub(super) fn aggregate(
-        &mut self,
-        io: &mut Io,
-        conn: ConnId,
-        rest: &mut SessionRest,
-        header: Header,
-        body: &[u8],
-    ) -> Next {
+    pub(super) fn aggregate(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) {
         if header.version != 4 {
             return self.refuse(io, conn, rest, header, "aggregated frames are taken on connections of version 4");
         }
@@ -48,7 +40,6 @@ impl NodeService {
         writer.finish(io.output(conn));
         self.watch_backlog(io, conn, rest);
         self.metrics.requests_per_frame.record(requests);
-        Next::Continue
     }
 
     /// Executes one entry. An error here is one of the frame, whose sender cannot be trusted with the rest of it.

@@ -4,7 +4,6 @@ use shunt_reactor::{ConnId, Io};
 use shunt_wire::aggregate::{Offer, SUPPORTED_KEY};
 use shunt_wire::cql::compression::Algorithm;
 use shunt_wire::cql::envelope::{Header, flag, opcode};
-use shunt_wire::cql::framing::Next;
 use shunt_wire::cql::message::{Register, Startup, encode, error_code};
 
 use super::session::{SessionRest, Stage};
@@ -28,7 +27,7 @@ pub(super) fn put_supported(out: &mut Vec<u8>) {
 
 impl NodeService {
     /// The error that makes drivers step down, in the wording they look for.
-    pub(super) fn refuse_version(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header) -> Next {
+    pub(super) fn refuse_version(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header) {
         let problem = if header.response {
             "a request has the direction bit of a response".to_owned()
         } else {
@@ -39,14 +38,7 @@ impl NodeService {
     }
 
     /// Requests that are not executed.
-    pub(super) fn handshake(
-        &mut self,
-        io: &mut Io,
-        conn: ConnId,
-        rest: &mut SessionRest,
-        header: Header,
-        body: &[u8],
-    ) -> Next {
+    pub(super) fn handshake(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) {
         let mut answer = Vec::new();
         let opcode = match (header.opcode, rest.stage) {
             (opcode::OPTIONS, _) => {
@@ -67,10 +59,9 @@ impl NodeService {
             }
         };
         self.send(io, conn, rest, Header::response(header.version, header.stream, opcode), &answer);
-        Next::Continue
     }
 
-    fn startup(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) -> Next {
+    fn startup(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) {
         let compression = match compression_wanted(body, header.version) {
             Ok(compression) => compression,
             Err(problem) => return self.refuse(io, conn, rest, header, &problem),
@@ -83,13 +74,11 @@ impl NodeService {
             rest.output.compression = compression;
             let (flags, empty) = empty_body(compression);
             rest.output.push_as_is(io.output(conn), Header { flags, ..ready }, empty);
-            return Next::Continue;
+            return;
         }
         self.send(io, conn, rest, ready, &[]);
         // "the first response ... is the last message that is not framed" (v5, section 2.3.1).
-        let lz4 = compression.is_some();
-        rest.output.start_segments(lz4);
-        Next::Segments { lz4 }
+        rest.output.start_segments(compression.is_some());
     }
 }
 

@@ -1,11 +1,11 @@
 //! Connections to a node: bytes in, answers out.
 //!
 //! ```text
-//! bytes -> framing -> handshake
-//!                  -> requests  -> execute -> framing -> bytes
-//!                  -> aggregate -> execute, entry by entry -> one frame of answers
-//!                                     |-- writes: gathered, and carried out as one at the end of the turn
-//!                                     '-- what would wait: hand_over -> workers -> answers -> bytes
+//! bytes -> reader -> handshake
+//!                 -> requests  -> execute -> writer -> bytes
+//!                 -> aggregate -> execute, entry by entry -> one frame of answers
+//!                                    |-- writes: gathered, and carried out as one at the end of the turn
+//!                                    '-- what would wait: hand_over -> workers -> answers -> bytes
 //! ```
 //!
 //! One [`NodeService`] serves the connections of one event loop. An answer that waits for the disk is kept in order of
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_wire::aggregate::Limits;
 use shunt_wire::cql::envelope::{EVENT_STREAM, Header, opcode};
-use shunt_wire::cql::framing::{Next, Scratch};
+use shunt_wire::cql::frame_v5::FrameError;
 use shunt_wire::cql::message::{encode, error_code};
 
 use crate::execute::Executor;
@@ -55,7 +55,8 @@ pub struct NodeService {
     waiting: VecDeque<Waiting>,
     /// Answers to writes that are carried out when the turn ends.
     held: HeldAnswers,
-    scratch: Scratch,
+    /// Segments and bodies that had to be decompressed.
+    scratch: Vec<u8>,
     /// The body being made.
     body: Vec<u8>,
     draining: bool,
@@ -72,7 +73,7 @@ impl NodeService {
             unfinished: Vec::new(),
             waiting: VecDeque::new(),
             held: HeldAnswers::default(),
-            scratch: Scratch::default(),
+            scratch: Vec::new(),
             body: Vec::new(),
             draining: false,
             metrics,
@@ -163,17 +164,55 @@ impl NodeService {
     }
 
     /// Answers with an error that ends the connection.
-    fn refuse(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, problem: &str) -> Next {
+    fn refuse(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, problem: &str) {
         tracing::debug!(problem, "refused a client");
         self.metrics.protocol_errors.add(1);
         let mut body = Vec::new();
         encode::error(&mut body, error_code::PROTOCOL_ERROR, problem);
         self.send(io, conn, rest, Header::response(header.version, header.stream, opcode::ERROR), &body);
         rest.stage = Stage::Closing;
-        Next::Stop
     }
 
-    fn serve(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) -> Next {
+    /// Reads what was carried over and `data`, until the connection takes no more requests, which may be in the middle of
+    /// a segment. Returns how much of `data` is done with.
+    fn read(&mut self, io: &mut Io, mut session: Box<Session>, data: &[u8]) -> usize {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let outcome = self.serve_all(io, &mut session, data, &mut scratch);
+        self.scratch = scratch;
+        let Session { conn, rest, .. } = &mut *session;
+        let used = outcome.unwrap_or_else(|fault| {
+            let header = Header::request(rest.version.max(3), 0, opcode::ERROR);
+            self.refuse(io, *conn, rest, header, &fault.to_string());
+            data.len()
+        });
+        // As `turn_ended` would: the connection may be closed before.
+        if rest.stage == Stage::Closing {
+            rest.output.finish(io.output(*conn));
+            io.close(*conn);
+            return data.len();
+        }
+        self.put_back(io, session);
+        used
+    }
+
+    fn serve_all(
+        &mut self,
+        io: &mut Io,
+        session: &mut Session,
+        data: &[u8],
+        scratch: &mut Vec<u8>,
+    ) -> Result<usize, FrameError> {
+        let Session { conn, reader, rest } = session;
+        let mut envelopes = reader.read(data, scratch);
+        while rest.takes_requests() {
+            let Some((header, body)) = envelopes.next(limits::REQUEST_BYTES_MAX, rest.compression)? else { break };
+            self.serve(io, *conn, rest, header, body);
+            envelopes.follow(&rest.output);
+        }
+        Ok(envelopes.finish())
+    }
+
+    fn serve(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) {
         if header.response || !(3..=5).contains(&header.version) {
             return self.refuse_version(io, conn, rest, header);
         }
@@ -185,7 +224,6 @@ impl NodeService {
                 self.request(io, conn, rest, header, body)
             }
             (Stage::Open, opcode::AGGREGATE) => self.aggregate(io, conn, rest, header, body),
-            (Stage::Closing, _) => Next::Stop,
             _ => {
                 self.metrics.requests.of(RequestKind::Other).add(1);
                 self.handshake(io, conn, rest, header, body)
@@ -246,32 +284,8 @@ impl Service for NodeService {
     fn connected(&mut self, _: &mut Io, _: ConnId) {}
 
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
-        let Some(mut session) = self.take(conn) else { return data.len() };
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let Session { input, rest, .. } = &mut *session;
-        let used = input.feed(data, &mut scratch, |header, body| match self.serve(io, conn, rest, header, body) {
-            Next::Continue if rest.deaf => Next::Stop,
-            Next::Continue if rest.held => Next::Pause,
-            next => next,
-        });
-        self.scratch = scratch;
-        let used = match used {
-            Ok(used) => used,
-            Err(fault) => {
-                let header = Header::request(session.rest.version.max(3), 0, opcode::ERROR);
-                self.refuse(io, conn, &mut session.rest, header, &fault.to_string());
-                data.len()
-            }
-        };
-        session.input.compression = session.rest.compression;
-        // As `finish` would: the connection may be closed before the turn ends.
-        if session.rest.stage == Stage::Closing {
-            session.rest.output.finish(io.output(conn));
-            io.close(conn);
-            return data.len();
-        }
-        self.put_back(io, session);
-        used
+        let Some(session) = self.take(conn) else { return data.len() };
+        self.read(io, session, data)
     }
 
     fn closed(&mut self, _: &mut Io, conn: ConnId, _: CloseReason) {
@@ -281,8 +295,16 @@ impl Service for NodeService {
     fn drained(&mut self, io: &mut Io, conn: ConnId) {
         let Some(mut session) = self.take(conn) else { return };
         session.rest.held = false;
-        self.sessions[conn.index as usize] = Some(session);
-        io.resume_reading(conn);
+        // The rest of a segment is with the reader: no byte may have to come for it.
+        if session.reader.carried_bytes() > 0 {
+            self.read(io, session, &[]);
+        } else {
+            self.put_back(io, session);
+        }
+        let session = self.sessions.get(conn.index as usize).and_then(Option::as_ref);
+        if session.is_some_and(|session| session.conn == conn && !session.rest.held) {
+            io.resume_reading(conn);
+        }
     }
 
     /// Word of what is durable may be lost when the mailbox is full: what waits is looked after here too.

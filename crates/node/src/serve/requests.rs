@@ -3,7 +3,6 @@
 use shunt_reactor::{ConnId, Io};
 use shunt_wire::aggregate::AggregateWriter;
 use shunt_wire::cql::envelope::{Header, opcode};
-use shunt_wire::cql::framing::Next;
 use shunt_wire::cql::message::{encode, error_code};
 
 use super::session::SessionRest;
@@ -74,14 +73,7 @@ impl Waiting {
 
 impl NodeService {
     /// Executes one request that came in an envelope of its own.
-    pub(super) fn request(
-        &mut self,
-        io: &mut Io,
-        conn: ConnId,
-        rest: &mut SessionRest,
-        header: Header,
-        body: &[u8],
-    ) -> Next {
+    pub(super) fn request(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) {
         self.count(header.opcode);
         let mut answer = std::mem::take(&mut self.body);
         answer.clear();
@@ -94,7 +86,7 @@ impl NodeService {
         };
         let Some(done) = done else {
             self.body = answer;
-            return Next::Continue;
+            return;
         };
         let response = Header { flags: done.flags, ..Header::response(header.version, header.stream, done.opcode) };
         match done.durable_at {
@@ -110,7 +102,6 @@ impl NodeService {
             }
         }
         self.body = answer;
-        Next::Continue
     }
 
     /// Keeps the trace of an answer that is on its way, if it has one.

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use shunt_reactor::ConnId;
 use shunt_wire::cql::compression::Algorithm;
-use shunt_wire::cql::framing::{Input, Output};
+use shunt_wire::cql::reader::EnvelopeReader;
+use shunt_wire::cql::writer::EnvelopeWriter;
 
 use crate::execute::ClientState;
-use crate::limits;
 
 /// How far the handshake is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -18,7 +18,7 @@ pub(super) enum Stage {
     New,
     /// Requests are served.
     Open,
-    /// An error was sent; whatever comes is ignored.
+    /// An error was sent; nothing more is read.
     Closing,
 }
 
@@ -33,15 +33,15 @@ pub(super) struct Registered {
 /// A connection's state.
 pub(super) struct Session {
     pub(super) conn: ConnId,
-    pub(super) input: Input,
+    pub(super) reader: EnvelopeReader,
     pub(super) rest: SessionRest,
 }
 
-/// The state that requests change; apart from the input, which is being read meanwhile.
+/// The state that requests change; apart from the reader, which is in use meanwhile.
 pub(super) struct SessionRest {
     pub(super) stage: Stage,
     pub(super) version: u8,
-    pub(super) output: Output,
+    pub(super) output: EnvelopeWriter,
     /// Compression of bodies (v3, v4), for the entries of aggregated frames too.
     pub(super) compression: Option<Algorithm>,
     /// The state that statements of this connection share: the keyspace of USE.
@@ -62,6 +62,12 @@ pub(super) struct SessionRest {
 }
 
 impl SessionRest {
+    /// False if the next request stays unread: for now, or because the connection ends.
+    #[inline]
+    pub(super) fn takes_requests(&self) -> bool {
+        !self.held && !self.deaf && self.stage != Stage::Closing
+    }
+
     /// Returns the flag that tells workers that nobody waits any more.
     pub(super) fn gone(&mut self) -> Arc<AtomicBool> {
         Arc::clone(self.gone.get_or_insert_default())
@@ -81,7 +87,7 @@ impl Session {
         let rest = SessionRest {
             stage: Stage::New,
             version: 0,
-            output: Output::default(),
+            output: EnvelopeWriter::default(),
             compression: None,
             client: ClientState { address: Some(client), ..ClientState::default() },
             registered: Registered::default(),
@@ -92,8 +98,6 @@ impl Session {
             handed_over: 0,
             gone: None,
         };
-        let mut input = Input::default();
-        input.body_bytes_max = limits::REQUEST_BYTES_MAX;
-        Self { conn, input, rest }
+        Self { conn, reader: EnvelopeReader::default(), rest }
     }
 }

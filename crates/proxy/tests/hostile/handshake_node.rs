@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_testing::bytes;
-use shunt_wire::cql::envelope::{Header, opcode};
-use shunt_wire::cql::framing::{Input, Next, Output, Scratch};
+use shunt_wire::cql::envelope::{BODY_BYTES_MAX, Header, opcode};
 use shunt_wire::cql::message::encode_result::{RowsWriter, native};
 use shunt_wire::cql::message::{Query, Startup, encode, error_code};
+use shunt_wire::cql::reader::EnvelopeReader;
+use shunt_wire::cql::writer::EnvelopeWriter;
 
 /// The reaction of the node to a step of the handshake.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -23,7 +24,7 @@ pub enum Reaction {
 /// A connection to the node.
 #[derive(Default)]
 struct Connection {
-    input: Input,
+    reader: EnvelopeReader,
     keyspace: Option<String>,
     token: Vec<u8>,
 }
@@ -176,7 +177,7 @@ impl HandshakeNode {
 const VOID: [u8; 4] = [0, 0, 0, 1];
 
 fn send(io: &mut Io, conn: ConnId, asked: Header, op: u8, body: &[u8]) {
-    Output::default().push(io.output(conn), Header::response(asked.version, asked.stream, op), body);
+    EnvelopeWriter::default().push(io.output(conn), Header::response(asked.version, asked.stream, op), body);
 }
 
 impl Service for HandshakeNode {
@@ -196,14 +197,16 @@ impl Service for HandshakeNode {
 
     fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
         let Some(mut connection) = self.open.remove(&(conn.index, conn.generation)) else { return data.len() };
-        let mut input = std::mem::take(&mut connection.input);
-        let used = input.feed(data, &mut Scratch::default(), |header, body| {
+        let mut reader = std::mem::take(&mut connection.reader);
+        let mut scratch = Vec::new();
+        let mut envelopes = reader.read(data, &mut scratch);
+        while let Some((header, body)) = envelopes.next(BODY_BYTES_MAX, None).unwrap() {
             self.serve(io, conn, &mut connection, header, body);
-            Next::Continue
-        });
-        connection.input = input;
+        }
+        let used = envelopes.finish();
+        connection.reader = reader;
         self.open.insert((conn.index, conn.generation), connection);
-        used.unwrap()
+        used
     }
 
     fn closed(&mut self, _io: &mut Io, conn: ConnId, _reason: CloseReason) {

@@ -85,7 +85,7 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// Why bytes are no segment, or segments no envelope.
+/// Why bytes are no segment, or what they hold is no envelope that may be taken.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FrameError {
     /// The CRC24 of a segment header is wrong; where the next segment starts is not known.
@@ -104,7 +104,7 @@ pub enum FrameError {
     },
     /// A payload could not be decompressed.
     Payload(CompressionError),
-    /// A large envelope has a body longer than allowed.
+    /// An envelope has a body longer than allowed.
     EnvelopeTooLarge {
         /// Bytes that the envelope's header claims.
         claimed: u32,
@@ -120,6 +120,10 @@ pub enum FrameError {
         /// Bytes of the part.
         found: usize,
     },
+    /// A body is compressed by itself (v3, v4), and STARTUP agreed on no compression.
+    CompressionNotAgreed,
+    /// A body that is compressed by itself (v3, v4) could not be decompressed.
+    Body(CompressionError),
 }
 
 impl fmt::Display for FrameError {
@@ -133,12 +137,14 @@ impl fmt::Display for FrameError {
             }
             FrameError::Payload(error) => write!(f, "segment payload: {error}"),
             FrameError::EnvelopeTooLarge { claimed, max } => {
-                write!(f, "large envelope: expected a body of at most {max} bytes, {claimed} are claimed")
+                write!(f, "envelope: expected a body of at most {max} bytes, {claimed} are claimed")
             }
             FrameError::PartialEnvelope => f.write_str("a self-contained segment ends in the middle of an envelope"),
             FrameError::EnvelopeOverrun { missing, found } => {
                 write!(f, "large envelope: expected at most the {missing} bytes missing, found {found}")
             }
+            FrameError::CompressionNotAgreed => f.write_str("a body is compressed, and no compression was agreed on"),
+            FrameError::Body(error) => error.fmt(f),
         }
     }
 }

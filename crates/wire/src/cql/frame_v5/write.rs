@@ -68,6 +68,11 @@ impl SegmentWriter {
         }
     }
 
+    /// True if segments may be compressed.
+    pub fn is_lz4(&self) -> bool {
+        self.lz4
+    }
+
     /// True if a segment is open, so that [`SegmentWriter::finish`] has something to do.
     pub fn is_open(&self) -> bool {
         self.open.is_some()

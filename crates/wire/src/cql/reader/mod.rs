@@ -5,6 +5,9 @@
 //! they are asked for: bare ones (v3, v4 and every handshake) and whole ones in plain v5 segments straight from the
 //! receive buffer, without a copy; from a buffer what was compressed or came in several segments.
 //!
+//! Bodies that are compressed one by one (v3, v4) are decompressed into the same buffer for who asks by
+//! [`Envelopes::next`]; the proxy, which passes most bodies on as they are, does not.
+//!
 //! The caller pulls, so it may judge a header before the body has come, stop anywhere and go on later at the same
 //! envelope, throw away a message as its bytes come, and switch to segments in the middle of what was received. It takes
 //! the reader out of its state first: then the handler may change that state as it likes, close the connection included.
@@ -52,8 +55,10 @@
 #[cfg(test)]
 mod tests;
 
-use super::envelope::{HEADER_BYTES, Header};
+use super::compression::{self, Algorithm};
+use super::envelope::{HEADER_BYTES, Header, flag};
 use super::frame_v5::{self, FrameError};
+use super::writer::EnvelopeWriter;
 
 /// How envelopes travel.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -98,8 +103,8 @@ impl EnvelopeReader {
         EnvelopeReader { kept_bytes: bytes, ..EnvelopeReader::default() }
     }
 
-    /// Begins to read `data`: what was received and not yet done with, oldest first. `scratch` is for payloads of
-    /// compressed segments; what it holds is lost.
+    /// Begins to read `data`: what was received and not yet done with, oldest first. `scratch` is for what has to
+    /// be decompressed, segments or bodies; what it holds is lost.
     #[inline]
     pub fn read<'a>(&'a mut self, data: &'a [u8], scratch: &'a mut Vec<u8>) -> Envelopes<'a> {
         let mut envelopes = Envelopes {
@@ -223,17 +228,26 @@ impl Envelopes<'_> {
         self.gather_body()
     }
 
-    /// The next whole envelope, if its body has at most `body_bytes_max` bytes.
+    /// The next whole envelope, if its body has at most `body_bytes_max` bytes. A body that is compressed by itself (v3,
+    /// v4, section 5) comes decompressed, by the algorithm that STARTUP agreed on; its header stays as it was received.
     ///
     /// # Errors
-    /// Its header claims a longer body; or a segment is damaged or ends in the middle of it.
+    /// Its body is longer, or would be once decompressed, and is refused by what it claims; it is compressed where
+    /// nothing was agreed on, or damaged; or a segment is damaged or ends in the middle of the envelope.
     #[inline]
-    pub fn next(&mut self, body_bytes_max: u32) -> Result<Option<(Header, &[u8])>, FrameError> {
+    pub fn next(
+        &mut self,
+        body_bytes_max: u32,
+        agreed: Option<Algorithm>,
+    ) -> Result<Option<(Header, &[u8])>, FrameError> {
         let Some(header) = self.header()? else { return Ok(None) };
         if header.length > body_bytes_max {
             return Err(FrameError::EnvelopeTooLarge { claimed: header.length, max: body_bytes_max });
         }
-        Ok(self.body()?.map(|body| (header, body)))
+        // v5, section 2.4.1.2: the flag is "deprecated and ignored".
+        let is_compressed = header.flags & flag::COMPRESSION != 0 && header.version < 5 && self.bare;
+        let body = if is_compressed { self.decompressed_body(body_bytes_max, agreed)? } else { self.body()? };
+        Ok(body.map(|body| (header, body)))
     }
 
     /// The bytes that have come of the body of the envelope whose header was asked for last: at least `bytes` of it,
@@ -266,6 +280,17 @@ impl Envelopes<'_> {
         self.bare = false;
         self.consume();
         self.behind = std::mem::take(&mut self.direct);
+    }
+
+    /// Goes on as `writer` does: the message that makes one direction of a connection switch to segments makes the other
+    /// switch too, behind the envelope handed out last. Does nothing before, and nothing once it has.
+    #[inline]
+    pub fn follow(&mut self, writer: &EnvelopeWriter) {
+        if self.bare
+            && let Some(lz4) = writer.segments_lz4()
+        {
+            self.start_segments(lz4);
+        }
     }
 
     /// Ends the read behind the envelope handed out last; returns how many of the bytes received are done with. The others
@@ -320,6 +345,19 @@ impl Envelopes<'_> {
         let skipped = self.unread().len().min(self.skip as usize);
         self.skip -= skipped as u32;
         self.advance(skipped);
+    }
+
+    /// As [`Envelopes::body`], of a bare envelope and out of the scratch, which nothing else needs before segments start.
+    #[inline(never)]
+    fn decompressed_body(&mut self, bytes_max: u32, agreed: Option<Algorithm>) -> Result<Option<&[u8]>, FrameError> {
+        let algorithm = agreed.ok_or(FrameError::CompressionNotAgreed)?;
+        let Self { direct, taken, scratch, .. } = self;
+        let length = Header::decode(direct).map_or(0, |header| header.length as usize);
+        let Some(body) = direct.get(HEADER_BYTES..HEADER_BYTES + length) else { return Ok(None) };
+        scratch.clear();
+        compression::decompress(algorithm, body, bytes_max, scratch).map_err(FrameError::Body)?;
+        *taken = HEADER_BYTES + length;
+        Ok(Some(scratch))
     }
 
     #[inline(never)]

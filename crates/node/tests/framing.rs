@@ -1,0 +1,126 @@
+//! How a node takes a connection's bytes apart: what follows STARTUP at once, envelopes in several segments, and bytes
+//! that lie.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use shunt_testing::{Answer, Client, Handshake, bytes};
+use shunt_wire::cql::compression::Algorithm;
+use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::message::error_code;
+use shunt_wire::cql::writer::EnvelopeWriter;
+use support::{PATIENCE, start};
+
+/// Version of the protocol and compression.
+type Layout = (u8, Option<Algorithm>);
+
+const LAYOUTS: [Layout; 6] = [
+    (3, None),
+    (4, Some(Algorithm::Lz4)),
+    (4, Some(Algorithm::Snappy)),
+    (4, None),
+    (5, None),
+    (5, Some(Algorithm::Lz4)),
+];
+
+/// A text of this many bytes that says something.
+fn select(length: usize) -> String {
+    let text = "SELECT cluster_name FROM system.local";
+    format!("{text}{}", " ".repeat(length.saturating_sub(text.len())))
+}
+
+/// Requests of these lengths, as a connection sends them behind STARTUP.
+fn requests((version, compression): Layout, lengths: &[usize]) -> Vec<u8> {
+    let (mut out, mut writer) = (Vec::new(), EnvelopeWriter::default());
+    if version < 5 {
+        writer.compression = compression;
+    } else {
+        writer.start_segments(compression.is_some());
+    }
+    for (stream, length) in (1..).zip(lengths) {
+        let query = bytes::query(version, stream, &select(*length));
+        writer.push(&mut out, Header::request(version, stream, opcode::QUERY), &query[9..]);
+    }
+    writer.finish(&mut out);
+    out
+}
+
+/// Sends STARTUP and, at once behind it, these bytes, in pieces; returns every answer until there are so many, or the
+/// node closes.
+fn exchange(address: SocketAddr, layout: Layout, behind: &[u8], piece: usize, answers: usize) -> Vec<Answer> {
+    let (version, compression) = layout;
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    let sent = [&bytes::startup(version, compression.map(Algorithm::name))[..], behind].concat();
+    sent.chunks(piece).for_each(|piece| stream.write_all(piece).unwrap());
+    let mut client = Client::new(Handshake::new(version).compressed(compression));
+    let (mut received, mut found) = (Vec::new(), Vec::new());
+    while found.len() < answers {
+        let mut arrived = [0; 16_384];
+        let count = stream.read(&mut arrived).unwrap();
+        if count == 0 {
+            break;
+        }
+        received.extend_from_slice(&arrived[..count]);
+        let used = client.receive(&received, &mut Vec::new()).unwrap();
+        received.drain(..used);
+        found.extend(std::iter::from_fn(|| client.next_answer()));
+    }
+    found
+}
+
+#[test]
+fn what_follows_startup_at_once_is_framed_as_it_asked() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodes = start(directory.path(), 1);
+    let lengths = [40, 3000, 150_000, 40, 300_000, 40];
+    for layout in LAYOUTS {
+        let behind = requests(layout, &lengths);
+        for piece in [usize::MAX, 70_000, 997] {
+            let mut answers = exchange(nodes.addresses()[0], layout, &behind, piece, 1 + lengths.len());
+            answers.sort_by_key(Answer::stream);
+            assert_eq!(answers[0].opcode(), opcode::READY);
+            assert!(answers.iter().map(Answer::stream).eq(0..7), "{layout:?}");
+            assert!(answers[1..].iter().all(|answer| answer.first_column() == [b"loopback"]), "{layout:?}");
+        }
+    }
+    assert!(nodes.stop(PATIENCE).is_in_time());
+}
+
+#[test]
+fn bytes_that_lie_are_refused_and_say_why() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodes = start(directory.path(), 1);
+    let header = |version, length| Header { length, ..Header::request(version, 1, opcode::QUERY) }.to_bytes();
+    let compressed = |body: &[u8]| bytes::said_compressed(bytes::request(4, 1, opcode::QUERY, body));
+    let mut damaged = bytes::segment(&bytes::query(5, 1, &select(0)), true);
+    damaged[20] ^= 1;
+    let lz4 = Some(Algorithm::Lz4);
+    let too_long = (16 << 20) + 1;
+    let cases: [(Layout, Vec<u8>, &str); 9] = [
+        ((4, None), header(4, too_long).to_vec(), "at most 16777216 bytes, 16777217 are claimed"),
+        ((4, None), header(4, u32::MAX).to_vec(), "4294967295 are claimed"),
+        ((5, None), bytes::segment(&header(5, too_long), false), "16777217 are claimed"),
+        ((5, None), bytes::segment(&header(5, 50), true), "ends in the middle of an envelope"),
+        ((5, None), damaged, "expected CRC32"),
+        ((5, lz4), bytes::segment_lz4(&[0xFF; 30], 100), "expected valid lz4"),
+        ((4, None), compressed(&[0, 0, 0, 1, 0x10, b'a']), "no compression was agreed on"),
+        ((4, lz4), compressed(&[0x7F, 0xFF, 0xFF, 0xFF, 0x10, b'a']), "at most 16777216 bytes uncompressed"),
+        ((4, lz4), compressed(&[0, 0, 0, 9, 0xFF, b'a']), "expected valid lz4"),
+    ];
+    for (layout, behind, why) in cases {
+        // One more than there are: the node closes.
+        let answers = exchange(nodes.addresses()[0], layout, &behind, usize::MAX, 3);
+        let [ready, refusal] = &answers[..] else { panic!("{layout:?} {why}: {answers:?}") };
+        assert_eq!(ready.opcode(), opcode::READY);
+        let (code, text) = refusal.error();
+        assert_eq!(code, error_code::PROTOCOL_ERROR);
+        assert!(text.contains(why), "{layout:?}: {text}");
+    }
+    assert!(nodes.stop(PATIENCE).is_in_time());
+}
