@@ -1,10 +1,11 @@
-//! v5 segments. The first byte says what the rest is: a stream of segments as received, or what an envelope or a
+//! v5 segments, alone and as the reader of envelopes takes them. The first byte says what the rest is: a stream of segments as received, or what an envelope or a
 //! segment with right checksums is made from, since no mutation of bytes gets past two checksums.
 
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header};
-use shunt_wire::cql::frame_v5::{Assembler, PAYLOAD_BYTES_MAX, SegmentWriter, decode};
+use shunt_wire::cql::frame_v5::{FrameError, PAYLOAD_BYTES_MAX, SegmentWriter, decode};
+use shunt_wire::cql::reader::EnvelopeReader;
 
-/// Most bytes that large envelopes may claim here.
+/// Most bytes that envelopes may claim here.
 const BODY_MAX: u32 = 1 << 20;
 
 /// Tries one input.
@@ -12,35 +13,80 @@ pub fn run(data: &[u8]) {
     let Some((mode, rest)) = data.split_first() else { return };
     let lz4 = mode & 1 == 1;
     match mode >> 1 & 3 {
-        0 => stream(rest, lz4),
+        0 => drop(stream(rest, lz4)),
         1 => forged(rest, lz4),
         2 => round_trip(rest, lz4),
         _ => damaged(rest, lz4),
     }
 }
 
-/// Reads segments until one is damaged or not whole, as a connection would.
-fn stream(data: &[u8], lz4: bool) {
-    let mut assembler = Assembler::new();
-    let mut scratch = Vec::new();
-    let mut at = 0;
+/// Reads segments until one is damaged or not whole, and the envelopes in them as a connection would; returns these.
+fn stream(data: &[u8], lz4: bool) -> Vec<(Header, Vec<u8>)> {
+    let payloads = payloads(data, lz4);
+    let read = |piece, pause| received((data, lz4), payloads.len(), piece, pause);
+    let (found, error) = read(usize::MAX, usize::MAX);
+    let mut expected = &payloads[..];
+    for (header, body) in &found {
+        assert_eq!(header.length as usize, body.len());
+        let whole = [&header.to_bytes()[..], body].concat();
+        expected = expected.strip_prefix(&whole[..]).expect("the envelopes are those of the payloads, in order");
+    }
+    // Whatever arrives when, and wherever the connection stops to read, it finds the same.
+    for (piece, pause) in [(usize::MAX, 1), (1, usize::MAX), (7, 2), (1000, 3)] {
+        assert_eq!(read(piece, pause), (found.clone(), error), "pieces of {piece}, pauses after {pause}");
+    }
+    found
+}
+
+/// The payloads of all segments in front of the first that is damaged or not whole.
+fn payloads(data: &[u8], lz4: bool) -> Vec<u8> {
+    let (mut payloads, mut at) = (Vec::new(), 0);
     while let Ok(Some(segment)) = decode(&data[at..], lz4) {
         assert!(segment.consumed > segment.payload.len() && at + segment.consumed <= data.len());
         at += segment.consumed;
-        let Ok(payload) = segment.payload(&mut scratch) else { return };
-        assert_eq!(payload.len(), segment.uncompressed_len);
-        if segment.self_contained {
-            continue;
+        let before = payloads.len();
+        if segment.append_payload(&mut payloads).is_err() {
+            payloads.truncate(before);
+            break;
         }
-        match assembler.push(payload, BODY_MAX) {
-            Ok(None) => assert!(assembler.len() <= HEADER_BYTES + BODY_MAX as usize),
-            Ok(Some((header, body))) => {
-                assert_eq!(header.length as usize, body.len());
-                assembler.clear();
+        assert_eq!(payloads.len() - before, segment.uncompressed_len);
+    }
+    payloads
+}
+
+/// The envelopes in `data`, which arrives in pieces of `piece` bytes and is read by a connection that pauses after each
+/// `pause` envelopes; and the error that ended it. The segments hold `payload_bytes`.
+fn received(
+    (data, lz4): (&[u8], bool),
+    payload_bytes: usize,
+    piece: usize,
+    pause: usize,
+) -> (Vec<(Header, Vec<u8>)>, Option<FrameError>) {
+    let (mut reader, mut scratch) = (EnvelopeReader::default(), Vec::new());
+    let (mut found, mut unread) = (Vec::new(), Vec::new());
+    reader.start_segments(lz4);
+    for arrived in data.chunks(piece.min(data.len().max(1))) {
+        unread.extend_from_slice(arrived);
+        loop {
+            let mut envelopes = reader.read(&unread, &mut scratch);
+            let before = found.len();
+            while found.len() - before < pause {
+                match envelopes.next(BODY_MAX, None) {
+                    Ok(Some((header, body))) => found.push((header, body.to_vec())),
+                    Ok(None) => break,
+                    Err(error) => return (found, Some(error)),
+                }
             }
-            Err(_) => assert!(assembler.is_empty()),
+            let used = envelopes.finish();
+            unread.drain(..used);
+            assert!(found.len() * HEADER_BYTES <= payload_bytes, "envelopes come more than once");
+            assert!(reader.carried_bytes() <= HEADER_BYTES + BODY_MAX as usize + PAYLOAD_BYTES_MAX);
+            if found.len() - before < pause {
+                break;
+            }
         }
     }
+    (found, None)
 }
 
 /// A segment whose checksums are right and whose lengths and payload need not be.
@@ -74,8 +120,7 @@ fn round_trip(data: &[u8], lz4: bool) {
         if at != usize::MAX {
             assert_eq!(out[at..at + body.len()], body);
         }
-        sent.extend_from_slice(&header);
-        sent.extend_from_slice(&body);
+        sent.push([&header[..], &body].concat());
         if number % 5 == 4 {
             writer.finish(&mut out);
         }
@@ -83,15 +128,9 @@ fn round_trip(data: &[u8], lz4: bool) {
     writer.finish(&mut out);
     assert!(!writer.is_open() && out.starts_with(b"before"));
 
-    let mut received = Vec::new();
-    let mut scratch = Vec::new();
-    let mut bytes = &out[6..];
-    while let Some(segment) = decode(bytes, lz4).expect("our own segment") {
-        received.extend_from_slice(segment.payload(&mut scratch).expect("our own payload"));
-        bytes = &bytes[segment.consumed..];
-    }
-    assert!(bytes.is_empty() && received == sent);
-    stream(&out[6..], lz4);
+    assert_eq!(payloads(&out[6..], lz4), sent.concat());
+    let found = stream(&out[6..], lz4);
+    assert!(found.iter().map(|(header, body)| [&header.to_bytes()[..], body].concat()).eq(sent));
 }
 
 /// Checks that one flipped bit in a segment is noticed, wherever it is.

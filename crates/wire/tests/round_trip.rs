@@ -6,9 +6,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use shunt_wire::aggregate::{AggregateReader, AggregateWriter, Limits};
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, opcode};
-use shunt_wire::cql::frame_v5::{Assembler, PAYLOAD_BYTES_MAX, SegmentWriter, decode};
+use shunt_wire::cql::frame_v5::{PAYLOAD_BYTES_MAX, SegmentWriter};
 use shunt_wire::cql::message::encode_result::{RowsWriter, native};
 use shunt_wire::cql::message::{ResultMessage, put};
+use shunt_wire::cql::reader::EnvelopeReader;
 
 /// Sizes of bodies: mostly small, some around one and two segments.
 fn body_len() -> impl Strategy<Value = usize> {
@@ -26,32 +27,19 @@ fn body(number: usize, length: usize) -> Vec<u8> {
 
 /// Every envelope in `bytes`, which arrive in pieces of `piece` bytes, as a connection would read them.
 fn receive(bytes: &[u8], lz4: bool, piece: usize) -> Vec<(Header, Vec<u8>)> {
-    let mut received = Vec::new();
-    let mut unread = Vec::new();
-    let (mut assembler, mut scratch) = (Assembler::new(), Vec::new());
+    let (mut received, mut unread, mut scratch) = (Vec::new(), Vec::new(), Vec::new());
+    let mut reader = EnvelopeReader::default();
+    reader.start_segments(lz4);
     for arrived in bytes.chunks(piece) {
         unread.extend_from_slice(arrived);
-        let mut at = 0;
-        while let Some(segment) = decode(&unread[at..], lz4).unwrap() {
-            at += segment.consumed;
-            let mut payload = segment.payload(&mut scratch).unwrap();
-            if !segment.self_contained {
-                if let Some((header, body)) = assembler.push(payload, u32::MAX).unwrap() {
-                    received.push((header, body.to_vec()));
-                    assembler.clear();
-                }
-                continue;
-            }
-            assert!(assembler.is_empty());
-            while let Some(header) = Header::decode(payload) {
-                let (body, rest) = payload[HEADER_BYTES..].split_at(header.length as usize);
-                received.push((header, body.to_vec()));
-                payload = rest;
-            }
+        let mut envelopes = reader.read(&unread, &mut scratch);
+        while let Some((header, body)) = envelopes.next(u32::MAX, None).unwrap() {
+            received.push((header, body.to_vec()));
         }
-        unread.drain(..at);
+        let used = envelopes.finish();
+        unread.drain(..used);
     }
-    assert!(unread.is_empty());
+    assert_eq!((unread.len(), reader.carried_bytes()), (0, 0));
     received
 }
 

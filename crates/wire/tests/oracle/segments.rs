@@ -4,8 +4,9 @@ use cassandra_protocol::compression::Compression;
 use cassandra_protocol::frame::frame_decoder::{FrameDecoder, Lz4FrameDecoder, UncompressedFrameDecoder};
 use cassandra_protocol::frame::frame_encoder::{FrameEncoder, Lz4FrameEncoder, UncompressedFrameEncoder};
 use cassandra_protocol::frame::{Direction, Envelope, Flags, Opcode, Version};
-use shunt_wire::cql::envelope::{HEADER_BYTES, Header};
-use shunt_wire::cql::frame_v5::{Assembler, SegmentWriter, decode};
+use shunt_wire::cql::envelope::HEADER_BYTES;
+use shunt_wire::cql::frame_v5::SegmentWriter;
+use shunt_wire::cql::reader::EnvelopeReader;
 
 /// Small envelopes, one that needs several segments, and small ones again.
 fn envelopes() -> Vec<Envelope> {
@@ -69,24 +70,18 @@ fn we_read_theirs(lz4: bool, encoder: &mut dyn FrameEncoder) {
         }
     }
 
-    let mut read = Vec::new();
-    let mut assembler = Assembler::new();
-    let (mut at, mut scratch) = (0, Vec::new());
-    while let Some(segment) = decode(&bytes[at..], lz4).unwrap() {
-        let payload = segment.payload(&mut scratch).unwrap();
-        if segment.self_contained {
-            read.push(payload.to_vec());
-        } else if let Some((header, body)) = assembler.push(payload, u32::MAX).unwrap() {
-            read.push([&header.to_bytes()[..], body].concat());
-            assembler.clear();
-        }
-        at += segment.consumed;
+    let mut reader = EnvelopeReader::default();
+    reader.start_segments(lz4);
+    let (mut read, mut scratch) = (Vec::new(), Vec::new());
+    let mut found = reader.read(&bytes, &mut scratch);
+    while let Some((header, body)) = found.next(u32::MAX, None).unwrap() {
+        read.push((header, [&header.to_bytes()[..], body].concat()));
     }
-    assert_eq!(at, bytes.len());
-    let sent: Vec<_> = envelopes().iter().map(encoded).collect();
-    assert!(read == sent);
-    let header = Header::decode(&read[1]).unwrap();
+    assert_eq!(found.finish(), bytes.len());
+    assert_eq!(reader.carried_bytes(), 0);
+    let (header, _) = read[1];
     assert_eq!((header.version, header.stream, header.length), (5, 1, 500));
+    assert!(read.into_iter().map(|(_, bytes)| bytes).eq(envelopes().iter().map(encoded)));
 }
 
 #[test]

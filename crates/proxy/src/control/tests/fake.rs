@@ -233,7 +233,7 @@ impl Server {
     fn next(&self, received: &mut Vec<u8>) -> Option<(Header, Vec<u8>)> {
         let (consumed, envelope) = if self.framed {
             let segment = frame_v5::decode(received, false).expect("segment")?;
-            (segment.consumed, segment.payload(&mut Vec::new()).expect("payload").to_vec())
+            (segment.consumed, segment.payload.to_vec())
         } else {
             let length = HEADER_BYTES + Header::decode(received)?.length as usize;
             (length, received.get(..length)?.to_vec())

@@ -9,7 +9,6 @@
 //! ```
 //! Integers of the framing are little-endian.
 
-mod assemble;
 mod crc;
 #[cfg(test)]
 mod tests;
@@ -19,7 +18,6 @@ use std::fmt;
 
 use super::compression::{CompressionError, lz4_block};
 
-pub use assemble::Assembler;
 pub use write::SegmentWriter;
 
 /// Largest payload of a segment in bytes, compressed or not: 17 bits of length.
@@ -42,35 +40,19 @@ const fn length_bytes(lz4: bool) -> usize {
 /// A segment whose checksums are right.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Segment<'a> {
-    /// The payload as received, perhaps compressed; see [`Segment::payload`].
+    /// The payload as received, perhaps compressed; see [`Segment::append_payload`].
     pub payload: &'a [u8],
     /// Length of the payload once it is decompressed, in bytes.
     pub uncompressed_len: usize,
     /// True if `payload` is an LZ4 block.
     pub compressed: bool,
-    /// True if the payload is whole envelopes; if not, it is a part of one, for [`Assembler`].
+    /// True if the payload is whole envelopes; if not, it is a part of one, which [`super::reader`] puts together.
     pub self_contained: bool,
     /// Bytes of the input that the segment takes.
     pub consumed: usize,
 }
 
-impl<'a> Segment<'a> {
-    /// The payload, decompressed into `scratch` if it has to be. What `scratch` held before is lost.
-    ///
-    /// # Errors
-    /// When the LZ4 block is damaged or has another length than it claims.
-    pub fn payload<'s>(&self, scratch: &'s mut Vec<u8>) -> Result<&'s [u8], FrameError>
-    where
-        'a: 's,
-    {
-        if !self.compressed {
-            return Ok(self.payload);
-        }
-        scratch.clear();
-        self.append_payload(scratch)?;
-        Ok(scratch)
-    }
-
+impl Segment<'_> {
     /// Appends the payload to `out`, decompressed if it has to be.
     ///
     /// # Errors
@@ -113,13 +95,6 @@ pub enum FrameError {
     },
     /// A self-contained segment ends in the middle of an envelope.
     PartialEnvelope,
-    /// The last part of a large envelope is longer than what was missing.
-    EnvelopeOverrun {
-        /// Bytes that were missing.
-        missing: usize,
-        /// Bytes of the part.
-        found: usize,
-    },
     /// A body is compressed by itself (v3, v4), and STARTUP agreed on no compression.
     CompressionNotAgreed,
     /// A body that is compressed by itself (v3, v4) could not be decompressed.
@@ -140,9 +115,6 @@ impl fmt::Display for FrameError {
                 write!(f, "envelope: expected a body of at most {max} bytes, {claimed} are claimed")
             }
             FrameError::PartialEnvelope => f.write_str("a self-contained segment ends in the middle of an envelope"),
-            FrameError::EnvelopeOverrun { missing, found } => {
-                write!(f, "large envelope: expected at most the {missing} bytes missing, found {found}")
-            }
             FrameError::CompressionNotAgreed => f.write_str("a body is compressed, and no compression was agreed on"),
             FrameError::Body(error) => error.fmt(f),
         }

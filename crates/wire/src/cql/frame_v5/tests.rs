@@ -34,10 +34,10 @@ fn noise(length: usize) -> Vec<u8> {
 /// All segments of `bytes` with their payloads; panics if something is left over.
 fn decode_all(mut bytes: &[u8], lz4: bool) -> Vec<(bool, Vec<u8>)> {
     let mut segments = Vec::new();
-    let mut scratch = vec![0xEE; 3];
     while !bytes.is_empty() {
         let segment = decode(bytes, lz4).unwrap().expect("a whole segment");
-        let payload = segment.payload(&mut scratch).unwrap().to_vec();
+        let mut payload = Vec::new();
+        segment.append_payload(&mut payload).unwrap();
         assert_eq!(payload.len(), segment.uncompressed_len);
         segments.push((segment.self_contained, payload));
         bytes = &bytes[segment.consumed..];
@@ -135,7 +135,7 @@ fn a_full_segment_makes_room_for_the_next() {
 }
 
 #[test]
-fn a_large_envelope_is_split_and_put_together() {
+fn a_large_envelope_is_split() {
     for lz4 in [false, true] {
         for extra in [1, PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX + 1] {
             let body = noise(PAYLOAD_BYTES_MAX - HEADER_BYTES + extra);
@@ -149,38 +149,10 @@ fn a_large_envelope_is_split_and_put_together() {
             let segments = decode_all(&out, lz4);
             let (last, parts) = segments[1..].split_last().unwrap();
             assert!(segments[0].0 && last.0 && parts.iter().all(|(whole, _)| !whole));
-            let mut assembler = Assembler::new();
-            for (_, part) in &parts[..parts.len() - 1] {
-                assert_eq!(assembler.push(part, u32::MAX), Ok(None));
-            }
-            let (found, whole) =
-                assembler.push(&parts[parts.len() - 1].1, u32::MAX).unwrap().expect("the envelope is whole");
-            assert_eq!((found.to_bytes(), whole), (header(&body), &body[..]));
-            assembler.clear();
-            assert!(assembler.is_empty());
+            let whole: Vec<u8> = parts.iter().flat_map(|(_, part)| part).copied().collect();
+            assert_eq!(whole, [&header(&body)[..], &body].concat());
         }
     }
-}
-
-#[test]
-fn a_header_that_arrives_in_parts_is_put_together_too() {
-    let mut assembler = Assembler::new();
-    for byte in header(b"x") {
-        assert_eq!(assembler.push(&[byte], 1), Ok(None));
-    }
-    assert_eq!(assembler.push(b"x", 1).unwrap().unwrap().1, b"x");
-}
-
-#[test]
-fn the_assembler_refuses_what_is_too_long() {
-    let mut assembler = Assembler::new();
-    let error = assembler.push(&header(b"four"), 3).unwrap_err();
-    assert_eq!(error, FrameError::EnvelopeTooLarge { claimed: 4, max: 3 });
-    assert!(assembler.is_empty());
-    assert_eq!(assembler.push(&header(b"four"), 4), Ok(None));
-    let error = assembler.push(b"fourth", 4).unwrap_err();
-    assert_eq!(error, FrameError::EnvelopeOverrun { missing: 4, found: 6 });
-    assert!(assembler.is_empty());
 }
 
 #[test]
@@ -205,7 +177,7 @@ fn a_false_uncompressed_length_is_an_error_behind_right_checksums() {
         bytes.extend_from_slice(block);
         bytes.extend_from_slice(&crc::crc32(block).to_le_bytes());
         let segment = decode(&bytes, true).unwrap().unwrap();
-        let error = segment.payload(&mut Vec::new()).unwrap_err();
+        let error = segment.append_payload(&mut Vec::new()).unwrap_err();
         assert!(matches!(error, FrameError::Payload(_)), "{claimed}: {error}");
     }
 }
