@@ -48,6 +48,9 @@ const BYTES_EACH_MAX: usize = 400;
 /// The instant in milliseconds that relative texts are read at.
 const NOW_MS: i64 = 1_790_000_000_000;
 
+/// The first millisecond of the year 1.
+const YEAR_1_MS: i64 = -62_135_596_800_000;
+
 /// Tries one input.
 pub fn run(data: &[u8]) {
     let Some((which, bytes)) = data.split_first() else { return };
@@ -128,11 +131,11 @@ fn texts(cql_type: &CqlType, bytes: &[u8]) {
     assert!(value.is_empty() || validate(cql_type, &value).is_ok());
     let shown = plain_text(*native, &value).expect("a value of the type");
     // As in Cassandra digits of a blob have a prefix when they are printed, a duration of nothing has no text, and a year
-    // of more than four digits has a sign that nobody reads.
+    // of more than four digits has a sign that nobody reads, one before Christ has none.
     let one_way = match native {
         NativeType::Blob => true,
         NativeType::Duration => shown.is_empty(),
-        NativeType::Timestamp | NativeType::Date => shown.starts_with(['+', '-']),
+        NativeType::Timestamp | NativeType::Date => shown.starts_with(['+', '-']) || is_before_year_1(&value),
         _ => false,
     };
     if !one_way {
@@ -144,4 +147,9 @@ fn texts(cql_type: &CqlType, bytes: &[u8]) {
 /// True if JSON may have an empty string: as in Cassandra that is the empty value of types that otherwise have none.
 fn has_empty(json: &str) -> bool {
     json.contains("\"\"") || json.contains("\\\"\\\"")
+}
+
+/// True of a timestamp that early; dates have a sign then.
+fn is_before_year_1(value: &[u8]) -> bool {
+    value.try_into().is_ok_and(|bytes| i64::from_be_bytes(bytes) < YEAR_1_MS)
 }
