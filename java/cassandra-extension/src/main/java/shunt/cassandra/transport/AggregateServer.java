@@ -130,8 +130,7 @@ public final class AggregateServer
         }
         stages.install();
         accepting = true;
-        offer.announce(List.of("v1", "count_max=" + settings.frameQueriesMax(), "bytes_max=" + settings.frameBytesMax(),
-                               "port=" + settings.port()));
+        offer.announce(FrameLayout.offer(settings.frameQueriesMax(), settings.frameBytesMax(), settings.port()));
         LOGGER.info("Aggregated frames v1 on {} ({}): up to {} queries and {} bytes in a frame, {} threads, a query is slow "
                     + "after {} ms, those of a frame together after {} ms, {} clients on a connection, {} in all; stages READ, MUTATION and COUNTER_MUTATION are wrapped; Cassandra {}",
                     server.socket, server.tlsEncryptionPolicy.description(), settings.frameQueriesMax(),

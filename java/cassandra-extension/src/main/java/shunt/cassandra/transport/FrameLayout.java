@@ -1,6 +1,7 @@
 package shunt.cassandra.transport;
 
 import io.netty.buffer.ByteBuf;
+import java.util.List;
 import org.apache.cassandra.transport.ProtocolException;
 
 /**
@@ -10,6 +11,8 @@ import org.apache.cassandra.transport.ProtocolException;
  */
 public final class FrameLayout
 {
+    /** The version of the layout: a proxy that does not know it sends ordinary envelopes. */
+    private static final String VERSION = "v1";
     /** Opcode of a frame, in both directions. */
     public static final int OPCODE = 0x64;
     /** Opcode of an entry that lets the node forget a client; has no body and no answer. */
@@ -70,6 +73,12 @@ public final class FrameLayout
     private static ProtocolException wrong(int entry, int count, String what)
     {
         return new ProtocolException("Aggregated frame: entry " + (entry + 1) + " of " + count + " " + what);
+    }
+
+    /** What SUPPORTED lists of a node that takes frames of this layout: its version, the limits and where. */
+    public static List<String> offer(int countMax, int bytesMax, int port)
+    {
+        return List.of(VERSION, "count_max=" + countMax, "bytes_max=" + bytesMax, "port=" + port);
     }
 
     /** Makes room for the header and the count of an answer at the start of an empty buffer. */
