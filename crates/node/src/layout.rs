@@ -172,6 +172,28 @@ pub(crate) fn check_apart(directory: &Path, to: &Path) -> Result<(), String> {
 mod tests {
     use super::*;
 
+    /// The file of every version there was. Whoever writes another lets these be read still: see "Changing a format" in
+    /// CONTRIBUTING.md.
+    #[test]
+    fn files_of_every_version_are_read() {
+        let claim = |complete, store| Claim { nodes: 3, complete, store };
+        let id = Some([0xa5; 16]);
+        let files = [
+            ("3\n", claim(false, None), false),
+            ("3 begun 599b5ad2\n", claim(false, None), true),
+            ("3 6dd28e9b\n", claim(true, None), true),
+            ("3 begun a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5 7fcde8ef\n", claim(false, id), true),
+            ("3 a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5 111e1d1d\n", claim(true, id), true),
+        ];
+        let directory = tempfile::tempdir().unwrap();
+        for (file, claim, is_written) in files {
+            assert_eq!(parse(file), Some(claim), "{file}");
+            set_nodes(directory.path(), claim).unwrap();
+            let written = std::fs::read_to_string(directory.path().join("nodes")).unwrap();
+            assert!(!is_written || written == file, "{written}");
+        }
+    }
+
     #[test]
     fn what_is_written_is_read_and_no_flip_of_it() {
         let directory = tempfile::tempdir().unwrap();
