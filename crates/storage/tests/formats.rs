@@ -324,6 +324,9 @@ fn a_data_directory() {
     }
     let store = Store::open(directory.path(), options()).unwrap_or_else(|error| unread(name, error));
     let is = |value: &[u8]| CellValue::Live(value.to_vec());
+    // With all its times.
+    let base = store.read_row(TABLE, PartitionKey(&partition(1)), Target::Row(b"base"), NOW).unwrap();
+    assert_eq!(base.as_ref(), rows().iter().find(|(name, _)| *name == "base").map(|(_, row)| row));
     assert_eq!(values(&store, 0, Target::Row(b"exact")), [(1, is(b"same")), (2, is(b"newer")), (3, is(b"four"))]);
     assert_eq!(values(&store, 1, Target::Row(b"base")), [(2, is(b"two")), (300, is(b"three hundred"))]);
     assert_eq!(values(&store, 2, Target::Row(b"inline")), [(9, is(b"nine")), (1000, is(b""))]);
