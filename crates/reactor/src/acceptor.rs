@@ -69,6 +69,11 @@ impl Acceptor {
         Ok(Acceptor { stop, thread: Some(thread) })
     }
 
+    /// True if the thread has ended, which it does not until it is told to: it has panicked.
+    pub fn has_died(&self) -> bool {
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+
     /// Stops accepting and closes the listening sockets; returns when that is done, and false if the thread had died before.
     pub fn stop(mut self) -> bool {
         self.end()
@@ -282,9 +287,15 @@ mod tests {
         let (mailer, _inbox) = mailbox::<()>(1).unwrap();
         let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let slot = CoreSlot { mailer, load: Arc::default() };
-        assert!(Acceptor::start(vec![listener], vec![slot]).unwrap().stop());
+        let acceptor = Acceptor::start(vec![listener], vec![slot]).unwrap();
+        assert!(!acceptor.has_died());
+        assert!(acceptor.stop());
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap());
         let thread = Some(std::thread::spawn(|| panic!("as the test wants it")));
-        assert!(!Acceptor { stop, thread }.stop());
+        let acceptor = Acceptor { stop, thread };
+        while !acceptor.has_died() {
+            std::thread::yield_now();
+        }
+        assert!(!acceptor.stop());
     }
 }

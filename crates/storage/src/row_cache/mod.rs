@@ -56,6 +56,13 @@ pub struct RowCache {
     cascade: Option<JoinHandle<()>>,
 }
 
+impl RowCache {
+    /// The thread that writes to the SSD, if there is one.
+    pub(crate) fn thread(&self) -> Option<&JoinHandle<()>> {
+        self.cascade.as_ref()
+    }
+}
+
 /// The answer that the cache has about a row without I/O.
 #[derive(Debug)]
 pub enum Lookup {

@@ -6,6 +6,7 @@
 
 use super::{Durability, Shared, StoreError, Ticket};
 use crate::engine::EngineError;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -296,8 +297,18 @@ impl Commit {
     }
 }
 
-/// The sync thread, until the store is dropped.
+/// The sync thread, until the store is closed.
 pub(super) fn run(shared: &Arc<Shared>) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| serve(shared))) {
+        // Whoever waits would wait for ever.
+        let died = EngineError::Failed("the thread that syncs has died; the log says where".to_owned());
+        let up_to = Ticket(shared.commit.written.load(Ordering::Acquire));
+        shared.commit.settle(up_to, Err(died));
+        resume_unwind(panic);
+    }
+}
+
+fn serve(shared: &Arc<Shared>) {
     let commit = &shared.commit;
     let (mut noted, mut watched) = (Instant::now(), None::<Instant>);
     loop {

@@ -90,7 +90,8 @@ pub(crate) struct Shared {
 /// An open store. Threads share it by reference or in an `Arc`.
 pub struct Store {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    /// Until it is closed.
+    threads: Mutex<Vec<JoinHandle<()>>>,
     stop_upkeep: SyncSender<Vec<u8>>,
     _lock: Option<DirectoryLock>,
 }
@@ -182,7 +183,7 @@ impl Store {
             stop_sweeping: AtomicBool::new(false),
             upkeep: Mutex::new(()),
         });
-        let threads = start_threads(&shared, asked)?;
+        let threads = Mutex::new(start_threads(&shared, asked)?);
         Ok(Store { shared, threads, stop_upkeep: rewrites, _lock: lock })
     }
 
@@ -285,6 +286,27 @@ impl Store {
         copy.make_durable()
     }
 
+    /// Names of the store's threads that have ended, which none does before the store is closed: they have panicked.
+    pub fn dead_threads(&self) -> Vec<String> {
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_cache = self.shared.cache.as_ref().and_then(RowCache::thread);
+        let dead = threads.iter().chain(of_cache).filter(|thread| thread.is_finished());
+        dead.map(|thread| thread.thread().name().unwrap_or_default().to_owned()).collect()
+    }
+
+    /// Syncs what was written, and ends the threads that do that and look after records; false if one of them had panicked.
+    /// Writes after it are refused, or their tickets lost. As dropping the store does, for whoever wants to know.
+    pub fn close(&self) -> bool {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if threads.is_empty() {
+            return true;
+        }
+        // An empty key is no key: it ends the thread.
+        let _ = self.stop_upkeep.send(Vec::new());
+        self.shared.commit.stop();
+        threads.drain(..).filter_map(|thread| thread.join().err()).count() == 0
+    }
+
     /// Figures for metrics.
     pub fn figures(&self) -> StoreFigures {
         let shared = &self.shared;
@@ -306,12 +328,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // An empty key is no key: it ends the thread.
-        let _ = self.stop_upkeep.send(Vec::new());
-        self.shared.commit.stop();
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
+        self.close();
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) struct Faults {
     pub(crate) full: AtomicBool,
     /// Every read has a bit flipped, somewhere.
     pub(crate) flipped_bits: AtomicBool,
+    /// Whoever writes panics.
+    pub(crate) panicking_writes: AtomicBool,
     /// Others run while the disk works.
     pub(crate) slow: AtomicBool,
     reads: AtomicU64,
@@ -107,6 +109,7 @@ impl SegmentFile for Segment {
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
         assert!(is_aligned(buffer, offset), "going around the page cache takes aligned writes");
         self.faults.writes.fetch_add(1, Ordering::SeqCst);
+        assert!(!self.faults.panicking_writes.load(Ordering::SeqCst), "as the test wants it");
         self.faults.take_time();
         if self.faults.failing_writes.load(Ordering::SeqCst) {
             return Err(io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error()));

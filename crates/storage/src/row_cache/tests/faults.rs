@@ -176,6 +176,23 @@ fn a_write_the_disk_lost_is_noticed() {
 }
 
 #[test]
+fn a_thread_that_panics_is_noticed_and_the_cache_goes_on_in_memory() {
+    let disk = Disk::default();
+    let cache = filled(&disk);
+    assert!(cache.thread().is_some_and(|thread| !thread.is_finished()));
+    with_fault(&disk.faults.panicking_writes, || {
+        for row in ROWS..3 * ROWS {
+            fill(&cache, &key_of(1, row), Some(&record_of(row, 400)));
+        }
+        while cache.thread().is_some_and(|thread| !thread.is_finished()) {
+            std::thread::yield_now();
+        }
+    });
+    assert!(!cache.statistics().ssd_on);
+    assert!(read_all(&cache) < ROWS as usize);
+}
+
+#[test]
 fn segments_cut_off_are_misses() {
     let disk = Disk::default();
     let cache = filled(&disk);

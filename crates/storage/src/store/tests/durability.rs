@@ -139,3 +139,33 @@ fn writes_that_cannot_be_are_refused_whole() {
     assert!(matches!(store.apply(&[fine, short], periodic()), Err(StoreError::Key(_))));
     assert_eq!(value(&store, &good, Target::Static), None);
 }
+
+/// Nobody would sync for those who wait.
+#[test]
+fn who_waits_for_a_thread_that_has_died_is_told() {
+    let store = in_memory(options());
+    assert!(store.dead_threads().is_empty());
+    let first = batch(&store, 1).unwrap();
+    store.wait_durable(first).unwrap();
+    store.subscribe(Box::new(|synced| assert!(synced.is_err(), "as the test wants it")));
+    let second = batch(&store, 2).unwrap();
+    store.wait_durable(second).unwrap();
+    while store.dead_threads().is_empty() {
+        std::thread::yield_now();
+    }
+    assert_eq!(store.dead_threads(), ["store-sync"]);
+    assert!(matches!(store.health(), Err(StoreError::Poisoned(_))));
+    assert!(matches!(batch(&store, 3), Err(StoreError::Poisoned(_))));
+    assert!(!store.close(), "it has not ended well");
+    assert!(store.close(), "that was told");
+}
+
+#[test]
+fn what_is_closed_is_synced_and_takes_nothing_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), options()).unwrap();
+    let ticket = put(&store, &partition(1), Target::Static, insert(0, 1, b"x"));
+    assert!(store.close() && store.durable() >= ticket);
+    let later = put(&store, &partition(2), Target::Static, insert(0, 1, b"x"));
+    assert!(matches!(store.wait_durable(later), Err(StoreError::Poisoned(_))));
+}

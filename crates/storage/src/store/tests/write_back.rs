@@ -190,3 +190,23 @@ fn a_loop_does_not_take_a_large_collection_apart() {
     };
     assert_eq!((ask(&one), ask(&two)), ((false, false), (true, true)));
 }
+
+#[test]
+fn a_thread_that_dies_at_it_is_named() {
+    let on_get = |_: &[u8], _| {
+        assert!(std::thread::current().name() != Some("store-upkeep"), "as the test wants it");
+    };
+    let memory = |merger| Box::new(MemoryEngine::new(merger)) as Box<dyn Engine>;
+    let store = Watched::store(StoreOptions { write_back_fragments: 2, ..options() }, memory, on_get, true);
+    for column in 0..2 {
+        put(&store, &partition(1), Target::Row(b"r"), insert(column, 1, b"v"));
+    }
+    assert!(store.dead_threads().is_empty());
+    assert!(text(&store, &partition(1), Target::Row(b"r")).is_some());
+    until(|| !store.dead_threads().is_empty());
+    assert_eq!(store.dead_threads(), ["store-upkeep"]);
+    // Reads and writes go on until the process ends.
+    put(&store, &partition(1), Target::Row(b"r"), insert(0, 2, b"w"));
+    assert_eq!(text(&store, &partition(1), Target::Row(b"r")).as_deref(), Some("w"));
+    assert!(!store.close());
+}
