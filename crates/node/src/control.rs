@@ -15,10 +15,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::layout;
 use crate::shared::Shared;
+use crate::stopped::{self, Stopped};
 
 /// How long one who connects may take to say what is wanted.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,45 +36,64 @@ pub(crate) struct Control {
     stopping: Arc<AtomicBool>,
     /// Closed when the thread ends.
     ended: Receiver<()>,
+    thread: JoinHandle<()>,
 }
 
 impl Control {
     /// Listens in the data directory, whose lock the caller has: a socket that is there is a leftover.
     pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Control> {
-        let path = layout::control_socket(shared.directory());
+        let orders = Arc::clone(shared);
+        Self::start_with(shared.directory(), move |stream| answer(&orders, stream))
+    }
+
+    fn start_with(
+        directory: &Path,
+        answer: impl Fn(&UnixStream) -> std::io::Result<()> + Send + 'static,
+    ) -> std::io::Result<Control> {
+        let path = layout::control_socket(directory);
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let parent = File::open(shared.directory())?;
+        let parent = File::open(directory)?;
         let listener = UnixListener::bind(short(&parent))?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
         let stopping = Arc::new(AtomicBool::new(false));
-        let (shared, stop) = (Arc::clone(shared), Arc::clone(&stopping));
+        let stop = Arc::clone(&stopping);
         let (alive, ended) = channel();
-        std::thread::Builder::new().name("node-control".to_owned()).spawn(move || {
+        let body = move || {
             for stream in listener.incoming() {
                 if stop.load(Ordering::Acquire) {
                     break;
                 }
-                if let Err(error) = stream.and_then(|stream| answer(&shared, &stream)) {
+                if let Err(error) = stream.and_then(|stream| answer(&stream)) {
                     tracing::debug!(%error, "a control connection failed");
                 }
             }
             // Before it tells that it has ended, by what is never sent anything: who waits for that may open the data again.
-            drop(shared);
+            drop(answer);
             drop(alive);
-        })?;
-        Ok(Control { path, stopping, ended })
+        };
+        let thread = std::thread::Builder::new().name("node-control".to_owned()).spawn(body)?;
+        Ok(Control { path, stopping, ended, thread })
     }
 
-    /// Ends the thread, after the order it is at; false if that takes longer than `limit`.
-    pub(crate) fn stop(self, limit: Duration) -> bool {
+    /// The thread, if it has ended although nobody told it to.
+    pub(crate) fn dead_threads(&self) -> Vec<String> {
+        stopped::ended([&self.thread])
+    }
+
+    /// Ends the thread, after the order it is at; late if that takes longer than `limit`.
+    pub(crate) fn stop(self, limit: Duration) -> Stopped {
         self.stopping.store(true, Ordering::Release);
         // Wakes the thread up. If nobody can connect any more it has ended already or cannot be ended.
         let woken = connect(&self.path).is_ok();
         let _ = std::fs::remove_file(&self.path);
-        !woken || self.ended.recv_timeout(limit) != Err(RecvTimeoutError::Timeout)
+        let has_ended = woken && self.ended.recv_timeout(limit) != Err(RecvTimeoutError::Timeout);
+        match has_ended || self.thread.is_finished() {
+            true => Stopped::of(true, [self.thread]),
+            false => Stopped::when(!woken),
+        }
     }
 }
 
@@ -123,4 +144,25 @@ pub(crate) fn ask_snapshot(directory: &Path, to: &Path) -> Option<Result<(), Str
         _ if answer == "ok\n" => Ok(()),
         _ => Err(format!("{}: the node ended before it was done", path.display())),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_panics_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let well = Control::start_with(directory.path(), |_| Ok(())).unwrap();
+        assert!(well.dead_threads().is_empty());
+        assert_eq!(well.stop(Duration::from_secs(60)), Stopped::InTime);
+        let control = Control::start_with(directory.path(), |_| panic!("as the test wants it")).unwrap();
+        // Who asks is told that it was not done.
+        assert!(ask_snapshot(directory.path(), Path::new("/nowhere")).unwrap().is_err());
+        while control.dead_threads().is_empty() {
+            std::thread::yield_now();
+        }
+        assert_eq!(control.dead_threads(), ["node-control"]);
+        assert_eq!(control.stop(Duration::from_secs(60)), Stopped::Died);
+    }
 }

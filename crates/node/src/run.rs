@@ -195,25 +195,15 @@ impl Nodes {
         let LoopParts { shared, node, io, connections_max, metrics, ended } = parts;
         let (mailer, inbox) = mailbox(MAILBOX_CAPACITY)?;
         let load = Arc::new(AtomicUsize::new(0));
-        let mut service =
+        let service =
             NodeService::new(Executor::new(Arc::clone(&shared), node), self.workers.link(mailer.clone()), metrics);
         let options = LoopOptions { load: Some(Arc::clone(&load)), connections_max, ..LoopOptions::default() };
-        let alive = self.alive.clone();
-        let body = move || {
-            let outcome = catch_unwind(AssertUnwindSafe(|| run(io, options, &mut service, inbox)));
-            // The store closes with the last who has it.
-            drop(service);
-            ended(
-                node,
-                match outcome {
-                    Ok(Ok(())) => None,
-                    Ok(Err(error)) => Some(error.to_string()),
-                    Err(_) => Some("it panicked; the log says where".to_owned()),
-                },
-            );
-            drop(alive);
+        let serve = move || {
+            // Gone when it ends: the store closes with the last who has it.
+            let mut service = service;
+            run(io, options, &mut service, inbox)
         };
-        self.threads.push(std::thread::Builder::new().name(format!("node-{node}")).spawn(body)?);
+        self.threads.push(spawn_loop(node, serve, ended, self.alive.clone())?);
         let told = mailer.clone();
         shared.stores()[node].subscribe(Box::new(move |synced| {
             let mail = match synced {
@@ -225,6 +215,18 @@ impl Nodes {
         }));
         self.mailers.push(mailer.clone());
         Ok(CoreSlot { mailer, load })
+    }
+
+    /// Names of threads that have ended although nobody told them to: they have panicked. The loops are not among them, each
+    /// of which tells of its end.
+    pub fn dead_threads(&self) -> Vec<String> {
+        let acceptors = self.acceptors.iter().enumerate().filter(|(_, acceptor)| acceptor.has_died());
+        let mut dead: Vec<String> = acceptors.map(|(node, _)| format!("accept of node {node}")).collect();
+        dead.extend(self.workers.dead_threads());
+        dead.extend(self.upkeep.dead_threads());
+        dead.extend(self.control.iter().flat_map(Control::dead_threads));
+        dead.extend(self.shared.dead_threads());
+        dead
     }
 
     /// Returns the figures of each node's store.
@@ -256,17 +258,42 @@ impl Nodes {
         drop(self.alive);
         let left = || until.saturating_duration_since(Instant::now());
         let drained = self.all_ended.recv_timeout(left()) != Err(RecvTimeoutError::Timeout);
-        let finished = self.control.is_none_or(|control| control.stop(left()));
-        if !finished {
+        let finished = self.control.map_or(Stopped::InTime, |control| control.stop(left()));
+        if finished == Stopped::Late {
             tracing::warn!("a snapshot was not finished in time; what there is of the copy does not open");
         }
         // Whoever waited for them has its answer, or will have none.
         let at_rest = self.workers.stop(left()).max(self.upkeep.stop(left()));
-        let loops = Stopped::of(drained, self.threads);
-        if accepting_died { Stopped::Died } else { loops.max(at_rest).max(Stopped::when(finished)) }
+        let ended = Stopped::of(drained, self.threads).max(at_rest).max(finished);
+        // Under one that is late they stay open until it ends, or the process does.
+        let closed_well =
+            if ended == Stopped::Late { self.shared.dead_threads().is_empty() } else { self.shared.close() };
+        if accepting_died || !closed_well { Stopped::Died } else { ended }
     }
+}
+
+/// The thread of a loop; however that ends, it is told.
+fn spawn_loop(
+    node: usize,
+    serve: impl FnOnce() -> std::io::Result<()> + Send + 'static,
+    ended: LoopEnded,
+    alive: Sender<()>,
+) -> std::io::Result<JoinHandle<()>> {
+    let body = move || {
+        let failure = match catch_unwind(AssertUnwindSafe(serve)) {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some("it panicked; the log says where".to_owned()),
+        };
+        ended(node, failure);
+        drop(alive);
+    };
+    std::thread::Builder::new().name(format!("node-{node}")).spawn(body)
 }
 
 fn bind(address: &SocketAddr) -> Result<TcpListener, StartError> {
     listen(*address).map_err(|error| StartError::Listen { address: *address, error })
 }
+
+#[cfg(test)]
+mod tests;

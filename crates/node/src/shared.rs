@@ -117,6 +117,24 @@ impl Shared {
         self.stores.push(Arc::new(store));
     }
 
+    /// Threads of the stores, and the one of the traces, that have ended although nobody told them to.
+    pub(crate) fn dead_threads(&self) -> Vec<String> {
+        let of_stores = self.stores.iter().enumerate().flat_map(|(node, store)| {
+            store.dead_threads().into_iter().map(move |thread| format!("{thread} of node {node}"))
+        });
+        of_stores.chain(self.traces.dead_threads()).collect()
+    }
+
+    /// Writes what waits and syncs it, when nobody is left who writes; false if one of the threads that do that had
+    /// panicked. What has the parts of the process longer, like its pages, may still look at them.
+    pub(crate) fn close(&self) -> bool {
+        let lived = self.dead_threads().is_empty();
+        // First: traces are written to the stores.
+        let traced = self.traces.close();
+        let died = self.stores.iter().filter(|store| !store.close()).count();
+        lived && traced && died == 0
+    }
+
     /// Where the data is.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory

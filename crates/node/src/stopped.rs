@@ -34,6 +34,12 @@ impl Stopped {
     }
 }
 
+/// Names of those threads that have ended. Asked while none of them may end, it finds those that panicked.
+pub(crate) fn ended<'a>(threads: impl IntoIterator<Item = &'a JoinHandle<()>>) -> Vec<String> {
+    let ended = threads.into_iter().filter(|thread| thread.is_finished());
+    ended.map(|thread| thread.thread().name().unwrap_or_default().to_owned()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::channel;

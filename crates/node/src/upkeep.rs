@@ -15,7 +15,7 @@ use shunt_storage::row::TableId;
 
 use crate::limits;
 use crate::shared::Shared;
-use crate::stopped::Stopped;
+use crate::stopped::{self, Stopped};
 
 /// The thread.
 pub(crate) struct Upkeep {
@@ -31,15 +31,24 @@ impl Upkeep {
     /// # Errors
     /// The system has no thread left.
     pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Upkeep> {
+        let shared = Arc::downgrade(shared);
+        Self::start_with(move |stopped| run(&shared, stopped))
+    }
+
+    fn start_with(work: impl FnOnce(&Receiver<()>) + Send + 'static) -> std::io::Result<Upkeep> {
         let (go_on, stopped) = channel();
         let (alive, ended) = channel::<()>();
-        let shared = Arc::downgrade(shared);
         let body = move || {
-            run(&shared, &stopped);
+            work(&stopped);
             drop(alive);
         };
         let thread = std::thread::Builder::new().name("upkeep".to_owned()).spawn(body)?;
         Ok(Upkeep { go_on, ended, thread })
+    }
+
+    /// The thread, if it has ended although nobody told it to.
+    pub(crate) fn dead_threads(&self) -> Vec<String> {
+        stopped::ended([&self.thread])
     }
 
     /// Ends it; says whether that was done within the limit, and well. A sweep ends soon once its store is told to; a compaction goes
@@ -216,6 +225,19 @@ mod tests {
         assert_eq!(store.tables().unwrap(), [kept]);
         // Tables of the node itself have numbers of their own, and no schema file names them.
         assert_eq!(shared.drop_leftovers().unwrap(), 0);
+    }
+
+    #[test]
+    fn a_thread_that_panics_is_named() {
+        let well = Upkeep::start_with(|stopped| assert!(stopped.recv().is_err())).unwrap();
+        assert!(well.dead_threads().is_empty());
+        assert_eq!(well.stop(Duration::from_secs(60)), Stopped::InTime);
+        let upkeep = Upkeep::start_with(|_| panic!("as the test wants it")).unwrap();
+        while upkeep.dead_threads().is_empty() {
+            std::thread::yield_now();
+        }
+        assert_eq!(upkeep.dead_threads(), ["upkeep"]);
+        assert_eq!(upkeep.stop(Duration::from_secs(60)), Stopped::Died);
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::execute::{ClientState, Ends, Executor, Outcome, Request, refused};
 use crate::limits;
 use crate::mail::NodeMail;
 use crate::shared::Shared;
-use crate::stopped::Stopped;
+use crate::stopped::{self, Stopped};
 use crate::trace::Trace;
 
 /// A request that was given up, with all that it needs elsewhere.
@@ -291,6 +291,11 @@ impl Workers {
     pub(crate) fn link(&self, mailer: Mailer<NodeMail>) -> WorkerLink {
         let answers = Answers { list: Mutex::default(), told: AtomicBool::new(false), mailer };
         WorkerLink { desk: Arc::clone(&self.desk), answers: Arc::new(answers) }
+    }
+
+    /// Those that have ended, although nobody told them to.
+    pub(crate) fn dead_threads(&self) -> Vec<String> {
+        stopped::ended(&self.threads)
     }
 
     /// Ends them when no loop is left that waits for an answer. Says whether all ended within the limit, and well; what

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use crate::error::CqlError;
 use crate::execute::fragment::{WriteTime, whole_row};
 use crate::execute::keys::Partition;
 use crate::schema::{Schema, Table};
+use crate::stopped;
 use crate::timeuuid::timeuuid;
 use crate::trace::{Event, Trace};
 
@@ -50,11 +51,19 @@ struct Finished {
     bytes: usize,
 }
 
+/// The thread that writes.
+struct Started {
+    /// Nothing in the place of a trace ends the thread.
+    sender: SyncSender<Option<Finished>>,
+    /// Until it is closed.
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
 /// Where traces go. The thread ends with it, after having written what waits.
 pub(crate) struct Traces {
     writer: Option<Writer>,
     /// Started with the first trace: most processes never have one.
-    started: OnceLock<Option<(SyncSender<Finished>, JoinHandle<()>)>>,
+    started: OnceLock<Option<Started>>,
     waiting_bytes: Arc<AtomicUsize>,
 }
 
@@ -93,10 +102,10 @@ impl Traces {
 
     fn send(&self, finished: Finished) -> bool {
         let sender = self.started.get_or_init(|| self.writer.clone().and_then(start)).as_ref();
-        let Some((sender, _)) = sender else { return false };
+        let Some(Started { sender, .. }) = sender else { return false };
         let bytes = finished.bytes;
         let before = self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let sent = before + bytes <= WAITING_BYTES_MAX && sender.try_send(finished).is_ok();
+        let sent = before + bytes <= WAITING_BYTES_MAX && sender.try_send(Some(finished)).is_ok();
         if !sent {
             self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
@@ -104,22 +113,33 @@ impl Traces {
     }
 }
 
-impl Drop for Traces {
-    fn drop(&mut self) {
-        if let Some((sender, thread)) = self.started.take().flatten() {
-            drop(sender);
-            if thread.join().is_err() {
-                tracing::error!("the thread that writes traces panicked");
-            }
-        }
+impl Traces {
+    /// The thread, if it has ended although nobody told it to.
+    pub(crate) fn dead_threads(&self) -> Vec<String> {
+        let Some(started) = self.started.get().and_then(Option::as_ref) else { return Vec::new() };
+        stopped::ended(&*started.thread.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Writes what waits and ends the thread, as dropping does; false if it had panicked. Traces that come later are lost.
+    pub(crate) fn close(&self) -> bool {
+        let Some(started) = self.started.get().and_then(Option::as_ref) else { return true };
+        let _ = started.sender.send(None);
+        let thread = started.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        thread.is_none_or(|thread| thread.join().is_ok())
     }
 }
 
-fn start(writer: Writer) -> Option<(SyncSender<Finished>, JoinHandle<()>)> {
+impl Drop for Traces {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn start(writer: Writer) -> Option<Started> {
     let (sender, inbox) = sync_channel(WAITING_MAX);
     let thread = std::thread::Builder::new().name("traces".to_owned());
     match thread.spawn(move || writer.run(&inbox)) {
-        Ok(thread) => Some((sender, thread)),
+        Ok(thread) => Some(Started { sender, thread: Mutex::new(Some(thread)) }),
         Err(error) => {
             tracing::error!(%error, "no thread for traces could be started, they are lost");
             None
@@ -147,8 +167,8 @@ impl Stored {
 }
 
 impl Writer {
-    fn run(&self, inbox: &Receiver<Finished>) {
-        while let Ok(finished) = inbox.recv() {
+    fn run(&self, inbox: &Receiver<Option<Finished>>) {
+        while let Ok(Some(finished)) = inbox.recv() {
             if let Err(error) = self.write(&finished) {
                 tracing::warn!(?error, "a trace could not be written");
             }

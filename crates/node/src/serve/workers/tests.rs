@@ -94,6 +94,21 @@ fn requests_that_lock_one_partition_take_one_worker() {
 }
 
 #[test]
+fn a_worker_that_dies_is_named() {
+    let (_directory, shared, _executor) = node();
+    let (mailer, _inbox) = shunt_reactor::mailbox(64).unwrap();
+    let workers = Workers::start(&shared).unwrap();
+    assert!(workers.dead_threads().is_empty());
+    // There is no such node.
+    assert!(workers.link(mailer).hand_over(Job { node: 9, ..job(false, 0) }));
+    while workers.dead_threads().is_empty() {
+        std::thread::yield_now();
+    }
+    assert_eq!(workers.dead_threads().len(), 1);
+    assert_eq!(workers.stop(Duration::from_secs(60)), Stopped::Died);
+}
+
+#[test]
 fn what_turns_out_to_take_long_goes_to_those_for_that() {
     let (_directory, _shared, mut executor) = node();
     for first in (0..limits::WORKER_RECORDS + 100).step_by(100) {
