@@ -1,14 +1,14 @@
 //! The admin interface's listener, and what is said when an address cannot be listened on.
 
 use std::net::{SocketAddr, TcpListener};
-#[cfg(feature = "node")]
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use shunt_admin::Pages;
 use tracing::error;
 
 use crate::exit::{Exit, Failure};
+#[cfg(feature = "node")]
+use crate::supervise::threads;
 
 /// Binds the admin interface.
 pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
@@ -20,24 +20,23 @@ pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     bind().map_err(|error| cannot_listen("--admin", address, &error))
 }
 
-/// Serves the pages on a thread of their own; `died` tells if that panics.
+/// Serves the pages on a thread of their own; `ended` is told why, if it panics.
 #[cfg(feature = "node")]
 pub(crate) fn start(
     listener: TcpListener,
     pages: Arc<Pages>,
-    died: impl FnOnce() + Send + 'static,
+    ended: impl FnOnce(Option<String>) + Send + 'static,
 ) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::internal("the admin runtime could not be made", error))?;
-    let body = move || {
-        if catch_unwind(AssertUnwindSafe(|| runtime.block_on(serve(listener, pages)))).is_err() {
-            died();
-        }
+    let work = move || {
+        runtime.block_on(serve(listener, pages));
+        Ok(())
     };
-    let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(body);
-    thread.map(drop).map_err(|error| Failure::internal("the admin thread could not be started", error))
+    threads::spawn("admin", work, ended)
+        .map_err(|error| Failure::internal("the admin thread could not be started", error))
 }
 
 /// Serves the pages until the runtime ends.

@@ -243,3 +243,49 @@ fn links_between_documents_lead_somewhere() {
     assert!(checked > 20, "only {checked} links were found");
     assert_none("links that lead nowhere", offenders);
 }
+
+/// What a source file has before its tests, if these are in it.
+fn before_tests(source: &str) -> &str {
+    let tests = ["#[cfg(test)]\n#[allow", "#[cfg(test)]\nmod tests {"];
+    let at = tests.iter().filter_map(|start| source.find(start)).min();
+    &source[..at.unwrap_or(source.len())]
+}
+
+/// The names that a source file gives to threads; a number in one is `N`.
+fn threads_of(source: &str) -> Vec<String> {
+    let starts = ["thread::Builder::new().name(", "threads::spawn("];
+    let arguments = starts.iter().flat_map(|start| source.split(start).skip(1));
+    // Who is told the name by another has none of its own.
+    let given = arguments.filter_map(|after| after.split([';', '|', '\n']).next()?.split('"').nth(1));
+    given.map(|name| name.split_once('{').map_or(name.to_owned(), |(start, _)| format!("{start}N"))).collect()
+}
+
+fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let is_test = ["tests", "tests.rs", "models.rs"].iter().any(|name| path.ends_with(name));
+        if path.is_dir() && !is_test {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") && !is_test {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_thread_is_in_the_list_of_threads() {
+    let (mut threads, mut files) = (BTreeSet::new(), Vec::new());
+    for name in ["admin", "language", "node", "proxy", "reactor", "shunt", "storage", "topology", "wire"] {
+        sources(&root().join("crates").join(name).join("src"), &mut files);
+    }
+    for path in files {
+        let source = fs::read_to_string(&path).unwrap();
+        let source = before_tests(&source);
+        assert!(!source.contains("thread::spawn("), "{}: a thread without a name", path.display());
+        threads.extend(threads_of(source));
+    }
+    let list = read("docs/internals/threads.md");
+    let listed = list.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let listed: BTreeSet<String> = listed.map(str::to_owned).collect();
+    assert_eq!(threads, listed);
+}

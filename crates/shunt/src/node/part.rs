@@ -9,6 +9,7 @@ use shunt_node::run::{LoopEnded, Nodes, Stopped};
 use tracing::{error, info, warn};
 
 use crate::exit::Exit;
+use crate::supervise::threads::KnownDead;
 use crate::supervise::{Events, Part, Teller};
 
 /// How long the stores may take to close when everything else is over.
@@ -23,8 +24,11 @@ enum Notice {
         /// Why, if it should not have.
         failure: Option<String>,
     },
-    /// The thread of the admin pages has died.
-    AdminDied,
+    /// The thread of the admin pages has ended.
+    AdminEnded {
+        /// Why, if it died; it also ends when the pages cannot be served, which the log has said.
+        failure: Option<String>,
+    },
     /// The nodes have closed, or could not.
     Stopped(Stopped),
 }
@@ -47,10 +51,10 @@ impl Telling {
         Arc::new(move |node, failure| teller.tell(Notice::LoopEnded { node, failure }))
     }
 
-    /// To be told if the thread of the admin pages dies.
-    pub(super) fn admin(&self) -> impl FnOnce() + Send + 'static {
+    /// To be told of the end of the thread of the admin pages.
+    pub(super) fn admin(&self) -> impl FnOnce(Option<String>) + Send + 'static {
         let teller = self.teller.clone();
-        move || teller.tell(Notice::AdminDied)
+        move |failure| teller.tell(Notice::AdminEnded { failure })
     }
 }
 
@@ -70,13 +74,21 @@ pub(super) struct NodesPart {
     nodes: Option<Nodes>,
     telling: Telling,
     manner: Manner,
+    dead: KnownDead,
     /// Nothing is left to wait for.
     has_ended: bool,
 }
 
 impl NodesPart {
     pub(super) fn new(nodes: Nodes, telling: Telling, manner: Manner) -> Self {
-        Self { nodes: Some(nodes), telling, manner, has_ended: false }
+        Self { nodes: Some(nodes), telling, manner, dead: KnownDead::default(), has_ended: false }
+    }
+
+    /// Looks for a thread that has died without a word, and was not told before.
+    fn find_dead(&mut self) -> Option<Exit> {
+        let thread = self.dead.first_new(self.nodes.as_ref()?.dead_threads())?;
+        error!(thread, "a thread of the nodes has died, so the process ends; the log says where");
+        Some(Exit::Internal)
     }
 
     /// Returns the status that a notice makes the process end with.
@@ -88,8 +100,9 @@ impl NodesPart {
                 error!(node, %failure, "{}", self.manner.died);
                 return Some(Exit::Internal);
             }
-            Notice::AdminDied => {
-                error!("the thread of the admin pages has died, so the process ends");
+            Notice::AdminEnded { failure: None } => return None,
+            Notice::AdminEnded { failure: Some(failure) } => {
+                error!(%failure, "the thread of the admin pages has died, so the process ends");
                 return Some(Exit::Internal);
             }
             Notice::Stopped(outcome) => outcome,
@@ -116,7 +129,7 @@ impl Part for NodesPart {
                 return Some(exit);
             }
         }
-        None
+        self.find_dead()
     }
 
     fn reload(&mut self) {

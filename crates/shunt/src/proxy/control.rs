@@ -1,17 +1,19 @@
 //! The control thread: ring watch and admin interface on one small runtime.
 
 use std::net::TcpListener;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::resume_unwind;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use shunt_admin::Pages;
 use shunt_proxy::control::{ClusterView, ControlOptions, ControlPlane, Unfit};
+use tokio::task::JoinSet;
 
 use super::part::Notice;
 use crate::admin;
 use crate::exit::Failure;
-use crate::supervise::Teller;
+use crate::supervise::{Teller, threads};
 
 /// The parts that the thread is made from.
 pub(super) struct ControlThread {
@@ -29,28 +31,37 @@ pub(super) fn start(parts: ControlThread) -> Result<(), Failure> {
         .build()
         .map_err(|error| Failure::internal("the control plane's runtime could not be made", error))?;
     let teller = parts.teller.clone();
-    let thread = move || {
-        let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(live(parts))));
-        let failure = outcome.err().map(|_| "it panicked; the log says where".to_owned());
-        teller.tell(Notice::ControlEnded { failure });
+    let work = move || {
+        runtime.block_on(live(parts));
+        Ok(())
     };
-    std::thread::Builder::new()
-        .name("control".to_owned())
-        .spawn(thread)
-        .map(|_| ())
+    threads::spawn("control", work, move |failure| teller.tell(Notice::ControlEnded { failure }))
         .map_err(|error| Failure::internal("the control thread could not be started", error))
 }
 
-/// Lives until the control plane ends, which it does after the last core.
+/// Lives until the control plane ends, which it does after the last core. What it does beside that are tasks of their own,
+/// and a panic of one of them is one of the thread.
 async fn live(parts: ControlThread) {
-    if let Some((listener, pages)) = parts.admin {
-        tokio::spawn(admin::serve(listener, pages));
+    let ControlThread { plane, admin, view, require_ring_ms, teller } = parts;
+    let mut beside = JoinSet::new();
+    if let Some((listener, pages)) = admin {
+        beside.spawn(admin::serve(listener, pages));
     }
-    if parts.require_ring_ms > 0 {
-        tokio::spawn(require_ring(parts.view, parts.require_ring_ms, parts.teller.clone()));
+    if require_ring_ms > 0 {
+        beside.spawn(require_ring(view, require_ring_ms, teller.clone()));
     }
-    if let Err(Unfit(why)) = ControlPlane::new(parts.plane).run().await {
-        parts.teller.tell(Notice::Unfit(why));
+    let mut plane = pin!(ControlPlane::new(plane).run());
+    let ended = loop {
+        tokio::select! {
+            ended = &mut plane => break ended,
+            Some(done) = beside.join_next(), if !beside.is_empty() => match done {
+                Ok(()) => {}
+                Err(died) => resume_unwind(died.into_panic()),
+            },
+        }
+    };
+    if let Err(Unfit(why)) = ended {
+        teller.tell(Notice::Unfit(why));
     }
 }
 
@@ -58,5 +69,55 @@ async fn require_ring(mut view: ClusterView, limit_ms: u64, teller: Teller<Notic
     let limit = Duration::from_millis(limit_ms);
     if tokio::time::timeout(limit, view.known()).await.is_err() {
         teller.tell(Notice::RingTimeout);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use shunt_proxy::config::Config;
+    use shunt_proxy::control::ControlRequest;
+    use tokio::sync::{mpsc, watch};
+
+    use super::*;
+    use crate::supervise::Events;
+
+    /// The thread, with a mailbox that panics, and its pages if they are wanted.
+    fn started(pages: Option<Arc<Pages>>) -> (mpsc::Sender<ControlRequest>, std::sync::mpsc::Receiver<Notice>) {
+        let (teller, told) = Events::new().teller();
+        let (requests, receiver) = mpsc::channel(1);
+        // Nobody listens there, so that it goes on to look for the ring.
+        let config = Config { contact_points: vec!["127.0.0.1:1".to_owned()], ..Config::default() };
+        let (view_sender, view) = ClusterView::new();
+        let plane = ControlOptions {
+            config: watch::channel(Arc::new(config)).1,
+            mailboxes: vec![Box::new(|_| panic!("as the test wants it"))],
+            requests: receiver,
+            view: view_sender,
+            metrics: Arc::default(),
+            seed: 1,
+        };
+        let admin = pages.map(|pages| (admin::listen(([127, 0, 0, 1], 0).into()).unwrap(), pages));
+        start(ControlThread { plane, admin, view, require_ring_ms: 0, teller }).unwrap();
+        (requests, told)
+    }
+
+    #[test]
+    fn a_control_thread_that_panics_is_told() {
+        let (requests, told) = started(None);
+        requests
+            .blocking_send(ControlRequest::AwaitSchemaAgreement { node: shunt_topology::NodeId(0), core: 0, ticket: 1 })
+            .unwrap();
+        let notice = told.recv().unwrap();
+        assert!(matches!(notice, Notice::ControlEnded { failure: Some(_) }), "{notice:?}");
+    }
+
+    #[test]
+    fn it_ends_well_with_the_last_core() {
+        let pages = Pages::new("1", Vec::new());
+        let (requests, told) = started(Some(pages));
+        drop(requests);
+        let notice = told.recv().unwrap();
+        assert!(matches!(notice, Notice::ControlEnded { failure: None }), "{notice:?}");
     }
 }

@@ -63,6 +63,7 @@ pub(crate) struct ProxyPart {
     waiting: Vec<(usize, CoreMail)>,
     notices: Receiver<Notice>,
     cores_running: usize,
+    control_runs: bool,
 }
 
 /// The parts that it is made from.
@@ -78,8 +79,8 @@ impl ProxyPart {
     pub(super) fn new(running: Running, reload: Option<Reload>) -> Self {
         let Running { config, pages, acceptor, mailers, notices } = running;
         let (acceptor, cores_running) = (Some(acceptor), mailers.len());
-        let (accepting_died, waiting) = (false, Vec::new());
-        Self { reload, config, pages, acceptor, accepting_died, mailers, waiting, notices, cores_running }
+        let (accepting_died, waiting, control_runs) = (false, Vec::new(), true);
+        Self { reload, config, pages, acceptor, accepting_died, mailers, waiting, notices, cores_running, control_runs }
     }
 
     /// Returns the status that a notice makes the process end with.
@@ -104,8 +105,11 @@ impl ProxyPart {
                 }
                 Some(Exit::Internal)
             }
-            Notice::ControlEnded { failure: None } if is_ending => None,
             Notice::ControlEnded { failure } => {
+                self.control_runs = false;
+                if is_ending && failure.is_none() {
+                    return None;
+                }
                 let failure = failure.unwrap_or_else(|| "nobody told it to end".to_owned());
                 error!(%failure, "the control plane has died, so the proxy ends");
                 Some(Exit::Internal)
@@ -137,8 +141,9 @@ impl ProxyPart {
 impl Part for ProxyPart {
     fn look(&mut self) -> Option<Exit> {
         self.retry();
-        if std::mem::take(&mut self.accepting_died) {
-            error!("the accepting thread has died");
+        let dead = self.acceptor.take_if(|acceptor| acceptor.has_died());
+        if dead.is_some() || std::mem::take(&mut self.accepting_died) {
+            error!("the accepting thread has died, so the proxy ends; the log says where");
             return Some(Exit::Internal);
         }
         while let Ok(notice) = self.notices.try_recv() {
@@ -205,11 +210,62 @@ impl Part for ProxyPart {
     }
 
     fn has_ended(&self) -> bool {
-        // The control thread ends with the last core.
-        self.cores_running == 0
+        // The control thread ends with the last core, but how?
+        self.cores_running == 0 && !self.control_runs
     }
 
     fn give_up(&self) {
-        error!(cores = self.cores_running, "cores do not end");
+        error!(cores = self.cores_running, control = self.control_runs, "threads do not end");
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::super::start::start;
+    use super::*;
+    use crate::supervise::Events;
+
+    /// A proxy in front of nothing.
+    fn started() -> ProxyPart {
+        let config = Config {
+            listen: vec![([127, 0, 0, 1], 0).into()],
+            contact_points: vec!["127.0.0.1:1".to_owned()],
+            admin: None,
+            cores: 2,
+            ..Config::default()
+        };
+        start(config, Vec::new(), None, &Events::new()).unwrap().part
+    }
+
+    /// Looks until it has ended; returns what was found on the way.
+    fn end(part: &mut ProxyPart) -> Vec<Exit> {
+        let mut found = Vec::new();
+        part.drain(None);
+        while !part.has_ended() {
+            found.extend(part.look());
+            std::thread::yield_now();
+        }
+        found
+    }
+
+    #[test]
+    fn it_has_ended_when_the_control_thread_has() {
+        let mut part = started();
+        assert_eq!(part.look(), None);
+        assert_eq!(end(&mut part), []);
+        assert!(!part.control_runs && part.cores_running == 0);
+    }
+
+    #[test]
+    fn a_control_thread_that_dies_after_the_last_core_is_a_death() {
+        let mut part = started();
+        part.drain(None);
+        for index in 0..2 {
+            assert_eq!(part.take(Notice::CoreEnded { index, failure: None }), None);
+        }
+        assert!(!part.has_ended(), "how the control thread ends is not known");
+        let died = Notice::ControlEnded { failure: Some("as the test wants it".to_owned()) };
+        assert_eq!((part.take(died), part.has_ended()), (Some(Exit::Internal), true));
     }
 }

@@ -1,9 +1,7 @@
 //! Binds the addresses and starts the threads.
 
 use std::net::{SocketAddr, TcpListener};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use shunt_admin::{Pages, Part};
 use shunt_proxy::admin::Admin;
@@ -22,7 +20,7 @@ use super::part::{Notice, ProxyPart, Reload, Running};
 use crate::admin;
 use crate::exit::Failure;
 use crate::open_files;
-use crate::supervise::{Events, Teller};
+use crate::supervise::{Events, Teller, threads};
 
 /// Mail and fresh connections that may wait for one core; the accepting thread waits when it is full.
 const MAILBOX_CAPACITY: usize = 4096;
@@ -160,23 +158,18 @@ fn start_cores(
 /// Runs a core on a thread of its own; however that ends, it is told.
 fn spawn_core(
     index: usize,
-    mut core: Core,
+    core: Core,
     driver: IoChoice,
     options: LoopOptions,
     inbox: Inbox<CoreMail>,
     teller: Teller<Notice>,
-) -> std::io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(format!("core-{index}")).spawn(move || {
-        let outcome = catch_unwind(AssertUnwindSafe(|| run(driver, options, &mut core, inbox)));
-        // The core holds a sender of the control plane's requests, which ends when the last is gone.
-        drop(core);
-        let failure = match outcome {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some("it panicked; the log says where".to_owned()),
-        };
-        teller.tell(Notice::CoreEnded { index, failure });
-    })
+) -> std::io::Result<()> {
+    let serve = move || {
+        // Gone when it ends: the core holds a sender of the control plane's requests, which ends when the last is gone.
+        let mut core = core;
+        run(driver, options, &mut core, inbox).map_err(|error| error.to_string())
+    };
+    threads::spawn(&format!("core-{index}"), serve, move |failure| teller.tell(Notice::CoreEnded { index, failure }))
 }
 
 fn mailbox_of(mailer: Mailer<CoreMail>) -> Mailbox {

@@ -17,12 +17,15 @@
 //! - *Lose an acknowledged write.* A part is told to end only when those before it have ended or were given up, and no process
 //!   ends before each of its parts was told to and had its time, whatever became of the others. Only a later signal ends it
 //!   sooner, like a crash, from which each keyspace is as safe as its durability says.
-//! - *End with 0 when a thread has died*, be it while serving or while draining, or when a part was given up.
+//! - *End with 0 when a thread has died*, be it while serving or while draining, or when a part was given up. Most threads
+//!   do not tell that they die, so each part is asked for the dead every [`LOOK_EVERY`]. `docs/internals/threads.md` lists
+//!   the threads, and how the death of each is noticed.
 //! - *Hang.* Once it is told to end, the limits of the parts add up to the longest that it takes, and a later signal is taken
 //!   at any moment of that. So this thread waits for no client, core or store, not even by dropping the parts. Two things
 //!   take it a moment: the proxy's accepting thread is joined, which looks for that order at every turn, and SIGHUP reads a file.
 
 mod signals;
+pub(crate) mod threads;
 
 #[cfg(test)]
 mod tests;
@@ -36,13 +39,16 @@ use crate::exit::{Exit, Failure};
 
 /// Signals within this time of the first are one order with it.
 const ONE_ORDER: Duration = Duration::from_secs(1);
+/// Parts are looked at so often at least: a thread that has died may have told nobody.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often a part that could not do something tries it again.
 const RETRY: Duration = Duration::from_millis(20);
 
 /// A part of a running process, as the supervisor sees it. None of the methods waits for clients, cores or stores.
 pub(crate) trait Part {
-    /// Takes what its threads have told, and tries again what could not be done before. Of the first that died, or another
-    /// reason not to go on, it says so in the log and returns the status to end with; it is called again for the rest.
+    /// Takes what its threads have told, looks for those that ended without a word, and tries again what could not be done
+    /// before. Of the first that died, or another reason not to go on, it says so in the log and returns the status to end
+    /// with; it is called again for the rest.
     fn look(&mut self) -> Option<Exit>;
 
     /// Whether there is something to be tried again.
@@ -173,10 +179,7 @@ impl Supervisor {
     /// Until the process should end; the caller has nothing left to do but that.
     pub(crate) fn run(mut self, events: &Events) -> Exit {
         let exit = loop {
-            let event = match self.due(Instant::now()) {
-                None => Some(events.receiver.recv().unwrap_or(Event::Deaf)),
-                Some(wait) => events.receiver.recv_timeout(wait).ok(),
-            };
+            let event = events.receiver.recv_timeout(self.due(Instant::now())).ok();
             if let Some(exit) = self.step(event, Instant::now()) {
                 break exit;
             }
@@ -187,13 +190,12 @@ impl Supervisor {
     }
 
     /// How long there is nothing to do, if nothing happens.
-    fn due(&self, now: Instant) -> Option<Duration> {
-        let retry = self.parts.iter().any(|part| part.has_retry()).then_some(RETRY);
-        let limit = match self.phase {
-            Phase::Serving => None,
-            Phase::Draining { until } | Phase::Closing { until } => Some(until.saturating_duration_since(now)),
-        };
-        [retry, limit].into_iter().flatten().min()
+    fn due(&self, now: Instant) -> Duration {
+        let look = if self.parts.iter().any(|part| part.has_retry()) { RETRY } else { LOOK_EVERY };
+        match self.phase {
+            Phase::Serving => look,
+            Phase::Draining { until } | Phase::Closing { until } => look.min(until.saturating_duration_since(now)),
+        }
     }
 
     /// Acts upon an event, or upon time having passed; returns the status when it is time to end.

@@ -139,16 +139,13 @@ impl Scene {
     fn pass(&mut self, time: Duration) {
         let until = self.now + time;
         for _ in 0..10_000 {
-            match self.supervisor.due(self.now) {
-                Some(wait) if self.exit.is_none() && self.now + wait <= until => {
-                    self.now += wait;
-                    self.step(None);
-                }
-                _ => {
-                    self.now = until;
-                    return;
-                }
+            let wait = self.supervisor.due(self.now);
+            if self.exit.is_some() || self.now + wait > until {
+                self.now = until;
+                return;
             }
+            self.now += wait;
+            self.step(None);
         }
         panic!("the supervisor does not wait");
     }
@@ -156,7 +153,7 @@ impl Scene {
     /// Lets so much time pass that nothing can be left to wait for; returns when it ended.
     fn pass_until_the_end(&mut self) -> Duration {
         while self.exit.is_none() {
-            let wait = self.supervisor.due(self.now).expect("it waits for ever");
+            let wait = self.supervisor.due(self.now);
             assert!(self.now - self.start < 10 * (DRAIN + CLOSE), "there is no end to it");
             self.now += wait;
             self.step(None);
@@ -273,6 +270,27 @@ fn a_death_while_serving_ends_in_order_and_not_with_0() {
     assert_eq!(scene.exit, Some(Exit::Interrupted));
 }
 
+/// A thread that panics tells nobody.
+#[test]
+fn a_death_without_a_word_is_noticed_while_it_serves_and_while_it_drains() {
+    for part in 0..2 {
+        for is_draining in [false, true] {
+            let mut scene = never();
+            if is_draining {
+                scene.signal("SIGTERM");
+            }
+            scene.pass(SECOND / 2);
+            scene.fakes[part].borrow_mut().failures.push_back(Exit::Internal);
+            scene.pass(LOOK_EVERY);
+            assert!(scene.fakes[part].borrow().failures.is_empty(), "{part} {is_draining}");
+            assert_eq!(scene.diary(), [if is_draining { "a drain SIGTERM" } else { "a drain -" }]);
+            scene.ends(0);
+            scene.ends(1);
+            assert_eq!(scene.exit, Some(Exit::Internal), "{part} {is_draining}");
+        }
+    }
+}
+
 #[test]
 fn a_death_during_the_drain_does_not_end_with_0() {
     for part in 0..2 {
@@ -353,12 +371,12 @@ fn hangup_ends_where_there_is_nothing_to_reload() {
 #[test]
 fn a_part_that_could_not_do_something_is_called_again_soon() {
     let mut scene = never();
-    assert_eq!(scene.supervisor.due(scene.now), None, "nothing is to be done");
+    assert_eq!(scene.supervisor.due(scene.now), LOOK_EVERY, "nothing is to be done");
     scene.fakes[1].borrow_mut().has_retry = true;
-    assert_eq!(scene.supervisor.due(scene.now), Some(RETRY));
+    assert_eq!(scene.supervisor.due(scene.now), RETRY);
     scene.signal("SIGTERM");
     scene.pass(DRAIN - RETRY / 2);
-    assert!(scene.supervisor.due(scene.now).is_some_and(|wait| wait <= RETRY / 2), "the limit is sooner");
+    assert!(scene.supervisor.due(scene.now) <= RETRY / 2, "the limit is sooner");
 }
 
 /// Whatever becomes of the parts and whatever ends the process: each is told to end, in order, and has its time; no failure
