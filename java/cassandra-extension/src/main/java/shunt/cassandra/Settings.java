@@ -1,6 +1,7 @@
 package shunt.cassandra;
 
 import java.nio.file.Path;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Locale;
 import java.util.Map;
@@ -23,14 +24,33 @@ import java.util.function.Consumer;
  *     other; 0: they always are
  * @param clientsMax most clients of one connection that state is kept for
  * @param clientsTotalMax most clients of all connections that state is kept for
+ * @param peers what is done about messages between nodes
  */
 public record Settings(int port, int threads, int frameQueriesMax, int frameBytesMax,
                        Optional<Path> rowCacheDirectory, long rowCacheSsdBytes,
-                       int slowQueryMs, int frameTimeMs, int clientsMax, int clientsTotalMax)
+                       int slowQueryMs, int frameTimeMs, int clientsMax, int clientsTotalMax, Peers peers)
 {
+    /**
+     * What is done about messages between nodes.
+     *
+     * @param batchRequests what a frame's queries ask of other replicas leaves together
+     * @param deferWrites no thread waits for the replicas of a write
+     * @param deferReads no thread waits for the replicas of a read
+     * @param deferredMax most queries that no thread waits for; beyond it Cassandra's threads do
+     * @param gatherReplicaRequests other coordinators' reads and writes are done one after the other, their answers leave together
+     * @param inlineResponses replicas' answers are counted by the thread that reads them
+     */
+    public record Peers(boolean batchRequests, boolean deferWrites, boolean deferReads, int deferredMax, boolean gatherReplicaRequests,
+                        boolean inlineResponses)
+    {
+        /** What holds without arguments. */
+        public static final Peers DEFAULTS = new Peers(true, true, true, 8192, true, true);
+    }
+
     /** What holds without arguments. */
     public static final Settings DEFAULTS = new Settings(9142, Math.max(2, Runtime.getRuntime().availableProcessors()),
-                                                         1024, 1 << 20, Optional.empty(), 0, 5, 1, 65536, clientsFor(Runtime.getRuntime().maxMemory()));
+                                                         1024, 1 << 20, Optional.empty(), 0, 5, 1, 65536, clientsFor(Runtime.getRuntime().maxMemory()),
+                                                         Peers.DEFAULTS);
 
     /** Heap that the state of one client takes. */
     private static final int CLIENT_BYTES = 512;
@@ -102,6 +122,13 @@ public record Settings(int port, int threads, int frameQueriesMax, int frameByte
             return number;
         }
 
+        boolean onOrOff()
+        {
+            if (!text.equals("on") && !text.equals("off"))
+                throw wrong("on or off");
+            return text.equals("on");
+        }
+
         /** A size such as {@code 64MiB}, in the units of cassandra.yaml. */
         long bytes(long min, long max)
         {
@@ -139,8 +166,26 @@ public record Settings(int port, int threads, int frameQueriesMax, int frameByte
         private int frameTimeMs = DEFAULTS.frameTimeMs;
         private int clientsMax = DEFAULTS.clientsMax;
         private int clientsTotalMax = DEFAULTS.clientsTotalMax;
+        private boolean batchRequests = Peers.DEFAULTS.batchRequests;
+        private boolean deferWrites = Peers.DEFAULTS.deferWrites;
+        private boolean deferReads = Peers.DEFAULTS.deferReads;
+        private int deferredMax = Peers.DEFAULTS.deferredMax;
+        private boolean gatherReplicaRequests = Peers.DEFAULTS.gatherReplicaRequests;
+        private boolean inlineResponses = Peers.DEFAULTS.inlineResponses;
 
         Map<String, Consumer<Value>> fields()
+        {
+            Map<String, Consumer<Value>> all = new HashMap<>(fieldsOfFrames());
+            all.put("batch_requests", value -> batchRequests = value.onOrOff());
+            all.put("defer_writes", value -> deferWrites = value.onOrOff());
+            all.put("defer_reads", value -> deferReads = value.onOrOff());
+            all.put("deferred_max", value -> deferredMax = (int) value.between(1, 1 << 20, ""));
+            all.put("gather_replica_requests", value -> gatherReplicaRequests = value.onOrOff());
+            all.put("inline_responses", value -> inlineResponses = value.onOrOff());
+            return all;
+        }
+
+        private Map<String, Consumer<Value>> fieldsOfFrames()
         {
             return Map.of("port", value -> port = (int) value.between(0, 65535, ""),
                           "threads", value -> threads = (int) value.between(1, 1024, ""),
@@ -159,7 +204,8 @@ public record Settings(int port, int threads, int frameQueriesMax, int frameByte
             if (rowCacheDirectory.isPresent() != (rowCacheSsdBytes > 0))
                 throw new IllegalArgumentException("row_cache_directory and row_cache_ssd_size belong together");
             return new Settings(port, threads, frameQueriesMax, frameBytesMax, rowCacheDirectory, rowCacheSsdBytes,
-                                slowQueryMs, frameTimeMs, clientsMax, clientsTotalMax);
+                                slowQueryMs, frameTimeMs, clientsMax, clientsTotalMax,
+                                new Peers(batchRequests, deferWrites, deferReads, deferredMax, gatherReplicaRequests, inlineResponses));
         }
     }
 }

@@ -23,8 +23,11 @@ class SettingsTest
     {
         Settings settings = Settings.parse("port=9999,threads=3,frame_queries_max=7,frame_bytes_max=64KiB,"
                                            + "row_cache_directory=/ssd/cache,row_cache_ssd_size=2GiB,"
-                                           + "slow_query_ms=9,frame_time_ms=8,clients_max=77,clients_total_max=99");
-        assertEquals(new Settings(9999, 3, 7, 65536, Optional.of(Path.of("/ssd/cache")), 2L << 30, 9, 8, 77, 99), settings);
+                                           + "slow_query_ms=9,frame_time_ms=8,clients_max=77,clients_total_max=99,"
+                                           + "batch_requests=off,defer_writes=on,defer_reads=off,deferred_max=5,gather_replica_requests=on,"
+                                           + "inline_responses=off");
+        assertEquals(new Settings(9999, 3, 7, 65536, Optional.of(Path.of("/ssd/cache")), 2L << 30, 9, 8, 77, 99,
+                                  new Settings.Peers(false, true, false, 5, true, false)), settings);
     }
 
     /** A small part of the heap, on small nodes too. */
@@ -40,7 +43,7 @@ class SettingsTest
     @ParameterizedTest
     @CsvSource(delimiter = '|', quoteCharacter = '`', value = {
         "port | 'port' is not name=value",
-        "prot=1 | there is no setting 'prot'; there are clients_max, clients_total_max, frame_bytes_max, frame_queries_max, frame_time_ms, port, row_cache_directory, row_cache_ssd_size, slow_query_ms, threads",
+        "prot=1 | there is no setting 'prot'; there are batch_requests, clients_max, clients_total_max, defer_reads, defer_writes, deferred_max, frame_bytes_max, frame_queries_max, frame_time_ms, gather_replica_requests, inline_responses, port, row_cache_directory, row_cache_ssd_size, slow_query_ms, threads",
         "port=1,port=2 | port is given twice",
         "port=70000 | port has to be from 0 to 65535, not '70000'",
         "threads=many | threads has to be a whole number, not 'many'",

@@ -26,6 +26,15 @@ public final class AggregateMetrics
     public final Timer timeInFrame = CassandraMetricsRegistry.Metrics.timer(NAMES.createMetricName("TimeInFrame"));
     /** Queries executed on the frame's own thread. */
     public final Meter inline = meter("Inline");
+    /** Queries begun on the frame's own thread, and ended when their replicas had answered. */
+    public final Meter deferred = meter("Deferred");
+    /** Messages to other nodes that left together. */
+    public final Histogram messagesPerBatch =
+        CassandraMetricsRegistry.Metrics.histogram(NAMES.createMetricName("MessagesPerBatch"), false);
+    /** Other coordinators' reads and writes that a thread of the extension did among others, without a hand-over for each. */
+    public final Meter replicaRequests = meter("ReplicaRequests");
+    /** Replicas' answers that the thread which read them took, without a hand-over. */
+    public final Meter replicaResponses = meter("ReplicaResponses");
     /** Queries handed over to Cassandra's request executor. */
     public final Meter handedOver = meter("HandedOver");
     /** Frames whose rest another thread took over. */
@@ -47,6 +56,12 @@ public final class AggregateMetrics
     public AggregateMetrics()
     {
         gauge("Clients", clients::get);
+    }
+
+    /** Registers how many queries wait for their replicas. */
+    void follow(IntSupplier waiting)
+    {
+        gauge("DeferredWaiting", waiting::getAsInt);
     }
 
     /** Registers what the pool knows by itself. */

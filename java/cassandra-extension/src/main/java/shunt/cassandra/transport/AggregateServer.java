@@ -5,7 +5,10 @@ import java.lang.reflect.Field;
 import java.util.Collection;
 import java.util.List;
 import java.util.concurrent.Executor;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.cassandra.concurrent.ExecutorFactory;
 import org.apache.cassandra.config.DatabaseDescriptor;
 import org.apache.cassandra.config.EncryptionOptions.TlsEncryptionPolicy;
@@ -16,8 +19,10 @@ import org.apache.cassandra.service.StorageService;
 import org.apache.cassandra.transport.AggregateContext;
 import org.apache.cassandra.transport.AggregatePipeline;
 import org.apache.cassandra.transport.Dispatcher;
+import org.apache.cassandra.transport.Overdue;
 import org.apache.cassandra.transport.Server;
 import org.apache.cassandra.utils.FBUtilities;
+import org.apache.cassandra.utils.MBeanWrapper;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import shunt.cassandra.Settings;
@@ -35,6 +40,10 @@ public final class AggregateServer
     private final FramePool pool;
     private final SupportedOffer offer;
     private final InlineStages stages = new InlineStages();
+    private final PeerTraffic traffic;
+    private final FramePool replicaPool;
+    private final ReplicaRequests replicaRequests;
+    private final ReplicaResponses replicaResponses;
     private volatile boolean accepting;
     private volatile Collection<Server> ordinary = List.of();
 
@@ -46,11 +55,19 @@ public final class AggregateServer
         AggregateMetrics metrics = new AggregateMetrics();
         pool = new FramePool(settings.threads(), TimeUnit.MILLISECONDS.toNanos(settings.slowQueryMs()),
                              TimeUnit.MILLISECONDS.toNanos(settings.frameTimeMs()),
-                             executor(settings.threads()), metrics.takenOver::mark);
+                             executor("Shunt-Aggregate-Requests", settings.threads()), metrics.takenOver::mark);
         metrics.follow(pool::waiting, pool::slow);
         Dispatcher dispatcher = new Dispatcher(DatabaseDescriptor.useNativeTransportLegacyFlusher());
         TlsEncryptionPolicy policy = DatabaseDescriptor.getNativeProtocolEncryptionOptions().tlsEncryptionPolicy();
-        AggregateContext context = new AggregateContext(settings, metrics, pool, dispatcher, this::isAccepting);
+        traffic = new PeerTraffic(settings);
+        metrics.follow(traffic::getDeferredWaiting);
+        replicaPool = new FramePool(settings.threads(), TimeUnit.MILLISECONDS.toNanos(settings.slowQueryMs()),
+                                              TimeUnit.MILLISECONDS.toNanos(settings.frameTimeMs()),
+                                              executor("Shunt-Replica-Requests", settings.threads()), metrics.takenOver::mark);
+        replicaRequests = new ReplicaRequests(replicaPool, settings.threads(), metrics, traffic);
+        replicaResponses = new ReplicaResponses(traffic, metrics);
+        MBeanWrapper.instance.registerMBean(traffic, "shunt.cassandra:type=PeerTraffic");
+        AggregateContext context = new AggregateContext(settings, metrics, pool, dispatcher, traffic, new Overdue(), this::isAccepting);
         server = new Server.Builder().withEventLoopGroup(eventLoops)
                                      .withHost(DatabaseDescriptor.getRpcAddress())
                                      .withPort(settings.port())
@@ -63,12 +80,18 @@ public final class AggregateServer
      * Threads that sleep when there is nothing to do. Those of Cassandra's shared pool look for work in ever other places
      * first, which costs as much as some queries, at the end of every frame.
      */
-    private static Executor executor(int threads)
+    private static Executor executor(String name, int threads)
     {
         // A worker is free a moment before its thread is.
         int most = FramePool.threadsMax(threads) + threads;
-        return ExecutorFactory.Global.executorFactory().withJmx("transport").configurePooled("Shunt-Aggregate-Requests", most)
-                                     .withQueueLimit(0).build();
+        return ExecutorFactory.Global.executorFactory().withJmx("transport").configurePooled(name, most)
+                                     .withQueueLimit(0).withRejectedExecutionHandler(AggregateServer::refuse).build();
+    }
+
+    /** At once, whatever the queue: event loops give these threads work. The pool tries again. */
+    private static void refuse(Runnable task, ThreadPoolExecutor executor)
+    {
+        throw new RejectedExecutionException("no thread is free");
     }
 
     /** Opens the second port with the native transport, which has started. Logs it when that is not possible. */
@@ -128,7 +151,8 @@ public final class AggregateServer
                          server.socket, e);
             return;
         }
-        stages.install();
+        OutboundBatch.install();
+        stages.install(replicaRequests, replicaResponses);
         accepting = true;
         offer.announce(FrameLayout.offer(settings.frameQueriesMax(), settings.frameBytesMax(), settings.port()));
         LOGGER.info("Aggregated frames v1 on {} ({}): up to {} queries and {} bytes in a frame, {} threads, a query is slow "
@@ -152,6 +176,19 @@ public final class AggregateServer
         return accepting;
     }
 
+    /** Waits for the replicas of queries that no thread waits for, as long as there is time; tells whether all have answered. */
+    private boolean awaitDeferred(long beganNanos)
+    {
+        long timeout = DatabaseDescriptor.getNativeTransportTimeout(TimeUnit.NANOSECONDS);
+        while (traffic.getDeferredWaiting() > 0)
+        {
+            if (System.nanoTime() - beganNanos > timeout)
+                return false;
+            LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(2));
+        }
+        return true;
+    }
+
     /**
      * Frames that were taken are finished first; new ones are refused meanwhile, as Cassandra refuses requests. Both ports
      * together have {@code native_transport_timeout} for it.
@@ -161,11 +198,14 @@ public final class AggregateServer
         offer.withdraw();
         accepting = false;
         long left = DatabaseDescriptor.getNativeTransportTimeout(TimeUnit.NANOSECONDS) - (System.nanoTime() - beganNanos);
-        boolean isIdle = pool.awaitIdle(left);
+        boolean isIdle = pool.awaitIdle(left) && awaitDeferred(beganNanos);
         if (!isIdle)
             LOGGER.warn("Some aggregated frames took longer than the native transport timeout to complete");
         server.stop(!isIdle || left <= 0);
         stages.remove();
+        // Their writes are none of Cassandra's stages, which it waits for before it closes the commit log.
+        replicaPool.awaitIdle(DatabaseDescriptor.getNativeTransportTimeout(TimeUnit.NANOSECONDS));
+        OutboundBatch.uninstall();
         LOGGER.info("Aggregated frames: stopped listening on {}; the stages are as Cassandra made them", server.socket);
     }
 }

@@ -39,7 +39,9 @@ public final class Classifier
         /** On the frame's thread. */
         INLINE,
         /** On the frame's thread; it is a write that goes to other replicas too, of which one will do. */
-        INLINE_AND_REMOTE
+        INLINE_AND_REMOTE,
+        /** Begun on the frame's thread, and ended when its replicas have answered. */
+        DEFERRED
     }
 
     private Classifier()
@@ -82,10 +84,16 @@ public final class Classifier
         return replicas == 0 || counter ? Place.HANDED_OVER : Place.INLINE_AND_REMOTE;
     }
 
+    /** Whether writes of durable keyspaces return only when the commit log is on the disk. */
+    public static boolean isLogWaitedFor()
+    {
+        return DatabaseDescriptor.getCommitLogSync() != CommitLogSync.periodic;
+    }
+
     /** Whether a write of the table returns only when the commit log is on the disk. */
     private static boolean waitsForLog(TableMetadata table)
     {
-        if (DatabaseDescriptor.getCommitLogSync() == CommitLogSync.periodic)
+        if (!isLogWaitedFor())
             return false;
         Keyspace keyspace = Schema.instance.getKeyspaceInstance(table.keyspace);
         return keyspace == null || keyspace.getMetadata().params.durableWrites;

@@ -6,6 +6,7 @@ import org.apache.cassandra.concurrent.ExecutorPlus;
 import org.apache.cassandra.concurrent.Stage;
 import org.apache.cassandra.concurrent.TaskFactory;
 import org.apache.cassandra.concurrent.WrappedExecutorPlus;
+import org.apache.cassandra.utils.WithResources;
 
 /**
  * Lets a thread that executes a frame do its local reads and writes itself. Cassandra's stages hand such work to another
@@ -55,15 +56,25 @@ public final class InlineStages
         MODE.get()[0] = Mode.NONE;
     }
 
-    /** Puts the wrappers in. */
-    synchronized void install()
+    /**
+     * Puts the wrappers in.
+     *
+     * @param requests takes other coordinators' reads and writes; null: the stages do
+     * @param responses takes replicas' answers; null: the stage does
+     */
+    synchronized void install(ReplicaRequests requests, ReplicaResponses responses)
     {
         for (Stage stage : STAGES)
         {
             ExecutorPlus original = stage.executor();
             originals.put(stage, original);
-            stage.unsafeSetExecutor(new Inline(original, stage));
+            stage.unsafeSetExecutor(new Inline(original, stage, requests));
         }
+        if (responses == null)
+            return;
+        ExecutorPlus original = Stage.REQUEST_RESPONSE.executor();
+        originals.put(Stage.REQUEST_RESPONSE, original);
+        Stage.REQUEST_RESPONSE.unsafeSetExecutor(responses.wrap(original));
     }
 
     /** Puts the stages back as they were. */
@@ -71,7 +82,7 @@ public final class InlineStages
     {
         originals.forEach((stage, original) ->
         {
-            if (stage.executor() instanceof Inline)
+            if (stage.executor() instanceof Inline || stage.executor() instanceof ReplicaResponses.Wrapper)
                 stage.unsafeSetExecutor(original);
         });
         originals.clear();
@@ -82,10 +93,14 @@ public final class InlineStages
         /** Counter writes come by {@code execute}; elsewhere that is for work which must not run where it is made. */
         private final boolean alsoExecute;
         private final boolean writes;
+        private final Stage stage;
+        private final ReplicaRequests requests;
 
-        Inline(ExecutorPlus executor, Stage stage)
+        Inline(ExecutorPlus executor, Stage stage, ReplicaRequests requests)
         {
             super(executor);
+            this.stage = stage;
+            this.requests = requests;
             alsoExecute = stage == Stage.COUNTER_MUTATION;
             writes = stage != Stage.READ;
         }
@@ -109,6 +124,13 @@ public final class InlineStages
                 run(task);
             else
                 super.execute(task);
+        }
+
+        @Override
+        public void execute(WithResources locals, Runnable task)
+        {
+            if (requests == null || !requests.takes(stage, executor, locals, task))
+                super.execute(locals, task);
         }
 
         /** As the stage itself would: with its handling of what the task throws. */

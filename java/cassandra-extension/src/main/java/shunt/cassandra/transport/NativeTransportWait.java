@@ -6,7 +6,11 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 import javax.management.MalformedObjectNameException;
 import javax.management.ObjectName;
+import org.apache.cassandra.cql3.statements.StatementParts;
+import org.apache.cassandra.net.InboundTasks;
 import org.apache.cassandra.service.StorageService;
+import org.apache.cassandra.service.WriteParts;
+import org.apache.cassandra.service.reads.ReadParts;
 import org.apache.cassandra.transport.ReleaseBridge;
 import org.apache.cassandra.utils.FBUtilities;
 import org.slf4j.Logger;
@@ -24,7 +28,8 @@ public final class NativeTransportWait
     private static final long POLL_MS = 100;
     /** Internals that are used here change with each minor version. */
     private static final String BUILT_FOR = "5.0.";
-    private static final String[] PACKAGES = {"shunt.cassandra.transport", "org.apache.cassandra.transport"};
+    private static final String[] PACKAGES = {"shunt.cassandra.transport", "org.apache.cassandra.transport", "org.apache.cassandra.net",
+                                              "org.apache.cassandra.cql3.statements", "org.apache.cassandra.service", "org.apache.cassandra.service.reads"};
 
     private NativeTransportWait()
     {
@@ -56,7 +61,7 @@ public final class NativeTransportWait
         {
             List<String> missing = RequiredMembers.missing(PACKAGES);
             if (missing.isEmpty())
-                ReleaseBridge.resolve();
+                resolve();
             else
                 logger.error("Aggregated frames are off: Cassandra {} has no {}. The node goes on without them", release,
                              String.join(", ", missing));
@@ -72,6 +77,16 @@ public final class NativeTransportWait
             logger.error("Aggregated frames are off: the extension's own classes cannot be read. The node goes on without them", e);
         }
         return false;
+    }
+
+    /** What has no name that the compiler knows. */
+    private static void resolve()
+    {
+        ReleaseBridge.resolve();
+        InboundTasks.resolve();
+        ReadParts.resolve();
+        StatementParts.resolve();
+        WriteParts.resolve();
     }
 
     private static void await(Settings settings)

@@ -20,7 +20,7 @@ class InlineStagesTest
     void install()
     {
         DatabaseDescriptor.clientInitialization(false);
-        stages.install();
+        stages.install(null, null);
     }
 
     @AfterEach

@@ -6,6 +6,7 @@ import org.apache.cassandra.config.DatabaseDescriptor;
 import shunt.cassandra.Settings;
 import shunt.cassandra.transport.AggregateMetrics;
 import shunt.cassandra.transport.FramePool;
+import shunt.cassandra.transport.PeerTraffic;
 
 /**
  * What all links of the second port share.
@@ -14,10 +15,12 @@ import shunt.cassandra.transport.FramePool;
  * @param metrics what is counted
  * @param pool executes frames
  * @param dispatcher of ordinary requests on the same port
+ * @param traffic what is done about messages between nodes
+ * @param overdue looks after queries that wait for their replicas
  * @param accepting whether new frames are executed; false while the port is being closed
  */
 public record AggregateContext(Settings settings, AggregateMetrics metrics, FramePool pool, Dispatcher dispatcher,
-                               BooleanSupplier accepting)
+                               PeerTraffic traffic, Overdue overdue, BooleanSupplier accepting)
 {
     /** Whether requests wait too long, here or in Cassandra's own queue ({@code native_transport_queue_max_item_age_threshold}). */
     boolean hasQueueCapacity()

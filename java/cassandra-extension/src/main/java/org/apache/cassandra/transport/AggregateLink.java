@@ -13,6 +13,9 @@ import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.cassandra.exceptions.InvalidRequestException;
 import org.apache.cassandra.transport.ChannelPause.Reason;
+import org.apache.cassandra.utils.JVMStabilityInspector;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import shunt.cassandra.transport.FrameLayout;
 import shunt.cassandra.transport.FramePool;
 
@@ -22,17 +25,26 @@ import shunt.cassandra.transport.FramePool;
  */
 final class AggregateLink extends ChannelInboundHandlerAdapter
 {
+    private static final Logger LOGGER = LoggerFactory.getLogger(AggregateLink.class);
+
     /** Queries of one link without an answer; beyond it the link is not read until half of them are answered. */
     private static final int QUERIES_MAX = 8192;
     /** Frames of all links that wait for a thread, for each thread; beyond it a link may have one. */
     private static final int WAITING_PER_THREAD = 64;
     /** Frames that a link may hold while it is not read: more than the smallest ones that come with one read. */
     private static final int HELD_MAX = 16384;
+    /** Room for the answers of a few dozen writes. */
+    private static final int DEFERRED_BYTES = 2048;
     /** Bytes of them, beside the largest frame and the largest query. */
     private static final int HELD_BYTES_MAX = 1 << 20;
 
     /** An answer, encoded as an entry. */
     private record Late(AggregateFrame frame, ByteBuf entry)
+    {
+    }
+
+    /** An answer that is not encoded yet. */
+    private record Deferred(AggregateFrame frame, FrameEntry entry, Message.Response answer)
     {
     }
 
@@ -43,6 +55,7 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
     private final IntObjectHashMap<AggregateClient> clients = new IntObjectHashMap<>();
     private final Queue<AggregateFrame> held = new ArrayDeque<>();
     private final Queue<Late> late = new ConcurrentLinkedQueue<>();
+    private final Queue<Deferred> deferred = new ConcurrentLinkedQueue<>();
     private final AtomicBoolean lateScheduled = new AtomicBoolean();
     private ChannelHandlerContext ctx;
     private ChannelPause pause;
@@ -239,6 +252,15 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
             toEventLoop(null, this::writeLate);
     }
 
+    /** One answer that its frame did not wait for, to be encoded with those that have come when the event loop gets to it; from any thread. */
+    void answeredLate(AggregateFrame frame, FrameEntry entry, Message.Response answer)
+    {
+        context.metrics().lateAnswers.mark();
+        deferred.add(new Deferred(frame, entry, answer));
+        if (lateScheduled.compareAndSet(false, true))
+            toEventLoop(null, this::writeLate);
+    }
+
     private void toEventLoop(ByteBuf out, Runnable task)
     {
         try
@@ -296,10 +318,79 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
             group.add(next);
             bytes += size;
         }
-        if (group.isEmpty())
-            return;
-        writeLate(group, bytes);
+        if (!group.isEmpty())
+            writeLate(group, bytes);
+        writeDeferred();
         ctx.flush();
+    }
+
+    /** Encodes the answers of deferred queries behind each other, in as many frames as they need. */
+    private void writeDeferred()
+    {
+        int bytesMax = FrameLayout.HEADER_BYTES + context.settings().frameBytesMax();
+        ByteBuf out = null;
+        int answers = 0;
+        for (Deferred next = deferred.poll(); next != null; next = deferred.poll())
+        {
+            if (out == null)
+            {
+                out = CBUtil.allocator.buffer(DEFERRED_BYTES);
+                FrameLayout.reserveHeader(out);
+            }
+            int start = out.writerIndex();
+            settle(next.frame, 1);
+            if (!encodes(next, out))
+                continue;
+            answers++;
+            if (out.writerIndex() > bytesMax && answers > 1)
+            {
+                // It goes into a frame of its own, or with those that follow.
+                int size = out.writerIndex() - start;
+                ByteBuf following = CBUtil.allocator.buffer(FrameLayout.HEADER_BYTES + FrameLayout.COUNT_BYTES + size);
+                FrameLayout.reserveHeader(following);
+                following.writeBytes(out, start, size);
+                out.writerIndex(start);
+                writeDeferred(out, answers - 1);
+                out = following;
+                answers = 1;
+            }
+            if (out.writerIndex() >= bytesMax || answers >= context.settings().frameQueriesMax())
+            {
+                writeDeferred(out, answers);
+                out = null;
+                answers = 0;
+            }
+        }
+        if (answers > 0)
+            writeDeferred(out, answers);
+        else if (out != null)
+            out.release();
+    }
+
+    /** One that cannot be encoded, not even as an error, closes the connection: its client would wait for ever. */
+    private boolean encodes(Deferred next, ByteBuf out)
+    {
+        int start = out.writerIndex();
+        try
+        {
+            next.entry.encode(out, next.answer);
+            return true;
+        }
+        catch (RuntimeException | Error e)
+        {
+            JVMStabilityInspector.inspectThrowable(e);
+            LOGGER.error("A query of an aggregated frame could not be answered, and its connection is closed", e);
+            out.writerIndex(start);
+            ctx.close();
+            return false;
+        }
+    }
+
+    private void writeDeferred(ByteBuf out, int answers)
+    {
+        FrameLayout.completeHeader(out, answers);
+        context.metrics().lateFrames.mark();
+        ctx.write(out);
     }
 
     private void writeLate(List<Late> group, int bytes)

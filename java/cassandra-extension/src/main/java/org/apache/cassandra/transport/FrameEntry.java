@@ -5,6 +5,7 @@ import io.netty.buffer.ByteBufUtil;
 import io.netty.buffer.Unpooled;
 import java.io.IOException;
 import java.util.EnumSet;
+import java.util.List;
 import java.util.function.Supplier;
 import org.apache.cassandra.config.DatabaseDescriptor;
 import org.apache.cassandra.cql3.CQLStatement;
@@ -24,14 +25,17 @@ import org.apache.cassandra.utils.JVMStabilityInspector;
 import org.apache.cassandra.utils.MonotonicClock;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import shunt.cassandra.transport.AggregateMetrics;
 import shunt.cassandra.transport.Classifier;
 import shunt.cassandra.transport.Classifier.Place;
 import shunt.cassandra.transport.FramePool;
 import shunt.cassandra.transport.FrameTime;
 import shunt.cassandra.transport.InlineStages;
+import shunt.cassandra.transport.OutboundBatch;
+import shunt.cassandra.transport.PeerTraffic;
 
 /** One query of a frame. Whatever goes wrong with it is its own answer. */
-final class FrameEntry implements FramePool.Piece
+final class FrameEntry implements FramePool.Piece, DeferredQuery.Asker
 {
     private static final EnumSet<Message.Type> ALLOWED =
         EnumSet.of(Message.Type.QUERY, Message.Type.EXECUTE, Message.Type.PREPARE, Message.Type.BATCH, Message.Type.OPTIONS);
@@ -54,6 +58,7 @@ final class FrameEntry implements FramePool.Piece
     private ProtocolVersion version = ProtocolVersion.V4;
     private Message.Response response;
     private Message.Request handOver;
+    private DeferredQuery deferred;
     private int kind;
     /** Of the execution here; 0 without one. */
     private long tookNanos;
@@ -177,12 +182,15 @@ final class FrameEntry implements FramePool.Piece
         Message.Request known = request;
         Place place = request instanceof OptionsMessage ? Place.INLINE : Place.HANDED_OVER;
         boolean isRead = false;
+        DeferredQuery candidate = null;
         if (request instanceof ExecuteMessage execute)
         {
             // One that is not known here is refused at once.
             QueryHandler.Prepared prepared = ClientState.getCQLQueryHandler().getPrepared(execute.statementId);
             place = prepared == null ? Place.INLINE : place(prepared.statement, execute.options, state);
             isRead = prepared != null && prepared.statement instanceof SelectStatement;
+            if (prepared != null && (place == Place.HANDED_OVER || place == Place.INLINE_AND_REMOTE))
+                candidate = deferred(execute, prepared);
         }
         else if (request instanceof QueryMessage query)
         {
@@ -201,10 +209,45 @@ final class FrameEntry implements FramePool.Piece
         }
         // A read here has neither the coordinator's timeout nor its speculation, which a disk that hangs needs.
         boolean elsewhere = (isRead ? readsElsewhere : writesElsewhere) || work.link.context.pool().isCongested();
-        if (place == Place.HANDED_OVER || elsewhere && !(request instanceof OptionsMessage))
+        if (elsewhere && !(request instanceof OptionsMessage))
+            handOver = known;
+        else if (candidate != null)
+            begin(candidate, isRead);
+        else if (place == Place.HANDED_OVER)
             handOver = known;
         else
             execute(known, place, isRead);
+    }
+
+    /** The query as one that no thread waits for, if it can be; else null. */
+    private DeferredQuery deferred(ExecuteMessage execute, QueryHandler.Prepared prepared)
+    {
+        PeerTraffic traffic = traffic();
+        try
+        {
+            if (traffic.defersWrites() && DeferredWrite.fits(prepared, execute))
+                return new DeferredWrite(execute, prepared, this);
+            if (traffic.defersReads() && DeferredRead.fits(prepared, execute))
+                return new DeferredRead(execute, prepared, this);
+        }
+        catch (RuntimeException e)
+        {
+            // Its values are wrong; it fails for the same reason when it is executed.
+        }
+        return null;
+    }
+
+    private void begin(DeferredQuery query, boolean isRead)
+    {
+        execute(query, Place.DEFERRED, isRead);
+        if (query.isBegun())
+            deferred = query;
+    }
+
+    @Override
+    public PeerTraffic traffic()
+    {
+        return work.link.context.traffic();
     }
 
     private static Place place(CQLStatement statement, QueryOptions options, ClientState state)
@@ -222,14 +265,20 @@ final class FrameEntry implements FramePool.Piece
 
     private void execute(Message.Request request, Place place, boolean isRead)
     {
-        work.link.context.metrics().inline.mark();
+        AggregateMetrics metrics = work.link.context.metrics();
+        (place == Place.DEFERRED ? metrics.deferred : metrics.inline).mark();
         ClientMetrics.instance.markRequestDispatched();
         long now = MonotonicClock.Global.preciseTime.now();
-        // Something is slow, perhaps the commit log; then the other replicas hear of the write first.
-        if (place == Place.INLINE_AND_REMOTE && work.link.context.pool().slow() > 0)
+        // Something is slow, perhaps the commit log; then the other replicas hear of the write first. A deferred write does not wait
+        // for the log either, where writes do.
+        boolean stalls = work.link.context.pool().slow() > 0;
+        if (place == Place.INLINE_AND_REMOTE && stalls || place == Place.DEFERRED && (stalls || Classifier.isLogWaitedFor()))
             InlineStages.enterWithoutWrites();
         else
             InlineStages.enter();
+        // It may wait, for another node or the disk, and what its neighbours have sent should not.
+        if (work.batch != null && place != Place.DEFERRED)
+            work.batch.flush();
         try
         {
             response = Dispatcher.processRequest(request.connection().channel(), request, work.frame.overload,
@@ -253,16 +302,66 @@ final class FrameEntry implements FramePool.Piece
         }
         if (tookNanos > 0)
             work.time.add(kind, tookNanos);
+        if (work.batch != null)
+            work.batch.flushIfDue();
+        if (deferred != null)
+        {
+            response = deferred.turn();
+            if (response == null)
+            {
+                work.awaits(deferred);
+                return;
+            }
+        }
         work.append(this, response);
     }
 
     @Override
     public void deliverLate()
     {
+        if (work.batch != null)
+            work.batch.close();
         if (handOver != null)
             work.handOver(this, handOver);
-        else
+        else if (deferred == null)
             answerLate(response);
+        else
+            deliverDeferredLate();
+    }
+
+    private void deliverDeferredLate()
+    {
+        Message.Response answer = deferred.turn();
+        if (answer == null)
+            work.link.context.overdue().add(List.of(deferred.slot));
+        else
+            answerLate(answer);
+    }
+
+    @Override
+    public OutboundBatch batch()
+    {
+        return work.batch;
+    }
+
+    @Override
+    public void answerElsewhere(Message.Response answer)
+    {
+        try
+        {
+            answerLate(answer);
+        }
+        catch (Throwable t)
+        {
+            LOGGER.error("A query of an aggregated frame could not be answered, and its connection is closed", t);
+            failLate(t);
+        }
+    }
+
+    @Override
+    public void answerDeferred(Message.Response answer)
+    {
+        work.link.answeredLate(work.frame, this, answer);
     }
 
     @Override

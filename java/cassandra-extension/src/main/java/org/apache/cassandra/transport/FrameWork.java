@@ -1,6 +1,8 @@
 package org.apache.cassandra.transport;
 
 import io.netty.buffer.ByteBuf;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import org.apache.cassandra.exceptions.OverloadedException;
@@ -9,6 +11,8 @@ import org.apache.cassandra.utils.MonotonicClock;
 import shunt.cassandra.transport.FrameLayout;
 import shunt.cassandra.transport.FramePool;
 import shunt.cassandra.transport.FrameTime;
+import shunt.cassandra.transport.OutboundBatch;
+import shunt.cassandra.transport.PeerTraffic;
 
 /**
  * The execution of one frame: entry by entry, with the answers of those that ran inline gathered in one buffer. That
@@ -17,17 +21,23 @@ import shunt.cassandra.transport.FrameTime;
 final class FrameWork extends FramePool.Work
 {
     private static final int BYTES_PER_ANSWER = 128;
+    /** Queries that wait are given to be watched so many at a time, so that the first of a long frame are not late. */
+    private static final int WATCHED_TOGETHER = 32;
 
     final AggregateLink link;
     final AggregateFrame frame;
     /** What its queries have taken. */
     final FrameTime time;
+    /** What its queries send to other replicas; null where each message leaves at once. */
+    final OutboundBatch batch;
     private final long answersMayWaitNanos;
     private int at;
     private int index;
     private ByteBuf out;
     private int answers;
     private long firstAnswerNanos;
+    /** Queries of it that wait for their replicas, and are not watched yet; null: none. */
+    private List<Overdue.Slot> waiting;
     /** Entries done with since the link was last told. */
     private int settled;
 
@@ -37,6 +47,8 @@ final class FrameWork extends FramePool.Work
         this.frame = frame;
         this.at = frame.firstEntry();
         time = new FrameTime(link.context.pool());
+        PeerTraffic traffic = link.context.traffic();
+        batch = traffic.batchesRequests() ? new OutboundBatch(OutboundBatch.Of.REQUESTS, link.context.metrics()) : null;
         int slowMs = link.context.settings().slowQueryMs();
         answersMayWaitNanos = slowMs == 0 ? Long.MAX_VALUE : TimeUnit.MILLISECONDS.toNanos(slowMs);
     }
@@ -59,12 +71,16 @@ final class FrameWork extends FramePool.Work
     @Override
     protected void resume()
     {
+        closeBatch(); // the slow query may be waiting for an answer to what is held
+        watch();
         send(false);
     }
 
     @Override
     protected void finish()
     {
+        closeBatch();
+        watch();
         settled += frame.count - index;
         index = frame.count;
         send(true);
@@ -76,11 +92,37 @@ final class FrameWork extends FramePool.Work
     @Override
     protected void fail()
     {
+        closeBatch();
+        watch();
         if (out != null)
             out.release();
         out = null;
         link.giveUp(frame);
         frame.body.release();
+    }
+
+    /** A query whose answer comes late; the owner's. */
+    void awaits(DeferredQuery query)
+    {
+        if (waiting == null)
+            waiting = new ArrayList<>(WATCHED_TOGETHER);
+        waiting.add(query.slot);
+        if (waiting.size() >= WATCHED_TOGETHER)
+            watch();
+    }
+
+    /** From here on somebody looks when their time is over. */
+    private void watch()
+    {
+        if (waiting != null)
+            link.context.overdue().add(waiting);
+        waiting = null;
+    }
+
+    private void closeBatch()
+    {
+        if (batch != null)
+            batch.close();
     }
 
     /** An answer, in the order of the entries; the owner's. */

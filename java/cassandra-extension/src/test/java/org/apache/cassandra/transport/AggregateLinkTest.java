@@ -15,6 +15,7 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import shunt.cassandra.Settings;
 import shunt.cassandra.transport.AggregateMetrics;
+import shunt.cassandra.transport.PeerTraffic;
 
 /** What a link does with frames while it is not read. */
 class AggregateLinkTest
@@ -24,7 +25,7 @@ class AggregateLinkTest
 
     private final AggregateMetrics metrics = new AggregateMetrics();
     private final long refusedBefore = metrics.refusedFrames.getCount();
-    private final AggregateContext context = new AggregateContext(Settings.DEFAULTS, metrics, null, null, () -> true);
+    private final AggregateContext context = new AggregateContext(Settings.DEFAULTS, metrics, null, null, new PeerTraffic(Settings.DEFAULTS), null, () -> true);
     private final EmbeddedChannel channel = new EmbeddedChannel(new AggregateLink(null, context, null));
     private final List<ByteBuf> bodies = new ArrayList<>();
 

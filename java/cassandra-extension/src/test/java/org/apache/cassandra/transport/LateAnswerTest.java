@@ -17,6 +17,7 @@ import shunt.cassandra.Settings;
 import shunt.cassandra.transport.AggregateMetrics;
 import shunt.cassandra.transport.FrameLayout;
 import shunt.cassandra.transport.FramePool;
+import shunt.cassandra.transport.PeerTraffic;
 
 /** Answers that come after their frame's thread has left, and cannot be given. */
 class LateAnswerTest
@@ -24,7 +25,7 @@ class LateAnswerTest
     private static final int STREAM = 7;
 
     private final FramePool pool = new FramePool(1, 0, 0, task -> { }, () -> { });
-    private final AggregateContext context = new AggregateContext(Settings.DEFAULTS, new AggregateMetrics(), pool, null, () -> true);
+    private final AggregateContext context = new AggregateContext(Settings.DEFAULTS, new AggregateMetrics(), pool, null, new PeerTraffic(Settings.DEFAULTS), null, () -> true);
     private final ClientResourceLimits.Allocator limits = ClientResourceLimits.getAllocatorForEndpoint(InetAddress.getLoopbackAddress());
     /** Without a connection, so that no answer can be encoded, not even an error. */
     private final AggregateLink link = new AggregateLink(null, context, limits);
