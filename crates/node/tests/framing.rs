@@ -102,11 +102,15 @@ fn bytes_that_lie_are_refused_and_say_why() {
     damaged[20] ^= 1;
     let lz4 = Some(Algorithm::Lz4);
     let too_long = (16 << 20) + 1;
-    let cases: [(Layout, Vec<u8>, &str); 9] = [
+    // Its first bytes are no body for the header before them.
+    let interrupted =
+        [bytes::segment(&header(5, 40), false), bytes::segment(&bytes::query(5, 2, &select(0)), true)].concat();
+    let cases: [(Layout, Vec<u8>, &str); 10] = [
         ((4, None), header(4, too_long).to_vec(), "at most 16777216 bytes, 16777217 are claimed"),
         ((4, None), header(4, u32::MAX).to_vec(), "4294967295 are claimed"),
         ((5, None), bytes::segment(&header(5, too_long), false), "16777217 are claimed"),
         ((5, None), bytes::segment(&header(5, 50), true), "ends in the middle of an envelope"),
+        ((5, None), interrupted, "comes in the middle of an envelope"),
         ((5, None), damaged, "expected CRC32"),
         ((5, lz4), bytes::segment_lz4(&[0xFF; 30], 100), "expected valid lz4"),
         ((4, None), compressed(&[0, 0, 0, 1, 0x10, b'a']), "no compression was agreed on"),

@@ -95,6 +95,8 @@ pub enum FrameError {
     },
     /// A self-contained segment ends in the middle of an envelope.
     PartialEnvelope,
+    /// A self-contained segment comes before the envelope in the segments before it is whole.
+    InterruptedEnvelope,
     /// A body is compressed by itself (v3, v4), and STARTUP agreed on no compression.
     CompressionNotAgreed,
     /// A body that is compressed by itself (v3, v4) could not be decompressed.
@@ -115,6 +117,9 @@ impl fmt::Display for FrameError {
                 write!(f, "envelope: expected a body of at most {max} bytes, {claimed} are claimed")
             }
             FrameError::PartialEnvelope => f.write_str("a self-contained segment ends in the middle of an envelope"),
+            FrameError::InterruptedEnvelope => {
+                f.write_str("a self-contained segment comes in the middle of an envelope")
+            }
             FrameError::CompressionNotAgreed => f.write_str("a body is compressed, and no compression was agreed on"),
             FrameError::Body(error) => error.fmt(f),
         }

@@ -393,7 +393,7 @@ impl Envelopes<'_> {
             if self.bare {
                 return Ok(false);
             }
-            if unread > 0 && self.self_contained {
+            if self.is_within(unread > 0) && self.self_contained {
                 return Err(FrameError::PartialEnvelope);
             }
             if !self.next_segment(unread > 0)? {
@@ -402,11 +402,19 @@ impl Envelopes<'_> {
         }
     }
 
+    /// True where the next segment has to go on with an envelope: with what is `unread`, or with one that is thrown away.
+    fn is_within(&self, unread: bool) -> bool {
+        unread || self.skip > 0
+    }
+
     /// Takes the next segment, whose payload goes behind what is `unread` if there is anything; false when it has not come
     /// whole.
     fn next_segment(&mut self, unread: bool) -> Result<bool, FrameError> {
         let lz4 = self.reader.framing == Framing::SegmentsLz4;
         let Some(segment) = frame_v5::decode(self.behind, lz4)? else { return Ok(false) };
+        if self.is_within(unread) && segment.self_contained {
+            return Err(FrameError::InterruptedEnvelope);
+        }
         self.behind = self.behind.get(segment.consumed..).unwrap_or_default();
         self.self_contained = segment.self_contained;
         if unread {

@@ -325,17 +325,38 @@ fn a_length_of_four_gigabytes_is_skipped_too() {
 fn a_self_contained_segment_ends_with_an_envelope() {
     let (whole, next) = (envelope(0, 30), envelope(1, 30));
     let late = [&whole[..], &next[..20]].concat();
-    for (first, second) in [(&late[..], None), (&whole[..5], None), (&whole[..20], Some(&late[20..]))] {
-        let mut bytes = segment_of(first, second.is_none(), false);
-        bytes.extend(second.map(|part| segment_of(part, true, false)).unwrap_or_default());
+    for bytes in [&late[..], &whole[..5]] {
         let mut connection = Connection::segmented(false);
-        assert_eq!(connection.handle(&bytes), Err(FrameError::PartialEnvelope));
+        assert_eq!(connection.handle(&segment_of(bytes, true, false)), Err(FrameError::PartialEnvelope));
     }
     // Held in the middle, it is no less known.
     let mut connection = Connection::segmented(false);
     let mut acts = [Act::Handle, Act::StopBefore].into_iter();
     connection.receive(&segment_of(&late, true, false), || acts.next().unwrap()).unwrap();
     assert_eq!(connection.handle(&[]), Err(FrameError::PartialEnvelope));
+}
+
+/// What such a segment holds is whole, so nothing of it is of an envelope that came before.
+#[test]
+fn a_self_contained_segment_is_no_part_of_an_envelope() {
+    let (long, other) = (envelope(0, 40), envelope(1, 100));
+    for lz4 in [false, true] {
+        for part in [1, HEADER_BYTES, 30] {
+            let bytes = [segment_of(&long[..part], false, lz4), segment_of(&other, true, lz4)];
+            for pieces in [vec![bytes.concat()], bytes.to_vec()] {
+                for skip in [vec![], vec![0]] {
+                    let mut connection = Connection { skip, ..Connection::segmented(lz4) };
+                    let outcome = pieces.iter().try_for_each(|piece| connection.handle(piece));
+                    assert_eq!(outcome, Err(FrameError::InterruptedEnvelope), "{part}");
+                    assert_eq!(connection.found, []);
+                }
+            }
+        }
+    }
+    // One that is thrown away ends with its segment as well.
+    let bytes = [segment_of(&long[..30], true, false), segment_of(&long[30..], false, false)].concat();
+    let mut connection = Connection { skip: vec![0], ..Connection::segmented(false) };
+    assert_eq!(connection.handle(&bytes), Err(FrameError::PartialEnvelope));
 }
 
 #[test]
