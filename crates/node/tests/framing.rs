@@ -128,3 +128,24 @@ fn bytes_that_lie_are_refused_and_say_why() {
     }
     assert!(nodes.stop(PATIENCE).is_in_time());
 }
+
+/// Headers of v1 and v2 are a byte shorter, and other protocols have none: what looks like a length in them is not one, and
+/// must not be waited for.
+#[test]
+fn another_version_is_refused_before_its_body_comes() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodes = start(directory.path(), 1);
+    let startup = b"\x02\0\0\x01\0\0\0\x16\0\x01\0\x0bCQL_VERSION\0\x053.0.0";
+    for (bytes, version) in [(&startup[..], "(2)"), (b"GET / HTTP/1.1\r\n\r\n", "(71)")] {
+        let mut stream = TcpStream::connect(nodes.addresses()[0]).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(bytes).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let header = Header::decode(&answer).unwrap();
+        assert_eq!((header.opcode, header.version, header.response), (opcode::ERROR, 5, true));
+        let text = String::from_utf8_lossy(&answer);
+        assert!(text.contains(&format!("Invalid or unsupported protocol version {version}")), "{text}");
+    }
+    assert!(nodes.stop(PATIENCE).is_in_time());
+}

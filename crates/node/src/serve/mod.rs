@@ -205,6 +205,14 @@ impl NodeService {
         let Session { conn, reader, rest } = session;
         let mut envelopes = reader.read(data, scratch);
         while rest.takes_requests() {
+            // What is no version of ours may not have its length where ours have it.
+            if rest.version == 0
+                && let Some(header) = envelopes.header()?
+                && !is_spoken(&header)
+            {
+                self.refuse_version(io, *conn, rest, header);
+                break;
+            }
             let Some((header, body)) = envelopes.next(limits::REQUEST_BYTES_MAX, rest.compression)? else { break };
             self.serve(io, *conn, rest, header, body);
             envelopes.follow(&rest.output);
@@ -213,7 +221,7 @@ impl NodeService {
     }
 
     fn serve(&mut self, io: &mut Io, conn: ConnId, rest: &mut SessionRest, header: Header, body: &[u8]) {
-        if header.response || !(3..=5).contains(&header.version) {
+        if !is_spoken(&header) {
             return self.refuse_version(io, conn, rest, header);
         }
         if rest.version != 0 && rest.version != header.version {
@@ -259,6 +267,11 @@ impl NodeService {
             io.stop();
         }
     }
+}
+
+/// Whether it is the header of a request in a version that the node speaks.
+fn is_spoken(header: &Header) -> bool {
+    !header.response && (3..=5).contains(&header.version)
 }
 
 impl Service for NodeService {
