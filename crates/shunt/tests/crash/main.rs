@@ -25,7 +25,7 @@ use process::{Kind, Running, check};
 use shunt_testing::number;
 
 /// Kills of a node, and of `shunt up`.
-const ROUNDS: (u64, u64) = (140, 60);
+const ROUNDS: (u64, u64) = (70, 30);
 /// A kill comes so long after the load began, at most.
 const LOAD_MS_MAX: u64 = 200;
 /// And so long after the process began, when it is to meet the start.
