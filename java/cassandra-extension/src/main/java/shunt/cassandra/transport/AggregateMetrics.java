@@ -33,6 +33,10 @@ public final class AggregateMetrics
         CassandraMetricsRegistry.Metrics.histogram(NAMES.createMetricName("MessagesPerBatch"), false);
     /** Other coordinators' reads and writes that a thread of the extension did among others, without a hand-over for each. */
     public final Meter replicaRequests = meter("ReplicaRequests");
+    /** Of those taken, requests that were given to their stage after all: they took long, or had waited. */
+    public final Meter replicaRequestsToStage = meter("ReplicaRequestsToStage");
+    /** Replicas' reads and writes that were slow, so that another thread went on with those behind them. */
+    public final Meter replicaTakenOver = meter("ReplicaTakenOver");
     /** Replicas' answers that the thread which read them took, without a hand-over. */
     public final Meter replicaResponses = meter("ReplicaResponses");
     /** Queries handed over to Cassandra's request executor. */
@@ -62,6 +66,14 @@ public final class AggregateMetrics
     void follow(IntSupplier waiting)
     {
         gauge("DeferredWaiting", waiting::getAsInt);
+    }
+
+    /** Registers what replica requests wait for. */
+    void follow(ReplicaRequests requests, IntSupplier slow)
+    {
+        gauge("WaitingReplicaRequests", requests::waiting);
+        gauge("LongestWaitOfReplicaRequests", requests::longestWaitMicros);
+        gauge("SlowReplicaThreads", slow::getAsInt);
     }
 
     /** Registers what the pool knows by itself. */

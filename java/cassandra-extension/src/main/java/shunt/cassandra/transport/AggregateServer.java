@@ -63,8 +63,10 @@ public final class AggregateServer
         metrics.follow(traffic::getDeferredWaiting);
         replicaPool = new FramePool(settings.threads(), TimeUnit.MILLISECONDS.toNanos(settings.slowQueryMs()),
                                               TimeUnit.MILLISECONDS.toNanos(settings.frameTimeMs()),
-                                              executor("Shunt-Replica-Requests", settings.threads()), metrics.takenOver::mark);
-        replicaRequests = new ReplicaRequests(replicaPool, settings.threads(), metrics, traffic);
+                                              executor("Shunt-Replica-Requests", settings.threads()), metrics.replicaTakenOver::mark);
+        replicaRequests = new ReplicaRequests(replicaPool, settings.threads(), TimeUnit.MILLISECONDS.toNanos(settings.slowQueryMs()),
+                                              metrics, traffic);
+        metrics.follow(replicaRequests, replicaPool::slow);
         replicaResponses = new ReplicaResponses(traffic, metrics);
         MBeanWrapper.instance.registerMBean(traffic, "shunt.cassandra:type=PeerTraffic");
         AggregateContext context = new AggregateContext(settings, metrics, pool, dispatcher, traffic, new Overdue(), this::isAccepting);
@@ -204,7 +206,9 @@ public final class AggregateServer
         server.stop(!isIdle || left <= 0);
         stages.remove();
         // Their writes are none of Cassandra's stages, which it waits for before it closes the commit log.
-        replicaPool.awaitIdle(DatabaseDescriptor.getNativeTransportTimeout(TimeUnit.NANOSECONDS));
+        left = DatabaseDescriptor.getNativeTransportTimeout(TimeUnit.NANOSECONDS) - (System.nanoTime() - beganNanos);
+        if (!replicaPool.awaitIdle(Math.max(TimeUnit.SECONDS.toNanos(1), left)))
+            LOGGER.warn("Some reads or writes for other coordinators took longer than the native transport timeout to complete");
         OutboundBatch.uninstall();
         LOGGER.info("Aggregated frames: stopped listening on {}; the stages are as Cassandra made them", server.socket);
     }

@@ -42,6 +42,12 @@ public final class FrameTime
             longOnes[kind]++;
     }
 
+    /** Whether one of the kind has taken long; the owner's. */
+    public boolean hasLong(int kind)
+    {
+        return longOnes[kind] > 0;
+    }
+
     /**
      * Whether the next query of the kind should be handed over: those of the frame have taken the time that they may, many of them
      * long. The owner's.

@@ -2,11 +2,14 @@ package shunt.cassandra.transport;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
 import java.util.function.BiPredicate;
 import org.apache.cassandra.locator.InetAddressAndPort;
 import org.apache.cassandra.net.Message;
 import org.apache.cassandra.net.MessagingService;
 import org.apache.cassandra.net.Verb;
+import org.apache.cassandra.utils.JVMStabilityInspector;
+import org.apache.cassandra.utils.NoSpamLogger;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -141,9 +144,10 @@ public final class OutboundBatch
         {
             way.send(next.message, next.to);
         }
-        catch (RuntimeException e)
+        catch (Throwable t)
         {
-            LOGGER.error("A message to {} could not be sent", next.to, e);
+            JVMStabilityInspector.inspectThrowable(t);
+            NoSpamLogger.log(LOGGER, NoSpamLogger.Level.ERROR, 1, TimeUnit.MINUTES, "A message to {} could not be sent", next.to, t);
         }
     }
 

@@ -3,6 +3,7 @@ package shunt.cassandra.transport;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.cassandra.concurrent.Stage;
 import org.apache.cassandra.concurrent.TaskFactory;
@@ -16,15 +17,17 @@ import org.slf4j.LoggerFactory;
  * their answers sent together. A stage of Cassandra's gives each to a thread of its own, which costs more than a short one takes.
  *
  * <p>It may never make a request wait for others that wait: one that is slow is overtaken, as in a frame ({@link FramePool}); when
- * many take long they go to the stage, where they wait side by side; and so do writes where each waits for the commit log.
+ * many take long, or one has waited for some time, they go to the stage, where they wait side by side; and so do writes where each waits for the commit log.
  */
 final class ReplicaRequests
 {
     private static final Logger LOGGER = LoggerFactory.getLogger(ReplicaRequests.class);
+    /** Beyond so many times the time of a slow one the stage's threads are needed, whatever the reason. */
+    private static final int WAITS_SLOW_ONES = 4;
     /** Requests after which those before them no longer say whether requests are short. */
     private static final int REMEMBERED = 64;
 
-    private record Request(Stage stage, Executor stages, WithResources locals, Runnable task)
+    private record Request(Stage stage, Executor stages, WithResources locals, Runnable task, long queuedNanos)
     {
         int kind()
         {
@@ -37,11 +40,17 @@ final class ReplicaRequests
     private final AggregateMetrics metrics;
     private final PeerTraffic traffic;
     private final Queue<Request> queue = new ConcurrentLinkedQueue<>();
+    private final AtomicInteger waiting = new AtomicInteger();
     private final AtomicInteger active = new AtomicInteger();
+    private final long waitsNanosMax;
 
-    /** @param threads requests done at the same time; the pool's */
-    ReplicaRequests(FramePool pool, int threads, AggregateMetrics metrics, PeerTraffic traffic)
+    /**
+     * @param threads requests done at the same time; the pool's
+     * @param slowNanos time after which one is slow; the pool's
+     */
+    ReplicaRequests(FramePool pool, int threads, long slowNanos, AggregateMetrics metrics, PeerTraffic traffic)
     {
+        waitsNanosMax = WAITS_SLOW_ONES * slowNanos;
         this.pool = pool;
         this.threads = threads;
         this.metrics = metrics;
@@ -59,9 +68,29 @@ final class ReplicaRequests
             return false;
         if (stage != Stage.READ && Classifier.isLogWaitedFor())
             return false;
-        queue.add(new Request(stage, stages, locals, task));
-        begin();
+        take(stage, stages, locals, task);
         return true;
+    }
+
+    /** Queues one. */
+    void take(Stage stage, Executor stages, WithResources locals, Runnable task)
+    {
+        waiting.incrementAndGet();
+        queue.add(new Request(stage, stages, locals, task, System.nanoTime()));
+        begin();
+    }
+
+    /** Requests that no thread has begun. */
+    int waiting()
+    {
+        return waiting.get();
+    }
+
+    /** For how long the first of them has waited, in microseconds. */
+    long longestWaitMicros()
+    {
+        Request head = queue.peek();
+        return head == null ? 0 : TimeUnit.NANOSECONDS.toMicros(System.nanoTime() - head.queuedNanos);
     }
 
     private void begin()
@@ -77,6 +106,7 @@ final class ReplicaRequests
 
     private void toStage(Request request)
     {
+        metrics.replicaRequestsToStage.mark();
         request.stages.execute(TaskFactory.localAware().toExecute(request.locals, request.task));
     }
 
@@ -85,6 +115,7 @@ final class ReplicaRequests
     {
         private OutboundBatch batch = new OutboundBatch(OutboundBatch.Of.RESPONSES, metrics);
         private FrameTime time = new FrameTime(pool);
+        private Request last;
         private int done;
 
         @Override
@@ -92,13 +123,23 @@ final class ReplicaRequests
         {
             for (Request request = queue.poll(); request != null; request = queue.poll())
             {
+                waiting.decrementAndGet();
                 if (done++ % REMEMBERED == 0)
                     time = new FrameTime(pool);
-                if (!time.isOver(request.kind()) && !pool.isCongested())
-                    return new Piece(this, request, batch);
+                last = request;
+                if (!time.isOver(request.kind()) && !pool.isCongested() && System.nanoTime() - request.queuedNanos < waitsNanosMax)
+                    return piece(request);
                 toStage(request);
             }
             return null;
+        }
+
+        private FramePool.Piece piece(Request request)
+        {
+            // Answers that are ready do not wait for a disk.
+            if (request.kind() == FrameTime.READ && time.hasLong(FrameTime.READ))
+                batch.flush();
+            return new Piece(this, request, batch);
         }
 
         @Override
@@ -106,6 +147,8 @@ final class ReplicaRequests
         {
             batch.close();
             batch = new OutboundBatch(OutboundBatch.Of.RESPONSES, metrics);
+            // It will not be delivered, and is the last that should not count.
+            time.add(last.kind(), System.nanoTime() - pieceSinceNanos());
         }
 
         @Override

@@ -33,6 +33,8 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
     private static final int WAITING_PER_THREAD = 64;
     /** Frames that a link may hold while it is not read: more than the smallest ones that come with one read. */
     private static final int HELD_MAX = 16384;
+    /** Answers of deferred queries that are encoded before others of the event loop have their turn. */
+    private static final int DEFERRED_AT_ONCE = 1024;
     /** Room for the answers of a few dozen writes. */
     private static final int DEFERRED_BYTES = 2048;
     /** Bytes of them, beside the largest frame and the largest query. */
@@ -330,6 +332,7 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
         int bytesMax = FrameLayout.HEADER_BYTES + context.settings().frameBytesMax();
         ByteBuf out = null;
         int answers = 0;
+        int encoded = 0;
         for (Deferred next = deferred.poll(); next != null; next = deferred.poll())
         {
             if (out == null)
@@ -359,12 +362,18 @@ final class AggregateLink extends ChannelInboundHandlerAdapter
                 writeDeferred(out, answers);
                 out = null;
                 answers = 0;
+                ctx.flush();
             }
+            if (++encoded >= DEFERRED_AT_ONCE)
+                break;
         }
         if (answers > 0)
             writeDeferred(out, answers);
         else if (out != null)
             out.release();
+        // Others of this event loop have their turn before the rest.
+        if (!deferred.isEmpty() && lateScheduled.compareAndSet(false, true))
+            toEventLoop(null, this::writeLate);
     }
 
     /** One that cannot be encoded, not even as an error, closes the connection: its client would wait for ever. */

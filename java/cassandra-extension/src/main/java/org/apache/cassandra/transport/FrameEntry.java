@@ -59,11 +59,13 @@ final class FrameEntry implements FramePool.Piece, DeferredQuery.Asker
     private Message.Response response;
     private Message.Request handOver;
     private DeferredQuery deferred;
-    private int kind;
+    private volatile int kind = FrameTime.WRITE;
     /** Of the execution here; 0 without one. */
     private long tookNanos;
     private final boolean readsElsewhere;
     private final boolean writesElsewhere;
+    private final boolean readsAreLong;
+    private boolean batched = true;
 
     FrameEntry(FrameWork work, int index, int at)
     {
@@ -79,6 +81,7 @@ final class FrameEntry implements FramePool.Piece, DeferredQuery.Asker
         body = frame.bodyAt(at).retain();
         readsElsewhere = work.time.isOver(FrameTime.READ);
         writesElsewhere = work.time.isOver(FrameTime.WRITE);
+        readsAreLong = work.time.hasLong(FrameTime.READ);
     }
 
     @Override
@@ -239,6 +242,12 @@ final class FrameEntry implements FramePool.Piece, DeferredQuery.Asker
 
     private void begin(DeferredQuery query, boolean isRead)
     {
+        // Cassandra asks the others before it reads itself, so that they do not wait for its disk.
+        if (isRead && readsAreLong && work.batch != null)
+        {
+            batched = false;
+            work.batch.flush();
+        }
         execute(query, Place.DEFERRED, isRead);
         if (query.isBegun())
             deferred = query;
@@ -265,6 +274,7 @@ final class FrameEntry implements FramePool.Piece, DeferredQuery.Asker
 
     private void execute(Message.Request request, Place place, boolean isRead)
     {
+        kind = isRead ? FrameTime.READ : FrameTime.WRITE;
         AggregateMetrics metrics = work.link.context.metrics();
         (place == Place.DEFERRED ? metrics.deferred : metrics.inline).mark();
         ClientMetrics.instance.markRequestDispatched();
@@ -288,7 +298,6 @@ final class FrameEntry implements FramePool.Piece, DeferredQuery.Asker
         {
             InlineStages.leave();
         }
-        kind = isRead ? FrameTime.READ : FrameTime.WRITE;
         tookNanos = MonotonicClock.Global.preciseTime.now() - now;
     }
 
@@ -341,7 +350,13 @@ final class FrameEntry implements FramePool.Piece, DeferredQuery.Asker
     @Override
     public OutboundBatch batch()
     {
-        return work.batch;
+        return batched ? work.batch : null;
+    }
+
+    /** Of {@link FrameTime}; from any thread. */
+    int kind()
+    {
+        return kind;
     }
 
     @Override

@@ -31,6 +31,8 @@ final class FrameWork extends FramePool.Work
     /** What its queries send to other replicas; null where each message leaves at once. */
     final OutboundBatch batch;
     private final long answersMayWaitNanos;
+    /** The query that is executed, or was last. */
+    private FrameEntry entry;
     private int at;
     private int index;
     private ByteBuf out;
@@ -58,11 +60,14 @@ final class FrameWork extends FramePool.Work
     {
         while (index < frame.count && !link.isGone())
         {
-            int entry = index++;
-            int entryAt = at;
-            at = frame.entryAfter(entryAt);
-            if (frame.opcodeAt(entryAt) != FrameLayout.CLIENT_GONE)
-                return new FrameEntry(this, entry, entryAt);
+            int next = index++;
+            int nextAt = at;
+            at = frame.entryAfter(nextAt);
+            if (frame.opcodeAt(nextAt) != FrameLayout.CLIENT_GONE)
+            {
+                entry = new FrameEntry(this, next, nextAt);
+                return entry;
+            }
             settled++;
         }
         return null;
@@ -73,6 +78,8 @@ final class FrameWork extends FramePool.Work
     {
         closeBatch(); // the slow query may be waiting for an answer to what is held
         watch();
+        // It will not be delivered in its turn, and is the last that should not count.
+        time.add(entry.kind(), System.nanoTime() - pieceSinceNanos());
         send(false);
     }
 

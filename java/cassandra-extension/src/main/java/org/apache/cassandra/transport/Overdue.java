@@ -7,6 +7,7 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
+import org.apache.cassandra.utils.JVMStabilityInspector;
 import org.apache.cassandra.utils.MonotonicClock;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -106,14 +107,27 @@ public final class Overdue implements Runnable
     {
         for (;;)
         {
-            wakes = NEVER;
-            long next = nextTick();
-            wakes = next;
-            long nanos = next == NEVER ? SLEEP_NANOS : Math.min(SLEEP_NANOS, next * TICK_NANOS - now());
-            if (nanos > 0)
-                LockSupport.parkNanos(this, nanos);
-            turn(tickOf(now()));
+            try
+            {
+                sleepAndTurn();
+            }
+            catch (Throwable t)
+            {
+                // Whatever it was: without this thread no query would run out of time any more.
+                JVMStabilityInspector.inspectThrowable(t);
+            }
         }
+    }
+
+    private void sleepAndTurn()
+    {
+        wakes = NEVER;
+        long next = nextTick();
+        wakes = next;
+        long nanos = next == NEVER ? SLEEP_NANOS : Math.min(SLEEP_NANOS, next * TICK_NANOS - now());
+        if (nanos > 0)
+            LockSupport.parkNanos(this, nanos);
+        turn(tickOf(now()));
     }
 
     /** The first tick that has something, or {@link #NEVER}. */
