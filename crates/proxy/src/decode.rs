@@ -29,8 +29,11 @@ use crate::retained::Retained;
 use crate::route::{self, Choice};
 use crate::router::Router;
 
-/// The newest version of the protocol that a driver may begin with; a byte above it comes from something else.
-const CQL_VERSION_MAX: u8 = 6;
+/// Whether a driver may begin with this version of the protocol: one of CQL, or of DataStax Enterprise, which its drivers try first.
+/// Another byte comes from something else.
+const fn is_a_drivers(version: u8) -> bool {
+    matches!(version, 1..=6 | 65..=66)
+}
 
 /// One complete request.
 #[derive(Clone, Copy)]
@@ -244,7 +247,7 @@ fn judge_version(client: &mut Client, router: &Router, header: &Header) -> Resul
         let known = ["3/v3", "4/v4", "5/v5"];
         let known = &known[..usize::from(max.clamp(3, 5)) - 2];
         client.version = max;
-        if (1..=CQL_VERSION_MAX).contains(&header.version) {
+        if is_a_drivers(header.version) {
             closing = Closing::Version;
         }
         format!(

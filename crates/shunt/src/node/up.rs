@@ -150,9 +150,9 @@ A first session, with any CQL client (`pip install cqlsh` in a virtual environme
 
   cqlsh {ip} {port}
   CREATE KEYSPACE demo WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}};
-  CREATE TABLE demo.people (id int PRIMARY KEY, name text);
-  INSERT INTO demo.people (id, name) VALUES (1, 'Ada');
-  SELECT * FROM demo.people;
+  CREATE TABLE demo.users (id int PRIMARY KEY, name text);
+  INSERT INTO demo.users (id, name) VALUES (1, 'Ada');
+  SELECT * FROM demo.users;
 
 Ctrl-C stops it; the data stays."
     );
