@@ -42,10 +42,10 @@ public final class FrameTime
             longOnes[kind]++;
     }
 
-    /** Whether one of the kind has taken long; the owner's. */
-    public boolean hasLong(int kind)
+    /** Whether many of the kind have taken long; the owner's. */
+    public boolean areLong(int kind)
     {
-        return longOnes[kind] > 0;
+        return longOnes[kind] > 1 && longOnes[kind] * LONG_SHARE > queries[kind];
     }
 
     /**
@@ -54,7 +54,6 @@ public final class FrameTime
      */
     public boolean isOver(int kind)
     {
-        return pool.frameNanos() > 0 && nanos[kind] > pool.frameNanos()
-               && longOnes[kind] > 1 && longOnes[kind] * LONG_SHARE > queries[kind];
+        return pool.frameNanos() > 0 && nanos[kind] > pool.frameNanos() && areLong(kind);
     }
 }

@@ -137,7 +137,7 @@ final class ReplicaRequests
         private FramePool.Piece piece(Request request)
         {
             // Answers that are ready do not wait for a disk.
-            if (request.kind() == FrameTime.READ && time.hasLong(FrameTime.READ))
+            if (request.kind() == FrameTime.READ && time.areLong(FrameTime.READ))
                 batch.flush();
             return new Piece(this, request, batch);
         }

@@ -81,7 +81,7 @@ final class FrameEntry implements FramePool.Piece, DeferredQuery.Asker
         body = frame.bodyAt(at).retain();
         readsElsewhere = work.time.isOver(FrameTime.READ);
         writesElsewhere = work.time.isOver(FrameTime.WRITE);
-        readsAreLong = work.time.hasLong(FrameTime.READ);
+        readsAreLong = work.time.areLong(FrameTime.READ);
     }
 
     @Override
