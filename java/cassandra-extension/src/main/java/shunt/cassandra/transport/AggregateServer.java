@@ -8,7 +8,6 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.LockSupport;
 import org.apache.cassandra.concurrent.ExecutorFactory;
 import org.apache.cassandra.config.DatabaseDescriptor;
 import org.apache.cassandra.config.EncryptionOptions.TlsEncryptionPolicy;
@@ -178,17 +177,16 @@ public final class AggregateServer
         return accepting;
     }
 
+    /** What is left of the time that stopping may take. */
+    private static long leftNanos(long beganNanos)
+    {
+        return DatabaseDescriptor.getNativeTransportTimeout(TimeUnit.NANOSECONDS) - (System.nanoTime() - beganNanos);
+    }
+
     /** Waits for the replicas of queries that no thread waits for, as long as there is time; tells whether all have answered. */
     private boolean awaitDeferred(long beganNanos)
     {
-        long timeout = DatabaseDescriptor.getNativeTransportTimeout(TimeUnit.NANOSECONDS);
-        while (traffic.getDeferredWaiting() > 0)
-        {
-            if (System.nanoTime() - beganNanos > timeout)
-                return false;
-            LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(2));
-        }
-        return true;
+        return FramePool.await(() -> traffic.getDeferredWaiting() == 0, leftNanos(beganNanos));
     }
 
     /**
@@ -199,15 +197,14 @@ public final class AggregateServer
     {
         offer.withdraw();
         accepting = false;
-        long left = DatabaseDescriptor.getNativeTransportTimeout(TimeUnit.NANOSECONDS) - (System.nanoTime() - beganNanos);
+        long left = leftNanos(beganNanos);
         boolean isIdle = pool.awaitIdle(left) && awaitDeferred(beganNanos);
         if (!isIdle)
             LOGGER.warn("Some aggregated frames took longer than the native transport timeout to complete");
         server.stop(!isIdle || left <= 0);
         stages.remove();
         // Their writes are none of Cassandra's stages, which it waits for before it closes the commit log.
-        left = DatabaseDescriptor.getNativeTransportTimeout(TimeUnit.NANOSECONDS) - (System.nanoTime() - beganNanos);
-        if (!replicaPool.awaitIdle(Math.max(TimeUnit.SECONDS.toNanos(1), left)))
+        if (!replicaPool.awaitIdle(Math.max(TimeUnit.SECONDS.toNanos(1), leftNanos(beganNanos))))
             LOGGER.warn("Some reads or writes for other coordinators took longer than the native transport timeout to complete");
         OutboundBatch.uninstall();
         LOGGER.info("Aggregated frames: stopped listening on {}; the stages are as Cassandra made them", server.socket);

@@ -7,6 +7,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.BooleanSupplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -140,8 +141,14 @@ public final class FramePool
     /** Waits until {@link #isIdle}, or until the time is over; tells which. */
     public boolean awaitIdle(long nanos)
     {
+        return await(this::isIdle, nanos);
+    }
+
+    /** Waits until something is so, or until the time is over; tells which. */
+    static boolean await(BooleanSupplier isSo, long nanos)
+    {
         long deadline = System.nanoTime() + nanos;
-        while (!isIdle())
+        while (!isSo.getAsBoolean())
         {
             if (System.nanoTime() > deadline)
                 return false;

@@ -1,27 +1,12 @@
 package org.apache.cassandra.service;
 
 import java.lang.reflect.Field;
-import org.apache.cassandra.utils.concurrent.Condition;
+import shunt.cassandra.transport.ToldCondition;
 
 /** Tells when a distributed write need not be waited for any more. */
 public final class WriteParts
 {
-    private static final Field CONDITION;
-
-    static
-    {
-        try
-        {
-            CONDITION = AbstractWriteResponseHandler.class.getDeclaredField("condition");
-            CONDITION.setAccessible(true);
-            if (CONDITION.getType() != Condition.class)
-                throw new NoSuchFieldException("AbstractWriteResponseHandler.condition is a " + CONDITION.getType());
-        }
-        catch (ReflectiveOperationException | RuntimeException e)
-        {
-            throw new ExceptionInInitializerError(e);
-        }
-    }
+    private static final Field CONDITION = ToldCondition.fieldOf(AbstractWriteResponseHandler.class);
 
     private WriteParts()
     {
@@ -44,30 +29,6 @@ public final class WriteParts
      */
     public static void whenAnswered(AbstractWriteResponseHandler<?> handler, Runnable told)
     {
-        try
-        {
-            CONDITION.set(handler, new Told(told));
-        }
-        catch (IllegalAccessException e)
-        {
-            throw new IllegalStateException(e);
-        }
-    }
-
-    private static final class Told extends Condition.Async
-    {
-        private final Runnable told;
-
-        Told(Runnable told)
-        {
-            this.told = told;
-        }
-
-        @Override
-        public void signal()
-        {
-            super.signal();
-            told.run();
-        }
+        ToldCondition.put(CONDITION, handler, told);
     }
 }

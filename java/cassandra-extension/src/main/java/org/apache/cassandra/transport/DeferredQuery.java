@@ -27,8 +27,8 @@ import shunt.cassandra.transport.PeerTraffic;
  * decided in between, when there are enough answers and what it means when there are not, is decided by Cassandra's own handlers.
  *
  * <p>It may never be answered twice, nor before Cassandra's handler would have let its waiting thread go, nor not at all
- * ({@link OneAnswer}, {@link Overdue}); and it may never wait on a thread that others need. What would wait goes to Cassandra's request executor, where all of
- * it would have waited.
+ * ({@link OneAnswer}, {@link Overdue}); and it may never wait on a thread that others need. What would wait goes to Cassandra's
+ * request executor, where all of it would have waited.
  */
 abstract class DeferredQuery extends ExecuteMessage implements Overdue.Look
 {
@@ -70,7 +70,10 @@ abstract class DeferredQuery extends ExecuteMessage implements Overdue.Look
         setCustomPayload(from.getCustomPayload());
     }
 
-    /** Whether EXECUTE messages are executed as Cassandra does, and this one with as many values as it needs, under its own keyspace. */
+    /**
+     * Whether EXECUTE messages are executed as Cassandra does, and this one with as many values as it needs, under its own keyspace.
+     * Prepares its options.
+     */
     static boolean fits(QueryHandler.Prepared prepared, ExecuteMessage execute)
     {
         execute.options.prepare(prepared.statement.getBindVariables()); // values with names have no order before
@@ -117,7 +120,6 @@ abstract class DeferredQuery extends ExecuteMessage implements Overdue.Look
         try
         {
             CQLStatement statement = prepared.statement;
-            options.prepare(statement.getBindVariables());
             QueryProcessor.metrics.preparedStatementsExecuted.inc();
             statement.authorize(state.getClientState());
             statement.validate(state.getClientState());

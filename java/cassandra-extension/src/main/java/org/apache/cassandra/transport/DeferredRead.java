@@ -100,7 +100,6 @@ final class DeferredRead extends DeferredQuery
             return true;
         try
         {
-            execute.options.prepare(select.getBindVariables());
             return select.getLimit(execute.options) <= pageSize;
         }
         catch (InvalidRequestException e)
@@ -162,10 +161,6 @@ final class DeferredRead extends DeferredQuery
             ClientRequestsMetricsHolder.readMetricsForLevel(consistency).unavailables.mark();
             StorageProxy.logRequestException(e, List.of(command));
             throw e;
-        }
-        catch (IllegalAccessException e)
-        {
-            throw new IllegalStateException(e);
         }
         finally
         {

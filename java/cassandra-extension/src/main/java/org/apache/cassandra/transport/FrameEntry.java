@@ -362,15 +362,7 @@ final class FrameEntry implements FramePool.Piece, DeferredQuery.Asker
     @Override
     public void answerElsewhere(Message.Response answer)
     {
-        try
-        {
-            answerLate(answer);
-        }
-        catch (Throwable t)
-        {
-            LOGGER.error("A query of an aggregated frame could not be answered, and its connection is closed", t);
-            failLate(t);
-        }
+        answerOrFail(() -> answer);
     }
 
     @Override
@@ -392,18 +384,24 @@ final class FrameEntry implements FramePool.Piece, DeferredQuery.Asker
      */
     void answerHandedOver(Supplier<Message.Response> answer)
     {
-        try
+        answerOrFail(() ->
         {
-            Message.Response response;
             try
             {
-                response = answer.get();
+                return answer.get();
             }
             finally
             {
                 body.release();
             }
-            answerLate(response);
+        });
+    }
+
+    private void answerOrFail(Supplier<Message.Response> answer)
+    {
+        try
+        {
+            answerLate(answer.get());
         }
         catch (Throwable t)
         {

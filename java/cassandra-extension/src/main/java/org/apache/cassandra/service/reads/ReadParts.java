@@ -8,27 +8,12 @@ import org.apache.cassandra.db.partitions.PartitionIterator;
 import org.apache.cassandra.net.Message;
 import org.apache.cassandra.net.MessagingService;
 import org.apache.cassandra.service.StorageProxy;
-import org.apache.cassandra.utils.concurrent.Condition;
+import shunt.cassandra.transport.ToldCondition;
 
 /** The parts of a distributed read between which Cassandra's own coordinator waits. */
 public final class ReadParts
 {
-    private static final Field CONDITION;
-
-    static
-    {
-        try
-        {
-            CONDITION = ReadCallback.class.getDeclaredField("condition");
-            CONDITION.setAccessible(true);
-            if (CONDITION.getType() != Condition.class)
-                throw new NoSuchFieldException("ReadCallback.condition is a " + CONDITION.getType());
-        }
-        catch (ReflectiveOperationException | RuntimeException e)
-        {
-            throw new ExceptionInInitializerError(e);
-        }
-    }
+    private static final Field CONDITION = ToldCondition.fieldOf(ReadCallback.class);
 
     private ReadParts()
     {
@@ -48,9 +33,9 @@ public final class ReadParts
      * Tells when the replicas have answered, or so many have failed that nothing more is waited for: perhaps several times, from
      * any thread. Before the read is sent.
      */
-    public static void whenAnswered(AbstractReadExecutor read, Runnable told) throws IllegalAccessException
+    public static void whenAnswered(AbstractReadExecutor read, Runnable told)
     {
-        CONDITION.set(read.handler, new Told(told));
+        ToldCondition.put(CONDITION, read.handler, told);
     }
 
     /** When a further replica should be asked unless there is an answer; {@link Long#MAX_VALUE}: never. */
@@ -64,16 +49,7 @@ public final class ReadParts
     /** Asks a further replica, if there is no answer and Cassandra would; never waits for the moment to do so. */
     public static void speculate(AbstractReadExecutor read)
     {
-        Told told = (Told) read.handler.condition;
-        told.neverWaits = Thread.currentThread();
-        try
-        {
-            read.maybeTryAdditionalReplicas();
-        }
-        finally
-        {
-            told.neverWaits = null;
-        }
+        ((ToldCondition) read.handler.condition).withoutWaiting(read::maybeTryAdditionalReplicas);
     }
 
     /** Whether what the replicas sent is no longer than this in all, so that looking at it takes no time to speak of. */
@@ -111,30 +87,5 @@ public final class ReadParts
     public static PartitionIterator result(AbstractReadExecutor read)
     {
         return StorageProxy.concatAndBlockOnRepair(List.of(read.getResult()), List.of(read.getReadRepair()));
-    }
-
-    private static final class Told extends Condition.Async
-    {
-        private final Runnable told;
-        /** One that only looks. */
-        private volatile Thread neverWaits;
-
-        Told(Runnable told)
-        {
-            this.told = told;
-        }
-
-        @Override
-        public boolean awaitUntil(long deadline) throws InterruptedException
-        {
-            return neverWaits == Thread.currentThread() ? isSignalled() : super.awaitUntil(deadline);
-        }
-
-        @Override
-        public void signal()
-        {
-            super.signal();
-            told.run();
-        }
     }
 }
