@@ -25,7 +25,7 @@ class QueryAgeTest
     /** Read timeout and read failure: one that is given up is either, on every port. */
     private static final Set<Integer> GIVEN_UP = Set.of(0x1200, 0x1300);
     private static final String AGE = "NativeTransportQueueMaxItemAgeThreshold";
-    /** Slow queries of one frame that are overtaken; what comes behind them is handed over to Cassandra's request executor. */
+    /** Slow queries that are overtaken; what comes behind them is handed over to Cassandra's request executor. */
     private static final int OVERTAKEN_MAX = 2 * CassandraProcess.THREADS;
 
     private final GuardedNode node = GuardedNode.shared();
@@ -54,7 +54,13 @@ class QueryAgeTest
             // As many as keep all request threads, whether or not the slow one has left its place; those behind may not begin.
             int last = OVERTAKEN_MAX + GuardedNode.REQUEST_THREADS;
             int behind = last + 1 + GuardedNode.REQUEST_THREADS;
-            for (int stream = 2; stream <= behind; stream++)
+            // Each in a frame of its own: of one frame the first few are overtaken, and the rest handed over for their sake.
+            int overtaken = 1 + OVERTAKEN_MAX;
+            for (int stream = 2; stream <= overtaken; stream++)
+                link.sendFrame().add(stream, 1, GuardedNode.ENDLESS_READ);
+            link.sendFrame();
+            NodeProcess.await("slow queries are overtaken", () -> node.metric("SlowThreads", "Value") >= OVERTAKEN_MAX);
+            for (int stream = overtaken + 1; stream <= behind; stream++)
                 link.add(stream, 1, GuardedNode.ENDLESS_READ);
             link.add(100, 1, GuardedNode.FAST).add(101, 2, "SELECT v FROM guarded.fast WHERE k IN (1, 2)");
             link.add(102, 3, 4, LinkClient.prepare(GuardedNode.FAST)).add(103, 1, 4, new OptionsMessage()).add(104, 1, "SELEC");
