@@ -4,7 +4,6 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import com.datastax.oss.driver.api.core.CqlIdentifier;
 import com.datastax.oss.driver.api.core.CqlSession;
@@ -32,7 +31,7 @@ class ConnectTest extends Scenario {
 
   @Test
   void seesTheContactPointAsTheOnlyHost() {
-    assumeTrue(Store.singleHostExpected());
+    Store.needsSingleHost();
     Collection<Node> nodes = session.getMetadata().getNodes().values();
     assertEquals(1, nodes.size(), nodes::toString);
     Node node = nodes.iterator().next();
@@ -45,7 +44,7 @@ class ConnectTest extends Scenario {
 
   @Test
   void tokenMapNamesNobodyButTheContactPoint() {
-    assumeTrue(Store.singleHostExpected());
+    Store.needsSingleHost();
     TokenMap tokens = session.getMetadata().getTokenMap().orElseThrow();
     Set<TokenRange> ranges = tokens.getTokenRanges();
     assertFalse(ranges.isEmpty());
@@ -60,7 +59,7 @@ class ConnectTest extends Scenario {
 
   @Test
   void everyQueryIsCoordinatedByTheContactPoint() {
-    assumeTrue(Store.singleHostExpected());
+    Store.needsSingleHost();
     var insert = session.prepare("INSERT INTO items (key, number) VALUES (?, ?)");
     for (int i = 0; i < 50; i++) {
       var info = session.execute(insert.bind(key + i, i)).getExecutionInfo();
@@ -70,14 +69,14 @@ class ConnectTest extends Scenario {
 
   @Test
   void opensSocketsToTheContactPointOnly() throws Exception {
-    assumeTrue(Store.singleHostExpected());
+    Store.needsSingleHost();
     session.execute("SELECT key FROM items LIMIT 1");
     assertEquals(Set.of(Store.contact()), Sockets.remoteAddresses());
   }
 
   @Test
   void systemTablesNameTheContactPointHoweverTheyAreRead() {
-    assumeTrue(Store.singleHostExpected());
+    Store.needsSingleHost();
     try (CqlSession own = Store.open(setup)) {
       own.execute("USE system");
       for (String prefix : List.of("", "system.")) {
@@ -93,7 +92,7 @@ class ConnectTest extends Scenario {
 
   @Test
   void keepsTheControlConnectionAndOneConnectionPerPool() {
-    assumeTrue(Store.singleHostExpected());
+    Store.needsSingleHost();
     try (CqlSession own = Store.open(setup)) {
       own.execute("SELECT key FROM system.local");
       Node node = own.getMetadata().getNodes().values().iterator().next();
