@@ -63,9 +63,10 @@ def messages(ring: Cluster) -> int:
     return total
 
 
-def load(targets: list, point: tuple, options, seconds: float, *more) -> dict:
+def load(targets: list, point: tuple, options, seconds: float, *more, within=()) -> dict:
+    """What the load generator says of one run. `within` is a command that runs it elsewhere."""
     work, level, clients, outstanding = point
-    command = [str(binary()), "bench", "load", "--json", "--connections", str(clients), "--outstanding", str(outstanding), "--reads",
+    command = [*within, str(binary()), "bench", "load", "--json", "--connections", str(clients), "--outstanding", str(outstanding), "--reads",
                "1" if work == "SELECT" else "0", "--consistency", str(LEVELS[level]), "--keyspace", KEYSPACE, "--keys", str(options.keys),
                "--value-bytes", "20", "--warm-up", str(options.warm_up), "--duration", str(seconds), *more]
     for target in targets:

@@ -12,8 +12,10 @@ MARGIN_SECONDS = 1  # between what a node does and what its table says, on a bus
 
 
 def test_join(front, whole):
+    """Writes at ONE and ALL go on beside those at QUORUM: while a node joins a write waits for one replica more, at ONE too."""
     async def scenario():
-        async with Load(front.host, front.port, "joins") as load:
+        async with (Load(front.host, front.port, "joins") as load, Load(front.host, front.port, "joins-one", 6, cql.ONE) as at_one,
+                    Load(front.host, front.port, "joins-all", 6, cql.ALL) as at_all):
             await load.more_acknowledged(2000)
             others = list(whole.nodes)
             newcomer = await asyncio.to_thread(whole.join)
@@ -29,6 +31,9 @@ def test_join(front, whole):
         print(f"the nodes learnt of the newcomer within {max(not_after) - min(not_before):.2f} s; missed reads: {load.wrong}")
         load.assert_clients_unharmed(OF_A_LOST_REPLICA, disagreed)
         await load.assert_nothing_lost()
+        for other in (at_one, at_all):
+            other.assert_clients_unharmed(OF_A_LOST_REPLICA)
+            await other.assert_nothing_lost(cql.ALL)
         return newcomer
 
     newcomer = asyncio.run(scenario())

@@ -11,6 +11,8 @@ from cassandra.policies import HostStateListener
 from harness.driver import PATIENT
 from harness.load import OF_A_LOST_REPLICA, READ_ATTEMPTS, Load
 
+PAUSE_SECONDS = 0.01  # between a thread's writes: each is read again in the end
+
 
 def test_kill_nine_and_restart(front, whole):
     victim = whole.nodes[2]
@@ -62,7 +64,7 @@ def test_kill_nine_seen_by_a_driver(front, whole):
 
     def write():
         number = 0
-        while not stop.is_set():
+        while not stop.wait(PAUSE_SECONDS):
             number += 1
             key = f"driver-{threading.get_ident()}-{number}"
             try:

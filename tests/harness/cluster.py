@@ -29,18 +29,20 @@ def tokens_of(index: int, total: int) -> list:
 
 
 class Cluster:
-    """A ring named `name` whose nodes are at 127.0.0.first, first + 1, ... Its files are in target/ring/<name>.
+    """A ring named `name` whose nodes are at 127.0.0.first, first + 1, ... or in another `network`, whose addresses this
+    host must have. Its files are in target/ring/<name>.
 
     The first `extended` nodes, joined ones counted too, load the Cassandra extension. A `fleeting` ring does not flush
     every change of its schema, which halves their time, and so must not be restarted.
     """
 
     def __init__(self, name: str = "ring", nodes: int = 3, first: int = 1, authentication: bool = False,
-                 heap_mb: int = 512, optimise: bool = False, extended: int = 0, fleeting: bool = False):
+                 heap_mb: int = 512, optimise: bool = False, extended: int = 0, fleeting: bool = False,
+                 network: str = "127.0.0"):
         self.directory = STATE / name
         self.name, self.first, self.authentication = name, first, authentication
         self.heap_mb, self.optimise, self.planned, self.extended = heap_mb, optimise, nodes, extended
-        self.fleeting = fleeting
+        self.fleeting, self.network = fleeting, network
         self.nodes = [self._node(index) for index in range(nodes)]
 
     @classmethod
@@ -64,12 +66,12 @@ class Cluster:
         (self.directory / "cluster.json").write_text(json.dumps({
             "nodes": self.planned, "first": self.first, "authentication": self.authentication,
             "heap_mb": self.heap_mb, "optimise": self.optimise, "extended": self.extended,
-            "fleeting": self.fleeting, "joined": len(self.nodes) - self.planned}))
+            "fleeting": self.fleeting, "network": self.network, "joined": len(self.nodes) - self.planned}))
 
     def _node(self, index: int) -> Node:
-        seeds = [f"127.0.0.{self.first + seed}" for seed in range(self.planned)]
+        seeds = [f"{self.network}.{self.first + seed}" for seed in range(self.planned)]
         return Node(Settings(
-            cluster=self.name, address=f"127.0.0.{self.first + index}", directory=self.directory / f"node{index + 1}",
+            cluster=self.name, address=f"{self.network}.{self.first + index}", directory=self.directory / f"node{index + 1}",
             seeds=seeds, tokens=tokens_of(index, self.planned), authentication=self.authentication,
             bootstrap=index >= self.planned, replicas_of_system=min(3, self.planned),
             heap_mb=self.heap_mb, optimise=self.optimise, agent=extension.agent() if index < self.extended else "",
