@@ -42,6 +42,8 @@ pub struct Counters {
 /// The connection table, buffers, timers and counters of one loop.
 pub struct Io {
     pub(crate) now_ns: u64,
+    /// Of a simulated wall clock, from `now_ns`; none: it is the machine's.
+    pub(crate) wall_offset_us: Option<i64>,
     pub(crate) connections: Vec<Connection>,
     pub(crate) free: Vec<u32>,
     /// Indices of connections with output to flush at the end of the turn.
@@ -74,10 +76,29 @@ pub struct Io {
 }
 
 impl Io {
-    /// Nanoseconds of a monotonic clock, read once per turn.
+    /// Nanoseconds of a clock that never goes back and counts the time for which the machine was suspended (CLOCK_BOOTTIME), read once
+    /// per turn.
     #[inline]
     pub fn now_ns(&self) -> u64 {
         self.now_ns
+    }
+
+    /// The same clock, read anew: for who must know that this thread was not stopped since the turn began.
+    #[inline]
+    pub fn read_clock_ns(&self) -> u64 {
+        match self.wall_offset_us {
+            None => crate::driver::clock::now_ns(),
+            Some(_) => self.now_ns,
+        }
+    }
+
+    /// Microseconds of the wall clock since 1970; it may jump either way.
+    #[inline]
+    pub fn wall_us(&self) -> i64 {
+        match self.wall_offset_us {
+            None => crate::driver::clock::wall_us(),
+            Some(offset_us) => (self.now_ns / 1_000) as i64 + offset_us,
+        }
     }
 
     /// Starts a connection; [`connected`](crate::Service::connected) or [`closed`](crate::Service::closed) follows in
@@ -333,6 +354,7 @@ impl Io {
         let receive_bytes_max = options.receive_buffer_bytes.max(4096);
         Io {
             now_ns: 0,
+            wall_offset_us: None,
             connections: Vec::new(),
             free: Vec::new(),
             dirty: Vec::with_capacity(1024),

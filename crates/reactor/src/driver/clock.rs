@@ -1,14 +1,20 @@
-//! The monotonic clock, and sleeping by it.
+//! The clocks, and sleeping by them.
 
 use std::num::NonZeroU64;
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Nanoseconds of the monotonic clock.
+/// Nanoseconds since the machine was started, the time that it was suspended for included: who has a lease must know that.
 #[inline]
 pub(crate) fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
+    let now = clock_gettime(ClockId::Boottime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Microseconds of the wall clock since 1970.
+pub(crate) fn wall_us() -> i64 {
+    let now = clock_gettime(ClockId::Realtime);
+    now.tv_sec * 1_000_000 + now.tv_nsec / 1_000
 }
 
 pub(crate) fn timespec(ns: u64) -> Timespec {

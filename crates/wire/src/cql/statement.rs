@@ -66,6 +66,7 @@ pub struct Statement<'a> {
     /// `SELECT` only: something follows `WHERE` (`LIMIT`, `ORDER BY`, `ALLOW FILTERING`, ..).
     pub has_tail: bool,
     selection: &'a str,
+    tail: &'a str,
     terms: TermSource<'a>,
 }
 
@@ -94,6 +95,18 @@ impl<'a> Statement<'a> {
         Some((self.keyspace, self.table?))
     }
 
+    /// The text between `SELECT` and `FROM`.
+    #[must_use]
+    pub fn selection(&self) -> &'a str {
+        self.selection
+    }
+
+    /// The text that follows the `WHERE` of a `SELECT`, or its table.
+    #[must_use]
+    pub fn tail(&self) -> &'a str {
+        self.tail
+    }
+
     /// The columns that a `SELECT` asks for, in order.
     #[must_use]
     pub fn selected_columns(&self) -> SelectedColumns<'a> {
@@ -110,6 +123,7 @@ impl<'a> Statement<'a> {
             plain_where: false,
             has_tail: false,
             selection: "",
+            tail: "",
             terms: TermSource::None,
         }
     }

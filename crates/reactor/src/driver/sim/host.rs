@@ -45,6 +45,9 @@ struct Sockets {
     releases: Vec<u32>,
 }
 
+/// A simulated host's wall clock is so far ahead of the world's time, microseconds: it is November 2023.
+const WALL_OFFSET_US: i64 = 1_700_000_000_000_000;
+
 /// The driver during one turn.
 struct SimDriver<'a> {
     host: usize,
@@ -54,10 +57,12 @@ struct SimDriver<'a> {
 
 impl<S: Service> Running<S> {
     pub(super) fn new(host: usize, options: &LoopOptions, service: S) -> Running<S> {
+        let mut io = Io::new(options, "sim");
+        io.wall_offset_us = Some(WALL_OFFSET_US);
         Running {
             host,
             service,
-            io: Io::new(options, "sim"),
+            io,
             mail: VecDeque::new(),
             started: false,
             timer_for_ns: None,

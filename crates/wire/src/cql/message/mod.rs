@@ -30,7 +30,7 @@ pub use collections::{BytesMap, StringList, StringMap, StringMultimap};
 pub use consistency::Consistency;
 pub use errors::{ErrorDetails, ErrorMessage, Failures, ReplicaCounts};
 pub use event::{Event, SchemaChange};
-pub use metadata::{ColumnSpec, Metadata};
+pub use metadata::{ColumnSpec, Metadata, metadata_flag};
 pub use prefix::{ResponsePrefix, split_request_prefix, split_response_prefix};
 pub use primitive::Reader;
 pub use query_params::{QueryParams, query_flag};

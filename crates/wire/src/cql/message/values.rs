@@ -56,6 +56,11 @@ impl<'a> Values<'a> {
         Ok(Values { count, named, version, items: reader.since(start) })
     }
 
+    /// So many values by position, as they are written in a message of `version`.
+    pub fn positional(version: u8, count: u16, items: &'a [u8]) -> Values<'a> {
+        Values { count, named: false, version, items }
+    }
+
     /// Number of values.
     pub fn len(&self) -> usize {
         usize::from(self.count)

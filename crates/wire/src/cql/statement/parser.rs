@@ -207,9 +207,11 @@ impl<'a> Parser<'a> {
             self.where_clause(statement)?;
         }
         statement.has_tail = !self.at_end();
+        let tail = self.token.start;
         while !self.at_end() {
             self.pass()?;
         }
+        statement.tail = self.lexer.slice(tail, self.token.start);
         // Reading twice does no harm, whatever functions it calls.
         self.repeatable = true;
         Some(())

@@ -33,6 +33,24 @@ fn columns() {
 }
 
 #[test]
+fn texts_before_and_behind() {
+    let list = [
+        ("SELECT * FROM t", "* ", ""),
+        ("select  count ( * ) from t where a = ? limit ? allow filtering;", "count ( * ) ", "limit ? allow filtering"),
+        ("SELECT DISTINCT a FROM t LIMIT 5 ; ", "DISTINCT a ", "LIMIT 5 "),
+        ("SELECT a FROM t PER PARTITION LIMIT 1", "a ", "PER PARTITION LIMIT 1"),
+        // Not understood to its end.
+        ("SELECT a FROM t LIMIT )", "a ", ""),
+        ("SELECT a", "", ""),
+        ("INSERT INTO t (a) VALUES (1) IF NOT EXISTS", "", ""),
+    ];
+    for (text, selection, tail) in list {
+        let statement = classify(text);
+        assert_eq!((statement.selection(), statement.tail()), (selection, tail), "{text}");
+    }
+}
+
+#[test]
 fn tables() {
     let list = [
         ("SELECT * FROM system.local WHERE key='local'", Some((Some("system"), "local")), true, false),
