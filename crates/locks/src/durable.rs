@@ -1,0 +1,256 @@
+//! Rows of durable locks: a grant is one when a quorum has its row, and the lease is still valid then.
+
+use crate::locks::Locks;
+use crate::slab::NIL;
+use crate::state::{Awaits, Due, Freed, HoldState, Operation, PendingWrite};
+use crate::types::{
+    Asked, Handle, Mode, NotServed, Now, Outcome, Quota, Row, Sink, Write, WriteId, Written, bucket_of,
+};
+use crate::wheel::Links;
+
+/// Requests that one write is waited for by: its own, and its owner's repetitions.
+const REQUESTS_PER_WRITE_MAX: u32 = 64;
+/// After so long a write whose outcome is unknown is repeated, milliseconds; twice as long after each further time.
+const REDRIVE_FIRST_MS: u64 = 100;
+const REDRIVE_LONGEST_MS: u64 = 3200;
+
+impl Locks {
+    /// The outcome of a write. Late ones, of holds that have ended since, are taken as well.
+    pub fn written(&mut self, now: Now, id: WriteId, written: Written, sink: &mut impl Sink) {
+        let (index, generation) = (id.0 as u32, (id.0 >> 32) as u32);
+        let Some(write) = self.timed.writes.get(index) else { return };
+        if write.generation != generation || !write.in_flight {
+            return;
+        }
+        let write = *write;
+        self.timed.writes[index].in_flight = false;
+        if write.hold == NIL {
+            self.forget_write(index);
+            return;
+        }
+        match written {
+            Written::Acknowledged => self.acknowledged(now, index, write.hold, sink),
+            // An earlier attempt may have been executed.
+            Written::NotSent if write.unknown == 0 => self.not_sent(now, index, write.hold, sink),
+            Written::NotSent | Written::Unknown => self.unknown(now, index, sink),
+        }
+    }
+
+    fn acknowledged(&mut self, now: Now, index: u32, hold: u32, sink: &mut impl Sink) {
+        let valid = self.has_lease(now);
+        #[cfg(test)]
+        let valid = valid || self.without.check_after_ack;
+        if !valid {
+            // Another proxy may have read the rows before this one was there.
+            self.answer_all(index, Outcome::InDoubt, sink);
+            self.timed.holds[hold].state = HoldState::Unconfirmed;
+            self.forget_write(index);
+            return;
+        }
+        let write = self.timed.writes[index];
+        // Only a hold that nobody was told of: its owner may hold the lock by an earlier proxy's word.
+        if write.abandoned && write.requests == 0 && self.timed.holds[hold].state == HoldState::Writing {
+            self.forget_write(index);
+            self.end_hold(now, hold, Freed::Released, sink);
+            return;
+        }
+        let entry = &mut self.timed.holds[hold];
+        let fresh = entry.state == HoldState::Writing;
+        // A longer TTL that was asked for meanwhile is not in this row.
+        let done = entry.timestamp_us == write.timestamp_us;
+        entry.state = if done { HoldState::Held } else { HoldState::Unconfirmed };
+        self.counters.grants += u64::from(fresh);
+        let mut longer = Vec::new();
+        while self.timed.writes[index].first_request != NIL {
+            let request = self.timed.writes[index].first_request;
+            match self.timed.requests[request].operation {
+                Operation::Renew { ttl_ms, .. } if ttl_ms > write.ttl_ms => {
+                    self.stop_waiting(request);
+                    longer.push(request);
+                }
+                Operation::Renew { ttl_ms, .. } => {
+                    self.extend(now, hold, ttl_ms);
+                    self.tell_holder(now, request, hold, true, sink);
+                }
+                // Whoever asked again is told that it has the lock, as it would be a moment later: the TTL is not what it asked for.
+                _ => self.tell_holder(now, request, hold, request == write.original, sink),
+            }
+        }
+        self.forget_write(index);
+        for request in longer {
+            self.await_row(request, hold, sink);
+        }
+        if !done && self.timed.holds[hold].write == NIL {
+            let write = self.begin_write(hold);
+            self.send_row(write, sink);
+        }
+    }
+
+    fn tell_holder(&mut self, now: Now, request: u32, hold: u32, granted: bool, sink: &mut impl Sink) {
+        let ticket = self.timed.requests[request].ticket;
+        self.forget_request(request);
+        let (holder, waiters) = (self.holder(now, hold), self.locks[self.timed.holds[hold].lock].waiters);
+        let refused = Outcome::Refused { holder: Some(holder), waiters };
+        sink.reply(ticket, if granted { Outcome::Granted { holder, waiters } } else { refused });
+    }
+
+    /// The next holder after a take-over waits for the TTL in the row: before a renewal for longer than that is confirmed the row is
+    /// written with a longer one. At least twice as long, so that it is a few times.
+    pub(crate) fn lengthen(&mut self, hold: u32, ttl_ms: u32) {
+        let entry = &mut self.timed.holds[hold];
+        entry.ttl_ms = ttl_ms.max(entry.ttl_ms.saturating_mul(2));
+        // Tokens and the timestamps of what was found are 64 apart, and a TTL of a millisecond is doubled 27 times to a day.
+        entry.timestamp_us += 1;
+        if entry.state == HoldState::Held {
+            entry.state = HoldState::Unconfirmed;
+        }
+    }
+
+    /// Certainly nobody has the row.
+    fn not_sent(&mut self, now: Now, index: u32, hold: u32, sink: &mut impl Sink) {
+        self.answer_all(index, Outcome::NotServed(NotServed::Store), sink);
+        let fresh = self.timed.holds[hold].state == HoldState::Writing;
+        self.forget_write(index);
+        if fresh {
+            let lock = self.timed.holds[hold].lock;
+            self.remove_hold(hold);
+            self.hand_over(now, lock, sink);
+            self.forget_unused(lock);
+        }
+    }
+
+    /// Whoever waits is told so; the row is written again, with the same token, until its fate is known or the hold has ended.
+    fn unknown(&mut self, now: Now, index: u32, sink: &mut impl Sink) {
+        self.answer_all(index, Outcome::InDoubt, sink);
+        let write = &mut self.timed.writes[index];
+        let wait_ms = (REDRIVE_FIRST_MS << write.unknown.min(10)).min(REDRIVE_LONGEST_MS);
+        write.unknown += 1;
+        write.due_ms = now.ms() + wait_ms;
+        self.wheel.set(&mut self.timed, Due::Write(index).id());
+    }
+
+    /// The time has come to repeat a write.
+    pub(crate) fn redrive(&mut self, now: Now, index: u32, sink: &mut impl Sink) {
+        if !self.has_lease(now) {
+            self.timed.writes[index].due_ms = now.ms() + REDRIVE_LONGEST_MS;
+            self.wheel.set(&mut self.timed, Due::Write(index).id());
+            return;
+        }
+        self.counters.redriven += 1;
+        self.send_row(index, sink);
+    }
+
+    /// A write of this hold's row, not sent yet.
+    pub(crate) fn begin_write(&mut self, hold: u32) -> u32 {
+        let write = PendingWrite {
+            generation: 0,
+            hold,
+            first_request: NIL,
+            last_request: NIL,
+            requests: 0,
+            original: NIL,
+            unknown: 0,
+            timestamp_us: 0,
+            ttl_ms: 0,
+            in_flight: false,
+            abandoned: false,
+            links: Links::NONE,
+            due_ms: 0,
+        };
+        let index = match self.timed.writes.take_free() {
+            Some(index) => {
+                let generation = self.timed.writes[index].generation;
+                self.timed.writes[index] = PendingWrite { generation, ..write };
+                index
+            }
+            None => self.timed.writes.insert(write),
+        };
+        self.timed.holds[hold].write = index;
+        index
+    }
+
+    /// Writes the row of a hold as it is.
+    pub(crate) fn send_row(&mut self, index: u32, sink: &mut impl Sink) {
+        let write = &mut self.timed.writes[index];
+        let hold = &self.timed.holds[write.hold];
+        (write.in_flight, write.timestamp_us, write.ttl_ms) = (true, hold.timestamp_us, hold.ttl_ms);
+        let id = WriteId(u64::from(index) | u64::from(write.generation) << 32);
+        let name = self.locks[hold.lock].name.bytes(&self.long_names);
+        let (owner, role) = (self.owners.bytes(hold.owner), self.roles.bytes(hold.role));
+        let slot = if hold.mode == Mode::Shared { owner } else { b"" };
+        let (token, ttl_ms, timestamp_us) = (hold.token, hold.ttl_ms, hold.timestamp_us);
+        let row = Row { name, slot, owner, role, token, ttl_ms, timestamp_us };
+        sink.write(Write { id, bucket: bucket_of(name), row });
+    }
+
+    fn forget_write(&mut self, index: u32) {
+        self.wheel.cancel(&mut self.timed, Due::Write(index).id());
+        let write = &mut self.timed.writes[index];
+        write.generation = write.generation.wrapping_add(1);
+        let hold = std::mem::replace(&mut write.hold, NIL);
+        if hold != NIL {
+            self.timed.holds[hold].write = NIL;
+        }
+        self.timed.writes.remove(index);
+    }
+
+    fn answer_all(&mut self, write: u32, outcome: Outcome<'_>, sink: &mut impl Sink) {
+        while self.timed.writes[write].first_request != NIL {
+            self.answer(self.timed.writes[write].first_request, outcome, sink);
+        }
+    }
+
+    /// A hold is about to end: whoever waits for its row is told that it may have been written. The write is forgotten, at the
+    /// latest when its outcome comes.
+    pub(crate) fn doubt(&mut self, hold: u32, sink: &mut impl Sink) {
+        let write = self.timed.holds[hold].write;
+        if write == NIL {
+            return;
+        }
+        self.answer_all(write, Outcome::InDoubt, sink);
+        if !self.timed.writes[write].in_flight {
+            self.forget_write(write);
+        }
+    }
+
+    /// A request of a hold's own owner waits until the row is written, for the first time or again.
+    pub(crate) fn join(
+        &mut self,
+        asked: &Asked<'_>,
+        hold: u32,
+        (operation, known): (Operation, u32),
+        sink: &mut impl Sink,
+    ) -> Option<Handle> {
+        let write = self.timed.holds[hold].write;
+        if write != NIL && self.timed.writes[write].requests >= REQUESTS_PER_WRITE_MAX {
+            self.tell(asked, known, Outcome::Quota(Quota::Requests), sink);
+            return None;
+        }
+        let request = match known {
+            NIL => match self.add_request(asked, operation) {
+                Ok(request) => request,
+                Err(quota) => {
+                    self.tell(asked, NIL, Outcome::Quota(quota), sink);
+                    return None;
+                }
+            },
+            known => {
+                self.stop_waiting(known);
+                known
+            }
+        };
+        let handle = self.handle(request);
+        self.await_row(request, hold, sink);
+        Some(handle)
+    }
+
+    /// The same of a request that is in the table, and in no list.
+    pub(crate) fn await_row(&mut self, request: u32, hold: u32, sink: &mut impl Sink) {
+        let under_way = self.timed.holds[hold].write;
+        let write = if under_way == NIL { self.begin_write(hold) } else { under_way };
+        self.wait(request, Awaits::Write(write));
+        if under_way == NIL {
+            self.send_row(write, sink);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Rows that an earlier owner of a shard has written are read before its durable locks are served.
+//!
+//! All rows of a partition are read when the first request for one of its locks comes. Requests wait for that, for a bounded
+//! time. A holder that is found gets its full TTL from now on, because renewals are not written; nobody is told that it holds the lock
+//! before its row was written once more, because it may have been found on one replica only. What earlier owners wrote of the lock
+//! may arrive yet, that it was released too: so the row gets a timestamp above all of theirs.
+
+use crate::locks::Locks;
+use crate::slab::NIL;
+use crate::state::{Awaits, BucketState, Deferred, Due, HoldOf, HoldState, Operation};
+use crate::types::{
+    Asked, BUCKETS_PER_SHARD, Handle, LoadId, Mode, Namespace, NotServed, Now, Outcome, Quota, Row, Sink, bucket_of,
+};
+
+impl Locks {
+    pub(crate) fn is_loaded(&self, bucket: u16) -> bool {
+        self.buckets[usize::from(bucket)].state == BucketState::Loaded
+    }
+
+    /// Makes a request wait for the rows of its partition, and reads them unless they are being read.
+    pub(crate) fn defer(
+        &mut self,
+        now: Now,
+        asked: &Asked<'_>,
+        operation: Operation,
+        bucket: u16,
+        sink: &mut impl Sink,
+    ) -> Option<Handle> {
+        if self.buckets[usize::from(bucket)].deferred.len() >= self.limits.requests as usize {
+            self.tell(asked, NIL, Outcome::Quota(Quota::Requests), sink);
+            return None;
+        }
+        if self.buckets[usize::from(bucket)].state == BucketState::Unknown {
+            let shard = (usize::from(bucket) / BUCKETS_PER_SHARD) as u8;
+            let Some(found_us) = self.next_token(now, shard) else {
+                self.tell(asked, NIL, Outcome::NotServed(NotServed::LeaseOver), sink);
+                return None;
+            };
+            self.buckets[usize::from(bucket)].found_us = found_us;
+        }
+        let request = match self.add_request(asked, operation) {
+            Ok(request) => request,
+            Err(quota) => {
+                self.tell(asked, NIL, Outcome::Quota(quota), sink);
+                return None;
+            }
+        };
+        self.timed.requests[request].due_ms = now.ms() + u64::from(self.limits.load_ms);
+        self.wait(request, Awaits::Load(bucket));
+        self.wheel.set(&mut self.timed, Due::Request(request).id());
+        let handle = self.handle(request);
+        let state = &mut self.buckets[usize::from(bucket)];
+        state.deferred.push(Deferred { handle, name: asked.name.to_vec() });
+        if state.state == BucketState::Unknown {
+            state.state = BucketState::Loading;
+            state.generation = state.generation.wrapping_add(1);
+            state.name.clear();
+            sink.load(LoadId { bucket, generation: state.generation });
+        }
+        Some(handle)
+    }
+
+    fn is_awaited(&self, load: LoadId) -> bool {
+        let bucket = &self.buckets[usize::from(load.bucket)];
+        bucket.state == BucketState::Loading && bucket.generation == load.generation
+    }
+
+    /// Rows of a partition, in the table's order: by name, the exclusive one of each first. `last`: these were all.
+    pub fn loaded<'a>(
+        &mut self,
+        now: Now,
+        load: LoadId,
+        rows: impl Iterator<Item = Row<'a>>,
+        last: bool,
+        sink: &mut impl Sink,
+    ) {
+        if !self.is_awaited(load) {
+            return;
+        }
+        for row in rows {
+            self.take_row(now, load.bucket, &row);
+        }
+        if !last {
+            return;
+        }
+        let bucket = &mut self.buckets[usize::from(load.bucket)];
+        (bucket.state, bucket.name) = (BucketState::Loaded, Vec::new());
+        for deferred in std::mem::take(&mut bucket.deferred) {
+            self.take_deferred(now, &deferred, sink);
+        }
+    }
+
+    /// The rows of a partition could not be read; the next request for one of its locks tries again.
+    pub fn load_failed(&mut self, load: LoadId, sink: &mut impl Sink) {
+        if !self.is_awaited(load) {
+            return;
+        }
+        let shard = usize::from(load.bucket) / BUCKETS_PER_SHARD;
+        // What was read of it so far is not served, and would be there twice after the next reading.
+        self.forget_loaded(shard as u8, load.bucket, sink);
+        self.buckets[usize::from(load.bucket)].state = BucketState::Unknown;
+        self.refuse_deferred(load.bucket, NotServed::Loading, sink);
+    }
+
+    fn forget_loaded(&mut self, shard: u8, bucket: u16, sink: &mut impl Sink) {
+        let of_bucket = |locks: &Self, lock: u32| {
+            let lock = &locks.locks[lock];
+            let name = lock.name.bytes(&locks.long_names);
+            lock.namespace == Namespace::Durable && bucket_of(name) == bucket
+        };
+        let index = &self.shards[usize::from(shard)].index;
+        let locks: Vec<u32> = index.iter().copied().filter(|&lock| of_bucket(self, lock)).collect();
+        for lock in locks {
+            while self.locks[lock].first_hold != NIL {
+                let hold = self.locks[lock].first_hold;
+                self.doubt(hold, sink);
+                self.remove_hold(hold);
+            }
+            self.forget_unused(lock);
+        }
+    }
+
+    /// The exclusive row of a name ends the shared holds whose rows are older; the newer row of a shared hold, whether it is held or
+    /// free, shows that the exclusive one has ended.
+    fn take_row(&mut self, now: Now, bucket: u16, row: &Row<'_>) {
+        if bucket_of(row.name) != bucket {
+            return; // No proxy wrote it, and none looks for it here.
+        }
+        let shard = (usize::from(bucket) / BUCKETS_PER_SHARD) as u8;
+        self.saw_token(shard, row.token.max(row.timestamp_us));
+        let state = &mut self.buckets[usize::from(bucket)];
+        if state.name != row.name {
+            state.name.clear();
+            state.name.extend_from_slice(row.name);
+            state.exclusive_us = i64::MIN;
+        }
+        let (exclusive, found_us) = (row.slot.is_empty(), state.found_us);
+        if exclusive {
+            state.exclusive_us = row.timestamp_us;
+        }
+        if row.name.is_empty() || !exclusive && row.timestamp_us < state.exclusive_us {
+            return;
+        }
+        let lock = self.find(shard, Namespace::Durable, row.name);
+        let first = lock.map_or(NIL, |lock| self.locks[lock].first_hold);
+        // A free row too: nobody shared the lock before the exclusive hold had ended.
+        if first != NIL && self.timed.holds[first].mode == Mode::Exclusive {
+            self.remove_hold(first);
+        }
+        if row.owner.is_empty() {
+            lock.inspect(|&lock| self.forget_unused(lock));
+            return;
+        }
+        let lock = lock.unwrap_or_else(|| self.add_lock(shard, Namespace::Durable, row.name));
+        let mode = if exclusive { Mode::Exclusive } else { Mode::Shared };
+        let (owner, role) = (self.owners.refer(row.owner), self.refer_role(row.role));
+        let (state, token, ttl_ms) = (HoldState::Unconfirmed, row.token, row.ttl_ms);
+        self.counters.loaded_holds += 1;
+        let hold = self.add_hold(now, lock, HoldOf { owner, role, mode, state, token, ttl_ms });
+        self.timed.holds[hold].timestamp_us = found_us.max(row.timestamp_us);
+    }
+
+    fn take_deferred(&mut self, now: Now, deferred: &Deferred, sink: &mut impl Sink) {
+        let index = deferred.handle.index;
+        let Some(request) = self.timed.requests.get(index).copied() else { return };
+        if request.generation != deferred.handle.generation {
+            return;
+        }
+        self.stop_waiting(index);
+        let (owner, role) = (self.owners.bytes(request.owner).to_vec(), self.roles.bytes(request.role).to_vec());
+        let (namespace, ticket) = (Namespace::Durable, request.ticket);
+        let asked = Asked { namespace, name: &deferred.name, role: &role, owner: &owner, ticket };
+        self.take(now, &asked, request.operation, index, sink);
+    }
+
+    /// Answers those who wait for a partition.
+    pub(crate) fn refuse_deferred(&mut self, bucket: u16, why: NotServed, sink: &mut impl Sink) {
+        for deferred in std::mem::take(&mut self.buckets[usize::from(bucket)].deferred) {
+            let index = deferred.handle.index;
+            if self.timed.requests.get(index).is_some_and(|request| request.generation == deferred.handle.generation) {
+                self.answer(index, Outcome::NotServed(why), sink);
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! A hold ends: by its owner, an operator, or its time; the next in line gets the lock. Renewals, and looking at a lock.
+
+use crate::locks::Locks;
+use crate::slab::NIL;
+use crate::state::{Claim, Due, Freed, Handed, Hold, HoldState, Operation};
+use crate::types::{
+    Asked, Handle, Holder, Mode, Namespace, Now, Outcome, Row, Sink, Write, WriteId, bucket_of, shard_of,
+};
+
+impl Locks {
+    /// Makes a hold last for `ttl_ms` from now, if it is the asker's and has this fence, where one is named. The handle of a
+    /// request that is not answered yet.
+    pub fn renew(
+        &mut self,
+        now: Now,
+        asked: &Asked<'_>,
+        ttl_ms: u32,
+        fence: Option<i64>,
+        sink: &mut impl Sink,
+    ) -> Option<Handle> {
+        self.take(now, asked, Operation::Renew { ttl_ms, fence }, NIL, sink)
+    }
+
+    /// Ends a hold, if it is the asker's and has this fence, where one is named. `forced`: all holds, whoever asks; that is for
+    /// operators. The handle of a request that is not answered yet.
+    pub fn release(
+        &mut self,
+        now: Now,
+        asked: &Asked<'_>,
+        fence: Option<i64>,
+        forced: bool,
+        sink: &mut impl Sink,
+    ) -> Option<Handle> {
+        self.take(now, asked, Operation::Release { fence, forced }, NIL, sink)
+    }
+
+    /// Tells who holds a lock. The handle of a request that is not answered yet.
+    pub fn look(&mut self, now: Now, asked: &Asked<'_>, sink: &mut impl Sink) -> Option<Handle> {
+        self.take(now, asked, Operation::Look, NIL, sink)
+    }
+
+    /// Calls `see` for every holder of a lock, in the order of their grants, and then for everybody who waits, in order, with fence 0
+    /// and the time that the wait still lasts.
+    pub fn queue(&self, now: Now, namespace: Namespace, name: &[u8], mut see: impl FnMut(Holder<'_>, &[u8])) {
+        let Some(lock) = self.find(shard_of(name), namespace, name) else { return };
+        let mut hold = self.locks[lock].first_hold;
+        while hold != NIL {
+            let entry = &self.timed.holds[hold];
+            see(self.holder(now, hold), self.roles.bytes(entry.role));
+            hold = entry.next;
+        }
+        let mut request = self.locks[lock].first_waiter;
+        while request != NIL {
+            let entry = &self.timed.requests[request];
+            if let Operation::Acquire { mode, .. } = entry.operation {
+                let ttl_ms = entry.due_ms.saturating_sub(now.ms()) as u32;
+                let waiter = Holder { owner: self.owners.bytes(entry.owner), mode, fence: 0, ttl_ms };
+                see(waiter, self.roles.bytes(entry.role));
+            }
+            request = entry.next;
+        }
+    }
+
+    pub(crate) fn renew_now(
+        &mut self,
+        now: Now,
+        asked: &Asked<'_>,
+        shard: u8,
+        (operation, known): (Operation, u32),
+        (ttl_ms, fence): (u32, Option<i64>),
+        sink: &mut impl Sink,
+    ) -> Option<Handle> {
+        let hold = self.own_hold(now, asked, shard, known, fence, sink)?;
+        if asked.namespace == Namespace::Durable && ttl_ms > self.timed.holds[hold].ttl_ms {
+            self.lengthen(hold, ttl_ms);
+        }
+        if self.timed.holds[hold].state != HoldState::Held {
+            return self.join(asked, hold, (operation, known), sink);
+        }
+        self.close(known);
+        self.extend(now, hold, ttl_ms);
+        let waiters = self.locks[self.timed.holds[hold].lock].waiters;
+        sink.reply(asked.ticket, Outcome::Granted { holder: self.holder(now, hold), waiters });
+        None
+    }
+
+    /// A hold lasts so long from now.
+    pub(crate) fn extend(&mut self, now: Now, hold: u32, ttl_ms: u32) {
+        self.counters.renewals += 1;
+        self.timed.holds[hold].due_ms = now.ms() + u64::from(ttl_ms) + 1;
+        self.wheel.set(&mut self.timed, Due::Hold(hold).id());
+    }
+
+    pub(crate) fn release_now(
+        &mut self,
+        now: Now,
+        asked: &Asked<'_>,
+        shard: u8,
+        known: u32,
+        (fence, forced): (Option<i64>, bool),
+        sink: &mut impl Sink,
+    ) {
+        if forced {
+            self.close(known);
+            if let Some(lock) = self.find(shard, asked.namespace, asked.name) {
+                self.release_all(now, lock, sink);
+            }
+            sink.reply(asked.ticket, Outcome::Released { waiters: self.waiters(asked, shard) });
+            return;
+        }
+        let Some(hold) = self.own_hold(now, asked, shard, known, fence, sink) else { return };
+        self.close(known);
+        self.end_hold(now, hold, Freed::Released, sink);
+        sink.reply(asked.ticket, Outcome::Released { waiters: self.waiters(asked, shard) });
+    }
+
+    /// Ends the holds that there are now; those who come after them stay.
+    fn release_all(&mut self, now: Now, lock: u32, sink: &mut impl Sink) {
+        let mut count = 0;
+        let mut hold = self.locks[lock].first_hold;
+        while hold != NIL {
+            (count, hold) = (count + 1, self.timed.holds[hold].next);
+        }
+        for _ in 0..count {
+            self.end_hold(now, self.locks[lock].first_hold, Freed::Released, sink);
+        }
+    }
+
+    fn waiters(&self, asked: &Asked<'_>, shard: u8) -> u32 {
+        self.find(shard, asked.namespace, asked.name).map_or(0, |lock| self.locks[lock].waiters)
+    }
+
+    /// The asker's hold, if it has this fence. Otherwise the asker is answered.
+    fn own_hold(
+        &mut self,
+        now: Now,
+        asked: &Asked<'_>,
+        shard: u8,
+        known: u32,
+        fence: Option<i64>,
+        sink: &mut impl Sink,
+    ) -> Option<u32> {
+        let Some(lock) = self.find(shard, asked.namespace, asked.name) else {
+            self.tell(asked, known, Outcome::Refused { holder: None, waiters: 0 }, sink);
+            return None;
+        };
+        let hold = self.hold_of(lock, asked.owner);
+        if let Some(hold) = hold {
+            let held = &self.timed.holds[hold];
+            if self.roles.bytes(held.role) != asked.role {
+                self.tell(asked, known, Outcome::Unauthorized, sink);
+                return None;
+            }
+            if fence.is_none_or(|fence| fence == held.token) {
+                return Some(hold);
+            }
+        }
+        self.close(known);
+        sink.reply(asked.ticket, self.refused(now, lock));
+        None
+    }
+
+    pub(crate) fn look_now(&mut self, now: Now, asked: &Asked<'_>, shard: u8, known: u32, sink: &mut impl Sink) {
+        self.close(known);
+        let lock = self.find(shard, asked.namespace, asked.name);
+        let holder = lock.and_then(|lock| self.first_holder(now, lock));
+        let waiters = lock.map_or(0, |lock| self.locks[lock].waiters);
+        sink.reply(asked.ticket, Outcome::Seen { holder, waiters });
+    }
+
+    /// Ends a hold and grants the lock to those who are next. Of a durable lock that nobody gets the row is written as free, for the
+    /// shard's next owner; nobody waits for that, because its loss only makes the next holder after a take-over wait.
+    pub(crate) fn end_hold(&mut self, now: Now, index: u32, why: Freed, sink: &mut impl Sink) {
+        match why {
+            Freed::Released => self.counters.releases += 1,
+            Freed::Expired => self.counters.expiries += 1,
+        }
+        self.doubt(index, sink);
+        let hold = self.timed.holds[index];
+        self.owners.refer_again(hold.owner);
+        self.remove_hold(index);
+        let handed = self.hand_over(now, hold.lock, sink);
+        let superseded = match hold.mode {
+            Mode::Exclusive => handed != Handed::Nobody,
+            Mode::Shared => handed == Handed::Exclusive,
+        };
+        if self.locks[hold.lock].namespace == Namespace::Durable && !superseded {
+            self.write_free_row(now, &hold, sink);
+        }
+        self.owners.release(hold.owner);
+        self.forget_unused(hold.lock);
+    }
+
+    fn write_free_row(&mut self, now: Now, hold: &Hold, sink: &mut impl Sink) {
+        let shard = self.locks[hold.lock].shard;
+        if self.serves(now, shard).is_err() {
+            return;
+        }
+        // A hold that ended while rows are still read may have been followed by others, whose rows come later.
+        if !self.is_loaded(bucket_of(self.locks[hold.lock].name.bytes(&self.long_names))) {
+            return;
+        }
+        let Some(token) = self.next_token(now, shard) else { return };
+        let lock = &self.locks[hold.lock];
+        let name = lock.name.bytes(&self.long_names);
+        let slot = if hold.mode == Mode::Shared { self.owners.bytes(hold.owner) } else { b"" };
+        let row = Row { name, slot, owner: b"", role: b"", token, ttl_ms: 0, timestamp_us: token };
+        sink.write(Write { id: WriteId::UNWATCHED, bucket: bucket_of(name), row });
+    }
+
+    /// Grants a lock to those who have waited longest, as far as they can have it together.
+    pub(crate) fn hand_over(&mut self, now: Now, lock: u32, sink: &mut impl Sink) -> Handed {
+        let mut handed = Handed::Nobody;
+        loop {
+            let request = self.locks[lock].first_waiter;
+            if request == NIL {
+                return handed;
+            }
+            let waiter = self.timed.requests[request];
+            let Operation::Acquire { mode, ttl_ms, .. } = waiter.operation else { return handed };
+            let first = self.locks[lock].first_hold;
+            if first != NIL && (mode == Mode::Exclusive || self.timed.holds[first].mode == Mode::Exclusive) {
+                return handed;
+            }
+            let shard = self.locks[lock].shard;
+            if self.serves(now, shard).is_err() {
+                self.stall(lock);
+                return handed;
+            }
+            if let Some(hold) = self.hold_of(lock, self.owners.bytes(waiter.owner)) {
+                self.holds_already(now, request, hold, sink);
+                continue;
+            }
+            if let Err(quota) = self.room_for_hold(self.roles.bytes(waiter.role)) {
+                self.answer(request, Outcome::Quota(quota), sink);
+                continue;
+            }
+            let Some(token) = self.next_token(now, shard) else {
+                self.stall(lock);
+                return handed;
+            };
+            self.stop_waiting(request);
+            self.owners.refer_again(waiter.owner);
+            self.roles.refer_again(waiter.role);
+            self.counters.waited_grants += 1;
+            let (owner, role, ticket) = (waiter.owner, waiter.role, waiter.ticket);
+            self.grant(now, lock, Claim { owner, role, mode, ttl_ms, token, request, ticket }, sink);
+            handed = if mode == Mode::Exclusive { Handed::Exclusive } else { Handed::Shared };
+        }
+    }
+
+    /// A request's turn has come, and its owner has the lock by another one.
+    fn holds_already(&mut self, now: Now, request: u32, hold: u32, sink: &mut impl Sink) {
+        let (waiter, held) = (self.timed.requests[request], self.timed.holds[hold]);
+        if held.role != waiter.role {
+            self.answer(request, Outcome::Unauthorized, sink);
+        } else if held.state != HoldState::Held {
+            self.stop_waiting(request);
+            self.await_row(request, hold, sink);
+        } else {
+            self.forget_request(request);
+            let waiters = self.locks[held.lock].waiters;
+            sink.reply(waiter.ticket, Outcome::Refused { holder: Some(self.holder(now, hold)), waiters });
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Entries under small numbers that are used again.
+
+use std::ops::{Index, IndexMut};
+
+/// The number of no entry.
+pub(crate) const NIL: u32 = u32::MAX;
+
+/// Entries by number. What is given back keeps its place, so that in steady state nothing is allocated.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    entries: Vec<T>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { entries: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn insert(&mut self, entry: T) -> u32 {
+        match self.free.pop() {
+            Some(index) => {
+                self.entries[index as usize] = entry;
+                index
+            }
+            None => {
+                self.entries.push(entry);
+                (self.entries.len() - 1) as u32
+            }
+        }
+    }
+
+    /// A number given back, with the entry as it was left, for those who use what it has allocated.
+    pub(crate) fn take_free(&mut self) -> Option<u32> {
+        self.free.pop()
+    }
+
+    /// Gives a number back; the entry stays as it is until the number is used again.
+    pub(crate) fn remove(&mut self, index: u32) {
+        self.free.push(index);
+    }
+
+    /// Entries in use.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    pub(crate) fn get(&self, index: u32) -> Option<&T> {
+        self.entries.get(index as usize)
+    }
+}
+
+impl<T> Index<u32> for Slab<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, index: u32) -> &T {
+        &self.entries[index as usize]
+    }
+}
+
+impl<T> IndexMut<u32> for Slab<T> {
+    #[inline]
+    fn index_mut(&mut self, index: u32) -> &mut T {
+        &mut self.entries[index as usize]
+    }
+}

@@ -1,0 +1,300 @@
+//! How locks, holds and requests are linked: put in, found, taken out.
+
+use std::hash::BuildHasher;
+
+use crate::locks::Locks;
+use crate::slab::NIL;
+use crate::state::{Awaits, Due, Hold, HoldOf, Lock, Operation, Request, RoleUse};
+use crate::text::Name;
+use crate::types::{Asked, Handle, Holder, Mode, Namespace, Now, Outcome, Quota};
+use crate::wheel::Links;
+
+impl Locks {
+    fn hash(&self, namespace: Namespace, name: &[u8]) -> u64 {
+        self.hasher.hash_one((namespace == Namespace::Durable, name))
+    }
+
+    /// A lock that somebody holds or waits for.
+    #[inline]
+    pub(crate) fn find(&self, shard: u8, namespace: Namespace, name: &[u8]) -> Option<u32> {
+        let found = self.shards[usize::from(shard)].index.find(self.hash(namespace, name), |&index| {
+            let lock = &self.locks[index];
+            lock.namespace == namespace && lock.name.bytes(&self.long_names) == name
+        });
+        found.copied()
+    }
+
+    /// A lock that nobody holds or waits for; somebody is to.
+    pub(crate) fn add_lock(&mut self, shard: u8, namespace: Namespace, name: &[u8]) -> u32 {
+        let hash = self.hash(namespace, name);
+        let name = Name::new(name, &mut self.long_names);
+        let index = self.locks.insert(Lock::new(name, namespace, shard));
+        let Self { shards, locks, hasher, long_names, .. } = self;
+        shards[usize::from(shard)].index.insert_unique(hash, index, |&other| {
+            let lock = &locks[other];
+            hasher.hash_one((lock.namespace == Namespace::Durable, lock.name.bytes(long_names)))
+        });
+        index
+    }
+
+    /// Gives up a lock, if nobody holds it or waits for it.
+    pub(crate) fn forget_unused(&mut self, index: u32) {
+        let lock = self.locks[index];
+        if !lock.is_unused() || lock.stalled {
+            return;
+        }
+        let hash = self.hash(lock.namespace, lock.name.bytes(&self.long_names));
+        let entry = self.shards[usize::from(lock.shard)].index.find_entry(hash, |&other| other == index);
+        let Ok(entry) = entry else { return };
+        entry.remove();
+        lock.name.release(&mut self.long_names);
+        self.locks.remove(index);
+    }
+
+    fn shared_hash(&self, lock: u32, owner: u32) -> u64 {
+        self.hasher.hash_one((lock, owner))
+    }
+
+    /// The hold of a lock under this owner's name, whatever the role.
+    #[inline]
+    pub(crate) fn hold_of(&self, lock: u32, owner: &[u8]) -> Option<u32> {
+        let first = self.locks[lock].first_hold;
+        if first == NIL {
+            return None;
+        }
+        let hold = &self.timed.holds[first];
+        if hold.mode == Mode::Exclusive {
+            return (self.owners.bytes(hold.owner) == owner).then_some(first);
+        }
+        let owner = self.owners.find(owner)?;
+        let found = self.shared.find(self.shared_hash(lock, owner), |&index| {
+            let hold = &self.timed.holds[index];
+            hold.lock == lock && hold.owner == owner
+        });
+        found.copied()
+    }
+
+    /// A new hold, behind the others of its lock, that ends when its TTL has passed.
+    pub(crate) fn add_hold(&mut self, now: Now, lock: u32, of: HoldOf) -> u32 {
+        let (owner, role) = (of.owner, of.role);
+        self.uses[role as usize].holds += 1;
+        let previous = self.locks[lock].last_hold;
+        let due_ms = now.ms() + u64::from(of.ttl_ms) + 1;
+        let (mode, state, token, ttl_ms) = (of.mode, of.state, of.token, of.ttl_ms);
+        let hold = Hold {
+            lock,
+            previous,
+            next: NIL,
+            owner,
+            role,
+            ttl_ms,
+            write: NIL,
+            links: Links::NONE,
+            mode,
+            state,
+            token,
+            timestamp_us: token,
+            due_ms,
+        };
+        let index = self.timed.holds.insert(hold);
+        match previous {
+            NIL => self.locks[lock].first_hold = index,
+            previous => self.timed.holds[previous].next = index,
+        }
+        self.locks[lock].last_hold = index;
+        if mode == Mode::Shared {
+            let hash = self.shared_hash(lock, owner);
+            let Self { shared, timed, hasher, .. } = self;
+            shared.insert_unique(hash, index, |&other| {
+                let hold = &timed.holds[other];
+                hasher.hash_one((hold.lock, hold.owner))
+            });
+        }
+        self.wheel.set(&mut self.timed, Due::Hold(index).id());
+        index
+    }
+
+    /// Takes a hold out. The requests that wait for its write stay with that.
+    pub(crate) fn remove_hold(&mut self, index: u32) {
+        self.wheel.cancel(&mut self.timed, Due::Hold(index).id());
+        let hold = self.timed.holds[index];
+        match hold.previous {
+            NIL => self.locks[hold.lock].first_hold = hold.next,
+            previous => self.timed.holds[previous].next = hold.next,
+        }
+        match hold.next {
+            NIL => self.locks[hold.lock].last_hold = hold.previous,
+            next => self.timed.holds[next].previous = hold.previous,
+        }
+        if hold.mode == Mode::Shared
+            && let Ok(entry) = self.shared.find_entry(self.shared_hash(hold.lock, hold.owner), |&other| other == index)
+        {
+            entry.remove();
+        }
+        if hold.write != NIL {
+            self.timed.writes[hold.write].hold = NIL;
+        }
+        self.uses[hold.role as usize].holds -= 1;
+        self.owners.release(hold.owner);
+        self.roles.release(hold.role);
+        self.timed.holds.remove(index);
+    }
+
+    /// The number of a role, with one more reference to it.
+    pub(crate) fn refer_role(&mut self, role: &[u8]) -> u32 {
+        let role = self.roles.refer(role);
+        if self.uses.len() <= role as usize {
+            self.uses.resize(role as usize + 1, RoleUse::default());
+        }
+        if self.roles.references(role) == 1 {
+            self.uses[role as usize] = RoleUse::default();
+        }
+        role
+    }
+
+    /// Room for one more hold of a role.
+    pub(crate) fn room_for_hold(&self, role: &[u8]) -> Result<(), Quota> {
+        if self.timed.holds.len() >= self.limits.holds as usize {
+            return Err(Quota::Holds);
+        }
+        let held = self.roles.find(role).map_or(0, |role| self.uses[role as usize].holds);
+        if held >= self.limits.holds_per_role { Err(Quota::HoldsOfRole) } else { Ok(()) }
+    }
+
+    /// A request that is not answered at once.
+    pub(crate) fn add_request(&mut self, asked: &Asked<'_>, operation: Operation) -> Result<u32, Quota> {
+        if self.timed.requests.len() >= self.limits.requests as usize {
+            return Err(Quota::Requests);
+        }
+        let waiting = self.roles.find(asked.role).map_or(0, |role| self.uses[role as usize].requests);
+        if waiting >= self.limits.requests_per_role {
+            return Err(Quota::RequestsOfRole);
+        }
+        let (owner, role) = (self.owners.refer(asked.owner), self.refer_role(asked.role));
+        self.uses[role as usize].requests += 1;
+        let request = Request {
+            ticket: asked.ticket,
+            generation: 0,
+            operation,
+            awaits: Awaits::Nothing,
+            owner,
+            role,
+            previous: NIL,
+            next: NIL,
+            links: Links::NONE,
+            due_ms: 0,
+        };
+        let index = match self.timed.requests.take_free() {
+            Some(index) => {
+                let generation = self.timed.requests[index].generation;
+                self.timed.requests[index] = Request { generation, ..request };
+                index
+            }
+            None => self.timed.requests.insert(request),
+        };
+        Ok(index)
+    }
+
+    /// The caller's name for a request that waits.
+    pub(crate) fn handle(&self, request: u32) -> Handle {
+        Handle { index: request, generation: self.timed.requests[request].generation }
+    }
+
+    /// Puts a request behind the others that wait for a lock, or for a write.
+    pub(crate) fn wait(&mut self, request: u32, awaits: Awaits) {
+        let last = match awaits {
+            Awaits::Turn(lock) => {
+                let lock = &mut self.locks[lock];
+                lock.waiters += 1;
+                if lock.first_waiter == NIL {
+                    lock.first_waiter = request;
+                }
+                std::mem::replace(&mut lock.last_waiter, request)
+            }
+            Awaits::Write(write) => {
+                let write = &mut self.timed.writes[write];
+                write.requests += 1;
+                if write.first_request == NIL {
+                    write.first_request = request;
+                }
+                std::mem::replace(&mut write.last_request, request)
+            }
+            Awaits::Load(_) | Awaits::Nothing => NIL,
+        };
+        if last != NIL {
+            self.timed.requests[last].next = request;
+        }
+        let entry = &mut self.timed.requests[request];
+        (entry.awaits, entry.previous, entry.next) = (awaits, last, NIL);
+    }
+
+    /// Takes a request out of the list that it waits in, and its wait out of the wheel.
+    pub(crate) fn stop_waiting(&mut self, request: u32) {
+        self.wheel.cancel(&mut self.timed, Due::Request(request).id());
+        let Request { awaits, previous, next, .. } = self.timed.requests[request];
+        match awaits {
+            Awaits::Turn(lock) => {
+                let lock = &mut self.locks[lock];
+                lock.waiters -= 1;
+                if lock.first_waiter == request {
+                    lock.first_waiter = next;
+                }
+                if lock.last_waiter == request {
+                    lock.last_waiter = previous;
+                }
+            }
+            Awaits::Write(write) => {
+                let write = &mut self.timed.writes[write];
+                write.requests -= 1;
+                if write.original == request {
+                    write.original = NIL;
+                }
+                if write.first_request == request {
+                    write.first_request = next;
+                }
+                if write.last_request == request {
+                    write.last_request = previous;
+                }
+            }
+            Awaits::Load(_) | Awaits::Nothing => {}
+        }
+        if previous != NIL {
+            self.timed.requests[previous].next = next;
+        }
+        if next != NIL {
+            self.timed.requests[next].previous = previous;
+        }
+        let entry = &mut self.timed.requests[request];
+        (entry.awaits, entry.previous, entry.next) = (Awaits::Nothing, NIL, NIL);
+    }
+
+    /// A request is answered, or its client gone.
+    pub(crate) fn forget_request(&mut self, request: u32) {
+        self.stop_waiting(request);
+        let entry = &mut self.timed.requests[request];
+        entry.generation = entry.generation.wrapping_add(1);
+        let (owner, role) = (entry.owner, entry.role);
+        self.uses[role as usize].requests -= 1;
+        self.owners.release(owner);
+        self.roles.release(role);
+        self.timed.requests.remove(request);
+    }
+
+    /// A hold, as its owner and others are told of it.
+    pub(crate) fn holder(&self, now: Now, hold: u32) -> Holder<'_> {
+        let hold = &self.timed.holds[hold];
+        let ttl_ms = hold.due_ms.saturating_sub(now.ms() + 1).min(u64::from(u32::MAX)) as u32;
+        Holder { owner: self.owners.bytes(hold.owner), mode: hold.mode, fence: hold.token, ttl_ms }
+    }
+
+    /// The first of a lock's holders.
+    pub(crate) fn first_holder(&self, now: Now, lock: u32) -> Option<Holder<'_>> {
+        let first = self.locks[lock].first_hold;
+        (first != NIL).then(|| self.holder(now, first))
+    }
+
+    /// The answer to somebody who does not get a lock.
+    pub(crate) fn refused(&self, now: Now, lock: u32) -> Outcome<'_> {
+        Outcome::Refused { holder: self.first_holder(now, lock), waiters: self.locks[lock].waiters }
+    }
+}
