@@ -1,0 +1,164 @@
+//! What a node answered, as the statement it was about understands it.
+
+use crate::columns::{BadRow, Column, Columns};
+use crate::ids::{Incarnation, Shards, View};
+use crate::statement::{Level, Statement};
+
+/// Rows of `member` that are looked at; an answer with more is not used.
+pub const MEMBER_ROWS_MAX: usize = 4096;
+/// The longest address of a member, in bytes.
+pub const ADDRESS_BYTES_MAX: usize = 256;
+
+const FLEET: &str = "shunt_meta.fleet";
+const MEMBER: &str = "shunt_meta.member";
+
+/// A row of `shunt_meta.fleet`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FleetRow {
+    /// The format of all rows.
+    pub format: i32,
+    /// The levels of all statements.
+    pub level: Level,
+    /// The fleet's datacentre; empty with [`Level::Serial`].
+    pub datacentre: String,
+    /// The longest time to live of a memory lock, in milliseconds.
+    pub max_ttl_ms: i32,
+    /// The lease of a member, in milliseconds.
+    pub lease_ms: i32,
+    /// How often ownership changed.
+    pub epoch: i64,
+    /// Who owns what.
+    pub view: View,
+    /// Tokens of shards that change hands are above this, in microseconds.
+    pub ts_floor_us: i64,
+    /// Shards whose memory locks had run out when their last owner handed them over in order.
+    pub handed_over: Shards,
+}
+
+/// The state of a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// It may have a lease.
+    Live = 1,
+    /// It has none and will never have one again.
+    Dead = 2,
+    /// Nothing that it began is left to be done; what it wrote later counts for nothing.
+    Sealed = 3,
+}
+
+/// A row of `shunt_meta.member`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberRow {
+    /// Who.
+    pub incarnation: Incarnation,
+    /// Where clients and other members reach it.
+    pub address: String,
+    /// Its state.
+    pub state: State,
+    /// How often it renewed its lease.
+    pub beat: i64,
+    /// Its tokens are below this, in microseconds.
+    pub ts_limit_us: i64,
+    /// The newest format that it knows.
+    pub format: i32,
+    /// It is about to stop.
+    pub leaving: bool,
+}
+
+/// What became of a statement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The condition held, and what the statement says was written.
+    Applied,
+    /// The condition did not hold. (A node tells of a condition's columns only, so the row is read afterwards.)
+    NotApplied,
+    /// The fleet's row, if it has one.
+    Fleet(Option<Box<FleetRow>>),
+    /// The rows of all members.
+    Members {
+        /// Those that can be used.
+        rows: Vec<MemberRow>,
+        /// Those that cannot. Nobody declares them dead.
+        unreadable: Vec<(Incarnation, BadRow)>,
+    },
+    /// The row of one member, if it has one.
+    Member(Option<Box<MemberRow>>),
+    /// The answer cannot be used.
+    Unreadable(BadRow),
+    /// No answer, or one that leaves open if the statement was or will be carried out.
+    Timeout,
+    /// A node's error, with its text. May have been carried out, for all that a member relies on.
+    Failed(String),
+}
+
+impl Statement {
+    /// Reads the rows that answered this statement. Never panics, whatever they are.
+    pub fn read_answer(&self, rows: &[&[Column<'_>]]) -> Outcome {
+        let read = match self {
+            Statement::ReadFleet { .. } => {
+                rows.first().map(|row| fleet_row(row).map(Box::new)).transpose().map(Outcome::Fleet)
+            }
+            Statement::ReadMembers { .. } => member_rows(rows),
+            Statement::ReadMember(_) => {
+                rows.first().map(|row| member_row(row).map(Box::new)).transpose().map(Outcome::Member)
+            }
+            _ => applied(rows),
+        };
+        read.unwrap_or_else(Outcome::Unreadable)
+    }
+}
+
+fn applied(rows: &[&[Column<'_>]]) -> Result<Outcome, BadRow> {
+    let columns = Columns { table: "a conditional statement", columns: rows.first().copied().unwrap_or_default() };
+    Ok(if columns.boolean("[applied]")? { Outcome::Applied } else { Outcome::NotApplied })
+}
+
+fn fleet_row(row: &[Column<'_>]) -> Result<FleetRow, BadRow> {
+    let columns = Columns { table: FLEET, columns: row };
+    let level = Level::from_name(columns.text("serial", 64)?);
+    Ok(FleetRow {
+        format: columns.int("format", 1)?,
+        level: level.ok_or(columns.bad("serial", "is neither SERIAL nor LOCAL_SERIAL"))?,
+        datacentre: columns.text("dc", 256)?.to_owned(),
+        max_ttl_ms: columns.int("max_ttl_ms", 1)?,
+        lease_ms: columns.int("lease_ms", 1)?,
+        epoch: columns.bigint("view_epoch")?,
+        view: columns.owners("owners")?,
+        ts_floor_us: columns.bigint("ts_floor")?,
+        handed_over: Shards::from_bits(columns.bits("handed_over")?),
+    })
+}
+
+fn member_rows(rows: &[&[Column<'_>]]) -> Result<Outcome, BadRow> {
+    if rows.len() > MEMBER_ROWS_MAX {
+        return Err(BadRow { table: MEMBER, column: "inc", why: "is there too often" });
+    }
+    let (mut good, mut unreadable) = (Vec::with_capacity(rows.len()), Vec::new());
+    for row in rows {
+        let incarnation = Columns { table: MEMBER, columns: row }.uuid("inc")?;
+        match member_row(row) {
+            Ok(row) => good.push(row),
+            Err(bad) => unreadable.push((incarnation, bad)),
+        }
+    }
+    Ok(Outcome::Members { rows: good, unreadable })
+}
+
+fn member_row(row: &[Column<'_>]) -> Result<MemberRow, BadRow> {
+    let columns = Columns { table: MEMBER, columns: row };
+    let state = match columns.tinyint("state")? {
+        1 => State::Live,
+        2 => State::Dead,
+        3 => State::Sealed,
+        _ => return Err(columns.bad("state", "is none of 1 (live), 2 (dead) and 3 (sealed)")),
+    };
+    Ok(MemberRow {
+        incarnation: columns.uuid("inc")?,
+        address: columns.text("addr", ADDRESS_BYTES_MAX)?.to_owned(),
+        state,
+        beat: columns.bigint("beat")?,
+        ts_limit_us: columns.bigint("ts_limit")?,
+        format: columns.int("format", 1)?,
+        leaving: columns.boolean("leaving")?,
+    })
+}

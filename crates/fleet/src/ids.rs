@@ -1,0 +1,110 @@
+//! Names of what a fleet is made of: incarnations of proxies, shards, sets of shards, and the view that says whose each is.
+
+use std::fmt;
+
+/// How many shards the locks of a fleet are divided into. Part of the row format: all members must agree on it.
+pub const SHARDS: usize = 64;
+
+/// The number of a shard, below [`SHARDS`].
+pub type Shard = u8;
+
+/// One start of one proxy: a UUID that is never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Incarnation(pub [u8; 16]);
+
+impl fmt::Display for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, byte) in self.0.iter().enumerate() {
+            if matches!(at, 4 | 6 | 8 | 10) {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A set of shards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Shards(u64);
+
+impl Shards {
+    /// All shards.
+    pub const ALL: Self = Self(u64::MAX);
+
+    /// The set whose bit `s` is set for each shard `s` in it, as the column `handed_over` keeps it.
+    pub fn from_bits(bits: i64) -> Self {
+        Self(bits.cast_unsigned())
+    }
+
+    /// The bits of [`Shards::from_bits`].
+    pub fn bits(self) -> i64 {
+        self.0.cast_signed()
+    }
+
+    /// Tells if a shard is in the set.
+    pub fn contains(self, shard: Shard) -> bool {
+        self.0 >> (shard as usize % SHARDS) & 1 == 1
+    }
+
+    /// Puts a shard into the set, or takes it out.
+    pub fn set(&mut self, shard: Shard, within: bool) {
+        let bit = 1 << (shard as usize % SHARDS);
+        self.0 = if within { self.0 | bit } else { self.0 & !bit };
+    }
+
+    /// How many shards are in the set.
+    pub fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// Tells if no shard is in the set.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The shards in the set, in rising order.
+    pub fn iter(self) -> impl DoubleEndedIterator<Item = Shard> {
+        (0..SHARDS as Shard).filter(move |shard| self.contains(*shard))
+    }
+}
+
+impl FromIterator<Shard> for Shards {
+    fn from_iter<I: IntoIterator<Item = Shard>>(shards: I) -> Self {
+        let mut set = Self::default();
+        shards.into_iter().for_each(|shard| set.set(shard, true));
+        set
+    }
+}
+
+/// Says whose each shard is; a shard may be nobody's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View([Option<Incarnation>; SHARDS]);
+
+impl Default for View {
+    fn default() -> Self {
+        Self([None; SHARDS])
+    }
+}
+
+impl View {
+    /// The owner of a shard.
+    pub fn owner(&self, shard: Shard) -> Option<Incarnation> {
+        self.0[shard as usize % SHARDS]
+    }
+
+    /// Gives a shard to an incarnation, or to nobody.
+    pub fn give(&mut self, shard: Shard, to: Option<Incarnation>) {
+        self.0[shard as usize % SHARDS] = to;
+    }
+
+    /// The shards of one incarnation.
+    pub fn shards_of(&self, owner: Incarnation) -> Shards {
+        self.owned().filter(|(_, by)| *by == owner).map(|(shard, _)| shard).collect()
+    }
+
+    /// The shards that are somebody's, in rising order, with their owners: the entries of the column `view`.
+    pub fn owned(&self) -> impl Iterator<Item = (Shard, Incarnation)> {
+        self.0.iter().zip(0..).filter_map(|(owner, shard)| owner.map(|owner| (shard, owner)))
+    }
+}

@@ -1,0 +1,422 @@
+//! One proxy's part in the fleet: its own lease, the view, and what is to become of members that are silent.
+//!
+//! Inputs are times, outcomes of statements and words of the cores; outputs go to a [`Sink`]. Three lanes have at most one
+//! statement in flight each: `own` renews this member's lease, `fleet` reads and changes the view, `rows` reads all members
+//! and declares dead, seals and purges others. What holds at any time:
+//!
+//! - A lease is valid only from before a renewal was sent that is known to have been applied. Nobody declares a member dead
+//!   who renewed, for the condition names the beat; nobody renews who was declared dead, for the condition names the state.
+//! - A shard leaves a live owner only by its own change of the view, after its core said that it is drained. Until an epoch
+//!   above that of an offer is known, the shard stays closed, for the offer may be applied yet.
+//! - The floor of a changed view is not below any token that an owner who lost a shard by it can have granted.
+
+mod fleet;
+mod own;
+mod rows;
+mod shards;
+
+use std::collections::BTreeSet;
+
+use crate::answer::{FleetRow, Outcome};
+use crate::config::{CLOCK_OFFSET_MAX_US, Config, Times};
+use crate::ids::{Incarnation, SHARDS, Shard, Shards};
+use crate::lane::Lane;
+use crate::others::Others;
+use crate::output::{Alarm, End, Event, LeasePost, Output, Peer, Sink, StatementId};
+use crate::refusal::Refusal;
+use crate::statement::Statement;
+use crate::weakened::Steps;
+use own::OwnRow;
+use shards::Holding;
+
+/// Incarnations that the host's supervisor may report at once; more are found by their silence.
+const HOST_DEAD_MAX: usize = 64;
+
+/// How far a membership is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// The fleet's rows are read before anything is written.
+    Checking,
+    /// The first row is being written.
+    Joining,
+    /// A member.
+    Live,
+    /// A member that hands over what it has.
+    Leaving,
+    /// It owns nothing and is ending its membership.
+    Closing,
+    /// Over.
+    Ended,
+}
+
+/// One proxy's part in the fleet.
+#[derive(Debug)]
+pub struct Member {
+    config: Config,
+    times: Times,
+    me: Incarnation,
+    phase: Phase,
+    steps: Steps,
+    next_id: u64,
+    own: OwnRow,
+    own_lane: Lane,
+    /// The newest view that is known.
+    fleet: Option<FleetRow>,
+    fleet_lane: Lane,
+    fleet_read: Reading,
+    others: Others,
+    rows_lane: Lane,
+    rows_read: Reading,
+    holdings: [Holding; SHARDS],
+    next_drain: u64,
+    /// When the last shard was asked to drain.
+    drain_since_ns: u64,
+    /// Incarnations of which this host knows that they are dead.
+    host_dead: BTreeSet<Incarnation>,
+    /// Since when there has been something to take over, at one epoch.
+    claim_since: Option<(i64, u64)>,
+    /// What is expected to change the view, and until when its row is read often.
+    watched: (u64, u64),
+    /// The highest token that any core granted, as far as it is known here.
+    last_token_us: i64,
+    clock_off: bool,
+    told: Told,
+}
+
+/// When rows are to be read next.
+#[derive(Debug, Default)]
+struct Reading {
+    /// When the last read was sent.
+    sent_ns: Option<u64>,
+    /// How long after it the next is due.
+    every_ns: u64,
+    /// A linearizable read has to settle what is in doubt, before anything else.
+    serial: bool,
+    /// There is a reason to read at once.
+    now: bool,
+}
+
+impl Reading {
+    fn due_ns(&self) -> u64 {
+        match self.sent_ns {
+            Some(sent_ns) if !self.serial => sent_ns.saturating_add(self.every_ns),
+            _ => 0,
+        }
+    }
+}
+
+/// What was last told, so that it is told once.
+#[derive(Debug, Default)]
+struct Told {
+    peers: Vec<Peer>,
+    valid: bool,
+    joined: bool,
+    failure: String,
+    unreadable: Option<crate::columns::BadRow>,
+}
+
+/// A member as `/status` shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// How far the membership is.
+    pub phase: Phase,
+    /// The view's epoch; -1 while none is known.
+    pub epoch: i64,
+    /// Shards that this member serves.
+    pub held: Shards,
+    /// Shards that it is giving away.
+    pub giving: Shards,
+    /// Boot-time clock; 0 is never.
+    pub valid_until_ns: u64,
+    /// The limit of tokens, in microseconds.
+    pub ts_limit_us: i64,
+    /// Members that are dead and not yet sealed.
+    pub unsealed: Vec<Incarnation>,
+}
+
+impl Member {
+    /// A member to be. `incarnation` was never used before. Refuses settings that work with no fleet.
+    pub fn new(config: Config, incarnation: Incarnation) -> Result<Self, Refusal> {
+        config.check()?;
+        let times = Times::new(config.lease_ms, config.max_ttl_ms);
+        Ok(Self {
+            times,
+            me: incarnation,
+            phase: Phase::Checking,
+            steps: Steps::default(),
+            next_id: 0,
+            own: OwnRow::default(),
+            own_lane: Lane::default(),
+            fleet: None,
+            fleet_lane: Lane::default(),
+            fleet_read: Reading { serial: true, ..Reading::default() },
+            others: Others::default(),
+            rows_lane: Lane::default(),
+            rows_read: Reading { serial: true, every_ns: times.poll_ns, ..Reading::default() },
+            holdings: [Holding::Foreign; SHARDS],
+            next_drain: 0,
+            drain_since_ns: 0,
+            host_dead: config.own_dead.iter().copied().filter(|dead| *dead != incarnation).collect(),
+            claim_since: None,
+            watched: (0, 0),
+            last_token_us: 0,
+            clock_off: false,
+            told: Told::default(),
+            config,
+        })
+    }
+
+    /// Leaves out a step of the protocol, for tests that want to see it missed.
+    #[cfg(feature = "weakened")]
+    pub fn leave_out(&mut self, step: crate::weakened::Step) {
+        self.steps = Steps::without(step);
+    }
+
+    /// Starts. `now_ns` is the boot-time clock, `wall_us` the wall clock, here and everywhere.
+    pub fn start(&mut self, now_ns: u64, wall_us: i64, sink: &mut dyn Sink) {
+        self.step(now_ns, wall_us, sink);
+    }
+
+    /// Time has passed: at [`Member::next_wakeup_ns`], or at any other time.
+    pub fn tick(&mut self, now_ns: u64, wall_us: i64, sink: &mut dyn Sink) {
+        self.step(now_ns, wall_us, sink);
+    }
+
+    /// A statement's outcome. One that comes late or twice changes nothing.
+    pub fn outcome(&mut self, id: StatementId, outcome: Outcome, now_ns: u64, wall_us: i64, sink: &mut dyn Sink) {
+        self.hear(&outcome, sink);
+        if let Some(flight) = self.own_lane.take(id) {
+            self.own_outcome(flight, outcome, now_ns, sink);
+        } else if let Some(flight) = self.fleet_lane.take(id) {
+            self.fleet_outcome(flight, outcome, now_ns, sink);
+        } else if let Some(flight) = self.rows_lane.take(id) {
+            self.rows_outcome(flight, outcome, now_ns, sink);
+        }
+        self.step(now_ns, wall_us, sink);
+    }
+
+    /// The proxy is about to stop: hands over what it has, then ends with [`End::Left`].
+    pub fn drain(&mut self, now_ns: u64, wall_us: i64, sink: &mut dyn Sink) {
+        match self.phase {
+            Phase::Checking => self.end(End::Left, sink),
+            Phase::Joining | Phase::Live => self.phase = Phase::Leaving,
+            Phase::Leaving | Phase::Closing | Phase::Ended => {}
+        }
+        self.step(now_ns, wall_us, sink);
+    }
+
+    /// A core has stopped granting in a shard. `last_token_us` is not below any token it granted there; `memory_empty` says
+    /// that no memory lock of the shard is held any more.
+    #[expect(clippy::too_many_arguments, reason = "one word of a core, and the time")]
+    pub fn drained(
+        &mut self,
+        shard: Shard,
+        number: u64,
+        last_token_us: i64,
+        memory_empty: bool,
+        now_ns: u64,
+        wall_us: i64,
+        sink: &mut dyn Sink,
+    ) {
+        if let Some(holding) = self.holdings.get_mut(usize::from(shard))
+            && *holding == (Holding::Draining { number })
+        {
+            *holding = Holding::Drained { last_token_us, memory_empty, offered_at: None };
+        }
+        self.step(now_ns, wall_us, sink);
+    }
+
+    /// The host's supervisor has reaped the process of another incarnation: it need not be waited for.
+    pub fn host_says_dead(&mut self, incarnation: Incarnation, now_ns: u64, wall_us: i64, sink: &mut dyn Sink) {
+        if incarnation != self.me && self.host_dead.len() < HOST_DEAD_MAX {
+            self.host_dead.insert(incarnation);
+        }
+        self.step(now_ns, wall_us, sink);
+    }
+
+    /// A core's highest token. To be told again and again, several times a second while there are grants: the limit follows
+    /// it where tokens run ahead of the wall clock.
+    pub fn granted_up_to(&mut self, token_us: i64) {
+        self.last_token_us = self.last_token_us.max(token_us);
+    }
+
+    /// Another member speaks of an epoch. One that is not known here is a reason to read the view at once.
+    pub fn epoch_heard(&mut self, epoch: i64, now_ns: u64, wall_us: i64, sink: &mut dyn Sink) {
+        self.fleet_read.now |= self.fleet.as_ref().is_some_and(|row| row.epoch < epoch);
+        self.step(now_ns, wall_us, sink);
+    }
+
+    /// The nodes' wall clock, as the caller last read it.
+    pub fn nodes_clock(&mut self, nodes_wall_us: i64, now_ns: u64, wall_us: i64, sink: &mut dyn Sink) {
+        let off = wall_us.abs_diff(nodes_wall_us) > CLOCK_OFFSET_MAX_US;
+        if off != self.clock_off {
+            self.clock_off = off;
+            let alarm = if off { Alarm::ClockOff(wall_us.saturating_sub(nodes_wall_us)) } else { Alarm::ClockBack };
+            sink.put(Output::Alarm(alarm));
+            self.post_lease(sink);
+        }
+        self.step(now_ns, wall_us, sink);
+    }
+
+    /// What a dead member left undone has been done, as [`Output::Redo`] asked for.
+    pub fn redone(&mut self, incarnation: Incarnation, now_ns: u64, wall_us: i64, sink: &mut dyn Sink) {
+        if let Some(seen) = self.others.find_mut(incarnation) {
+            seen.redone = true;
+        }
+        self.step(now_ns, wall_us, sink);
+    }
+
+    /// The boot time at which [`Member::tick`] is to be called, if nothing happens before.
+    pub fn next_wakeup_ns(&self) -> u64 {
+        if self.phase == Phase::Ended {
+            return u64::MAX;
+        }
+        let lanes = [
+            self.own_lane.wakeup_ns(self.own_due_ns()),
+            self.fleet_lane.wakeup_ns(self.fleet_read.due_ns()),
+            self.rows_lane.wakeup_ns(self.rows_read.due_ns()),
+        ];
+        let lease_ends_ns = if self.told.valid { self.own.valid_until_ns } else { u64::MAX };
+        lanes.into_iter().min().unwrap_or(u64::MAX).min(lease_ends_ns)
+    }
+
+    /// Where a shard's owner is reached: its address, if it has a row, and the epoch by which that is known.
+    pub fn owner(&self, shard: Shard) -> Option<(Incarnation, Option<&str>, i64)> {
+        let row = self.fleet.as_ref()?;
+        let owner = row.view.owner(shard)?;
+        Some((owner, self.others.address(owner), row.epoch))
+    }
+
+    /// The member for `/status`.
+    pub fn status(&self) -> Status {
+        Status {
+            phase: self.phase,
+            epoch: self.fleet.as_ref().map_or(-1, |row| row.epoch),
+            held: self.shards_where(|holding| holding == Holding::Mine),
+            giving: self.shards_where(|holding| !matches!(holding, Holding::Mine | Holding::Foreign)),
+            valid_until_ns: self.own.valid_until_ns,
+            ts_limit_us: self.own.ts_limit_us,
+            unsealed: self.unsealed().map(|seen| seen.row.incarnation).collect(),
+        }
+    }
+
+    fn step(&mut self, now_ns: u64, wall_us: i64, sink: &mut dyn Sink) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        if let Some(flight) = self.own_lane.take_expired(now_ns) {
+            self.own_outcome(flight, Outcome::Timeout, now_ns, sink);
+        }
+        if let Some(flight) = self.fleet_lane.take_expired(now_ns) {
+            self.fleet_outcome(flight, Outcome::Timeout, now_ns, sink);
+        }
+        if let Some(flight) = self.rows_lane.take_expired(now_ns) {
+            self.rows_outcome(flight, Outcome::Timeout, now_ns, sink);
+        }
+        self.settle_giving(now_ns, sink);
+        self.step_own(now_ns, wall_us, sink);
+        self.step_fleet(now_ns, wall_us, sink);
+        self.step_rows(now_ns, sink);
+        self.tell(now_ns, sink);
+    }
+
+    /// Tells of failures, each once until another comes.
+    fn hear(&mut self, outcome: &Outcome, sink: &mut dyn Sink) {
+        match outcome {
+            Outcome::Failed(text) if *text != self.told.failure => {
+                self.told.failure.clone_from(text);
+                sink.put(Output::Alarm(Alarm::StatementFailed(text.clone())));
+            }
+            Outcome::Unreadable(bad) => self.tell_unreadable(bad, sink),
+            Outcome::Members { unreadable, .. } => {
+                if let Some((_, bad)) = unreadable.first() {
+                    self.tell_unreadable(bad, sink);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn tell_unreadable(&mut self, bad: &crate::columns::BadRow, sink: &mut dyn Sink) {
+        if self.told.unreadable.as_ref() != Some(bad) {
+            self.told.unreadable = Some(bad.clone());
+            sink.put(Output::Alarm(Alarm::Unreadable(bad.clone())));
+        }
+    }
+
+    /// Tells of what has changed.
+    fn tell(&mut self, now_ns: u64, sink: &mut dyn Sink) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        let peers = self.others.peers(self.me);
+        if peers != self.told.peers {
+            self.told.peers.clone_from(&peers);
+            sink.put(Output::Peers(peers));
+        }
+        let valid = self.is_valid(now_ns);
+        if valid != self.told.valid {
+            self.told.valid = valid;
+            let event = match (valid, self.told.joined) {
+                (true, false) => Event::Joined,
+                (true, true) => Event::LeaseBack,
+                (false, _) => Event::LeaseLapsed,
+            };
+            self.told.joined = true;
+            sink.put(Output::Event(event));
+        }
+    }
+
+    /// Ends the membership: no core grants any more.
+    fn end(&mut self, end: End, sink: &mut dyn Sink) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        self.phase = Phase::Ended;
+        self.own.valid_until_ns = 0;
+        self.post_lease(sink);
+        let epoch = self.fleet.as_ref().map_or(-1, |row| row.epoch);
+        for shard in Shards::ALL.iter() {
+            if self.holding(shard) != Holding::Foreign {
+                self.set_holding(shard, Holding::Foreign);
+                sink.put(Output::Lost { shard, epoch });
+            }
+        }
+        sink.put(Output::Ended(end));
+    }
+
+    fn post_lease(&self, sink: &mut dyn Sink) {
+        sink.put(Output::Lease(LeasePost {
+            epoch: self.fleet.as_ref().map_or(-1, |row| row.epoch),
+            valid_until_ns: self.own.valid_until_ns,
+            ts_limit_us: self.own.ts_limit_us,
+            guards: !self.clock_off,
+        }));
+    }
+
+    fn is_valid(&self, now_ns: u64) -> bool {
+        now_ns < self.own.valid_until_ns
+    }
+
+    /// Changes of other rows are made only by a member whose lease is valid: what it knows is not old.
+    fn may_act(&self, now_ns: u64) -> bool {
+        matches!(self.phase, Phase::Live | Phase::Leaving) && self.is_valid(now_ns)
+    }
+
+    fn next_statement(&mut self) -> StatementId {
+        self.next_id += 1;
+        StatementId(self.next_id)
+    }
+
+    /// This member's place among those that could act on the same finding, as the time to leave to those before it.
+    fn turn_ns(&self, now_ns: u64) -> u64 {
+        let before = self.others.receivers(self.me, now_ns, &self.times);
+        let rank = before.iter().filter(|other| **other < self.me).count() as u64;
+        rank * self.times.stagger_ns
+    }
+
+    fn send_on_fleet(&mut self, statement: Statement, now_ns: u64, sink: &mut dyn Sink) {
+        let id = self.next_statement();
+        self.fleet_lane.send(id, statement, now_ns, self.times.deadline_ns, sink);
+    }
+}

@@ -1,0 +1,214 @@
+//! What a member has seen of all members: whose beat stands still, who is dead, of whom there is no row.
+//!
+//! Reads may come late, out of order, or miss what is in doubt. So nothing here goes back (a state only gets worse, a beat
+//! only rises), silence is counted from when a beat was first known here, and only a read that was sent after that time is
+//! over shows that it lasted. None of it decides: that does the condition of the statement that is made because of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::answer::{MemberRow, State};
+use crate::config::Times;
+use crate::ids::{Incarnation, View};
+use crate::output::Peer;
+
+/// What has been seen of one member.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) row: MemberRow,
+    /// When this beat was first known here.
+    pub(crate) since_ns: u64,
+    /// When it was known that the beat stood still too long.
+    pub(crate) silent_at_ns: Option<u64>,
+    /// When the state was first known here.
+    pub(crate) state_since_ns: u64,
+    /// The caller was asked to redo what it left undone.
+    pub(crate) redo_asked: bool,
+    /// The caller has.
+    pub(crate) redone: bool,
+}
+
+/// A member that owns shards and has no row.
+#[derive(Debug, Clone, Copy)]
+struct Missing {
+    since_ns: u64,
+    /// A linearizable read, made after a whole lease of absence, found no row either.
+    confirmed: bool,
+}
+
+/// What has been seen of all members, this one included.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Others {
+    seen: BTreeMap<Incarnation, Seen>,
+    missing: BTreeMap<Incarnation, Missing>,
+    unreadable: BTreeSet<Incarnation>,
+    pub(crate) was_read: bool,
+}
+
+/// One read of all rows.
+pub(crate) struct Snapshot {
+    pub(crate) rows: Vec<MemberRow>,
+    pub(crate) unreadable: BTreeSet<Incarnation>,
+    /// It was linearizable. What another read does not show may be there all the same.
+    pub(crate) serial: bool,
+    pub(crate) sent_ns: u64,
+    pub(crate) now_ns: u64,
+}
+
+impl Others {
+    /// Takes one read. Tells if a linearizable one is wanted, because this one did not show what was there before.
+    pub(crate) fn take(&mut self, snapshot: Snapshot, times: &Times) -> bool {
+        let Snapshot { rows, unreadable, serial, sent_ns, now_ns } = snapshot;
+        let present: BTreeSet<Incarnation> = rows.iter().map(|row| row.incarnation).collect();
+        let is_there = |incarnation: &Incarnation| present.contains(incarnation) || unreadable.contains(incarnation);
+        let confirm = !serial && !self.seen.keys().all(is_there);
+        if serial {
+            self.seen.retain(|incarnation, _| is_there(incarnation));
+        }
+        for row in rows {
+            self.take_row(row, sent_ns, now_ns, times);
+        }
+        self.unreadable = unreadable;
+        self.was_read = true;
+        confirm
+    }
+
+    fn take_row(&mut self, row: MemberRow, sent_ns: u64, now_ns: u64, times: &Times) {
+        let fresh = |row| Seen {
+            row,
+            since_ns: now_ns,
+            silent_at_ns: None,
+            state_since_ns: now_ns,
+            redo_asked: false,
+            redone: false,
+        };
+        let seen = self.seen.entry(row.incarnation).or_insert_with(|| fresh(row.clone()));
+        if (row.state, row.beat) < (seen.row.state, seen.row.beat) {
+            return;
+        }
+        if row.state > seen.row.state {
+            seen.state_since_ns = now_ns;
+        }
+        if row.beat > seen.row.beat {
+            (seen.since_ns, seen.silent_at_ns) = (now_ns, None);
+        } else if sent_ns.saturating_sub(seen.since_ns) >= times.silent_ns {
+            seen.silent_at_ns = seen.silent_at_ns.or(Some(now_ns));
+        }
+        seen.row = row;
+    }
+
+    /// Notes which owners had no row in the last read, which was sent then. Tells if a linearizable read is wanted, and of whom
+    /// it is certain only now.
+    pub(crate) fn note_missing(
+        &mut self,
+        view: &View,
+        serial: bool,
+        sent_ns: u64,
+        now_ns: u64,
+        times: &Times,
+    ) -> Absent {
+        let owners: BTreeSet<Incarnation> = view.owned().map(|(_, owner)| owner).collect();
+        let gone = |owner: &Incarnation| !self.seen.contains_key(owner) && !self.unreadable.contains(owner);
+        let gone: BTreeSet<Incarnation> = owners.into_iter().filter(gone).collect();
+        self.missing.retain(|owner, _| gone.contains(owner));
+        let mut absent = Absent::default();
+        for owner in gone {
+            let missing = self.missing.entry(owner).or_insert(Missing { since_ns: now_ns, confirmed: false });
+            if missing.confirmed {
+                continue;
+            }
+            let long = |at_ns: u64| at_ns.saturating_sub(missing.since_ns) >= times.silent_ns;
+            if serial && long(sent_ns) {
+                missing.confirmed = true;
+                absent.confirmed.push(owner);
+            } else {
+                absent.read_wanted |= long(now_ns);
+            }
+        }
+        absent
+    }
+
+    /// All that was seen.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Seen> {
+        self.seen.values()
+    }
+
+    pub(crate) fn find(&self, incarnation: Incarnation) -> Option<&Seen> {
+        self.seen.get(&incarnation)
+    }
+
+    pub(crate) fn find_mut(&mut self, incarnation: Incarnation) -> Option<&mut Seen> {
+        self.seen.get_mut(&incarnation)
+    }
+
+    pub(crate) fn remove(&mut self, incarnation: Incarnation) {
+        self.seen.remove(&incarnation);
+    }
+
+    /// A change of state that this member made itself.
+    pub(crate) fn set_state(&mut self, incarnation: Incarnation, state: State, now_ns: u64) {
+        if let Some(seen) = self.seen.get_mut(&incarnation) {
+            (seen.row.state, seen.state_since_ns) = (state, now_ns);
+        }
+    }
+
+    /// Tells if an owner's shards may be taken, and with which limit of tokens; `None` where it lives or nothing is known.
+    /// `Some(None)` is an owner without a row, whose limit nobody knows.
+    pub(crate) fn limit_of_dead(&self, owner: Incarnation) -> Option<Option<i64>> {
+        match self.seen.get(&owner) {
+            Some(seen) => (seen.row.state != State::Live).then_some(Some(seen.row.ts_limit_us)),
+            None => self.missing.get(&owner).is_some_and(|missing| missing.confirmed).then_some(None),
+        }
+    }
+
+    /// The largest limit of tokens in any row.
+    pub(crate) fn limit_max_us(&self) -> i64 {
+        self.seen.values().map(|seen| seen.row.ts_limit_us).max().unwrap_or(0)
+    }
+
+    /// Other members that can be given shards: live, not leaving, and heard of lately. In rising order.
+    pub(crate) fn receivers(&self, me: Incarnation, now_ns: u64, times: &Times) -> Vec<Incarnation> {
+        let can = |seen: &&Seen| {
+            let row = &seen.row;
+            let lately = now_ns.saturating_sub(seen.since_ns) <= times.fresh_ns;
+            row.incarnation != me && row.state == State::Live && !row.leaving && lately
+        };
+        self.seen.values().filter(can).map(|seen| seen.row.incarnation).collect()
+    }
+
+    /// Live members, one for each address: of two incarnations of one proxy the later is heard of last.
+    pub(crate) fn peers(&self, me: Incarnation) -> Vec<Peer> {
+        let mut by_address: BTreeMap<&str, &Seen> = BTreeMap::new();
+        for seen in self.seen.values().filter(|seen| seen.row.state == State::Live) {
+            let rank = |seen: &Seen| (seen.row.incarnation == me, seen.since_ns);
+            let place = by_address.entry(&seen.row.address).or_insert(seen);
+            if rank(seen) > rank(place) {
+                *place = seen;
+            }
+        }
+        let peer = |seen: &Seen| Peer {
+            incarnation: seen.row.incarnation,
+            address: seen.row.address.clone(),
+            leaving: seen.row.leaving,
+        };
+        let mut peers: Vec<Peer> = by_address.into_values().map(peer).collect();
+        peers.sort_by_key(|peer| peer.incarnation);
+        peers
+    }
+
+    /// Tells if there are rows that cannot be used.
+    pub(crate) fn has_unreadable(&self) -> bool {
+        !self.unreadable.is_empty()
+    }
+
+    /// The address of a member of which there is a row.
+    pub(crate) fn address(&self, incarnation: Incarnation) -> Option<&str> {
+        self.seen.get(&incarnation).map(|seen| seen.row.address.as_str())
+    }
+}
+
+/// What is known of owners without a row.
+#[derive(Debug, Default)]
+pub(crate) struct Absent {
+    pub(crate) read_wanted: bool,
+    pub(crate) confirmed: Vec<Incarnation>,
+}

@@ -1,0 +1,107 @@
+//! Reasons for which a proxy does not become, or does not stay, a member: what does not fit, and what to do about it.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use crate::columns::BadRow;
+use crate::statement::Level;
+
+/// Why a proxy may not be a member of this fleet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// A setting that works with no fleet.
+    Setting {
+        /// Its name.
+        name: &'static str,
+        /// Its range.
+        allowed: &'static str,
+    },
+    /// The ring keeps too few replicas of `shunt_meta`.
+    ReplicationFactor {
+        /// As found.
+        found: u32,
+        /// As wanted.
+        min: u32,
+    },
+    /// There is no such fleet.
+    NoFleet(String),
+    /// The fleet's row cannot be used.
+    Row(BadRow),
+    /// The fleet's rows have a format that this version does not know.
+    Format {
+        /// The fleet's.
+        fleet: i32,
+        /// Those that this version knows.
+        known: RangeInclusive<i32>,
+    },
+    /// The fleet uses another serial consistency.
+    Level {
+        /// The fleet's.
+        fleet: Level,
+        /// This proxy's.
+        own: Level,
+    },
+    /// The fleet lives in another datacentre.
+    Datacentre {
+        /// The fleet's.
+        fleet: String,
+        /// This proxy's.
+        own: String,
+    },
+    /// A time that all members must agree on is another, in milliseconds.
+    Time {
+        /// The setting.
+        name: &'static str,
+        /// The fleet's.
+        fleet: i32,
+        /// This proxy's.
+        own: i32,
+    },
+    /// There are as many members as shards.
+    Full,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Setting { name, allowed } => write!(f, "{name} must be {allowed}: change it in the configuration"),
+            Refusal::ReplicationFactor { found, min } => write!(
+                f,
+                "the keyspace shunt_meta has replication factor {found}, and {min} is the least: ALTER KEYSPACE, then run a \
+                 full repair of it, then start again"
+            ),
+            Refusal::NoFleet(name) => {
+                write!(f, "there is no fleet '{name}': run `shunt fleet init`, or correct its name")
+            }
+            Refusal::Row(bad) => write!(f, "{bad}: see who wrote to shunt_meta, and restore the row"),
+            Refusal::Format { fleet, known } if fleet > known.end() => write!(
+                f,
+                "the fleet's rows have format {fleet}, and this version knows up to {}: upgrade this proxy",
+                known.end()
+            ),
+            Refusal::Format { fleet, known } => write!(
+                f,
+                "the fleet's rows have format {fleet}, and this version knows {} and later: upgrade the other proxies to \
+                 a version that knows both first",
+                known.start()
+            ),
+            Refusal::Level { fleet, own } => write!(
+                f,
+                "the fleet uses {}, and this proxy is set to {}: set what the fleet uses",
+                fleet.name(),
+                own.name()
+            ),
+            Refusal::Datacentre { fleet, own } => write!(
+                f,
+                "the fleet lives in datacentre '{fleet}', and this proxy is in '{own}': make a fleet of another name \
+                 there, or correct the local datacentre"
+            ),
+            Refusal::Time { name, fleet, own } => write!(
+                f,
+                "the fleet's {name} is {fleet}, and this proxy's {own}: set what the fleet has (to change it, stop all \
+                 proxies first)"
+            ),
+            Refusal::Full => write!(f, "the fleet has as many members as shards (64): stop another proxy first"),
+        }
+    }
+}

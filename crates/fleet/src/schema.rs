@@ -1,0 +1,78 @@
+//! The tables of a fleet: `shunt_meta`, in which its proxies agree, and `shunt`, whose tables clients see and which stay empty.
+//!
+//! Made once, by `shunt fleet init`. Every table has a fixed id, so that two that make it at once make the same table.
+
+/// The format of the rows that this version writes by itself, the newest that it knows.
+pub const FORMAT: i32 = 1;
+/// The oldest format that this version can work with.
+pub const FORMAT_MIN: i32 = 1;
+
+/// The keyspace in which the proxies agree. Its replication factor should be 3 at least.
+pub const META_KEYSPACE: &str = "shunt_meta";
+/// The keyspace that clients see.
+pub const FACADE_KEYSPACE: &str = "shunt";
+
+/// How the ring keeps a keyspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Replication {
+    /// That many replicas, regardless of datacentres.
+    Simple(u32),
+    /// A number of replicas for each datacentre.
+    Datacentres(Vec<(String, u32)>),
+}
+
+/// The statement that makes a keyspace, [`META_KEYSPACE`] or [`FACADE_KEYSPACE`].
+pub fn create_keyspace(name: &str, replication: &Replication) -> String {
+    let mut text = format!("CREATE KEYSPACE IF NOT EXISTS {name} WITH replication = {{'class': ");
+    match replication {
+        Replication::Simple(replicas) => {
+            text.push_str(&format!("'SimpleStrategy', 'replication_factor': {replicas}"));
+        }
+        Replication::Datacentres(datacentres) => {
+            text.push_str("'NetworkTopologyStrategy'");
+            for (name, replicas) in datacentres {
+                text.push_str(&format!(", '{}': {replicas}", name.replace('\'', "''")));
+            }
+        }
+    }
+    text.push_str("} AND durable_writes = true");
+    text
+}
+
+/// The statements that make the tables of [`META_KEYSPACE`].
+///
+/// Beside the design's columns: `fleet.lease_ms`, for a proxy with a shorter lease would declare the others dead too early;
+/// `fleet.handed_over`, a bit for each shard whose memory locks had run out when its owner last handed it over in order;
+/// `member.format`, the newest format that the member knows; `member.leaving`, set by a planned stop.
+/// `fleet.owners` and `lock.fence` are what the design calls `view` and `token`, which are reserved words of CQL.
+/// `gc_grace_seconds` is above the nodes' usual time for hints (3 hours), and short, for every start leaves a row behind that is
+/// deleted some time.
+pub const META_TABLES: [&str; 4] = [
+    "CREATE TABLE IF NOT EXISTS shunt_meta.fleet (cluster text PRIMARY KEY, format int, serial text, dc text, max_ttl_ms int, \
+     lease_ms int, view_epoch bigint, owners frozen<map<int, uuid>>, ts_floor bigint, handed_over bigint) \
+     WITH id = 3d938d46-fbe1-551d-b0f7-dc695ce9dd9b",
+    "CREATE TABLE IF NOT EXISTS shunt_meta.member (cluster text, inc uuid, addr text, state tinyint, beat bigint, \
+     ts_limit bigint, txn_low frozen<map<int, bigint>>, format int, leaving boolean, PRIMARY KEY (cluster, inc)) \
+     WITH id = e637f48f-811d-53ed-ac27-e104d57e2e37 AND gc_grace_seconds = 14400",
+    "CREATE TABLE IF NOT EXISTS shunt_meta.lock (bucket int, name text, slot text, owner text, role text, mode text, \
+     fence bigint, ttl_ms int, PRIMARY KEY ((bucket), name, slot)) \
+     WITH id = 516bd5b2-d40a-5a36-b1cb-4f451ff65cb5 AND gc_grace_seconds = 14400",
+    "CREATE TABLE IF NOT EXISTS shunt_meta.txn (inc uuid, lane int, bucket int, seq bigint, ts bigint, body blob, \
+     PRIMARY KEY ((inc, lane, bucket), seq)) \
+     WITH id = 67341e04-691c-5e99-a04b-b213ae7de5cd AND gc_grace_seconds = 14400",
+];
+
+/// The statements that make the tables of [`FACADE_KEYSPACE`]: a proxy answers statements on them, so they have no rows.
+pub const FACADE_TABLES: [&str; 5] = [
+    "CREATE TABLE IF NOT EXISTS shunt.locks (name text PRIMARY KEY, owner text, wait_ms int, fence bigint, ttl_ms int, \
+     waiters int) WITH id = 4b822fac-5192-51c7-ba38-26f94a34de30",
+    "CREATE TABLE IF NOT EXISTS shunt.fast_locks (name text PRIMARY KEY, owner text, wait_ms int, fence bigint, ttl_ms int, \
+     waiters int) WITH id = ef5a1789-0d5b-5ff7-9627-5f441eb272c6",
+    "CREATE TABLE IF NOT EXISTS shunt.rwlocks (name text, owner text, mode text, wait_ms int, fence bigint, ttl_ms int, \
+     waiters int, PRIMARY KEY (name, owner)) WITH id = 1d11985b-ab21-500e-9ead-f5e286f9d786",
+    "CREATE TABLE IF NOT EXISTS shunt.fast_rwlocks (name text, owner text, mode text, wait_ms int, fence bigint, ttl_ms int, \
+     waiters int, PRIMARY KEY (name, owner)) WITH id = 1b602976-051e-5144-8ad3-d1c8e75c9a12",
+    "CREATE TABLE IF NOT EXISTS shunt.lock_queue (name text, fast boolean, position int, owner text, role text, mode text, \
+     state text, fence bigint, ttl_ms int, waited_ms int, PRIMARY KEY (name, fast, position)) \
+     WITH id = 1b79ab18-eb0a-5d2d-928b-9ac300885ea8",
+];

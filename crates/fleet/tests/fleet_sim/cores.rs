@@ -1,0 +1,83 @@
+//! What the cores of one proxy do with what its member posts: they grant, as long as their own clock lets them.
+
+use shunt_fleet::{Gain, LeasePost, SHARDS, Shard};
+
+/// Tokens of one shard are so far apart at least, microseconds.
+const STEP_US: i64 = 64;
+
+/// A shard that may be granted in.
+#[derive(Clone, Copy)]
+struct Served {
+    last_us: i64,
+    grace_until_ns: u64,
+    /// When the last lock in memory that was granted will have run out.
+    memory_until_ns: u64,
+    open: bool,
+}
+
+/// The cores.
+pub(crate) struct Cores {
+    lease: LeasePost,
+    shards: [Option<Served>; SHARDS],
+}
+
+impl Cores {
+    pub(crate) fn new() -> Self {
+        let lease = LeasePost { epoch: -1, valid_until_ns: 0, ts_limit_us: 0, guards: false };
+        Self { lease, shards: [None; SHARDS] }
+    }
+
+    pub(crate) fn lease(&mut self, lease: LeasePost) {
+        self.lease = lease;
+    }
+
+    pub(crate) fn gain(&mut self, gain: &Gain) {
+        let (last_us, grace_until_ns) = (gain.ts_floor_us, gain.memory_grace_until_ns);
+        self.shards[usize::from(gain.shard)] = Some(Served { last_us, grace_until_ns, memory_until_ns: 0, open: true });
+    }
+
+    pub(crate) fn lose(&mut self, shard: Shard) {
+        self.shards[usize::from(shard)] = None;
+    }
+
+    pub(crate) fn open(&mut self, shard: Shard, open: bool) {
+        if let Some(served) = &mut self.shards[usize::from(shard)] {
+            served.open = open;
+        }
+    }
+
+    /// What is told of a shard that was drained: its last token, and that no lock in memory is held there.
+    pub(crate) fn drained(&self, shard: Shard, now_ns: u64) -> (i64, bool) {
+        let served = self.shards[usize::from(shard)];
+        served.map_or((0, true), |served| {
+            (served.last_us, now_ns >= served.memory_until_ns && now_ns >= served.grace_until_ns)
+        })
+    }
+
+    /// True if it would grant in this shard now.
+    pub(crate) fn serves(&self, shard: Shard, now_ns: u64) -> bool {
+        now_ns < self.lease.valid_until_ns && self.shards[usize::from(shard)].is_some_and(|served| served.open)
+    }
+
+    /// Grants: the token, and whether a lock in memory was granted too, for `ttl_ns`.
+    pub(crate) fn grant(&mut self, shard: Shard, now_ns: u64, wall_us: i64, ttl_ns: u64) -> Option<(i64, bool)> {
+        if !self.serves(shard, now_ns) {
+            return None;
+        }
+        let served = self.shards[usize::from(shard)].as_mut()?;
+        let token = (served.last_us + STEP_US).max(wall_us);
+        if token >= self.lease.ts_limit_us {
+            return None;
+        }
+        served.last_us = token;
+        let memory = now_ns >= served.grace_until_ns;
+        if memory {
+            served.memory_until_ns = now_ns + ttl_ns;
+        }
+        Some((token, memory))
+    }
+
+    pub(crate) fn owned(&self) -> usize {
+        self.shards.iter().flatten().count()
+    }
+}
