@@ -13,6 +13,7 @@
 pub mod aggregate;
 pub mod compression;
 pub mod envelopes;
+pub mod facade;
 pub mod language;
 pub mod records;
 pub mod requests;
@@ -38,7 +39,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     Target { name: "requests", run: requests::run },
     Target { name: "responses", run: responses::run },
     Target { name: "segments", run: segments::run },
@@ -48,6 +49,7 @@ pub const TARGETS: [Target; 11] = [
     Target { name: "statement", run: statement::run },
     Target { name: "types", run: types::run },
     Target { name: "language", run: language::run },
+    Target { name: "facade", run: facade::run },
     Target { name: "values", run: values::run },
     Target { name: "records", run: records::run },
 ];

@@ -12,6 +12,7 @@ use shunt_wire::cql::message::{
 
 use crate::written;
 
+mod facade;
 mod language;
 mod records;
 
@@ -43,6 +44,7 @@ pub fn seeds() -> Vec<Seed> {
     language::language(&mut add);
     language::values(&mut add);
     records::records(&mut add);
+    facade::facade(&mut add);
     seeds
 }
 

@@ -66,6 +66,11 @@ fn language() {
 }
 
 #[test]
+fn facade() {
+    fuzz("facade");
+}
+
+#[test]
 fn values() {
     fuzz("values");
 }

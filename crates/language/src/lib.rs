@@ -12,6 +12,7 @@
 
 pub mod ast;
 pub mod error;
+pub mod facade;
 pub mod functions;
 mod keyword;
 mod lexer;

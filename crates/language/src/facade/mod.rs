@@ -1,0 +1,225 @@
+//! Statements on the tables of the keyspace `shunt`, by which applications ask for locks. A proxy answers them itself; the tables
+//! are there for drivers, which want to see them, and stay empty.
+//!
+//! ```text
+//! INSERT INTO shunt.locks (name, owner, wait_ms) VALUES (?, ?, ?) IF NOT EXISTS USING TTL ?    acquire; wait_ms may be left out
+//! UPDATE shunt.locks USING TTL ? SET owner = ? WHERE name = ? IF owner = ? AND fence = ?       renew; AND fence may be left out
+//! DELETE FROM shunt.locks WHERE name = ? IF owner = ? AND fence = ?                            release; the same
+//! SELECT owner, fence, ttl_ms, waiters FROM shunt.locks WHERE name = ?                         look
+//! BEGIN BATCH INSERT ..; INSERT ..; APPLY BATCH                                                acquire several, all or none
+//! ```
+//!
+//! `fast_locks` is the same for locks in memory. `rwlocks` and `fast_rwlocks` have (name, owner) as their key and a column `mode`,
+//! 'S' or 'X'. `lock_queue` shows who holds a lock and who waits.
+//!
+//! [`parse`] reads a text, at PREPARE or for a QUERY; [`Statement::bind`] puts the values in; [`reply`] writes the answers. What is on
+//! these tables and is none of the forms above is refused with words that say which form it should have: a row that came to be in
+//! one of the tables would show a lock that nobody holds.
+
+mod bind;
+mod read;
+pub mod reply;
+#[cfg(test)]
+mod tests;
+
+pub use bind::{Asked, Request};
+pub use read::{is_facade, parse};
+
+use crate::error::InvalidRequest;
+
+/// The keyspace of the tables.
+pub const KEYSPACE: &str = "shunt";
+/// Statements of one batch.
+pub const BATCH_MAX: usize = 16;
+/// Bytes of a lock's name; at least 1.
+pub const NAME_BYTES_MAX: usize = 1024;
+/// Bytes of an owner's text; at least 1.
+pub const OWNER_BYTES_MAX: usize = 256;
+/// A hold that was waited for has this much of its time left at least, milliseconds.
+pub const TTL_LEFT_MS: u32 = 1_000;
+
+/// One of the tables.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]
+pub enum Table {
+    /// Exclusive locks, kept in Cassandra.
+    Locks,
+    /// Exclusive locks, kept in memory.
+    FastLocks,
+    /// Shared and exclusive locks, kept in Cassandra: those of `locks` are among them.
+    RwLocks,
+    /// Shared and exclusive locks, kept in memory: those of `fast_locks` are among them.
+    FastRwLocks,
+    /// Who holds a lock, and who waits for it.
+    LockQueue,
+}
+
+/// The type of a column.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ColumnType {
+    /// `boolean`
+    Boolean,
+    /// `text`
+    Text,
+    /// `int`
+    Int,
+    /// `bigint`
+    BigInt,
+}
+
+impl Table {
+    /// All tables.
+    pub const ALL: [Table; 5] = [Table::Locks, Table::FastLocks, Table::RwLocks, Table::FastRwLocks, Table::LockQueue];
+
+    /// Its name in the keyspace.
+    pub fn name(self) -> &'static str {
+        match self {
+            Table::Locks => "locks",
+            Table::FastLocks => "fast_locks",
+            Table::RwLocks => "rwlocks",
+            Table::FastRwLocks => "fast_rwlocks",
+            Table::LockQueue => "lock_queue",
+        }
+    }
+
+    /// True if its locks are kept in memory.
+    pub fn is_fast(self) -> bool {
+        matches!(self, Table::FastLocks | Table::FastRwLocks)
+    }
+
+    /// True if its locks may be shared, and owners belong to its key.
+    pub fn is_shared(self) -> bool {
+        matches!(self, Table::RwLocks | Table::FastRwLocks)
+    }
+
+    /// Its columns, in the order that `SELECT *` has them: the key first, then by name.
+    pub fn columns(self) -> &'static [(&'static str, ColumnType)] {
+        use ColumnType::{BigInt, Boolean, Int, Text};
+        match self {
+            Table::Locks | Table::FastLocks => &[
+                ("name", Text),
+                ("fence", BigInt),
+                ("owner", Text),
+                ("ttl_ms", Int),
+                ("wait_ms", Int),
+                ("waiters", Int),
+            ],
+            Table::RwLocks | Table::FastRwLocks => &[
+                ("name", Text),
+                ("owner", Text),
+                ("fence", BigInt),
+                ("mode", Text),
+                ("ttl_ms", Int),
+                ("wait_ms", Int),
+                ("waiters", Int),
+            ],
+            Table::LockQueue => &[
+                ("name", Text),
+                ("fast", Boolean),
+                ("position", Int),
+                ("fence", BigInt),
+                ("mode", Text),
+                ("owner", Text),
+                ("role", Text),
+                ("state", Text),
+                ("ttl_ms", Int),
+                ("waited_ms", Int),
+            ],
+        }
+    }
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Source {
+    /// The text: as it would be sent.
+    Literal(Box<[u8]>),
+    /// A bind marker.
+    Marker(u16),
+}
+
+/// A name under which a result shows a column, and the column.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Selected {
+    /// The name in the result.
+    pub shown: Box<str>,
+    /// Its place in [`Table::columns`].
+    pub column: usize,
+}
+
+/// What one statement asks for, with its values yet to come.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Form {
+    Acquire { name: Source, owner: Source, mode: Option<Source>, wait_ms: Option<Source>, ttl: Source },
+    Renew { name: Source, owners: Vec<Source>, modes: Vec<Source>, fence: Option<Source>, ttl: Source },
+    Release { name: Source, owner: Source, fence: Option<Source> },
+    Look { name: Source, owner: Option<Source>, columns: Vec<Selected>, limit: Option<Source> },
+    Queue { name: Source, fast: Option<Source>, columns: Vec<Selected>, limit: Option<Source> },
+}
+
+/// One statement on one of the tables.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Single {
+    pub(crate) table: Table,
+    pub(crate) form: Form,
+}
+
+/// A statement that was read.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Statement {
+    /// One, or those of a batch.
+    pub(crate) singles: Vec<Single>,
+    /// Names of the bind markers; none for `?`.
+    pub(crate) markers: Vec<Option<Box<str>>>,
+}
+
+impl Statement {
+    /// How many statements there are in it: more than one in a batch.
+    pub fn len(&self) -> usize {
+        self.singles.len()
+    }
+
+    /// Never true.
+    pub fn is_empty(&self) -> bool {
+        self.singles.is_empty()
+    }
+
+    /// The columns of its result, if it reads.
+    pub fn selected(&self) -> Option<&[Selected]> {
+        match &self.singles.first()?.form {
+            Form::Look { columns, .. } | Form::Queue { columns, .. } => Some(columns),
+            _ => None,
+        }
+    }
+
+    /// The table of the first statement in it.
+    pub fn table(&self) -> Table {
+        self.singles.first().map_or(Table::Locks, |single| single.table)
+    }
+}
+
+/// Says of statements that come together in a batch that they may: all acquire or all release, and all of locks that are kept in the
+/// same way.
+///
+/// # Errors
+/// What they may not.
+pub fn may_be_together<'a>(statements: impl Iterator<Item = &'a Statement>) -> Result<(), InvalidRequest> {
+    let singles: Vec<&Single> = statements.flat_map(|statement| &statement.singles).collect();
+    if singles.len() > BATCH_MAX {
+        let count = singles.len();
+        return Err(InvalidRequest::new(format!("a batch of {count} statements on locks: {BATCH_MAX} are the most")));
+    }
+    let kind = |single: &Single| match single.form {
+        Form::Acquire { .. } => Some(true),
+        Form::Release { .. } => Some(false),
+        _ => None,
+    };
+    if !singles.iter().all(|single| kind(single).is_some() && kind(single) == kind(singles[0])) {
+        return Err(InvalidRequest::new(
+            "a batch on the tables of shunt has only INSERTs (to acquire several locks) or only DELETEs (to release them)",
+        ));
+    }
+    if singles.iter().any(|single| single.table.is_fast() != singles[0].table.is_fast()) {
+        return Err(InvalidRequest::new("a batch has either locks or fast_locks, not both"));
+    }
+    Ok(())
+}

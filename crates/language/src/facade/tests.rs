@@ -1,0 +1,234 @@
+//! What is read from texts, what values make of it, and what is refused.
+
+use shunt_wire::cql::message::{ResultMessage, Value, ValueList, Values};
+use shunt_wire::cql::statement::{Identifier, Kind, classify};
+
+use super::reply::{self, Row};
+use super::{Asked, KEYSPACE, Request, Statement, Table, parse};
+
+fn read(text: &str) -> Statement {
+    parse(text, None).expect("it is allowed").expect("it is on one of the tables")
+}
+
+/// Binds texts (as they are) and numbers.
+fn values(given: &[Value<'_>]) -> ValueList {
+    let mut list = ValueList::positional(4);
+    for value in given {
+        list.push(*value);
+    }
+    list
+}
+
+fn bind<'a>(statement: &'a Statement, values: &'a Values<'a>) -> Request<'a> {
+    statement.bind(values).next().expect("a request").expect("it is allowed")
+}
+
+const SECONDS: [u8; 4] = 20_i32.to_be_bytes();
+
+#[test]
+fn each_form_is_read_with_literals_and_with_markers() {
+    let none = Values::default();
+    let acquire = Asked::Acquire { shared: false, ttl_ms: 20_000, wait_ms: 0 };
+    let cases = [
+        ("INSERT INTO shunt.locks (owner, name) VALUES ('o', 'n') IF NOT EXISTS USING TTL 20", acquire),
+        (
+            "insert into Shunt.Fast_Locks (name, owner, wait_ms) values ('n', 'o', 500) if not exists using ttl 20;",
+            Asked::Acquire { shared: false, ttl_ms: 20_000, wait_ms: 500 },
+        ),
+        (
+            "INSERT INTO shunt.rwlocks (name, owner, mode) VALUES ('n', 'o', 'S') IF NOT EXISTS USING TTL 20",
+            Asked::Acquire { shared: true, ttl_ms: 20_000, wait_ms: 0 },
+        ),
+        (
+            "UPDATE shunt.locks USING TTL 20 SET owner = 'o' WHERE name = 'n' IF owner = 'o' AND fence = 7",
+            Asked::Renew { shared: None, ttl_ms: 20_000, fence: Some(7) },
+        ),
+        (
+            "UPDATE shunt.rwlocks USING TTL 20 SET mode = 'X' WHERE owner = 'o' AND name = 'n' IF EXISTS",
+            Asked::Renew { shared: Some(false), ttl_ms: 20_000, fence: None },
+        ),
+        ("DELETE FROM shunt.locks WHERE name = 'n' IF fence = 7 AND owner = 'o'", Asked::Release { fence: Some(7) }),
+        ("DELETE FROM shunt.fast_rwlocks WHERE name = 'n' AND owner = 'o' IF EXISTS", Asked::Release { fence: None }),
+    ];
+    for (text, asked) in cases {
+        let statement = read(text);
+        let request = bind(&statement, &none);
+        assert_eq!((request.asked, request.name, request.owner), (asked, &b"n"[..], &b"o"[..]), "{text}");
+    }
+    let statement = read("SELECT waiters AS w, owner FROM shunt.locks WHERE name = $$it's$$ LIMIT 3");
+    let request = bind(&statement, &none);
+    assert_eq!((request.asked, request.name, request.limit), (Asked::Look, &b"it's"[..], 3));
+    let shown: Vec<&str> = statement.selected().expect("columns").iter().map(|column| &*column.shown).collect();
+    assert_eq!(shown, ["w", "owner"]);
+
+    let statement = read("INSERT INTO shunt.locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL ?");
+    let list = values(&[Value::Bytes(b"n"), Value::Bytes(b"o"), Value::Bytes(&SECONDS)]);
+    assert_eq!(bind(&statement, &list.values()).asked, acquire);
+    let statement = read("INSERT INTO shunt.locks (name, owner) VALUES (:n, :o) IF NOT EXISTS USING TTL :t");
+    let mut named = ValueList::named(4);
+    for (name, value) in [("t", &SECONDS[..]), ("o", b"o"), ("n", b"n")] {
+        named.push_named(name, Value::Bytes(value));
+    }
+    let named = named.values();
+    let request = bind(&statement, &named);
+    assert_eq!((request.asked, request.name), (acquire, &b"n"[..]));
+}
+
+#[test]
+fn values_that_no_lock_can_have_are_refused_in_words_that_name_the_column() {
+    let statement =
+        read("INSERT INTO shunt.rwlocks (name, owner, mode, wait_ms) VALUES (?, ?, ?, ?) IF NOT EXISTS USING TTL ?");
+    let (name, owner) = (vec![b'n'; 1025], vec![b'o'; 257]);
+    let int = |number: i32| number.to_be_bytes();
+    let (zero, wait, minus, long) = (int(0), int(19_000), int(-1), int(i32::MAX));
+    let good =
+        [Value::Bytes(b"n"), Value::Bytes(b"o"), Value::Bytes(b"S"), Value::Bytes(&zero), Value::Bytes(&SECONDS)];
+    let cases: [(usize, Value<'_>, &str); 12] = [
+        (0, Value::Bytes(b""), "name has 0 bytes"),
+        (0, Value::Bytes(&name), "name has 1025 bytes"),
+        (0, Value::Bytes(&[0xff]), "name is not UTF-8"),
+        (0, Value::Null, "name must have a value"),
+        (1, Value::Unset, "owner must have a value"),
+        (1, Value::Bytes(&owner), "owner has 257 bytes"),
+        (2, Value::Bytes(b"R"), "mode is 'S'"),
+        (3, Value::Bytes(&minus), "wait_ms is -1"),
+        (3, Value::Bytes(b"x"), "wait_ms has 1 bytes"),
+        (3, Value::Bytes(&wait), "must be longer than wait_ms"),
+        (4, Value::Bytes(&zero), "the TTL is 0"),
+        (4, Value::Bytes(&long), "too long"),
+    ];
+    for (place, value, why) in cases {
+        let mut given = good;
+        given[place] = value;
+        let list = values(&given);
+        let list = list.values();
+        let error = statement.bind(&list).next().expect("a request").expect_err(why);
+        assert!(error.message.contains(why), "{}", error.message);
+    }
+    let few = values(&good[..3]);
+    let few = few.values();
+    assert!(statement.bind(&few).next().expect("a request").is_err());
+}
+
+#[test]
+fn an_owner_cannot_be_changed_by_renewing() {
+    let statement = read("UPDATE shunt.locks USING TTL 5 SET owner = ? WHERE name = 'n' IF owner = ?");
+    let list = values(&[Value::Bytes(b"new"), Value::Bytes(b"old")]);
+    let list = list.values();
+    assert!(statement.bind(&list).next().expect("a request").is_err());
+}
+
+#[test]
+fn other_tables_and_changes_of_the_schema_are_the_nodes_business() {
+    for text in [
+        "SELECT * FROM other.locks WHERE name = 'n'",
+        "SELECT * FROM \"Shunt\".locks WHERE name = 'n'",
+        "SELECT * FROM shunt.\"Locks\" WHERE name = 'n'",
+        "SELECT * FROM shunt.others",
+        "SELECT * FROM locks",
+        "DROP TABLE shunt.locks",
+        "this is no CQL at all",
+        "BEGIN BATCH INSERT INTO a.b (c) VALUES (1); APPLY BATCH",
+    ] {
+        assert_eq!(parse(text, Some("elsewhere")), Ok(None), "{text}");
+    }
+    assert!(parse("SELECT * FROM locks WHERE name = 'n'", Some(KEYSPACE)).expect("allowed").is_some());
+    assert_eq!(parse("SELECT * FROM locks WHERE name = 'n'", Some("Shunt")), Ok(None));
+}
+
+#[test]
+fn batches_are_of_one_kind() {
+    let insert = |table: &str, name: &str| {
+        format!("INSERT INTO shunt.{table} (name, owner) VALUES ('{name}', 'o') IF NOT EXISTS USING TTL 5")
+    };
+    let batch = |parts: &[String]| format!("BEGIN BATCH {}; APPLY BATCH", parts.join("; "));
+    assert_eq!(read(&batch(&[insert("locks", "a"), insert("locks", "b")])).len(), 2);
+    let delete = "DELETE FROM shunt.locks WHERE name = 'n' IF owner = 'o'".to_owned();
+    let other = "INSERT INTO a.b (c) VALUES (1)".to_owned();
+    let many: Vec<String> = (0..17).map(|number| insert("locks", &number.to_string())).collect();
+    let refused = [
+        batch(&[insert("locks", "a"), delete]),
+        batch(&[insert("locks", "a"), insert("fast_locks", "b")]),
+        batch(&[other, insert("locks", "a")]),
+        batch(&many),
+        format!("BEGIN COUNTER BATCH {}; APPLY BATCH", insert("locks", "a")),
+        format!("BEGIN BATCH USING TIMESTAMP 1 {}; APPLY BATCH", insert("locks", "a")),
+    ];
+    for text in refused {
+        assert!(parse(&text, None).is_err(), "{text}");
+    }
+}
+
+/// The proxy reads a text as a whole only if its quick look says that it may be on one of the tables. Whatever is, or is refused
+/// because it is, must look so.
+#[test]
+fn what_is_on_the_tables_is_seen_by_the_quick_look() {
+    let spellings =
+        ["shunt.locks", "Shunt . Locks", "\"shunt\".\"locks\"", "SHUNT.fast_rwlocks", "shunt /* x */ . lock_queue"];
+    let forms = [
+        "SELECT * FROM {} WHERE name = 'n'",
+        "SELECT a, b AS c, count(*) FROM {}",
+        "SELECT JSON * FROM {}",
+        "INSERT INTO {} (name) VALUES ('n')",
+        "INSERT INTO {} JSON '{}'",
+        "-- comment\nINSERT INTO {} (name, owner) VALUES ('n', 'o') IF NOT EXISTS USING TTL 5",
+        "UPDATE {} SET owner = 'o' WHERE name = 'n'",
+        "UPDATE {} USING TTL 5 AND TIMESTAMP 7 SET owner = 'o' WHERE name = 'n' IF owner = 'o'",
+        "DELETE FROM {} WHERE name = 'n'",
+        "DELETE owner, fence FROM {} USING TIMESTAMP 5 WHERE name = 'n'",
+        "TRUNCATE {}",
+        "truncate table {} ;",
+    ];
+    for form in forms {
+        for spelling in spellings {
+            let text = form.replacen("{}", spelling, 1);
+            assert!(!matches!(parse(&text, None), Ok(None)), "{text}");
+            let parsed = classify(&text);
+            let keyspace = parsed.keyspace.or_else(|| parsed.selected_table().and_then(|(keyspace, _)| keyspace));
+            assert!(keyspace.is_some_and(|keyspace| keyspace.matches(KEYSPACE)), "{text}: {parsed:?}");
+            let unqualified = form.replacen("{}", "locks", 1);
+            let parsed = classify(&unqualified);
+            assert!(parsed.keyspace.is_none() && parsed.kind != Kind::Other, "{unqualified}: {parsed:?}");
+            let _: Option<Identifier<'_>> = parsed.keyspace;
+        }
+    }
+    let batch = "BEGIN BATCH INSERT INTO a.b (c) VALUES (1); INSERT INTO SHUNT.locks (name) VALUES ('n'); APPLY BATCH";
+    assert!(parse(batch, None).is_err());
+    assert_eq!(classify(batch).kind, Kind::Batch);
+}
+
+#[test]
+fn answers_are_rows_that_every_version_reads() {
+    let row = Row {
+        name: Some(b"n"),
+        owner: Some(b"o"),
+        shared: Some(true),
+        fence: Some(7),
+        ttl_ms: Some(8),
+        waiters: Some(9),
+        ..Row::default()
+    };
+    for version in 3..=5 {
+        let mut body = Vec::new();
+        reply::conditional(&mut body, Table::RwLocks, [(true, row), (false, Row::default())].into_iter());
+        let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, &body) else { panic!("rows") };
+        let names: Vec<&str> = rows.metadata.columns().map(|column| column.name).collect();
+        assert_eq!(names, ["[applied]", "name", "owner", "mode", "fence", "ttl_ms", "waiters"]);
+        let values: Vec<Vec<Option<&[u8]>>> = rows.rows().map(|row| row.expect("a row").values().collect()).collect();
+        let fence = 7_i64.to_be_bytes();
+        let numbers = [8_i32.to_be_bytes(), 9_i32.to_be_bytes()];
+        let expected = [&[1][..], b"n", b"o", b"S", &fence, &numbers[0], &numbers[1]].map(Some).to_vec();
+        assert_eq!(values, [expected, [Some(&[0][..]), None, None, None, None, None, None].to_vec()]);
+
+        let statement = read("SELECT fence, wait_ms AS w FROM shunt.locks WHERE name = 'n'");
+        for skip in [false, true] {
+            body.clear();
+            let columns = statement.selected().expect("columns");
+            reply::selected(&mut body, statement.table(), columns, skip, std::iter::once(row));
+            let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, &body) else { panic!("rows") };
+            assert_eq!(rows.metadata.column_count, 2);
+            let first = rows.rows().next().expect("a row").expect("a row");
+            assert_eq!(first.values().collect::<Vec<_>>(), [Some(&fence[..]), None]);
+        }
+    }
+}
