@@ -21,9 +21,11 @@ def binary() -> Path:
 
 
 class Proxy:
-    """One process. Its output goes to a file, which is quoted when it fails."""
+    """One process. Its output goes to a file, which is quoted when it fails. `within` is a command that runs it elsewhere, in
+    another network namespace, say."""
 
-    def __init__(self, contact_points: str, listen: str = LISTEN, admin: str = ADMIN, options=(), log: Path = None):
+    def __init__(self, contact_points: str, listen: str = LISTEN, admin: str = ADMIN, options=(), log: Path = None, within=()):
+        self.within = list(within)
         self.contact_points, self.listen, self.admin, self.options = contact_points, listen, admin, list(options)
         self.host, port = listen.rsplit(":", 1)
         self.port = int(port)
@@ -36,7 +38,7 @@ class Proxy:
         if cql.answers(self.host, self.port, 1):
             raise RuntimeError(f"something else answers CQL on {self.listen} already")
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        command = [str(binary()), "proxy", "--listen", self.listen, "--admin", self.admin,
+        command = [*self.within, str(binary()), "proxy", "--listen", self.listen, "--admin", self.admin,
                    "--contact-points", self.contact_points, *self.options]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,

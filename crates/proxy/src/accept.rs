@@ -8,7 +8,7 @@ use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::frame_v5::SegmentWriter;
 use shunt_wire::cql::message::{AuthResponse, Register, Startup, encode, event};
 
-use crate::client::{Phase, closing, login};
+use crate::client::{Phase, announce, closing, login};
 use crate::control::state::ClusterState;
 use crate::core::{Core, Peer};
 use crate::fault::Fault;
@@ -137,15 +137,17 @@ fn take_startup(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: 
 
 /// The proxy itself keeps the register: links never register, the control connection sees all events.
 fn answer_register(core: &mut Core, io: &mut Io, slot: u32, stream: i16, register: &Register<'_>) {
-    let Some(client) = core.clients.get_mut(slot) else { return };
-    let mut unknown = None;
+    let Some(client) = core.clients.get(slot) else { return };
+    let (mut registered, mut unknown) = (client.registered, None);
     for kind in register.events.iter() {
         match kind {
-            event::SCHEMA_CHANGE => client.registered_schema = true,
-            event::TOPOLOGY_CHANGE | event::STATUS_CHANGE => {}
+            event::SCHEMA_CHANGE => registered.schema = true,
+            event::TOPOLOGY_CHANGE => registered.topology = true,
+            event::STATUS_CHANGE => registered.status = true,
             other => unknown = Some(format!("Invalid value '{other}' for Type")),
         }
     }
+    announce::register(core, io, slot, registered);
     match unknown {
         None => reply::message(core, io, slot, opcode::READY, stream, &[]),
         Some(why) => closing::refuse(core, io, slot, stream, &Fault::protocol(why)),

@@ -8,6 +8,7 @@
 
 mod kinds;
 mod address;
+mod member;
 mod values;
 mod option;
 mod validate;
@@ -308,6 +309,36 @@ options! {
         allowed: Numbers(1 << 20, 1 << 40),
         change: OnReload,
         manual: "Each core has its share, which is at least `frame_bytes_max` and `client_backlog_bytes`. The log says who was closed",
+    }
+
+    section "Locks and fleet";
+
+    /// Fleet of proxies to be a member of, made by `shunt fleet init`; without one there are no locks
+    fleet: Option<String> {
+        kind: String,
+        value: "NAME",
+        default: None => "",
+        allowed: Form("name", "main"),
+        change: AfterRestart,
+        manual: "",
+    }
+    /// Least replicas of `shunt_meta` to be a member with
+    fleet_replicas_min: u32 {
+        kind: u32,
+        value: "N",
+        default: "3",
+        allowed: Numbers(1, 1000),
+        change: AfterRestart,
+        manual: "With fewer than 3 a lost node stops all locks, or lets them be granted twice. Lower it for trials only",
+    }
+    /// Longest time that a request may wait for a lock
+    lock_wait_max_ms: u64 {
+        kind: Millis,
+        value: "MS",
+        default: "1500",
+        allowed: Numbers(0, 600_000),
+        change: OnReload,
+        manual: "Drivers give a request up after some seconds, most of them after 2 to 12",
     }
 
     section "Logs";

@@ -13,11 +13,17 @@ use crate::client::census::Census;
 use crate::client::clients::Clients;
 use crate::config::Config;
 use crate::context::Context;
+use crate::control::post::Mailbox;
 use crate::control::state::ControlRequest;
+use crate::hop::Hops;
 use crate::ids::LinkKey;
+use crate::lanes::Lanes;
 use crate::link::links::Links;
+use crate::locks::LockKeeper;
 use crate::log_limits::LogLimits;
+use crate::membership::Membership;
 use crate::metrics::CoreMetrics;
+use crate::own::Own;
 use crate::prepared::PreparedStore;
 use crate::retained::Retained;
 use crate::router::Router;
@@ -38,6 +44,8 @@ pub struct CoreOptions {
     pub log_limits: Arc<LogLimits>,
     /// Requests to the control plane.
     pub control: mpsc::Sender<ControlRequest>,
+    /// The mailboxes of all cores, by number; none for a core that is the only one.
+    pub cores: Vec<Mailbox>,
     /// Seed of the core's random choices (jitter of reconnects).
     pub seed: u64,
 }
@@ -50,6 +58,7 @@ pub struct Core {
     pub(crate) links: Links,
     pub(crate) retained: Retained,
     pub(crate) second: Second,
+    pub(crate) fleet: FleetOwners,
     pub(crate) connections: Connections,
     pub(crate) window: WindowControl,
     pub(crate) scratch: Scratch,
@@ -58,9 +67,24 @@ pub struct Core {
     pub(crate) ticks: u64,
 }
 
+/// The owners of what is shared with the other proxies of a fleet, and with the other cores of this one.
+pub(crate) struct FleetOwners {
+    /// The proxy's own statements.
+    pub(crate) own: Own,
+    /// This core's locks.
+    pub(crate) locks: LockKeeper,
+    /// This proxy's membership; core 0 runs it.
+    pub(crate) membership: Membership,
+    /// The ways to the other cores.
+    pub(crate) lanes: Lanes,
+    /// The ways to the other proxies.
+    pub(crate) hops: Hops,
+}
+
 impl Core {
     /// A core that knows no ring yet; it takes clients' queries once the control plane has told it of one.
     pub fn new(options: CoreOptions) -> Self {
+        let serves_locks = options.config.fleet.is_some();
         Self {
             window: WindowControl::new(options.config.window_us),
             context: Context {
@@ -73,10 +97,17 @@ impl Core {
                 seed: options.seed | 1,
             },
             clients: Clients::default(),
-            router: Router::new(options.prepared, options.index),
+            router: Router::new(options.prepared, options.index, serves_locks),
             links: Links::default(),
             retained: Retained::default(),
             second: Second::default(),
+            fleet: FleetOwners {
+                own: Own::default(),
+                locks: LockKeeper::default(),
+                membership: Membership::default(),
+                lanes: Lanes::new(options.cores),
+                hops: Hops::default(),
+            },
             connections: Connections::default(),
             scratch: Scratch::default(),
             census: None,
@@ -91,6 +122,8 @@ pub(crate) enum Peer {
     Nobody,
     /// The client in this slot.
     Client(u32),
+    /// Another proxy of the fleet, by the key of its connection.
+    Proxy(u32),
     /// A node, by this link.
     Link(LinkKey),
 }

@@ -22,6 +22,7 @@ use crate::ids::{ClientRef, PoolId};
 use crate::limits;
 use crate::link::links::Links;
 use crate::link::{Kept, Pending, Purpose, open, refusal};
+use crate::locks::statement;
 use crate::metrics::{Closing, Outcome, Routing};
 use crate::plan::{After, Plan};
 use crate::reply;
@@ -388,6 +389,7 @@ fn finish(core: &mut Core, io: &mut Io, request: &Request<'_>, forwarded: Forwar
         Forwarded::Special(plan) => {
             match plan.after {
                 After::Use => login::use_keyspace(core, io, slot, header, &plan, body),
+                After::Lock => statement::take(core, io, slot, header, &plan, body),
                 After::Unprepared => learn::ask_to_prepare(core, io, slot, header, &plan, body),
                 _ => return take_page(core, io, request, plan),
             }

@@ -345,7 +345,7 @@ fn take_for_client(core: &mut Core, io: &mut Io, at: LinkRef, pending: &Pending,
     }
     match pending.plan.after {
         After::Learn => learn::learn_prepared(core, io, at.key, pending, answer, body),
-        After::Rewrite(table) => system_tables::show_proxy(core, io, pending, answer, body, table),
+        After::Rewrite(table) => system_tables::show_proxy(core, io, at.key, pending, answer, body, table),
         After::Local => local_pages::deliver_page(core, io, at.key, pending, answer, body),
         After::Agree => agreement::hold(core, io, at.key, pending, answer, body),
         After::Inspect => {
@@ -356,7 +356,9 @@ fn take_for_client(core: &mut Core, io: &mut Io, at: LinkRef, pending: &Pending,
                 keep::fault(core, io, at.key, "a statement changed the keyspace of a shared link");
             }
         }
-        After::Deliver | After::Use | After::Unprepared => reply::pass_on(core, io, pending, answer, Outcome::Ok),
+        After::Deliver | After::Use | After::Unprepared | After::Lock => {
+            reply::pass_on(core, io, pending, answer, Outcome::Ok)
+        }
     }
 }
 

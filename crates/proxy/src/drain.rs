@@ -4,7 +4,9 @@ use shunt_reactor::Io;
 
 use crate::client::{Stall, closing};
 use crate::core::Core;
+use crate::hop::link;
 use crate::link::keep;
+use crate::membership::run;
 use crate::metrics::Closing;
 
 /// SIGTERM: no new requests; what is in flight is answered, and a client that has taken its answers is closed.
@@ -13,6 +15,7 @@ pub(crate) fn start(core: &mut Core, io: &mut Io) {
     for slot in core.clients.slots() {
         core.clients.stall(&core.context.metrics, io, slot, Stall::DRAIN);
     }
+    run::leave(core, io);
     step(core, io);
 }
 
@@ -27,8 +30,10 @@ pub(crate) fn step(core: &mut Core, io: &mut Io) {
     for slot in done {
         closing::close(core, io, slot, Closing::Draining, "the proxy is shutting down and owes it nothing");
     }
-    if core.clients.is_empty() {
+    // Without clients it may still have locks to hand over.
+    if core.clients.is_empty() && core.fleet.locks.has_left() && run::has_left(&core.fleet.membership) {
         keep::close_all(core, io);
+        link::close_all(core, io);
         // Closing connections may still have answers to send; the tick looks again.
         if io.connections() == 0 {
             io.stop();

@@ -12,7 +12,7 @@
 //!
 //! The cold parts lie beside it: how clients log in and leave ([`client`]), how links are opened and kept ([`link`]),
 //! second attempts by their cause ([`second`]), answers that the proxy looks into ([`answers`]). The control plane
-//! ([`control`]) watches the ring and posts what changed.
+//! ([`control`]) watches the ring and posts what changed; [`fleet`] are the proxies that drivers are shown.
 
 mod service;
 
@@ -27,12 +27,17 @@ mod reply;
 mod answers;
 mod client;
 mod link;
+mod hop;
+mod locks;
+pub mod membership;
+mod own;
 mod second;
 
 mod context;
 mod drain;
 mod fault;
 mod ids;
+mod lanes;
 mod plan;
 mod retained;
 mod router;
@@ -46,6 +51,7 @@ pub mod prepared;
 pub mod admin;
 pub mod config;
 pub mod control;
+pub mod fleet;
 pub mod metrics;
 
 pub use client::census;

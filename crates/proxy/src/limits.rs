@@ -9,6 +9,12 @@ pub const STREAMS_PER_CONNECTION_MAX: usize = 32_768;
 /// Bytes written to a link and not yet taken by the kernel beyond which the link counts as full.
 pub const LINK_BACKLOG_BYTES_MAX: usize = 4 * 1024 * 1024;
 
+/// How long the fleet's row is waited for before there is a member.
+pub const FLEET_READ_NS: u64 = 3 * SECOND_NS;
+
+/// A membership that came to nothing, or ended, is followed by another after this time.
+pub const FLEET_RETRY_NS: u64 = 2 * SECOND_NS;
+
 /// A full link takes queries again when its backlog has fallen to this.
 pub const LINK_BACKLOG_BYTES_LOW: usize = LINK_BACKLOG_BYTES_MAX / 4;
 
@@ -138,6 +144,16 @@ pub const CENSUS_PAUSE_NS: u64 = 100_000;
 /// Groups of clients that a core tells apart for `/status`; the rest is counted as one.
 pub const CENSUS_GROUPS_MAX: usize = 8_192;
 
+/// Other proxies of a fleet that clients are shown: more than there are shards to own.
+pub const FLEET_MEMBERS_MAX: usize = 256;
+
+/// Clients that are told of changes of the fleet at a time, and those that are looked at for it; the pause before the next.
+pub const ANNOUNCE_CLIENTS: usize = 128;
+/// See [`ANNOUNCE_CLIENTS`].
+pub const ANNOUNCE_STEP: usize = 1_024;
+/// See [`ANNOUNCE_CLIENTS`].
+pub const ANNOUNCE_PAUSE_NS: u64 = 100_000;
+
 /// One second in the loop's unit.
 pub const SECOND_NS: u64 = 1_000_000_000;
 
@@ -155,4 +171,6 @@ const _: () = {
     assert!(TICK_NS < LINK_SILENCE_PROBE_NS);
     assert!(RECONNECT_FIRST_MS < RECONNECT_MAX_MS);
     assert!(CENSUS_PAUSE_NS < TICK_NS);
+    assert!(ANNOUNCE_PAUSE_NS < TICK_NS);
+    assert!(ANNOUNCE_CLIENTS <= ANNOUNCE_STEP);
 };

@@ -19,10 +19,12 @@ pub(crate) enum Logged {
     LongAnswer,
     /// A node refused what the clients of a pool asked for.
     NoAccess,
+    /// A row of a lock could not be written.
+    LockRow,
 }
 
 /// Kinds that are no [`Closing`].
-const OTHERS: [Logged; 2] = [Logged::LongAnswer, Logged::NoAccess];
+const OTHERS: [Logged; 3] = [Logged::LongAnswer, Logged::NoAccess, Logged::LockRow];
 const KINDS: usize = Closing::COUNT + OTHERS.len();
 
 impl Logged {
@@ -35,6 +37,7 @@ impl Logged {
             Logged::Closed(closing) => closing.index(),
             Logged::LongAnswer => Closing::COUNT,
             Logged::NoAccess => Closing::COUNT + 1,
+            Logged::LockRow => Closing::COUNT + 2,
         }
     }
 
@@ -44,6 +47,7 @@ impl Logged {
             Logged::Closed(closing) => closing.text(),
             Logged::LongAnswer => "long_answer",
             Logged::NoAccess => "no_access",
+            Logged::LockRow => "lock_row",
         }
     }
 }

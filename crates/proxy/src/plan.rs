@@ -34,6 +34,8 @@ pub(crate) enum After {
     Inspect,
     /// USE: changes the client's pool and is never sent on a shared link.
     Use,
+    /// About locks, or perhaps: read by itself, and answered by the proxy.
+    Lock,
     /// It names a statement that nobody prepared here: not sent, the client is asked to prepare it.
     Unprepared,
 }
@@ -42,7 +44,7 @@ impl After {
     /// True if the request is not simply sent to the node that it is for.
     #[inline]
     pub(crate) fn is_for_the_proxy(self) -> bool {
-        matches!(self, After::Use | After::Unprepared | After::Local)
+        matches!(self, After::Use | After::Unprepared | After::Local | After::Lock)
     }
 }
 
@@ -114,7 +116,10 @@ pub(crate) fn after_of(parsed: &Statement<'_>, keyspace: Option<&str>) -> After 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SystemTable {
     Local,
+    /// Without ports.
     Peers,
+    /// With ports; since Cassandra 4.0.
+    PeersV2,
 }
 
 impl SystemTable {
@@ -126,8 +131,10 @@ impl SystemTable {
         }
         if table.matches("local") {
             Some(SystemTable::Local)
-        } else if table.matches("peers") || table.matches("peers_v2") {
+        } else if table.matches("peers") {
             Some(SystemTable::Peers)
+        } else if table.matches("peers_v2") {
+            Some(SystemTable::PeersV2)
         } else {
             None
         }

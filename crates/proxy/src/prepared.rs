@@ -12,8 +12,9 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
+use shunt_language::facade;
 use shunt_topology::{KeyspaceIndex, RoutingTable, Token, token};
-use shunt_wire::cql::message::{Prepared, Value, Values};
+use shunt_wire::cql::message::{ColumnSpec, Prepared, Value, Values};
 use shunt_wire::cql::statement::{Identifier, Kind, Statement};
 use shunt_wire::cql::types::partition_key;
 
@@ -33,6 +34,15 @@ pub(crate) struct KeyMarker {
     index: usize,
     /// Name, for values sent by name.
     name: Box<str>,
+}
+
+/// One column of a result.
+#[derive(Clone, Debug)]
+pub(crate) struct ResultColumn {
+    /// Its name, or the alias in its place.
+    pub(crate) name: Box<str>,
+    /// Its type, as an `[option]` of the protocol.
+    pub(crate) type_option: Box<[u8]>,
 }
 
 /// A prepared statement, as far as it is known.
@@ -56,8 +66,10 @@ pub struct PreparedStatement {
     table_keyspace: Option<Box<str>>,
     /// Empty: not routable by key.
     key: Box<[KeyMarker]>,
-    /// Names of result columns, kept only when the result is rewritten.
-    pub(crate) result_columns: Box<[Box<str>]>,
+    /// Result columns, kept only when the result is rewritten.
+    pub(crate) result_columns: Box<[ResultColumn]>,
+    /// What it asks of locks, if it is on one of their tables.
+    pub(crate) locks: Option<Arc<facade::Statement>>,
     /// Its bind markers and columns, as its clients know them.
     pub(crate) shape: Shape,
     /// Told whenever it is executed.
@@ -80,9 +92,15 @@ impl PreparedStatement {
             table_keyspace: None,
             key: Box::default(),
             result_columns: Box::default(),
+            locks: None,
             shape: Shape::default(),
             mark: Mark::default(),
         }
+    }
+
+    /// One that the proxy answers itself.
+    pub(crate) fn on_locks(self, statement: facade::Statement) -> Self {
+        Self { locks: Some(Arc::new(statement)), after: After::Lock, ..self }
     }
 
     pub(crate) fn with_shape(self, shape: Shape) -> Self {
@@ -91,7 +109,8 @@ impl PreparedStatement {
 
     /// About what it takes in memory.
     fn bytes(&self) -> usize {
-        let columns = self.result_columns.iter().map(|name| name.len() + size_of::<Box<str>>()).sum::<usize>();
+        let column = |column: &ResultColumn| column.name.len() + column.type_option.len() + size_of::<ResultColumn>();
+        let columns = self.result_columns.iter().map(column).sum::<usize>();
         let key = self.key.iter().map(|marker| marker.name.len() + size_of::<KeyMarker>()).sum::<usize>();
         let text = self.text.as_ref().map_or(0, |text| text.len());
         size_of::<Self>() + self.id.len() + text + columns + key
@@ -114,7 +133,7 @@ impl PreparedStatement {
             _ => keyspace.map(Box::from),
         };
         let result_columns = match after_of(parsed, keyspace) {
-            After::Rewrite(_) => prepared.result.columns().map(|column| Box::from(column.name)).collect(),
+            After::Rewrite(_) => prepared.result.columns().map(|column| ResultColumn::of(&column)).collect(),
             _ => Box::default(),
         };
         Self {
@@ -124,6 +143,12 @@ impl PreparedStatement {
             result_columns,
             ..Self::opaque(prepared.id, text, parsed, keyspace)
         }
+    }
+}
+
+impl ResultColumn {
+    fn of(column: &ColumnSpec<'_>) -> Self {
+        Self { name: Box::from(column.name), type_option: Box::from(column.type_option) }
     }
 }
 
@@ -139,10 +164,7 @@ fn key_markers(prepared: &Prepared<'_>, routing: Option<&RoutingTable>) -> Box<[
     found.collect::<Option<Box<[_]>>>().unwrap_or_default()
 }
 
-fn by_column_names(
-    markers: &[shunt_wire::cql::message::ColumnSpec<'_>],
-    routing: Option<&RoutingTable>,
-) -> Option<Vec<usize>> {
+fn by_column_names(markers: &[ColumnSpec<'_>], routing: Option<&RoutingTable>) -> Option<Vec<usize>> {
     let first = markers.first()?;
     let table = routing?.table(first.keyspace, first.table)?;
     let position = |name: &str| {

@@ -9,9 +9,11 @@ use shunt_wire::cql::message::encode;
 
 use crate::client::Stall;
 use crate::client::clients::Clients;
+use crate::client::inbox::Kept;
 use crate::context::Context;
 use crate::core::Core;
 use crate::fault::Fault;
+use crate::ids::ClientRef;
 use crate::link::{Pending, Recipient};
 use crate::metrics::Outcome;
 
@@ -45,7 +47,13 @@ pub(crate) fn deliver(
     context.metrics.outcomes.of(outcome).add(1);
     context.metrics.in_flight.sub(1);
     context.metrics.latency_ns.record(io.now_ns().saturating_sub(to.received_ns));
-    let Some(client) = clients.find_mut(to.client) else { return };
+    let Some(client) = clients.find_mut(to.client) else {
+        if to.client == ClientRef::PROXY {
+            let Answer { flags, opcode, body, .. } = *answer;
+            clients.inbox.put(&Kept { stream: to.stream, flags, opcode, body });
+        }
+        return;
+    };
     client.in_flight = client.in_flight.saturating_sub(1);
     write(clients, context, io, to.client.slot, &Answer { stream: to.stream, ..*answer });
 }

@@ -16,6 +16,7 @@ use shunt_wire::error::DecodeError;
 use crate::ids::{LinkKey, PoolId};
 use crate::link::Pool;
 use crate::link::links::Links;
+use crate::locks::statement as locks;
 use crate::metrics::QueryKind;
 use crate::plan::{After, NO_STATEMENT, Plan, Work, after_of, work_of};
 use crate::prepared::ID_BYTES;
@@ -39,12 +40,22 @@ pub(crate) fn plan(router: &mut Router, pool: PoolId, header: &Header, body: &[u
         opcode::QUERY => Ok(plan_query(router, pool, &Query::decode(header.version, body)?)),
         opcode::BATCH => Ok(plan_batch(router, pool, &Batch::decode(header.version, body)?)),
         opcode::PREPARE => {
-            Prepare::decode(header.version, body)?;
-            let after = After::Learn;
+            let asked = Prepare::decode(header.version, body)?;
+            let session = router.pools.get(pool).and_then(|pool| pool.key.keyspace.as_deref());
+            let after = match router.serves_locks && is_refused_on_locks(asked.text, asked.keyspace.or(session)) {
+                true => After::Lock,
+                false => After::Learn,
+            };
             Ok(Plan { kind: QueryKind::Prepare, after, ..Plan::anywhere() })
         }
         _ => Ok(Plan::anywhere()),
     }
+}
+
+/// True if a text that is to be prepared is on one of the tables of locks, and none of the forms that it may have.
+#[cold]
+fn is_refused_on_locks(text: &str, session: Option<&str>) -> bool {
+    matches!(locks::read(&statement::classify(text), session, text), Some(Err(_)))
 }
 
 /// Reads of an EXECUTE what routing needs. By itself, so that what is found stays in registers: of all requests this is the
@@ -88,7 +99,12 @@ fn plan_query(router: &mut Router, pool: PoolId, query: &Query<'_>) -> Plan {
     let parsed = statement::classify(query.text);
     let placement = text_placement(router, pool, query.params.keyspace, &parsed, &query.params.values);
     let session = router.pools.get(pool).and_then(|pool| pool.key.keyspace.as_deref());
-    let after = after_of(&parsed, query.params.keyspace.or(session));
+    let session = query.params.keyspace.or(session);
+    let is_on_locks = router.serves_locks && locks::may_be_facade(&parsed, session, query.text);
+    let after = match is_on_locks && locks::is_on_locks(session, query.text) {
+        true => After::Lock,
+        false => after_of(&parsed, session),
+    };
     Plan {
         placement,
         generation: router.generation,
@@ -120,12 +136,24 @@ fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
                     (false, None)
                 }
                 Some((_, learned)) => {
+                    if learned.statement.after == After::Lock && plan.after != After::Unprepared {
+                        plan.after = After::Lock;
+                    }
                     let token = learned.token(&child.values, &mut router.key_scratch);
                     (learned.statement.conditional, learned.keyspace.zip(token))
                 }
             },
             BatchStatement::Text(text) => {
                 let parsed = statement::classify(text);
+                let session = router.pools.get(pool).and_then(|pool| pool.key.keyspace.as_deref());
+                let session = batch.params.keyspace.or(session);
+                if router.serves_locks
+                    && locks::may_be_facade(&parsed, session, text)
+                    && locks::is_on_locks(session, text)
+                    && plan.after != After::Unprepared
+                {
+                    plan.after = After::Lock;
+                }
                 let wanted = plan.placement.is_none();
                 let placement = if wanted {
                     text_placement(router, pool, batch.params.keyspace, &parsed, &child.values)

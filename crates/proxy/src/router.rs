@@ -8,6 +8,7 @@ use shunt_topology::NodeId;
 use crate::client::Client;
 use crate::client::who::Who;
 use crate::control::state::ClusterState;
+use crate::fleet::Fleet;
 use crate::ids::PoolId;
 use crate::link::Pools;
 use crate::link::links::Links;
@@ -17,12 +18,16 @@ use crate::prepared::{PreparedCache, PreparedStore};
 pub(crate) struct Router {
     /// The ring as the control plane saw it last.
     pub(crate) cluster: Option<Arc<ClusterState>>,
+    /// The fleet as this core was told of it last; `None`: drivers see one host.
+    pub(crate) fleet: Option<Arc<Fleet>>,
     /// Counts the routing tables seen, so that a placement of an old one is recognised.
     pub(crate) generation: u32,
     /// Class of the authenticator that every node asks for a login with, while the cluster's state has none.
     pub(crate) login_asked: Option<String>,
     pub(crate) pools: Pools,
     pub(crate) prepared: PreparedCache,
+    /// Statements on the tables of locks are answered by this proxy, not by nodes.
+    pub(crate) serves_locks: bool,
     /// Where the search for any node starts.
     pub(crate) cursor: usize,
     /// Holds a partition key while its token is computed.
@@ -31,13 +36,15 @@ pub(crate) struct Router {
 
 impl Router {
     /// A router that knows no ring yet. `cursor`: where the search for any node starts.
-    pub(crate) fn new(prepared: Arc<PreparedStore>, cursor: usize) -> Self {
+    pub(crate) fn new(prepared: Arc<PreparedStore>, cursor: usize, serves_locks: bool) -> Self {
         Self {
             cluster: None,
+            fleet: None,
             generation: 0,
             login_asked: None,
             pools: Pools::default(),
             prepared: PreparedCache::new(prepared),
+            serves_locks,
             cursor,
             key_scratch: Vec::new(),
         }

@@ -6,23 +6,38 @@
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 
 use crate::accept;
-use crate::client::{Stall, census, closing, deadlines, events, login};
+use crate::client::{Stall, announce, census, closing, deadlines, events, login};
 use crate::control::state::CoreMail;
 use crate::core::{Core, Peer};
 use crate::decode;
 use crate::disaggregate;
 use crate::drain;
 use crate::flush::{self, GATHER_TIMER};
+use crate::hop::link as hop;
 use crate::ids::Ticket;
 use crate::limits;
 use crate::link::{handshake, keep, ring, watch};
+use crate::locks::{self, carry, heard as locks_heard, keep as keep_locks, rows};
+use crate::membership::run;
+use crate::own::heard;
 use crate::reply;
 use crate::second::{agreement, expired, lost};
 use crate::window::WindowControl;
 
 /// The timer that comes round.
 const TICK: u64 = 1;
-const _: () = assert!(TICK != GATHER_TIMER && TICK != census::TIMER && GATHER_TIMER != census::TIMER);
+const _: () = {
+    let timers = [TICK, GATHER_TIMER, census::TIMER, announce::TIMER, locks::TIMER, run::TIMER];
+    let mut one = 0;
+    while one < timers.len() {
+        let mut other = 0;
+        while other < one {
+            assert!(timers[one] != timers[other]);
+            other += 1;
+        }
+        one += 1;
+    }
+};
 
 impl Service for Core {
     type Mail = CoreMail;
@@ -37,8 +52,10 @@ impl Service for Core {
     }
 
     fn connected(&mut self, io: &mut Io, conn: ConnId) {
-        if let Peer::Link(link) = self.connections.peer(conn) {
-            handshake::connected(self, io, link);
+        match self.connections.peer(conn) {
+            Peer::Link(link) => handshake::connected(self, io, link),
+            Peer::Proxy(key) => hop::connected(self, io, key),
+            Peer::Client(_) | Peer::Nobody => {}
         }
     }
 
@@ -47,9 +64,10 @@ impl Service for Core {
         let used = match self.connections.peer(conn) {
             Peer::Client(slot) => decode::received(self, io, slot, data),
             Peer::Link(link) => disaggregate::received(self, io, link, data),
+            Peer::Proxy(key) => hop::received(self, io, key, data),
             Peer::Nobody => return data.len(),
         };
-        lost::settle(self, io);
+        settle(self, io);
         used
     }
 
@@ -57,38 +75,44 @@ impl Service for Core {
         match self.connections.peer(conn) {
             Peer::Client(slot) => closing::lost(self, io, slot, reason),
             Peer::Link(link) => keep::lost(self, io, link, reason),
+            Peer::Proxy(key) => hop::lost(self, io, key),
             Peer::Nobody => {}
         }
-        lost::settle(self, io);
+        settle(self, io);
     }
 
     fn drained(&mut self, io: &mut Io, conn: ConnId) {
         match self.connections.peer(conn) {
             Peer::Client(slot) => self.clients.unstall(&self.context.metrics, slot, Stall::REPLIES),
             Peer::Link(link) => disaggregate::reconsider_full(self, io, link),
-            Peer::Nobody => {}
+            Peer::Proxy(_) | Peer::Nobody => {}
         }
     }
 
     fn timer(&mut self, io: &mut Io, key: u64) {
         match key {
             TICK => tick(self, io),
+            locks::TIMER => carry::due(self, io),
+            run::TIMER => run::tick(self, io),
             census::TIMER => census::go_on(&mut self.census, &self.clients, &self.router.pools, io),
+            announce::TIMER => announce::go_on(self, io),
             // What is due is found at the end of the turn.
             _ => self.links.gather_timer_ns = u64::MAX,
         }
-        lost::settle(self, io);
+        settle(self, io);
     }
 
     fn mail(&mut self, io: &mut Io, mail: CoreMail) {
         match mail {
             CoreMail::Cluster(cluster) => ring::changed(self, io, cluster),
+            CoreMail::Fleet(fleet) => announce::changed(self, io, fleet),
             CoreMail::SchemaEvent(body) => events::schema_changed(self, io, &body),
             CoreMail::SchemaAgreed { ticket, .. } => {
                 if let Ok(ticket) = u32::try_from(ticket) {
                     agreement::agreed(self, io, Ticket(ticket));
                 }
             }
+            CoreMail::FromCore(batch) => locks_heard::take(self, io, &batch),
             CoreMail::Drain => drain::start(self, io),
             CoreMail::CloseAll => drain::close_all(self, io),
             CoreMail::Census(answer) => {
@@ -103,19 +127,31 @@ impl Service for Core {
                 self.window.start(io);
             }
         }
-        lost::settle(self, io);
+        settle(self, io);
     }
 
     #[inline]
     fn turn_ended(&mut self, io: &mut Io) {
         while !self.clients.wake.is_empty() {
             decode::read_on(self, io);
-            lost::settle(self, io);
+            settle(self, io);
         }
+        self.fleet.lanes.flush();
         let queries = flush::links(&mut self.links, &self.context, io);
         self.window.turn(queries);
         reply::finish(&mut self.clients, io);
         self.context.metrics.turns.add(1);
+    }
+}
+
+/// Deals with what was noted during an event, and with what comes of that.
+#[inline]
+fn settle(core: &mut Core, io: &mut Io) {
+    lost::settle(core, io);
+    while !core.clients.inbox.is_empty() || core.fleet.locks.has_work() {
+        heard::settle(core, io);
+        carry::out(core, io);
+        lost::settle(core, io);
     }
 }
 
@@ -127,6 +163,10 @@ fn tick(core: &mut Core, io: &mut Io) {
     login::expire_switches(core, io);
     deadlines::tick(core, io, core.ticks.is_multiple_of(8));
     closing::tell_suppressed(&core.context, io);
+    run::tick(core, io);
+    rows::tick(core, io);
+    keep_locks::tick(core);
+    hop::tick(core, io);
     core.window.tick(io, &core.context.metrics);
     core.context.metrics.idle_buffer_bytes.set(io.idle_buffer_bytes() as u64);
     if core.context.draining {

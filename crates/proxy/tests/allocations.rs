@@ -172,6 +172,7 @@ fn allocates_nothing(version: u8, compression: Option<Algorithm>, aggregate: boo
         prepared: Arc::new(PreparedStore::new()),
         log_limits: Arc::default(),
         control,
+        cores: Vec::new(),
         seed: 7,
     });
     let core = world.add("core", Watched::new(core, allocations));

@@ -6,6 +6,8 @@ use shunt_bench::cli::BenchCommand;
 #[cfg(not(feature = "node"))]
 use crate::absent::Ignored;
 use crate::exit;
+use crate::fleet::Fleet;
+use crate::lock::Lock;
 #[cfg(feature = "node")]
 use crate::node::{NodeCommand, up::UpOptions};
 use crate::settings::Settings;
@@ -80,6 +82,18 @@ Signals:
   SIGHUP           read the file again and apply what can change without closing clients
 ";
 
+const LOCK_EXAMPLES: &str = "\
+Examples:
+  shunt lock nightly-report -- ./report.sh
+  shunt lock --wait 0 -E 0 rebuild-index -- ./rebuild.sh
+      Does nothing, and says so by exit code 0, while another host does it.
+
+  shunt lock --shared deploy -- ./serve.sh
+
+The command finds SHUNT_LOCK_NAME and SHUNT_LOCK_FENCE in its environment. Let what it writes to refuse a fence below one that it has seen.
+The exit code is the command's.
+";
+
 /// Shunt's command line.
 #[derive(Debug, Parser)]
 #[command(name = "shunt", about = ABOUT, after_help = format!("{EXAMPLES}\n{}", exit::HELP))]
@@ -121,6 +135,11 @@ pub(crate) enum Command {
     /// Check a configuration without starting anything
     #[command(after_help = "Example:\n  shunt check --config shunt.toml")]
     Check(Box<Settings>),
+    /// Make a fleet of proxies, which share locks, or show it
+    Fleet(Box<Fleet>),
+    /// Run a command while holding a lock
+    #[command(after_help = format!("{LOCK_EXAMPLES}\n{}", exit::HELP))]
+    Lock(Box<Lock>),
     /// Measure: a stub node, a load generator, and a comparison with going directly
     Bench(Box<Bench>),
 }

@@ -14,7 +14,14 @@ Exit codes:
   5    the data directory cannot be used; for node check: it is damaged
   6    the ring has no such local datacentre, or the contact points leave a choice of datacentre or ring
   70   internal error, such as a thread that died, also while draining
+  75   lock: somebody else had it to the end of the wait; -E gives another code
+  76   lock: it was lost, and the command was stopped
   130  stopped by another signal, a second or more after the first, without waiting for the drain";
+
+/// A lock was held by somebody else: EX_TEMPFAIL of sysexits.h, as flock(1) has it by `-E`.
+pub(crate) const LOCK_HELD: u8 = 75;
+/// A lock was lost while its command ran.
+pub(crate) const LOCK_LOST: u8 = 76;
 
 /// Why the process ends, other than a bench command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,8 @@ mod absent;
 mod admin;
 mod cli;
 mod exit;
+mod fleet;
+mod lock;
 mod logging;
 #[cfg(feature = "node")]
 mod node;
@@ -36,6 +38,8 @@ fn main() -> ExitCode {
         #[cfg(not(feature = "node"))]
         Some(Command::Node(_)) => absent::refuse("node").into(),
         Some(Command::Check(settings)) => check(&settings).into(),
+        Some(Command::Fleet(fleet)) => fleet::run(&fleet).into(),
+        Some(Command::Lock(lock)) => lock::run(&lock),
         Some(Command::Bench(bench)) => shunt_bench::cli::run(bench.command),
         None => {
             print(&version::text(cli.verbose));

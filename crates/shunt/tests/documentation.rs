@@ -137,8 +137,8 @@ fn check_metrics(page: &str, metrics: &BTreeSet<String>) {
         let parts = ["_bucket", "_sum", "_count"];
         parts.iter().find_map(|part| word.strip_suffix(part)).unwrap_or(word).to_owned()
     };
-    // Names of crates, as in log directives, begin like metrics.
-    let crates = ["shunt_proxy"];
+    // Names of crates, as in log directives, and of keyspaces begin like metrics.
+    let crates = ["shunt_proxy", "shunt_meta"];
     let stale = words(&text, "_").filter(|word| {
         let known = metrics.contains(*word) || metrics.contains(&base(word)) || crates.contains(word);
         word.starts_with("shunt_") && !known

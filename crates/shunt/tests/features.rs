@@ -3,8 +3,8 @@
 use std::process::Command;
 
 /// The store's crates, and those that need a C++ compiler or libclang when they are built.
-const OF_THE_STORE: [&str; 8] =
-    ["shunt-node", "shunt-storage", "shunt-language", "rocksdb", "librocksdb-sys", "bindgen", "clang-sys", "cc"];
+const OF_THE_STORE: [&str; 7] =
+    ["shunt-node", "shunt-storage", "rocksdb", "librocksdb-sys", "bindgen", "clang-sys", "cc"];
 
 /// Names of all crates that the binary is built from, those that only its build needs among them.
 fn crates(features: &[&str]) -> Vec<String> {

@@ -10,6 +10,7 @@ use crate::aggregate;
 use crate::core::Core;
 use crate::ids::LinkKey;
 use crate::link::{Pending, Purpose};
+use crate::locks::statement as locks;
 use crate::metrics::Outcome;
 use crate::plan::Plan;
 use crate::prepared::{ID_BYTES, PreparedStatement, Shape};
@@ -89,6 +90,10 @@ fn remember_statement(
         }
         // Metadata of a later kind than we know. It can be executed all the same, but only if it is remembered.
         _ => PreparedStatement::opaque(result_kind::prepared_id(rest)?, asked.text, &parsed, keyspace),
+    };
+    let learned = match core.router.serves_locks.then(|| locks::read(&parsed, keyspace, asked.text)) {
+        Some(Some(Ok(statement))) => learned.on_locks(statement),
+        _ => learned,
     };
     let account = core.router.prepared.account(login.as_deref());
     core.router.prepared.learn(account, learned).then_some(sent)

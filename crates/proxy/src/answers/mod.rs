@@ -1,5 +1,7 @@
 //! Answers that the proxy looks into before the client gets them.
 
+mod host;
 pub(crate) mod learn;
 pub(crate) mod local_pages;
+mod peers;
 pub(crate) mod system_tables;

@@ -1,28 +1,39 @@
-//! `system.local` and `system.peers` as drivers see them: one host, the proxy.
+//! `system.local` and `system.peers` as drivers see them: proxies, and no node.
 //!
 //! A driver that saw the nodes behind the proxy would connect to them and walk around it. So reads of these tables go
 //! to a node like any other, and the answer is rewritten: `system.local` keeps what it says about the cluster but
-//! names the proxy's address, host id and a token; `system.peers` and `peers_v2` are empty. Everything else, the
-//! schema tables above all, is the ring's own.
+//! names the proxy's address, host id and a token. `system.peers` and `peers_v2` have a row for each other proxy of the
+//! fleet ([`peers`]), and none without a fleet. Everything else, the schema tables above all, is the ring's own.
+//!
+//! Drivers compare the schema versions of their hosts. In a fleet `system.local` therefore shows the version that the
+//! control plane has read last, as the peers' rows do: two nodes asked one after the other may tell different ones.
 
-use std::net::{IpAddr, SocketAddr};
+use std::borrow::Cow;
+use std::net::SocketAddr;
 
 use shunt_reactor::Io;
-use shunt_topology::token;
-use shunt_wire::cql::envelope::flag;
-use shunt_wire::cql::message::encode_result::native;
-use shunt_wire::cql::message::{ResultMessage, Rows, put, split_response_prefix};
+use shunt_wire::cql::envelope::{flag, opcode};
+use shunt_wire::cql::message::{ResultMessage, Rows, encode, put, split_response_prefix};
 
+use crate::answers::host::{Host, Place};
+use crate::answers::peers::{self, Asked, Column};
+use crate::client::announce;
+use crate::control::state::ClusterState;
 use crate::core::Core;
+use crate::fault::Fault;
+use crate::fleet::Fleet;
+use crate::ids::LinkKey;
 use crate::link::Pending;
 use crate::metrics::Outcome;
 use crate::plan::SystemTable;
+use crate::prepared::ResultColumn;
 use crate::reply::{self, Answer};
 
 /// Rewrites the answer to a read of a system table and passes it on.
 pub(crate) fn show_proxy(
     core: &mut Core,
     io: &mut Io,
+    key: LinkKey,
     pending: &Pending,
     answer: &Answer<'_>,
     body: &[u8],
@@ -33,24 +44,38 @@ pub(crate) fn show_proxy(
         return;
     };
     let (version, local) = (client.version, client.local);
-    let address = shown_address(core.context.config.advertise, local);
-    let statement = core.router.prepared.get(pending.plan.statement).map(|learned| learned.statement);
-    let names = statement.map_or(Vec::new(), |statement| statement.result_columns.to_vec());
-    let cluster_name = core.router.cluster.as_ref().map(|cluster| cluster.cluster_name.clone()).unwrap_or_default();
-    let view = View { address, host_id: host_id(&cluster_name, address) };
-    match rewrite(table, &view, version, answer.flags, body, &names) {
-        Some(rewritten) => {
-            let shown = Answer { flags: answer.flags & !flag::COMPRESSION, body: &rewritten, ..*answer };
+    if table != SystemTable::Local {
+        announce::tell(core, io, pending.client.slot);
+    }
+    let statement = core.router.prepared.shared(pending.plan.statement);
+    let known = statement.as_ref().map_or(&[][..], |statement| &statement.result_columns);
+    let found = Found { table, version, flags: answer.flags, body, known };
+    let shown = match (core.router.fleet.clone(), core.router.cluster.clone()) {
+        (Some(fleet), Some(cluster)) => {
+            let sent = core.links.get(key).and_then(|link| core.retained.bytes(io, link.conn, pending.kept));
+            let text = statement.as_ref().and_then(|statement| statement.text.as_deref());
+            let asked = sent.as_deref().and_then(|sent| Asked::read(version, pending, sent, text));
+            show_fleet(&found, &fleet, &cluster, asked.as_ref(), core.context.config.frame_bytes_max as usize)
+        }
+        (_, cluster) => {
+            let address = shown_address(core.context.config.advertise, local);
+            let cluster_name = cluster.as_ref().map_or("", |cluster| &cluster.cluster_name);
+            Ok(show_alone(&found, &Host::alone(cluster_name, address)))
+        }
+    };
+    match shown {
+        Ok(Some(shown)) => {
+            let shown = Answer { flags: answer.flags & !flag::COMPRESSION, body: &shown, ..*answer };
             reply::pass_on(core, io, pending, &shown, Outcome::Intercepted);
         }
-        None => reply::pass_on(core, io, pending, answer, Outcome::Ok),
+        Ok(None) => reply::pass_on(core, io, pending, answer, Outcome::Ok),
+        Err(fault) => {
+            let mut body = Vec::new();
+            encode::error(&mut body, fault.kind.code(), &fault.why);
+            let refused = Answer::plain(opcode::ERROR, answer.stream, &body);
+            reply::pass_on(core, io, pending, &refused, Outcome::Intercepted);
+        }
     }
-}
-
-/// The address and host id that are shown instead of the node's.
-struct View {
-    address: SocketAddr,
-    host_id: [u8; 16],
 }
 
 /// The configured address, with the parts left open (port 0) taken from the one the client used.
@@ -62,66 +87,102 @@ fn shown_address(advertise: Option<SocketAddr>, local: SocketAddr) -> SocketAddr
     }
 }
 
-/// A host id that stays the same as long as cluster and address do, on every core and after every restart.
-fn host_id(cluster_name: &str, address: SocketAddr) -> [u8; 16] {
-    let seed = format!("shunt proxy of {cluster_name} at {address}");
-    let (high, low) = (token::token(seed.as_bytes()).0, token::token(format!("{seed} ").as_bytes()).0);
-    let mut id = [0; 16];
-    id[..8].copy_from_slice(&high.to_be_bytes());
-    id[8..].copy_from_slice(&low.to_be_bytes());
-    // RFC 9562, section 5.8: version 8 (custom), variant 10.
-    id[6] = (id[6] & 0x0f) | 0x80;
-    id[8] = (id[8] & 0x3f) | 0x80;
-    id
-}
-
-fn rewrite(
+/// A node's answer.
+struct Found<'a> {
     table: SystemTable,
-    view: &View,
     version: u8,
     flags: u8,
-    body: &[u8],
-    names: &[Box<str>],
-) -> Option<Vec<u8>> {
-    let (prefix, rest) = split_response_prefix(flags, body).ok()?;
-    let ResultMessage::Rows(rows) = ResultMessage::decode(version, rest).ok()? else { return None };
-    let head = prefix.length + rows.content_offset;
-    let mut out = body.get(..head)?.to_vec();
-    match table {
-        SystemTable::Peers => {
-            let count = out.len().checked_sub(4)?;
-            out.truncate(count);
-            if columns(&rows, names).is_some_and(|columns| matches!(columns[..], [("count", _)])) {
-                // How many there are is told in a row.
-                put::int(&mut out, 1);
-                put::bytes(&mut out, Some(&0i64.to_be_bytes()));
-            } else {
-                put::int(&mut out, 0);
-            }
+    body: &'a [u8],
+    /// Columns of the statement, if it was prepared and they are known.
+    known: &'a [ResultColumn],
+}
+
+impl<'a> Found<'a> {
+    /// The rows, and where they begin in the body. `None` if it is another result, or cannot be read.
+    fn rows(&self) -> Option<(Rows<'a>, usize)> {
+        let (prefix, rest) = split_response_prefix(self.flags, self.body).ok()?;
+        let ResultMessage::Rows(rows) = ResultMessage::decode(self.version, rest).ok()? else { return None };
+        Some((rows, prefix.length))
+    }
+
+    /// The columns by their names; those of a prepared statement are known, if the answer leaves them out.
+    fn columns(&self, rows: &Rows<'a>) -> Option<Vec<Column<'a>>> {
+        let named = |name: &'a str, cql_type| Column { source: Some(Cow::Borrowed(name)), cql_type: Some(cql_type) };
+        let mut columns: Vec<_> =
+            rows.metadata.columns().map(|column| named(column.name, column.type_option)).collect();
+        if columns.is_empty() {
+            columns = self.known.iter().map(|column| named(&column.name, &column.type_option)).collect();
         }
-        SystemTable::Local => show_local(&mut out, view, &rows, names)?,
+        (columns.len() == rows.metadata.column_count).then_some(columns)
+    }
+}
+
+/// The answer with the only proxy in it; `None`: it is passed on as it is.
+fn show_alone(found: &Found<'_>, host: &Host<'_>) -> Option<Vec<u8>> {
+    let (rows, prefix_bytes) = found.rows()?;
+    let head = prefix_bytes + rows.content_offset;
+    let mut out = found.body.get(..head)?.to_vec();
+    let columns = found.columns(&rows);
+    if found.table == SystemTable::Local {
+        show_local(&mut out, host, &rows, &columns?)?;
+        return Some(out);
+    }
+    let count = out.len().checked_sub(size_of::<i32>())?;
+    out.truncate(count);
+    let is_count = |columns: &[Column<'_>]| matches!(columns, [only] if only.source.as_deref() == Some("count"));
+    if columns.is_some_and(|columns| is_count(&columns)) {
+        peers::put_count(&mut out, 0);
+    } else {
+        put::int(&mut out, 0);
     }
     Some(out)
 }
 
-/// Names of columns, with their types where those are known.
-type Columns<'c> = Vec<(&'c str, Option<&'c [u8]>)>;
-
-/// The result's columns with their types; of a prepared statement, whose answer may leave them out, the names alone.
-fn columns<'c>(rows: &Rows<'c>, names: &'c [Box<str>]) -> Option<Columns<'c>> {
-    let mut columns: Vec<_> = rows.metadata.columns().map(|column| (column.name, Some(column.type_option))).collect();
-    if columns.is_empty() {
-        columns = names.iter().map(|name| (&**name, None)).collect();
+/// The answer with the proxies of the fleet in it; `None`: it is passed on as it is.
+///
+/// # Errors
+/// It cannot be told which rows are asked for, or they are too many bytes.
+fn show_fleet(
+    found: &Found<'_>,
+    fleet: &Fleet,
+    cluster: &ClusterState,
+    asked: Option<&Asked<'_>>,
+    bytes_max: usize,
+) -> Result<Option<Vec<u8>>, Fault> {
+    let Some((rows, prefix_bytes)) = found.rows() else { return Ok(None) };
+    let columns = found.columns(&rows).map(|columns| match asked {
+        Some(asked) => asked.with_sources(columns),
+        None => columns,
+    });
+    let place = Place::of(cluster);
+    let own = Host::member(place, fleet.own().address);
+    if found.table == SystemTable::Local {
+        let shown = || {
+            let mut out = found.body.get(..prefix_bytes + rows.content_offset)?.to_vec();
+            show_local(&mut out, &own, &rows, &columns?)?;
+            Some(out)
+        };
+        return Ok(shown());
     }
-    (columns.len() == rows.metadata.column_count).then_some(columns)
+    let Some(mut out) = peers::head(found.body, prefix_bytes, &rows) else { return Ok(None) };
+    let others = fleet.addresses().map(|address| Host::member(place, address));
+    // A table without ports: drivers take the port that they know.
+    let others = others.filter(|host| found.table == SystemTable::PeersV2 || host.port() == own.port());
+    // Without columns no value has a place.
+    let Some(columns) = columns else {
+        put::int(&mut out, 0);
+        return Ok(Some(out));
+    };
+    peers::put_rows(&mut out, &columns, &others.collect::<Vec<_>>(), asked, bytes_max)?;
+    Ok(Some(out))
 }
 
 /// Copies the rows, putting the proxy's own values in place of the node's.
-fn show_local(out: &mut Vec<u8>, view: &View, rows: &Rows<'_>, names: &[Box<str>]) -> Option<()> {
-    let columns = columns(rows, names)?;
+fn show_local(out: &mut Vec<u8>, host: &Host<'_>, rows: &Rows<'_>, columns: &[Column<'_>]) -> Option<()> {
     for row in rows.rows() {
-        for ((column, cql_type), value) in columns.iter().zip(row.ok()?.values()) {
-            match value.and_then(|_| view.value(column, *cql_type)) {
+        for (column, value) in columns.iter().zip(row.ok()?.values()) {
+            let own = value.and(column.source.as_deref()).and_then(|source| host.value(source, column.cql_type));
+            match own {
                 Some(own) => put::bytes(out, Some(&own)),
                 None => put::bytes(out, value),
             }
@@ -130,64 +191,5 @@ fn show_local(out: &mut Vec<u8>, view: &View, rows: &Rows<'_>, names: &[Box<str>
     Some(())
 }
 
-impl View {
-    /// The proxy's value of a column of `system.local`; `None`: the node's is right, or the column has another's name.
-    fn value(&self, column: &str, cql_type: Option<&[u8]>) -> Option<Vec<u8>> {
-        let (own_type, value) = match column {
-            "rpc_address" | "broadcast_address" | "listen_address" => match self.address.ip() {
-                IpAddr::V4(ip) => (native::INET, ip.octets().to_vec()),
-                IpAddr::V6(ip) => (native::INET, ip.octets().to_vec()),
-            },
-            "rpc_port" | "native_port" => (native::INT, i32::from(self.address.port()).to_be_bytes().to_vec()),
-            "host_id" => (native::UUID, self.host_id.to_vec()),
-            "tokens" => {
-                // One token: the proxy owns the whole ring.
-                let mut set = Vec::new();
-                put::int(&mut set, 1);
-                put::bytes(&mut set, Some(b"0"));
-                (native::SET_OF_TEXT, set)
-            }
-            _ => return None,
-        };
-        cql_type.is_none_or(|found| found == own_type).then_some(value)
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use shunt_wire::cql::message::encode_result::RowsWriter;
-
-    use super::*;
-
-    /// The rows of one row with these columns, types and values, as they are shown.
-    fn shown(table: SystemTable, columns: &[(&str, &[u8], &[u8])]) -> Vec<Vec<Option<Vec<u8>>>> {
-        let mut body = Vec::new();
-        let named: Vec<_> = columns.iter().map(|(name, cql_type, _)| (*name, *cql_type)).collect();
-        let mut writer = RowsWriter::new(&mut body, "system", "local", &named);
-        for (_, _, value) in columns {
-            writer.value(Some(value));
-        }
-        writer.finish();
-        let view = View { address: "127.0.0.1:9042".parse().expect("address"), host_id: [7; 16] };
-        let rewritten = rewrite(table, &view, 4, 0, &body, &[]).expect("rows");
-        let ResultMessage::Rows(rows) = ResultMessage::decode(4, &rewritten).expect("result") else {
-            panic!("no rows")
-        };
-        let values =
-            |row: shunt_wire::cql::message::Row<'_>| row.values().map(|value| value.map(<[u8]>::to_vec)).collect();
-        rows.rows().map(|row| values(row.expect("row"))).collect()
-    }
-
-    #[test]
-    fn there_are_no_peers_and_their_number_is_0() {
-        assert!(shown(SystemTable::Peers, &[("peer", native::INET, &[127, 0, 0, 2])]).is_empty());
-        let counted = shown(SystemTable::Peers, &[("count", native::BIGINT, &2i64.to_be_bytes())]);
-        assert_eq!(counted, [[Some(vec![0; 8])]]);
-    }
-
-    #[test]
-    fn a_column_with_the_name_of_another_keeps_its_value() {
-        let id = shown(SystemTable::Local, &[("host_id", native::UUID, &[1; 16]), ("host_id", native::TEXT, b"name")]);
-        assert_eq!(id, [[Some(vec![7; 16]), Some(b"name".to_vec())]]);
-    }
-}
+mod tests;

@@ -107,7 +107,7 @@ impl Census {
 }
 
 /// The timer of the next step of a count.
-pub(crate) const TIMER: u64 = 3;
+pub(crate) const TIMER: u64 = 5;
 
 /// Begins to count, in place of a count that nobody waited for; `false`: the timer of that one goes on with this one.
 pub(crate) fn start(census: &mut Option<Census>, core: usize, answer: mpsc::Sender<CoreCensus>) -> bool {

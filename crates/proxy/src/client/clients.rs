@@ -5,10 +5,13 @@ use std::net::SocketAddr;
 use shunt_reactor::{ConnId, Io};
 use slab::Slab;
 
+use crate::client::inbox::Inbox;
+use crate::client::news::Announcing;
 use crate::client::who::Drivers;
 use crate::client::{Client, Phase, Stall};
 use crate::ids::ClientRef;
 use crate::metrics::CoreMetrics;
+use crate::own;
 
 /// The owner of all that a core knows of its clients.
 #[derive(Default)]
@@ -19,6 +22,10 @@ pub(crate) struct Clients {
     pub(crate) drivers: Drivers,
     /// Clients with a v5 segment to complete before this turn's flush.
     pub(crate) dirty: Vec<u32>,
+    /// Answers to what the proxy asks itself, as one more client.
+    pub(crate) inbox: Inbox,
+    /// Who is still to hear of changes of the fleet.
+    pub(crate) announcing: Announcing,
     /// Clients that may be read again.
     pub(crate) wake: Vec<ClientRef>,
 }
@@ -68,6 +75,11 @@ impl Clients {
     #[inline]
     pub(crate) fn find_mut(&mut self, client: ClientRef) -> Option<&mut Client> {
         self.get_mut(client.slot).filter(|found| found.id == client.id)
+    }
+
+    /// The version of the protocol that answers to a client, or to the proxy itself, are written in; `None`: nobody waits for one.
+    pub(crate) fn version_of(&self, client: ClientRef) -> Option<u8> {
+        if client == ClientRef::PROXY { Some(own::VERSION) } else { self.find(client).map(|client| client.version) }
     }
 
     /// A client to write to, and the list of those with a segment to complete.

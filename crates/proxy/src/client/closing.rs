@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::core::Core;
 use crate::fault::{Fault, Party};
 use crate::limits;
+use crate::locks::{ask, requests};
 use crate::log_limits::Logged;
 use crate::metrics::Closing;
 use crate::reply;
@@ -71,6 +72,9 @@ fn forget(core: &mut Core, io: &mut Io, slot: u32) {
     for reason in client.stalls.reasons() {
         core.context.metrics.clients_stalled.of(reason).sub(1);
     }
+    if client.lock_requests != requests::NONE {
+        ask::client_gone(core, io, client.lock_requests);
+    }
     for pool in [client.pool, client.switch.map(|switch| switch.pool)].into_iter().flatten() {
         core.router.leave_pool(&mut core.links, io, pool, client.id);
     }
@@ -107,7 +111,7 @@ pub(crate) fn tell_suppressed(context: &Context, io: &Io) {
         let reason = logged.text();
         match logged {
             Logged::Closed(_) => tracing::warn!(reason, suppressed, "more clients were closed for the same reason"),
-            Logged::LongAnswer | Logged::NoAccess => {
+            Logged::LongAnswer | Logged::NoAccess | Logged::LockRow => {
                 tracing::warn!(reason, suppressed, "the same happened more often")
             }
         }

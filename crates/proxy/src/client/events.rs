@@ -9,12 +9,12 @@ use crate::core::Core;
 use crate::reply;
 
 /// Schema events go to those who registered; topology and status of the nodes behind the proxy are none of the
-/// clients' business, because the only host they know is the proxy.
+/// clients' business, because the only hosts they know are proxies ([`crate::client::announce`]).
 pub(crate) fn schema_changed(core: &mut Core, io: &mut Io, body: &[u8]) {
     let listeners: Vec<u32> = core
         .clients
         .iter()
-        .filter(|(_, client)| client.registered_schema && client.phase == Phase::Ready)
+        .filter(|(_, client)| client.registered.schema && client.phase == Phase::Ready)
         .map(|(slot, _)| slot)
         .collect();
     // Version 3 knows neither functions nor aggregates: nodes say that the keyspace was changed.

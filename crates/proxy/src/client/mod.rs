@@ -1,14 +1,17 @@
 //! The state that a core keeps of one client connection, and all that happens to it beside its queries.
 //!
-//! [`login`] lets it into a pool (logging in and USE), [`events`] tells it of changes of the schema, [`deadlines`] and
-//! [`closing`] end it, [`who`] and [`census`] show it to operators. [`clients`] holds them all.
+//! [`login`] lets it into a pool (logging in and USE), [`events`] tells it of changes of the schema and [`announce`] of those
+//! of the fleet, [`deadlines`] and [`closing`] end it, [`inbox`] is that of the proxy itself, which is a client too, [`who`] and [`census`] show it to operators. [`clients`] holds them all.
 
+pub(crate) mod announce;
 pub mod census;
 pub(crate) mod clients;
 pub(crate) mod closing;
 pub(crate) mod deadlines;
 pub(crate) mod events;
+pub(crate) mod inbox;
 pub(crate) mod login;
+mod news;
 pub(crate) mod who;
 
 use std::net::SocketAddr;
@@ -21,7 +24,9 @@ use shunt_wire::cql::frame_v5::SegmentWriter;
 use shunt_wire::cql::reader::EnvelopeReader;
 
 use crate::client::who::Driver;
+use crate::fleet::Fleet;
 use crate::ids::PoolId;
+use crate::locks::requests;
 use crate::metrics::StallReason;
 
 /// Reasons for not reading from a client; it is read from only while there are none. The bits are in the order of
@@ -89,6 +94,21 @@ pub(crate) struct Switch {
     pub(crate) deadline_ns: u64,
 }
 
+/// The kinds of events that a client asked for (REGISTER).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Registered {
+    pub(crate) schema: bool,
+    pub(crate) topology: bool,
+    pub(crate) status: bool,
+}
+
+impl Registered {
+    /// True if changes of the fleet are events to it.
+    pub(crate) fn hosts(self) -> bool {
+        self.topology || self.status
+    }
+}
+
 /// One client connection.
 pub(crate) struct Client {
     pub(crate) conn: ConnId,
@@ -111,14 +131,18 @@ pub(crate) struct Client {
     pub(crate) reader: EnvelopeReader,
     pub(crate) pool: Option<PoolId>,
     pub(crate) switch: Option<Switch>,
-    /// It asked for SCHEMA_CHANGE events (REGISTER).
-    pub(crate) registered_schema: bool,
+    /// The events that it asked for.
+    pub(crate) registered: Registered,
+    /// The fleet that it was told of last, if it asked for events about hosts; `None`: it was told of no other proxy.
+    pub(crate) told: Option<Arc<Fleet>>,
     pub(crate) stalls: Stall,
     /// Since when POOL or LINK hold it, nanoseconds; 0: they do not.
     pub(crate) stalled_since_ns: u64,
     /// POOL or LINK held it too long: the next query is refused instead of held.
     pub(crate) refuse_next: bool,
     pub(crate) in_flight: u32,
+    /// The first of its requests for locks, if there is any.
+    pub(crate) lock_requests: u32,
     /// Address it connected to, which is what `system.local` shows.
     pub(crate) local: SocketAddr,
     /// Address it connected from.
@@ -151,11 +175,13 @@ impl Client {
             reader: EnvelopeReader::default(),
             pool: None,
             switch: None,
-            registered_schema: false,
+            registered: Registered::default(),
+            told: None,
             stalls: Stall::default(),
             stalled_since_ns: 0,
             refuse_next: false,
             in_flight: 0,
+            lock_requests: requests::NONE,
             local,
             peer,
             driver: None,

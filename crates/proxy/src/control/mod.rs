@@ -7,6 +7,7 @@
 //! It never touches the data path: cores get whole new states by mail and ask by a bounded channel.
 
 mod agreement;
+pub mod client;
 mod connection;
 pub(crate) mod datacentre;
 mod error;
@@ -15,7 +16,7 @@ mod handshake;
 mod membership;
 mod missed;
 mod plane;
-mod post;
+pub mod post;
 mod ring;
 mod schema;
 pub mod state;

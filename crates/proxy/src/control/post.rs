@@ -1,6 +1,7 @@
 //! Delivers mail to the cores. A core's mailbox is bounded; what it does not take at once waits here, in order.
 
 use std::collections::VecDeque;
+use std::mem::discriminant;
 use std::sync::Arc;
 
 use super::CoreMail;
@@ -36,9 +37,9 @@ impl Post {
         let refused = if waiting.is_empty() { mailbox(mail).err() } else { Some(mail) };
         let Some(mail) = refused else { return };
         self.metrics.mail_delayed.add(1);
-        if matches!(mail, CoreMail::Cluster(_)) {
+        if matches!(mail, CoreMail::Cluster(_) | CoreMail::Fleet(_)) {
             // Only the newest state counts.
-            waiting.retain(|waiting| !matches!(waiting, CoreMail::Cluster(_)));
+            waiting.retain(|waiting| discriminant(waiting) != discriminant(&mail));
         }
         waiting.push_back(mail);
         if waiting.len() > WAITING_MAX {
@@ -70,6 +71,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+    use crate::fleet::{Fleet, Member};
 
     /// A mailbox of a given room that can be emptied.
     fn mailbox(room: usize) -> (Mailbox, Arc<Mutex<Vec<CoreMail>>>) {
@@ -111,6 +113,27 @@ mod tests {
         post.send_all(&event(5));
         post.retry();
         assert_eq!((numbers(&taken), post.is_waiting()), (vec![4, 5], false));
+    }
+
+    #[test]
+    fn of_the_fleets_that_wait_only_the_newest_is_delivered() {
+        let fleet = |number: u8| {
+            let member = |number| Member { address: ([10, 0, 0, number], 9042).into(), incarnation: [0; 16] };
+            Arc::new(Fleet::new(vec![member(1), member(number)], 0).expect("a fleet"))
+        };
+        let (mailbox, taken) = mailbox(2);
+        let mut post = Post::new(vec![mailbox], Arc::default());
+        [event(0), event(1), CoreMail::Fleet(fleet(2)), event(2), CoreMail::Fleet(fleet(3))]
+            .into_iter()
+            .for_each(|mail| post.send(0, mail));
+        assert_eq!(numbers(&taken), [0, 1]);
+        post.retry();
+        let taken: Vec<CoreMail> = taken.lock().expect("lock").drain(..).collect();
+        match &taken[..] {
+            [CoreMail::SchemaEvent(_), CoreMail::Fleet(newest)] => assert_eq!(newest, &fleet(3)),
+            other => panic!("{other:?}"),
+        }
+        assert!(!post.is_waiting());
     }
 
     #[test]

@@ -11,6 +11,8 @@ use tokio::sync::mpsc;
 
 use crate::client::census::CoreCensus;
 use crate::config::Config;
+use crate::fleet::Fleet;
+use crate::lanes::Batch;
 
 /// Everything a core needs to know about the ring; immutable, replaced as a whole.
 #[derive(Clone, Debug)]
@@ -55,12 +57,17 @@ pub enum CoreMail {
         /// True if all nodes that are up had one schema version before the time was over.
         agreed: bool,
     },
+    /// What another core of the process has to say.
+    FromCore(Box<Batch>),
     /// Take no new queries' clients, finish what is in flight, then close the clients and stop the loop.
     Drain,
     /// Close every client and stop the loop now.
     CloseAll,
     /// Count the clients by who they are; the answer goes where this says, if there is room.
     Census(mpsc::Sender<CoreCensus>),
+    /// The live members of the fleet that this proxy belongs to, whenever they are others than before. Without this mail
+    /// drivers see one host.
+    Fleet(Arc<Fleet>),
     /// A new configuration; keys that need a restart still have their old values in it.
     Reload(Arc<Config>),
 }

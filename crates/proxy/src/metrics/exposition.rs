@@ -33,6 +33,7 @@ impl Sources {
         self.stalls(encoder)?;
         self.pools(encoder)?;
         self.statements(encoder)?;
+        self.locks(encoder)?;
         self.queries(encoder)?;
         self.nodes(encoder)?;
         self.control(encoder)
@@ -121,6 +122,23 @@ impl Sources {
         encoder.gauge("shunt_pools", "Pools of links, by state.", None, &pools)?;
         let clients = self.gauges(|core| &core.pool_clients);
         encoder.gauge("shunt_pool_clients", "Clients by the state of their pool.", None, &clients)
+    }
+
+    fn locks(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        let held = self.per_core(|core| core.locks.held.get() as f64);
+        encoder.gauge("shunt_locks_held", "Holds of locks.", None, &held)?;
+        let waiting = self.per_core(|core| core.locks.waiting.get() as f64);
+        encoder.gauge("shunt_locks_waiting", "Requests that wait for a lock or its row.", None, &waiting)?;
+        let events = self.family(|core| &core.locks.events);
+        encoder.counter("shunt_lock_events", "What happened to locks.", None, &events)?;
+        let own = self.total(|core| core.own_statements.get()) as f64;
+        encoder.counter("shunt_own_statements", "Statements of the proxy itself.", None, &[plain(own)])?;
+        let shards = self.total(|core| core.locks.shards.get()) as f64;
+        encoder.gauge("shunt_fleet_shards", "Shards of locks that are this proxy's, of 64.", None, &[plain(shards)])?;
+        let lease = self.total(|core| core.locks.lease.get()) as f64;
+        encoder.gauge("shunt_fleet_lease", "1 while this proxy may grant locks.", None, &[plain(lease)])?;
+        let unsealed = self.total(|core| core.locks.unsealed.get()) as f64;
+        encoder.gauge("shunt_fleet_unsealed", "Dead members whose work is not done.", None, &[plain(unsealed)])
     }
 
     fn statements(&self, encoder: &mut Encoder<'_>) -> fmt::Result {

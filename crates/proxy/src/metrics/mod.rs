@@ -5,10 +5,12 @@
 
 mod control;
 mod exposition;
+mod locks;
 mod node;
 
 pub use control::ControlMetrics;
 pub use exposition::Sources;
+pub use locks::{LockEvent, LockMetrics};
 pub use node::{NodeMetrics, NodeRegistry};
 
 use std::sync::Arc;
@@ -198,6 +200,8 @@ pub struct CoreMetrics {
 
     /// Requests of clients.
     pub queries: Family<QueryKind, { QueryKind::COUNT }>,
+    /// Statements of the proxy's own; they are among the requests too.
+    pub own_statements: Counter,
     /// How they ended.
     pub outcomes: Family<Outcome, { Outcome::COUNT }>,
     /// How their node was chosen.
@@ -223,6 +227,8 @@ pub struct CoreMetrics {
     /// Clients now, by the state of their pool.
     pub pool_clients: Gauges<PoolState, { PoolState::COUNT }>,
 
+    /// Locks of this core, and the fleet.
+    pub locks: LockMetrics,
     /// Per-node metrics of this core.
     pub nodes: NodeRegistry,
 }

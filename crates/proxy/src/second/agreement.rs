@@ -1,7 +1,7 @@
 //! Answers to schema changes, held until the nodes agree.
 //!
 //! The client's next query may go to another node, and must find the new schema there. A driver would wait for that
-//! itself, but it sees one host only, the proxy, and one host always agrees with itself.
+//! itself, but it sees proxies only, and these always agree with one another.
 
 use shunt_reactor::Io;
 use shunt_wire::cql::message::{ResultMessage, split_response_prefix};

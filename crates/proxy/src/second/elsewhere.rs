@@ -15,7 +15,7 @@ use crate::second::failure;
 /// if there is no other.
 pub(crate) fn send(core: &mut Core, io: &mut Io, mut pending: Pending, body: &[u8], avoid: Option<NodeId>) {
     pending.retries += 1;
-    if core.clients.find(pending.client).is_none() {
+    if core.clients.version_of(pending.client).is_none() {
         core.context.metrics.in_flight.sub(1);
         return;
     }

@@ -27,11 +27,10 @@ pub(crate) fn refused_after_all(core: &mut Core, io: &mut Io, pending: &Pending,
 /// Answers a request with the error that tells a driver the truth: what may have changed something, or may do so yet,
 /// is a write timeout; what did not and will not is Overloaded.
 pub(crate) fn fail(core: &mut Core, io: &mut Io, pending: &Pending, outcome: Outcome, why: &str) {
-    let Some(client) = core.clients.find(pending.client) else {
+    let Some(version) = core.clients.version_of(pending.client) else {
         core.context.metrics.in_flight.sub(1);
         return;
     };
-    let version = client.version;
     let mut body = Vec::new();
     failure(pending, outcome, why).put(&mut body, version);
     let answer = Answer::plain(opcode::ERROR, pending.stream, &body);

@@ -245,11 +245,11 @@ fn refuse_as_unprepared(core: &mut Core, io: &mut Io, repair: &Repair, outcome: 
         failure::fail(core, io, &repair.pending, outcome, why);
         return;
     }
-    let Some(client) = core.clients.find(repair.pending.client) else {
+    let Some(version) = core.clients.version_of(repair.pending.client) else {
         core.context.metrics.in_flight.sub(1);
         return;
     };
-    let body = words(client.version, &repair.statement.id, why);
+    let body = words(version, &repair.statement.id, why);
     let answer = Answer::plain(opcode::ERROR, repair.pending.stream, &body);
     reply::pass_on(core, io, &repair.pending, &answer, outcome);
 }

@@ -1,7 +1,12 @@
 //! Clients that mix everything there is, in any order and cut anywhere, while nodes answer wrongly, break links in the middle
-//! of a turn and forget statements. When it is over, everyone is served again and nothing is left.
+//! of a turn and forget statements, and other proxies come and go. When it is over, everyone is served again and nothing is left.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
 
 use shunt_bench::stub::{Action, StubMail, hook};
+use shunt_proxy::control::CoreMail;
+use shunt_proxy::fleet::{Fleet, Member};
 use shunt_reactor::sim::{HostId, MILLISECOND, Random, SECOND};
 use shunt_testing::{bytes, simulated};
 use shunt_wire::cql::compression::{Algorithm, Compressor};
@@ -12,7 +17,7 @@ use super::testbed::Testbed;
 
 /// Draws a request of any kind for this stream.
 fn request(random: &mut Random, version: u8, stream: i16) -> Vec<u8> {
-    match random.below(12) {
+    match random.below(13) {
         0 => bytes::query(version, stream, ["USE bench", "USE nowhere", "USE"][random.index(3)]),
         1 => bytes::prepare(version, stream, &format!("SELECT v FROM bench.kv WHERE k = ? /* {} */", random.below(9))),
         2 => bytes::request(
@@ -20,8 +25,9 @@ fn request(random: &mut Random, version: u8, stream: i16) -> Vec<u8> {
             stream,
             opcode::REGISTER,
             &bytes::body(|out| {
-                put::short(out, 1);
+                put::short(out, 2);
                 put::string(out, "SCHEMA_CHANGE");
+                put::string(out, ["TOPOLOGY_CHANGE", "STATUS_CHANGE"][random.index(2)]);
             }),
         ),
         3 => bytes::execute(version, stream, &[7; 16], &[b"k"]),
@@ -31,6 +37,7 @@ fn request(random: &mut Random, version: u8, stream: i16) -> Vec<u8> {
         7 => bytes::query(version, stream, "CREATE TABLE bench.other (k blob PRIMARY KEY)"),
         8 => bytes::query(version, stream, "SELECT * FROM system.size_estimates"),
         9 => bytes::query(version, stream, "nothing that is CQL"),
+        10 => bytes::query(version, stream, "SELECT * FROM system.peers_v2 WHERE peer = '10.2.1.3'"),
         _ => bytes::query(version, stream, "SELECT v FROM bench.kv WHERE k = 0x73"),
     }
 }
@@ -93,6 +100,23 @@ fn act(testbed: &mut Testbed, random: &mut Random, mixer: &mut Mixer) {
     }
 }
 
+/// Tells the core of other members, now and then.
+fn change_fleet(testbed: &mut Testbed, random: &mut Random) {
+    let member = |address: SocketAddr, start| Member { address, incarnation: [start; 16] };
+    if random.below(5) != 0 {
+        return;
+    }
+    let mut members = vec![member(testbed.scene.proxy, 1)];
+    for number in 1..7 {
+        // Not there, or one of two starts of it.
+        let start = random.below(3) as u8;
+        members.extend((start > 0).then(|| member(([10, 2, 1, number], 9042).into(), start)));
+    }
+    let fleet = Arc::new(Fleet::new(members, 0).unwrap());
+    let core = testbed.scene.cores[0];
+    testbed.scene.world.post(core, CoreMail::Fleet(fleet));
+}
+
 fn storm(seed: u64) {
     let mut random = Random::new(seed);
     let aggregate: Vec<bool> = (0..3).map(|_| random.below(2) == 0).collect();
@@ -131,6 +155,7 @@ fn storm(seed: u64) {
         for mixer in &mut mixers {
             act(&mut testbed, &mut random, mixer);
         }
+        change_fleet(&mut testbed, &mut random);
         testbed.run_for(5 * MILLISECOND);
     }
     for mixer in &mixers {

@@ -6,6 +6,7 @@
 mod support;
 
 mod bounds;
+mod fleet;
 mod layouts;
 mod lifecycle;
 mod losses;

@@ -118,6 +118,7 @@ impl Scene {
                     prepared: Arc::clone(&store),
                     log_limits: Arc::clone(&log_limits),
                     control: sender.clone(),
+                    cores: Vec::new(),
                     seed: options.seed ^ index as u64,
                 });
                 let core = world.add(&format!("core {index}"), core);

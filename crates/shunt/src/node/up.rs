@@ -22,6 +22,8 @@ use super::part::{CLOSE_LIMIT, Manner, NodesPart, Telling};
 const NODES_DEFAULT: usize = 3;
 /// As many loopback addresses of one kind as there are: 127.0.0.1 to 127.0.0.254.
 const NODES_MAX: u8 = 254;
+/// The fleet of the one proxy.
+const FLEET: &str = "main";
 /// Clients of the proxy: few enough for the usual limit of open files.
 const CLIENTS_MAX: usize = 10_000;
 
@@ -90,7 +92,10 @@ fn start(options: &UpOptions, settings: &UpSettings, events: &Events) -> Result<
     parts.ended = telling.loops();
     let nodes = super::start(parts, "--node-port")?;
     events.catch_signals()?;
+    let fleet = found_fleet(nodes.addresses(), settings.common.listen);
     let config = Config {
+        fleet,
+        fleet_replicas_min: 1,
         listen: vec![settings.common.listen],
         admin: settings.common.admin,
         contact_points: nodes.addresses().iter().map(ToString::to_string).collect(),
@@ -114,6 +119,25 @@ fn start(options: &UpOptions, settings: &UpSettings, events: &Events) -> Result<
         died: "a node has died, so the proxy ends",
     };
     Ok(vec![Box::new(started.part), Box::new(NodesPart::new(nodes, telling, manner))])
+}
+
+/// Makes a fleet of the one proxy, so that there are locks. Without one all else works.
+fn found_fleet(nodes: &[SocketAddr], listen: SocketAddr) -> Option<String> {
+    let config = Config { listen: vec![listen], ..Config::default() };
+    if let Err(problem) = config.member_address() {
+        // Asked for so: any address, or any port.
+        tracing::info!("there are no locks: {}", problem.message);
+        return None;
+    }
+    let contacts: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+    // The nodes of one process have no replicas of each other.
+    match crate::fleet::make(&contacts, FLEET, 1) {
+        Ok(()) => Some(FLEET.to_owned()),
+        Err(failed) => {
+            tracing::warn!("there are no locks: {}", failed.message);
+            None
+        }
+    }
 }
 
 /// One loopback address per node, as if each were a machine.

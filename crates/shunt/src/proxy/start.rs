@@ -131,9 +131,11 @@ fn start_cores(
     teller: &Teller<Notice>,
 ) -> Result<Vec<StartedCore>, Failure> {
     let log_limits = Arc::<LogLimits>::default();
-    let start = |index| {
-        let (mailer, inbox) = mailbox(MAILBOX_CAPACITY)
-            .map_err(|error| Failure::internal("a core's mailbox could not be made", error))?;
+    let make =
+        |_| mailbox(MAILBOX_CAPACITY).map_err(|error| Failure::internal("a core's mailbox could not be made", error));
+    let boxes = (0..config.cores).map(make).collect::<Result<Vec<_>, _>>()?;
+    let mailers: Vec<Mailer<CoreMail>> = boxes.iter().map(|(mailer, _)| mailer.clone()).collect();
+    let start = |(index, (mailer, inbox))| {
         let metrics = Arc::new(CoreMetrics::new(index));
         let _ = metrics.driver.set(driver.driver_name().to_owned());
         let core = Core::new(CoreOptions {
@@ -143,6 +145,7 @@ fn start_cores(
             prepared: Arc::clone(prepared),
             log_limits: Arc::clone(&log_limits),
             control: requests.clone(),
+            cores: mailers.iter().cloned().map(mailbox_of).collect(),
             seed: random_seed(),
         });
         let load = Some(Arc::clone(&metrics.load));
@@ -152,7 +155,7 @@ fn start_cores(
             .map_err(|error| Failure::internal("a core's thread could not be started", error))?;
         Ok(StartedCore { mailer, metrics })
     };
-    (0..config.cores).map(start).collect()
+    boxes.into_iter().enumerate().map(start).collect()
 }
 
 /// Runs a core on a thread of its own; however that ends, it is told.

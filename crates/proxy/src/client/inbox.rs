@@ -1,0 +1,62 @@
+//! Answers to the proxy's own statements, until the event that brought them is over.
+
+use crate::limits;
+
+/// One answer.
+#[derive(Clone, Copy)]
+pub(crate) struct Kept<'a> {
+    /// The place of the statement among those in flight.
+    pub(crate) stream: i16,
+    pub(crate) flags: u8,
+    pub(crate) opcode: u8,
+    pub(crate) body: &'a [u8],
+}
+
+/// Answers in the order in which they came. The room they take is kept for the next.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    heads: Vec<Head>,
+    bodies: Vec<u8>,
+}
+
+/// An answer; its body lies between the end of the one before and `end`.
+#[derive(Clone, Copy)]
+struct Head {
+    stream: i16,
+    flags: u8,
+    opcode: u8,
+    end: usize,
+}
+
+impl Inbox {
+    /// True if there is nothing in it.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.heads.is_empty()
+    }
+
+    /// Keeps an answer.
+    pub(crate) fn put(&mut self, answer: &Kept<'_>) {
+        let Kept { stream, flags, opcode, body } = *answer;
+        self.bodies.extend_from_slice(body);
+        self.heads.push(Head { stream, flags, opcode, end: self.bodies.len() });
+    }
+
+    /// All answers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Kept<'_>> {
+        let starts = std::iter::once(0).chain(self.heads.iter().map(|head| head.end));
+        self.heads.iter().zip(starts).map(|(head, start)| Kept {
+            stream: head.stream,
+            flags: head.flags,
+            opcode: head.opcode,
+            body: &self.bodies[start..head.end],
+        })
+    }
+
+    /// Makes it empty. A large answer's room is not kept.
+    pub(crate) fn clear(&mut self) {
+        self.heads.clear();
+        self.bodies.clear();
+        self.bodies.shrink_to(limits::CARRY_KEPT_BYTES);
+    }
+}

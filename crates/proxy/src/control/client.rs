@@ -1,0 +1,127 @@
+//! A CQL client for the commands of the binary: one connection, one statement at a time, and nobody else waits for it.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::{Consistency, QueryParams, ResultMessage, Value, ValueList, encode};
+use tokio::runtime::{Builder, Runtime};
+
+use super::connection::Connection;
+use super::error::ControlError;
+use super::handshake;
+use crate::config::{CQL_PORT, Credentials, split_host_port};
+
+/// A statement that came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// The code of the node's or the proxy's error; none if there was no answer.
+    pub code: Option<i32>,
+    /// What happened, for people.
+    pub message: String,
+}
+
+/// The rows of an answer; none where the answer has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Table {
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// Values as they were sent; none for null.
+    pub rows: Vec<Vec<Option<Vec<u8>>>>,
+}
+
+impl Table {
+    /// A value of a row.
+    pub fn get(&self, row: usize, column: &str) -> Option<&[u8]> {
+        let place = self.columns.iter().position(|name| name == column)?;
+        self.rows.get(row)?.get(place)?.as_deref()
+    }
+}
+
+/// A connection that is logged in.
+pub struct Client {
+    runtime: Runtime,
+    connection: Connection,
+    limit: Duration,
+}
+
+impl Client {
+    /// Connects to the first of these that answers, HOST or HOST:PORT. `limit` holds for each step, and for each statement later.
+    ///
+    /// # Errors
+    /// None answers, or the login is refused; says what each of them did.
+    pub fn connect(hosts: &[String], credentials: Option<&Credentials>, limit: Duration) -> Result<Client, Failed> {
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| failed(&error.to_string()))?;
+        let mut told = Vec::new();
+        for host in hosts {
+            for address in addresses(host)? {
+                match runtime.block_on(handshake::connect(address, credentials, limit)) {
+                    Ok(session) => return Ok(Client { runtime, connection: session.connection, limit }),
+                    Err(error) => told.push(format!("{address}: {error}")),
+                }
+            }
+        }
+        Err(failed(&told.join("; ")))
+    }
+
+    /// Lets time pass.
+    pub fn pause(&self, time: Duration) {
+        self.runtime.block_on(async { tokio::time::sleep(time).await });
+    }
+
+    /// Carries out a statement.
+    ///
+    /// # Errors
+    /// The error that answered it, or that nothing did. After the latter the connection is of no use.
+    pub fn query(
+        &mut self,
+        text: &str,
+        values: &[Option<Vec<u8>>],
+        consistency: Consistency,
+        serial: Option<Consistency>,
+    ) -> Result<Table, Failed> {
+        let version = self.connection.version;
+        let mut list = ValueList::positional(version);
+        for value in values {
+            list.push(value.as_deref().map_or(Value::Null, Value::Bytes));
+        }
+        let params =
+            QueryParams { values: list.values(), serial_consistency: serial, ..QueryParams::simple(consistency) };
+        let mut body = Vec::new();
+        encode::query(&mut body, version, text, &params);
+        let answer = self.connection.request(opcode::QUERY, &body, "a statement", self.limit);
+        let answer = self.runtime.block_on(answer).map_err(Failed::from)?;
+        if answer.opcode != opcode::RESULT {
+            return Err(answer.refusal("a statement").into());
+        }
+        match ResultMessage::decode(answer.version, &answer.body) {
+            Ok(ResultMessage::Rows(rows)) => {
+                let columns = rows.metadata.columns().map(|column| column.name.to_owned()).collect();
+                let values = rows.rows().filter_map(Result::ok);
+                let copied = values.map(|row| row.values().map(|value| value.map(<[u8]>::to_vec)).collect());
+                Ok(Table { columns, rows: copied.collect() })
+            }
+            Ok(_) => Ok(Table::default()),
+            Err(error) => Err(failed(&format!("an answer that cannot be read: {error}"))),
+        }
+    }
+}
+
+impl From<ControlError> for Failed {
+    fn from(error: ControlError) -> Self {
+        match error {
+            ControlError::Node { code, message } => Failed { code: Some(code), message },
+            other => failed(&other.to_string()),
+        }
+    }
+}
+
+fn failed(message: &str) -> Failed {
+    Failed { code: None, message: message.to_owned() }
+}
+
+fn addresses(host: &str) -> Result<Vec<SocketAddr>, Failed> {
+    let (name, port) = split_host_port(host).map_err(|why| failed(&format!("{host:?} {why}")))?;
+    let found = (name, port.unwrap_or(CQL_PORT)).to_socket_addrs();
+    Ok(found.map_err(|error| failed(&format!("{host}: {error}")))?.collect())
+}

@@ -1,0 +1,102 @@
+//! Requests for locks that another proxy of the fleet owns go there, over one connection for each core, proxy and login, as
+//! ordinary statements on the tables of locks. The client's own login is shown there, so that proxy checks it as it would check
+//! the client.
+//!
+//! A statement that was forwarded says so in its custom payload, and is not forwarded again: two proxies that think of each other as
+//! the owner do not send it round.
+//!
+//! This must never answer a request twice or not at all, nor say of one that was sent and not answered that it was not carried
+//! out. A client that leaves meanwhile gets its lock released when it is granted.
+//!
+//! | module | what happens there |
+//! |---|---|
+//! | [`forward`] | a request is written as a statement |
+//! | [`open`] | connections are opened |
+//! | [`link`] | they are watched and closed; answers come in |
+//! | [`read`] | an answer is read |
+
+pub(crate) mod forward;
+pub(crate) mod link;
+mod open;
+mod read;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use shunt_fleet::{SHARDS, Shard};
+use shunt_locks::{Namespace, Ticket};
+use shunt_reactor::ConnId;
+use shunt_wire::cql::reader::EnvelopeReader;
+use slab::Slab;
+
+use crate::locks::request::Operation;
+
+/// The key of the custom payload of a statement that was forwarded.
+pub(crate) const PAYLOAD: &str = "shunt-hop";
+/// Version of the protocol between proxies.
+const VERSION: u8 = 4;
+
+/// Where the shards of the other proxies are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owners(pub(crate) [Option<SocketAddr>; SHARDS]);
+
+/// A login, as its SASL token; none where nobody logs in.
+pub(crate) type Login = Option<Arc<[u8]>>;
+
+/// How far the opening of a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Connecting,
+    Startup,
+    Login,
+    Ready,
+}
+
+/// A request that was forwarded.
+#[derive(Debug)]
+struct Sent {
+    ticket: Ticket,
+    operation: Operation,
+    namespace: Namespace,
+    /// Name and owner of a lock that is asked for, to release it should the client be gone by then.
+    texts: Vec<u8>,
+    name_bytes: usize,
+    /// It is on the connection; before that it certainly was not carried out.
+    is_sent: bool,
+}
+
+/// A connection to another proxy.
+struct HopLink {
+    conn: ConnId,
+    address: SocketAddr,
+    login: Login,
+    step: Step,
+    reader: EnvelopeReader,
+    /// By stream id, less one.
+    sent: Slab<Sent>,
+    /// Messages that wait for the connection to be ready.
+    unsent: Vec<u8>,
+    opened_ns: u64,
+    last_received_ns: u64,
+    /// When it was used last.
+    used_ns: u64,
+    /// When an OPTIONS was sent that is not answered; 0: none is.
+    probed_ns: u64,
+}
+
+/// The owner of the ways to other proxies.
+#[derive(Default)]
+pub(crate) struct Hops {
+    links: Slab<HopLink>,
+    by: HashMap<(SocketAddr, Login), usize>,
+    pub(crate) owners: Option<Arc<Owners>>,
+}
+
+impl Hops {
+    /// The other proxy whose a shard is.
+    #[inline]
+    pub(crate) fn owner(&self, shard: Shard) -> Option<SocketAddr> {
+        self.owners.as_ref().and_then(|owners| owners.0[usize::from(shard) % SHARDS])
+    }
+}

@@ -1,0 +1,102 @@
+//! Outcomes of requests, as the rows and errors that clients get.
+
+use shunt_language::facade::reply::{self, Row};
+use shunt_locks::{Mode, NotServed, Quota};
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::errors::ReplicaCounts;
+use shunt_wire::cql::message::{Consistency, ErrorDetails, ErrorMessage, error_code};
+
+use crate::locks::form::{Form, FormKind};
+use crate::locks::listing;
+use crate::locks::outbox::{Held, Reply, Verdict};
+
+/// Writes the answer's body; returns its opcode.
+pub(super) fn encode(out: &mut Vec<u8>, version: u8, form: &Form, outcome: &Reply<'_>) -> u8 {
+    if let Some(error) = error(&outcome.verdict) {
+        error.put(out, version);
+        return opcode::ERROR;
+    }
+    match &form.kind {
+        FormKind::Conditional(table) => {
+            let applied = matches!(outcome.verdict, Verdict::Granted | Verdict::Released);
+            let row = row(form.name(), outcome.holder.as_ref(), outcome.waiters);
+            reply::conditional(out, *table, std::iter::once((applied, row)));
+        }
+        FormKind::Selected { statement, skip_metadata } => {
+            let (table, columns) = (statement.table(), statement.selected().unwrap_or_default());
+            let limit = form.limit as usize;
+            if outcome.verdict == Verdict::Listed {
+                let rows = listing::rows(outcome.list, form.name(), table, form.owner(), outcome.waiters);
+                let count = rows.clone().count().min(limit);
+                let mut rows = rows.take(limit);
+                let rows = (0..count).map(|_| rows.next().unwrap_or_default());
+                reply::selected(out, table, columns, *skip_metadata, rows);
+            } else {
+                let held = outcome.holder.as_ref();
+                let row = held.map(|held| row(form.name(), Some(held), outcome.waiters));
+                reply::selected(out, table, columns, *skip_metadata, row.into_iter());
+            }
+        }
+        FormKind::Batch(_) | FormKind::Part { .. } | FormKind::Back(_) | FormKind::Nobody => {}
+    }
+    opcode::RESULT
+}
+
+/// A lock as a row shows it.
+pub(super) fn row<'a>(name: &'a [u8], holder: Option<&Held<'a>>, waiters: u32) -> Row<'a> {
+    Row {
+        name: Some(name),
+        owner: holder.map(|holder| holder.owner),
+        shared: holder.map(|holder| holder.mode == Mode::Shared),
+        fence: holder.map(|holder| holder.fence),
+        ttl_ms: holder.map(|holder| holder.ttl_ms),
+        waiters: Some(waiters),
+        ..Row::default()
+    }
+}
+
+/// The error that a verdict is told by. Codes are those after which drivers do what is right: go to the next host where the request
+/// was certainly not executed, and not ask again by themselves where it may have been.
+pub(super) fn error(verdict: &Verdict) -> Option<ErrorMessage<'static>> {
+    let not_served = |why| ErrorMessage::plain(error_code::IS_BOOTSTRAPPING, why);
+    Some(match verdict {
+        Verdict::Granted | Verdict::Released | Verdict::Refused | Verdict::Seen | Verdict::Listed => return None,
+        Verdict::NotServed(why) => not_served(match why {
+            NotServed::Elsewhere => "Shunt: this lock is another proxy's, or nobody's yet; ask the next host",
+            NotServed::LeaseOver => {
+                "Shunt: this proxy cannot grant locks now: it has not reached a quorum of the ring in time"
+            }
+            NotServed::Grace => {
+                "Shunt: locks in memory are not granted yet: those that a former proxy granted may still be held; ask again soon"
+            }
+            NotServed::Loading => "Shunt: the rows of this lock could not be read in time; ask again",
+            NotServed::Store => "Shunt: the row of this lock could not be sent to a node; ask again",
+        }),
+        Verdict::InDoubt => ErrorMessage {
+            code: error_code::WRITE_TIMEOUT,
+            message: "Shunt: nobody knows yet if the lock was granted; ask again with the same owner",
+            details: ErrorDetails::WriteTimeout {
+                counts: ReplicaCounts { consistency: Consistency::QUORUM, received: 0, block_for: 1 },
+                write_type: "CAS",
+                contentions: Some(0),
+            },
+        },
+        Verdict::Unauthorized => ErrorMessage::plain(
+            error_code::UNAUTHORIZED,
+            "Shunt: another role holds this lock under the same owner's name",
+        ),
+        Verdict::OtherMode => ErrorMessage::plain(
+            error_code::INVALID,
+            "Shunt: this owner holds the lock in the other mode; release it first",
+        ),
+        Verdict::Quota(quota) => ErrorMessage::plain(
+            error_code::OVERLOADED,
+            match quota {
+                Quota::HoldsOfRole => "Shunt: this role holds as many locks as it may",
+                Quota::Holds => "Shunt: as many locks are held as this proxy keeps",
+                Quota::RequestsOfRole => "Shunt: as many requests for locks of this role wait as may",
+                Quota::Requests => "Shunt: as many requests for locks wait as may",
+            },
+        ),
+    })
+}

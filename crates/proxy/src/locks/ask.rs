@@ -1,0 +1,251 @@
+//! A client's requests go to the cores that keep the locks, and their outcomes to the client.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use shunt_locks::{NotServed, Quota, Ticket, shard_of};
+use shunt_reactor::Io;
+
+use crate::core::Core;
+use crate::hop::Login;
+use crate::hop::forward::forward;
+use crate::ids::ClientRef;
+use crate::limits;
+use crate::link::Recipient;
+use crate::locks::form::{Form, FormKind};
+use crate::locks::outbox::{Reply, Verdict};
+use crate::locks::question::Question;
+use crate::locks::request::{Operation, Request};
+use crate::locks::requests::{Again, Asker, At, Pending};
+use crate::locks::{answer, core_of, keep, requests, several};
+use crate::metrics::Outcome;
+use crate::own;
+use crate::reply::{self, Answer};
+
+/// A request that no proxy could serve, because its lock's owner had just changed, is made again for so long.
+const AGAIN_FOR_NS: u64 = limits::SECOND_NS;
+/// And so often.
+const AGAIN_AFTER_NS: u64 = 20_000_000;
+
+/// Asks for a client. It is answered once, now or later, unless it leaves before.
+pub(super) fn ask(
+    core: &mut Core,
+    io: &mut Io,
+    client: (u32, i16),
+    was_forwarded: bool,
+    question: &Question<'_>,
+    form: Form,
+) {
+    if let Some((ticket, asker)) = note(core, io, client, was_forwarded, form) {
+        send(core, io, ticket, &asker, question);
+    }
+}
+
+/// Asks for a batch, or for nobody.
+pub(super) fn ask_for(core: &mut Core, io: &mut Io, asker: &Asker, question: &Question<'_>, form: Form) {
+    let mut of_nobody = requests::NONE;
+    let group = match form.kind {
+        FormKind::Part { group, .. } => Some(group),
+        _ => None,
+    };
+    let whose = (ClientRef::PROXY, 0, io.now_ns());
+    let ticket = core.fleet.locks.requests.add(core.context.index, &mut of_nobody, whose, form);
+    if let Some(group) = group.and_then(|group| core.fleet.locks.groups.get_mut(group as usize)) {
+        group.asked = Some(ticket);
+    }
+    send(core, io, ticket, asker, question);
+}
+
+/// Asks another proxy, in the name of a client that is gone.
+pub(crate) fn forward_for_nobody(core: &mut Core, io: &mut Io, to: SocketAddr, login: &Login, question: &Question<'_>) {
+    let mut of_nobody = requests::NONE;
+    let whose = (ClientRef::PROXY, 0, io.now_ns());
+    let ticket = core.fleet.locks.requests.add(core.context.index, &mut of_nobody, whose, Form::default());
+    let Question { namespace, operation, name, owner } = *question;
+    let request = Request { ticket, namespace, operation, name, role: &[], owner };
+    if !forward(core, io, to, login, &request) {
+        core.fleet.locks.requests.take(ticket);
+    }
+}
+
+/// Notes a client's request, and says who it is. None: it is gone.
+pub(super) fn note(
+    core: &mut Core,
+    io: &Io,
+    (slot, stream): (u32, i16),
+    was_forwarded: bool,
+    form: Form,
+) -> Option<(Ticket, Asker)> {
+    let client = core.clients.get_mut(slot)?;
+    let pool = core.router.pools.get(client.pool?)?;
+    let role = pool.names.role.clone().unwrap_or_else(|| Arc::clone(&core.fleet.locks.no_role));
+    let login = pool.key.login.clone();
+    let whose = (ClientRef { slot, id: client.id }, stream, io.now_ns());
+    client.in_flight += 1;
+    core.context.metrics.in_flight.add(1);
+    let ticket = core.fleet.locks.requests.add(core.context.index, &mut client.lock_requests, whose, form);
+    Some((ticket, Asker { role, login, was_forwarded }))
+}
+
+fn send(core: &mut Core, io: &mut Io, ticket: Ticket, asker: &Asker, question: &Question<'_>) {
+    let shard = shard_of(question.name);
+    let keeper = core_of(shard, core.context.config.cores);
+    let Question { namespace, operation, name, owner } = *question;
+    if let Some(pending) = core.fleet.locks.requests.get_mut(ticket)
+        && !asker.was_forwarded
+        && pending.again.is_none()
+    {
+        pending.again = Some(Again { asker: asker.clone(), namespace, operation });
+    }
+    let request = Request { ticket, namespace, operation, name, role: asker.role.as_bytes(), owner };
+    if let Some(to) = core.fleet.hops.owner(shard).filter(|_| !asker.was_forwarded) {
+        if let Some(pending) = core.fleet.locks.requests.get_mut(ticket) {
+            pending.at = At::Elsewhere;
+        }
+        if !forward(core, io, to, &asker.login, &request) {
+            deliver(core, io, ticket, &Verdict::Quota(Quota::Requests).into());
+        }
+    } else if keeper == core.context.index {
+        let handle = keep::take(core, io, &request);
+        if let Some(pending) = core.fleet.locks.requests.get_mut(ticket) {
+            pending.at = At::Here(handle);
+        }
+    } else if core.fleet.lanes.ask(keeper, &request) {
+        if let Some(pending) = core.fleet.locks.requests.get_mut(ticket) {
+            pending.at = At::Core(keeper);
+        }
+    } else {
+        deliver(core, io, ticket, &Verdict::Quota(Quota::Requests).into());
+    }
+}
+
+/// The outcome of a request, of a client of this core or of another.
+pub(super) fn answered(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Reply<'_>) {
+    let of = requests::core_of(ticket);
+    if of == core.context.index {
+        deliver(core, io, ticket, outcome);
+    } else {
+        core.fleet.locks.remote.remove(&ticket.0);
+        core.fleet.lanes.answer(of, ticket, outcome);
+    }
+}
+
+/// The outcome of a request that was forwarded. `false`: nobody waits for it any more.
+pub(crate) fn answered_elsewhere(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Reply<'_>) -> bool {
+    let is_awaited = core.fleet.locks.requests.get_mut(ticket).is_some();
+    deliver(core, io, ticket, outcome);
+    is_awaited
+}
+
+/// Gives whoever asked on this core the answer.
+pub(super) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Reply<'_>) {
+    let now_ns = io.now_ns();
+    let Some(pending) = core.fleet.locks.requests.get_mut(ticket) else { return };
+    if outcome.verdict == Verdict::NotServed(NotServed::Elsewhere)
+        && pending.again.is_some()
+        && now_ns.saturating_sub(pending.received_ns) < AGAIN_FOR_NS
+    {
+        pending.at = At::Here(None);
+        core.fleet.locks.again.push_back((now_ns + AGAIN_AFTER_NS, ticket));
+        keep::wake(core, io, now_ns + AGAIN_AFTER_NS);
+        return;
+    }
+    match pending.form.kind {
+        FormKind::Part { group, place } => {
+            forget(core, ticket);
+            several::heard(core, io, group, place, outcome);
+        }
+        FormKind::Back(group) => {
+            forget(core, ticket);
+            several::given_back(core, io, group, outcome.verdict);
+        }
+        FormKind::Nobody => forget(core, ticket),
+        _ => {
+            let form = std::mem::take(&mut pending.form);
+            let mut body = std::mem::take(&mut core.scratch.message);
+            body.clear();
+            let opcode = answer::encode(&mut body, version_of(core, ticket), &form, outcome);
+            answer_with(core, io, ticket, opcode, &body);
+            core.scratch.message = body;
+            core.fleet.locks.keep_texts(form.texts);
+        }
+    }
+}
+
+/// A request of the proxy's own has its outcome.
+fn forget(core: &mut Core, ticket: Ticket) {
+    if let Some((pending, _)) = core.fleet.locks.requests.take(ticket) {
+        core.fleet.locks.keep_texts(pending.form.texts);
+    }
+}
+
+/// Asks again what could not be served when a shard had just changed hands.
+pub(super) fn ask_again(core: &mut Core, io: &mut Io) {
+    let now_ns = io.now_ns();
+    while let Some((due_ns, ticket)) = core.fleet.locks.again.front().copied() {
+        if due_ns > now_ns {
+            keep::wake(core, io, due_ns);
+            return;
+        }
+        core.fleet.locks.again.pop_front();
+        let Some(pending) = core.fleet.locks.requests.get_mut(ticket) else { continue };
+        let Some(Again { asker, namespace, operation }) = pending.again.clone() else { continue };
+        let waited_ms = (now_ns.saturating_sub(pending.received_ns) / 1_000_000) as u32;
+        let operation = match operation {
+            Operation::Acquire { mode, ttl_ms, wait_ms } => {
+                Operation::Acquire { mode, ttl_ms, wait_ms: wait_ms.saturating_sub(waited_ms) }
+            }
+            other => other,
+        };
+        // A copy, for the answer may come at once and needs its own.
+        let (texts, name_bytes) = (pending.form.texts.clone(), pending.form.name_bytes);
+        let (name, owner) = texts.split_at(name_bytes);
+        send(core, io, ticket, &asker, &Question { namespace, operation, name, owner });
+    }
+}
+
+/// The version of the client that made a request.
+pub(super) fn version_of(core: &mut Core, ticket: Ticket) -> u8 {
+    let pending = core.fleet.locks.requests.get_mut(ticket).map(|pending| pending.client);
+    pending.and_then(|client| core.clients.version_of(client)).unwrap_or(own::VERSION)
+}
+
+/// Answers a client's request with this message.
+pub(super) fn answer_with(core: &mut Core, io: &mut Io, ticket: Ticket, opcode: u8, body: &[u8]) {
+    let Some((pending, first)) = core.fleet.locks.requests.take(ticket) else { return };
+    if let (Some(first), Some(client)) = (first, core.clients.find_mut(pending.client)) {
+        client.lock_requests = first;
+    }
+    let to = Recipient { client: pending.client, stream: pending.stream, received_ns: pending.received_ns };
+    let answer = Answer::plain(opcode, pending.stream, body);
+    reply::deliver(&mut core.clients, &core.context, io, to, &answer, Outcome::Intercepted);
+}
+
+/// A client is gone: what it has asked is taken back.
+pub(crate) fn client_gone(core: &mut Core, io: &mut Io, first: u32) {
+    let mut next = first;
+    while let Some((ticket, pending)) = core.fleet.locks.requests.take_first(core.context.index, next) {
+        next = pending.after();
+        core.context.metrics.in_flight.sub(1);
+        match pending.form.kind {
+            FormKind::Batch(group) => several::abandon(core, io, group),
+            _ => cancel(core, io, ticket, &pending),
+        }
+    }
+}
+
+/// Takes a batch's request back.
+pub(super) fn take_back(core: &mut Core, io: &mut Io, ticket: Ticket) {
+    if let Some((pending, _)) = core.fleet.locks.requests.take(ticket) {
+        cancel(core, io, ticket, &pending);
+    }
+}
+
+fn cancel(core: &mut Core, io: &mut Io, ticket: Ticket, pending: &Pending) {
+    match pending.at {
+        At::Core(keeper) => core.fleet.lanes.cancel(keeper, ticket),
+        At::Here(Some(handle)) => keep::cancel(core, io, ticket, handle),
+        // A lock that is granted to it there is released then.
+        At::Here(None) | At::Elsewhere => {}
+    }
+}

@@ -1,0 +1,55 @@
+//! What the locks of a core want done is done when the event that it came of is over.
+
+use shunt_locks::{Namespace, Ticket};
+use shunt_reactor::Io;
+
+use crate::core::Core;
+use crate::locks::outbox::{Reply, Verdict};
+use crate::locks::{ask, keep, listing, rows};
+
+/// The timer went off: requests are made again, and holds, waits and writes end whose time is over.
+pub(crate) fn due(core: &mut Core, io: &mut Io) {
+    core.fleet.locks.timer_ns = 0;
+    ask::ask_again(core, io);
+    keep::due(core, io);
+}
+
+/// Empties the outbox. What is done may want more done, which is for the next call.
+#[cold]
+pub(crate) fn out(core: &mut Core, io: &mut Io) {
+    let mut outbox = std::mem::take(&mut core.fleet.locks.outbox);
+    for (ticket, reply) in outbox.replies() {
+        match core.fleet.locks.listings.remove(&ticket.0) {
+            Some((name, fast)) if reply.verdict == Verdict::Seen => list(core, io, (ticket, reply), &name, fast),
+            _ => ask::answered(core, io, ticket, &reply),
+        }
+    }
+    for (id, timestamp_us, values) in outbox.rows() {
+        rows::write(core, io, id, timestamp_us, values);
+    }
+    for load in &outbox.loads {
+        rows::read(core, io, *load, None);
+    }
+    outbox.clear();
+    if core.fleet.locks.outbox.is_empty() {
+        core.fleet.locks.outbox = outbox;
+    }
+}
+
+/// Answers with all who hold a lock or wait for it.
+fn list(core: &mut Core, io: &mut Io, (ticket, reply): (Ticket, Reply<'_>), name: &[u8], fast: Option<bool>) {
+    let now = keep::now(io);
+    let (table, _) = core.fleet.locks.table();
+    let (mut entries, mut count) = (Vec::new(), 0);
+    for (is_fast, namespace) in [(false, Namespace::Durable), (true, Namespace::Memory)] {
+        if fast.is_none_or(|fast| fast == is_fast) {
+            table.queue(now, namespace, name, |holder, role| {
+                count += 1;
+                if count <= listing::ROWS_MAX {
+                    listing::put(&mut entries, is_fast, holder.fence == 0, &holder, role);
+                }
+            });
+        }
+    }
+    ask::answered(core, io, ticket, &Reply { verdict: Verdict::Listed, list: &entries, ..reply });
+}

@@ -1,0 +1,46 @@
+//! How a request is to be answered.
+
+use std::sync::Arc;
+
+use shunt_language::facade::{Statement, Table};
+
+/// How a request is answered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Form {
+    /// Of what kind.
+    pub(crate) kind: FormKind,
+    /// The lock's name, and behind it the owner.
+    pub(crate) texts: Vec<u8>,
+    pub(crate) name_bytes: usize,
+    /// Rows that are wanted at most.
+    pub(crate) limit: u32,
+}
+
+/// Kinds of answers.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum FormKind {
+    /// `[applied]` and the lock.
+    Conditional(Table),
+    /// Columns of a SELECT.
+    Selected { statement: Arc<Statement>, skip_metadata: bool },
+    /// By the batch that this is, when it is over.
+    Batch(u32),
+    /// To a batch, for its lock at this place.
+    Part { group: u32, place: usize },
+    /// To a batch that is refused: one of its locks was released.
+    Back(u32),
+    /// To nobody.
+    #[default]
+    Nobody,
+}
+
+impl Form {
+    pub(crate) fn name(&self) -> &[u8] {
+        &self.texts[..self.name_bytes]
+    }
+
+    /// The owner; of a look the one whose rows are wanted, or empty for all.
+    pub(crate) fn owner(&self) -> &[u8] {
+        &self.texts[self.name_bytes..]
+    }
+}

@@ -1,0 +1,129 @@
+//! This core's locks: requests come in, time passes, writes are answered. What the locks then want done lies in the outbox until
+//! the event is over ([`super::carry`]).
+
+use shunt_locks::{Asked, Handle, Limits, LoadId, Locks, Now, Row, Ticket, WriteId, Written};
+use shunt_reactor::Io;
+
+use crate::core::Core;
+use crate::locks::outbox::Outbox;
+use crate::locks::request::{Operation, Request};
+use crate::metrics::LockEvent;
+
+/// Both clocks, read anew: were this process stopped within a turn, for longer than its lease and the longest TTL, a lock in memory
+/// could be granted by the time at which the turn began, to a client that has only just asked.
+pub(super) fn now(io: &mut Io) -> Now {
+    Now { boot_ns: io.read_clock_ns(), wall_us: io.wall_us() }
+}
+
+/// Takes a request on. The handle of one that is not answered yet.
+pub(super) fn take(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Option<Handle> {
+    let now = now(io);
+    let Request { ticket, namespace, operation, name, role, owner } = *request;
+    let asked = Asked { namespace, name, role, owner, ticket };
+    let (table, outbox) = core.fleet.locks.table();
+    let handle = match operation {
+        Operation::Acquire { mode, ttl_ms, wait_ms } => table.acquire(now, &asked, mode, (ttl_ms, wait_ms), outbox),
+        Operation::Renew { ttl_ms, fence } => table.renew(now, &asked, ttl_ms, fence, outbox),
+        Operation::Release { fence } => table.release(now, &asked, fence, false, outbox),
+        Operation::Look => table.look(now, &asked, outbox),
+        Operation::List { fast } => {
+            // The list is made when it is known that this core may tell of the lock.
+            core.fleet.locks.listings.insert(ticket.0, (name.into(), fast));
+            let (table, outbox) = core.fleet.locks.table();
+            table.look(now, &asked, outbox)
+        }
+    };
+    set_due(core, io);
+    handle
+}
+
+/// Whoever made a request is gone.
+pub(super) fn cancel(core: &mut Core, io: &mut Io, ticket: Ticket, handle: Handle) {
+    core.fleet.locks.listings.remove(&ticket.0);
+    let now = now(io);
+    let (table, outbox) = core.fleet.locks.table();
+    table.cancel(now, handle, outbox);
+    set_due(core, io);
+}
+
+/// A write was answered, or could not be sent.
+pub(super) fn written(core: &mut Core, io: &mut Io, id: WriteId, written: Written) {
+    let now = now(io);
+    let (table, outbox) = core.fleet.locks.table();
+    table.written(now, id, written, outbox);
+    set_due(core, io);
+}
+
+pub(super) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, rows: &[Row<'_>], last: bool) {
+    let now = now(io);
+    let (table, outbox) = core.fleet.locks.table();
+    table.loaded(now, load, rows.iter().copied(), last, outbox);
+    set_due(core, io);
+}
+
+pub(super) fn load_failed(core: &mut Core, io: &mut Io, load: LoadId) {
+    let (table, outbox) = core.fleet.locks.table();
+    table.load_failed(load, outbox);
+    set_due(core, io);
+}
+
+/// The time of a hold, a wait or a write is over.
+pub(super) fn due(core: &mut Core, io: &mut Io) {
+    let now = now(io);
+    let (table, outbox) = core.fleet.locks.table();
+    let more = table.tick(now, outbox);
+    set_due(core, io);
+    if more {
+        set_timer(core, io, io.now_ns() + 1);
+    }
+}
+
+/// Counts, for whoever looks at the metrics.
+pub(crate) fn tick(core: &mut Core) {
+    use LockEvent::{Expired, Granted, InDoubt, Loaded, Released, Renewed, WaitTimedOut, WaitedFor, WrittenAgain};
+    let Some(table) = &core.fleet.locks.table else { return };
+    let (metrics, counters) = (&core.context.metrics.locks, table.counters());
+    metrics.held.set(table.holds() as u64);
+    metrics.waiting.set(table.requests() as u64);
+    for (event, count) in [
+        (Granted, counters.grants),
+        (WaitedFor, counters.waited_grants),
+        (WaitTimedOut, counters.wait_timeouts),
+        (Renewed, counters.renewals),
+        (Released, counters.releases),
+        (Expired, counters.expiries),
+        (InDoubt, counters.in_doubt),
+        (Loaded, counters.loaded_holds),
+        (WrittenAgain, counters.redriven),
+    ] {
+        let counted = metrics.events.of(event);
+        counted.add(count - counted.get());
+    }
+}
+
+/// Sets the timer for what is due next.
+pub(super) fn set_due(core: &mut Core, io: &mut Io) {
+    if let Some(due_ms) = core.fleet.locks.table.as_ref().and_then(|table| table.next_due_ms()) {
+        set_timer(core, io, due_ms.saturating_mul(1_000_000).max(io.now_ns() + 1));
+    }
+}
+
+/// Sees to it that [`due`] is called at this time at the latest.
+pub(super) fn wake(core: &mut Core, io: &mut Io, at_ns: u64) {
+    set_timer(core, io, at_ns);
+}
+
+fn set_timer(core: &mut Core, io: &mut Io, at_ns: u64) {
+    if core.fleet.locks.timer_ns == 0 || at_ns < core.fleet.locks.timer_ns {
+        core.fleet.locks.timer_ns = at_ns;
+        io.set_timer(at_ns, super::TIMER);
+    }
+}
+
+impl super::LockKeeper {
+    /// The locks, made when they are asked for the first time, and where their wishes go.
+    pub(super) fn table(&mut self) -> (&mut Locks, &mut Outbox) {
+        let table = self.table.get_or_insert_with(|| Box::new(Locks::new(Limits::default())));
+        (table, &mut self.outbox)
+    }
+}

@@ -1,0 +1,147 @@
+//! Locks: statements on the tables of the keyspace `shunt` are answered here, by the core that keeps the lock.
+//!
+//! ```text
+//! decode -> statement -> ask ----(lane)----> keep -> [shunt_locks] -> rows -> own statements
+//!           reply  <---- answer <--(lane)--- outbox <-----'
+//! ```
+//!
+//! A lock belongs to one of 64 shards; which proxy owns the shard, the fleet decides ([`crate::membership`]), and there the core
+//! with the shard's number, modulo the number of cores, keeps it.
+//!
+//! | module | what happens there |
+//! |---|---|
+//! | [`statement`] | a client's statement is read, as text, prepared or batch |
+//! | [`ask`] | its requests go to the cores that keep the locks; a client that is gone takes its requests back |
+//! | [`heard`] | requests and answers of other cores come in |
+//! | [`keep`] | this core's locks: requests, times, answers to writes |
+//! | [`outbox`], [`carry`] | what [`shunt_locks::Locks`] wants done, until it is; and doing it |
+//! | [`form`], [`question`], [`request`], [`requests`] | what is asked, how it is answered, and what is not answered yet |
+//! | [`several`] | several locks at once |
+//! | [`listing`] | who holds a lock and who waits, as it travels between cores |
+//! | [`rows`] | rows of durable locks are written and read |
+//! | [`answer`] | outcomes, as the rows and errors that clients get |
+//! | [`word`], [`words`] | what the core with the membership and those that keep locks say to each other |
+
+pub(crate) mod answer;
+pub(crate) mod ask;
+pub(crate) mod carry;
+pub(crate) mod form;
+mod group;
+pub(crate) mod heard;
+pub(crate) mod keep;
+pub(crate) mod listing;
+pub(crate) mod outbox;
+pub(crate) mod question;
+pub(crate) mod request;
+pub(crate) mod requests;
+pub(crate) mod rows;
+pub(crate) mod several;
+pub(crate) mod statement;
+pub(crate) mod word;
+pub(crate) mod words;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use shunt_fleet::{Level, SHARDS};
+use shunt_locks::{Handle, LoadId, Locks, Ticket};
+
+use slab::Slab;
+
+use group::Group;
+use outbox::Outbox;
+use requests::Requests;
+
+/// The key of the timer of the locks.
+pub(crate) const TIMER: u64 = 3;
+
+/// The core of a shard, of so many cores.
+pub(crate) fn core_of(shard: u8, cores: usize) -> usize {
+    usize::from(shard) % cores.max(1)
+}
+
+/// The owner of all that a core knows of locks.
+pub(crate) struct LockKeeper {
+    /// The locks of this core's shards; none before one of them was asked for.
+    table: Option<Box<Locks>>,
+    outbox: Outbox,
+    /// What clients of this core have asked.
+    requests: Requests,
+    /// Requests to be made again, in the order of their times.
+    again: VecDeque<(u64, Ticket)>,
+    /// Requests of other cores' clients that wait here, by ticket.
+    remote: HashMap<u64, Handle>,
+    /// Of those that ask for a list, the lock.
+    listings: HashMap<u64, (Box<[u8]>, Option<bool>)>,
+    /// Batches under way.
+    groups: Slab<Group>,
+    /// Buffers of requests that were answered.
+    spare: Vec<Vec<u8>>,
+    /// The role where nobody logs in.
+    no_role: Arc<str>,
+    /// Partitions that could not be asked for.
+    unread: Vec<LoadId>,
+    /// How rows are written and read.
+    level: Option<Level>,
+    /// The longest TTL of a lock in memory.
+    max_ttl_ms: u32,
+    /// By shard: until when locks in memory may be held of which this core has forgotten.
+    forgotten_until_ns: [u64; SHARDS],
+    /// When the timer is set to go off; 0: it is not.
+    timer_ns: u64,
+}
+
+impl Default for LockKeeper {
+    fn default() -> Self {
+        Self {
+            table: None,
+            outbox: Outbox::default(),
+            requests: Requests::default(),
+            again: VecDeque::new(),
+            remote: HashMap::new(),
+            listings: HashMap::new(),
+            groups: Slab::new(),
+            spare: Vec::new(),
+            unread: Vec::new(),
+            no_role: Arc::from(""),
+            level: None,
+            max_ttl_ms: 0,
+            forgotten_until_ns: [0; SHARDS],
+            timer_ns: 0,
+        }
+    }
+}
+
+/// Buffers that are kept for the next requests.
+const SPARE_MAX: usize = 1_024;
+
+impl LockKeeper {
+    /// The longest TTL of a lock in memory, milliseconds.
+    pub(crate) fn max_ttl_ms(&self) -> u32 {
+        self.max_ttl_ms
+    }
+
+    /// True if the locks want something done.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// True if this core keeps no locks for a fleet, or not any more.
+    pub(crate) fn has_left(&self) -> bool {
+        self.level.is_none()
+    }
+
+    /// An empty buffer.
+    pub(crate) fn spare_texts(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Keeps a buffer for another request.
+    pub(crate) fn keep_texts(&mut self, mut texts: Vec<u8>) {
+        if self.spare.len() < SPARE_MAX && texts.capacity() > 0 {
+            texts.clear();
+            self.spare.push(texts);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! A request of a statement, checked against what this fleet and proxy allow.
+
+use shunt_language::facade::{Asked, Request};
+use shunt_locks::{Mode, Namespace};
+
+use crate::core::Core;
+use crate::fault::Fault;
+use crate::locks::form::{Form, FormKind};
+use crate::locks::request::Operation;
+
+/// What a client asks of one lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question<'a> {
+    pub(crate) namespace: Namespace,
+    pub(crate) operation: Operation,
+    pub(crate) name: &'a [u8],
+    pub(crate) owner: &'a [u8],
+}
+
+/// What a request asks of the core that keeps the lock.
+pub(super) fn question<'a>(core: &Core, request: &Request<'a>) -> Result<Question<'a>, Fault> {
+    let mode = |shared: bool| if shared { Mode::Shared } else { Mode::Exclusive };
+    let fast = request.table.is_fast();
+    let operation = match request.asked {
+        Asked::Acquire { shared, ttl_ms, wait_ms } => {
+            check_ttl(core, ttl_ms, fast)?;
+            let wait_max_ms = core.context.config.lock_wait_max_ms as u32;
+            if wait_ms > wait_max_ms {
+                let why = format!(
+                    "Shunt: wait_ms is {wait_ms}: {wait_max_ms} (lock_wait_max_ms) is the most, because drivers give up waiting \
+                     for an answer; ask again to wait for longer"
+                );
+                return Err(Fault::invalid(why));
+            }
+            Operation::Acquire { mode: mode(shared), ttl_ms, wait_ms }
+        }
+        Asked::Renew { ttl_ms, fence, .. } => {
+            check_ttl(core, ttl_ms, fast)?;
+            Operation::Renew { ttl_ms, fence }
+        }
+        Asked::Release { fence } => Operation::Release { fence },
+        Asked::Look if request.table.is_shared() => Operation::List { fast: Some(fast) },
+        Asked::Look => Operation::Look,
+        Asked::Queue { fast } => Operation::List { fast },
+    };
+    let fast = match request.asked {
+        Asked::Queue { fast } => fast == Some(true),
+        _ => fast,
+    };
+    let namespace = if fast { Namespace::Memory } else { Namespace::Durable };
+    Ok(Question { namespace, operation, name: request.name, owner: request.owner })
+}
+
+/// Durable locks are loaded with their full TTL after a fail-over, so that a very long one blocks for very long.
+const DURABLE_TTL_MAX_MS: u32 = 24 * 60 * 60 * 1_000;
+
+fn check_ttl(core: &Core, ttl_ms: u32, fast: bool) -> Result<(), Fault> {
+    let max_ms = if fast { core.fleet.locks.max_ttl_ms() } else { DURABLE_TTL_MAX_MS };
+    // 0: this proxy is no member yet, and the lock's owner knows.
+    if ttl_ms <= max_ms || max_ms == 0 {
+        return Ok(());
+    }
+    let (ttl, max) = (ttl_ms / 1_000, max_ms / 1_000);
+    Err(Fault::invalid(match fast {
+        true => format!(
+            "Shunt: a TTL of {ttl} s: {max} s is the most for fast_locks in this fleet; renew, or use shunt.locks"
+        ),
+        false => format!("Shunt: a TTL of {ttl} s: {max} s is the most; renew"),
+    }))
+}
+
+/// How a request is to be answered. Its buffer is one that was used before.
+pub(super) fn form(core: &mut Core, kind: FormKind, name: &[u8], owner: &[u8], limit: u32) -> Form {
+    let mut texts = core.fleet.locks.spare_texts();
+    texts.extend_from_slice(name);
+    texts.extend_from_slice(owner);
+    Form { kind, texts, name_bytes: name.len(), limit }
+}

@@ -1,0 +1,187 @@
+//! What the clients of a core have asked of locks and is not answered yet.
+//!
+//! Each client has a list of its own, so that one that leaves costs no more than what it has asked.
+
+use std::sync::Arc;
+
+use shunt_locks::{Handle, Namespace, Ticket};
+use slab::Slab;
+
+use crate::hop::Login;
+use crate::ids::ClientRef;
+use crate::locks::form::Form;
+use crate::locks::request::Operation;
+
+/// No request.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Where a request waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// On this core, under this handle if it waits.
+    Here(Option<Handle>),
+    /// On another core.
+    Core(usize),
+    /// At another proxy.
+    Elsewhere,
+}
+
+/// What is needed to ask again, beside name and owner.
+#[derive(Clone, Debug)]
+pub(crate) struct Again {
+    pub(crate) asker: Asker,
+    pub(crate) namespace: Namespace,
+    pub(crate) operation: Operation,
+}
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Asker {
+    /// Empty where nobody logs in.
+    pub(crate) role: Arc<str>,
+    pub(crate) login: Login,
+    /// Another proxy has forwarded the request.
+    pub(crate) was_forwarded: bool,
+}
+
+/// One request.
+pub(crate) struct Pending {
+    pub(crate) client: ClientRef,
+    /// The client's stream id.
+    pub(crate) stream: i16,
+    pub(crate) received_ns: u64,
+    /// How it is answered.
+    pub(crate) form: Form,
+    pub(crate) at: At,
+    /// To ask again, where the lock's owner has just changed.
+    pub(crate) again: Option<Again>,
+    generation: u32,
+    /// The client's requests before and after this one.
+    before: u32,
+    after: u32,
+}
+
+/// All requests of a core's clients.
+#[derive(Default)]
+pub(crate) struct Requests {
+    pending: Slab<Pending>,
+    generation: u32,
+}
+
+/// Bits of a ticket: the core, a count that tells one request in a place from the next, and the place.
+const PLACE_BITS: u32 = 32;
+const GENERATION_BITS: u32 = 20;
+
+impl Requests {
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Notes a request; `first` is the client's first, and will be this one.
+    pub(crate) fn add(
+        &mut self,
+        core: usize,
+        first: &mut u32,
+        (client, stream, received_ns): (ClientRef, i16, u64),
+        form: Form,
+    ) -> Ticket {
+        self.generation = self.generation.wrapping_add(1) & ((1 << GENERATION_BITS) - 1);
+        let generation = self.generation;
+        let after = *first;
+        let at = At::Here(None);
+        let pending = Pending { client, stream, received_ns, form, at, again: None, generation, before: NONE, after };
+        let place = self.pending.insert(pending) as u32;
+        if let Some(next) = self.pending.get_mut(after as usize) {
+            next.before = place;
+        }
+        *first = place;
+        ticket(core, generation, place)
+    }
+
+    /// The request of a ticket, if it was not answered or taken back.
+    pub(crate) fn get_mut(&mut self, ticket: Ticket) -> Option<&mut Pending> {
+        let (generation, place) = parts(ticket);
+        self.pending.get_mut(place as usize).filter(|pending| pending.generation == generation)
+    }
+
+    /// Takes a request out, to be answered. The second is the client's new first request, if this was its first.
+    pub(crate) fn take(&mut self, ticket: Ticket) -> Option<(Pending, Option<u32>)> {
+        self.get_mut(ticket)?;
+        let pending = self.pending.try_remove(parts(ticket).1 as usize)?;
+        if let Some(next) = self.pending.get_mut(pending.after as usize) {
+            next.before = pending.before;
+        }
+        let first = match self.pending.get_mut(pending.before as usize) {
+            Some(before) => {
+                before.after = pending.after;
+                None
+            }
+            None => Some(pending.after),
+        };
+        Some((pending, first))
+    }
+
+    /// Takes out the first of the requests of a client that is gone, and says which is the next.
+    pub(crate) fn take_first(&mut self, core: usize, first: u32) -> Option<(Ticket, Pending)> {
+        let pending = self.pending.try_remove(first as usize)?;
+        Some((ticket(core, pending.generation, first), pending))
+    }
+}
+
+impl Pending {
+    /// The client's next request.
+    pub(crate) fn after(&self) -> u32 {
+        self.after
+    }
+}
+
+fn ticket(core: usize, generation: u32, place: u32) -> Ticket {
+    Ticket((core as u64) << (PLACE_BITS + GENERATION_BITS) | u64::from(generation) << PLACE_BITS | u64::from(place))
+}
+
+fn parts(ticket: Ticket) -> (u32, u32) {
+    ((ticket.0 >> PLACE_BITS) as u32 & ((1 << GENERATION_BITS) - 1), ticket.0 as u32)
+}
+
+/// The core whose client made a request.
+pub(crate) fn core_of(ticket: Ticket) -> usize {
+    (ticket.0 >> (PLACE_BITS + GENERATION_BITS)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(requests: &mut Requests, first: &mut u32, stream: i16) -> Ticket {
+        requests.add(3, first, (ClientRef { slot: 0, id: 1 }, stream, 0), Form::default())
+    }
+
+    #[test]
+    fn an_answer_to_what_was_taken_back_is_nobodys() {
+        let (mut requests, mut first) = (Requests::default(), NONE);
+        let before = add(&mut requests, &mut first, 1);
+        assert_eq!(core_of(before), 3);
+        requests.take_first(3, first);
+        first = NONE;
+        let now = add(&mut requests, &mut first, 2);
+        assert!(requests.take(before).is_none());
+        assert_eq!(requests.take(now).map(|(pending, first)| (pending.stream, first)), Some((2, Some(NONE))));
+    }
+
+    #[test]
+    fn a_clients_list_has_what_is_not_answered_whatever_the_order() {
+        let (mut requests, mut first) = (Requests::default(), NONE);
+        let tickets: Vec<Ticket> = (0..4).map(|stream| add(&mut requests, &mut first, stream)).collect();
+        for answered in [1, 3] {
+            let (_, changed) = requests.take(tickets[answered]).expect("it waits");
+            first = changed.unwrap_or(first);
+        }
+        let mut left = Vec::new();
+        while let Some((_, pending)) = requests.take_first(3, first) {
+            left.push(pending.stream);
+            first = pending.after();
+        }
+        assert_eq!((left, requests.len()), (vec![2, 0], 0));
+    }
+}

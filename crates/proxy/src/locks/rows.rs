@@ -1,0 +1,125 @@
+//! Rows of durable locks: written at QUORUM when a lock is granted or freed, read by partition when a shard is new.
+//!
+//! ADR 14 says what a row means and when it is written.
+
+use shunt_fleet::Level;
+use shunt_locks::{LoadId, Row, WriteId, Written};
+use shunt_reactor::Io;
+use shunt_wire::cql::message::{Consistency, ResultMessage, Rows, Value, ValueList, Values, error_code};
+
+use crate::core::Core;
+use crate::locks::keep;
+use crate::locks::outbox::ROW_VALUES;
+use crate::log_limits::Logged;
+use crate::own::{self, Heard, Levels, Whose};
+
+const WRITE: &str = "INSERT INTO shunt_meta.lock (bucket, name, slot, owner, role, mode, fence, ttl_ms) \
+                     VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+const READ: &str =
+    "SELECT name, slot, owner, role, fence, ttl_ms, WRITETIME(fence) FROM shunt_meta.lock WHERE bucket = ?";
+/// Rows of one page of a partition.
+const PAGE_ROWS: i32 = 2_000;
+
+fn quorum(level: Option<Level>) -> Consistency {
+    match level {
+        Some(Level::LocalSerial) => Consistency::LOCAL_QUORUM,
+        Some(Level::Serial) | None => Consistency::QUORUM,
+    }
+}
+
+/// Writes a row; `values` are as [`super::outbox::Outbox::rows`] has them.
+pub(super) fn write(core: &mut Core, io: &mut Io, id: WriteId, timestamp_us: i64, values: &[u8]) {
+    let levels = Levels {
+        consistency: quorum(core.fleet.locks.level),
+        serial: None,
+        timestamp_us: Some(timestamp_us),
+        elsewhere: false,
+    };
+    let values = Values::positional(own::VERSION, ROW_VALUES, values);
+    let sent = own::ask::ask(core, io, Whose::Write(id), WRITE, values, &levels, None);
+    if !sent && id != WriteId::UNWATCHED {
+        keep::written(core, io, id, Written::NotSent);
+    }
+}
+
+/// Reads a partition, from its beginning or where a page ended.
+pub(super) fn read(core: &mut Core, io: &mut Io, load: LoadId, page: Option<&[u8]>) {
+    let levels =
+        Levels { consistency: quorum(core.fleet.locks.level), serial: None, timestamp_us: None, elsewhere: false };
+    let mut list = ValueList::positional(own::VERSION);
+    list.push(Value::Bytes(&i32::from(load.bucket).to_be_bytes()));
+    if !own::ask::ask(core, io, Whose::Load(load), READ, list.values(), &levels, Some((PAGE_ROWS, page))) {
+        match page {
+            // Whoever waits for it is answered in time by the locks themselves.
+            None => core.fleet.locks.unread.push(load),
+            Some(_) => keep::load_failed(core, io, load),
+        }
+    }
+}
+
+/// Reads the partitions that could not be asked for.
+pub(crate) fn tick(core: &mut Core, io: &mut Io) {
+    for load in std::mem::take(&mut core.fleet.locks.unread) {
+        read(core, io, load, None);
+    }
+}
+
+/// The answer to a write.
+pub(crate) fn written(core: &mut Core, io: &mut Io, id: WriteId, heard: &Heard<'_>) {
+    if id == WriteId::UNWATCHED {
+        return;
+    }
+    let written = match heard {
+        Heard::Result(_) => Written::Acknowledged,
+        // The coordinator looks for enough replicas before it sends anything; and what cannot be understood or is not allowed is
+        // not begun.
+        Heard::Error(error) if error.code == error_code::UNAVAILABLE || error.code >= error_code::SYNTAX_ERROR => {
+            if let Some(suppressed) = core.context.log_limits.admit(Logged::LockRow, io.now_ns()) {
+                tracing::warn!(code = error.code, why = error.message, suppressed, "a lock's row could not be written");
+            }
+            Written::NotSent
+        }
+        Heard::Error(_) | Heard::Unreadable => Written::Unknown,
+    };
+    keep::written(core, io, id, written);
+}
+
+/// A page of a partition.
+pub(crate) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, heard: &Heard<'_>) {
+    match heard {
+        Heard::Result(ResultMessage::Rows(rows)) => match decode(rows) {
+            Some(decoded) => {
+                let page = rows.metadata.paging_state;
+                keep::loaded(core, io, load, &decoded, page.is_none());
+                if page.is_some() {
+                    read(core, io, load, page);
+                }
+            }
+            None => {
+                tracing::warn!(bucket = load.bucket, "rows of shunt_meta.lock cannot be read: see who wrote to it");
+                keep::load_failed(core, io, load);
+            }
+        },
+        Heard::Error(error) => {
+            tracing::debug!(bucket = load.bucket, why = error.message, "rows of locks could not be read");
+            keep::load_failed(core, io, load);
+        }
+        Heard::Result(_) | Heard::Unreadable => keep::load_failed(core, io, load),
+    }
+}
+
+/// All rows of a page; `None` if one of them is not as a proxy writes it. To leave out one row could be to grant a lock twice.
+fn decode<'a>(rows: &Rows<'a>) -> Option<Vec<Row<'a>>> {
+    let number = |value: Option<&[u8]>| value?.try_into().ok().map(i64::from_be_bytes);
+    let mut decoded = Vec::with_capacity(rows.row_count);
+    for row in rows.rows() {
+        let row = row.ok()?;
+        let mut values = row.values();
+        let mut next = || values.next().flatten();
+        let (name, slot, owner, role) = (next()?, next()?, next()?, next()?);
+        let (token, ttl_ms, timestamp_us) = (number(next())?, next()?, number(next())?);
+        let ttl_ms = u32::try_from(i32::from_be_bytes(ttl_ms.try_into().ok()?)).ok()?;
+        decoded.push(Row { name, slot, owner, role, token, ttl_ms, timestamp_us });
+    }
+    Some(decoded)
+}

@@ -1,0 +1,218 @@
+//! Several locks at once: all or none.
+//!
+//! They are asked for one after the other, in an order that is the same for everybody (by shard, then name), so that two who want the
+//! same locks never wait for each other. At the first that is refused, those that were granted are released, and when they are
+//! the answer is that lock's. What is left of `wait_ms` is for those that are still to come.
+//!
+//! This must never release what its owner held before: such a lock is refused, as it is when it is asked for alone. Nor may it
+//! say that all are held when the first of them may be over by then, or that none is held while one of them may be.
+//!
+//! A batch that releases does so one by one, and tells of each.
+
+use shunt_language::facade::reply as rows;
+use shunt_language::facade::{Asked, Request, TTL_LEFT_MS, Table};
+use shunt_locks::{Quota, shard_of};
+use shunt_reactor::Io;
+use shunt_wire::cql::envelope::opcode;
+
+use crate::core::Core;
+use crate::fault::Fault;
+use crate::locks::answer;
+use crate::locks::ask;
+use crate::locks::form::{Form, FormKind};
+use crate::locks::group::{Back, Group, Known, Owned, Part};
+use crate::locks::outbox::{Held, Reply, Verdict};
+use crate::locks::question::{Question, form, question};
+use crate::locks::request::Operation;
+use crate::locks::requests::Asker;
+
+/// Batches on locks that are under way on a core.
+const GROUPS_MAX: usize = 16_384;
+
+/// Begins a batch. It is answered once.
+pub(super) fn begin(
+    core: &mut Core,
+    io: &mut Io,
+    client: (u32, i16),
+    was_forwarded: bool,
+    requests: &[Request<'_>],
+) -> Result<(), Fault> {
+    if core.fleet.locks.groups.len() >= GROUPS_MAX {
+        return Err(Fault::overloaded("Shunt: too many batches on locks are under way"));
+    }
+    let mut parts = Vec::with_capacity(requests.len());
+    for (place, request) in requests.iter().enumerate() {
+        let Question { namespace, operation, name, owner } = question(core, request)?;
+        let question = Owned { namespace, operation, name: Box::from(name), owner: Box::from(owner) };
+        parts.push(Part { question, table: request.table, place, outcome: None });
+    }
+    parts.sort_by(|one, other| order(one).cmp(&order(other)));
+    let acquires = requests.iter().all(|request| matches!(request.asked, Asked::Acquire { .. }));
+    if acquires && parts.windows(2).any(|pair| pair[0].question.name == pair[1].question.name) {
+        return Err(Fault::invalid("Shunt: a batch acquires each lock once"));
+    }
+    let group = core.fleet.locks.groups.vacant_key() as u32;
+    let form = Form { kind: FormKind::Batch(group), ..Form::default() };
+    let Some((ticket, asker)) = ask::note(core, io, client, was_forwarded, form) else { return Ok(()) };
+    let began_ns = io.now_ns();
+    core.fleet.locks.groups.insert(Group { parts, next: 0, asker, ticket, asked: None, began_ns, back: None });
+    ask_next(core, io, group);
+    Ok(())
+}
+
+fn order(part: &Part) -> (u8, &[u8]) {
+    (shard_of(&part.question.name), &part.question.name)
+}
+
+/// Asks for the lock whose turn it is.
+fn ask_next(core: &mut Core, io: &mut Io, group: u32) {
+    let Some(found) = core.fleet.locks.groups.get(group as usize) else { return };
+    let waited_ms = (io.now_ns().saturating_sub(found.began_ns) / 1_000_000) as u32;
+    let Some(part) = found.parts.get(found.next) else {
+        finish(core, io, group);
+        return;
+    };
+    let operation = match part.question.operation {
+        Operation::Acquire { mode, ttl_ms, wait_ms } => {
+            Operation::Acquire { mode, ttl_ms, wait_ms: wait_ms.saturating_sub(waited_ms) }
+        }
+        other => other,
+    };
+    let (asker, place) = (found.asker.clone(), found.next);
+    // The group may be gone by the time that this returns.
+    let (name, owner) = (part.question.name.clone(), part.question.owner.clone());
+    let question = Question { namespace: part.question.namespace, operation, name: &name, owner: &owner };
+    let form = form(core, FormKind::Part { group, place }, &name, &owner, 0);
+    ask::ask_for(core, io, &asker, &question, form);
+}
+
+/// The outcome for one lock.
+pub(super) fn heard(core: &mut Core, io: &mut Io, group: u32, place: usize, outcome: &Reply<'_>) {
+    let at_ns = io.now_ns();
+    let Some(found) = core.fleet.locks.groups.get_mut(group as usize) else { return };
+    let holder = outcome.holder.map(|held| (Box::from(held.owner), held.mode, held.fence, held.ttl_ms));
+    let Some(part) = found.parts.get_mut(place) else { return };
+    part.outcome = Some(Known { verdict: outcome.verdict, holder, waiters: outcome.waiters, at_ns });
+    found.next = place + 1;
+    if has_failed(part) {
+        finish(core, io, group);
+    } else {
+        ask_next(core, io, group);
+    }
+}
+
+/// All is known: answers, or releases what must not be held and answers then.
+fn finish(core: &mut Core, io: &mut Io, group: u32) {
+    let now_ns = io.now_ns();
+    let Some(found) = core.fleet.locks.groups.get_mut(group as usize) else { return };
+    let failed = found.parts.iter().position(has_failed);
+    let is_late = found.parts.iter().any(|part| is_late(part, now_ns));
+    if failed.is_none() && !is_late {
+        answer(core, io, group);
+        return;
+    }
+    let granted: Vec<(Owned, i64)> = found.parts.iter().filter_map(Part::granted).collect();
+    let asker = found.asker.clone();
+    // One more than there are: an answer may come at once, and all are to be asked for first.
+    found.back = Some(Back { failed, left: granted.len() + 1, is_unsure: false });
+    for (lock, fence) in granted {
+        give_back(core, io, &asker, &lock, fence, FormKind::Back(group));
+    }
+    given_back(core, io, group, Verdict::Released);
+}
+
+fn has_failed(part: &Part) -> bool {
+    let Some(known) = &part.outcome else { return false };
+    let is_acquired = matches!(part.question.operation, Operation::Acquire { .. });
+    answer::error(&known.verdict).is_some() || is_acquired && known.verdict != Verdict::Granted
+}
+
+fn is_late(part: &Part, now_ns: u64) -> bool {
+    let (Operation::Acquire { ttl_ms, .. }, Some(known)) = (&part.question.operation, &part.outcome) else {
+        return false;
+    };
+    let passed_ms = now_ns.saturating_sub(known.at_ns) / 1_000_000;
+    passed_ms + u64::from(TTL_LEFT_MS.min(*ttl_ms / 2)) > u64::from(*ttl_ms)
+}
+
+/// Releases a lock that a batch was granted.
+fn give_back(core: &mut Core, io: &mut Io, asker: &Asker, lock: &Owned, fence: i64, kind: FormKind) {
+    let form = form(core, kind, &lock.name, &lock.owner, 0);
+    ask::ask_for(core, io, asker, &lock.borrow(Operation::Release { fence: Some(fence) }), form);
+}
+
+/// One of the locks of a batch that is refused was released, or is not held any more, or nobody knows.
+pub(super) fn given_back(core: &mut Core, io: &mut Io, group: u32, verdict: Verdict) {
+    let Some(found) = core.fleet.locks.groups.get_mut(group as usize) else { return };
+    let Some(back) = &mut found.back else { return };
+    back.is_unsure |= !matches!(verdict, Verdict::Released | Verdict::Refused);
+    back.left = back.left.saturating_sub(1);
+    if back.left == 0 {
+        answer(core, io, group);
+    }
+}
+
+/// Answers the client, if it is there.
+fn answer(core: &mut Core, io: &mut Io, group: u32) {
+    let Some(group) = core.fleet.locks.groups.try_remove(group as usize) else { return };
+    let failed = group.back.as_ref().and_then(|back| group.parts.get(back.failed?));
+    let error = match &group.back {
+        None => None,
+        Some(Back { is_unsure: true, .. }) => answer::error(&Verdict::InDoubt),
+        Some(_) => match failed {
+            Some(part) => part.outcome.as_ref().and_then(|known| answer::error(&known.verdict)),
+            None => answer::error(&Verdict::Quota(Quota::Requests)),
+        },
+    };
+    let mut body = std::mem::take(&mut core.scratch.message);
+    body.clear();
+    let version = ask::version_of(core, group.ticket);
+    let op = match error {
+        Some(error) => {
+            error.put(&mut body, version);
+            opcode::ERROR
+        }
+        None => {
+            write_rows(&mut body, &group, failed);
+            opcode::RESULT
+        }
+    };
+    ask::answer_with(core, io, group.ticket, op, &body);
+    core.scratch.message = body;
+}
+
+fn write_rows(out: &mut Vec<u8>, group: &Group, failed: Option<&Part>) {
+    let mut shown: Vec<&Part> = match failed {
+        Some(part) => vec![part],
+        None => group.parts.iter().collect(),
+    };
+    shown.sort_by_key(|part| part.place);
+    let table = if shown.iter().any(|part| part.table.is_shared()) { Table::RwLocks } else { shown[0].table };
+    let rows = shown.iter().map(|part| {
+        let known = part.outcome.as_ref();
+        let held = known.and_then(|known| known.holder.as_ref()).map(|(owner, mode, fence, ttl_ms)| Held {
+            owner,
+            mode: *mode,
+            fence: *fence,
+            ttl_ms: *ttl_ms,
+        });
+        let applied = known.is_some_and(|known| matches!(known.verdict, Verdict::Granted | Verdict::Released));
+        (applied, answer::row(&part.question.name, held.as_ref(), known.map_or(0, |known| known.waiters)))
+    });
+    rows::conditional(out, table, rows);
+}
+
+/// The client that began a batch is gone. What is granted yet is released; what is still asked for is, when it is granted.
+pub(super) fn abandon(core: &mut Core, io: &mut Io, group: u32) {
+    // One whose locks are being released ends when they are, so that its number is nobody else's before.
+    if core.fleet.locks.groups.get(group as usize).is_none_or(|found| found.back.is_some()) {
+        return;
+    }
+    let group = core.fleet.locks.groups.remove(group as usize);
+    if let Some(ticket) = group.asked {
+        ask::take_back(core, io, ticket);
+    }
+    for (lock, fence) in group.parts.iter().filter_map(Part::granted) {
+        give_back(core, io, &group.asker, &lock, fence, FormKind::Nobody);
+    }
+}

@@ -1,0 +1,83 @@
+//! This proxy's membership of a fleet. Core 0 runs it, as part of its loop, so that it is in the simulation too.
+//!
+//! [`shunt_fleet::Member`] decides; here its statements are asked, its words brought to the cores, and what it has to say
+//! logged. The fleet's row is read first: lease, longest TTL and consistency are the fleet's, not this proxy's, to set. A
+//! membership that has ended (others declared this proxy dead, because it stood still) is followed by another.
+//!
+//! | module | what happens there |
+//! |---|---|
+//! | [`run`] | time passes, words and answers come in |
+//! | [`carry`] | what the member wants done is done |
+//! | [`tool`] | what `shunt fleet` does |
+//! | [`answer`] | answers of nodes, as the member takes them |
+
+pub(crate) mod answer;
+pub(crate) mod carry;
+pub(crate) mod run;
+pub mod tool;
+
+use shunt_fleet::{Incarnation, Level, Member, Output, Statement, StatementId, Status};
+
+/// Names the statement that reads the fleet's row before there is a member. A member counts from 0.
+const FIRST_READ: StatementId = StatementId(u64::MAX);
+
+/// How far the membership has come.
+#[derive(Default)]
+enum Stage {
+    /// Nothing is under way; begins again at this time.
+    #[default]
+    Idle,
+    /// The fleet's row is being read.
+    Reading { until_ns: u64 },
+    /// There is a member.
+    Member(Box<Member>),
+}
+
+/// The owner of the membership.
+#[derive(Default)]
+pub(crate) struct Membership {
+    stage: Stage,
+    /// When the next attempt may begin.
+    not_before_ns: u64,
+    /// Statements that were sent, to read their answers by; the member has three in flight at most.
+    asked: Vec<(StatementId, Statement)>,
+    /// What the member wants done, until it is.
+    outputs: Vec<Output>,
+    /// The member's name.
+    incarnation: Option<Incarnation>,
+    /// How its fleet agrees.
+    level: Option<Level>,
+    /// Earlier incarnations of this process, whose end all its cores know of.
+    own_dead: Vec<Incarnation>,
+    /// The last thing that was said of why there is no member.
+    told: String,
+    /// The fleet's row was asked for before; at the first time the links are being opened.
+    has_tried: bool,
+    /// The process is to end: the member leaves, and no other follows.
+    leaving: bool,
+}
+
+/// Statements whose answers may still come.
+const ASKED_MAX: usize = 64;
+
+impl Membership {
+    /// The member as `/status` shows it.
+    pub(crate) fn status(&self) -> Option<Status> {
+        match &self.stage {
+            Stage::Member(member) => Some(member.status()),
+            Stage::Idle | Stage::Reading { .. } => None,
+        }
+    }
+
+    fn remember(&mut self, id: StatementId, statement: Statement) {
+        if self.asked.len() >= ASKED_MAX {
+            self.asked.remove(0);
+        }
+        self.asked.push((id, statement));
+    }
+
+    fn take_asked(&mut self, id: StatementId) -> Option<Statement> {
+        let place = self.asked.iter().position(|(asked, _)| *asked == id)?;
+        Some(self.asked.swap_remove(place).1)
+    }
+}

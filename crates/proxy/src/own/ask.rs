@@ -1,0 +1,169 @@
+//! A statement of the proxy's own goes out.
+
+use std::sync::Arc;
+
+use shunt_reactor::Io;
+use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::message::{QueryParams, Values, encode};
+
+use crate::aggregate;
+use crate::core::Core;
+use crate::ids::{ClientRef, PoolId};
+use crate::link::{Kept, Pending, PoolKey, Purpose, open, pools};
+use crate::own::{IN_FLIGHT_MAX, Levels, Own, VERSION, Whose};
+use crate::plan::{After, Plan};
+use crate::route::{self, Choice};
+
+/// Asks a statement. Its outcome comes later, once; `false`: it was not sent, and no outcome comes. `page`: rows of a page, and
+/// where the one before it ended.
+pub(crate) fn ask(
+    core: &mut Core,
+    io: &mut Io,
+    whose: Whose,
+    text: &'static str,
+    values: Values<'_>,
+    levels: &Levels,
+    page: Option<(i32, Option<&[u8]>)>,
+) -> bool {
+    let Some(pool) = pool(core, io) else { return false };
+    let place = core.fleet.own.place(text);
+    let params = QueryParams {
+        values,
+        serial_consistency: levels.serial,
+        timestamp: levels.timestamp_us,
+        page_size: page.map(|(rows, _)| rows),
+        paging_state: page.and_then(|(_, state)| state),
+        ..QueryParams::simple(levels.consistency)
+    };
+    let mut body = std::mem::take(&mut core.fleet.own.message);
+    let sent = send(core, io, (whose, pool), (text, place), &params, levels.elsewhere, &mut body);
+    core.fleet.own.message = body;
+    if sent && !core.fleet.own.texts[place].is_asked && core.fleet.own.texts[place].id.is_none() {
+        prepare(core, io, pool, place);
+    }
+    sent
+}
+
+fn send(
+    core: &mut Core,
+    io: &mut Io,
+    (whose, pool): (Whose, PoolId),
+    (text, place): (&'static str, usize),
+    params: &QueryParams<'_>,
+    elsewhere: bool,
+    body: &mut Vec<u8>,
+) -> bool {
+    let version = core.router.pools.get(pool).map_or(VERSION, |pool| pool.key.version);
+    let mut op = opcode::QUERY;
+    body.clear();
+    if let Some(id) = &core.fleet.own.texts[place].id {
+        op = opcode::EXECUTE;
+        encode::execute(body, version, id, None, params);
+    } else {
+        encode::query(body, version, text, params);
+    }
+    let mut planned = plan(core, pool, version, op, body);
+    if op == opcode::EXECUTE && planned.is_some_and(|plan| plan.after == After::Unprepared) {
+        // The store of prepared statements had to let go of it.
+        core.fleet.own.texts[place].id = None;
+        op = opcode::QUERY;
+        body.clear();
+        encode::query(body, version, text, params);
+        planned = plan(core, pool, version, op, body);
+    }
+    let Some(mut planned) = planned else { return false };
+    if elsewhere {
+        planned.placement = None;
+    }
+    put(core, io, (whose, pool), planned, op, body)
+}
+
+/// The plan of a statement of ours, as of a client's.
+fn plan(core: &mut Core, pool: PoolId, version: u8, op: u8, body: &[u8]) -> Option<Plan> {
+    let length = body.len() as u32;
+    let header = Header { version, response: false, flags: 0, stream: 0, opcode: op, length };
+    let planned = match op {
+        opcode::EXECUTE => route::plan_execute(&mut core.router, &header, body),
+        _ => route::plan(&mut core.router, pool, &header, body),
+    };
+    planned.ok()
+}
+
+fn put(core: &mut Core, io: &mut Io, (whose, pool): (Whose, PoolId), plan: Plan, op: u8, body: &[u8]) -> bool {
+    if core.fleet.own.in_flight.len() >= IN_FLIGHT_MAX {
+        return false;
+    }
+    let link = match route::choose(&mut core.router, &core.links, pool, &plan, None) {
+        Choice::Link(link) => link,
+        Choice::Full(_) => return false,
+        Choice::Nothing => {
+            open::ensure_links(core, io, pool);
+            return false;
+        }
+    };
+    let stream = core.fleet.own.in_flight.insert(whose);
+    let pending = Pending {
+        purpose: Purpose::Client,
+        client: ClientRef::PROXY,
+        pool,
+        stream: stream as i16,
+        opcode: op,
+        flags: 0,
+        retries: 0,
+        fate_unknown: false,
+        reprepares: 0,
+        plan,
+        received_ns: io.now_ns(),
+        sent_ns: 0,
+        kept: Kept::Nothing,
+    };
+    if !aggregate::send(&mut core.links, &mut core.retained, io, link, pending, body) {
+        core.fleet.own.in_flight.remove(stream);
+        return false;
+    }
+    let metrics = &core.context.metrics;
+    metrics.own_statements.add(1);
+    metrics.queries.of(plan.kind).add(1);
+    metrics.in_flight.add(1);
+    true
+}
+
+/// Has a text prepared, for the next time.
+fn prepare(core: &mut Core, io: &mut Io, pool: PoolId, place: usize) {
+    let Own { texts, message, .. } = &mut core.fleet.own;
+    let (mut body, text) = (std::mem::take(message), texts[place].text);
+    let version = core.router.pools.get(pool).map_or(VERSION, |pool| pool.key.version);
+    body.clear();
+    encode::prepare(&mut body, version, text, None);
+    let planned = plan(core, pool, version, opcode::PREPARE, &body);
+    let is_asked =
+        planned.is_some_and(|plan| put(core, io, (Whose::Prepare(place), pool), plan, opcode::PREPARE, &body));
+    core.fleet.own.texts[place].is_asked = is_asked;
+    core.fleet.own.message = body;
+}
+
+/// The pool that the proxy's own statements are asked in. `None`: there is no ring yet, or there are too many pools.
+pub(crate) fn pool(core: &mut Core, io: &mut Io) -> Option<PoolId> {
+    let cluster = core.router.cluster.as_ref()?;
+    let version = cluster.protocol_version_max.min(VERSION);
+    let login = core.context.config.credentials().filter(|_| cluster.authenticator.is_some());
+    let token = login.map(|login| format!("\0{}\0{}", login.username, login.password.reveal()).into_bytes());
+    if let Some(id) = core.fleet.own.pool
+        && let Some(pool) = core.router.pools.get(id)
+        && pool.key.version == version
+        && pool.key.login.as_deref() == token.as_deref()
+    {
+        return Some(id);
+    }
+    let login = token.map(Arc::from);
+    let key = PoolKey { login, version, keyspace: None, compression: None, no_compact: false };
+    let id = pools::for_key(core, io, &key, 0)?;
+    if let Some(before) = core.fleet.own.pool.replace(id) {
+        core.router.leave_pool(&mut core.links, io, before, ClientRef::PROXY.id);
+    }
+    if let Some(pool) = core.router.pools.get_mut(id) {
+        pool.clients += 1;
+    }
+    open::ensure_links(core, io, id);
+    Some(id)
+}

@@ -1,0 +1,50 @@
+//! Answers to the proxy's own statements, given to who asked.
+
+use shunt_reactor::Io;
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::{ErrorMessage, ResultMessage, split_response_prefix};
+
+use crate::client::inbox::Kept;
+use crate::core::Core;
+use crate::locks::rows;
+use crate::membership::run;
+use crate::own::{Heard, VERSION, Whose};
+
+/// Gives out what came during an event. What comes of that is given out too.
+#[cold]
+pub(crate) fn settle(core: &mut Core, io: &mut Io) {
+    let mut inbox = std::mem::take(&mut core.clients.inbox);
+    for answer in inbox.iter() {
+        take(core, io, &answer);
+    }
+    inbox.clear();
+    if core.clients.inbox.is_empty() {
+        core.clients.inbox = inbox;
+    }
+}
+
+fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
+    let Some(whose) = core.fleet.own.in_flight.try_remove(answer.stream as usize) else { return };
+    let heard = read(answer);
+    match whose {
+        Whose::Prepare(place) => {
+            let text = &mut core.fleet.own.texts[place];
+            text.is_asked = false;
+            if let Heard::Result(ResultMessage::Prepared(prepared)) = heard {
+                text.id = Some(Box::from(prepared.id));
+            }
+        }
+        Whose::Write(id) => rows::written(core, io, id, &heard),
+        Whose::Load(load) => rows::loaded(core, io, load, &heard),
+        Whose::Fleet(id) => run::heard(core, io, id, &heard),
+    }
+}
+
+fn read<'a>(answer: &Kept<'a>) -> Heard<'a> {
+    let Ok((_, body)) = split_response_prefix(answer.flags, answer.body) else { return Heard::Unreadable };
+    match answer.opcode {
+        opcode::RESULT => ResultMessage::decode(VERSION, body).map_or(Heard::Unreadable, Heard::Result),
+        opcode::ERROR => ErrorMessage::decode(VERSION, body).map_or(Heard::Unreadable, Heard::Error),
+        _ => Heard::Unreadable,
+    }
+}

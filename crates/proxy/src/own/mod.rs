@@ -1,0 +1,94 @@
+//! The proxy's own statements: rows of locks, and those by which the proxies of a fleet agree.
+//!
+//! They are asked as a client without a connection would ask them: in a pool of its own, with the login of the control
+//! connection. So all that is done for a client's query is done for them: routing by key, second attempts where they can do no
+//! harm, preparing again what a node has forgotten, deadlines. The answers come back as a client would see them and lie in
+//! [`crate::client::inbox`] until the event is over; then [`heard`] gives each to who asked.
+//!
+//! This must never give two outcomes of one statement, or none; nor say that a statement was not carried out if it may have
+//! been, or may be yet.
+//!
+//! A statement is prepared when it is asked for the first time, and travels as text until a node has answered that.
+
+pub(crate) mod ask;
+pub(crate) mod heard;
+
+use shunt_fleet::StatementId;
+use shunt_locks::{LoadId, WriteId};
+use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage};
+use slab::Slab;
+
+use crate::ids::PoolId;
+
+/// Version of the protocol that they are asked in, or 3 if the ring knows no other.
+pub(crate) const VERSION: u8 = 4;
+
+/// Statements in flight at once. They are told apart by their place, which travels as a stream id does.
+pub(crate) const IN_FLIGHT_MAX: usize = 16_384;
+
+/// Who asked a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// A text of ours is to be prepared; its place among them.
+    Prepare(usize),
+    /// A row of a lock is to be written.
+    Write(WriteId),
+    /// A partition of rows is to be read.
+    Load(LoadId),
+    /// The fleet's.
+    Fleet(StatementId),
+}
+
+/// How a statement is to be carried out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Levels {
+    pub(crate) consistency: Consistency,
+    /// Of a conditional statement.
+    pub(crate) serial: Option<Consistency>,
+    /// Of what it writes, microseconds.
+    pub(crate) timestamp_us: Option<i64>,
+    /// Not at the node that is best for its key, which did not do well the last time.
+    pub(crate) elsewhere: bool,
+}
+
+/// What came of a statement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Heard<'a> {
+    /// It was carried out.
+    Result(ResultMessage<'a>),
+    /// An error, of a node or in the proxy's own words; its code says what is known.
+    Error(ErrorMessage<'a>),
+    /// A node answered something that cannot be read.
+    Unreadable,
+}
+
+/// A text of ours.
+struct Text {
+    text: &'static str,
+    /// The id that nodes know it by, once it is known.
+    id: Option<Box<[u8]>>,
+    /// It is being prepared.
+    is_asked: bool,
+}
+
+/// The owner of what is known of the proxy's own statements.
+#[derive(Default)]
+pub(crate) struct Own {
+    /// The pool that they are asked in, once there is one.
+    pool: Option<PoolId>,
+    texts: Vec<Text>,
+    in_flight: Slab<Whose>,
+    /// A message is put together here.
+    message: Vec<u8>,
+}
+
+impl Own {
+    /// The place of a text; there are few.
+    fn place(&mut self, text: &'static str) -> usize {
+        let found = self.texts.iter().position(|known| std::ptr::eq(known.text, text) || known.text == text);
+        found.unwrap_or_else(|| {
+            self.texts.push(Text { text, id: None, is_asked: false });
+            self.texts.len() - 1
+        })
+    }
+}

@@ -1,0 +1,205 @@
+//! `shunt fleet`: makes a fleet of proxies, and shows it.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use shunt_fleet::schema::{FORMAT, Replication};
+use shunt_fleet::{Level, NewFleet, Outcome, Statement};
+use shunt_proxy::config::{Credentials, Secret};
+use shunt_proxy::control::client::{Client, Failed};
+use shunt_proxy::membership::tool;
+
+use crate::exit::Exit;
+use crate::print;
+
+/// The longest TTL of a lock in memory, if `shunt fleet init` is not told another.
+const MAX_TTL_MS: i32 = 30_000;
+/// How long a connection or a statement may take.
+const LIMIT: Duration = Duration::from_secs(15);
+
+/// `shunt fleet`.
+#[derive(Args, Debug)]
+pub(crate) struct Fleet {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: FleetCommand,
+}
+
+/// The commands about fleets.
+#[derive(Debug, Subcommand)]
+pub(crate) enum FleetCommand {
+    /// Make the tables of a fleet and its row, once, before its first proxy starts; what is there is left as it is
+    #[command(after_help = "Examples:\n  shunt fleet init --contact-points 10.0.0.1 --datacentre dc1\n  \
+                            shunt fleet init --contact-points 10.0.0.1 --replicas 3 --name orders")]
+    Init(Init),
+    /// Show the members, and whose the locks are
+    #[command(after_help = "Example:\n  shunt fleet status --contact-points 10.0.0.1")]
+    Status(Status),
+}
+
+/// Where to connect to, and as whom.
+#[derive(Args, Debug)]
+pub(crate) struct Access {
+    /// Nodes to ask, any of them will do: HOST or HOST:PORT
+    #[arg(long, value_name = "HOST", value_delimiter = ',', default_value = "127.0.0.1:9042")]
+    contact_points: Vec<String>,
+    /// Role to log in with
+    #[arg(long, value_name = "ROLE", requires = "password_file")]
+    username: Option<String>,
+    /// File with its password in the first line
+    #[arg(long, value_name = "FILE", requires = "username")]
+    password_file: Option<PathBuf>,
+}
+
+/// `shunt fleet init`.
+#[derive(Args, Debug)]
+pub(crate) struct Init {
+    #[command(flatten)]
+    access: Access,
+    /// Name of the fleet
+    #[arg(long, value_name = "NAME", default_value = "main")]
+    name: String,
+    /// Replicas of the tables
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    replicas: u32,
+    /// The one datacentre in which the fleet lives: its proxies agree there. Without it they agree over all datacentres
+    #[arg(long, value_name = "NAME")]
+    datacentre: Option<String>,
+    /// How long a proxy that is silent keeps its locks to itself, milliseconds
+    #[arg(long, value_name = "MS", default_value_t = shunt_fleet::LEASE_MS_DEFAULT, value_parser = lease)]
+    lease_ms: i32,
+    /// Longest TTL of locks in memory, milliseconds: so long none are granted after a proxy has died
+    #[arg(long, value_name = "MS", default_value_t = MAX_TTL_MS, value_parser = clap::value_parser!(i32).range(1_000..=600_000))]
+    max_ttl_ms: i32,
+}
+
+/// `shunt fleet status`.
+#[derive(Args, Debug)]
+pub(crate) struct Status {
+    #[command(flatten)]
+    access: Access,
+    /// Name of the fleet
+    #[arg(long, value_name = "NAME", default_value = "main")]
+    name: String,
+}
+
+fn lease(text: &str) -> Result<i32, String> {
+    let range = shunt_fleet::LEASE_MS;
+    let value = text.parse::<i32>().ok().filter(|value| range.contains(value));
+    value.ok_or_else(|| format!("{} to {} milliseconds are allowed", range.start(), range.end()))
+}
+
+impl Access {
+    /// Connects.
+    ///
+    /// # Errors
+    /// Nothing answers, or the password file cannot be read.
+    pub(crate) fn connect(&self) -> Result<Client, Failed> {
+        self.connect_within(LIMIT)
+    }
+
+    /// The same, with this limit for each step, and for each statement later.
+    ///
+    /// # Errors
+    /// As [`Access::connect`].
+    pub(crate) fn connect_within(&self, limit: Duration) -> Result<Client, Failed> {
+        let credentials = self.credentials()?;
+        Client::connect(&self.contact_points, credentials.as_ref(), limit)
+    }
+
+    fn credentials(&self) -> Result<Option<Credentials>, Failed> {
+        let Some((username, path)) = self.username.clone().zip(self.password_file.as_ref()) else { return Ok(None) };
+        let failed = |error| Failed { code: None, message: format!("{}: {error}", path.display()) };
+        let text = std::fs::read_to_string(path).map_err(failed)?;
+        let password = Secret::new(text.lines().next().unwrap_or_default());
+        Ok(Some(Credentials { username, password }))
+    }
+}
+
+/// Does what is asked.
+pub(crate) fn run(fleet: &Fleet) -> Exit {
+    let done = match &fleet.command {
+        FleetCommand::Init(init) => self::init(init),
+        FleetCommand::Status(status) => self::status(status),
+    };
+    match done {
+        Ok(text) => {
+            print(&text);
+            Exit::Done
+        }
+        Err(failed) => {
+            eprintln!("error: {}", failed.message);
+            if failed.code.is_none() { Exit::NoRing } else { Exit::Internal }
+        }
+    }
+}
+
+fn init(init: &Init) -> Result<String, Failed> {
+    let mut client = init.access.connect()?;
+    let (level, replication) = match &init.datacentre {
+        Some(name) => (Level::LocalSerial, Replication::Datacentres(vec![(name.clone(), init.replicas)])),
+        None => (Level::Serial, Replication::Simple(init.replicas)),
+    };
+    let row = NewFleet {
+        format: FORMAT,
+        level,
+        datacentre: init.datacentre.clone().unwrap_or_default(),
+        max_ttl_ms: init.max_ttl_ms,
+        lease_ms: init.lease_ms,
+    };
+    let name = &init.name;
+    Ok(match tool::found(&mut client, name, row, &replication)? {
+        true => format!("fleet {name} is made; start its proxies with --fleet {name}\n"),
+        false => format!("fleet {name} was there before, and is left as it is\n"),
+    })
+}
+
+/// Makes a fleet with the defaults and so many replicas, if there is none.
+///
+/// # Errors
+/// The nodes cannot be reached, or refuse a statement.
+#[cfg(feature = "node")]
+pub(crate) fn make(contact_points: &[String], name: &str, replicas: u32) -> Result<(), Failed> {
+    let mut client = Client::connect(contact_points, None, LIMIT)?;
+    let row = NewFleet {
+        format: FORMAT,
+        level: Level::Serial,
+        datacentre: String::new(),
+        max_ttl_ms: MAX_TTL_MS,
+        lease_ms: shunt_fleet::LEASE_MS_DEFAULT,
+    };
+    tool::found(&mut client, name, row, &Replication::Simple(replicas)).map(|_| ())
+}
+
+fn status(status: &Status) -> Result<String, Failed> {
+    let mut client = status.access.connect()?;
+    let name = &status.name;
+    let read = Statement::ReadFleet { serial: false };
+    // At a quorum of all: the row that says how the fleet agrees is read before that is known.
+    let Outcome::Fleet(Some(fleet)) = tool::ask(&mut client, name, &read, &read.consistencies(Level::Serial))? else {
+        let message = format!("there is no fleet {name}: `shunt fleet init` makes it");
+        return Err(Failed { code: Some(0), message });
+    };
+    let read = Statement::ReadMembers { serial: false };
+    let members = match tool::ask(&mut client, name, &read, &read.consistencies(fleet.level))? {
+        Outcome::Members { rows, .. } => rows,
+        other => return Err(Failed { code: Some(0), message: format!("the members cannot be read: {other:?}") }),
+    };
+    let mut text = format!(
+        "fleet {name}: epoch {}, lease {} ms, locks in memory {} ms at most, {}\n",
+        fleet.epoch,
+        fleet.lease_ms,
+        fleet.max_ttl_ms,
+        fleet.level.name()
+    );
+    let _ = writeln!(text, "{:<22} {:<8} {:>6} {:>10}  incarnation", "address", "state", "shards", "beat");
+    for member in members {
+        let state = if member.leaving { "leaving".to_owned() } else { format!("{:?}", member.state).to_lowercase() };
+        let shards = fleet.view.shards_of(member.incarnation).len();
+        let _ =
+            writeln!(text, "{:<22} {state:<8} {shards:>6} {:>10}  {}", member.address, member.beat, member.incarnation);
+    }
+    Ok(text)
+}

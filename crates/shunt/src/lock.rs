@@ -1,0 +1,304 @@
+//! `shunt lock`: runs a command while it holds a lock.
+//!
+//! The command must not run on as if it held a lock that it has lost. So the time of the lock is counted from before it was asked for,
+//! it is renewed at a third of that time, and when it could not be renewed until a tenth of the time is left, the command is
+//! told to end (SIGTERM), and made to five seconds later (SIGKILL).
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::process::{Pid, Signal, kill_process};
+use shunt_proxy::control::client::{Client, Failed, Table};
+use shunt_wire::cql::message::{Consistency, error_code};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{self, SignalKind};
+
+use crate::exit::{Exit, LOCK_HELD, LOCK_LOST};
+use crate::fleet::Access;
+
+/// A request waits so long at the proxy; the rest of the time it is made again.
+const ROUND: Duration = Duration::from_millis(1_000);
+/// Pause after a request that could not be served.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How often it is looked if the command has ended.
+const LOOK: Duration = Duration::from_millis(20);
+/// A command that was told to end has this long to do so.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// `shunt lock`.
+#[derive(Args, Debug)]
+pub(crate) struct Lock {
+    #[command(flatten)]
+    access: Access,
+    /// How long the lock is held unless it is renewed, which is done while the command runs: whole seconds
+    #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = clap::value_parser!(u32).range(3..=86_400))]
+    ttl: u32,
+    /// How long to wait for it: whole seconds, 0 to try once
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u32).range(0..=86_400))]
+    wait: u32,
+    /// Share it with others who do
+    #[arg(long)]
+    shared: bool,
+    /// A lock in memory: faster, and nobody's for a while after a proxy has died
+    #[arg(long)]
+    fast: bool,
+    /// Who holds it; two that say the same are taken for one [default: host, process and time]
+    #[arg(long, value_name = "TEXT")]
+    owner: Option<String>,
+    /// Exit code when somebody else has it to the end of the wait
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = LOCK_HELD)]
+    conflict_exit_code: u8,
+    /// Name of the lock
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// The command with its arguments; it finds the lock's name and fence in SHUNT_LOCK_NAME and SHUNT_LOCK_FENCE
+    #[arg(value_name = "COMMAND", required = true, last = true)]
+    command: Vec<String>,
+}
+
+/// Why there is no lock.
+enum Refused {
+    /// Somebody else has it.
+    Held,
+    /// It cannot be had, whoever has it.
+    Failed(Failed),
+}
+
+/// A lock that is held.
+struct Held {
+    fence: i64,
+    /// When the request was made that it is held by.
+    asked: Instant,
+}
+
+/// A proxy, connected to again when it does not answer.
+struct Proxy<'a> {
+    lock: &'a Lock,
+    owner: String,
+    client: Option<Client>,
+}
+
+/// Runs the command under the lock; its exit code is that of the command, if that has run to its end.
+pub(crate) fn run(lock: &Lock) -> ExitCode {
+    let mut proxy = Proxy { lock, owner: lock.owner.clone().unwrap_or_else(owner), client: None };
+    let held = match proxy.acquire() {
+        Ok(held) => held,
+        Err(Refused::Held) => {
+            eprintln!("lock {} is held by somebody else", lock.name);
+            return ExitCode::from(lock.conflict_exit_code);
+        }
+        Err(Refused::Failed(failed)) => {
+            eprintln!("error: {}", failed.message);
+            return if failed.code.is_none() { Exit::NoRing } else { Exit::Configuration }.into();
+        }
+    };
+    let (program, arguments) = lock.command.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
+    let mut command = Command::new(program);
+    command.args(arguments).env("SHUNT_LOCK_NAME", &lock.name).env("SHUNT_LOCK_FENCE", held.fence.to_string());
+    let ended = command.spawn().and_then(|child| Running { child }.wait_and_renew(&mut proxy, &held));
+    let code = match ended {
+        Ok(Some(status)) => code_of(status),
+        Ok(None) => {
+            eprintln!("lock {} was lost: the command was stopped", lock.name);
+            return ExitCode::from(LOCK_LOST);
+        }
+        Err(error) => {
+            eprintln!("error: {program}: {error}");
+            127
+        }
+    };
+    proxy.release(&held);
+    ExitCode::from(code)
+}
+
+fn code_of(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(70);
+    u8::try_from(code).unwrap_or(70)
+}
+
+/// A text that nobody else has.
+fn owner() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    format!("{}:{}:{:x}", host.trim(), std::process::id(), now.as_micros())
+}
+
+impl Proxy<'_> {
+    fn table(&self) -> &'static str {
+        if self.lock.fast { "fast_rwlocks" } else { "rwlocks" }
+    }
+
+    fn ttl(&self) -> Duration {
+        Duration::from_secs(u64::from(self.lock.ttl))
+    }
+
+    fn values(&self, more: &[Vec<u8>]) -> Vec<Option<Vec<u8>>> {
+        let first = [self.lock.name.clone().into_bytes(), self.owner.clone().into_bytes()];
+        first.into_iter().chain(more.iter().cloned()).map(Some).collect()
+    }
+
+    /// Carries out a statement. After one that nothing answered, the next goes to whichever proxy answers then.
+    fn query(&mut self, text: &str, values: &[Option<Vec<u8>>]) -> Result<Table, Failed> {
+        let client = match self.client.take() {
+            Some(client) => client,
+            // One that does not answer must not take all the time that the lock has.
+            None => self.lock.access.connect_within(self.ttl() / 5)?,
+        };
+        let client = self.client.insert(client);
+        let answer = client.query(text, values, Consistency::ONE, None);
+        if answer.as_ref().is_err_and(|failed| failed.code.is_none_or(|code| code == error_code::IS_BOOTSTRAPPING)) {
+            self.client = None;
+        }
+        answer
+    }
+
+    fn acquire(&mut self) -> Result<Held, Refused> {
+        let until = Instant::now() + Duration::from_secs(u64::from(self.lock.wait));
+        let text = format!(
+            "INSERT INTO shunt.{} (name, owner, mode, wait_ms) VALUES (?, ?, ?, ?) IF NOT EXISTS USING TTL {}",
+            self.table(),
+            self.lock.ttl
+        );
+        let mode: &[u8] = if self.lock.shared { b"S" } else { b"X" };
+        loop {
+            let asked = Instant::now();
+            let left = until.saturating_duration_since(asked);
+            let round_ms = left.min(ROUND).as_millis() as i32;
+            let values = self.values(&[mode.to_vec(), round_ms.to_be_bytes().to_vec()]);
+            match self.query(&text, &values) {
+                Ok(table) => {
+                    let fence =
+                        table.get(0, "fence").and_then(|fence| Some(i64::from_be_bytes(fence.try_into().ok()?)));
+                    let is_granted = table.get(0, "[applied]") == Some(&[1]);
+                    // Asked before, and the answer was lost.
+                    let was_granted = table.get(0, "owner") == Some(self.owner.as_bytes());
+                    if let Some(fence) = fence
+                        && (is_granted || was_granted)
+                    {
+                        let held = Held { fence, asked };
+                        if is_granted || self.renew(&held).is_ok_and(|renewed| renewed) {
+                            return Ok(held);
+                        }
+                    }
+                    if left.is_zero() {
+                        return Err(Refused::Held);
+                    }
+                }
+                Err(failed) if is_final(&failed) || left.is_zero() => return Err(Refused::Failed(failed)),
+                Err(_) => pause(PAUSE),
+            }
+        }
+    }
+
+    /// `false`: it is not held any more.
+    fn renew(&mut self, held: &Held) -> Result<bool, Failed> {
+        let text = format!(
+            "UPDATE shunt.{} USING TTL {} SET mode = '{}' WHERE name = ? AND owner = ? IF fence = ?",
+            self.table(),
+            self.lock.ttl,
+            if self.lock.shared { 'S' } else { 'X' }
+        );
+        let values = self.values(&[held.fence.to_be_bytes().to_vec()]);
+        self.query(&text, &values).map(|table| table.get(0, "[applied]") == Some(&[1]))
+    }
+
+    /// What cannot be released ends with its time.
+    fn release(&mut self, held: &Held) {
+        let text = format!("DELETE FROM shunt.{} WHERE name = ? AND owner = ? IF fence = ?", self.table());
+        let values = self.values(&[held.fence.to_be_bytes().to_vec()]);
+        for _ in 0..3 {
+            if self.query(&text, &values).is_ok() {
+                return;
+            }
+            pause(PAUSE);
+        }
+        eprintln!("lock {} could not be released; it ends with its time", self.lock.name);
+    }
+}
+
+/// True if asking again would be answered in the same way.
+fn is_final(failed: &Failed) -> bool {
+    failed.code.is_some_and(|code| code == error_code::BAD_CREDENTIALS || code >= error_code::SYNTAX_ERROR)
+}
+
+fn pause(time: Duration) {
+    if let Ok(runtime) = runtime() {
+        runtime.block_on(async { tokio::time::sleep(time).await });
+    }
+}
+
+fn runtime() -> std::io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// The command.
+struct Running {
+    child: Child,
+}
+
+impl Running {
+    /// Waits for its end and renews the lock until then. None: the lock was lost, and the command stopped.
+    fn wait_and_renew(mut self, proxy: &mut Proxy<'_>, held: &Held) -> std::io::Result<Option<ExitStatus>> {
+        let signals = runtime()?;
+        let (mut terminate, mut interrupt) = {
+            let _inside = signals.enter();
+            (unix::signal(SignalKind::terminate())?, unix::signal(SignalKind::interrupt())?)
+        };
+        let ttl = proxy.ttl();
+        let mut sure_until = held.asked + ttl - ttl / 10;
+        let mut renew_at = held.asked + ttl / 3;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(Some(status));
+            }
+            let now = Instant::now();
+            if now >= sure_until {
+                return self.stop().map(|()| None);
+            }
+            if now >= renew_at {
+                match proxy.renew(held) {
+                    Ok(true) => {
+                        sure_until = now + ttl - ttl / 10;
+                        renew_at = now + ttl / 3;
+                    }
+                    Ok(false) => return self.stop().map(|()| None),
+                    // Nobody knows, or nobody could be asked: again soon, as long as there is time.
+                    Err(_) => renew_at = now + PAUSE,
+                }
+            }
+            // A terminal has told the command already; a supervisor tells this process alone.
+            let told = signals.block_on(async {
+                tokio::select! {
+                    _ = terminate.recv() => Some(Signal::TERM),
+                    _ = interrupt.recv() => Some(Signal::INT),
+                    () = tokio::time::sleep(LOOK) => None,
+                }
+            });
+            if let Some(signal) = told {
+                self.tell(signal);
+            }
+        }
+    }
+
+    fn tell(&self, signal: Signal) {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            // It may have ended by now.
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    fn stop(&mut self) -> std::io::Result<()> {
+        self.tell(Signal::TERM);
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            if self.child.try_wait()?.is_some() {
+                return Ok(());
+            }
+            pause(LOOK);
+        }
+        self.child.kill()?;
+        self.child.wait().map(|_| ())
+    }
+}

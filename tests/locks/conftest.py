@@ -1,0 +1,36 @@
+"""A fleet of three proxies: before the ring that SHUNT_RING names, or before an embedded node."""
+
+import os
+
+import pytest
+
+from harness import jars
+from harness.embedded import Embedded
+from locks.fleet import LEASE_MS, Fleet
+
+
+@pytest.fixture(scope="session")
+def nodes():
+    """(contact points, replicas of the fleet's tables)"""
+    ring = os.environ.get("SHUNT_RING")
+    if ring:
+        yield ring, 3
+        return
+    node = Embedded.direct(port=9147, log=jars.TARGET / "ring" / "embedded-locks.log")
+    node.name, node.directory = "locks", jars.TARGET / "ring" / "embedded-locks"
+    node.arguments[node.arguments.index("--listen") + 1] = node.contact
+    with node:
+        yield node.contact, 1
+
+
+@pytest.fixture(scope="module")
+def fleet(nodes, request):
+    contact, replicas = nodes
+    name = request.module.__name__.rsplit(".", 1)[-1]
+    # So long no locks in memory are granted after a proxy has died, which is what the tests of faults wait for.
+    port, lease_ms, memory_ttl_ms = (9360, LEASE_MS, 5_000) if "faults" in name else (9350, 6_000, 30_000)
+    fleet = Fleet(contact, name, replicas, port, lease_ms, memory_ttl_ms)
+    try:
+        yield fleet.start()
+    finally:
+        fleet.stop()

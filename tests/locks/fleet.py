@@ -1,0 +1,163 @@
+"""A fleet of proxies before nodes, and clients that take locks through it."""
+
+import subprocess
+import threading
+import time
+
+from cassandra import ConsistencyLevel
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+from cassandra.policies import RoundRobinPolicy, WhiteListRoundRobinPolicy
+from cassandra.query import dict_factory
+
+from harness import jars, proxy
+
+LEASE_MS = 3000  # in the tests of faults, which wait for it
+
+
+class Fleet:
+    """Proxies of one fleet, each a process of its own."""
+
+    def __init__(self, contact_points: str, name: str, replicas: int, port: int, lease_ms: int, memory_ttl_ms: int, proxies: int = 3):
+        self.contact_points, self.name, self.replicas = contact_points, name, replicas
+        self.lease_ms, self.memory_ttl_ms = lease_ms, memory_ttl_ms
+        options = ["--fleet", name, "--fleet-replicas-min", str(replicas), "--lock-wait-max-ms", "30000", "--cores", "2",
+                   "--query-timeout-ms", "4000"]
+        logs = jars.TARGET / "ring"
+        self.proxies = [proxy.Proxy(contact_points, listen=f"127.0.3.{number}:{port}", admin=f"127.0.3.{number}:{port + 1}",
+                                    options=options, log=logs / f"fleet-{name}-{number}.log") for number in range(1, proxies + 1)]
+
+    def start(self) -> "Fleet":
+        made = subprocess.run([str(proxy.binary()), "fleet", "init", "--contact-points", self.contact_points, "--name", self.name,
+                               "--replicas", str(self.replicas), "--lease-ms", str(self.lease_ms), "--max-ttl-ms", str(self.memory_ttl_ms)],
+                              capture_output=True, text=True, timeout=120, check=False)
+        if made.returncode:
+            raise RuntimeError(f"shunt fleet init: {made.stderr}")
+        for one in self.proxies:
+            one.start()
+        self.wait_until_settled(len(self.proxies))
+        return self
+
+    def stop(self) -> None:
+        for one in self.proxies:
+            if one.process is not None:
+                one.kill()
+
+    def status(self) -> str:
+        return subprocess.run([str(proxy.binary()), "fleet", "status", "--contact-points", self.contact_points, "--name", self.name],
+                              capture_output=True, text=True, timeout=60, check=True).stdout
+
+    def shards(self) -> dict:
+        """How many shards each live member has, by address."""
+        rows = [line.split() for line in self.status().splitlines()[2:]]
+        return {row[0]: int(row[2]) for row in rows if row[1] == "live"}
+
+    def wait_until_settled(self, members: int, within_seconds: float = 60) -> None:
+        """Until so many members have all shards among them, evenly."""
+        deadline = time.monotonic() + within_seconds
+        while True:
+            shards = self.shards()
+            if len(shards) == members and sum(shards.values()) == 64 and max(shards.values()) - min(shards.values()) <= 1:
+                return
+            if time.monotonic() > deadline:
+                logs = "\n".join(one.log_tail() for one in self.proxies)
+                raise RuntimeError(f"the fleet has not settled:\n{self.status()}\n{logs}")
+            time.sleep(0.1)
+
+    def connect(self, to: int | None = None, version: int = 4, timeout_seconds: float = 40):
+        """A session that goes round all proxies, or keeps to one of them."""
+        hosts = [one.host for one in self.proxies]
+        policy = RoundRobinPolicy() if to is None else WhiteListRoundRobinPolicy([hosts[to]])
+        profile = ExecutionProfile(load_balancing_policy=policy, request_timeout=timeout_seconds, row_factory=dict_factory,
+                                   consistency_level=ConsistencyLevel.QUORUM)
+        contact = hosts if to is None else [hosts[to]]
+        # A proxy that stands still answers nothing: the heartbeat tells the driver, where its control connection is to that one.
+        cluster = Cluster(contact, port=self.proxies[0].port, protocol_version=version, connect_timeout=10,
+                          idle_heartbeat_interval=2, idle_heartbeat_timeout=2,
+                          execution_profiles={EXEC_PROFILE_DEFAULT: profile})
+        return cluster.connect()
+
+
+class Grants:
+    """What clients know of one lock: grants in the order in which they were begun to be counted on. Any two of one lock that
+    overlap, and any fence that is not above all that were granted before, is a fault."""
+
+    def __init__(self):
+        self.guard = threading.Lock()
+        self.faults, self.count = [], 0
+        self.holder = {}
+        self.highest = {}
+
+    def granted(self, lock: str, owner: str, fence: int) -> None:
+        with self.guard:
+            self.count += 1
+            if lock in self.holder:
+                self.faults.append(f"{lock}: {owner} was granted it while {self.holder[lock]} held it")
+            if fence <= self.highest.get(lock, 0):
+                self.faults.append(f"{lock}: {owner} has fence {fence} after {self.highest[lock]}")
+            self.highest[lock] = max(fence, self.highest.get(lock, 0))
+            self.holder[lock] = owner
+
+    def ends(self, lock: str, owner: str) -> None:
+        """Before the release is sent, or when the client may not count on the lock any more."""
+        with self.guard:
+            if self.holder.get(lock) == owner:
+                del self.holder[lock]
+
+
+class Workers:
+    """Clients that take locks, hold them for a moment and release them, whatever happens to the proxies."""
+
+    def __init__(self, fleet: Fleet, table: str, locks: int, clients: int, ttl_seconds: int):
+        self.fleet, self.table, self.ttl = fleet, table, ttl_seconds
+        self.names = [f"{table}-{number}" for number in range(locks)]
+        self.grants, self.going = Grants(), True
+        self.errors = {}
+        self.session = fleet.connect(timeout_seconds=3)
+        self.threads = [threading.Thread(target=self.work, args=(number,), daemon=True) for number in range(clients)]
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.going = False
+        for thread in self.threads:
+            thread.join(60)
+        self.session.cluster.shutdown()
+
+    def work(self, number: int) -> None:
+        count = 0
+        while self.going:
+            count += 1
+            name, owner = self.names[(number + count) % len(self.names)], f"{number}-{count}"
+            try:
+                self.once(name, owner)
+            except Exception as error:  # noqa: BLE001 (every error that a fault causes is one that clients get)
+                kind = type(error).__name__
+                self.errors[kind] = self.errors.get(kind, 0) + 1
+                self.grants.ends(name, owner)
+                time.sleep(0.05)
+
+    def once(self, name: str, owner: str) -> None:
+        asked = time.monotonic()
+        acquire = f"INSERT INTO shunt.{self.table} (name, owner, wait_ms) VALUES (%s, %s, %s) IF NOT EXISTS USING TTL {self.ttl}"
+        row = self.session.execute(acquire, (name, owner, 500)).one()
+        if not row["[applied]"]:
+            return
+        # A client counts its time from when it asked, and holds the lock for a small part of it. One that was answered later than
+        # that must not count on the lock.
+        if time.monotonic() - asked > self.ttl / 2:
+            return
+        self.grants.granted(name, owner, row["fence"])
+        time.sleep(0.002)
+        self.grants.ends(name, owner)
+        self.session.execute(f"DELETE FROM shunt.{self.table} WHERE name = %s IF owner = %s AND fence = %s", (name, owner, row["fence"]))
+
+    def wait_for_grants(self, more: int, within_seconds: float = 60) -> None:
+        """Until so many locks more were granted."""
+        wanted, deadline = self.grants.count + more, time.monotonic() + within_seconds
+        while self.grants.count < wanted:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{self.grants.count} of {wanted} grants; errors: {self.errors}\n{self.fleet.status()}")
+            time.sleep(0.05)

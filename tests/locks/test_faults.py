@@ -1,0 +1,70 @@
+"""Proxies die, stand still and stop in order while clients take locks: nobody holds a lock that another holds, fences rise, and
+the fleet recovers by itself."""
+
+import signal
+import time
+
+import pytest
+
+from locks.fleet import LEASE_MS, Workers
+
+
+@pytest.fixture(params=["locks", "fast_locks"])
+def workers(fleet, request):
+    fleet.wait_until_settled(len(fleet.proxies))
+    with Workers(fleet, request.param, locks=12, clients=6, ttl_seconds=4) as workers:
+        workers.wait_for_grants(100)
+        yield workers
+        # Whatever happened, all is served again.
+        fleet.wait_until_settled(len(fleet.proxies))
+        workers.wait_for_grants(200)
+    assert workers.grants.faults == []
+
+
+def test_a_killed_proxys_locks_are_served_by_the_others_and_it_comes_back(fleet, workers):
+    victim = fleet.proxies[0]
+    victim.process.send_signal(signal.SIGKILL)
+    victim.process.wait(10)
+    fleet.wait_until_settled(2)
+    workers.wait_for_grants(200)
+    victim.start()
+
+
+def test_a_proxy_that_stood_still_past_its_lease_grants_nothing_of_what_is_anothers(fleet, workers):
+    victim = fleet.proxies[1]
+    victim.process.send_signal(signal.SIGSTOP)
+    try:
+        time.sleep(3 * LEASE_MS / 1000)
+        fleet.wait_until_settled(2)
+        workers.wait_for_grants(100)
+    finally:
+        victim.process.send_signal(signal.SIGCONT)
+
+
+def test_a_proxy_that_is_stopped_in_order_hands_its_locks_over(fleet, workers):
+    victim = fleet.proxies[2]
+    victim.process.send_signal(signal.SIGTERM)
+    assert victim.process.wait(40) == 0
+    shards = fleet.shards()
+    assert sum(shards.values()) == 64 and victim.listen not in shards, "nobody had to find out that it is gone"
+    workers.wait_for_grants(200)
+    victim.start()
+
+
+def test_all_are_killed_at_once_and_durable_holders_keep_what_they_have(fleet, workers):
+    session = workers.session
+    owner = f"keeps-{workers.table}"
+    kept = session.execute("INSERT INTO shunt.locks (name, owner) VALUES ('kept', %s) IF NOT EXISTS USING TTL 120", (owner,)).one()
+    assert kept["[applied]"]
+    for one in fleet.proxies:
+        one.process.send_signal(signal.SIGKILL)
+    for one in fleet.proxies:
+        one.process.wait(10)
+    for one in fleet.proxies:
+        one.start()
+    fleet.wait_until_settled(len(fleet.proxies))
+    workers.wait_for_grants(50)
+    again = session.execute("INSERT INTO shunt.locks (name, owner) VALUES ('kept', 'other') IF NOT EXISTS USING TTL 120").one()
+    assert (again["[applied]"], again["owner"], again["fence"]) == (False, owner, kept["fence"])
+    free = session.execute("DELETE FROM shunt.locks WHERE name = 'kept' IF owner = %s AND fence = %s", (owner, kept["fence"])).one()
+    assert free["[applied]"]

@@ -1,0 +1,252 @@
+"""What an application sees of locks, through three proxies and the Python driver."""
+
+import threading
+import time
+
+import pytest
+from cassandra import InvalidRequest
+from cassandra.query import BatchStatement
+
+TTL = 20
+
+
+@pytest.fixture(scope="module", params=[3, 4, 5])
+def session(fleet, request):
+    session = fleet.connect(version=request.param)
+    session.version = request.param
+    yield session
+    session.cluster.shutdown()
+
+
+@pytest.fixture
+def name(request, session):
+    return f"{request.node.name}-{session.version}"
+
+
+def acquire(session, name, owner, table="locks", wait_ms=0, ttl=TTL):
+    text = f"INSERT INTO shunt.{table} (name, owner, wait_ms) VALUES (%s, %s, %s) IF NOT EXISTS USING TTL %s"
+    return session.execute(text, (name, owner, wait_ms, ttl)).one()
+
+
+def release(session, name, owner, table="locks"):
+    return session.execute(f"DELETE FROM shunt.{table} WHERE name = %s IF owner = %s", (name, owner)).one()
+
+
+def share(session, name, owner, mode, table="rwlocks", wait_ms=0):
+    text = f"INSERT INTO shunt.{table} (name, owner, mode, wait_ms) VALUES (%s, %s, %s, %s) IF NOT EXISTS USING TTL {TTL}"
+    return session.execute(text, (name, owner, mode, wait_ms)).one()
+
+
+@pytest.mark.parametrize("table", ["locks", "fast_locks"])
+def test_a_lock_is_held_by_one_and_its_fences_rise(session, name, table):
+    fences = []
+    for owner in ("ann", "bob", "ann"):
+        row = acquire(session, name, owner, table)
+        assert (row["[applied]"], row["name"], row["owner"], row["waiters"]) == (True, name, owner, 0)
+        assert 0 < row["ttl_ms"] <= TTL * 1000
+        fences.append(row["fence"])
+        again = acquire(session, name, owner, table)
+        assert (again["[applied]"], again["owner"], again["fence"]) == (False, owner, row["fence"]), "a lost reply is found again"
+        other = acquire(session, name, "eve", table)
+        assert (other["[applied]"], other["owner"], other["fence"]) == (False, owner, row["fence"])
+        assert not release(session, name, "eve", table)["[applied]"]
+        assert release(session, name, owner, table)["[applied]"]
+        assert not release(session, name, owner, table)["[applied]"]
+    assert fences == sorted(set(fences))
+
+
+def test_prepared_statements_do_what_texts_do(session, name):
+    insert = session.prepare("INSERT INTO shunt.locks (name, owner, wait_ms) VALUES (?, ?, ?) IF NOT EXISTS USING TTL ?")
+    renew = session.prepare("UPDATE shunt.locks USING TTL ? SET owner = ? WHERE name = ? IF owner = ? AND fence = ?")
+    look = session.prepare("SELECT owner, fence AS seen, ttl_ms FROM shunt.locks WHERE name = ?")
+    drop = session.prepare("DELETE FROM shunt.locks WHERE name = ? IF owner = ? AND fence = ?")
+    fence = session.execute(insert, (name, "ann", 0, TTL)).one()["fence"]
+    assert session.execute(renew, (2 * TTL, "ann", name, "ann", fence)).one()["[applied]"]
+    assert not session.execute(renew, (2 * TTL, "ann", name, "ann", fence - 1)).one()["[applied]"]
+    seen = session.execute(look, (name,)).one()
+    assert (seen["owner"], seen["seen"]) == ("ann", fence) and seen["ttl_ms"] > TTL * 1000
+    assert not session.execute(drop, (name, "ann", fence + 1)).one()["[applied]"]
+    assert session.execute(drop, (name, "ann", fence)).one()["[applied]"]
+    assert session.execute(look, (name,)).one() is None
+
+
+def test_a_lock_ends_with_its_time(session, name):
+    first = acquire(session, name, "ann", ttl=1)
+    row = acquire(session, name, "bob", wait_ms=10_000, ttl=TTL)
+    assert row["[applied]"] and row["fence"] > first["fence"]
+    assert row["ttl_ms"] > (TTL - 10) * 1000 - 1000
+    release(session, name, "bob")
+
+
+@pytest.mark.parametrize("table", ["locks", "fast_locks"])
+def test_a_hundred_wait_over_three_proxies_and_are_granted_in_order(fleet, name, table):
+    sessions = [fleet.connect(to=number) for number in range(3)]
+    try:
+        assert acquire(sessions[0], name, "first", table)["[applied]"]
+        text = f"INSERT INTO shunt.{table} (name, owner, wait_ms) VALUES (%s, %s, 28000) IF NOT EXISTS USING TTL 30"
+        count = 100
+        granted, done = [], threading.Event()
+
+        def hears(rows, owner):
+            if not rows[0]["[applied]"]:
+                done.set()
+                return
+            granted.append((owner, rows[0]["fence"]))
+            drop = f"DELETE FROM shunt.{table} WHERE name = %s IF owner = %s"
+            sessions[len(granted) % 3].execute_async(drop, (name, owner))
+            if len(granted) == count:
+                done.set()
+
+        for number in range(count):
+            owner = f"{number:03}"
+            future = sessions[number % 3].execute_async(text, (name, owner))
+            future.add_callback(hears, owner)
+            # The order is that of arrival at the lock's owner, so each has arrived before the next is sent.
+            while sessions[0].execute(f"SELECT waiters FROM shunt.{table} WHERE name = %s", (name,)).one()["waiters"] <= number:
+                pass
+        release(sessions[1], name, "first", table)
+        assert done.wait(60)
+        assert [owner for owner, _ in granted] == [f"{number:03}" for number in range(count)]
+        fences = [fence for _, fence in granted]
+        assert fences == sorted(set(fences))
+    finally:
+        for one in sessions:
+            one.cluster.shutdown()
+
+
+@pytest.mark.parametrize("table", ["rwlocks", "fast_rwlocks"])
+def test_readers_share_and_queue_behind_a_writer(session, name, table):
+    assert share(session, name, "r1", "S", table)["[applied]"]
+    assert share(session, name, "r2", "S", table)["[applied]"]
+    writer = session.execute_async(
+        f"INSERT INTO shunt.{table} (name, owner, mode, wait_ms) VALUES (%s, 'w', 'X', 3500) IF NOT EXISTS USING TTL 5", (name,))
+    queue = f"SELECT owner, mode, state FROM shunt.lock_queue WHERE name = %s AND fast = {'true' if 'fast' in table else 'false'}"
+    while len(session.execute(queue, (name,)).all()) < 3:
+        time.sleep(0.01)
+    late = share(session, name, "r3", "S", table)
+    assert not late["[applied]"], "a reader that does not wait does not overtake the writer"
+    states = [(row["owner"], row["mode"], row["state"]) for row in session.execute(queue, (name,))]
+    assert states == [("r1", "S", "held"), ("r2", "S", "held"), ("w", "X", "waiting")]
+    holders = session.execute(f"SELECT owner FROM shunt.{table} WHERE name = %s", (name,)).all()
+    assert [row["owner"] for row in holders] == ["r1", "r2"]
+    for reader in ("r1", "r2"):
+        gone = session.execute(f"DELETE FROM shunt.{table} WHERE name = %s AND owner = %s IF EXISTS", (name, reader)).one()
+        assert gone["[applied]"]
+    assert writer.result().one()["[applied]"]
+    gone = session.execute(f"DELETE FROM shunt.{table} WHERE name = %s AND owner = 'w' IF EXISTS", (name,)).one()
+    assert gone["[applied]"]
+
+
+def test_the_lock_of_a_client_that_is_gone_goes_to_the_next(fleet, name, session):
+    assert acquire(session, name, "holder")["[applied]"]
+    for to in range(3):
+        leaving = fleet.connect(to=to)
+        waits = "INSERT INTO shunt.locks (name, owner, wait_ms) VALUES (%s, %s, 25000) IF NOT EXISTS USING TTL 30"
+        leaving.execute_async(waits, (name, f"leaves-{to}"))
+        while session.execute("SELECT waiters FROM shunt.locks WHERE name = %s", (name,)).one()["waiters"] < 1:
+            time.sleep(0.01)
+        stays = session.execute_async(waits, (name, f"stays-{to}"))
+        leaving.cluster.shutdown()
+        while session.execute("SELECT waiters FROM shunt.locks WHERE name = %s", (name,)).one()["waiters"] < 1:
+            time.sleep(0.01)
+        previous = "holder" if to == 0 else f"stays-{to - 1}"
+        assert release(session, name, previous)["[applied]"]
+        assert stays.result().one()["[applied]"]
+    release(session, name, "stays-2")
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_several_locks_are_taken_all_or_none(session, name, prepared):
+    names = [f"{name}-{prepared}-{number}" for number in range(8)]
+
+    def all_of(owner, order):
+        if not prepared:
+            children = "; ".join(f"INSERT INTO shunt.locks (name, owner) VALUES ('{one}', '{owner}') IF NOT EXISTS USING TTL {TTL}"
+                                 for one in order)
+            return session.execute(f"BEGIN BATCH {children}; APPLY BATCH").all()
+        insert = session.prepare(f"INSERT INTO shunt.locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL {TTL}")
+        batch = BatchStatement()
+        for one in order:
+            batch.add(insert, (one, owner))
+        return session.execute(batch).all()
+
+    rows = all_of("ann", names)
+    assert [(row["[applied]"], row["name"], row["owner"]) for row in rows] == [(True, one, "ann") for one in names]
+    for one in names[:3] + names[4:]:
+        assert release(session, one, "ann")["[applied]"]
+    refused = all_of("bob", list(reversed(names)))
+    assert [(row["[applied]"], row["name"], row["owner"]) for row in refused] == [(False, names[3], "ann")]
+    for one in names[:3] + names[4:]:
+        assert session.execute("SELECT owner FROM shunt.locks WHERE name = %s", (one,)).one() is None, "nothing is left of it"
+    release(session, names[3], "ann")
+
+
+REFUSED = (
+    "INSERT INTO shunt.locks (name, owner) VALUES ('n', 'o')",
+    "INSERT INTO shunt.locks (name, owner) VALUES ('n', 'o') USING TTL 5",
+    "INSERT INTO shunt.locks (name, owner) VALUES ('n', 'o') IF NOT EXISTS",
+    "INSERT INTO shunt.locks (name, owner) VALUES ('n', 'o') IF NOT EXISTS USING TTL 5 AND TIMESTAMP 5",
+    "INSERT INTO shunt.locks (name, owner, fence) VALUES ('n', 'o', 1) IF NOT EXISTS USING TTL 5",
+    "INSERT INTO shunt.locks JSON '{\"name\": \"n\"}'",
+    "INSERT INTO shunt.locks (name, owner) VALUES ('', 'o') IF NOT EXISTS USING TTL 5",
+    "INSERT INTO shunt.locks (name, owner) VALUES ('n', null) IF NOT EXISTS USING TTL 5",
+    "INSERT INTO shunt.locks (name, owner, wait_ms) VALUES ('n', 'o', 4500) IF NOT EXISTS USING TTL 5",
+    "INSERT INTO shunt.locks (name, owner) VALUES ('n', 'o') IF NOT EXISTS USING TTL 100000",
+    "INSERT INTO shunt.fast_locks (name, owner) VALUES ('n', 'o') IF NOT EXISTS USING TTL 31",
+    "INSERT INTO shunt.rwlocks (name, owner, mode) VALUES ('n', 'o', 'R') IF NOT EXISTS USING TTL 5",
+    "UPDATE shunt.locks SET owner = 'x' WHERE name = 'n'",
+    "UPDATE shunt.locks USING TTL 5 SET owner = 'x' WHERE name = 'n' IF owner = 'y'",
+    "UPDATE shunt.locks USING TTL 5 SET fence = 7 WHERE name = 'n' IF owner = 'y'",
+    "DELETE FROM shunt.locks WHERE name = 'n'",
+    "DELETE FROM shunt.locks WHERE name = 'n' IF EXISTS",
+    "DELETE owner FROM shunt.locks WHERE name = 'n' IF owner = 'o'",
+    "SELECT * FROM shunt.locks",
+    "SELECT * FROM shunt.locks WHERE name IN ('a', 'b')",
+    "SELECT count(*) FROM shunt.locks WHERE name = 'n'",
+    "SELECT writetime(owner) FROM shunt.locks WHERE name = 'n'",
+    "TRUNCATE shunt.locks",
+    "TRUNCATE TABLE shunt.fast_rwlocks",
+    "INSERT INTO shunt.lock_queue (name, fast, position) VALUES ('n', false, 1) IF NOT EXISTS",
+    "BEGIN BATCH INSERT INTO shunt.locks (name, owner) VALUES ('n', 'o') IF NOT EXISTS USING TTL 5; "
+    "INSERT INTO system_auth.roles (role) VALUES ('x'); APPLY BATCH",
+    "BEGIN BATCH INSERT INTO system_auth.roles (role) VALUES ('x'); "
+    "INSERT INTO shunt.locks (name, owner) VALUES ('n', 'o') IF NOT EXISTS USING TTL 5; APPLY BATCH",
+    "BEGIN BATCH INSERT INTO shunt.locks (name, owner) VALUES ('n', 'o') IF NOT EXISTS USING TTL 5; "
+    "DELETE FROM shunt.locks WHERE name = 'm' IF owner = 'o'; APPLY BATCH",
+    "BEGIN BATCH INSERT INTO shunt.locks (name, owner) VALUES ('n', 'o') IF NOT EXISTS USING TTL 5; "
+    "INSERT INTO shunt.locks (name, owner) VALUES ('n', 'p') IF NOT EXISTS USING TTL 5; APPLY BATCH",
+    "insert into SHUNT.\"locks\" (name, owner) values ('n', 'o')",
+)
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_is_no_statement_on_locks_is_refused_and_changes_nothing(session, nodes, text):
+    with pytest.raises(InvalidRequest):
+        session.execute(text)
+    if "BEGIN" not in text or text.count("system_auth") == 0:
+        with pytest.raises(InvalidRequest):
+            session.execute(session.prepare(text))
+    # Nothing came through to the tables themselves, which no proxy looks at.
+    contact = nodes[0].split(",")[0].rsplit(":", 1)
+    from harness import cql
+    with cql.Session(contact[0], int(contact[1])) as direct:
+        for table in ("locks", "fast_locks", "rwlocks", "fast_rwlocks", "lock_queue"):
+            assert not direct.query(f"SELECT name FROM shunt.{table}"), table
+
+
+def test_use_and_the_tables_metadata(fleet, session):
+    tables = session.cluster.metadata.keyspaces["shunt"].tables
+    assert {"locks", "fast_locks", "rwlocks", "fast_rwlocks", "lock_queue"} <= set(tables)
+    own = fleet.connect()
+    try:
+        own.set_keyspace("shunt")
+        name = f"unqualified-{session.version}"
+        assert own.execute("INSERT INTO locks (name, owner) VALUES (%s, 'o') IF NOT EXISTS USING TTL 5", (name,)).one()["[applied]"]
+        prepared = own.prepare("DELETE FROM locks WHERE name = ? IF owner = ?")
+        assert own.execute(prepared, (name, "o")).one()["[applied]"]
+    finally:
+        own.cluster.shutdown()
+
+
+def test_drivers_see_all_proxies(fleet, session):
+    assert {str(host.address) for host in session.cluster.metadata.all_hosts()} == {one.host for one in fleet.proxies}
