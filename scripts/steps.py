@@ -1,13 +1,14 @@
 """Steps with a name, a duration and a log that is shown when they fail; used by scripts/run-cassandra and scripts/test."""
 
 import os
+import queue
 import re
 import resource
 import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +39,7 @@ class Steps:
         self.outcomes = {}
         self._names = []
         self._children = set()
+        self._broken_off = False
         logs.mkdir(parents=True, exist_ok=True)
         self._terminal = sys.stdout.isatty()
 
@@ -53,20 +55,41 @@ class Steps:
 
     def run_together(self, *steps, timeout_seconds: float = 1800) -> bool:
         """Runs steps (name, command, environment, count) at the same time; each is reported when it has ended."""
+        return self.run_lanes(*([step] for step in steps), timeout_seconds=timeout_seconds)
+
+    def run_lanes(self, *lanes, timeout_seconds: float = 1800) -> bool:
+        """Runs lists of steps side by side, and each list in its order; the next step of a list begins however the last one ended."""
+        ended = queue.SimpleQueue()
+
+        def follow(lane) -> None:
+            for name, command, environment, count in lane:
+                ended.put((name, *self._measure(name, command, environment, timeout_seconds), count))
+
         good = True
-        with ThreadPoolExecutor(len(steps)) as pool:
+        with ThreadPoolExecutor(len(lanes)) as pool:
             try:
-                running = {pool.submit(self._measure, name, command, environment, timeout_seconds): (name, count)
-                           for name, command, environment, count in steps}
-                for ended in as_completed(running):
-                    name, count = running[ended]
+                running = [pool.submit(follow, lane) for lane in lanes]
+                for _ in range(sum(map(len, lanes))):
+                    name, *measured, count = self._next(ended, running)
                     print(f"  {name:<44}", end=" ", flush=True)
-                    good &= self._report(name, *ended.result(), count)
+                    good &= self._report(name, *measured, count)
             except BaseException:
+                self._broken_off = True
                 for child in list(self._children):
                     self._end(child)
                 raise
         return good
+
+    @staticmethod
+    def _next(ended: queue.SimpleQueue, running: list) -> tuple:
+        """What a lane reports next; raises what a lane broke off with."""
+        while True:
+            try:
+                return ended.get(timeout=1)
+            except queue.Empty:
+                for lane in running:
+                    if lane.done():
+                        lane.result()
 
     def _measure(self, name: str, command, environment, timeout_seconds: float) -> tuple:
         """(exit status, seconds, log) of a command."""
@@ -114,6 +137,9 @@ class Steps:
 
     def _execute(self, command, log: Path, environment, timeout_seconds: float) -> int:
         with open(log, "wb") as output:
+            if self._broken_off:
+                output.write(b"not begun: the steps were broken off\n")
+                return 130
             try:
                 child = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **(environment or {})},
                                          stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
