@@ -119,7 +119,7 @@ def main() -> int:
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
     parser.add_argument("--replication", type=int, default=3)
     parser.add_argument("--keys", type=int, default=20_000)
-    parser.add_argument("--optimise", action="store_true", help="the nodes use both compilers; warm up longer")
+    parser.add_argument("--optimise", action="store_true", help="the nodes use both compilers")
     parser.add_argument("--json", action="store_true", help="print every measurement")
     options = parser.parse_args()
     nodes = Cluster("quorum", first=61, extended=3, optimise=options.optimise, heap_mb=1024)
