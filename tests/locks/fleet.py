@@ -5,6 +5,7 @@ import threading
 import time
 
 from cassandra import ConsistencyLevel
+from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import RoundRobinPolicy, WhiteListRoundRobinPolicy
 from cassandra.query import dict_factory
@@ -17,18 +18,27 @@ LEASE_MS = 3000  # in the tests of faults, which wait for it
 class Fleet:
     """Proxies of one fleet, each a process of its own."""
 
-    def __init__(self, contact_points: str, name: str, replicas: int, port: int, lease_ms: int, memory_ttl_ms: int, proxies: int = 3):
+    def __init__(self, contact_points: str, name: str, replicas: int, port: int, lease_ms: int, memory_ttl_ms: int, proxies: int = 3,
+                 login: tuple | None = None, network: str = "127.0.3", more=()):
+        self.login = login
         self.contact_points, self.name, self.replicas = contact_points, name, replicas
         self.lease_ms, self.memory_ttl_ms = lease_ms, memory_ttl_ms
         options = ["--fleet", name, "--fleet-replicas-min", str(replicas), "--lock-wait-max-ms", "30000", "--cores", "2",
-                   "--query-timeout-ms", "4000"]
+                   "--query-timeout-ms", "4000", *more]
         logs = jars.TARGET / "ring"
-        self.proxies = [proxy.Proxy(contact_points, listen=f"127.0.3.{number}:{port}", admin=f"127.0.3.{number}:{port + 1}",
+        self.tool_options = []
+        if login:
+            logs.mkdir(parents=True, exist_ok=True)
+            password = logs / f"fleet-{name}-password"
+            password.write_text(login[1])
+            self.tool_options = ["--username", login[0], "--password-file", str(password)]
+            options += self.tool_options
+        self.proxies = [proxy.Proxy(contact_points, listen=f"{network}.{number}:{port}", admin=f"{network}.{number}:{port + 1}",
                                     options=options, log=logs / f"fleet-{name}-{number}.log") for number in range(1, proxies + 1)]
 
     def start(self) -> "Fleet":
         made = subprocess.run([str(proxy.binary()), "fleet", "init", "--contact-points", self.contact_points, "--name", self.name,
-                               "--replicas", str(self.replicas), "--lease-ms", str(self.lease_ms), "--max-ttl-ms", str(self.memory_ttl_ms)],
+                               "--replicas", str(self.replicas), "--lease-ms", str(self.lease_ms), "--max-ttl-ms", str(self.memory_ttl_ms), *self.tool_options],
                               capture_output=True, text=True, timeout=120, check=False)
         if made.returncode:
             raise RuntimeError(f"shunt fleet init: {made.stderr}")
@@ -43,7 +53,8 @@ class Fleet:
                 one.kill()
 
     def status(self) -> str:
-        return subprocess.run([str(proxy.binary()), "fleet", "status", "--contact-points", self.contact_points, "--name", self.name],
+        return subprocess.run([str(proxy.binary()), "fleet", "status", "--contact-points", self.contact_points, "--name", self.name,
+                               *self.tool_options],
                               capture_output=True, text=True, timeout=60, check=True).stdout
 
     def shards(self) -> dict:
@@ -63,7 +74,7 @@ class Fleet:
                 raise RuntimeError(f"the fleet has not settled:\n{self.status()}\n{logs}")
             time.sleep(0.1)
 
-    def connect(self, to: int | None = None, version: int = 4, timeout_seconds: float = 40):
+    def connect(self, to: int | None = None, version: int = 4, timeout_seconds: float = 40, login: tuple | None = None, **more):
         """A session that goes round all proxies, or keeps to one of them."""
         hosts = [one.host for one in self.proxies]
         policy = RoundRobinPolicy() if to is None else WhiteListRoundRobinPolicy([hosts[to]])
@@ -73,7 +84,8 @@ class Fleet:
         # A proxy that stands still answers nothing: the heartbeat tells the driver, where its control connection is to that one.
         cluster = Cluster(contact, port=self.proxies[0].port, protocol_version=version, connect_timeout=10,
                           idle_heartbeat_interval=2, idle_heartbeat_timeout=2,
-                          execution_profiles={EXEC_PROFILE_DEFAULT: profile})
+                          execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+                          auth_provider=PlainTextAuthProvider(*login) if login else None, **more)
         return cluster.connect()
 
 

@@ -251,7 +251,7 @@ options! {
         default: "2000",
         allowed: Numbers(0, DAY_MS),
         change: OnReload,
-        manual: "It is believed for further clients that send the same",
+        manual: "It is believed for further clients that send the same; so long counts, too, what a node said of a role's right to use locks",
     }
 
     section "Limits";

@@ -25,10 +25,14 @@ pub(crate) enum FaultKind {
     Invalid,
     /// Its text is no CQL.
     Syntax,
+    /// The role may not do it.
+    Unauthorized,
     /// A bound is reached.
     Overloaded,
     /// It was not done in time, or there is no ring yet.
     Late,
+    /// This proxy cannot do it now and has not begun; another may.
+    Unserved,
 }
 
 impl FaultKind {
@@ -38,16 +42,18 @@ impl FaultKind {
             FaultKind::Protocol => error_code::PROTOCOL_ERROR,
             FaultKind::Invalid => error_code::INVALID,
             FaultKind::Syntax => error_code::SYNTAX_ERROR,
+            FaultKind::Unauthorized => error_code::UNAUTHORIZED,
             FaultKind::Overloaded => error_code::OVERLOADED,
             FaultKind::Late => error_code::SERVER_ERROR,
+            FaultKind::Unserved => error_code::IS_BOOTSTRAPPING,
         }
     }
 
     /// Whose fault it is. What is the client's would fail again; of anything else, asking again later may help.
     pub(crate) fn party(self) -> Party {
         match self {
-            FaultKind::Protocol | FaultKind::Invalid | FaultKind::Syntax => Party::Client,
-            FaultKind::Overloaded | FaultKind::Late => Party::Proxy,
+            FaultKind::Protocol | FaultKind::Invalid | FaultKind::Syntax | FaultKind::Unauthorized => Party::Client,
+            FaultKind::Overloaded | FaultKind::Late | FaultKind::Unserved => Party::Proxy,
         }
     }
 }
@@ -125,8 +131,8 @@ mod tests {
 
     #[test]
     fn what_is_the_clients_fault_is_not_answered_with_a_code_that_drivers_repeat_after() {
-        use FaultKind::{Invalid, Late, Overloaded, Protocol, Syntax};
-        for kind in [Protocol, Invalid, Syntax, Overloaded, Late] {
+        use FaultKind::{Invalid, Late, Overloaded, Protocol, Syntax, Unauthorized, Unserved};
+        for kind in [Protocol, Invalid, Syntax, Unauthorized, Overloaded, Late, Unserved] {
             let repeated = NodeError(kind.code()).party() == Party::Node;
             assert_eq!(repeated, kind.party() != Party::Client, "{kind:?}");
         }

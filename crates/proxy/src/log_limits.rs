@@ -21,10 +21,12 @@ pub(crate) enum Logged {
     NoAccess,
     /// A row of a lock could not be written.
     LockRow,
+    /// A node did not say if a role may use locks.
+    Permission,
 }
 
 /// Kinds that are no [`Closing`].
-const OTHERS: [Logged; 3] = [Logged::LongAnswer, Logged::NoAccess, Logged::LockRow];
+const OTHERS: [Logged; 4] = [Logged::LongAnswer, Logged::NoAccess, Logged::LockRow, Logged::Permission];
 const KINDS: usize = Closing::COUNT + OTHERS.len();
 
 impl Logged {
@@ -38,6 +40,7 @@ impl Logged {
             Logged::LongAnswer => Closing::COUNT,
             Logged::NoAccess => Closing::COUNT + 1,
             Logged::LockRow => Closing::COUNT + 2,
+            Logged::Permission => Closing::COUNT + 3,
         }
     }
 
@@ -48,6 +51,7 @@ impl Logged {
             Logged::LongAnswer => "long_answer",
             Logged::NoAccess => "no_access",
             Logged::LockRow => "lock_row",
+            Logged::Permission => "permission",
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::aggregate;
 use crate::core::Core;
 use crate::ids::LinkKey;
 use crate::link::{Pending, Purpose};
-use crate::locks::statement as locks;
+use crate::locks::recognise as locks;
 use crate::metrics::Outcome;
 use crate::plan::Plan;
 use crate::prepared::{ID_BYTES, PreparedStatement, Shape};

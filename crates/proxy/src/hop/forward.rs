@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use shunt_locks::{Mode, Namespace};
+use shunt_language::facade::Table;
+use shunt_locks::Mode;
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, flag, opcode};
 use shunt_wire::cql::message::{Consistency, QueryParams, Value, ValueList, encode, put};
@@ -17,7 +18,14 @@ use crate::locks::request::{Operation, Request};
 const IN_FLIGHT_MAX: usize = 16_384;
 
 /// Sends a request to another proxy; its outcome comes later, once. `false`: it was not sent.
-pub(crate) fn forward(core: &mut Core, io: &mut Io, to: SocketAddr, login: &Login, request: &Request<'_>) -> bool {
+pub(crate) fn forward(
+    core: &mut Core,
+    io: &mut Io,
+    to: SocketAddr,
+    login: &Login,
+    table: Table,
+    request: &Request<'_>,
+) -> bool {
     let Some(key) = link_to(core, io, to, login) else { return false };
     let mut texts = core.fleet.locks.spare_texts();
     if matches!(request.operation, Operation::Acquire { .. }) {
@@ -31,13 +39,13 @@ pub(crate) fn forward(core: &mut Core, io: &mut Io, to: SocketAddr, login: &Logi
     }
     let is_sent = link.step == Step::Ready;
     let (ticket, operation, name_bytes) = (request.ticket, request.operation, request.name.len().min(texts.len()));
-    let sent = Sent { ticket, operation, namespace: request.namespace, texts, name_bytes, is_sent };
+    let sent = Sent { ticket, operation, table, namespace: request.namespace, texts, name_bytes, is_sent };
     let stream = link.sent.insert(sent) as i16 + 1;
     link.used_ns = io.now_ns();
     let mut body = std::mem::take(&mut core.scratch.body);
     body.clear();
     put::bytes_map(&mut body, [(PAYLOAD, Some(&[1_u8][..]))]);
-    write(&mut body, request);
+    write(&mut body, table, request);
     let flags = flag::CUSTOM_PAYLOAD;
     let length = body.len() as u32;
     let header = Header { version: VERSION, response: false, flags, stream, opcode: opcode::QUERY, length };
@@ -49,64 +57,76 @@ pub(crate) fn forward(core: &mut Core, io: &mut Io, to: SocketAddr, login: &Logi
     true
 }
 
-/// The statement of a request. The tables of shared locks show all that there is to know, of exclusive ones too.
-fn write(out: &mut Vec<u8>, request: &Request<'_>) {
-    let Request { namespace, operation, name, owner, .. } = *request;
-    let table = match namespace {
-        Namespace::Durable => "rwlocks",
-        Namespace::Memory => "fast_rwlocks",
-    };
+/// The statement of a request, on the table that the client has named: that is what its role is allowed, or not.
+fn write(out: &mut Vec<u8>, on: Table, request: &Request<'_>) {
+    let Request { operation, name, owner, .. } = *request;
+    let (table, is_shared) = (on.name(), on.is_shared());
     let mut values = ValueList::positional(VERSION);
     let seconds = |ttl_ms: u32| (ttl_ms.div_ceil(1_000) as i32).to_be_bytes();
     let text = match operation {
         Operation::Acquire { mode, ttl_ms, wait_ms } => {
-            let mode: &[u8] = if mode == Mode::Shared { b"S" } else { b"X" };
-            for value in [name, owner, mode, &(wait_ms as i32).to_be_bytes(), &seconds(ttl_ms)] {
+            for value in [name, owner, &(wait_ms as i32).to_be_bytes(), &seconds(ttl_ms)] {
                 values.push(Value::Bytes(value));
             }
+            let (column, value) = match (is_shared, mode) {
+                (false, _) => ("", ""),
+                (true, Mode::Shared) => (", mode", ", 'S'"),
+                (true, Mode::Exclusive) => (", mode", ", 'X'"),
+            };
             format!(
-                "INSERT INTO shunt.{table} (name, owner, mode, wait_ms) VALUES (?, ?, ?, ?) IF NOT EXISTS USING TTL ?"
+                "INSERT INTO shunt.{table} (name, owner, wait_ms{column}) VALUES (?, ?, ?{value}) IF NOT EXISTS USING TTL ?"
             )
         }
         Operation::Renew { ttl_ms, fence } => {
-            for value in [&seconds(ttl_ms)[..], name, owner] {
-                values.push(Value::Bytes(value));
+            values.push(Value::Bytes(&seconds(ttl_ms)));
+            if !is_shared {
+                values.push(Value::Bytes(owner));
             }
-            let condition = condition(&mut values, fence);
-            format!("UPDATE shunt.{table} USING TTL ? SET mode = 'X' WHERE name = ? AND owner = ? IF {condition}")
+            let (key, condition) = held_by(&mut values, is_shared, (name, owner), fence);
+            let set = if is_shared { "mode = 'X'" } else { "owner = ?" };
+            format!("UPDATE shunt.{table} USING TTL ? SET {set} WHERE {key} IF {condition}")
         }
         Operation::Release { fence } => {
-            for value in [name, owner] {
-                values.push(Value::Bytes(value));
-            }
-            let condition = condition(&mut values, fence);
-            format!("DELETE FROM shunt.{table} WHERE name = ? AND owner = ? IF {condition}")
+            let (key, condition) = held_by(&mut values, is_shared, (name, owner), fence);
+            format!("DELETE FROM shunt.{table} WHERE {key} IF {condition}")
         }
         Operation::Look => {
             values.push(Value::Bytes(name));
-            format!("SELECT owner, mode, fence, ttl_ms, waiters FROM shunt.{table} WHERE name = ? LIMIT 1")
+            format!("SELECT owner, fence, ttl_ms, waiters FROM shunt.{table} WHERE name = ?")
         }
         Operation::List { fast } => {
             values.push(Value::Bytes(name));
-            let columns = "fast, state, mode, fence, ttl_ms, owner, role";
-            let which = match fast {
-                None => "",
-                Some(true) => " AND fast = true",
-                Some(false) => " AND fast = false",
+            let (columns, which) = match (is_shared, fast) {
+                (true, _) => ("owner, mode, fence, ttl_ms, waiters", ""),
+                (false, None) => (QUEUE, ""),
+                (false, Some(true)) => (QUEUE, " AND fast = true"),
+                (false, Some(false)) => (QUEUE, " AND fast = false"),
             };
-            format!("SELECT {columns} FROM shunt.lock_queue WHERE name = ?{which}")
+            format!("SELECT {columns} FROM shunt.{table} WHERE name = ?{which}")
         }
     };
     let params = QueryParams { values: values.values(), ..QueryParams::simple(Consistency::ONE) };
     encode::query(out, VERSION, &text, &params);
 }
 
-fn condition(values: &mut ValueList, fence: Option<i64>) -> &'static str {
-    match fence {
-        None => "EXISTS",
-        Some(fence) => {
-            values.push(Value::Bytes(&fence.to_be_bytes()));
-            "fence = ?"
-        }
+/// Columns of `lock_queue`.
+const QUEUE: &str = "fast, state, mode, fence, ttl_ms, owner, role";
+
+/// What comes behind WHERE and IF where the owner holds a lock, and its values.
+fn held_by<'a>(
+    values: &mut ValueList,
+    is_shared: bool,
+    (name, owner): (&'a [u8], &'a [u8]),
+    fence: Option<i64>,
+) -> (&'static str, &'static str) {
+    values.push(Value::Bytes(name)).push(Value::Bytes(owner));
+    if let Some(fence) = fence {
+        values.push(Value::Bytes(&fence.to_be_bytes()));
+    }
+    match (is_shared, fence.is_some()) {
+        (true, false) => ("name = ? AND owner = ?", "EXISTS"),
+        (true, true) => ("name = ? AND owner = ?", "fence = ?"),
+        (false, false) => ("name = ?", "owner = ?"),
+        (false, true) => ("name = ?", "owner = ? AND fence = ?"),
     }
 }

@@ -134,8 +134,8 @@ fn release(core: &mut Core, io: &mut Io, to: SocketAddr, login: &Login, sent: &S
         return;
     };
     let (name, owner) = sent.texts.split_at(sent.name_bytes);
-    let question =
-        Question { namespace: sent.namespace, operation: Operation::Release { fence: Some(held.fence) }, name, owner };
+    let operation = Operation::Release { fence: Some(held.fence) };
+    let question = Question { table: sent.table, namespace: sent.namespace, operation, name, owner };
     ask::forward_for_nobody(core, io, to, login, &question);
 }
 

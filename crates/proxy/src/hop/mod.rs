@@ -1,6 +1,7 @@
 //! Requests for locks that another proxy of the fleet owns go there, over one connection for each core, proxy and login, as
 //! ordinary statements on the tables of locks. The client's own login is shown there, so that proxy checks it as it would check
-//! the client.
+//! the client, and asks a node what that login is allowed ([`crate::locks::permission`]): a statement names the same table as the
+//! client's. The payload says nothing that could be of use to a client who sends it.
 //!
 //! A statement that was forwarded says so in its custom payload, and is not forwarded again: two proxies that think of each other as
 //! the owner do not send it round.
@@ -25,6 +26,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use shunt_fleet::{SHARDS, Shard};
+use shunt_language::facade::Table;
 use shunt_locks::{Namespace, Ticket};
 use shunt_reactor::ConnId;
 use shunt_wire::cql::reader::EnvelopeReader;
@@ -58,6 +60,7 @@ enum Step {
 struct Sent {
     ticket: Ticket,
     operation: Operation,
+    table: Table,
     namespace: Namespace,
     /// Name and owner of a lock that is asked for, to release it should the client be gone by then.
     texts: Vec<u8>,

@@ -5,9 +5,9 @@ use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::{ErrorMessage, ResultMessage, Rows, error_code, split_response_prefix};
 
 use crate::hop::VERSION;
-use crate::locks::listing;
 use crate::locks::outbox::{Held, Reply, Verdict};
 use crate::locks::request::Operation;
+use crate::locks::{answer, listing};
 
 /// What an answer says. None: it cannot be read. `list` is where entries of a list go.
 pub(super) fn outcome<'a>(
@@ -19,7 +19,7 @@ pub(super) fn outcome<'a>(
 ) -> Option<Reply<'a>> {
     let (_, body) = split_response_prefix(flags, body).ok()?;
     match op {
-        opcode::ERROR => Some(verdict(operation, ErrorMessage::decode(VERSION, body).ok()?.code).into()),
+        opcode::ERROR => Some(verdict(operation, &ErrorMessage::decode(VERSION, body).ok()?).into()),
         opcode::RESULT => match ResultMessage::decode(VERSION, body).ok()? {
             ResultMessage::Rows(rows) => read_rows(operation, &rows, list),
             _ => None,
@@ -28,10 +28,11 @@ pub(super) fn outcome<'a>(
     }
 }
 
-fn verdict(operation: Operation, code: i32) -> Verdict {
-    match code {
+fn verdict(operation: Operation, error: &ErrorMessage<'_>) -> Verdict {
+    match error.code {
         error_code::IS_BOOTSTRAPPING => Verdict::NotServed(NotServed::Elsewhere),
-        error_code::UNAUTHORIZED => Verdict::Unauthorized,
+        error_code::UNAUTHORIZED if error.message == answer::OTHER_ROLE => Verdict::Unauthorized,
+        error_code::UNAUTHORIZED => Verdict::NotAllowed,
         error_code::OVERLOADED => Verdict::Quota(Quota::Requests),
         // The statement is the proxy's own; what can be wrong with it is the mode.
         error_code::INVALID => Verdict::OtherMode,
@@ -89,7 +90,8 @@ fn read_rows<'a>(operation: Operation, rows: &Rows<'a>, list: &'a mut Vec<u8>) -
     let verdict = match operation {
         Operation::Look => Verdict::Seen,
         Operation::List { .. } => {
-            let mut waiters = 0;
+            // The tables of shared locks tell how many wait, and `lock_queue` who.
+            let mut waiters = waiters;
             for row in &named {
                 let waits = row.get("state") == Some(b"waiting");
                 waiters += u32::from(waits);

@@ -10,6 +10,9 @@ use crate::locks::form::{Form, FormKind};
 use crate::locks::listing;
 use crate::locks::outbox::{Held, Reply, Verdict};
 
+/// What is said where a hold is another role's; another proxy knows it by that.
+pub(crate) const OTHER_ROLE: &str = "Shunt: another role holds this lock under the same owner's name";
+
 /// Writes the answer's body; returns its opcode.
 pub(super) fn encode(out: &mut Vec<u8>, version: u8, form: &Form, outcome: &Reply<'_>) -> u8 {
     if let Some(error) = error(&outcome.verdict) {
@@ -81,9 +84,10 @@ pub(super) fn error(verdict: &Verdict) -> Option<ErrorMessage<'static>> {
                 contentions: Some(0),
             },
         },
-        Verdict::Unauthorized => ErrorMessage::plain(
+        Verdict::Unauthorized => ErrorMessage::plain(error_code::UNAUTHORIZED, OTHER_ROLE),
+        Verdict::NotAllowed => ErrorMessage::plain(
             error_code::UNAUTHORIZED,
-            "Shunt: another role holds this lock under the same owner's name",
+            "Shunt: the proxy that owns this lock was told that the role has no SELECT permission on the table",
         ),
         Verdict::OtherMode => ErrorMessage::plain(
             error_code::INVALID,

@@ -61,9 +61,9 @@ pub(crate) fn forward_for_nobody(core: &mut Core, io: &mut Io, to: SocketAddr, l
     let mut of_nobody = requests::NONE;
     let whose = (ClientRef::PROXY, 0, io.now_ns());
     let ticket = core.fleet.locks.requests.add(core.context.index, &mut of_nobody, whose, Form::default());
-    let Question { namespace, operation, name, owner } = *question;
+    let Question { table, namespace, operation, name, owner } = *question;
     let request = Request { ticket, namespace, operation, name, role: &[], owner };
-    if !forward(core, io, to, login, &request) {
+    if !forward(core, io, to, login, table, &request) {
         core.fleet.locks.requests.take(ticket);
     }
 }
@@ -90,19 +90,19 @@ pub(super) fn note(
 fn send(core: &mut Core, io: &mut Io, ticket: Ticket, asker: &Asker, question: &Question<'_>) {
     let shard = shard_of(question.name);
     let keeper = core_of(shard, core.context.config.cores);
-    let Question { namespace, operation, name, owner } = *question;
+    let Question { table, namespace, operation, name, owner } = *question;
     if let Some(pending) = core.fleet.locks.requests.get_mut(ticket)
         && !asker.was_forwarded
         && pending.again.is_none()
     {
-        pending.again = Some(Again { asker: asker.clone(), namespace, operation });
+        pending.again = Some(Again { asker: asker.clone(), table, namespace, operation });
     }
     let request = Request { ticket, namespace, operation, name, role: asker.role.as_bytes(), owner };
     if let Some(to) = core.fleet.hops.owner(shard).filter(|_| !asker.was_forwarded) {
         if let Some(pending) = core.fleet.locks.requests.get_mut(ticket) {
             pending.at = At::Elsewhere;
         }
-        if !forward(core, io, to, &asker.login, &request) {
+        if !forward(core, io, to, &asker.login, table, &request) {
             deliver(core, io, ticket, &Verdict::Quota(Quota::Requests).into());
         }
     } else if keeper == core.context.index {
@@ -189,7 +189,7 @@ pub(super) fn ask_again(core: &mut Core, io: &mut Io) {
         }
         core.fleet.locks.again.pop_front();
         let Some(pending) = core.fleet.locks.requests.get_mut(ticket) else { continue };
-        let Some(Again { asker, namespace, operation }) = pending.again.clone() else { continue };
+        let Some(Again { asker, table, namespace, operation }) = pending.again.clone() else { continue };
         let waited_ms = (now_ns.saturating_sub(pending.received_ns) / 1_000_000) as u32;
         let operation = match operation {
             Operation::Acquire { mode, ttl_ms, wait_ms } => {
@@ -200,7 +200,7 @@ pub(super) fn ask_again(core: &mut Core, io: &mut Io) {
         // A copy, for the answer may come at once and needs its own.
         let (texts, name_bytes) = (pending.form.texts.clone(), pending.form.name_bytes);
         let (name, owner) = texts.split_at(name_bytes);
-        send(core, io, ticket, &asker, &Question { namespace, operation, name, owner });
+        send(core, io, ticket, &asker, &Question { table, namespace, operation, name, owner });
     }
 }
 

@@ -5,11 +5,12 @@ use shunt_reactor::Io;
 
 use crate::core::Core;
 use crate::locks::outbox::{Reply, Verdict};
-use crate::locks::{ask, keep, listing, rows};
+use crate::locks::{ask, keep, listing, permission, rows};
 
 /// The timer went off: requests are made again, and holds, waits and writes end whose time is over.
 pub(crate) fn due(core: &mut Core, io: &mut Io) {
     core.fleet.locks.timer_ns = 0;
+    permission::due(core, io);
     ask::ask_again(core, io);
     keep::due(core, io);
 }

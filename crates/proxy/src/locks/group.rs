@@ -11,7 +11,6 @@ use crate::locks::requests::Asker;
 /// One lock of a batch.
 pub(super) struct Part {
     pub(super) question: Owned,
-    pub(super) table: Table,
     /// Its place in the batch.
     pub(super) place: usize,
     pub(super) outcome: Option<Known>,
@@ -30,6 +29,7 @@ impl Part {
 /// A question that outlives the message it came in.
 #[derive(Clone)]
 pub(super) struct Owned {
+    pub(super) table: Table,
     pub(super) namespace: shunt_locks::Namespace,
     pub(super) operation: Operation,
     pub(super) name: Box<[u8]>,
@@ -38,7 +38,7 @@ pub(super) struct Owned {
 
 impl Owned {
     pub(super) fn borrow(&self, operation: Operation) -> Question<'_> {
-        Question { namespace: self.namespace, operation, name: &self.name, owner: &self.owner }
+        Question { table: self.table, namespace: self.namespace, operation, name: &self.name, owner: &self.owner }
     }
 }
 

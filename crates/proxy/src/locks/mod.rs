@@ -10,7 +10,9 @@
 //!
 //! | module | what happens there |
 //! |---|---|
+//! | [`recognise`] | among what clients send, statements on the tables are found |
 //! | [`statement`] | a client's statement is read, as text, prepared or batch |
+//! | [`permission`], [`judging`] | whether the client's role may ask it |
 //! | [`ask`] | its requests go to the cores that keep the locks; a client that is gone takes its requests back |
 //! | [`heard`] | requests and answers of other cores come in |
 //! | [`keep`] | this core's locks: requests, times, answers to writes |
@@ -28,10 +30,13 @@ pub(crate) mod carry;
 pub(crate) mod form;
 mod group;
 pub(crate) mod heard;
+mod judging;
 pub(crate) mod keep;
 pub(crate) mod listing;
 pub(crate) mod outbox;
+pub(crate) mod permission;
 pub(crate) mod question;
+pub(crate) mod recognise;
 pub(crate) mod request;
 pub(crate) mod requests;
 pub(crate) mod rows;
@@ -49,6 +54,7 @@ use shunt_locks::{Handle, LoadId, Locks, Ticket};
 use slab::Slab;
 
 use group::Group;
+use judging::Judging;
 use outbox::Outbox;
 use requests::Requests;
 
@@ -75,6 +81,8 @@ pub(crate) struct LockKeeper {
     listings: HashMap<u64, (Box<[u8]>, Option<bool>)>,
     /// Batches under way.
     groups: Slab<Group>,
+    /// Requests of which it is not known yet if they are allowed.
+    judging: Judging,
     /// Buffers of requests that were answered.
     spare: Vec<Vec<u8>>,
     /// The role where nobody logs in.
@@ -101,6 +109,7 @@ impl Default for LockKeeper {
             remote: HashMap::new(),
             listings: HashMap::new(),
             groups: Slab::new(),
+            judging: Judging::default(),
             spare: Vec::new(),
             unread: Vec::new(),
             no_role: Arc::from(""),

@@ -16,7 +16,10 @@ pub(crate) enum Verdict {
     Listed,
     NotServed(NotServed),
     InDoubt,
+    /// Another role holds the lock under the same owner's text.
     Unauthorized,
+    /// Another proxy says that the role may not use the table.
+    NotAllowed,
     OtherMode,
     Quota(Quota),
 }

@@ -1,16 +1,18 @@
 //! A request of a statement, checked against what this fleet and proxy allow.
 
-use shunt_language::facade::{Asked, Request};
+use shunt_language::facade::{Asked, Request, Table};
 use shunt_locks::{Mode, Namespace};
 
 use crate::core::Core;
-use crate::fault::Fault;
+use crate::fault::{Fault, FaultKind};
 use crate::locks::form::{Form, FormKind};
 use crate::locks::request::Operation;
 
 /// What a client asks of one lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Question<'a> {
+    /// The table that the client named: the one that its role must have the permission on, here and at another proxy.
+    pub(crate) table: Table,
     pub(crate) namespace: Namespace,
     pub(crate) operation: Operation,
     pub(crate) name: &'a [u8],
@@ -48,7 +50,7 @@ pub(super) fn question<'a>(core: &Core, request: &Request<'a>) -> Result<Questio
         _ => fast,
     };
     let namespace = if fast { Namespace::Memory } else { Namespace::Durable };
-    Ok(Question { namespace, operation, name: request.name, owner: request.owner })
+    Ok(Question { table: request.table, namespace, operation, name: request.name, owner: request.owner })
 }
 
 /// Durable locks are loaded with their full TTL after a fail-over, so that a very long one blocks for very long.
@@ -56,9 +58,16 @@ const DURABLE_TTL_MAX_MS: u32 = 24 * 60 * 60 * 1_000;
 
 fn check_ttl(core: &Core, ttl_ms: u32, fast: bool) -> Result<(), Fault> {
     let max_ms = if fast { core.fleet.locks.max_ttl_ms() } else { DURABLE_TTL_MAX_MS };
-    // 0: this proxy is no member yet, and the lock's owner knows.
-    if ttl_ms <= max_ms || max_ms == 0 {
+    if ttl_ms <= max_ms {
         return Ok(());
+    }
+    if max_ms == 0 {
+        // A lock that is held for longer than the fleet allows could be granted twice when its proxy dies, and this request may be
+        // made again when this proxy is a member.
+        return Err(Fault::new(
+            FaultKind::Unserved,
+            "Shunt: this proxy is no member of its fleet yet; ask the next host",
+        ));
     }
     let (ttl, max) = (ttl_ms / 1_000, max_ms / 1_000);
     Err(Fault::invalid(match fast {

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use shunt_language::facade::Table;
 use shunt_locks::{Handle, Namespace, Ticket};
 use slab::Slab;
 
@@ -30,6 +31,7 @@ pub(crate) enum At {
 #[derive(Clone, Debug)]
 pub(crate) struct Again {
     pub(crate) asker: Asker,
+    pub(crate) table: Table,
     pub(crate) namespace: Namespace,
     pub(crate) operation: Operation,
 }

@@ -42,9 +42,9 @@ pub(super) fn begin(
     }
     let mut parts = Vec::with_capacity(requests.len());
     for (place, request) in requests.iter().enumerate() {
-        let Question { namespace, operation, name, owner } = question(core, request)?;
-        let question = Owned { namespace, operation, name: Box::from(name), owner: Box::from(owner) };
-        parts.push(Part { question, table: request.table, place, outcome: None });
+        let Question { table, namespace, operation, name, owner } = question(core, request)?;
+        let question = Owned { table, namespace, operation, name: Box::from(name), owner: Box::from(owner) };
+        parts.push(Part { question, place, outcome: None });
     }
     parts.sort_by(|one, other| order(one).cmp(&order(other)));
     let acquires = requests.iter().all(|request| matches!(request.asked, Asked::Acquire { .. }));
@@ -81,7 +81,8 @@ fn ask_next(core: &mut Core, io: &mut Io, group: u32) {
     let (asker, place) = (found.asker.clone(), found.next);
     // The group may be gone by the time that this returns.
     let (name, owner) = (part.question.name.clone(), part.question.owner.clone());
-    let question = Question { namespace: part.question.namespace, operation, name: &name, owner: &owner };
+    let (table, namespace) = (part.question.table, part.question.namespace);
+    let question = Question { table, namespace, operation, name: &name, owner: &owner };
     let form = form(core, FormKind::Part { group, place }, &name, &owner, 0);
     ask::ask_for(core, io, &asker, &question, form);
 }
@@ -187,7 +188,8 @@ fn write_rows(out: &mut Vec<u8>, group: &Group, failed: Option<&Part>) {
         None => group.parts.iter().collect(),
     };
     shown.sort_by_key(|part| part.place);
-    let table = if shown.iter().any(|part| part.table.is_shared()) { Table::RwLocks } else { shown[0].table };
+    let table =
+        if shown.iter().any(|part| part.question.table.is_shared()) { Table::RwLocks } else { shown[0].question.table };
     let rows = shown.iter().map(|part| {
         let known = part.outcome.as_ref();
         let held = known.and_then(|known| known.holder.as_ref()).map(|(owner, mode, fence, ttl_ms)| Held {

@@ -1,61 +1,24 @@
-//! A client's statement on the tables of locks: found among what it sends, read, and taken apart into requests.
+//! A client's statement on the tables of locks: read, and taken apart into requests.
 
 use std::sync::Arc;
 
-use shunt_language::facade::{self, Asked, Statement};
+use shunt_language::facade::{self, Asked, Request, Statement, Table};
 use shunt_language::{InvalidRequest, SyntaxError};
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{
     Batch, BatchKind, BatchStatement, Execute, Prepare, Query, Values, split_request_prefix,
 };
-use shunt_wire::cql::statement::{Identifier, Kind, Statement as Classified};
 
 use crate::core::Core;
 use crate::fault::Fault;
 use crate::hop;
 use crate::locks::form::FormKind;
 use crate::locks::question::{form, question};
-use crate::locks::{ask, several};
+use crate::locks::{ask, permission, several};
 use crate::metrics::Outcome;
 use crate::plan::Plan;
 use crate::reply;
-
-/// True if a statement may be on one of the tables. Its text is then read as a whole, which shows if it is.
-#[inline]
-pub(crate) fn may_be_facade(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> bool {
-    match parsed.kind {
-        Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Truncate => {
-            let session = session.map(Identifier::exact);
-            let keyspace = parsed.keyspace.or_else(|| parsed.selected_table().and_then(|(keyspace, _)| keyspace));
-            keyspace.or(session).is_some_and(|keyspace| keyspace.matches(facade::KEYSPACE))
-        }
-        // Each of its statements may be.
-        Kind::Batch => {
-            session == Some(facade::KEYSPACE)
-                || text.as_bytes().windows(facade::KEYSPACE.len()).any(|part| part.eq_ignore_ascii_case(b"shunt"))
-        }
-        Kind::Ddl | Kind::Use | Kind::Other => false,
-    }
-}
-
-/// The plan of a statement, if it is one on the tables of locks.
-pub(crate) fn read(
-    parsed: &Classified<'_>,
-    session: Option<&str>,
-    text: &str,
-) -> Option<Result<Statement, InvalidRequest>> {
-    if !may_be_facade(parsed, session, text) {
-        return None;
-    }
-    facade::parse(text, session).transpose()
-}
-
-/// True if a text is on one of the tables, allowed or not.
-#[cold]
-pub(crate) fn is_on_locks(session: Option<&str>, text: &str) -> bool {
-    !matches!(facade::parse(text, session), Ok(None))
-}
 
 /// What is wrong with a statement on locks.
 impl From<InvalidRequest> for Fault {
@@ -77,26 +40,46 @@ struct Sender {
     client: (u32, i16),
     /// Another proxy has forwarded it.
     was_forwarded: bool,
+    came_ns: u64,
 }
 
 /// A request that is, or may be, about locks. It is answered here in any case.
 pub(crate) fn take(core: &mut Core, io: &mut Io, slot: u32, header: &Header, plan: &Plan, body: &[u8]) {
     core.context.metrics.queries.of(plan.kind).add(1);
-    if let Err(fault) = take_apart(core, io, slot, header, plan, body) {
+    // Not the turn's time: a permission that was found before this process stood still may be gone by now.
+    let came_ns = io.read_clock_ns();
+    go_on(core, io, slot, (header, body), came_ns);
+}
+
+/// A request that came at this time, and may have waited until it was known if it is allowed.
+pub(super) fn go_on(core: &mut Core, io: &mut Io, slot: u32, message: (&Header, &[u8]), came_ns: u64) {
+    let done = match take_apart(core, io, slot, message, came_ns) {
+        Ok(Some(unknown)) => permission::wait(core, io, slot, message, (unknown, came_ns)),
+        Ok(None) => Ok(()),
+        Err(fault) => Err(fault),
+    };
+    if let Err(fault) = done {
         core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
-        reply::error(core, io, slot, header.stream, &fault);
+        reply::error(core, io, slot, message.0.stream, &fault);
     }
 }
 
-fn take_apart(core: &mut Core, io: &mut Io, slot: u32, header: &Header, plan: &Plan, body: &[u8]) -> Result<(), Fault> {
+/// Asks what the request asks. The table, if it is not known yet whether the client may use it; then nothing was asked.
+fn take_apart(
+    core: &mut Core,
+    io: &mut Io,
+    slot: u32,
+    (header, body): (&Header, &[u8]),
+    came_ns: u64,
+) -> Result<Option<Table>, Fault> {
     let (payload, body) = split_request_prefix(header.flags, body)?;
     let was_forwarded = payload.is_some_and(|payload| payload.iter().any(|(key, _)| key == hop::PAYLOAD));
-    let from = Sender { client: (slot, header.stream), was_forwarded };
+    let from = Sender { client: (slot, header.stream), was_forwarded, came_ns };
     let session = session_of(core, slot);
     match header.opcode {
         opcode::EXECUTE => {
             let execute = Execute::decode(header.version, body)?;
-            let known = core.router.prepared.shared(plan.statement);
+            let known = core.router.prepared.statement(execute.id);
             let Some(statement) = known.and_then(|known| known.locks.clone()) else {
                 return Err(Fault::invalid("Shunt: this statement is not known any more; prepare it again"));
             };
@@ -131,22 +114,35 @@ fn one(
     statement: &Arc<Statement>,
     values: &Values<'_>,
     skip_metadata: bool,
-) -> Result<(), Fault> {
+) -> Result<Option<Table>, Fault> {
     if statement.len() > 1 {
         let requests = statement.bind(values).collect::<Result<Vec<_>, _>>()?;
-        return several::begin(core, io, from.client, from.was_forwarded, &requests);
+        return all(core, io, from, &requests);
     }
     let mut requests = statement.bind(values);
-    let Some(request) = requests.next() else { return Ok(()) };
+    let Some(request) = requests.next() else { return Ok(None) };
     let request = request?;
     let kind = match request.asked {
         Asked::Look | Asked::Queue { .. } => FormKind::Selected { statement: Arc::clone(statement), skip_metadata },
         Asked::Acquire { .. } | Asked::Renew { .. } | Asked::Release { .. } => FormKind::Conditional(request.table),
     };
+    let table = std::iter::once(request.table);
+    if let Some(unknown) = permission::unknown(core, io, from.client.0, table, from.came_ns)? {
+        return Ok(Some(unknown));
+    }
     let question = question(core, &request)?;
     let form = form(core, kind, request.name, request.owner, request.limit);
     ask::ask(core, io, from.client, from.was_forwarded, &question, form);
-    Ok(())
+    Ok(None)
+}
+
+/// Several at once, if all are allowed.
+fn all(core: &mut Core, io: &mut Io, from: Sender, requests: &[Request<'_>]) -> Result<Option<Table>, Fault> {
+    let tables = requests.iter().map(|request| request.table);
+    if let Some(unknown) = permission::unknown(core, io, from.client.0, tables, from.came_ns)? {
+        return Ok(Some(unknown));
+    }
+    several::begin(core, io, from.client, from.was_forwarded, requests).map(|()| None)
 }
 
 /// A BATCH of the protocol: its statements are prepared, or texts.
@@ -156,7 +152,7 @@ fn take_batch(
     from: Sender,
     session: Option<&str>,
     batch: &Batch<'_>,
-) -> Result<(), Fault> {
+) -> Result<Option<Table>, Fault> {
     let keyspace = batch.params.keyspace.or(session);
     if batch.kind == BatchKind::Counter || batch.params.timestamp.is_some_and(|timestamp| timestamp == i64::MIN) {
         return Err(Fault::invalid("Shunt: a batch on the tables of shunt is no counter batch"));
@@ -175,5 +171,5 @@ fn take_batch(
     facade::may_be_together(statements.iter().map(|(statement, _)| &**statement))?;
     let bound = statements.iter().flat_map(|(statement, values)| statement.bind(values));
     let requests = bound.collect::<Result<Vec<_>, _>>()?;
-    several::begin(core, io, from.client, from.was_forwarded, &requests)
+    all(core, io, from, &requests)
 }

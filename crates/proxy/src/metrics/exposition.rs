@@ -129,6 +129,9 @@ impl Sources {
         encoder.gauge("shunt_locks_held", "Holds of locks.", None, &held)?;
         let waiting = self.per_core(|core| core.locks.waiting.get() as f64);
         encoder.gauge("shunt_locks_waiting", "Requests that wait for a lock or its row.", None, &waiting)?;
+        let permissions = self.family(|core| &core.locks.permissions);
+        let help = "What nodes answered to the question if a role may use the locks of a table.";
+        encoder.counter("shunt_lock_permission_checks", help, None, &permissions)?;
         let events = self.family(|core| &core.locks.events);
         encoder.counter("shunt_lock_events", "What happened to locks.", None, &events)?;
         let own = self.total(|core| core.own_statements.get()) as f64;

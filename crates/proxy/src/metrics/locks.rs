@@ -26,7 +26,19 @@ labels! {
     }
 }
 
-/// Written at every tick of the core.
+labels! {
+    /// What came of asking a node if a role may use the locks of a table.
+    pub enum PermissionAnswer = "answer" {
+        /// It may.
+        Allowed = "allowed",
+        /// It may not.
+        Refused = "refused",
+        /// The node did not say.
+        Failed = "failed",
+    }
+}
+
+/// Written at every tick of the core, but for `permissions`.
 #[derive(Debug, Default)]
 pub struct LockMetrics {
     /// Holds now.
@@ -35,6 +47,8 @@ pub struct LockMetrics {
     pub waiting: Gauge,
     /// What happened to locks.
     pub events: Family<LockEvent, { LockEvent::COUNT }>,
+    /// What nodes said of the permissions of roles.
+    pub permissions: Family<PermissionAnswer, { PermissionAnswer::COUNT }>,
     /// Shards of this proxy; core 0 knows.
     pub shards: Gauge,
     /// 1 while this proxy's lease is valid; core 0 knows.

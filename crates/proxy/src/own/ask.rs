@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{Header, opcode};
-use shunt_wire::cql::message::{QueryParams, Values, encode};
+use shunt_wire::cql::message::{Consistency, QueryParams, Values, encode};
 
 use crate::aggregate;
 use crate::core::Core;
 use crate::ids::{ClientRef, PoolId};
 use crate::link::{Kept, Pending, PoolKey, Purpose, open, pools};
+use crate::metrics::QueryKind;
 use crate::own::{IN_FLIGHT_MAX, Levels, Own, VERSION, Whose};
-use crate::plan::{After, Plan};
+use crate::plan::{After, Plan, Work};
 use crate::route::{self, Choice};
 
 /// Asks a statement. Its outcome comes later, once; `false`: it was not sent, and no outcome comes. `page`: rows of a page, and
@@ -87,6 +88,19 @@ fn plan(core: &mut Core, pool: PoolId, version: u8, op: u8, body: &[u8]) -> Opti
         _ => route::plan(&mut core.router, pool, &header, body),
     };
     planned.ok()
+}
+
+/// Asks a SELECT that reads nothing in this pool, at any node; for the rest see [`ask`].
+pub(crate) fn ask_in(core: &mut Core, io: &mut Io, pool: PoolId, whose: Whose, text: &str) -> bool {
+    let Some(version) = core.router.pools.get(pool).map(|pool| pool.key.version) else { return false };
+    let mut body = std::mem::take(&mut core.fleet.own.message);
+    body.clear();
+    encode::query(&mut body, version, text, &QueryParams::simple(Consistency::LOCAL_QUORUM));
+    let consistency = Consistency::LOCAL_QUORUM.0;
+    let plan = Plan { work: Work::Read, kind: QueryKind::Query, consistency, ..Plan::anywhere() };
+    let is_sent = put(core, io, (whose, pool), plan, opcode::QUERY, &body);
+    core.fleet.own.message = body;
+    is_sent
 }
 
 fn put(core: &mut Core, io: &mut Io, (whose, pool): (Whose, PoolId), plan: Plan, op: u8, body: &[u8]) -> bool {

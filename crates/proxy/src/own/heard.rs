@@ -1,12 +1,15 @@
 //! Answers to the proxy's own statements, given to who asked.
 
 use shunt_reactor::Io;
-use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::compression;
+use shunt_wire::cql::envelope::{flag, opcode};
 use shunt_wire::cql::message::{ErrorMessage, ResultMessage, split_response_prefix};
 
 use crate::client::inbox::Kept;
 use crate::core::Core;
-use crate::locks::rows;
+use crate::ids::PoolId;
+use crate::limits;
+use crate::locks::{permission, rows};
 use crate::membership::run;
 use crate::own::{Heard, VERSION, Whose};
 
@@ -25,7 +28,16 @@ pub(crate) fn settle(core: &mut Core, io: &mut Io) {
 
 fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
     let Some(whose) = core.fleet.own.in_flight.try_remove(answer.stream as usize) else { return };
-    let heard = read(answer);
+    let mut plain = Vec::new();
+    let heard = match whose {
+        Whose::Permission { pool, .. } if answer.flags & flag::COMPRESSION != 0 => {
+            match decompress(core, pool, answer, &mut plain) {
+                Some(answer) => read(&answer),
+                None => Heard::Unreadable,
+            }
+        }
+        _ => read(answer),
+    };
     match whose {
         Whose::Prepare(place) => {
             let text = &mut core.fleet.own.texts[place];
@@ -37,7 +49,15 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
         Whose::Write(id) => rows::written(core, io, id, &heard),
         Whose::Load(load) => rows::loaded(core, io, load, &heard),
         Whose::Fleet(id) => run::heard(core, io, id, &heard),
+        Whose::Permission { pool, table, number } => permission::heard(core, io, (pool, table, number), &heard),
     }
+}
+
+/// An answer in the pool of a client who has asked for compression (v3 and v4).
+fn decompress<'a>(core: &Core, pool: PoolId, answer: &Kept<'_>, plain: &'a mut Vec<u8>) -> Option<Kept<'a>> {
+    let algorithm = core.router.pools.get(pool)?.key.compression?;
+    compression::decompress(algorithm, answer.body, limits::REQUEST_BYTES_MAX, plain).ok()?;
+    Some(Kept { flags: answer.flags & !flag::COMPRESSION, body: plain, ..*answer })
 }
 
 fn read<'a>(answer: &Kept<'a>) -> Heard<'a> {

@@ -8,12 +8,15 @@
 //! This must never give two outcomes of one statement, or none; nor say that a statement was not carried out if it may have
 //! been, or may be yet.
 //!
+//! One kind is asked otherwise, in the pool of a client and under its login: whether it may use locks.
+//!
 //! A statement is prepared when it is asked for the first time, and travels as text until a node has answered that.
 
 pub(crate) mod ask;
 pub(crate) mod heard;
 
 use shunt_fleet::StatementId;
+use shunt_language::facade::Table;
 use shunt_locks::{LoadId, WriteId};
 use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage};
 use slab::Slab;
@@ -37,6 +40,8 @@ pub(crate) enum Whose {
     Load(LoadId),
     /// The fleet's.
     Fleet(StatementId),
+    /// It shows if the login of a pool may use the locks of a table; asked in that pool.
+    Permission { pool: PoolId, table: Table, number: u64 },
 }
 
 /// How a statement is to be carried out.

@@ -1,7 +1,7 @@
 //! A node of which only the handshake matters: it accepts each step, refuses it or ignores it, as the test wants. Queries
 //! are answered with nothing, or held.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
 use shunt_testing::bytes;
@@ -44,6 +44,12 @@ pub struct HandshakeNode {
     pub login: Reaction,
     /// The reaction to USE.
     pub keyspace: Reaction,
+    /// Logins that may SELECT from tables of locks, with the table.
+    pub permits: BTreeSet<(&'static [u8], &'static str)>,
+    /// The reaction to a SELECT from such a table; if it is accepted, only from one who may.
+    pub permission: Reaction,
+    /// Number of these.
+    pub permission_queries: u64,
     /// The text of its ERRORs.
     pub error_text: &'static str,
     /// A keyspace that is refused whatever `keyspace` says.
@@ -74,6 +80,9 @@ impl HandshakeNode {
             compression: Reaction::Accept,
             login: Reaction::Accept,
             keyspace: Reaction::Accept,
+            permits: BTreeSet::new(),
+            permission: Reaction::Accept,
+            permission_queries: 0,
             error_text: "the node says no",
             refused_keyspace: None,
             refuses_connections: false,
@@ -151,6 +160,13 @@ impl HandshakeNode {
                         if refused { Reaction::Refuse(error_code::UNAUTHORIZED) } else { self.identification },
                         opcode::RESULT,
                     )
+                } else if let Some((_, rest)) = text.split_once("FROM shunt.") {
+                    self.permission_queries += 1;
+                    RowsWriter::new(&mut answer, "shunt", "locks", &[("name", native::TEXT)]).finish();
+                    let table = rest.split(' ').next().unwrap_or_default();
+                    let may = self.permits.iter().any(|(login, of)| *login == &connection.token[..] && *of == table);
+                    let refused = Reaction::Refuse(error_code::UNAUTHORIZED);
+                    (if may || self.permission != Reaction::Accept { self.permission } else { refused }, opcode::RESULT)
                 } else {
                     self.queries.push((connection.keyspace.clone(), text.to_owned()));
                     if self.holds_queries {

@@ -1,5 +1,6 @@
 //! A proxy in front of nodes of which only the handshake matters.
 
+use shunt_proxy::config::Config;
 use shunt_reactor::Io;
 use shunt_reactor::sim::{HostId, SECOND};
 use shunt_testing::{bytes, simulated};
@@ -19,7 +20,13 @@ pub struct HandshakeTestbed {
 
 impl HandshakeTestbed {
     pub fn new(nodes: usize, asks: bool) -> HandshakeTestbed {
+        Self::with(nodes, asks, |_| {})
+    }
+
+    /// The same, with another configuration.
+    pub fn with(nodes: usize, asks: bool, change: impl FnOnce(&mut Config)) -> HandshakeTestbed {
         let mut testbed = Testbed::bare(|options| {
+            change(&mut options.config);
             options.nodes = nodes;
             options.protocol_max = 4;
             if asks {

@@ -7,6 +7,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod lock_permissions;
 mod logins;
 mod lost_requests;
 mod node_answers;

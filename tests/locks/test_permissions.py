@@ -1,0 +1,212 @@
+"""Who may use locks: SELECT on a table of the keyspace `shunt` is the right to use its locks, at every proxy of a fleet, and what
+is granted or revoked is heeded within the time that verdicts are remembered for."""
+
+import os
+import time
+
+import pytest
+from cassandra import InvalidRequest, Unauthorized
+from cassandra.query import BatchStatement
+
+from harness.cluster import SUPERUSER
+from harness.cluster import Cluster as Ring
+from locks.fleet import Fleet
+
+NETWORK = "127.0.62"
+CACHE_MS = 1_000
+ACQUIRE = {
+    "locks": "INSERT INTO shunt.locks (name, owner) VALUES (%s, %s) IF NOT EXISTS USING TTL 20",
+    "fast_locks": "INSERT INTO shunt.fast_locks (name, owner) VALUES (%s, %s) IF NOT EXISTS USING TTL 20",
+    "rwlocks": "INSERT INTO shunt.rwlocks (name, owner, mode) VALUES (%s, %s, 'S') IF NOT EXISTS USING TTL 20",
+    "fast_rwlocks": "INSERT INTO shunt.fast_rwlocks (name, owner, mode) VALUES (%s, %s, 'X') IF NOT EXISTS USING TTL 20",
+}
+QUEUE = "SELECT * FROM shunt.lock_queue WHERE name = %s"
+
+pytestmark = pytest.mark.skipif(not os.environ.get("SHUNT_RING"), reason="embedded nodes have no roles")
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    """Two proxies before a node with PasswordAuthenticator and CassandraAuthorizer, which remembers no permissions itself."""
+    ring = Ring("auth-locks", nodes=1, first=1, authentication=True, network=NETWORK)
+    ring.start(wipe=True)
+    fleet = Fleet(ring.contacts, "permissions", 1, 9370, 6_000, 30_000, proxies=2, login=SUPERUSER, network=NETWORK,
+                  more=["--auth-cache-ms", str(CACHE_MS)])
+    try:
+        yield fleet.start()
+    finally:
+        fleet.stop()
+        ring.stop(wipe=True)
+
+
+@pytest.fixture(scope="module")
+def admin(fleet):
+    session = fleet.connect(login=SUPERUSER)
+    yield session
+    session.cluster.shutdown()
+
+
+@pytest.fixture
+def role(fleet, admin, request):
+    """Makes roles, and sessions of theirs. What they are called says which test they are of."""
+    sessions = []
+
+    def make(name: str, version: int = 4, grants=(), to=None, **more):
+        name = f"{name}_{abs(hash(request.node.name)) % 10_000_000}"
+        admin.execute(f"CREATE ROLE IF NOT EXISTS {name} WITH PASSWORD = '{name} secret' AND LOGIN = true")
+        for resource in grants:
+            admin.execute(f"GRANT SELECT ON {resource} TO {name}")
+        session = fleet.connect(to=to, version=version, login=(name, f"{name} secret"), **more)
+        session.role = name
+        sessions.append(session)
+        return session
+
+    yield make
+    for session in sessions:
+        session.cluster.shutdown()
+
+
+def allowed(session, text, values) -> bool:
+    try:
+        session.execute(text, values)
+    except Unauthorized as error:
+        table = text.split("shunt.")[1].split()[0]
+        assert f"User {session.role} has no SELECT permission on <table shunt.{table}> or any of its parents" in str(error)
+        return False
+    return True
+
+
+def names(request, count: int = 40) -> list:
+    """So many that each proxy and each core has some."""
+    return [f"{request.node.name}-{number}" for number in range(count)]
+
+
+def cached() -> None:
+    time.sleep(CACHE_MS / 1000 + 0.2)
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+@pytest.mark.parametrize("table", ACQUIRE)
+def test_select_on_a_table_is_the_right_to_its_locks_and_to_no_others(role, request, table, version):
+    may, may_not = role("may", version, [f"shunt.{table}"]), role("may_not", version)
+    for name in names(request):
+        assert allowed(may, ACQUIRE[table], (name, "o"))
+        assert not allowed(may_not, ACQUIRE[table], (name, "p"))
+    for other in set(ACQUIRE) - {table}:
+        assert not allowed(may, ACQUIRE[other], (name, "o"))
+    assert not allowed(may, QUEUE, (name,))
+
+
+def test_every_form_of_statement_works_at_every_proxy_with_the_right_to_one_table(fleet, role, request):
+    """A proxy that forwards a request names the client's own table: its role may have the right to no other."""
+    for table in ("locks", "fast_locks"):
+        session = role(f"may_{table}", grants=[f"shunt.{table}"])
+        for name in names(request, 12):
+            row = session.execute(ACQUIRE[table], (name, "o")).one()
+            assert row["[applied]"] and row["owner"] == "o"
+            seen = session.execute(f"SELECT owner, fence, waiters FROM shunt.{table} WHERE name = %s", (name,)).one()
+            assert (seen["owner"], seen["fence"], seen["waiters"]) == ("o", row["fence"], 0)
+            renew = f"UPDATE shunt.{table} USING TTL 30 SET owner = %s WHERE name = %s IF owner = %s"
+            assert session.execute(renew, ("o", name, "o")).one()["fence"] == row["fence"]
+            assert session.execute(renew + " AND fence = %s", ("o", name, "o", row["fence"])).one()["[applied]"]
+            release = f"DELETE FROM shunt.{table} WHERE name = %s IF owner = %s"
+            assert not session.execute(release + " AND fence = %s", (name, "o", 1)).one()["[applied]"]
+            assert session.execute(release, (name, "o")).one()["[applied]"]
+    for table in ("rwlocks", "fast_rwlocks"):
+        session = role(f"may_{table}", grants=[f"shunt.{table}"])
+        acquire = f"INSERT INTO shunt.{table} (name, owner, mode) VALUES (%s, %s, %s) IF NOT EXISTS USING TTL 30"
+        for name in names(request, 12):
+            fences = [session.execute(acquire, (name, owner, "S")).one()["fence"] for owner in ("a", "b")]
+            rows = session.execute(f"SELECT * FROM shunt.{table} WHERE name = %s", (name,))
+            assert sorted((row["owner"], row["mode"], row["fence"]) for row in rows) == [("a", "S", fences[0]), ("b", "S", fences[1])]
+            refused = session.execute(acquire, (name, "c", "X")).one()
+            assert (refused["[applied]"], refused["mode"]) == (False, "S")
+            renew = f"UPDATE shunt.{table} USING TTL 30 SET mode = 'S' WHERE name = %s AND owner = %s IF EXISTS"
+            assert session.execute(renew, (name, "a")).one()["[applied]"]
+            release = f"DELETE FROM shunt.{table} WHERE name = %s AND owner = %s IF fence = %s"
+            assert session.execute(release, (name, "a", fences[0])).one()["[applied]"]
+            assert session.execute(f"DELETE FROM shunt.{table} WHERE name = %s AND owner = %s IF EXISTS", (name, "b")).one()["[applied]"]
+            assert session.execute(acquire, (name, "c", "X")).one()["[applied]"]
+    watcher = role("watcher", grants=["shunt.lock_queue"])
+    assert [row["owner"] for name in names(request, 12) for row in watcher.execute(QUEUE, (name,))] == ["c", "c"] * len(names(request, 12))
+
+
+@pytest.mark.parametrize("resource", ["KEYSPACE shunt", "ALL KEYSPACES"])
+def test_rights_come_from_what_contains_the_table_and_from_roles_that_were_granted(admin, role, request, resource):
+    session = role("direct", grants=[resource])
+    member = role("member")
+    admin.execute(f"GRANT {session.role} TO {member.role}")
+    for table, acquire in ACQUIRE.items():
+        assert allowed(session, acquire, (f"{request.node.name}-{table}", "o"))
+        assert allowed(member, acquire, (f"{request.node.name}-{table}-2", "o"))
+    assert allowed(session, QUEUE, ("n",)) and allowed(admin, QUEUE, ("n",)), "a superuser may"
+
+
+def test_modify_is_no_right_and_no_way_to_a_row(admin, role, request):
+    session = role("writer")
+    admin.execute(f"GRANT MODIFY ON shunt.locks TO {session.role}")
+    assert not allowed(session, ACQUIRE["locks"], (request.node.name, "o"))
+    session = role("reader", grants=["KEYSPACE shunt"])
+    assert allowed(session, ACQUIRE["locks"], (request.node.name, "o"))
+
+
+@pytest.mark.parametrize("compression", ["lz4", "snappy"])
+def test_a_client_that_compresses_is_judged_too(role, request, compression):
+    session = role("may", 4, ["shunt.locks"], compression=compression)
+    assert allowed(session, ACQUIRE["locks"], (request.node.name, "o"))
+    assert not allowed(session, ACQUIRE["rwlocks"], (request.node.name, "o"))
+
+
+def test_what_is_granted_and_revoked_is_heeded_at_every_proxy_within_the_time_of_the_cache(fleet, admin, role, request):
+    sessions = [role("one", to=to) for to in range(len(fleet.proxies))]
+    for _ in range(2):
+        assert not any(allowed(session, ACQUIRE["locks"], (name, "o")) for session in sessions for name in names(request, 10))
+        admin.execute(f"GRANT SELECT ON shunt.locks TO {sessions[0].role}")
+        cached()
+        assert all(allowed(session, ACQUIRE["locks"], (name, "o")) for session in sessions for name in names(request, 10))
+        admin.execute(f"REVOKE SELECT ON shunt.locks FROM {sessions[0].role}")
+        # It is used all the time, which must not make it last.
+        until = time.monotonic() + CACHE_MS / 1000 + 0.2
+        while time.monotonic() < until:
+            for session in sessions:
+                allowed(session, ACQUIRE["locks"], (names(request)[0], "o"))
+
+
+def test_prepared_statements_and_batches_need_the_right_too(admin, role, request):
+    session = role("reader", grants=["shunt.locks"])
+    insert = session.prepare(ACQUIRE["locks"].replace("%s", "?"))
+    share = session.prepare(ACQUIRE["rwlocks"].replace("%s", "?"))
+    assert session.execute(insert, (f"{request.node.name}-0", "o")).one()["[applied]"]
+    with pytest.raises(Unauthorized):
+        session.execute(share, (f"{request.node.name}-0", "o"))
+    batch = BatchStatement()
+    for number in range(1, 4):
+        batch.add(insert, (f"{request.node.name}-{number}", "o"))
+    assert all(row["[applied]"] for row in session.execute(batch))
+    batch.add(share, (f"{request.node.name}-4", "o"))
+    with pytest.raises(Unauthorized):
+        session.execute(batch)
+    admin.execute(f"REVOKE SELECT ON shunt.locks FROM {session.role}")
+    cached()
+    with pytest.raises(Unauthorized):
+        session.execute(insert, (f"{request.node.name}-5", "o"))
+
+
+def test_a_request_that_says_it_was_forwarded_needs_the_same_right(fleet, role, request):
+    may, may_not = role("may", 4, ["shunt.locks"]), role("may_not", 4)
+    for name in names(request, 10):
+        for to in fleet.proxies:
+            with pytest.raises(Unauthorized):
+                may_not.execute(ACQUIRE["locks"], (name, "o"), custom_payload={"shunt-hop": b"\x01"})
+        assert allowed(may, ACQUIRE["locks"], (name, "o"))
+
+
+def test_statements_that_are_refused_for_what_they_say_are_refused_with_a_right_too(role):
+    session = role("reader", grants=["KEYSPACE shunt"])
+    with pytest.raises(InvalidRequest):
+        session.execute("INSERT INTO shunt.locks (name, owner) VALUES ('n', 'o')")
+    with pytest.raises(InvalidRequest):
+        session.execute("TRUNCATE shunt.locks")
+    for text in ("DROP TABLE shunt.locks", "ALTER TABLE shunt.locks ADD more int", "DROP KEYSPACE shunt"):
+        with pytest.raises(Unauthorized):
+            session.execute(text)
