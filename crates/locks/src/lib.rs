@@ -24,6 +24,7 @@ mod acquire;
 mod durable;
 mod load;
 mod locks;
+mod longest;
 mod ownership;
 mod release;
 mod slab;

@@ -21,8 +21,8 @@ impl Locks {
         self.take(now, asked, Operation::Renew { ttl_ms, fence }, NIL, sink)
     }
 
-    /// Ends a hold, if it is the asker's and has this fence, where one is named. `forced`: all holds, whoever asks; that is for
-    /// operators. The handle of a request that is not answered yet.
+    /// Ends a hold, if it is the asker's and has this fence, where one is named. `forced`: the owner's hold, whichever role's it is;
+    /// that is for operators. The handle of a request that is not answered yet.
     pub fn release(
         &mut self,
         now: Now,
@@ -70,7 +70,7 @@ impl Locks {
         (ttl_ms, fence): (u32, Option<i64>),
         sink: &mut impl Sink,
     ) -> Option<Handle> {
-        let hold = self.own_hold(now, asked, shard, known, fence, sink)?;
+        let hold = self.own_hold(now, asked, shard, known, (fence, false), sink)?;
         if asked.namespace == Namespace::Durable && ttl_ms > self.timed.holds[hold].ttl_ms {
             self.lengthen(hold, ttl_ms);
         }
@@ -100,44 +100,24 @@ impl Locks {
         (fence, forced): (Option<i64>, bool),
         sink: &mut impl Sink,
     ) {
-        if forced {
-            self.close(known);
-            if let Some(lock) = self.find(shard, asked.namespace, asked.name) {
-                self.release_all(now, lock, sink);
-            }
-            sink.reply(asked.ticket, Outcome::Released { waiters: self.waiters(asked, shard) });
-            return;
-        }
-        let Some(hold) = self.own_hold(now, asked, shard, known, fence, sink) else { return };
+        let Some(hold) = self.own_hold(now, asked, shard, known, (fence, forced), sink) else { return };
         self.close(known);
         self.end_hold(now, hold, Freed::Released, sink);
         sink.reply(asked.ticket, Outcome::Released { waiters: self.waiters(asked, shard) });
-    }
-
-    /// Ends the holds that there are now; those who come after them stay.
-    fn release_all(&mut self, now: Now, lock: u32, sink: &mut impl Sink) {
-        let mut count = 0;
-        let mut hold = self.locks[lock].first_hold;
-        while hold != NIL {
-            (count, hold) = (count + 1, self.timed.holds[hold].next);
-        }
-        for _ in 0..count {
-            self.end_hold(now, self.locks[lock].first_hold, Freed::Released, sink);
-        }
     }
 
     fn waiters(&self, asked: &Asked<'_>, shard: u8) -> u32 {
         self.find(shard, asked.namespace, asked.name).map_or(0, |lock| self.locks[lock].waiters)
     }
 
-    /// The asker's hold, if it has this fence. Otherwise the asker is answered.
+    /// The asker's hold, if it has this fence; `of_any_role`: that of the asker's owner. Otherwise the asker is answered.
     fn own_hold(
         &mut self,
         now: Now,
         asked: &Asked<'_>,
         shard: u8,
         known: u32,
-        fence: Option<i64>,
+        (fence, of_any_role): (Option<i64>, bool),
         sink: &mut impl Sink,
     ) -> Option<u32> {
         let Some(lock) = self.find(shard, asked.namespace, asked.name) else {
@@ -147,7 +127,7 @@ impl Locks {
         let hold = self.hold_of(lock, asked.owner);
         if let Some(hold) = hold {
             let held = &self.timed.holds[hold];
-            if self.roles.bytes(held.role) != asked.role {
+            if !of_any_role && self.roles.bytes(held.role) != asked.role {
                 self.tell(asked, known, Outcome::Unauthorized, sink);
                 return None;
             }

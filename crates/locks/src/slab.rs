@@ -47,6 +47,11 @@ impl<T> Slab<T> {
         self.entries.len() - self.free.len()
     }
 
+    /// All entries with their numbers, in order; those given back are among them, as they were left.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &T)> {
+        self.entries.iter().enumerate().map(|(index, entry)| (index as u32, entry))
+    }
+
     pub(crate) fn get(&self, index: u32) -> Option<&T> {
         self.entries.get(index as usize)
     }

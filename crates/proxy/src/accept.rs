@@ -9,6 +9,7 @@ use shunt_wire::cql::frame_v5::SegmentWriter;
 use shunt_wire::cql::message::{AuthResponse, Register, Startup, encode, event};
 
 use crate::client::{Phase, announce, closing, login};
+use crate::control::client::PROXY_KEY;
 use crate::control::state::ClusterState;
 use crate::core::{Core, Peer};
 use crate::fault::Fault;
@@ -72,8 +73,12 @@ fn answer_options(core: &mut Core, io: &mut Io, slot: u32, header: &Header) {
     let cql_version = [cluster.cql_version.as_str()];
     let mut body = std::mem::take(&mut core.scratch.message);
     body.clear();
-    let options: [(&str, &[&str]); 3] =
-        [("CQL_VERSION", &cql_version), ("COMPRESSION", &compressions), ("PROTOCOL_VERSIONS", versions)];
+    let options: [(&str, &[&str]); 4] = [
+        ("CQL_VERSION", &cql_version),
+        ("COMPRESSION", &compressions),
+        ("PROTOCOL_VERSIONS", versions),
+        (PROXY_KEY, &[env!("CARGO_PKG_VERSION")]),
+    ];
     encode::supported(&mut body, options.map(|(key, values)| (key, values.iter().copied())));
     reply::message_in(core, io, slot, header.version, &Answer::plain(opcode::SUPPORTED, header.stream, &body));
     core.scratch.message = body;

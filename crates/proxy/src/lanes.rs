@@ -28,6 +28,7 @@ enum Message {
     Ask { ticket: Ticket, namespace: Namespace, operation: Operation, lengths: [u16; 3] },
     Answer { ticket: Ticket, verdict: Verdict, holder: Option<(Mode, i64, u32)>, waiters: u32, length: u16, list: u32 },
     Cancel(Ticket),
+    Longest { ticket: Ticket, namespace: Namespace, most: u32 },
 }
 
 /// What one core has to say to another at the end of a turn.
@@ -48,6 +49,8 @@ pub(crate) enum Said<'a> {
     Ask(Request<'a>),
     Answer(Ticket, Reply<'a>),
     Cancel(Ticket),
+    /// Which locks have the longest queues; so many at most.
+    Longest(Ticket, Namespace, u32),
 }
 
 impl Batch {
@@ -71,6 +74,7 @@ impl Batch {
                 Said::Answer(ticket, Reply { verdict, holder, waiters, list })
             }
             Message::Cancel(ticket) => Said::Cancel(ticket),
+            Message::Longest { ticket, namespace, most } => Said::Longest(ticket, namespace, most),
         })
     }
 }
@@ -145,6 +149,17 @@ impl Lanes {
         let holder = reply.holder.map(|holder| (holder.mode, holder.fence, holder.ttl_ms));
         let (verdict, waiters, length) = (reply.verdict, reply.waiters, owner.len() as u16);
         batch.messages.push(Message::Answer { ticket, verdict, holder, waiters, length, list });
+    }
+
+    /// Asks for the longest queues; `false`: too much waits for that core.
+    pub(crate) fn ask_longest(&mut self, to: usize, ticket: Ticket, namespace: Namespace, most: u32) -> bool {
+        let full = |batch: &Batch| batch.messages.len() * size_of::<Message>() > WAITING_BYTES_MAX;
+        if self.batches.get(to).is_none_or(full) {
+            return false;
+        }
+        let Some(batch) = self.batch(to) else { return false };
+        batch.messages.push(Message::Longest { ticket, namespace, most });
+        true
     }
 
     /// Takes a request back.

@@ -8,6 +8,7 @@ use crate::absent::Ignored;
 use crate::exit;
 use crate::fleet::Fleet;
 use crate::lock::Lock;
+use crate::locks::Locks;
 #[cfg(feature = "node")]
 use crate::node::{NodeCommand, up::UpOptions};
 use crate::settings::Settings;
@@ -94,6 +95,18 @@ The command finds SHUNT_LOCK_NAME and SHUNT_LOCK_FENCE in its environment. Let w
 The exit code is the command's.
 ";
 
+const LOCKS_EXAMPLES: &str = "\
+Examples:
+  shunt locks
+      The locks of all proxies of the fleet, those with the longest queues first.
+
+  shunt locks nightly-report
+      Who holds that lock, and who waits for it, in order.
+
+  shunt locks nightly-report --release --force
+      Takes it from its holder, and says who that was. Whoever comes next gets it, with a larger fence.
+";
+
 /// Shunt's command line.
 #[derive(Debug, Parser)]
 #[command(name = "shunt", about = ABOUT, after_help = format!("{EXAMPLES}\n{}", exit::HELP))]
@@ -140,6 +153,9 @@ pub(crate) enum Command {
     /// Run a command while holding a lock
     #[command(after_help = format!("{LOCK_EXAMPLES}\n{}", exit::HELP))]
     Lock(Box<Lock>),
+    /// Show who holds locks and who waits for them, or take a lock from its holder
+    #[command(after_help = format!("{LOCKS_EXAMPLES}\n{}", exit::HELP))]
+    Locks(Box<Locks>),
     /// Measure: a stub node, a load generator, and a comparison with going directly
     Bench(Box<Bench>),
 }

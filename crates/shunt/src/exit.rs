@@ -8,9 +8,9 @@ pub(crate) const HELP: &str = "\
 Exit codes:
   0    done; for proxy, node and up: stopped by a signal, after draining
   1    a bench command failed
-  2    wrong command line or configuration; for bench: wrong answers, or not run to its end
+  2    wrong command line or configuration; for bench: wrong answers, or not run to its end; for locks: refused
   3    an address cannot be listened on
-  4    no contact point answered within --require-ring-ms
+  4    no contact point answered within --require-ring-ms; for locks: not every proxy answered
   5    the data directory cannot be used; for node check: it is damaged
   6    the ring has no such local datacentre, or the contact points leave a choice of datacentre or ring
   70   internal error, such as a thread that died, also while draining

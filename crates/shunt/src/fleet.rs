@@ -105,8 +105,16 @@ impl Access {
     /// # Errors
     /// As [`Access::connect`].
     pub(crate) fn connect_within(&self, limit: Duration) -> Result<Client, Failed> {
+        self.connect_to(&self.contact_points, limit)
+    }
+
+    /// The same, to others than the contact points.
+    ///
+    /// # Errors
+    /// As [`Access::connect`].
+    pub(crate) fn connect_to(&self, hosts: &[String], limit: Duration) -> Result<Client, Failed> {
         let credentials = self.credentials()?;
-        Client::connect(&self.contact_points, credentials.as_ref(), limit)
+        Client::connect(hosts, credentials.as_ref(), limit)
     }
 
     fn credentials(&self) -> Result<Option<Credentials>, Failed> {

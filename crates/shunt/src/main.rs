@@ -7,6 +7,7 @@ mod cli;
 mod exit;
 mod fleet;
 mod lock;
+mod locks;
 mod logging;
 #[cfg(feature = "node")]
 mod node;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Some(Command::Check(settings)) => check(&settings).into(),
         Some(Command::Fleet(fleet)) => fleet::run(&fleet).into(),
         Some(Command::Lock(lock)) => lock::run(&lock),
+        Some(Command::Locks(locks)) => locks::run(&locks).into(),
         Some(Command::Bench(bench)) => shunt_bench::cli::run(bench.command),
         None => {
             print(&version::text(cli.verbose));

@@ -38,6 +38,8 @@ pub enum Asked {
         /// Of those in memory only, or of the others only.
         fast: Option<bool>,
     },
+    /// The locks of one proxy, those with the longest queues first.
+    Longest,
 }
 
 /// A request about one lock.
@@ -47,7 +49,7 @@ pub struct Request<'a> {
     pub table: Table,
     /// What is asked.
     pub asked: Asked,
-    /// The lock's name.
+    /// The lock's name; empty for [`Asked::Longest`].
     pub name: &'a [u8],
     /// The owner; empty where none is named.
     pub owner: &'a [u8],
@@ -118,6 +120,10 @@ impl<'a> Bound<'a> {
                 let fast = fast.as_ref().map(|fast| self.value(fast, "fast")).transpose()?;
                 Asked::Queue { fast: fast.map(|fast| fast.iter().any(|byte| *byte != 0)) }
             }
+            Form::Longest { limit: rows, .. } => {
+                limit = self.limit(rows.as_ref())?;
+                Asked::Longest
+            }
         };
         Ok(Request { table: single.table, asked, name, owner, limit })
     }
@@ -153,12 +159,14 @@ impl<'a> Bound<'a> {
     }
 
     fn name(self, form: &'a Form) -> Result<&'a [u8], InvalidRequest> {
-        let (Form::Acquire { name, .. }
-        | Form::Renew { name, .. }
-        | Form::Release { name, .. }
-        | Form::Look { name, .. }
-        | Form::Queue { name, .. }) = form;
-        self.text(name, "name", NAME_BYTES_MAX)
+        match form {
+            Form::Acquire { name, .. }
+            | Form::Renew { name, .. }
+            | Form::Release { name, .. }
+            | Form::Look { name, .. }
+            | Form::Queue { name, .. } => self.text(name, "name", NAME_BYTES_MAX),
+            Form::Longest { .. } => Ok(&[]),
+        }
     }
 
     fn owner(self, source: &'a Source) -> Result<&'a [u8], InvalidRequest> {

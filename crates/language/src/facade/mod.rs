@@ -6,6 +6,7 @@
 //! UPDATE shunt.locks USING TTL ? SET owner = ? WHERE name = ? IF owner = ? AND fence = ?       renew; AND fence may be left out
 //! DELETE FROM shunt.locks WHERE name = ? IF owner = ? AND fence = ?                            release; the same
 //! SELECT owner, fence, ttl_ms, waiters FROM shunt.locks WHERE name = ?                         look
+//! SELECT * FROM shunt.locks LIMIT ?                                                            those of one proxy, longest queues first
 //! BEGIN BATCH INSERT ..; INSERT ..; APPLY BATCH                                                acquire several, all or none
 //! ```
 //!
@@ -154,6 +155,7 @@ pub(crate) enum Form {
     Release { name: Source, owner: Source, fence: Option<Source> },
     Look { name: Source, owner: Option<Source>, columns: Vec<Selected>, limit: Option<Source> },
     Queue { name: Source, fast: Option<Source>, columns: Vec<Selected>, limit: Option<Source> },
+    Longest { columns: Vec<Selected>, limit: Option<Source> },
 }
 
 /// One statement on one of the tables.
@@ -186,7 +188,7 @@ impl Statement {
     /// The columns of its result, if it reads.
     pub fn selected(&self) -> Option<&[Selected]> {
         match &self.singles.first()?.form {
-            Form::Look { columns, .. } | Form::Queue { columns, .. } => Some(columns),
+            Form::Look { columns, .. } | Form::Queue { columns, .. } | Form::Longest { columns, .. } => Some(columns),
             _ => None,
         }
     }

@@ -201,13 +201,17 @@ fn read_select(table: Table, select: &Select) -> Result<Single, InvalidRequest> 
     }
     let columns = read_columns(table, &select.clause)?;
     let limit = select.limit.as_ref().map(|limit| source(limit, ColumnType::Int, "[limit]")).transpose()?;
+    let is_exclusive = matches!(table, Table::Locks | Table::FastLocks);
+    if select.relations.is_empty() && is_exclusive {
+        return Ok(Single { table, form: Form::Longest { columns, limit } });
+    }
     let form = || {
-        let more = match table {
-            Table::LockQueue => " [AND fast = ?]",
-            _ if table.is_shared() => " [AND owner = ?]",
-            _ => "",
+        let (more, also) = match table {
+            Table::LockQueue => (" [AND fast = ?]", ""),
+            _ if table.is_shared() => (" [AND owner = ?]", ""),
+            _ => ("", ", and without WHERE those of this proxy, the longest queues first"),
         };
-        refuse(format!("SELECT .. FROM shunt.{} WHERE name = ?{more} shows one lock at a time", table.name()))
+        refuse(format!("SELECT .. FROM shunt.{} WHERE name = ?{more} shows one lock at a time{also}", table.name()))
     };
     let mut key = read_key(table, &select.relations, true).ok_or_else(form)??;
     let name = key.take("name").ok_or_else(form)?;

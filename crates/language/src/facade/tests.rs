@@ -60,6 +60,18 @@ fn each_form_is_read_with_literals_and_with_markers() {
     assert_eq!((request.asked, request.name, request.limit), (Asked::Look, &b"it's"[..], 3));
     let shown: Vec<&str> = statement.selected().expect("columns").iter().map(|column| &*column.shown).collect();
     assert_eq!(shown, ["w", "owner"]);
+    for text in [
+        "SELECT waiters AS w, owner FROM shunt.locks LIMIT 3",
+        "SELECT waiters AS w, owner FROM shunt.fast_locks LIMIT 3",
+    ] {
+        let statement = read(text);
+        let request = bind(&statement, &none);
+        assert_eq!((request.asked, request.name, request.limit), (Asked::Longest, &b""[..], 3), "{text}");
+        assert_eq!(statement.selected().map(<[_]>::len), Some(2));
+    }
+    for table in ["rwlocks", "fast_rwlocks", "lock_queue"] {
+        assert!(parse(&format!("SELECT * FROM shunt.{table}"), None).is_err(), "{table} is shown one lock at a time");
+    }
 
     let statement = read("INSERT INTO shunt.locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL ?");
     let list = values(&[Value::Bytes(b"n"), Value::Bytes(b"o"), Value::Bytes(&SECONDS)]);

@@ -417,16 +417,26 @@ fn a_shard_that_is_lost_answers_everybody_once() {
 }
 
 #[test]
-fn an_operator_ends_all_holds_and_those_who_waited_keep_theirs() {
+fn an_operator_ends_the_hold_of_any_role_and_no_other() {
     let mut core = Core::new(Limits::default());
-    for reader in ["r1", "r2", "r3"] {
-        core.acquire(Memory, reader, Shared, 9000, 0);
-    }
+    core.acquire(Memory, "one/r1", Shared, 9000, 0);
+    core.acquire(Memory, "two/r2", Shared, 9000, 0);
     core.acquire(Memory, "w", Exclusive, 9000, 5000);
+    let fence = core.heard.answers[0].2;
     core.said();
-    let asked = core.asked(Memory, "operator");
+    for (owner, fence, forced, answer) in [
+        ("root/r1", None, false, "unauthorized"),
+        ("root/r1", Some(fence + 1), true, "refused"),
+        ("root/r1", Some(fence), true, "released"),
+        ("root/r1", None, true, "refused"),
+    ] {
+        let asked = core.asked(Memory, owner);
+        core.locks.release(core.now(), &asked, fence, forced, &mut core.heard);
+        assert_eq!(core.said(), [(asked.ticket.0, answer)]);
+    }
+    let asked = core.asked(Memory, "root/r2");
     core.locks.release(core.now(), &asked, None, true, &mut core.heard);
-    assert_eq!(core.said(), [(4, "granted"), (5, "released")]);
+    assert_eq!(core.said(), [(3, "granted"), (8, "released")]);
 }
 
 #[test]

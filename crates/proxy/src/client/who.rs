@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::limits;
 
 /// The role of a token that is no PLAIN message.
-const UNKNOWN: &str = "unknown";
+pub(crate) const UNKNOWN: &str = "unknown";
 /// The word shown where a client has not said it (yet).
 const NONE: &str = "none";
 

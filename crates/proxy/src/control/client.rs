@@ -9,8 +9,11 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::connection::Connection;
 use super::error::ControlError;
-use super::handshake;
+use super::handshake::{self, Session};
 use crate::config::{CQL_PORT, Credentials, split_host_port};
+
+/// The option in SUPPORTED by which a proxy can be told from a node.
+pub const PROXY_KEY: &str = "SHUNT_PROXY";
 
 /// A statement that came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +46,8 @@ pub struct Client {
     runtime: Runtime,
     connection: Connection,
     limit: Duration,
+    is_proxy: bool,
+    address: SocketAddr,
 }
 
 impl Client {
@@ -56,12 +61,24 @@ impl Client {
         for host in hosts {
             for address in addresses(host)? {
                 match runtime.block_on(handshake::connect(address, credentials, limit)) {
-                    Ok(session) => return Ok(Client { runtime, connection: session.connection, limit }),
+                    Ok(Session { connection, is_proxy, .. }) => {
+                        return Ok(Client { runtime, connection, limit, is_proxy, address });
+                    }
                     Err(error) => told.push(format!("{address}: {error}")),
                 }
             }
         }
         Err(failed(&told.join("; ")))
+    }
+
+    /// True if this is a proxy, and not a node.
+    pub fn is_proxy(&self) -> bool {
+        self.is_proxy
+    }
+
+    /// Which of the hosts this is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Lets time pass.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::{Authenticate, ErrorMessage, Supported, encode, error_code};
 
+use super::client::PROXY_KEY;
 use super::connection::{Connection, Message};
 use super::error::ControlError;
 use crate::config::Credentials;
@@ -20,6 +21,8 @@ pub(super) struct Session {
     pub(super) connection: Connection,
     /// COMPRESSION values of SUPPORTED.
     pub(super) compressions: Vec<String>,
+    /// It is a proxy.
+    pub(super) is_proxy: bool,
     /// Class of the authenticator that asked for a login.
     pub(super) authenticator: Option<String>,
 }
@@ -59,7 +62,7 @@ async fn connect_with(
     if supported.opcode != opcode::SUPPORTED {
         return Err(supported.refusal("OPTIONS"));
     }
-    let compressions = compressions(&supported)?;
+    let (compressions, is_proxy) = options(&supported)?;
     let mut body = Vec::new();
     let driver = [("CQL_VERSION", "3.0.0"), ("DRIVER_NAME", "shunt"), ("DRIVER_VERSION", env!("CARGO_PKG_VERSION"))];
     encode::startup(&mut body, driver);
@@ -70,12 +73,14 @@ async fn connect_with(
         opcode::AUTHENTICATE => Some(log_in(&mut connection, &answer, credentials, limit).await?),
         _ => return Err(answer.refusal("STARTUP")),
     };
-    Ok(Session { connection, compressions, authenticator })
+    Ok(Session { connection, compressions, is_proxy, authenticator })
 }
 
-fn compressions(supported: &Message) -> Result<Vec<String>, ControlError> {
+/// The compressions that are offered, and if it is a proxy who offers them.
+fn options(supported: &Message) -> Result<(Vec<String>, bool), ControlError> {
     let options = Supported::decode(&supported.body)?.options;
-    Ok(options.get("COMPRESSION").map(|list| list.iter().map(str::to_owned).collect()).unwrap_or_default())
+    let compressions = options.get("COMPRESSION").map(|list| list.iter().map(str::to_owned).collect());
+    Ok((compressions.unwrap_or_default(), options.get(PROXY_KEY).is_some()))
 }
 
 /// Sends user and password as SASL PLAIN (RFC 4616), which PasswordAuthenticator takes as the first answer.

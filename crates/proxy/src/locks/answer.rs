@@ -34,13 +34,16 @@ pub(super) fn encode(out: &mut Vec<u8>, version: u8, form: &Form, outcome: &Repl
                 let mut rows = rows.take(limit);
                 let rows = (0..count).map(|_| rows.next().unwrap_or_default());
                 reply::selected(out, table, columns, *skip_metadata, rows);
+            } else if outcome.verdict == Verdict::Locks {
+                let rows = listing::longest(outcome.list, limit);
+                reply::selected(out, table, columns, *skip_metadata, rows.into_iter());
             } else {
                 let held = outcome.holder.as_ref();
                 let row = held.map(|held| row(form.name(), Some(held), outcome.waiters));
                 reply::selected(out, table, columns, *skip_metadata, row.into_iter());
             }
         }
-        FormKind::Batch(_) | FormKind::Part { .. } | FormKind::Back(_) | FormKind::Nobody => {}
+        FormKind::Batch(_) | FormKind::Part { .. } | FormKind::Back(_) | FormKind::Share(_) | FormKind::Nobody => {}
     }
     opcode::RESULT
 }
@@ -63,7 +66,8 @@ pub(super) fn row<'a>(name: &'a [u8], holder: Option<&Held<'a>>, waiters: u32) -
 pub(super) fn error(verdict: &Verdict) -> Option<ErrorMessage<'static>> {
     let not_served = |why| ErrorMessage::plain(error_code::IS_BOOTSTRAPPING, why);
     Some(match verdict {
-        Verdict::Granted | Verdict::Released | Verdict::Refused | Verdict::Seen | Verdict::Listed => return None,
+        Verdict::Granted | Verdict::Released | Verdict::Refused => return None,
+        Verdict::Seen | Verdict::Listed | Verdict::Locks => return None,
         Verdict::NotServed(why) => not_served(match why {
             NotServed::Elsewhere => "Shunt: this lock is another proxy's, or nobody's yet; ask the next host",
             NotServed::LeaseOver => {

@@ -17,7 +17,7 @@ use crate::locks::outbox::{Reply, Verdict};
 use crate::locks::question::Question;
 use crate::locks::request::{Operation, Request};
 use crate::locks::requests::{Again, Asker, At, Pending};
-use crate::locks::{answer, core_of, keep, requests, several};
+use crate::locks::{answer, core_of, keep, overview, requests, several};
 use crate::metrics::Outcome;
 use crate::own;
 use crate::reply::{self, Answer};
@@ -158,6 +158,10 @@ pub(super) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Re
         FormKind::Back(group) => {
             forget(core, ticket);
             several::given_back(core, io, group, outcome.verdict);
+        }
+        FormKind::Share(gathered) => {
+            forget(core, ticket);
+            overview::heard(core, io, gathered, outcome);
         }
         FormKind::Nobody => forget(core, ticket),
         _ => {

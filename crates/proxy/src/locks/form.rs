@@ -29,6 +29,8 @@ pub(crate) enum FormKind {
     Part { group: u32, place: usize },
     /// To a batch that is refused: one of its locks was released.
     Back(u32),
+    /// To a question to all cores that this is a part of.
+    Share(u32),
     /// To nobody.
     #[default]
     Nobody,

@@ -7,7 +7,7 @@ use shunt_reactor::Io;
 use crate::client::announce;
 use crate::core::Core;
 use crate::lanes::{Batch, Said};
-use crate::locks::{ask, keep, words};
+use crate::locks::{ask, keep, overview, words};
 
 /// Takes all messages of a batch.
 pub(crate) fn take(core: &mut Core, io: &mut Io, batch: &Batch) {
@@ -19,6 +19,7 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, batch: &Batch) {
                     core.fleet.locks.remote.insert(request.ticket.0, handle);
                 }
             }
+            Said::Longest(ticket, namespace, most) => overview::answer(core, io, ticket, namespace, most),
             Said::Answer(ticket, reply) => ask::deliver(core, io, ticket, &reply),
             Said::Cancel(ticket) => {
                 if let Some(handle) = core.fleet.locks.remote.remove(&ticket.0) {

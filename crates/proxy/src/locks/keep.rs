@@ -4,6 +4,7 @@
 use shunt_locks::{Asked, Handle, Limits, LoadId, Locks, Now, Row, Ticket, WriteId, Written};
 use shunt_reactor::Io;
 
+use crate::client::who;
 use crate::core::Core;
 use crate::locks::outbox::Outbox;
 use crate::locks::request::{Operation, Request};
@@ -20,11 +21,12 @@ pub(super) fn take(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Optio
     let now = now(io);
     let Request { ticket, namespace, operation, name, role, owner } = *request;
     let asked = Asked { namespace, name, role, owner, ticket };
+    let forced = is_operators(core.context.config.username.as_deref(), role);
     let (table, outbox) = core.fleet.locks.table();
     let handle = match operation {
         Operation::Acquire { mode, ttl_ms, wait_ms } => table.acquire(now, &asked, mode, (ttl_ms, wait_ms), outbox),
         Operation::Renew { ttl_ms, fence } => table.renew(now, &asked, ttl_ms, fence, outbox),
-        Operation::Release { fence } => table.release(now, &asked, fence, false, outbox),
+        Operation::Release { fence } => table.release(now, &asked, fence, forced, outbox),
         Operation::Look => table.look(now, &asked, outbox),
         Operation::List { fast } => {
             // The list is made when it is known that this core may tell of the lock.
@@ -35,6 +37,12 @@ pub(super) fn take(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Optio
     };
     set_due(core, io);
     handle
+}
+
+/// True of the role by which proxies log in themselves: it may write to the tables of the fleet, and so may release the lock of any
+/// role. A role's text is one that prints: one that may stand for another role's is nobody's.
+fn is_operators(own: Option<&str>, role: &[u8]) -> bool {
+    own.is_some_and(|own| own.as_bytes() == role && !own.contains(['\\', '…']) && own != who::UNKNOWN)
 }
 
 /// Whoever made a request is gone.
@@ -125,5 +133,27 @@ impl super::LockKeeper {
     pub(super) fn table(&mut self) -> (&mut Locks, &mut Outbox) {
         let table = self.table.get_or_insert_with(|| Box::new(Locks::new(Limits::default())));
         (table, &mut self.outbox)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_role_of_the_proxies_is_the_operators() {
+        assert!(is_operators(Some("shunt"), b"shunt"));
+        for (own, role) in [
+            (None, &b""[..]),
+            (None, b"shunt"),
+            (Some("shunt"), b""),
+            (Some("shunt"), b"shunt2"),
+            // As other roles are shown too.
+            (Some("unknown"), b"unknown"),
+            (Some("a…"), "a…".as_bytes()),
+            (Some("a\\u{1}"), b"a\\u{1}"),
+        ] {
+            assert!(!is_operators(own, role), "{own:?} {role:?}");
+        }
     }
 }

@@ -1,4 +1,6 @@
-//! A list of those who hold a lock or wait for it, as it travels from the core that keeps the lock.
+//! A list of those who hold a lock or wait for it, as it travels from the core that keeps the lock; and one of several locks.
+
+use std::cmp::Reverse;
 
 use shunt_language::facade::Table;
 use shunt_language::facade::reply::Row;
@@ -58,6 +60,50 @@ pub(super) fn rows<'a>(
     })
 }
 
+/// What comes before the texts of a lock: how many wait, whether it is held, shared, fence, time, and the lengths of name and owner.
+const LOCK_BYTES: usize = 4 + 2 + 8 + 4 + 2 + 2;
+
+/// Appends a lock, with the first of its holders.
+pub(super) fn put_lock(out: &mut Vec<u8>, name: &[u8], holder: Option<&Holder<'_>>, waiters: u32) {
+    let owner = holder.map_or(&[][..], |holder| holder.owner);
+    out.extend_from_slice(&waiters.to_be_bytes());
+    let is_shared = holder.is_some_and(|holder| holder.mode == Mode::Shared);
+    out.extend_from_slice(&[u8::from(holder.is_some()), u8::from(is_shared)]);
+    out.extend_from_slice(&holder.map_or(0, |holder| holder.fence).to_be_bytes());
+    out.extend_from_slice(&holder.map_or(0, |holder| holder.ttl_ms).to_be_bytes());
+    out.extend_from_slice(&(name.len() as u16).to_be_bytes());
+    out.extend_from_slice(&(owner.len() as u16).to_be_bytes());
+    out.extend_from_slice(name);
+    out.extend_from_slice(owner);
+}
+
+/// So many of the locks that all cores have put, those with the longest queues first.
+pub(crate) fn longest(list: &[u8], most: usize) -> Vec<Row<'_>> {
+    let mut rest = list;
+    let entries = std::iter::from_fn(move || {
+        let (head, texts) = rest.split_first_chunk::<LOCK_BYTES>()?;
+        let (name, texts) = texts.split_at_checked(usize::from(u16::from_be_bytes([head[18], head[19]])))?;
+        let (owner, after) = texts.split_at_checked(usize::from(u16::from_be_bytes([head[20], head[21]])))?;
+        rest = after;
+        let is_held = head[4] != 0;
+        let fence = i64::from_be_bytes([head[6], head[7], head[8], head[9], head[10], head[11], head[12], head[13]]);
+        Some(Row {
+            name: Some(name),
+            owner: is_held.then_some(owner),
+            shared: is_held.then_some(head[5] != 0),
+            fence: is_held.then_some(fence),
+            ttl_ms: is_held.then_some(u32::from_be_bytes([head[14], head[15], head[16], head[17]])),
+            waiters: Some(u32::from_be_bytes([head[0], head[1], head[2], head[3]])),
+            ..Row::default()
+        })
+    });
+    let mut rows: Vec<Row<'_>> = entries.collect();
+    // Of those with queues alike, the one that was granted longest ago.
+    rows.sort_by_key(|row| (Reverse(row.waiters), row.fence, row.name));
+    rows.truncate(most);
+    rows
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,5 +124,23 @@ mod tests {
             (first.fence, first.ttl_ms, first.role, first.position),
             (Some(7), Some(8), Some(&b"role"[..]), Some(0))
         );
+    }
+
+    #[test]
+    fn the_lists_of_several_cores_are_one_in_order() {
+        let mut list = Vec::new();
+        let holder = Holder { owner: b"ann", mode: Mode::Shared, fence: 7, ttl_ms: 8 };
+        put_lock(&mut list, b"quiet", Some(&holder), 0);
+        put_lock(&mut list, b"nobodys", None, 5);
+        put_lock(&mut list, b"old", Some(&Holder { fence: 3, ..holder }), 0);
+        put_lock(&mut list, b"busy", Some(&holder), 300);
+        list.extend_from_slice(b"garbage");
+        let names = |most| longest(&list, most).iter().filter_map(|row| row.name).collect::<Vec<_>>();
+        assert_eq!(names(9), [&b"busy"[..], b"nobodys", b"old", b"quiet"]);
+        assert_eq!(names(1), [b"busy"]);
+        let rows = longest(&list, 9);
+        assert_eq!((rows[1].owner, rows[1].fence, rows[1].ttl_ms, rows[1].shared), (None, None, None, None));
+        let busy = Row { name: Some(b"busy"), owner: Some(b"ann"), shared: Some(true), fence: Some(7), ..rows[0] };
+        assert_eq!((rows[0], rows[0].ttl_ms, rows[0].waiters), (busy, Some(8), Some(300)));
     }
 }

@@ -20,6 +20,7 @@
 //! | [`form`], [`question`], [`request`], [`requests`] | what is asked, how it is answered, and what is not answered yet |
 //! | [`several`] | several locks at once |
 //! | [`listing`] | who holds a lock and who waits, as it travels between cores |
+//! | [`overview`], [`gathered`] | the locks of all cores, those with the longest queues first |
 //! | [`rows`] | rows of durable locks are written and read |
 //! | [`answer`] | outcomes, as the rows and errors that clients get |
 //! | [`word`], [`words`] | what the core with the membership and those that keep locks say to each other |
@@ -28,12 +29,14 @@ pub(crate) mod answer;
 pub(crate) mod ask;
 pub(crate) mod carry;
 pub(crate) mod form;
+mod gathered;
 mod group;
 pub(crate) mod heard;
 mod judging;
 pub(crate) mod keep;
 pub(crate) mod listing;
 pub(crate) mod outbox;
+pub(crate) mod overview;
 pub(crate) mod permission;
 pub(crate) mod question;
 pub(crate) mod recognise;
@@ -53,6 +56,7 @@ use shunt_locks::{Handle, LoadId, Locks, Ticket};
 
 use slab::Slab;
 
+use gathered::{Gathered, Looked};
 use group::Group;
 use judging::Judging;
 use outbox::Outbox;
@@ -83,6 +87,10 @@ pub(crate) struct LockKeeper {
     groups: Slab<Group>,
     /// Requests of which it is not known yet if they are allowed.
     judging: Judging,
+    /// Questions to all cores under way.
+    gathered: Slab<Gathered>,
+    /// What was last seen of many locks, of the durable ones and of those in memory.
+    looked: [Looked; 2],
     /// Buffers of requests that were answered.
     spare: Vec<Vec<u8>>,
     /// The role where nobody logs in.
@@ -110,6 +118,8 @@ impl Default for LockKeeper {
             listings: HashMap::new(),
             groups: Slab::new(),
             judging: Judging::default(),
+            gathered: Slab::new(),
+            looked: Default::default(),
             spare: Vec::new(),
             unread: Vec::new(),
             no_role: Arc::from(""),

@@ -14,6 +14,8 @@ pub(crate) enum Verdict {
     Seen,
     /// There is a list.
     Listed,
+    /// There is a list of several locks.
+    Locks,
     NotServed(NotServed),
     InDoubt,
     /// Another role holds the lock under the same owner's text.

@@ -44,6 +44,10 @@ pub(super) fn question<'a>(core: &Core, request: &Request<'a>) -> Result<Questio
         Asked::Look if request.table.is_shared() => Operation::List { fast: Some(fast) },
         Asked::Look => Operation::Look,
         Asked::Queue { fast } => Operation::List { fast },
+        // It is about no lock; [`super::overview`] answers it.
+        Asked::Longest => {
+            return Err(Fault::invalid("Shunt: the locks of a proxy are selected by a statement of its own"));
+        }
     };
     let fast = match request.asked {
         Asked::Queue { fast } => fast == Some(true),

@@ -15,7 +15,7 @@ use crate::fault::Fault;
 use crate::hop;
 use crate::locks::form::FormKind;
 use crate::locks::question::{form, question};
-use crate::locks::{ask, permission, several};
+use crate::locks::{ask, overview, permission, several};
 use crate::metrics::Outcome;
 use crate::plan::Plan;
 use crate::reply;
@@ -122,14 +122,19 @@ fn one(
     let mut requests = statement.bind(values);
     let Some(request) = requests.next() else { return Ok(None) };
     let request = request?;
-    let kind = match request.asked {
-        Asked::Look | Asked::Queue { .. } => FormKind::Selected { statement: Arc::clone(statement), skip_metadata },
-        Asked::Acquire { .. } | Asked::Renew { .. } | Asked::Release { .. } => FormKind::Conditional(request.table),
-    };
     let table = std::iter::once(request.table);
     if let Some(unknown) = permission::unknown(core, io, from.client.0, table, from.came_ns)? {
         return Ok(Some(unknown));
     }
+    let kind = match request.asked {
+        Asked::Look | Asked::Queue { .. } => FormKind::Selected { statement: Arc::clone(statement), skip_metadata },
+        Asked::Longest => {
+            let kind = FormKind::Selected { statement: Arc::clone(statement), skip_metadata };
+            overview::begin(core, io, from.client, &request, kind)?;
+            return Ok(None);
+        }
+        Asked::Acquire { .. } | Asked::Renew { .. } | Asked::Release { .. } => FormKind::Conditional(request.table),
+    };
     let question = question(core, &request)?;
     let form = form(core, kind, request.name, request.owner, request.limit);
     ask::ask(core, io, from.client, from.was_forwarded, &question, form);

@@ -1,0 +1,143 @@
+"""What an operator does with locks from a shell: sees who holds them and who waits, and takes one from its holder."""
+
+import subprocess
+import threading
+import time
+
+import pytest
+
+from harness.proxy import binary
+
+
+@pytest.fixture(scope="module")
+def session(fleet):
+    session = fleet.connect()
+    yield session
+    session.cluster.shutdown()
+
+
+def locks(contact, *arguments):
+    done = subprocess.run([str(binary()), "locks", "--contact-points", contact, *arguments], capture_output=True, text=True,
+                          timeout=60, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def acquire(session, name, owner, table="locks", wait_ms=0):
+    text = f"INSERT INTO shunt.{table} (name, owner, wait_ms) VALUES (%s, %s, %s) IF NOT EXISTS USING TTL 60"
+    if table.endswith("rwlocks"):
+        text = f"INSERT INTO shunt.{table} (name, owner, wait_ms, mode) VALUES (%s, %s, %s, 'S') IF NOT EXISTS USING TTL 20"
+    if table == "fast_locks":
+        text = text.replace("TTL 60", "TTL 20")
+    return session.execute(text, (name, owner, wait_ms)).one()
+
+
+def release(session, name, owner, table="locks"):
+    assert session.execute(f"DELETE FROM shunt.{table} WHERE name = %s IF owner = %s", (name, owner)).one()["[applied]"]
+
+
+def rows_of(out):
+    return [line.split() for line in out.splitlines()[1:]]
+
+
+def wait_for(so):
+    deadline = time.monotonic() + 30
+    while not so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_one_lock_is_shown_with_all_who_wait_in_order_whichever_proxy_is_asked(fleet, session):
+    fence = acquire(session, "shown", "ann")["fence"]
+    waiting = []
+    for owner in ("bob", "cat"):
+        waiting.append(threading.Thread(target=acquire, args=(session, "shown", owner, "locks", 20_000)))
+        waiting[-1].start()
+        wait_for(lambda: f"waiting  {owner}" in locks(fleet.proxies[0].listen, "shown")[1])
+    for one in fleet.proxies:
+        code, out, err = locks(one.listen, "shown")
+        rows = [[row[0], row[1], row[2]] for row in rows_of(out)]
+        assert (code, rows) == (0, [["durable", "held", "ann"], ["durable", "waiting", "bob"], ["durable", "waiting", "cat"]]), err
+        assert str(fence) in out.splitlines()[1]
+        assert locks(one.listen, "shown", "--fast")[1] == "nobody holds lock shown or waits for it\n"
+    for owner in ("ann", "bob", "cat"):
+        wait_for(lambda: f"held     {owner}" in locks(fleet.proxies[0].listen, "shown")[1])
+        release(session, "shown", owner)
+    for thread in waiting:
+        thread.join(60)
+    assert "nobody" in locks(fleet.proxies[0].listen, "shown")[1]
+
+
+def test_all_locks_of_the_fleet_are_listed_and_the_longest_queue_first(fleet, session):
+    names = [f"listed-{number}" for number in range(12)]
+    for name in names:
+        acquire(session, name, "ann")
+    acquire(session, "listed-fast", "bob", "fast_locks")
+    waiter = threading.Thread(target=acquire, args=(session, "listed-7", "cat", "locks", 20_000))
+    waiter.start()
+    try:
+        for one in fleet.proxies:
+            wait_for(lambda: rows_of(locks(one.listen)[1])[0][1] == "listed-7")
+            code, out, err = locks(one.listen, "--limit", "100")
+            listed = {row[1]: row for row in rows_of(out)}
+            assert code == 0 and set(listed) == {*names, "listed-fast"}, (out, err)
+            assert (listed["listed-fast"][0], listed["listed-3"][0]) == ("memory", "durable")
+            assert rows_of(out)[0][1] == "listed-7" and rows_of(out)[0][-2] == "1"
+            assert {row[-1] for row in listed.values()} == {other.listen for other in fleet.proxies}, "each tells of its own"
+            assert len(rows_of(locks(one.listen, "--limit", "3")[1])) == 3
+            assert [row[1] for row in rows_of(locks(one.listen, "--fast")[1])] == ["listed-fast"]
+    finally:
+        for name in names:
+            release(session, name, "ann")
+        waiter.join(60)
+        release(session, "listed-7", "cat")
+        release(session, "listed-fast", "bob", "fast_locks")
+    assert locks(fleet.proxies[0].listen) == (0, "nobody holds a lock or waits for one\n", "")
+
+
+def test_a_driver_sees_the_locks_of_the_proxy_that_it_asks(fleet, session):
+    acquire(session, "seen", "ann")
+    seen = []
+    for number in range(len(fleet.proxies)):
+        one = fleet.connect(to=number)
+        seen += [tuple(row.values()) for row in one.execute("SELECT name, owner, waiters FROM shunt.locks")]
+        prepared = one.prepare("SELECT name FROM shunt.fast_locks LIMIT ?")
+        assert list(one.execute(prepared, (5,))) == []
+        one.cluster.shutdown()
+    release(session, "seen", "ann")
+    assert seen == [("seen", "ann", 0)]
+
+
+@pytest.mark.parametrize("table", ["locks", "fast_locks"])
+def test_a_lock_is_taken_from_its_holder_only_by_force_and_the_next_fence_is_larger(fleet, session, table):
+    fast = ["--fast"] if table.startswith("fast") else []
+    fence = acquire(session, "forced", "ann", table)["fence"]
+    for one in fleet.proxies:
+        code, out, err = locks(one.listen, "forced", "--release", *fast)
+        assert (code, out) == (2, "") and "ann" in err and str(fence) in err and "--force" in err
+    answers = []
+    waiter = threading.Thread(target=lambda: answers.append(acquire(session, "forced", "bob", table, 15_000)))
+    waiter.start()
+    wait_for(lambda: "bob" in locks(fleet.proxies[1].listen, "forced")[1])
+    code, out, err = locks(fleet.proxies[2].listen, "forced", "--release", "--force", *fast)
+    assert code == 0 and "taken from ann" in out and str(fence) in out, err
+    waiter.join(60)
+    assert answers[0]["[applied]"] and answers[0]["fence"] > fence
+    renewed = session.execute(f"UPDATE shunt.{table} USING TTL 20 SET owner = 'ann' WHERE name = 'forced' IF owner = 'ann'").one()
+    assert (renewed["[applied]"], renewed["owner"]) == (False, "bob"), "the holder learns of it when it renews"
+    release(session, "forced", "bob", table)
+    assert locks(fleet.proxies[0].listen, "forced", "--release", "--force", *fast)[1] == "nobody holds lock forced\n"
+
+
+def test_all_who_share_a_lock_lose_it(fleet, session):
+    for owner in ("r1", "r2"):
+        acquire(session, "readers", owner, "rwlocks")
+    code, out, err = locks(fleet.proxies[0].listen, "readers", "--release", "--force")
+    assert code == 0 and "from r1" in out and "from r2" in out, err
+    assert "nobody" in locks(fleet.proxies[0].listen, "readers")[1]
+
+
+def test_a_node_is_not_taken_for_a_proxy_without_locks(fleet):
+    node = fleet.contact_points.split(",")[0]
+    for arguments in ([], ["some"], ["some", "--release", "--force"]):
+        code, out, err = locks(node, *arguments)
+        assert (code, out) == (2, "") and "is a node" in err
