@@ -144,7 +144,10 @@ impl Locks {
         let lock = self.find(shard, Namespace::Durable, row.name);
         let first = lock.map_or(NIL, |lock| self.locks[lock].first_hold);
         // A free row too: nobody shared the lock before the exclusive hold had ended.
-        if first != NIL && self.timed.holds[first].mode == Mode::Exclusive {
+        let ended = first != NIL && self.timed.holds[first].mode == Mode::Exclusive;
+        #[cfg(test)]
+        let ended = ended && !(self.without.free_shared_row && row.owner.is_empty());
+        if ended {
             self.remove_hold(first);
         }
         if row.owner.is_empty() {
@@ -155,6 +158,10 @@ impl Locks {
         let mode = if exclusive { Mode::Exclusive } else { Mode::Shared };
         let (owner, role) = (self.owners.refer(row.owner), self.refer_role(row.role));
         let (state, token, ttl_ms) = (HoldState::Unconfirmed, row.token, row.ttl_ms);
+        #[cfg(test)]
+        let state = if self.without.confirmation { HoldState::Held } else { state };
+        #[cfg(test)]
+        let found_us = if self.without.later_timestamp { i64::MIN } else { found_us };
         self.counters.loaded_holds += 1;
         let hold = self.add_hold(now, lock, HoldOf { owner, role, mode, state, token, ttl_ms });
         self.timed.holds[hold].timestamp_us = found_us.max(row.timestamp_us);

@@ -14,6 +14,7 @@ const DUE_PER_TICK: usize = 4096;
 
 /// The locks of one core.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub struct Locks {
     pub(crate) limits: Limits,
     pub(crate) lease: Lease,

@@ -7,6 +7,7 @@ pub(crate) const NIL: u32 = u32::MAX;
 
 /// Entries by number. What is given back keeps its place, so that in steady state nothing is allocated.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Slab<T> {
     entries: Vec<T>,
     free: Vec<u32>,

@@ -155,6 +155,7 @@ impl Due {
 
 /// All that has a time.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Timed {
     pub(crate) holds: Slab<Hold>,
     pub(crate) requests: Slab<Request>,
@@ -202,6 +203,7 @@ impl Lock {
 
 /// What is known of one shard.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Shard {
     /// It is this proxy's, and this core's.
     pub(crate) owned: bool,
@@ -224,6 +226,7 @@ pub(crate) enum BucketState {
 
 /// A partition of the table of durable locks.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Bucket {
     pub(crate) state: BucketState,
     pub(crate) generation: u32,
@@ -237,6 +240,7 @@ pub(crate) struct Bucket {
 
 /// A request that waits for its partition.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Deferred {
     pub(crate) handle: Handle,
     pub(crate) name: Vec<u8>,

@@ -19,6 +19,7 @@ const LONG: u8 = u8::MAX;
 
 /// The names that do not fit into [`Name`].
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct LongNames(Slab<Vec<u8>>);
 
 impl Name {
@@ -54,6 +55,7 @@ impl Name {
 
 /// Texts stored once, under a number, as long as somebody refers to them.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Texts {
     index: HashTable<u32>,
     texts: Slab<Text>,
@@ -61,6 +63,7 @@ pub(crate) struct Texts {
 }
 
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 struct Text {
     bytes: Vec<u8>,
     hash: u64,

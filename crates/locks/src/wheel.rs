@@ -37,6 +37,7 @@ pub(crate) trait Entries {
 
 /// The slots.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Wheel {
     /// All that was due by then is out, milliseconds.
     elapsed_ms: u64,
