@@ -25,7 +25,8 @@ pub fn run(data: &[u8]) {
         let Ok(Some(statement)) = parsed else { continue };
         assert!(!statement.is_empty() && statement.len() <= facade::BATCH_MAX);
         for request in statement.bind(&values).flatten() {
-            assert!((1..=NAME_BYTES_MAX).contains(&request.name.len()) && request.owner.len() <= OWNER_BYTES_MAX);
+            assert!(request.name.len() <= NAME_BYTES_MAX && request.owner.len() <= OWNER_BYTES_MAX);
+            assert_eq!(request.name.is_empty(), request.asked == Asked::Longest);
             assert!(std::str::from_utf8(request.name).is_ok() && std::str::from_utf8(request.owner).is_ok());
             match request.asked {
                 Asked::Acquire { ttl_ms, wait_ms, .. } => {
@@ -34,7 +35,7 @@ pub fn run(data: &[u8]) {
                 }
                 Asked::Renew { ttl_ms, .. } => assert!(ttl_ms >= 1_000 && !request.owner.is_empty()),
                 Asked::Release { .. } => assert!(!request.owner.is_empty()),
-                Asked::Look | Asked::Queue { .. } => assert!(request.limit >= 1),
+                Asked::Look | Asked::Queue { .. } | Asked::Longest => assert!(request.limit >= 1),
             }
             let row = facade::reply::Row { name: Some(request.name), owner: Some(request.owner), ..Default::default() };
             let mut body = Vec::new();

@@ -3,7 +3,7 @@
 use super::Add;
 use crate::facade::TABLES;
 
-const FORMS: [(&str, &str); 9] = [
+const FORMS: [(&str, &str); 10] = [
     ("try", "INSERT INTO shunt.{} (name, owner) VALUES ('n', 'o') IF NOT EXISTS USING TTL 20"),
     ("wait", "INSERT INTO shunt.{} (name, owner, wait_ms) VALUES (?, ?, ?) IF NOT EXISTS USING TTL ?"),
     ("share", "INSERT INTO shunt.{} (name, owner, mode) VALUES ('n', :o, 'S') IF NOT EXISTS USING TTL 20"),
@@ -12,6 +12,7 @@ const FORMS: [(&str, &str); 9] = [
     ("release", "DELETE FROM {} WHERE name = ? IF owner = ? AND fence = ?"),
     ("release_share", "DELETE FROM shunt.{} WHERE name = $$n$$ AND owner = 'o' IF fence = 7"),
     ("look", "SELECT owner, fence AS f, waiters FROM shunt.{} WHERE name = ? LIMIT 1"),
+    ("longest", "SELECT name, owner, waiters FROM shunt.{} LIMIT 10"),
     ("queue", "SELECT * FROM shunt.{} WHERE name = 'n' AND fast = true"),
 ];
 
