@@ -14,7 +14,9 @@ pub mod aggregate;
 pub mod compression;
 pub mod envelopes;
 pub mod facade;
+pub mod fleet;
 pub mod language;
+pub mod locks;
 pub mod records;
 pub mod requests;
 pub mod responses;
@@ -39,7 +41,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 14] = [
     Target { name: "requests", run: requests::run },
     Target { name: "responses", run: responses::run },
     Target { name: "segments", run: segments::run },
@@ -50,6 +52,8 @@ pub const TARGETS: [Target; 12] = [
     Target { name: "types", run: types::run },
     Target { name: "language", run: language::run },
     Target { name: "facade", run: facade::run },
+    Target { name: "fleet", run: fleet::run },
+    Target { name: "locks", run: locks::run },
     Target { name: "values", run: values::run },
     Target { name: "records", run: records::run },
 ];

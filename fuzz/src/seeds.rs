@@ -13,7 +13,9 @@ use shunt_wire::cql::message::{
 use crate::written;
 
 mod facade;
+mod fleet;
 mod language;
+mod locks;
 mod records;
 
 /// One file of the corpus.
@@ -45,6 +47,8 @@ pub fn seeds() -> Vec<Seed> {
     language::values(&mut add);
     records::records(&mut add);
     facade::facade(&mut add);
+    fleet::fleet(&mut add);
+    locks::locks(&mut add);
     seeds
 }
 

@@ -71,6 +71,16 @@ fn facade() {
 }
 
 #[test]
+fn fleet() {
+    fuzz("fleet");
+}
+
+#[test]
+fn locks() {
+    fuzz("locks");
+}
+
+#[test]
 fn values() {
     fuzz("values");
 }

@@ -100,7 +100,8 @@ impl Locks {
         let entry = &mut self.timed.holds[hold];
         entry.ttl_ms = ttl_ms.max(entry.ttl_ms.saturating_mul(2));
         // Tokens and the timestamps of what was found are 64 apart, and a TTL of a millisecond is doubled 27 times to a day.
-        entry.timestamp_us += 1;
+        // A row that somebody else wrote may have the last timestamp that there is.
+        entry.timestamp_us = entry.timestamp_us.saturating_add(1);
         if entry.state == HoldState::Held {
             entry.state = HoldState::Unconfirmed;
         }
