@@ -8,6 +8,7 @@ import pytest
 from cassandra import InvalidRequest, Unauthorized
 from cassandra.query import BatchStatement
 
+from harness import cql
 from harness.cluster import SUPERUSER
 from harness.cluster import Cluster as Ring
 from locks.fleet import Fleet
@@ -71,7 +72,10 @@ def allowed(session, text, values) -> bool:
         session.execute(text, values)
     except Unauthorized as error:
         table = text.split("shunt.")[1].split()[0]
-        assert f"User {session.role} has no SELECT permission on <table shunt.{table}> or any of its parents" in str(error)
+        words = f"User {session.role} has no SELECT permission on <table shunt.{table}> or any of its parents"
+        # The proxy that was asked may know yet of a right of which the lock's owner knows already that it was revoked.
+        elsewhere = "the proxy that owns this lock was told that the role has no SELECT permission on the table"
+        assert words in str(error) or elsewhere in str(error), error
         return False
     return True
 
@@ -86,22 +90,23 @@ def cached() -> None:
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
-@pytest.mark.parametrize("table", ACQUIRE)
-def test_select_on_a_table_is_the_right_to_its_locks_and_to_no_others(role, request, table, version):
-    may, may_not = role("may", version, [f"shunt.{table}"]), role("may_not", version)
-    for name in names(request):
-        assert allowed(may, ACQUIRE[table], (name, "o"))
-        assert not allowed(may_not, ACQUIRE[table], (name, "p"))
-    for other in set(ACQUIRE) - {table}:
-        assert not allowed(may, ACQUIRE[other], (name, "o"))
-    assert not allowed(may, QUEUE, (name,))
+def test_select_on_a_table_is_the_right_to_its_locks_and_to_no_others(role, request, version):
+    may_not = role("may_not", version)
+    for table in ACQUIRE:
+        may = role(f"may_{table}", version, [f"shunt.{table}"])
+        for name in names(request, 8):
+            assert allowed(may, ACQUIRE[table], (name, table))
+            assert not allowed(may_not, ACQUIRE[table], (name, "p"))
+        for other in set(ACQUIRE) - {table}:
+            assert not allowed(may, ACQUIRE[other], (name, "o"))
+        assert not allowed(may, QUEUE, (name,))
 
 
 def test_every_form_of_statement_works_at_every_proxy_with_the_right_to_one_table(fleet, role, request):
     """A proxy that forwards a request names the client's own table: its role may have the right to no other."""
     for table in ("locks", "fast_locks"):
         session = role(f"may_{table}", grants=[f"shunt.{table}"])
-        for name in names(request, 12):
+        for name in names(request, 8):
             row = session.execute(ACQUIRE[table], (name, "o")).one()
             assert row["[applied]"] and row["owner"] == "o"
             seen = session.execute(f"SELECT owner, fence, waiters FROM shunt.{table} WHERE name = %s", (name,)).one()
@@ -115,7 +120,7 @@ def test_every_form_of_statement_works_at_every_proxy_with_the_right_to_one_tabl
     for table in ("rwlocks", "fast_rwlocks"):
         session = role(f"may_{table}", grants=[f"shunt.{table}"])
         acquire = f"INSERT INTO shunt.{table} (name, owner, mode) VALUES (%s, %s, %s) IF NOT EXISTS USING TTL 30"
-        for name in names(request, 12):
+        for name in names(request, 8):
             fences = [session.execute(acquire, (name, owner, "S")).one()["fence"] for owner in ("a", "b")]
             rows = session.execute(f"SELECT * FROM shunt.{table} WHERE name = %s", (name,))
             assert sorted((row["owner"], row["mode"], row["fence"]) for row in rows) == [("a", "S", fences[0]), ("b", "S", fences[1])]
@@ -128,7 +133,7 @@ def test_every_form_of_statement_works_at_every_proxy_with_the_right_to_one_tabl
             assert session.execute(f"DELETE FROM shunt.{table} WHERE name = %s AND owner = %s IF EXISTS", (name, "b")).one()["[applied]"]
             assert session.execute(acquire, (name, "c", "X")).one()["[applied]"]
     watcher = role("watcher", grants=["shunt.lock_queue"])
-    assert [row["owner"] for name in names(request, 12) for row in watcher.execute(QUEUE, (name,))] == ["c", "c"] * len(names(request, 12))
+    assert [row["owner"] for name in names(request, 8) for row in watcher.execute(QUEUE, (name,))] == ["c", "c"] * len(names(request, 8))
 
 
 @pytest.mark.parametrize("resource", ["KEYSPACE shunt", "ALL KEYSPACES"])
@@ -210,3 +215,21 @@ def test_statements_that_are_refused_for_what_they_say_are_refused_with_a_right_
     for text in ("DROP TABLE shunt.locks", "ALTER TABLE shunt.locks ADD more int", "DROP KEYSPACE shunt"):
         with pytest.raises(Unauthorized):
             session.execute(text)
+
+
+def test_a_row_that_somebody_has_put_into_a_table_of_locks_is_told(fleet):
+    node = fleet.contact_points.rsplit(":", 1)
+    with cql.Session(node[0], int(node[1]), SUPERUSER) as direct:
+        direct.query("INSERT INTO shunt.rwlocks (name, owner) VALUES ('n', 'o')")
+        one = fleet.proxies[0]
+        assert "shunt_lock_foreign_tables 0" in one.get("/metrics")[1]
+        one.terminate()
+        one.wait(40)
+        one.start()
+        deadline = time.monotonic() + 60
+        while "shunt_lock_foreign_tables 1" not in one.get("/metrics")[1]:
+            assert time.monotonic() < deadline, one.log_tail()
+            time.sleep(0.2)
+        log = [line for line in one.log.read_text().splitlines() if "a row lies in a table" in line]
+        assert len(log) == 1 and "rwlocks" in log[0], log
+        direct.query("TRUNCATE shunt.rwlocks")

@@ -23,11 +23,13 @@
 //! | [`overview`], [`gathered`] | the locks of all cores, those with the longest queues first |
 //! | [`rows`] | rows of durable locks are written and read |
 //! | [`answer`] | outcomes, as the rows and errors that clients get |
+//! | [`foreign`], [`looks`] | rows that lie in the tables, and should not |
 //! | [`word`], [`words`] | what the core with the membership and those that keep locks say to each other |
 
 pub(crate) mod answer;
 pub(crate) mod ask;
 pub(crate) mod carry;
+pub(crate) mod foreign;
 pub(crate) mod form;
 mod gathered;
 mod group;
@@ -35,6 +37,7 @@ pub(crate) mod heard;
 mod judging;
 pub(crate) mod keep;
 pub(crate) mod listing;
+mod looks;
 pub(crate) mod outbox;
 pub(crate) mod overview;
 pub(crate) mod permission;
@@ -59,6 +62,7 @@ use slab::Slab;
 use gathered::{Gathered, Looked};
 use group::Group;
 use judging::Judging;
+use looks::Looks;
 use outbox::Outbox;
 use requests::Requests;
 
@@ -91,6 +95,8 @@ pub(crate) struct LockKeeper {
     gathered: Slab<Gathered>,
     /// What was last seen of many locks, of the durable ones and of those in memory.
     looked: [Looked; 2],
+    /// How far the looking for rows in the tables has come.
+    looks: Looks,
     /// Buffers of requests that were answered.
     spare: Vec<Vec<u8>>,
     /// The role where nobody logs in.
@@ -120,6 +126,7 @@ impl Default for LockKeeper {
             judging: Judging::default(),
             gathered: Slab::new(),
             looked: Default::default(),
+            looks: Looks::default(),
             spare: Vec::new(),
             unread: Vec::new(),
             no_role: Arc::from(""),

@@ -17,7 +17,7 @@
 use shunt_language::facade::Table;
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::Header;
-use shunt_wire::cql::message::{ResultMessage, error_code};
+use shunt_wire::cql::message::{Consistency, ResultMessage, error_code};
 
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
@@ -92,7 +92,8 @@ fn ask(core: &mut Core, io: &mut Io, pool: PoolId, table: Table) {
     let number = core.fleet.locks.judging.number;
     // Before it is sent: a node looks at the role's rights later than that.
     let asked_ns = io.read_clock_ns();
-    let is_sent = own::ask::ask_in(core, io, pool, Whose::Permission { pool, table, number }, question(table));
+    let whose = Whose::Permission { pool, table, number };
+    let is_sent = own::ask::ask_in(core, io, pool, whose, question(table), Consistency::LOCAL_QUORUM);
     let Some(pool) = core.router.pools.get_mut(pool) else { return };
     let known = pool.permissions.on_mut(table);
     match is_sent {

@@ -37,6 +37,7 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, word: Word) {
         Word::Begin { level, max_ttl_ms } => {
             core.fleet.locks.level = Some(level);
             core.fleet.locks.max_ttl_ms = max_ttl_ms;
+            core.fleet.locks.looks.restart();
             // Links are there when the first row is to be read.
             own::ask::pool(core, io);
         }

@@ -140,6 +140,13 @@ impl Sources {
         encoder.gauge("shunt_fleet_shards", "Shards of locks that are this proxy's, of 64.", None, &[plain(shards)])?;
         let lease = self.total(|core| core.locks.lease.get()) as f64;
         encoder.gauge("shunt_fleet_lease", "1 while this proxy may grant locks.", None, &[plain(lease)])?;
+        let foreign = self.total(|core| core.locks.foreign.get()) as f64;
+        encoder.gauge(
+            "shunt_lock_foreign_tables",
+            "Tables of shunt in which a row was found.",
+            None,
+            &[plain(foreign)],
+        )?;
         let unsealed = self.total(|core| core.locks.unsealed.get()) as f64;
         encoder.gauge("shunt_fleet_unsealed", "Dead members whose work is not done.", None, &[plain(unsealed)])
     }

@@ -38,7 +38,7 @@ labels! {
     }
 }
 
-/// Written at every tick of the core, but for `permissions`.
+/// Written at every tick of the core, but for `permissions` and `foreign`.
 #[derive(Debug, Default)]
 pub struct LockMetrics {
     /// Holds now.
@@ -49,6 +49,8 @@ pub struct LockMetrics {
     pub events: Family<LockEvent, { LockEvent::COUNT }>,
     /// What nodes said of the permissions of roles.
     pub permissions: Family<PermissionAnswer, { PermissionAnswer::COUNT }>,
+    /// Tables of locks in which a row was found; core 0 knows.
+    pub foreign: Gauge,
     /// Shards of this proxy; core 0 knows.
     pub shards: Gauge,
     /// 1 while this proxy's lease is valid; core 0 knows.

@@ -90,14 +90,20 @@ fn plan(core: &mut Core, pool: PoolId, version: u8, op: u8, body: &[u8]) -> Opti
     planned.ok()
 }
 
-/// Asks a SELECT that reads nothing in this pool, at any node; for the rest see [`ask`].
-pub(crate) fn ask_in(core: &mut Core, io: &mut Io, pool: PoolId, whose: Whose, text: &str) -> bool {
+/// Asks a SELECT of no key, as text, in this pool; for the rest see [`ask`].
+pub(crate) fn ask_in(
+    core: &mut Core,
+    io: &mut Io,
+    pool: PoolId,
+    whose: Whose,
+    text: &str,
+    consistency: Consistency,
+) -> bool {
     let Some(version) = core.router.pools.get(pool).map(|pool| pool.key.version) else { return false };
     let mut body = std::mem::take(&mut core.fleet.own.message);
     body.clear();
-    encode::query(&mut body, version, text, &QueryParams::simple(Consistency::LOCAL_QUORUM));
-    let consistency = Consistency::LOCAL_QUORUM.0;
-    let plan = Plan { work: Work::Read, kind: QueryKind::Query, consistency, ..Plan::anywhere() };
+    encode::query(&mut body, version, text, &QueryParams::simple(consistency));
+    let plan = Plan { work: Work::Read, kind: QueryKind::Query, consistency: consistency.0, ..Plan::anywhere() };
     let is_sent = put(core, io, (whose, pool), plan, opcode::QUERY, &body);
     core.fleet.own.message = body;
     is_sent

@@ -9,7 +9,7 @@ use crate::client::inbox::Kept;
 use crate::core::Core;
 use crate::ids::PoolId;
 use crate::limits;
-use crate::locks::{permission, rows};
+use crate::locks::{foreign, permission, rows};
 use crate::membership::run;
 use crate::own::{Heard, VERSION, Whose};
 
@@ -49,6 +49,7 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
         Whose::Write(id) => rows::written(core, io, id, &heard),
         Whose::Load(load) => rows::loaded(core, io, load, &heard),
         Whose::Fleet(id) => run::heard(core, io, id, &heard),
+        Whose::Foreign(table) => foreign::heard(core, table, &heard),
         Whose::Permission { pool, table, number } => permission::heard(core, io, (pool, table, number), &heard),
     }
 }

@@ -42,6 +42,8 @@ pub(crate) enum Whose {
     Fleet(StatementId),
     /// It shows if the login of a pool may use the locks of a table; asked in that pool.
     Permission { pool: PoolId, table: Table, number: u64 },
+    /// It shows if a row lies in a table of locks.
+    Foreign(Table),
 }
 
 /// How a statement is to be carried out.
