@@ -130,3 +130,50 @@ fn held_by<'a>(
         (false, true) => ("name = ?", "owner = ? AND fence = ?"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use shunt_language::facade::{self, Asked};
+    use shunt_locks::{Namespace, Ticket};
+    use shunt_wire::cql::message::Query;
+
+    use super::*;
+
+    /// What the other proxy reads in the statement of an operation.
+    fn read(table: Table, operation: Operation) -> Asked {
+        let (name, owner) = (&b"name"[..], &b"owner"[..]);
+        let request = Request { ticket: Ticket(1), namespace: Namespace::Durable, operation, name, role: b"", owner };
+        let mut body = Vec::new();
+        write(&mut body, table, &request);
+        let query = Query::decode(VERSION, &body).expect("a query");
+        let statement = facade::parse(query.text, None).expect("allowed").expect("on a table of locks");
+        let request = statement.bind(&query.params.values).next().expect("one").expect("values that it takes");
+        let has_owner = !matches!(request.asked, Asked::Look | Asked::Queue { .. });
+        assert_eq!((request.table, request.name), (table, name), "{}", query.text);
+        assert_eq!(request.owner, if has_owner { owner } else { b"" }, "{}", query.text);
+        request.asked
+    }
+
+    #[test]
+    fn what_is_forwarded_is_read_as_what_was_asked_and_on_the_clients_own_table() {
+        let (ttl_ms, wait_ms) = (5_000, 1_500);
+        for table in [Table::Locks, Table::FastLocks, Table::RwLocks, Table::FastRwLocks] {
+            let is_shared = table.is_shared();
+            for mode in [Mode::Exclusive, Mode::Shared] {
+                let shared = is_shared && mode == Mode::Shared;
+                let asked = read(table, Operation::Acquire { mode, ttl_ms, wait_ms });
+                assert_eq!(asked, Asked::Acquire { shared, ttl_ms, wait_ms });
+            }
+            for fence in [None, Some(7)] {
+                let asked = read(table, Operation::Renew { ttl_ms, fence });
+                assert_eq!(asked, Asked::Renew { shared: is_shared.then_some(false), ttl_ms, fence });
+                assert_eq!(read(table, Operation::Release { fence }), Asked::Release { fence });
+            }
+            let look = if is_shared { Operation::List { fast: Some(table.is_fast()) } } else { Operation::Look };
+            assert_eq!(read(table, look), Asked::Look);
+        }
+        for fast in [None, Some(false), Some(true)] {
+            assert_eq!(read(Table::LockQueue, Operation::List { fast }), Asked::Queue { fast });
+        }
+    }
+}
