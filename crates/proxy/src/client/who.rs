@@ -55,13 +55,17 @@ impl Drivers {
 pub(crate) struct PoolNames {
     /// `None`: the ring asks for no login.
     pub(crate) role: Option<Arc<str>>,
+    /// The same in full, as nobody is shown it: whom locks belong to.
+    pub(crate) whole_role: Option<Arc<str>>,
     pub(crate) keyspace: Option<Arc<str>>,
 }
 
 impl PoolNames {
     /// The names in a login (a SASL token) and of a keyspace.
     pub(crate) fn new(login: Option<&[u8]>, keyspace: Option<&str>) -> Self {
-        Self { role: login.map(role_of), keyspace: keyspace.map(|keyspace| printable(keyspace).into()) }
+        let whole_role: Option<Arc<str>> = login.map(|token| role_of(token).unwrap_or(UNKNOWN.into()));
+        let role = whole_role.as_deref().map(|role| printable(role).into());
+        Self { role, whole_role, keyspace: keyspace.map(|keyspace| printable(keyspace).into()) }
     }
 }
 
@@ -100,13 +104,13 @@ impl Who {
 
 /// The role in a SASL token: the second of exactly three parts, if there is a password behind it. A token of another
 /// form may hold a password anywhere, so nothing of it is shown.
-fn role_of(token: &[u8]) -> Arc<str> {
+fn role_of(token: &[u8]) -> Option<Arc<str>> {
     let mut parts = token.split(|byte| *byte == 0);
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
         (Some(_), Some(role), Some(password), None) if !role.is_empty() && !password.is_empty() => {
-            printable(&String::from_utf8_lossy(role)).into()
+            Some(String::from_utf8_lossy(role).into())
         }
-        _ => UNKNOWN.into(),
+        _ => None,
     }
 }
 
@@ -151,7 +155,19 @@ mod tests {
             (b"\0\0secret", UNKNOWN),
             (b"\0ann\0sec\0ret", UNKNOWN),
         ] {
-            assert_eq!(&*role_of(token), role, "{token:?}");
+            let names = PoolNames::new(Some(token), None);
+            assert_eq!(names.role.as_deref(), Some(role), "{token:?}");
+        }
+    }
+
+    /// What is shown of a role may be shown of another as well.
+    #[test]
+    fn locks_belong_to_the_whole_role() {
+        let names = |role: &str| PoolNames::new(Some(format!("\0{role}\0secret").as_bytes()), None);
+        let long = "r".repeat(100);
+        for (one, other) in [(format!("{long}1"), format!("{long}2")), ("a\n".to_owned(), "a\\n".to_owned())] {
+            let (one, other) = (names(&one), names(&other));
+            assert!(one.role == other.role && one.whole_role != other.whole_role, "{one:?} {other:?}");
         }
     }
 

@@ -76,15 +76,20 @@ pub(super) fn note(
     was_forwarded: bool,
     form: Form,
 ) -> Option<(Ticket, Asker)> {
+    let (role, login) = asker_of(core, slot)?;
     let client = core.clients.get_mut(slot)?;
-    let pool = core.router.pools.get(client.pool?)?;
-    let role = pool.names.role.clone().unwrap_or_else(|| Arc::clone(&core.fleet.locks.no_role));
-    let login = pool.key.login.clone();
     let whose = (ClientRef { slot, id: client.id }, stream, io.now_ns());
     client.in_flight += 1;
     core.context.metrics.in_flight.add(1);
     let ticket = core.fleet.locks.requests.add(core.context.index, &mut client.lock_requests, whose, form);
     Some((ticket, Asker { role, login, was_forwarded }))
+}
+
+/// The role of a client, and its login.
+pub(super) fn asker_of(core: &Core, slot: u32) -> Option<(Arc<str>, Login)> {
+    let pool = core.router.pools.get(core.clients.get(slot)?.pool?)?;
+    let role = pool.names.whole_role.clone().unwrap_or_else(|| Arc::clone(&core.fleet.locks.no_role));
+    Some((role, pool.key.login.clone()))
 }
 
 fn send(core: &mut Core, io: &mut Io, ticket: Ticket, asker: &Asker, question: &Question<'_>) {

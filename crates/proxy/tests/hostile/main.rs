@@ -8,6 +8,8 @@
 mod support;
 
 mod lock_permissions;
+mod lock_ring;
+mod locks;
 mod logins;
 mod lost_requests;
 mod node_answers;
