@@ -94,6 +94,7 @@ pub fn run(data: &[u8]) {
         let mut modes = Vec::new();
         locks.queue(now, Namespace::Durable, NAME, |holder, _| {
             modes.extend((holder.fence != 0).then_some(holder.mode));
+            true
         });
         assert!(modes.len() < 2 || !modes.contains(&Mode::Exclusive), "{modes:?}");
     }

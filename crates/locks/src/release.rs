@@ -40,13 +40,15 @@ impl Locks {
     }
 
     /// Calls `see` for every holder of a lock, in the order of their grants, and then for everybody who waits, in order, with fence 0
-    /// and the time that the wait still lasts.
-    pub fn queue(&self, now: Now, namespace: Namespace, name: &[u8], mut see: impl FnMut(Holder<'_>, &[u8])) {
+    /// and the time that the wait still lasts; until it says `false`.
+    pub fn queue(&self, now: Now, namespace: Namespace, name: &[u8], mut see: impl FnMut(Holder<'_>, &[u8]) -> bool) {
         let Some(lock) = self.find(shard_of(name), namespace, name) else { return };
         let mut hold = self.locks[lock].first_hold;
         while hold != NIL {
             let entry = &self.timed.holds[hold];
-            see(self.holder(now, hold), self.roles.bytes(entry.role));
+            if !see(self.holder(now, hold), self.roles.bytes(entry.role)) {
+                return;
+            }
             hold = entry.next;
         }
         let mut request = self.locks[lock].first_waiter;
@@ -55,7 +57,9 @@ impl Locks {
             if let Operation::Acquire { mode, .. } = entry.operation {
                 let ttl_ms = entry.due_ms.saturating_sub(now.ms()) as u32;
                 let waiter = Holder { owner: self.owners.bytes(entry.owner), mode, fence: 0, ttl_ms };
-                see(waiter, self.roles.bytes(entry.role));
+                if !see(waiter, self.roles.bytes(entry.role)) {
+                    return;
+                }
             }
             request = entry.next;
         }

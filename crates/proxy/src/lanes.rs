@@ -36,6 +36,8 @@ enum Message {
 pub struct Batch {
     messages: Vec<Message>,
     texts: Vec<u8>,
+    /// Bytes of requests among them.
+    asked_bytes: usize,
     /// The live members, if they are others now.
     pub(crate) fleet: Option<Arc<Fleet>>,
     /// Where the shards of other proxies are, if they are elsewhere now.
@@ -124,16 +126,22 @@ impl Lanes {
         }
     }
 
+    /// Bytes that wait for a core, but for what is the same length in each message.
+    pub(crate) fn waiting_bytes(&self, to: usize) -> usize {
+        self.batches.get(to).map_or(0, |batch| batch.texts.len())
+    }
+
     /// Sends a request on; `false`: too much waits for that core.
     pub(crate) fn ask(&mut self, to: usize, request: &Request<'_>) -> bool {
-        let Some(batch) = self.batches.get(to) else { return false };
-        if batch.texts.len() + batch.messages.len() * size_of::<Message>() > WAITING_BYTES_MAX {
+        // What others were answered does not count: a list is long.
+        if self.batches.get(to).is_none_or(|batch| batch.asked_bytes > WAITING_BYTES_MAX) {
             return false;
         }
         let texts = [request.name, request.role, request.owner];
         let Some(batch) = self.batch(to) else { return false };
         let Request { ticket, namespace, operation, .. } = *request;
         let lengths = texts.map(|text| text.len() as u16);
+        batch.asked_bytes += size_of::<Message>() + texts.iter().map(|text| text.len()).sum::<usize>();
         texts.iter().for_each(|text| batch.texts.extend_from_slice(text));
         batch.messages.push(Message::Ask { ticket, namespace, operation, lengths });
         true

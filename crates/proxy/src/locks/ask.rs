@@ -26,6 +26,17 @@ use crate::reply::{self, Answer};
 const AGAIN_FOR_NS: u64 = limits::SECOND_NS;
 /// And so often.
 const AGAIN_AFTER_NS: u64 = 20_000_000;
+/// So many at once: what is more is for the client to ask again.
+const AGAIN_MAX: usize = 2_048;
+
+/// Requests of a core's clients that may be at other proxies; those here and on other cores have quotas there.
+const PENDING_MAX: usize = 131_072;
+
+/// A client that has not taken so much of its answers, or another core, gets no more lists: each is hundreds of times as long as what
+/// asks for it.
+const LISTS_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Lists of a core between two ticks, for all clients together.
+const LISTS_BYTES_PER_TICK: usize = 32 * 1024 * 1024;
 
 /// Asks for a client. It is answered once, now or later, unless it leaves before.
 pub(super) fn ask(
@@ -107,7 +118,8 @@ fn send(core: &mut Core, io: &mut Io, ticket: Ticket, asker: &Asker, question: &
         if let Some(pending) = core.fleet.locks.requests.get_mut(ticket) {
             pending.at = At::Elsewhere;
         }
-        if !forward(core, io, to, &asker.login, table, &request) {
+        let is_full = core.fleet.locks.requests.len() > PENDING_MAX;
+        if is_full || !forward(core, io, to, &asker.login, table, &request) {
             deliver(core, io, ticket, &Verdict::Quota(Quota::Requests).into());
         }
     } else if keeper == core.context.index {
@@ -142,12 +154,30 @@ pub(crate) fn answered_elsewhere(core: &mut Core, io: &mut Io, ticket: Ticket, o
     is_awaited
 }
 
+/// True if whoever asked for a list, on this core or another, may be sent one now.
+pub(super) fn has_room_for_list(core: &mut Core, io: &Io, ticket: Ticket) -> bool {
+    if core.fleet.locks.lists_bytes >= LISTS_BYTES_PER_TICK {
+        return false;
+    }
+    let of = requests::core_of(ticket);
+    if of != core.context.index {
+        return core.fleet.lanes.waiting_bytes(of) < LISTS_BYTES_MAX;
+    }
+    let client = core.fleet.locks.requests.get_mut(ticket).and_then(|pending| core.clients.find(pending.client));
+    client.is_none_or(|client| io.backlog(client.conn) < LISTS_BYTES_MAX)
+}
+
 /// Gives whoever asked on this core the answer.
 pub(super) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Reply<'_>) {
     let now_ns = io.now_ns();
+    let is_list = matches!(outcome.verdict, Verdict::Listed | Verdict::Locks);
+    let too_much = is_list && !has_room_for_list(core, io, ticket);
+    let refused = Verdict::Quota(Quota::Requests).into();
+    let outcome = if too_much { &refused } else { outcome };
     let Some(pending) = core.fleet.locks.requests.get_mut(ticket) else { return };
     if outcome.verdict == Verdict::NotServed(NotServed::Elsewhere)
         && pending.again.is_some()
+        && core.fleet.locks.again.len() < AGAIN_MAX
         && now_ns.saturating_sub(pending.received_ns) < AGAIN_FOR_NS
     {
         pending.at = At::Here(None);
@@ -174,6 +204,9 @@ pub(super) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Re
             let mut body = std::mem::take(&mut core.scratch.message);
             body.clear();
             let opcode = answer::encode(&mut body, version_of(core, ticket), &form, outcome);
+            if is_list && !too_much {
+                core.fleet.locks.lists_bytes += body.len();
+            }
             answer_with(core, io, ticket, opcode, &body);
             core.scratch.message = body;
             core.fleet.locks.keep_texts(form.texts);

@@ -1,6 +1,6 @@
 //! What the locks of a core want done is done when the event that it came of is over.
 
-use shunt_locks::{Namespace, Ticket};
+use shunt_locks::{Namespace, Quota, Ticket};
 use shunt_reactor::Io;
 
 use crate::core::Core;
@@ -39,18 +39,22 @@ pub(crate) fn out(core: &mut Core, io: &mut Io) {
 
 /// Answers with all who hold a lock or wait for it.
 fn list(core: &mut Core, io: &mut Io, (ticket, reply): (Ticket, Reply<'_>), name: &[u8], fast: Option<bool>) {
+    if !ask::has_room_for_list(core, io, ticket) {
+        ask::answered(core, io, ticket, &Verdict::Quota(Quota::Requests).into());
+        return;
+    }
     let now = keep::now(io);
     let (table, _) = core.fleet.locks.table();
     let (mut entries, mut count) = (Vec::new(), 0);
     for (is_fast, namespace) in [(false, Namespace::Durable), (true, Namespace::Memory)] {
-        if fast.is_none_or(|fast| fast == is_fast) {
+        if fast.is_none_or(|fast| fast == is_fast) && count < listing::ROWS_MAX {
             table.queue(now, namespace, name, |holder, role| {
                 count += 1;
-                if count <= listing::ROWS_MAX {
-                    listing::put(&mut entries, is_fast, holder.fence == 0, &holder, role);
-                }
+                listing::put(&mut entries, is_fast, holder.fence == 0, &holder, role);
+                count < listing::ROWS_MAX
             });
         }
     }
+    core.fleet.locks.lists_bytes += entries.len();
     ask::answered(core, io, ticket, &Reply { verdict: Verdict::Listed, list: &entries, ..reply });
 }

@@ -88,6 +88,7 @@ pub(super) fn due(core: &mut Core, io: &mut Io) {
 
 /// Counts, for whoever looks at the metrics.
 pub(crate) fn tick(core: &mut Core) {
+    core.fleet.locks.lists_bytes = 0;
     use LockEvent::{Expired, Granted, InDoubt, Loaded, Released, Renewed, WaitTimedOut, WaitedFor, WrittenAgain};
     let Some(table) = &core.fleet.locks.table else { return };
     let (metrics, counters) = (&core.context.metrics.locks, table.counters());

@@ -7,7 +7,7 @@ use shunt_language::facade::reply::Row;
 use shunt_locks::{Holder, Mode};
 
 /// Rows of one list; the rest is left out.
-pub(super) const ROWS_MAX: usize = 1_000;
+pub(crate) const ROWS_MAX: usize = 1_000;
 /// What comes before the texts of an entry: fast, waits, shared, fence, time, and the lengths of owner and role.
 const HEAD_BYTES: usize = 3 + 8 + 4 + 2 + 2;
 

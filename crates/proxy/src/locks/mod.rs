@@ -87,6 +87,8 @@ pub(crate) struct LockKeeper {
     remote: HashMap<u64, Handle>,
     /// Of those that ask for a list, the lock.
     listings: HashMap<u64, (Box<[u8]>, Option<bool>)>,
+    /// Bytes of lists since the last tick.
+    lists_bytes: usize,
     /// Batches under way.
     groups: Slab<Group>,
     /// Requests of which it is not known yet if they are allowed.
@@ -122,6 +124,7 @@ impl Default for LockKeeper {
             again: VecDeque::new(),
             remote: HashMap::new(),
             listings: HashMap::new(),
+            lists_bytes: 0,
             groups: Slab::new(),
             judging: Judging::default(),
             gathered: Slab::new(),

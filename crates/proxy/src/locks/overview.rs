@@ -56,8 +56,13 @@ pub(super) fn begin(
 
 /// This core's answer.
 pub(super) fn answer(core: &mut Core, io: &mut Io, ticket: Ticket, namespace: Namespace, most: u32) {
+    if !ask::has_room_for_list(core, io, ticket) {
+        ask::answered(core, io, ticket, &Verdict::Quota(Quota::Requests).into());
+        return;
+    }
     match look(core, io, namespace, most) {
         Ok(list) => {
+            core.fleet.locks.lists_bytes += list.len();
             ask::answered(core, io, ticket, &Reply { list: &list, ..Verdict::Locks.into() });
             core.fleet.locks.looked[usize::from(namespace == Namespace::Memory)].list = list;
         }

@@ -75,8 +75,8 @@ const PLACE_BITS: u32 = 32;
 const GENERATION_BITS: u32 = 20;
 
 impl Requests {
-    #[cfg(test)]
-    fn len(&self) -> usize {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
         self.pending.len()
     }
 

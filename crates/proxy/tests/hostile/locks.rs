@@ -39,4 +39,50 @@ fn roles_that_begin_alike_are_not_one() {
     assert!(ring.applies(ann, release));
 }
 
+/// A list of a thousand is some 300 times as long as the statement that asks for it.
+#[test]
+fn lists_are_not_made_faster_than_they_are_taken() {
+    let mut ring = LockTestbed::new(|_| {});
+    let client = ring.client(None);
+    let mut holders = Vec::new();
+    for number in 0..1_000 {
+        let owner = format!("{number:0>256}");
+        let text = format!(
+            "INSERT INTO shunt.fast_rwlocks (name, owner, mode) VALUES ('a', '{owner}', 'S') IF NOT EXISTS USING TTL 30"
+        );
+        holders.extend(bytes::query(4, number, &text));
+    }
+    ring.testbed.send(client, &holders);
+    ring.testbed.answered(client, 1_000);
+    ring.testbed.take_answers(client);
+    let lists: Vec<u8> = (0..1_000)
+        .flat_map(|stream| bytes::query(4, stream, "SELECT * FROM shunt.lock_queue WHERE name = 'a'"))
+        .collect();
+    ring.testbed.stop_reading(client);
+    ring.testbed.send(client, &lists);
+    ring.testbed.run_for(SECOND);
+    let held = ring.testbed.scene.world.held(ring.testbed.scene.cores[0]);
+    assert!(held.backlog_most <= 16 << 20, "{held:?}");
+    ring.testbed.resume_reading(client);
+    ring.testbed.answered(client, 1_000);
+    let lists = ring.testbed.take_answers(client);
+    let (whole, refused): (Vec<_>, Vec<_>) = lists.iter().partition(|answer| answer.opcode() == opcode::RESULT);
+    assert!(!whole.is_empty() && whole.iter().all(|answer| answer.rows().len() == 1_000));
+    assert!(refused.iter().all(|answer| answer.error().0 == OVERLOADED));
+}
+
 const PEER: &str = "10.2.0.2:9042";
+
+/// A request that no proxy serves is asked again for a second; not as many as somebody may send.
+#[test]
+fn what_is_asked_again_is_bounded() {
+    let mut ring = LockTestbed::with_tables(Tables::with_peer("10.2.0.99:1".parse().unwrap()), |_| {});
+    let client = ring.client(None);
+    let wanted: Vec<u8> =
+        (0..30_000).flat_map(|stream| bytes::query(4, stream, &take("locks", &stream.to_string(), "me"))).collect();
+    ring.testbed.send(client, &wanted);
+    ring.testbed.run_for(500 * MILLISECOND);
+    let answered = ring.testbed.take_answers(client);
+    assert!(answered.len() > 10_000, "{}", answered.len());
+    assert!(answered.iter().all(|answer| answer.error().0 == IS_BOOTSTRAPPING));
+}
