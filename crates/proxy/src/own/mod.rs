@@ -29,6 +29,9 @@ pub(crate) const VERSION: u8 = 4;
 /// Statements in flight at once. They are told apart by their place, which travels as a stream id does.
 pub(crate) const IN_FLIGHT_MAX: usize = 16_384;
 
+/// Of these, those that only statements of the fleet get: whoever asks for locks must not keep the lease from being renewed.
+pub(crate) const IN_FLIGHT_OF_FLEET: usize = 64;
+
 /// Who asked a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {

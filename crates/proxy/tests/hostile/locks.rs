@@ -71,6 +71,20 @@ fn lists_are_not_made_faster_than_they_are_taken() {
     assert!(refused.iter().all(|answer| answer.error().0 == OVERLOADED));
 }
 
+/// Rows that nobody answers for must leave room for the statement that renews the lease.
+#[test]
+fn rows_that_are_not_answered_do_not_end_the_lease() {
+    let mut ring = LockTestbed::new(|options| options.config.query_timeout_ms = 10_000);
+    ring.tables.lock().unwrap().writes = Writes::Unanswered;
+    let client = ring.client(None);
+    let wanted: Vec<u8> =
+        (0..20_000).flat_map(|stream| bytes::query(4, stream, &take("locks", &stream.to_string(), "me"))).collect();
+    ring.testbed.send(client, &wanted);
+    ring.testbed.run_for(9 * SECOND);
+    let other = ring.client(None);
+    assert!(ring.applies(other, &take("fast_locks", "a", "me")));
+}
+
 const PEER: &str = "10.2.0.2:9042";
 
 /// A request that no proxy serves is asked again for a second; not as many as somebody may send.
