@@ -16,6 +16,8 @@ use crate::locks::request::{Operation, Request};
 
 /// Requests in flight on one connection.
 const IN_FLIGHT_MAX: usize = 16_384;
+/// What another proxy has to read the rows of a lock before it serves it, and a second for the way.
+const READ_NS: u64 = 3 * limits::SECOND_NS;
 
 /// Sends a request to another proxy; its outcome comes later, once. `false`: it was not sent.
 pub(crate) fn forward(
@@ -39,7 +41,9 @@ pub(crate) fn forward(
     }
     let is_sent = link.step == Step::Ready;
     let (ticket, operation, name_bytes) = (request.ticket, request.operation, request.name.len().min(texts.len()));
-    let sent = Sent { ticket, operation, table, namespace: request.namespace, texts, name_bytes, is_sent };
+    let due_ns = io.now_ns() + answered_within_ns(core.context.config.query_timeout_ms, operation);
+    let namespace = request.namespace;
+    let sent = Sent { ticket, operation, table, namespace, texts, name_bytes, is_sent, due_ns, is_told: false };
     let stream = link.sent.insert(sent) as i16 + 1;
     link.used_ns = io.now_ns();
     let mut body = std::mem::take(&mut core.scratch.body);
@@ -55,6 +59,15 @@ pub(crate) fn forward(
     out.extend_from_slice(&body);
     core.scratch.body = body;
     true
+}
+
+/// How long the other proxy may take: to read a partition, to let the request wait, and to write a row.
+fn answered_within_ns(query_timeout_ms: u64, operation: Operation) -> u64 {
+    let wait_ms = match operation {
+        Operation::Acquire { wait_ms, .. } => u64::from(wait_ms),
+        _ => 0,
+    };
+    (query_timeout_ms + wait_ms) * 1_000_000 + READ_NS
 }
 
 /// The statement of a request, on the table that the client has named: that is what its role is allowed, or not.

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use shunt_locks::NotServed;
+use shunt_locks::{NotServed, Ticket};
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::encode;
@@ -19,6 +19,8 @@ use crate::locks::request::Operation;
 
 /// A proxy that has not answered a probe for so long is given up. What it was asked may have been carried out.
 const PROBE_NS: u64 = 2 * limits::SECOND_NS;
+/// A request that is late by so much is not answered any more, and its place on the connection is lost.
+const LOST_NS: u64 = 60 * limits::SECOND_NS;
 /// A connection that was not used for so long is closed.
 const IDLE_NS: u64 = 120 * limits::SECOND_NS;
 /// The largest answer: a list of a thousand.
@@ -169,7 +171,21 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     for key in keys {
         let Some(link) = core.fleet.hops.links.get_mut(key) else { continue };
         let silent_ns = now_ns.saturating_sub(link.last_received_ns);
-        if link.step != Step::Ready {
+        let late = link.sent.iter_mut().filter(|(_, sent)| !sent.is_told && now_ns > sent.due_ns);
+        let late: Vec<(Ticket, Operation)> = late
+            .map(|(_, sent)| {
+                sent.is_told = true;
+                (sent.ticket, sent.operation)
+            })
+            .collect();
+        for (ticket, operation) in &late {
+            ask::answered_elsewhere(core, io, *ticket, &read::unknown(*operation).into());
+        }
+        let Some(link) = core.fleet.hops.links.get_mut(key) else { continue };
+        let lost = |sent: &Sent| sent.is_told && now_ns.saturating_sub(sent.due_ns) > LOST_NS;
+        if link.sent.iter().any(|(_, sent)| lost(sent)) {
+            give_up(core, io, key, "it does not answer what it was asked");
+        } else if link.step != Step::Ready {
             if now_ns.saturating_sub(link.opened_ns) > OPEN_NS {
                 give_up(core, io, key, "it was not ready in time");
             }

@@ -67,6 +67,10 @@ struct Sent {
     name_bytes: usize,
     /// It is on the connection; before that it certainly was not carried out.
     is_sent: bool,
+    /// When it must be answered.
+    due_ns: u64,
+    /// It was not answered by then, and whoever asked was told so.
+    is_told: bool,
 }
 
 /// A connection to another proxy.

@@ -21,7 +21,7 @@ pub(super) fn link_to(core: &mut Core, io: &mut Io, to: SocketAddr, login: &Logi
     if let Some(key) = core.fleet.hops.by.get(&named) {
         return Some(*key);
     }
-    if core.fleet.hops.links.len() >= LINKS_MAX {
+    if core.fleet.hops.links.len() >= LINKS_MAX && !close_idle(core, io) {
         return None;
     }
     let now_ns = io.now_ns();
@@ -42,4 +42,15 @@ pub(super) fn link_to(core: &mut Core, io: &mut Io, to: SocketAddr, login: &Logi
     core.fleet.hops.by.insert(named, key);
     core.connections.set(conn, Peer::Proxy(key as u32));
     Some(key)
+}
+
+/// Closes the connection that was not used for longest, of those on which nothing is awaited; `false`: there is none.
+fn close_idle(core: &mut Core, io: &mut Io) -> bool {
+    let idle = core.fleet.hops.links.iter().filter(|(_, link)| link.step == Step::Ready && link.sent.is_empty());
+    let Some(key) = idle.min_by_key(|(_, link)| link.used_ns).map(|(key, _)| key) else { return false };
+    let link = core.fleet.hops.links.remove(key);
+    io.close(link.conn);
+    core.connections.forget(link.conn);
+    core.fleet.hops.by.remove(&(link.address, link.login));
+    true
 }

@@ -1,5 +1,6 @@
 //! An answer of another proxy, as the outcome of the request that was forwarded.
 
+use shunt_language::facade::OWNER_BYTES_MAX;
 use shunt_locks::{Holder, Mode, NotServed, Quota};
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::{ErrorMessage, ResultMessage, Rows, error_code, split_response_prefix};
@@ -79,6 +80,9 @@ impl<'a> Named<'a> {
 }
 
 fn read_rows<'a>(operation: Operation, rows: &Rows<'a>, list: &'a mut Vec<u8>) -> Option<Reply<'a>> {
+    if rows.row_count > listing::ROWS_MAX {
+        return None;
+    }
     let names: Vec<&str> = rows.metadata.columns().map(|column| column.name).collect();
     let mut named = Vec::with_capacity(rows.row_count);
     for row in rows.rows() {
@@ -96,6 +100,9 @@ fn read_rows<'a>(operation: Operation, rows: &Rows<'a>, list: &'a mut Vec<u8>) -
                 let waits = row.get("state") == Some(b"waiting");
                 waiters += u32::from(waits);
                 let (owner, role) = (row.get("owner")?, row.get("role").unwrap_or_default());
+                if owner.len() > OWNER_BYTES_MAX || role.len() > usize::from(u16::MAX) {
+                    return None;
+                }
                 let fence = row.fence().unwrap_or(0);
                 let holder = Holder { owner, mode: row.mode(), fence, ttl_ms: row.int("ttl_ms")? };
                 listing::put(list, row.get("fast") == Some(&[1]), waits, &holder, role);

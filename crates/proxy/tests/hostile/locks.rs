@@ -85,7 +85,52 @@ fn rows_that_are_not_answered_do_not_end_the_lease() {
     assert!(ring.applies(other, &take("fast_locks", "a", "me")));
 }
 
+fn peer(ring: &mut LockTestbed) -> HostId<HandshakeNode> {
+    let mut peer = HandshakeNode::new(false, (1, "peer".to_owned()));
+    peer.holds_queries = true;
+    let peer = ring.testbed.scene.world.add("peer", peer);
+    ring.testbed.scene.world.listen(peer, PEER.parse().unwrap());
+    peer
+}
+
 const PEER: &str = "10.2.0.2:9042";
+
+/// Another proxy that is there and answers nothing that it was asked.
+#[test]
+fn a_request_that_another_proxy_does_not_answer_is_answered_in_time() {
+    let mut ring = LockTestbed::with_tables(Tables::with_peer(PEER.parse().unwrap()), |_| {});
+    let peer = peer(&mut ring);
+    let client = ring.client(None);
+    for text in [take("locks", "a", "me"), "SELECT owner FROM shunt.locks WHERE name = 'a'".to_owned()] {
+        let answer = ring.ask(client, &text);
+        assert!(matches!(answer.error().0, WRITE_TIMEOUT | IS_BOOTSTRAPPING), "{text}: {answer:?}");
+    }
+    assert!(!ring.testbed.scene.world.host(peer).queries.is_empty());
+}
+
+/// The first part of a login says for whom somebody acts, and may be anything: with each the proxy knows another login.
+#[test]
+fn connections_to_other_proxies_that_nobody_uses_make_room() {
+    let mut ring = LockTestbed::with_tables(Tables::with_peer(PEER.parse().unwrap()), |options| {
+        options.credentials = vec![("ann".to_owned(), "secret".to_owned())];
+        options.config.username = Some("ann".to_owned());
+        options.config.password = Some(Secret::new("secret"));
+    });
+    let peer = peer(&mut ring);
+    ring.testbed.scene.world.with(peer, |peer, _| peer.holds_queries = false);
+    for number in 0..1_100 {
+        let client = ring.testbed.offender();
+        ring.testbed.send(client, &bytes::startup(4, None));
+        ring.testbed.answered(client, 1);
+        let token = format!("{number}\0ann\0secret");
+        ring.testbed.send(client, &bytes::auth_response(4, token.as_bytes()));
+        ring.testbed.answered(client, 2);
+        ring.testbed.take_answers(client);
+        // The peer answers with what is no answer of a proxy.
+        assert_eq!(ring.ask(client, &take("locks", "a", "me")).error().0, WRITE_TIMEOUT, "{number}");
+        ring.testbed.reset(client);
+    }
+}
 
 /// A request that no proxy serves is asked again for a second; not as many as somebody may send.
 #[test]
