@@ -3,11 +3,14 @@
 //! ADR 14 says what a row means and when it is written.
 
 use shunt_fleet::Level;
+use shunt_language::facade::{NAME_BYTES_MAX, OWNER_BYTES_MAX};
 use shunt_locks::{LoadId, Row, WriteId, Written};
 use shunt_reactor::Io;
-use shunt_wire::cql::message::{Consistency, ResultMessage, Rows, Value, ValueList, Values, error_code};
+use shunt_wire::cql::message::{self, Consistency, ResultMessage, Rows, Value, ValueList, Values, error_code};
 
+use crate::client::who::printable_to;
 use crate::core::Core;
+use crate::limits;
 use crate::locks::keep;
 use crate::locks::outbox::ROW_VALUES;
 use crate::log_limits::Logged;
@@ -17,6 +20,8 @@ const WRITE: &str = "INSERT INTO shunt_meta.lock (bucket, name, slot, owner, rol
                      VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
 const READ: &str =
     "SELECT name, slot, owner, role, fence, ttl_ms, WRITETIME(fence) FROM shunt_meta.lock WHERE bucket = ?";
+/// A role comes from a login, which is no longer.
+const ROLE_BYTES_MAX: usize = limits::HANDSHAKE_BYTES_MAX as usize - 1;
 /// Rows of one page of a partition.
 const PAGE_ROWS: i32 = 2_000;
 
@@ -88,15 +93,24 @@ pub(crate) fn written(core: &mut Core, io: &mut Io, id: WriteId, heard: &Heard<'
 pub(crate) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, heard: &Heard<'_>) {
     match heard {
         Heard::Result(ResultMessage::Rows(rows)) => match decode(rows) {
-            Some(decoded) => {
+            Ok(decoded) => {
                 let page = rows.metadata.paging_state;
                 keep::loaded(core, io, load, &decoded, page.is_none());
                 if page.is_some() {
                     read(core, io, load, page);
                 }
             }
-            None => {
-                tracing::warn!(bucket = load.bucket, "rows of shunt_meta.lock cannot be read: see who wrote to it");
+            Err(name) => {
+                if let Some(suppressed) = core.context.log_limits.admit(Logged::LockRow, io.now_ns()) {
+                    let name = printable_to(&String::from_utf8_lossy(name), limits::NAME_SHOWN_BYTES_MAX);
+                    tracing::warn!(
+                        bucket = load.bucket,
+                        name,
+                        suppressed,
+                        "a row of shunt_meta.lock is not as a proxy writes it, and no lock of its partition is served: see who \
+                         wrote it, and delete it"
+                    );
+                }
                 keep::load_failed(core, io, load);
             }
         },
@@ -108,18 +122,40 @@ pub(crate) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, heard: &Heard<'
     }
 }
 
-/// All rows of a page; `None` if one of them is not as a proxy writes it. To leave out one row could be to grant a lock twice.
-fn decode<'a>(rows: &Rows<'a>) -> Option<Vec<Row<'a>>> {
-    let number = |value: Option<&[u8]>| value?.try_into().ok().map(i64::from_be_bytes);
+/// All rows of a page.
+///
+/// # Errors
+/// The name in the first row that is not as a proxy writes it. To leave out one row could be to grant a lock twice.
+fn decode<'a>(rows: &Rows<'a>) -> Result<Vec<Row<'a>>, &'a [u8]> {
     let mut decoded = Vec::with_capacity(rows.row_count);
     for row in rows.rows() {
-        let row = row.ok()?;
-        let mut values = row.values();
-        let mut next = || values.next().flatten();
-        let (name, slot, owner, role) = (next()?, next()?, next()?, next()?);
-        let (token, ttl_ms, timestamp_us) = (number(next())?, next()?, number(next())?);
-        let ttl_ms = u32::try_from(i32::from_be_bytes(ttl_ms.try_into().ok()?)).ok()?;
-        decoded.push(Row { name, slot, owner, role, token, ttl_ms, timestamp_us });
+        let row = row.map_err(|_| &b"?"[..])?;
+        let row = decode_row(&row).filter(is_a_proxys).ok_or_else(|| row.get(0).unwrap_or_default())?;
+        decoded.push(row);
     }
-    Some(decoded)
+    Ok(decoded)
+}
+
+fn decode_row<'a>(row: &message::Row<'a>) -> Option<Row<'a>> {
+    let number = |value: Option<&[u8]>| value?.try_into().ok().map(i64::from_be_bytes);
+    let mut values = row.values();
+    let mut next = || values.next().flatten();
+    let (name, slot, owner, role) = (next()?, next()?, next()?, next()?);
+    let (token, ttl_ms, timestamp_us) = (number(next())?, next()?, number(next())?);
+    let ttl_ms = u32::try_from(i32::from_be_bytes(ttl_ms.try_into().ok()?)).ok()?;
+    Some(Row { name, slot, owner, role, token, ttl_ms, timestamp_us })
+}
+
+/// Half of what a member can reach: whoever has read such a token, or written above such a timestamp, has as much left.
+const TIME_MAX_US: i64 = shunt_fleet::TIMESTAMP_MAX_US / 2;
+
+/// True if a proxy may have written a row. No holder's time is longer, and no token or timestamp higher, whatever its clock.
+fn is_a_proxys(row: &Row<'_>) -> bool {
+    let is_time = |time_us: i64| (0..=TIME_MAX_US).contains(&time_us);
+    row.name.len() <= NAME_BYTES_MAX
+        && row.slot.len() <= OWNER_BYTES_MAX
+        && row.owner.len() <= OWNER_BYTES_MAX
+        && row.role.len() <= ROLE_BYTES_MAX
+        && is_time(row.token)
+        && is_time(row.timestamp_us)
 }

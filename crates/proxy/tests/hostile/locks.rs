@@ -145,3 +145,31 @@ fn what_is_asked_again_is_bounded() {
     assert!(answered.len() > 10_000, "{}", answered.len());
     assert!(answered.iter().all(|answer| answer.error().0 == IS_BOOTSTRAPPING));
 }
+
+/// Somebody has written to `shunt_meta.lock`. What that stops is the one lock or its partition.
+#[test]
+fn rows_that_no_proxy_wrote_stop_nothing_else() {
+    let tables = Tables::shared();
+    let name = b"forged";
+    let shard = shunt_locks::shard_of(name);
+    let neighbour = (0..).map(|number: u32| number.to_string()).find(|other| {
+        shunt_locks::shard_of(other.as_bytes()) == shard
+            && shunt_locks::bucket_of(other.as_bytes()) != shunt_locks::bucket_of(name)
+    });
+    let neighbour = neighbour.unwrap();
+    for (fence, ttl_ms, timestamp_us) in
+        [(i64::MAX, 1, 1), (1, 1_000, i64::MAX), (i64::MIN, 1_000, i64::MIN), (1, -1, 1)]
+    {
+        tables.lock().unwrap().rows = vec![lock_row(name, b"me", fence, ttl_ms, timestamp_us)];
+        let mut ring = LockTestbed::with_tables(tables.clone(), |_| {});
+        let client = ring.client(None);
+        let renew = "UPDATE shunt.locks USING TTL 60 SET owner = 'me' WHERE name = 'forged' IF owner = 'me'";
+        for text in [&take("locks", "forged", "you"), renew] {
+            assert_eq!(ring.ask(client, text).error().0, IS_BOOTSTRAPPING, "{text}");
+        }
+        assert!(ring.applies(client, &take("locks", &neighbour, "me")), "{fence} {ttl_ms} {timestamp_us}");
+        assert!(ring.applies(client, &take("fast_locks", &neighbour, "me")), "{fence} {ttl_ms} {timestamp_us}");
+        let mut tables = tables.lock().unwrap();
+        *tables = std::mem::take(&mut *Tables::shared().lock().unwrap());
+    }
+}
