@@ -113,7 +113,8 @@ impl PreparedStatement {
         let columns = self.result_columns.iter().map(column).sum::<usize>();
         let key = self.key.iter().map(|marker| marker.name.len() + size_of::<KeyMarker>()).sum::<usize>();
         let text = self.text.as_ref().map_or(0, |text| text.len());
-        size_of::<Self>() + self.id.len() + text + columns + key
+        let locks = self.locks.as_ref().map_or(0, |statement| statement.bytes());
+        size_of::<Self>() + self.id.len() + text + columns + key + locks
     }
 
     /// Puts together what PREPARE asked (`text`, classified as `parsed`) and what the node answered.

@@ -101,7 +101,7 @@ fn plan_query(router: &mut Router, pool: PoolId, query: &Query<'_>) -> Plan {
     let session = router.pools.get(pool).and_then(|pool| pool.key.keyspace.as_deref());
     let session = query.params.keyspace.or(session);
     let is_on_locks = router.serves_locks && locks::may_be_facade(&parsed, session, query.text);
-    let after = match is_on_locks && locks::is_on_locks(session, query.text) {
+    let after = match is_on_locks && locks::is_on_locks(&parsed, session, query.text) {
         true => After::Lock,
         false => after_of(&parsed, session),
     };
@@ -149,7 +149,7 @@ fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
                 let session = batch.params.keyspace.or(session);
                 if router.serves_locks
                     && locks::may_be_facade(&parsed, session, text)
-                    && locks::is_on_locks(session, text)
+                    && locks::is_on_locks(&parsed, session, text)
                     && plan.after != After::Unprepared
                 {
                     plan.after = After::Lock;

@@ -34,6 +34,8 @@ pub const KEYSPACE: &str = "shunt";
 pub const BATCH_MAX: usize = 16;
 /// Bytes of a lock's name; at least 1.
 pub const NAME_BYTES_MAX: usize = 1024;
+/// Columns of a SELECT, however often one is named: a list has a thousand rows.
+pub const COLUMNS_MAX: usize = 16;
 /// Bytes of an owner's text; at least 1.
 pub const OWNER_BYTES_MAX: usize = 256;
 /// A hold that was waited for has this much of its time left at least, milliseconds.
@@ -178,6 +180,44 @@ impl Statement {
     /// How many statements there are in it: more than one in a batch.
     pub fn len(&self) -> usize {
         self.singles.len()
+    }
+
+    /// About what it takes in memory.
+    pub fn bytes(&self) -> usize {
+        let source = |source: &Source| match source {
+            Source::Literal(bytes) => bytes.len(),
+            Source::Marker(_) => 0,
+        };
+        let columns = |columns: &[Selected]| -> usize {
+            columns.iter().map(|column| size_of::<Selected>() + column.shown.len()).sum()
+        };
+        let form = |single: &Single| -> usize {
+            match &single.form {
+                Form::Acquire { name, owner, mode, wait_ms, ttl } => {
+                    [Some(name), Some(owner), mode.as_ref(), wait_ms.as_ref(), Some(ttl)]
+                        .into_iter()
+                        .flatten()
+                        .map(source)
+                        .sum()
+                }
+                Form::Renew { name, owners, modes, fence, ttl } => {
+                    let more = [Some(name), fence.as_ref(), Some(ttl)].into_iter().flatten();
+                    owners.iter().chain(modes).chain(more).map(|value| size_of::<Source>() + source(value)).sum()
+                }
+                Form::Release { name, owner, fence } => {
+                    [Some(name), Some(owner), fence.as_ref()].into_iter().flatten().map(source).sum()
+                }
+                Form::Longest { columns: shown, limit } => limit.as_ref().map_or(0, source) + columns(shown),
+                Form::Look { name, owner: more, columns: shown, limit }
+                | Form::Queue { name, fast: more, columns: shown, limit } => {
+                    let values = [Some(name), more.as_ref(), limit.as_ref()].into_iter().flatten();
+                    values.map(source).sum::<usize>() + columns(shown)
+                }
+            }
+        };
+        let markers = self.markers.iter().flatten().map(|name| name.len()).sum::<usize>();
+        let singles = self.singles.iter().map(|single| size_of::<Single>() + form(single)).sum::<usize>();
+        size_of::<Self>() + singles + self.markers.len() * size_of::<Option<Box<str>>>() + markers
     }
 
     /// Never true.

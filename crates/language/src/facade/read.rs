@@ -1,6 +1,9 @@
 //! From text to [`Statement`].
 
-use super::{ColumnType, Form, KEYSPACE, Selected, Single, Source, Statement, Table, may_be_together};
+use super::{
+    COLUMNS_MAX, ColumnType, Form, KEYSPACE, NAME_BYTES_MAX, Selected, Single, Source, Statement, Table,
+    may_be_together,
+};
 use crate::ast::{
     self, Attributes, ColumnCondition, Comparison, Conditions, Delete, Insert, LiteralKind, Mutation, Operation,
     QualifiedName, Relation, Select, SelectClause, Selector, Term, Update,
@@ -228,6 +231,12 @@ fn read_columns(table: Table, clause: &SelectClause) -> Result<Vec<Selected>, In
         let every = all.iter().enumerate().map(|(column, (name, _))| Selected { shown: Box::from(*name), column });
         return Ok(every.collect());
     };
+    if items.len() > COLUMNS_MAX {
+        let count = items.len();
+        return Err(refuse(format!(
+            "a SELECT of {count} columns from the tables of shunt: {COLUMNS_MAX} are the most"
+        )));
+    }
     let read = items.iter().map(|item| {
         let Selector::Column(name) = &item.selector else {
             return Err(refuse("a SELECT from the tables of shunt has columns, and no functions or terms"));
@@ -315,6 +324,10 @@ fn source(term: &Term, of_type: ColumnType, column: &str) -> Result<Source, Inva
         Term::Literal(literal) => literal,
         _ => return Err(wrong()),
     };
+    // The longest value that any column takes; what is longer would lie in memory for as long as the statement is prepared.
+    if literal.text.len() > NAME_BYTES_MAX {
+        return Err(refuse(format!("{column} has {} bytes: at most {NAME_BYTES_MAX} are allowed", literal.text.len())));
+    }
     let bytes = match (of_type, literal.kind) {
         (ColumnType::Text, LiteralKind::String) => literal.text.clone().into_bytes(),
         (ColumnType::Int, LiteralKind::Integer) => {

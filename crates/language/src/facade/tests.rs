@@ -244,3 +244,19 @@ fn answers_are_rows_that_every_version_reads() {
         }
     }
 }
+
+/// A prepared statement is kept, and its answer has as many values as it names columns, for a thousand rows.
+#[test]
+fn statements_are_no_larger_than_they_need_to_be() {
+    let select =
+        |columns: usize| format!("SELECT {} FROM shunt.lock_queue WHERE name = 'n'", vec!["owner"; columns].join(", "));
+    read(&select(16));
+    assert!(parse(&select(17), None).expect_err("too many").message.contains("17 columns"));
+    let insert = |bytes: usize| {
+        let name = "n".repeat(bytes);
+        format!("INSERT INTO shunt.locks (name, owner) VALUES ('{name}', 'o') IF NOT EXISTS USING TTL 20")
+    };
+    let (short, long) = (read(&insert(10)).bytes(), read(&insert(1_024)).bytes());
+    assert_eq!(long - short, 1_014);
+    assert!(parse(&insert(1_025), None).expect_err("too long").message.contains("1025 bytes"));
+}

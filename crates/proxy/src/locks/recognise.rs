@@ -31,11 +31,57 @@ pub(crate) fn read(
     if !may_be_facade(parsed, session, text) {
         return None;
     }
-    facade::parse(text, session).transpose()
+    if is_too_long(parsed, session, text) {
+        return Some(Err(too_long(text)));
+    }
+    match facade::parse(text, session) {
+        Ok(None) => unreadable(parsed, session, text).map(Err),
+        read => read.transpose(),
+    }
 }
 
 /// True if a text is on one of the tables, allowed or not.
 #[cold]
-pub(crate) fn is_on_locks(session: Option<&str>, text: &str) -> bool {
-    !matches!(facade::parse(text, session), Ok(None))
+pub(crate) fn is_on_locks(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> bool {
+    if is_too_long(parsed, session, text) {
+        return true;
+    }
+    match facade::parse(text, session) {
+        Ok(None) => unreadable(parsed, session, text).is_some(),
+        _ => true,
+    }
+}
+
+/// What is wrong with a text that names one of the tables and cannot be read. A node that could read it would take a lock for a row,
+/// and tell a client that it has what nobody keeps from others.
+fn unreadable(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> Option<InvalidRequest> {
+    let error = shunt_language::parse(text).err()?;
+    names_a_table(parsed, session, text).then(|| InvalidRequest::new(error.message))
+}
+
+/// True if one of the tables is named, or may be.
+fn names_a_table(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> bool {
+    let mut tables = facade::Table::ALL.iter().map(|table| table.name());
+    if parsed.kind == Kind::Batch {
+        // Without what may stand between the parts of a name.
+        let letters = text.chars().filter(|c| !c.is_whitespace() && *c != '"').map(|c| c.to_ascii_lowercase());
+        let letters: String = letters.collect();
+        return session == Some(facade::KEYSPACE)
+            || tables.any(|table| letters.contains(&format!("{}.{table}", facade::KEYSPACE)));
+    }
+    let table = parsed.table.or_else(|| parsed.selected_table().map(|(_, table)| table));
+    table.is_none_or(|table| tables.any(|known| table.matches(known)))
+}
+
+/// Bytes of a statement on the tables; a batch of as many as there may be is shorter too. What is longer is not even read: its parts would
+/// take many times as much, and hold the core up.
+pub(super) const TEXT_BYTES_MAX: usize = 64 * 1024;
+
+fn is_too_long(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> bool {
+    text.len() > TEXT_BYTES_MAX && parsed.kind != Kind::Batch && names_a_table(parsed, session, text)
+}
+
+pub(super) fn too_long(text: &str) -> InvalidRequest {
+    let bytes = text.len();
+    InvalidRequest::new(format!("a statement on the tables of shunt has {bytes} bytes: {TEXT_BYTES_MAX} are the most"))
 }

@@ -9,12 +9,14 @@ use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{
     Batch, BatchKind, BatchStatement, Execute, Prepare, Query, Values, split_request_prefix,
 };
+use shunt_wire::cql::statement::{Kind, classify};
 
 use crate::core::Core;
 use crate::fault::Fault;
 use crate::hop;
 use crate::locks::form::FormKind;
 use crate::locks::question::{form, question};
+use crate::locks::recognise::{TEXT_BYTES_MAX, too_long};
 use crate::locks::{ask, overview, permission, several};
 use crate::metrics::Outcome;
 use crate::plan::Plan;
@@ -89,16 +91,32 @@ fn take_apart(
         opcode::PREPARE => {
             let prepare = Prepare::decode(header.version, body)?;
             // Only what is refused comes here.
-            let read = facade::parse(prepare.text, prepare.keyspace.or(session.as_deref()));
-            Err(read.err().map_or_else(|| Fault::invalid("Shunt: this statement cannot be prepared"), Into::into))
+            let read = parse(prepare.text, prepare.keyspace.or(session.as_deref()));
+            Err(read.map_or_else(Into::into, |_| not_read(prepare.text)))
         }
         _ => {
             let query = Query::decode(header.version, body)?;
-            let read = facade::parse(query.text, query.params.keyspace.or(session.as_deref()))?;
-            let statement = read.ok_or_else(|| Fault::invalid("Shunt: this is no statement on locks"))?;
+            let read = parse(query.text, query.params.keyspace.or(session.as_deref()))?;
+            let statement = read.ok_or_else(|| not_read(query.text))?;
             one(core, io, from, &Arc::new(statement), &query.params.values, false)
         }
     }
+}
+
+/// Reads a text that is on the tables, or in a batch of such.
+fn parse(text: &str, keyspace: Option<&str>) -> Result<Option<Statement>, InvalidRequest> {
+    let parsed = classify(text);
+    if text.len() > TEXT_BYTES_MAX && parsed.kind != Kind::Batch {
+        Err(too_long(text))
+    } else {
+        facade::parse(text, keyspace)
+    }
+}
+
+/// Says what is wrong with a text on the tables that is no statement on locks.
+fn not_read(text: &str) -> Fault {
+    let error = shunt_language::parse(text).err();
+    error.map_or_else(|| Fault::invalid("Shunt: this is no statement on locks"), Into::into)
 }
 
 fn session_of(core: &Core, slot: u32) -> Option<Arc<str>> {
@@ -166,7 +184,10 @@ fn take_batch(
     for child in batch.children().take(facade::BATCH_MAX + 1) {
         let statement = match child.statement {
             BatchStatement::Prepared(id) => core.router.prepared.statement(id).and_then(|known| known.locks.clone()),
-            BatchStatement::Text(text) => facade::parse(text, keyspace)?.map(Arc::new),
+            BatchStatement::Text(text) => match parse(text, keyspace)? {
+                None if shunt_language::parse(text).is_err() => return Err(not_read(text)),
+                read => read.map(Arc::new),
+            },
         };
         let Some(statement) = statement.filter(|statement| statement.len() == 1) else {
             return Err(Fault::invalid("Shunt: a batch on the tables of shunt has no statements on other tables"));

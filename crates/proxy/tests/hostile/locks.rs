@@ -173,3 +173,42 @@ fn rows_that_no_proxy_wrote_stop_nothing_else() {
         *tables = std::mem::take(&mut *Tables::shared().lock().unwrap());
     }
 }
+
+fn batch_of(text: &str) -> Vec<u8> {
+    let body = bytes::body(|out| {
+        out.push(0);
+        put::short(out, 1);
+        out.push(0);
+        put::long_string(out, text);
+        put::short(out, 0);
+        put::consistency(out, Consistency::ONE);
+        out.push(0);
+    });
+    bytes::request(4, 1, opcode::BATCH, &body)
+}
+
+/// What is meant for the tables of locks and cannot be read must not reach a node, which would take it for a row.
+#[test]
+fn no_statement_on_a_lock_reaches_a_node() {
+    let mut ring = LockTestbed::new(|_| {});
+    let client = ring.client(None);
+    let long = format!("{} {}", take("locks", "a", "me"), "(".repeat(1 << 19));
+    for text in [
+        &long,
+        "INSERT INTO shunt.locks (name, owner) VALUES ('a', 'b') IF NOT EXISTS USING TTL 20 garbage",
+        "INSERT INTO shunt.locks JSON '{\"name\": \"a\"}' IF NOT EXISTS",
+        "/* c */ INSERT INTO \"shunt\".\"locks\" (name, owner) VALUES ('a', 'b') IF NOT EXISTS USING TTL 20 +",
+        "-- c\nUPDATE shunt . locks SET owner = 'a' ? ? WHERE name = 'a'",
+        "// c\nDELETE owner FROM Shunt.Locks WHERE name = 'a' ~",
+        "SELECT * FROM shunt.locks WHERE name = $$a$$ AND",
+        "BEGIN UNLOGGED BATCH INSERT INTO shunt.locks (name, owner) VALUES ('a', 'b') IF NOT EXISTS USING TTL 20; ~ APPLY BATCH",
+    ] {
+        for request in [bytes::query(4, 1, text), bytes::prepare(4, 1, text), batch_of(text)] {
+            ring.testbed.send(client, &request);
+            ring.testbed.answered(client, 1);
+            let answer = ring.testbed.take_answers(client).remove(0);
+            assert_eq!(answer.opcode(), opcode::ERROR, "{text}");
+        }
+    }
+    assert_eq!(ring.tables.lock().unwrap().strays, 0);
+}
