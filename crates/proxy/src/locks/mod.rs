@@ -91,6 +91,8 @@ pub(crate) struct LockKeeper {
     lists_bytes: usize,
     /// Batches under way.
     groups: Slab<Group>,
+    /// How many of them are of each role.
+    groups_of: HashMap<Arc<str>, usize>,
     /// Requests of which it is not known yet if they are allowed.
     judging: Judging,
     /// Questions to all cores under way.
@@ -126,6 +128,7 @@ impl Default for LockKeeper {
             listings: HashMap::new(),
             lists_bytes: 0,
             groups: Slab::new(),
+            groups_of: HashMap::new(),
             judging: Judging::default(),
             gathered: Slab::new(),
             looked: Default::default(),

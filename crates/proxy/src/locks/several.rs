@@ -28,6 +28,8 @@ use crate::locks::requests::Asker;
 
 /// Batches on locks that are under way on a core.
 const GROUPS_MAX: usize = 16_384;
+/// Of these, those of one role.
+const GROUPS_PER_ROLE: usize = GROUPS_MAX / 2;
 
 /// Begins a batch. It is answered once.
 pub(super) fn begin(
@@ -37,8 +39,12 @@ pub(super) fn begin(
     was_forwarded: bool,
     requests: &[Request<'_>],
 ) -> Result<(), Fault> {
+    let Some((role, _)) = ask::asker_of(core, client.0) else { return Ok(()) };
     if core.fleet.locks.groups.len() >= GROUPS_MAX {
         return Err(Fault::overloaded("Shunt: too many batches on locks are under way"));
+    }
+    if core.fleet.locks.groups_of.get(&role).is_some_and(|count| *count >= GROUPS_PER_ROLE) {
+        return Err(Fault::overloaded("Shunt: too many batches on locks of this role are under way"));
     }
     let mut parts = Vec::with_capacity(requests.len());
     for (place, request) in requests.iter().enumerate() {
@@ -55,6 +61,7 @@ pub(super) fn begin(
     let form = Form { kind: FormKind::Batch(group), ..Form::default() };
     let Some((ticket, asker)) = ask::note(core, io, client, was_forwarded, form) else { return Ok(()) };
     let began_ns = io.now_ns();
+    *core.fleet.locks.groups_of.entry(role).or_default() += 1;
     core.fleet.locks.groups.insert(Group { parts, next: 0, asker, ticket, asked: None, began_ns, back: None });
     ask_next(core, io, group);
     Ok(())
@@ -153,9 +160,21 @@ pub(super) fn given_back(core: &mut Core, io: &mut Io, group: u32, verdict: Verd
     }
 }
 
+/// A batch is over.
+fn end(core: &mut Core, group: u32) -> Option<Group> {
+    let group = core.fleet.locks.groups.try_remove(group as usize)?;
+    if let Some(count) = core.fleet.locks.groups_of.get_mut(&group.asker.role) {
+        *count -= 1;
+        if *count == 0 {
+            core.fleet.locks.groups_of.remove(&group.asker.role);
+        }
+    }
+    Some(group)
+}
+
 /// Answers the client, if it is there.
 fn answer(core: &mut Core, io: &mut Io, group: u32) {
-    let Some(group) = core.fleet.locks.groups.try_remove(group as usize) else { return };
+    let Some(group) = end(core, group) else { return };
     let failed = group.back.as_ref().and_then(|back| group.parts.get(back.failed?));
     let error = match &group.back {
         None => None,
@@ -210,7 +229,7 @@ pub(super) fn abandon(core: &mut Core, io: &mut Io, group: u32) {
     if core.fleet.locks.groups.get(group as usize).is_none_or(|found| found.back.is_some()) {
         return;
     }
-    let group = core.fleet.locks.groups.remove(group as usize);
+    let Some(group) = end(core, group) else { return };
     if let Some(ticket) = group.asked {
         ask::take_back(core, io, ticket);
     }

@@ -174,6 +174,32 @@ fn rows_that_no_proxy_wrote_stop_nothing_else() {
     }
 }
 
+/// One role must not use up all batches that may be under way.
+#[test]
+fn batches_of_one_role_leave_room_for_those_of_others() {
+    let roles = ["ann", "bob"];
+    let mut ring = LockTestbed::new(|options| {
+        options.credentials = roles.iter().map(|role| ((*role).to_owned(), "secret".to_owned())).collect();
+        options.config.username = Some("ann".to_owned());
+        options.config.password = Some(Secret::new("secret"));
+    });
+    let [ann, bob] = roles.map(|role| ring.client(Some((role, "secret"))));
+    assert!(ring.applies(ann, &take("fast_locks", "a", "me")));
+    let batch = |first: &str| {
+        let one = |name: &str| {
+            format!(
+                "INSERT INTO shunt.fast_locks (name, owner, wait_ms) VALUES ('{name}', 'other', 1500) \
+                 IF NOT EXISTS USING TTL 20;"
+            )
+        };
+        format!("BEGIN BATCH {} {} APPLY BATCH", one(first), one(&format!("{first} and more")))
+    };
+    let waiting: Vec<u8> = (0..20_000).flat_map(|stream| bytes::query(4, stream, &batch("a"))).collect();
+    ring.testbed.send(ann, &waiting);
+    ring.testbed.run_for(500 * MILLISECOND);
+    assert!(ring.applies(bob, &batch("c")));
+}
+
 fn batch_of(text: &str) -> Vec<u8> {
     let body = bytes::body(|out| {
         out.push(0);
