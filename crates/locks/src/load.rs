@@ -9,8 +9,11 @@ use crate::locks::Locks;
 use crate::slab::NIL;
 use crate::state::{Awaits, BucketState, Deferred, Due, HoldOf, HoldState, Operation};
 use crate::types::{
-    Asked, BUCKETS_PER_SHARD, Handle, LoadId, Mode, Namespace, NotServed, Now, Outcome, Quota, Row, Sink, bucket_of,
+    Asked, BUCKETS_PER_SHARD, Handle, LoadId, Mode, Namespace, NotServed, Now, Outcome, Row, Sink, bucket_of,
 };
+
+/// So many may be kept that do not wait any more before they are looked for.
+const DEFERRED_KEPT: usize = 1_024;
 
 impl Locks {
     pub(crate) fn is_loaded(&self, bucket: u16) -> bool {
@@ -26,10 +29,6 @@ impl Locks {
         bucket: u16,
         sink: &mut impl Sink,
     ) -> Option<Handle> {
-        if self.buckets[usize::from(bucket)].deferred.len() >= self.limits.requests as usize {
-            self.tell(asked, NIL, Outcome::Quota(Quota::Requests), sink);
-            return None;
-        }
         if self.buckets[usize::from(bucket)].state == BucketState::Unknown {
             let shard = (usize::from(bucket) / BUCKETS_PER_SHARD) as u8;
             let Some(found_us) = self.next_token(now, shard) else {
@@ -49,15 +48,41 @@ impl Locks {
         self.wait(request, Awaits::Load(bucket));
         self.wheel.set(&mut self.timed, Due::Request(request).id());
         let handle = self.handle(request);
+        self.sweep_deferred();
         let state = &mut self.buckets[usize::from(bucket)];
         state.deferred.push(Deferred { handle, name: asked.name.to_vec() });
+        self.deferred += 1;
         if state.state == BucketState::Unknown {
             state.state = BucketState::Loading;
             state.generation = state.generation.wrapping_add(1);
             state.name.clear();
+            state.has_holds = false;
             sink.load(LoadId { bucket, generation: state.generation });
         }
         Some(handle)
+    }
+
+    /// Lets go of requests that do not wait for their partitions any more, where they are more than those that do.
+    fn sweep_deferred(&mut self) {
+        if self.deferred < 2 * self.timed.requests.len() + DEFERRED_KEPT {
+            return;
+        }
+        let Self { buckets, timed, .. } = self;
+        let waits = |handle: Handle| {
+            let request = timed.requests.get(handle.index);
+            request.is_some_and(|request| request.generation == handle.generation)
+        };
+        self.deferred = 0;
+        for bucket in buckets {
+            bucket.deferred.retain(|deferred| waits(deferred.handle));
+            self.deferred += bucket.deferred.len();
+        }
+    }
+
+    fn take_all_deferred(&mut self, bucket: u16) -> Vec<Deferred> {
+        let deferred = std::mem::take(&mut self.buckets[usize::from(bucket)].deferred);
+        self.deferred -= deferred.len();
+        deferred
     }
 
     fn is_awaited(&self, load: LoadId) -> bool {
@@ -85,7 +110,7 @@ impl Locks {
         }
         let bucket = &mut self.buckets[usize::from(load.bucket)];
         (bucket.state, bucket.name) = (BucketState::Loaded, Vec::new());
-        for deferred in std::mem::take(&mut bucket.deferred) {
+        for deferred in self.take_all_deferred(load.bucket) {
             self.take_deferred(now, &deferred, sink);
         }
     }
@@ -97,7 +122,9 @@ impl Locks {
         }
         let shard = usize::from(load.bucket) / BUCKETS_PER_SHARD;
         // What was read of it so far is not served, and would be there twice after the next reading.
-        self.forget_loaded(shard as u8, load.bucket, sink);
+        if self.buckets[usize::from(load.bucket)].has_holds {
+            self.forget_loaded(shard as u8, load.bucket, sink);
+        }
         self.buckets[usize::from(load.bucket)].state = BucketState::Unknown;
         self.refuse_deferred(load.bucket, NotServed::Loading, sink);
     }
@@ -163,6 +190,7 @@ impl Locks {
         #[cfg(test)]
         let found_us = if self.without.later_timestamp { i64::MIN } else { found_us };
         self.counters.loaded_holds += 1;
+        self.buckets[usize::from(bucket)].has_holds = true;
         let hold = self.add_hold(now, lock, HoldOf { owner, role, mode, state, token, ttl_ms });
         self.timed.holds[hold].timestamp_us = found_us.max(row.timestamp_us);
     }
@@ -182,7 +210,7 @@ impl Locks {
 
     /// Answers those who wait for a partition.
     pub(crate) fn refuse_deferred(&mut self, bucket: u16, why: NotServed, sink: &mut impl Sink) {
-        for deferred in std::mem::take(&mut self.buckets[usize::from(bucket)].deferred) {
+        for deferred in self.take_all_deferred(bucket) {
             let index = deferred.handle.index;
             if self.timed.requests.get(index).is_some_and(|request| request.generation == deferred.handle.generation) {
                 self.answer(index, Outcome::NotServed(why), sink);

@@ -32,6 +32,10 @@ pub struct Locks {
     pub(crate) uses: Vec<RoleUse>,
     /// Locks whose next holder could not be granted for want of a lease.
     pub(crate) stalled: Vec<u32>,
+    /// Requests that wait for their partitions, and some that do not any more.
+    pub(crate) deferred: usize,
+    /// Bytes of the names and owners of all holds.
+    pub(crate) text_bytes: u64,
     pub(crate) hasher: RandomState,
     pub(crate) counters: Counters,
     /// Steps that a test leaves out.
@@ -56,6 +60,8 @@ impl Locks {
             roles: Texts::default(),
             uses: Vec::new(),
             stalled: Vec::new(),
+            deferred: 0,
+            text_bytes: 0,
             hasher: RandomState::new(),
             counters: Counters::default(),
             #[cfg(test)]

@@ -235,6 +235,8 @@ pub(crate) struct Bucket {
     /// The name whose rows are being read, and the timestamp of its exclusive row.
     pub(crate) name: Vec<u8>,
     pub(crate) exclusive_us: i64,
+    /// Holds were found in it since the reading began.
+    pub(crate) has_holds: bool,
     pub(crate) deferred: Vec<Deferred>,
 }
 
@@ -251,6 +253,8 @@ pub(crate) struct Deferred {
 pub(crate) struct RoleUse {
     pub(crate) holds: u32,
     pub(crate) requests: u32,
+    /// Of names and owners of holds.
+    pub(crate) text_bytes: u64,
 }
 
 /// What a new hold is; the references to owner and role become its own.

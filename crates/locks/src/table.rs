@@ -77,6 +77,9 @@ impl Locks {
     /// A new hold, behind the others of its lock, that ends when its TTL has passed.
     pub(crate) fn add_hold(&mut self, now: Now, lock: u32, of: HoldOf) -> u32 {
         let (owner, role) = (of.owner, of.role);
+        let text_bytes = self.text_bytes_of(lock, owner);
+        self.text_bytes += text_bytes;
+        self.uses[role as usize].text_bytes += text_bytes;
         self.uses[role as usize].holds += 1;
         let previous = self.locks[lock].last_hold;
         let due_ms = now.ms() + u64::from(of.ttl_ms) + 1;
@@ -134,6 +137,9 @@ impl Locks {
         if hold.write != NIL {
             self.timed.writes[hold.write].hold = NIL;
         }
+        let text_bytes = self.text_bytes_of(hold.lock, hold.owner);
+        self.text_bytes -= text_bytes;
+        self.uses[hold.role as usize].text_bytes -= text_bytes;
         self.uses[hold.role as usize].holds -= 1;
         self.owners.release(hold.owner);
         self.roles.release(hold.role);
@@ -152,13 +158,18 @@ impl Locks {
         role
     }
 
+    fn text_bytes_of(&self, lock: u32, owner: u32) -> u64 {
+        (self.locks[lock].name.bytes(&self.long_names).len() + self.owners.bytes(owner).len()) as u64
+    }
+
     /// Room for one more hold of a role.
     pub(crate) fn room_for_hold(&self, role: &[u8]) -> Result<(), Quota> {
-        if self.timed.holds.len() >= self.limits.holds as usize {
+        if self.timed.holds.len() >= self.limits.holds as usize || self.text_bytes >= self.limits.text_bytes {
             return Err(Quota::Holds);
         }
-        let held = self.roles.find(role).map_or(0, |role| self.uses[role as usize].holds);
-        if held >= self.limits.holds_per_role { Err(Quota::HoldsOfRole) } else { Ok(()) }
+        let used = self.roles.find(role).map_or(RoleUse::default(), |role| self.uses[role as usize]);
+        let is_full = used.holds >= self.limits.holds_per_role || used.text_bytes >= self.limits.text_bytes / 2;
+        if is_full { Err(Quota::HoldsOfRole) } else { Ok(()) }
     }
 
     /// A request that is not answered at once.

@@ -17,6 +17,15 @@ pub(crate) struct Name {
 const INLINE_BYTES: usize = 15;
 const LONG: u8 = u8::MAX;
 
+/// A text that is forgotten leaves its room to the next; what a longer one took is given back.
+const ROOM_KEPT_BYTES: usize = 128;
+
+fn give_back(room: &mut Vec<u8>) {
+    if room.capacity() > ROOM_KEPT_BYTES {
+        *room = Vec::new();
+    }
+}
+
 /// The names that do not fit into [`Name`].
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
@@ -44,6 +53,7 @@ impl Name {
     /// Gives up what it has in `long`.
     pub(crate) fn release(&self, long: &mut LongNames) {
         if self.length == LONG {
+            give_back(&mut long.0[self.long_index()]);
             long.0.remove(self.long_index());
         }
     }
@@ -109,6 +119,7 @@ impl Texts {
         if let Ok(entry) = self.index.find_entry(text.hash, |&other| other == index) {
             entry.remove();
         }
+        give_back(&mut self.texts[index].bytes);
         self.texts.remove(index);
     }
 
@@ -147,6 +158,19 @@ mod tests {
         }
         assert_eq!(long.0.len(), 0);
         assert_eq!(Name::new(&[9; 20], &mut long).bytes(&long), [9; 20], "a place is used again");
+    }
+
+    #[test]
+    fn long_texts_leave_no_room_behind() {
+        let (mut long, mut texts) = (LongNames::default(), Texts::default());
+        for length in [100, 1024] {
+            let name = Name::new(&vec![7; length], &mut long);
+            name.release(&mut long);
+            let text = texts.refer(&vec![7; length]);
+            texts.release(text);
+            let room = (long.0[0].capacity(), texts.texts[text].bytes.capacity());
+            assert!(room.0 <= ROOM_KEPT_BYTES && room.1 <= ROOM_KEPT_BYTES, "{room:?} after {length}");
+        }
     }
 
     #[test]

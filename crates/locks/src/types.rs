@@ -106,6 +106,8 @@ pub struct Limits {
     pub holds: u32,
     /// Holds of one role.
     pub holds_per_role: u32,
+    /// Bytes of the names and owners of all holds; one role's are half of that.
+    pub text_bytes: u64,
     /// Requests that wait, in all: for a lock, for a row to be written, or for rows to be read.
     pub requests: u32,
     /// The same of one role.
@@ -116,7 +118,14 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { holds: 1_000_000, holds_per_role: 500_000, requests: 100_000, requests_per_role: 50_000, load_ms: 2000 }
+        Self {
+            holds: 1_000_000,
+            holds_per_role: 500_000,
+            text_bytes: 256 << 20,
+            requests: 100_000,
+            requests_per_role: 50_000,
+            load_ms: 2000,
+        }
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) struct Without {
     pub(crate) refusal: bool,
 }
 
+mod bounds;
 mod histories;
 mod model;
 mod semantics;
