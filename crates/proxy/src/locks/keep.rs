@@ -1,7 +1,9 @@
 //! This core's locks: requests come in, time passes, writes are answered. What the locks then want done lies in the outbox until
 //! the event is over ([`super::carry`]).
 
-use shunt_locks::{Asked, Handle, Limits, LoadId, Locks, Now, Row, Ticket, WriteId, Written};
+use shunt_locks::{
+    Asked, Handle, Limits, LoadId, Locks, Namespace, NotServed, Now, Outcome, Row, Sink, Ticket, WriteId, Written,
+};
 use shunt_reactor::Io;
 
 use crate::client::who;
@@ -20,6 +22,11 @@ pub(super) fn now(io: &mut Io) -> Now {
 pub(super) fn take(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Option<Handle> {
     let now = now(io);
     let Request { ticket, namespace, operation, name, role, owner } = *request;
+    if namespace == Namespace::Memory && !core.fleet.locks.lasts_no_longer(operation) {
+        // The client's core did not know the longest TTL yet; it does when it asks again.
+        core.fleet.locks.outbox.reply(ticket, Outcome::NotServed(NotServed::Elsewhere));
+        return None;
+    }
     let asked = Asked { namespace, name, role, owner, ticket };
     let forced = is_operators(core.context.config.username.as_deref(), role);
     let (table, outbox) = core.fleet.locks.table();
@@ -130,6 +137,14 @@ fn set_timer(core: &mut Core, io: &mut Io, at_ns: u64) {
 }
 
 impl super::LockKeeper {
+    /// True if a lock in memory may be held for as long as this asks: the shard's next owner waits for no longer.
+    fn lasts_no_longer(&self, operation: Operation) -> bool {
+        match operation {
+            Operation::Acquire { ttl_ms, .. } | Operation::Renew { ttl_ms, .. } => ttl_ms <= self.max_ttl_ms,
+            Operation::Release { .. } | Operation::Look | Operation::List { .. } => true,
+        }
+    }
+
     /// The locks, made when they are asked for the first time, and where their wishes go.
     pub(super) fn table(&mut self) -> (&mut Locks, &mut Outbox) {
         let table = self.table.get_or_insert_with(|| Box::new(Locks::new(Limits::default())));
@@ -139,7 +154,10 @@ impl super::LockKeeper {
 
 #[cfg(test)]
 mod tests {
+    use shunt_locks::Mode;
+
     use super::*;
+    use crate::locks::LockKeeper;
 
     #[test]
     fn only_the_role_of_the_proxies_is_the_operators() {
@@ -156,5 +174,16 @@ mod tests {
         ] {
             assert!(!is_operators(own, role), "{own:?} {role:?}");
         }
+    }
+
+    /// The client's core may not know the longest TTL yet.
+    #[test]
+    fn nothing_lasts_longer_in_memory_than_the_next_owner_waits() {
+        let keeper = LockKeeper { max_ttl_ms: 30_000, ..LockKeeper::default() };
+        let acquire = |ttl_ms| Operation::Acquire { mode: Mode::Shared, ttl_ms, wait_ms: 0 };
+        let renew = |ttl_ms| Operation::Renew { ttl_ms, fence: None };
+        assert!(keeper.lasts_no_longer(acquire(30_000)) && keeper.lasts_no_longer(renew(30_000)));
+        assert!(!keeper.lasts_no_longer(acquire(31_000)) && !keeper.lasts_no_longer(renew(31_000)));
+        assert!(keeper.lasts_no_longer(Operation::Release { fence: None }));
     }
 }
