@@ -21,6 +21,7 @@ mod storm;
 mod stranded;
 mod strangers;
 mod statements;
+mod swarm;
 mod testbed;
 mod unprepared;
 
