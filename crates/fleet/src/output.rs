@@ -149,6 +149,8 @@ pub enum Alarm {
     ClockOff(i64),
     /// It no longer is.
     ClockBack,
+    /// Fences are, or will be, so far above this host's wall clock, in microseconds.
+    FencesAhead(i64),
     /// A statement failed; told once for each text.
     StatementFailed(String),
     /// A row cannot be used.
@@ -186,6 +188,12 @@ impl fmt::Display for Alarm {
                 offset_us / 1_000
             ),
             Alarm::ClockBack => write!(f, "the wall clock agrees with the nodes' again"),
+            Alarm::FencesAhead(ahead_us) => write!(
+                f,
+                "fences of the fleet are up to {} s ahead of this host's clock, and stay there: the clock of a member is or was \
+                 ahead, or somebody wrote to shunt_meta. Locks are granted as before",
+                ahead_us / 1_000_000
+            ),
             Alarm::StatementFailed(text) => write!(f, "a statement on shunt_meta failed: {text}"),
             Alarm::Unreadable(bad) => write!(f, "{bad}: see who wrote to shunt_meta"),
             Alarm::MissingMember(incarnation) => {

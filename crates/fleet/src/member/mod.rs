@@ -14,11 +14,13 @@ mod fleet;
 mod own;
 mod rows;
 mod shards;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 
 use crate::answer::{FleetRow, Outcome};
-use crate::config::{CLOCK_OFFSET_MAX_US, Config, Times};
+use crate::config::{CLOCK_OFFSET_MAX_US, Config, FENCES_AHEAD_MAX_US, Times};
 use crate::ids::{Incarnation, SHARDS, Shard, Shards};
 use crate::lane::Lane;
 use crate::others::Others;
@@ -112,6 +114,7 @@ struct Told {
     valid: bool,
     joined: bool,
     failure: String,
+    fences_ahead: bool,
     unreadable: Option<crate::columns::BadRow>,
 }
 
@@ -318,6 +321,18 @@ impl Member {
         self.step_fleet(now_ns, wall_us, sink);
         self.step_rows(now_ns, sink);
         self.tell(now_ns, sink);
+        self.tell_fences_ahead(wall_us, sink);
+    }
+
+    /// A member whose clock is ahead lifts the fences of all when its shards are others'.
+    fn tell_fences_ahead(&mut self, wall_us: i64, sink: &mut dyn Sink) {
+        let floor_us = self.fleet.as_ref().map_or(0, |row| row.ts_floor_us);
+        let ahead_us = floor_us.max(self.others.limit_max_us()).saturating_sub(wall_us);
+        let is_ahead = ahead_us > FENCES_AHEAD_MAX_US;
+        if is_ahead && !self.told.fences_ahead {
+            sink.put(Output::Alarm(Alarm::FencesAhead(ahead_us)));
+        }
+        self.told.fences_ahead = is_ahead;
     }
 
     /// Tells of failures, each once until another comes.
