@@ -136,6 +136,24 @@ def test_all_who_share_a_lock_lose_it(fleet, session):
     assert "nobody" in locks(fleet.proxies[0].listen, "readers")[1]
 
 
+def test_a_proxy_that_is_drained_hands_its_locks_over_and_stops(fleet, session):
+    fence = acquire(session, "handed", "ann")["fence"]
+    drain = [str(binary()), "fleet", "drain", "--contact-points", fleet.contact_points, "--name", fleet.name]
+    unknown = subprocess.run([*drain, "10.9.9.9:1"], capture_output=True, text=True, timeout=60, check=False)
+    assert unknown.returncode != 0 and all(one.listen in unknown.stderr for one in fleet.proxies), unknown
+    victim = fleet.proxies[2]
+    done = subprocess.run([*drain, victim.listen], capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0 and f"{victim.listen} has left" in done.stdout, done
+    assert victim.process.wait(40) == 0
+    shards = fleet.shards()
+    assert sum(shards.values()) == 64 and victim.listen not in shards, "nobody had to find out that it is gone"
+    again = acquire(session, "handed", "bob")
+    assert (again["[applied]"], again["owner"], again["fence"]) == (False, "ann", fence)
+    release(session, "handed", "ann")
+    victim.start()
+    fleet.wait_until_settled(len(fleet.proxies))
+
+
 def test_a_node_is_not_taken_for_a_proxy_without_locks(fleet):
     node = fleet.contact_points.split(",")[0]
     for arguments in ([], ["some"], ["some", "--release", "--force"]):

@@ -108,6 +108,8 @@ pub enum Output {
     },
     /// What this dead member left undone is to be done; [`crate::Member::redone`] says that it was.
     Redo(Incarnation),
+    /// An operator has told this member to leave, which it does; the process is to stop as well.
+    ToldToLeave,
     /// Something for the log.
     Event(Event),
     /// Something for the operator.

@@ -149,9 +149,12 @@ pub enum Statement {
         beat_seen: i64,
         /// Its tokens are below this, in microseconds.
         ts_limit_us: i64,
-        /// It is about to stop and wants no shards.
+        /// It is about to stop and wants no shards. Where this is not said, what the row says of it stays as it is: an operator may have
+        /// written there that the member is to leave.
         leaving: bool,
     },
+    /// Tells a live member to hand over what it has and leave (`shunt fleet drain`). It finds that in its row.
+    TellToLeave(Incarnation),
     /// Says that a member is dead: it can never renew its lease again.
     DeclareDead {
         /// Who.
@@ -175,7 +178,7 @@ pub enum Statement {
 }
 
 impl Statement {
-    /// The text with a `?` for each of [`Statement::values`]. Always the same for one kind of statement.
+    /// The text with a `?` for each of [`Statement::values`]. The same for one kind of statement, of which [`Statement::Renew`] is two.
     pub fn text(&self) -> &'static str {
         match self {
             Statement::Found(_) => {
@@ -197,9 +200,16 @@ impl Statement {
                 "INSERT INTO shunt_meta.member (cluster, inc, addr, state, beat, ts_limit, format, leaving) \
                  VALUES (?, ?, ?, 1, 0, ?, ?, false) IF NOT EXISTS"
             }
-            Statement::Renew { .. } => {
-                "UPDATE shunt_meta.member SET beat = ?, ts_limit = ?, leaving = ? \
+            Statement::Renew { leaving: true, .. } => {
+                "UPDATE shunt_meta.member SET beat = ?, ts_limit = ?, leaving = true \
                  WHERE cluster = ? AND inc = ? IF state = 1 AND beat = ?"
+            }
+            Statement::Renew { leaving: false, .. } => {
+                "UPDATE shunt_meta.member SET beat = ?, ts_limit = ? \
+                 WHERE cluster = ? AND inc = ? IF state = 1 AND beat = ?"
+            }
+            Statement::TellToLeave(_) => {
+                "UPDATE shunt_meta.member SET leaving = true WHERE cluster = ? AND inc = ? IF state = 1"
             }
             Statement::DeclareDead { .. } => {
                 "UPDATE shunt_meta.member SET state = 2 WHERE cluster = ? AND inc = ? IF state = 1 AND beat = ?"
@@ -218,7 +228,7 @@ impl Statement {
 
     /// The values for the markers of [`Statement::text`], in order. `cluster` is the fleet's name.
     pub fn values<'a>(&'a self, cluster: &'a str) -> Vec<Value<'a>> {
-        use Value::{BigInt, Boolean, Int, Owners, Text, Uuid};
+        use Value::{BigInt, Int, Owners, Text, Uuid};
         match self {
             Statement::Found(row) => vec![
                 Text(cluster),
@@ -229,16 +239,16 @@ impl Statement {
                 Int(row.lease_ms),
             ],
             Statement::ReadFleet { .. } | Statement::ReadMembers { .. } => vec![Text(cluster)],
-            Statement::ReadMember(incarnation) | Statement::Seal(incarnation) | Statement::Purge(incarnation) => {
-                vec![Text(cluster), Uuid(*incarnation)]
-            }
+            Statement::ReadMember(incarnation)
+            | Statement::TellToLeave(incarnation)
+            | Statement::Seal(incarnation)
+            | Statement::Purge(incarnation) => vec![Text(cluster), Uuid(*incarnation)],
             Statement::Join { incarnation, address, ts_limit_us, format } => {
                 vec![Text(cluster), Uuid(*incarnation), Text(address), BigInt(*ts_limit_us), Int(*format)]
             }
-            Statement::Renew { incarnation, beat_seen, ts_limit_us, leaving } => vec![
+            Statement::Renew { incarnation, beat_seen, ts_limit_us, leaving: _ } => vec![
                 BigInt(beat_seen.saturating_add(1)),
                 BigInt(*ts_limit_us),
-                Boolean(*leaving),
                 Text(cluster),
                 Uuid(*incarnation),
                 BigInt(*beat_seen),

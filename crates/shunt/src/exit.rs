@@ -7,7 +7,7 @@ use std::process::ExitCode;
 pub(crate) const HELP: &str = "\
 Exit codes:
   0    done; for proxy, node and up: stopped by a signal, after draining
-  1    a bench command failed
+  1    a bench command failed; for fleet drain: the proxy has not left in time
   2    wrong command line or configuration; for bench: wrong answers, or not run to its end; for locks: refused
   3    an address cannot be listened on
   4    no contact point answered within --require-ring-ms; for locks: not every proxy answered
@@ -27,6 +27,7 @@ pub(crate) const LOCK_LOST: u8 = 76;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     Done,
+    Failed,
     Configuration,
     CannotListen,
     NoRing,
@@ -41,6 +42,7 @@ impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         ExitCode::from(match exit {
             Exit::Done => 0,
+            Exit::Failed => 1,
             Exit::Configuration => 2,
             Exit::CannotListen => 3,
             Exit::NoRing => 4,

@@ -1,4 +1,6 @@
-//! `shunt fleet`: makes a fleet of proxies, and shows it.
+//! `shunt fleet`: makes a fleet of proxies, shows it, and makes a proxy leave it.
+
+mod drain;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -6,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use shunt_fleet::schema::{FORMAT, Replication};
-use shunt_fleet::{Level, NewFleet, Outcome, Statement};
+use shunt_fleet::{FleetRow, Level, MemberRow, NewFleet, Outcome, Statement};
 use shunt_proxy::config::{Credentials, Secret};
 use shunt_proxy::control::client::{Client, Failed};
 use shunt_proxy::membership::tool;
@@ -37,6 +39,10 @@ pub(crate) enum FleetCommand {
     /// Show the members, and whose the locks are
     #[command(after_help = "Example:\n  shunt fleet status --contact-points 10.0.0.1")]
     Status(Status),
+    /// Make a proxy hand its locks over, leave the fleet and stop, as SIGTERM does
+    #[command(after_help = "Example:\n  shunt fleet drain 10.0.0.5:9042 --contact-points 10.0.0.1\n\n\
+                            Exit codes: 0 it has left, 1 it has not left in time or died meanwhile")]
+    Drain(Drain),
 }
 
 /// Where to connect to, and as whom.
@@ -85,6 +91,22 @@ pub(crate) struct Status {
     name: String,
 }
 
+/// `shunt fleet drain`.
+#[derive(Args, Debug)]
+pub(crate) struct Drain {
+    #[command(flatten)]
+    access: Access,
+    /// Name of the fleet
+    #[arg(long, value_name = "NAME", default_value = "main")]
+    name: String,
+    /// How long to wait until it has left: whole seconds
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u32).range(1..=3_600))]
+    wait: u32,
+    /// The proxy's address as `shunt fleet status` shows it, or its incarnation
+    #[arg(value_name = "MEMBER")]
+    member: String,
+}
+
 fn lease(text: &str) -> Result<i32, String> {
     let range = shunt_fleet::LEASE_MS;
     let value = text.parse::<i32>().ok().filter(|value| range.contains(value));
@@ -131,6 +153,10 @@ pub(crate) fn run(fleet: &Fleet) -> Exit {
     let done = match &fleet.command {
         FleetCommand::Init(init) => self::init(init),
         FleetCommand::Status(status) => self::status(status),
+        FleetCommand::Drain(drain) => match drain::run(drain) {
+            Ok(exit) => return exit,
+            Err(failed) => Err(failed),
+        },
     };
     match done {
         Ok(text) => {
@@ -181,20 +207,24 @@ pub(crate) fn make(contact_points: &[String], name: &str, replicas: u32) -> Resu
     tool::found(&mut client, name, row, &Replication::Simple(replicas)).map(|_| ())
 }
 
-fn status(status: &Status) -> Result<String, Failed> {
-    let mut client = status.access.connect()?;
-    let name = &status.name;
+/// The fleet's row, and those of its members.
+fn read(client: &mut Client, name: &str) -> Result<(FleetRow, Vec<MemberRow>), Failed> {
     let read = Statement::ReadFleet { serial: false };
     // At a quorum of all: the row that says how the fleet agrees is read before that is known.
-    let Outcome::Fleet(Some(fleet)) = tool::ask(&mut client, name, &read, &read.consistencies(Level::Serial))? else {
+    let Outcome::Fleet(Some(fleet)) = tool::ask(client, name, &read, &read.consistencies(Level::Serial))? else {
         let message = format!("there is no fleet {name}: `shunt fleet init` makes it");
         return Err(Failed { code: Some(0), message });
     };
     let read = Statement::ReadMembers { serial: false };
-    let members = match tool::ask(&mut client, name, &read, &read.consistencies(fleet.level))? {
-        Outcome::Members { rows, .. } => rows,
-        other => return Err(Failed { code: Some(0), message: format!("the members cannot be read: {other:?}") }),
-    };
+    match tool::ask(client, name, &read, &read.consistencies(fleet.level))? {
+        Outcome::Members { rows, .. } => Ok((*fleet, rows)),
+        other => Err(Failed { code: Some(0), message: format!("the members cannot be read: {other:?}") }),
+    }
+}
+
+fn status(status: &Status) -> Result<String, Failed> {
+    let name = &status.name;
+    let (fleet, members) = read(&mut status.access.connect()?, name)?;
     let mut text = format!(
         "fleet {name}: epoch {}, lease {} ms, locks in memory {} ms at most, {}\n",
         fleet.epoch,

@@ -6,7 +6,7 @@
 use crate::answer::{MemberRow, Outcome, State};
 use crate::columns::TIMESTAMP_MAX_US;
 use crate::lane::Flight;
-use crate::output::{End, Sink};
+use crate::output::{End, Output, Sink};
 use crate::refusal::Refusal;
 use crate::statement::Statement;
 use crate::weakened::Step;
@@ -170,12 +170,15 @@ impl Member {
             None if self.own.beat.is_none() => {}
             Some(row) if row.state == State::Live && row.beat == next => {
                 let began_ns = self.own.attempts_since_ns.unwrap_or(self.own.began_ns);
-                if row.leaving {
+                if row.leaving && self.phase == Phase::Leaving {
                     self.own.leaving_since_ns.get_or_insert(began_ns);
                 }
                 self.renewed(next, row.ts_limit_us, began_ns, sink);
+                self.look_if_told_to_leave(row, sink);
             }
-            Some(row) if row.state == State::Live && Some(row.beat) == self.own.beat => {}
+            Some(row) if row.state == State::Live && Some(row.beat) == self.own.beat => {
+                self.look_if_told_to_leave(row, sink);
+            }
             _ if self.phase == Phase::Closing => self.end(End::Left, sink),
             _ => self.end(End::Dead, sink),
         }
@@ -206,8 +209,17 @@ impl Member {
         }
         match row {
             Some(row) if row.state != State::Live => self.end(End::Dead, sink),
+            Some(row) => self.look_if_told_to_leave(row, sink),
             None if serial && self.own.beat.is_some() => self.end(End::Dead, sink),
             _ => {}
+        }
+    }
+
+    /// An operator may have written into the row that this member is to leave.
+    fn look_if_told_to_leave(&mut self, row: &MemberRow, sink: &mut dyn Sink) {
+        if row.leaving && self.phase == Phase::Live {
+            self.phase = Phase::Leaving;
+            sink.put(Output::ToldToLeave);
         }
     }
 

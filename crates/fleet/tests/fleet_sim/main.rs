@@ -13,7 +13,8 @@ mod cores;
 mod store;
 mod world;
 
-use shunt_fleet::Step;
+use shunt_fleet::{Config, End, Incarnation, Member, Outcome, Output, Statement, Step};
+use store::Store;
 use world::{Settings, World};
 
 /// The first seed with a violation, and what it is.
@@ -44,8 +45,49 @@ fn a_run_has_grants_take_overs_and_planned_moves() {
     assert_eq!(world.run(), None);
     let (grants, declared, changes) = (world.grants, world.declared_dead, world.store.changes);
     assert!(grants > 1000 && declared > 0 && changes > 5, "{grants} grants, {declared} dead, {changes} changes");
+    assert!(world.told_to_leave > 0, "no member has heeded an order to leave");
     let per_minute = world.statements / (world.minutes() * world.hosts() as u64).max(1);
     assert!(per_minute < 600, "{per_minute} statements a minute of each member");
+}
+
+#[test]
+fn an_order_to_leave_is_heeded_whenever_it_is_written() {
+    for before in 4..60 {
+        let mut store = Store::new(6_000, 30_000);
+        let me = Incarnation([1; 16]);
+        let mut config = Config::new("main", "10.0.0.1:9042");
+        (config.lease_ms, config.max_ttl_ms) = (6_000, 30_000);
+        let mut member = Member::new(config, me).expect("a member");
+        let (mut now_ns, mut sent, mut told, mut end, mut outputs) = (1, 0, 0, None, Vec::new());
+        member.start(now_ns, 1, &mut outputs);
+        for _ in 0..500 {
+            while end.is_none() && !outputs.is_empty() {
+                match outputs.remove(0) {
+                    Output::Send { id, statement, .. } => {
+                        sent += 1;
+                        if sent == before {
+                            assert_eq!(store.apply(&Statement::TellToLeave(me)), Outcome::Applied);
+                        }
+                        let outcome = store.apply(&statement);
+                        member.outcome(id, outcome, now_ns, 1, &mut outputs);
+                    }
+                    Output::Drain { shard, number } => {
+                        member.drained(shard, number, 0, true, now_ns, 1, &mut outputs);
+                    }
+                    Output::ToldToLeave => told += 1,
+                    Output::Ended(why) => end = Some(why),
+                    _ => {}
+                }
+            }
+            if end.is_some() {
+                break;
+            }
+            now_ns = now_ns.max(member.next_wakeup_ns());
+            member.tick(now_ns, 1, &mut outputs);
+        }
+        assert_eq!((end, told), (Some(End::Left), 1), "written before statement {before}");
+        assert_eq!(store.fleet.view.owned().count(), 0);
+    }
 }
 
 fn left_out(step: Step) -> Option<String> {

@@ -52,12 +52,20 @@ impl Store {
             }
             Statement::Renew { incarnation, beat_seen, ts_limit_us, leaving } => {
                 self.live(*incarnation, *beat_seen).is_some_and(|row| {
-                    (row.beat, row.ts_limit_us, row.leaving) = (beat_seen + 1, *ts_limit_us, *leaving);
+                    (row.beat, row.ts_limit_us) = (beat_seen + 1, *ts_limit_us);
+                    row.leaving |= *leaving;
                     true
                 })
             }
             Statement::DeclareDead { incarnation, beat_seen } => self.ends(*incarnation, *beat_seen, State::Dead),
             Statement::Leave { incarnation, beat_seen } => self.ends(*incarnation, *beat_seen, State::Sealed),
+            Statement::TellToLeave(who) => {
+                let live = self.members.get_mut(who).filter(|row| row.state == State::Live);
+                live.is_some_and(|row| {
+                    row.leaving = true;
+                    true
+                })
+            }
             Statement::Seal(who) => {
                 let dead = self.members.get_mut(who).filter(|row| row.state == State::Dead);
                 dead.is_some_and(|row| {

@@ -114,6 +114,7 @@ pub(crate) struct World {
     pub(crate) grants: u64,
     pub(crate) statements: u64,
     pub(crate) declared_dead: u64,
+    pub(crate) told_to_leave: u64,
     violation: Option<String>,
 }
 
@@ -158,6 +159,7 @@ impl World {
             grants: 0,
             statements: 0,
             declared_dead: 0,
+            told_to_leave: 0,
             violation: None,
         }
     }
@@ -235,6 +237,9 @@ impl World {
             26..=29 => self.hosts[host].wall_offset_us -= 3_600_000_000,
             30..=34 if self.hosts[host].paused_until_ns <= real_ns => {
                 self.with_member(host, |member, out| member.drain(now_ns, wall_us, out));
+            }
+            37..=41 => {
+                self.store.apply(&Statement::TellToLeave(self.hosts[host].incarnation));
             }
             35..=36 => self.hosts.iter_mut().for_each(|host| {
                 host.member = None;
@@ -381,6 +386,7 @@ impl World {
             Output::Resume(shard) => self.hosts[index].cores.open(shard, true),
             Output::Lost { shard, .. } => self.hosts[index].cores.lose(shard),
             Output::Event(Event::DeclaredDead(_)) => self.declared_dead += 1,
+            Output::ToldToLeave => self.told_to_leave += 1,
             Output::Ended(end) => {
                 let host = &mut self.hosts[index];
                 assert!(host.member.as_ref().is_some_and(|member| member.status().phase == Phase::Ended));

@@ -37,6 +37,11 @@ fn one(core: &mut Core, io: &mut Io, output: Output) {
         Output::Owners { .. } => show_owners(core, io),
         // Nothing is left undone by a dead member as long as there are no transactions.
         Output::Redo(incarnation) => redo(core, io, incarnation),
+        Output::ToldToLeave => {
+            tracing::info!("an operator has told this proxy to leave its fleet: it stops, as at SIGTERM");
+            core.fleet.membership.leaving = true;
+            core.context.metrics.locks.told_to_leave.set(1);
+        }
         Output::Event(event) => say(&event),
         Output::Alarm(alarm) => tracing::warn!(%alarm, "the fleet needs attention"),
         Output::Ended(end) => end_membership(core, io, &end),

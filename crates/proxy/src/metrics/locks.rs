@@ -55,6 +55,8 @@ pub struct LockMetrics {
     pub shards: Gauge,
     /// 1 while this proxy's lease is valid; core 0 knows.
     pub lease: Gauge,
+    /// 1 when an operator has told this proxy to leave: whoever runs the process drains it; core 0 knows.
+    pub told_to_leave: Gauge,
     /// Dead members of the fleet whose work is not done; core 0 knows.
     pub unsealed: Gauge,
 }

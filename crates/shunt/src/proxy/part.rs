@@ -7,6 +7,7 @@ use std::time::Duration;
 use shunt_proxy::admin::Admin;
 use shunt_proxy::config::Config;
 use shunt_proxy::control::CoreMail;
+use shunt_proxy::metrics::CoreMetrics;
 use shunt_reactor::{Acceptor, Mailer};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -59,6 +60,10 @@ pub(crate) struct ProxyPart {
     /// Seen when it was stopped, and not told yet.
     accepting_died: bool,
     mailers: Vec<Mailer<CoreMail>>,
+    /// Of the core that runs the membership.
+    metrics: Arc<CoreMetrics>,
+    /// What it says of an operator's order was seen.
+    told_to_leave: bool,
     /// Mail that did not fit a core's mailbox.
     waiting: Vec<(usize, CoreMail)>,
     notices: Receiver<Notice>,
@@ -72,15 +77,29 @@ pub(super) struct Running {
     pub(super) pages: Arc<Admin>,
     pub(super) acceptor: Acceptor,
     pub(super) mailers: Vec<Mailer<CoreMail>>,
+    pub(super) metrics: Arc<CoreMetrics>,
     pub(super) notices: Receiver<Notice>,
 }
 
 impl ProxyPart {
     pub(super) fn new(running: Running, reload: Option<Reload>) -> Self {
-        let Running { config, pages, acceptor, mailers, notices } = running;
+        let Running { config, pages, acceptor, mailers, metrics, notices } = running;
         let (acceptor, cores_running) = (Some(acceptor), mailers.len());
         let (accepting_died, waiting, control_runs) = (false, Vec::new(), true);
-        Self { reload, config, pages, acceptor, accepting_died, mailers, waiting, notices, cores_running, control_runs }
+        Self {
+            reload,
+            config,
+            pages,
+            acceptor,
+            accepting_died,
+            mailers,
+            metrics,
+            told_to_leave: false,
+            waiting,
+            notices,
+            cores_running,
+            control_runs,
+        }
     }
 
     /// Returns the status that a notice makes the process end with.
@@ -151,7 +170,10 @@ impl Part for ProxyPart {
                 return Some(exit);
             }
         }
-        None
+        // Once is enough: the gauge stays as it is.
+        let is_told = self.metrics.locks.told_to_leave.get() > 0 && !self.told_to_leave;
+        self.told_to_leave |= is_told;
+        is_told.then_some(Exit::Done)
     }
 
     fn has_retry(&self) -> bool {

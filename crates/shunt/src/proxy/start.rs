@@ -91,8 +91,9 @@ pub(crate) fn start(
     let slot = |core: &StartedCore| CoreSlot { mailer: core.mailer.clone(), load: Arc::clone(&core.metrics.load) };
     let acceptor = Acceptor::start(listeners, cores.iter().map(slot).collect())
         .map_err(|error| Failure::internal("the accepting thread could not be started", error))?;
+    let metrics = cores.first().map(|core| Arc::clone(&core.metrics)).unwrap_or_default();
     let mailers = cores.into_iter().map(|core| core.mailer).collect();
-    let running = Running { config: config_sender, pages, acceptor, mailers, notices };
+    let running = Running { config: config_sender, pages, acceptor, mailers, metrics, notices };
     Ok(Started { listening, admin: admin_address, part: ProxyPart::new(running, reload) })
 }
 
