@@ -1,10 +1,12 @@
 """What an operator does with locks from a shell: sees who holds them and who waits, and takes one from its holder."""
 
+import json
 import subprocess
 import threading
 import time
 
 import pytest
+from cassandra.cluster import Cluster
 
 from harness.proxy import binary
 
@@ -159,3 +161,44 @@ def test_a_node_is_not_taken_for_a_proxy_without_locks(fleet):
     for arguments in ([], ["some"], ["some", "--release", "--force"]):
         code, out, err = locks(node, *arguments)
         assert (code, out) == (2, "") and "is a node" in err
+
+
+def doctor(contact, *arguments):
+    done = subprocess.run([str(binary()), "doctor", "--json", "--contact-points", contact, *arguments], capture_output=True, text=True,
+                          timeout=60, check=False)
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def of(lines, check):
+    return [(line["level"], line["what"]) for line in lines if line["check"] == check]
+
+
+def test_a_doctor_looks_at_the_ring_and_the_fleet(fleet):
+    node = fleet.contact_points.split(",")[0]
+    code, lines = doctor(node, "--name", fleet.name)
+    assert of(lines, "members") == [("ok", "3 live")] and [level for level, _ in of(lines, "clock")] == ["ok"] * len(of(lines, "clock"))
+    assert of(lines, "facades") == [("ok", "its tables have no rows")] and of(lines, "level") == [("ok", "SERIAL")]
+    assert of(lines, "schema")[0][0] == "ok"
+    replicas = "ok" if fleet.replicas >= 3 else "warning"
+    assert [level for level, _ in of(lines, "replicas")] == [replicas]
+    assert all(line["advice"] for line in lines if line["level"] != "ok"), "what to do is said"
+    worst = {line["level"] for line in lines}
+    assert code == (1 if "warning" in worst else 0) and "error" not in worst, lines
+
+
+def test_a_doctor_finds_rows_where_none_may_be_and_what_is_not_there(fleet):
+    node = fleet.contact_points.split(",")[0]
+    code, lines = doctor(node, "--name", "nowhere")
+    assert code == 2 and of(lines, "fleet") == [("error", "there is no fleet nowhere")], lines
+    code, lines = doctor(fleet.proxies[0].listen, "--name", fleet.name)
+    assert code == 2 and "is a proxy" in lines[0]["what"], lines
+    host, port = node.rsplit(":", 1) if ":" in node else (node, 9042)
+    direct = Cluster([host], port=int(port)).connect()
+    direct.execute("INSERT INTO shunt.fast_locks (name, owner) VALUES ('stray', 'somebody')")
+    try:
+        code, lines = doctor(node, "--name", fleet.name)
+        assert code == 2 and [level for level, _ in of(lines, "facades")] == ["error"], lines
+        assert next(line for line in lines if line["check"] == "facades")["of"] == "shunt.fast_locks"
+    finally:
+        direct.execute("TRUNCATE shunt.fast_locks")
+        direct.cluster.shutdown()

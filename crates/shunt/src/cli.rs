@@ -5,6 +5,7 @@ use shunt_bench::cli::BenchCommand;
 
 #[cfg(not(feature = "node"))]
 use crate::absent::Ignored;
+use crate::doctor::Doctor;
 use crate::exit;
 use crate::fleet::Fleet;
 use crate::lock::Lock;
@@ -95,6 +96,18 @@ The command finds SHUNT_LOCK_NAME and SHUNT_LOCK_FENCE in its environment. Let w
 The exit code is the command's.
 ";
 
+const DOCTOR_HELP: &str = "\
+Example:
+  shunt doctor --contact-points 10.0.0.1
+
+A line for each finding: ok, warning or error, what it is about, and what to do.
+
+Exit codes:
+  0    all is well
+  1    warnings
+  2    errors, or no node could be asked
+";
+
 const LOCKS_EXAMPLES: &str = "\
 Examples:
   shunt locks
@@ -150,6 +163,9 @@ pub(crate) enum Command {
     Check(Box<Settings>),
     /// Make a fleet of proxies, which share locks, or show it
     Fleet(Box<Fleet>),
+    /// Look at what a fleet's locks need of the nodes, and say what to do
+    #[command(after_help = DOCTOR_HELP)]
+    Doctor(Box<Doctor>),
     /// Run a command while holding a lock
     #[command(after_help = format!("{LOCK_EXAMPLES}\n{}", exit::HELP))]
     Lock(Box<Lock>),
@@ -181,7 +197,7 @@ mod tests {
 
     #[test]
     fn help_names_examples_and_exit_codes() {
-        let of_every_build = [&["shunt", "--help"][..], &["shunt", "help", "proxy"]];
+        let of_every_build = [&["shunt", "--help"][..], &["shunt", "help", "proxy"], &["shunt", "help", "locks"]];
         let of_the_node = [&["shunt", "up", "--help"][..], &["shunt", "help", "node"]];
         for path in of_every_build.into_iter().chain(of_the_node.into_iter().filter(|_| cfg!(feature = "node"))) {
             let help = Cli::try_parse_from(path).expect_err("help ends the parsing").to_string();

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 pub(crate) const HELP: &str = "\
 Exit codes:
   0    done; for proxy, node and up: stopped by a signal, after draining
-  1    a bench command failed; for fleet drain: the proxy has not left in time
-  2    wrong command line or configuration; for bench: wrong answers, or not run to its end; for locks: refused
+  1    a bench command failed; for fleet drain: it has not left in time; for doctor: warnings
+  2    wrong command line or configuration; for bench: wrong answers, or not run to its end; for locks: refused; for doctor: errors
   3    an address cannot be listened on
   4    no contact point answered within --require-ring-ms; for locks: not every proxy answered
   5    the data directory cannot be used; for node check: it is damaged

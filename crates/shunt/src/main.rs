@@ -4,6 +4,7 @@
 mod absent;
 mod admin;
 mod cli;
+mod doctor;
 mod exit;
 mod fleet;
 mod lock;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         #[cfg(not(feature = "node"))]
         Some(Command::Node(_)) => absent::refuse("node").into(),
         Some(Command::Check(settings)) => check(&settings).into(),
+        Some(Command::Doctor(doctor)) => doctor::run(&doctor).into(),
         Some(Command::Fleet(fleet)) => fleet::run(&fleet).into(),
         Some(Command::Lock(lock)) => lock::run(&lock),
         Some(Command::Locks(locks)) => locks::run(&locks).into(),

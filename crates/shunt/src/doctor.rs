@@ -1,0 +1,295 @@
+//! `shunt doctor`: looks at what a fleet's locks need of the ring, and says what to do where it is not so.
+//!
+//! It only reads. What each node has of its own (settings, clock) is asked of each; a proxy shows none of that, so it is not asked.
+
+mod answer;
+mod report;
+mod settings;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use shunt_fleet::schema::{FACADE_KEYSPACE, FACADE_TABLES, FORMAT, FORMAT_MIN, META_KEYSPACE};
+use shunt_fleet::{CLOCK_OFFSET_MAX_US, FleetRow, Level, Outcome, State, Statement};
+use shunt_proxy::control::client::{Client, Failed, Table};
+use shunt_proxy::membership::tool;
+use shunt_wire::cql::message::Consistency;
+
+use crate::exit::Exit;
+use crate::fleet::Access;
+use crate::print;
+use answer::{address, replicas, text, time_us};
+use report::{Level as Grade, Report};
+
+/// How long one node may take to connect, and for a statement.
+const LIMIT: Duration = Duration::from_secs(10);
+/// Nodes that are asked for what is their own.
+const NODES_MAX: usize = 64;
+
+/// `shunt doctor`.
+#[derive(Args, Debug)]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    access: Access,
+    /// Name of the fleet
+    #[arg(long, value_name = "NAME", default_value = "main")]
+    name: String,
+    /// One JSON object per line
+    #[arg(long)]
+    json: bool,
+}
+
+/// What the ring says of itself.
+struct Ring {
+    /// Other nodes than the one that was asked, and where they are reached; none: not known.
+    others: Vec<Option<String>>,
+    datacentres: BTreeSet<String>,
+}
+
+/// Looks, prints, and says by the exit code what was the worst.
+pub(crate) fn run(doctor: &Doctor) -> Exit {
+    let mut report = Report::new(doctor.json);
+    let done = doctor.access.connect_within(LIMIT).and_then(|mut client| look(doctor, &mut client, &mut report));
+    if let Err(failed) = done {
+        report.error(
+            "ring",
+            "",
+            &failed.message,
+            "see to it that a node can be asked, by a role that may read shunt_meta",
+        );
+    }
+    print(&report.text());
+    match report.worst() {
+        Grade::Ok => Exit::Done,
+        Grade::Warning => Exit::Failed,
+        Grade::Error => Exit::Configuration,
+    }
+}
+
+fn look(doctor: &Doctor, client: &mut Client, report: &mut Report) -> Result<(), Failed> {
+    let first = client.address().to_string();
+    if client.is_proxy() {
+        let message =
+            format!("{first} is a proxy: --contact-points has to name nodes, which alone tell of their settings");
+        return Err(Failed { code: Some(0), message });
+    }
+    let ring = ring(client, report)?;
+    let gc_grace = gc_grace(client)?;
+    node(client, &first, gc_grace, report)?;
+    for other in ring.others.iter().take(NODES_MAX) {
+        let Some(other) = other else { continue };
+        let asked = doctor.access.connect_to(std::slice::from_ref(other), LIMIT);
+        if let Err(failed) = asked.and_then(|mut client| node(&mut client, other, gc_grace, report)) {
+            let what = format!("cannot be asked: {}", failed.message);
+            report.warning("node", other, &what, "look at it; with too few nodes no lock is granted");
+        }
+    }
+    let Some(fleet) = fleet(doctor, client, &ring, report)? else { return Ok(()) };
+    keyspace(client, &fleet, report)?;
+    members(doctor, client, &fleet, report)?;
+    facades(client, report)
+}
+
+/// Schema agreement, and who is there.
+fn ring(client: &mut Client, report: &mut Report) -> Result<Ring, Failed> {
+    let columns = "schema_version, data_center";
+    let local = one(client, &format!("SELECT {columns} FROM system.local"))?;
+    let peers = one(client, &format!("SELECT {columns}, native_address, native_port FROM system.peers_v2"))?;
+    let versions: BTreeSet<Option<&[u8]>> = (0..peers.rows.len())
+        .map(|row| peers.get(row, "schema_version"))
+        .chain([local.get(0, "schema_version")])
+        .collect();
+    match versions.len() {
+        1 => report.ok("schema", "", &format!("{} nodes agree", peers.rows.len() + 1)),
+        different => report.warning(
+            "schema",
+            "",
+            &format!("the nodes have {different} versions of the schema"),
+            "wait, if it was just changed; else see which node is down or was away for long (nodetool describecluster)",
+        ),
+    }
+    let datacentres = (0..peers.rows.len()).filter_map(|row| text(&peers, row, "data_center"));
+    Ok(Ring {
+        others: (0..peers.rows.len()).map(|row| address(&peers, row).map(|at| at.to_string())).collect(),
+        datacentres: datacentres.chain(text(&local, 0, "data_center")).collect(),
+    })
+}
+
+/// `gc_grace_seconds` of the rows of locks; none where there is no such table.
+fn gc_grace(client: &mut Client) -> Result<Option<u64>, Failed> {
+    let table = one(
+        client,
+        "SELECT gc_grace_seconds FROM system_schema.tables WHERE keyspace_name = 'shunt_meta' AND table_name = 'lock'",
+    )?;
+    let seconds = table.get(0, "gc_grace_seconds").and_then(|bytes| Some(i32::from_be_bytes(bytes.try_into().ok()?)));
+    Ok(seconds.and_then(|seconds| u64::try_from(seconds).ok()))
+}
+
+/// What is one node's own: settings and clock.
+fn node(client: &mut Client, name: &str, gc_grace: Option<u64>, report: &mut Report) -> Result<(), Failed> {
+    match one(client, "SELECT name, value FROM system_views.settings") {
+        Ok(table) => {
+            let all =
+                (0..table.rows.len()).filter_map(|row| Some((text(&table, row, "name")?, text(&table, row, "value"))));
+            settings::check(&all.collect(), gc_grace, name, report);
+        }
+        Err(failed) if failed.code.is_some() => {
+            report.ok(
+                "settings",
+                name,
+                "it has no system_views.settings (an embedded node has none), so none are looked at",
+            );
+        }
+        Err(failed) => return Err(failed),
+    }
+    let (began, wall) = (Instant::now(), SystemTime::now());
+    let table = one(client, "SELECT now() AS now FROM system.local")?;
+    let took_us = i64::try_from(began.elapsed().as_micros()).unwrap_or(i64::MAX);
+    let here_us = i64::try_from(wall.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros()).unwrap_or(i64::MAX);
+    let Some(there_us) = table.get(0, "now").and_then(time_us) else { return Ok(()) };
+    // It was read somewhen while the statement was under way.
+    let off_us = there_us - here_us.saturating_add(took_us / 2);
+    let sure_us = off_us.unsigned_abs().saturating_sub(took_us.unsigned_abs() / 2 + 1_000);
+    if sure_us > CLOCK_OFFSET_MAX_US {
+        let what = format!("its wall clock is {} ms off this host's", off_us / 1_000);
+        report.warning(
+            "clock",
+            name,
+            &what,
+            "see to it that nodes and proxies follow one source of time (chrony, ntpd)",
+        );
+    } else {
+        report.ok("clock", name, "its wall clock agrees with this host's");
+    }
+    Ok(())
+}
+
+fn fleet(doctor: &Doctor, client: &mut Client, ring: &Ring, report: &mut Report) -> Result<Option<FleetRow>, Failed> {
+    let read = Statement::ReadFleet { serial: false };
+    let init = format!("shunt fleet init --name {}", doctor.name);
+    let fleet = match tool::ask(client, &doctor.name, &read, &read.consistencies(Level::Serial)) {
+        Ok(Outcome::Fleet(Some(row))) => *row,
+        Ok(Outcome::Unreadable(bad)) => {
+            report.error("fleet", "", &bad.to_string(), "see who wrote to shunt_meta");
+            return Ok(None);
+        }
+        Ok(_) => {
+            report.error("fleet", "", &format!("there is no fleet {}", doctor.name), &init);
+            return Ok(None);
+        }
+        Err(failed) if failed.code.is_some() => {
+            report.error("fleet", "", &format!("its row cannot be read: {}", failed.message), &init);
+            return Ok(None);
+        }
+        Err(failed) => return Err(failed),
+    };
+    let (level, datacentre) = (fleet.level.name(), &fleet.datacentre);
+    match fleet.level {
+        Level::LocalSerial if !ring.datacentres.contains(datacentre) => report.error(
+            "level",
+            "",
+            &format!("{level} in {datacentre}, which is none of the ring's datacentres"),
+            "make a fleet with --datacentre as the nodes name it",
+        ),
+        Level::Serial if ring.datacentres.len() > 1 => report.warning(
+            "level",
+            "",
+            &format!("{level} over {} datacentres: every renewal waits for the far ones", ring.datacentres.len()),
+            "make a fleet of one datacentre (--datacentre), if its proxies all live there",
+        ),
+        Level::LocalSerial => report.ok("level", "", &format!("{level} in {datacentre}")),
+        Level::Serial => report.ok("level", "", level),
+    }
+    if fleet.format > FORMAT || fleet.format < FORMAT_MIN {
+        let what = format!("its rows have format {}, this version knows {FORMAT_MIN} to {FORMAT}", fleet.format);
+        report.error("format", "", &what, "use the version of Shunt that the proxies have");
+    }
+    Ok(Some(fleet))
+}
+
+/// How the rows of the fleet are kept.
+fn keyspace(client: &mut Client, fleet: &FleetRow, report: &mut Report) -> Result<(), Failed> {
+    let text = format!(
+        "SELECT replication, durable_writes FROM system_schema.keyspaces WHERE keyspace_name = '{META_KEYSPACE}'"
+    );
+    let table = one(client, &text)?;
+    let datacentre = (fleet.level == Level::LocalSerial).then_some(fleet.datacentre.as_str());
+    match table.get(0, "replication").and_then(|value| replicas(value, datacentre)) {
+        Some(count @ 0..3) => report.warning(
+            "replicas",
+            META_KEYSPACE,
+            &format!("{count} where the fleet agrees: a lost node stops all locks, or lets them be granted twice"),
+            "ALTER KEYSPACE shunt_meta to 3 replicas, then nodetool repair shunt_meta",
+        ),
+        Some(count) => report.ok("replicas", META_KEYSPACE, &count.to_string()),
+        None => report.warning("replicas", META_KEYSPACE, "its replication is not understood", "3 replicas are needed"),
+    }
+    if table.get(0, "durable_writes") == Some(&[0]) {
+        let what = "durable_writes is off: what nodes acknowledged is gone when they end";
+        report.error("durable", META_KEYSPACE, what, "ALTER KEYSPACE shunt_meta WITH durable_writes = true");
+    }
+    Ok(())
+}
+
+fn members(doctor: &Doctor, client: &mut Client, fleet: &FleetRow, report: &mut Report) -> Result<(), Failed> {
+    let read = Statement::ReadMembers { serial: false };
+    let (rows, unreadable) = match tool::ask(client, &doctor.name, &read, &read.consistencies(fleet.level))? {
+        Outcome::Members { rows, unreadable } => (rows, unreadable),
+        other => return Err(Failed { code: Some(0), message: format!("the members cannot be read: {other:?}") }),
+    };
+    for (incarnation, bad) in &unreadable {
+        report.error("members", &incarnation.to_string(), &bad.to_string(), "see who wrote to shunt_meta.member");
+    }
+    let of_state = |state| rows.iter().filter(move |row| row.state == state);
+    for row in of_state(State::Live).filter(|row| row.format > FORMAT || row.format < FORMAT_MIN) {
+        let what = format!("it knows formats up to {}, this version {FORMAT_MIN} to {FORMAT}", row.format);
+        report.warning("members", &row.address, &what, "finish the upgrade: all proxies of one version");
+    }
+    for row in of_state(State::Dead) {
+        let what = "it is dead, and what it left undone is not done yet";
+        report.warning("members", &row.address, what, "look again in a minute; for long only if no proxy lives");
+    }
+    match of_state(State::Live).count() {
+        0 => report.warning("members", "", "no proxy is a member: nobody serves locks", "start proxies with --fleet"),
+        1 => report.warning("members", "", "one proxy: when it dies nobody takes over", "start another"),
+        count => report.ok("members", "", &format!("{count} live")),
+    }
+    Ok(())
+}
+
+/// The tables that clients see must be there, and empty.
+fn facades(client: &mut Client, report: &mut Report) -> Result<(), Failed> {
+    let (mut empty, all) = (0, FACADE_TABLES.len());
+    for statement in FACADE_TABLES {
+        let start = format!("CREATE TABLE IF NOT EXISTS {FACADE_KEYSPACE}.");
+        let name = statement.strip_prefix(start.as_str()).and_then(|rest| rest.split(' ').next()).unwrap_or_default();
+        let table = format!("{FACADE_KEYSPACE}.{name}");
+        match client.query(&format!("SELECT * FROM {table} LIMIT 1"), &[], Consistency::QUORUM, None) {
+            Ok(found) if found.rows.is_empty() => empty += 1,
+            Ok(_) => {
+                let advice = format!(
+                    "find out who writes to it past the proxies, take MODIFY from that role, and TRUNCATE {table} at a node"
+                );
+                report.error("facades", &table, "it has a row, which shows a lock that nobody holds", &advice);
+            }
+            Err(failed) if failed.code.is_some() => {
+                report.error(
+                    "facades",
+                    &table,
+                    &failed.message,
+                    "run `shunt fleet init` again, which makes what is missing",
+                );
+            }
+            Err(failed) => return Err(failed),
+        }
+    }
+    if empty == all {
+        report.ok("facades", FACADE_KEYSPACE, "its tables have no rows");
+    }
+    Ok(())
+}
+
+fn one(client: &mut Client, text: &str) -> Result<Table, Failed> {
+    client.query(text, &[], Consistency::ONE, None)
+}

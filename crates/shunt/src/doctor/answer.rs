@@ -1,0 +1,105 @@
+//! Values of nodes' answers.
+
+use std::net::{IpAddr, SocketAddr};
+
+use shunt_proxy::control::client::Table;
+
+/// Between the beginning of time UUIDs (1582) and 1970, in units of 100 ns (RFC 9562, section 5.1).
+const UUID_EPOCH: i64 = 0x01B2_1DD2_1381_4000;
+
+/// A text of a row.
+pub(super) fn text(table: &Table, row: usize, column: &str) -> Option<String> {
+    table.get(row, column).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+}
+
+/// Where a row of `system.peers_v2` says that a node is reached.
+pub(super) fn address(table: &Table, row: usize) -> Option<SocketAddr> {
+    let ip: IpAddr = match table.get(row, "native_address")? {
+        bytes if bytes.len() == 4 => <[u8; 4]>::try_from(bytes).ok()?.into(),
+        bytes => <[u8; 16]>::try_from(bytes).ok()?.into(),
+    };
+    let port = i32::from_be_bytes(table.get(row, "native_port")?.try_into().ok()?);
+    Some(SocketAddr::new(ip, u16::try_from(port).ok()?))
+}
+
+/// The time in a UUID of version 1, microseconds since 1970.
+pub(super) fn time_us(uuid: &[u8]) -> Option<i64> {
+    let (low, mid) = (uuid.get(..4)?, uuid.get(4..6)?);
+    let high = u16::from_be_bytes(uuid.get(6..8)?.try_into().ok()?);
+    if high >> 12 != 1 {
+        return None;
+    }
+    let low = i64::from(u32::from_be_bytes(low.try_into().ok()?));
+    let mid = i64::from(u16::from_be_bytes(mid.try_into().ok()?));
+    Some(((i64::from(high & 0x0fff) << 48 | mid << 32 | low) - UUID_EPOCH) / 10)
+}
+
+/// The replicas in a value of `system_schema.keyspaces.replication` (`map<text, text>`), of one datacentre or of all.
+pub(super) fn replicas(map: &[u8], datacentre: Option<&str>) -> Option<u32> {
+    let mut rest = map;
+    let int = |rest: &mut &[u8]| {
+        let (head, after) = rest.split_first_chunk::<4>()?;
+        *rest = after;
+        Some(i32::from_be_bytes(*head))
+    };
+    let count = int(&mut rest)?;
+    let (mut simple, mut sum, mut of_one) = (None, 0, 0);
+    for _ in 0..count {
+        let mut text = || {
+            let length = usize::try_from(int(&mut rest)?).ok()?;
+            let (text, after) = rest.split_at_checked(length)?;
+            rest = after;
+            std::str::from_utf8(text).ok()
+        };
+        let (key, value) = (text()?, text()?);
+        // A transient replica is none: "3/1".
+        let mut parts = value.split('/').map(str::parse::<u32>);
+        let full = match (parts.next(), parts.next()) {
+            (Some(Ok(all)), None) => all,
+            (Some(Ok(all)), Some(Ok(transient))) => all.saturating_sub(transient),
+            _ => continue,
+        };
+        match key {
+            "replication_factor" => simple = Some(full),
+            "class" => {}
+            name => {
+                sum += full;
+                of_one += if datacentre == Some(name) { full } else { 0 };
+            }
+        }
+    }
+    Some(simple.unwrap_or(if datacentre.is_some() { of_one } else { sum }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(entries: &[(&str, &str)]) -> Vec<u8> {
+        let mut out = (entries.len() as i32).to_be_bytes().to_vec();
+        for text in entries.iter().flat_map(|(key, value)| [key, value]) {
+            out.extend((text.len() as i32).to_be_bytes());
+            out.extend(text.as_bytes());
+        }
+        out
+    }
+
+    #[test]
+    fn replicas_are_those_that_count_for_the_fleet() {
+        let simple = map(&[("class", "org.apache.cassandra.locator.SimpleStrategy"), ("replication_factor", "3")]);
+        assert_eq!((replicas(&simple, None), replicas(&simple, Some("dc1"))), (Some(3), Some(3)));
+        let datacentres = map(&[("class", "NetworkTopologyStrategy"), ("dc1", "3/1"), ("dc2", "5")]);
+        let of = |name| replicas(&datacentres, name);
+        assert_eq!((of(None), of(Some("dc1")), of(Some("dc2")), of(Some("dc3"))), (Some(7), Some(2), Some(5), Some(0)));
+        assert_eq!(replicas(&datacentres[..20], None), None);
+    }
+
+    #[test]
+    fn a_time_uuid_has_a_time_and_another_none() {
+        // RFC 9562, appendix A.1: 2022-02-22 14:22:22 -05:00.
+        let uuid = 0xC232_AB00_9414_11EC_B3C8_9F6B_DECE_D846_u128.to_be_bytes();
+        assert_eq!(time_us(&uuid), Some(1_645_557_742_000_000));
+        assert_eq!(time_us(&[0x40; 16]), None);
+        assert_eq!(time_us(&uuid[..7]), None);
+    }
+}
