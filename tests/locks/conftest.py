@@ -1,26 +1,16 @@
 """A fleet of three proxies: before the ring that SHUNT_RING names, or before an embedded node."""
 
-import os
-
 import pytest
 
-from harness import jars
-from harness.embedded import Embedded
+from locks import fleet as fleets
 from locks.fleet import LEASE_MS, Fleet
 
 
 @pytest.fixture(scope="session")
 def nodes():
     """(contact points, replicas of the fleet's tables)"""
-    ring = os.environ.get("SHUNT_RING")
-    if ring:
-        yield ring, 3
-        return
-    node = Embedded.direct(port=9147, log=jars.TARGET / "ring" / "embedded-locks.log")
-    node.name, node.directory = "locks", jars.TARGET / "ring" / "embedded-locks"
-    node.arguments[node.arguments.index("--listen") + 1] = node.contact
-    with node:
-        yield node.contact, 1
+    with fleets.nodes("locks", 9147) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

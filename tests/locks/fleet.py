@@ -1,8 +1,10 @@
 """A fleet of proxies before nodes, and clients that take locks through it."""
 
+import os
 import subprocess
 import threading
 import time
+from contextlib import contextmanager
 
 from cassandra import ConsistencyLevel
 from cassandra.auth import PlainTextAuthProvider
@@ -11,15 +13,29 @@ from cassandra.policies import RoundRobinPolicy, WhiteListRoundRobinPolicy
 from cassandra.query import dict_factory
 
 from harness import jars, proxy
+from harness.embedded import Embedded
 
 LEASE_MS = 3000  # in the tests of faults, which wait for it
+NETWORK = os.environ.get("SHUNT_FLEET_NETWORK", "127.0.3")  # of the proxies and the embedded node; another for a second run beside
+
+
+@contextmanager
+def nodes(name: str, port: int):
+    """(contact points, replicas of a fleet's tables) of the ring that SHUNT_RING names, or of an embedded node."""
+    ring = os.environ.get("SHUNT_RING")
+    if ring:
+        yield ring, 3
+        return
+    contact = f"{NETWORK}.10:{port}"
+    with Embedded(name, contact, ["node", "--listen", contact, "--admin", "off"], [contact]):
+        yield contact, 1
 
 
 class Fleet:
     """Proxies of one fleet, each a process of its own."""
 
     def __init__(self, contact_points: str, name: str, replicas: int, port: int, lease_ms: int, memory_ttl_ms: int, proxies: int = 3,
-                 login: tuple | None = None, network: str = "127.0.3", more=()):
+                 login: tuple | None = None, network: str = NETWORK, more=()):
         self.login = login
         self.contact_points, self.name, self.replicas = contact_points, name, replicas
         self.lease_ms, self.memory_ttl_ms = lease_ms, memory_ttl_ms

@@ -1,0 +1,68 @@
+"""The suites about locks of the Java, Go and Rust drivers (in tests/drivers), on a fleet of three proxies of their own.
+
+    target/python/bin/python tests/locks/drivers.py [java] [go] [rust]
+
+Each runs twice: its tests of locks, which are told the proxies in SHUNT_FLEET, and its tests of what goes on when a proxy is killed,
+which are told the first one's process in SHUNT_FLEET_VICTIM too. The last line has the number of tests. The nodes are those that
+SHUNT_RING names, or an embedded one.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "scripts")]
+
+from locks.fleet import LEASE_MS, Fleet, nodes  # noqa: E402 (the path comes first)
+from steps import count_cargo, count_go, count_surefire  # noqa: E402
+
+SUITES = {"java": count_surefire, "go": count_go, "rust": count_cargo}
+TIMEOUT_SECONDS = 900  # of which the first build of a driver is most
+
+
+def run(name: str, environment: dict) -> tuple:
+    """(passed, failed) of one suite. One that ends badly, or without a test, has failed."""
+    command = [str(ROOT / "tests" / "drivers" / name / "run")]
+    child = subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    lines = []
+    try:
+        for line in child.stdout:
+            print(line, end="", flush=True)
+            lines.append(line)
+        status = child.wait(TIMEOUT_SECONDS)
+    finally:
+        child.kill()
+        child.wait()
+    passed, failed = SUITES[name]("".join(lines))
+    return passed, max(failed, int(status != 0 or passed == 0))
+
+
+def main(names: list) -> int:
+    if not set(names) <= set(SUITES):
+        print(__doc__, file=sys.stderr)
+        return 2
+    passed, failed = 0, 0
+    with nodes("locks-drivers", 9148) as (contact, replicas):
+        fleet = Fleet(contact, "drivers", replicas, 9370, LEASE_MS, memory_ttl_ms=5_000)
+        try:
+            fleet.start()
+            victim = fleet.proxies[0]
+            proxies = {"SHUNT_FLEET": ",".join(one.listen for one in fleet.proxies)}
+            for name in names or SUITES:
+                for more in ({}, {"SHUNT_FLEET_VICTIM": str(victim.process.pid)}):
+                    print(f"\n{name}: {'a proxy is killed' if more else 'locks'}", flush=True)
+                    of_suite = run(name, {**proxies, **more})
+                    passed, failed = passed + of_suite[0], failed + of_suite[1]
+                victim.kill()
+                victim.start()
+                fleet.wait_until_settled(len(fleet.proxies))
+        finally:
+            fleet.stop()
+    print(f"{passed} passed, {failed} failed", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
