@@ -32,10 +32,10 @@ def nodes(name: str, port: int):
 
 
 class Fleet:
-    """Proxies of one fleet, each a process of its own."""
+    """Proxies of one fleet, each a process of its own. `hosts` has the address of each, and the command that runs it there."""
 
     def __init__(self, contact_points: str, name: str, replicas: int, port: int, lease_ms: int, memory_ttl_ms: int, proxies: int = 3,
-                 login: tuple | None = None, network: str = NETWORK, more=()):
+                 login: tuple | None = None, network: str = NETWORK, more=(), hosts=None):
         self.login = login
         self.contact_points, self.name, self.replicas = contact_points, name, replicas
         self.lease_ms, self.memory_ttl_ms = lease_ms, memory_ttl_ms
@@ -49,8 +49,9 @@ class Fleet:
             password.write_text(login[1])
             self.tool_options = ["--username", login[0], "--password-file", str(password)]
             options += self.tool_options
-        self.proxies = [proxy.Proxy(contact_points, listen=f"{network}.{number}:{port}", admin=f"{network}.{number}:{port + 1}",
-                                    options=options, log=logs / f"fleet-{name}-{number}.log") for number in range(1, proxies + 1)]
+        hosts = hosts or [(f"{network}.{number}", ()) for number in range(1, proxies + 1)]
+        self.proxies = [proxy.Proxy(contact_points, listen=f"{host}:{port}", admin=f"{host}:{port + 1}", options=options, within=within,
+                                    log=logs / f"fleet-{name}-{number}.log") for number, (host, within) in enumerate(hosts, 1)]
 
     def start(self) -> "Fleet":
         made = subprocess.run([str(proxy.binary()), "fleet", "init", "--contact-points", self.contact_points, "--name", self.name,
@@ -90,7 +91,8 @@ class Fleet:
                 raise RuntimeError(f"the fleet has not settled:\n{self.status()}\n{logs}")
             time.sleep(0.1)
 
-    def connect(self, to: int | None = None, version: int = 4, timeout_seconds: float = 40, login: tuple | None = None, **more):
+    def connect(self, to: int | None = None, version: int = 4, timeout_seconds: float = 40, login: tuple | None = None,
+                heartbeat_seconds: float = 2, **more):
         """A session that goes round all proxies, or keeps to one of them."""
         hosts = [one.host for one in self.proxies]
         policy = RoundRobinPolicy() if to is None else WhiteListRoundRobinPolicy([hosts[to]])
@@ -99,7 +101,7 @@ class Fleet:
         contact = hosts if to is None else [hosts[to]]
         # A proxy that stands still answers nothing: the heartbeat tells the driver, where its control connection is to that one.
         cluster = Cluster(contact, port=self.proxies[0].port, protocol_version=version, connect_timeout=10,
-                          idle_heartbeat_interval=2, idle_heartbeat_timeout=2,
+                          idle_heartbeat_interval=heartbeat_seconds, idle_heartbeat_timeout=2,
                           execution_profiles={EXEC_PROFILE_DEFAULT: profile},
                           auth_provider=PlainTextAuthProvider(*login) if login else None, **more)
         return cluster.connect()

@@ -1,0 +1,86 @@
+"""Proxies in network namespaces of their own. What they send each other, the node and the clients passes a router, another namespace,
+that can lose all that one sends to another. Needs root."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+NODE, CLIENTS = "10.74.0.1", "10.74.0.2"  # addresses of this host, on an interface that is removed with the router
+INTERFACE = "shunt-cuts"
+
+
+class Namespace:
+    """It is there as long as its process, which ends with this one."""
+
+    def __init__(self):
+        self.holder = subprocess.Popen(["unshare", "--net", "cat"], stdin=subprocess.PIPE)
+        self.within = ["nsenter", "--target", str(self.holder.pid), "--net"]
+        deadline = time.monotonic() + 10
+        while os.readlink(f"/proc/{self.holder.pid}/ns/net") == os.readlink("/proc/self/ns/net"):
+            if time.monotonic() > deadline or self.holder.poll() is not None:
+                raise RuntimeError("unshare --net has made no namespace")
+            time.sleep(0.01)
+        self.ip("link set lo up")
+
+    def ip(self, arguments: str) -> None:
+        ip([*self.within, "ip"], arguments)
+
+    def close(self) -> None:
+        self.holder.kill()
+        self.holder.wait()
+        self.holder.stdin.close()
+
+
+def ip(command: list, arguments: str) -> None:
+    done = subprocess.run([*command, *arguments.split()], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"ip {arguments}: {done.stderr.strip()}")
+
+
+class Network:
+    """`hosts` has (address, command that runs something there) of each proxy."""
+
+    def __init__(self, proxies: int):
+        self.lost = set()
+        self.router = Namespace()
+        self.namespaces = [Namespace() for _ in range(proxies)]
+        self.hosts = [(f"10.74.{number}.1", namespace.within) for number, namespace in enumerate(self.namespaces, 1)]
+        try:
+            forward = "echo 1 > /proc/sys/net/ipv4/ip_forward; for f in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 > $f; done"
+            subprocess.run([*self.router.within, "sh", "-c", forward], check=True)
+            self._link(["ip"], os.getpid(), 0, INTERFACE, (NODE, CLIENTS))
+            ip(["ip"], f"route add 10.74.0.0/16 via 10.74.0.254 src {CLIENTS}")
+            for number, namespace in enumerate(self.namespaces, 1):
+                self._link([*namespace.within, "ip"], namespace.holder.pid, number, "eth0", (self.hosts[number - 1][0],))
+                namespace.ip(f"route add default via 10.74.{number}.254")
+        except BaseException:
+            self.close()
+            raise
+
+    def _link(self, command: list, process: int, number: int, name: str, addresses: tuple) -> None:
+        """A wire from the router to where that process is."""
+        self.router.ip(f"link add name to{number} type veth peer name {name} netns {process}")
+        self.router.ip(f"address add 10.74.{number}.254/24 dev to{number}")
+        self.router.ip(f"link set to{number} up")
+        for address in addresses:
+            ip(command, f"address add {address}/24 dev {name}")
+        ip(command, f"link set {name} up")
+
+    def lose(self, source: str, target: str) -> None:
+        """From now on nothing that one address sends to another arrives, and nobody is told."""
+        self.router.ip(f"rule add from {source} to {target} blackhole")
+        self.lost.add((source, target))
+
+    def mend(self) -> None:
+        for source, target in self.lost:
+            self.router.ip(f"rule del from {source} to {target} blackhole")
+        self.lost.clear()
+
+    def close(self) -> None:
+        for namespace in (self.router, *self.namespaces):
+            namespace.close()
+        # The interfaces go with the namespace of their other ends, a moment after its last process.
+        deadline = time.monotonic() + 10
+        while Path(f"/sys/class/net/{INTERFACE}").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
