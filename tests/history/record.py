@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from cassandra import RequestValidationException, Unavailable
-from cassandra.protocol import OverloadedErrorMessage, RequestValidationException as RequestRefused
+from cassandra.protocol import IsBootstrappingErrorMessage, OverloadedErrorMessage, RequestValidationException as RequestRefused
 
 OK, FAILED, INDETERMINATE = "ok", "failed", "indeterminate"
 
@@ -16,7 +16,7 @@ def outcome_of(error: Exception, conditional: bool) -> str:
 
     A conditional statement may be Unavailable for its last phase, when it has been decided already.
     """
-    promised = isinstance(error, (OverloadedErrorMessage,)) or isinstance(error, Unavailable) and not conditional
+    promised = isinstance(error, (OverloadedErrorMessage, IsBootstrappingErrorMessage)) or isinstance(error, Unavailable) and not conditional
     return FAILED if promised else INDETERMINATE
 
 
@@ -56,9 +56,18 @@ class History:
         return self._operation(client, model, key, op, value, execute, lambda _: {})[0]
 
     def conditional(self, client: str, key: str, op: str, owner: str, execute) -> "tuple[str, object]":
-        """Executes a conditional statement on a lock; `execute` gives (applied, owner found). (outcome, that)"""
-        return self._operation(client, "lock", key, op, owner, execute,
-                               lambda result: {"applied": result[0], "found": result[1]})
+        """Executes a conditional statement on a lock; `execute` gives (applied, owner found), and where locks have fences the holder's
+        as a third. (outcome, that)"""
+        return self._operation(client, "lock", key, op, owner, execute, lambda result: dict(zip(("applied", "found", "fence"), result)))
+
+    def may_be_given_back(self, client: str, key: str, owner: str, since: int) -> None:
+        """What is granted to a client that is gone by then is released by the server itself, at any later time, or never."""
+        self.lines.append({"model": "lock", "key": key, "client": client, "op": "release", "value": owner, "call": since, "return": self.now(),
+                           "outcome": INDETERMINATE, "error": "nobody sent it: the lock of a client that is gone"})
+
+    def look(self, client: str, key: str, execute) -> "tuple[str, object]":
+        """Executes a read of a lock that has fences; `execute` gives (owner, fence). (outcome, that)"""
+        return self._operation(client, "lock", key, "read", None, execute, lambda found: dict(zip(("value", "fence"), found)))
 
     def _operation(self, client, model, key, op, value, execute, of_result) -> "tuple[str, object]":
         line = {"model": model, "key": key, "client": client, "op": op, "value": value, "call": self.now()}

@@ -4,7 +4,7 @@ import cassandra
 import pytest
 from cassandra.cluster import NoHostAvailable
 from cassandra.connection import ConnectionShutdown
-from cassandra.protocol import OverloadedErrorMessage
+from cassandra.protocol import IsBootstrappingErrorMessage, OverloadedErrorMessage
 
 from history import verdict
 from history.record import FAILED, INDETERMINATE, OK, History, outcome_of
@@ -21,8 +21,8 @@ def test_what_leaves_the_outcome_open(error, conditional):
 
 
 def test_what_promises_that_nothing_was_done():
-    overloaded = OverloadedErrorMessage(0x1001, "full", None)
-    assert [outcome_of(overloaded, conditional) for conditional in (False, True)] == [FAILED, FAILED]
+    for promised in (OverloadedErrorMessage(0x1001, "full", None), IsBootstrappingErrorMessage(0x1002, "not yet", None)):
+        assert [outcome_of(promised, conditional) for conditional in (False, True)] == [FAILED, FAILED]
     assert outcome_of(UNAVAILABLE, conditional=False) == FAILED
     assert outcome_of(UNAVAILABLE, conditional=True) == INDETERMINATE
 

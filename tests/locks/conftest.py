@@ -18,7 +18,7 @@ def fleet(nodes, request):
     contact, replicas = nodes
     name = request.module.__name__.rsplit(".", 1)[-1]
     # So long no locks in memory are granted after a proxy has died, which is what the tests of faults wait for.
-    port, lease_ms, memory_ttl_ms = (9360, LEASE_MS, 5_000) if "faults" in name else (9350, 6_000, 30_000)
+    port, lease_ms, memory_ttl_ms = (9360, LEASE_MS, 5_000) if name in ("test_faults", "test_histories") else (9350, 6_000, 30_000)
     fleet = Fleet(contact, name, replicas, port, lease_ms, memory_ttl_ms)
     try:
         yield fleet.start()

@@ -26,23 +26,24 @@ func (k *Key) plain() (all []porcupine.Operation) {
 // random is a small history whose answers are drawn, but often from what one copy of the data would have said: about half
 // of them are linearizable.
 func random(draw *rand.Rand, model string) string {
-	state, states, held, step := nothing, []string{nothing}, []string{}, models[model].step
+	state, states, owners, step := nothing, []string{nothing}, []string{}, models[model].step
+	fenced, highest, fence := model == "lock" && draw.Intn(2) == 0, int64(0), int64(0) // of all grants, and of the present one
 	var steps []string
 	for turn, clock := 1, 0; turn <= 3+draw.Intn(7); turn++ {
 		clock += draw.Intn(3)
-		record := Record{Model: model, Op: "read", Outcome: OK, value: state}
+		record := Record{Model: model, Op: "read", Outcome: OK, value: held(state).owner}
 		if draw.Intn(3) > 0 {
 			ops := strings.Fields(models[model].writes)
 			record.Op, record.value = ops[draw.Intn(len(ops))], fmt.Sprint(turn)
 		}
 		if record.reads() && draw.Intn(3) == 0 {
-			record.value = states[draw.Intn(len(states))]
+			record.value = held(states[draw.Intn(len(states))]).owner
 		}
 		if record.Op == "acquire" {
-			held = append(held, record.value)
+			owners = append(owners, record.value)
 		}
-		if record.Op == "release" && len(held) > 0 {
-			record.value = held[draw.Intn(len(held))]
+		if (record.Op == "release" || record.Op == "renew") && len(owners) > 0 {
+			record.value = owners[draw.Intn(len(owners))]
 		}
 		if draw.Intn(4) == 0 && !record.reads() {
 			record.Outcome = Indeterminate
@@ -52,10 +53,23 @@ func random(draw *rand.Rand, model string) string {
 		} else {
 			record.Applied = true
 			if may, after := step(state, &record); may {
+				if fenced && record.Op == "acquire" && held(after).owner == record.value {
+					fence = highest + 1 - int64(draw.Intn(8)/7) // hardly ever not above all
+					highest = max(highest, fence)
+				}
+				if fenced && record.Outcome == OK && held(after).owner != nothing {
+					record.Fence = fence
+					if sees, seen := step(state, &record); sees {
+						after = seen
+					}
+				}
 				state = after
 				states = append(states, state)
 			} else {
 				record.Applied = false
+				if fenced && held(state).owner != nothing {
+					record.Fence = fence - int64(draw.Intn(12)/11)
+				}
 			}
 		}
 		steps = append(steps, written(&record, state, clock, clock+draw.Intn(4)))
@@ -64,11 +78,15 @@ func random(draw *rand.Rand, model string) string {
 }
 
 // written is the record as a step of [lines].
-func written(record *Record, state string, call, end int) string {
+func written(record *Record, state string, call, end int) (text string) {
 	value, mark, more := record.value, "", ""
 	if record.Model == "list" && value != nothing {
 		value = "[" + value + "]"
 	}
+	if record.Fence != 0 {
+		defer func() { text += fmt.Sprint(" #", record.Fence) }()
+	}
+	state = held(state).owner
 	if record.Outcome != OK {
 		mark = "? "
 	} else if record.Model == "lock" && !record.reads() {
@@ -84,6 +102,7 @@ func TestBoundsChangeNoVerdict(t *testing.T) {
 	const seed, rounds = 1, 10_000
 	draw := rand.New(rand.NewSource(seed))
 	for _, model := range []string{"register", "list", "lock"} {
+		fences := 0
 		count := map[porcupine.CheckResult]int{}
 		for range rounds {
 			steps := random(draw, model)
@@ -96,13 +115,14 @@ func TestBoundsChangeNoVerdict(t *testing.T) {
 				t.Fatalf("%s is %s, with bounds %s:\n%s", model, want, found, steps)
 			}
 			count[want]++
+			fences += strings.Count(steps, "#")
 			if want == porcupine.Illegal {
 				if core := keys[0].core(time.Now().Add(time.Minute)); core.decide(time.Now().Add(time.Minute)) != want {
 					t.Fatalf("the core of this is none:\n%s", steps)
 				}
 			}
 		}
-		t.Logf("%s: %v", model, count)
+		t.Logf("%s: %v, %d fences", model, count, fences)
 		if count[porcupine.Ok] < rounds/10 || count[porcupine.Illegal] < rounds/20 {
 			t.Errorf("%s: %v: too few of a kind to show anything", model, count)
 		}

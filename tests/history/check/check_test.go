@@ -8,7 +8,8 @@ import (
 )
 
 // lines makes a history of one key of steps like "w1 10-20 write 7", "r1 30-40 read 7", "c1 10-20 acquire c1.1 applied",
-// "c2 10-20 acquire c2.1 found c1.1", "c2 10-20 release c2.1 none". A "?" after the times is an unknown outcome, "!" a failure.
+// "c2 10-20 acquire c2.1 found c1.1 #7", "c2 10-20 release c2.1 none". A "?" after the times is an unknown outcome, "!" a failure,
+// "#7" at the end a fence.
 func lines(t *testing.T, model string, steps ...string) string {
 	t.Helper()
 	var out strings.Builder
@@ -17,6 +18,10 @@ func lines(t *testing.T, model string, steps ...string) string {
 		var call, end int
 		if _, err := fmt.Sscanf(words[1], "%d-%d", &call, &end); err != nil {
 			t.Fatalf("%q: %v", step, err)
+		}
+		fence := "0"
+		if last := words[len(words)-1]; last[0] == '#' {
+			words, fence = words[:len(words)-1], last[1:]
 		}
 		outcome := OK
 		switch words[2] {
@@ -39,8 +44,8 @@ func lines(t *testing.T, model string, steps ...string) string {
 		if len(words) > 5 {
 			more = `,"found":"` + words[5] + `"`
 		}
-		fmt.Fprintf(&out, `{"model":%q,"key":"k","client":%q,"op":%q,"value":%s,"call":%d,"return":%d,"outcome":%q%s}`+"\n",
-			model, words[0], words[2], value, call*1_000_000, end*1_000_000, outcome, more)
+		fmt.Fprintf(&out, `{"model":%q,"key":"k","client":%q,"op":%q,"value":%s,"call":%d,"return":%d,"outcome":%q,"fence":%s%s}`+"\n",
+			model, words[0], words[2], value, call*1_000_000, end*1_000_000, outcome, fence, more)
 	}
 	return out.String()
 }
@@ -82,6 +87,14 @@ func TestHistoriesThatAreLinearizable(t *testing.T) {
 		"an unknown acquire took effect late": {"lock", []string{"a 0-1 ? acquire a1", "b 2-3 acquire b1 applied", "b 4-5 release b1 applied",
 			"b 6-7 acquire b2 found a1", "c 8-9 release a1 applied", "b 9-10 acquire b3 applied"}},
 		"an unknown release took effect": {"lock", []string{"a 0-1 acquire a1 applied", "a 2-3 ? release a1", "b 4-5 acquire b1 found a1", "b 6-7 acquire b2 applied"}},
+		"a holder renews": {"lock", []string{"a 0-1 acquire a1 applied", "a 2-3 renew a1 applied", "b 4-5 acquire b1 found a1", "a 6-7 release a1 applied",
+			"a 8-9 renew a1 none", "b 10-11 acquire b2 applied", "a 12-13 renew a1 found b2", "b 14-15 ? renew b2"}},
+		"an unknown acquire is seen by its renewal": {"lock", []string{"a 0-1 ? acquire a1", "a 2-3 renew a1 applied", "b 4-5 acquire b1 found a1"}},
+		"fences rise": {"lock", []string{"a 0-1 acquire a1 applied #5", "b 2-3 acquire b1 found a1 #5", "a 4-5 release a1 applied", "r 6-7 read null",
+			"b 8-9 acquire b2 applied #7", "r 10-11 read b2 #7"}},
+		"a fence that was lost is found": {"lock", []string{"a 0-1 acquire a1 applied #5", "a 2-3 release a1 applied", "b 4-5 ? acquire b1", "c 6-7 acquire c1 found b1 #6",
+			"r 8-9 read b1 #6", "b 10-11 release b1 applied", "c 12-13 acquire c2 applied #9"}},
+		"two at once, the later one first": {"lock", []string{"a 0-9 acquire a1 applied #7", "b 1-8 acquire b1 applied #5", "b 2-8 release b1 applied"}},
 		"unknown releases one after the other": {"lock", []string{"a 0-1 acquire a1 applied", "a 2-3 ? release a1", "a 4-5 ? release a1", "a 6-7 release a1 found b1",
 			"b 5-6 acquire b1 applied", "b 8-9 release b1 applied", "r 10-11 read null"}},
 	} {
@@ -132,6 +145,22 @@ func TestHistoriesThatAreNot(t *testing.T) {
 			[]string{"a 0-1 acquire a1 applied", "a 2-3 release a1 applied", "b 4-5 acquire b1 found a1"}},
 		"an unknown acquire took effect twice": {"lock", "no order",
 			[]string{"a 0-1 ? acquire a1", "r 2-3 read a1", "a 4-5 release a1 applied", "r 6-7 read null", "r 8-9 read a1"}},
+		"a smaller fence later": {"lock", "fence 5 came after fence 7",
+			[]string{"a 0-1 acquire a1 applied #7", "a 2-3 release a1 applied", "b 4-5 acquire b1 applied #5"}},
+		"the same fence twice": {"lock", "fence 7 came after fence 7",
+			[]string{"a 0-1 acquire a1 applied #7", "a 2-3 release a1 applied", "b 4-5 acquire b1 applied #7"}},
+		"a holder's fence changes": {"lock", "no order",
+			[]string{"a 0-1 acquire a1 applied #7", "r 2-3 read a1 #8"}},
+		"a lost fence is found to be smaller": {"lock", "fence 5 came after fence 7",
+			[]string{"a 0-1 acquire a1 applied #7", "a 2-3 release a1 applied", "b 4-5 ? acquire b1", "r 6-7 read b1 #5"}},
+		"at once, but the fences are the other way round": {"lock", "two holders",
+			[]string{"a 0-9 acquire a1 applied #5", "b 1-8 acquire b1 applied #7", "b 2-8 release b1 applied"}},
+		"who has released it renews it": {"lock", "no order",
+			[]string{"a 0-1 acquire a1 applied", "a 2-3 release a1 applied", "a 4-5 renew a1 applied"}},
+		"a holder's renewal finds another owner": {"lock", "could not release or renew",
+			[]string{"a 0-1 acquire a1 applied", "b 2-9 ? acquire b1", "a 4-5 renew a1 found b1"}},
+		"an acquire that is said to have failed": {"lock", "no order",
+			[]string{"a 0-1 ! acquire a1", "b 2-3 acquire b1 found a1"}},
 		"an unknown release of another's lock": {"lock", "two holders",
 			[]string{"a 0-1 acquire a1 applied", "b 2-3 ? release b1", "c 4-5 acquire c1 applied"}},
 	} {
@@ -192,6 +221,7 @@ func TestHistoriesThatCannotBeRead(t *testing.T) {
 		"an unknown model":    `{"model":"queue","key":"k","op":"read","outcome":"ok"}`,
 		"an unknown write":    `{"model":"lock","key":"k","op":"append","value":"1","outcome":"ok"}`,
 		"an unknown outcome":  `{"model":"register","key":"k","op":"write","value":1,"outcome":"lost"}`,
+		"a fence for a write": strings.Replace(lines(t, "register", "w 0-1 write 1"), `"fence":0`, `"fence":1`, 1),
 		"an end before":       lines(t, "register", "w 2-1 write 1"),
 		"a value twice":       lines(t, "register", "w 0-1 write 1", "w 2-3 write 1"),
 		"an element twice":    lines(t, "list", "w 0-1 overwrite [1,2]", "w 2-3 append [2]"),

@@ -26,7 +26,7 @@ func (k *Key) operations() []porcupine.Operation {
 		until := record.Return
 		switch {
 		case record.Outcome == OK:
-		case record.reads() || record.Outcome == Failed || record.Op == "release":
+		case record.reads() || record.Outcome == Failed || record.Op == "release" || record.Op == "renew":
 			continue
 		default:
 			if until = firstReturn(k.Records, func(seen *Record) bool { return model.shows(seen, record) }); until == Never {
@@ -144,7 +144,7 @@ func (k *Key) without(left []*Record) *Key {
 	for _, record := range k.Records {
 		gone := slices.ContainsFunc(left, func(out *Record) bool {
 			same := record == out
-			if out.reads() || out.Outcome == OK && k.Model == "lock" && !out.Applied {
+			if out.reads() || out.Op == "renew" || out.Outcome == OK && k.Model == "lock" && !out.Applied {
 				return same
 			}
 			return same || model.shows(record, out) || k.Model == "lock" && (record.holder() == out.value || !record.reads() && record.value == out.value)

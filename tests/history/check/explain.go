@@ -43,11 +43,16 @@ func (k *Key) reason(last *Record) string {
 	if last.reads() && k.Model != "lock" {
 		return k.reasonOfRead(last)
 	}
+	for _, before := range k.Records {
+		if last.Fence != 0 && before.Applied && before.Op == "acquire" && before.value != last.value && before.Fence >= last.Fence && before.Return < last.Call {
+			return fmt.Sprintf("fence %d came after fence %d", last.Fence, before.Fence)
+		}
+	}
 	if k.Model == "lock" && last.Op == "acquire" && last.Applied {
 		return fmt.Sprintf("two holders, or one that nobody released: %s acquired it", last.value)
 	}
-	if k.Model == "lock" && last.Op == "release" && !last.Applied {
-		return fmt.Sprintf("its holder %s could not release it: another owner, or none, was found", last.value)
+	if k.Model == "lock" && (last.Op == "release" || last.Op == "renew") && !last.Applied {
+		return fmt.Sprintf("its holder %s could not release or renew it: another owner, or none, was found", last.value)
 	}
 	return fmt.Sprintf("no order of the operations explains %q", last)
 }

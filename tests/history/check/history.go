@@ -30,6 +30,7 @@ type Record struct {
 	Value   json.RawMessage `json:"value"`             // what is written, or what a read found
 	Applied bool            `json:"applied,omitempty"` // of a conditional statement
 	Found   *string         `json:"found,omitempty"`   // the owner that a conditional statement found, if it was not applied
+	Fence   int64           `json:"fence,omitempty"`   // of the holder that an operation on a lock granted or found; 0: it has none
 	Call    int64           `json:"call"`
 	Return  int64           `json:"return"`
 	Outcome string          `json:"outcome"`
@@ -51,6 +52,9 @@ func (r *Record) String() string {
 		text += ", not applied: nobody has it"
 	default:
 		text += ", not applied: " + *r.Found + " has it"
+	}
+	if r.Fence != 0 {
+		text += fmt.Sprintf(", fence %d", r.Fence)
 	}
 	if r.Outcome != OK {
 		text += ", " + r.Outcome
@@ -158,6 +162,9 @@ func (r *Record) check() error {
 	if r.Outcome != OK && r.Outcome != Failed && r.Outcome != Indeterminate {
 		return fmt.Errorf("outcome %q: ok, failed or indeterminate", r.Outcome)
 	}
+	if r.Fence != 0 && r.Model != "lock" {
+		return fmt.Errorf("fence %d of a %s: only locks have fences", r.Fence, r.Model)
+	}
 	if r.Key == "" || r.Return < r.Call {
 		return fmt.Errorf("key %q from %d to %d: no key, or it ends before it begins", r.Key, r.Call, r.Return)
 	}
@@ -172,7 +179,7 @@ func (r *Record) check() error {
 func (k *Key) distinct() error {
 	seen := map[string]bool{}
 	for _, record := range k.Records {
-		if record.reads() || record.Op == "release" {
+		if record.reads() || record.Op == "release" || record.Op == "renew" {
 			continue
 		}
 		for _, part := range models[k.Model].parts(record.value) {

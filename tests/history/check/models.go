@@ -60,36 +60,82 @@ var models = map[string]model{
 			}
 		},
 	},
-	// A row that is there while somebody has the lock: INSERT .. IF NOT EXISTS, DELETE .. IF owner = ?. An owner's name is
-	// used for one acquisition. A statement that was not applied says who has the lock.
+	// A row that is there while somebody has the lock: INSERT .. IF NOT EXISTS, DELETE .. IF owner = ?, and UPDATE .. IF owner = ?,
+	// which changes nothing. An owner's name is used for one acquisition. A statement that was not applied says who has the lock.
+	// Where there are fences, that of each grant is larger than those of all before.
 	"lock": {
-		writes: "acquire release",
+		writes: "acquire release renew",
 		value:  owner,
 		parts:  func(value string) []string { return []string{value} },
 		shows: func(seen, written *Record) bool {
-			if written.Op == "release" || seen.Outcome != OK {
+			if written.Op != "acquire" || seen.Outcome != OK {
 				return false // a lock that is free may have been released by anybody's statement
 			}
-			return seen.holder() == written.value || seen.Op == "release" && seen.Applied && seen.value == written.value
+			return seen.holder() == written.value || seen.Op != "acquire" && seen.Applied && seen.value == written.value
 		},
-		step: func(state string, record *Record) (bool, string) {
+		step: func(text string, record *Record) (bool, string) {
+			state := held(text)
 			if record.reads() || record.Outcome == OK && !record.Applied {
-				refused := record.reads() || record.Op == "acquire" && state != nothing || record.Op == "release" && state != record.value
-				return refused && record.holder() == state, state
+				refused := record.reads() || record.Op == "acquire" && state.owner != nothing || record.Op != "acquire" && state.owner != record.value
+				return refused && record.holder() == state.owner && state.sees(record.Fence), state.String()
 			}
-			possible, after := state == nothing, record.value
-			if record.Op == "release" {
-				possible, after = state == record.value, nothing
+			possible := state.owner == record.value
+			switch record.Op {
+			case "acquire":
+				possible = state.owner == nothing
+				state.owner, state.fence = record.value, 0
+				possible = possible && state.sees(record.Fence)
+			case "renew":
+				possible = possible && state.sees(record.Fence)
+			case "release":
+				state.owner, state.fence = nothing, 0
 			}
 			if record.Outcome == OK {
-				return possible, after
+				return possible, state.String()
 			}
 			if possible {
-				return true, after
+				return true, state.String()
 			}
-			return true, state // executed and not applied
+			return true, text // executed and not applied
 		},
 	},
+}
+
+// lock is a state of that model: who has it, by which fence, if that was seen already, and the largest fence seen before.
+type lock struct {
+	owner          string
+	fence, highest int64
+}
+
+// String is the owner alone where there are no fences.
+func (l lock) String() string {
+	if l.highest == 0 {
+		return l.owner
+	}
+	return fmt.Sprintf("%s %d %d", l.owner, l.fence, l.highest)
+}
+
+func held(state string) lock {
+	l := lock{owner: state}
+	if words := strings.Fields(state); len(words) == 3 {
+		l.owner = words[0]
+		fmt.Sscan(words[1], &l.fence)
+		fmt.Sscan(words[2], &l.highest)
+	}
+	return l
+}
+
+// sees says whether the holder may have this fence, and keeps it. One who was granted the lock in an answer that was lost has one
+// that is not known yet.
+func (l *lock) sees(fence int64) bool {
+	if fence == 0 || fence == l.fence {
+		return true
+	}
+	if l.owner == nothing || l.fence != 0 || fence <= l.highest {
+		return false
+	}
+	l.fence, l.highest = fence, fence
+	return true
 }
 
 // holder is who has the lock according to an operation that says so; empty for one that does not.

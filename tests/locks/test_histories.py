@@ -1,0 +1,191 @@
+"""What clients were told about durable locks while proxies were killed, stopped and started, as a history: for each lock one order of all
+operations explains all answers, and in it fences rise. tests/history has the checker, and its own tests, which it must fail.
+
+Locks in memory are not looked at so: of a proxy that died they are free after their time, which no order says.
+"""
+
+import os
+import random
+import signal
+import threading
+import time
+
+from cassandra.cluster import NoHostAvailable
+from cassandra.policies import FallthroughRetryPolicy
+
+from history.record import FAILED, OK, History
+from history.verdict import assert_linearizable
+from locks.fleet import LEASE_MS
+
+KEYS = [f"history-{number}" for number in range(6)]
+CLIENTS = 8
+STATEMENTS = {
+    "acquire": "INSERT INTO shunt.locks (name, owner, wait_ms) VALUES (?, ?, ?) IF NOT EXISTS USING TTL 7200",
+    "renew": "UPDATE shunt.locks USING TTL 7200 SET owner = ? WHERE name = ? IF owner = ?",
+    "release": "DELETE FROM shunt.locks WHERE name = ? IF owner = ?",
+    "read": "SELECT owner, fence FROM shunt.locks WHERE name = ?",
+}
+
+
+class Lockers:
+    """Clients that take, renew and release the same locks, each a thread. The owner has a new name for each acquisition, and no
+    request is repeated: whoever is not told what became of it asks for something else."""
+
+    def __init__(self, history: History, fleet, seed: int):
+        self.history, self.seed, self.going = history, seed, True
+        self.session = fleet.connect(timeout_seconds=20)
+        self.statements = {name: self.session.prepare(text) for name, text in STATEMENTS.items()}
+        for statement in self.statements.values():
+            statement.retry_policy = FallthroughRetryPolicy()
+        self.abandoned = set()  # owners who do not know whether they have their lock: whoever meets one releases it
+        self.failures = []
+        self.threads = [threading.Thread(target=self.loop, args=(f"c{number}",), daemon=True) for number in range(CLIENTS)]
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.going = False
+        for thread in self.threads:
+            thread.join(90)
+        assert not any(thread.is_alive() for thread in self.threads), "a client has no answer"
+        if not self.failures:
+            for key in KEYS:
+                self.look("last", key)
+        self.session.cluster.shutdown()
+
+    def loop(self, client: str) -> None:
+        draw, turn = random.Random(f"{self.seed} {client}"), 0
+        try:
+            while self.going:
+                turn += 1
+                if not self.turn(client, draw, draw.choice(KEYS), f"{client}.{turn}"):
+                    time.sleep(0.05)  # an error: another one would follow at once
+        except Exception as error:  # noqa: BLE001 (of the client itself, not of a server)
+            self.failures.append(f"{client}: {error!r}")
+
+    def turn(self, client: str, draw, key: str, owner: str) -> bool:
+        outcome, result = self.ask(client, "acquire", key, owner, (key, owner, draw.choice((0, 0, 300))))
+        if outcome == FAILED:
+            return False
+        if outcome == OK and not result[0]:
+            if result[1] in self.abandoned:
+                return self.ask(client, "release", key, result[1], (key, result[1]))[0] == OK
+            return self.look(client, key)
+        if outcome != OK or draw.randrange(3) == 0:
+            outcome, result = self.ask(client, "renew", key, owner, (owner, key, owner))
+        if draw.randrange(4) == 0:
+            self.look(client, key)
+        for _ in range(2):
+            if self.ask(client, "release", key, owner, (key, owner))[0] == OK:
+                return outcome == OK
+        self.abandoned.add(owner)
+        return False
+
+    def ask(self, client: str, op: str, key: str, owner: str, values: tuple) -> tuple:
+        def execute() -> tuple:
+            row = self.row(op, values)
+            return row["[applied]"], row["owner"], row["fence"]
+
+        begun = self.history.now()
+        outcome, result = self.history.conditional(client, key, op, owner, execute)
+        if op == "acquire" and outcome not in (OK, FAILED):
+            # Of the proxy that granted it the client may be gone, whose request it was; or another proxy, which forwarded it.
+            self.history.may_be_given_back(client, key, owner, begun)
+        return outcome, result
+
+    def row(self, statement: str, values: tuple):
+        """One request; while the driver has no host to send it to, none."""
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                return self.session.execute(self.statements[statement], values).one()
+            except NoHostAvailable as error:
+                if error.errors or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.02)
+
+    def look(self, client: str, key: str) -> bool:
+        def execute() -> tuple:
+            row = self.row("read", (key,))
+            return (row["owner"], row["fence"]) if row else (None, None)
+
+        return self.history.look(client, key, execute)[0] == OK
+
+    def more(self, count: int, within_seconds: float = 90) -> None:
+        """Waits until so many more operations had an answer: whatever was done to the proxies, locks are served."""
+        goal, deadline = self.history.count("lock") + count, time.monotonic() + within_seconds
+        while self.history.count("lock") < goal:
+            assert not self.failures, self.failures[:3]
+            assert time.monotonic() < deadline, f"not {count} more in {within_seconds} s: {dict(self.history.errors)}"
+            time.sleep(0.1)
+
+
+def killed(fleet, draw) -> None:
+    victim = draw.choice(fleet.proxies)
+    victim.kill()
+    fleet.wait_until_settled(2)
+    victim.start()
+
+
+def killed_and_started_at_once(fleet, draw) -> None:
+    victim = draw.choice(fleet.proxies)
+    victim.kill()
+    victim.start()
+
+
+def killed_while_another_is_taken_over(fleet, draw) -> None:
+    first, second = draw.sample(fleet.proxies, 2)
+    first.kill()
+    time.sleep(LEASE_MS / 1000 * draw.uniform(0.9, 1.3))
+    second.kill()
+    fleet.wait_until_settled(1)
+    first.start()
+    second.start()
+
+
+def all_killed(fleet, draw) -> None:
+    for one in fleet.proxies:
+        one.process.send_signal(signal.SIGKILL)
+    for one in fleet.proxies:
+        one.kill()
+        one.start()
+
+
+def stopped_past_its_lease(fleet, draw) -> None:
+    victim = draw.choice(fleet.proxies)
+    victim.pause()
+    try:
+        fleet.wait_until_settled(2)
+    finally:
+        victim.resume()
+
+
+def stopped_in_order(fleet, draw) -> None:
+    victim = draw.choice(fleet.proxies)
+    victim.stop()
+    victim.start()
+
+
+FAULTS = [killed, killed_and_started_at_once, killed_while_another_is_taken_over, all_killed, stopped_past_its_lease, stopped_in_order]
+
+
+def test_one_order_explains_all_answers(fleet):
+    seed = int(os.environ.get("SHUNT_HISTORY_SEED", time.time()))
+    rounds = int(os.environ.get("SHUNT_HISTORY_ROUNDS", len(FAULTS)))
+    print(f"SHUNT_HISTORY_SEED={seed} SHUNT_HISTORY_ROUNDS={rounds}")
+    draw = random.Random(seed)
+    history = History("locks", seed=seed, rounds=rounds)
+    with Lockers(history, fleet, seed) as lockers:
+        lockers.more(200)
+        for round in range(rounds):
+            fault = FAULTS[round] if round < len(FAULTS) else draw.choice(FAULTS)
+            history.note(fault.__name__)
+            fault(fleet, draw)
+            fleet.wait_until_settled(len(fleet.proxies))
+            history.note("settled")
+            lockers.more(100)
+    assert history.count("lock", "indeterminate") > 0, "nothing was in doubt: the faults have met nobody"
+    assert_linearizable(history)
