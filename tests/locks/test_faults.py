@@ -1,6 +1,8 @@
 """Proxies die, stand still and stop in order while clients take locks: nobody holds a lock that another holds, fences rise, and
 the fleet recovers by itself."""
 
+import asyncio
+import resource
 import signal
 import time
 
@@ -10,7 +12,10 @@ from cassandra.cluster import Cluster, NoHostAvailable
 from cassandra.connection import ConnectionException
 from cassandra.protocol import ErrorMessage, IsBootstrappingErrorMessage, WriteTimeoutErrorMessage
 
+from harness import cql
 from locks.fleet import LEASE_MS, Workers
+
+CLIENTS = 2_000
 
 
 @pytest.fixture(params=["locks", "fast_locks"])
@@ -122,3 +127,85 @@ def test_all_are_killed_at_once_and_durable_holders_keep_what_they_have(fleet, w
     assert (again["[applied]"], again["owner"], again["fence"]) == (False, owner, kept["fence"])
     free = session.execute("DELETE FROM shunt.locks WHERE name = 'kept' IF owner = %s AND fence = %s", (owner, kept["fence"])).one()
     assert free["[applied]"]
+
+
+@pytest.mark.parametrize("killed", [1, 3])
+def test_a_lock_in_memory_is_nobodys_for_as_long_as_its_holder_counts_on_it(fleet, killed):
+    """Its proxy is killed and started again at once, and has forgotten it."""
+    fleet.wait_until_settled(len(fleet.proxies))
+    session = fleet.connect(timeout_seconds=10)
+    ttl = fleet.memory_ttl_ms // 1000
+    acquire = f"INSERT INTO shunt.fast_locks (name, owner) VALUES (%s, %s) IF NOT EXISTS USING TTL {ttl}"
+
+    def asks(name: str, owner: str) -> bool | None:
+        """Whether it was granted; None: that is not known, or certainly not."""
+        try:
+            return session.execute(acquire, (name, owner)).one()["[applied]"]
+        except (NoHostAvailable, OperationTimedOut, WriteTimeout, ConnectionException):
+            return None
+
+    try:
+        held, deadline = {}, time.monotonic() + 60
+        while len(held) < 24:  # so many that each proxy owns some
+            assert time.monotonic() < deadline, "locks in memory are not granted"
+            name, asked = f"counts-{killed}-{len(held)}", time.monotonic()
+            if asks(name, f"first-{asked}"):
+                held[name] = asked
+        # Those that were granted first may be over soon; the last ones are not.
+        victims, refused = fleet.proxies[:killed], 0
+        for victim in victims:
+            victim.process.send_signal(signal.SIGKILL)
+        for victim in victims:
+            victim.process.wait(10)
+            victim.start()
+        deadline = time.monotonic() + 60
+        while held:
+            assert time.monotonic() < deadline, f"{sorted(held)} are not granted again"
+            for name, asked in list(held.items()):
+                granted = asks(name, "second")
+                refused += granted is None
+                if granted:
+                    # The proxy counts from when it granted it, which was after it was asked.
+                    assert time.monotonic() - asked >= ttl, f"{name} was granted while its holder counted on it"
+                    del held[name]
+            time.sleep(0.02)
+        assert refused, "no proxy has waited"
+    finally:
+        session.cluster.shutdown()
+
+
+def test_two_thousand_clients_of_a_killed_proxy_find_their_locks_at_the_others(fleet):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < CLIENTS + 500:
+        pytest.skip(f"this machine allows {hard} open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, CLIENTS + 500), hard))
+    fleet.wait_until_settled(len(fleet.proxies))
+
+    async def ask(number: int, to) -> tuple:
+        """One client on a connection of its own, which asks until it is told who has its lock: (owner, fence)."""
+        connection, deadline = None, time.monotonic() + 120
+        text = f"INSERT INTO shunt.locks (name, owner) VALUES ('of-{number}', 'client-{number}') IF NOT EXISTS USING TTL 600"
+        while True:
+            try:
+                connection = connection or await cql.Connection.open(to.host, to.port, timeout_seconds=120)
+                row = (await connection.query(text, timeout_seconds=120))[0]
+                return connection, row["owner"], row["fence"]
+            except cql.CqlError as error:
+                # Not served yet, or in doubt.
+                assert error.code in (0x1002, 0x1100) and time.monotonic() < deadline, error
+            await asyncio.sleep(0.1)
+
+    async def scenario() -> None:
+        before = await asyncio.gather(*(ask(number, fleet.proxies[0]) for number in range(CLIENTS)))
+        assert [owner for _, owner, _ in before] == [f"client-{number}" for number in range(CLIENTS)]
+        fleet.proxies[0].kill()
+        after = await asyncio.gather(*(ask(number, fleet.proxies[1 + number % 2]) for number in range(CLIENTS)))
+        for connection, *_ in (*before, *after):
+            connection.close()
+        assert [found[1:] for found in after] == [found[1:] for found in before]
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        fleet.proxies[0].kill()
+        fleet.proxies[0].start()
