@@ -153,11 +153,14 @@ impl Tables {
             self.members.push((values[1].clone(), row));
             applied(true)
         } else if text.starts_with("UPDATE shunt_meta.member SET beat") {
-            let found = self.members.iter_mut().find(|(inc, _)| *inc == values[4]);
+            let found = self.members.iter_mut().find(|(inc, _)| *inc == values[3]);
             let is_applied = found.is_some_and(|(_, row)| {
-                let same = row[1] == some([1]) && row[2] == some(&values[5]);
+                let same = row[1] == some([1]) && row[2] == some(&values[4]);
                 if same {
-                    (row[2], row[3], row[5]) = (some(&values[0]), some(&values[1]), some(&values[2]));
+                    (row[2], row[3]) = (some(&values[0]), some(&values[1]));
+                    if text.contains("leaving = true") {
+                        row[5] = some([1]);
+                    }
                 }
                 same
             });
