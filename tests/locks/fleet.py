@@ -35,12 +35,12 @@ class Fleet:
     """Proxies of one fleet, each a process of its own. `hosts` has the address of each, and the command that runs it there."""
 
     def __init__(self, contact_points: str, name: str, replicas: int, port: int, lease_ms: int, memory_ttl_ms: int, proxies: int = 3,
-                 login: tuple | None = None, network: str = NETWORK, more=(), hosts=None):
+                 login: tuple | None = None, network: str = NETWORK, more=(), hosts=None, query_timeout_ms: int = 4000):
         self.login = login
         self.contact_points, self.name, self.replicas = contact_points, name, replicas
         self.lease_ms, self.memory_ttl_ms = lease_ms, memory_ttl_ms
         options = ["--fleet", name, "--fleet-replicas-min", str(replicas), "--lock-wait-max-ms", "30000", "--cores", "2",
-                   "--query-timeout-ms", "4000", *more]
+                   "--query-timeout-ms", str(query_timeout_ms), *more]
         logs = jars.TARGET / "ring"
         self.tool_options = []
         if login:

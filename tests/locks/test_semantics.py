@@ -200,7 +200,6 @@ REFUSED = (
     "DELETE FROM shunt.locks WHERE name = 'n'",
     "DELETE FROM shunt.locks WHERE name = 'n' IF EXISTS",
     "DELETE owner FROM shunt.locks WHERE name = 'n' IF owner = 'o'",
-    "SELECT * FROM shunt.locks",
     "SELECT * FROM shunt.locks WHERE name IN ('a', 'b')",
     "SELECT count(*) FROM shunt.locks WHERE name = 'n'",
     "SELECT writetime(owner) FROM shunt.locks WHERE name = 'n'",

@@ -19,9 +19,10 @@ import (
 const (
 	acquire = "INSERT INTO shunt.locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL ?"
 	release = "DELETE FROM shunt.locks WHERE name = ? IF owner = ?"
-	ttl     = 5
+	ttl     = 30
 	// What waits for something gives up after this time.
 	patience = 60 * time.Second
+	pause    = 50 * time.Millisecond
 )
 
 var proxies = strings.Split(os.Getenv("SHUNT_FLEET"), ",")
@@ -118,7 +119,7 @@ func try(query *gocql.Query) (answer, error) {
 // ask is try, again and again while the answer is that the lock is not served yet.
 func (c *client) ask(statement string, values ...any) answer {
 	c.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(pause) {
 		found, err := try(c.Query(statement, values...))
 		if err == nil {
 			return found

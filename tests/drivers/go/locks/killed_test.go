@@ -56,7 +56,7 @@ func TestAKilledProxysClientsGoOnWithTheOthers(t *testing.T) {
 // goesOn asks until there is an answer that says what is.
 func (c *client) goesOn(statement string, values ...any) answer {
 	c.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(pause) {
 		found, err := try(c.Query(statement, values...))
 		if err == nil {
 			return found

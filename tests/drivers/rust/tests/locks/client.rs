@@ -10,11 +10,12 @@ use scylla::client::session_builder::SessionBuilder;
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
 use scylla::response::query_result::QueryResult;
 use scylla::serialize::row::SerializeRow;
+use scylla::statement::batch::Batch;
 use scylla::value::{CqlValue, Row};
 
 pub const ACQUIRE: &str = "INSERT INTO shunt.locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL ?";
 pub const RELEASE: &str = "DELETE FROM shunt.locks WHERE name = ? IF owner = ?";
-pub const TTL: i32 = 5;
+pub const TTL: i32 = 30;
 /// What waits for something gives up after this time.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two questions.
@@ -53,6 +54,20 @@ impl Client {
                 Ok(answer) => return answer,
                 Err(error) if is_not_served(&error) && begun.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
                 Err(error) => panic!("{statement}: {error}"),
+            }
+        }
+    }
+}
+
+impl Client {
+    /// A batch likewise.
+    pub async fn ask_all(&self, batch: &Batch, values: Vec<(&str, &str)>) -> Vec<Answer> {
+        let begun = Instant::now();
+        loop {
+            match self.session.batch(batch, &values).await {
+                Ok(result) => return answers(result),
+                Err(error) if is_not_served(&error) && begun.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
+                Err(error) => panic!("{error}"),
             }
         }
     }

@@ -58,7 +58,7 @@ fn prepared_statements_do_what_texts_do() {
         }
         assert!(rows(c.session.query_unpaged(look, ()).await.unwrap()).is_empty());
         let text =
-            format!("INSERT INTO shunt.locks (name, owner) VALUES ('{}', 'bob') IF NOT EXISTS USING TTL 5", c.name);
+            format!("INSERT INTO shunt.locks (name, owner) VALUES ('{}', 'bob') IF NOT EXISTS USING TTL 30", c.name);
         assert!(c.ask(&text, ()).await.applied);
         assert!(
             c.ask(&format!("DELETE FROM shunt.locks WHERE name = '{}' IF owner = 'bob'", c.name), ()).await.applied
@@ -70,7 +70,7 @@ fn prepared_statements_do_what_texts_do() {
 fn another_owner_changes_nothing() {
     in_every_setup(async |c| {
         let fence = c.ask(ACQUIRE, (&c.name, "ann", TTL)).await.fence;
-        let renew = "UPDATE shunt.locks USING TTL 9 SET owner = ? WHERE name = ? IF owner = ?";
+        let renew = "UPDATE shunt.locks USING TTL 30 SET owner = ? WHERE name = ? IF owner = ?";
         let refused = [c.ask(RELEASE, (&c.name, "eve")).await, c.ask(renew, ("eve", &c.name, "eve")).await];
         for found in refused {
             assert_eq!((found.applied, found.owner.as_deref(), found.fence), (false, Some("ann"), fence));
@@ -104,10 +104,10 @@ fn readers_share_and_a_writer_does_not() {
     in_every_setup(async |c| {
         for table in ["rwlocks", "fast_rwlocks"] {
             let take =
-                on(table, "INSERT INTO shunt.locks (name, owner, mode) VALUES (?, ?, ?) IF NOT EXISTS USING TTL 5");
+                on(table, "INSERT INTO shunt.locks (name, owner, mode) VALUES (?, ?, ?) IF NOT EXISTS USING TTL 30");
             let leave = on(table, "DELETE FROM shunt.locks WHERE name = ? AND owner = ? IF EXISTS");
             let renew =
-                on(table, "UPDATE shunt.locks USING TTL 5 SET mode = 'S' WHERE name = ? AND owner = ? IF EXISTS");
+                on(table, "UPDATE shunt.locks USING TTL 30 SET mode = 'S' WHERE name = ? AND owner = ? IF EXISTS");
             for (owner, mode, applied) in [("r1", "S", true), ("r2", "S", true), ("w", "X", false)] {
                 assert_eq!(c.ask(&take, (&c.name, owner, mode)).await.applied, applied, "{table}: {owner}");
             }
@@ -133,19 +133,19 @@ fn several_locks_are_taken_all_or_none() {
         let names: Vec<String> = (0..5).map(|number| format!("{}-{number}", c.name)).collect();
         let insert = c
             .session
-            .prepare("INSERT INTO shunt.locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL 5")
+            .prepare("INSERT INTO shunt.locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL 30")
             .await
             .unwrap();
         let mut batch = Batch::new(BatchType::Logged);
         names.iter().for_each(|_| batch.append_statement(insert.clone()));
         let of = |owner: &'static str| names.iter().map(|name| (name.as_str(), owner)).collect::<Vec<_>>();
-        let taken = answers(c.session.batch(&batch, of("ann")).await.unwrap());
+        let taken = c.ask_all(&batch, of("ann")).await;
         assert_eq!(taken.iter().filter_map(|one| one.name.clone()).collect::<Vec<_>>(), names);
         assert!(taken.iter().all(|one| one.applied && one.owner.as_deref() == Some("ann")), "{taken:?}");
         for name in names.iter().filter(|name| **name != names[3]) {
             assert!(c.ask(RELEASE, (name, "ann")).await.applied);
         }
-        let refused = answers(c.session.batch(&batch, of("bob")).await.unwrap());
+        let refused = c.ask_all(&batch, of("bob")).await;
         let [one] = &refused[..] else { panic!("{refused:?}") };
         assert_eq!((one.applied, one.name.as_ref(), one.owner.as_deref()), (false, Some(&names[3]), Some("ann")));
         for name in &names {

@@ -7,6 +7,8 @@ import com.datastax.oss.driver.api.core.config.DefaultDriverOption;
 import com.datastax.oss.driver.api.core.config.DriverConfigLoader;
 import com.datastax.oss.driver.api.core.cql.ResultSet;
 import com.datastax.oss.driver.api.core.cql.Row;
+import com.datastax.oss.driver.api.core.cql.SimpleStatement;
+import com.datastax.oss.driver.api.core.cql.Statement;
 import com.datastax.oss.driver.api.core.servererrors.BootstrappingException;
 import java.net.InetSocketAddress;
 import java.time.Duration;
@@ -23,7 +25,7 @@ final class Fleet {
 
   static final String ACQUIRE = "INSERT INTO shunt.locks (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL ?";
   static final String RELEASE = "DELETE FROM shunt.locks WHERE name = ? IF owner = ?";
-  static final int TTL = 5;
+  static final int TTL = 30;
 
   private Fleet() {}
 
@@ -57,14 +59,15 @@ final class Fleet {
 
   /** The row that a conditional statement is answered by, asked for again and again while the lock is not served yet. */
   static Row ask(CqlSession session, String statement, Object... values) {
-    return rows(session, statement, values).one();
+    return ask(session, SimpleStatement.newInstance(statement, values)).one();
   }
 
-  private static ResultSet rows(CqlSession session, String statement, Object... values) {
+  /** The same of any statement. */
+  static ResultSet ask(CqlSession session, Statement<?> statement) {
     long begun = System.nanoTime();
     while (true) {
       try {
-        return session.execute(statement, values);
+        return session.execute(statement);
       } catch (DriverException error) {
         if (!isNotServed(error) || System.nanoTime() - begun > PATIENCE.toNanos()) {
           throw error;
