@@ -8,7 +8,7 @@ use super::Admin;
 use crate::config::{Config, Window};
 use crate::control::ClusterState;
 use crate::link::identity::uuid_text;
-use crate::metrics::{CoreMetrics, Snapshot};
+use crate::metrics::{CoreMetrics, LockMetrics, Snapshot};
 
 /// Builds the object.
 pub(super) async fn status(admin: &Admin) -> Value {
@@ -34,7 +34,33 @@ pub(super) async fn status(admin: &Admin) -> Value {
             Window::Fixed { us } => json!(us),
         },
         "gather_us": config.gather_us,
+        "fleet": config.fleet.as_deref().map(|name| fleet_status(name, cores)),
         "limits": limits(&config),
+    })
+}
+
+/// What this proxy has of its fleet's locks, and what an operator should look at.
+fn fleet_status(name: &str, cores: &[Arc<CoreMetrics>]) -> Value {
+    let sum = |number: fn(&LockMetrics) -> u64| -> u64 { cores.iter().map(|core| number(&core.locks)).sum() };
+    let (shards, unsealed) = (sum(|locks| locks.shards.get()), sum(|locks| locks.unsealed.get()));
+    let (lease, leaving) = (sum(|locks| locks.lease.get()) > 0, sum(|locks| locks.told_to_leave.get()) > 0);
+    let mut alerts = Vec::new();
+    if !lease {
+        alerts.push("there is no valid lease: no locks are granted; the log says why".to_owned());
+    }
+    if unsealed > 0 {
+        alerts.push(format!("{unsealed} dead members whose work is not done; for long only if no proxy lives"));
+    }
+    if leaving {
+        alerts.push("an operator has told this proxy to leave".to_owned());
+    }
+    json!({
+        "name": name,
+        "lease": lease,
+        "shards": shards,
+        "held": sum(|locks| locks.held.get()),
+        "waiting": sum(|locks| locks.waiting.get()),
+        "alerts": alerts,
     })
 }
 

@@ -22,7 +22,7 @@ struct Bench {
     control: Arc<ControlMetrics>,
     prepared: Arc<PreparedStore>,
     ring: watch::Sender<Option<Arc<ClusterState>>>,
-    _config: watch::Sender<Arc<Config>>,
+    config: watch::Sender<Arc<Config>>,
 }
 
 impl Bench {
@@ -44,7 +44,7 @@ impl Bench {
         let address = listener.local_addr().expect("address");
         let pages = Pages::new("1.2.3", vec![Arc::clone(&admin) as Arc<dyn Part>]);
         tokio::spawn(pages.serve(listener));
-        Self { admin, address, cores, control, prepared, ring, _config: config_sender }
+        Self { admin, address, cores, control, prepared, ring, config: config_sender }
     }
 
     /// Two nodes, the second down, told by a control connection that stands.
@@ -261,6 +261,29 @@ async fn status_shows_cores_and_nodes() {
     assert_eq!((&node["links"], &node["up"], &node["tokens"]), (&4.into(), &false.into(), &2.into()));
     assert_eq!(node["host_id"], "00000000-0000-0000-0000-00000000abc1");
     assert_eq!(status["limits"]["clients_max"], 60_000);
+}
+
+#[tokio::test]
+async fn status_shows_the_fleet_and_what_is_to_be_looked_at() {
+    let bench = Bench::start().await;
+    assert_eq!(bench.json("/status").await.1["fleet"], Value::Null, "it belongs to none");
+    let config = Config { fleet: Some("main".to_owned()), ..Config::default() };
+    bench.config.send_replace(Arc::new(config));
+    let alerts = |status: &Value| status["fleet"]["alerts"].as_array().expect("a list").len();
+    let (_, status) = bench.json("/status").await;
+    assert!(alerts(&status) == 1 && status["fleet"]["alerts"][0].as_str().is_some_and(|text| text.contains("lease")));
+    bench.cores[0].locks.lease.set(1);
+    bench.cores[0].locks.shards.set(21);
+    bench.cores.iter().for_each(|core| core.locks.held.set(5));
+    bench.cores[1].locks.waiting.set(3);
+    let (_, status) = bench.json("/status").await;
+    let expected =
+        serde_json::json!({"name": "main", "lease": true, "shards": 21, "held": 10, "waiting": 3, "alerts": []});
+    assert_eq!(status["fleet"], expected);
+    bench.cores[0].locks.told_to_leave.set(1);
+    bench.cores[0].locks.unsealed.set(2);
+    let (_, status) = bench.json("/status").await;
+    assert_eq!(alerts(&status), 2);
 }
 
 #[tokio::test]
