@@ -39,11 +39,19 @@ pub struct Counters {
     pub connects: u64,
 }
 
+/// The clocks of a simulated host at this moment, which may be later than that at which its turn began.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct SimulatedClock {
+    pub(crate) boot_ns: u64,
+    /// How far the wall clock is ahead of the other.
+    pub(crate) wall_offset_us: i64,
+}
+
 /// The connection table, buffers, timers and counters of one loop.
 pub struct Io {
     pub(crate) now_ns: u64,
-    /// Of a simulated wall clock, from `now_ns`; none: it is the machine's.
-    pub(crate) wall_offset_us: Option<i64>,
+    /// Of a simulated host; none: the clocks are the machine's.
+    pub(crate) simulated: Option<SimulatedClock>,
     pub(crate) connections: Vec<Connection>,
     pub(crate) free: Vec<u32>,
     /// Indices of connections with output to flush at the end of the turn.
@@ -86,18 +94,15 @@ impl Io {
     /// The same clock, read anew: for who must know that this thread was not stopped since the turn began.
     #[inline]
     pub fn read_clock_ns(&self) -> u64 {
-        match self.wall_offset_us {
-            None => crate::driver::clock::now_ns(),
-            Some(_) => self.now_ns,
-        }
+        self.simulated.map_or_else(crate::driver::clock::now_ns, |clock| clock.boot_ns)
     }
 
     /// Microseconds of the wall clock since 1970; it may jump either way.
     #[inline]
     pub fn wall_us(&self) -> i64 {
-        match self.wall_offset_us {
+        match self.simulated {
             None => crate::driver::clock::wall_us(),
-            Some(offset_us) => (self.now_ns / 1_000) as i64 + offset_us,
+            Some(clock) => (clock.boot_ns / 1_000) as i64 + clock.wall_offset_us,
         }
     }
 
@@ -354,7 +359,7 @@ impl Io {
         let receive_bytes_max = options.receive_buffer_bytes.max(4096);
         Io {
             now_ns: 0,
-            wall_offset_us: None,
+            simulated: None,
             connections: Vec::new(),
             free: Vec::new(),
             dirty: Vec::with_capacity(1024),

@@ -8,7 +8,7 @@ use super::wire::{End, News, Stage};
 impl Network {
     /// A packet arrives.
     pub(super) fn deliver(&mut self, wire: usize, packet: Packet) {
-        if self.is_cut(wire) {
+        if self.is_cut_for(wire, packet) {
             return match packet {
                 Packet::Open { attempt } => self.repeat_open(wire, attempt),
                 packet => self.held.push((wire, packet)),

@@ -5,7 +5,7 @@ use super::wire::{End, News};
 use crate::connection::State;
 use crate::driver::{Driver, finish_turn};
 use crate::engine::close_reason;
-use crate::io::Io;
+use crate::io::{Io, SimulatedClock};
 use crate::options::LoopOptions;
 use crate::service::{Accepted, CloseReason, ConnId, Service};
 use std::any::Any;
@@ -45,9 +45,6 @@ struct Sockets {
     releases: Vec<u32>,
 }
 
-/// A simulated host's wall clock is so far ahead of the world's time, microseconds: it is November 2023.
-const WALL_OFFSET_US: i64 = 1_700_000_000_000_000;
-
 /// The driver during one turn.
 struct SimDriver<'a> {
     host: usize,
@@ -57,12 +54,10 @@ struct SimDriver<'a> {
 
 impl<S: Service> Running<S> {
     pub(super) fn new(host: usize, options: &LoopOptions, service: S) -> Running<S> {
-        let mut io = Io::new(options, "sim");
-        io.wall_offset_us = Some(WALL_OFFSET_US);
         Running {
             host,
             service,
-            io,
+            io: Io::new(options, "sim"),
             mail: VecDeque::new(),
             started: false,
             timer_for_ns: None,
@@ -76,7 +71,11 @@ impl<S: Service> Running<S> {
         network: &mut Network,
         events: impl FnOnce(&mut Self, &mut Network) -> R,
     ) -> R {
-        self.io.now_ns = network.now_ns;
+        let machine = &mut network.machines[self.host];
+        let (clock, began_ns) = (machine.clock, machine.turn_began_ns.take().unwrap_or(network.now_ns));
+        self.io.now_ns = clock.local_ns(began_ns);
+        let (boot_ns, wall_offset_us) = (clock.local_ns(network.now_ns), clock.wall_offset_us);
+        self.io.simulated = Some(SimulatedClock { boot_ns, wall_offset_us });
         if !std::mem::replace(&mut self.started, true) {
             self.service.started(&mut self.io);
         }
@@ -93,14 +92,18 @@ impl<S: Service> Running<S> {
     /// Leaves word of what has to wake the host next.
     fn rest(&mut self, network: &mut Network) {
         network.machines[self.host].window_ns = self.io.window_ns;
-        if self.io.wait_ns(network.now_ns) == Some(0) || !self.sockets.releases.is_empty() || !self.mail.is_empty() {
+        let clock = network.machines[self.host].clock;
+        if self.io.wait_ns(clock.local_ns(network.now_ns)) == Some(0)
+            || !self.sockets.releases.is_empty()
+            || !self.mail.is_empty()
+        {
             network.poke(self.host);
         }
         let next_ns = self.io.timers.next_ns();
         if next_ns != self.timer_for_ns {
             self.timer_for_ns = next_ns;
             if let Some(at_ns) = next_ns {
-                network.set_timer(self.host, at_ns);
+                network.set_timer(self.host, clock.world_ns(at_ns));
             }
         }
     }
@@ -232,7 +235,8 @@ impl<S: Service + 'static> Host for Running<S> {
 
     fn timer_due(&mut self, network: &mut Network) {
         self.timer_for_ns = None;
-        if self.io.timers.next_ns().is_some_and(|at_ns| at_ns <= network.now_ns) {
+        let local_ns = network.machines[self.host].clock.local_ns(network.now_ns);
+        if self.io.timers.next_ns().is_some_and(|at_ns| at_ns <= local_ns) {
             self.turn(network);
         } else {
             self.rest(network);

@@ -12,6 +12,7 @@
 //!  world (clock, queue) -> host (Service + Io) -> network (kernel, wires) -> queue -> world
 //! ```
 
+mod clock;
 mod delivery;
 mod host;
 mod kernel;
@@ -24,6 +25,7 @@ mod trace;
 mod wire;
 mod world;
 
+pub use clock::Clock;
 pub use options::{MICROSECOND, MILLISECOND, Options, SECOND};
 pub use random::Random;
 pub use seeds::for_seeds;

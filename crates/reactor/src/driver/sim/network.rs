@@ -4,6 +4,7 @@
 //! Everything that takes time is a packet in the event queue. Packets of one pipe keep their order; packets of
 //! different pipes overtake each other as their delays are drawn. Nothing here knows of services or of `Io`.
 
+use super::clock::Clock;
 use super::options::{Options, SECOND};
 use super::queue::{Event, Packet, Queue};
 use super::random::Random;
@@ -24,6 +25,9 @@ pub(super) struct Machine {
     /// Without power, or cut off from everything: packets to it vanish instead of being refused.
     pub(super) dark: bool,
     pub(super) frozen: bool,
+    pub(super) clock: Clock,
+    /// It was frozen when it had read its clock for a turn, at this time, and nothing else had happened in that.
+    pub(super) turn_began_ns: Option<u64>,
     /// Counts restarts, so that events meant for an earlier life are dropped.
     pub(super) life: u32,
     pub(super) turn_due: bool,
@@ -46,6 +50,7 @@ pub(super) struct Network {
     pub(super) wires: Vec<Wire>,
     /// Several hosts may listen on one address (the cores of one process); a connect gets any of them.
     pub(super) listeners: BTreeMap<SocketAddr, Vec<(usize, u16)>>,
+    /// From a host, to a host.
     cuts: BTreeSet<(usize, usize)>,
     pub(super) held: Vec<(usize, Packet)>,
 }
@@ -73,6 +78,8 @@ impl Network {
             up: true,
             dark: false,
             frozen: false,
+            clock: Clock::default(),
+            turn_began_ns: None,
             life: 0,
             turn_due: false,
             window_ns: 0,
@@ -139,6 +146,7 @@ impl Network {
         machine.up = false;
         machine.dark = dark;
         machine.frozen = false;
+        machine.turn_began_ns = None;
         machine.turn_due = false;
         machine.life += 1;
         machine.ready.clear();
@@ -158,10 +166,11 @@ impl Network {
         }
     }
 
-    /// Nothing passes between the two hosts until they are joined again.
-    pub(super) fn cut(&mut self, a: usize, b: usize) {
-        if self.cuts.insert((a.min(b), a.max(b))) {
-            for wire in self.wires_between(a, b) {
+    /// Nothing passes from one host to the other until they are joined again.
+    pub(super) fn cut(&mut self, from: usize, to: usize) {
+        let was_cut = self.cuts.contains(&(to, from));
+        if self.cuts.insert((from, to)) && !was_cut {
+            for wire in self.wires_between(from, to) {
                 self.expect_give_up(wire);
             }
         }
@@ -169,7 +178,8 @@ impl Network {
 
     /// Lets through what was held back.
     pub(super) fn join(&mut self, a: usize, b: usize) {
-        if !self.cuts.remove(&(a.min(b), a.max(b))) {
+        let was_cut = [(a, b), (b, a)].map(|pair| self.cuts.remove(&pair));
+        if was_cut == [false, false] {
             return;
         }
         for wire in self.wires_between(a, b) {
@@ -179,7 +189,7 @@ impl Network {
         }
         let held = std::mem::take(&mut self.held);
         for (wire, packet) in held {
-            if self.is_cut(wire) {
+            if self.is_cut_for(wire, packet) {
                 self.held.push((wire, packet));
             } else {
                 self.send_later(wire, packet);
@@ -187,7 +197,7 @@ impl Network {
         }
     }
 
-    /// The pairs of hosts that cannot reach each other.
+    /// The pairs of hosts of which the first cannot reach the second.
     pub(super) fn cut_pairs(&self) -> Vec<(usize, usize)> {
         self.cuts.iter().copied().collect()
     }
@@ -246,9 +256,21 @@ impl Network {
         (0..self.wires.len()).filter(between).collect()
     }
 
+    /// One of the two directions is cut.
     pub(super) fn is_cut(&self, wire: usize) -> bool {
         let [a, b] = self.wires[wire].hosts();
-        !self.cuts.is_empty() && self.cuts.contains(&(a.min(b), a.max(b)))
+        !self.cuts.is_empty() && (self.cuts.contains(&(a, b)) || self.cuts.contains(&(b, a)))
+    }
+
+    /// The direction of this packet is cut.
+    pub(super) fn is_cut_for(&self, wire: usize, packet: Packet) -> bool {
+        let to = match packet {
+            Packet::Open { .. } => 1,
+            Packet::Opened | Packet::Refused => 0,
+            Packet::Data { side } | Packet::Room { side } | Packet::Reset { side } => side,
+        };
+        let hosts = self.wires[wire].hosts();
+        !self.cuts.is_empty() && self.cuts.contains(&(hosts[1 - to], hosts[to]))
     }
 
     /// Puts into the trace what a host did with one of its ends.

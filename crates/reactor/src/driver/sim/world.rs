@@ -1,5 +1,6 @@
 //! The world: hosts of any service types on one network, under one virtual clock and one seed.
 
+use super::clock::Clock;
 use super::host::{Host, Running};
 use super::network::Network;
 use super::options::Options;
@@ -184,6 +185,16 @@ impl World {
         self.network.machines[host.index].frozen = true;
     }
 
+    /// The same in the middle of a turn: the process has read its clock, goes on with that turn when it is thawed, and finds then
+    /// what has come since.
+    pub fn freeze_in_turn<S>(&mut self, host: HostId<S>) {
+        let machine = &mut self.network.machines[host.index];
+        if machine.up && !machine.frozen {
+            machine.turn_began_ns = Some(self.network.now_ns);
+        }
+        self.freeze(host);
+    }
+
     /// Lets a frozen process go on.
     pub fn thaw<S>(&mut self, host: HostId<S>) {
         self.thaw_index(host.index);
@@ -193,6 +204,13 @@ impl World {
     pub fn cut<A, B>(&mut self, a: HostId<A>, b: HostId<B>) {
         self.note("cut", a.index, b.index);
         self.network.cut(a.index, b.index);
+        self.network.cut(b.index, a.index);
+    }
+
+    /// Cuts one direction: what the first host sends to the second waits, and answers of the second arrive.
+    pub fn cut_one_way<A, B>(&mut self, from: HostId<A>, to: HostId<B>) {
+        self.note("cut", from.index, to.index);
+        self.network.cut(from.index, to.index);
     }
 
     /// Joins what was cut; what was under way arrives.
@@ -213,6 +231,16 @@ impl World {
         if let Some(end) = self.hosts[host.index].as_ref().and_then(|running| running.end_of(conn)) {
             self.network.silence(end.wire);
         }
+    }
+
+    /// Sets the clocks of a host. The one that never goes back must not.
+    pub fn set_clock<S>(&mut self, host: HostId<S>, clock: Clock) {
+        self.network.machines[host.index].clock = clock;
+    }
+
+    /// The clocks of a host.
+    pub fn clock<S>(&self, host: HostId<S>) -> Clock {
+        self.network.machines[host.index].clock
     }
 
     /// Other faults and delays from now on.
