@@ -52,6 +52,10 @@ impl Locks {
                 self.release_now(now, asked, shard, known, (fence, forced), sink);
                 None
             }
+            Operation::GiveBack { fence } => {
+                self.give_back_now(now, asked, shard, known, fence, sink);
+                None
+            }
             Operation::Look => {
                 self.look_now(now, asked, shard, known, sink);
                 None
@@ -164,8 +168,9 @@ impl Locks {
             return self.join(asked, hold, (operation, known), sink);
         } else {
             self.close(known);
+            self.timed.holds[hold].found_again = true;
             let (holder, waiters) = (self.holder(now, hold), self.locks[held.lock].waiters);
-            #[cfg(test)]
+            #[cfg(any(test, feature = "weakened"))]
             if self.without.refusal {
                 sink.reply(asked.ticket, Outcome::Granted { holder, waiters });
                 return None;

@@ -38,7 +38,7 @@ impl Locks {
 
     fn acknowledged(&mut self, now: Now, index: u32, hold: u32, sink: &mut impl Sink) {
         let valid = self.has_lease(now);
-        #[cfg(test)]
+        #[cfg(any(test, feature = "weakened"))]
         let valid = valid || self.without.check_after_ack;
         if !valid {
             // Another proxy may have read the rows before this one was there.
@@ -69,11 +69,15 @@ impl Locks {
                     longer.push(request);
                 }
                 Operation::Renew { ttl_ms, .. } => {
+                    self.timed.holds[hold].found_again = true;
                     self.extend(now, hold, ttl_ms);
                     self.tell_holder(now, request, hold, true, sink);
                 }
                 // Whoever asked again is told that it has the lock, as it would be a moment later: the TTL is not what it asked for.
-                _ => self.tell_holder(now, request, hold, request == write.original, sink),
+                _ => {
+                    self.timed.holds[hold].found_again |= request != write.original;
+                    self.tell_holder(now, request, hold, request == write.original, sink);
+                }
             }
         }
         self.forget_write(index);

@@ -32,6 +32,8 @@ mod state;
 mod table;
 mod text;
 mod types;
+#[cfg(any(test, feature = "weakened"))]
+mod weakened;
 mod wheel;
 
 #[cfg(test)]
@@ -43,3 +45,5 @@ pub use types::{
     Ticket, Write, WriteId, Written,
 };
 pub use types::{BUCKETS, SHARDS, bucket_of, shard_of};
+#[cfg(feature = "weakened")]
+pub use weakened::Without;

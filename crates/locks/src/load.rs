@@ -172,7 +172,7 @@ impl Locks {
         let first = lock.map_or(NIL, |lock| self.locks[lock].first_hold);
         // A free row too: nobody shared the lock before the exclusive hold had ended.
         let ended = first != NIL && self.timed.holds[first].mode == Mode::Exclusive;
-        #[cfg(test)]
+        #[cfg(any(test, feature = "weakened"))]
         let ended = ended && !(self.without.free_shared_row && row.owner.is_empty());
         if ended {
             self.remove_hold(first);
@@ -185,14 +185,17 @@ impl Locks {
         let mode = if exclusive { Mode::Exclusive } else { Mode::Shared };
         let (owner, role) = (self.owners.refer(row.owner), self.refer_role(row.role));
         let (state, token, ttl_ms) = (HoldState::Unconfirmed, row.token, row.ttl_ms);
-        #[cfg(test)]
+        #[cfg(any(test, feature = "weakened"))]
         let state = if self.without.confirmation { HoldState::Held } else { state };
-        #[cfg(test)]
+        #[cfg(any(test, feature = "weakened"))]
         let found_us = if self.without.later_timestamp { i64::MIN } else { found_us };
         self.counters.loaded_holds += 1;
         self.buckets[usize::from(bucket)].has_holds = true;
         let hold = self.add_hold(now, lock, HoldOf { owner, role, mode, state, token, ttl_ms });
-        self.timed.holds[hold].timestamp_us = found_us.max(row.timestamp_us);
+        let entry = &mut self.timed.holds[hold];
+        // By an earlier owner of the shard, for all that is known.
+        entry.found_again = true;
+        entry.timestamp_us = found_us.max(row.timestamp_us);
     }
 
     fn take_deferred(&mut self, now: Now, deferred: &Deferred, sink: &mut impl Sink) {

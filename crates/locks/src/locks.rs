@@ -39,8 +39,8 @@ pub struct Locks {
     pub(crate) hasher: RandomState,
     pub(crate) counters: Counters,
     /// Steps that a test leaves out.
-    #[cfg(test)]
-    pub(crate) without: crate::tests::Without,
+    #[cfg(any(test, feature = "weakened"))]
+    pub(crate) without: crate::weakened::Without,
 }
 
 impl Locks {
@@ -64,8 +64,8 @@ impl Locks {
             text_bytes: 0,
             hasher: RandomState::new(),
             counters: Counters::default(),
-            #[cfg(test)]
-            without: crate::tests::Without::default(),
+            #[cfg(any(test, feature = "weakened"))]
+            without: crate::weakened::Without::default(),
         }
     }
 

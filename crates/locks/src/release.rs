@@ -34,6 +34,12 @@ impl Locks {
         self.take(now, asked, Operation::Release { fence, forced }, NIL, sink)
     }
 
+    /// Ends a hold that was granted to a request whose client has gone, or does not want it: unless its owner has asked again since,
+    /// and was told that it holds the lock. The handle of a request that is not answered yet.
+    pub fn give_back(&mut self, now: Now, asked: &Asked<'_>, fence: i64, sink: &mut impl Sink) -> Option<Handle> {
+        self.take(now, asked, Operation::GiveBack { fence }, NIL, sink)
+    }
+
     /// Tells who holds a lock. The handle of a request that is not answered yet.
     pub fn look(&mut self, now: Now, asked: &Asked<'_>, sink: &mut impl Sink) -> Option<Handle> {
         self.take(now, asked, Operation::Look, NIL, sink)
@@ -76,7 +82,7 @@ impl Locks {
     ) -> Option<Handle> {
         let hold = self.own_hold(now, asked, shard, known, (fence, false), sink)?;
         let longer = asked.namespace == Namespace::Durable && ttl_ms > self.timed.holds[hold].ttl_ms;
-        #[cfg(test)]
+        #[cfg(any(test, feature = "weakened"))]
         let longer = longer && !self.without.longer_row;
         if longer {
             self.lengthen(hold, ttl_ms);
@@ -85,6 +91,7 @@ impl Locks {
             return self.join(asked, hold, (operation, known), sink);
         }
         self.close(known);
+        self.timed.holds[hold].found_again = true;
         self.extend(now, hold, ttl_ms);
         let waiters = self.locks[self.timed.holds[hold].lock].waiters;
         sink.reply(asked.ticket, Outcome::Granted { holder: self.holder(now, hold), waiters });
@@ -109,6 +116,26 @@ impl Locks {
     ) {
         let Some(hold) = self.own_hold(now, asked, shard, known, (fence, forced), sink) else { return };
         self.close(known);
+        self.end_hold(now, hold, Freed::Released, sink);
+        sink.reply(asked.ticket, Outcome::Released { waiters: self.waiters(asked, shard) });
+    }
+
+    pub(crate) fn give_back_now(
+        &mut self,
+        now: Now,
+        asked: &Asked<'_>,
+        shard: u8,
+        known: u32,
+        fence: i64,
+        sink: &mut impl Sink,
+    ) {
+        let Some(hold) = self.own_hold(now, asked, shard, known, (Some(fence), false), sink) else { return };
+        self.close(known);
+        if self.timed.holds[hold].found_again {
+            let waiters = self.waiters(asked, shard);
+            sink.reply(asked.ticket, Outcome::Refused { holder: Some(self.holder(now, hold)), waiters });
+            return;
+        }
         self.end_hold(now, hold, Freed::Released, sink);
         sink.reply(asked.ticket, Outcome::Released { waiters: self.waiters(asked, shard) });
     }
@@ -246,6 +273,7 @@ impl Locks {
             self.await_row(request, hold, sink);
         } else {
             self.forget_request(request);
+            self.timed.holds[hold].found_again = true;
             let waiters = self.locks[held.lock].waiters;
             sink.reply(waiter.ticket, Outcome::Refused { holder: Some(self.holder(now, hold)), waiters });
         }

@@ -50,6 +50,8 @@ pub(crate) struct Hold {
     pub(crate) links: Links,
     pub(crate) mode: Mode,
     pub(crate) state: HoldState,
+    /// Its owner was told of it by another request than the one that it was granted to.
+    pub(crate) found_again: bool,
     /// The timestamp that its row is written with, microseconds.
     pub(crate) timestamp_us: i64,
     pub(crate) token: i64,
@@ -63,6 +65,7 @@ pub(crate) enum Operation {
     Acquire { mode: Mode, ttl_ms: u32, wait_ms: u32 },
     Renew { ttl_ms: u32, fence: Option<i64> },
     Release { fence: Option<i64>, forced: bool },
+    GiveBack { fence: i64 },
     Look,
 }
 

@@ -95,6 +95,7 @@ impl Locks {
             links: Links::NONE,
             mode,
             state,
+            found_again: false,
             token,
             timestamp_us: token,
             due_ms,

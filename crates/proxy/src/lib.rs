@@ -53,5 +53,7 @@ pub mod config;
 pub mod control;
 pub mod fleet;
 pub mod metrics;
+#[cfg(feature = "weakened")]
+pub mod weakened;
 
 pub use client::census;

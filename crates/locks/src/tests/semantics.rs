@@ -12,15 +12,15 @@ use Namespace::{Durable, Memory};
 const WALL_US: i64 = 1_700_000_000_000_000;
 
 /// What was said to a ticket: a word, and the fence where there is one.
-type Answer = (u64, &'static str, i64);
+pub(super) type Answer = (u64, &'static str, i64);
 /// A write: its name, slot, owner, token, TTL and timestamp.
-type Sent = (WriteId, Vec<u8>, Vec<u8>, i64, u32, i64);
+pub(super) type Sent = (WriteId, Vec<u8>, Vec<u8>, i64, u32, i64);
 
 #[derive(Default)]
-struct Heard {
-    answers: Vec<Answer>,
+pub(super) struct Heard {
+    pub(super) answers: Vec<Answer>,
     writes: Vec<Sent>,
-    loads: Vec<LoadId>,
+    pub(super) loads: Vec<LoadId>,
 }
 
 fn word(outcome: &Outcome<'_>) -> (&'static str, i64) {
@@ -61,15 +61,15 @@ impl Sink for Heard {
 }
 
 /// A core that has all shards, and a lease for an hour.
-struct Core {
-    locks: Locks,
-    heard: Heard,
+pub(super) struct Core {
+    pub(super) locks: Locks,
+    pub(super) heard: Heard,
     ms: u64,
     tickets: u64,
 }
 
 impl Core {
-    fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: Limits) -> Self {
         let mut core = Self { locks: Locks::new(limits), heard: Heard::default(), ms: 1000, tickets: 0 };
         core.lease(3_600_000);
         for shard in 0..SHARDS as u8 {
@@ -83,7 +83,7 @@ impl Core {
         self.locks.set_lease(self.now(), lease, &mut self.heard);
     }
 
-    fn now(&self) -> Now {
+    pub(super) fn now(&self) -> Now {
         Now { boot_ns: self.ms * 1_000_000, wall_us: WALL_US }
     }
 
@@ -92,19 +92,26 @@ impl Core {
         while self.locks.tick(self.now(), &mut self.heard) {}
     }
 
-    fn asked<'a>(&mut self, namespace: Namespace, owner: &'a str) -> Asked<'a> {
+    pub(super) fn asked<'a>(&mut self, namespace: Namespace, owner: &'a str) -> Asked<'a> {
         self.tickets += 1;
         let (role, owner) = owner.split_once('/').unwrap_or(("app", owner));
         let (role, owner) = (role.as_bytes(), owner.as_bytes());
         Asked { namespace, name: b"lock", role, owner, ticket: Ticket(self.tickets) }
     }
 
-    fn acquire(&mut self, namespace: Namespace, owner: &str, mode: Mode, ttl_ms: u32, wait_ms: u32) -> Option<Handle> {
+    pub(super) fn acquire(
+        &mut self,
+        namespace: Namespace,
+        owner: &str,
+        mode: Mode,
+        ttl_ms: u32,
+        wait_ms: u32,
+    ) -> Option<Handle> {
         let asked = self.asked(namespace, owner);
         self.locks.acquire(self.now(), &asked, mode, (ttl_ms, wait_ms), &mut self.heard)
     }
 
-    fn renew(&mut self, namespace: Namespace, owner: &str, ttl_ms: u32) {
+    pub(super) fn renew(&mut self, namespace: Namespace, owner: &str, ttl_ms: u32) {
         let asked = self.asked(namespace, owner);
         self.locks.renew(self.now(), &asked, ttl_ms, None, &mut self.heard);
     }
@@ -115,18 +122,18 @@ impl Core {
     }
 
     /// All that was said since the last time, without fences.
-    fn said(&mut self) -> Vec<(u64, &'static str)> {
+    pub(super) fn said(&mut self) -> Vec<(u64, &'static str)> {
         std::mem::take(&mut self.heard.answers).into_iter().map(|(ticket, word, _)| (ticket, word)).collect()
     }
 
     /// The partition of the lock has these rows.
-    fn load(&mut self, rows: &[Row<'_>]) {
+    pub(super) fn load(&mut self, rows: &[Row<'_>]) {
         let load = self.heard.loads.pop().expect("it wants to read");
         self.locks.loaded(self.now(), load, rows.iter().copied(), true, &mut self.heard);
     }
 
     /// The first write that nobody has heard of yet has this outcome.
-    fn written(&mut self, written: Written) -> Sent {
+    pub(super) fn written(&mut self, written: Written) -> Sent {
         let sent = self.heard.writes.remove(0);
         self.locks.written(self.now(), sent.0, written, &mut self.heard);
         sent

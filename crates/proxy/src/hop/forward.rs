@@ -10,7 +10,7 @@ use shunt_wire::cql::message::{Consistency, QueryParams, Value, ValueList, encod
 
 use crate::core::Core;
 use crate::hop::open::link_to;
-use crate::hop::{Login, PAYLOAD, Sent, Step, VERSION};
+use crate::hop::{FORWARDED, GIVES_BACK, Login, PAYLOAD, Sent, Step, VERSION};
 use crate::limits;
 use crate::locks::request::{Operation, Request};
 
@@ -48,7 +48,8 @@ pub(crate) fn forward(
     link.used_ns = io.now_ns();
     let mut body = std::mem::take(&mut core.scratch.body);
     body.clear();
-    put::bytes_map(&mut body, [(PAYLOAD, Some(&[1_u8][..]))]);
+    let kind = if matches!(request.operation, Operation::GiveBack { .. }) { GIVES_BACK } else { FORWARDED };
+    put::bytes_map(&mut body, [(PAYLOAD, Some(&[kind][..]))]);
     write(&mut body, table, request);
     let flags = flag::CUSTOM_PAYLOAD;
     let length = body.len() as u32;
@@ -101,6 +102,10 @@ fn write(out: &mut Vec<u8>, on: Table, request: &Request<'_>) {
         }
         Operation::Release { fence } => {
             let (key, condition) = held_by(&mut values, is_shared, (name, owner), fence);
+            format!("DELETE FROM shunt.{table} WHERE {key} IF {condition}")
+        }
+        Operation::GiveBack { fence } => {
+            let (key, condition) = held_by(&mut values, is_shared, (name, owner), Some(fence));
             format!("DELETE FROM shunt.{table} WHERE {key} IF {condition}")
         }
         Operation::Look => {

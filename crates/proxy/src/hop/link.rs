@@ -129,14 +129,14 @@ fn take(
     }
 }
 
-/// Whoever asked is gone: a lock that was granted meanwhile is released.
+/// Whoever asked is gone: a lock that was granted meanwhile is released, unless it was asked for again elsewhere.
 fn release(core: &mut Core, io: &mut Io, to: SocketAddr, login: &Login, sent: &Sent, outcome: &Reply<'_>) {
     let (Verdict::Granted, Some(held), Operation::Acquire { .. }) = (outcome.verdict, outcome.holder, sent.operation)
     else {
         return;
     };
     let (name, owner) = sent.texts.split_at(sent.name_bytes);
-    let operation = Operation::Release { fence: Some(held.fence) };
+    let operation = Operation::GiveBack { fence: held.fence };
     let question = Question { table: sent.table, namespace: sent.namespace, operation, name, owner };
     ask::forward_for_nobody(core, io, to, login, &question);
 }

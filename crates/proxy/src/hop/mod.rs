@@ -36,6 +36,10 @@ use crate::locks::request::Operation;
 
 /// The key of the custom payload of a statement that was forwarded.
 pub(crate) const PAYLOAD: &str = "shunt-hop";
+/// Its value.
+const FORWARDED: u8 = 1;
+/// Its value where a lock is released that was granted to nobody who wants it.
+pub(crate) const GIVES_BACK: u8 = 2;
 /// Version of the protocol between proxies.
 const VERSION: u8 = 4;
 

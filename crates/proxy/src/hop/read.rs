@@ -45,7 +45,10 @@ fn verdict(operation: Operation, error: &ErrorMessage<'_>) -> Verdict {
 pub(super) fn unknown(operation: Operation) -> Verdict {
     match operation {
         Operation::Look | Operation::List { .. } => Verdict::NotServed(NotServed::Elsewhere),
-        Operation::Acquire { .. } | Operation::Renew { .. } | Operation::Release { .. } => Verdict::InDoubt,
+        Operation::Acquire { .. }
+        | Operation::Renew { .. }
+        | Operation::Release { .. }
+        | Operation::GiveBack { .. } => Verdict::InDoubt,
     }
 }
 
@@ -109,13 +112,14 @@ fn read_rows<'a>(operation: Operation, rows: &Rows<'a>, list: &'a mut Vec<u8>) -
             }
             return Some(Reply { waiters, list, ..Verdict::Listed.into() });
         }
-        Operation::Acquire { .. } | Operation::Renew { .. } | Operation::Release { .. } => {
-            match (first?.get("[applied]")? == [1], operation) {
-                (false, _) => Verdict::Refused,
-                (true, Operation::Release { .. }) => Verdict::Released,
-                (true, _) => Verdict::Granted,
-            }
-        }
+        Operation::Acquire { .. }
+        | Operation::Renew { .. }
+        | Operation::Release { .. }
+        | Operation::GiveBack { .. } => match (first?.get("[applied]")? == [1], operation) {
+            (false, _) => Verdict::Refused,
+            (true, Operation::Release { .. } | Operation::GiveBack { .. }) => Verdict::Released,
+            (true, _) => Verdict::Granted,
+        },
     };
     if verdict == Verdict::Granted && holder.is_none() {
         return None;

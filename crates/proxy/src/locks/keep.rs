@@ -34,6 +34,7 @@ pub(super) fn take(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Optio
         Operation::Acquire { mode, ttl_ms, wait_ms } => table.acquire(now, &asked, mode, (ttl_ms, wait_ms), outbox),
         Operation::Renew { ttl_ms, fence } => table.renew(now, &asked, ttl_ms, fence, outbox),
         Operation::Release { fence } => table.release(now, &asked, fence, forced, outbox),
+        Operation::GiveBack { fence } => table.give_back(now, &asked, fence, outbox),
         Operation::Look => table.look(now, &asked, outbox),
         Operation::List { fast } => {
             // The list is made when it is known that this core may tell of the lock.
@@ -141,7 +142,7 @@ impl super::LockKeeper {
     fn lasts_no_longer(&self, operation: Operation) -> bool {
         match operation {
             Operation::Acquire { ttl_ms, .. } | Operation::Renew { ttl_ms, .. } => ttl_ms <= self.max_ttl_ms,
-            Operation::Release { .. } | Operation::Look | Operation::List { .. } => true,
+            Operation::Release { .. } | Operation::GiveBack { .. } | Operation::Look | Operation::List { .. } => true,
         }
     }
 
@@ -149,6 +150,12 @@ impl super::LockKeeper {
     pub(super) fn table(&mut self) -> (&mut Locks, &mut Outbox) {
         let table = self.table.get_or_insert_with(|| Box::new(Locks::new(Limits::default())));
         (table, &mut self.outbox)
+    }
+
+    /// Leaves steps out.
+    #[cfg(feature = "weakened")]
+    pub(crate) fn leave_out(&mut self, without: shunt_locks::Without) {
+        self.table().0.leave_out(without);
     }
 }
 

@@ -17,6 +17,10 @@ pub(crate) enum Operation {
     Release {
         fence: Option<i64>,
     },
+    /// Releases what was granted to nobody who wants it, unless its owner has asked again and knows.
+    GiveBack {
+        fence: i64,
+    },
     Look,
     /// Who holds it and who waits; of those in memory or the others only, if it says so.
     List {

@@ -71,8 +71,10 @@ pub(crate) struct Requests {
 }
 
 /// Bits of a ticket: the core, a count that tells one request in a place from the next, and the place.
-const PLACE_BITS: u32 = 32;
-const GENERATION_BITS: u32 = 20;
+/// The answer of another proxy may come seconds after its request was taken back, and then no other request may have its ticket:
+/// at a million requests a second the count begins anew after a quarter of an hour.
+const PLACE_BITS: u32 = 26;
+const GENERATION_BITS: u32 = 30;
 
 impl Requests {
     /// How many there are.
@@ -143,7 +145,7 @@ fn ticket(core: usize, generation: u32, place: u32) -> Ticket {
 }
 
 fn parts(ticket: Ticket) -> (u32, u32) {
-    ((ticket.0 >> PLACE_BITS) as u32 & ((1 << GENERATION_BITS) - 1), ticket.0 as u32)
+    ((ticket.0 >> PLACE_BITS) as u32 & ((1 << GENERATION_BITS) - 1), ticket.0 as u32 & ((1 << PLACE_BITS) - 1))
 }
 
 /// The core whose client made a request.
@@ -169,6 +171,19 @@ mod tests {
         let now = add(&mut requests, &mut first, 2);
         assert!(requests.take(before).is_none());
         assert_eq!(requests.take(now).map(|(pending, first)| (pending.stream, first)), Some((2, Some(NONE))));
+    }
+
+    #[test]
+    fn a_late_answer_is_nobodys_after_millions_of_other_requests() {
+        let (mut requests, mut first) = (Requests::default(), NONE);
+        let late = add(&mut requests, &mut first, 1);
+        requests.take(late);
+        for _ in 0..3_000_000 {
+            first = NONE;
+            let other = add(&mut requests, &mut first, 2);
+            assert_ne!(other, late);
+            requests.take(other);
+        }
     }
 
     #[test]

@@ -146,7 +146,7 @@ fn is_late(part: &Part, now_ns: u64) -> bool {
 /// Releases a lock that a batch was granted.
 fn give_back(core: &mut Core, io: &mut Io, asker: &Asker, lock: &Owned, fence: i64, kind: FormKind) {
     let form = form(core, kind, &lock.name, &lock.owner, 0);
-    ask::ask_for(core, io, asker, &lock.borrow(Operation::Release { fence: Some(fence) }), form);
+    ask::ask_for(core, io, asker, &lock.borrow(Operation::GiveBack { fence }), form);
 }
 
 /// One of the locks of a batch that is refused was released, or is not held any more, or nobody knows.

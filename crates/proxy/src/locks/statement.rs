@@ -17,6 +17,7 @@ use crate::hop;
 use crate::locks::form::FormKind;
 use crate::locks::question::{form, question};
 use crate::locks::recognise::{TEXT_BYTES_MAX, too_long};
+use crate::locks::request::Operation;
 use crate::locks::{ask, overview, permission, several};
 use crate::metrics::Outcome;
 use crate::plan::Plan;
@@ -42,6 +43,8 @@ struct Sender {
     client: (u32, i16),
     /// Another proxy has forwarded it.
     was_forwarded: bool,
+    /// It releases what was granted to nobody who wants it.
+    gives_back: bool,
     came_ns: u64,
 }
 
@@ -75,8 +78,9 @@ fn take_apart(
     came_ns: u64,
 ) -> Result<Option<Table>, Fault> {
     let (payload, body) = split_request_prefix(header.flags, body)?;
-    let was_forwarded = payload.is_some_and(|payload| payload.iter().any(|(key, _)| key == hop::PAYLOAD));
-    let from = Sender { client: (slot, header.stream), was_forwarded, came_ns };
+    let kind = payload.and_then(|payload| payload.iter().find(|(key, _)| *key == hop::PAYLOAD)).map(|(_, kind)| kind);
+    let gives_back = kind.flatten() == Some(&[hop::GIVES_BACK]);
+    let from = Sender { client: (slot, header.stream), was_forwarded: kind.is_some(), gives_back, came_ns };
     let session = session_of(core, slot);
     match header.opcode {
         opcode::EXECUTE => {
@@ -153,7 +157,10 @@ fn one(
         }
         Asked::Acquire { .. } | Asked::Renew { .. } | Asked::Release { .. } => FormKind::Conditional(request.table),
     };
-    let question = question(core, &request)?;
+    let mut question = question(core, &request)?;
+    if let (true, Operation::Release { fence: Some(fence) }) = (from.gives_back, question.operation) {
+        question.operation = Operation::GiveBack { fence };
+    }
     let form = form(core, kind, request.name, request.owner, request.limit);
     ask::ask(core, io, from.client, from.was_forwarded, &question, form);
     Ok(None)

@@ -12,7 +12,7 @@ use crate::fleet::{Fleet, Member};
 use crate::hop::Owners;
 use crate::locks::word::Word;
 use crate::locks::words;
-use crate::membership::{Stage, run};
+use crate::membership::{Stage, now_ns, run};
 use crate::own::{self, Levels, Whose};
 
 /// Does all that is to be done, and what comes of that.
@@ -53,7 +53,7 @@ fn send(core: &mut Core, io: &mut Io, id: StatementId, statement: Statement, coo
     if ask(core, io, id, &statement, level, coordinator) {
         core.fleet.membership.remember(id, statement);
     } else {
-        let (now_ns, wall_us) = (io.now_ns(), io.wall_us());
+        let (now_ns, wall_us) = (now_ns(io), io.wall_us());
         let outcome = shunt_fleet::Outcome::Failed("no node can be asked".to_owned());
         if let Stage::Member(member) = &mut core.fleet.membership.stage {
             member.outcome(id, outcome, now_ns, wall_us, &mut core.fleet.membership.outputs);
@@ -116,7 +116,7 @@ pub(super) fn encode(value: Value<'_>, out: &mut Vec<u8>) {
 }
 
 fn redo(core: &mut Core, io: &mut Io, incarnation: shunt_fleet::Incarnation) {
-    let (now_ns, wall_us) = (io.now_ns(), io.wall_us());
+    let (now_ns, wall_us) = (now_ns(io), io.wall_us());
     if let Stage::Member(member) = &mut core.fleet.membership.stage {
         member.redone(incarnation, now_ns, wall_us, &mut core.fleet.membership.outputs);
     }
@@ -188,5 +188,6 @@ fn end_membership(core: &mut Core, io: &mut Io, end: &End) {
     // Whatever was said to the cores before: they serve nothing from here on.
     words::tell_all(core, io, Word::End);
     tell_owners(core, io, Owners([None; shunt_fleet::SHARDS]));
-    run::ended(&mut core.fleet.membership, io.now_ns(), &why);
+    let now_ns = now_ns(io);
+    run::ended(&mut core.fleet.membership, now_ns, &why);
 }

@@ -17,6 +17,7 @@ pub(crate) mod run;
 pub mod tool;
 
 use shunt_fleet::{Incarnation, Level, Member, Output, Statement, StatementId, Status};
+use shunt_reactor::Io;
 
 /// Names the statement that reads the fleet's row before there is a member. A member counts from 0.
 const FIRST_READ: StatementId = StatementId(u64::MAX);
@@ -55,6 +56,15 @@ pub(crate) struct Membership {
     has_tried: bool,
     /// The process is to end: the member leaves, and no other follows.
     leaving: bool,
+    /// A step that a test leaves out.
+    #[cfg(feature = "weakened")]
+    pub(crate) left_out: Option<shunt_fleet::Step>,
+}
+
+/// The time, read anew. By that at which the turn began, an answer that came while this process stood still would be older than it is:
+/// a member that has just renewed its lease would be silent for too long soon, and the grace of a shard over too early.
+fn now_ns(io: &Io) -> u64 {
+    io.read_clock_ns()
 }
 
 /// Statements whose answers may still come.

@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::limits;
 use crate::locks::word::Word;
 use crate::locks::words;
-use crate::membership::{FIRST_READ, Membership, Stage, answer, carry};
+use crate::membership::{FIRST_READ, Membership, Stage, answer, carry, now_ns};
 use crate::own::Heard;
 
 /// The key of the timer of the membership.
@@ -21,7 +21,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     if core.context.index != 0 || core.context.config.fleet.is_none() || core.router.cluster.is_none() {
         return;
     }
-    let now_ns = io.now_ns();
+    let now_ns = now_ns(io);
     count(core, now_ns);
     match &mut core.fleet.membership.stage {
         Stage::Idle if now_ns >= core.fleet.membership.not_before_ns && !core.fleet.membership.leaving => {
@@ -60,7 +60,7 @@ fn go_on(core: &mut Core, io: &mut Io) {
 }
 
 fn read_first(core: &mut Core, io: &mut Io) {
-    let now_ns = io.now_ns();
+    let now_ns = now_ns(io);
     let statement = Statement::ReadFleet { serial: false };
     // Nothing is known yet of how the fleet agrees; this is a plain read.
     if carry::ask(core, io, FIRST_READ, &statement, Level::Serial, 0) {
@@ -87,7 +87,7 @@ pub(super) fn begin_later(membership: &mut Membership, now_ns: u64, why: &str) {
 /// A statement of the fleet's was answered.
 pub(crate) fn heard(core: &mut Core, io: &mut Io, id: StatementId, heard: &Heard<'_>) {
     let Some(statement) = core.fleet.membership.take_asked(id) else { return };
-    let (now_ns, wall_us) = (io.now_ns(), io.wall_us());
+    let (now_ns, wall_us) = (now_ns(io), io.wall_us());
     let outcome = answer::outcome(&statement, heard);
     let membership = &mut core.fleet.membership;
     match &mut membership.stage {
@@ -115,7 +115,7 @@ pub(crate) fn heard(core: &mut Core, io: &mut Io, id: StatementId, heard: &Heard
 }
 
 fn become_member(core: &mut Core, io: &mut Io, row: &FleetRow) {
-    let (now_ns, wall_us) = (io.now_ns(), io.wall_us());
+    let (now_ns, wall_us) = (now_ns(io), io.wall_us());
     let incarnation = new_incarnation(core, wall_us);
     let config = &core.context.config;
     let address = match config.member_address() {
@@ -146,6 +146,8 @@ fn become_member(core: &mut Core, io: &mut Io, row: &FleetRow) {
     );
     match member {
         Ok(mut member) => {
+            #[cfg(feature = "weakened")]
+            core.fleet.membership.left_out.into_iter().for_each(|step| member.leave_out(step));
             member.start(now_ns, wall_us, &mut core.fleet.membership.outputs);
             core.fleet.membership.stage = Stage::Member(Box::new(member));
             core.fleet.membership.incarnation = Some(incarnation);
@@ -185,7 +187,7 @@ fn new_incarnation(core: &mut Core, wall_us: i64) -> Incarnation {
 
 /// A core that keeps locks has something to say.
 pub(crate) fn word(core: &mut Core, io: &mut Io, word: Word) {
-    let (now_ns, wall_us) = (io.now_ns(), io.wall_us());
+    let (now_ns, wall_us) = (now_ns(io), io.wall_us());
     let Membership { stage: Stage::Member(member), outputs, .. } = &mut core.fleet.membership else { return };
     match word {
         Word::Drained { shard, number, last_token_us, memory_empty } => {
@@ -202,7 +204,7 @@ pub(crate) fn word(core: &mut Core, io: &mut Io, word: Word) {
 
 /// The proxy is about to stop: it hands over what it has.
 pub(crate) fn leave(core: &mut Core, io: &mut Io) {
-    let (now_ns, wall_us) = (io.now_ns(), io.wall_us());
+    let (now_ns, wall_us) = (now_ns(io), io.wall_us());
     core.fleet.membership.leaving = true;
     if let Stage::Reading { .. } = core.fleet.membership.stage {
         core.fleet.membership.stage = Stage::Idle;

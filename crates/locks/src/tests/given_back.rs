@@ -1,0 +1,82 @@
+//! A lock that was granted to a request whose client has gone is released, unless its owner was told by another request that it
+//! holds the lock: it would believe so until its TTL is over.
+
+use super::semantics::Core;
+use crate::types::{Limits, Mode, Namespace, Row, Written};
+
+use Mode::Exclusive;
+use Namespace::{Durable, Memory};
+
+impl Core {
+    /// Grants the lock to `ann`; its fence.
+    fn granted(&mut self, namespace: Namespace) -> i64 {
+        self.acquire(namespace, "ann", Exclusive, 9000, 0);
+        if namespace == Durable {
+            if !self.heard.loads.is_empty() {
+                self.load(&[]);
+            }
+            self.written(Written::Acknowledged);
+        }
+        let (_, word, fence) = self.heard.answers.pop().expect("an answer");
+        assert_eq!(word, "granted");
+        fence
+    }
+
+    fn give_back(&mut self, namespace: Namespace, fence: i64) -> &'static str {
+        let asked = self.asked(namespace, "ann");
+        self.locks.give_back(self.now(), &asked, fence, &mut self.heard);
+        self.said().pop().expect("an answer").1
+    }
+}
+
+#[test]
+fn what_nobody_asked_for_again_is_released_and_by_its_fence_only() {
+    for namespace in [Memory, Durable] {
+        let mut core = Core::new(Limits::default());
+        let fence = core.granted(namespace);
+        assert_eq!(core.give_back(namespace, fence - 1), "refused");
+        assert_eq!(core.give_back(namespace, fence), "released");
+        assert_eq!(core.give_back(namespace, fence), "refused");
+    }
+}
+
+#[test]
+fn what_its_owner_has_found_again_or_renewed_stays_its() {
+    for namespace in [Memory, Durable] {
+        for renews in [false, true] {
+            let mut core = Core::new(Limits::default());
+            let fence = core.granted(namespace);
+            if renews {
+                core.renew(namespace, "ann", 9000);
+            } else {
+                core.acquire(namespace, "ann", Exclusive, 9000, 0);
+            }
+            let told = core.said();
+            assert_eq!(told.last().map(|told| told.1), Some(if renews { "granted" } else { "refused" }));
+            assert_eq!(core.give_back(namespace, fence), "refused");
+            core.acquire(namespace, "bob", Exclusive, 9000, 0);
+            assert_eq!(core.heard.answers.pop().map(|(_, word, of)| (word, of)), Some(("refused", fence)));
+        }
+    }
+}
+
+#[test]
+fn what_its_owner_asks_for_while_its_row_is_written_stays_its() {
+    let mut core = Core::new(Limits::default());
+    core.acquire(Durable, "ann", Exclusive, 9000, 0);
+    core.load(&[]);
+    core.acquire(Durable, "ann", Exclusive, 9000, 0);
+    let (.., fence, _, _) = core.written(Written::Acknowledged);
+    assert_eq!(core.said(), [(1, "granted"), (2, "refused")]);
+    assert_eq!(core.give_back(Durable, fence), "refused");
+}
+
+#[test]
+fn what_an_earlier_owner_of_the_shard_has_granted_stays_its_holders() {
+    let mut core = Core::new(Limits::default());
+    core.acquire(Durable, "bob", Exclusive, 9000, 0);
+    let row = Row { name: b"lock", slot: b"", owner: b"ann", role: b"app", token: 77, ttl_ms: 9000, timestamp_us: 77 };
+    core.load(&[row]);
+    assert_eq!(core.said(), [(1, "refused")]);
+    assert_eq!(core.give_back(Durable, 77), "refused");
+}

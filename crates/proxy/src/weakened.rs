@@ -1,0 +1,21 @@
+//! Steps that a test may leave out, to see that its checks notice. A product has them all.
+
+use shunt_fleet::Step;
+use shunt_locks::Without;
+
+use crate::core::Core;
+
+/// Steps that are left out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Weakened {
+    /// Of the membership.
+    pub step: Option<Step>,
+    /// Of the locks.
+    pub locks: Without,
+}
+
+/// Leaves these out, from the core's start on.
+pub fn leave_out(core: &mut Core, weakened: Weakened) {
+    core.fleet.membership.left_out = weakened.step;
+    core.fleet.locks.leave_out(weakened.locks);
+}

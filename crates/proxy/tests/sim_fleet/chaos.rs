@@ -1,0 +1,274 @@
+//! What goes wrong in a run, drawn from its seed: proxies and nodes that are killed or stand still, cuts in one direction or both,
+//! statements that end either way, wall clocks that jump.
+
+use shunt_proxy::weakened::Weakened;
+use shunt_reactor::sim::{Clock, HostId, MICROSECOND, MILLISECOND, Options, Random, SECOND};
+
+use super::scene::{Scene, Settings};
+
+/// One fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    KillProxy,
+    FreezeProxy,
+    FreezeCore,
+    DrainProxy,
+    CutProxies,
+    CutNode,
+    KillNode,
+    FreezeNode,
+    JumpWall,
+}
+
+const FAULTS: [Fault; 9] = [
+    Fault::KillProxy,
+    Fault::FreezeProxy,
+    Fault::FreezeCore,
+    Fault::DrainProxy,
+    Fault::CutProxies,
+    Fault::CutNode,
+    Fault::KillNode,
+    Fault::FreezeNode,
+    Fault::JumpWall,
+];
+
+/// What ends a fault.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    StartProxy(usize),
+    Thaw(usize, usize),
+    ThawNode(usize),
+    StartNode(usize),
+    Join(Side, Side),
+}
+
+/// A proxy's core, or a node.
+#[derive(Clone, Copy, Debug)]
+enum Side {
+    Core(usize, usize),
+    Node(usize),
+}
+
+/// The faults of a run.
+pub struct Chaos {
+    random: Random,
+    kinds: Vec<Fault>,
+    ends: Vec<(u64, End)>,
+    /// Of all statements, how many go wrong.
+    trouble: f64,
+    /// And how many are late.
+    slow: f64,
+}
+
+/// The parts of a seed's run. With clocks a tenth off only fences are looked at.
+pub fn settings(seed: u64, drift_ppm: u64) -> Settings {
+    let mut random = Random::new(seed ^ 0x0066_6c65_6574);
+    let proxies = 2 + random.index(2);
+    let clock = |random: &mut Random| {
+        let rate_ppm = match drift_ppm {
+            0..10_000 => 1_000_000 + random.below(drift_ppm + 1),
+            _ => 1_000_000 - drift_ppm + random.below(2 * drift_ppm + 1),
+        };
+        let wall_offset_us = Clock::default().wall_offset_us + random.below(7_200_000_000) as i64 - 3_600_000_000;
+        Clock { rate_ppm, boot_offset_ns: random.below(1_000_000) * SECOND, wall_offset_us }
+    };
+    let clocks = (0..proxies).map(|_| clock(&mut random)).collect();
+    Settings {
+        seed,
+        network: network(&mut random),
+        proxies,
+        cores: 1 + random.index(2),
+        clients: 3 + random.index(3),
+        locks: 1 + random.index(2),
+        rough_clients: random.chance(0.7),
+        clocks,
+        exclusion: drift_ppm < 10_000,
+        weakened: Weakened::default(),
+    }
+}
+
+fn network(random: &mut Random) -> Options {
+    let mut options = Options::calm();
+    if random.chance(0.4) {
+        options.latency_ns = 20 * MICROSECOND..random.range(&(100 * MICROSECOND..8 * MILLISECOND));
+        options.turn_delay_ns = MICROSECOND..random.range(&(10 * MICROSECOND..MILLISECOND));
+    }
+    if random.chance(0.3) {
+        (options.stall, options.deferral) = (0.01, 0.1);
+    }
+    if random.chance(0.3) {
+        (options.partial_read, options.short_write) = (0.3, 0.3);
+    }
+    if random.chance(0.2) {
+        (options.reset, options.connect_refused) = (0.002, 0.02);
+    }
+    options
+}
+
+impl Chaos {
+    pub fn drawn(seed: u64) -> Chaos {
+        let mut random = Random::new(seed ^ 0x6368_616f_73);
+        let mut kinds: Vec<Fault> = FAULTS.into_iter().filter(|_| random.chance(0.4)).collect();
+        if kinds.is_empty() {
+            kinds.push(FAULTS[random.index(FAULTS.len())]);
+        }
+        let trouble = if random.chance(0.5) { 0.0 } else { 0.01 + 0.001 * random.below(120) as f64 };
+        let slow = if random.chance(0.7) { 0.0 } else { 0.03 };
+        Chaos { random, kinds, ends: Vec::new(), trouble, slow }
+    }
+
+    /// Proxies stand still, and nodes are slow: what comes of a look at an old time, or of none.
+    pub fn of_stops(seed: u64) -> Chaos {
+        let random = Random::new(seed ^ 0x7374_6f70);
+        Chaos { random, kinds: vec![Fault::FreezeProxy], ends: Vec::new(), trouble: 0.0, slow: 0.15 }
+    }
+
+    /// Lets things go wrong for so long.
+    pub fn run(&mut self, scene: &mut Scene, duration_ns: u64) {
+        let mut ring = scene.ring.lock().unwrap();
+        (ring.trouble, ring.slow) = (self.trouble, self.slow);
+        drop(ring);
+        let end_ns = scene.world.now_ns() + duration_ns;
+        while scene.world.now_ns() < end_ns && scene.witness.borrow().violation.is_none() {
+            scene.run_for(50 * MILLISECOND + self.random.below(500 * MILLISECOND));
+            self.end_due(scene, false);
+            let fault = self.kinds[self.random.index(self.kinds.len())];
+            self.begin(scene, fault);
+        }
+    }
+
+    /// All that went wrong ends.
+    pub fn end(&mut self, scene: &mut Scene) {
+        self.end_due(scene, true);
+        let mut ring = scene.ring.lock().unwrap();
+        (ring.trouble, ring.slow) = (0.0, 0.0);
+        drop(ring);
+        scene.world.calm();
+        for number in 0..scene.proxies.len() {
+            scene.start_proxy(number);
+        }
+    }
+
+    fn end_due(&mut self, scene: &mut Scene, all: bool) {
+        let now_ns = scene.world.now_ns();
+        let (due, later) = std::mem::take(&mut self.ends).into_iter().partition(|(at_ns, _)| all || *at_ns <= now_ns);
+        self.ends = later;
+        for (_, end) in due {
+            match end {
+                End::StartProxy(number) => scene.start_proxy(number),
+                End::Thaw(number, core) => scene.world.thaw(scene.proxies[number].cores[core]),
+                End::ThawNode(index) => scene.world.thaw(scene.nodes[index]),
+                End::StartNode(index) => scene.restart_node(index),
+                End::Join(one, other) => self.join(scene, one, other),
+            }
+        }
+    }
+
+    fn later(&mut self, scene: &Scene, most_ns: u64, end: End) {
+        let at_ns = scene.world.now_ns() + 50 * MILLISECOND + self.random.below(most_ns);
+        self.ends.push((at_ns, end));
+    }
+
+    fn begin(&mut self, scene: &mut Scene, fault: Fault) {
+        let proxy = self.random.index(scene.proxies.len());
+        let node = self.random.index(scene.nodes.len());
+        let cores = scene.proxies[proxy].cores.clone();
+        match fault {
+            Fault::KillProxy | Fault::DrainProxy => {
+                if fault == Fault::KillProxy {
+                    scene.kill_proxy(proxy);
+                } else {
+                    scene.drain_proxy(proxy);
+                }
+                self.later(scene, 4 * SECOND, End::StartProxy(proxy));
+            }
+            Fault::FreezeProxy | Fault::FreezeCore => {
+                let one = self.random.index(cores.len());
+                let most_ns = if self.random.chance(0.5) { SECOND / 2 } else { 5 * SECOND };
+                let for_ns = self.random.below(most_ns);
+                for (core, host) in cores.into_iter().enumerate() {
+                    if fault == Fault::FreezeCore && core != one {
+                        continue;
+                    }
+                    self.freeze(scene, host);
+                    let at_ns = scene.world.now_ns() + for_ns;
+                    self.ends.push((at_ns, End::Thaw(proxy, core)));
+                }
+            }
+            Fault::CutProxies => {
+                let other = self.random.index(scene.proxies.len());
+                if other != proxy {
+                    let sides = (0..cores.len()).flat_map(|one| (0..cores.len()).map(move |two| (one, two)));
+                    let both = self.random.chance(0.4);
+                    for (one, two) in sides {
+                        self.cut(scene, Side::Core(proxy, one), Side::Core(other, two), both);
+                    }
+                }
+            }
+            Fault::CutNode => {
+                let both = self.random.chance(0.4);
+                let inwards = self.random.chance(0.5);
+                for core in 0..cores.len() {
+                    let (from, to) = (Side::Core(proxy, core), Side::Node(node));
+                    let (from, to) = if inwards { (to, from) } else { (from, to) };
+                    self.cut(scene, from, to, both);
+                }
+            }
+            Fault::KillNode => {
+                scene.world.kill(scene.nodes[node]);
+                self.later(scene, 3 * SECOND, End::StartNode(node));
+            }
+            Fault::FreezeNode => {
+                scene.world.freeze(scene.nodes[node]);
+                self.later(scene, 5 * SECOND, End::ThawNode(node));
+            }
+            Fault::JumpWall => {
+                let hour_us = 3_600_000_000;
+                let by_us = if self.random.chance(0.5) { hour_us } else { -hour_us };
+                for host in cores {
+                    let clock = scene.world.clock(host);
+                    let wall_offset_us = clock.wall_offset_us + by_us;
+                    scene.world.set_clock(host, Clock { wall_offset_us, ..clock });
+                }
+            }
+        }
+    }
+
+    fn freeze<S>(&mut self, scene: &mut Scene, host: HostId<S>) {
+        if self.random.chance(0.5) {
+            scene.world.freeze_in_turn(host);
+        } else {
+            scene.world.freeze(host);
+        }
+    }
+
+    fn cut(&mut self, scene: &mut Scene, from: Side, to: Side, both: bool) {
+        for (from, to) in [(from, to), (to, from)].into_iter().take(if both { 2 } else { 1 }) {
+            match (from, to) {
+                (Side::Core(one, core), Side::Core(other, place)) => {
+                    scene.world.cut_one_way(scene.proxies[one].cores[core], scene.proxies[other].cores[place]);
+                }
+                (Side::Core(one, core), Side::Node(node)) => {
+                    scene.world.cut_one_way(scene.proxies[one].cores[core], scene.nodes[node]);
+                }
+                (Side::Node(node), Side::Core(one, core)) => {
+                    scene.world.cut_one_way(scene.nodes[node], scene.proxies[one].cores[core]);
+                }
+                (Side::Node(_), Side::Node(_)) => {}
+            }
+        }
+        self.later(scene, 4 * SECOND, End::Join(from, to));
+    }
+
+    fn join(&mut self, scene: &mut Scene, one: Side, other: Side) {
+        match (one, other) {
+            (Side::Core(one, core), Side::Core(other, place)) => {
+                scene.world.join(scene.proxies[one].cores[core], scene.proxies[other].cores[place]);
+            }
+            (Side::Core(one, core), Side::Node(node)) | (Side::Node(node), Side::Core(one, core)) => {
+                scene.world.join(scene.proxies[one].cores[core], scene.nodes[node]);
+            }
+            (Side::Node(_), Side::Node(_)) => {}
+        }
+    }
+}
