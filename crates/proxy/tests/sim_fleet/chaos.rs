@@ -107,7 +107,7 @@ fn network(random: &mut Random) -> Options {
 
 impl Chaos {
     pub fn drawn(seed: u64) -> Chaos {
-        let mut random = Random::new(seed ^ 0x6368_616f_73);
+        let mut random = Random::new(seed ^ 0x63_6861_6f73);
         let mut kinds: Vec<Fault> = FAULTS.into_iter().filter(|_| random.chance(0.4)).collect();
         if kinds.is_empty() {
             kinds.push(FAULTS[random.index(FAULTS.len())]);

@@ -130,7 +130,7 @@ impl Ring {
             format: 1i32.to_be_bytes().to_vec(),
         };
         Ring {
-            random: Random::new(seed ^ 0x72_696e_67),
+            random: Random::new(seed ^ 0x7269_6e67),
             trouble: 0.0,
             slow: 0.0,
             reads_one: false,

@@ -388,6 +388,8 @@ impl Machines {
                 Asked::Renew { ttl_ms, .. } => out.push(2 + (u64::from(ttl_ms) / TICK_MS) as u8),
                 Asked::Release { .. } => out.push(u8::MAX),
                 Asked::Look => out.push(u8::MAX - 1),
+                // The model's clients do not give back: whether a hold was found again is no part of its states.
+                Asked::GiveBack { .. } => out.push(u8::MAX - 2),
             }
         }
         out
