@@ -16,7 +16,7 @@ pub enum BenchCommand {
     /// Run CQL nodes that answer at memory speed.
     Stub(StubArgs),
     /// Put load on any CQL endpoint, and report latency and the CPU time of chosen processes.
-    Load(LoadArgs),
+    Load(Box<LoadArgs>),
     /// Run experiments that are written down as scenarios, compare their arms, and check what they claim.
     Run(RunArgs),
     /// Measure what a query costs two binaries of Shunt, side by side, and print the medians and their ratio by shape.

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 
 use crate::load::{
     distribution::Distribution,
+    locks::LockKind,
     mix::{Mix, ScanRows, Workload},
 };
 
@@ -108,6 +109,21 @@ pub struct LoadArgs {
     /// Replication factor of a created keyspace
     #[arg(long, default_value_t = 1)]
     pub replication: u8,
+    /// Take and release locks instead: each stream id takes one, waits for the answer, releases it, and goes on with
+    /// another name, one that no other asks for meanwhile. What is not granted or not held is counted, and ends with
+    /// exit code 2. fast and durable: the tables of a proxy with --fleet; lwt: a table of --keyspace, by INSERT .. IF
+    /// NOT EXISTS and DELETE .. IF owner = ?; redis: SET NX PX and compare-and-delete by EVALSHA; etcd: transactions
+    /// over gRPC. The last two with one lock at a time per connection
+    #[arg(long, value_enum, value_name = "KIND", conflicts_with_all = ["reads", "mix", "workload", "multiget", "rate",
+        "distribution", "token_aware", "populate", "verify", "columns"])]
+    pub locks: Option<LockKind>,
+    /// TTL of locks taken; etcd's are put without a lease
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, requires = "locks",
+        value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub lock_ttl: u32,
+    /// Locks are drawn from all --keys, however few, and waited for at most so long (fast and durable)
+    #[arg(long, value_name = "MS", requires = "locks")]
+    pub lock_wait_ms: Option<u32>,
     /// Connect, and send no queries: what connections alone cost
     #[arg(long)]
     pub idle: bool,
@@ -120,7 +136,8 @@ pub struct LoadArgs {
     /// Keyspace of the table
     #[arg(long, default_value = "bench")]
     pub keyspace: String,
-    /// Table with columns (k blob primary key, v blob), or v0, v1, .. with --columns. Default: kv, or kvN with N columns
+    /// Table with columns (k blob primary key, v blob), or v0, v1, .. with --columns. Default: kv, or kvN with N columns; locks
+    /// (name text primary key, owner text) with --locks lwt
     #[arg(long)]
     pub table: Option<String>,
     /// Consistency level by its number in the protocol: 1 ONE, 4 QUORUM, 6 LOCAL_QUORUM, 10 LOCAL_ONE

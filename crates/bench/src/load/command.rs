@@ -34,9 +34,12 @@ pub fn run(args: &LoadArgs) -> io::Result<ExitCode> {
         // In an open loop the pause would show up as latency.
         watch.calibration = Some(Calibration::new()?);
     }
-    let json = args.json;
+    let (json, locks) = (args.json, args.locks.is_some());
     let reports = run_watched(options, choice, watch, move |report| print(report, json))?;
-    let sound = reports.iter().all(|report| report.wrong_answers == 0 && report.wrong_values == 0);
+    // A lock that nobody else asks for is granted: whatever else comes is a fault.
+    let faults = |report: &RoundReport| report.not_applied + if locks { report.errors.values().sum() } else { 0 };
+    let sound = |report: &RoundReport| report.wrong_answers == 0 && report.wrong_values == 0 && faults(report) == 0;
+    let sound = reports.iter().all(sound);
     Ok(if sound { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 

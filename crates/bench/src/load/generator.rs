@@ -111,7 +111,7 @@ pub(super) struct Generator {
     /// last counts in the last: leaving slow ones out would be coordinated omission.
     pub(super) measured_from_ns: u64,
     /// By [`Operation`].
-    pub(super) latencies: [Histogram<u64>; Operation::ALL.len()],
+    pub(super) latencies: [Histogram<u64>; Operation::COUNT],
     answered_at_last_look: u64,
     /// When the timers of phase and standstill are due; earlier ones are left over from another load on the same loop.
     phase_ends_ns: u64,
@@ -124,7 +124,7 @@ impl Generator {
     pub(super) fn new(options: LoadOptions, observer: Box<dyn FnMut(Mark)>) -> Self {
         let mix = options.mix();
         let prepares = prepares(&options, &mix);
-        let plain = mix.is_plain() && options.columns == 1 && !options.token_aware;
+        let plain = mix.is_plain() && options.columns == 1 && !options.token_aware && options.locks.is_none();
         let in_flight = options.connections as usize * options.outstanding as usize;
         Self {
             shape: options.shape(),
@@ -161,7 +161,7 @@ impl Generator {
             round_from: (0, LoadCounts::default(), 0),
             closing: None,
             measured_from_ns: u64::MAX,
-            latencies: [(); Operation::ALL.len()].map(|()| new_histogram()),
+            latencies: [(); Operation::COUNT].map(|()| new_histogram()),
             answered_at_last_look: 0,
             phase_ends_ns: 0,
             round_begins: false,
@@ -361,7 +361,9 @@ impl Generator {
 
     /// A round is over with the latencies there are now.
     fn report(&mut self, mut round: Round) {
-        for operation in self.mix.operations() {
+        const OF_LOCKS: [Operation; 2] = [Operation::Acquire, Operation::Release];
+        let of_mix = self.mix.operations().filter(|_| self.options.locks.is_none());
+        for operation in of_mix.chain(OF_LOCKS.into_iter().filter(|_| self.options.locks.is_some())) {
             let own = &self.latencies[operation as usize];
             round.latency += own;
             round.counts.operations.push(OperationLatency { operation, latency: own.clone() });
@@ -409,6 +411,9 @@ impl Generator {
 
 /// The statements that a load needs, in the order in which they are prepared.
 fn prepares(options: &LoadOptions, mix: &Mix) -> Vec<Statement> {
+    if options.locks.is_some() {
+        return vec![Statement::ACQUIRE, Statement::RELEASE];
+    }
     let mut statements = vec![Statement::INSERT, Statement::SELECT];
     for (operation, statement) in [(Operation::Scan, Statement::SCAN), (Operation::Multiget, Statement::MULTIGET)] {
         if mix.share(operation) > 0.0 {

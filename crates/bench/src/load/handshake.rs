@@ -11,6 +11,7 @@ use shunt_wire::cql::{
 use crate::load::{
     ATTEMPTS_MAX, RETRY_NS, TIMER_SESSION,
     generator::Generator,
+    locks,
     routes::Routes,
     session::{SessionRest, Step},
     template::Template,
@@ -18,6 +19,9 @@ use crate::load::{
 
 impl Generator {
     pub(super) fn send_startup(&mut self, io: &mut Io, rest: &mut SessionRest) {
+        if self.foreign().is_some() {
+            return self.begin_foreign(io, rest);
+        }
         rest.step = Step::Startup;
         self.body.clear();
         let compression = self.options.compression.map(|algorithm| ("COMPRESSION", algorithm.name()));
@@ -27,7 +31,11 @@ impl Generator {
 
     /// Asks for the statement that the session is at.
     pub(super) fn send_prepare(&mut self, io: &mut Io, rest: &mut SessionRest) {
-        let text = self.shape.text(self.prepares[rest.preparing]);
+        let statement = self.prepares[rest.preparing];
+        let text = match &self.options.locks {
+            Some(locks) => locks.text(statement, &self.shape.table),
+            None => self.shape.text(statement),
+        };
         self.body.clear();
         encode::prepare(&mut self.body, self.options.layout.version, &text, None);
         self.send_body(io, rest, opcode::PREPARE);
@@ -77,7 +85,10 @@ impl Generator {
             }
             (Step::CreateKeyspace, opcode::RESULT) => {
                 rest.step = Step::CreateTable;
-                let text = self.shape.creation();
+                let text = match &self.options.locks {
+                    Some(_) => locks::creation(&self.shape.table),
+                    None => self.shape.creation(),
+                };
                 self.send_query(io, rest, &text);
                 ControlFlow::Continue(())
             }

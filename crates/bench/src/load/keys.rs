@@ -104,6 +104,15 @@ pub fn read_key(bytes: &[u8]) -> Option<u64> {
     (rest[..count] == scramble(key).to_be_bytes()[..count]).then_some(key)
 }
 
+/// Writes a number into all of `slot`, in decimal digits.
+#[inline]
+pub fn write_digits(mut number: u64, slot: &mut [u8]) {
+    for digit in slot.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+}
+
 /// Writes what identifies the value of `key` in value column `column` into the first bytes of `slot` (as many of 8 as
 /// there are).
 #[inline]
@@ -124,7 +133,7 @@ fn identity(key: u64, column: u8) -> [u8; 8] {
 
 #[cfg(test)]
 mod tests {
-    use super::{Keys, read_key, value_belongs, write_key, write_value};
+    use super::{Keys, read_key, value_belongs, write_digits, write_key, write_value};
     use crate::{load::distribution::Distribution, random::Random};
 
     const DRAWS: u32 = 200_000;
@@ -233,5 +242,12 @@ mod tests {
             assert_eq!(read_key(&bytes), Some(0x1234_5678));
         }
         assert_eq!((read_key(&[1; 7]), read_key(&[1; 16])), (None, None));
+    }
+
+    #[test]
+    fn digits_fill_their_place() {
+        let mut slot = *b"xxxxx";
+        write_digits(1203, &mut slot);
+        assert_eq!(&slot, b"01203");
     }
 }

@@ -28,12 +28,25 @@ pub enum Operation {
     Scan,
     /// SELECT of several keys with IN.
     Multiget,
+    /// A lock is taken (with `--locks`).
+    Acquire,
+    /// It is released.
+    Release,
 }
 
 impl Operation {
-    /// All of them, in order.
+    /// All that a mix may have, in order.
     pub const ALL: [Self; 6] =
         [Self::Read, Self::Update, Self::Insert, Self::ReadModifyWrite, Self::Scan, Self::Multiget];
+
+    /// How many kinds there are: those and the two about locks.
+    pub(super) const COUNT: usize = Self::ALL.len() + 2;
+
+    /// True of the two about locks.
+    #[inline]
+    pub(super) fn is_of_locks(self) -> bool {
+        self >= Self::Acquire
+    }
 
     /// Its name in `--mix`.
     pub fn name(self) -> &'static str {
@@ -44,6 +57,8 @@ impl Operation {
             Self::ReadModifyWrite => "rmw",
             Self::Scan => "scan",
             Self::Multiget => "multiget",
+            Self::Acquire => "acquire",
+            Self::Release => "release",
         }
     }
 }

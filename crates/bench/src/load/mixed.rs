@@ -68,6 +68,8 @@ impl Generator {
             Operation::Read | Operation::ReadModifyWrite => Statement::SELECT,
             Operation::Update => self.update(),
             Operation::Insert => Statement::INSERT,
+            Operation::Acquire => Statement::ACQUIRE,
+            Operation::Release => Statement::RELEASE,
             Operation::Scan => Statement::SCAN,
             Operation::Multiget => {
                 self.draw_further(rest, stream, key);
@@ -138,6 +140,11 @@ impl Generator {
                 self.keys.grown_to(there);
             }
             Operation::Insert => self.growth.failed(asked.key),
+            Operation::Acquire if good => {
+                // Also when the run is over: what is held would be in the way of the next one.
+                self.release_lock(io, rest, stream, asked);
+                return true;
+            }
             _ => {}
         }
         false

@@ -13,15 +13,20 @@ mod args;
 mod arrivals;
 pub mod command;
 pub mod distribution;
+mod etcd;
+mod foreign;
 mod generator;
 mod growth;
 mod handshake;
 pub mod keys;
+mod locks;
 pub mod mix;
 mod mixed;
 mod options;
 pub mod pace;
+mod pairs;
 mod permutation;
+mod redis;
 mod report;
 pub mod result;
 mod ring;
@@ -40,6 +45,7 @@ pub use self::{
     args::{CompressionChoice, LoadArgs},
     distribution::Distribution,
     generator::{Mark, Phase},
+    locks::{LockKind, LockOptions},
     mix::{Mix, Operation, Workload},
     options::LoadOptions,
     report::{Latency, NodeSide, OperationReport, ProcessReport, RoundReport},
@@ -203,12 +209,16 @@ impl Service for Load {
         let Some(session) = sessions.get_mut(index as usize).filter(|session| session.rest.conn == conn) else {
             return data.len();
         };
-        let why = match take_all(generator, io, session, data, scratch) {
+        let taken = match generator.foreign() {
+            Some(foreign) => generator.take_foreign(io, &mut session.rest, foreign, data).map(Some),
+            None => take_all(generator, io, session, data, scratch).map_err(|fault| fault.to_string()),
+        };
+        let why = match taken {
             Ok(Some(used)) => return used,
             Ok(None) => "the handshake failed".to_owned(),
             Err(fault) => {
                 generator.counts.wrong_answers += 1;
-                fault.to_string()
+                fault
             }
         };
         io.abort(conn);

@@ -7,6 +7,7 @@ use shunt_wire::cql::compression::Algorithm;
 use crate::load::{
     args::{CompressionChoice, LoadArgs},
     distribution::Distribution,
+    locks::{LockOptions, NAME_BYTES, OWNER_BYTES},
     mix::{Mix, Operation, ScanRows, Workload},
     template::{Layout, Shape},
 };
@@ -38,6 +39,8 @@ pub struct LoadOptions {
     pub layout: Layout,
     /// Value columns.
     pub columns: u8,
+    /// Take and release locks instead.
+    pub locks: Option<LockOptions>,
     /// Send each query to a replica of its key.
     pub token_aware: bool,
     /// Compression of the connections.
@@ -83,6 +86,7 @@ impl Default for LoadOptions {
             distribution: Distribution::Uniform,
             layout: Layout { version: 4, consistency: 1, key_bytes: 16, value_bytes: 100 },
             columns: 1,
+            locks: None,
             token_aware: false,
             compression: None,
             warm_up_ns: 1_000_000_000,
@@ -105,6 +109,13 @@ impl LoadOptions {
     /// Shares of all operations.
     pub fn mix(&self) -> Mix {
         self.mix.unwrap_or_else(|| Mix::reads(self.reads))
+    }
+
+    /// The same with locks in place of all else; names and owners have fixed lengths.
+    #[must_use]
+    pub fn with_locks(self, locks: LockOptions) -> Self {
+        let layout = Layout { key_bytes: NAME_BYTES, value_bytes: OWNER_BYTES, ..self.layout };
+        Self { locks: Some(locks), layout, ..self }
     }
 
     /// The shape of the statements.
@@ -130,7 +141,10 @@ impl LoadOptions {
         if args.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
             return Err("--rate must be above 0".into());
         }
-        let table = args.table.clone().unwrap_or_else(|| default_table(args.columns));
+        let table = match args.locks {
+            Some(_) => args.table.clone().unwrap_or_else(|| "locks".into()),
+            None => args.table.clone().unwrap_or_else(|| default_table(args.columns)),
+        };
         for name in [&args.keyspace, &table] {
             if name.is_empty() || !name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_') {
                 return Err(format!("'{name}' is not a plain name"));
@@ -145,7 +159,7 @@ impl LoadOptions {
             (Some(user), None) => Some((user.clone(), String::new())),
             _ => None,
         };
-        Ok(Self {
+        let options = Self {
             targets: args.targets.clone(),
             connections: args.connections,
             outstanding: args.outstanding,
@@ -166,6 +180,7 @@ impl LoadOptions {
                 value_bytes: args.value_bytes as usize,
             },
             columns: args.columns,
+            locks: None,
             token_aware: args.token_aware,
             compression,
             warm_up_ns: nanoseconds(args.warm_up)?,
@@ -180,7 +195,11 @@ impl LoadOptions {
             credentials,
             seed: args.seed,
             stops_loop: true,
-        })
+        };
+        match LockOptions::from_args(args)? {
+            Some(locks) => Ok(options.with_locks(locks)),
+            None => Ok(options),
+        }
     }
 }
 
@@ -262,10 +281,36 @@ mod tests {
     }
 
     #[test]
+    fn locks_have_names_enough_and_a_table_of_their_own() {
+        let lwt = options("--locks lwt --create --keys 64").expect("valid");
+        assert_eq!((lwt.table.as_str(), lwt.create), ("locks", Some(1)));
+        assert!(lwt.locks.is_some_and(|locks| locks.wait_ms.is_none() && locks.ttl_seconds == 30));
+        assert!(options("--locks fast --keys 1 --lock-wait-ms 1500").is_ok());
+        for (arguments, said) in [
+            ("--locks fast --keys 63", "64 stream ids need as many --keys"),
+            ("--locks lwt --lock-wait-ms 5", "is for --locks fast and durable"),
+            ("--locks durable --lock-wait-ms 1500 --lock-ttl 2", "--lock-ttl must be more than"),
+            ("--locks redis --outstanding 2", "--outstanding 1"),
+            ("--locks fast --create", "--create is for"),
+            ("--locks fast --keys 10000000001", "10000000000 names"),
+        ] {
+            let problem = options(arguments).expect_err(arguments);
+            assert!(problem.contains(said), "{arguments}: {problem}");
+        }
+    }
+
+    #[test]
     fn contradictions_are_refused() {
-        for arguments in
-            ["--mix read=1 --reads 1", "--workload ycsb-a --mix read=1", "--workload ycsb-a --multiget 3", "--mix x=1"]
-        {
+        for arguments in [
+            "--mix read=1 --reads 1",
+            "--workload ycsb-a --mix read=1",
+            "--workload ycsb-a --multiget 3",
+            "--mix x=1",
+            "--locks fast --reads 1",
+            "--locks fast --rate 5",
+            "--lock-ttl 5",
+            "--mix acquire=1",
+        ] {
             assert!(options(arguments).is_err(), "{arguments}");
         }
     }

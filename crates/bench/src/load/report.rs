@@ -79,6 +79,8 @@ pub struct RoundReport {
     pub wrong_values: u64,
     /// Keys that were not found.
     pub not_found: u64,
+    /// Locks that were not granted, or not held when they were to be released (with `--locks`).
+    pub not_applied: u64,
     /// Connections lost.
     pub connections_lost: u64,
     /// Queries without an answer: in flight on lost connections, or still in flight 15 s after the last round.
@@ -90,7 +92,7 @@ pub struct RoundReport {
     pub waiting: u64,
     /// Latency in microseconds by quantile, over all operations; none if none ended in the round.
     pub latency_us: Option<Latency>,
-    /// The same by operation (`read`, `update`, `insert`, `rmw`, `scan`, `multiget`), if there was more than one kind.
+    /// The same by operation (`read`, `update`, `insert`, `rmw`, `scan`, `multiget`; `acquire`, `release`), if there was more than one kind.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub operations: BTreeMap<&'static str, OperationReport>,
     /// Watched processes.
@@ -173,6 +175,7 @@ impl RoundReport {
             wrong_answers: counts.wrong_answers,
             wrong_values: counts.wrong_values,
             not_found: counts.not_found,
+            not_applied: counts.not_applied,
             connections_lost: counts.connections_lost,
             queries_lost: counts.queries_lost,
             shed: counts.shed,
@@ -256,6 +259,7 @@ impl RoundReport {
             ("wrong answers", self.wrong_answers),
             ("wrong values", self.wrong_values),
             ("not found", self.not_found),
+            ("locks not granted, or not held when released", self.not_applied),
             ("connections lost", self.connections_lost),
             ("queries without an answer", self.queries_lost),
             ("arrivals dropped", self.shed),

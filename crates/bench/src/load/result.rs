@@ -21,6 +21,8 @@ pub struct LoadCounts {
     pub wrong_values: u64,
     /// Keys asked for that were not found (with `verify`).
     pub not_found: u64,
+    /// Locks that were not granted, or not held when they were to be released (with `--locks`).
+    pub not_applied: u64,
     /// Connections that were lost.
     pub connections_lost: u64,
     /// Queries without an answer: in flight on lost connections, or still in flight 15 s after the end.
@@ -53,6 +55,7 @@ impl LoadCounts {
             wrong_answers: self.wrong_answers - earlier.wrong_answers,
             wrong_values: self.wrong_values - earlier.wrong_values,
             not_found: self.not_found - earlier.not_found,
+            not_applied: self.not_applied - earlier.not_applied,
             connections_lost: self.connections_lost - earlier.connections_lost,
             queries_lost: self.queries_lost - earlier.queries_lost,
             shed: self.shed - earlier.shed,
@@ -69,6 +72,7 @@ impl LoadCounts {
         self.wrong_answers += later.wrong_answers;
         self.wrong_values += later.wrong_values;
         self.not_found += later.not_found;
+        self.not_applied += later.not_applied;
         self.connections_lost += later.connections_lost;
         self.queries_lost += later.queries_lost;
     }

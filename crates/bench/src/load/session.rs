@@ -4,7 +4,7 @@ use shunt_reactor::ConnId;
 
 use shunt_wire::cql::{reader::EnvelopeReader, writer::EnvelopeWriter};
 
-use crate::load::{mix::Operation, options::LoadOptions, template::Statement};
+use crate::load::{etcd, mix::Operation, options::LoadOptions, template::Statement};
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -70,6 +70,8 @@ pub(super) struct SessionRest {
     pub(super) keys: Vec<u64>,
     pub(super) in_flight: u32,
     pub(super) unfinished: bool,
+    /// The HTTP/2 connection, of etcd.
+    pub(super) http: etcd::Connection,
     /// Failed attempts in a row to connect or prepare.
     pub(super) attempts: u32,
 }
@@ -93,6 +95,7 @@ impl Session {
             keys: vec![0; outstanding * keys_each],
             in_flight: 0,
             unfinished: false,
+            http: etcd::Connection::default(),
             attempts: 0,
         };
         Self { reader: EnvelopeReader::default(), rest }
@@ -107,5 +110,6 @@ impl Session {
         self.rest.step = Step::Idle;
         self.rest.in_flight = 0;
         self.rest.unfinished = false;
+        self.rest.http = etcd::Connection::default();
     }
 }

@@ -3,7 +3,7 @@
 
 use shunt_wire::cql::message::{Consistency, QueryParams, Value, ValueList, encode, put, query_flag};
 
-use crate::load::keys::{write_key, write_value};
+use crate::load::keys::{write_digits, write_key, write_value};
 
 /// A statement of the load, by its place in the generator's list: those that read, then those that write.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
@@ -18,6 +18,11 @@ impl Statement {
     pub const MULTIGET: Self = Self(2);
     /// INSERT of a key and all its value columns.
     pub const INSERT: Self = Self(3);
+
+    /// Takes a lock.
+    pub(super) const ACQUIRE: Self = Self(u8::MAX - 1);
+    /// Releases it.
+    pub(super) const RELEASE: Self = Self(u8::MAX);
 
     /// INSERT of a key and one of several value columns.
     pub fn update_of(column: u8) -> Self {
@@ -38,6 +43,9 @@ impl Statement {
 
     /// The value columns that it writes, of so many.
     fn columns_written(self, columns: u8) -> std::ops::Range<u8> {
+        if self >= Self::ACQUIRE {
+            return 0..1; // the owner, behind the name
+        }
         match self.0.checked_sub(Self::INSERT.0) {
             None => 0..0,
             Some(0) => 0..columns,
@@ -177,6 +185,16 @@ impl Template {
     pub(super) fn scan(&mut self, key: u64, limit: u32) -> &[u8] {
         self.body[self.limit_at..].copy_from_slice(&limit.to_be_bytes());
         self.body(key)
+    }
+
+    /// The body that takes or releases the lock of this name for this owner.
+    #[inline]
+    pub(super) fn lock(&mut self, name: u64, owner: u64) -> &[u8] {
+        write_digits(name, &mut self.body[self.key_at..self.key_at + self.key_bytes]);
+        for &(at, _) in &self.values {
+            write_digits(owner, &mut self.body[at..at + self.value_bytes]);
+        }
+        &self.body
     }
 
     /// The body of a multiget of these keys, as many as the shape says.

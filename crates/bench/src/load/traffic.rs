@@ -10,6 +10,7 @@ use shunt_wire::cql::{
 
 use crate::load::{
     generator::{Generator, Phase},
+    locks::owner_of,
     mix::Operation,
     session::{SessionRest, Slot, Step},
     template::Statement,
@@ -38,23 +39,34 @@ impl Generator {
         };
         let asked = *slot;
         slot.intended_ns = 0;
+        let good = self.check(rest, asked, header, body);
+        self.answered(io, rest, header.stream as u16, asked, good);
+        ControlFlow::Continue(())
+    }
+
+    /// The query of a stream id is answered (`good`: with success), and what follows is sent.
+    #[inline]
+    pub(super) fn answered(&mut self, io: &mut Io, rest: &mut SessionRest, stream: u16, asked: Slot, good: bool) {
         rest.in_flight -= 1;
         self.in_flight -= 1;
         self.counts.answered += 1;
-        let good = self.check(rest, asked, header, body);
         if !good && self.phase == Phase::Populating {
             self.unwritten.push(asked.key);
         }
-        if asked.operation > Operation::Update && self.goes_on(io, rest, header.stream as u16, asked, good) {
-            return ControlFlow::Continue(());
+        if asked.operation > Operation::Update && self.goes_on(io, rest, stream, asked, good) {
+            return;
         }
         let now_ns = io.now_ns();
+        self.record(asked, now_ns);
+        self.send_next(io, rest, stream, now_ns);
+    }
+
+    #[inline]
+    pub(super) fn record(&mut self, asked: Slot, now_ns: u64) {
         if asked.intended_ns >= self.measured_from_ns {
             let latency_ns = now_ns.saturating_sub(asked.intended_ns).max(1);
             self.latencies[asked.operation as usize].saturating_record(latency_ns);
         }
-        self.send_next(io, rest, header.stream as u16, now_ns);
-        ControlFlow::Continue(())
     }
 
     /// Counts an answer; whether it is a success.
@@ -67,6 +79,9 @@ impl Generator {
             Err(_) => &[],
         };
         match (header.opcode, result_kind::peek(message)) {
+            (opcode::RESULT, Some(result_kind::ROWS)) if asked.operation.is_of_locks() => {
+                return self.check_applied(header.version, message);
+            }
             (opcode::RESULT, Some(result_kind::VOID)) if writes => return true,
             (opcode::RESULT, Some(result_kind::ROWS)) if !writes => {
                 if self.options.verify {
@@ -87,6 +102,7 @@ impl Generator {
         match self.phase {
             Phase::Populating => self.send_populating(io, rest, stream, now_ns),
             Phase::WarmUp | Phase::Round(_) if self.pace.is_some() => self.use_free(io, rest, stream),
+            Phase::WarmUp | Phase::Round(_) if self.options.locks.is_some() => self.take_lock(io, rest, stream, now_ns),
             Phase::WarmUp | Phase::Round(_) => self.send(io, rest, stream, now_ns),
             _ => {}
         }
@@ -114,17 +130,23 @@ impl Generator {
     /// Sends the query of `slot` under this stream id.
     #[inline]
     pub(super) fn put(&mut self, io: &mut Io, rest: &mut SessionRest, stream: u16, slot: Slot) {
-        let Some(Some((_, template))) = self.statements.get_mut(slot.statement.index()) else { return };
         let Some(place) = rest.slots.get_mut(usize::from(stream)) else { return };
         *place = Slot { intended_ns: slot.intended_ns.max(1), ..slot };
         rest.in_flight += 1;
         self.in_flight += 1;
+        if let Some(foreign) = self.foreign() {
+            return self.put_foreign(io, rest, foreign, slot);
+        }
+        let Some(Some((_, template))) = self.statements.get_mut(slot.statement.index()) else { return };
         let header = Header::request(self.options.layout.version, stream as i16, opcode::EXECUTE);
         let body = match slot.statement {
             Statement::SCAN => template.scan(slot.key, self.options.scan_rows.draw(&mut self.random)),
             Statement::MULTIGET => {
                 let first = usize::from(stream) * usize::from(self.options.multiget);
                 template.multiget(rest.keys.get(first..).unwrap_or_default())
+            }
+            Statement::ACQUIRE | Statement::RELEASE => {
+                template.lock(slot.key, owner_of(rest.index, self.options.outstanding, stream))
             }
             _ => template.body(slot.key),
         };

@@ -1,6 +1,7 @@
 //! Stub and load generator in the simulated world.
 
 mod load;
+mod locks;
 mod stub;
 mod talk;
 mod workloads;
