@@ -203,7 +203,9 @@ pub fn hook(tables: &Shared) -> Hook {
         let has = |text: &[u8]| request.body.windows(text.len()).any(|part| part.eq_ignore_ascii_case(text));
         let is_ours = has(b"shunt_meta");
         // Whether a role may use locks: it may.
-        if request.opcode == opcode::QUERY && has(b"WHERE name IN ()") {
+        // And whether somebody has put rows into their tables: nobody has.
+        let looks = has(b"WHERE name IN ()") || has(b"SELECT name FROM shunt.") && has(b" LIMIT 1") && !has(b"WHERE");
+        if request.opcode == opcode::QUERY && looks {
             return answer(request, &rows(&["name"], []));
         }
         if !is_ours {

@@ -396,8 +396,9 @@ impl LockClient {
     }
 
     fn check_not_free(&mut self, now_ns: u64, lock: Lock, sent: &Sent) {
-        // That a durable lock was released may be forgotten when its proxy dies: then its time has to run out.
-        if self.free.remove(&lock) && lock.fast {
+        // That a durable lock was released may be forgotten when its proxy dies: then its time has to run out. And where clocks are too
+        // far apart two proxies may keep a lock at the same time, and one of them does not hear of the release.
+        if self.free.remove(&lock) && lock.fast && self.witness.borrow().exclusion {
             let what = format!("client {} holds what it had released or never got: {sent:?}", self.number);
             self.witness.borrow_mut().violate(now_ns, &what);
         }
