@@ -3,9 +3,9 @@
 pub(crate) use crate::weakened::Without;
 
 mod bounds;
-mod given_back;
 mod histories;
 mod model;
+mod released_for;
 mod semantics;
 mod store;
 mod world;

@@ -424,29 +424,6 @@ fn a_shard_that_is_lost_answers_everybody_once() {
 }
 
 #[test]
-fn an_operator_ends_the_hold_of_any_role_and_no_other() {
-    let mut core = Core::new(Limits::default());
-    core.acquire(Memory, "one/r1", Shared, 9000, 0);
-    core.acquire(Memory, "two/r2", Shared, 9000, 0);
-    core.acquire(Memory, "w", Exclusive, 9000, 5000);
-    let fence = core.heard.answers[0].2;
-    core.said();
-    for (owner, fence, forced, answer) in [
-        ("root/r1", None, false, "unauthorized"),
-        ("root/r1", Some(fence + 1), true, "refused"),
-        ("root/r1", Some(fence), true, "released"),
-        ("root/r1", None, true, "refused"),
-    ] {
-        let asked = core.asked(Memory, owner);
-        core.locks.release(core.now(), &asked, fence, forced, &mut core.heard);
-        assert_eq!(core.said(), [(asked.ticket.0, answer)]);
-    }
-    let asked = core.asked(Memory, "root/r2");
-    core.locks.release(core.now(), &asked, None, true, &mut core.heard);
-    assert_eq!(core.said(), [(3, "granted"), (8, "released")]);
-}
-
-#[test]
 fn a_hundred_thousand_share_wait_and_leave_from_any_end() {
     let count = 100_000;
     let mut core = Core::new(Limits::default());

@@ -12,6 +12,7 @@ use shunt_testing::{Answer, Handshake};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{Consistency, encode, error_code};
 
+use super::statements::{Asked, lock_of, text};
 use super::witness::{Belief, Lock, Own, Witness};
 
 const VERSION: u8 = 4;
@@ -29,27 +30,6 @@ pub enum ClientMail {
     Sweep,
     /// Faults have ended: requests are never given up.
     Peace,
-}
-
-#[derive(Clone, Debug)]
-enum Asked {
-    Acquire {
-        shared: bool,
-        ttl_ms: u64,
-    },
-    Renew {
-        ttl_ms: u64,
-        fence: i64,
-    },
-    Release {
-        fence: i64,
-    },
-    Look,
-    /// The locks, all exclusive.
-    Batch {
-        ttl_ms: u64,
-        locks: Vec<Lock>,
-    },
 }
 
 #[derive(Clone, Debug)]
@@ -189,58 +169,10 @@ impl LockClient {
         }
     }
 
-    fn text(&mut self, lock: Lock, asked: &Asked, wait_ms: u64) -> String {
-        let owner = self.owner();
-        let name = name(lock);
-        let fast = if lock.fast { "fast_" } else { "" };
-        // What is shared can be said of shared locks only; of others both kinds of tables will do.
-        let of_both = self.random.chance(0.5);
-        match asked {
-            Asked::Acquire { shared, ttl_ms } => {
-                let ttl = ttl_ms / 1_000;
-                let (wait, waited) =
-                    if wait_ms > 0 { (", wait_ms", format!(", {wait_ms}")) } else { ("", String::new()) };
-                match (shared, of_both) {
-                    (false, false) => format!(
-                        "INSERT INTO shunt.{fast}locks (name, owner{wait}) VALUES ('{name}', '{owner}'{waited}) IF NOT EXISTS USING TTL {ttl}"
-                    ),
-                    _ => {
-                        let mode = if *shared { "S" } else { "X" };
-                        format!(
-                            "INSERT INTO shunt.{fast}rwlocks (name, owner, mode{wait}) VALUES ('{name}', '{owner}', '{mode}'{waited}) IF NOT EXISTS USING TTL {ttl}"
-                        )
-                    }
-                }
-            }
-            Asked::Renew { ttl_ms, fence } => format!(
-                "UPDATE shunt.{fast}rwlocks USING TTL {} SET mode = 'S' WHERE name = '{name}' AND owner = '{owner}' IF fence = {fence}",
-                ttl_ms / 1_000
-            ),
-            Asked::Release { fence } if of_both => {
-                format!(
-                    "DELETE FROM shunt.{fast}rwlocks WHERE name = '{name}' AND owner = '{owner}' IF fence = {fence}"
-                )
-            }
-            Asked::Release { fence } => {
-                format!("DELETE FROM shunt.{fast}locks WHERE name = '{name}' IF owner = '{owner}' AND fence = {fence}")
-            }
-            Asked::Look => format!("SELECT owner, fence, ttl_ms, waiters FROM shunt.{fast}locks WHERE name = '{name}'"),
-            Asked::Batch { ttl_ms, locks } => {
-                let insert = |lock: &Lock| {
-                    let name = self::name(*lock);
-                    format!(
-                        "INSERT INTO shunt.{fast}locks (name, owner) VALUES ('{name}', '{owner}') IF NOT EXISTS USING TTL {};",
-                        ttl_ms / 1_000
-                    )
-                };
-                format!("BEGIN BATCH {} APPLY BATCH", locks.iter().map(insert).collect::<String>())
-            }
-        }
-    }
-
     fn ask(&mut self, io: &mut Io, lock: Lock, asked: Asked, wait_ms: u64) {
         let Some(conn) = self.conn else { return };
-        let text = self.text(lock, &asked, wait_ms);
+        // What is shared can be said of shared locks only; of others both kinds of tables will do.
+        let text = text(lock, &asked, wait_ms, &self.owner(), self.random.chance(0.5));
         self.next_stream = (self.next_stream + 1) % 30_000;
         let stream = self.next_stream;
         if let Asked::Release { fence } = asked {
@@ -430,15 +362,6 @@ impl LockClient {
         }
         io.set_timer(io.now_ns() + MILLISECOND + after_ns, CONNECT);
     }
-}
-
-fn name(lock: Lock) -> String {
-    format!("{}{}", if lock.fast { "f" } else { "d" }, lock.number)
-}
-
-fn lock_of(name: &[u8]) -> Lock {
-    let number = std::str::from_utf8(&name[1..]).expect("text").parse().expect("a number");
-    Lock { fast: name[0] == b'f', number }
 }
 
 fn unopened() -> shunt_testing::Client {

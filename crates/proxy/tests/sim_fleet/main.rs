@@ -12,6 +12,7 @@ mod cluster;
 mod node;
 mod ring;
 mod scene;
+mod statements;
 mod witness;
 
 use shunt_fleet::Step;

@@ -1,10 +1,10 @@
-//! A lock that was granted to a request whose client has gone is released, unless its owner was told by another request that it
-//! holds the lock: it would believe so until its TTL is over.
+//! A lock that is released for somebody else. For a request whose client has gone: unless its owner was told by another request that it
+//! holds the lock, for it would believe so until its TTL is over. For an operator: whoever holds it.
 
 use super::semantics::Core;
 use crate::types::{Limits, Mode, Namespace, Row, Written};
 
-use Mode::Exclusive;
+use Mode::{Exclusive, Shared};
 use Namespace::{Durable, Memory};
 
 impl Core {
@@ -79,4 +79,27 @@ fn what_an_earlier_owner_of_the_shard_has_granted_stays_its_holders() {
     core.load(&[row]);
     assert_eq!(core.said(), [(1, "refused")]);
     assert_eq!(core.give_back(Durable, 77), "refused");
+}
+
+#[test]
+fn an_operator_ends_the_hold_of_any_role_and_no_other() {
+    let mut core = Core::new(Limits::default());
+    core.acquire(Memory, "one/r1", Shared, 9000, 0);
+    core.acquire(Memory, "two/r2", Shared, 9000, 0);
+    core.acquire(Memory, "w", Exclusive, 9000, 5000);
+    let fence = core.heard.answers[0].2;
+    core.said();
+    for (owner, fence, forced, answer) in [
+        ("root/r1", None, false, "unauthorized"),
+        ("root/r1", Some(fence + 1), true, "refused"),
+        ("root/r1", Some(fence), true, "released"),
+        ("root/r1", None, true, "refused"),
+    ] {
+        let asked = core.asked(Memory, owner);
+        core.locks.release(core.now(), &asked, fence, forced, &mut core.heard);
+        assert_eq!(core.said(), [(asked.ticket.0, answer)]);
+    }
+    let asked = core.asked(Memory, "root/r2");
+    core.locks.release(core.now(), &asked, None, true, &mut core.heard);
+    assert_eq!(core.said(), [(3, "granted"), (8, "released")]);
 }
