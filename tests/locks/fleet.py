@@ -54,7 +54,8 @@ class Fleet:
                                     log=logs / f"fleet-{name}-{number}.log") for number, (host, within) in enumerate(hosts, 1)]
 
     def start(self) -> "Fleet":
-        made = subprocess.run([str(proxy.binary()), "fleet", "init", "--contact-points", self.contact_points, "--name", self.name,
+        # Fleets of other tests before the same nodes do not run any more.
+        made = subprocess.run([str(proxy.binary()), "fleet", "init", "--contact-points", self.contact_points, "--name", self.name, "--beside-others",
                                "--replicas", str(self.replicas), "--lease-ms", str(self.lease_ms), "--max-ttl-ms", str(self.memory_ttl_ms), *self.tool_options],
                               capture_output=True, text=True, timeout=120, check=False)
         if made.returncode:

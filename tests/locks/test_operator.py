@@ -8,7 +8,9 @@ import time
 import pytest
 from cassandra.cluster import Cluster
 
-from harness.proxy import binary
+from harness.proxy import Proxy, binary
+
+from locks.fleet import NETWORK
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +163,31 @@ def test_a_node_is_not_taken_for_a_proxy_without_locks(fleet):
     for arguments in ([], ["some"], ["some", "--release", "--force"]):
         code, out, err = locks(node, *arguments)
         assert (code, out) == (2, "") and "is a node" in err
+
+
+def test_a_command_does_not_run_under_a_row_that_a_node_or_a_proxy_of_no_fleet_writes(fleet):
+    """Either would carry the statement out, and would be asked for the lock by nobody else."""
+    node = fleet.contact_points.split(",")[0]
+    with Proxy(fleet.contact_points, f"{NETWORK}.9:9370", f"{NETWORK}.9:9371") as alone:
+        for contact, what in ((node, "is a node"), (alone.listen, "is a proxy without --fleet")):
+            done = subprocess.run([str(binary()), "lock", "--contact-points", contact, "a-row", "--", "echo", "it runs"],
+                                  capture_output=True, text=True, timeout=60, check=False)
+            assert (done.returncode, done.stdout) == (2, "") and what in done.stderr, done
+            code, out, err = locks(contact)
+            assert (code, out) == (2, "") and what in err
+        cluster = Cluster([alone.host], port=alone.port)
+        rows = list(cluster.connect().execute("SELECT * FROM shunt.rwlocks"))
+        cluster.shutdown()
+    assert rows == []
+
+
+def test_a_ring_has_one_fleet(fleet):
+    made = subprocess.run([str(binary()), "fleet", "init", "--contact-points", fleet.contact_points, "--name", "another"],
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert made.returncode == 2 and "the ring has the fleet" in made.stderr, made
+    shown = subprocess.run([str(binary()), "fleet", "status", "--contact-points", fleet.contact_points, "--name", "another"],
+                           capture_output=True, text=True, timeout=60, check=False)
+    assert shown.returncode == 2 and "there is no fleet another" in shown.stderr, shown
 
 
 def doctor(contact, *arguments):

@@ -9,7 +9,7 @@ use shunt_wire::cql::frame_v5::SegmentWriter;
 use shunt_wire::cql::message::{AuthResponse, Register, Startup, encode, event};
 
 use crate::client::{Phase, announce, closing, login};
-use crate::control::client::PROXY_KEY;
+use crate::control::client::{LOCKS_KEY, PROXY_KEY};
 use crate::control::state::ClusterState;
 use crate::core::{Core, Peer};
 use crate::fault::Fault;
@@ -73,12 +73,15 @@ fn answer_options(core: &mut Core, io: &mut Io, slot: u32, header: &Header) {
     let cql_version = [cluster.cql_version.as_str()];
     let mut body = std::mem::take(&mut core.scratch.message);
     body.clear();
-    let options: [(&str, &[&str]); 4] = [
+    let options: [(&str, &[&str]); 5] = [
         ("CQL_VERSION", &cql_version),
         ("COMPRESSION", &compressions),
         ("PROTOCOL_VERSIONS", versions),
         (PROXY_KEY, &[env!("CARGO_PKG_VERSION")]),
+        (LOCKS_KEY, &["v1"]),
     ];
+    let keeps_locks = core.context.config.fleet.is_some();
+    let options = options.into_iter().filter(|(key, _)| *key != LOCKS_KEY || keeps_locks);
     encode::supported(&mut body, options.map(|(key, values)| (key, values.iter().copied())));
     reply::message_in(core, io, slot, header.version, &Answer::plain(opcode::SUPPORTED, header.stream, &body));
     core.scratch.message = body;

@@ -12,6 +12,7 @@ use shunt_fleet::{FleetRow, Level, MemberRow, NewFleet, Outcome, Statement};
 use shunt_proxy::config::{Credentials, Secret};
 use shunt_proxy::control::client::{Client, Failed};
 use shunt_proxy::membership::tool;
+use shunt_wire::cql::message::{Consistency, error_code};
 
 use crate::exit::Exit;
 use crate::print;
@@ -79,6 +80,9 @@ pub(crate) struct Init {
     /// Longest TTL of locks in memory, milliseconds: so long none are granted after a proxy has died
     #[arg(long, value_name = "MS", default_value_t = MAX_TTL_MS, value_parser = clap::value_parser!(i32).range(1_000..=600_000))]
     max_ttl_ms: i32,
+    /// Make it although the ring has another fleet. They share the rows of durable locks, so it must not run beside the other
+    #[arg(long)]
+    beside_others: bool,
 }
 
 /// `shunt fleet status`.
@@ -139,6 +143,24 @@ impl Access {
         Client::connect(hosts, credentials.as_ref(), limit)
     }
 
+    /// The same, to a proxy of the fleet. Elsewhere statements on locks are about rows: there are none to be read, and what is
+    /// written keeps nobody from a lock.
+    ///
+    /// # Errors
+    /// As [`Access::connect`]; or what answers keeps no locks.
+    pub(crate) fn connect_to_locks(&self, limit: Duration) -> Result<Client, Failed> {
+        let client = self.connect_within(limit)?;
+        if client.keeps_locks() {
+            return Ok(client);
+        }
+        let what = if client.is_proxy() { "a proxy without --fleet" } else { "a node" };
+        let message = format!(
+            "{} is {what}, which knows no locks: --contact-points has to name proxies of the fleet",
+            client.address()
+        );
+        Err(Failed { code: Some(error_code::INVALID), message })
+    }
+
     fn credentials(&self) -> Result<Option<Credentials>, Failed> {
         let Some((username, path)) = self.username.clone().zip(self.password_file.as_ref()) else { return Ok(None) };
         let failed = |error| Failed { code: None, message: format!("{}: {error}", path.display()) };
@@ -184,10 +206,29 @@ fn init(init: &Init) -> Result<String, Failed> {
         lease_ms: init.lease_ms,
     };
     let name = &init.name;
+    if let Some(other) = others(&mut client, name)?.filter(|_| !init.beside_others) {
+        let message = format!(
+            "the ring has the fleet {other}: another would grant the durable locks that its clients hold, for both keep them in the same \
+             rows. Start the proxies with --fleet {other}; or, if it runs no more, make {name} with --beside-others"
+        );
+        return Err(Failed { code: Some(error_code::INVALID), message });
+    }
     Ok(match tool::found(&mut client, name, row, &replication)? {
         true => format!("fleet {name} is made; start its proxies with --fleet {name}\n"),
         false => format!("fleet {name} was there before, and is left as it is\n"),
     })
+}
+
+/// A fleet of the ring that has another name.
+fn others(client: &mut Client, name: &str) -> Result<Option<String>, Failed> {
+    let fleets = match client.query("SELECT cluster FROM shunt_meta.fleet", &[], Consistency::QUORUM, None) {
+        Ok(fleets) => fleets,
+        // There is no such keyspace or table yet.
+        Err(failed) if failed.code == Some(error_code::INVALID) => return Ok(None),
+        Err(failed) => return Err(failed),
+    };
+    let mut names = (0..fleets.rows.len()).filter_map(|row| fleets.get(row, "cluster"));
+    Ok(names.find(|other| *other != name.as_bytes()).map(|other| String::from_utf8_lossy(other).into_owned()))
 }
 
 /// Makes a fleet with the defaults and so many replicas, if there is none.

@@ -144,7 +144,7 @@ impl Proxy<'_> {
         let client = match self.client.take() {
             Some(client) => client,
             // One that does not answer must not take all the time that the lock has.
-            None => self.lock.access.connect_within(self.ttl() / 5)?,
+            None => self.lock.access.connect_to_locks(self.ttl() / 5)?,
         };
         let client = self.client.insert(client);
         let answer = client.query(text, values, Consistency::ONE, None);

@@ -65,16 +65,6 @@ pub(crate) fn run(locks: &Locks) -> Exit {
     })
 }
 
-/// Connects to a proxy: a node has the tables as well, and they are empty there.
-fn connect(access: &Access) -> Result<Client, Failed> {
-    let client = access.connect_within(LIMIT)?;
-    if client.is_proxy() {
-        return Ok(client);
-    }
-    let message = "that is a node, which knows no locks: --contact-points has to name proxies of the fleet".to_owned();
-    Err(Failed { code: Some(0), message })
-}
-
 /// Carries out a statement, again where no proxy can serve it yet.
 fn ask(client: &mut Client, text: &str, values: &[Option<Vec<u8>>]) -> Result<Table, Failed> {
     let began = Instant::now();
@@ -96,7 +86,7 @@ fn read_queue(client: &mut Client, locks: &Locks, name: &str) -> Result<Table, F
 }
 
 fn queue(locks: &Locks, name: &str) -> Result<Exit, Failed> {
-    let table = read_queue(&mut connect(&locks.access)?, locks, name)?;
+    let table = read_queue(&mut locks.access.connect_to_locks(LIMIT)?, locks, name)?;
     if table.rows.is_empty() {
         print(&format!("nobody holds lock {} or waits for it\n", shown(name.as_bytes())));
         return Ok(Exit::Done);
@@ -119,7 +109,7 @@ fn queue(locks: &Locks, name: &str) -> Result<Exit, Failed> {
 
 /// Takes a lock from its holders. Each is named with its fence, so that nobody who comes after them loses it.
 fn release(locks: &Locks, name: &str) -> Result<Exit, Failed> {
-    let mut client = connect(&locks.access)?;
+    let mut client = locks.access.connect_to_locks(LIMIT)?;
     let holders = holders(&read_queue(&mut client, locks, name)?, locks.fast);
     let lock = shown(name.as_bytes());
     if holders.is_empty() {
@@ -177,7 +167,7 @@ struct Line {
 }
 
 fn longest(locks: &Locks) -> Result<Exit, Failed> {
-    let mut client = connect(&locks.access)?;
+    let mut client = locks.access.connect_to_locks(LIMIT)?;
     let others = others(&mut client)?;
     let (mut lines, mut missing) = (Vec::new(), 0);
     let mut take = |place: &str, client: Result<Client, Failed>| {

@@ -15,6 +15,9 @@ use crate::config::{CQL_PORT, Credentials, split_host_port};
 /// The option in SUPPORTED by which a proxy can be told from a node.
 pub const PROXY_KEY: &str = "SHUNT_PROXY";
 
+/// An option that only a proxy of a fleet has, to which statements on locks are more than rows; its value is a version of them.
+pub const LOCKS_KEY: &str = "SHUNT_LOCKS";
+
 /// A statement that came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
@@ -47,6 +50,7 @@ pub struct Client {
     connection: Connection,
     limit: Duration,
     is_proxy: bool,
+    keeps_locks: bool,
     address: SocketAddr,
 }
 
@@ -61,8 +65,8 @@ impl Client {
         for host in hosts {
             for address in addresses(host)? {
                 match runtime.block_on(handshake::connect(address, credentials, limit)) {
-                    Ok(Session { connection, is_proxy, .. }) => {
-                        return Ok(Client { runtime, connection, limit, is_proxy, address });
+                    Ok(Session { connection, is_proxy, keeps_locks, .. }) => {
+                        return Ok(Client { runtime, connection, limit, is_proxy, keeps_locks, address });
                     }
                     Err(error) => told.push(format!("{address}: {error}")),
                 }
@@ -74,6 +78,11 @@ impl Client {
     /// True if this is a proxy, and not a node.
     pub fn is_proxy(&self) -> bool {
         self.is_proxy
+    }
+
+    /// True if this is a proxy of a fleet: elsewhere a statement on locks may be carried out as one on rows.
+    pub fn keeps_locks(&self) -> bool {
+        self.keeps_locks
     }
 
     /// Which of the hosts this is.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::{Authenticate, ErrorMessage, Supported, encode, error_code};
 
-use super::client::PROXY_KEY;
+use super::client::{LOCKS_KEY, PROXY_KEY};
 use super::connection::{Connection, Message};
 use super::error::ControlError;
 use crate::config::Credentials;
@@ -23,6 +23,8 @@ pub(super) struct Session {
     pub(super) compressions: Vec<String>,
     /// It is a proxy.
     pub(super) is_proxy: bool,
+    /// It is a proxy of a fleet.
+    pub(super) keeps_locks: bool,
     /// Class of the authenticator that asked for a login.
     pub(super) authenticator: Option<String>,
 }
@@ -62,7 +64,7 @@ async fn connect_with(
     if supported.opcode != opcode::SUPPORTED {
         return Err(supported.refusal("OPTIONS"));
     }
-    let (compressions, is_proxy) = options(&supported)?;
+    let Offer { compressions, is_proxy, keeps_locks } = options(&supported)?;
     let mut body = Vec::new();
     let driver = [("CQL_VERSION", "3.0.0"), ("DRIVER_NAME", "shunt"), ("DRIVER_VERSION", env!("CARGO_PKG_VERSION"))];
     encode::startup(&mut body, driver);
@@ -73,14 +75,22 @@ async fn connect_with(
         opcode::AUTHENTICATE => Some(log_in(&mut connection, &answer, credentials, limit).await?),
         _ => return Err(answer.refusal("STARTUP")),
     };
-    Ok(Session { connection, compressions, is_proxy, authenticator })
+    Ok(Session { connection, compressions, is_proxy, keeps_locks, authenticator })
 }
 
 /// The compressions that are offered, and if it is a proxy who offers them.
-fn options(supported: &Message) -> Result<(Vec<String>, bool), ControlError> {
+/// What SUPPORTED says.
+struct Offer {
+    compressions: Vec<String>,
+    is_proxy: bool,
+    keeps_locks: bool,
+}
+
+fn options(supported: &Message) -> Result<Offer, ControlError> {
     let options = Supported::decode(&supported.body)?.options;
     let compressions = options.get("COMPRESSION").map(|list| list.iter().map(str::to_owned).collect());
-    Ok((compressions.unwrap_or_default(), options.get(PROXY_KEY).is_some()))
+    let has = |key| options.get(key).is_some();
+    Ok(Offer { compressions: compressions.unwrap_or_default(), is_proxy: has(PROXY_KEY), keeps_locks: has(LOCKS_KEY) })
 }
 
 /// Sends user and password as SASL PLAIN (RFC 4616), which PasswordAuthenticator takes as the first answer.
