@@ -27,7 +27,7 @@ def nodes(name: str, port: int):
         yield ring, 3
         return
     contact = f"{NETWORK}.10:{port}"
-    with Embedded(name, contact, ["node", "--listen", contact, "--admin", "off"], [contact]):
+    with Embedded(f"{name}-{NETWORK}", contact, ["node", "--listen", contact, "--admin", "off"], [contact]):
         yield contact, 1
 
 
