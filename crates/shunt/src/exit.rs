@@ -8,7 +8,7 @@ pub(crate) const HELP: &str = "\
 Exit codes:
   0    done; for proxy, node and up: stopped by a signal, after draining
   1    a bench command failed; for fleet drain: it has not left in time; for doctor: warnings
-  2    wrong command line or configuration; for bench: wrong answers, or not run to its end; for locks: refused; for doctor: errors
+  2    wrong command line or configuration; for bench: wrong answers, or not run to its end; for fleet, lock and locks: refused; for doctor: errors
   3    an address cannot be listened on
   4    no contact point answered within --require-ring-ms; for locks: not every proxy answered
   5    the data directory cannot be used; for node check: it is damaged
@@ -16,6 +16,7 @@ Exit codes:
   70   internal error, such as a thread that died, also while draining
   75   lock: somebody else had it to the end of the wait; -E gives another code
   76   lock: it was lost, and the command was stopped
+  127  lock: the command could not be started; all other codes of lock are the command's
   130  stopped by another signal, a second or more after the first, without waiting for the drain";
 
 /// A lock was held by somebody else: EX_TEMPFAIL of sysexits.h, as flock(1) has it by `-E`.

@@ -49,7 +49,7 @@ pub(crate) enum FleetCommand {
 /// Where to connect to, and as whom.
 #[derive(Args, Debug)]
 pub(crate) struct Access {
-    /// Nodes to ask, any of them will do: HOST or HOST:PORT
+    /// Whom to ask, any of them will do: HOST or HOST:PORT. Nodes; for `lock` and `locks` proxies of the fleet
     #[arg(long, value_name = "HOST", value_delimiter = ',', default_value = "127.0.0.1:9042")]
     contact_points: Vec<String>,
     /// Role to log in with
@@ -187,7 +187,7 @@ pub(crate) fn run(fleet: &Fleet) -> Exit {
         }
         Err(failed) => {
             eprintln!("error: {}", failed.message);
-            if failed.code.is_none() { Exit::NoRing } else { Exit::Internal }
+            if failed.code.is_none() { Exit::NoRing } else { Exit::Configuration }
         }
     }
 }

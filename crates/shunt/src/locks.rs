@@ -37,7 +37,7 @@ pub(crate) struct Locks {
     /// Take the lock from whoever holds it; needs --force. With --fast the one in memory, else the durable one
     #[arg(long, requires = "name")]
     release: bool,
-    /// Yes: the holder does not hear of it, and only fences keep out what it still does
+    /// Yes: the holder hears of it only when it renews, and until then only fences keep out what it does
     #[arg(long, requires = "release")]
     force: bool,
     /// The lock to show, with all who wait for it [default: all locks, the longest queues first]
@@ -126,7 +126,7 @@ fn release(locks: &Locks, name: &str) -> Result<Exit, Failed> {
         };
         if !locks.force {
             let message = format!(
-                "lock {lock} is held by {who}: --force takes it from its holder, who does not hear of it and may go on; only what \
+                "lock {lock} is held by {who}: --force takes it from its holder, who hears of it only when it renews and may go on until then; only what \
                  refuses smaller fences is safe from that"
             );
             return Err(Failed { code: Some(0), message });
