@@ -72,8 +72,8 @@ def main() -> int:
         for ring in rings:
             ring.start(wipe=True)
         nodes = [ring.nodes[0] for ring in rings]
-        with Proxy(nodes[0].contact, "127.0.0.1:9044", "127.0.0.1:9184", ["--cores", "1"]) as stock, \
-                Proxy(nodes[1].contact, "127.0.0.1:9045", "127.0.0.1:9185", ["--cores", "1"]) as extended:
+        with Proxy(nodes[0].contact, "127.0.0.1:9050", "127.0.0.1:9190", ["--cores", "1"]) as stock, \
+                Proxy(nodes[1].contact, "127.0.0.1:9051", "127.0.0.1:9191", ["--cores", "1"]) as extended:
             fronts = (stock, extended)
             for front in fronts:
                 load(front.listen, 8, 8, "INSERT", 1, "--create", "--populate")

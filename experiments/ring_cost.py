@@ -156,8 +156,8 @@ def main() -> int:
     ring = Cluster("cost", first=51, extended=3, optimise=options.optimise, heap_mb=1024)
     try:
         ring.start(wipe=True)
-        with Proxy(ring.contacts, "127.0.0.1:9044", "127.0.0.1:9184", ["--cores", "1", "--aggregate", "off"]) as plain, \
-                Proxy(ring.contacts, "127.0.0.1:9045", "127.0.0.1:9185", ["--cores", "1"]) as aggregating:
+        with Proxy(ring.contacts, "127.0.0.1:9052", "127.0.0.1:9192", ["--cores", "1", "--aggregate", "off"]) as plain, \
+                Proxy(ring.contacts, "127.0.0.1:9053", "127.0.0.1:9193", ["--cores", "1"]) as aggregating:
             proxies = {"Shunt": plain, "Shunt, extension": aggregating}
             for setting in options.settings:
                 prepare(ring, setting)

@@ -85,7 +85,7 @@ class NodeStore(Store):
             keyspace = KEYSPACES[self.acknowledged]
             if not self.proxied:
                 return self.cql_round(options, node.contact, node.process.pid, keyspace)
-            with Proxy(node.contact, listen="127.0.0.1:9044", admin="127.0.0.1:9184", options=["--cores", "1"]) as proxy:
+            with Proxy(node.contact, listen="127.0.0.1:9054", admin="127.0.0.1:9194", options=["--cores", "1"]) as proxy:
                 return self.cql_round(options, proxy.listen, node.process.pid, keyspace)
 
 
