@@ -43,6 +43,11 @@ def rows_of(out):
     return [line.split() for line in out.splitlines()[1:]]
 
 
+def own(out, prefix):
+    """Rows of a test's own locks: a lock that an earlier fleet left behind is held for its TTL from when its partition is read."""
+    return [row for row in rows_of(out) if row[1].startswith(prefix)]
+
+
 def wait_for(so):
     deadline = time.monotonic() + 30
     while not so():
@@ -82,7 +87,7 @@ def test_all_locks_of_the_fleet_are_listed_and_the_longest_queue_first(fleet, se
         for one in fleet.proxies:
             wait_for(lambda: rows_of(locks(one.listen)[1])[0][1] == "listed-7")
             code, out, err = locks(one.listen, "--limit", "100")
-            listed = {row[1]: row for row in rows_of(out)}
+            listed = {row[1]: row for row in own(out, "listed-")}
             assert code == 0 and set(listed) == {*names, "listed-fast"}, (out, err)
             assert (listed["listed-fast"][0], listed["listed-3"][0]) == ("memory", "durable")
             assert rows_of(out)[0][1] == "listed-7" and rows_of(out)[0][-2] == "1"
@@ -95,7 +100,9 @@ def test_all_locks_of_the_fleet_are_listed_and_the_longest_queue_first(fleet, se
         waiter.join(60)
         release(session, "listed-7", "cat")
         release(session, "listed-fast", "bob", "fast_locks")
-    assert locks(fleet.proxies[0].listen) == (0, "nobody holds a lock or waits for one\n", "")
+    code, out, err = locks(fleet.proxies[0].listen)
+    assert (code, own(out, "listed-"), err) == (0, [], "")
+    assert rows_of(out) or out == "nobody holds a lock or waits for one\n"
 
 
 def test_a_driver_sees_the_locks_of_the_proxy_that_it_asks(fleet, session):
@@ -103,7 +110,8 @@ def test_a_driver_sees_the_locks_of_the_proxy_that_it_asks(fleet, session):
     seen = []
     for number in range(len(fleet.proxies)):
         one = fleet.connect(to=number)
-        seen += [tuple(row.values()) for row in one.execute("SELECT name, owner, waiters FROM shunt.locks")]
+        rows = one.execute("SELECT name, owner, waiters FROM shunt.locks")
+        seen += [tuple(row.values()) for row in rows if row["name"].startswith("seen")]
         prepared = one.prepare("SELECT name FROM shunt.fast_locks LIMIT ?")
         assert list(one.execute(prepared, (5,))) == []
         one.cluster.shutdown()
