@@ -24,3 +24,18 @@ def fleet(nodes, request):
         yield fleet.start()
     finally:
         fleet.stop()
+
+
+@pytest.fixture(scope="module", params=[3, 4, 5])
+def session(fleet, request):
+    """A driver's, in each version of the protocol. A module whose tests need only one has its own."""
+    session = fleet.connect(version=request.param)
+    session.version = request.param
+    yield session
+    session.cluster.shutdown()
+
+
+@pytest.fixture
+def name(request, session):
+    """Of a lock that no other test takes."""
+    return f"{request.node.name}-{session.version}"

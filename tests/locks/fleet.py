@@ -135,16 +135,11 @@ class Grants:
                 del self.holder[lock]
 
 
-class Workers:
-    """Clients that take locks, hold them for a moment and release them, whatever happens to the proxies."""
+class Threads:
+    """Clients, each a thread that goes on until the block is left."""
 
-    def __init__(self, fleet: Fleet, table: str, locks: int, clients: int, ttl_seconds: int):
-        self.fleet, self.table, self.ttl = fleet, table, ttl_seconds
-        self.names = [f"{table}-{number}" for number in range(locks)]
-        self.grants, self.going = Grants(), True
-        self.errors = {}
-        self.session = fleet.connect(timeout_seconds=3)
-        self.threads = [threading.Thread(target=self.work, args=(number,), daemon=True) for number in range(clients)]
+    threads = ()
+    going = True
 
     def __enter__(self):
         for thread in self.threads:
@@ -154,7 +149,23 @@ class Workers:
     def __exit__(self, *_):
         self.going = False
         for thread in self.threads:
-            thread.join(60)
+            thread.join(90)
+        assert not any(thread.is_alive() for thread in self.threads), "a client has no answer"
+
+
+class Workers(Threads):
+    """Clients that take locks, hold them for a moment and release them, whatever happens to the proxies."""
+
+    def __init__(self, fleet: Fleet, table: str, locks: int, clients: int, ttl_seconds: int):
+        self.fleet, self.table, self.ttl = fleet, table, ttl_seconds
+        self.names = [f"{table}-{number}" for number in range(locks)]
+        self.grants = Grants()
+        self.errors = {}
+        self.session = fleet.connect(timeout_seconds=3)
+        self.threads = [threading.Thread(target=self.work, args=(number,), daemon=True) for number in range(clients)]
+
+    def __exit__(self, *_):
+        super().__exit__()
         self.session.cluster.shutdown()
 
     def work(self, number: int) -> None:

@@ -14,19 +14,6 @@ RELEASE = "DELETE FROM shunt.{} WHERE name = ? IF owner = ? AND fence = ?"
 LOOK = "SELECT owner FROM shunt.{} WHERE name = ? LIMIT ?"
 
 
-@pytest.fixture(scope="module", params=[3, 4, 5])
-def session(fleet, request):
-    session = fleet.connect(version=request.param)
-    session.version = request.param
-    yield session
-    session.cluster.shutdown()
-
-
-@pytest.fixture
-def name(request, session):
-    return f"{request.node.name}-{session.version}"
-
-
 def refused(session, text, values, says) -> None:
     """In words that say this, whatever else is in them."""
     if session.version == 3 and UNSET_VALUE in values:

@@ -15,7 +15,7 @@ from cassandra.policies import FallthroughRetryPolicy
 
 from history.record import FAILED, OK, History
 from history.verdict import assert_linearizable
-from locks.fleet import LEASE_MS
+from locks.fleet import LEASE_MS, Threads
 
 KEYS = [f"history-{number}" for number in range(6)]
 CLIENTS = 8
@@ -27,12 +27,12 @@ STATEMENTS = {
 }
 
 
-class Lockers:
+class Lockers(Threads):
     """Clients that take, renew and release the same locks, each a thread. The owner has a new name for each acquisition, and no
     request is repeated: whoever is not told what became of it asks for something else."""
 
     def __init__(self, history: History, fleet, seed: int):
-        self.history, self.seed, self.going = history, seed, True
+        self.history, self.seed = history, seed
         self.session = fleet.connect(timeout_seconds=20)
         self.statements = {name: self.session.prepare(text) for name, text in STATEMENTS.items()}
         for statement in self.statements.values():
@@ -41,16 +41,8 @@ class Lockers:
         self.failures = []
         self.threads = [threading.Thread(target=self.loop, args=(f"c{number}",), daemon=True) for number in range(CLIENTS)]
 
-    def __enter__(self):
-        for thread in self.threads:
-            thread.start()
-        return self
-
     def __exit__(self, *_):
-        self.going = False
-        for thread in self.threads:
-            thread.join(90)
-        assert not any(thread.is_alive() for thread in self.threads), "a client has no answer"
+        super().__exit__()
         if not self.failures:
             for key in KEYS:
                 self.look("last", key)

@@ -10,19 +10,6 @@ from cassandra.query import BatchStatement
 TTL = 20
 
 
-@pytest.fixture(scope="module", params=[3, 4, 5])
-def session(fleet, request):
-    session = fleet.connect(version=request.param)
-    session.version = request.param
-    yield session
-    session.cluster.shutdown()
-
-
-@pytest.fixture
-def name(request, session):
-    return f"{request.node.name}-{session.version}"
-
-
 def acquire(session, name, owner, table="locks", wait_ms=0, ttl=TTL):
     text = f"INSERT INTO shunt.{table} (name, owner, wait_ms) VALUES (%s, %s, %s) IF NOT EXISTS USING TTL %s"
     return session.execute(text, (name, owner, wait_ms, ttl)).one()

@@ -9,7 +9,7 @@ use shunt_wire::cql::message::{Consistency, QueryParams, Values, encode};
 use crate::aggregate;
 use crate::core::Core;
 use crate::ids::{ClientRef, PoolId};
-use crate::link::{Kept, Pending, PoolKey, Purpose, open, pools};
+use crate::link::{Pending, PoolKey, Purpose, open, pools};
 use crate::metrics::QueryKind;
 use crate::own::{IN_FLIGHT_MAX, IN_FLIGHT_OF_FLEET, Levels, Own, VERSION, Whose};
 use crate::plan::{After, Plan, Work};
@@ -126,21 +126,8 @@ fn put(core: &mut Core, io: &mut Io, (whose, pool): (Whose, PoolId), plan: Plan,
         }
     };
     let stream = core.fleet.own.in_flight.insert(whose);
-    let pending = Pending {
-        purpose: Purpose::Client,
-        client: ClientRef::PROXY,
-        pool,
-        stream: stream as i16,
-        opcode: op,
-        flags: 0,
-        retries: 0,
-        fate_unknown: false,
-        reprepares: 0,
-        plan,
-        received_ns: io.now_ns(),
-        sent_ns: 0,
-        kept: Kept::Nothing,
-    };
+    let request = Pending::own(io.now_ns(), Purpose::Client, op);
+    let pending = Pending { pool, stream: stream as i16, plan, ..request };
     if !aggregate::send(&mut core.links, &mut core.retained, io, link, pending, body) {
         core.fleet.own.in_flight.remove(stream);
         return false;
