@@ -331,6 +331,15 @@ options! {
         change: AfterRestart,
         manual: "With fewer than 3 a lost node stops all locks, or lets them be granted twice. Lower it for trials only",
     }
+    /// File by which a restarted proxy proves that its former process has ended
+    fleet_state: Option<PathBuf> {
+        kind: PathBuf,
+        value: "FILE",
+        default: None => "",
+        allowed: Form("path", "/run/shunt/fleet"),
+        change: AfterRestart,
+        manual: "Its locks are then served again at once, and not after the lease. Each proxy needs a file of its own, on this host, that lasts from one process to the next",
+    }
     /// Longest time that a request may wait for a lock
     lock_wait_max_ms: u64 {
         kind: Millis,

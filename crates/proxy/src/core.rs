@@ -22,6 +22,7 @@ use crate::link::links::Links;
 use crate::locks::LockKeeper;
 use crate::log_limits::LogLimits;
 use crate::membership::Membership;
+use crate::membership::state_file::StateFile;
 use crate::metrics::CoreMetrics;
 use crate::own::Own;
 use crate::prepared::PreparedStore;
@@ -46,6 +47,8 @@ pub struct CoreOptions {
     pub control: mpsc::Sender<ControlRequest>,
     /// The mailboxes of all cores, by number; none for a core that is the only one.
     pub cores: Vec<Mailbox>,
+    /// What the core that runs the membership, the first, knows of former processes of this proxy.
+    pub state_file: Option<StateFile>,
     /// Seed of the core's random choices (jitter of reconnects).
     pub seed: u64,
 }
@@ -104,7 +107,7 @@ impl Core {
             fleet: FleetOwners {
                 own: Own::default(),
                 locks: LockKeeper::default(),
-                membership: Membership::default(),
+                membership: Membership::new(options.state_file),
                 lanes: Lanes::new(options.cores),
                 hops: Hops::default(),
             },

@@ -173,6 +173,7 @@ fn allocates_nothing(version: u8, compression: Option<Algorithm>, aggregate: boo
         log_limits: Arc::default(),
         control,
         cores: Vec::new(),
+        state_file: None,
         seed: 7,
     });
     let core = world.add("core", Watched::new(core, allocations));

@@ -10,14 +10,18 @@
 //! | [`carry`] | what the member wants done is done |
 //! | [`tool`] | what `shunt fleet` does |
 //! | [`answer`] | answers of nodes, as the member takes them |
+//! | [`state_file`] | what a restarted proxy knows of its former process |
 
 pub(crate) mod answer;
 pub(crate) mod carry;
 pub(crate) mod run;
+pub mod state_file;
 pub mod tool;
 
 use shunt_fleet::{Incarnation, Level, Member, Output, Statement, StatementId, Status};
 use shunt_reactor::Io;
+
+use crate::membership::state_file::StateFile;
 
 /// Names the statement that reads the fleet's row before there is a member. A member counts from 0.
 const FIRST_READ: StatementId = StatementId(u64::MAX);
@@ -48,8 +52,10 @@ pub(crate) struct Membership {
     incarnation: Option<Incarnation>,
     /// How its fleet agrees.
     level: Option<Level>,
-    /// Earlier incarnations of this process, whose end all its cores know of.
+    /// Earlier incarnations of this process, whose end all its cores know of, and those of former processes.
     own_dead: Vec<Incarnation>,
+    /// Where the next process will find the names of this one.
+    state_file: Option<StateFile>,
     /// The last thing that was said of why there is no member.
     told: String,
     /// The fleet's row was asked for before; at the first time the links are being opened.
@@ -71,6 +77,12 @@ fn now_ns(io: &Io) -> u64 {
 const ASKED_MAX: usize = 64;
 
 impl Membership {
+    /// One that has not begun.
+    pub(crate) fn new(state_file: Option<StateFile>) -> Self {
+        let own_dead = state_file.as_ref().map_or_else(Vec::new, |file| file.ended().to_vec());
+        Self { own_dead, state_file, ..Self::default() }
+    }
+
     /// The member as `/status` shows it.
     pub(crate) fn status(&self) -> Option<Status> {
         match &self.stage {

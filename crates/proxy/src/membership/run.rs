@@ -148,6 +148,9 @@ fn become_member(core: &mut Core, io: &mut Io, row: &FleetRow) {
         Ok(mut member) => {
             #[cfg(feature = "weakened")]
             core.fleet.membership.left_out.into_iter().for_each(|step| member.leave_out(step));
+            if let Some(Err(error)) = core.fleet.membership.state_file.as_mut().map(|file| file.note(incarnation)) {
+                tracing::warn!(%error, "`fleet_state` cannot be written: after a restart this proxy's locks wait for its lease");
+            }
             member.start(now_ns, wall_us, &mut core.fleet.membership.outputs);
             core.fleet.membership.stage = Stage::Member(Box::new(member));
             core.fleet.membership.incarnation = Some(incarnation);

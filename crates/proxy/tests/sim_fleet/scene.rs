@@ -161,6 +161,7 @@ impl Scene {
                 log_limits: Arc::clone(&log_limits),
                 control: self.control.0.clone(),
                 cores: if cores > 1 { (0..cores).map(mailbox).collect() } else { Vec::new() },
+                state_file: None,
                 seed: self.settings.seed ^ (proxy.starts << 32 | (number as u64) << 16 | index as u64),
             });
             weakened::leave_out(&mut core, self.settings.weakened);

@@ -119,6 +119,7 @@ impl Scene {
                     log_limits: Arc::clone(&log_limits),
                     control: sender.clone(),
                     cores: Vec::new(),
+                    state_file: None,
                     seed: options.seed ^ index as u64,
                 });
                 let core = world.add(&format!("core {index}"), core);

@@ -9,6 +9,7 @@ use shunt_proxy::config::Config;
 use shunt_proxy::control::{ClusterView, ControlOptions, ControlRequest, CoreMail, Mailbox};
 use shunt_proxy::core::{Core, CoreOptions};
 use shunt_proxy::log_limits::LogLimits;
+use shunt_proxy::membership::state_file::StateFile;
 use shunt_proxy::metrics::{ControlMetrics, CoreMetrics, Sources};
 use shunt_proxy::prepared::PreparedStore;
 use shunt_reactor::{Acceptor, CoreSlot, Inbox, IoChoice, LoopOptions, Mailer, mailbox, probe_uring, run};
@@ -18,7 +19,7 @@ use tracing::info;
 use super::control::{self, ControlThread};
 use super::part::{Notice, ProxyPart, Reload, Running};
 use crate::admin;
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::open_files;
 use crate::supervise::{Events, Teller, threads};
 
@@ -49,6 +50,8 @@ pub(crate) fn start(
     let admin_listener = config.admin.map(admin::listen).transpose()?;
     let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let listening: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+    let state_file = config.fleet_state.as_deref().map(StateFile::open).transpose();
+    let state_file = state_file.map_err(|error| Failure { exit: Exit::Configuration, message: error.to_string() })?;
     open_files::allow_clients(config.clients_max);
 
     let (teller, notices) = events.teller();
@@ -56,7 +59,7 @@ pub(crate) fn start(
     let config = Arc::new(config);
     let (config_sender, config_receiver) = watch::channel(Arc::clone(&config));
     let prepared = Arc::<PreparedStore>::default();
-    let cores = start_cores(&config, usable_driver(config.io), &prepared, &requests, &teller)?;
+    let cores = start_cores(&config, usable_driver(config.io), &prepared, &requests, &teller, state_file)?;
     drop(requests);
 
     let (view_sender, view) = ClusterView::new();
@@ -130,6 +133,7 @@ fn start_cores(
     prepared: &Arc<PreparedStore>,
     requests: &mpsc::Sender<ControlRequest>,
     teller: &Teller<Notice>,
+    mut state_file: Option<StateFile>,
 ) -> Result<Vec<StartedCore>, Failure> {
     let log_limits = Arc::<LogLimits>::default();
     let make =
@@ -147,6 +151,7 @@ fn start_cores(
             log_limits: Arc::clone(&log_limits),
             control: requests.clone(),
             cores: mailers.iter().cloned().map(mailbox_of).collect(),
+            state_file: state_file.take(), // the first core's
             seed: random_seed(),
         });
         let load = Some(Arc::clone(&metrics.load));
