@@ -15,7 +15,7 @@ KEYS = 30
 LEVELS = {name: getattr(ConsistencyLevel, name) for name in ("ONE", "QUORUM", "LOCAL_QUORUM", "ALL")}
 ANSWERS_WITHIN_SECONDS = 60  # far beyond every time-out of Cassandra and the proxy
 WRITE = "INSERT INTO faults.writes (key, value) VALUES (?, ?)"
-READ = "SELECT value FROM faults.writes WHERE key = ?"
+READ = "SELECT value FROM writes WHERE key = ?"  # as applications write that name their keyspace to the driver
 DEFERRED = "org.apache.cassandra.metrics:type=ShuntAggregate,name=Deferred", "Count"
 SWITCHES = "shunt.cassandra:type=PeerTraffic"
 HINTS = "org.apache.cassandra.metrics:type=Storage,name=TotalHints", "Count"
@@ -44,7 +44,7 @@ class Way:
         profile = ExecutionProfile(load_balancing_policy=WhiteListRoundRobinPolicy(hosts), retry_policy=FallthroughRetryPolicy(),
                                    request_timeout=ANSWERS_WITHIN_SECONDS)
         self.cluster = Cluster(hosts, port=port, execution_profiles={EXEC_PROFILE_DEFAULT: profile}, **PATIENT)
-        self.session = self.cluster.connect()
+        self.session = self.cluster.connect("faults")
         self.write, self.read = self.session.prepare(WRITE), self.session.prepare(READ)
 
     def begin(self, kind: str, level: str, rows: list) -> list:

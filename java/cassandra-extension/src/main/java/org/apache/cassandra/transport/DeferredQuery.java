@@ -2,6 +2,7 @@ package org.apache.cassandra.transport;
 
 import static org.apache.cassandra.utils.Clock.Global.currentTimeMillis;
 
+import java.util.Objects;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
 import org.apache.cassandra.concurrent.DebuggableTask.RunnableDebuggableTask;
@@ -71,13 +72,14 @@ abstract class DeferredQuery extends ExecuteMessage implements Overdue.Look
     }
 
     /**
-     * Whether EXECUTE messages are executed as Cassandra does, and this one with as many values as it needs, under its own keyspace.
-     * Prepares its options.
+     * Whether EXECUTE messages are executed as Cassandra does, and this one with as many values as it needs, under the keyspace that it
+     * was prepared in: under another Cassandra warns the client. Prepares its options.
      */
-    static boolean fits(QueryHandler.Prepared prepared, ExecuteMessage execute)
+    static boolean fits(QueryHandler.Prepared prepared, ExecuteMessage execute, ClientState client)
     {
         execute.options.prepare(prepared.statement.getBindVariables()); // values with names have no order before
-        return prepared.fullyQualified && execute.options.getConsistency() != null && !execute.options.getConsistency().isSerialConsistency()
+        return (prepared.fullyQualified || Objects.equals(prepared.keyspace, client.getRawKeyspace()))
+               && execute.options.getConsistency() != null && !execute.options.getConsistency().isSerialConsistency()
                && execute.options.getPageSize() != 0
                && execute.options.getValues().size() == prepared.statement.getBindVariables().size()
                && ClientState.getCQLQueryHandler() == PROCESSOR;

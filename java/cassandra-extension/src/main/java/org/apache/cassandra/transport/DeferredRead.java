@@ -70,9 +70,9 @@ final class DeferredRead extends DeferredQuery
      * Whether it reads one partition, needs the answers of several replicas, and has one page: because it can have one row at most, or
      * for its limits. Aggregates, indexes and pages are read on a thread.
      */
-    static boolean fits(QueryHandler.Prepared prepared, ExecuteMessage execute)
+    static boolean fits(QueryHandler.Prepared prepared, ExecuteMessage execute, ClientState client)
     {
-        if (!(prepared.statement instanceof SelectStatement select) || !DeferredQuery.fits(prepared, execute))
+        if (!(prepared.statement instanceof SelectStatement select) || !DeferredQuery.fits(prepared, execute, client))
             return false;
         StatementRestrictions where = select.getRestrictions();
         // Masks ask for permissions, and may be functions that take their time.

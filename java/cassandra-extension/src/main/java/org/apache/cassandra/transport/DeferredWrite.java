@@ -56,9 +56,9 @@ final class DeferredWrite extends DeferredQuery
      * Whether it is a plain write, of one partition and nothing else. What Cassandra does in several steps, or after a look at the
      * data, waits on a thread.
      */
-    static boolean fits(QueryHandler.Prepared prepared, ExecuteMessage execute)
+    static boolean fits(QueryHandler.Prepared prepared, ExecuteMessage execute, ClientState client)
     {
-        if (!(prepared.statement instanceof ModificationStatement write) || !DeferredQuery.fits(prepared, execute))
+        if (!(prepared.statement instanceof ModificationStatement write) || !DeferredQuery.fits(prepared, execute, client))
             return false;
         if (write.hasConditions() || write.isVirtual() || write.isCounter() || write.requiresRead() || write.getRestrictions().keyIsInRelation()
             || execute.options.getConsistency() == ConsistencyLevel.ANY || execute.options.getConsistency() == ConsistencyLevel.NODE_LOCAL)

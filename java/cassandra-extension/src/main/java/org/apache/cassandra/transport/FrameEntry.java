@@ -193,7 +193,7 @@ final class FrameEntry implements FramePool.Piece, DeferredQuery.Asker
             place = prepared == null ? Place.INLINE : place(prepared.statement, execute.options, state);
             isRead = prepared != null && prepared.statement instanceof SelectStatement;
             if (prepared != null && (place == Place.HANDED_OVER || place == Place.INLINE_AND_REMOTE))
-                candidate = deferred(execute, prepared);
+                candidate = deferred(execute, prepared, state);
         }
         else if (request instanceof QueryMessage query)
         {
@@ -223,14 +223,14 @@ final class FrameEntry implements FramePool.Piece, DeferredQuery.Asker
     }
 
     /** The query as one that no thread waits for, if it can be; else null. */
-    private DeferredQuery deferred(ExecuteMessage execute, QueryHandler.Prepared prepared)
+    private DeferredQuery deferred(ExecuteMessage execute, QueryHandler.Prepared prepared, ClientState client)
     {
         PeerTraffic traffic = traffic();
         try
         {
-            if (traffic.defersWrites() && DeferredWrite.fits(prepared, execute))
+            if (traffic.defersWrites() && DeferredWrite.fits(prepared, execute, client))
                 return new DeferredWrite(execute, prepared, this);
-            if (traffic.defersReads() && DeferredRead.fits(prepared, execute))
+            if (traffic.defersReads() && DeferredRead.fits(prepared, execute, client))
                 return new DeferredRead(execute, prepared, this);
         }
         catch (RuntimeException e)

@@ -1,6 +1,7 @@
 package org.apache.cassandra.transport;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -75,13 +76,14 @@ class DeferredQueryTest
         }
     }
 
-    private static QueryHandler.Prepared prepared()
+    /** Without a keyspace it was prepared with its table's full name. */
+    private static QueryHandler.Prepared prepared(String keyspace)
     {
         CQLStatement statement = (CQLStatement) Proxy.newProxyInstance(
             CQLStatement.class.getClassLoader(), new Class<?>[]{CQLStatement.class},
             (proxy, method, arguments) -> method.getName().equals("getBindVariables") ? List.of()
                                           : method.getReturnType() == boolean.class ? false : null);
-        return new QueryHandler.Prepared(statement, "made up", true, null);
+        return new QueryHandler.Prepared(statement, "made up", keyspace == null, keyspace);
     }
 
     private static ExecuteMessage message(boolean named)
@@ -103,7 +105,7 @@ class DeferredQueryTest
     /** One that is asked, and ends as is said. */
     private DeferredQuery begun(Runnable look, Runnable end)
     {
-        DeferredQuery query = new DeferredQuery(message(false), prepared(), answers)
+        DeferredQuery query = new DeferredQuery(message(false), prepared(null), answers)
         {
             @Override
             Response begin()
@@ -162,7 +164,17 @@ class DeferredQueryTest
     @Test
     void valuesWithNamesAreLookedAt()
     {
-        DeferredQuery.fits(prepared(), message(true));
+        DeferredQuery.fits(prepared(null), message(true), ClientState.forInternalCalls());
+    }
+
+    /** As applications prepare that name their keyspace to the driver, which is most of them. */
+    @Test
+    void aTableWithoutKeyspaceIsThatOfTheConnection()
+    {
+        assertTrue(DeferredQuery.fits(prepared("app"), message(false), ClientState.forInternalCalls("app")));
+        assertFalse(DeferredQuery.fits(prepared("app"), message(false), ClientState.forInternalCalls("other")));
+        assertFalse(DeferredQuery.fits(prepared("app"), message(false), ClientState.forInternalCalls()));
+        assertTrue(DeferredQuery.fits(prepared(null), message(false), ClientState.forInternalCalls("other")));
     }
 
     @Test
