@@ -21,6 +21,8 @@ pub fn run(data: &[u8]) {
         let parsed = facade::parse(text, session);
         if !matches!(parsed, Ok(None)) {
             assert!(looks_so(text, session), "a proxy would give it to a node: {text}");
+            let is_change = classify(text).kind == Kind::Ddl;
+            assert!(!is_change || facade::may_change(text, session), "a proxy would take it for other tables': {text}");
         }
         let Ok(Some(statement)) = parsed else { continue };
         assert!(!statement.is_empty() && statement.len() <= facade::BATCH_MAX);
@@ -55,8 +57,8 @@ pub fn run(data: &[u8]) {
 fn looks_so(text: &str, session: Option<&str>) -> bool {
     let parsed = classify(text);
     match parsed.kind {
-        Kind::Batch => session == Some(KEYSPACE) || text.to_ascii_lowercase().contains(KEYSPACE),
-        Kind::Ddl | Kind::Use | Kind::Other => false,
+        Kind::Batch | Kind::Ddl => session == Some(KEYSPACE) || text.to_ascii_lowercase().contains(KEYSPACE),
+        Kind::Use | Kind::Other => false,
         _ => {
             let keyspace = parsed.keyspace.or_else(|| parsed.selected_table().and_then(|(keyspace, _)| keyspace));
             keyspace.or(session.map(Identifier::exact)).is_some_and(|keyspace| keyspace.matches(KEYSPACE))

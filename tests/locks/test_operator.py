@@ -198,6 +198,18 @@ def test_a_ring_has_one_fleet(fleet):
     assert shown.returncode == 2 and "there is no fleet another" in shown.stderr, shown
 
 
+def test_a_fleet_is_made_at_nodes(fleet):
+    """A proxy shows itself in place of the nodes and their datacentres, and refuses to have the tables of locks made."""
+    with Proxy(fleet.contact_points, f"{NETWORK}.9:9370", f"{NETWORK}.9:9371") as alone:
+        for contact in (fleet.proxies[0].listen, alone.listen):
+            made = subprocess.run([str(binary()), "fleet", "init", "--contact-points", contact, "--name", fleet.name],
+                                  capture_output=True, text=True, timeout=60, check=False)
+            assert (made.returncode, made.stdout) == (2, "") and "is a proxy" in made.stderr, made
+    made = subprocess.run([str(binary()), "fleet", "init", "--contact-points", fleet.contact_points, "--name", fleet.name,
+                           "--beside-others", "--replicas", str(fleet.replicas)], capture_output=True, text=True, timeout=60, check=False)
+    assert made.returncode == 0 and "was there before" in made.stdout, made
+
+
 def doctor(contact, *arguments):
     done = subprocess.run([str(binary()), "doctor", "--json", "--contact-points", contact, *arguments], capture_output=True, text=True,
                           timeout=60, check=False)

@@ -227,6 +227,9 @@ def test_statements_that_are_refused_for_what_they_say_are_refused_with_a_right_
     with pytest.raises(InvalidRequest):
         session.execute("TRUNCATE shunt.locks")
     for text in ("DROP TABLE shunt.locks", "ALTER TABLE shunt.locks ADD more int", "DROP KEYSPACE shunt"):
+        with pytest.raises(InvalidRequest):
+            session.execute(text)
+    for text in ("DROP TABLE shunt.others", "DROP KEYSPACE shunt_meta"):
         with pytest.raises(Unauthorized):
             session.execute(text)
 

@@ -7,6 +7,8 @@ import pytest
 from cassandra import InvalidRequest
 from cassandra.query import BatchStatement
 
+from harness import cql
+
 TTL = 20
 
 
@@ -192,6 +194,15 @@ REFUSED = (
     "SELECT writetime(owner) FROM shunt.locks WHERE name = 'n'",
     "TRUNCATE shunt.locks",
     "TRUNCATE TABLE shunt.fast_rwlocks",
+    "DROP TABLE shunt.locks",
+    "drop table if exists \"shunt\" . LOCKS ;",
+    "ALTER TABLE shunt.fast_locks ADD more int",
+    "-- a comment\nALTER /* another */ TABLE Shunt.rwlocks WITH gc_grace_seconds = 0",
+    "CREATE TABLE IF NOT EXISTS shunt.locks (name text PRIMARY KEY)",
+    "CREATE INDEX IF NOT EXISTS by_owner ON shunt.locks (owner)",
+    "CREATE TRIGGER t ON shunt.locks USING 'org.example.Trigger'",
+    "DROP KEYSPACE shunt",
+    "ALTER KEYSPACE shunt WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
     "INSERT INTO shunt.lock_queue (name, fast, position) VALUES ('n', false, 1) IF NOT EXISTS",
     "BEGIN BATCH INSERT INTO shunt.locks (name, owner) VALUES ('n', 'o') IF NOT EXISTS USING TTL 5; "
     "INSERT INTO system_auth.roles (role) VALUES ('x'); APPLY BATCH",
@@ -214,10 +225,31 @@ def test_what_is_no_statement_on_locks_is_refused_and_changes_nothing(session, n
             session.execute(session.prepare(text))
     # Nothing came through to the tables themselves, which no proxy looks at.
     contact = nodes[0].split(",")[0].rsplit(":", 1)
-    from harness import cql
     with cql.Session(contact[0], int(contact[1])) as direct:
         for table in ("locks", "fast_locks", "rwlocks", "fast_rwlocks", "lock_queue"):
             assert not direct.query(f"SELECT name FROM shunt.{table}"), table
+
+
+def test_changes_of_the_tables_are_refused_with_what_to_do_and_others_are_not(fleet, session, nodes):
+    inside = fleet.connect(version=session.version)
+    inside.set_keyspace("shunt")
+    made = f"made_{session.version}"
+    for text, says in (("DROP TABLE locks", "DROP TABLE shunt.locks is refused"), ("ALTER TABLE lock_queue ADD a int", "shunt fleet init"),
+                       ("CREATE INDEX ON fast_locks (owner)", "shunt locks"), ("TRUNCATE rwlocks", "DELETE")):
+        for ask in (inside.execute, inside.prepare):
+            with pytest.raises(InvalidRequest) as caught:
+                ask(text)
+            assert says in str(caught.value)
+    assert inside.execute("SELECT name FROM lock_queue WHERE name = 'none'").one() is None, "the connection is kept"
+    # What is not one of the tables is the nodes' business, in this keyspace too.
+    inside.execute(f"CREATE TABLE {made} (locks text PRIMARY KEY)")
+    inside.execute(f"ALTER TABLE {made} ADD more int")
+    inside.execute(f"DROP TABLE {made}")
+    inside.cluster.shutdown()
+    contact, port = nodes[0].split(",")[0].rsplit(":", 1)
+    with cql.Session(contact, int(port)) as direct:
+        tables = direct.query("SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'shunt'")
+    assert len(tables) == 5
 
 
 def test_use_and_the_tables_metadata(fleet, session):

@@ -54,15 +54,21 @@ pub(crate) fn place(text: &str, offset: usize) -> (u32, i32) {
 
 /// Cuts `text` into tokens; the last one is [`Kind::End`].
 pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, SyntaxError> {
-    let mut lexer = Lexer { text, bytes: text.as_bytes(), position: 0 };
     let mut tokens = Vec::with_capacity(text.len() / 4);
+    each(text, |token| tokens.push(token))?;
+    Ok(tokens)
+}
+
+/// Gives the tokens of `text` away one by one; the last one is [`Kind::End`].
+pub(crate) fn each(text: &str, mut take: impl FnMut(Token)) -> Result<(), SyntaxError> {
+    let mut lexer = Lexer { text, bytes: text.as_bytes(), position: 0 };
     loop {
         lexer.skip_blanks()?;
         let start = lexer.position;
         let kind = lexer.next()?;
-        tokens.push(Token { kind, start, end: lexer.position });
+        take(Token { kind, start, end: lexer.position });
         if kind == Kind::End {
-            return Ok(tokens);
+            return Ok(());
         }
     }
 }

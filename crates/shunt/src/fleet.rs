@@ -161,6 +161,19 @@ impl Access {
         Err(Failed { code: Some(error_code::INVALID), message })
     }
 
+    /// The same, to a node: a proxy shows itself in place of the nodes, and one of a fleet refuses changes of its tables.
+    ///
+    /// # Errors
+    /// As [`Access::connect`]; or what answers is a proxy.
+    pub(crate) fn connect_to_nodes(&self, which: &str) -> Result<Client, Failed> {
+        let client = self.connect()?;
+        if !client.is_proxy() {
+            return Ok(client);
+        }
+        let message = format!("{} is a proxy: --contact-points has to name nodes, {which}", client.address());
+        Err(Failed { code: Some(error_code::INVALID), message })
+    }
+
     fn credentials(&self) -> Result<Option<Credentials>, Failed> {
         let Some((username, path)) = self.username.clone().zip(self.password_file.as_ref()) else { return Ok(None) };
         let failed = |error| Failed { code: None, message: format!("{}: {error}", path.display()) };
@@ -193,7 +206,7 @@ pub(crate) fn run(fleet: &Fleet) -> Exit {
 }
 
 fn init(init: &Init) -> Result<String, Failed> {
-    let mut client = init.access.connect()?;
+    let mut client = init.access.connect_to_nodes("which have the fleet's tables and know the datacentres")?;
     let (level, replication) = match &init.datacentre {
         Some(name) => (Level::LocalSerial, Replication::Datacentres(vec![(name.clone(), init.replicas)])),
         None => (Level::Serial, Replication::Simple(init.replicas)),

@@ -16,6 +16,23 @@ const FORMS: [(&str, &str); 10] = [
     ("queue", "SELECT * FROM shunt.{} WHERE name = 'n' AND fast = true"),
 ];
 
+/// Changes of the tables and their keyspace, and of others.
+const CHANGES: [(&str, &str); 13] = [
+    ("create_keyspace", "CREATE KEYSPACE IF NOT EXISTS shunt WITH replication = {'class': 'SimpleStrategy'}"),
+    ("alter_keyspace", "alter schema Shunt with durable_writes = false"),
+    ("drop_keyspace", "DROP KEYSPACE IF EXISTS \"shunt\";"),
+    ("create_table", "CREATE TABLE IF NOT EXISTS shunt.locks (name text PRIMARY KEY)"),
+    ("alter_table", "-- more\nALTER TABLE shunt . \"locks\" ADD more int"),
+    ("drop_table", "DROP /* it */ COLUMNFAMILY locks"),
+    ("create_index", "CREATE INDEX IF NOT EXISTS i ON shunt.locks (owner)"),
+    ("create_trigger", "CREATE TRIGGER t ON shunt.fast_locks USING 'a.B'"),
+    ("drop_trigger", "DROP TRIGGER IF EXISTS t ON shunt.lock_queue"),
+    ("create_view", "CREATE MATERIALIZED VIEW a.v AS SELECT * FROM shunt.locks WHERE name IS NOT NULL PRIMARY KEY (name)"),
+    ("change_unknown", "ALTER TABLE shunt.locks FORGET owner"),
+    ("change_of_others", "CREATE TABLE a.locks (shunt text PRIMARY KEY)"),
+    ("grant", "GRANT SELECT ON shunt.locks TO reports"),
+];
+
 /// Texts with values behind them.
 pub(super) fn facade(add: Add<'_>) {
     for (name, form) in FORMS {
@@ -34,4 +51,7 @@ pub(super) fn facade(add: Add<'_>) {
     let batch = format!("BEGIN BATCH {}; {}; APPLY BATCH", child("a"), child("b"));
     add("facade", "batch", batch.into_bytes());
     add("facade", "truncate", b"TRUNCATE TABLE shunt.locks".to_vec());
+    for (name, text) in CHANGES {
+        add("facade", name, text.as_bytes().to_vec());
+    }
 }

@@ -15,16 +15,18 @@
 //!
 //! [`parse`] reads a text, at PREPARE or for a QUERY; [`Statement::bind`] puts the values in; [`reply`] writes the answers. What is on
 //! these tables and is none of the forms above is refused with words that say which form it should have: a row that came to be in
-//! one of the tables would show a lock that nobody holds.
+//! one of the tables would show a lock that nobody holds. So are changes of the tables themselves.
 
 mod bind;
 mod read;
 pub mod reply;
+mod schema;
 #[cfg(test)]
 mod tests;
 
 pub use bind::{Asked, Request};
 pub use read::{is_facade, parse};
+pub use schema::may_change;
 
 use crate::error::InvalidRequest;
 

@@ -2,7 +2,7 @@
 
 use super::{
     COLUMNS_MAX, ColumnType, Form, KEYSPACE, NAME_BYTES_MAX, Selected, Single, Source, Statement, Table,
-    may_be_together,
+    may_be_together, schema,
 };
 use crate::ast::{
     self, Attributes, ColumnCondition, Comparison, Conditions, Delete, Insert, LiteralKind, Mutation, Operation,
@@ -18,10 +18,10 @@ pub fn is_facade(name: &QualifiedName, keyspace: Option<&str>) -> Option<Table> 
     Table::ALL.into_iter().find(|table| table.name() == name.name)
 }
 
-/// Reads a text. None: it is not on one of the tables, or is a change of the schema, which nodes answer. `keyspace` is the session's.
+/// Reads a text. None: it is not on one of the tables. `keyspace` is the session's.
 ///
 /// # Errors
-/// The text is on one of the tables and is none of the forms that they have.
+/// The text is on one of the tables and is none of the forms that they have; or it would change the tables or their keyspace.
 pub fn parse(text: &str, keyspace: Option<&str>) -> Result<Option<Statement>, InvalidRequest> {
     // What is no CQL is a node's to refuse, in its own words.
     let Ok(parsed) = crate::parse(text) else { return Ok(None) };
@@ -41,6 +41,7 @@ pub fn parse(text: &str, keyspace: Option<&str>) -> Result<Option<Statement>, In
         ast::Statement::Truncate(name) if is_facade(name, keyspace).is_some() => {
             return Err(refuse("the tables of shunt have no rows to TRUNCATE; release locks by DELETE"));
         }
+        ast::Statement::Schema(change) => return schema::refusal(change, keyspace).map_or(Ok(None), Err),
         _ => return Ok(None),
     };
     let markers = parsed.markers.into_iter().map(|name| name.map(String::into_boxed_str)).collect();

@@ -4,7 +4,7 @@ use shunt_wire::cql::message::{ResultMessage, Value, ValueList, Values};
 use shunt_wire::cql::statement::{Identifier, Kind, classify};
 
 use super::reply::{self, Row};
-use super::{Asked, KEYSPACE, Request, Statement, Table, parse};
+use super::{Asked, KEYSPACE, Request, Statement, Table, may_change, parse};
 
 fn read(text: &str) -> Statement {
     parse(text, None).expect("it is allowed").expect("it is on one of the tables")
@@ -131,14 +131,13 @@ fn an_owner_cannot_be_changed_by_renewing() {
 }
 
 #[test]
-fn other_tables_and_changes_of_the_schema_are_the_nodes_business() {
+fn other_tables_are_the_nodes_business() {
     for text in [
         "SELECT * FROM other.locks WHERE name = 'n'",
         "SELECT * FROM \"Shunt\".locks WHERE name = 'n'",
         "SELECT * FROM shunt.\"Locks\" WHERE name = 'n'",
         "SELECT * FROM shunt.others",
         "SELECT * FROM locks",
-        "DROP TABLE shunt.locks",
         "this is no CQL at all",
         "BEGIN BATCH INSERT INTO a.b (c) VALUES (1); APPLY BATCH",
     ] {
@@ -146,6 +145,117 @@ fn other_tables_and_changes_of_the_schema_are_the_nodes_business() {
     }
     assert!(parse("SELECT * FROM locks WHERE name = 'n'", Some(KEYSPACE)).expect("allowed").is_some());
     assert_eq!(parse("SELECT * FROM locks WHERE name = 'n'", Some("Shunt")), Ok(None));
+}
+
+const CHANGES: [&str; 15] = [
+    "CREATE TABLE IF NOT EXISTS {} (name text PRIMARY KEY)",
+    "create columnfamily {} (name text, owner text, primary key (name, owner)) with comment = 'mine'",
+    "ALTER TABLE {} ADD more int",
+    "ALTER TABLE IF EXISTS {} DROP owner",
+    "ALTER TABLE {} RENAME name TO lock",
+    "ALTER TABLE {} WITH gc_grace_seconds = 0",
+    "DROP TABLE {}",
+    "drop columnfamily if exists {} ;",
+    "DROP MATERIALIZED VIEW {}",
+    "-- comment\n/* another */ CREATE INDEX ON {} (owner)",
+    "CREATE CUSTOM INDEX IF NOT EXISTS i ON {} (owner) USING 'sai'",
+    "CREATE TRIGGER IF NOT EXISTS t ON {} USING 'a.B'",
+    "DROP TRIGGER IF EXISTS t ON {}",
+    "CREATE MATERIALIZED VIEW a.v AS SELECT * FROM {} WHERE name IS NOT NULL PRIMARY KEY (name)",
+    "ALTER TABLE {} FORGET owner",
+];
+
+/// True if the proxy refuses a change of the schema, as a whole or because it cannot read it.
+fn is_refused(text: &str, session: Option<&str>) -> bool {
+    assert_eq!(classify(text).kind, Kind::Ddl, "a proxy would not look at it: {text}");
+    match parse(text, session) {
+        Err(_) => {
+            assert!(may_change(text, session), "{text}");
+            true
+        }
+        Ok(read) => {
+            assert_eq!(read, None, "{text}");
+            crate::parse(text).is_err() && may_change(text, session)
+        }
+    }
+}
+
+#[test]
+fn the_tables_are_not_changed() {
+    let spellings = ["shunt.locks", "Shunt . FAST_locks", "\"shunt\".\"rwlocks\"", "shunt/* x */.\n-- y\nlock_queue"];
+    for form in CHANGES {
+        for spelling in spellings {
+            for session in [None, Some(KEYSPACE), Some("elsewhere")] {
+                assert!(is_refused(&form.replacen("{}", spelling, 1), session), "{form} of {spelling}");
+            }
+        }
+        let inside = form.replacen("{}", "fast_rwlocks", 1);
+        assert!(is_refused(&inside, Some(KEYSPACE)) && !is_refused(&inside, Some("elsewhere")), "{form}");
+        for other in ["elsewhere.locks", "shunt.others", "\"Shunt\".locks", "shunt.\"Locks\""] {
+            assert!(!is_refused(&form.replacen("{}", other, 1), Some("elsewhere")), "{form} of {other}");
+        }
+    }
+    for text in [
+        "CREATE KEYSPACE IF NOT EXISTS {} WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}",
+        "ALTER KEYSPACE {} WITH durable_writes = false",
+        "alter keyspace if exists {} with durable_writes = false",
+        "DROP KEYSPACE {}",
+        "Drop Keyspace If Exists {};",
+        "ALTER KEYSPACE {} FORGET it",
+    ] {
+        for (name, refused) in
+            [("shunt", true), ("SHUNT", true), ("\"shunt\"", true), ("\"Shunt\"", false), ("shunt_meta", false)]
+        {
+            assert_eq!(is_refused(&text.replacen("{}", name, 1), Some(KEYSPACE)), refused, "{text} of {name}");
+        }
+    }
+}
+
+#[test]
+fn what_a_refused_change_was_and_what_to_do_is_said() {
+    for (text, says) in [
+        ("ALTER TABLE shunt.locks ADD a int", ["ALTER TABLE shunt.locks is refused", "shunt fleet init"]),
+        ("DROP TABLE IF EXISTS shunt.locks", ["DROP TABLE shunt.locks is refused", "at a node"]),
+        ("DROP KEYSPACE shunt", ["DROP KEYSPACE shunt is refused", "at a node"]),
+        ("ALTER KEYSPACE shunt WITH durable_writes = true", ["ALTER KEYSPACE shunt is refused", "at a node"]),
+        (
+            "CREATE TABLE shunt.locks (name text PRIMARY KEY)",
+            ["CREATE TABLE shunt.locks is refused", "shunt fleet init"],
+        ),
+        ("CREATE INDEX ON shunt.rwlocks (owner)", ["CREATE INDEX ON shunt.rwlocks is refused", "shunt locks"]),
+        ("CREATE TRIGGER t ON shunt.locks USING 'x'", ["CREATE TRIGGER ON shunt.locks is refused", "no rows"]),
+    ] {
+        let error = parse(text, None).expect_err("it is not allowed").message;
+        assert!(says.iter().all(|says| error.contains(says)), "{error}");
+    }
+}
+
+/// What is in the keyspace and is none of the tables, or only speaks of them.
+#[test]
+fn other_changes_of_the_schema_are_the_nodes_business() {
+    for text in [
+        "CREATE TABLE shunt.others (locks text PRIMARY KEY)",
+        "CREATE TYPE shunt.locks (name text)",
+        "DROP INDEX shunt.locks",
+        "CREATE FUNCTION shunt.f (locks text) CALLED ON NULL INPUT RETURNS text LANGUAGE java AS 'return shunt.locks;'",
+        "CREATE TABLE shunts.locks (name text PRIMARY KEY)",
+    ] {
+        assert!(!is_refused(text, Some(KEYSPACE)), "{text}");
+    }
+    let body = "x".repeat(100_000);
+    let long = format!(
+        "CREATE FUNCTION a.f (locks text) CALLED ON NULL INPUT RETURNS text LANGUAGE java AS 'shunt.locks {body}'"
+    );
+    assert!(!may_change(&long, None));
+    for text in [
+        "GRANT SELECT ON shunt.locks TO reports",
+        "REVOKE MODIFY ON KEYSPACE shunt FROM reports",
+        "LIST ALL PERMISSIONS ON shunt.locks",
+        "DESCRIBE TABLE shunt.locks",
+        "DROP ROLE locks",
+    ] {
+        assert_eq!((parse(text, Some(KEYSPACE)), classify(text).kind), (Ok(None), Kind::Other), "{text}");
+    }
 }
 
 #[test]

@@ -13,12 +13,12 @@ pub(crate) fn may_be_facade(parsed: &Classified<'_>, session: Option<&str>, text
             let keyspace = parsed.keyspace.or_else(|| parsed.selected_table().and_then(|(keyspace, _)| keyspace));
             keyspace.or(session).is_some_and(|keyspace| keyspace.matches(facade::KEYSPACE))
         }
-        // Each of its statements may be.
-        Kind::Batch => {
+        // Each statement of a batch may be; and a change of the schema is not looked at any closer by the classifier.
+        Kind::Batch | Kind::Ddl => {
             session == Some(facade::KEYSPACE)
                 || text.as_bytes().windows(facade::KEYSPACE.len()).any(|part| part.eq_ignore_ascii_case(b"shunt"))
         }
-        Kind::Ddl | Kind::Use | Kind::Other => false,
+        Kind::Use | Kind::Other => false,
     }
 }
 
@@ -61,6 +61,9 @@ fn unreadable(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> Opt
 
 /// True if one of the tables is named, or may be.
 fn names_a_table(parsed: &Classified<'_>, session: Option<&str>, text: &str) -> bool {
+    if parsed.kind == Kind::Ddl {
+        return facade::may_change(text, session);
+    }
     let mut tables = facade::Table::ALL.iter().map(|table| table.name());
     if parsed.kind == Kind::Batch {
         // Without what may stand between the parts of a name.
