@@ -8,6 +8,8 @@ import time
 import pytest
 from cassandra.cluster import Cluster
 
+from harness import cql
+from harness.embedded import Embedded
 from harness.proxy import Proxy, binary
 
 from locks.fleet import NETWORK
@@ -206,8 +208,34 @@ def test_a_fleet_is_made_at_nodes(fleet):
                                   capture_output=True, text=True, timeout=60, check=False)
             assert (made.returncode, made.stdout) == (2, "") and "is a proxy" in made.stderr, made
     made = subprocess.run([str(binary()), "fleet", "init", "--contact-points", fleet.contact_points, "--name", fleet.name,
-                           "--beside-others", "--replicas", str(fleet.replicas)], capture_output=True, text=True, timeout=60, check=False)
+                           "--replicas", str(fleet.replicas)], capture_output=True, text=True, timeout=60, check=False)
     assert made.returncode == 0 and "was there before" in made.stdout, made
+
+
+def test_a_fleet_that_the_ring_has_no_nodes_for_leaves_nothing_behind():
+    contact = f"{NETWORK}.11:9148"
+    init = [str(binary()), "fleet", "init", "--contact-points", contact]
+
+    def keyspaces():
+        with cql.Session(f"{NETWORK}.11", 9148) as direct:
+            return {row["keyspace_name"] for row in direct.query("SELECT keyspace_name FROM system_schema.keyspaces")}
+
+    with Embedded(f"init-{NETWORK}", contact, ["node", "--listen", contact, "--admin", "off"], [contact]):
+        before = keyspaces()
+        with cql.Session(f"{NETWORK}.11", 9148) as direct:
+            datacentre = direct.query("SELECT data_center FROM system.local")[0]["data_center"]
+        for options, says in (
+            (["--datacentre", "nowhere", "--replicas", "1"], ["no datacentre nowhere", f"{datacentre} (1 node)"]),
+            (["--datacentre", datacentre], ["has 1 node for 3 replicas", "--replicas 1"]),
+            ([], ["has 1 node for 3 replicas", "--replicas 1"]),
+        ):
+            made = subprocess.run([*init, *options], capture_output=True, text=True, timeout=60, check=False)
+            assert (made.returncode, made.stdout) == (2, "") and all(part in made.stderr for part in says), made
+            assert keyspaces() == before
+        for says in ("is made", "was there before"):
+            made = subprocess.run([*init, "--datacentre", datacentre, "--replicas", "1"], capture_output=True, text=True, timeout=60, check=False)
+            assert made.returncode == 0 and says in made.stdout, made
+        assert keyspaces() == {*before, "shunt", "shunt_meta"}
 
 
 def doctor(contact, *arguments):

@@ -1,5 +1,6 @@
 //! `shunt fleet`: makes a fleet of proxies, shows it, and makes a proxy leave it.
 
+mod datacentre;
 mod drain;
 
 use std::fmt::Write as _;
@@ -68,7 +69,7 @@ pub(crate) struct Init {
     /// Name of the fleet
     #[arg(long, value_name = "NAME", default_value = "main")]
     name: String,
-    /// Replicas of the tables
+    /// Replicas of the tables; there must be as many nodes, in the datacentre if one is given
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     replicas: u32,
     /// The one datacentre in which the fleet lives: its proxies agree there. Without it they agree over all datacentres
@@ -219,12 +220,16 @@ fn init(init: &Init) -> Result<String, Failed> {
         lease_ms: init.lease_ms,
     };
     let name = &init.name;
-    if let Some(other) = others(&mut client, name)?.filter(|_| !init.beside_others) {
-        let message = format!(
-            "the ring has the fleet {other}: another would grant the durable locks that its clients hold, for both keep them in the same \
-             rows. Start the proxies with --fleet {other}; or, if it runs no more, make {name} with --beside-others"
-        );
-        return Err(Failed { code: Some(error_code::INVALID), message });
+    let known = fleets(&mut client)?;
+    if !known.contains(name) {
+        if let Some(other) = known.first().filter(|_| !init.beside_others) {
+            let message = format!(
+                "the ring has the fleet {other}: another would grant the durable locks that its clients hold, for both keep them in the \
+                 same rows. Start the proxies with --fleet {other}; or, if it runs no more, make {name} with --beside-others"
+            );
+            return Err(Failed { code: Some(error_code::INVALID), message });
+        }
+        datacentre::check(&mut client, init)?;
     }
     Ok(match tool::found(&mut client, name, row, &replication)? {
         true => format!("fleet {name} is made; start its proxies with --fleet {name}\n"),
@@ -232,16 +237,16 @@ fn init(init: &Init) -> Result<String, Failed> {
     })
 }
 
-/// A fleet of the ring that has another name.
-fn others(client: &mut Client, name: &str) -> Result<Option<String>, Failed> {
+/// The fleets of the ring.
+fn fleets(client: &mut Client) -> Result<Vec<String>, Failed> {
     let fleets = match client.query("SELECT cluster FROM shunt_meta.fleet", &[], Consistency::QUORUM, None) {
         Ok(fleets) => fleets,
         // There is no such keyspace or table yet.
-        Err(failed) if failed.code == Some(error_code::INVALID) => return Ok(None),
+        Err(failed) if failed.code == Some(error_code::INVALID) => return Ok(Vec::new()),
         Err(failed) => return Err(failed),
     };
-    let mut names = (0..fleets.rows.len()).filter_map(|row| fleets.get(row, "cluster"));
-    Ok(names.find(|other| *other != name.as_bytes()).map(|other| String::from_utf8_lossy(other).into_owned()))
+    let names = (0..fleets.rows.len()).filter_map(|row| fleets.get(row, "cluster"));
+    Ok(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())
 }
 
 /// Makes a fleet with the defaults and so many replicas, if there is none.

@@ -27,7 +27,10 @@ const CHANGES: [(&str, &str); 13] = [
     ("create_index", "CREATE INDEX IF NOT EXISTS i ON shunt.locks (owner)"),
     ("create_trigger", "CREATE TRIGGER t ON shunt.fast_locks USING 'a.B'"),
     ("drop_trigger", "DROP TRIGGER IF EXISTS t ON shunt.lock_queue"),
-    ("create_view", "CREATE MATERIALIZED VIEW a.v AS SELECT * FROM shunt.locks WHERE name IS NOT NULL PRIMARY KEY (name)"),
+    (
+        "create_view",
+        "CREATE MATERIALIZED VIEW a.v AS SELECT * FROM shunt.locks WHERE name IS NOT NULL PRIMARY KEY (name)",
+    ),
     ("change_unknown", "ALTER TABLE shunt.locks FORGET owner"),
     ("change_of_others", "CREATE TABLE a.locks (shunt text PRIMARY KEY)"),
     ("grant", "GRANT SELECT ON shunt.locks TO reports"),
