@@ -38,8 +38,23 @@ pub(crate) fn learn_prepared(
 #[cold]
 pub(crate) fn ask_to_prepare(core: &mut Core, io: &mut Io, slot: u32, header: &Header, plan: &Plan, body: &[u8]) {
     core.context.metrics.queries.of(plan.kind).add(1);
-    core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
     let Some(id) = unknown_id(core, header, body) else { return };
+    answer_unprepared(core, io, slot, header, id);
+}
+
+/// The same for a request that was counted when it came, if one of its statements was forgotten since. False: all are known.
+#[cold]
+pub(crate) fn ask_to_prepare_again(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -> bool {
+    let Some(id) = unknown_id(core, header, body) else { return false };
+    if core.router.prepared.statement(id).is_some() {
+        return false;
+    }
+    answer_unprepared(core, io, slot, header, id);
+    true
+}
+
+fn answer_unprepared(core: &mut Core, io: &mut Io, slot: u32, header: &Header, id: &[u8]) {
+    core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
     let why = "Shunt: this statement was not prepared here, or so long ago that it is forgotten; prepare it";
     let answer = unprepared::words(header.version, id, why);
     reply::message(core, io, slot, opcode::ERROR, header.stream, &answer);
@@ -49,6 +64,9 @@ pub(crate) fn ask_to_prepare(core: &mut Core, io: &mut Io, slot: u32, header: &H
 /// that again does no harm.
 fn unknown_id<'a>(core: &mut Core, header: &Header, body: &'a [u8]) -> Option<&'a [u8]> {
     let (_, body) = split_request_prefix(header.flags, body).ok()?;
+    if header.opcode != opcode::EXECUTE && header.opcode != opcode::BATCH {
+        return None;
+    }
     if header.opcode == opcode::EXECUTE {
         return Some(ExecuteRouting::decode(header.version, body).ok()?.id);
     }
@@ -59,7 +77,7 @@ fn unknown_id<'a>(core: &mut Core, header: &Header, body: &'a [u8]) -> Option<&'
     });
     let mut ids = ids.filter(|id| id.len() == ID_BYTES).peekable();
     let first = ids.peek().copied();
-    ids.find(|id| core.router.prepared.look_up(id).is_none()).or(first)
+    ids.find(|id| core.router.prepared.statement(id).is_none()).or(first)
 }
 
 /// The request, if the other nodes are to get it too.

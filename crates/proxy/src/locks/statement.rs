@@ -11,6 +11,7 @@ use shunt_wire::cql::message::{
 };
 use shunt_wire::cql::statement::{Kind, classify};
 
+use crate::answers::learn;
 use crate::core::Core;
 use crate::fault::Fault;
 use crate::hop;
@@ -53,11 +54,18 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, slot: u32, header: &Header, pla
     core.context.metrics.queries.of(plan.kind).add(1);
     // Not the turn's time: a permission that was found before this process stood still may be gone by now.
     let came_ns = io.read_clock_ns();
-    go_on(core, io, slot, (header, body), came_ns);
+    answer(core, io, slot, (header, body), came_ns);
 }
 
-/// A request that came at this time, and may have waited until it was known if it is allowed.
+/// A request that came at this time, and has waited until it was known if it is allowed. What it was prepared as may have been
+/// forgotten meanwhile.
 pub(super) fn go_on(core: &mut Core, io: &mut Io, slot: u32, message: (&Header, &[u8]), came_ns: u64) {
+    if !learn::ask_to_prepare_again(core, io, slot, message.0, message.1) {
+        answer(core, io, slot, message, came_ns);
+    }
+}
+
+fn answer(core: &mut Core, io: &mut Io, slot: u32, message: (&Header, &[u8]), came_ns: u64) {
     let done = match take_apart(core, io, slot, message, came_ns) {
         Ok(Some(unknown)) => permission::wait(core, io, slot, message, (unknown, came_ns)),
         Ok(None) => Ok(()),

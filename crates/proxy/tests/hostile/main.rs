@@ -8,6 +8,7 @@
 mod support;
 
 mod lock_permissions;
+mod lock_prepared;
 mod lock_ring;
 mod locks;
 mod logins;
