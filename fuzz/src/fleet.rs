@@ -1,6 +1,7 @@
 //! Rows of the fleet's tables: the input is columns, each with a byte that names it, its length in two bytes, and its value. They
 //! answer each statement, and a member whose statements are all answered with them.
 
+use shunt_fleet::schema::{FORMAT, FORMAT_MIN};
 use shunt_fleet::{
     ADDRESS_BYTES_MAX, Column, Config, Incarnation, Member, MemberRow, Outcome, Output, Statement, TIMESTAMP_MAX_US,
 };
@@ -85,6 +86,7 @@ fn check(outcome: &Outcome) {
         }
         Outcome::Members { rows, .. } => rows.iter().for_each(check_member),
         Outcome::Member(Some(row)) => check_member(row),
+        Outcome::UnknownFormat(format) => assert!(*format >= 1 && !(FORMAT_MIN..=FORMAT).contains(format)),
         Outcome::Unreadable(bad) => assert!(!bad.to_string().is_empty()),
         _ => {}
     }

@@ -2,6 +2,7 @@
 
 use crate::columns::{BadRow, Column, Columns};
 use crate::ids::{Incarnation, Shards, View};
+use crate::schema::{FORMAT, FORMAT_MIN};
 use crate::statement::{Level, Statement};
 
 /// Rows of `member` that are looked at; an answer with more is not used.
@@ -59,7 +60,7 @@ pub struct MemberRow {
     pub beat: i64,
     /// Its tokens are below this, in microseconds.
     pub ts_limit_us: i64,
-    /// The newest format that it knows.
+    /// The newest format that it knows. The row itself has the fleet's.
     pub format: i32,
     /// It is about to stop.
     pub leaving: bool,
@@ -83,6 +84,8 @@ pub enum Outcome {
     },
     /// The row of one member, if it has one.
     Member(Option<Box<MemberRow>>),
+    /// The fleet's row says that all rows have a format that this version does not know. Nothing else in it is looked at.
+    UnknownFormat(i32),
     /// The answer cannot be used.
     Unreadable(BadRow),
     /// No answer, or one that leaves open if the statement was or will be carried out.
@@ -95,9 +98,7 @@ impl Statement {
     /// Reads the rows that answered this statement. Never panics, whatever they are.
     pub fn read_answer(&self, rows: &[&[Column<'_>]]) -> Outcome {
         let read = match self {
-            Statement::ReadFleet { .. } => {
-                rows.first().map(|row| fleet_row(row).map(Box::new)).transpose().map(Outcome::Fleet)
-            }
+            Statement::ReadFleet { .. } => rows.first().map_or(Ok(Outcome::Fleet(None)), |row| fleet(row)),
             Statement::ReadMembers { .. } => member_rows(rows),
             Statement::ReadMember(_) => {
                 rows.first().map(|row| member_row(row).map(Box::new)).transpose().map(Outcome::Member)
@@ -111,6 +112,15 @@ impl Statement {
 fn applied(rows: &[&[Column<'_>]]) -> Result<Outcome, BadRow> {
     let columns = Columns { table: "a conditional statement", columns: rows.first().copied().unwrap_or_default() };
     Ok(if columns.boolean("[applied]")? { Outcome::Applied } else { Outcome::NotApplied })
+}
+
+/// Its format first: it says what the rest means.
+fn fleet(row: &[Column<'_>]) -> Result<Outcome, BadRow> {
+    let format = Columns { table: FLEET, columns: row }.int("format", 1)?;
+    if !(FORMAT_MIN..=FORMAT).contains(&format) {
+        return Ok(Outcome::UnknownFormat(format));
+    }
+    fleet_row(row).map(|row| Outcome::Fleet(Some(Box::new(row))))
 }
 
 fn fleet_row(row: &[Column<'_>]) -> Result<FleetRow, BadRow> {

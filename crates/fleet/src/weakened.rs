@@ -23,6 +23,8 @@ pub enum Step {
     Grace,
     /// A shard is drained before it is given away.
     DrainFirst,
+    /// The format of all rows is raised only when all members know it.
+    AllKnowFormat,
 }
 
 /// The steps of one member.

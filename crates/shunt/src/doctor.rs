@@ -170,6 +170,11 @@ fn fleet(doctor: &Doctor, client: &mut Client, ring: &Ring, report: &mut Report)
     let init = format!("shunt fleet init --name {}", doctor.name);
     let fleet = match tool::ask(client, &doctor.name, &read, &read.consistencies(Level::Serial)) {
         Ok(Outcome::Fleet(Some(row))) => *row,
+        Ok(Outcome::UnknownFormat(format)) => {
+            let what = format!("its rows have format {format}, this version knows {FORMAT_MIN} to {FORMAT}");
+            report.error("format", "", &what, "use the version of Shunt that the proxies have");
+            return Ok(None);
+        }
         Ok(Outcome::Unreadable(bad)) => {
             report.error("fleet", "", &bad.to_string(), "see who wrote to shunt_meta");
             return Ok(None);
@@ -200,10 +205,6 @@ fn fleet(doctor: &Doctor, client: &mut Client, ring: &Ring, report: &mut Report)
         ),
         Level::LocalSerial => report.ok("level", "", &format!("{level} in {datacentre}")),
         Level::Serial => report.ok("level", "", level),
-    }
-    if fleet.format > FORMAT || fleet.format < FORMAT_MIN {
-        let what = format!("its rows have format {}, this version knows {FORMAT_MIN} to {FORMAT}", fleet.format);
-        report.error("format", "", &what, "use the version of Shunt that the proxies have");
     }
     Ok(Some(fleet))
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use shunt_fleet::schema::{FORMAT, Replication};
+use shunt_fleet::schema::{FORMAT, FORMAT_MIN, Replication};
 use shunt_fleet::{FleetRow, Level, MemberRow, NewFleet, Outcome, Statement};
 use shunt_proxy::config::{Credentials, Secret};
 use shunt_proxy::control::client::{Client, Failed};
@@ -270,9 +270,19 @@ pub(crate) fn make(contact_points: &[String], name: &str, replicas: u32) -> Resu
 fn read(client: &mut Client, name: &str) -> Result<(FleetRow, Vec<MemberRow>), Failed> {
     let read = Statement::ReadFleet { serial: false };
     // At a quorum of all: the row that says how the fleet agrees is read before that is known.
-    let Outcome::Fleet(Some(fleet)) = tool::ask(client, name, &read, &read.consistencies(Level::Serial))? else {
-        let message = format!("there is no fleet {name}: `shunt fleet init` makes it");
-        return Err(Failed { code: Some(0), message });
+    let fleet = match tool::ask(client, name, &read, &read.consistencies(Level::Serial))? {
+        Outcome::Fleet(Some(fleet)) => fleet,
+        other => {
+            let message = match other {
+                Outcome::UnknownFormat(format) => format!(
+                    "the rows of fleet {name} have format {format}, and this version knows {FORMAT_MIN} to {FORMAT}: use the version \
+                     of Shunt that the proxies have"
+                ),
+                Outcome::Unreadable(bad) => format!("{bad}: see who wrote to shunt_meta"),
+                _ => format!("there is no fleet {name}: `shunt fleet init` makes it"),
+            };
+            return Err(Failed { code: Some(0), message });
+        }
     };
     let read = Statement::ReadMembers { serial: false };
     match tool::ask(client, name, &read, &read.consistencies(fleet.level))? {

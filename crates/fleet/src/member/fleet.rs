@@ -59,6 +59,10 @@ impl Member {
             (Statement::ReadFleet { .. }, Outcome::Fleet(None)) if self.phase == Phase::Checking => {
                 self.refuse(Refusal::NoFleet(self.config.cluster.clone()), sink);
             }
+            // Whatever it is by now: what its statements mean in that format it does not know.
+            (Statement::ReadFleet { .. }, Outcome::UnknownFormat(fleet)) => {
+                self.refuse(Refusal::Format { fleet, known: self.config.formats.clone() }, sink);
+            }
             (Statement::ReadFleet { .. }, Outcome::Unreadable(bad)) if self.phase == Phase::Checking => {
                 self.refuse(Refusal::Row(bad), sink);
             }
@@ -199,11 +203,18 @@ impl Member {
         Some(change)
     }
 
-    /// The newest format that all live members know, where that is newer than the fleet's.
+    /// The newest format that all live members know, where that is newer than the fleet's. Who joins meanwhile and does not know it has
+    /// no shards by then, for the view with them would have another epoch, and reads the new format before it has any. An owner
+    /// whose row has not been read yet may be such a one.
     fn raised_format(&self, now_ns: u64) -> Option<ViewChange> {
         let row = self.fleet.as_ref()?;
         let live = self.others.all().filter(|seen| seen.row.state == State::Live);
-        let known = live.map(|seen| seen.row.format).min()?.min(*self.config.formats.end());
+        let mut known = live.map(|seen| seen.row.format).min()?.min(*self.config.formats.end());
+        if !self.steps.has(Step::AllKnowFormat) {
+            known = *self.config.formats.end();
+        } else if row.view.owned().any(|(_, owner)| self.others.find(owner).is_none()) {
+            return None;
+        }
         let settled = self.shards_where(|holding| !matches!(holding, Holding::Mine | Holding::Foreign)).is_empty();
         let first = self.turn_ns(now_ns) == 0;
         if known <= row.format || !settled || !first || self.others.has_unreadable() {

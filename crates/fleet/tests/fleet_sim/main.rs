@@ -90,6 +90,27 @@ fn an_order_to_leave_is_heeded_whenever_it_is_written() {
     }
 }
 
+/// Versions that know another format each are members beside each other, and the format is raised when all know it: then the older
+/// one may be a member no more.
+#[test]
+fn the_format_is_raised_when_all_know_it_and_then_keeps_older_versions_out() {
+    let (mut raised, mut refused) = (0, 0);
+    for seed in 1..=seeds() {
+        let mut world = World::new(seed, Settings { upgrade: true, ..Settings::default() });
+        assert_eq!(world.run(), None, "seed {seed}");
+        raised += world.raised;
+        refused += world.refused;
+    }
+    assert!(raised > 0 && refused > 0, "{raised} raised, {refused} refused");
+}
+
+#[test]
+fn with_a_format_raised_before_all_know_it_an_older_version_grants() {
+    let settings = Settings { left_out: Some(Step::AllKnowFormat), upgrade: true, ..Settings::default() };
+    let violation = first_violation(seeds(), settings).map(|(_, what)| what);
+    assert!(violation.as_ref().is_some_and(|what| what.contains("knows format")), "{violation:?}");
+}
+
 fn left_out(step: Step) -> Option<String> {
     let settings = Settings { left_out: Some(step), extreme: true, ..Settings::default() };
     first_violation(3000, settings).map(|(_, what)| what)

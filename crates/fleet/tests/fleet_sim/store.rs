@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use shunt_fleet::schema::FORMAT;
 use shunt_fleet::{FleetRow, Incarnation, Level, MemberRow, Outcome, Shards, State, Statement, View};
 
 pub(crate) struct Store {
@@ -14,7 +15,7 @@ pub(crate) struct Store {
 impl Store {
     pub(crate) fn new(lease_ms: i32, max_ttl_ms: i32) -> Self {
         let fleet = FleetRow {
-            format: 1,
+            format: FORMAT,
             level: Level::Serial,
             datacentre: String::new(),
             max_ttl_ms,

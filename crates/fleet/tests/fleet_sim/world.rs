@@ -1,7 +1,9 @@
 //! Hosts, their clocks, the network to the store, and what goes wrong.
 
+use shunt_fleet::schema::FORMAT;
 use shunt_fleet::{
-    Config, End, Event, Incarnation, Member, Outcome, Output, Phase, SHARDS, Shard, Statement, StatementId, Step,
+    Config, End, Event, Incarnation, Member, Outcome, Output, Phase, Refusal, SHARDS, Shard, Statement, StatementId,
+    Step,
 };
 
 use crate::cores::Cores;
@@ -13,6 +15,8 @@ const LEASE_MS: i32 = 6000;
 const MAX_TTL_MS: i32 = 8000;
 /// Faults end then.
 const FAULTS_UNTIL_NS: u64 = 90 * SECOND;
+/// All hosts have the new version by then, for the first time.
+const UPGRADED_UNTIL_NS: u64 = 70 * SECOND;
 /// A statement in doubt may be carried out so much later.
 const LATE_MAX_NS: u64 = 9 * SECOND;
 /// After the last fault everything is served again within so many simulated seconds: late statements, two leases at clocks a tenth
@@ -28,11 +32,13 @@ pub(crate) struct Settings {
     /// Two owners at one moment are a violation.
     pub(crate) exclusive: bool,
     pub(crate) left_out: Option<Step>,
+    /// Hosts get a version that knows one more format, at different times, and some go back to the old one for a while.
+    pub(crate) upgrade: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { drift_ppm: 9_900, extreme: false, exclusive: true, left_out: None }
+        Self { drift_ppm: 9_900, extreme: false, exclusive: true, left_out: None, upgrade: false }
     }
 }
 
@@ -65,9 +71,20 @@ struct Host {
     starts_at_ns: u64,
     wakes_at_ns: u64,
     proves_death: bool,
+    /// The newest format that its version knows.
+    knows: i32,
+    upgraded_at_ns: u64,
+    /// From when and until when it has the old version once more.
+    back: Option<(u64, u64)>,
 }
 
 impl Host {
+    /// The newest format that the version knows which it is to have.
+    fn wanted_format(&self, real_ns: u64) -> i32 {
+        let is_back = self.back.is_some_and(|(from_ns, until_ns)| (from_ns..until_ns).contains(&real_ns));
+        if real_ns < self.upgraded_at_ns || is_back { FORMAT } else { FORMAT + 1 }
+    }
+
     fn now_ns(&self, real_ns: u64) -> u64 {
         self.boot_offset_ns + (u128::from(real_ns) * u128::from(self.rate_ppm) / 1_000_000) as u64
     }
@@ -115,6 +132,9 @@ pub(crate) struct World {
     pub(crate) statements: u64,
     pub(crate) declared_dead: u64,
     pub(crate) told_to_leave: u64,
+    pub(crate) raised: u64,
+    /// Members that were refused for the format of the rows.
+    pub(crate) refused: u64,
     violation: Option<String>,
 }
 
@@ -122,7 +142,7 @@ impl World {
     pub(crate) fn new(seed: u64, settings: Settings) -> Self {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let count = 1 + random.below(5);
-        let hosts = (0..if settings.extreme { count.max(2) } else { count })
+        let mut hosts = (0..if settings.extreme { count.max(2) } else { count })
             .map(|number| {
                 let drift = settings.drift_ppm;
                 let rate_ppm = match settings.extreme {
@@ -143,9 +163,19 @@ impl World {
                     starts_at_ns: random.below(15 * SECOND),
                     wakes_at_ns: 0,
                     proves_death: false,
+                    knows: FORMAT,
+                    upgraded_at_ns: u64::MAX,
+                    back: None,
                 }
             })
-            .collect();
+            .collect::<Vec<_>>();
+        if settings.upgrade {
+            for host in &mut hosts {
+                host.upgraded_at_ns = random.below(UPGRADED_UNTIL_NS);
+                let back_ns = UPGRADED_UNTIL_NS + random.below(FAULTS_UNTIL_NS - UPGRADED_UNTIL_NS);
+                host.back = random.one_in(3).then_some((back_ns, FAULTS_UNTIL_NS));
+            }
+        }
         Self {
             settings,
             random,
@@ -160,6 +190,8 @@ impl World {
             statements: 0,
             declared_dead: 0,
             told_to_leave: 0,
+            raised: 0,
+            refused: 0,
             violation: None,
         }
     }
@@ -187,7 +219,9 @@ impl World {
             dark = self.dark();
         }
         if self.settings.left_out.is_none() && self.violation.is_none() {
-            self.violation = dark;
+            let format = self.store.fleet.format;
+            let is_old = self.settings.upgrade && format == FORMAT;
+            self.violation = dark.or(is_old.then(|| format!("the rows still have format {format}")));
         }
         self.violation.take()
     }
@@ -253,6 +287,12 @@ impl World {
 
     fn run_host(&mut self, index: usize) {
         let real_ns = self.real_ns;
+        let host = &mut self.hosts[index];
+        let knows = host.wanted_format(real_ns);
+        if knows != host.knows {
+            (host.knows, host.member, host.cores) = (knows, None, Cores::new());
+            host.starts_at_ns = real_ns + SECOND;
+        }
         let host = &self.hosts[index];
         if host.paused_until_ns > real_ns {
             return;
@@ -275,6 +315,7 @@ impl World {
         let mut config = Config::new("sim", &format!("10.0.0.{index}:9042"));
         (config.lease_ms, config.max_ttl_ms) = (LEASE_MS, MAX_TTL_MS);
         let host = &mut self.hosts[index];
+        config.formats = FORMAT..=host.knows;
         if std::mem::take(&mut host.proves_death) {
             config.own_dead = vec![host.incarnation];
         }
@@ -292,6 +333,10 @@ impl World {
         let ttl_ns = MAX_TTL_MS as u64 * MS;
         let Some((token, memory)) = self.hosts[index].cores.grant(shard, now_ns, wall_us, ttl_ns) else { return };
         self.grants += 1;
+        let (knows, format) = (self.hosts[index].knows, self.store.fleet.format);
+        if knows < format {
+            self.violate(format!("a grant by a version that knows format {knows}, while the rows have {format}"));
+        }
         if let Some(member) = &mut self.hosts[index].member {
             member.granted_up_to(token);
         }
@@ -387,7 +432,9 @@ impl World {
             Output::Lost { shard, .. } => self.hosts[index].cores.lose(shard),
             Output::Event(Event::DeclaredDead(_)) => self.declared_dead += 1,
             Output::ToldToLeave => self.told_to_leave += 1,
+            Output::Event(Event::FormatRaised(_)) => self.raised += 1,
             Output::Ended(end) => {
+                self.refused += u64::from(matches!(end, End::Refused(Refusal::Format { .. })));
                 let host = &mut self.hosts[index];
                 assert!(host.member.as_ref().is_some_and(|member| member.status().phase == Phase::Ended));
                 host.member = None;

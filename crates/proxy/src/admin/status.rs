@@ -48,6 +48,13 @@ fn fleet_status(name: &str, cores: &[Arc<CoreMetrics>]) -> Value {
     if !lease {
         alerts.push("there is no valid lease: no locks are granted; the log says why".to_owned());
     }
+    let unknown_format = sum(|locks| locks.unknown_format.get());
+    if unknown_format > 0 {
+        alerts.push(format!(
+            "the fleet's rows have format {unknown_format}, which this version does not know: it is no member; run the version that \
+             the other proxies have"
+        ));
+    }
     if unsealed > 0 {
         alerts.push(format!("{unsealed} dead members whose work is not done; for long only if no proxy lives"));
     }

@@ -284,6 +284,11 @@ async fn status_shows_the_fleet_and_what_is_to_be_looked_at() {
     bench.cores[0].locks.unsealed.set(2);
     let (_, status) = bench.json("/status").await;
     assert_eq!(alerts(&status), 2);
+    bench.cores[0].locks.unknown_format.set(9);
+    let (_, status) = bench.json("/status").await;
+    assert!(
+        alerts(&status) == 3 && status["fleet"]["alerts"][0].as_str().is_some_and(|text| text.contains("format 9"))
+    );
 }
 
 #[tokio::test]

@@ -159,3 +159,6 @@ fn is_a_proxys(row: &Row<'_>) -> bool {
         && is_time(row.token)
         && is_time(row.timestamp_us)
 }
+
+#[cfg(test)]
+mod tests;

@@ -181,7 +181,10 @@ fn say(event: &Event) {
 
 fn end_membership(core: &mut Core, io: &mut Io, end: &End) {
     let why = match end {
-        End::Refused(refusal) => refusal.to_string(),
+        End::Refused(refusal) => {
+            run::note_format(core, Some(refusal));
+            refusal.to_string()
+        }
         End::Dead => "others declared it dead, because it was silent for longer than its lease".to_owned(),
         End::Left => "it has left".to_owned(),
     };

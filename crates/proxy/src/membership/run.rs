@@ -1,5 +1,6 @@
 //! Time passes for the membership, and words and answers come in.
 
+use shunt_fleet::schema::{FORMAT, FORMAT_MIN};
 use shunt_fleet::{
     Config, FleetRow, Incarnation, Level, Member, Outcome, Refusal, SHARDS, Statement, StatementId, Status,
 };
@@ -96,6 +97,11 @@ pub(crate) fn heard(core: &mut Core, io: &mut Io, id: StatementId, heard: &Heard
         }
         Stage::Reading { .. } if id == FIRST_READ => match outcome {
             Outcome::Fleet(Some(row)) => become_member(core, io, &row),
+            Outcome::UnknownFormat(fleet) => {
+                let refusal = Refusal::Format { fleet, known: FORMAT_MIN..=FORMAT };
+                note_format(core, Some(&refusal));
+                begin_later(&mut core.fleet.membership, now_ns, &refusal.to_string());
+            }
             Outcome::Fleet(None) => {
                 let name = core.context.config.fleet.clone().unwrap_or_default();
                 begin_later(&mut core.fleet.membership, now_ns, &Refusal::NoFleet(name).to_string());
@@ -114,7 +120,17 @@ pub(crate) fn heard(core: &mut Core, io: &mut Io, id: StatementId, heard: &Heard
     go_on(core, io);
 }
 
+/// Shows a format that this version does not know, if that is why this proxy is no member.
+pub(super) fn note_format(core: &Core, refusal: Option<&Refusal>) {
+    let format = match refusal {
+        Some(Refusal::Format { fleet, .. }) => u64::from(fleet.unsigned_abs()),
+        _ => 0,
+    };
+    core.context.metrics.locks.unknown_format.set(format);
+}
+
 fn become_member(core: &mut Core, io: &mut Io, row: &FleetRow) {
+    note_format(core, None);
     let (now_ns, wall_us) = (now_ns(io), io.wall_us());
     let incarnation = new_incarnation(core, wall_us);
     let config = &core.context.config;

@@ -148,7 +148,10 @@ impl Sources {
             &[plain(foreign)],
         )?;
         let unsealed = self.total(|core| core.locks.unsealed.get()) as f64;
-        encoder.gauge("shunt_fleet_unsealed", "Dead members whose work is not done.", None, &[plain(unsealed)])
+        encoder.gauge("shunt_fleet_unsealed", "Dead members whose work is not done.", None, &[plain(unsealed)])?;
+        let format = self.total(|core| core.locks.unknown_format.get()) as f64;
+        let help = "Format of the fleet's rows if this version does not know it, else 0.";
+        encoder.gauge("shunt_fleet_unknown_format", help, None, &[plain(format)])
     }
 
     fn statements(&self, encoder: &mut Encoder<'_>) -> fmt::Result {

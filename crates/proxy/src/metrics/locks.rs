@@ -59,4 +59,6 @@ pub struct LockMetrics {
     pub told_to_leave: Gauge,
     /// Dead members of the fleet whose work is not done; core 0 knows.
     pub unsealed: Gauge,
+    /// The format of the fleet's rows where it is one that this version does not know, else 0; core 0 knows.
+    pub unknown_format: Gauge,
 }

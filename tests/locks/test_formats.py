@@ -1,0 +1,97 @@
+"""A fleet whose rows have another format than its proxies know, and members of a later version beside them."""
+
+import subprocess
+import time
+
+import pytest
+
+from harness import cql
+from harness.proxy import binary
+
+IS_BOOTSTRAPPING, QUORUM = 0x1002, 4
+LATER = 9
+
+
+@pytest.fixture
+def node(nodes):
+    host, port = nodes[0].split(",")[0].rsplit(":", 1)
+    with cql.Session(host, int(port)) as direct:
+        yield direct
+
+
+def wait_for(what, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def of_fleet(node, fleet, column):
+    return node.query(f"SELECT {column} FROM shunt_meta.fleet WHERE cluster = '{fleet.name}'", QUORUM)[0][column]
+
+
+def set_format(node, fleet, number):
+    node.query(f"UPDATE shunt_meta.fleet SET format = {number} WHERE cluster = '{fleet.name}' IF EXISTS", QUORUM)
+
+
+def metric(one, name):
+    return next(line for line in one.get("/metrics")[1].splitlines() if line.startswith(f"{name} ")).rsplit(" ", 1)[1]
+
+
+def take(one, name, owner):
+    with cql.Session(one.host, one.port) as session:
+        return session.query(f"INSERT INTO shunt.locks (name, owner) VALUES ('{name}', '{owner}') IF NOT EXISTS USING TTL 600")[0]
+
+
+def test_a_format_that_is_not_known_keeps_a_proxy_out_and_it_says_so(fleet, node):
+    fence = take(fleet.proxies[0], "kept", "ann")["fence"]
+    set_format(node, fleet, LATER)
+    try:
+        for one in fleet.proxies:
+            wait_for(lambda one=one: metric(one, "shunt_fleet_unknown_format") == str(LATER))
+            wait_for(lambda one=one: (metric(one, "shunt_fleet_lease"), metric(one, "shunt_fleet_shards")) == ("0", "0"))
+        one = fleet.proxies[0]
+        one.terminate()
+        assert one.wait(40) == 0
+        one.start()
+        for one in fleet.proxies:
+            wait_for(lambda one=one: f"rows have format {LATER}" in one.get("/status")[1])
+            with pytest.raises(cql.CqlError) as caught:
+                take(one, "other", "bob")
+            assert caught.value.code == IS_BOOTSTRAPPING
+            with cql.Session(one.host, one.port) as session:
+                assert session.query("SELECT cluster_name FROM system.local"), "queries are served all the same"
+            assert any(f"format {LATER}" in line and "upgrade this proxy" in line for line in one.log.read_text().splitlines())
+        for command, stream in ((["fleet", "status"], "stderr"), (["doctor"], "stdout")):
+            shown = subprocess.run([str(binary()), *command, "--contact-points", fleet.contact_points, "--name", fleet.name],
+                                   capture_output=True, text=True, timeout=60, check=False)
+            assert shown.returncode == 2 and f"format {LATER}" in getattr(shown, stream), shown
+        assert of_fleet(node, fleet, "format") == LATER, "nobody has written to it"
+    finally:
+        set_format(node, fleet, 1)
+    # The rows of the members that they were before are not yet all declared dead.
+    wait_for(lambda: all(metric(one, "shunt_fleet_lease") == "1" for one in fleet.proxies))
+    wait_for(lambda: sum(int(metric(one, "shunt_fleet_shards")) for one in fleet.proxies) == 64)
+    fleet.wait_until_settled(len(fleet.proxies))
+    again = take(fleet.proxies[1], "kept", "bob")
+    assert (again["[applied]"], again["owner"], again["fence"]) == (False, "ann", fence)
+    assert all(metric(one, "shunt_fleet_unknown_format") == "0" for one in fleet.proxies)
+    with cql.Session(fleet.proxies[1].host, fleet.proxies[1].port) as session:
+        session.query("DELETE FROM shunt.locks WHERE name = 'kept' IF owner = 'ann'")
+
+
+def test_a_member_of_a_later_version_is_one_like_others_as_long_as_the_rows_have_the_older_format(fleet, node):
+    """It is played by its row, so it is silent, and declared dead after its lease."""
+    later = "6e0a9d3e-0f0e-4b6a-9c55-3f4b8f0d1a01"
+    node.query("INSERT INTO shunt_meta.member (cluster, inc, addr, state, beat, ts_limit, format, leaving) "
+               f"VALUES ('{fleet.name}', {later}, '10.9.9.9:9042', 1, 3, 7, {LATER}, true) IF NOT EXISTS", QUORUM)
+    one = fleet.proxies[2]
+    one.terminate()
+    assert one.wait(40) == 0
+    one.start()
+    wait_for(lambda: metric(one, "shunt_fleet_lease") == "1")
+    assert "10.9.9.9:9042" in fleet.status()
+    assert of_fleet(node, fleet, "format") == 1, "a format is raised to what all members know"
+    wait_for(lambda: not any("10.9.9.9:9042" in line and " live " in line for line in fleet.status().splitlines()))
+    fleet.wait_until_settled(len(fleet.proxies))
+    assert all(metric(one, "shunt_fleet_unknown_format") == "0" for one in fleet.proxies)
