@@ -13,7 +13,7 @@ use crate::statement::Level;
 pub const LEASE_MS: RangeInclusive<i32> = 1_000..=60_000;
 /// The lease unless the fleet is made with another, in milliseconds.
 pub const LEASE_MS_DEFAULT: i32 = 6_000;
-/// A wall clock further than this from the nodes' is an alarm, in microseconds.
+/// A wall clock further than this from another host's is worth a word, in microseconds. Locks do not depend on it.
 pub const CLOCK_OFFSET_MAX_US: u64 = 500_000;
 /// Fences further than this above the wall clock are an alarm, in microseconds: a member's headroom is two minutes at most.
 pub(crate) const FENCES_AHEAD_MAX_US: i64 = 3_600 * 1_000_000;

@@ -34,8 +34,6 @@ pub struct LeasePost {
     pub valid_until_ns: u64,
     /// Tokens are below this, in microseconds.
     pub ts_limit_us: i64,
-    /// Guarded writes and transactions may be served: the wall clock agrees with the nodes'.
-    pub guards: bool,
 }
 
 /// A shard that has become this member's.
@@ -147,10 +145,6 @@ pub enum Event {
 /// Something for the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Alarm {
-    /// The wall clock is too far from the nodes'; positive is ahead, in microseconds.
-    ClockOff(i64),
-    /// It no longer is.
-    ClockBack,
     /// Fences are, or will be, so far above this host's wall clock, in microseconds.
     FencesAhead(i64),
     /// A statement failed; told once for each text.
@@ -184,12 +178,6 @@ pub enum End {
 impl fmt::Display for Alarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Alarm::ClockOff(offset_us) => write!(
-                f,
-                "the wall clock is {} ms off the nodes': guarded writes and transactions are refused until it is corrected",
-                offset_us / 1_000
-            ),
-            Alarm::ClockBack => write!(f, "the wall clock agrees with the nodes' again"),
             Alarm::FencesAhead(ahead_us) => write!(
                 f,
                 "fences of the fleet are up to {} s ahead of this host's clock, and stay there: the clock of a member is or was \

@@ -20,7 +20,7 @@ mod tests;
 use std::collections::BTreeSet;
 
 use crate::answer::{FleetRow, Outcome};
-use crate::config::{CLOCK_OFFSET_MAX_US, Config, FENCES_AHEAD_MAX_US, Times};
+use crate::config::{Config, FENCES_AHEAD_MAX_US, Times};
 use crate::ids::{Incarnation, SHARDS, Shard, Shards};
 use crate::lane::Lane;
 use crate::others::Others;
@@ -81,7 +81,6 @@ pub struct Member {
     watched: (u64, u64),
     /// The highest token that any core granted, as far as it is known here.
     last_token_us: i64,
-    clock_off: bool,
     told: Told,
 }
 
@@ -163,7 +162,6 @@ impl Member {
             claim_since: None,
             watched: (0, 0),
             last_token_us: 0,
-            clock_off: false,
             told: Told::default(),
             config,
         })
@@ -246,18 +244,6 @@ impl Member {
     /// Another member speaks of an epoch. One that is not known here is a reason to read the view at once.
     pub fn epoch_heard(&mut self, epoch: i64, now_ns: u64, wall_us: i64, sink: &mut dyn Sink) {
         self.fleet_read.now |= self.fleet.as_ref().is_some_and(|row| row.epoch < epoch);
-        self.step(now_ns, wall_us, sink);
-    }
-
-    /// The nodes' wall clock, as the caller last read it.
-    pub fn nodes_clock(&mut self, nodes_wall_us: i64, now_ns: u64, wall_us: i64, sink: &mut dyn Sink) {
-        let off = wall_us.abs_diff(nodes_wall_us) > CLOCK_OFFSET_MAX_US;
-        if off != self.clock_off {
-            self.clock_off = off;
-            let alarm = if off { Alarm::ClockOff(wall_us.saturating_sub(nodes_wall_us)) } else { Alarm::ClockBack };
-            sink.put(Output::Alarm(alarm));
-            self.post_lease(sink);
-        }
         self.step(now_ns, wall_us, sink);
     }
 
@@ -405,7 +391,6 @@ impl Member {
             epoch: self.fleet.as_ref().map_or(-1, |row| row.epoch),
             valid_until_ns: self.own.valid_until_ns,
             ts_limit_us: self.own.ts_limit_us,
-            guards: !self.clock_off,
         }));
     }
 

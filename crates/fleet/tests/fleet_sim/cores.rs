@@ -23,7 +23,7 @@ pub(crate) struct Cores {
 
 impl Cores {
     pub(crate) fn new() -> Self {
-        let lease = LeasePost { epoch: -1, valid_until_ns: 0, ts_limit_us: 0, guards: false };
+        let lease = LeasePost { epoch: -1, valid_until_ns: 0, ts_limit_us: 0 };
         Self { lease, shards: [None; SHARDS] }
     }
 
