@@ -107,6 +107,45 @@ def test_all_locks_of_the_fleet_are_listed_and_the_longest_queue_first(fleet, se
     assert rows_of(out) or out == "nobody holds a lock or waits for one\n"
 
 
+def status_of(one):
+    code, text = one.get("/status")
+    assert code == 200, text
+    return json.loads(text)["fleet"]
+
+
+@pytest.mark.parametrize("table, kept", [("locks", "durable"), ("fast_locks", "memory")])
+def test_the_status_page_shows_the_members_and_the_longest_queues(fleet, session, table, kept):
+    acquire(session, "alone", "ann", table)
+    fence = acquire(session, "queued", "ann", table)["fence"]
+    waiters = [threading.Thread(target=acquire, args=(session, "queued", owner, table, 15_000)) for owner in ("bob", "cat")]
+
+    def queues():
+        return [(queue, one.listen) for one in fleet.proxies for queue in status_of(one)["queues"] if queue["name"] in ("alone", "queued")]
+
+    for count, waiter in enumerate(waiters, 1):
+        waiter.start()
+        wait_for(lambda: [queue["waiters"] for queue, _ in queues()] == [count])
+    try:
+        (queue, listen), = queues()
+        expected = {"name": "queued", "kept": kept, "owner": "ann", "shared": False, "fence": fence, "waiters": 2}
+        assert {**queue, "ttl_ms": 0} == {**expected, "ttl_ms": 0} and 0 < queue["ttl_ms"] <= 60_000, "whoever waits for no lock is no queue"
+        keeper, = [row[-1] for row in rows_of(locks(listen)[1]) if row[1] == "queued"]
+        assert listen == keeper, "each proxy shows its own"
+    finally:
+        for owner in ("ann", "bob", "cat"):
+            wait_for(lambda: f"held     {owner}" in locks(fleet.proxies[0].listen, "queued", *(["--fast"] if kept == "memory" else []))[1])
+            release(session, "queued", owner, table)
+        for waiter in waiters:
+            waiter.join(60)
+        release(session, "alone", "ann", table)
+    for one in fleet.proxies:
+        status = status_of(one)
+        live = {member["address"]: member for member in status["members"] if member["state"] == "live"}
+        assert set(live) == {other.listen for other in fleet.proxies} and [address for address in live if live[address]["is_this"]] == [one.listen]
+        assert sum(member["shards"] for member in live.values()) == 64 and live[one.listen]["shards"] == status["shards"]
+        assert status["cores_missing"] == [] and status["alerts"] == [] and status["lease"] and 0 < status["lease_left_ms"] <= fleet.lease_ms
+
+
 def test_a_driver_sees_the_locks_of_the_proxy_that_it_asks(fleet, session):
     acquire(session, "seen", "ann")
     seen = []

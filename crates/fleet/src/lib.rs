@@ -34,7 +34,7 @@ pub use answer::{ADDRESS_BYTES_MAX, FleetRow, MEMBER_ROWS_MAX, MemberRow, Outcom
 pub use columns::{BadRow, Column, TIMESTAMP_MAX_US};
 pub use config::{CLOCK_OFFSET_MAX_US, Config, LEASE_MS, LEASE_MS_DEFAULT};
 pub use ids::{Incarnation, SHARDS, Shard, Shards, View};
-pub use member::{Member, Phase, Status};
+pub use member::{Member, Phase, Shown, Status};
 pub use output::{Alarm, End, Event, Gain, LeasePost, Output, Peer, Sink, StatementId};
 pub use refusal::Refusal;
 pub use statement::{Consistencies, Consistency, Level, NewFleet, Statement, Value, ViewChange};

@@ -1,8 +1,11 @@
 //! The proxy as it is seen from outside: its part of metrics, health, readiness and status.
 //!
-//! It only reads: counters of the cores, the last known ring, the configuration; who the clients are it asks the cores.
+//! It only reads: counters of the cores, the last known ring, the configuration; who the clients are, who is in the fleet and what
+//! locks are waited for it asks the cores.
 
+mod ask;
 mod clients;
+mod fleet;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -32,6 +35,7 @@ pub struct Admin {
     draining: AtomicBool,
     heartbeats: Heartbeats,
     clients: Clients,
+    locks: fleet::Locks,
 }
 
 impl Admin {
@@ -43,8 +47,9 @@ impl Admin {
         mailboxes: Vec<Mailbox>,
     ) -> Arc<Self> {
         let heartbeats = Heartbeats::new(sources.cores.len());
-        let clients = Clients::new(mailboxes);
-        Arc::new(Self { sources, config, listening, draining: AtomicBool::new(false), heartbeats, clients })
+        let mailboxes: Arc<[Mailbox]> = mailboxes.into();
+        let (clients, locks) = (Clients::new(Arc::clone(&mailboxes)), fleet::Locks::new(mailboxes));
+        Arc::new(Self { sources, config, listening, draining: AtomicBool::new(false), heartbeats, clients, locks })
     }
 
     /// Checks that the ring has this datacentre. No name, or a ring that is not known yet, passes.

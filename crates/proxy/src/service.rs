@@ -17,7 +17,7 @@ use crate::hop::link as hop;
 use crate::ids::Ticket;
 use crate::limits;
 use crate::link::{handshake, keep, ring, watch};
-use crate::locks::{self, carry, foreign, heard as locks_heard, keep as keep_locks, rows};
+use crate::locks::{self, carry, foreign, heard as locks_heard, keep as keep_locks, rows, shown};
 use crate::membership::run;
 use crate::own::heard;
 use crate::reply;
@@ -121,6 +121,7 @@ impl Service for Core {
                     census::go_on(&mut self.census, &self.clients, &self.router.pools, io);
                 }
             }
+            CoreMail::Locks(answer) => shown::tell(self, io, &answer),
             CoreMail::Reload(config) => {
                 self.window = WindowControl::new(config.window_us);
                 self.context.config = config;

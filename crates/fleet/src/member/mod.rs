@@ -14,6 +14,7 @@ mod fleet;
 mod own;
 mod rows;
 mod shards;
+mod shown;
 #[cfg(test)]
 mod tests;
 
@@ -30,6 +31,7 @@ use crate::statement::Statement;
 use crate::weakened::Steps;
 use own::OwnRow;
 use shards::Holding;
+pub use shown::Shown;
 
 /// Incarnations that the host's supervisor may report at once; more are found by their silence.
 const HOST_DEAD_MAX: usize = 64;

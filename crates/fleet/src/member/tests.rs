@@ -1,9 +1,10 @@
 //! What a member tells its operator.
 
 use super::Member;
-use crate::answer::{FleetRow, Outcome};
+use crate::answer::{FleetRow, MemberRow, Outcome, State};
 use crate::config::Config;
 use crate::ids::{Incarnation, Shards, View};
+use crate::others::Snapshot;
 use crate::output::{Alarm, Output, StatementId};
 use crate::statement::{Level, Statement};
 
@@ -48,4 +49,33 @@ fn fences_far_ahead_of_the_clock_are_told_once() {
     let year_us = 8_760 * HOUR_US;
     assert_eq!(alarms_of(wall_us + year_us, wall_us), [Alarm::FencesAhead(year_us)]);
     assert_eq!(alarms_of(wall_us, wall_us - year_us), [Alarm::FencesAhead(year_us)], "or this clock is behind");
+}
+
+#[test]
+fn members_are_shown_with_this_one_and_those_that_live_however_many_are_dead() {
+    let me = Incarnation([9; 16]);
+    let mut member = Member::new(Config::new("main", "10.0.0.9:9042"), me).expect("settings");
+    let of = |number: u8, state| MemberRow {
+        incarnation: Incarnation([number; 16]),
+        address: format!("10.0.0.{number}:9042"),
+        state,
+        beat: 3,
+        ts_limit_us: 0,
+        format: 1,
+        leaving: number == 2,
+    };
+    let mut rows: Vec<MemberRow> = (10..100).map(|number| of(number, State::Sealed)).collect();
+    rows.extend([of(1, State::Live), of(2, State::Live), of(9, State::Live), of(200, State::Dead)]);
+    let snapshot = Snapshot { rows, unreadable: Default::default(), serial: true, sent_ns: 100, now_ns: 150 };
+    member.others.take(snapshot, &member.times);
+    let mut view = View::default();
+    (0..5).for_each(|shard| view.give(shard, Some(Incarnation([2; 16]))));
+    member.fleet = Some(FleetRow { view, ..row(0) });
+    let (shown, left_out) = member.members(1_150, 3);
+    let brief: Vec<_> = shown.iter().map(|one| (&*one.address, one.leaving, one.shards, one.silent_ns)).collect();
+    let expected =
+        [("10.0.0.1:9042", false, 0, 1_000), ("10.0.0.2:9042", true, 5, 1_000), ("10.0.0.9:9042", false, 0, 1_000)];
+    assert_eq!((&brief[..], left_out), (&expected[..], 91));
+    assert_eq!(member.members(1_150, 1).0[0].incarnation, me);
+    assert_eq!(member.members(1_150, 500).1, 0);
 }

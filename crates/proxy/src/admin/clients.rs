@@ -4,19 +4,16 @@
 //! does not answer in time is named instead of waited for.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tokio::sync::{Mutex, mpsc};
-use tokio::time::timeout_at;
+use tokio::sync::Mutex;
 
+use super::ask::{self, AGE_MAX, PATIENCE};
 use crate::client::census::{CoreCensus, Group, Tally};
 use crate::control::{CoreMail, Mailbox};
 
-/// How long the cores have, all together.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// An answer younger than this is shown again.
-const AGE_MAX: Duration = Duration::from_secs(1);
 /// Groups shown: those with most clients,
 const MOST_CLIENTS: usize = 40;
 /// and of the others those with most queries in flight.
@@ -26,7 +23,7 @@ const MOST_IN_FLIGHT: usize = 10;
 pub(super) struct Clients(Mutex<Asked>);
 
 struct Asked {
-    mailboxes: Vec<Mailbox>,
+    mailboxes: Arc<[Mailbox]>,
     last: Option<(Instant, Value)>,
 }
 
@@ -37,7 +34,7 @@ impl std::fmt::Debug for Clients {
 }
 
 impl Clients {
-    pub(super) fn new(mailboxes: Vec<Mailbox>) -> Self {
+    pub(super) fn new(mailboxes: Arc<[Mailbox]>) -> Self {
         Self(Mutex::new(Asked { mailboxes, last: None }))
     }
 
@@ -49,37 +46,30 @@ impl Clients {
         {
             return value.clone();
         }
-        let value = shown(ask(&asked.mailboxes, PATIENCE).await);
+        let value = shown(ask_cores(&asked.mailboxes, PATIENCE).await);
         asked.last = Some((Instant::now(), value.clone()));
         value
     }
 }
 
 /// The count of all cores together, and the cores that did not answer.
-#[derive(Default)]
 struct Counted {
     groups: HashMap<Group, Tally>,
     others: Tally,
     missing: Vec<usize>,
 }
 
-async fn ask(mailboxes: &[Mailbox], patience: Duration) -> Counted {
-    let (sender, mut answers) = mpsc::channel(mailboxes.len().max(1));
-    let mut counted = Counted { missing: (0..mailboxes.len()).collect(), ..Counted::default() };
-    for mailbox in mailboxes {
-        // One whose mailbox is full is missing in the end.
-        let _ = mailbox(CoreMail::Census(sender.clone()));
-    }
-    drop(sender);
-    let until = tokio::time::Instant::now() + patience;
-    while let Ok(Some(CoreCensus { core, groups, others })) = timeout_at(until, answers.recv()).await {
-        counted.missing.retain(|missing| *missing != core);
-        counted.others.add(others);
+async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Counted {
+    let (mut groups_of_all, mut others_of_all) = (HashMap::<Group, Tally>::new(), Tally::default());
+    let take = |CoreCensus { core, groups, others }| {
+        others_of_all.add(others);
         for (group, tally) in groups {
-            counted.groups.entry(group).or_default().add(tally);
+            groups_of_all.entry(group).or_default().add(tally);
         }
-    }
-    counted
+        core
+    };
+    let missing = ask::all(mailboxes, patience, CoreMail::Census, take).await;
+    Counted { groups: groups_of_all, others: others_of_all, missing }
 }
 
 /// The groups with most clients, then of the others those with most queries in flight, and the sum of the rest.
@@ -122,7 +112,6 @@ fn group_shown(group: &Group, tally: Tally) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
@@ -161,7 +150,7 @@ mod tests {
     async fn what_the_cores_have_is_put_together_and_not_asked_again_at_once() {
         let (one, asked) = core(0, vec![(group("app", 1), tally(3, 1)), (group("cron", 2), tally(1, 0))]);
         let (two, _) = core(1, vec![(group("app", 1), tally(4, 2))]);
-        let clients = Clients::new(vec![one, two]);
+        let clients = Clients::new([one, two].into());
         let value = clients.groups().await;
         let first = json!({
             "role": "app", "address": "10.0.0.1", "keyspace": null, "driver": "D", "driver_version": "1",
@@ -182,7 +171,7 @@ mod tests {
             Ok(())
         });
         let full: Mailbox = Box::new(Err);
-        let value = shown(ask(&[one, deaf_mailbox, full], Duration::from_millis(20)).await);
+        let value = shown(ask_cores(&[one, deaf_mailbox, full], Duration::from_millis(20)).await);
         assert_eq!((&value["cores_missing"], &value["total"]["clients"]), (&json!([deaf, 2]), &json!(3)));
     }
 
@@ -191,7 +180,7 @@ mod tests {
         let mut groups: Vec<_> = (0..30_000).map(|host| (group("many", host), tally(1, 0))).collect();
         groups.push((group("busy", 0), tally(1, 9_000)));
         groups.push((group("large", 0), tally(700, 0)));
-        let value = Clients::new(vec![core(0, groups).0]).groups().await;
+        let value = Clients::new([core(0, groups).0].into()).groups().await;
         let shown = value["groups"].as_array().expect("list");
         assert_eq!(shown.len(), MOST_CLIENTS + MOST_IN_FLIGHT);
         assert!(shown[0]["role"] == "large" && shown.iter().any(|group| group["role"] == "busy"), "{value}");

@@ -8,13 +8,20 @@ use super::Admin;
 use crate::config::{Config, Window};
 use crate::control::ClusterState;
 use crate::link::identity::uuid_text;
-use crate::metrics::{CoreMetrics, LockMetrics, Snapshot};
+use crate::metrics::{CoreMetrics, Snapshot};
 
 /// Builds the object.
 pub(super) async fn status(admin: &Admin) -> Value {
-    let groups = admin.clients.groups().await;
     let cores = &admin.sources.cores;
     let config = admin.config.borrow().clone();
+    let fleet = async {
+        match config.fleet.as_deref() {
+            Some(name) => Some(admin.locks.status(name, cores).await),
+            None => None,
+        }
+    };
+    // The time that cores have to answer is spent once.
+    let (groups, fleet) = tokio::join!(admin.clients.groups(), fleet);
     let mut latency = Snapshot::default();
     cores.iter().for_each(|core| core.latency_ns.add_to(&mut latency));
     let sum = |number: fn(&CoreMetrics) -> u64| -> u64 { cores.iter().map(|core| number(core)).sum() };
@@ -34,40 +41,8 @@ pub(super) async fn status(admin: &Admin) -> Value {
             Window::Fixed { us } => json!(us),
         },
         "gather_us": config.gather_us,
-        "fleet": config.fleet.as_deref().map(|name| fleet_status(name, cores)),
+        "fleet": fleet,
         "limits": limits(&config),
-    })
-}
-
-/// What this proxy has of its fleet's locks, and what an operator should look at.
-fn fleet_status(name: &str, cores: &[Arc<CoreMetrics>]) -> Value {
-    let sum = |number: fn(&LockMetrics) -> u64| -> u64 { cores.iter().map(|core| number(&core.locks)).sum() };
-    let (shards, unsealed) = (sum(|locks| locks.shards.get()), sum(|locks| locks.unsealed.get()));
-    let (lease, leaving) = (sum(|locks| locks.lease.get()) > 0, sum(|locks| locks.told_to_leave.get()) > 0);
-    let mut alerts = Vec::new();
-    if !lease {
-        alerts.push("there is no valid lease: no locks are granted; the log says why".to_owned());
-    }
-    let unknown_format = sum(|locks| locks.unknown_format.get());
-    if unknown_format > 0 {
-        alerts.push(format!(
-            "the fleet's rows have format {unknown_format}, which this version does not know: it is no member; run the version that \
-             the other proxies have"
-        ));
-    }
-    if unsealed > 0 {
-        alerts.push(format!("{unsealed} dead members whose work is not done; for long only if no proxy lives"));
-    }
-    if leaving {
-        alerts.push("an operator has told this proxy to leave".to_owned());
-    }
-    json!({
-        "name": name,
-        "lease": lease,
-        "shards": shards,
-        "held": sum(|locks| locks.held.get()),
-        "waiting": sum(|locks| locks.waiting.get()),
-        "alerts": alerts,
     })
 }
 

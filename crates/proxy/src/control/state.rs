@@ -13,6 +13,7 @@ use crate::client::census::CoreCensus;
 use crate::config::Config;
 use crate::fleet::Fleet;
 use crate::lanes::Batch;
+use crate::locks::told::CoreLocks;
 
 /// Everything a core needs to know about the ring; immutable, replaced as a whole.
 #[derive(Clone, Debug)]
@@ -65,6 +66,8 @@ pub enum CoreMail {
     CloseAll,
     /// Count the clients by who they are; the answer goes where this says, if there is room.
     Census(mpsc::Sender<CoreCensus>),
+    /// Tell of the longest queues for locks, and of the fleet; the answer goes where this says, if there is room.
+    Locks(mpsc::Sender<CoreLocks>),
     /// The live members of the fleet that this proxy belongs to, whenever they are others than before. Without this mail
     /// drivers see one host.
     Fleet(Arc<Fleet>),

@@ -21,6 +21,7 @@
 //! | [`several`] | several locks at once |
 //! | [`listing`] | who holds a lock and who waits, as it travels between cores |
 //! | [`overview`], [`gathered`] | the locks of all cores, those with the longest queues first |
+//! | [`shown`], [`told`] | what `/status` shows of them, and of the fleet |
 //! | [`rows`] | rows of durable locks are written and read |
 //! | [`answer`] | outcomes, as the rows and errors that clients get |
 //! | [`foreign`], [`looks`] | rows that lie in the tables, and should not |
@@ -47,7 +48,9 @@ pub(crate) mod request;
 pub(crate) mod requests;
 pub(crate) mod rows;
 pub(crate) mod several;
+pub(crate) mod shown;
 pub(crate) mod statement;
+pub(crate) mod told;
 pub(crate) mod word;
 pub(crate) mod words;
 

@@ -71,7 +71,7 @@ pub(super) fn answer(core: &mut Core, io: &mut Io, ticket: Ticket, namespace: Na
 }
 
 /// So many of this core's locks, those with the longest queues first. The list is to be given back.
-fn look(core: &mut Core, io: &mut Io, namespace: Namespace, most: u32) -> Result<Vec<u8>, NotServed> {
+pub(super) fn look(core: &mut Core, io: &mut Io, namespace: Namespace, most: u32) -> Result<Vec<u8>, NotServed> {
     let now = keep::now(io);
     if core.fleet.locks.has_left() {
         return Err(NotServed::Elsewhere);

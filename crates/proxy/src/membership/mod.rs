@@ -85,8 +85,13 @@ impl Membership {
 
     /// The member as `/status` shows it.
     pub(crate) fn status(&self) -> Option<Status> {
+        self.member().map(Member::status)
+    }
+
+    /// The member, while there is one.
+    pub(crate) fn member(&self) -> Option<&Member> {
         match &self.stage {
-            Stage::Member(member) => Some(member.status()),
+            Stage::Member(member) => Some(member),
             Stage::Idle | Stage::Reading { .. } => None,
         }
     }

@@ -197,6 +197,12 @@ fn a_core_counts_its_clients_by_who_they_are() {
         ]
     );
     assert_eq!(counted.others.clients, 0);
+    // Of locks there is nothing to tell, without a fleet.
+    let (sender, mut answers) = mpsc::channel(1);
+    testbed.scene.world.post(testbed.scene.cores[0], CoreMail::Locks(sender));
+    testbed.run_for(SECOND);
+    let told = answers.try_recv().expect("an answer");
+    assert!(told.core == 0 && told.queues.is_empty() && told.fleet.is_none(), "{told:?}");
 }
 
 /// An error may repeat a client's own words; they do not get into the log as they came.

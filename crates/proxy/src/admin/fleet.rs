@@ -1,0 +1,219 @@
+//! The fleet, for `/status`: what the cores count, and what they are asked for, its members and the longest queues.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use shunt_fleet::{Shown, State};
+use tokio::sync::Mutex;
+
+use super::ask::{self, AGE_MAX, PATIENCE};
+use crate::control::{CoreMail, Mailbox};
+use crate::locks::told::{CoreLocks, FleetShown, Queue, longest};
+use crate::metrics::{CoreMetrics, LockMetrics};
+
+/// Asks the cores.
+pub(super) struct Locks {
+    mailboxes: Arc<[Mailbox]>,
+    last: Mutex<Option<(Instant, Value)>>,
+}
+
+impl std::fmt::Debug for Locks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Locks")
+    }
+}
+
+impl Locks {
+    pub(super) fn new(mailboxes: Arc<[Mailbox]>) -> Self {
+        Self { mailboxes, last: Mutex::new(None) }
+    }
+
+    /// The members and the longest queues, as fields of an object.
+    async fn asked(&self) -> Value {
+        let mut last = self.last.lock().await;
+        if let Some((at, value)) = &*last
+            && at.elapsed() < AGE_MAX
+        {
+            return value.clone();
+        }
+        let value = ask_cores(&self.mailboxes, PATIENCE).await;
+        *last = Some((Instant::now(), value.clone()));
+        value
+    }
+
+    /// What this proxy has of its fleet's locks, who is in the fleet, and what an operator should look at.
+    pub(super) async fn status(&self, name: &str, cores: &[Arc<CoreMetrics>]) -> Value {
+        let mut status = self.asked().await;
+        let sum = |number: fn(&LockMetrics) -> u64| -> u64 { cores.iter().map(|core| number(&core.locks)).sum() };
+        status["name"] = name.into();
+        status["lease"] = (sum(|locks| locks.lease.get()) > 0).into();
+        status["shards"] = sum(|locks| locks.shards.get()).into();
+        status["held"] = sum(|locks| locks.held.get()).into();
+        status["waiting"] = sum(|locks| locks.waiting.get()).into();
+        status["alerts"] = alerts(sum).into();
+        status
+    }
+}
+
+fn alerts(sum: impl Fn(fn(&LockMetrics) -> u64) -> u64) -> Vec<String> {
+    let unsealed = sum(|locks| locks.unsealed.get());
+    let mut alerts = Vec::new();
+    if sum(|locks| locks.lease.get()) == 0 {
+        alerts.push("there is no valid lease: no locks are granted; the log says why".to_owned());
+    }
+    let unknown_format = sum(|locks| locks.unknown_format.get());
+    if unknown_format > 0 {
+        alerts.push(format!(
+            "the fleet's rows have format {unknown_format}, which this version does not know: it is no member; run the version that \
+             the other proxies have"
+        ));
+    }
+    if unsealed > 0 {
+        alerts.push(format!("{unsealed} dead members whose work is not done; for long only if no proxy lives"));
+    }
+    if sum(|locks| locks.told_to_leave.get()) > 0 {
+        alerts.push("an operator has told this proxy to leave".to_owned());
+    }
+    alerts
+}
+
+async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Value {
+    let (mut queues, mut fleet) = (Vec::new(), None);
+    let take = |told: CoreLocks| {
+        queues.extend(told.queues);
+        longest(&mut queues);
+        fleet = told.fleet.or(fleet.take());
+        told.core
+    };
+    let missing = ask::all(mailboxes, patience, CoreMail::Locks, take).await;
+    let members = |fleet: &FleetShown| fleet.members.iter().map(|member| member_shown(fleet, member)).collect();
+    json!({
+        "epoch": fleet.as_ref().map(|fleet| fleet.epoch),
+        "lease_left_ms": fleet.as_ref().map(|fleet| fleet.lease_left_ms),
+        "members": fleet.as_ref().map(members).unwrap_or_else(Vec::<Value>::new),
+        "members_not_shown": fleet.as_ref().map_or(0, |fleet| fleet.others),
+        "queues": queues.iter().map(queue_shown).collect::<Vec<_>>(),
+        "cores_missing": missing,
+    })
+}
+
+fn member_shown(fleet: &FleetShown, member: &Shown) -> Value {
+    let state = match member.state {
+        State::Live if member.leaving => "leaving",
+        State::Live => "live",
+        State::Dead => "dead",
+        State::Sealed => "sealed",
+    };
+    json!({
+        "address": member.address,
+        "incarnation": member.incarnation.to_string(),
+        "is_this": member.incarnation == fleet.own,
+        "state": state,
+        "shards": member.shards,
+        "silent_ms": member.silent_ns / 1_000_000,
+    })
+}
+
+fn queue_shown(queue: &Queue) -> Value {
+    json!({
+        "name": queue.name,
+        "kept": if queue.is_durable { "durable" } else { "memory" },
+        "owner": queue.owner,
+        "shared": queue.is_shared,
+        "fence": queue.fence,
+        "ttl_ms": queue.ttl_ms,
+        "waiters": queue.waiters,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_fleet::Incarnation;
+
+    use super::*;
+
+    fn queue(name: &str, waiters: u32) -> Queue {
+        Queue {
+            name: name.to_owned(),
+            is_durable: waiters.is_multiple_of(2),
+            owner: (waiters > 1).then(|| "ann".to_owned()),
+            is_shared: false,
+            fence: Some(7),
+            ttl_ms: Some(900),
+            waiters,
+        }
+    }
+
+    fn member(number: u8, state: State, leaving: bool) -> Shown {
+        Shown {
+            incarnation: Incarnation([number; 16]),
+            address: format!("10.0.0.{number}:9042"),
+            state,
+            leaving,
+            shards: usize::from(number),
+            silent_ns: 2_500_000,
+        }
+    }
+
+    /// A core that answers so, whatever it is asked.
+    fn core(tell: impl Fn() -> CoreLocks + Send + Sync + 'static) -> Mailbox {
+        Box::new(move |mail| {
+            let CoreMail::Locks(answer) = mail else { panic!("{mail:?}") };
+            answer.try_send(tell()).expect("room for every core");
+            Ok(())
+        })
+    }
+
+    #[tokio::test]
+    async fn what_the_cores_tell_is_put_together() {
+        let members =
+            || vec![member(1, State::Live, false), member(2, State::Live, true), member(3, State::Dead, true)];
+        let fleet = move || FleetShown {
+            own: Incarnation([1; 16]),
+            epoch: 4,
+            lease_left_ms: 5_000,
+            members: members(),
+            others: 2,
+        };
+        let one = core(move || CoreLocks { core: 0, queues: vec![queue("b", 3)], fleet: Some(fleet()) });
+        let two = core(|| CoreLocks {
+            core: 1,
+            queues: (0..10).map(|number| queue(&format!("c{number}"), 1)).chain([queue("a", 8)]).collect(),
+            fleet: None,
+        });
+        let value = ask_cores(&[one, two], PATIENCE).await;
+        let states: Vec<&Value> =
+            value["members"].as_array().expect("a list").iter().map(|one| &one["state"]).collect();
+        assert_eq!(states, ["live", "leaving", "dead"]);
+        let first = json!({
+            "address": "10.0.0.1:9042", "incarnation": "01010101-0101-0101-0101-010101010101", "is_this": true,
+            "state": "live", "shards": 1, "silent_ms": 2,
+        });
+        assert_eq!((&value["members"][0], &value["members"][1]["is_this"]), (&first, &json!(false)));
+        assert_eq!(
+            (&value["epoch"], &value["lease_left_ms"], &value["members_not_shown"]),
+            (&json!(4), &json!(5_000), &json!(2))
+        );
+        let queues = value["queues"].as_array().expect("a list");
+        assert_eq!((queues.len(), &queues[0]["kept"]), (10, &json!("durable")), "{value}");
+        let second = json!({
+            "name": "b", "kept": "memory", "owner": "ann", "shared": false, "fence": 7, "ttl_ms": 900, "waiters": 3,
+        });
+        assert_eq!((&queues[1], &queues[2]["owner"]), (&second, &Value::Null));
+        assert_eq!(value["cores_missing"], json!([]));
+    }
+
+    #[tokio::test]
+    async fn a_core_that_does_not_answer_is_named_and_the_others_are_shown() {
+        let kept = std::sync::Mutex::new(Vec::new());
+        let deaf: Mailbox = Box::new(move |mail| {
+            kept.lock().expect("lock").push(mail);
+            Ok(())
+        });
+        let one = core(|| CoreLocks { core: 1, queues: vec![queue("b", 3)], fleet: None });
+        let value = ask_cores(&[deaf, one, Box::new(Err)], Duration::from_millis(20)).await;
+        assert_eq!((&value["cores_missing"], &value["queues"][0]["name"]), (&json!([0, 2]), &json!("b")));
+        assert_eq!((&value["members"], &value["epoch"]), (&json!([]), &Value::Null), "core 0 knows of them");
+    }
+}

@@ -1,0 +1,61 @@
+//! What `/status` shows of a core's locks, and of the fleet, of which core 0 knows.
+//!
+//! Asked for by the admin pages, once a second at most. What is told is bounded, whatever there is.
+
+use shunt_locks::Namespace;
+use shunt_reactor::Io;
+use tokio::sync::mpsc;
+
+use crate::core::Core;
+use crate::locks::told::{CoreLocks, FleetShown, QUEUES_MAX, Queue, longest};
+use crate::locks::{listing, overview};
+
+/// Members that are shown; a fleet has up to 64 that live, and some that did.
+const MEMBERS_MAX: usize = 128;
+
+/// Answers.
+pub(crate) fn tell(core: &mut Core, io: &mut Io, answer: &mpsc::Sender<CoreLocks>) {
+    if answer.is_closed() {
+        return;
+    }
+    let mut queues = Vec::new();
+    for namespace in [Namespace::Durable, Namespace::Memory] {
+        add_queues(core, io, namespace, &mut queues);
+    }
+    longest(&mut queues);
+    let told = CoreLocks { core: core.context.index, queues, fleet: fleet(core, io) };
+    // Who asked has gone, or has room for the answer of each core.
+    let _ = answer.try_send(told);
+}
+
+fn add_queues(core: &mut Core, io: &mut Io, namespace: Namespace, queues: &mut Vec<Queue>) {
+    // Nobody has asked for a lock yet.
+    if core.fleet.locks.table.is_none() {
+        return;
+    }
+    let Ok(list) = overview::look(core, io, namespace, QUEUES_MAX as u32) else { return };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    for row in listing::longest(&list, QUEUES_MAX) {
+        let waiters = row.waiters.unwrap_or(0);
+        if waiters > 0 {
+            queues.push(Queue {
+                name: text(row.name.unwrap_or_default()),
+                is_durable: namespace == Namespace::Durable,
+                owner: row.owner.map(text),
+                is_shared: row.shared.unwrap_or(false),
+                fence: row.fence,
+                ttl_ms: row.ttl_ms,
+                waiters,
+            });
+        }
+    }
+    core.fleet.locks.looked[usize::from(namespace == Namespace::Memory)].list = list;
+}
+
+fn fleet(core: &Core, io: &Io) -> Option<FleetShown> {
+    let member = core.fleet.membership.member()?;
+    let (status, now_ns) = (member.status(), io.read_clock_ns());
+    let (members, others) = member.members(now_ns, MEMBERS_MAX);
+    let lease_left_ms = status.valid_until_ns.saturating_sub(now_ns) / 1_000_000;
+    Some(FleetShown { own: member.incarnation(), epoch: status.epoch, lease_left_ms, members, others })
+}

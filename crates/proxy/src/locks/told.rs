@@ -1,0 +1,79 @@
+//! What a core tells of its locks and its fleet, for `/status`.
+
+use shunt_fleet::{Incarnation, Shown};
+
+/// Queues that are shown, of each core, and in the end of all.
+pub(crate) const QUEUES_MAX: usize = 10;
+
+/// A lock for which somebody waits.
+#[derive(Debug)]
+pub struct Queue {
+    /// Of the lock.
+    pub name: String,
+    /// Its grants are rows in Cassandra; otherwise it is in memory.
+    pub is_durable: bool,
+    /// Of its holder, or of the first of those who share it; `None`: it is just changing hands.
+    pub owner: Option<String>,
+    /// The holder shares it.
+    pub is_shared: bool,
+    /// The holder's token.
+    pub fence: Option<i64>,
+    /// What is left of the holder's time, in milliseconds.
+    pub ttl_ms: Option<u32>,
+    /// How many wait.
+    pub waiters: u32,
+}
+
+/// The fleet as core 0 knows it.
+#[derive(Debug)]
+pub struct FleetShown {
+    /// This proxy.
+    pub own: Incarnation,
+    /// How often shards have changed hands; -1: it is not known yet.
+    pub epoch: i64,
+    /// How much longer this proxy may grant, if it cannot renew its lease.
+    pub lease_left_ms: u64,
+    /// The members, with this proxy.
+    pub members: Vec<Shown>,
+    /// How many members are left out.
+    pub others: usize,
+}
+
+/// The answer of one core.
+#[derive(Debug)]
+pub struct CoreLocks {
+    /// Which.
+    pub core: usize,
+    /// The longest first. None without a valid lease: others may have the locks by then.
+    pub queues: Vec<Queue>,
+    /// Of core 0, while it has a membership.
+    pub fleet: Option<FleetShown>,
+}
+
+/// Leaves the longest.
+pub(crate) fn longest(queues: &mut Vec<Queue>) {
+    queues.sort_by(|a, b| b.waiters.cmp(&a.waiters).then_with(|| a.name.cmp(&b.name)));
+    queues.truncate(QUEUES_MAX);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_queues_the_longest_are_left_in_order() {
+        let queue = |number: u32| Queue {
+            name: format!("{number:02}"),
+            is_durable: number.is_multiple_of(2),
+            owner: None,
+            is_shared: false,
+            fence: None,
+            ttl_ms: None,
+            waiters: number / 2,
+        };
+        let mut queues: Vec<Queue> = (0..40).map(queue).collect();
+        longest(&mut queues);
+        let names: Vec<&str> = queues.iter().map(|queue| queue.name.as_str()).collect();
+        assert_eq!(names, ["38", "39", "36", "37", "34", "35", "32", "33", "30", "31"]);
+    }
+}
