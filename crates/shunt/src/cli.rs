@@ -45,6 +45,9 @@ Examples:
 
   shunt up --nodes 1 --data /tmp/try --listen 127.0.0.1:9999
 
+  shunt up --proxies 3
+      A fleet of three proxies, which share locks, on 127.0.0.1:9042, 127.0.0.2:9042 and 127.0.0.3:9042.
+
 Every row is on one node only, on this machine. Beyond one machine the store is Apache Cassandra: see `shunt proxy`.
 ";
 

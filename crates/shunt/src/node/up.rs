@@ -1,4 +1,4 @@
-//! `shunt up`: nodes and the proxy in one process, for a first look and for development.
+//! `shunt up`: nodes and the proxy, or a fleet of them, in one process, for a first look and for development.
 
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,7 +11,8 @@ use shunt_node::run::NodesOptions;
 use shunt_proxy::config::{Config, Problem};
 
 use crate::exit::{Exit, Failure};
-use crate::proxy::{self, Started, reachable};
+use crate::open_files;
+use crate::proxy::{self, Bound, Proxies, Started, reachable};
 use crate::settings::{Checked, Given, Listen, SettingsError};
 use crate::supervise::{Events, Hangup, Part, Supervisor};
 
@@ -22,9 +23,11 @@ use super::part::{CLOSE_LIMIT, Manner, NodesPart, Telling};
 const NODES_DEFAULT: usize = 3;
 /// As many loopback addresses of one kind as there are: 127.0.0.1 to 127.0.0.254.
 const NODES_MAX: u8 = 254;
-/// The fleet of the one proxy.
+/// Enough to see a fleet's shards move; each has a core, and the nodes need CPUs as well.
+const PROXIES_MAX: u8 = 16;
+/// The fleet of the proxies.
 const FLEET: &str = "main";
-/// Clients of the proxy: few enough for the usual limit of open files.
+/// Clients of all proxies: few enough for the usual limit of open files.
 const CLIENTS_MAX: usize = 10_000;
 
 /// `shunt up`.
@@ -36,7 +39,10 @@ pub(crate) struct UpOptions {
     /// Where the data is kept between runs; made if it does not exist
     #[arg(long, value_name = "DIR", default_value = "shunt-data", help_heading = "Data")]
     pub(crate) data: PathBuf,
-    /// Address of the proxy for clients
+    /// Proxies, which are one fleet; of --listen and --admin each has the next address, 127.0.0.1, 127.0.0.2, ...
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) proxies: Given<u8>,
+    /// Address of the proxy for clients, or of the first
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9042", help_heading = "Addresses")]
     pub(crate) listen: Given<Listen>,
     /// Port of the nodes, which listen on 127.0.0.1, 127.0.0.2, ...
@@ -50,6 +56,7 @@ pub(crate) struct UpOptions {
 /// The settings of `shunt up`: its options, read and checked.
 struct UpSettings {
     nodes: Option<u8>,
+    proxies: u8,
     node_port: u16,
     common: CommonSettings,
 }
@@ -62,7 +69,9 @@ impl UpOptions {
     fn check(&self) -> Result<UpSettings, SettingsError> {
         let mut checked = Checked::default();
         let nodes = self.nodes.as_ref().map(|given| checked.take("nodes", given, 1));
+        let proxies = checked.take("proxies", &self.proxies, 1);
         let settings = UpSettings {
+            proxies: checked.within("proxies", proxies, 1..=PROXIES_MAX),
             nodes: nodes.map(|nodes| checked.within("nodes", nodes, 1..=NODES_MAX)),
             node_port: checked.take("node-port", &self.node_port, 0),
             common: self.common.check(&self.listen, "warn", &mut checked),
@@ -87,19 +96,51 @@ pub(crate) fn run(options: &UpOptions) -> Exit {
 /// Starts the nodes, then the proxy; they end the other way round.
 fn start(options: &UpOptions, settings: &UpSettings, events: &Events) -> Result<Vec<Box<dyn Part>>, Failure> {
     let telling = Telling::new(events);
+    let listeners = listeners(settings)?;
     let mut parts = NodesOptions::new(options.data.clone(), addresses(&options.data, settings)?);
     parts.store = settings.common.store.clone();
     parts.ended = telling.loops();
     let nodes = super::start(parts, "--node-port")?;
     events.catch_signals()?;
-    let fleet = found_fleet(nodes.addresses(), settings.common.listen);
+    let fleet = found_fleet(nodes.addresses(), settings)?;
+    open_files::allow_clients(CLIENTS_MAX);
+    let mut bound = Vec::new();
+    for (listen, admin) in listeners {
+        let contact_points = nodes.addresses().iter().map(ToString::to_string).collect();
+        bound.push(bind(listen, admin, contact_points, fleet.clone(), settings.proxies)?);
+    }
+    let mut started = Vec::new();
+    for bound in bound {
+        // The nodes are shown once, with the first.
+        let others = started.is_empty().then(|| nodes.admin() as Arc<dyn shunt_admin::Part>);
+        started.push(proxy::start(bound, others.into_iter().collect(), None, events)?);
+    }
+    announce(&options.data, settings.common.listen, nodes.addresses(), &started);
+    let manner = Manner {
+        drain_limit: CLOSE_LIMIT,
+        late: "the nodes did not close in time; what was acknowledged is on disk",
+        died: "a node has died, so the proxy ends",
+    };
+    let listen = settings.common.listen;
+    let proxies = started.into_iter().map(|one| (one.listening.first().copied().unwrap_or(listen), one.part));
+    Ok(vec![Box::new(Proxies::new(proxies)), Box::new(NodesPart::new(nodes, telling, manner))])
+}
+
+/// Binds the addresses of a proxy.
+fn bind(
+    listen: SocketAddr,
+    admin: Option<SocketAddr>,
+    contact_points: Vec<String>,
+    fleet: Option<String>,
+    proxies: u8,
+) -> Result<Bound, Failure> {
     let config = Config {
         fleet,
         fleet_replicas_min: 1,
-        listen: vec![settings.common.listen],
-        admin: settings.common.admin,
-        contact_points: nodes.addresses().iter().map(ToString::to_string).collect(),
-        clients_max: CLIENTS_MAX,
+        listen: vec![listen],
+        admin,
+        contact_points,
+        clients_max: CLIENTS_MAX / usize::from(proxies),
         // The nodes need the CPUs as well.
         cores: 1,
         ..Config::default()
@@ -110,32 +151,58 @@ fn start(options: &UpOptions, settings: &UpSettings, events: &Events) -> Result<
         let message = problems.iter().map(line).collect::<Vec<_>>().join("\nerror: ");
         return Err(Failure { exit: Exit::Configuration, message });
     }
-    let others = vec![nodes.admin() as Arc<dyn shunt_admin::Part>];
-    let started = proxy::start(config, others, None, events)?;
-    announce(&options.data, settings.common.listen, nodes.addresses(), &started);
-    let manner = Manner {
-        drain_limit: CLOSE_LIMIT,
-        late: "the nodes did not close in time; what was acknowledged is on disk",
-        died: "a node has died, so the proxy ends",
-    };
-    Ok(vec![Box::new(started.part), Box::new(NodesPart::new(nodes, telling, manner))])
+    proxy::bind(config)
 }
 
-/// Makes a fleet of the one proxy, so that there are locks. Without one all else works.
-fn found_fleet(nodes: &[SocketAddr], listen: SocketAddr) -> Option<String> {
-    let config = Config { listen: vec![listen], ..Config::default() };
+/// The addresses of each proxy, for clients and for its pages: those that were given, and for each further proxy the next ones.
+fn listeners(settings: &UpSettings) -> Result<Vec<(SocketAddr, Option<SocketAddr>)>, Failure> {
+    let CommonSettings { listen, admin, .. } = settings.common;
+    let proxies = settings.proxies;
+    let refuse = |message| Failure { exit: Exit::Configuration, message };
+    if proxies > 1 && listen.port() == 0 {
+        return Err(refuse(format!("--listen {listen}: the proxies of a fleet need a port, all of them the same")));
+    }
+    let of = |number: u8, flag: &str, first: SocketAddr| {
+        next(first, number).ok_or_else(|| {
+            let why = "each proxy has the next address of this machine, so the first one has to be like 127.0.0.1";
+            refuse(format!("{flag} {first} with --proxies {proxies}: {why}"))
+        })
+    };
+    let pair =
+        |number| Ok((of(number, "--listen", listen)?, admin.map(|admin| of(number, "--admin", admin)).transpose()?));
+    (0..proxies).map(pair).collect()
+}
+
+/// The loopback address so many after one; the address itself may be any.
+fn next(first: SocketAddr, number: u8) -> Option<SocketAddr> {
+    match first.ip() {
+        _ if number == 0 => Some(first),
+        IpAddr::V4(ip) if ip.is_loopback() => {
+            let ip = Ipv4Addr::from_bits(ip.to_bits().checked_add(number.into())?);
+            // The last one is for broadcasts.
+            let is_host = ip.is_loopback() && ip.octets() != [127, 255, 255, 255];
+            is_host.then(|| SocketAddr::new(ip.into(), first.port()))
+        }
+        _ => None,
+    }
+}
+
+/// Makes the fleet of the proxies, so that there are locks. One proxy without them does all else.
+fn found_fleet(nodes: &[SocketAddr], settings: &UpSettings) -> Result<Option<String>, Failure> {
+    let config = Config { listen: vec![settings.common.listen], ..Config::default() };
     if let Err(problem) = config.member_address() {
         // Asked for so: any address, or any port.
         tracing::info!("there are no locks: {}", problem.message);
-        return None;
+        return Ok(None);
     }
     let contacts: Vec<String> = nodes.iter().map(ToString::to_string).collect();
     // The nodes of one process have no replicas of each other.
     match crate::fleet::make(&contacts, FLEET, 1) {
-        Ok(()) => Some(FLEET.to_owned()),
+        Ok(()) => Ok(Some(FLEET.to_owned())),
+        Err(failed) if settings.proxies > 1 => Err(Failure::internal("the fleet could not be made", failed.message)),
         Err(failed) => {
             tracing::warn!("there are no locks: {}", failed.message);
-            None
+            Ok(None)
         }
     }
 }
@@ -154,16 +221,18 @@ fn addresses(data: &Path, settings: &UpSettings) -> Result<Vec<SocketAddr>, Fail
 }
 
 /// Says where everything is and what to type first. A closed standard output is no reason to end.
-fn announce(data: &Path, listen: SocketAddr, nodes: &[SocketAddr], started: &Started) {
-    let proxy = reachable(started.listening.first().copied().unwrap_or(listen));
-    let list: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+fn announce(data: &Path, listen: SocketAddr, nodes: &[SocketAddr], started: &[Started]) {
+    let proxies: Vec<SocketAddr> =
+        started.iter().map(|one| reachable(one.listening.first().copied().unwrap_or(listen))).collect();
+    let proxy = proxies.first().copied().unwrap_or(listen);
+    let what =
+        if proxies.len() == 1 { "the proxy".to_owned() } else { format!("a fleet of {} proxies", proxies.len()) };
     let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "Shunt is up: {} and the proxy in one process.\n", count(nodes.len()));
-    let _ = writeln!(out, "  clients connect to  {proxy}");
-    let _ = writeln!(out, "  nodes               {}", list.join(" "));
+    let _ = writeln!(out, "Shunt is up: {} and {what} in one process.\n", count(nodes.len()));
+    let _ = writeln!(out, "  clients connect to  {}", list(&proxies));
+    let _ = writeln!(out, "  nodes               {}", list(nodes));
     let _ = writeln!(out, "  data                {}", shown(data));
-    if let Some(admin) = started.admin {
-        let admin = reachable(admin);
+    for admin in started.iter().filter_map(|one| one.admin).map(reachable) {
         let _ = writeln!(out, "  metrics, status     http://{admin}/metrics http://{admin}/status");
     }
     let (ip, port) = (proxy.ip(), proxy.port());
@@ -177,10 +246,25 @@ A first session, with any CQL client (`pip install cqlsh` in a virtual environme
   CREATE TABLE demo.users (id int PRIMARY KEY, name text);
   INSERT INTO demo.users (id, name) VALUES (1, 'Ada');
   SELECT * FROM demo.users;
-
-Ctrl-C stops it; the data stays."
+"
     );
+    if let ([_, second, ..], Some(last), Some(node)) = (&proxies[..], proxies.last(), nodes.first()) {
+        let _ = writeln!(
+            out,
+            "A lock that is taken through one proxy, seen through another, and kept when one leaves:
+
+  shunt lock --contact-points {proxy} demo -- sleep 60 &
+  shunt locks --contact-points {second} demo
+  shunt fleet drain --contact-points {node} {last}
+"
+        );
+    }
+    let _ = writeln!(out, "Ctrl-C stops it; the data stays.");
     let _ = out.flush();
+}
+
+fn list(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
 fn count(nodes: usize) -> String {

@@ -8,12 +8,16 @@
 
 mod control;
 mod part;
+#[cfg(feature = "node")]
+mod several;
 mod start;
 
 use part::Reload;
 #[cfg(feature = "node")]
-pub(crate) use start::Started;
-pub(crate) use start::start;
+pub(crate) use several::Proxies;
+#[cfg(feature = "node")]
+pub(crate) use start::{Bound, Started};
+pub(crate) use start::{bind, start};
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -43,7 +47,8 @@ pub(crate) fn run(settings: Settings) -> Exit {
     };
     let events = Events::new();
     let reload = Reload { load: Box::new(move || settings.load()), filter };
-    match events.catch_signals().and_then(|()| start(config, Vec::new(), Some(reload), &events)) {
+    let bound = events.catch_signals().and_then(|()| bind(config));
+    match bound.and_then(|bound| start(bound, Vec::new(), Some(reload), &events)) {
         Ok(started) => {
             announce(&started.listening, started.admin);
             Supervisor::new(vec![Box::new(started.part)], Hangup::Reload).run(&events)

@@ -244,7 +244,7 @@ impl Part for ProxyPart {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
-    use super::super::start::start;
+    use super::super::start::{bind, start};
     use super::*;
     use crate::supervise::Events;
 
@@ -257,7 +257,7 @@ mod tests {
             cores: 2,
             ..Config::default()
         };
-        start(config, Vec::new(), None, &Events::new()).unwrap().part
+        start(bind(config).unwrap(), Vec::new(), None, &Events::new()).unwrap().part
     }
 
     /// Looks until it has ended; returns what was found on the way.

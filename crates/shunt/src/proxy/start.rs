@@ -38,16 +38,29 @@ pub(crate) struct Started {
     pub(crate) part: ProxyPart,
 }
 
-/// Binds first, so that a taken port leaves nothing half started.
+/// A proxy that has its addresses, and is not started.
+pub(crate) struct Bound {
+    config: Config,
+    listeners: Vec<TcpListener>,
+    admin: Option<TcpListener>,
+}
+
+/// Binds the addresses: before anything is started, so that a taken port leaves nothing half started.
+pub(crate) fn bind(config: Config) -> Result<Bound, Failure> {
+    let listeners = listen(&config.listen)?;
+    let admin = config.admin.map(admin::listen).transpose()?;
+    Ok(Bound { config, listeners, admin })
+}
+
+/// Starts it.
 /// `others` are shown on the admin pages beside the proxy; without `reload` there is nothing to read again.
 pub(crate) fn start(
-    config: Config,
+    bound: Bound,
     others: Vec<Arc<dyn Part>>,
     reload: Option<Reload>,
     events: &Events,
 ) -> Result<Started, Failure> {
-    let listeners = listen(&config.listen)?;
-    let admin_listener = config.admin.map(admin::listen).transpose()?;
+    let Bound { config, listeners, admin: admin_listener } = bound;
     let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let listening: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let state_file = config.fleet_state.as_deref().map(StateFile::open).transpose();

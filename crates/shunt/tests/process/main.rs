@@ -6,6 +6,8 @@ mod hostile;
 #[cfg(feature = "node")]
 mod store;
 mod support;
+#[cfg(feature = "node")]
+mod up_fleet;
 mod usage;
 #[cfg(not(feature = "node"))]
 mod without_node;

@@ -1,0 +1,168 @@
+//! `shunt up --proxies N`: a fleet in one process, of which an operator drains one.
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use shunt_testing::blocking::Client;
+
+use crate::support::{Log, eventually, output, page, shunt, signal};
+
+/// The first of the addresses, and the one after it: those of 127.0.0.1 may have ports taken one by one.
+const HOSTS: [&str; 2] = ["127.0.32.1", "127.0.32.2"];
+
+/// A port that nobody has on the first address.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((HOSTS[0], 0)).expect("bind");
+    listener.local_addr().expect("address").port()
+}
+
+/// A running fleet; ends with the test at the latest.
+struct Fleet {
+    child: Child,
+    log: Option<Log>,
+    proxies: Vec<SocketAddr>,
+    node: SocketAddr,
+    pages: Vec<SocketAddr>,
+}
+
+impl Fleet {
+    fn start(data: &Path, proxies: usize) -> Self {
+        let (listen, admin) = (format!("{}:{}", HOSTS[0], free_port()), format!("{}:0", HOSTS[0]));
+        let data = data.to_str().expect("text");
+        let options = ["--nodes", "1", "--node-port", "0", "--reserve-bytes", "0", "--data", data, "--admin", &admin];
+        let mut command = shunt(&["up", "--proxies", &proxies.to_string(), "--listen", &listen]);
+        let mut child = command.args(options).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
+        let log = child.stderr.take().map(Log::of);
+        let said: Vec<String> = BufReader::new(child.stdout.take().expect("piped"))
+            .lines()
+            .map_while(Result::ok)
+            .take_while(|line| !line.contains("first session"))
+            .collect();
+        let of = |what: &str| said.iter().filter_map(|line| line.trim().strip_prefix(what)).collect::<Vec<_>>();
+        let addresses =
+            |line: &str| line.split_whitespace().map(|one| one.parse().expect("address")).collect::<Vec<_>>();
+        let pages = of("metrics, status").into_iter().map(|line| {
+            let page = line.rsplit(' ').next().and_then(|url| url.strip_prefix("http://")?.strip_suffix("/status"));
+            page.and_then(|address| address.parse().ok()).expect("address")
+        });
+        assert!(said[0].contains(&format!("a fleet of {proxies} proxies")), "{said:?}");
+        let (listening, nodes) = (addresses(of("clients connect to")[0]), addresses(of("nodes")[0]));
+        Self { child, log, proxies: listening, node: nodes[0], pages: pages.collect() }
+    }
+
+    /// The state of a proxy's fleet, as its page has it.
+    fn status(&self, proxy: usize) -> serde_json::Value {
+        let status: serde_json::Value = serde_json::from_str(&page(self.pages[proxy], "/status").1).expect("JSON");
+        status["fleet"].clone()
+    }
+
+    /// Waits until a proxy knows of so many live members, which have all shards among them.
+    fn wait_until_settled(&self, proxy: usize, members: usize) {
+        eventually(|| {
+            let status = self.status(proxy);
+            let all = status["members"].as_array().expect("a list");
+            let live = || all.iter().filter(|member| member["state"] == "live");
+            let shards = || live().filter_map(|member| member["shards"].as_u64());
+            live().count() == members && shards().sum::<u64>() == 64 && shards().all(|shards| shards > 0)
+        });
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn owner_seen_by(proxy: SocketAddr) -> Vec<Vec<u8>> {
+    Client::connect(proxy, 4).column("SELECT owner FROM shunt.locks WHERE name = 'report'")
+}
+
+#[test]
+fn a_lock_is_kept_when_one_proxy_of_the_process_leaves_and_the_others_go_on() {
+    let directory = tempfile::tempdir().expect("directory");
+    let mut fleet = Fleet::start(&directory.path().join("data"), 3);
+    let hosts: Vec<String> = fleet.proxies.iter().map(|proxy| proxy.ip().to_string()).collect();
+    assert_eq!(
+        (hosts, fleet.pages.len()),
+        (vec!["127.0.32.1".to_owned(), "127.0.32.2".to_owned(), "127.0.32.3".to_owned()], 3)
+    );
+    assert!(fleet.proxies.iter().all(|proxy| proxy.port() == fleet.proxies[0].port()), "{:?}", fleet.proxies);
+    (0..3).for_each(|proxy| fleet.wait_until_settled(proxy, 3));
+
+    let take = |proxy, name: &str| {
+        let text =
+            format!("INSERT INTO shunt.locks (name, owner) VALUES ('{name}', 'ann') IF NOT EXISTS USING TTL 600");
+        Client::connect(proxy, 4).column(&text)
+    };
+    assert_eq!(take(fleet.proxies[0], "report"), [[1]]);
+    fleet.proxies.iter().for_each(|proxy| assert_eq!(owner_seen_by(*proxy), [b"ann"], "{proxy}"));
+
+    let leaves = fleet.proxies[1].to_string();
+    let (code, said, log) = output(&["fleet", "drain", "--contact-points", &fleet.node.to_string(), &leaves]);
+    assert!(code == 0 && said.contains("has left"), "{code} {said} {log}");
+    // Its addresses are free again, and the others have its shards.
+    eventually(|| TcpListener::bind(fleet.proxies[1]).is_ok() && TcpStream::connect(fleet.pages[1]).is_err());
+    for proxy in [0, 2] {
+        fleet.wait_until_settled(proxy, 2);
+        assert_eq!(page(fleet.pages[proxy], "/readyz").0, 200);
+        assert_eq!(owner_seen_by(fleet.proxies[proxy]), [b"ann"], "{proxy}");
+        assert_eq!(take(fleet.proxies[proxy], &format!("later-{proxy}")), [[1]]);
+    }
+    assert!(fleet.child.try_wait().expect("wait").is_none());
+
+    signal(&fleet.child, "TERM");
+    let code = fleet.child.wait().expect("wait").code();
+    let log = fleet.log.take().expect("once").whole();
+    assert!(code == Some(0) && !log.contains("too long") && !log.contains("in time"), "{code:?} {log}");
+}
+
+#[test]
+fn the_last_proxy_that_is_told_to_leave_ends_the_process() {
+    let directory = tempfile::tempdir().expect("directory");
+    let mut fleet = Fleet::start(&directory.path().join("data"), 2);
+    (0..2).for_each(|proxy| fleet.wait_until_settled(proxy, 2));
+    for proxy in [0, 1] {
+        assert!(fleet.child.try_wait().expect("wait").is_none());
+        let leaves = fleet.proxies[proxy].to_string();
+        let (code, _, log) = output(&["fleet", "drain", "--contact-points", &fleet.node.to_string(), &leaves]);
+        // With the last one its nodes may be gone before it is seen to have left.
+        assert!(code == 0 || proxy == 1, "{code} {log}");
+    }
+    eventually(|| fleet.child.try_wait().expect("wait").is_some());
+    assert_eq!(fleet.child.wait().expect("wait").code(), Some(0));
+}
+
+#[test]
+fn an_address_that_is_taken_or_not_there_is_named() {
+    let directory = tempfile::tempdir().expect("directory");
+    let data = directory.path().join("data");
+    let refused = |options: &[&str]| {
+        let mut all =
+            vec!["up", "--nodes", "1", "--node-port", "0", "--admin", "off", "--data", data.to_str().expect("text")];
+        all.extend(options);
+        let (code, said, log) = output(&all);
+        assert_eq!(said, "", "{options:?}");
+        (code, log)
+    };
+    for (options, told) in [
+        (["--proxies", "0", "--listen", "127.0.32.1:9042"], "1 to 16"),
+        (["--proxies", "17", "--listen", "127.0.32.1:9042"], "1 to 16"),
+        (["--proxies", "2", "--listen", "127.0.32.1:0"], "need a port"),
+        (["--proxies", "2", "--listen", "127.255.255.254:9042"], "the next address"),
+        (["--proxies", "2", "--listen", "[::1]:9042"], "the next address"),
+    ] {
+        let (code, log) = refused(&options);
+        assert!(code == 2 && log.contains(told), "{options:?}: {code} {log}");
+        assert!(!data.exists(), "{options:?}: nothing is made");
+    }
+    let taken = TcpListener::bind((HOSTS[1], 0)).expect("bind").local_addr().expect("address");
+    let holder = TcpListener::bind(taken).expect("bind");
+    let first = format!("{}:{}", HOSTS[0], taken.port());
+    let (code, log) = refused(&["--proxies", "2", "--listen", &first]);
+    assert!(code == 3 && log.contains(&format!("cannot listen on {taken} (--listen)")), "{code} {log}");
+    drop(holder);
+}
