@@ -1,4 +1,5 @@
-//! A CQL client for the commands of the binary: one connection, one statement at a time, and nobody else waits for it.
+//! A CQL client: one connection, one statement at a time. [`Client`] is for the commands of the binary, where nobody else waits
+//! for it, and [`AsyncClient`] for what has others to serve meanwhile.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -44,14 +45,77 @@ impl Table {
     }
 }
 
-/// A connection that is logged in.
-pub struct Client {
-    runtime: Runtime,
+/// A connection that is logged in. It ends when this is dropped, and with it what a proxy has waiting for it.
+#[derive(Debug)]
+pub struct AsyncClient {
     connection: Connection,
-    limit: Duration,
     is_proxy: bool,
     keeps_locks: bool,
-    address: SocketAddr,
+}
+
+impl AsyncClient {
+    /// Connects and logs in. `limit` holds for each step.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses the login; only then there is a code, that of the refusal.
+    pub async fn connect(
+        address: SocketAddr,
+        credentials: Option<&Credentials>,
+        limit: Duration,
+    ) -> Result<AsyncClient, Failed> {
+        let refused = |error: ControlError| Failed { code: error.code(), message: error.to_string() };
+        let session = handshake::connect(address, credentials, limit).await.map_err(refused)?;
+        let Session { connection, is_proxy, keeps_locks, .. } = session;
+        Ok(AsyncClient { connection, is_proxy, keeps_locks })
+    }
+
+    /// As [`Client::keeps_locks`].
+    pub fn keeps_locks(&self) -> bool {
+        self.keeps_locks
+    }
+
+    /// Carries out a statement within `limit`.
+    ///
+    /// # Errors
+    /// The error that answered it, or that nothing did. After the latter, or when the future was given up, the connection is of no use.
+    pub async fn query(
+        &mut self,
+        text: &str,
+        values: &[Option<Vec<u8>>],
+        (consistency, serial): (Consistency, Option<Consistency>),
+        limit: Duration,
+    ) -> Result<Table, Failed> {
+        let version = self.connection.version;
+        let mut list = ValueList::positional(version);
+        for value in values {
+            list.push(value.as_deref().map_or(Value::Null, Value::Bytes));
+        }
+        let params =
+            QueryParams { values: list.values(), serial_consistency: serial, ..QueryParams::simple(consistency) };
+        let mut body = Vec::new();
+        encode::query(&mut body, version, text, &params);
+        let answer = self.connection.request(opcode::QUERY, &body, "a statement", limit).await?;
+        if answer.opcode != opcode::RESULT {
+            return Err(answer.refusal("a statement").into());
+        }
+        match ResultMessage::decode(answer.version, &answer.body) {
+            Ok(ResultMessage::Rows(rows)) => {
+                let columns = rows.metadata.columns().map(|column| column.name.to_owned()).collect();
+                let values = rows.rows().filter_map(Result::ok);
+                let copied = values.map(|row| row.values().map(|value| value.map(<[u8]>::to_vec)).collect());
+                Ok(Table { columns, rows: copied.collect() })
+            }
+            Ok(_) => Ok(Table::default()),
+            Err(error) => Err(failed(&format!("an answer that cannot be read: {error}"))),
+        }
+    }
+}
+
+/// An [`AsyncClient`] and what it runs on.
+pub struct Client {
+    runtime: Runtime,
+    client: AsyncClient,
+    limit: Duration,
 }
 
 impl Client {
@@ -64,11 +128,9 @@ impl Client {
         let mut told = Vec::new();
         for host in hosts {
             for address in addresses(host)? {
-                match runtime.block_on(handshake::connect(address, credentials, limit)) {
-                    Ok(Session { connection, is_proxy, keeps_locks, .. }) => {
-                        return Ok(Client { runtime, connection, limit, is_proxy, keeps_locks, address });
-                    }
-                    Err(error) => told.push(format!("{address}: {error}")),
+                match runtime.block_on(AsyncClient::connect(address, credentials, limit)) {
+                    Ok(client) => return Ok(Client { runtime, client, limit }),
+                    Err(failed) => told.push(format!("{address}: {}", failed.message)),
                 }
             }
         }
@@ -77,17 +139,17 @@ impl Client {
 
     /// True if this is a proxy, and not a node.
     pub fn is_proxy(&self) -> bool {
-        self.is_proxy
+        self.client.is_proxy
     }
 
     /// True if this is a proxy of a fleet: elsewhere a statement on locks may be carried out as one on rows.
     pub fn keeps_locks(&self) -> bool {
-        self.keeps_locks
+        self.client.keeps_locks
     }
 
     /// Which of the hosts this is.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.client.connection.address
     }
 
     /// Lets time pass.
@@ -106,30 +168,8 @@ impl Client {
         consistency: Consistency,
         serial: Option<Consistency>,
     ) -> Result<Table, Failed> {
-        let version = self.connection.version;
-        let mut list = ValueList::positional(version);
-        for value in values {
-            list.push(value.as_deref().map_or(Value::Null, Value::Bytes));
-        }
-        let params =
-            QueryParams { values: list.values(), serial_consistency: serial, ..QueryParams::simple(consistency) };
-        let mut body = Vec::new();
-        encode::query(&mut body, version, text, &params);
-        let answer = self.connection.request(opcode::QUERY, &body, "a statement", self.limit);
-        let answer = self.runtime.block_on(answer).map_err(Failed::from)?;
-        if answer.opcode != opcode::RESULT {
-            return Err(answer.refusal("a statement").into());
-        }
-        match ResultMessage::decode(answer.version, &answer.body) {
-            Ok(ResultMessage::Rows(rows)) => {
-                let columns = rows.metadata.columns().map(|column| column.name.to_owned()).collect();
-                let values = rows.rows().filter_map(Result::ok);
-                let copied = values.map(|row| row.values().map(|value| value.map(<[u8]>::to_vec)).collect());
-                Ok(Table { columns, rows: copied.collect() })
-            }
-            Ok(_) => Ok(Table::default()),
-            Err(error) => Err(failed(&format!("an answer that cannot be read: {error}"))),
-        }
+        let answer = self.client.query(text, values, (consistency, serial), self.limit);
+        self.runtime.block_on(answer)
     }
 }
 

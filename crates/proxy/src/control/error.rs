@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use shunt_wire::cql::frame_v5::FrameError;
+use shunt_wire::cql::message::error_code;
 use shunt_wire::error::DecodeError;
 
 /// Why a control connection could not be made or was lost.
@@ -25,13 +26,24 @@ pub(super) enum ControlError {
     /// The node asks for a login that was not given.
     LoginNeeded { class: String },
     /// The node refused the login, or wants more than a password.
-    LoginRefused { class: String, message: String },
+    LoginRefused { class: String, code: i32, message: String },
     /// A row of a system table lacks what we cannot do without.
     Incomplete(&'static str),
     /// It belongs to another ring than the one that is known.
     Stranger(String),
     /// The ring does not go with the configuration.
     Unfit(String),
+}
+
+impl ControlError {
+    /// The code of the error that the node answered with. A login that it wants and that was not given counts as a wrong one.
+    pub(super) fn code(&self) -> Option<i32> {
+        match self {
+            Self::Node { code, .. } | Self::LoginRefused { code, .. } => Some(*code),
+            Self::LoginNeeded { .. } => Some(error_code::BAD_CREDENTIALS),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for ControlError {
@@ -49,7 +61,7 @@ impl fmt::Display for ControlError {
             Self::LoginNeeded { class } => {
                 write!(f, "the node wants a login ({class}): set `username` and `password_file`")
             }
-            Self::LoginRefused { class, message } => write!(f, "login refused ({class}): {message}"),
+            Self::LoginRefused { class, message, .. } => write!(f, "login refused ({class}): {message}"),
             Self::Incomplete(what) => write!(f, "the node's system tables lack {what}"),
             Self::Stranger(why) | Self::Unfit(why) => f.write_str(why),
         }

@@ -111,11 +111,11 @@ async fn log_in(
         opcode::AUTH_SUCCESS => Ok(class),
         opcode::AUTH_CHALLENGE => {
             let message = "it wants more than a password, which is not supported".to_owned();
-            Err(ControlError::LoginRefused { class, message })
+            Err(ControlError::LoginRefused { class, code: error_code::BAD_CREDENTIALS, message })
         }
         opcode::ERROR => {
-            let message = ErrorMessage::decode(answer.version, &answer.body)?.message.to_owned();
-            Err(ControlError::LoginRefused { class, message })
+            let ErrorMessage { code, message, .. } = ErrorMessage::decode(answer.version, &answer.body)?;
+            Err(ControlError::LoginRefused { class, code, message: message.to_owned() })
         }
         _ => Err(answer.refusal("AUTH_RESPONSE")),
     }
