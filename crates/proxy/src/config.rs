@@ -13,7 +13,7 @@ mod values;
 mod option;
 mod validate;
 
-pub use address::{ADMIN_PORT, Admin, Advertise, CQL_PORT, Listen, split_host_port};
+pub use address::{ADMIN_PORT, Admin, Advertise, CQL_PORT, LOCKS_HTTP_PORT, Listen, LocksHttp, split_host_port};
 pub use kinds::{Bytes, Kind, List, Micros, Millis, Readable, Written};
 pub use option::{Allowed, Change, ConfigOption, DefaultText, Reloaded};
 pub use validate::Problem;
@@ -348,6 +348,15 @@ options! {
         allowed: Numbers(0, 600_000),
         change: OnReload,
         manual: "Drivers give a request up after some seconds, most of them after 2 to 12",
+    }
+    /// Address of locks over HTTP, or `off`
+    locks_http: Option<SocketAddr> {
+        kind: LocksHttp,
+        value: "ADDR",
+        default: "off",
+        allowed: Form("address or `off`", "127.0.0.1:9190"),
+        change: AfterRestart,
+        manual: "Needs `--fleet`. Logins travel in clear text, so keep it off networks that you do not trust. [What it answers](locks.md#over-http)",
     }
 
     section "Logs";

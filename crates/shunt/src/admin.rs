@@ -10,14 +10,14 @@ use crate::exit::{Exit, Failure};
 #[cfg(feature = "node")]
 use crate::supervise::threads;
 
-/// Binds the admin interface.
-pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+/// Binds the admin interface, or another for HTTP, whose flag this is.
+pub(crate) fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
     let bind = || {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         Ok(listener)
     };
-    bind().map_err(|error| cannot_listen("--admin", address, &error))
+    bind().map_err(|error| cannot_listen(flag, address, &error))
 }
 
 /// Serves the pages on a thread of their own; `ended` is told why, if it panics.

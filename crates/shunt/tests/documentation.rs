@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shunt_admin::Pages;
+use shunt_http::{LocksHttp, Order};
 use shunt_node::run::{Nodes, NodesOptions};
 use shunt_proxy::admin::Admin;
 use shunt_proxy::config::Config;
@@ -60,7 +61,9 @@ fn metrics() -> BTreeSet<String> {
         prepared: Arc::default(),
     };
     let config = tokio::sync::watch::channel(Arc::new(Config::default())).1;
-    names_in(&Pages::new("0", vec![Admin::new(sources, config, Vec::new(), Vec::new())]))
+    let order = tokio::sync::watch::channel(Order::Serve).1;
+    let http = LocksHttp::new(([127, 0, 0, 1], 1).into(), config.clone(), order);
+    names_in(&Pages::new("0", vec![Admin::new(sources, config, Vec::new(), Vec::new()), http]))
 }
 
 /// Names of the metrics of nodes, without those of the process.
@@ -275,7 +278,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
 #[test]
 fn every_thread_is_in_the_list_of_threads() {
     let (mut threads, mut files) = (BTreeSet::new(), Vec::new());
-    for name in ["admin", "language", "node", "proxy", "reactor", "shunt", "storage", "topology", "wire"] {
+    for name in ["admin", "http", "language", "node", "proxy", "reactor", "shunt", "storage", "topology", "wire"] {
         sources(&root().join("crates").join(name).join("src"), &mut files);
     }
     for path in files {

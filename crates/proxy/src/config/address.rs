@@ -8,6 +8,8 @@ use super::kinds::Kind;
 pub const CQL_PORT: u16 = 9042;
 /// Port of the admin interface.
 pub const ADMIN_PORT: u16 = 9180;
+/// Port of locks over HTTP.
+pub const LOCKS_HTTP_PORT: u16 = 9190;
 
 /// An address to listen on: an IP address or local host name, with or without a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,18 @@ impl Kind for Admin {
 
     fn from_text(text: &str) -> Result<Self, String> {
         if text == "off" { Ok(Self(None)) } else { address(text, ADMIN_PORT).map(|address| Self(Some(address))) }
+    }
+}
+
+/// The address of locks over HTTP, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocksHttp(pub Option<SocketAddr>);
+
+impl Kind for LocksHttp {
+    const EXPECTED: &'static str = "an address such as \"127.0.0.1:9190\", or \"off\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        if text == "off" { Ok(Self(None)) } else { address(text, LOCKS_HTTP_PORT).map(|address| Self(Some(address))) }
     }
 }
 
@@ -78,6 +92,12 @@ impl From<Listen> for SocketAddr {
 impl From<Admin> for Option<SocketAddr> {
     fn from(admin: Admin) -> Self {
         admin.0
+    }
+}
+
+impl From<LocksHttp> for Option<SocketAddr> {
+    fn from(http: LocksHttp) -> Self {
+        http.0
     }
 }
 

@@ -48,6 +48,20 @@ impl Config {
         {
             found.add("admin", format!("{admin} is also an address for clients; give it a port of its own"));
         }
+        if let Some(http) = self.locks_http {
+            if self.listen.iter().any(|listen| reaches(*listen, http)) {
+                found.add("locks_http", format!("{http} is also an address for clients; give it a port of its own"));
+            }
+            if self.admin.is_some_and(|admin| reaches(admin, http) || reaches(http, admin)) {
+                found.add("locks_http", format!("{http} is also the address of admin; give it a port of its own"));
+            }
+            if self.fleet.is_none() {
+                found.add(
+                    "locks_http",
+                    "there are no locks without a fleet; give its name by fleet, or leave locks_http out",
+                );
+            }
+        }
         if let Some(advertise) = self.advertise
             && advertise.ip().is_unspecified()
         {
@@ -170,6 +184,21 @@ mod tests {
         ];
         expected.sort_unstable();
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn locks_over_http_need_a_fleet_and_an_address_of_their_own() {
+        let with = |http: &str, fleet: Option<&str>| Config {
+            locks_http: Some(http.parse().expect("address")),
+            fleet: fleet.map(str::to_owned),
+            ..valid()
+        };
+        assert_eq!(with("127.0.0.1:9190", Some("main")).problems(), []);
+        for (http, fleet) in
+            [("127.0.0.1:9190", None), ("127.0.0.1:9042", Some("main")), ("0.0.0.0:9180", Some("main"))]
+        {
+            assert_eq!(keys(&with(http, fleet)), ["locks_http"], "{http} {fleet:?}");
+        }
     }
 
     #[test]

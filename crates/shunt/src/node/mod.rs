@@ -66,7 +66,7 @@ fn serve(options: &NodeOptions) -> Exit {
 }
 
 fn run_node(settings: &NodeSettings) -> Result<Exit, Failure> {
-    let listener = settings.common.admin.map(admin::listen).transpose()?;
+    let listener = settings.common.admin.map(|address| admin::listen("--admin", address)).transpose()?;
     let events = Events::new();
     let telling = Telling::new(&events);
     let mut parts = settings.nodes();
@@ -79,7 +79,7 @@ fn run_node(settings: &NodeSettings) -> Result<Exit, Failure> {
         let pages = Pages::new(env!("CARGO_PKG_VERSION"), vec![nodes.admin() as Arc<dyn shunt_admin::Part>]);
         admin::start(listener, pages, telling.admin())?;
     }
-    announce(nodes.addresses(), admin_address);
+    announce(nodes.addresses(), admin_address, None);
     let manner = Manner {
         drain_limit: settings.drain_timeout,
         late: "clients did not take their answers in time and are cut off",

@@ -13,7 +13,7 @@ use shunt_proxy::config::{Config, Problem};
 use crate::exit::{Exit, Failure};
 use crate::open_files;
 use crate::proxy::{self, Bound, Proxies, Started, reachable};
-use crate::settings::{Checked, Given, Listen, SettingsError};
+use crate::settings::{Checked, Given, Listen, LocksHttp, SettingsError};
 use crate::supervise::{Events, Hangup, Part, Supervisor};
 
 use super::options::{CommonOptions, CommonSettings, begin};
@@ -39,12 +39,15 @@ pub(crate) struct UpOptions {
     /// Where the data is kept between runs; made if it does not exist
     #[arg(long, value_name = "DIR", default_value = "shunt-data", help_heading = "Data")]
     pub(crate) data: PathBuf,
-    /// Proxies, which are one fleet; of --listen and --admin each has the next address, 127.0.0.1, 127.0.0.2, ...
+    /// Proxies, which are one fleet; of --listen, --admin and --locks-http each has the next address, 127.0.0.1, 127.0.0.2, ...
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) proxies: Given<u8>,
     /// Address of the proxy for clients, or of the first
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9042", help_heading = "Addresses")]
     pub(crate) listen: Given<Listen>,
+    /// Address of locks over HTTP, or `off`
+    #[arg(long, value_name = "ADDR", default_value = "off", help_heading = "Addresses")]
+    pub(crate) locks_http: Given<LocksHttp>,
     /// Port of the nodes, which listen on 127.0.0.1, 127.0.0.2, ...
     #[arg(long, value_name = "PORT", default_value = "9043", help_heading = "Addresses")]
     pub(crate) node_port: Given<u16>,
@@ -58,6 +61,7 @@ struct UpSettings {
     nodes: Option<u8>,
     proxies: u8,
     node_port: u16,
+    locks_http: Option<SocketAddr>,
     common: CommonSettings,
 }
 
@@ -74,6 +78,7 @@ impl UpOptions {
             proxies: checked.within("proxies", proxies, 1..=PROXIES_MAX),
             nodes: nodes.map(|nodes| checked.within("nodes", nodes, 1..=NODES_MAX)),
             node_port: checked.take("node-port", &self.node_port, 0),
+            locks_http: checked.take("locks-http", &self.locks_http, LocksHttp(None)).0,
             common: self.common.check(&self.listen, "warn", &mut checked),
         };
         checked.finish(settings)
@@ -105,9 +110,9 @@ fn start(options: &UpOptions, settings: &UpSettings, events: &Events) -> Result<
     let fleet = found_fleet(nodes.addresses(), settings)?;
     open_files::allow_clients(CLIENTS_MAX);
     let mut bound = Vec::new();
-    for (listen, admin) in listeners {
+    for listeners in listeners {
         let contact_points = nodes.addresses().iter().map(ToString::to_string).collect();
-        bound.push(bind(listen, admin, contact_points, fleet.clone(), settings.proxies)?);
+        bound.push(bind(&listeners, contact_points, fleet.clone(), settings.proxies)?);
     }
     let mut started = Vec::new();
     for bound in bound {
@@ -128,8 +133,7 @@ fn start(options: &UpOptions, settings: &UpSettings, events: &Events) -> Result<
 
 /// Binds the addresses of a proxy.
 fn bind(
-    listen: SocketAddr,
-    admin: Option<SocketAddr>,
+    listeners: &Listeners,
     contact_points: Vec<String>,
     fleet: Option<String>,
     proxies: u8,
@@ -137,8 +141,9 @@ fn bind(
     let config = Config {
         fleet,
         fleet_replicas_min: 1,
-        listen: vec![listen],
-        admin,
+        listen: vec![listeners.clients],
+        admin: listeners.admin,
+        locks_http: listeners.locks_http,
         contact_points,
         clients_max: CLIENTS_MAX / usize::from(proxies),
         // The nodes need the CPUs as well.
@@ -154,8 +159,15 @@ fn bind(
     proxy::bind(config)
 }
 
-/// The addresses of each proxy, for clients and for its pages: those that were given, and for each further proxy the next ones.
-fn listeners(settings: &UpSettings) -> Result<Vec<(SocketAddr, Option<SocketAddr>)>, Failure> {
+/// The addresses of a proxy.
+struct Listeners {
+    clients: SocketAddr,
+    admin: Option<SocketAddr>,
+    locks_http: Option<SocketAddr>,
+}
+
+/// The addresses of each proxy: those that were given, and for each further proxy the next ones.
+fn listeners(settings: &UpSettings) -> Result<Vec<Listeners>, Failure> {
     let CommonSettings { listen, admin, .. } = settings.common;
     let proxies = settings.proxies;
     let refuse = |message| Failure { exit: Exit::Configuration, message };
@@ -168,9 +180,14 @@ fn listeners(settings: &UpSettings) -> Result<Vec<(SocketAddr, Option<SocketAddr
             refuse(format!("{flag} {first} with --proxies {proxies}: {why}"))
         })
     };
-    let pair =
-        |number| Ok((of(number, "--listen", listen)?, admin.map(|admin| of(number, "--admin", admin)).transpose()?));
-    (0..proxies).map(pair).collect()
+    let all = |number| {
+        Ok(Listeners {
+            clients: of(number, "--listen", listen)?,
+            admin: admin.map(|admin| of(number, "--admin", admin)).transpose()?,
+            locks_http: settings.locks_http.map(|http| of(number, "--locks-http", http)).transpose()?,
+        })
+    };
+    (0..proxies).map(all).collect()
 }
 
 /// The loopback address so many after one; the address itself may be any.
@@ -234,6 +251,9 @@ fn announce(data: &Path, listen: SocketAddr, nodes: &[SocketAddr], started: &[St
     let _ = writeln!(out, "  data                {}", shown(data));
     for admin in started.iter().filter_map(|one| one.admin).map(reachable) {
         let _ = writeln!(out, "  metrics, status     http://{admin}/metrics http://{admin}/status");
+    }
+    for http in started.iter().filter_map(|one| one.locks_http) {
+        let _ = writeln!(out, "  locks over HTTP     http://{}/v1/locks/NAME", reachable(http));
     }
     let (ip, port) = (proxy.ip(), proxy.port());
     let _ = writeln!(

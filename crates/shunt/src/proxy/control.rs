@@ -97,7 +97,7 @@ mod tests {
             metrics: Arc::default(),
             seed: 1,
         };
-        let admin = pages.map(|pages| (admin::listen(([127, 0, 0, 1], 0).into()).unwrap(), pages));
+        let admin = pages.map(|pages| (admin::listen("--admin", ([127, 0, 0, 1], 0).into()).unwrap(), pages));
         start(ControlThread { plane, admin, view, require_ring_ms: 0, teller }).unwrap();
         (requests, told)
     }

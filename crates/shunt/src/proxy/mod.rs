@@ -5,8 +5,10 @@
 //!                        |  requests, metrics  ------------^        |
 //!                        +---- notices -> supervisor (main thread) <+
 //! ```
+//! With `locks_http` there is a thread more, which is a client of the proxy.
 
 mod control;
+mod http;
 mod part;
 #[cfg(feature = "node")]
 mod several;
@@ -50,7 +52,7 @@ pub(crate) fn run(settings: Settings) -> Exit {
     let bound = events.catch_signals().and_then(|()| bind(config));
     match bound.and_then(|bound| start(bound, Vec::new(), Some(reload), &events)) {
         Ok(started) => {
-            announce(&started.listening, started.admin);
+            announce(&started.listening, started.admin, started.locks_http);
             Supervisor::new(vec![Box::new(started.part)], Hangup::Reload).run(&events)
         }
         Err(failed) => failed.report(),
@@ -58,13 +60,16 @@ pub(crate) fn run(settings: Settings) -> Exit {
 }
 
 /// Says on standard output what was bound and how to connect. A closed standard output is no reason to end.
-pub(crate) fn announce(listening: &[SocketAddr], admin: Option<SocketAddr>) {
+pub(crate) fn announce(listening: &[SocketAddr], admin: Option<SocketAddr>, locks_http: Option<SocketAddr>) {
     let mut out = std::io::stdout().lock();
     for address in listening {
         let _ = writeln!(out, "listening for CQL clients on {address}");
     }
     if let Some(admin) = admin {
         let _ = writeln!(out, "metrics and status on http://{}/status", reachable(admin));
+    }
+    if let Some(http) = locks_http {
+        let _ = writeln!(out, "locks over HTTP on http://{}/v1/locks/NAME", reachable(http));
     }
     if let Some(first) = listening.first() {
         let first = reachable(*first);

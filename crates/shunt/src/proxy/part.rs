@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use shunt_http::Order;
 use shunt_proxy::admin::Admin;
 use shunt_proxy::config::Config;
 use shunt_proxy::control::CoreMail;
@@ -39,6 +40,11 @@ pub(super) enum Notice {
         /// Why, if it should not have.
         failure: Option<String>,
     },
+    /// The thread of locks over HTTP has ended.
+    HttpEnded {
+        /// Why, if it should not have.
+        failure: Option<String>,
+    },
 }
 
 /// What it takes to read the configuration again.
@@ -66,6 +72,8 @@ pub(crate) struct ProxyPart {
     told_to_leave: bool,
     /// Mail that did not fit a core's mailbox.
     waiting: Vec<(usize, CoreMail)>,
+    /// Orders for the thread of locks over HTTP, while there is one.
+    http: Option<watch::Sender<Order>>,
     notices: Receiver<Notice>,
     cores_running: usize,
     control_runs: bool,
@@ -78,12 +86,13 @@ pub(super) struct Running {
     pub(super) acceptor: Acceptor,
     pub(super) mailers: Vec<Mailer<CoreMail>>,
     pub(super) metrics: Arc<CoreMetrics>,
+    pub(super) http: Option<watch::Sender<Order>>,
     pub(super) notices: Receiver<Notice>,
 }
 
 impl ProxyPart {
     pub(super) fn new(running: Running, reload: Option<Reload>) -> Self {
-        let Running { config, pages, acceptor, mailers, metrics, notices } = running;
+        let Running { config, pages, acceptor, mailers, metrics, http, notices } = running;
         let (acceptor, cores_running) = (Some(acceptor), mailers.len());
         let (accepting_died, waiting, control_runs) = (false, Vec::new(), true);
         Self {
@@ -96,6 +105,7 @@ impl ProxyPart {
             metrics,
             told_to_leave: false,
             waiting,
+            http,
             notices,
             cores_running,
             control_runs,
@@ -133,6 +143,21 @@ impl ProxyPart {
                 error!(%failure, "the control plane has died, so the proxy ends");
                 Some(Exit::Internal)
             }
+            Notice::HttpEnded { failure } => {
+                self.http = None;
+                if is_ending && failure.is_none() {
+                    return None;
+                }
+                let failure = failure.unwrap_or_else(|| "nobody told it to end".to_owned());
+                error!(%failure, "the thread of locks over HTTP has died, so the proxy ends");
+                Some(Exit::Internal)
+            }
+        }
+    }
+
+    fn order_http(&self, order: Order) {
+        if let Some(http) = &self.http {
+            http.send_replace(order);
         }
     }
 
@@ -221,23 +246,27 @@ impl Part for ProxyPart {
         if let Some(acceptor) = self.acceptor.take() {
             self.accepting_died = !acceptor.stop();
         }
+        // First: it asks for nothing any more when the cores read nothing any more.
+        self.order_http(Order::Drain);
         self.send_all(&CoreMail::Drain);
         limit
     }
 
     fn cut_off(&mut self) -> Duration {
         warn!(cores = self.cores_running, "the drain took too long, remaining clients are cut off");
+        self.order_http(Order::End);
         self.send_all(&CoreMail::CloseAll);
         CLOSE_LIMIT
     }
 
     fn has_ended(&self) -> bool {
         // The control thread ends with the last core, but how?
-        self.cores_running == 0 && !self.control_runs
+        self.cores_running == 0 && !self.control_runs && self.http.is_none()
     }
 
     fn give_up(&self) {
-        error!(cores = self.cores_running, control = self.control_runs, "threads do not end");
+        let http = self.http.is_some();
+        error!(cores = self.cores_running, control = self.control_runs, http, "threads do not end");
     }
 }
 
@@ -248,16 +277,23 @@ mod tests {
     use super::*;
     use crate::supervise::Events;
 
-    /// A proxy in front of nothing.
-    fn started() -> ProxyPart {
-        let config = Config {
+    /// Of a proxy in front of nothing.
+    fn config() -> Config {
+        Config {
             listen: vec![([127, 0, 0, 1], 0).into()],
             contact_points: vec!["127.0.0.1:1".to_owned()],
             admin: None,
             cores: 2,
             ..Config::default()
-        };
+        }
+    }
+
+    fn started_with(config: Config) -> ProxyPart {
         start(bind(config).unwrap(), Vec::new(), None, &Events::new()).unwrap().part
+    }
+
+    fn started() -> ProxyPart {
+        started_with(config())
     }
 
     /// Looks until it has ended; returns what was found on the way.
@@ -277,6 +313,19 @@ mod tests {
         assert_eq!(part.look(), None);
         assert_eq!(end(&mut part), []);
         assert!(!part.control_runs && part.cores_running == 0);
+    }
+
+    #[test]
+    fn locks_over_http_end_with_the_proxy_and_not_before_it() {
+        let http = Some(([127, 0, 0, 1], 0).into());
+        let mut part = started_with(Config { locks_http: http, fleet: Some("main".to_owned()), ..config() });
+        assert!(part.http.is_some() && part.look().is_none());
+        assert_eq!(end(&mut part), []);
+        assert!(part.http.is_none());
+        let mut part = started_with(Config { locks_http: http, fleet: Some("main".to_owned()), ..config() });
+        let died = Notice::HttpEnded { failure: None };
+        assert_eq!(part.take(died), Some(Exit::Internal), "nobody told it to");
+        assert!(!part.has_ended());
     }
 
     #[test]

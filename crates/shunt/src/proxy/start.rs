@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, watch};
 use tracing::info;
 
 use super::control::{self, ControlThread};
+use super::http;
 use super::part::{Notice, ProxyPart, Reload, Running};
 use crate::admin;
 use crate::exit::{Exit, Failure};
@@ -34,6 +35,8 @@ pub(crate) struct Started {
     pub(crate) listening: Vec<SocketAddr>,
     /// Address of the admin interface, as bound.
     pub(crate) admin: Option<SocketAddr>,
+    /// Address of locks over HTTP, as bound.
+    pub(crate) locks_http: Option<SocketAddr>,
     /// What the supervisor has of it.
     pub(crate) part: ProxyPart,
 }
@@ -43,13 +46,15 @@ pub(crate) struct Bound {
     config: Config,
     listeners: Vec<TcpListener>,
     admin: Option<TcpListener>,
+    locks_http: Option<TcpListener>,
 }
 
 /// Binds the addresses: before anything is started, so that a taken port leaves nothing half started.
 pub(crate) fn bind(config: Config) -> Result<Bound, Failure> {
     let listeners = listen(&config.listen)?;
-    let admin = config.admin.map(admin::listen).transpose()?;
-    Ok(Bound { config, listeners, admin })
+    let admin = config.admin.map(|address| admin::listen("--admin", address)).transpose()?;
+    let locks_http = config.locks_http.map(|address| admin::listen("--locks-http", address)).transpose()?;
+    Ok(Bound { config, listeners, admin, locks_http })
 }
 
 /// Starts it.
@@ -60,8 +65,9 @@ pub(crate) fn start(
     reload: Option<Reload>,
     events: &Events,
 ) -> Result<Started, Failure> {
-    let Bound { config, listeners, admin: admin_listener } = bound;
+    let Bound { config, listeners, admin: admin_listener, locks_http: http_listener } = bound;
     let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
+    let http_address = http_listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let listening: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let state_file = config.fleet_state.as_deref().map(StateFile::open).transpose();
     let state_file = state_file.map_err(|error| Failure { exit: Exit::Configuration, message: error.to_string() })?;
@@ -85,6 +91,11 @@ pub(crate) fn start(
     };
     let mailboxes = || cores.iter().map(|core| mailbox_of(core.mailer.clone())).collect();
     let pages = Admin::new(sources, config_receiver.clone(), listening.clone(), mailboxes());
+    let http = http_listener.zip(listening.first().copied().map(super::reachable));
+    let http_teller = teller.clone();
+    let ended = move |failure| http_teller.tell(Notice::HttpEnded { failure });
+    let http = http.map(|(listener, proxy)| http::start(listener, proxy, config_receiver.clone(), ended));
+    let (http, http_part) = http.transpose()?.unzip();
     let plane = ControlOptions {
         config: config_receiver,
         mailboxes: mailboxes(),
@@ -94,7 +105,8 @@ pub(crate) fn start(
         seed: random_seed(),
     };
     let proxy = Arc::clone(&pages) as Arc<dyn Part>;
-    let all_pages = Pages::new(env!("CARGO_PKG_VERSION"), std::iter::once(proxy).chain(others).collect());
+    let all_parts = std::iter::once(proxy).chain(http_part).chain(others);
+    let all_pages = Pages::new(env!("CARGO_PKG_VERSION"), all_parts.collect());
     let require_ring_ms = config.require_ring_ms;
     control::start(ControlThread {
         plane,
@@ -109,8 +121,9 @@ pub(crate) fn start(
         .map_err(|error| Failure::internal("the accepting thread could not be started", error))?;
     let metrics = cores.first().map(|core| Arc::clone(&core.metrics)).unwrap_or_default();
     let mailers = cores.into_iter().map(|core| core.mailer).collect();
-    let running = Running { config: config_sender, pages, acceptor, mailers, metrics, notices };
-    Ok(Started { listening, admin: admin_address, part: ProxyPart::new(running, reload) })
+    let running = Running { config: config_sender, pages, acceptor, mailers, metrics, http, notices };
+    let part = ProxyPart::new(running, reload);
+    Ok(Started { listening, admin: admin_address, locks_http: http_address, part })
 }
 
 fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, Failure> {

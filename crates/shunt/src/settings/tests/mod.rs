@@ -78,6 +78,7 @@ fn companions(key: &str) -> Vec<String> {
     }
     match key {
         "username" => line.push("--password=p".to_owned()),
+        "locks_http" => line.push("--fleet=main".to_owned()),
         "password" | "password_file" => line.push("--username=u".to_owned()),
         _ => {}
     }
@@ -93,7 +94,10 @@ fn every_option_is_a_flag_and_a_key_and_means_the_same() {
         let flag_value = if key == "password_file" { path.clone() } else { other_than_default(option) };
         let file_value = in_file(option, &flag_value);
         let base = companions(key);
-        let plain = load(&["--contact-points=192.0.2.7".to_owned()]).expect("plain");
+        let mut plain = vec!["--contact-points=192.0.2.7".to_owned()];
+        // What it needs is an option of its own, and not a part of the same.
+        plain.extend((key == "locks_http").then(|| "--fleet=main".to_owned()));
+        let plain = load(&plain).expect("plain");
 
         let flag = format!("--{}={flag_value}", flag(key));
         let by_flag = load(&[base.clone(), vec![flag]].concat()).expect(key);

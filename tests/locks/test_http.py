@@ -1,0 +1,325 @@
+"""Locks over HTTP, at three proxies of a fleet: what each request is answered with, and what a client that is slow, gone or hostile
+cannot do to others."""
+
+import base64
+import json
+import re
+import select
+import socket
+import subprocess
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from locks.fleet import NETWORK, Fleet
+from locks.over_http import PORT, ask, listen
+
+PART = 256  # of 512 requests at a time, what one address gets
+CONNECTIONS_PART = 512  # of 1024 connections
+
+
+@pytest.fixture(scope="module")
+def fleet(nodes):
+    contact, replicas = nodes
+    fleet = Fleet(contact, "test_http", replicas, 9393, 6_000, 30_000)
+    listen(fleet)
+    for one in fleet.proxies:
+        # Shorter than these tests let requests wait, so that those wait in several rounds.
+        one.options[one.options.index("--lock-wait-max-ms") + 1] = "3000"
+    try:
+        yield fleet.start()
+    finally:
+        fleet.stop()
+
+
+@pytest.fixture(scope="module")
+def session(fleet):
+    session = fleet.connect()
+    yield session
+    session.cluster.shutdown()
+
+
+def send(one, head: str, source=None) -> socket.socket:
+    """A connection on which this was sent, and nothing was taken yet."""
+    sock = socket.create_connection((one.host, PORT), timeout=30, source_address=(source, 0) if source else None)
+    sock.sendall(head.encode())
+    return sock
+
+
+def waiting(name: str, owner: str, wait: int = 30) -> str:
+    return f"PUT /v1/locks/{name}?owner={owner}&ttl=60&wait={wait} HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def received(sock, timeout=60) -> bytes:
+    """All until the other side closes."""
+    sock.settimeout(timeout)
+    parts = []
+    try:
+        while part := sock.recv(65536):
+            parts.append(part)
+    except ConnectionResetError:
+        pass
+    return b"".join(parts)
+
+
+def until(condition, says, within_seconds=60):
+    deadline = time.monotonic() + within_seconds
+    while not condition():
+        assert time.monotonic() < deadline, says
+        time.sleep(0.05)
+
+
+def waiters(session, name) -> int:
+    row = session.execute("SELECT waiters FROM shunt.locks WHERE name = %s", (name,)).one()
+    return row["waiters"] if row else 0
+
+
+def gauge(one, name) -> int:
+    return int(re.search(rf"^{name}(?:{{.*}})? (\d+)$", one.get("/metrics")[1], re.MULTILINE).group(1))
+
+
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("name", ["plain", "a/b c+d?e&f=%", "é"], ids=["plain", "marks", "utf-8"])
+def test_the_life_of_a_lock(fleet, session, name, fast):
+    name, table = f"life-{name}", "fast_locks" if fast else "locks"
+    first, second, third = fleet.proxies
+    assert ask(first, "GET", name, fast=fast).status == 404
+    taken = ask(first, "PUT", name, owner="a+b", ttl=20, fast=fast)
+    assert taken.status == 200 and taken.json["applied"] is True, taken
+    assert (taken.json["name"], taken.json["owner"], taken.json["waiters"]) == (name, "a+b", 0)
+    assert 0 < taken.json["ttl_ms"] <= 20_000
+    row = session.execute(f"SELECT owner, fence FROM shunt.{table} WHERE name = %s", (name,)).one()
+    assert (row["owner"], row["fence"]) == ("a+b", taken.json["fence"]), "it is the lock that drivers see"
+    looked = ask(second, "GET", name, fast=fast)
+    assert looked.status == 200 and (looked.json["owner"], looked.json["fence"]) == ("a+b", row["fence"])
+    queue = ask(third, "GET", name, "/queue", fast=fast)
+    assert [(one["state"], one["owner"], one["mode"]) for one in queue.json["queue"]] == [("held", "a+b", "X")], queue
+    other = ask(third, "PUT", name, owner="other", ttl=20, fast=fast)
+    assert other.status == 409 and other.json["owner"] == "a+b" and other.json["fence"] == row["fence"], other
+    renewed = ask(second, "PATCH", name, owner="a+b", ttl=29, fence=row["fence"], fast=fast)
+    assert renewed.status == 200 and renewed.json["ttl_ms"] > 20_000, renewed
+    again = ask(third, "PUT", name, owner="a+b", ttl=20, fast=fast)
+    assert (again.status, again.json["applied"], again.json["fence"]) == (200, False, row["fence"]), "a lost answer is found again"
+    for method, parameters in (("PATCH", {"owner": "other"}), ("PATCH", {"owner": "a+b", "fence": row["fence"] - 1}),
+                               ("DELETE", {"owner": "other"}), ("DELETE", {"owner": "a+b", "fence": row["fence"] + 1})):
+        refused = ask(first, method, name, fast=fast, **parameters)
+        assert refused.status == 409 and refused.json["owner"] == "a+b", (method, parameters, refused)
+    assert ask(second, "DELETE", name, owner="a+b", fence=row["fence"], fast=fast).status == 200
+    for method in ("DELETE", "PATCH"):
+        assert ask(first, method, name, owner="a+b", fast=fast).status == 404
+    assert ask(third, "GET", name, "/queue", fast=fast).status == 404
+    next_one = ask(first, "PUT", name, owner="other", ttl=20, fast=fast)
+    assert next_one.status == 200 and next_one.json["fence"] > row["fence"]
+    assert ask(first, "DELETE", name, owner="other", fast=fast).status == 200
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_who_shares(fleet, fast):
+    name, (first, second, _) = f"shared-{fast}", fleet.proxies
+    for owner, one in (("r1", first), ("r2", second)):
+        assert ask(one, "PUT", name, owner=owner, ttl=20, shared=True, fast=fast).status == 200
+    assert ask(first, "PUT", name, owner="w", ttl=20, fast=fast).status == 409
+    queue = ask(first, "GET", name, "/queue", fast=fast).json["queue"]
+    assert [(one["owner"], one["mode"]) for one in queue] == [("r1", "S"), ("r2", "S")]
+    assert ask(first, "GET", name, shared=True, fast=fast).json["mode"] == "S"
+    assert ask(second, "PATCH", name, owner="r1", ttl=25, shared=True, fast=fast).status == 200
+    assert ask(first, "PUT", name, owner="r1", ttl=20, fast=fast).status == 400, "it holds it in the other mode"
+    for owner in ("r1", "r2"):
+        assert ask(second, "DELETE", name, owner=owner, shared=True, fast=fast).status == 200
+    assert ask(first, "PUT", name, owner="w", ttl=20, fast=fast).status == 200
+    assert ask(first, "DELETE", name, owner="w", fast=fast).status == 200
+
+
+@pytest.mark.parametrize("to", [0, 1, 2])
+def test_who_waits_gets_the_lock_when_it_is_released(fleet, session, to):
+    name = f"wait-{to}"
+    held = ask(fleet.proxies[0], "PUT", name, owner="holder", ttl=60)
+    answers = []
+    waits = threading.Thread(target=lambda: answers.append(ask(fleet.proxies[to], "PUT", name, owner="next", ttl=20, wait=40)))
+    waits.start()
+    until(lambda: waiters(session, name) == 1, "it does not wait")
+    assert ask(fleet.proxies[1], "DELETE", name, owner="holder").status == 200
+    waits.join(60)
+    assert answers and answers[0].status == 200 and answers[0].json["applied"] is True, answers
+    assert answers[0].json["fence"] > held.json["fence"] and 0 < answers[0].json["ttl_ms"] <= 20_000
+    late = ask(fleet.proxies[to], "PUT", name, owner="late", ttl=20, wait=1)
+    assert late.status == 409 and late.json["owner"] == "next", "to the end of its wait"
+    assert ask(fleet.proxies[to], "DELETE", name, owner="next").status == 200
+
+
+def test_who_disconnects_while_it_waits_leaves_the_queue(fleet, session):
+    """At each proxy, so at the lock's owner too. There it leaves at once, elsewhere nothing is left of it when its wait is over."""
+    for number, one in enumerate(fleet.proxies):
+        name = f"gone-{number}"
+        assert ask(one, "PUT", name, owner="holder", ttl=60).status == 200
+        before = gauge(one, "shunt_lock_http_in_flight")
+        leaves = send(one, waiting(name, "leaves", 50))
+        until(lambda: waiters(session, name) == 1, "it does not wait")
+        leaves.close()
+        until(lambda: gauge(one, "shunt_lock_http_in_flight") == before, "its request is carried on with")
+        until(lambda: waiters(session, name) == 0, "it is in the queue still", 45)
+        assert ask(one, "DELETE", name, owner="holder").status == 200
+        next_one = ask(one, "PUT", name, owner="next", ttl=20)
+        assert next_one.status == 200 and next_one.json["owner"] == "next", "and holds nothing"
+
+
+def test_what_is_wrong_is_refused_and_named(fleet):
+    one = fleet.proxies[0]
+    for method, parameters, says in (
+            ("PUT", {}, "owner"), ("PUT", {"owner": "o", "ttl": "x"}, "ttl=x"), ("PUT", {"owner": "o", "ttl": 100_000}, "TTL"),
+            ("PUT", {"owner": "o", "ttl": 31, "fast": True}, "30 s"), ("PUT", {"owner": "o" * 257}, "owner"),
+            ("PUT", {"owner": "o", "wait": 61}, "wait=61"), ("PUT", {"owner": "o", "colour": "red"}, "colour"),
+            ("GET", {"owner": "o"}, "owner")):
+        refused = ask(one, method, "wrong", **parameters)
+        assert refused.status == 400 and says in refused.json["error"], (parameters, refused)
+    assert ask(one, "GET", "n" * 1025).status == 400 and ask(one, "GET", "n" * 1024).status == 404
+    posted = ask(one, "POST", "wrong", owner="o")
+    assert posted.status == 405 and posted.headers["Allow"] == "GET, PUT, PATCH, DELETE"
+    assert ask(one, "PUT", "wrong", "/queue", owner="o").status == 405
+    assert ask(one, "GET", "wrong", "/other").status == 404
+    assert ask(one, "PUT", "wrong", owner="o", headers={"Origin": "http://evil.example"}).status == 403
+    bearer = ask(one, "GET", "wrong", headers={"Authorization": "Bearer x"})
+    assert bearer.status == 401 and bearer.headers["WWW-Authenticate"].startswith("Basic ")
+    assert ask(one, "GET", "wrong").status == 404, "and nothing of it was carried out"
+
+
+def test_credentials_are_ignored_where_nobody_logs_in(fleet):
+    basic = base64.b64encode("rôle:päss".encode()).decode()
+    assert ask(fleet.proxies[0], "GET", "nothing", headers={"Authorization": f"Basic {basic}"}).status == 404
+
+
+def test_heads_and_bodies_have_bounds(fleet):
+    one = fleet.proxies[0]
+    assert ask(one, "PUT", "body", owner="o", body="owner=o").status == 413
+    big = send(one, "PUT /v1/locks/body?owner=o HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000000\r\n\r\n")
+    endless = send(one, "PUT /v1/locks/body?owner=o HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n")
+    for sock in (big, endless):
+        assert received(sock).startswith(b"HTTP/1.1 413 "), "it does not wait for the rest"
+    long_head = send(one, "GET /v1/locks/head HTTP/1.1\r\nHost: x\r\nX: " + "x" * (16 << 10) + "\r\n\r\n")
+    assert received(long_head).startswith(b"HTTP/1.1 431 ")
+    for garbage in ("\x16\x03\x01", "GET\r\n\r\n", "GET / HTTP/9\r\n\r\n"):
+        assert not received(send(one, garbage + "\r\n\r\n")).startswith(b"HTTP/1.1 2")
+    assert ask(one, "GET", "body").status == 404
+
+
+def test_one_request_to_a_connection(fleet):
+    two = "GET /v1/locks/first HTTP/1.1\r\nHost: x\r\n\r\n" * 2
+    answered = received(send(fleet.proxies[0], two))
+    assert answered.count(b"HTTP/1.1 404 ") == 1 and b"connection: close" in answered.lower()
+
+
+def test_slow_clients_are_cut_and_keep_nobody_out(fleet):
+    one, slow_ones = fleet.proxies[0], f"{NETWORK}.201"
+    with ExitStack() as stack:
+        slow = [stack.enter_context(send(one, "GET /v1/locks/slow HTTP/1.1\r\nHos", slow_ones)) for _ in range(CONNECTIONS_PART)]
+        until(lambda: gauge(one, "shunt_lock_http_connections") >= CONNECTIONS_PART or received(slow[0]) == b"", "they are not there")
+        for number in range(20):
+            assert ask(one, "PUT", f"beside-{number}", owner="o", ttl=20).status == 200
+        for sock in slow:
+            assert received(sock) == b"", "no answer to half a head"
+    until(lambda: gauge(one, "shunt_lock_http_connections") == 0, "they are kept")
+    assert ask(one, "GET", "slow", source=slow_ones).status == 404
+
+
+def test_one_address_does_not_get_the_room_of_all(fleet):
+    one, first, second = fleet.proxies[0], f"{NETWORK}.202", f"{NETWORK}.203"
+    assert ask(one, "PUT", "crowd", owner="holder", ttl=300).status == 200
+    refused = f'shunt_lock_http_requests_total{{status="429"}} '
+    with ExitStack() as stack:
+        crowd = [stack.enter_context(send(one, waiting("crowd", f"a{number}", 60), first)) for number in range(PART)]
+        until(lambda: gauge(one, "shunt_lock_http_in_flight") == PART, "they do not wait")
+        too_many = ask(one, "GET", "other", source=first)
+        assert too_many.status == 429 and int(too_many.headers["Retry-After"]) > 0, too_many
+        assert ask(one, "GET", "other", source=second).status == 404, "others are served"
+        crowd += [stack.enter_context(send(one, waiting("crowd", f"b{number}", 60), second)) for number in range(PART)]
+        until(lambda: gauge(one, "shunt_lock_http_in_flight") == 2 * PART, "they do not wait")
+        full = ask(one, "GET", "other")
+        assert full.status == 503 and int(full.headers["Retry-After"]) > 0, full
+        assert ask(fleet.proxies[1], "GET", "other").status == 404, "other proxies have room"
+        assert refused + "1\n" in one.get("/metrics")[1]
+        json_status = json.loads(one.get("/status")[1])["locks_http"]
+        assert json_status["in_flight"] == 2 * PART and json_status["connections"] >= 2 * PART
+    until(lambda: gauge(one, "shunt_lock_http_in_flight") == 0, "those who have gone are kept")
+    assert ask(one, "DELETE", "crowd", owner="holder").status == 200
+
+
+def documented() -> str:
+    """The session that docs/locks.md shows."""
+    text = (Path(__file__).parents[2] / "docs" / "locks.md").read_text()
+    return text.split("## Over HTTP")[1].split("```sh\n")[1].split("```")[0]
+
+
+def test_the_session_of_the_documentation(fleet):
+    script = documented().replace("10.0.0.5:9190", fleet.proxies[2].http)
+    assert "curl" in script and fleet.proxies[2].http in script
+    done = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert [("error" in answer, answer.get("owner")) for answer in answers] == [
+        (False, "host-7"), (False, "host-7"), (True, "host-7"), (False, None), (True, None)], done.stdout
+    assert {answer["name"] for answer in answers} == {"nightly-report"}
+    assert ask(fleet.proxies[0], "GET", "nightly-report").status == 404
+
+
+def test_a_proxy_that_stops_answers_who_waits_and_takes_nobody_new(fleet):
+    one = fleet.proxies[2]
+    assert ask(fleet.proxies[0], "PUT", "stops", owner="holder", ttl=60).status == 200
+    waits = send(one, waiting("stops", "waits", 60))
+    idle = send(one, "GET /v1/")
+    until(lambda: gauge(one, "shunt_lock_http_in_flight") == 1, "it does not wait")
+    one.terminate()
+    answered = received(waits)
+    status = int(answered.split()[1])
+    assert status in (409, 503, 504), answered
+    assert one.wait(40) == 0
+    idle.close()
+    with pytest.raises(OSError):
+        ask(one, "GET", "stops")
+    # What was asked for may have been granted only if the answer says that nobody knows.
+    held = ask(fleet.proxies[0], "GET", "stops")
+    assert (held.status, held.json["owner"]) == (200, "holder")
+    one.start()
+    fleet.wait_until_settled(3)
+    assert ask(one, "GET", "stops").json["owner"] == "holder"
+
+
+def test_a_proxy_that_cannot_grant_says_so(fleet, nodes):
+    """One of a fleet that was never made: certainly not carried out, and to be asked again."""
+    contact, replicas = nodes
+    none = Fleet(contact, "test_http_none", replicas, 9393, 6_000, 30_000, hosts=[(f"{NETWORK}.9", ())])
+    one = none.proxies[0]
+    listen(none)
+    try:
+        one.start()
+        for method in ("PUT", "PATCH", "DELETE"):
+            refused = ask(one, method, "nowhere", owner="o")
+            assert refused.status == 503 and int(refused.headers["Retry-After"]) > 0, refused
+            assert "nothing was carried out" in refused.json["error"]
+    finally:
+        none.stop()
+
+
+# Last: after it the fleet has to settle again.
+def test_what_is_said_while_a_proxy_stands_still_is_true(fleet):
+    """Of locks that another proxy owns: what was certainly not carried out was not, and what is in doubt is found by asking again."""
+    statuses, paused = {}, fleet.proxies[1]
+    paused.pause()
+    try:
+        for number in range(12):
+            statuses[f"still-{number}"] = ask(fleet.proxies[0], "PUT", f"still-{number}", owner="o", ttl=300).status
+    finally:
+        paused.resume()
+    assert set(statuses.values()) <= {200, 503, 504} and set(statuses.values()) != {200}, statuses
+    fleet.wait_until_settled(3)
+    for name, status in statuses.items():
+        seen = []
+        until(lambda: seen.append(ask(fleet.proxies[0], "GET", name)) or seen[-1].status != 503, "nobody can say who holds it")
+        if status == 503:
+            assert seen[-1].status == 404, (name, status, seen[-1])
+        if status == 200:
+            assert seen[-1].status == 200 and seen[-1].json["owner"] == "o", (name, status, seen[-1])
+        again = ask(fleet.proxies[0], "PUT", name, owner="o", ttl=20, wait=20)
+        assert again.status == 200 and again.json["applied"] is (seen[-1].status == 404), (name, status, seen[-1], again)
