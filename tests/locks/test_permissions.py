@@ -1,6 +1,7 @@
 """Who may use locks: SELECT on a table of the keyspace `shunt` is the right to use its locks, at every proxy of a fleet, and what
 is granted or revoked is heeded within the time that verdicts are remembered for."""
 
+import base64
 import os
 import time
 
@@ -13,6 +14,7 @@ from harness import cql
 from harness.cluster import SUPERUSER
 from harness.cluster import Cluster as Ring
 from locks.fleet import Fleet
+from locks.over_http import ask, listen
 
 NETWORK = "127.0.62"
 FIRST = 81  # its port for JMX goes by the last number of the address, on 127.0.0.1, beside those of other rings
@@ -35,6 +37,7 @@ def fleet():
     ring.start(wipe=True)
     fleet = Fleet(ring.contacts, "permissions", 1, 9370, 6_000, 30_000, proxies=2, login=SUPERUSER, network=NETWORK,
                   more=["--auth-cache-ms", str(CACHE_MS)])
+    listen(fleet)
     try:
         yield fleet.start()
     finally:
@@ -218,6 +221,56 @@ def test_a_request_that_says_it_was_forwarded_needs_the_same_right(fleet, role, 
             with pytest.raises(Unauthorized):
                 may_not.execute(ACQUIRE["locks"], (name, "o"), custom_payload={"shunt-hop": b"\x01"})
         assert allowed(may, ACQUIRE["locks"], (name, "o"))
+
+
+def basic(role: str, password: str) -> dict:
+    return {"Authorization": f"Basic {base64.b64encode(f'{role}:{password}'.encode()).decode()}"}
+
+
+def test_over_http_each_role_has_its_own_rights_and_holds(fleet, admin, role, request):
+    """Requests of all of them come over the same connections' pool, one right behind the other."""
+    ann, bob, nobody = (role(name, grants=grants).role for name, grants in (("ann", ["shunt.locks"]), ("bob", ["shunt.locks"]), ("no", [])))
+    logins = {name: basic(name, f"{name} secret") for name in (ann, bob, nobody)}
+    for one in fleet.proxies:
+        for name in names(request, 8):
+            for method in ("PUT", "PATCH", "DELETE"):
+                refused = ask(one, method, name, owner="same", headers=logins[nobody])
+                assert refused.status == 403 and "SELECT permission" in refused.json["error"], refused
+            taken = ask(one, "PUT", name, owner="same", wait=5, headers=logins[ann])
+            assert taken.status == 200, taken
+            for method in ("PUT", "PATCH", "DELETE"):
+                refused = ask(one, method, name, owner="same", headers=logins[bob])
+                assert refused.status == 403 and "role" in refused.json["error"], "another role's hold, under the same owner's text"
+            assert ask(one, "PUT", name, owner="other", headers=logins[bob]).status == 409
+            assert ask(one, "GET", name, "/queue", headers=logins[ann]).status == 403, "which is another table"
+            assert ask(one, "PUT", name, owner="same", shared=True, headers=logins[ann]).status == 403, "and so is this"
+            assert ask(one, "DELETE", name, owner="same", headers=logins[ann]).status == 200
+
+
+def test_over_http_no_login_and_a_wrong_one_are_challenged(fleet, role, request):
+    session = role("may", grants=["shunt.locks"])
+    one, right = fleet.proxies[0], basic(session.role, f"{session.role} secret")
+    assert ask(one, "PUT", request.node.name, owner="o", ttl=20, headers=right).status == 200
+    for wrong in ({}, basic(session.role, "other"), basic(session.role, ""), basic("stranger", f"{session.role} secret"),
+                  basic(f"{session.role}", f"{session.role} secre"), basic("", "")):
+        for method in ("PUT", "DELETE"):
+            refused = ask(one, method, request.node.name, owner="o", headers=wrong)
+            assert refused.status == 401, (wrong, refused)
+            assert refused.headers["WWW-Authenticate"] == 'Basic realm="shunt", charset="UTF-8"'
+    assert ask(one, "GET", request.node.name, headers=right).json["owner"] == "o"
+
+
+def test_over_http_an_old_password_is_believed_no_longer_than_by_the_cache_of_logins(fleet, admin, role, request):
+    session = role("may", grants=["shunt.locks"])
+    one, old, new = fleet.proxies[0], basic(session.role, f"{session.role} secret"), basic(session.role, "changed")
+    assert ask(one, "GET", request.node.name, headers=old).status == 404
+    admin.execute(f"ALTER ROLE {session.role} WITH PASSWORD = 'changed'")
+    # It is used all the time, which must not make it last. The node remembers credentials for two seconds itself, by default.
+    deadline = time.monotonic() + 30
+    while ask(one, "GET", request.node.name, headers=old).status != 401:
+        assert time.monotonic() < deadline, "the old password is believed"
+        time.sleep(0.05)
+    assert ask(one, "GET", request.node.name, headers=new).status == 404
 
 
 def test_statements_that_are_refused_for_what_they_say_are_refused_with_a_right_too(role):
