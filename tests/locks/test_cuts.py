@@ -1,4 +1,4 @@
-"""Proxies that cannot reach each other or the ring, one way or both, while clients take locks: what docs/locks.md says of it under
+"""Proxies that cannot reach each other or the ring, one way or both, while clients take locks: what docs/fleet.md says of it under
 Failures, nobody holds a lock that another holds, fences rise, and the fleet recovers by itself."""
 
 import os
