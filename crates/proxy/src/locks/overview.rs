@@ -77,12 +77,15 @@ pub(super) fn look(core: &mut Core, io: &mut Io, namespace: Namespace, most: u32
         return Err(NotServed::Elsewhere);
     }
     let place = usize::from(namespace == Namespace::Memory);
+    // Otherwise each question for one lock more than the last would be a look of its own.
+    let is_few = core.fleet.locks.table().0.len() <= LOCKS_FEW;
+    let most = if is_few { most } else { listing::ROWS_MAX as u32 };
     let looked = &mut core.fleet.locks.looked[place];
     let (at_ns, enough) = (looked.at_ns, looked.most >= most);
     let mut list = std::mem::take(&mut looked.list);
     let (table, _) = core.fleet.locks.table();
     let is_new = enough && at_ns > 0 && now.boot_ns.saturating_sub(at_ns) < limits::SECOND_NS;
-    if is_new && table.len() > LOCKS_FEW {
+    if is_new && !is_few {
         return Ok(list);
     }
     list.clear();

@@ -71,6 +71,36 @@ fn lists_are_not_made_faster_than_they_are_taken() {
     assert!(refused.iter().all(|answer| answer.error().0 == OVERLOADED));
 }
 
+/// A core with very many locks looks at them once a second, and tells what it saw then, also who asks for one lock more than the last.
+#[test]
+fn questions_for_ever_more_locks_are_one_look() {
+    let mut ring = LockTestbed::new(|_| {});
+    let client = ring.client(None);
+    for thousand in 0..17 {
+        let name = |number: i16| format!("{thousand}-{number}");
+        let taken: Vec<u8> =
+            (0..1_000).flat_map(|number| bytes::query(4, number, &take("fast_locks", &name(number), "me"))).collect();
+        ring.testbed.send(client, &taken);
+        ring.testbed.answered(client, 1_000);
+        ring.testbed.take_answers(client);
+    }
+    let other = ring.client(None);
+    let wait =
+        "INSERT INTO shunt.fast_locks (name, owner, wait_ms) VALUES ('0-7', 'you', 1500) IF NOT EXISTS USING TTL 20";
+    let mut waiting = |limit: u32| {
+        let answer = ring.ask(client, &format!("SELECT name, waiters FROM shunt.fast_locks LIMIT {limit}"));
+        if limit == 1 {
+            ring.testbed.send(other, &bytes::query(4, 1, wait));
+            ring.testbed.run_for(MILLISECOND);
+        }
+        answer.rows().iter().filter(|row| row[1].as_deref() == Some(&1_i32.to_be_bytes())).count()
+    };
+    assert_eq!([1, 2, 3].map(&mut waiting), [0, 0, 0], "the waiter came after the look");
+    ring.testbed.run_for(SECOND);
+    let answer = ring.ask(client, "SELECT name, waiters FROM shunt.fast_locks LIMIT 3");
+    assert_eq!(answer.rows()[0][1].as_deref(), Some(&1_i32.to_be_bytes()[..]), "{answer:?}");
+}
+
 /// Rows that nobody answers for must leave room for the statement that renews the lease.
 #[test]
 fn rows_that_are_not_answered_do_not_end_the_lease() {
