@@ -20,7 +20,7 @@ plots of it below `target`. Single measurements are not kept.
 Stores", FiCloudW 2018; paper 2 is later work of the same group on a faster proxy; paper 5 is P. Menon et al., "CaSSanDra: An SSD Boosted
 Key-Value Store", ICDE 2014.
 """
-RUNS_SHOWN = 2  # beside one another; older ones are in their files
+RUNS_SHOWN = 2  # of each scenario, beside one another; older ones are in their files
 
 
 def cell(text: str | None) -> str:
@@ -35,11 +35,12 @@ def page(kept: list) -> str:
     """The whole page; `kept` are (name, run), the latest first."""
     if not kept:
         return f"{HEAD}\nNo run has been kept yet.\n"
-    shown = kept[:RUNS_SHOWN]
-    names = list(dict.fromkeys(scenario.name for _, run in shown for scenario in run.scenarios))
+    names = list(dict.fromkeys(scenario.name for _, run in kept for scenario in run.scenarios))
+    # A run may be of one scenario; what the others found is not older for that.
+    shown = {which: [(name, run, run.scenario(which)) for name, run in kept if run.scenario(which)][:RUNS_SHOWN] for which in names}
     parts = [HEAD, _runs(kept)]
-    parts += [_chapter([(name, run, run.scenario(which)) for name, run in shown]) for which in names]
-    notes = list(dict.fromkeys(note for _, run in shown for note in run.notes))
+    parts += [_chapter(found) for found in shown.values()]
+    notes = list(dict.fromkeys(note for found in shown.values() for _, run, _ in found for note in run.notes))
     parts += ["## Notes\n\n" + "\n".join(f"- {cell(note)}" for note in notes) + "\n"] if notes else []
     return "\n".join(parts)
 
@@ -61,9 +62,8 @@ def _runs(kept: list) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _chapter(found: list) -> str:
-    """A scenario: its question, its claims beside one another, the medians of the latest run that has it."""
-    there = [(name, run, scenario) for name, run, scenario in found if scenario]
+def _chapter(there: list) -> str:
+    """A scenario: its question, its claims in the runs that have it beside one another, the medians of the latest."""
     latest = there[0][2]
     source = f" After {cell(latest.source)}." if latest.source else ""
     parts = [f"## {cell(latest.title)}\n", f"{cell(latest.question)}{source}\n", f"{cell(latest.setup)}\n"]

@@ -192,6 +192,16 @@ def test_of_a_scenario_that_was_run_again_the_last_run_counts(tmp_path):
     assert [note for note in both.scenario("aggregation-windows").notes if f"{before.text}: {before.ours}, not met" in note]
 
 
+def test_the_page_of_kept_runs_has_the_last_two_of_each_scenario(tmp_path):
+    whole = results.read(invented.write(tmp_path / "whole.jsonl", invented.lines()))
+    part = results.read(invented.write(tmp_path / "part.jsonl", [dict(invented.RUN), *invented.windows(random.Random(5))]))
+    text = markdown.page([("c", part), ("b", part), ("a", whole)])
+    titles = [line for line in text.splitlines() if line.startswith("## ") and line != "## Notes"]
+    assert len(titles) == len(set(titles)) == len(whole.scenarios), "runs of one scenario do not hide the others"
+    chapter = text.split(f"## {whole.scenario('aggregation-windows').title}")[1].split("## ")[0]
+    assert "run c (" in chapter and "run a (" not in chapter
+
+
 def test_each_machine_is_named(tmp_path):
     one = invented.write(tmp_path / "one.jsonl", [dict(invented.RUN), *invented.values(random.Random(1))])
     elsewhere = {**invented.RUN, "machine": {**invented.MACHINE, "processor": "Another", "kernel": "Linux 9"}}
