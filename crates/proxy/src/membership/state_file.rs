@@ -49,7 +49,7 @@ impl StateFile {
     /// Opens or makes the file, and locks it.
     ///
     /// # Errors
-    /// It cannot be opened, or another process has it locked: each proxy needs a file of its own.
+    /// It cannot be opened or read; it is something else's; or another process has it locked: each proxy needs a file of its own.
     pub fn open(path: &Path) -> Result<Self, Unusable> {
         // Without it nothing is known of earlier processes, and later ones will know nothing of this one.
         let boot = std::fs::read_to_string(BOOT_ID).unwrap_or_default();
@@ -60,6 +60,11 @@ impl StateFile {
         let unusable = |why: String| Unusable { path: path.to_owned(), why };
         let options = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
         let mut file = options().map_err(|error| unusable(format!("it cannot be opened: {error}")))?;
+        let about = file.metadata().map_err(|error| unusable(format!("it cannot be looked at: {error}")))?;
+        // Reading from a fifo or a terminal would wait for whoever writes there.
+        if !about.is_file() {
+            return Err(unusable("it is not a regular file".to_owned()));
+        }
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -67,14 +72,16 @@ impl StateFile {
             }
             Err(TryLockError::Error(error)) => return Err(unusable(format!("it cannot be locked: {error}"))),
         }
-        let about = file.metadata().map_err(|error| unusable(format!("it cannot be looked at: {error}")))?;
         let place = format!("boot {boot} device {} file {}", about.dev(), about.ino());
-        let mut text = String::new();
-        let read = (&mut file).take(BYTES_MAX + 1).read_to_string(&mut text);
-        let incarnations = match read {
-            Ok(_) if text.len() as u64 <= BYTES_MAX && !boot.is_empty() => parse(&text, &place).unwrap_or_default(),
-            _ => Vec::new(),
-        };
+        let mut found = Vec::new();
+        let read = (&mut file).take(BYTES_MAX + 1).read_to_end(&mut found);
+        read.map_err(|error| unusable(format!("it cannot be read: {error}")))?;
+        // A process may have been killed while it wrote.
+        if !found.starts_with(TITLE.as_bytes()) && !TITLE.as_bytes().starts_with(&found) {
+            return Err(unusable("it was not written by a proxy, and would be overwritten".to_owned()));
+        }
+        let text = std::str::from_utf8(&found).ok().filter(|text| text.len() as u64 <= BYTES_MAX && !boot.is_empty());
+        let incarnations = text.and_then(|text| parse(text, &place)).unwrap_or_default();
         Ok(Self { file, place, incarnations })
     }
 
@@ -185,9 +192,35 @@ mod tests {
             assert_eq!(ended.len(), if ends { lines.saturating_sub(2) } else { 0 }, "{length}");
         }
         let text = String::from_utf8(whole).expect("text");
-        for other in [text.to_uppercase(), text.replace("0101", "01 01"), format!("{text}more\n"), text.repeat(40)] {
+        std::fs::write(&path, "[proxy]\n").expect("a file that can be written");
+        let error = StateFile::open_on(&path, BOOT).expect_err("it is a configuration").to_string();
+        assert!(error.contains("not written by a proxy"), "{error}");
+        assert_eq!(std::fs::read(&path).expect("it is there"), b"[proxy]\n");
+        for other in
+            [text.replace("boot", "BOOT"), text.replace("0101", "01 01"), format!("{text}more\n"), text.repeat(40)]
+        {
             std::fs::write(&path, other).expect("a file that can be written");
             assert!(StateFile::open_on(&path, BOOT).expect("nobody has it").ended().is_empty());
+        }
+        std::fs::remove_file(&path).expect("it is there");
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_and_not_read() {
+        let path = path("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo runs");
+        assert!(made.success());
+        let (sender, opened) = std::sync::mpsc::channel();
+        let fifo = path.clone();
+        std::thread::spawn(move || {
+            for path in [fifo.as_path(), Path::new("/dev/null")] {
+                let _ = sender.send(StateFile::open_on(path, BOOT).map(drop));
+            }
+        });
+        for _ in 0..2 {
+            let opened = opened.recv_timeout(std::time::Duration::from_secs(10)).expect("nobody waits for a fifo");
+            let error = opened.expect_err("it is no file").to_string();
+            assert!(error.contains("not a regular file"), "{error}");
         }
         std::fs::remove_file(&path).expect("it is there");
     }
