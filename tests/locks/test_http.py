@@ -152,11 +152,11 @@ def test_who_waits_gets_the_lock_when_it_is_released(fleet, session, to):
 
 def test_who_disconnects_while_it_waits_leaves_the_queue(fleet, session):
     """At each proxy, so at the lock's owner too. There it leaves at once, elsewhere when its round of waiting is over."""
-    for number, one in enumerate(fleet.proxies):
+    for number, (one, behind) in enumerate((one, behind) for one in fleet.proxies for behind in ("", "X")):
         name = f"gone-{number}"
         assert ask(one, "PUT", name, owner="holder", ttl=60).status == 200
         before = gauge(one, "shunt_lock_http_in_flight")
-        leaves = send(one, waiting(name, "leaves", 60))
+        leaves = send(one, waiting(name, "leaves", 60) + behind)
         until(lambda: waiters(session, name) == 1, "it does not wait")
         leaves.close()
         # Long before its wait would end.

@@ -22,6 +22,7 @@ mod reply;
 mod request;
 mod room;
 mod server;
+mod stream;
 #[cfg(test)]
 mod tests;
 

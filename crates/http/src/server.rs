@@ -32,6 +32,7 @@ use crate::pool::{LoggedIn, Pool};
 use crate::reply::{Reply, Status};
 use crate::request::LockRequest;
 use crate::room::{Full as NoRoom, Place, Room};
+use crate::stream::{Stream, gone};
 
 /// What the listener is told by whoever has started it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,13 +120,14 @@ impl LocksHttp {
     /// Serves one request.
     async fn connection(self: Arc<Self>, stream: TcpStream, peer: IpAddr, place: Place) {
         let mut order = self.order.clone();
-        let service = service_fn(|request| Arc::clone(&self).request(request, peer));
+        let stream = Arc::new(stream);
+        let service = service_fn(|request| Arc::clone(&self).request(request, peer, Arc::clone(&stream)));
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
             .max_buf_size(HEAD_BYTES_MAX)
             .keep_alive(false)
-            .serve_connection(TokioIo::new(stream), service);
+            .serve_connection(TokioIo::new(Stream(Arc::clone(&stream))), service);
         let mut connection = pin!(connection);
         let served = async {
             tokio::select! {
@@ -144,14 +146,15 @@ impl LocksHttp {
         self: Arc<Self>,
         request: Request<Incoming>,
         peer: IpAddr,
+        stream: Arc<TcpStream>,
     ) -> Result<Response<Full<Bytes>>, Infallible> {
-        let reply = self.answer(request, peer).await;
+        let reply = self.answer(request, peer, &stream).await;
         self.metrics.answers.of(reply.counted()).add(1);
         Ok(reply.response())
     }
 
     /// If this is given up, because its client has gone, the connection to the proxy goes with it, and what waits there.
-    async fn answer(&self, request: Request<Incoming>, peer: IpAddr) -> Reply {
+    async fn answer(&self, request: Request<Incoming>, peer: IpAddr, stream: &TcpStream) -> Reply {
         let _place = match self.requests.enter(peer) {
             Ok(place) => place,
             Err(NoRoom::All) => return Reply::unavailable(&format!("{REQUESTS_MAX} requests are being carried out")),
@@ -188,6 +191,7 @@ impl LocksHttp {
             done = timeout(limit, self.carried_out(&request, &login)) => {
                 done.unwrap_or_else(|_| given_up(format!("the proxy did not answer within {} s", limit.as_secs())))
             }
+            () = gone(stream) => given_up("the client has gone".to_owned()),
             () = self.stopped(), if request.wait_s() > 0 => given_up("the proxy is shutting down".to_owned()),
         }
     }
