@@ -119,7 +119,7 @@ impl Locks {
     /// True if a lock can be granted in this mode, and nobody has waited for it longer.
     fn is_free(&self, lock: u32, mode: Mode) -> bool {
         let lock = &self.locks[lock];
-        lock.first_waiter == NIL
+        lock.queue == NIL
             && (lock.first_hold == NIL
                 || mode == Mode::Shared && self.timed.holds[lock.first_hold].mode == Mode::Shared)
     }
@@ -169,7 +169,7 @@ impl Locks {
         } else {
             self.close(known);
             self.timed.holds[hold].found_again = true;
-            let (holder, waiters) = (self.holder(now, hold), self.locks[held.lock].waiters);
+            let (holder, waiters) = (self.holder(now, hold), self.queue_length(held.lock));
             #[cfg(any(test, feature = "weakened"))]
             if self.without.refusal {
                 sink.reply(asked.ticket, Outcome::Granted { holder, waiters });
@@ -195,7 +195,7 @@ impl Locks {
         }
         self.close(request);
         self.counters.grants += 1;
-        let waiters = self.locks[lock].waiters;
+        let waiters = self.queue_length(lock);
         sink.reply(ticket, Outcome::Granted { holder: self.holder(now, hold), waiters });
     }
 

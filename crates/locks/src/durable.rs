@@ -2,7 +2,7 @@
 
 use crate::locks::Locks;
 use crate::slab::NIL;
-use crate::state::{Awaits, Due, Freed, HoldState, Operation, PendingWrite};
+use crate::state::{Awaits, Due, Freed, Hold, HoldRow, HoldState, Operation, PendingWrite};
 use crate::types::{
     Asked, Handle, Mode, NotServed, Now, Outcome, Quota, Row, Sink, Write, WriteId, Written, bucket_of,
 };
@@ -54,10 +54,11 @@ impl Locks {
             self.end_hold(now, hold, Freed::Released, sink);
             return;
         }
+        let timestamp_us = self.timestamp_us(hold);
         let entry = &mut self.timed.holds[hold];
         let fresh = entry.state == HoldState::Writing;
         // A longer TTL that was asked for meanwhile is not in this row.
-        let done = entry.timestamp_us == write.timestamp_us;
+        let done = timestamp_us == write.timestamp_us;
         entry.state = if done { HoldState::Held } else { HoldState::Unconfirmed };
         self.counters.grants += u64::from(fresh);
         let mut longer = Vec::new();
@@ -84,7 +85,7 @@ impl Locks {
         for request in longer {
             self.await_row(request, hold, sink);
         }
-        if !done && self.timed.holds[hold].write == NIL {
+        if !done && self.write_of(hold) == NIL {
             let write = self.begin_write(hold);
             self.send_row(write, sink);
         }
@@ -93,7 +94,7 @@ impl Locks {
     fn tell_holder(&mut self, now: Now, request: u32, hold: u32, granted: bool, sink: &mut impl Sink) {
         let ticket = self.timed.requests[request].ticket;
         self.forget_request(request);
-        let (holder, waiters) = (self.holder(now, hold), self.locks[self.timed.holds[hold].lock].waiters);
+        let (holder, waiters) = (self.holder(now, hold), self.queue_length(self.timed.holds[hold].lock));
         let refused = Outcome::Refused { holder: Some(holder), waiters };
         sink.reply(ticket, if granted { Outcome::Granted { holder, waiters } } else { refused });
     }
@@ -103,12 +104,12 @@ impl Locks {
     pub(crate) fn lengthen(&mut self, hold: u32, ttl_ms: u32) {
         let entry = &mut self.timed.holds[hold];
         entry.ttl_ms = ttl_ms.max(entry.ttl_ms.saturating_mul(2));
-        // Tokens and the timestamps of what was found are 64 apart, and a TTL of a millisecond is doubled 27 times to a day.
-        // A row that somebody else wrote may have the last timestamp that there is.
-        entry.timestamp_us = entry.timestamp_us.saturating_add(1);
         if entry.state == HoldState::Held {
             entry.state = HoldState::Unconfirmed;
         }
+        // Tokens and the timestamps of what was found are 64 apart, and a TTL of a millisecond is doubled 27 times to a day.
+        // A row that somebody else wrote may have the last timestamp that there is.
+        self.change_row(hold, |row| row.timestamp_us = row.timestamp_us.saturating_add(1));
     }
 
     /// Certainly nobody has the row.
@@ -145,6 +146,38 @@ impl Locks {
         self.send_row(index, sink);
     }
 
+    /// The timestamp that a hold's row is written with, microseconds.
+    pub(crate) fn timestamp_us(&self, hold: u32) -> i64 {
+        let entry = &self.timed.holds[hold];
+        if entry.row == NIL { entry.token } else { self.hold_rows[entry.row].timestamp_us }
+    }
+
+    /// The write of a hold's row that is under way, or [`NIL`].
+    pub(crate) fn write_of(&self, hold: u32) -> u32 {
+        let row = self.timed.holds[hold].row;
+        if row == NIL { NIL } else { self.hold_rows[row].write }
+    }
+
+    /// Changes how a hold's row is written. What is settled is not kept.
+    pub(crate) fn change_row(&mut self, hold: u32, change: impl FnOnce(&mut HoldRow)) {
+        let Hold { row: known, token, .. } = self.timed.holds[hold];
+        let settled = HoldRow::settled(token);
+        let mut row = if known == NIL { settled } else { self.hold_rows[known] };
+        change(&mut row);
+        self.timed.holds[hold].row = match known {
+            NIL if row == settled => NIL,
+            NIL => self.hold_rows.insert(row),
+            known if row == settled => {
+                self.hold_rows.remove(known);
+                NIL
+            }
+            known => {
+                self.hold_rows[known] = row;
+                known
+            }
+        };
+    }
+
     /// A write of this hold's row, not sent yet.
     pub(crate) fn begin_write(&mut self, hold: u32) -> u32 {
         let write = PendingWrite {
@@ -170,20 +203,21 @@ impl Locks {
             }
             None => self.timed.writes.insert(write),
         };
-        self.timed.holds[hold].write = index;
+        self.change_row(hold, |row| row.write = index);
         index
     }
 
     /// Writes the row of a hold as it is.
     pub(crate) fn send_row(&mut self, index: u32, sink: &mut impl Sink) {
+        let timestamp_us = self.timestamp_us(self.timed.writes[index].hold);
         let write = &mut self.timed.writes[index];
         let hold = &self.timed.holds[write.hold];
-        (write.in_flight, write.timestamp_us, write.ttl_ms) = (true, hold.timestamp_us, hold.ttl_ms);
+        (write.in_flight, write.timestamp_us, write.ttl_ms) = (true, timestamp_us, hold.ttl_ms);
         let id = WriteId(u64::from(index) | u64::from(write.generation) << 32);
         let name = self.locks[hold.lock].name.bytes(&self.long_names);
         let (owner, role) = (self.owners.bytes(hold.owner), self.roles.bytes(hold.role));
         let slot = if hold.mode == Mode::Shared { owner } else { b"" };
-        let (token, ttl_ms, timestamp_us) = (hold.token, hold.ttl_ms, hold.timestamp_us);
+        let (token, ttl_ms) = (hold.token, hold.ttl_ms);
         let row = Row { name, slot, owner, role, token, ttl_ms, timestamp_us };
         sink.write(Write { id, bucket: bucket_of(name), row });
     }
@@ -194,7 +228,7 @@ impl Locks {
         write.generation = write.generation.wrapping_add(1);
         let hold = std::mem::replace(&mut write.hold, NIL);
         if hold != NIL {
-            self.timed.holds[hold].write = NIL;
+            self.change_row(hold, |row| row.write = NIL);
         }
         self.timed.writes.remove(index);
     }
@@ -208,7 +242,7 @@ impl Locks {
     /// A hold is about to end: whoever waits for its row is told that it may have been written. The write is forgotten, at the
     /// latest when its outcome comes.
     pub(crate) fn doubt(&mut self, hold: u32, sink: &mut impl Sink) {
-        let write = self.timed.holds[hold].write;
+        let write = self.write_of(hold);
         if write == NIL {
             return;
         }
@@ -226,7 +260,7 @@ impl Locks {
         (operation, known): (Operation, u32),
         sink: &mut impl Sink,
     ) -> Option<Handle> {
-        let write = self.timed.holds[hold].write;
+        let write = self.write_of(hold);
         if write != NIL && self.timed.writes[write].requests >= REQUESTS_PER_WRITE_MAX {
             self.tell(asked, known, Outcome::Quota(Quota::Requests), sink);
             return None;
@@ -251,7 +285,7 @@ impl Locks {
 
     /// The same of a request that is in the table, and in no list.
     pub(crate) fn await_row(&mut self, request: u32, hold: u32, sink: &mut impl Sink) {
-        let under_way = self.timed.holds[hold].write;
+        let under_way = self.write_of(hold);
         let write = if under_way == NIL { self.begin_write(hold) } else { under_way };
         self.wait(request, Awaits::Write(write));
         if under_way == NIL {

@@ -10,7 +10,7 @@
 //! | `durable.rs` | a grant's row was written, or not, or nobody knows |
 //! | `load.rs` | rows that an earlier owner of the shard wrote are read before its locks are served |
 //! | `ownership.rs` | leases, and shards that come and go |
-//! | `state.rs`, `table.rs` | what is known of locks, holds, requests and writes, and how they are linked |
+//! | `state.rs`, `table.rs`, `linked.rs` | what is known of locks, holds, requests and writes, and how they are linked |
 //! | `wheel.rs`, `text.rs`, `slab.rs` | what is due when; names, owners and roles; entries under numbers |
 //!
 //! What may never happen, whatever comes in which order:
@@ -22,6 +22,7 @@
 
 mod acquire;
 mod durable;
+mod linked;
 mod load;
 mod locks;
 mod longest;

@@ -192,10 +192,9 @@ impl Locks {
         self.counters.loaded_holds += 1;
         self.buckets[usize::from(bucket)].has_holds = true;
         let hold = self.add_hold(now, lock, HoldOf { owner, role, mode, state, token, ttl_ms });
-        let entry = &mut self.timed.holds[hold];
         // By an earlier owner of the shard, for all that is known.
-        entry.found_again = true;
-        entry.timestamp_us = found_us.max(row.timestamp_us);
+        self.timed.holds[hold].found_again = true;
+        self.change_row(hold, |of_hold| of_hold.timestamp_us = found_us.max(row.timestamp_us));
     }
 
     fn take_deferred(&mut self, now: Now, deferred: &Deferred, sink: &mut impl Sink) {

@@ -4,7 +4,7 @@ use hashbrown::HashTable;
 use std::hash::RandomState;
 
 use crate::slab::Slab;
-use crate::state::{Awaits, Bucket, Due, Freed, Lock, RoleUse, Shard, Timed};
+use crate::state::{Awaits, Bucket, Due, Freed, HoldRow, Lock, Neighbours, Queue, RoleUse, Shard, Timed};
 use crate::text::{LongNames, Texts};
 use crate::types::{BUCKETS, Counters, Handle, Lease, Limits, NotServed, Now, Outcome, SHARDS, Sink};
 use crate::wheel::Wheel;
@@ -21,8 +21,11 @@ pub struct Locks {
     pub(crate) shards: Vec<Shard>,
     pub(crate) buckets: Vec<Bucket>,
     pub(crate) locks: Slab<Lock>,
+    pub(crate) queues: Slab<Queue>,
     pub(crate) long_names: LongNames,
     pub(crate) timed: Timed,
+    pub(crate) neighbours: Slab<Neighbours>,
+    pub(crate) hold_rows: Slab<HoldRow>,
     pub(crate) wheel: Wheel,
     /// Shared holds, by lock and owner.
     pub(crate) shared: HashTable<u32>,
@@ -52,8 +55,11 @@ impl Locks {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             buckets: (0..BUCKETS).map(|_| Bucket::default()).collect(),
             locks: Slab::default(),
+            queues: Slab::default(),
             long_names: LongNames::default(),
             timed: Timed::default(),
+            neighbours: Slab::default(),
+            hold_rows: Slab::default(),
             wheel: Wheel::default(),
             shared: HashTable::new(),
             owners: Texts::default(),

@@ -29,7 +29,7 @@ impl Locks {
                 continue;
             }
             // The least of those chosen so far is on top.
-            let key = Reverse((lock.waiters, Reverse(index)));
+            let key = Reverse((self.queue_length(index), Reverse(index)));
             if chosen.len() < most {
                 chosen.push(key);
             } else if chosen.peek().is_some_and(|least| key < *least) {

@@ -30,8 +30,8 @@ impl Locks {
         self.shards[usize::from(shard)].owned = false;
         let locks: Vec<u32> = self.shards[usize::from(shard)].index.iter().copied().collect();
         for lock in locks {
-            while self.locks[lock].first_waiter != NIL {
-                let waiter = self.locks[lock].first_waiter;
+            while self.first_waiter(lock) != NIL {
+                let waiter = self.first_waiter(lock);
                 self.answer(waiter, Outcome::NotServed(NotServed::Elsewhere), sink);
             }
             while self.locks[lock].first_hold != NIL {

@@ -55,9 +55,9 @@ impl Locks {
             if !see(self.holder(now, hold), self.roles.bytes(entry.role)) {
                 return;
             }
-            hold = entry.next;
+            hold = self.next_hold(hold);
         }
-        let mut request = self.locks[lock].first_waiter;
+        let mut request = self.first_waiter(lock);
         while request != NIL {
             let entry = &self.timed.requests[request];
             if let Operation::Acquire { mode, .. } = entry.operation {
@@ -93,7 +93,7 @@ impl Locks {
         self.close(known);
         self.timed.holds[hold].found_again = true;
         self.extend(now, hold, ttl_ms);
-        let waiters = self.locks[self.timed.holds[hold].lock].waiters;
+        let waiters = self.queue_length(self.timed.holds[hold].lock);
         sink.reply(asked.ticket, Outcome::Granted { holder: self.holder(now, hold), waiters });
         None
     }
@@ -141,7 +141,7 @@ impl Locks {
     }
 
     fn waiters(&self, asked: &Asked<'_>, shard: u8) -> u32 {
-        self.find(shard, asked.namespace, asked.name).map_or(0, |lock| self.locks[lock].waiters)
+        self.find(shard, asked.namespace, asked.name).map_or(0, |lock| self.queue_length(lock))
     }
 
     /// The asker's hold, if it has this fence; `of_any_role`: that of the asker's owner. Otherwise the asker is answered.
@@ -178,7 +178,7 @@ impl Locks {
         self.close(known);
         let lock = self.find(shard, asked.namespace, asked.name);
         let holder = lock.and_then(|lock| self.first_holder(now, lock));
-        let waiters = lock.map_or(0, |lock| self.locks[lock].waiters);
+        let waiters = lock.map_or(0, |lock| self.queue_length(lock));
         sink.reply(asked.ticket, Outcome::Seen { holder, waiters });
     }
 
@@ -226,7 +226,7 @@ impl Locks {
     pub(crate) fn hand_over(&mut self, now: Now, lock: u32, sink: &mut impl Sink) -> Handed {
         let mut handed = Handed::Nobody;
         loop {
-            let request = self.locks[lock].first_waiter;
+            let request = self.first_waiter(lock);
             if request == NIL {
                 return handed;
             }
@@ -274,7 +274,7 @@ impl Locks {
         } else {
             self.forget_request(request);
             self.timed.holds[hold].found_again = true;
-            let waiters = self.locks[held.lock].waiters;
+            let waiters = self.queue_length(held.lock);
             sink.reply(waiter.ticket, Outcome::Refused { holder: Some(self.holder(now, hold)), waiters });
         }
     }

@@ -17,11 +17,25 @@ pub(crate) struct Lock {
     pub(crate) stalled: bool,
     /// The first of its holds, in the order of their grants.
     pub(crate) first_hold: u32,
-    pub(crate) last_hold: u32,
-    /// The first of the requests that wait.
-    pub(crate) first_waiter: u32,
-    pub(crate) last_waiter: u32,
-    pub(crate) waiters: u32,
+    /// The [`Queue`] of the requests that wait; [`NIL`] when none does.
+    pub(crate) queue: u32,
+}
+
+/// The requests that wait for a lock, in the order in which they came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queue {
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+    pub(crate) length: u32,
+}
+
+/// Where a hold is among those that share its lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Neighbours {
+    /// Before the first is the last.
+    pub(crate) previous: u32,
+    /// [`NIL`] behind the last.
+    pub(crate) next: u32,
 }
 
 /// How far a hold has come.
@@ -35,28 +49,43 @@ pub(crate) enum HoldState {
     Unconfirmed,
 }
 
-/// Somebody's hold of a lock.
+/// Somebody's hold of a lock. There may be millions, so what few have lies elsewhere, and nothing is padded to eight bytes.
 #[derive(Clone, Copy, Debug)]
+#[repr(Rust, packed(4))]
 pub(crate) struct Hold {
     pub(crate) lock: u32,
-    pub(crate) previous: u32,
-    pub(crate) next: u32,
+    /// Its [`Neighbours`]; [`NIL`] of one that has had none.
+    pub(crate) neighbours: u32,
     pub(crate) owner: u32,
     pub(crate) role: u32,
     /// The TTL in its row, which no renewal exceeds.
     pub(crate) ttl_ms: u32,
-    /// The write of its row that is under way.
-    pub(crate) write: u32,
+    /// Its [`HoldRow`]; [`NIL`] when that is [`HoldRow::settled`].
+    pub(crate) row: u32,
     pub(crate) links: Links,
     pub(crate) mode: Mode,
     pub(crate) state: HoldState,
     /// Its owner was told of it by another request than the one that it was granted to.
     pub(crate) found_again: bool,
-    /// The timestamp that its row is written with, microseconds.
-    pub(crate) timestamp_us: i64,
     pub(crate) token: i64,
     /// When it ends, milliseconds.
     pub(crate) due_ms: u64,
+}
+
+/// How the row of a hold is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HoldRow {
+    /// The timestamp that it is written with, microseconds.
+    pub(crate) timestamp_us: i64,
+    /// The write of it that is under way.
+    pub(crate) write: u32,
+}
+
+impl HoldRow {
+    /// Of most holds: written with the hold's token as its timestamp, or never to be written.
+    pub(crate) fn settled(token: i64) -> Self {
+        Self { timestamp_us: token, write: NIL }
+    }
 }
 
 /// What a request asks for.
@@ -185,22 +214,12 @@ impl Entries for Timed {
 
 impl Lock {
     pub(crate) fn new(name: Name, namespace: Namespace, shard: u8) -> Self {
-        Self {
-            name,
-            namespace,
-            shard,
-            stalled: false,
-            first_hold: NIL,
-            last_hold: NIL,
-            first_waiter: NIL,
-            last_waiter: NIL,
-            waiters: 0,
-        }
+        Self { name, namespace, shard, stalled: false, first_hold: NIL, queue: NIL }
     }
 
     /// True if nobody holds it and nobody waits.
     pub(crate) fn is_unused(&self) -> bool {
-        self.first_hold == NIL && self.first_waiter == NIL
+        self.first_hold == NIL && self.queue == NIL
     }
 }
 

@@ -1,10 +1,10 @@
-//! How locks, holds and requests are linked: put in, found, taken out.
+//! Locks, holds and requests: put in, found, taken out.
 
 use std::hash::BuildHasher;
 
 use crate::locks::Locks;
 use crate::slab::NIL;
-use crate::state::{Awaits, Due, Hold, HoldOf, Lock, Operation, Request, RoleUse};
+use crate::state::{Awaits, Due, Hold, HoldOf, HoldRow, Lock, Operation, Request, RoleUse};
 use crate::text::Name;
 use crate::types::{Asked, Handle, Holder, Mode, Namespace, Now, Outcome, Quota};
 use crate::wheel::Links;
@@ -81,31 +81,24 @@ impl Locks {
         self.text_bytes += text_bytes;
         self.uses[role as usize].text_bytes += text_bytes;
         self.uses[role as usize].holds += 1;
-        let previous = self.locks[lock].last_hold;
         let due_ms = now.ms() + u64::from(of.ttl_ms) + 1;
         let (mode, state, token, ttl_ms) = (of.mode, of.state, of.token, of.ttl_ms);
         let hold = Hold {
             lock,
-            previous,
-            next: NIL,
+            neighbours: NIL,
             owner,
             role,
             ttl_ms,
-            write: NIL,
+            row: NIL,
             links: Links::NONE,
             mode,
             state,
             found_again: false,
             token,
-            timestamp_us: token,
             due_ms,
         };
         let index = self.timed.holds.insert(hold);
-        match previous {
-            NIL => self.locks[lock].first_hold = index,
-            previous => self.timed.holds[previous].next = index,
-        }
-        self.locks[lock].last_hold = index;
+        self.link_hold(lock, index);
         if mode == Mode::Shared {
             let hash = self.shared_hash(lock, owner);
             let Self { shared, timed, hasher, .. } = self;
@@ -122,21 +115,18 @@ impl Locks {
     pub(crate) fn remove_hold(&mut self, index: u32) {
         self.wheel.cancel(&mut self.timed, Due::Hold(index).id());
         let hold = self.timed.holds[index];
-        match hold.previous {
-            NIL => self.locks[hold.lock].first_hold = hold.next,
-            previous => self.timed.holds[previous].next = hold.next,
-        }
-        match hold.next {
-            NIL => self.locks[hold.lock].last_hold = hold.previous,
-            next => self.timed.holds[next].previous = hold.previous,
-        }
+        self.unlink_hold(index);
         if hold.mode == Mode::Shared
             && let Ok(entry) = self.shared.find_entry(self.shared_hash(hold.lock, hold.owner), |&other| other == index)
         {
             entry.remove();
         }
-        if hold.write != NIL {
-            self.timed.writes[hold.write].hold = NIL;
+        if hold.row != NIL {
+            let HoldRow { write, .. } = self.hold_rows[hold.row];
+            if write != NIL {
+                self.timed.writes[write].hold = NIL;
+            }
+            self.hold_rows.remove(hold.row);
         }
         let text_bytes = self.text_bytes_of(hold.lock, hold.owner);
         self.text_bytes -= text_bytes;
@@ -212,74 +202,6 @@ impl Locks {
         Handle { index: request, generation: self.timed.requests[request].generation }
     }
 
-    /// Puts a request behind the others that wait for a lock, or for a write.
-    pub(crate) fn wait(&mut self, request: u32, awaits: Awaits) {
-        let last = match awaits {
-            Awaits::Turn(lock) => {
-                let lock = &mut self.locks[lock];
-                lock.waiters += 1;
-                if lock.first_waiter == NIL {
-                    lock.first_waiter = request;
-                }
-                std::mem::replace(&mut lock.last_waiter, request)
-            }
-            Awaits::Write(write) => {
-                let write = &mut self.timed.writes[write];
-                write.requests += 1;
-                if write.first_request == NIL {
-                    write.first_request = request;
-                }
-                std::mem::replace(&mut write.last_request, request)
-            }
-            Awaits::Load(_) | Awaits::Nothing => NIL,
-        };
-        if last != NIL {
-            self.timed.requests[last].next = request;
-        }
-        let entry = &mut self.timed.requests[request];
-        (entry.awaits, entry.previous, entry.next) = (awaits, last, NIL);
-    }
-
-    /// Takes a request out of the list that it waits in, and its wait out of the wheel.
-    pub(crate) fn stop_waiting(&mut self, request: u32) {
-        self.wheel.cancel(&mut self.timed, Due::Request(request).id());
-        let Request { awaits, previous, next, .. } = self.timed.requests[request];
-        match awaits {
-            Awaits::Turn(lock) => {
-                let lock = &mut self.locks[lock];
-                lock.waiters -= 1;
-                if lock.first_waiter == request {
-                    lock.first_waiter = next;
-                }
-                if lock.last_waiter == request {
-                    lock.last_waiter = previous;
-                }
-            }
-            Awaits::Write(write) => {
-                let write = &mut self.timed.writes[write];
-                write.requests -= 1;
-                if write.original == request {
-                    write.original = NIL;
-                }
-                if write.first_request == request {
-                    write.first_request = next;
-                }
-                if write.last_request == request {
-                    write.last_request = previous;
-                }
-            }
-            Awaits::Load(_) | Awaits::Nothing => {}
-        }
-        if previous != NIL {
-            self.timed.requests[previous].next = next;
-        }
-        if next != NIL {
-            self.timed.requests[next].previous = previous;
-        }
-        let entry = &mut self.timed.requests[request];
-        (entry.awaits, entry.previous, entry.next) = (Awaits::Nothing, NIL, NIL);
-    }
-
     /// A request is answered, or its client gone.
     pub(crate) fn forget_request(&mut self, request: u32) {
         self.stop_waiting(request);
@@ -307,6 +229,6 @@ impl Locks {
 
     /// The answer to somebody who does not get a lock.
     pub(crate) fn refused(&self, now: Now, lock: u32) -> Outcome<'_> {
-        Outcome::Refused { holder: self.first_holder(now, lock), waiters: self.locks[lock].waiters }
+        Outcome::Refused { holder: self.first_holder(now, lock), waiters: self.queue_length(lock) }
     }
 }

@@ -12,20 +12,20 @@ const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 /// Later times are looked at again then: two years.
 const SPAN_MS: u64 = 1 << (SLOT_BITS * LEVELS as u32);
-/// The slot of an entry that is in none.
-const NOWHERE: u16 = u16::MAX;
+/// Ids of entries are below; above are the slots that entries are the first of.
+const FIRST_OF: u32 = 3 << 30;
 
 /// An entry's place among the others of its slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Links {
+    /// The entry before; of the first [`FIRST_OF`] and its slot; [`NIL`] of an entry that is in no slot.
     previous: u32,
     next: u32,
-    slot: u16,
 }
 
 impl Links {
     /// Of an entry that is in no slot.
-    pub(crate) const NONE: Self = Self { previous: NIL, next: NIL, slot: NOWHERE };
+    pub(crate) const NONE: Self = Self { previous: NIL, next: NIL };
 }
 
 /// Where the entries are.
@@ -67,7 +67,7 @@ impl Wheel {
         let place = (due_ms >> (level as u32 * SLOT_BITS)) as usize % SLOTS;
         let slot = level * SLOTS + place;
         let next = std::mem::replace(&mut self.heads[slot], id);
-        *entries.links(id) = Links { previous: NIL, next, slot: slot as u16 };
+        *entries.links(id) = Links { previous: FIRST_OF + slot as u32, next };
         if next != NIL {
             entries.links(next).previous = id;
         }
@@ -76,18 +76,18 @@ impl Wheel {
 
     /// Takes an entry out, if it is in.
     pub(crate) fn cancel(&mut self, entries: &mut impl Entries, id: u32) {
-        let Links { previous, next, slot } = std::mem::replace(entries.links(id), Links::NONE);
-        if slot == NOWHERE {
+        let Links { previous, next } = std::mem::replace(entries.links(id), Links::NONE);
+        if previous == NIL {
             return;
         }
         if next != NIL {
             entries.links(next).previous = previous;
         }
-        if previous != NIL {
+        if previous < FIRST_OF {
             entries.links(previous).next = next;
             return;
         }
-        let slot = usize::from(slot);
+        let slot = (previous - FIRST_OF) as usize;
         self.heads[slot] = next;
         if next == NIL {
             self.occupied[slot / SLOTS] &= !(1 << (slot % SLOTS));

@@ -1,6 +1,7 @@
 //! What is bounded beside numbers of holds and requests.
 
 use crate::Mode::Exclusive;
+use crate::state::{Hold, Lock};
 use crate::{Asked, Handle, Lease, Limits, LoadId, Locks, Namespace, Now, Outcome, SHARDS, Sink, Ticket, Write};
 
 const NOW: Now = Now { boot_ns: 1_000_000_000, wall_us: 1_700_000_000_000_000 };
@@ -38,6 +39,15 @@ fn acquire(locks: &mut Locks, heard: &mut Heard, namespace: Namespace, (name, ro
     let asked =
         Asked { namespace, name: name.as_bytes(), role: role.as_bytes(), owner: b"ten bytes.", ticket: Ticket(0) };
     locks.acquire(NOW, &asked, Exclusive, (9_000, 0), heard)
+}
+
+/// What a million names take is told to users: a lock with its hold, and the index when it has just grown and is 7/16 full, of which
+/// an entry is a number and a byte.
+#[test]
+fn a_lock_that_one_holds_takes_at_most_96_bytes() {
+    let index = (size_of::<u32>() + 1) as f64 * 16.0 / 7.0;
+    let bytes = (size_of::<Lock>() + size_of::<Hold>()) as f64 + index;
+    assert!(bytes <= 96.0, "{bytes}");
 }
 
 #[test]

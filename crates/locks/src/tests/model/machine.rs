@@ -277,17 +277,17 @@ impl Machines {
 
     fn holds<'a>(&self, locks: &'a Locks) -> impl Iterator<Item = u32> + 'a {
         let first = self.lock(locks).map_or(NIL, |lock| locks.locks[lock].first_hold);
-        chain(first, |hold| locks.timed.holds[hold].next)
+        chain(first, |hold| locks.next_hold(hold))
     }
 
     /// All requests that are not answered, in the order in which they lie in their lists.
     fn requests(&self, locks: &Locks) -> Vec<u32> {
         let requests = &locks.timed.requests;
         let next = |request: u32| requests[request].next;
-        let first = self.lock(locks).map_or(NIL, |lock| locks.locks[lock].first_waiter);
+        let first = self.lock(locks).map_or(NIL, |lock| locks.first_waiter(lock));
         let mut all: Vec<u32> = chain(first, next).collect();
         for hold in self.holds(locks) {
-            let write = locks.timed.holds[hold].write;
+            let write = locks.write_of(hold);
             if write != NIL {
                 all.extend(chain(locks.timed.writes[write].first_request, next));
             }
@@ -306,7 +306,7 @@ impl Machines {
     /// The write in flight of this client's hold.
     fn write(&self, locks: &Locks, client: u8) -> Option<WriteId> {
         let is_it = |hold: &u32| locks.owners.bytes(locks.timed.holds[*hold].owner) == owner(client);
-        let index = self.holds(locks).find(is_it).map(|hold| locks.timed.holds[hold].write)?;
+        let index = self.holds(locks).find(is_it).map(|hold| locks.write_of(hold))?;
         let write = (index != NIL).then(|| &locks.timed.writes[index]).filter(|write| write.in_flight)?;
         Some(WriteId(u64::from(index) | u64::from(write.generation) << 32))
     }
@@ -320,8 +320,9 @@ impl Machines {
         let locks = &machine.locks;
         let now = self.now(machine.tick);
         let in_flight = |hold: u32| {
+            let write = locks.write_of(hold);
             let hold = &locks.timed.holds[hold];
-            let write = (hold.write != NIL).then(|| &locks.timed.writes[hold.write]).filter(|write| write.in_flight)?;
+            let write = (write != NIL).then(|| &locks.timed.writes[write]).filter(|write| write.in_flight)?;
             let client = client(locks.owners.bytes(hold.owner));
             let slot = if hold.mode == Mode::Shared { client + 1 } else { 0 };
             Some(InFlight { client, slot, at: write.timestamp_us as i32, repeated: write.unknown > 0 })
@@ -354,19 +355,19 @@ impl Machines {
         out.extend([left(locks.shards[0].memory_grace_until_ns / 1_000_000), bucket.state as u8]);
         number(&mut out, if bucket.state == BucketState::Loading { bucket.found_us } else { 0 });
         out.push(self.lock(locks).map_or(2, |lock| u8::from(locks.locks[lock].stalled)));
-        for hold in self.holds(locks) {
-            let hold = &locks.timed.holds[hold];
+        for index in self.holds(locks) {
+            let hold = &locks.timed.holds[index];
             let state = match hold.state {
                 HoldState::Held => 0,
                 HoldState::Writing => 1,
                 HoldState::Unconfirmed => 2,
             };
             out.extend([b'h', client(locks.owners.bytes(hold.owner)), hold.mode as u8, state, left(hold.due_ms)]);
-            let _ = [hold.token, hold.timestamp_us, i64::from(hold.ttl_ms)].map(|of| number(&mut out, of));
-            if hold.write == NIL {
+            let _ = [hold.token, locks.timestamp_us(index), i64::from(hold.ttl_ms)].map(|of| number(&mut out, of));
+            if locks.write_of(index) == NIL {
                 continue;
             }
-            let write = &locks.timed.writes[hold.write];
+            let write = &locks.timed.writes[locks.write_of(index)];
             let original = (write.original != NIL).then(|| locks.timed.requests[write.original].ticket.0 as u8);
             out.extend([b'w', u8::from(write.in_flight), u8::from(write.abandoned), original.unwrap_or(u8::MAX)]);
             // Nothing is due while it is in flight, and waits get no longer after the fifth time.
