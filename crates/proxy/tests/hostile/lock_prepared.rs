@@ -62,7 +62,7 @@ fn ring(says_nothing: &Arc<AtomicBool>) -> LockTestbed {
             }
             let mut made = made.lock().unwrap();
             *made += 1;
-            let id = if has(b"shunt") { TAKE_ID } else { made.to_be_bytes() };
+            let id = if has(b"shunt.fast_locks") { TAKE_ID } else { made.to_be_bytes() };
             let body = prepared(request.version, id);
             let header = Header::response(request.version, request.stream, opcode::RESULT);
             Action::Garbage(bytes::envelope(header, &body))

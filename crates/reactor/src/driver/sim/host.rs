@@ -18,7 +18,7 @@ pub(super) trait Host {
     /// Something happened, or a timer is due: one turn of the loop.
     fn turn(&mut self, network: &mut Network);
     /// Turns if a timer is due.
-    fn timer_due(&mut self, network: &mut Network);
+    fn timer_due(&mut self, network: &mut Network, for_ns: u64);
     fn end_of(&self, conn: ConnId) -> Option<End>;
     fn as_any(&self) -> &dyn Any;
     fn as_any_mut(&mut self) -> &mut dyn Any;
@@ -103,7 +103,7 @@ impl<S: Service> Running<S> {
         if next_ns != self.timer_for_ns {
             self.timer_for_ns = next_ns;
             if let Some(at_ns) = next_ns {
-                network.set_timer(self.host, clock.world_ns(at_ns));
+                network.set_timer(self.host, at_ns, clock.world_ns(at_ns));
             }
         }
     }
@@ -233,7 +233,11 @@ impl<S: Service + 'static> Host for Running<S> {
         }
     }
 
-    fn timer_due(&mut self, network: &mut Network) {
+    fn timer_due(&mut self, network: &mut Network, for_ns: u64) {
+        // An earlier timer was set since, or that for this time has gone off. Were another set for each, there would be ever more.
+        if self.timer_for_ns != Some(for_ns) {
+            return;
+        }
         self.timer_for_ns = None;
         let local_ns = network.machines[self.host].clock.local_ns(network.now_ns);
         if self.io.timers.next_ns().is_some_and(|at_ns| at_ns <= local_ns) {

@@ -115,10 +115,10 @@ impl Network {
         self.poke(host);
     }
 
-    /// The host's loop looks at its timers at this time, or a little later.
-    pub(super) fn set_timer(&mut self, host: usize, at_ns: u64) {
+    /// The host's loop looks at its timers at this time, or a little later: at that for `for_ns`, by its own clock.
+    pub(super) fn set_timer(&mut self, host: usize, for_ns: u64, at_ns: u64) {
         let late = self.random.range(&self.options.timer_delay_ns);
-        let event = Event::Timer { host, life: self.machines[host].life };
+        let event = Event::Timer { host, life: self.machines[host].life, for_ns };
         self.queue.push(at_ns.max(self.now_ns).saturating_add(late), event);
     }
 

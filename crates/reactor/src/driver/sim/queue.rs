@@ -25,8 +25,8 @@ pub(super) enum Packet {
 pub(super) enum Event {
     /// A host's loop turns.
     Turn { host: usize, life: u32 },
-    /// A host looks at its timers.
-    Timer { host: usize, life: u32 },
+    /// A host looks at its timers: at that for this time, by its own clock.
+    Timer { host: usize, life: u32, for_ns: u64 },
     /// A packet arrives.
     Packet { wire: usize, packet: Packet },
     /// An end gives up waiting for a sign of the other.

@@ -34,7 +34,7 @@ impl<S> std::fmt::Debug for HostId<S> {
     }
 }
 
-/// Bytes held for the connections of a host.
+/// What the loop of a host holds: bytes of its connections, and timers.
 #[derive(Copy, Clone, Default, Debug, Eq, PartialEq)]
 pub struct Held {
     /// Received and not consumed by the service.
@@ -45,6 +45,8 @@ pub struct Held {
     pub backlog_most: usize,
     /// In sent logs.
     pub retained: usize,
+    /// Timers that are set.
+    pub timers: usize,
 }
 
 /// A deterministic world. The same seed, options and calls give the same run.
@@ -133,12 +135,12 @@ impl World {
         }
     }
 
-    /// Bytes the host's loop holds for its connections at this moment.
+    /// Bytes the host's loop holds for its connections at this moment, and timers.
     ///
     /// # Panics
     /// If the host was killed.
     pub fn held<S: Service + 'static>(&self, host: HostId<S>) -> Held {
-        let mut held = Held::default();
+        let mut held = Held { timers: self.io(host).timers.len(), ..Held::default() };
         for connection in &self.io(host).connections {
             held.unread += connection.unread();
             held.backlog += connection.backlog();
@@ -288,10 +290,10 @@ impl World {
                     self.running_turn(host, |running, network| running.turn(network));
                 }
             }
-            Event::Timer { host, life } => {
+            Event::Timer { host, life, for_ns } => {
                 let machine = &self.network.machines[host];
                 if machine.life == life && machine.up && !machine.frozen {
-                    self.running_turn(host, |running, network| running.timer_due(network));
+                    self.running_turn(host, |running, network| running.timer_due(network, for_ns));
                 }
             }
             Event::Packet { wire, packet } => self.network.deliver(wire, packet),
