@@ -41,6 +41,7 @@ mod lanes;
 mod plan;
 mod retained;
 mod router;
+mod wakes;
 mod window;
 
 pub mod core;

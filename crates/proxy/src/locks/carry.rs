@@ -9,7 +9,7 @@ use crate::locks::{ask, keep, listing, permission, rows};
 
 /// The timer went off: requests are made again, and holds, waits and writes end whose time is over.
 pub(crate) fn due(core: &mut Core, io: &mut Io) {
-    core.fleet.locks.timer_ns = 0;
+    core.fleet.locks.wakes.passed(io.now_ns());
     permission::due(core, io);
     ask::ask_again(core, io);
     keep::due(core, io);

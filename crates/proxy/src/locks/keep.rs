@@ -131,8 +131,7 @@ pub(super) fn wake(core: &mut Core, io: &mut Io, at_ns: u64) {
 }
 
 fn set_timer(core: &mut Core, io: &mut Io, at_ns: u64) {
-    if core.fleet.locks.timer_ns == 0 || at_ns < core.fleet.locks.timer_ns {
-        core.fleet.locks.timer_ns = at_ns;
+    if core.fleet.locks.wakes.wants(at_ns) {
         io.set_timer(at_ns, super::TIMER);
     }
 }

@@ -69,6 +69,8 @@ use looks::Looks;
 use outbox::Outbox;
 use requests::Requests;
 
+use crate::wakes::Wakes;
+
 /// The key of the timer of the locks.
 pub(crate) const TIMER: u64 = 3;
 
@@ -116,8 +118,8 @@ pub(crate) struct LockKeeper {
     max_ttl_ms: u32,
     /// By shard: until when locks in memory may be held of which this core has forgotten.
     forgotten_until_ns: [u64; SHARDS],
-    /// When the timer is set to go off; 0: it is not.
-    timer_ns: u64,
+    /// When the timer is set to go off.
+    wakes: Wakes,
 }
 
 impl Default for LockKeeper {
@@ -142,7 +144,7 @@ impl Default for LockKeeper {
             level: None,
             max_ttl_ms: 0,
             forgotten_until_ns: [0; SHARDS],
-            timer_ns: 0,
+            wakes: Wakes::default(),
         }
     }
 }

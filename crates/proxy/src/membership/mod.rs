@@ -22,6 +22,7 @@ use shunt_fleet::{Incarnation, Level, Member, Output, Statement, StatementId, St
 use shunt_reactor::Io;
 
 use crate::membership::state_file::StateFile;
+use crate::wakes::Wakes;
 
 /// Names the statement that reads the fleet's row before there is a member. A member counts from 0.
 const FIRST_READ: StatementId = StatementId(u64::MAX);
@@ -48,6 +49,8 @@ pub(crate) struct Membership {
     asked: Vec<(StatementId, Statement)>,
     /// What the member wants done, until it is.
     outputs: Vec<Output>,
+    /// When the timer is set to go off.
+    wakes: Wakes,
     /// The member's name.
     incarnation: Option<Incarnation>,
     /// How its fleet agrees.

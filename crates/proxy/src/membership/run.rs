@@ -22,6 +22,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     if core.context.index != 0 || core.context.config.fleet.is_none() || core.router.cluster.is_none() {
         return;
     }
+    core.fleet.membership.wakes.passed(io.now_ns());
     let now_ns = now_ns(io);
     count(core, now_ns);
     match &mut core.fleet.membership.stage {
@@ -54,8 +55,9 @@ fn go_on(core: &mut Core, io: &mut Io) {
     carry::out(core, io);
     if let Stage::Member(member) = &core.fleet.membership.stage {
         let due_ns = member.next_wakeup_ns();
-        if due_ns != u64::MAX {
-            io.set_timer(due_ns.max(io.now_ns() + 1), TIMER);
+        let at_ns = due_ns.max(io.now_ns() + 1);
+        if due_ns != u64::MAX && core.fleet.membership.wakes.wants(at_ns) {
+            io.set_timer(at_ns, TIMER);
         }
     }
 }

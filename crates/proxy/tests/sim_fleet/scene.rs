@@ -57,6 +57,9 @@ pub struct Proxy {
     starts: u64,
 }
 
+/// Timers of a core that has nothing to do: each purpose has one or two, and a connection that was just opened has one.
+const TIMERS_MAX: usize = 30;
+
 type Post = Arc<Mutex<VecDeque<(usize, usize, CoreMail)>>>;
 
 pub struct Scene {
@@ -284,6 +287,9 @@ impl Scene {
                     metrics.locks.waiting.get(),
                     (held.unread + held.backlog) as u64,
                 ];
+                if held.timers > TIMERS_MAX {
+                    left.push(format!("proxy {number} {core:?}: {} timers", held.timers));
+                }
                 if counts.iter().any(|count| *count > 0) {
                     left.push(format!("proxy {number} {core:?}: in flight, held, waiting, bytes: {counts:?}"));
                 }
