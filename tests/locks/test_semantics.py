@@ -144,6 +144,39 @@ def test_the_lock_of_a_client_that_is_gone_goes_to_the_next(fleet, name, session
     release(session, name, "stays-2")
 
 
+@pytest.mark.parametrize("table", ["locks", "fast_locks"])
+def test_a_client_that_is_gone_leaves_the_queue_whichever_proxy_it_had_asked(fleet, name, session, table):
+    """Two of the three had asked a proxy that does not own the lock. Their waits would last longer than this test looks."""
+    name = f"{name}-{table}"
+    fast = "true" if table == "fast_locks" else "false"
+
+    def queue():
+        return [row["owner"] for row in session.execute(f"SELECT * FROM shunt.lock_queue WHERE name = %s AND fast = {fast}", (name,))]
+
+    def until(expected):
+        deadline = time.monotonic() + 10
+        while (found := queue()) != expected:
+            assert time.monotonic() < deadline, found
+            time.sleep(0.01)
+
+    assert acquire(session, name, "holder", table)["[applied]"]
+    waits = f"INSERT INTO shunt.{table} (name, owner, wait_ms) VALUES (%s, %s, 25000) IF NOT EXISTS USING TTL 30"
+    leaving, owners = [fleet.connect(to=to) for to in range(3)], ["holder"]
+    for to, one in enumerate(leaving):
+        owners.append(f"leaves-{to}")
+        one.execute_async(waits, (name, owners[-1]))
+        until(owners)
+    stays = session.execute_async(waits, (name, "stays"))
+    until([*owners, "stays"])
+    for one in leaving:
+        one.cluster.shutdown()
+    until(["holder", "stays"])
+    assert release(session, name, "holder", table)["[applied]"]
+    assert stays.result().one()["[applied]"]
+    assert queue() == ["stays"]
+    assert release(session, name, "stays", table)["[applied]"]
+
+
 @pytest.mark.parametrize("prepared", [False, True])
 def test_several_locks_are_taken_all_or_none(session, name, prepared):
     names = [f"{name}-{prepared}-{number}" for number in range(8)]

@@ -93,11 +93,12 @@ impl Locks {
         self.wheel.next_ms()
     }
 
-    /// The client that made a request is gone: it gets nothing any more. A lock that is being granted to it is released.
-    pub fn cancel(&mut self, now: Now, handle: Handle, sink: &mut impl Sink) {
-        let Some(request) = self.timed.requests.get(handle.index) else { return };
+    /// The client that made a request is gone, or takes it back: it gets no answer any more. A lock that is being granted to it is
+    /// released. `false`: it was answered before.
+    pub fn cancel(&mut self, now: Now, handle: Handle, sink: &mut impl Sink) -> bool {
+        let Some(request) = self.timed.requests.get(handle.index) else { return false };
         if request.generation != handle.generation {
-            return;
+            return false;
         }
         match request.awaits {
             Awaits::Turn(lock) => {
@@ -112,6 +113,7 @@ impl Locks {
             }
             Awaits::Load(_) | Awaits::Nothing => self.forget_request(handle.index),
         }
+        true
     }
 
     /// What has been counted.

@@ -13,6 +13,7 @@ use crate::control::client::{LOCKS_KEY, PROXY_KEY};
 use crate::control::state::ClusterState;
 use crate::core::{Core, Peer};
 use crate::fault::Fault;
+use crate::hop::withdraw;
 use crate::link::{PoolKey, pools};
 use crate::metrics::{Closing, QueryKind, Refusal};
 use crate::reply::{self, Answer};
@@ -47,7 +48,12 @@ pub(crate) fn take_request(core: &mut Core, io: &mut Io, slot: u32, phase: Phase
     core.context.metrics.queries.of(QueryKind::Other).add(1);
     let stream = header.stream;
     match (phase, header.opcode) {
-        (_, opcode::OPTIONS) => answer_options(core, io, slot, header),
+        (phase, opcode::OPTIONS) => {
+            if phase == Phase::Ready {
+                withdraw::heard(core, io, slot, header.flags, body);
+            }
+            answer_options(core, io, slot, header);
+        }
         (Phase::Startup, opcode::STARTUP) => take_startup(core, io, slot, header, body),
         (Phase::Authenticating, opcode::AUTH_RESPONSE) => match AuthResponse::decode(body) {
             Ok(response) => login::take_login(core, io, slot, stream, response.token.unwrap_or_default()),

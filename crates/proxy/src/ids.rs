@@ -3,7 +3,7 @@
 use shunt_reactor::ConnId;
 
 /// A client for as long as it lives: a place in the core's table and the number that must match.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ClientRef {
     pub(crate) slot: u32,
     pub(crate) id: u32,

@@ -25,10 +25,27 @@ const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
 #[derive(Clone, Copy, Debug)]
 enum Message {
     Word(Word),
-    Ask { ticket: Ticket, namespace: Namespace, operation: Operation, lengths: [u16; 3] },
-    Answer { ticket: Ticket, verdict: Verdict, holder: Option<(Mode, i64, u32)>, waiters: u32, length: u16, list: u32 },
-    Cancel(Ticket),
-    Longest { ticket: Ticket, namespace: Namespace, most: u32 },
+    Ask {
+        ticket: Ticket,
+        namespace: Namespace,
+        operation: Operation,
+        lengths: [u16; 3],
+    },
+    Answer {
+        ticket: Ticket,
+        verdict: Verdict,
+        holder: Option<(Mode, i64, u32)>,
+        waiters: u32,
+        length: u16,
+        list: u32,
+    },
+    /// The second: it is answered nevertheless.
+    Cancel(Ticket, bool),
+    Longest {
+        ticket: Ticket,
+        namespace: Namespace,
+        most: u32,
+    },
 }
 
 /// What one core has to say to another at the end of a turn.
@@ -50,7 +67,8 @@ pub(crate) enum Said<'a> {
     Word(Word),
     Ask(Request<'a>),
     Answer(Ticket, Reply<'a>),
-    Cancel(Ticket),
+    /// The second: it is answered nevertheless.
+    Cancel(Ticket, bool),
     /// Which locks have the longest queues; so many at most.
     Longest(Ticket, Namespace, u32),
 }
@@ -75,7 +93,7 @@ impl Batch {
                 let holder = holder.map(|(mode, fence, ttl_ms)| Held { owner, mode, fence, ttl_ms });
                 Said::Answer(ticket, Reply { verdict, holder, waiters, list })
             }
-            Message::Cancel(ticket) => Said::Cancel(ticket),
+            Message::Cancel(ticket, is_awaited) => Said::Cancel(ticket, is_awaited),
             Message::Longest { ticket, namespace, most } => Said::Longest(ticket, namespace, most),
         })
     }
@@ -170,10 +188,10 @@ impl Lanes {
         true
     }
 
-    /// Takes a request back.
-    pub(crate) fn cancel(&mut self, to: usize, ticket: Ticket) {
+    /// Takes a request back; its answer may be on the way. `is_awaited`: it is answered once in any case.
+    pub(crate) fn cancel(&mut self, to: usize, ticket: Ticket, is_awaited: bool) {
         if let Some(batch) = self.batch(to) {
-            batch.messages.push(Message::Cancel(ticket));
+            batch.messages.push(Message::Cancel(ticket, is_awaited));
         }
     }
 

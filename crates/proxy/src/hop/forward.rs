@@ -10,7 +10,7 @@ use shunt_wire::cql::message::{Consistency, QueryParams, Value, ValueList, encod
 
 use crate::core::Core;
 use crate::hop::open::link_to;
-use crate::hop::{FORWARDED, GIVES_BACK, Login, PAYLOAD, Sent, Step, VERSION};
+use crate::hop::{FORWARDED, GIVES_BACK, Login, PAYLOAD, Sent, Step, VERSION, Via};
 use crate::limits;
 use crate::locks::request::{Operation, Request};
 
@@ -19,7 +19,7 @@ const IN_FLIGHT_MAX: usize = 16_384;
 /// What another proxy has to read the rows of a lock before it serves it, and a second for the way.
 const READ_NS: u64 = 3 * limits::SECOND_NS;
 
-/// Sends a request to another proxy; its outcome comes later, once. `false`: it was not sent.
+/// Sends a request to another proxy; its outcome comes later, once. None: it was not sent.
 pub(crate) fn forward(
     core: &mut Core,
     io: &mut Io,
@@ -27,24 +27,25 @@ pub(crate) fn forward(
     login: &Login,
     table: Table,
     request: &Request<'_>,
-) -> bool {
-    let Some(key) = link_to(core, io, to, login) else { return false };
+) -> Option<Via> {
+    let key = link_to(core, io, to, login)?;
     let mut texts = core.fleet.locks.spare_texts();
     if matches!(request.operation, Operation::Acquire { .. }) {
         texts.extend_from_slice(request.name);
         texts.extend_from_slice(request.owner);
     }
-    let Some(link) = core.fleet.hops.links.get_mut(key) else { return false };
+    let link = core.fleet.hops.links.get_mut(key)?;
     let waiting = link.unsent.len() + io.backlog(link.conn);
     if link.sent.len() >= IN_FLIGHT_MAX || waiting > limits::LINK_BACKLOG_BYTES_MAX {
-        return false;
+        return None;
     }
     let is_sent = link.step == Step::Ready;
     let (ticket, operation, name_bytes) = (request.ticket, request.operation, request.name.len().min(texts.len()));
     let due_ns = io.now_ns() + answered_within_ns(core.context.config.query_timeout_ms, operation);
     let namespace = request.namespace;
     let sent = Sent { ticket, operation, table, namespace, texts, name_bytes, is_sent, due_ns, is_told: false };
-    let stream = link.sent.insert(sent) as i16 + 1;
+    let via = Via { link: key, place: link.sent.insert(sent) };
+    let stream = via.stream();
     link.used_ns = io.now_ns();
     let mut body = std::mem::take(&mut core.scratch.body);
     body.clear();
@@ -59,7 +60,7 @@ pub(crate) fn forward(
     out.extend_from_slice(&header.to_bytes());
     out.extend_from_slice(&body);
     core.scratch.body = body;
-    true
+    Some(via)
 }
 
 /// How long the other proxy may take: to read a partition, to let the request wait, and to write a row.

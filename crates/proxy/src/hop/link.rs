@@ -10,7 +10,7 @@ use shunt_wire::cql::message::encode;
 use crate::core::Core;
 use crate::hop::open::OPEN_NS;
 use crate::hop::read;
-use crate::hop::{HopLink, Login, Sent, Step, VERSION};
+use crate::hop::{HopLink, Login, STREAM, Sent, Step, VERSION};
 use crate::limits;
 use crate::locks::ask;
 use crate::locks::outbox::{Reply, Verdict};
@@ -25,8 +25,6 @@ const LOST_NS: u64 = 60 * limits::SECOND_NS;
 const IDLE_NS: u64 = 120 * limits::SECOND_NS;
 /// The largest answer: a list of a thousand.
 const ANSWER_BYTES_MAX: u32 = 4 * 1024 * 1024;
-/// The stream id of probes and of the handshake.
-const STREAM: i16 = 0;
 
 fn message(link: &HopLink, io: &mut Io, op: u8, body: &[u8]) {
     let length = body.len() as u32;

@@ -7,7 +7,7 @@
 //! the owner do not send it round.
 //!
 //! This must never answer a request twice or not at all, nor say of one that was sent and not answered that it was not carried
-//! out. A client that leaves meanwhile gets its lock released when it is granted.
+//! out. The request of a client that leaves meanwhile is withdrawn, and what it was granted by then is given back.
 //!
 //! | module | what happens there |
 //! |---|---|
@@ -15,11 +15,13 @@
 //! | [`open`] | connections are opened |
 //! | [`link`] | they are watched and closed; answers come in |
 //! | [`read`] | an answer is read |
+//! | [`withdraw`] | what a client has asked that is gone is taken back |
 
 pub(crate) mod forward;
 pub(crate) mod link;
 mod open;
 mod read;
+pub(crate) mod withdraw;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -40,8 +42,13 @@ pub(crate) const PAYLOAD: &str = "shunt-hop";
 const FORWARDED: u8 = 1;
 /// Its value where a lock is released that was granted to nobody who wants it.
 pub(crate) const GIVES_BACK: u8 = 2;
+/// Its first byte in an OPTIONS that withdraws a request; the stream id of that is behind it.
+const WITHDRAWS: u8 = 3;
 /// Version of the protocol between proxies.
 const VERSION: u8 = 4;
+
+/// The stream id of probes, of the handshake, and of what withdraws requests.
+const STREAM: i16 = 0;
 
 /// Where the shards of the other proxies are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +64,19 @@ enum Step {
     Startup,
     Login,
     Ready,
+}
+
+/// Where a request is that was forwarded: a connection, and its place there. Both may be another's by now: the ticket says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Via {
+    link: usize,
+    place: usize,
+}
+
+impl Via {
+    fn stream(self) -> i16 {
+        self.place as i16 + 1
+    }
 }
 
 /// A request that was forwarded.

@@ -9,6 +9,7 @@ use shunt_reactor::Io;
 use crate::core::Core;
 use crate::hop::Login;
 use crate::hop::forward::forward;
+use crate::hop::withdraw::withdraw;
 use crate::ids::ClientRef;
 use crate::limits;
 use crate::link::Recipient;
@@ -48,6 +49,9 @@ pub(super) fn ask(
     form: Form,
 ) {
     if let Some((ticket, asker)) = note(core, io, client, was_forwarded, form) {
+        if was_forwarded && waits(question.operation) {
+            core.fleet.locks.requests.may_be_withdrawn(ticket);
+        }
         send(core, io, ticket, &asker, question);
     }
 }
@@ -74,7 +78,7 @@ pub(crate) fn forward_for_nobody(core: &mut Core, io: &mut Io, to: SocketAddr, l
     let ticket = core.fleet.locks.requests.add(core.context.index, &mut of_nobody, whose, Form::default());
     let Question { table, namespace, operation, name, owner } = *question;
     let request = Request { ticket, namespace, operation, name, role: &[], owner };
-    if !forward(core, io, to, login, table, &request) {
+    if forward(core, io, to, login, table, &request).is_none() {
         core.fleet.locks.requests.take(ticket);
     }
 }
@@ -115,12 +119,12 @@ fn send(core: &mut Core, io: &mut Io, ticket: Ticket, asker: &Asker, question: &
     }
     let request = Request { ticket, namespace, operation, name, role: asker.role.as_bytes(), owner };
     if let Some(to) = core.fleet.hops.owner(shard).filter(|_| !asker.was_forwarded) {
-        if let Some(pending) = core.fleet.locks.requests.get_mut(ticket) {
-            pending.at = At::Elsewhere;
-        }
         let is_full = core.fleet.locks.requests.len() > PENDING_MAX;
-        if is_full || !forward(core, io, to, &asker.login, table, &request) {
-            deliver(core, io, ticket, &Verdict::Quota(Quota::Requests).into());
+        let via = if is_full { None } else { forward(core, io, to, &asker.login, table, &request) };
+        match (via, core.fleet.locks.requests.get_mut(ticket)) {
+            (Some(via), Some(pending)) => pending.at = At::Elsewhere(via),
+            (Some(_), None) => {}
+            (None, _) => deliver(core, io, ticket, &Verdict::Quota(Quota::Requests).into()),
         }
     } else if keeper == core.context.index {
         let handle = keep::take(core, io, &request);
@@ -285,9 +289,26 @@ pub(super) fn take_back(core: &mut Core, io: &mut Io, ticket: Ticket) {
 
 fn cancel(core: &mut Core, io: &mut Io, ticket: Ticket, pending: &Pending) {
     match pending.at {
-        At::Core(keeper) => core.fleet.lanes.cancel(keeper, ticket),
-        At::Here(Some(handle)) => keep::cancel(core, io, ticket, handle),
-        // A lock that is granted to it there is released then.
-        At::Here(None) | At::Elsewhere => {}
+        At::Core(keeper) => core.fleet.lanes.cancel(keeper, ticket, false),
+        At::Here(Some(handle)) => keep::cancel(core, io, ticket, handle, false),
+        // A lock that it was granted by then is released when the answer comes.
+        At::Elsewhere(via) => withdraw(core, io, ticket, via),
+        At::Here(None) => {}
+    }
+}
+
+/// True of a request that may wait for a lock.
+pub(crate) fn waits(operation: Operation) -> bool {
+    matches!(operation, Operation::Acquire { wait_ms: 1.., .. })
+}
+
+/// The proxy that has forwarded a request takes it back. It is answered once in any case: by what it was granted before, which
+/// that proxy then gives back, or as one of which nobody knows what came of it.
+pub(crate) fn withdrawn(core: &mut Core, io: &mut Io, client: ClientRef, stream: i16) {
+    let Some(ticket) = core.fleet.locks.requests.by_stream(client, stream) else { return };
+    match core.fleet.locks.requests.get_mut(ticket).map(|pending| pending.at) {
+        Some(At::Core(keeper)) => core.fleet.lanes.cancel(keeper, ticket, true),
+        Some(At::Here(Some(handle))) => keep::cancel(core, io, ticket, handle, true),
+        Some(At::Here(None) | At::Elsewhere(_)) | None => {}
     }
 }

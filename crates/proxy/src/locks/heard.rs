@@ -21,9 +21,9 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, batch: &Batch) {
             }
             Said::Longest(ticket, namespace, most) => overview::answer(core, io, ticket, namespace, most),
             Said::Answer(ticket, reply) => ask::deliver(core, io, ticket, &reply),
-            Said::Cancel(ticket) => {
+            Said::Cancel(ticket, is_awaited) => {
                 if let Some(handle) = core.fleet.locks.remote.remove(&ticket.0) {
-                    keep::cancel(core, io, ticket, handle);
+                    keep::cancel(core, io, ticket, handle, is_awaited);
                 }
             }
         }

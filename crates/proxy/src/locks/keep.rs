@@ -53,12 +53,14 @@ fn is_operators(own: Option<&str>, role: &[u8]) -> bool {
     own.is_some_and(|own| own.as_bytes() == role && !own.contains(['\\', '…']) && own != who::UNKNOWN)
 }
 
-/// Whoever made a request is gone.
-pub(super) fn cancel(core: &mut Core, io: &mut Io, ticket: Ticket, handle: Handle) {
+/// A request is taken back. Whoever made it is gone, or waits for its answer: what came of it nobody may count on then.
+pub(super) fn cancel(core: &mut Core, io: &mut Io, ticket: Ticket, handle: Handle, is_awaited: bool) {
     core.fleet.locks.listings.remove(&ticket.0);
     let now = now(io);
     let (table, outbox) = core.fleet.locks.table();
-    table.cancel(now, handle, outbox);
+    if table.cancel(now, handle, outbox) && is_awaited {
+        outbox.reply(ticket, Outcome::InDoubt);
+    }
     set_due(core, io);
 }
 

@@ -26,8 +26,9 @@ use crate::link::permissions::{Said, WAIT_NS};
 use crate::locks::judging::Waiting;
 use crate::locks::{keep, statement};
 use crate::log_limits::Logged;
-use crate::metrics::PermissionAnswer;
+use crate::metrics::{Outcome, PermissionAnswer};
 use crate::own::{self, Heard, Whose};
+use crate::reply;
 
 /// How often those who wait are looked at.
 const LOOK_NS: u64 = 20_000_000;
@@ -126,6 +127,20 @@ pub(super) fn wait(
     core.fleet.locks.judging.waiting.push_back(Waiting { client, table, header: *header, body, came_ns });
     look_later(core, io);
     Ok(())
+}
+
+/// A proxy takes a request back that it has forwarded: it is not asked once it is known if it is allowed.
+pub(crate) fn withdrawn(core: &mut Core, io: &mut Io, client: ClientRef, stream: i16) {
+    let judging = &mut core.fleet.locks.judging;
+    let place = judging.waiting.iter().position(|one| one.client == client && one.header.stream == stream);
+    let Some(one) = place.and_then(|place| judging.waiting.remove(place)) else { return };
+    judging.bytes -= one.body.len();
+    core.context.metrics.in_flight.sub(1);
+    if let Some(client) = core.clients.find_mut(one.client) {
+        client.in_flight = client.in_flight.saturating_sub(1);
+    }
+    core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
+    reply::error(core, io, client.slot, stream, &unlearnt());
 }
 
 /// Codes after which drivers go to the next host: the request was certainly not carried out.

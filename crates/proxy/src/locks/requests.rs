@@ -2,13 +2,14 @@
 //!
 //! Each client has a list of its own, so that one that leaves costs no more than what it has asked.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use shunt_language::facade::Table;
 use shunt_locks::{Handle, Namespace, Ticket};
 use slab::Slab;
 
-use crate::hop::Login;
+use crate::hop::{Login, Via};
 use crate::ids::ClientRef;
 use crate::locks::form::Form;
 use crate::locks::request::Operation;
@@ -24,7 +25,7 @@ pub(crate) enum At {
     /// On another core.
     Core(usize),
     /// At another proxy.
-    Elsewhere,
+    Elsewhere(Via),
 }
 
 /// What is needed to ask again, beside name and owner.
@@ -57,6 +58,8 @@ pub(crate) struct Pending {
     pub(crate) at: At,
     /// To ask again, where the lock's owner has just changed.
     pub(crate) again: Option<Again>,
+    /// The proxy that has forwarded it may withdraw it by its stream id.
+    is_by_stream: bool,
     generation: u32,
     /// The client's requests before and after this one.
     before: u32,
@@ -68,6 +71,8 @@ pub(crate) struct Pending {
 pub(crate) struct Requests {
     pending: Slab<Pending>,
     generation: u32,
+    /// Requests that wait and that another proxy has forwarded: so that one of thousands is found that it withdraws.
+    by_stream: HashMap<(ClientRef, i16), Ticket>,
 }
 
 /// Bits of a ticket: the core, a count that tells one request in a place from the next, and the place.
@@ -94,13 +99,35 @@ impl Requests {
         let generation = self.generation;
         let after = *first;
         let at = At::Here(None);
-        let pending = Pending { client, stream, received_ns, form, at, again: None, generation, before: NONE, after };
+        let (again, is_by_stream, before) = (None, false, NONE);
+        let pending = Pending { client, stream, received_ns, form, at, again, is_by_stream, generation, before, after };
         let place = self.pending.insert(pending) as u32;
         if let Some(next) = self.pending.get_mut(after as usize) {
             next.before = place;
         }
         *first = place;
         ticket(core, generation, place)
+    }
+
+    /// Lets a request be found by its stream id, by the client that has made it and nobody else.
+    pub(crate) fn may_be_withdrawn(&mut self, ticket: Ticket) {
+        let Some(pending) = self.get_mut(ticket) else { return };
+        pending.is_by_stream = true;
+        let key = (pending.client, pending.stream);
+        self.by_stream.insert(key, ticket);
+    }
+
+    /// The request of a client that has this stream id, if it may be withdrawn.
+    pub(crate) fn by_stream(&self, client: ClientRef, stream: i16) -> Option<Ticket> {
+        self.by_stream.get(&(client, stream)).copied()
+    }
+
+    fn forget_stream(&mut self, ticket: Ticket, pending: &Pending) {
+        let key = (pending.client, pending.stream);
+        // A client that uses a stream id twice at once has only its last request there.
+        if pending.is_by_stream && self.by_stream.get(&key) == Some(&ticket) {
+            self.by_stream.remove(&key);
+        }
     }
 
     /// The request of a ticket, if it was not answered or taken back.
@@ -123,13 +150,16 @@ impl Requests {
             }
             None => Some(pending.after),
         };
+        self.forget_stream(ticket, &pending);
         Some((pending, first))
     }
 
     /// Takes out the first of the requests of a client that is gone, and says which is the next.
     pub(crate) fn take_first(&mut self, core: usize, first: u32) -> Option<(Ticket, Pending)> {
         let pending = self.pending.try_remove(first as usize)?;
-        Some((ticket(core, pending.generation, first), pending))
+        let ticket = ticket(core, pending.generation, first);
+        self.forget_stream(ticket, &pending);
+        Some((ticket, pending))
     }
 }
 
@@ -184,6 +214,25 @@ mod tests {
             assert_ne!(other, late);
             requests.take(other);
         }
+    }
+
+    #[test]
+    fn a_stream_id_finds_the_clients_own_request_until_it_is_answered() {
+        let (mut requests, mut first) = (Requests::default(), NONE);
+        let client = ClientRef { slot: 0, id: 1 };
+        let one = add(&mut requests, &mut first, 5);
+        assert_eq!(requests.by_stream(client, 5), None, "it is not to be withdrawn");
+        requests.may_be_withdrawn(one);
+        assert_eq!(requests.by_stream(client, 5), Some(one));
+        for other in [ClientRef { slot: 0, id: 2 }, ClientRef { slot: 1, id: 1 }] {
+            assert_eq!(requests.by_stream(other, 5), None, "it is another client's");
+        }
+        let again = add(&mut requests, &mut first, 5);
+        requests.may_be_withdrawn(again);
+        requests.take(one);
+        assert_eq!(requests.by_stream(client, 5), Some(again));
+        requests.take_first(3, parts(again).1);
+        assert!(requests.by_stream(client, 5).is_none() && requests.by_stream.is_empty());
     }
 
     #[test]

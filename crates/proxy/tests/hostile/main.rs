@@ -10,6 +10,7 @@ mod support;
 mod lock_permissions;
 mod lock_prepared;
 mod lock_ring;
+mod lock_withdrawals;
 mod locks;
 mod logins;
 mod lost_requests;

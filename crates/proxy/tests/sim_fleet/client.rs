@@ -28,6 +28,8 @@ pub enum ClientMail {
     Act(bool),
     /// Takes each of these locks, by rows and in memory, and releases them.
     Sweep,
+    /// Loses its connection, and with it what it has asked.
+    Leave,
     /// Faults have ended: requests are never given up.
     Peace,
 }
@@ -189,6 +191,7 @@ impl LockClient {
         if self.rough {
             let patience_ns = match self.random.below(20) {
                 0 => self.random.below(30 * MILLISECOND),
+                1 | 2 if wait_ms > 0 => self.random.below(wait_ms * MILLISECOND),
                 _ => 2 * SECOND + self.random.below(3 * SECOND),
             };
             io.set_timer(io.now_ns() + patience_ns, PATIENCE + stream as u64);
@@ -434,6 +437,7 @@ impl Service for LockClient {
                 let both = |number| [false, true].map(|fast| Lock { fast, number });
                 self.sweep = (0..self.locks).flat_map(both).collect();
             }
+            ClientMail::Leave => self.reset(io, 0),
             ClientMail::Peace => self.rough = false,
         }
         self.act_later(io, MILLISECOND);

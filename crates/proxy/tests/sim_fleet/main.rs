@@ -18,7 +18,7 @@ mod witness;
 use shunt_fleet::Step;
 use shunt_locks::Without;
 use shunt_proxy::weakened::Weakened;
-use shunt_reactor::sim::{Clock, Options, SECOND, for_seeds};
+use shunt_reactor::sim::{Clock, MILLISECOND, Options, SECOND, for_seeds};
 
 use chaos::Chaos;
 use client::ClientMail;
@@ -63,6 +63,32 @@ fn two_proxies_without_faults() {
     let witness = scene.witness.borrow();
     assert_eq!(witness.violation, None);
     assert!(witness.grants > 200, "{} grants, {} answers", witness.grants, witness.answers);
+}
+
+/// Nobody stays in a queue whose client has left, whichever proxy it had asked. And nobody else's request is taken back: without
+/// faults every other one is answered for certain.
+#[test]
+fn who_leaves_while_it_waits_leaves_the_queue() {
+    let mut waited = 0;
+    for seed in 0..20 {
+        let cores = 1 + seed as usize % 2;
+        let mut scene = Scene::new(Settings { rough_clients: true, clients: 6, cores, ..settings(seed) });
+        // By then the second proxy has its shards.
+        scene.run_for(2 * SECOND);
+        let in_doubt = scene.witness.borrow().in_doubt;
+        scene.run_for(4 * SECOND);
+        check(&scene);
+        assert_eq!(scene.witness.borrow().in_doubt, in_doubt, "seed {seed}");
+        scene.mail_clients(|| ClientMail::Act(false));
+        waited += scene.waiting();
+        scene.mail_clients(|| ClientMail::Leave);
+        // Most of them had to wait for longer than that.
+        scene.run_for(300 * MILLISECOND);
+        assert_eq!(scene.waiting(), 0, "seed {seed}");
+        come_to_rest(&mut scene);
+        check(&scene);
+    }
+    assert!(waited > 20, "{waited}");
 }
 
 /// Chaos, then calm.

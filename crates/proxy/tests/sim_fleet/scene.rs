@@ -271,6 +271,11 @@ impl Scene {
         self.witness.borrow_mut().violate(now_ns, what);
     }
 
+    /// Requests that wait at any proxy, as they were counted last.
+    pub fn waiting(&self) -> u64 {
+        self.proxies.iter().flat_map(|proxy| &proxy.metrics).map(|metrics| metrics.locks.waiting.get()).sum()
+    }
+
     /// Requests, holds and bytes that are left, of every core.
     pub fn left(&mut self) -> Vec<String> {
         while self.control.1.try_recv().is_ok() {}
