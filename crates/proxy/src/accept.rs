@@ -13,8 +13,8 @@ use crate::control::client::{LOCKS_KEY, PROXY_KEY};
 use crate::control::state::ClusterState;
 use crate::core::{Core, Peer};
 use crate::fault::Fault;
-use crate::hop::withdraw;
 use crate::link::{PoolKey, pools};
+use crate::locks::withdrawn;
 use crate::metrics::{Closing, QueryKind, Refusal};
 use crate::reply::{self, Answer};
 
@@ -50,7 +50,7 @@ pub(crate) fn take_request(core: &mut Core, io: &mut Io, slot: u32, phase: Phase
     match (phase, header.opcode) {
         (phase, opcode::OPTIONS) => {
             if phase == Phase::Ready {
-                withdraw::heard(core, io, slot, header.flags, body);
+                withdrawn::heard(core, io, slot, header.flags, body);
             }
             answer_options(core, io, slot, header);
         }

@@ -20,14 +20,12 @@ use shunt_wire::cql::message::{put, split_request_prefix};
 
 use crate::core::Core;
 use crate::hop::{PAYLOAD, STREAM, Step, VERSION, Via, WITHDRAWS};
-use crate::ids::ClientRef;
 use crate::limits;
-use crate::locks::{ask, permission};
 
 /// Takes back what the client has asked that is gone.
 pub(crate) fn withdraw(core: &mut Core, io: &mut Io, ticket: Ticket, via: Via) {
     let Some(link) = core.fleet.hops.links.get_mut(via.link) else { return };
-    let waits = link.sent.get(via.place).is_some_and(|sent| sent.ticket == ticket && ask::waits(sent.operation));
+    let waits = link.sent.get(via.place).is_some_and(|sent| sent.ticket == ticket && sent.operation.may_wait());
     if !waits || link.unsent.len() + io.backlog(link.conn) > limits::LINK_BACKLOG_BYTES_MAX {
         return;
     }
@@ -46,21 +44,13 @@ fn write(out: &mut Vec<u8>, stream: i16) {
 }
 
 /// The stream id of the request that an OPTIONS withdraws, if it does.
-fn read(flags: u8, body: &[u8]) -> Option<i16> {
+pub(crate) fn read(flags: u8, body: &[u8]) -> Option<i16> {
     let (payload, _) = split_request_prefix(flags, body).ok()?;
     let (_, value) = payload?.iter().find(|(key, _)| *key == PAYLOAD)?;
     match value? {
         [WITHDRAWS, high, low] => Some(i16::from_be_bytes([*high, *low])),
         _ => None,
     }
-}
-
-/// An OPTIONS of a client, which may be another proxy that withdraws a request.
-pub(crate) fn heard(core: &mut Core, io: &mut Io, slot: u32, flags: u8, body: &[u8]) {
-    let Some(stream) = read(flags, body) else { return };
-    let Some(client) = core.clients.get(slot).map(|client| ClientRef { slot, id: client.id }) else { return };
-    permission::withdrawn(core, io, client, stream);
-    ask::withdrawn(core, io, client, stream);
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub(super) fn ask(
     form: Form,
 ) {
     if let Some((ticket, asker)) = note(core, io, client, was_forwarded, form) {
-        if was_forwarded && waits(question.operation) {
+        if was_forwarded && question.operation.may_wait() {
             core.fleet.locks.requests.may_be_withdrawn(ticket);
         }
         send(core, io, ticket, &asker, question);
@@ -295,11 +295,6 @@ fn cancel(core: &mut Core, io: &mut Io, ticket: Ticket, pending: &Pending) {
         At::Elsewhere(via) => withdraw(core, io, ticket, via),
         At::Here(None) => {}
     }
-}
-
-/// True of a request that may wait for a lock.
-pub(crate) fn waits(operation: Operation) -> bool {
-    matches!(operation, Operation::Acquire { wait_ms: 1.., .. })
 }
 
 /// The proxy that has forwarded a request takes it back. It is answered once in any case: by what it was granted before, which

@@ -18,6 +18,7 @@
 //! | [`keep`] | this core's locks: requests, times, answers to writes |
 //! | [`outbox`], [`carry`] | what [`shunt_locks::Locks`] wants done, until it is; and doing it |
 //! | [`form`], [`question`], [`request`], [`requests`] | what is asked, how it is answered, and what is not answered yet |
+//! | [`withdrawn`] | another proxy takes back what it has forwarded |
 //! | [`several`] | several locks at once |
 //! | [`listing`] | who holds a lock and who waits, as it travels between cores |
 //! | [`overview`], [`gathered`] | the locks of all cores, those with the longest queues first |
@@ -51,6 +52,7 @@ pub(crate) mod several;
 pub(crate) mod shown;
 pub(crate) mod statement;
 pub(crate) mod told;
+pub(crate) mod withdrawn;
 pub(crate) mod word;
 pub(crate) mod words;
 

@@ -28,6 +28,13 @@ pub(crate) enum Operation {
     },
 }
 
+impl Operation {
+    /// True of one that may wait for a lock.
+    pub(crate) fn may_wait(self) -> bool {
+        matches!(self, Operation::Acquire { wait_ms: 1.., .. })
+    }
+}
+
 /// A request as it reaches the core that keeps the lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
