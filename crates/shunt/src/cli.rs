@@ -199,6 +199,25 @@ mod tests {
     }
 
     #[test]
+    fn times_of_the_commands_about_locks_take_units() {
+        for arguments in [
+            "lock --wait 10s --ttl 1m job -- true",
+            "lock --wait 10 --ttl 60 job -- true",
+            "fleet init --lease-ms 6s --max-ttl-ms 30s",
+            "fleet init --lease-ms 6000 --max-ttl-ms 30000",
+            "fleet drain --wait 2m 10.0.0.5:9042",
+        ] {
+            let parsed = Cli::try_parse_from(std::iter::once("shunt").chain(arguments.split(' ')));
+            assert!(parsed.is_ok(), "{arguments}: {parsed:?}");
+        }
+        for arguments in ["lock --wait 10q job -- true", "lock --ttl 2s job -- true", "fleet init --lease-ms 6h"] {
+            let error = Cli::try_parse_from(std::iter::once("shunt").chain(arguments.split(' ')));
+            let error = error.expect_err(arguments).to_string();
+            assert!(error.contains("are allowed") && error.contains("such as"), "{arguments}: {error}");
+        }
+    }
+
+    #[test]
     fn help_names_examples_and_exit_codes() {
         let of_every_build = [&["shunt", "--help"][..], &["shunt", "help", "proxy"], &["shunt", "help", "locks"]];
         let of_the_node = [&["shunt", "up", "--help"][..], &["shunt", "help", "node"]];

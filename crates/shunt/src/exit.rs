@@ -10,7 +10,7 @@ Exit codes:
   1    a bench command failed; for fleet drain: it has not left in time; for doctor: warnings
   2    wrong command line or configuration; for bench: wrong answers, or not run to its end; for fleet, lock and locks: refused; for doctor: errors
   3    an address cannot be listened on
-  4    no contact point answered within --require-ring-ms; for locks: not every proxy answered
+  4    no contact point answered within --require-ring-ms; for locks: not every proxy answered; for fleet and lock: nothing did
   5    the data directory cannot be used; for node check: it is damaged
   6    the ring has no such local datacentre, or the contact points leave a choice of datacentre or ring
   70   internal error, such as a thread that died, also while draining

@@ -17,6 +17,7 @@ use shunt_wire::cql::message::{Consistency, error_code};
 
 use crate::exit::Exit;
 use crate::print;
+use crate::times::{millis, seconds};
 
 /// The longest TTL of a lock in memory, if `shunt fleet init` is not told another.
 const MAX_TTL_MS: i32 = 30_000;
@@ -75,11 +76,11 @@ pub(crate) struct Init {
     /// The one datacentre in which the fleet lives: its proxies agree there. Without it they agree over all datacentres
     #[arg(long, value_name = "NAME")]
     datacentre: Option<String>,
-    /// How long a proxy that is silent keeps its locks to itself, milliseconds
-    #[arg(long, value_name = "MS", default_value_t = shunt_fleet::LEASE_MS_DEFAULT, value_parser = lease)]
+    /// How long a proxy that is silent keeps its locks to itself: milliseconds, or with a unit
+    #[arg(long, value_name = "MS", default_value_t = shunt_fleet::LEASE_MS_DEFAULT, value_parser = |text: &str| millis(text, shunt_fleet::LEASE_MS))]
     lease_ms: i32,
-    /// Longest TTL of locks in memory, milliseconds: so long none are granted after a proxy has died
-    #[arg(long, value_name = "MS", default_value_t = MAX_TTL_MS, value_parser = clap::value_parser!(i32).range(1_000..=600_000))]
+    /// Longest TTL of locks in memory: milliseconds, or with a unit; so long none are granted after a proxy has died
+    #[arg(long, value_name = "MS", default_value_t = MAX_TTL_MS, value_parser = |text: &str| millis(text, 1_000..=600_000))]
     max_ttl_ms: i32,
     /// Make it although the ring has another fleet. They share the rows of durable locks, so it must not run beside the other
     #[arg(long)]
@@ -104,18 +105,12 @@ pub(crate) struct Drain {
     /// Name of the fleet
     #[arg(long, value_name = "NAME", default_value = "main")]
     name: String,
-    /// How long to wait until it has left: whole seconds
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u32).range(1..=3_600))]
+    /// How long to wait until it has left: whole seconds, or with a unit, as in 2m
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = |text: &str| seconds(text, 1..=3_600))]
     wait: u32,
     /// The proxy's address as `shunt fleet status` shows it, or its incarnation
     #[arg(value_name = "MEMBER")]
     member: String,
-}
-
-fn lease(text: &str) -> Result<i32, String> {
-    let range = shunt_fleet::LEASE_MS;
-    let value = text.parse::<i32>().ok().filter(|value| range.contains(value));
-    value.ok_or_else(|| format!("{} to {} milliseconds are allowed", range.start(), range.end()))
 }
 
 impl Access {
@@ -177,7 +172,11 @@ impl Access {
 
     fn credentials(&self) -> Result<Option<Credentials>, Failed> {
         let Some((username, path)) = self.username.clone().zip(self.password_file.as_ref()) else { return Ok(None) };
-        let failed = |error| Failed { code: None, message: format!("{}: {error}", path.display()) };
+        // What is wrong on this host is no node's silence: the code is that of a wrong command line
+        let failed = |error| Failed {
+            code: Some(error_code::INVALID),
+            message: format!("--password-file: {} cannot be read: {error}", path.display()),
+        };
         let text = std::fs::read_to_string(path).map_err(failed)?;
         let password = Secret::new(text.lines().next().unwrap_or_default());
         Ok(Some(Credentials { username, password }))

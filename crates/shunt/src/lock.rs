@@ -17,6 +17,7 @@ use tokio::signal::unix::{self, SignalKind};
 
 use crate::exit::{Exit, LOCK_HELD, LOCK_LOST};
 use crate::fleet::Access;
+use crate::times::seconds;
 
 /// A request waits so long at the proxy; the rest of the time it is made again.
 const ROUND: Duration = Duration::from_millis(1_000);
@@ -32,11 +33,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Lock {
     #[command(flatten)]
     access: Access,
-    /// How long the lock is held unless it is renewed, which is done while the command runs: whole seconds
-    #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = clap::value_parser!(u32).range(3..=86_400))]
+    /// How long the lock is held unless it is renewed, which is done while the command runs: whole seconds, or with a unit, as in 1m
+    #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = |text: &str| seconds(text, 3..=86_400))]
     ttl: u32,
-    /// How long to wait for it: whole seconds, 0 to try once
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u32).range(0..=86_400))]
+    /// How long to wait for it: whole seconds, or with a unit, as in 1m; 0 to try once
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = |text: &str| seconds(text, 0..=86_400))]
     wait: u32,
     /// Share it with others who do
     #[arg(long)]

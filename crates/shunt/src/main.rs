@@ -16,6 +16,7 @@ mod open_files;
 mod proxy;
 mod settings;
 mod supervise;
+mod times;
 mod version;
 
 use std::io::Write as _;
