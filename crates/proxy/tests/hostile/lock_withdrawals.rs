@@ -29,7 +29,7 @@ fn forwarded(stream: i16, text: &str) -> Vec<u8> {
     bytes::envelope(header, &body)
 }
 
-fn withdraws(stream: i16) -> Vec<u8> {
+pub(super) fn withdraws(stream: i16) -> Vec<u8> {
     let [high, low] = stream.to_be_bytes();
     let body = bytes::body(|out| put::bytes_map(out, [("shunt-hop", Some(&[3, high, low][..]))]));
     let header = Header { flags: flag::CUSTOM_PAYLOAD, ..Header::request(4, 0, opcode::OPTIONS) };

@@ -7,6 +7,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod lock_hop_bytes;
 mod lock_permissions;
 mod lock_prepared;
 mod lock_ring;
