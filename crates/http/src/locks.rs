@@ -1,8 +1,8 @@
 //! Requests as statements, and the proxy's rows as answers.
 //!
 //! What waiting may never do: tell of a lock that is not held any more. A grant that came late, and one that is found again after
-//! a lost answer, is renewed before it is told of. Nor may it be granted twice: a statement is sent again only when the
-//! one before was answered, by a row or by an error that says that it was certainly not carried out.
+//! a lost answer, is renewed before it is told of, and is in doubt where that fails. Nor may it be granted twice: a statement is
+//! sent again only when the one before was answered, by a row or by an error that says that it was certainly not carried out.
 
 use std::time::{Duration, Instant};
 
@@ -145,7 +145,7 @@ impl Lock<'_> {
                     }
                     // Granted a while ago, or before, to a request whose answer was lost: it may have ended by now.
                     if is_granted || row.owner.as_deref() == Some(owner) {
-                        row = self.renew(proxy, owner, ttl_s, row.fence).await?;
+                        row = self.renew(proxy, owner, ttl_s, row.fence).await.map_err(in_doubt)?;
                         if row.applied {
                             row.applied = is_granted;
                             return Ok(self.done(row));
@@ -245,6 +245,12 @@ impl Lock<'_> {
         let known = Map::from_iter([("name".to_owned(), self.request.name.as_str().into())]);
         Reply::refused(StatusCode::NOT_FOUND, "nobody holds the lock", known)
     }
+}
+
+/// What is left of a lock that was granted when its renewal fails: it may be held, whatever the renewal's own error says.
+fn in_doubt(mut failed: Failed) -> Failed {
+    failed.code = failed.code.map(|_| error_code::WRITE_TIMEOUT);
+    failed
 }
 
 /// The columns of a row that are there, as JSON.

@@ -114,6 +114,18 @@ fn a_lock_that_was_waited_for_is_renewed_before_it_is_told_of() {
     assert_eq!(run(WAIT, answers, false).0.expect_err("no answer").code, Some(error_code::WRITE_TIMEOUT));
 }
 
+/// Never: it is said that nothing was carried out, while the lock is the asker's.
+#[test]
+fn a_lock_that_was_granted_and_could_not_be_renewed_is_in_doubt() {
+    let late = RENEW_AFTER + Duration::from_millis(100);
+    let granted = [(late, row(true, Some("me"), 7)), (NOW, row(false, Some("me"), 7))];
+    for (first, code) in granted.into_iter().zip([error_code::IS_BOOTSTRAPPING, error_code::OVERLOADED]) {
+        let failed = run(WAIT, [first, (NOW, error(code))], false).0.expect_err("no answer");
+        assert!(failed.code.is_some() && failed.message.contains("said so"), "the connection is of use: {failed:?}");
+        assert_eq!(Reply::of_statement(&failed, true).status(), StatusCode::GATEWAY_TIMEOUT, "{code:#06x}");
+    }
+}
+
 #[test]
 fn what_the_owner_has_already_is_found_again_and_renewed() {
     let (done, asked) = run(PUT, [(NOW, row(false, Some("me"), 7)), (NOW, row(true, Some("me"), 7))], false);
