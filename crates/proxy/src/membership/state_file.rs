@@ -53,7 +53,13 @@ impl StateFile {
     pub fn open(path: &Path) -> Result<Self, Unusable> {
         // Without it nothing is known of earlier processes, and later ones will know nothing of this one.
         let boot = std::fs::read_to_string(BOOT_ID).unwrap_or_default();
-        Self::open_on(path, boot.trim())
+        let opened = Self::open_on(path, boot.trim())?;
+        // Never closed, so that the lock lasts as long as the process: whoever has this may end while other cores grant locks still.
+        let kept = opened.file.try_clone();
+        let kept =
+            kept.map_err(|error| Unusable { path: path.to_owned(), why: format!("it cannot be kept: {error}") })?;
+        std::mem::forget(kept);
+        Ok(opened)
     }
 
     fn open_on(path: &Path, boot: &str) -> Result<Self, Unusable> {
@@ -161,6 +167,16 @@ mod tests {
         drop(second);
         let third = StateFile::open_on(&path, BOOT).expect("nobody has it");
         assert_eq!(third.ended(), [named(1), named(2), named(3)], "the second may not have taken over from the first");
+        std::fs::remove_file(&path).expect("it is there");
+    }
+
+    /// The first core's thread, which has it, may end while other cores grant locks still.
+    #[test]
+    fn a_process_that_runs_has_the_file_whatever_has_ended_in_it() {
+        let path = path("thread");
+        drop(StateFile::open(&path).expect("a new file"));
+        let error = StateFile::open(&path).expect_err("this process runs").to_string();
+        assert!(error.contains("another process has it"), "{error}");
         std::fs::remove_file(&path).expect("it is there");
     }
 
