@@ -253,6 +253,7 @@ final class TieredRowCache implements ICache<RowCacheKey, IRowCacheEntry>
         shards.of(key).remove(key, generation == null ? 0 : shards.hash(key, generation), generation);
     }
 
+    /** Without a look at the SSD: a key whose hash has the tag of another's counts as being there. */
     @Override
     public boolean containsKey(RowCacheKey key)
     {
@@ -260,8 +261,21 @@ final class TieredRowCache implements ICache<RowCacheKey, IRowCacheEntry>
         if (entry != null && entry.generation.isCurrent())
             return true;
         Generation generation = ssd == null ? null : generations.forGet(key.tableId);
-        long place = generation == null ? Place.NONE : ssd.index().find(shards.hash(key, generation));
-        return place != Place.NONE && !ssd.isOutdated(key.key, place, generation);
+        return generation != null && isOnSsd(key, shards.hash(key, generation), generation);
+    }
+
+    /** Looks again where the record was moved or dropped meanwhile: its segment may be another by then, whose records are newer. */
+    private boolean isOnSsd(RowCacheKey key, long hash, Generation generation)
+    {
+        while (true)
+        {
+            long place = ssd.index().find(hash);
+            if (place == Place.NONE)
+                return false;
+            boolean outdated = ssd.isOutdated(key.key, place, generation);
+            if (Place.same(ssd.index().find(hash), place))
+                return !outdated;
+        }
     }
 
     @Override

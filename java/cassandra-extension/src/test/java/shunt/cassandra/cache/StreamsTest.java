@@ -85,18 +85,21 @@ class StreamsTest
             receive(rig);
             assertEquals(reads, rig.files.reads.get(), "reads of the SSD");
             int left = 0;
+            int sameTag = 0;
             for (int i = 0; i < ROWS; i++)
             {
                 RowCacheKey key = rig.key(i);
                 if (isNegative(key))
                 {
-                    assertFalse(rig.cache.containsKey(key));
+                    sameTag += rig.cache.containsKey(key) ? 1 : 0;
                     assertNull(rig.number(key));
                 }
                 else if (rig.cache.containsKey(key))
                     left++;
             }
             assertTrue(others > ROWS / 4 && left == others, left + " of " + others + " rows of other ranges");
+            // One such pair is there once in forty runs.
+            assertTrue(sameTag <= 3, sameTag + " keys of these ranges");
             assertTrue(rig.statistics().outdated.sum() > 0);
         }
     }
@@ -188,8 +191,10 @@ class StreamsTest
                         rig.number(rig.key(i));
                 for (int round = 0; round < 2; round++)
                     rig.fillRange(step * 10_000_000, step * 10_000_000 + ROWS / 2);
+                // A key may have the tag of one that was filled since; only those are read, for a read drops what is outdated.
                 for (int i = 0; i < ROWS; i++)
-                    assertFalse(isNegative(rig.key(i)) && rig.cache.containsKey(rig.key(i)), "came back");
+                    if (isNegative(rig.key(i)) && rig.cache.containsKey(rig.key(i)))
+                        assertNull(rig.number(rig.key(i)), "came back");
             }
             assertTrue(rig.statistics().collectedKept.sum() > kept, "and since");
             for (int i = 0; i < ROWS; i++)
