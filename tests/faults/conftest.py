@@ -8,7 +8,8 @@ from harness import cql
 from harness.cluster import Cluster
 from harness.proxy import Proxy
 
-FIRST = 21  # 127.0.0.21 and following: beside the ring of the driver tests. The proxy has the address before it.
+FIRST = 21  # 127.0.0.21 and following: beside the ring of the driver tests
+LISTEN, ADMIN = "127.0.0.1:9044", "127.0.0.1:9182"
 FILES_NEEDED = 12_000
 
 SCHEMA = (
@@ -20,8 +21,6 @@ SCHEMA = (
 def pytest_addoption(parser):
     parser.addoption("--extended", type=int, default=0, metavar="N",
                      help="the first N nodes, and those that join as far as N goes, load the Cassandra extension")
-    parser.addoption("--first", type=int, default=FIRST, metavar="N",
-                     help="the ring's nodes have the addresses 127.0.0.N and following: another for a second run beside")
 
 
 def pytest_collection_modifyitems(items):
@@ -38,8 +37,7 @@ def files():
 
 @pytest.fixture(scope="session")
 def ring(pytestconfig):
-    first = pytestconfig.getoption("first")
-    cluster = Cluster(f"faults-{first}", nodes=3, first=first, extended=pytestconfig.getoption("extended"))
+    cluster = Cluster("faults", nodes=3, first=FIRST, extended=pytestconfig.getoption("extended"))
     try:
         cluster.start(wipe=True)
         with cql.Session(cluster.nodes[0].address, cluster.nodes[0].settings.cql_port) as session:
@@ -53,8 +51,7 @@ def ring(pytestconfig):
 @pytest.fixture(scope="session")
 def front(ring):
     """The proxy of all scenarios except draining."""
-    host = f"127.0.0.{ring.first - 1}"
-    with Proxy(ring.contacts, f"{host}:9044", f"{host}:9182") as proxy:
+    with Proxy(ring.contacts, LISTEN, ADMIN) as proxy:
         yield proxy
         assert proxy.alive(), proxy.log_tail()
 

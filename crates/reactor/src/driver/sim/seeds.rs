@@ -4,16 +4,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Calls `run` with the seeds `0..default_count`.
 ///
-/// `SHUNT_SIM_SEEDS=N` sets another count, `SHUNT_SIM_SEED=x` (decimal, or hexadecimal after `0x`) runs that one
-/// seed alone. A panic inside is passed on after a line that tells the command which replays it.
+/// `SHUNT_SIM_SEEDS=N` sets another count, `SHUNT_SIM_FIRST=N` another first one, `SHUNT_SIM_SEED=x` (decimal, or hexadecimal after
+/// `0x`) runs that one seed alone. A panic inside is passed on after a line that tells the command which replays it.
 ///
 /// # Panics
-/// If either variable is set and not a number: a typing error must not pass for a green run.
+/// If a variable is set and not a number: a typing error must not pass for a green run.
 pub fn for_seeds(default_count: u64, mut run: impl FnMut(u64)) {
     if let Some(seed) = variable("SHUNT_SIM_SEED") {
         return run(seed);
     }
-    for seed in 0..variable("SHUNT_SIM_SEEDS").unwrap_or(default_count) {
+    let first = variable("SHUNT_SIM_FIRST").unwrap_or(0);
+    for seed in first..first + variable("SHUNT_SIM_SEEDS").unwrap_or(default_count) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(seed))) {
             eprintln!("{}", replay_line(seed));
             resume_unwind(panic);
