@@ -9,6 +9,7 @@
 //! | `release.rs` | a hold ends, by its owner, an operator or its time, and the next is granted; renewals; looking |
 //! | `durable.rs` | a grant's row was written, or not, or nobody knows |
 //! | `load.rs` | rows that an earlier owner of the shard wrote are read before its locks are served |
+//! | `unneeded.rs` | rows that say nothing any more, for whoever deletes them |
 //! | `ownership.rs` | leases, and shards that come and go |
 //! | `state.rs`, `table.rs`, `linked.rs` | what is known of locks, holds, requests and writes, and how they are linked |
 //! | `wheel.rs`, `text.rs`, `slab.rs` | what is due when; names, owners and roles; entries under numbers |
@@ -33,6 +34,7 @@ mod state;
 mod table;
 mod text;
 mod types;
+mod unneeded;
 #[cfg(any(test, feature = "weakened"))]
 mod weakened;
 mod wheel;
@@ -46,5 +48,6 @@ pub use types::{
     Ticket, Write, WriteId, Written,
 };
 pub use types::{BUCKETS, SHARDS, bucket_of, shard_of};
+pub use unneeded::Unneeded;
 #[cfg(feature = "weakened")]
 pub use weakened::Without;

@@ -349,6 +349,15 @@ options! {
         change: OnReload,
         manual: "Drivers give a request up after some seconds, most of them after 2 to 12",
     }
+    /// After so long rows of durable locks that nobody holds are deleted; 0: never
+    lock_rows_kept_ms: u64 {
+        kind: Millis,
+        value: "MS",
+        default: "3600000",
+        allowed: Numbers(0, 31_536_000_000),
+        change: OnReload,
+        manual: "A released lock leaves a row, so that its holder does not come back. It is deleted when every replica is up; see [Rows in Cassandra](fleet.md#rows-in-cassandra)",
+    }
     /// Address of locks over HTTP, or `off`
     locks_http: Option<SocketAddr> {
         kind: LocksHttp,

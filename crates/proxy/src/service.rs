@@ -17,7 +17,7 @@ use crate::hop::link as hop;
 use crate::ids::Ticket;
 use crate::limits;
 use crate::link::{handshake, keep, ring, watch};
-use crate::locks::{self, carry, foreign, heard as locks_heard, keep as keep_locks, rows, shown};
+use crate::locks::{self, carry, foreign, heard as locks_heard, keep as keep_locks, rows, shown, sweep};
 use crate::membership::run;
 use crate::own::heard;
 use crate::reply;
@@ -168,6 +168,7 @@ fn tick(core: &mut Core, io: &mut Io) {
     rows::tick(core, io);
     keep_locks::tick(core);
     foreign::tick(core, io);
+    sweep::tick(core, io);
     hop::tick(core, io);
     core.window.tick(io, &core.context.metrics);
     core.context.metrics.idle_buffer_bytes.set(io.idle_buffer_bytes() as u64);

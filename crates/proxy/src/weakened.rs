@@ -4,6 +4,8 @@ use shunt_fleet::Step;
 use shunt_locks::Without;
 
 use crate::core::Core;
+use crate::limits::SECOND_NS;
+use crate::locks::swept::Pace;
 
 /// Steps that are left out.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,4 +20,15 @@ pub struct Weakened {
 pub fn leave_out(core: &mut Core, weakened: Weakened) {
     core.fleet.membership.left_out = weakened.step;
     core.fleet.locks.leave_out(weakened.locks);
+}
+
+/// Deletes rows of locks that say nothing any more as fast as it can.
+pub fn hurry(core: &mut Core) {
+    core.fleet.locks.sweep.pace = Pace {
+        round_ns: SECOND_NS / 4,
+        page_ns: SECOND_NS / 8,
+        shares_min: 1,
+        rest_ns: SECOND_NS / 4,
+        window_ns: 60 * SECOND_NS,
+    };
 }

@@ -35,6 +35,7 @@ fn histories_have_grants_and_take_overs() {
         world.step();
     }
     assert!(world.grants > 50 && world.take_overs > 3, "{} grants, {} take-overs", world.grants, world.take_overs);
+    assert!(world.deletions > 20, "{} deletions of rows", world.deletions);
 }
 
 #[test]

@@ -8,4 +8,5 @@ mod model;
 mod released_for;
 mod semantics;
 mod store;
+mod unneeded;
 mod world;

@@ -19,7 +19,7 @@ pub(super) type Sent = (WriteId, Vec<u8>, Vec<u8>, i64, u32, i64);
 #[derive(Default)]
 pub(super) struct Heard {
     pub(super) answers: Vec<Answer>,
-    writes: Vec<Sent>,
+    pub(super) writes: Vec<Sent>,
     pub(super) loads: Vec<LoadId>,
 }
 
@@ -78,7 +78,7 @@ impl Core {
         core
     }
 
-    fn lease(&mut self, ms: u64) {
+    pub(super) fn lease(&mut self, ms: u64) {
         let lease = Lease { valid_until_ns: (self.ms + ms) * 1_000_000, ts_limit_us: i64::MAX };
         self.locks.set_lease(self.now(), lease, &mut self.heard);
     }
@@ -87,7 +87,7 @@ impl Core {
         Now { boot_ns: self.ms * 1_000_000, wall_us: WALL_US }
     }
 
-    fn pass(&mut self, ms: u64) {
+    pub(super) fn pass(&mut self, ms: u64) {
         self.ms += ms;
         while self.locks.tick(self.now(), &mut self.heard) {}
     }
@@ -116,7 +116,7 @@ impl Core {
         self.locks.renew(self.now(), &asked, ttl_ms, None, &mut self.heard);
     }
 
-    fn release(&mut self, namespace: Namespace, owner: &str) {
+    pub(super) fn release(&mut self, namespace: Namespace, owner: &str) {
         let asked = self.asked(namespace, owner);
         self.locks.release(self.now(), &asked, None, false, &mut self.heard);
     }

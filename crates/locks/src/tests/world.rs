@@ -1,5 +1,7 @@
 //! Proxies that take a shard over from each other, their store, and clients that believe what they are told.
 
+mod sweep;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Without;
@@ -65,6 +67,9 @@ type Told = (Vec<u8>, Mode, i64, u32);
 /// A write: its name, partition, texts, token, TTL and timestamp.
 type Wanted = (WriteId, u16, Vec<Vec<u8>>, i64, u32, i64);
 
+/// When rows come that were read to see which are unneeded, the partition, and the latest timestamp of each name.
+type Swept = (u64, LoadId, Vec<(Vec<u8>, i64)>);
+
 /// What a proxy has said and wants written, taken up after each of its turns.
 #[derive(Default)]
 pub(super) struct Said {
@@ -105,6 +110,8 @@ struct Proxy {
     /// Outcomes on their way to it.
     outcomes: Vec<(u64, WriteId, Written)>,
     loads: Vec<(u64, LoadId)>,
+    /// Rows that were read to see which are unneeded: of a name the latest timestamp.
+    swept: Vec<Swept>,
     open: Vec<(Handle, Ticket)>,
 }
 
@@ -130,6 +137,7 @@ pub(super) struct World {
     quiet: bool,
     pub(super) grants: u64,
     pub(super) take_overs: u64,
+    pub(super) deletions: u64,
     /// What may never happen and has.
     pub(super) violation: Option<String>,
 }
@@ -147,7 +155,14 @@ impl World {
         let proxy = || {
             let mut locks = Locks::new(Limits::default());
             locks.without = without;
-            Proxy { locks, lease: Lease::default(), outcomes: Vec::new(), loads: Vec::new(), open: Vec::new() }
+            Proxy {
+                locks,
+                lease: Lease::default(),
+                outcomes: Vec::new(),
+                loads: Vec::new(),
+                swept: Vec::new(),
+                open: Vec::new(),
+            }
         };
         let mut world = Self {
             random: Random::new(seed),
@@ -167,6 +182,7 @@ impl World {
             quiet: false,
             grants: 0,
             take_overs: 0,
+            deletions: 0,
             violation: None,
         };
         world.renew_lease();
@@ -230,6 +246,7 @@ impl World {
             2 | 3 if !self.quiet => self.take_over(),
             4..=8 => self.lose_other(),
             9..=60 => self.renew_lease(),
+            61..=80 => self.sweep(),
             _ if !self.quiet => self.client_acts(),
             _ => {}
         }
@@ -329,6 +346,7 @@ impl World {
     }
 
     fn outcomes_arrive(&mut self, proxy: usize) {
+        self.delete_unneeded(proxy);
         let (now, now_ms) = (self.now(proxy), self.now_ms);
         let (due, later): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.proxies[proxy].outcomes).into_iter().partition(|(at_ms, ..)| *at_ms <= now_ms);

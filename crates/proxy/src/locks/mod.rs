@@ -24,6 +24,7 @@
 //! | [`overview`], [`gathered`] | the locks of all cores, those with the longest queues first |
 //! | [`shown`], [`told`] | what `/status` shows of them, and of the fleet |
 //! | [`rows`] | rows of durable locks are written and read |
+//! | [`sweep`], [`swept`] | those that say nothing any more are deleted |
 //! | [`answer`] | outcomes, as the rows and errors that clients get |
 //! | [`foreign`], [`looks`] | rows that lie in the tables, and should not |
 //! | [`word`], [`words`] | what the core with the membership and those that keep locks say to each other |
@@ -51,6 +52,8 @@ pub(crate) mod rows;
 pub(crate) mod several;
 pub(crate) mod shown;
 pub(crate) mod statement;
+pub(crate) mod sweep;
+pub(crate) mod swept;
 pub(crate) mod told;
 pub(crate) mod withdrawn;
 pub(crate) mod word;
@@ -70,6 +73,7 @@ use judging::Judging;
 use looks::Looks;
 use outbox::Outbox;
 use requests::Requests;
+use swept::Sweep;
 
 use crate::wakes::Wakes;
 
@@ -108,6 +112,8 @@ pub(crate) struct LockKeeper {
     looked: [Looked; 2],
     /// How far the looking for rows in the tables has come.
     looks: Looks,
+    /// How far the deleting of rows has come.
+    pub(crate) sweep: Sweep,
     /// Buffers of requests that were answered.
     spare: Vec<Vec<u8>>,
     /// The role where nobody logs in.
@@ -140,6 +146,7 @@ impl Default for LockKeeper {
             gathered: Slab::new(),
             looked: Default::default(),
             looks: Looks::default(),
+            sweep: Sweep::default(),
             spare: Vec::new(),
             unread: Vec::new(),
             no_role: Arc::from(""),

@@ -47,13 +47,18 @@ pub(super) fn write(core: &mut Core, io: &mut Io, id: WriteId, timestamp_us: i64
     }
 }
 
-/// Reads a partition, from its beginning or where a page ended.
-pub(super) fn read(core: &mut Core, io: &mut Io, load: LoadId, page: Option<&[u8]>) {
+/// Asks for rows of a partition, from its beginning or where a page ended.
+pub(super) fn ask(core: &mut Core, io: &mut Io, whose: Whose, bucket: u16, page: (i32, Option<&[u8]>)) -> bool {
     let levels =
         Levels { consistency: quorum(core.fleet.locks.level), serial: None, timestamp_us: None, elsewhere: false };
     let mut list = ValueList::positional(own::VERSION);
-    list.push(Value::Bytes(&i32::from(load.bucket).to_be_bytes()));
-    if !own::ask::ask(core, io, Whose::Load(load), READ, list.values(), &levels, Some((PAGE_ROWS, page))) {
+    list.push(Value::Bytes(&i32::from(bucket).to_be_bytes()));
+    own::ask::ask(core, io, whose, READ, list.values(), &levels, Some(page))
+}
+
+/// Reads a partition for its locks, from its beginning or where a page ended.
+pub(super) fn read(core: &mut Core, io: &mut Io, load: LoadId, page: Option<&[u8]>) {
+    if !ask(core, io, Whose::Load(load), load.bucket, (PAGE_ROWS, page)) {
         match page {
             // Whoever waits for it is answered in time by the locks themselves.
             None => core.fleet.locks.unread.push(load),
@@ -126,7 +131,7 @@ pub(crate) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, heard: &Heard<'
 ///
 /// # Errors
 /// The name in the first row that is not as a proxy writes it. To leave out one row could be to grant a lock twice.
-fn decode<'a>(rows: &Rows<'a>) -> Result<Vec<Row<'a>>, &'a [u8]> {
+pub(super) fn decode<'a>(rows: &Rows<'a>) -> Result<Vec<Row<'a>>, &'a [u8]> {
     let mut decoded = Vec::with_capacity(rows.row_count);
     for row in rows.rows() {
         let row = row.map_err(|_| &b"?"[..])?;

@@ -23,6 +23,8 @@ labels! {
         Loaded = "loaded",
         /// Its row was written once more, because nobody knew if it had been.
         WrittenAgain = "written_again",
+        /// Rows that said nothing any more were deleted.
+        RowsDeleted = "rows_deleted",
     }
 }
 

@@ -9,7 +9,7 @@ use crate::client::inbox::Kept;
 use crate::core::Core;
 use crate::ids::PoolId;
 use crate::limits;
-use crate::locks::{foreign, permission, rows};
+use crate::locks::{foreign, permission, rows, sweep};
 use crate::membership::run;
 use crate::own::{Heard, VERSION, Whose};
 
@@ -48,6 +48,8 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
         }
         Whose::Write(id) => rows::written(core, io, id, &heard),
         Whose::Load(load) => rows::loaded(core, io, load, &heard),
+        Whose::Sweep(known) => sweep::read(core, io, known, &heard),
+        Whose::Deletion(key) => sweep::deleted(core, io, key, &heard),
         Whose::Fleet(id) => run::heard(core, io, id, &heard),
         Whose::Foreign(table) => foreign::heard(core, table, &heard),
         Whose::Permission { pool, table, number } => permission::heard(core, io, (pool, table, number), &heard),

@@ -41,6 +41,10 @@ pub(crate) enum Whose {
     Write(WriteId),
     /// A partition of rows is to be read.
     Load(LoadId),
+    /// A page of a partition is read, to see what says nothing any more.
+    Sweep(LoadId),
+    /// Rows of a lock are deleted; its place among those under way.
+    Deletion(u32),
     /// The fleet's.
     Fleet(StatementId),
     /// It shows if the login of a pool may use the locks of a table; asked in that pool.

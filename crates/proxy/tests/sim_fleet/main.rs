@@ -123,7 +123,7 @@ fn a_seed_replays_the_same_run() {
 
 #[test]
 fn runs_have_grants_take_overs_and_answers_in_doubt() {
-    let (mut grants, mut found_again, mut in_doubt, mut deaths, mut changes) = (0, 0, 0, 0, 0);
+    let (mut grants, mut found_again, mut in_doubt, mut deaths, mut changes, mut deletions) = (0, 0, 0, 0, 0, 0);
     for seed in 0..12 {
         let scene = run(seed, 9_000, Weakened::default());
         let (witness, ring) = (scene.witness.borrow(), scene.ring.lock().unwrap());
@@ -132,10 +132,13 @@ fn runs_have_grants_take_overs_and_answers_in_doubt() {
         in_doubt += witness.in_doubt;
         deaths += ring.deaths;
         changes += ring.changes;
+        deletions += ring.deletions;
     }
-    let counts =
-        format!("{grants} grants, {found_again} found again, {in_doubt} in doubt, {deaths} dead, {changes} changes");
+    let counts = format!(
+        "{grants} grants, {found_again} found again, {in_doubt} in doubt, {deaths} dead, {changes} changes, {deletions} deletions"
+    );
     assert!(grants > 500 && found_again > 100 && in_doubt > 5 && deaths > 5 && changes > 30, "{counts}");
+    assert!(deletions > 10, "{counts}");
 }
 
 /// What is seen in the first of these seeds in which a fleet without a step does what it must not.

@@ -307,8 +307,14 @@ impl Service for Node {
                 let shared = self.ring.clone();
                 let mut ring = shared.lock().unwrap();
                 // Its clock is the world's.
-                if kind == Kind::WriteLock {
-                    ring.write_lock(io.now_ns(), &values, timestamp_us, reached);
+                match kind {
+                    Kind::WriteLock => ring.write_lock(io.now_ns(), &values, timestamp_us, reached),
+                    // At ALL.
+                    Kind::DeleteLock | Kind::DeleteShares => {
+                        let reached = if answered == Answered::Rightly { 3 } else { reached };
+                        ring.delete_lock(io.now_ns(), kind, &values, timestamp_us, reached);
+                    }
+                    _ => {}
                 }
                 let reply = ring.execute(io.now_ns(), kind, &values);
                 drop(ring);

@@ -26,6 +26,8 @@ pub enum Kind {
     Purge,
     ChangeView,
     WriteLock,
+    DeleteLock,
+    DeleteShares,
     ReadLocks,
 }
 
@@ -45,13 +47,16 @@ impl Kind {
             () if begins("DELETE FROM shunt_meta.member") => Kind::Purge,
             () if begins("UPDATE shunt_meta.fleet") => Kind::ChangeView,
             () if begins("INSERT INTO shunt_meta.lock") => Kind::WriteLock,
+            () if begins("DELETE FROM shunt_meta.lock") && text.contains("slot") => Kind::DeleteShares,
+            () if begins("DELETE FROM shunt_meta.lock") => Kind::DeleteLock,
             () if begins("SELECT name, slot") => Kind::ReadLocks,
             () => panic!("no statement of a proxy's: {text}"),
         }
     }
 
     pub fn is_conditional(self) -> bool {
-        !matches!(self, Kind::ReadFleet | Kind::ReadMembers | Kind::ReadMember | Kind::WriteLock | Kind::ReadLocks)
+        use Kind::{DeleteLock, DeleteShares, ReadFleet, ReadLocks, ReadMember, ReadMembers, WriteLock};
+        !matches!(self, ReadFleet | ReadMembers | ReadMember | WriteLock | DeleteLock | DeleteShares | ReadLocks)
     }
 }
 
@@ -92,11 +97,58 @@ struct Stored {
 /// Bucket, name and slot.
 type Key = (Vec<u8>, Vec<u8>, Vec<u8>);
 
+/// Rows of a lock that are gone.
+#[derive(Clone, PartialEq, Eq)]
+struct Deletion {
+    bucket: Vec<u8>,
+    name: Vec<u8>,
+    of_shares: bool,
+    up_to_us: i64,
+}
+
+impl Deletion {
+    fn covers(&self, (bucket, name, slot): &Key, stored: &Stored) -> bool {
+        (&self.bucket, &self.name) == (bucket, name)
+            && stored.timestamp_us <= self.up_to_us
+            && !(self.of_shares && slot.is_empty())
+    }
+}
+
+#[derive(Default)]
+struct Replica {
+    rows: BTreeMap<Key, Stored>,
+    deletions: Vec<Deletion>,
+}
+
+impl Replica {
+    fn put(&mut self, key: Key, stored: Stored) {
+        if self.deletions.iter().any(|deletion| deletion.covers(&key, &stored)) {
+            return;
+        }
+        let place = self.rows.entry(key).or_insert_with(|| stored.clone());
+        if stored > *place {
+            *place = stored;
+        }
+    }
+
+    fn delete(&mut self, deletion: Deletion) {
+        if !self.deletions.contains(&deletion) {
+            self.rows.retain(|key, stored| !deletion.covers(key, stored));
+            self.deletions.push(deletion);
+        }
+    }
+}
+
+/// What is on its way to a replica.
+enum What {
+    Row(Key, Stored),
+    Deletion(Deletion),
+}
+
 struct Late {
     at_ns: u64,
     replica: usize,
-    key: Key,
-    stored: Stored,
+    what: What,
 }
 
 /// The ring that all nodes are of.
@@ -110,12 +162,14 @@ pub struct Ring {
     pub reads_one: bool,
     fleet: Fleet,
     members: BTreeMap<Vec<u8>, Member>,
-    replicas: [BTreeMap<Key, Stored>; 3],
+    replicas: [Replica; 3],
     late: Vec<Late>,
     /// Changes of ownership.
     pub changes: u64,
     /// Members that were declared dead.
     pub deaths: u64,
+    /// Deletions of rows of locks.
+    pub deletions: u64,
 }
 
 pub type Shared = Arc<Mutex<Ring>>;
@@ -140,10 +194,11 @@ impl Ring {
             late: Vec::new(),
             changes: 0,
             deaths: 0,
+            deletions: 0,
         }
     }
 
-    /// Carries out all but a write of a lock's row.
+    /// Carries out all but a change of a lock's rows.
     pub fn execute(&mut self, now_ns: u64, kind: Kind, values: &Values) -> Reply {
         match kind {
             Kind::ReadFleet => Reply::Rows(kind, vec![self.fleet_row()]),
@@ -155,7 +210,7 @@ impl Ring {
                 Reply::Rows(kind, row.into_iter().collect())
             }
             Kind::ReadLocks => Reply::Rows(kind, self.read_locks(now_ns, &values[0])),
-            Kind::WriteLock => Reply::Void,
+            Kind::WriteLock | Kind::DeleteLock | Kind::DeleteShares => Reply::Void,
             Kind::ChangeView => Reply::Applied(self.change_view(values)),
             _ => Reply::Applied(self.change_member(kind, values)),
         }
@@ -226,37 +281,55 @@ impl Ring {
         let [bucket, name, slot, rest @ ..] = &values[..] else { panic!("a lock has a bucket, a name and a slot") };
         let key = (bucket.clone(), name.clone(), slot.clone());
         let stored = Stored { timestamp_us, values: rest.to_vec() };
+        self.spread(now_ns, reached, || What::Row(key.clone(), stored.clone()));
+    }
+
+    /// Deletes rows of a lock, of all or of its sharers, on so many replicas.
+    pub fn delete_lock(&mut self, now_ns: u64, kind: Kind, values: &Values, up_to_us: i64, reached: usize) {
+        let [bucket, name, ..] = &values[..] else { panic!("a lock has a bucket and a name") };
+        let of_shares = kind == Kind::DeleteShares;
+        let deletion = Deletion { bucket: bucket.clone(), name: name.clone(), of_shares, up_to_us };
+        self.deletions += 1;
+        self.spread(now_ns, reached, || What::Deletion(deletion.clone()));
+    }
+
+    fn spread(&mut self, now_ns: u64, reached: usize, what: impl Fn() -> What) {
         let first = self.random.index(3);
         for offset in 0..3 {
             let replica = (first + offset) % 3;
             if offset < reached {
-                self.apply(replica, key.clone(), stored.clone());
+                self.apply(replica, what());
             } else if self.random.below(3) > 0 {
                 let within_ns = if self.random.below(4) == 0 { 12 * SECOND } else { SECOND / 3 };
                 let at_ns = now_ns + self.random.below(within_ns);
-                self.late.push(Late { at_ns, replica, key: key.clone(), stored: stored.clone() });
+                self.late.push(Late { at_ns, replica, what: what() });
             }
         }
     }
 
-    fn apply(&mut self, replica: usize, key: Key, stored: Stored) {
-        let place = self.replicas[replica].entry(key).or_insert_with(|| stored.clone());
-        if stored > *place {
-            *place = stored;
+    fn apply(&mut self, replica: usize, what: What) {
+        match what {
+            What::Row(key, stored) => self.replicas[replica].put(key, stored),
+            What::Deletion(deletion) => self.replicas[replica].delete(deletion),
         }
     }
 
     fn read_locks(&mut self, now_ns: u64, bucket: &[u8]) -> Vec<Values> {
         let (due, late) = std::mem::take(&mut self.late).into_iter().partition(|late| late.at_ns <= now_ns);
         self.late = late;
-        for Late { replica, key, stored, .. } in due {
-            self.apply(replica, key, stored);
+        for Late { replica, what, .. } in due {
+            self.apply(replica, what);
         }
         let first = self.random.index(3);
         let asked = [first, if self.reads_one { first } else { (first + 1 + self.random.index(2)) % 3 }];
+        let deletions: Vec<Deletion> =
+            asked.iter().flat_map(|replica| self.replicas[*replica].deletions.clone()).collect();
+        for (replica, deletion) in asked.iter().flat_map(|replica| deletions.iter().map(move |of| (*replica, of))) {
+            self.replicas[replica].delete(deletion.clone());
+        }
         let mut merged: BTreeMap<Key, Stored> = BTreeMap::new();
         for replica in asked {
-            for (key, stored) in self.replicas[replica].iter().filter(|(key, _)| key.0 == bucket) {
+            for (key, stored) in self.replicas[replica].rows.iter().filter(|(key, _)| key.0 == bucket) {
                 let place = merged.entry(key.clone()).or_insert_with(|| stored.clone());
                 if stored > place {
                     *place = stored.clone();
@@ -264,7 +337,7 @@ impl Ring {
             }
         }
         for (key, stored) in &merged {
-            asked.iter().for_each(|replica| self.apply(*replica, key.clone(), stored.clone()));
+            asked.iter().for_each(|replica| self.replicas[*replica].put(key.clone(), stored.clone()));
         }
         let row = |((_, name, slot), Stored { timestamp_us, values }): (Key, Stored)| {
             let [owner, role, _, fence, ttl] = <[Vec<u8>; 5]>::try_from(values).expect("five values");

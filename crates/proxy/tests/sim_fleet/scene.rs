@@ -143,6 +143,7 @@ impl Scene {
             connect_timeout_ms: 500,
             heartbeat_interval_ms: 1_000,
             handshake_timeout_ms: 5_000,
+            lock_rows_kept_ms: 1,
             ..Config::default()
         });
         let store = Arc::new(PreparedStore::new());
@@ -168,6 +169,7 @@ impl Scene {
                 seed: self.settings.seed ^ (proxy.starts << 32 | (number as u64) << 16 | index as u64),
             });
             weakened::leave_out(&mut core, self.settings.weakened);
+            weakened::hurry(&mut core);
             core
         };
         ((0..cores).map(core).collect(), metrics)

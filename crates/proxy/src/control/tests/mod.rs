@@ -63,7 +63,11 @@ impl Bench {
     }
 
     async fn next_mail(&mut self) -> CoreMail {
-        timeout(GUARD, self.mail.recv()).await.expect("no mail came").expect("the plane has ended")
+        let mail = timeout(GUARD, self.mail.recv()).await.expect("no mail came");
+        match mail {
+            Some(mail) => mail,
+            None => panic!("the plane has ended: {:?}", (&mut self.plane).await),
+        }
     }
 
     /// The next cluster state that is as wanted; other mail before it is dropped.

@@ -1,0 +1,130 @@
+//! Rows of durable locks that say nothing any more are deleted, slowly. Which they are [`shunt_locks::Unneeded`] says, and what may
+//! never be deleted.
+//!
+//! Each core goes through the partitions that it has read, a page at a time. A deletion that all replicas have is forgotten by them
+//! `gc_grace_seconds` later. Is it not known that all have it, a free row is written that says the same: a replica that has missed
+//! both, and is read when the others have forgotten, would bring the last holder back.
+
+use shunt_language::facade::NAME_BYTES_MAX;
+use shunt_locks::{LoadId, Row, Sink, Unneeded, Write, WriteId};
+use shunt_reactor::Io;
+use shunt_wire::cql::message::{Consistency, ResultMessage, Value, ValueList, error_code};
+
+use crate::core::Core;
+use crate::locks::swept::Deleting;
+use crate::locks::{keep, rows};
+use crate::metrics::LockEvent;
+use crate::own::{self, Heard, Levels, Whose};
+
+const DELETE: &str = "DELETE FROM shunt_meta.lock WHERE bucket = ? AND name = ?";
+const DELETE_SHARES: &str = "DELETE FROM shunt_meta.lock WHERE bucket = ? AND name = ? AND slot > ?";
+/// Rows of a page.
+const PAGE_ROWS: i32 = 100;
+
+/// Reads a page, if it is time.
+pub(crate) fn tick(core: &mut Core, io: &mut Io) {
+    let now_ns = io.now_ns();
+    let locks = &mut core.fleet.locks;
+    let sweep = &mut locks.sweep;
+    if locks.level.is_none() || sweep.is_reading || !sweep.deleting.is_empty() || now_ns < sweep.next_ns {
+        return;
+    }
+    // A row that is younger is likely to be overwritten: its lock's name is in use.
+    let kept_ns = core.context.config.lock_rows_kept_ms * 1_000_000;
+    let Some(table) = locks.table.as_ref().filter(|_| kept_ns > 0) else { return };
+    let Some(known) = table.known_from(sweep.bucket) else {
+        sweep.next_ns = sweep.round_ns.max(now_ns) + sweep.pace.page_ns;
+        sweep.round_ns = now_ns + sweep.pace.round_ns.min(kept_ns);
+        (sweep.bucket, sweep.page) = (0, None);
+        return;
+    };
+    sweep.bucket = known.bucket;
+    sweep.page.take_if(|(of, _)| *of != known);
+    sweep.next_ns = now_ns + sweep.pace.page_ns;
+    let page = sweep.page.take();
+    let at = page.as_ref().map(|(_, at)| &at[..]);
+    let is_sent = rows::ask(core, io, Whose::Sweep(known), known.bucket, (PAGE_ROWS, at));
+    let sweep = &mut core.fleet.locks.sweep;
+    (sweep.page, sweep.is_reading) = (page, is_sent);
+}
+
+/// A page of a partition.
+pub(crate) fn read(core: &mut Core, io: &mut Io, known: LoadId, heard: &Heard<'_>) {
+    let sweep = &mut core.fleet.locks.sweep;
+    sweep.is_reading = false;
+    let Heard::Result(ResultMessage::Rows(found)) = heard else {
+        sweep.next_ns = io.now_ns() + sweep.pace.rest_ns;
+        return;
+    };
+    match found.metadata.paging_state {
+        Some(at) => sweep.page = Some((known, at.into())),
+        None => sweep.go_on(),
+    }
+    // Who reads the partition for its locks tells of rows that no proxy wrote.
+    let Ok(found) = rows::decode(found) else { return };
+    for of_name in found.chunk_by(|one, other| one.name == other.name) {
+        if let Some(unneeded) = unneeded(core, io, known, of_name)
+            && core.fleet.locks.sweep.has_room(io.now_ns(), known.bucket)
+            && !delete(core, io, known.bucket, of_name[0].name, unneeded)
+        {
+            return;
+        }
+    }
+}
+
+/// What is worth being deleted of these rows of one name.
+fn unneeded(core: &Core, io: &mut Io, known: LoadId, rows: &[Row<'_>]) -> Option<Unneeded> {
+    let newest_us = rows.iter().map(|row| row.timestamp_us).max()?;
+    let now = keep::now(io);
+    let locks = &core.fleet.locks;
+    let unneeded = locks.table.as_ref()?.unneeded(now, known, rows[0].name, newest_us)?;
+    let old_us = now.wall_us - core.context.config.lock_rows_kept_ms as i64 * 1_000;
+    if !unneeded.of_shares {
+        return (newest_us <= old_us).then_some(unneeded);
+    }
+    let up_to_us = unneeded.up_to_us.min(old_us);
+    let count = rows.iter().filter(|row| !row.slot.is_empty() && row.timestamp_us <= up_to_us).count();
+    let free_us = unneeded.free_us.min(up_to_us);
+    (count >= locks.sweep.pace.shares_min).then_some(Unneeded { up_to_us, free_us, ..unneeded })
+}
+
+fn delete(core: &mut Core, io: &mut Io, bucket: u16, name: &[u8], unneeded: Unneeded) -> bool {
+    debug_assert!(name.len() <= NAME_BYTES_MAX);
+    let Unneeded { up_to_us, of_shares, free_us } = unneeded;
+    let key = core.fleet.locks.sweep.deleting.insert(Deleting { bucket, name: name.into(), free_us });
+    let levels = Levels { consistency: Consistency::ALL, serial: None, timestamp_us: Some(up_to_us), elsewhere: false };
+    let mut list = ValueList::positional(own::VERSION);
+    list.push(Value::Bytes(&i32::from(bucket).to_be_bytes()));
+    list.push(Value::Bytes(name));
+    if of_shares {
+        list.push(Value::Bytes(b""));
+    }
+    let text = if of_shares { DELETE_SHARES } else { DELETE };
+    let is_sent = own::ask::ask(core, io, Whose::Deletion(key as u32), text, list.values(), &levels, None);
+    if !is_sent {
+        core.fleet.locks.sweep.deleting.remove(key);
+    }
+    is_sent
+}
+
+/// The answer to a deletion.
+pub(crate) fn deleted(core: &mut Core, io: &mut Io, key: u32, heard: &Heard<'_>) {
+    let Some(Deleting { bucket, name, free_us }) = core.fleet.locks.sweep.deleting.try_remove(key as usize) else {
+        return;
+    };
+    if let Heard::Result(_) = heard {
+        core.context.metrics.locks.events.of(LockEvent::RowsDeleted).add(1);
+        return;
+    }
+    let sweep = &mut core.fleet.locks.sweep;
+    sweep.next_ns = io.now_ns() + sweep.pace.rest_ns;
+    if let Heard::Error(error) = heard
+        && (error.code == error_code::UNAVAILABLE || error.code >= error_code::SYNTAX_ERROR)
+    {
+        tracing::debug!(bucket, why = error.message, "rows of locks that say nothing any more stay for now");
+        return;
+    }
+    let row = Row { name: &name, slot: b"", owner: b"", role: b"", token: free_us, ttl_ms: 0, timestamp_us: free_us };
+    let (_, outbox) = core.fleet.locks.table();
+    outbox.write(Write { id: WriteId::UNWATCHED, bucket, row });
+}
