@@ -17,6 +17,7 @@ from locks.fleet import NETWORK, Fleet
 from locks.over_http import PORT, ask, listen
 
 PART = 256  # of 512 requests at a time, what one address gets
+WAITS_PART = 192  # of 384 that wait for a lock
 CONNECTIONS_PART = 512  # of 1024 connections
 
 
@@ -229,19 +230,20 @@ def test_one_address_does_not_get_the_room_of_all(fleet):
     assert ask(one, "PUT", "crowd", owner="holder", ttl=300).status == 200
     refused = 'shunt_lock_http_requests_total{status="429"} '
     with ExitStack() as stack:
-        crowd = [stack.enter_context(send(one, waiting("crowd", f"a{number}", 60), first)) for number in range(PART)]
-        until(lambda: gauge(one, "shunt_lock_http_in_flight") == PART, "they do not wait")
-        too_many = ask(one, "GET", "other", source=first)
+        crowd = [stack.enter_context(send(one, waiting("crowd", f"a{number}", 60), first)) for number in range(WAITS_PART)]
+        until(lambda: gauge(one, "shunt_lock_http_in_flight") == WAITS_PART, "they do not wait")
+        too_many = ask(one, "PUT", "crowd", owner="one-more", ttl=20, wait=5, source=first)
         assert too_many.status == 429 and int(too_many.headers["Retry-After"]) > 0, too_many
-        assert ask(one, "GET", "other", source=second).status == 404, "others are served"
-        crowd += [stack.enter_context(send(one, waiting("crowd", f"b{number}", 60), second)) for number in range(PART)]
-        until(lambda: gauge(one, "shunt_lock_http_in_flight") == 2 * PART, "they do not wait")
-        full = ask(one, "GET", "other")
+        assert ask(one, "PATCH", "crowd", owner="holder", ttl=300, source=first).status == 200, "who holds it can renew it"
+        crowd += [stack.enter_context(send(one, waiting("crowd", f"b{number}", 60), second)) for number in range(WAITS_PART)]
+        until(lambda: gauge(one, "shunt_lock_http_in_flight") == 2 * WAITS_PART, "they do not wait")
+        full = ask(one, "PUT", "crowd", owner="one-more", ttl=20, wait=5)
         assert full.status == 503 and int(full.headers["Retry-After"]) > 0, full
-        assert ask(fleet.proxies[1], "GET", "other").status == 404, "other proxies have room"
+        assert ask(one, "GET", "other").status == 404, "others are served that do not wait"
+        assert ask(fleet.proxies[1], "PUT", "free", owner="o", ttl=20, wait=5).status == 200, "other proxies have room"
         assert refused + "1\n" in one.get("/metrics")[1]
         json_status = json.loads(one.get("/status")[1])["locks_http"]
-        assert json_status["in_flight"] == 2 * PART and json_status["connections"] >= 2 * PART
+        assert json_status["in_flight"] == 2 * WAITS_PART and json_status["connections"] >= 2 * WAITS_PART
     until(lambda: gauge(one, "shunt_lock_http_in_flight") == 0, "those who have gone are kept")
     assert ask(one, "DELETE", "crowd", owner="holder").status == 200
 

@@ -207,6 +207,19 @@ def test_a_proxy_that_is_drained_hands_its_locks_over_and_stops(fleet, session):
     fleet.wait_until_settled(len(fleet.proxies))
 
 
+def test_a_proxy_that_is_declared_dead_while_it_is_drained_has_not_left(fleet):
+    victim = fleet.proxies[2]
+    victim.pause()
+    try:
+        drain = [str(binary()), "fleet", "drain", "--contact-points", fleet.contact_points, "--name", fleet.name, victim.listen]
+        done = subprocess.run(drain, capture_output=True, text=True, timeout=90, check=False)
+        assert done.returncode == 1 and "was declared dead" in done.stderr and "has left" not in done.stdout, done
+    finally:
+        victim.resume()
+    # It is a new member.
+    fleet.wait_until_settled(len(fleet.proxies))
+
+
 def test_a_node_is_not_taken_for_a_proxy_without_locks(fleet):
     node = fleet.contact_points.split(",")[0]
     for arguments in ([], ["some"], ["some", "--release", "--force"]):
@@ -271,6 +284,18 @@ def test_a_fleet_that_the_ring_has_no_nodes_for_leaves_nothing_behind():
             made = subprocess.run([*init, *options], capture_output=True, text=True, timeout=60, check=False)
             assert (made.returncode, made.stdout) == (2, "") and all(part in made.stderr for part in says), made
             assert keyspaces() == before
+        # An application's table, and what an attempt with other options has left.
+        with cql.Session(f"{NETWORK}.11", 9148) as direct:
+            simple = "{'class': 'SimpleStrategy', 'replication_factor': 1}"
+            direct.query(f"CREATE KEYSPACE shunt WITH replication = {simple}")
+            direct.query("CREATE TABLE shunt.locks (id int PRIMARY KEY, v text)")
+            made = subprocess.run([*init, "--replicas", "1"], capture_output=True, text=True, timeout=60, check=False)
+            assert made.returncode == 2 and "shunt.locks" in made.stderr and "Nothing was made" in made.stderr, made
+            assert keyspaces() == {*before, "shunt"}
+            direct.query("DROP TABLE shunt.locks")
+            made = subprocess.run([*init, "--datacentre", datacentre, "--replicas", "1"], capture_output=True, text=True, timeout=60, check=False)
+            assert made.returncode == 2 and "shunt is there already, with replication factor 1" in made.stderr, made
+            direct.query("DROP KEYSPACE shunt")
         for says in ("is made", "was there before"):
             made = subprocess.run([*init, "--datacentre", datacentre, "--replicas", "1"], capture_output=True, text=True, timeout=60, check=False)
             assert made.returncode == 0 and says in made.stdout, made
@@ -316,3 +341,13 @@ def test_a_doctor_finds_rows_where_none_may_be_and_what_is_not_there(fleet):
     finally:
         direct.execute("TRUNCATE shunt.fast_locks")
         direct.cluster.shutdown()
+
+
+def test_a_doctor_sees_that_no_proxy_runs_although_their_rows_say_that_they_live(fleet):
+    """The last test here: it ends the fleet."""
+    for one in fleet.proxies:
+        one.kill()
+    code, lines = doctor(fleet.contact_points.split(",")[0], "--name", fleet.name)
+    found = of(lines, "members")
+    assert code >= 1 and ("ok", "3 live") not in found, lines
+    assert sum("not renewed" in what for _, what in found) == 3 and any("nobody serves locks" in what for _, what in found), lines

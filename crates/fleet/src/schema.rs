@@ -21,6 +21,58 @@ pub enum Replication {
     Datacentres(Vec<(String, u32)>),
 }
 
+impl std::fmt::Display for Replication {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Replication::Simple(replicas) => write!(f, "replication factor {replicas}"),
+            Replication::Datacentres(datacentres) => {
+                let shown: Vec<String> =
+                    datacentres.iter().map(|(name, replicas)| format!("{replicas} replicas in {name}")).collect();
+                f.write_str(&shown.join(", "))
+            }
+        }
+    }
+}
+
+/// What a value of `system_schema.keyspaces.replication` (`map<text, text>`) says; none: something else.
+pub fn replication_of(map: &[u8]) -> Option<Replication> {
+    let (count, mut rest) = map.split_first_chunk::<4>()?;
+    let count = i32::from_be_bytes(*count);
+    let (mut class, mut simple, mut datacentres) = (None, None, Vec::new());
+    for _ in 0..count {
+        let mut text = || {
+            let (head, after) = rest.split_first_chunk::<4>()?;
+            let (text, after) = after.split_at_checked(usize::try_from(i32::from_be_bytes(*head)).ok()?)?;
+            rest = after;
+            std::str::from_utf8(text).ok()
+        };
+        let (key, value) = (text()?, text()?);
+        match key {
+            "class" => class = Some(value.rsplit('.').next().unwrap_or(value)),
+            "replication_factor" => simple = Some(value.parse().ok()?),
+            name => datacentres.push((name.to_owned(), value.parse().ok()?)),
+        }
+    }
+    datacentres.sort();
+    match (class?, simple) {
+        ("SimpleStrategy", Some(replicas)) => Some(Replication::Simple(replicas)),
+        ("NetworkTopologyStrategy", None) => Some(Replication::Datacentres(datacentres)),
+        _ => None,
+    }
+}
+
+/// Keyspace, name and columns of the table that a statement of [`META_TABLES`] or [`FACADE_TABLES`] makes.
+pub fn table_of(statement: &str) -> Option<(&str, &str, Vec<&str>)> {
+    let (name, rest) = statement.strip_prefix("CREATE TABLE IF NOT EXISTS ")?.split_once(" (")?;
+    let (keyspace, table) = name.split_once('.')?;
+    let (columns, _) = rest.split_once(" WITH id")?;
+    // A type may have a comma of its own, and what is behind the columns is no column.
+    let columns = columns.split(", ").filter_map(|column| column.split_once(' '));
+    let columns = columns.map(|(name, _)| name.trim()).take_while(|name| *name != "PRIMARY");
+    let is_name = |name: &&str| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    Some((keyspace, table, columns.filter(is_name).collect()))
+}
+
 /// The statement that makes a keyspace, [`META_KEYSPACE`] or [`FACADE_KEYSPACE`].
 pub fn create_keyspace(name: &str, replication: &Replication) -> String {
     let mut text = format!("CREATE KEYSPACE IF NOT EXISTS {name} WITH replication = {{'class': ");
@@ -76,3 +128,54 @@ pub const FACADE_TABLES: [&str; 5] = [
      state text, fence bigint, ttl_ms int, waited_ms int, PRIMARY KEY (name, fast, position)) \
      WITH id = 1b79ab18-eb0a-5d2d-928b-9ac300885ea8",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_is_known_by_keyspace_name_and_columns() {
+        for (keyspace, statements) in [(META_KEYSPACE, &META_TABLES[..]), (FACADE_KEYSPACE, &FACADE_TABLES[..])] {
+            for statement in statements {
+                let (found, table, columns) = table_of(statement).expect("a table");
+                assert!(found == keyspace && statement.contains(&format!(" {keyspace}.{table} (")));
+                assert!(columns.len() >= 6, "{table}: {columns:?}");
+            }
+        }
+        let (_, table, columns) = table_of(META_TABLES[0]).expect("a table");
+        assert_eq!(table, "fleet");
+        let all = "cluster format serial dc max_ttl_ms lease_ms view_epoch owners ts_floor handed_over";
+        assert_eq!(columns.join(" "), all);
+        let (_, table, columns) = table_of(FACADE_TABLES[4]).expect("a table");
+        assert_eq!(
+            (table, columns.join(" ").as_str()),
+            ("lock_queue", "name fast position owner role mode state fence ttl_ms waited_ms")
+        );
+    }
+
+    #[test]
+    fn replication_is_read_as_it_was_written() {
+        let map = |entries: &[(&str, &str)]| {
+            let mut out = (entries.len() as i32).to_be_bytes().to_vec();
+            for text in entries.iter().flat_map(|(key, value)| [key, value]) {
+                out.extend((text.len() as i32).to_be_bytes());
+                out.extend(text.as_bytes());
+            }
+            out
+        };
+        let simple = map(&[("class", "org.apache.cassandra.locator.SimpleStrategy"), ("replication_factor", "3")]);
+        assert_eq!(replication_of(&simple), Some(Replication::Simple(3)));
+        let network =
+            map(&[("dc2", "1"), ("class", "org.apache.cassandra.locator.NetworkTopologyStrategy"), ("dc1", "3")]);
+        let both = vec![("dc1".to_owned(), 3), ("dc2".to_owned(), 1)];
+        assert_eq!(replication_of(&network), Some(Replication::Datacentres(both)));
+        for other in [
+            &map(&[("class", "LocalStrategy")])[..],
+            &map(&[("class", "a.SimpleStrategy"), ("replication_factor", "3/1")]),
+            &simple[..20],
+            b"",
+        ] {
+            assert_eq!(replication_of(other), None);
+        }
+    }
+}

@@ -212,7 +212,8 @@ impl Statement {
                 "UPDATE shunt_meta.member SET leaving = true WHERE cluster = ? AND inc = ? IF state = 1"
             }
             Statement::DeclareDead { .. } => {
-                "UPDATE shunt_meta.member SET state = 2 WHERE cluster = ? AND inc = ? IF state = 1 AND beat = ?"
+                // Whoever was told to leave and died has not left, and its row says so to whoever waits for that.
+                "UPDATE shunt_meta.member SET state = 2, leaving = false WHERE cluster = ? AND inc = ? IF state = 1 AND beat = ?"
             }
             Statement::Seal(_) => "UPDATE shunt_meta.member SET state = 3 WHERE cluster = ? AND inc = ? IF state = 2",
             Statement::Leave { .. } => {

@@ -6,8 +6,22 @@ use std::time::Duration;
 pub(crate) const CONNECTIONS_MAX: usize = 1_024;
 /// Requests that are carried out at a time, waiting ones among them; the next are told to come back.
 pub(crate) const REQUESTS_MAX: usize = 512;
-/// Of either, one address gets this part at most.
+/// Of these, those that wait for a lock: who holds one and renews or releases it must not stand behind who waits for it.
+pub(crate) const WAITS_MAX: usize = REQUESTS_MAX / 4 * 3;
+/// Logins that are checked at a time. Each may cost a node 100 ms of a processor, and wrong ones cost as much as right ones.
+pub(crate) const LOGINS_MAX: usize = 16;
+/// Between two looks if a place among them is free.
+pub(crate) const LOGIN_PAUSE: Duration = Duration::from_millis(20);
+/// Queues that are put together, or whose answers are not taken yet: each may have megabytes.
+pub(crate) const QUEUES_MAX: usize = 16;
+/// Of any of these, one address gets this part at most.
 pub(crate) const PEER_PART: usize = 2;
+/// Bytes of an answer that the kernel takes from a connection before its client does.
+pub(crate) const SEND_BUFFER_BYTES: u32 = 64 << 10;
+/// Bytes behind a request that are thrown away before their sender counts as gone.
+pub(crate) const BYTES_BEHIND_MAX: usize = 64 << 10;
+/// Parameters of a request; there are six.
+pub(crate) const PARAMETERS_MAX: usize = 8;
 /// Connections to the proxy that are kept for the next request, of all logins.
 pub(crate) const IDLE_MAX: usize = 64;
 /// The same, of one login.
@@ -37,6 +51,8 @@ pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// For requests that wait when the proxy is told to stop: longer than `lock_wait_max_ms`, unless that was changed, so that most are
 /// answered by what the proxy says.
 pub(crate) const STOP_GRACE: Duration = Duration::from_secs(2);
+/// For taking an answer.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// For a whole connection, until the answer is taken.
 pub(crate) const CONNECTION_TIMEOUT: Duration = Duration::from_secs(110);
 /// After an accept that failed, as when there are too many open files.

@@ -194,8 +194,10 @@ impl Lock<'_> {
 
     async fn look(&self, proxy: &mut impl Proxy) -> Result<Reply, Failed> {
         let mode = if self.request.shared { ", mode" } else { "" };
-        let text =
-            format!("SELECT name, owner{mode}, fence, ttl_ms, waiters FROM shunt.{} WHERE name = ?", self.table());
+        let text = format!(
+            "SELECT name, owner{mode}, fence, ttl_ms, waiters FROM shunt.{} WHERE name = ? LIMIT 1",
+            self.table()
+        );
         let row = Row::read(&proxy.query(&text, &[self.name()], STATEMENT_TIMEOUT).await?);
         Ok(if row.owner.is_some() { Reply::done(row.known) } else { self.nobody() })
     }

@@ -56,6 +56,12 @@ impl<T> Pool<T> {
         found.filter(|found| found.is_fresh(now, age_max))
     }
 
+    /// Whether there is one to take.
+    pub(crate) fn has(&self, login: &Option<Login>, now: Instant, age_max: Duration) -> bool {
+        let last = self.idle.get(login).and_then(|idle| idle.last());
+        last.is_some_and(|one| one.is_fresh(now, age_max))
+    }
+
     /// Keeps one for the next request, if there is room.
     pub(crate) fn put(&mut self, login: &Option<Login>, client: LoggedIn<T>) {
         if self.is_closed || self.count >= IDLE_MAX {

@@ -2,7 +2,7 @@
 
 use hyper::{Method, StatusCode};
 
-use crate::limits::{NAME_BYTES_MAX, WAIT_SECONDS_MAX, WAITED_TTL_SECONDS_MIN};
+use crate::limits::{NAME_BYTES_MAX, PARAMETERS_MAX, WAIT_SECONDS_MAX, WAITED_TTL_SECONDS_MIN};
 use crate::reply::Reply;
 
 /// How long a lock is held unless the request says it: as for `shunt lock`.
@@ -114,6 +114,9 @@ impl Given {
     fn read(query: &str) -> Result<Self, Reply> {
         let mut all: Vec<(String, String)> = Vec::new();
         for part in query.split('&').filter(|part| !part.is_empty()) {
+            if all.len() == PARAMETERS_MAX {
+                return Err(wrong(format!("there are more than {PARAMETERS_MAX} parameters")));
+            }
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             let key = decoded(key, true).map_err(|why| wrong(format!("a parameter's name {why}")))?;
             let value = decoded(value, true).map_err(|why| wrong(format!("the value of `{key}` {why}")))?;
@@ -263,6 +266,7 @@ mod tests {
             (Method::GET, "/v1/locks/a?owner=o", StatusCode::BAD_REQUEST, "`owner`"),
             (Method::GET, "/v1/locks/a/queue?shared=true", StatusCode::BAD_REQUEST, "`shared`"),
             (Method::PUT, "/v1/locks/a", StatusCode::BAD_REQUEST, "`owner` is missing"),
+            (Method::PUT, "/v1/locks/a?a&b&c&d&e&f&g&h&i", StatusCode::BAD_REQUEST, "more than 8"),
             (Method::PUT, "/v1/locks/a?owner=", StatusCode::BAD_REQUEST, "`owner` is missing"),
             (Method::PUT, "/v1/locks/a?owner=o&owner=p", StatusCode::BAD_REQUEST, "twice"),
             (Method::PUT, "/v1/locks/a?owner=o&ttl=0", StatusCode::BAD_REQUEST, "`ttl=0`"),

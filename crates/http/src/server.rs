@@ -16,21 +16,24 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use shunt_admin::{Counter, Family};
 use shunt_proxy::config::Config;
 use shunt_proxy::control::client::{AsyncClient, Failed};
+use shunt_wire::cql::message::error_code;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::error;
 
 use crate::limits::{
-    ACCEPT_RETRY, BODY_BYTES_MAX, BODY_TIMEOUT, CONNECT_STEP_TIMEOUT, CONNECTION_TIMEOUT, CONNECTIONS_MAX,
-    HEAD_BYTES_MAX, HEAD_TIMEOUT, REQUEST_TIMEOUT, REQUESTS_MAX, STOP_GRACE, SWEEP_EVERY,
+    ACCEPT_RETRY, ANSWER_TIMEOUT, BODY_BYTES_MAX, BODY_TIMEOUT, CONNECT_STEP_TIMEOUT, CONNECTION_TIMEOUT,
+    CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_TIMEOUT, LOGIN_PAUSE, LOGINS_MAX, QUEUES_MAX, REQUEST_TIMEOUT, REQUESTS_MAX,
+    SEND_BUFFER_BYTES, STOP_GRACE, SWEEP_EVERY, WAITS_MAX,
 };
 use crate::locks::{Waiting, carry_out};
 use crate::login::Login;
 use crate::pool::{LoggedIn, Pool};
 use crate::reply::{Reply, Status};
-use crate::request::LockRequest;
+use crate::request::{LockRequest, Operation};
 use crate::room::{Full as NoRoom, Place, Room};
 use crate::stream::{Stream, gone};
 
@@ -54,6 +57,9 @@ pub struct LocksHttp {
     order: watch::Receiver<Order>,
     connections: Arc<Room>,
     requests: Arc<Room>,
+    waits: Arc<Room>,
+    logins: Arc<Room>,
+    queues: Arc<Room>,
     idle: Mutex<Pool<AsyncClient>>,
     pub(crate) metrics: Metrics,
 }
@@ -74,6 +80,9 @@ impl LocksHttp {
             order,
             connections: Room::new(CONNECTIONS_MAX),
             requests: Room::new(REQUESTS_MAX),
+            waits: Room::new(WAITS_MAX),
+            logins: Room::new(LOGINS_MAX),
+            queues: Room::new(QUEUES_MAX),
             idle: Mutex::default(),
             metrics: Metrics::default(),
         })
@@ -120,8 +129,12 @@ impl LocksHttp {
     /// Serves one request.
     async fn connection(self: Arc<Self>, stream: TcpStream, peer: IpAddr, place: Place) {
         let mut order = self.order.clone();
+        // What the peer does not take is here then, where it is counted, and not in the kernel.
+        let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER_BYTES as usize);
         let stream = Arc::new(stream);
-        let service = service_fn(|request| Arc::clone(&self).request(request, peer, Arc::clone(&stream)));
+        let sending = Arc::new(Sending::default());
+        let service =
+            service_fn(|request| Arc::clone(&self).request(request, peer, Arc::clone(&stream), Arc::clone(&sending)));
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
@@ -138,7 +151,14 @@ impl LocksHttp {
             connection.as_mut().graceful_shutdown();
             let _ = connection.await;
         };
-        let _ = timeout(CONNECTION_TIMEOUT, served).await;
+        let untaken = async {
+            sending.begun.notified().await;
+            sleep(ANSWER_TIMEOUT).await;
+        };
+        tokio::select! {
+            _ = timeout(CONNECTION_TIMEOUT, served) => {}
+            () = untaken => {}
+        }
         drop(place);
     }
 
@@ -147,23 +167,16 @@ impl LocksHttp {
         request: Request<Incoming>,
         peer: IpAddr,
         stream: Arc<TcpStream>,
+        sending: Arc<Sending>,
     ) -> Result<Response<Full<Bytes>>, Infallible> {
-        let reply = self.answer(request, peer, &stream).await;
+        let reply = self.answer(request, peer, &stream, &sending).await;
+        sending.begun.notify_one();
         self.metrics.answers.of(reply.counted()).add(1);
         Ok(reply.response())
     }
 
     /// If this is given up, because its client has gone, the connection to the proxy goes with it, and what waits there.
-    async fn answer(&self, request: Request<Incoming>, peer: IpAddr, stream: &TcpStream) -> Reply {
-        let _place = match self.requests.enter(peer) {
-            Ok(place) => place,
-            Err(NoRoom::All) => return Reply::unavailable(&format!("{REQUESTS_MAX} requests are being carried out")),
-            Err(NoRoom::Peer) => {
-                let message =
-                    "this address has its part of the requests that are carried out at a time; ask again later";
-                return Reply::error(StatusCode::TOO_MANY_REQUESTS, message);
-            }
-        };
+    async fn answer(&self, request: Request<Incoming>, peer: IpAddr, stream: &TcpStream, sending: &Sending) -> Reply {
         if self.is_stopping() {
             return Reply::unavailable("the proxy is shutting down");
         }
@@ -172,6 +185,7 @@ impl LocksHttp {
             let message = "this is not for scripts of web pages, which could be anybody's: `Origin` is refused";
             return Reply::error(StatusCode::FORBIDDEN, message);
         }
+        // Before a place among the requests: who sends slowly has none.
         if let Err(reply) = refuse_body(body).await {
             return reply;
         }
@@ -179,6 +193,23 @@ impl LocksHttp {
             Ok(request) => request,
             Err(reply) => return reply,
         };
+        let _place = match enter(&self.requests, peer, REQUESTS_MAX, "requests that are carried out") {
+            Ok(place) => place,
+            Err(reply) => return reply,
+        };
+        let _wait = match (request.wait_s() > 0).then(|| enter(&self.waits, peer, WAITS_MAX, "requests that wait")) {
+            Some(Err(reply)) => return reply,
+            wait => wait,
+        };
+        if request.operation == Operation::Queue {
+            match enter(&self.queues, peer, QUEUES_MAX, "queues that are shown") {
+                Ok(place) => sending.keep(place),
+                Err(reply) => return reply,
+            }
+        }
+        if head.headers.get_all(AUTHORIZATION).iter().nth(1).is_some() {
+            return Reply::error(StatusCode::BAD_REQUEST, "there are two headers `Authorization`");
+        }
         let login = head.headers.get(AUTHORIZATION).map(|header| Login::read(header.as_bytes())).transpose();
         let login = match login {
             Ok(login) => login,
@@ -188,7 +219,7 @@ impl LocksHttp {
         let given_up =
             |message: String| Reply::of_statement(&Failed { code: None, message }, request.changes_something());
         tokio::select! {
-            done = timeout(limit, self.carried_out(&request, &login)) => {
+            done = timeout(limit, self.carried_out(&request, &login, peer)) => {
                 done.unwrap_or_else(|_| given_up(format!("the proxy did not answer within {} s", limit.as_secs())))
             }
             () = gone(stream) => given_up("the client has gone".to_owned()),
@@ -203,8 +234,8 @@ impl LocksHttp {
         sleep(STOP_GRACE).await;
     }
 
-    async fn carried_out(&self, request: &LockRequest, login: &Option<Login>) -> Reply {
-        let mut logged_in = match self.logged_in(login).await {
+    async fn carried_out(&self, request: &LockRequest, login: &Option<Login>, peer: IpAddr) -> Reply {
+        let mut logged_in = match self.logged_in(login, peer).await {
             Ok(logged_in) => logged_in,
             Err(failed) => return Reply::of_connecting(&failed, login.is_some()),
         };
@@ -219,7 +250,11 @@ impl LocksHttp {
     }
 
     /// A connection to the proxy with this login.
-    async fn logged_in(&self, login: &Option<Login>) -> Result<LoggedIn<AsyncClient>, Failed> {
+    async fn logged_in(&self, login: &Option<Login>, peer: IpAddr) -> Result<LoggedIn<AsyncClient>, Failed> {
+        let _place = match login {
+            Some(_) => Some(self.login_place(login, peer).await?),
+            None => None,
+        };
         let (since, age_max) = (Instant::now(), self.age_max());
         let found = self.idle().take(login, since, age_max);
         if let Some(found) = found {
@@ -233,6 +268,24 @@ impl LocksHttp {
             return Err(Failed { code: None, message });
         }
         Ok(LoggedIn { client, since })
+    }
+
+    /// Waits for a place among the logins that are checked, unless there is a connection that needs none.
+    async fn login_place(&self, login: &Option<Login>, peer: IpAddr) -> Result<Option<Place>, Failed> {
+        let until = Instant::now() + CONNECT_STEP_TIMEOUT;
+        loop {
+            if self.idle().has(login, Instant::now(), self.age_max()) {
+                return Ok(None);
+            }
+            match self.logins.enter(peer) {
+                Ok(place) => return Ok(Some(place)),
+                Err(_) if Instant::now() < until => sleep(LOGIN_PAUSE).await,
+                Err(_) => {
+                    let message = format!("{LOGINS_MAX} logins are being checked, or half of that for this address");
+                    return Err(Failed { code: Some(error_code::OVERLOADED), message });
+                }
+            }
+        }
     }
 
     /// A login is believed for as long as the proxy believes one: after that it is checked again.
@@ -251,6 +304,31 @@ impl LocksHttp {
     /// Connections, and requests that are carried out.
     pub(crate) fn taken(&self) -> (f64, f64) {
         (self.connections.taken() as f64, self.requests.taken() as f64)
+    }
+}
+
+/// A place for somebody, or the answer that there is none.
+fn enter(room: &Arc<Room>, peer: IpAddr, max: usize, what: &str) -> Result<Place, Reply> {
+    room.enter(peer).map_err(|full| match full {
+        NoRoom::All => Reply::unavailable(&format!("there are {max} {what}, which are the most at a time")),
+        NoRoom::Peer => {
+            let message = format!("this address has its part of the {what} at a time; ask again later");
+            Reply::error(StatusCode::TOO_MANY_REQUESTS, message)
+        }
+    })
+}
+
+/// The answer of a connection, while it is on its way.
+#[derive(Default)]
+struct Sending {
+    begun: Notify,
+    /// What is held until it was taken.
+    place: Mutex<Option<Place>>,
+}
+
+impl Sending {
+    fn keep(&self, place: Place) {
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(place);
     }
 }
 

@@ -11,6 +11,8 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::limits::BYTES_BEHIND_MAX;
+
 /// One of those who have it.
 pub(crate) struct Stream(pub(crate) Arc<TcpStream>);
 
@@ -47,16 +49,18 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// Waits until the client has gone. What it sends behind its only request is thrown away.
+/// Waits until the client has gone. What it sends behind its only request is thrown away; who sends much of it counts as gone.
 pub(crate) async fn gone(stream: &TcpStream) {
-    let mut unwanted = [0; 512];
-    while stream.readable().await.is_ok() {
+    let (mut unwanted, mut thrown_away) = ([0; 512], 0);
+    while thrown_away <= BYTES_BEHIND_MAX && stream.readable().await.is_ok() {
         match stream.try_read(&mut unwanted) {
             Ok(0) => return,
+            Ok(count) => thrown_away += count,
             Err(error) if error.kind() != ErrorKind::WouldBlock => return,
-            // Others have their turn, however much it sends.
-            _ => tokio::task::yield_now().await,
+            Err(_) => {}
         }
+        // Others have their turn, however much it sends.
+        tokio::task::yield_now().await;
     }
 }
 

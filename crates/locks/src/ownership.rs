@@ -6,7 +6,7 @@ use crate::state::BucketState;
 use crate::types::{BUCKETS_PER_SHARD, Lease, Namespace, NotServed, Now, Outcome, Sink};
 
 /// Fences of one lock are so far apart at least: a holder that writes past the proxy may use those in between as timestamps.
-const TOKEN_STEP: i64 = 64;
+pub(crate) const TOKEN_STEP: i64 = 64;
 
 impl Locks {
     /// A lease, in the place of the one before. Those who wait for a lock that could not be granted without one are served.

@@ -9,6 +9,7 @@
 //! - the last row that shows that an exclusive hold has ended, while the row of that is there.
 
 use crate::locks::Locks;
+use crate::ownership::TOKEN_STEP;
 use crate::slab::NIL;
 use crate::state::{BucketState, HoldState};
 use crate::types::{BUCKETS, BUCKETS_PER_SHARD, LoadId, Namespace, Now, bucket_of};
@@ -58,7 +59,8 @@ impl Locks {
         }
         let Some(lock) = self.find(shard, Namespace::Durable, name) else {
             // A row that is later than all fences is none of a proxy's.
-            let is_ours = newest_us <= self.shards[usize::from(shard)].last_token;
+            let last_us = self.shards[usize::from(shard)].last_token;
+            let is_ours = newest_us + 1 < last_us.saturating_add(TOKEN_STEP) && newest_us < self.lease.ts_limit_us;
             return is_ours.then_some(Unneeded { up_to_us: newest_us, of_shares: false, free_us: newest_us + 1 });
         };
         let mut hold = self.locks[lock].first_hold;
@@ -71,7 +73,8 @@ impl Locks {
             }
             // A row that is there, and says that the lock was shared after any exclusive hold; or is the exclusive one.
             is_shown |= entry.state == HoldState::Held;
-            oldest_us = oldest_us.min(self.timestamp_us(hold));
+            // Its row may have this timestamp yet, whatever the next one will have: it may have been made longer meanwhile.
+            oldest_us = oldest_us.min(entry.token);
             hold = self.next_hold(hold);
         }
         let up_to_us = oldest_us - 1;

@@ -135,6 +135,7 @@ fn take_startup(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: 
             keyspace: None,
             compression: client.compression,
             no_compact: client.no_compact,
+            is_own: false,
         };
         let Some(pool) = pools::for_key(core, io, &key, 0) else {
             closing::refuse_pool(core, io, slot, header.stream);

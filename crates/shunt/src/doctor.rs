@@ -11,10 +11,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use shunt_fleet::schema::{FACADE_KEYSPACE, FACADE_TABLES, FORMAT, FORMAT_MIN, META_KEYSPACE};
-use shunt_fleet::{CLOCK_OFFSET_MAX_US, FleetRow, Level, Outcome, State, Statement};
+use shunt_fleet::{BadRow, CLOCK_OFFSET_MAX_US, FleetRow, Incarnation, Level, MemberRow, Outcome, State, Statement};
 use shunt_proxy::control::client::{Client, Failed, Table};
 use shunt_proxy::membership::tool;
-use shunt_wire::cql::message::Consistency;
+use shunt_wire::cql::message::{Consistency, error_code};
 
 use crate::exit::Exit;
 use crate::fleet::Access;
@@ -26,6 +26,8 @@ use report::{Level as Grade, Report};
 const LIMIT: Duration = Duration::from_secs(10);
 /// Nodes that are asked for what is their own.
 const NODES_MAX: usize = 64;
+/// Between two looks at the members.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// `shunt doctor`.
 #[derive(Args, Debug)]
@@ -46,6 +48,9 @@ struct Ring {
     others: Vec<Option<String>>,
     datacentres: BTreeSet<String>,
 }
+
+/// Rows of members that are not as a proxy writes them.
+type Unreadable = Vec<(Incarnation, BadRow)>;
 
 /// Looks, prints, and says by the exit code what was the worst.
 pub(crate) fn run(doctor: &Doctor) -> Exit {
@@ -134,13 +139,22 @@ fn node(client: &mut Client, name: &str, gc_grace: Option<u64>, report: &mut Rep
                 (0..table.rows.len()).filter_map(|row| Some((text(&table, row, "name")?, text(&table, row, "value"))));
             settings::check(&all.collect(), gc_grace, name, report);
         }
-        Err(failed) if failed.code.is_some() => {
+        Err(failed) if failed.code == Some(error_code::INVALID) => {
             report.ok(
                 "settings",
                 name,
                 "it has no system_views.settings (an embedded node has none), so none are looked at",
             );
         }
+        Err(failed) if failed.code.is_some() => report.warning(
+            "settings",
+            name,
+            &format!(
+                "its settings cannot be read, so paxos, commitlog, hints and guardrails are not looked at: {}",
+                failed.message
+            ),
+            "ask by a role that may read system_views (--username), a superuser if nobody else may",
+        ),
         Err(failed) => return Err(failed),
     }
     let (began, wall) = (Instant::now(), SystemTime::now());
@@ -184,7 +198,10 @@ fn fleet(doctor: &Doctor, client: &mut Client, ring: &Ring, report: &mut Report)
             return Ok(None);
         }
         Err(failed) if failed.code.is_some() => {
-            report.error("fleet", "", &format!("its row cannot be read: {}", failed.message), &init);
+            let is_missing = failed.code == Some(error_code::INVALID);
+            let advice =
+                if is_missing { &init } else { "see which nodes are down, and if the role may read shunt_meta" };
+            report.error("fleet", "", &format!("its row cannot be read: {}", failed.message), advice);
             return Ok(None);
         }
         Err(failed) => return Err(failed),
@@ -234,11 +251,13 @@ fn keyspace(client: &mut Client, fleet: &FleetRow, report: &mut Report) -> Resul
 }
 
 fn members(doctor: &Doctor, client: &mut Client, fleet: &FleetRow, report: &mut Report) -> Result<(), Failed> {
-    let read = Statement::ReadMembers { serial: false };
-    let (rows, unreadable) = match tool::ask(client, &doctor.name, &read, &read.consistencies(fleet.level))? {
-        Outcome::Members { rows, unreadable } => (rows, unreadable),
-        other => return Err(Failed { code: Some(0), message: format!("the members cannot be read: {other:?}") }),
-    };
+    let (rows, unreadable) = read_members(doctor, client, fleet)?;
+    let silent = silent(doctor, client, fleet, &rows)?;
+    for address in &silent {
+        let what = "its row says that it lives, and its lease was not renewed while that was looked at";
+        let advice = "see if it runs and reaches the nodes; if no other lives nobody declares it dead, and nobody serves its locks";
+        report.warning("members", address, what, advice);
+    }
     for (incarnation, bad) in &unreadable {
         report.error("members", &incarnation.to_string(), &bad.to_string(), "see who wrote to shunt_meta.member");
     }
@@ -251,12 +270,40 @@ fn members(doctor: &Doctor, client: &mut Client, fleet: &FleetRow, report: &mut 
         let what = "it is dead, and what it left undone is not done yet";
         report.warning("members", &row.address, what, "look again in a minute; for long only if no proxy lives");
     }
-    match of_state(State::Live).count() {
+    match of_state(State::Live).filter(|row| !row.leaving).count().saturating_sub(silent.len()) {
         0 => report.warning("members", "", "no proxy is a member: nobody serves locks", "start proxies with --fleet"),
         1 => report.warning("members", "", "one proxy: when it dies nobody takes over", "start another"),
         count => report.ok("members", "", &format!("{count} live")),
     }
     Ok(())
+}
+
+fn read_members(
+    doctor: &Doctor,
+    client: &mut Client,
+    fleet: &FleetRow,
+) -> Result<(Vec<MemberRow>, Unreadable), Failed> {
+    let read = Statement::ReadMembers { serial: false };
+    match tool::ask(client, &doctor.name, &read, &read.consistencies(fleet.level))? {
+        Outcome::Members { rows, unreadable } => Ok((rows, unreadable)),
+        other => Err(Failed { code: Some(0), message: format!("the members cannot be read: {other:?}") }),
+    }
+}
+
+/// Addresses of members that count as live, and do not renew their leases within one; those that stay renew them three times as often.
+fn silent(doctor: &Doctor, client: &mut Client, fleet: &FleetRow, rows: &[MemberRow]) -> Result<Vec<String>, Failed> {
+    let mut silent: Vec<&MemberRow> = rows.iter().filter(|row| row.state == State::Live && !row.leaving).collect();
+    let until = Instant::now() + Duration::from_millis(u64::try_from(fleet.lease_ms).unwrap_or(0));
+    while !silent.is_empty() && Instant::now() < until {
+        client.pause(LOOK);
+        let (now, _) = read_members(doctor, client, fleet)?;
+        // Who has left or died meanwhile is told of by its new state, the next time.
+        silent.retain(|seen| {
+            now.iter()
+                .any(|row| row.incarnation == seen.incarnation && (row.state, row.beat) == (State::Live, seen.beat))
+        });
+    }
+    Ok(silent.into_iter().map(|row| row.address.clone()).collect())
 }
 
 /// The tables that clients see must be there, and empty.
@@ -266,6 +313,15 @@ fn facades(client: &mut Client, report: &mut Report) -> Result<(), Failed> {
         let start = format!("CREATE TABLE IF NOT EXISTS {FACADE_KEYSPACE}.");
         let name = statement.strip_prefix(start.as_str()).and_then(|rest| rest.split(' ').next()).unwrap_or_default();
         let table = format!("{FACADE_KEYSPACE}.{name}");
+        if let Some(why) = tool::is_anothers(client, statement)? {
+            report.error(
+                "facades",
+                &table,
+                &why,
+                "rename it, or drop it if nobody needs it; then run `shunt fleet init` again",
+            );
+            continue;
+        }
         match client.query(&format!("SELECT * FROM {table} LIMIT 1"), &[], Consistency::QUORUM, None) {
             Ok(found) if found.rows.is_empty() => empty += 1,
             Ok(_) => {
@@ -275,12 +331,11 @@ fn facades(client: &mut Client, report: &mut Report) -> Result<(), Failed> {
                 report.error("facades", &table, "it has a row, which shows a lock that nobody holds", &advice);
             }
             Err(failed) if failed.code.is_some() => {
-                report.error(
-                    "facades",
-                    &table,
-                    &failed.message,
-                    "run `shunt fleet init` again, which makes what is missing",
-                );
+                let is_missing = failed.code == Some(error_code::INVALID);
+                let makes = "run `shunt fleet init` again, which makes what is missing";
+                let advice =
+                    if is_missing { makes } else { "see which nodes are down, and if the role may read shunt" };
+                report.error("facades", &table, &failed.message, advice);
             }
             Err(failed) => return Err(failed),
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use shunt_fleet::schema::{FORMAT, FORMAT_MIN, Replication};
-use shunt_fleet::{FleetRow, Level, MemberRow, NewFleet, Outcome, Statement};
+use shunt_fleet::{FleetRow, Level, MemberRow, NewFleet, Outcome, State, Statement};
 use shunt_proxy::config::{Credentials, Secret};
 use shunt_proxy::control::client::{Client, Failed};
 use shunt_proxy::membership::tool;
@@ -230,6 +230,7 @@ fn init(init: &Init) -> Result<String, Failed> {
         }
         datacentre::check(&mut client, init)?;
     }
+    let replication = tool::replication(&mut client, &replication, known.contains(name))?;
     Ok(match tool::found(&mut client, name, row, &replication)? {
         true => format!("fleet {name} is made; start its proxies with --fleet {name}\n"),
         false => format!("fleet {name} was there before, and is left as it is\n"),
@@ -302,7 +303,12 @@ fn status(status: &Status) -> Result<String, Failed> {
     );
     let _ = writeln!(text, "{:<22} {:<8} {:>6} {:>10}  incarnation", "address", "state", "shards", "beat");
     for member in members {
-        let state = if member.leaving { "leaving".to_owned() } else { format!("{:?}", member.state).to_lowercase() };
+        let state = match member.state {
+            State::Live if member.leaving => "leaving",
+            State::Live => "live",
+            State::Dead => "dead",
+            State::Sealed => "sealed",
+        };
         let shards = fleet.view.shards_of(member.incarnation).len();
         let _ =
             writeln!(text, "{:<22} {state:<8} {shards:>6} {:>10}  {}", member.address, member.beat, member.incarnation);

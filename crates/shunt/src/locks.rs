@@ -31,7 +31,7 @@ pub(crate) struct Locks {
     /// Locks in memory only
     #[arg(long)]
     fast: bool,
-    /// Locks to show, of each proxy and kind
+    /// Locks to show at most
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=1_000), conflicts_with = "name")]
     limit: u32,
     /// Take the lock from whoever holds it; needs --force. With --fast the one in memory, else the durable one
@@ -187,6 +187,7 @@ fn longest(locks: &Locks) -> Result<Exit, Failed> {
     let first = client.address().to_string();
     take(&first, Ok(client));
     lines.sort_by_key(|line| (std::cmp::Reverse(line.waiters), line.fence));
+    let more = lines.len().saturating_sub(locks.limit as usize);
     lines.truncate(locks.limit as usize);
     let mut text = format!(
         "{:<8} {:<40} {:<28} {:>17} {:>10} {:>7}  proxy\n",
@@ -197,6 +198,9 @@ fn longest(locks: &Locks) -> Result<Exit, Failed> {
         text = "nobody holds a lock or waits for one\n".to_owned();
     }
     print(&text);
+    if more > 0 {
+        eprintln!("there are {more} more at least: see --limit");
+    }
     Ok(if missing == 0 { Exit::Done } else { Exit::NoRing })
 }
 

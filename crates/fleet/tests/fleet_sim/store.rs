@@ -101,6 +101,7 @@ impl Store {
     fn ends(&mut self, who: Incarnation, beat: i64, state: State) -> bool {
         self.live(who, beat).is_some_and(|row| {
             row.state = state;
+            row.leaving &= state != State::Dead;
             true
         })
     }

@@ -34,7 +34,8 @@ fn of_a_lock_that_nobody_has_all_rows_and_of_one_that_somebody_has_the_older_one
     let (.., free_us) = core.heard.writes.pop().expect("a free row");
     let all = Unneeded { up_to_us: free_us, of_shares: false, free_us: free_us + 1 };
     assert_eq!(unneeded(&core, known, free_us), Some(all));
-    assert_eq!(unneeded(&core, known, free_us + 1), None, "a row above all fences is nobody's of ours");
+    assert!(unneeded(&core, known, free_us + 1).is_some(), "as a free row in the place of a deletion has it");
+    assert_eq!(unneeded(&core, known, free_us + 63), None, "a row above all fences is nobody's of ours");
     // The next grant is above all that is deleted, and above what is written in its place.
     core.acquire(Durable, "two", Exclusive, 9000, 0);
     let (.., next_us) = core.written(Written::Acknowledged);
@@ -57,6 +58,22 @@ fn the_oldest_of_those_who_share_says_how_far_and_one_that_is_being_granted_coun
     core.written(Written::Acknowledged);
     let up_to_us = unneeded(&core, known, first_us).expect("its row is there").up_to_us;
     assert!(up_to_us > first_us, "the row of who has left is unneeded");
+}
+
+/// Its row has the old timestamp, and is told to be there when that is acknowledged.
+#[test]
+fn a_grant_that_is_made_longer_before_its_row_is_there_keeps_it() {
+    let mut core = Core::new(Limits::default());
+    core.acquire(Durable, "one", Shared, 1000, 0);
+    core.load(&[]);
+    let token = core.heard.writes[0].3;
+    core.renew(Durable, "one", 5000);
+    core.acquire(Durable, "two", Shared, 9000, 0);
+    let second = core.heard.writes.remove(1);
+    core.locks.written(core.now(), second.0, Written::Acknowledged, &mut core.heard);
+    let known = core.locks.known_from(0).expect("it knows the partition");
+    let up_to_us = unneeded(&core, known, token).expect("a row is there").up_to_us;
+    assert!(up_to_us < token, "{up_to_us} {token}");
 }
 
 #[test]

@@ -72,6 +72,12 @@ fn alerts(sum: impl Fn(fn(&LockMetrics) -> u64) -> u64) -> Vec<String> {
     if unsealed > 0 {
         alerts.push(format!("{unsealed} dead members whose work is not done; for long only if no proxy lives"));
     }
+    let foreign = sum(|locks| locks.foreign.get());
+    if foreign > 0 {
+        alerts.push(format!(
+            "{foreign} tables of the keyspace shunt have rows, which no proxy puts there: `shunt doctor` says which, and what to do"
+        ));
+    }
     if sum(|locks| locks.told_to_leave.get()) > 0 {
         alerts.push("an operator has told this proxy to leave".to_owned());
     }

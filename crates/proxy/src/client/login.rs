@@ -34,6 +34,7 @@ pub(crate) fn take_login(core: &mut Core, io: &mut Io, slot: u32, stream: i16, t
         keyspace: None,
         compression: client.compression,
         no_compact: client.no_compact,
+        is_own: false,
     };
     match pools::for_key(core, io, &key, 0) {
         Some(id) => start_switch(core, io, slot, stream, id, true),

@@ -122,19 +122,22 @@ impl Client {
     /// Connects to the first of these that answers, HOST or HOST:PORT. `limit` holds for each step, and for each statement later.
     ///
     /// # Errors
-    /// None answers, or the login is refused; says what each of them did.
+    /// None answers, or the login is refused; says what each of them did. There is a code if one has refused.
     pub fn connect(hosts: &[String], credentials: Option<&Credentials>, limit: Duration) -> Result<Client, Failed> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| failed(&error.to_string()))?;
-        let mut told = Vec::new();
+        let (mut told, mut code) = (Vec::new(), None);
         for host in hosts {
             for address in addresses(host)? {
                 match runtime.block_on(AsyncClient::connect(address, credentials, limit)) {
                     Ok(client) => return Ok(Client { runtime, client, limit }),
-                    Err(failed) => told.push(format!("{address}: {}", failed.message)),
+                    Err(failed) => {
+                        told.push(format!("{address}: {}", failed.message));
+                        code = failed.code.or(code);
+                    }
                 }
             }
         }
-        Err(failed(&told.join("; ")))
+        Err(Failed { code, message: told.join("; ") })
     }
 
     /// True if this is a proxy, and not a node.

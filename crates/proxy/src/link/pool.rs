@@ -30,6 +30,8 @@ pub(crate) struct PoolKey {
     /// v3/v4 only; v5 compresses per segment, hop by hop.
     pub(crate) compression: Option<Algorithm>,
     pub(crate) no_compact: bool,
+    /// For the proxy's own statements: no client may fill the links by which a lease is renewed.
+    pub(crate) is_own: bool,
 }
 
 /// The links of one pool and who waits for them.
@@ -352,6 +354,7 @@ mod tests {
             keyspace: keyspace.map(Arc::from),
             compression: None,
             no_compact: false,
+            is_own: false,
         }
     }
 
@@ -368,6 +371,7 @@ mod tests {
             find(PoolKey { version: 5, ..key(Some(b"\0alice\0secret"), None) }),
             find(PoolKey { compression: Some(Algorithm::Lz4), ..key(Some(b"\0alice\0secret"), None) }),
             find(PoolKey { no_compact: true, ..key(Some(b"\0alice\0secret"), None) }),
+            find(PoolKey { is_own: true, ..key(Some(b"\0alice\0secret"), None) }),
         ];
         assert!(others.iter().all(|other| *other != alice));
         assert_eq!(find(key(Some(b"\0alice\0secret"), None)), alice);

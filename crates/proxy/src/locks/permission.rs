@@ -14,6 +14,8 @@
 //!
 //! A request that another proxy forwarded comes under the client's own login, and is looked at like any other.
 
+use std::sync::Arc;
+
 use shunt_language::facade::Table;
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::Header;
@@ -32,9 +34,6 @@ use crate::reply;
 
 /// How often those who wait are looked at.
 const LOOK_NS: u64 = 20_000_000;
-/// Requests of a core that wait, and all their bytes.
-const WAITING_MAX: usize = 4_096;
-const WAITING_BYTES_MAX: usize = 8 << 20;
 /// Of a node's words so much is kept.
 const WORDS_BYTES_MAX: usize = 512;
 
@@ -111,8 +110,10 @@ pub(super) fn wait(
     (header, body): (&Header, &[u8]),
     (table, came_ns): (Table, u64),
 ) -> Result<(), Fault> {
-    let judging = &core.fleet.locks.judging;
-    if judging.waiting.len() >= WAITING_MAX || judging.bytes + body.len() > WAITING_BYTES_MAX {
+    let pool = core.clients.get(slot).and_then(|client| core.router.pools.get(client.pool?));
+    let role =
+        pool.and_then(|pool| pool.names.whole_role.clone()).unwrap_or_else(|| Arc::clone(&core.fleet.locks.no_role));
+    if !core.fleet.locks.judging.has_room(&role, body.len()) {
         return Err(Fault::overloaded("Shunt: too many requests wait for a node to say if their roles may use locks"));
     }
     if io.now_ns().saturating_sub(came_ns) >= WAIT_NS {
@@ -122,9 +123,8 @@ pub(super) fn wait(
     client.in_flight += 1;
     let client = ClientRef { slot, id: client.id };
     core.context.metrics.in_flight.add(1);
-    core.fleet.locks.judging.bytes += body.len();
     let body = Box::from(body);
-    core.fleet.locks.judging.waiting.push_back(Waiting { client, table, header: *header, body, came_ns });
+    core.fleet.locks.judging.put(Waiting { client, role, table, header: *header, body, came_ns });
     look_later(core, io);
     Ok(())
 }
@@ -134,7 +134,7 @@ pub(crate) fn withdrawn(core: &mut Core, io: &mut Io, client: ClientRef, stream:
     let judging = &mut core.fleet.locks.judging;
     let place = judging.waiting.iter().position(|one| one.client == client && one.header.stream == stream);
     let Some(one) = place.and_then(|place| judging.waiting.remove(place)) else { return };
-    judging.bytes -= one.body.len();
+    judging.took(&one);
     core.context.metrics.in_flight.sub(1);
     if let Some(client) = core.clients.find_mut(one.client) {
         client.in_flight = client.in_flight.saturating_sub(1);
@@ -217,7 +217,7 @@ fn go_on(core: &mut Core, io: &mut Io, is_about: impl Fn(PoolId, Table) -> bool)
             waiting.push_back(one);
             continue;
         }
-        core.fleet.locks.judging.bytes -= one.body.len();
+        core.fleet.locks.judging.took(&one);
         core.context.metrics.in_flight.sub(1);
         if let Some(client) = core.clients.find_mut(one.client) {
             client.in_flight = client.in_flight.saturating_sub(1);

@@ -48,9 +48,15 @@ pub(super) fn write(core: &mut Core, io: &mut Io, id: WriteId, timestamp_us: i64
 }
 
 /// Asks for rows of a partition, from its beginning or where a page ended.
-pub(super) fn ask(core: &mut Core, io: &mut Io, whose: Whose, bucket: u16, page: (i32, Option<&[u8]>)) -> bool {
-    let levels =
-        Levels { consistency: quorum(core.fleet.locks.level), serial: None, timestamp_us: None, elsewhere: false };
+pub(super) fn ask(
+    core: &mut Core,
+    io: &mut Io,
+    whose: Whose,
+    bucket: u16,
+    consistency: Consistency,
+    page: (i32, Option<&[u8]>),
+) -> bool {
+    let levels = Levels { consistency, serial: None, timestamp_us: None, elsewhere: false };
     let mut list = ValueList::positional(own::VERSION);
     list.push(Value::Bytes(&i32::from(bucket).to_be_bytes()));
     own::ask::ask(core, io, whose, READ, list.values(), &levels, Some(page))
@@ -58,7 +64,8 @@ pub(super) fn ask(core: &mut Core, io: &mut Io, whose: Whose, bucket: u16, page:
 
 /// Reads a partition for its locks, from its beginning or where a page ended.
 pub(super) fn read(core: &mut Core, io: &mut Io, load: LoadId, page: Option<&[u8]>) {
-    if !ask(core, io, Whose::Load(load), load.bucket, (PAGE_ROWS, page)) {
+    let consistency = quorum(core.fleet.locks.level);
+    if !ask(core, io, Whose::Load(load), load.bucket, consistency, (PAGE_ROWS, page)) {
         match page {
             // Whoever waits for it is answered in time by the locks themselves.
             None => core.fleet.locks.unread.push(load),

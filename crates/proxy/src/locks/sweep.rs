@@ -43,7 +43,8 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     sweep.next_ns = now_ns + sweep.pace.page_ns;
     let page = sweep.page.take();
     let at = page.as_ref().map(|(_, at)| &at[..]);
-    let is_sent = rows::ask(core, io, Whose::Sweep(known), known.bucket, (PAGE_ROWS, at));
+    // From all replicas, which have the same rows then: were a deletion lost on one, it would have a free row, and no holder's.
+    let is_sent = rows::ask(core, io, Whose::Sweep(known), known.bucket, Consistency::ALL, (PAGE_ROWS, at));
     let sweep = &mut core.fleet.locks.sweep;
     (sweep.page, sweep.is_reading) = (page, is_sent);
 }
@@ -53,12 +54,17 @@ pub(crate) fn read(core: &mut Core, io: &mut Io, known: LoadId, heard: &Heard<'_
     let sweep = &mut core.fleet.locks.sweep;
     sweep.is_reading = false;
     let Heard::Result(ResultMessage::Rows(found)) = heard else {
+        // The next partition, for this one may not be readable for long.
+        sweep.go_on();
         sweep.next_ns = io.now_ns() + sweep.pace.rest_ns;
         return;
     };
     match found.metadata.paging_state {
         Some(at) => sweep.page = Some((known, at.into())),
         None => sweep.go_on(),
+    }
+    if core.context.config.lock_rows_kept_ms == 0 {
+        return;
     }
     // Who reads the partition for its locks tells of rows that no proxy wrote.
     let Ok(found) = rows::decode(found) else { return };
@@ -84,7 +90,8 @@ fn unneeded(core: &Core, io: &mut Io, known: LoadId, rows: &[Row<'_>]) -> Option
     }
     let up_to_us = unneeded.up_to_us.min(old_us);
     let count = rows.iter().filter(|row| !row.slot.is_empty() && row.timestamp_us <= up_to_us).count();
-    let free_us = unneeded.free_us.min(up_to_us);
+    // Above all that is deleted, and below all that stays.
+    let free_us = unneeded.free_us.min(up_to_us + 1);
     (count >= locks.sweep.pace.shares_min).then_some(Unneeded { up_to_us, free_us, ..unneeded })
 }
 

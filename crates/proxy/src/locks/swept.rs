@@ -5,8 +5,8 @@ use slab::Slab;
 
 use crate::limits::SECOND_NS;
 
-/// Deletions in one partition within [`Pace::window_ns`]: what a read of it skips, for that is what the nodes warn of at 1,000.
-const DELETIONS_PER_PARTITION_MAX: u16 = 500;
+/// Deletions in one partition within [`Pace::window_ns`]. A read skips two ends of each, for two windows, and nodes warn at 1,000.
+const DELETIONS_PER_PARTITION_MAX: u16 = 200;
 
 /// How fast it goes.
 #[derive(Clone, Copy, Debug)]

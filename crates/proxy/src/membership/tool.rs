@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use shunt_fleet::schema::{self, Replication};
 use shunt_fleet::{Consistencies, NewFleet, Outcome, Statement};
-use shunt_wire::cql::message::Consistency;
+use shunt_wire::cql::message::{Consistency, error_code};
 
 use super::{answer, carry};
 use crate::control::client::{Client, Failed, Table};
@@ -20,14 +20,63 @@ const AGREEMENT_PAUSE: Duration = Duration::from_millis(100);
 pub fn found(client: &mut Client, name: &str, row: NewFleet, replication: &Replication) -> Result<bool, Failed> {
     let keyspaces =
         [schema::META_KEYSPACE, schema::FACADE_KEYSPACE].map(|keyspace| schema::create_keyspace(keyspace, replication));
-    let tables = schema::META_TABLES.into_iter().chain(schema::FACADE_TABLES).map(str::to_owned);
-    for text in keyspaces.into_iter().chain(tables) {
+    let tables = || schema::META_TABLES.into_iter().chain(schema::FACADE_TABLES);
+    for table in tables() {
+        if let Some(why) = is_anothers(client, table)? {
+            let message = format!("{why}: rename it, or drop it if nobody needs it. Nothing was made");
+            return Err(Failed { code: Some(error_code::INVALID), message });
+        }
+    }
+    for text in keyspaces.into_iter().chain(tables().map(str::to_owned)) {
         client.query(&text, &[], Consistency::QUORUM, None)?;
         agree(client)?;
     }
     let level = row.level;
     let statement = Statement::Found(row);
     Ok(matches!(ask(client, name, &statement, &statement.consistencies(level))?, Outcome::Applied))
+}
+
+/// Why the table that one of [`schema::META_TABLES`] or [`schema::FACADE_TABLES`] makes is there already, and is another; none: it is not
+/// there, or has the columns.
+///
+/// # Errors
+/// The node refused to say, or did not answer.
+pub fn is_anothers(client: &mut Client, statement: &str) -> Result<Option<String>, Failed> {
+    let Some((keyspace, table, columns)) = schema::table_of(statement) else { return Ok(None) };
+    let text = format!(
+        "SELECT column_name FROM system_schema.columns WHERE keyspace_name = '{keyspace}' AND table_name = '{table}'"
+    );
+    let found = client.query(&text, &[], Consistency::ONE, None)?;
+    let has = |name: &str| (0..found.rows.len()).any(|row| found.get(row, "column_name") == Some(name.as_bytes()));
+    let lacks = columns.into_iter().find(|name| !found.rows.is_empty() && !has(name));
+    Ok(lacks.map(|name| {
+        format!("the table {keyspace}.{table} was not made by this `shunt fleet init`: it has no column {name}")
+    }))
+}
+
+/// How a fleet's keyspaces are to be kept: as `wanted`; or as they are, where there is a fleet.
+///
+/// # Errors
+/// There is no fleet, and keyspaces of these names that are kept otherwise. Or the node refused to say, or did not answer.
+pub fn replication(client: &mut Client, wanted: &Replication, is_there: bool) -> Result<Replication, Failed> {
+    for keyspace in [schema::META_KEYSPACE, schema::FACADE_KEYSPACE] {
+        let text = format!("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = '{keyspace}'");
+        let table = client.query(&text, &[], Consistency::ONE, None)?;
+        let Some(map) = table.get(0, "replication") else { continue };
+        let found = schema::replication_of(map);
+        if is_there && let Some(found) = found {
+            return Ok(found);
+        }
+        if !is_there && found.as_ref() != Some(wanted) {
+            let shown = found.map_or("replicas that are not understood".to_owned(), |found| found.to_string());
+            let message = format!(
+                "the keyspace {keyspace} is there already, with {shown}, and {wanted} is asked for: give the options that it was made with, \
+                 ALTER it at a node, or drop it if it is left of an attempt. Nothing was made"
+            );
+            return Err(Failed { code: Some(error_code::INVALID), message });
+        }
+    }
+    Ok(wanted.clone())
 }
 
 /// The outcome of a statement on the fleet's tables.

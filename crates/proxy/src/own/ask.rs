@@ -167,7 +167,7 @@ pub(crate) fn pool(core: &mut Core, io: &mut Io) -> Option<PoolId> {
         return Some(id);
     }
     let login = token.map(Arc::from);
-    let key = PoolKey { login, version, keyspace: None, compression: None, no_compact: false };
+    let key = PoolKey { login, version, keyspace: None, compression: None, no_compact: false, is_own: true };
     let id = pools::for_key(core, io, &key, 0)?;
     if let Some(before) = core.fleet.own.pool.replace(id) {
         core.router.leave_pool(&mut core.links, io, before, ClientRef::PROXY.id);

@@ -208,6 +208,9 @@ pub fn hook(tables: &Shared) -> Hook {
         if request.opcode == opcode::QUERY && looks {
             return answer(request, &rows(&["name"], []));
         }
+        if has(b"FROM unanswered.") {
+            return Action::Silence;
+        }
         if !is_ours {
             let is_stray = has(b"shunt");
             tables.lock().unwrap().strays += usize::from(is_stray && request.opcode != opcode::STARTUP);

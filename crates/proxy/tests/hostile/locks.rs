@@ -115,6 +115,22 @@ fn rows_that_are_not_answered_do_not_end_the_lease() {
     assert!(ring.applies(other, &take("fast_locks", "a", "me")));
 }
 
+/// Where nobody logs in, and by the version and without the keyspace and the compression that the proxy's own statements have.
+#[test]
+fn queries_of_others_that_are_not_answered_do_not_end_the_lease() {
+    let mut ring = LockTestbed::new(|options| options.config.query_timeout_ms = 20_000);
+    for _ in 0..4 {
+        let client = ring.client(None);
+        let wanted: Vec<u8> =
+            (0..20_000).flat_map(|stream| bytes::query(4, stream, "SELECT k FROM unanswered.t")).collect();
+        ring.testbed.send(client, &wanted);
+    }
+    ring.testbed.run_for(9 * SECOND);
+    let other = ring.client(None);
+    assert!(ring.applies(other, &take("fast_locks", "a", "me")));
+    assert!(ring.applies(other, &take("locks", "a", "me")));
+}
+
 fn peer(ring: &mut LockTestbed) -> HostId<HandshakeNode> {
     let mut peer = HandshakeNode::new(false, (1, "peer".to_owned()));
     peer.holds_queries = true;

@@ -262,6 +262,9 @@ impl Ring {
     fn ends(&mut self, state: u8, inc: &[u8], from: u8, beat: Option<&Vec<u8>>) -> bool {
         self.member(inc, from, beat).is_some_and(|row| {
             row.state = state;
+            if state == 2 {
+                row.leaving = vec![0];
+            }
             true
         })
     }

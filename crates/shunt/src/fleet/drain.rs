@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use shunt_fleet::{FleetRow, MemberRow, Outcome, State, Statement};
 use shunt_proxy::control::client::Failed;
 use shunt_proxy::membership::tool;
+use shunt_wire::cql::message::error_code;
 
 use super::{Drain, read};
 use crate::exit::Exit;
@@ -12,6 +13,9 @@ use crate::print;
 
 /// How often the rows are read while it leaves.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// Whoever was asked may be the one that leaves, or end with it.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// Tells it, and waits.
 ///
@@ -28,34 +32,86 @@ pub(super) fn run(drain: &Drain) -> Result<Exit, Failed> {
     }
     let tell = Statement::TellToLeave(member.incarnation);
     let (address, shards) = (&member.address, shards_of(&fleet, &member));
-    match tool::ask(&mut client, name, &tell, &tell.consistencies(fleet.level))? {
+    let told = tool::ask(&mut client, name, &tell, &tell.consistencies(fleet.level));
+    match told.map_err(|failed| Failed { message: in_doubt(address, &failed), ..failed })? {
         Outcome::Applied => print(&format!("{address} is told to leave; it has {shards} shards\n")),
         Outcome::NotApplied => return refuse(format!("{address} has left by now, or was declared dead")),
         other => return refuse(format!("nobody knows if {address} was told to leave, ask again: {other:?}")),
     }
-    let began = Instant::now();
+    let mut answered = Instant::now();
+    let until = Instant::now() + Duration::from_secs(u64::from(drain.wait));
     loop {
         client.pause(LOOK);
-        let (fleet, members) = read(&mut client, name)?;
-        let row = members.iter().find(|row| row.incarnation == member.incarnation);
-        let shards = shards_of(&fleet, &member);
-        match row.map(|row| row.state) {
-            Some(State::Live) if began.elapsed() < Duration::from_secs(u64::from(drain.wait)) => {}
-            Some(State::Live) => {
-                eprintln!(
-                    "{address} is still leaving and has {shards} shards; see its log. What was told stands: it leaves when it can"
-                );
-                return Ok(Exit::Failed);
-            }
-            Some(State::Dead) => {
-                eprintln!("{address} was declared dead: others take over what it had, as if it had been killed");
-                return Ok(Exit::Failed);
-            }
-            Some(State::Sealed) | None => {
+        let found = read(&mut client, name);
+        let row = found.as_ref().map(|(_, members)| members.iter().find(|row| row.incarnation == member.incarnation));
+        match row.map(|row| row.map_or(Became::Left, Became::of)) {
+            Ok(Became::Left) => {
                 print(&format!("{address} has left the fleet\n"));
                 return Ok(Exit::Done);
             }
+            Ok(Became::Dead) => {
+                eprintln!(
+                    "{address} was declared dead before it had left: others take over what it had, as if it had been killed. If a \
+                     process answers there it is a new member"
+                );
+                return Ok(Exit::Failed);
+            }
+            _ if Instant::now() < until => {}
+            _ => {
+                let seen = match &found {
+                    Ok((fleet, _)) => format!("is still leaving and has {} shards", shards_of(fleet, &member)),
+                    Err(failed) => format!("may be leaving yet, for its row cannot be read: {}", failed.message),
+                };
+                eprintln!("{address} {seen}; see its log. What was told stands: it leaves when it can");
+                return Ok(Exit::Failed);
+            }
         }
+        // A proxy that leaves closes its connections, and a node may be restarted meanwhile.
+        match found {
+            Err(failed) if failed.code.is_none() => match drain.access.connect() {
+                Ok(again) => client = again,
+                Err(_) if answered.elapsed() < SILENCE_MAX => {}
+                Err(failed) => {
+                    let message = format!(
+                        "nothing answers any more, so it is not known if {address} has left: {}",
+                        failed.message
+                    );
+                    return Err(Failed { code: None, message });
+                }
+            },
+            _ => answered = Instant::now(),
+        }
+    }
+}
+
+/// What has become of a member that was told to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Became {
+    /// It has not left yet.
+    Leaving,
+    /// It has left.
+    Left,
+    /// It has not left: it was declared dead.
+    Dead,
+}
+
+impl Became {
+    fn of(row: &MemberRow) -> Became {
+        match row.state {
+            State::Live => Became::Leaving,
+            State::Sealed if row.leaving => Became::Left,
+            // Others have done what it left undone.
+            State::Sealed | State::Dead => Became::Dead,
+        }
+    }
+}
+
+fn in_doubt(address: &str, failed: &Failed) -> String {
+    match failed.code {
+        None | Some(error_code::WRITE_TIMEOUT | error_code::CAS_WRITE_UNKNOWN) => {
+            format!("nobody knows if {address} was told to leave, ask again: {}", failed.message)
+        }
+        Some(_) => failed.message.clone(),
     }
 }
 
@@ -101,6 +157,14 @@ mod tests {
     fn member(number: u8, address: &str, state: State) -> MemberRow {
         let (address, incarnation) = (address.to_owned(), Incarnation([number; 16]));
         MemberRow { incarnation, address, state, beat: 1, ts_limit_us: 1, format: 1, leaving: false }
+    }
+
+    #[test]
+    fn who_was_declared_dead_has_not_left_whatever_it_was_told() {
+        let became = |state, leaving| Became::of(&MemberRow { leaving, ..member(1, "a:1", state) });
+        assert_eq!(became(State::Live, true), Became::Leaving);
+        assert_eq!((became(State::Sealed, true), became(State::Sealed, false)), (Became::Left, Became::Dead));
+        assert_eq!((became(State::Dead, true), became(State::Dead, false)), (Became::Dead, Became::Dead));
     }
 
     #[test]

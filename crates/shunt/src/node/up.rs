@@ -120,7 +120,7 @@ fn start(options: &UpOptions, settings: &UpSettings, events: &Events) -> Result<
         let others = started.is_empty().then(|| nodes.admin() as Arc<dyn shunt_admin::Part>);
         started.push(proxy::start(bound, others.into_iter().collect(), None, events)?);
     }
-    announce(&options.data, settings.common.listen, nodes.addresses(), &started);
+    announce(&options.data, settings.common.listen, nodes.addresses(), &started, fleet.is_some());
     let manner = Manner {
         drain_limit: CLOSE_LIMIT,
         late: "the nodes did not close in time; what was acknowledged is on disk",
@@ -208,8 +208,8 @@ fn next(first: SocketAddr, number: u8) -> Option<SocketAddr> {
 fn found_fleet(nodes: &[SocketAddr], settings: &UpSettings) -> Result<Option<String>, Failure> {
     let config = Config { listen: vec![settings.common.listen], ..Config::default() };
     if let Err(problem) = config.member_address() {
-        // Asked for so: any address, or any port.
-        tracing::info!("there are no locks: {}", problem.message);
+        // Where there were some before, on other addresses, what a client takes for one is a row now.
+        tracing::warn!("there are no locks, and statements on the tables of shunt write rows: {}", problem.message);
         return Ok(None);
     }
     let contacts: Vec<String> = nodes.iter().map(ToString::to_string).collect();
@@ -238,7 +238,7 @@ fn addresses(data: &Path, settings: &UpSettings) -> Result<Vec<SocketAddr>, Fail
 }
 
 /// Says where everything is and what to type first. A closed standard output is no reason to end.
-fn announce(data: &Path, listen: SocketAddr, nodes: &[SocketAddr], started: &[Started]) {
+fn announce(data: &Path, listen: SocketAddr, nodes: &[SocketAddr], started: &[Started], has_locks: bool) {
     let proxies: Vec<SocketAddr> =
         started.iter().map(|one| reachable(one.listening.first().copied().unwrap_or(listen))).collect();
     let proxy = proxies.first().copied().unwrap_or(listen);
@@ -251,6 +251,12 @@ fn announce(data: &Path, listen: SocketAddr, nodes: &[SocketAddr], started: &[St
     let _ = writeln!(out, "  data                {}", shown(data));
     for admin in started.iter().filter_map(|one| one.admin).map(reachable) {
         let _ = writeln!(out, "  metrics, status     http://{admin}/metrics http://{admin}/status");
+    }
+    if !has_locks {
+        let _ = writeln!(
+            out,
+            "  locks               none, for --listen is not an address and a port that clients can be told"
+        );
     }
     for http in started.iter().filter_map(|one| one.locks_http) {
         let _ = writeln!(out, "  locks over HTTP     http://{}/v1/locks/NAME", reachable(http));

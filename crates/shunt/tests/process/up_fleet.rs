@@ -166,3 +166,22 @@ fn an_address_that_is_taken_or_not_there_is_named() {
     assert!(code == 3 && log.contains(&format!("cannot listen on {taken} (--listen)")), "{code} {log}");
     drop(holder);
 }
+
+/// As in a container. What was a lock before, on another address, would be a row that keeps nobody out.
+#[test]
+fn who_listens_on_any_address_is_told_that_there_are_no_locks() {
+    let directory = tempfile::tempdir().expect("directory");
+    let data = directory.path().join("data");
+    let options =
+        ["--nodes", "1", "--node-port", "0", "--reserve-bytes", "0", "--admin", "off", "--insecure", "--data"];
+    let mut command = shunt(&["up", "--listen", "0.0.0.0:0"]);
+    let mut child =
+        command.args(options).arg(&data).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
+    let lines = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    let said: Vec<String> = lines.take_while(|line| !line.contains("first session")).collect();
+    assert!(said.iter().any(|line| line.trim().starts_with("locks ") && line.contains("none")), "{said:?}");
+    signal(&child, "TERM");
+    let ended = child.wait_with_output().expect("it ends");
+    let log = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && log.contains("there are no locks"), "{log}");
+}
