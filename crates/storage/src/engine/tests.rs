@@ -3,7 +3,8 @@
 use super::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Values are texts, fragments append to them; those that begin with `!` never meet another before a value is asked for.
 struct Append;
@@ -168,17 +169,24 @@ fn compaction_removes_what_the_merger_gives_up() {
     assert_eq!(engine.get(&key(2), ReadTier::Disk).unwrap(), Found::Value { bytes: b"a".to_vec(), fragments: 1 });
 }
 
-/// Merges when the test lets it.
-struct Held(Arc<Mutex<()>>);
+/// Merges when the test lets it, and says that it would.
+struct Held(Arc<Mutex<()>>, Arc<AtomicBool>);
+
+impl Held {
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.1.store(true, Ordering::SeqCst);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Merger for Held {
     fn merge(&self, key: &[u8], base: Option<&[u8]>, fragments: &[&[u8]], purge: bool) -> Vec<u8> {
-        let _turn = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn();
         Append.merge(key, base, fragments, purge)
     }
 
     fn merge_fragments(&self, key: &[u8], fragments: &[&[u8]]) -> Option<Vec<u8>> {
-        let _turn = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn();
         Append.merge_fragments(key, fragments)
     }
 
@@ -189,13 +197,21 @@ impl Merger for Held {
 
 #[test]
 fn writes_that_come_faster_than_compaction_are_refused_if_they_may_not_wait() {
-    let (directory, lock) = (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(())));
-    let engine = RocksEngine::open(directory.path(), &small(), Arc::new(Held(Arc::clone(&lock)))).unwrap();
+    let (directory, lock, begun) =
+        (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(())), Arc::<AtomicBool>::default());
+    let held = Held(Arc::clone(&lock), Arc::clone(&begun));
+    let engine = RocksEngine::open(directory.path(), &small(), Arc::new(held)).unwrap();
     let write = |stall| engine.write(&[Write::Merge(b"key of a row".to_vec(), b"x".to_vec())], stall);
     engine.set_options(&[("level0_file_num_compaction_trigger", "2"), ("level0_slowdown_writes_trigger", "2")]);
     engine.set_options(&[("level0_stop_writes_trigger", "2")]);
     let compaction = lock.lock().unwrap();
-    // The first few are being compacted and do not count.
+    // The first few are being compacted and do not count, from when that has begun.
+    while !begun.load(Ordering::SeqCst) {
+        if write(Stall::Refuse).is_ok() {
+            engine.flush().unwrap();
+        }
+        std::thread::yield_now();
+    }
     for _ in 0..8 {
         if write(Stall::Refuse).is_ok() {
             engine.flush().unwrap();
