@@ -102,6 +102,8 @@ struct HopLink {
     conn: ConnId,
     address: SocketAddr,
     login: Login,
+    /// Whose login that is.
+    role: Option<Arc<str>>,
     step: Step,
     reader: EnvelopeReader,
     /// By stream id, less one.

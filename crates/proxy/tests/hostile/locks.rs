@@ -178,6 +178,37 @@ fn connections_to_other_proxies_that_nobody_uses_make_room() {
     }
 }
 
+/// Nor may one role have all of them, however many logins it has.
+#[test]
+fn one_role_leaves_connections_to_other_proxies_for_others() {
+    let mut ring = LockTestbed::with_tables(Tables::with_peer(PEER.parse().unwrap()), |options| {
+        options.credentials =
+            [("ann", "secret"), ("bob", "secret")].map(|(role, word)| (role.into(), word.into())).to_vec();
+        options.config.username = Some("bob".to_owned());
+        options.config.password = Some(Secret::new("secret"));
+    });
+    // It answers nothing, so no connection is idle.
+    let peer = peer(&mut ring);
+    let ask_as = |ring: &mut LockTestbed, token: &str, name: &str| {
+        let client = ring.testbed.offender();
+        ring.testbed.send(client, &bytes::startup(4, None));
+        ring.testbed.answered(client, 1);
+        ring.testbed.send(client, &bytes::auth_response(4, token.as_bytes()));
+        ring.testbed.answered(client, 2);
+        ring.testbed.take_answers(client);
+        ring.testbed.send(client, &bytes::query(4, 1, &take("locks", name, "me")));
+    };
+    let seen = |ring: &LockTestbed| ring.testbed.scene.world.host(peer).queries.len();
+    for number in 0..600 {
+        ask_as(&mut ring, &format!("{number}\0ann\0secret"), "a");
+    }
+    ring.testbed.run_for(100 * MILLISECOND);
+    assert_eq!(seen(&ring), 512);
+    ask_as(&mut ring, "\0bob\0secret", "a");
+    ring.testbed.run_for(SECOND);
+    assert_eq!(seen(&ring), 513);
+}
+
 /// A request that no proxy serves is asked again for a second; not as many as somebody may send.
 #[test]
 fn what_is_asked_again_is_bounded() {
