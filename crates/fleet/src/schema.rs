@@ -34,19 +34,22 @@ impl std::fmt::Display for Replication {
     }
 }
 
-/// What a value of `system_schema.keyspaces.replication` (`map<text, text>`) says; none: something else.
-pub fn replication_of(map: &[u8]) -> Option<Replication> {
+/// The entries of a value of `system_schema.keyspaces.replication`, a `map<text, text>`; none: it is cut off or no text.
+pub fn entries(map: &[u8]) -> Option<Vec<(&str, &str)>> {
     let (count, mut rest) = map.split_first_chunk::<4>()?;
-    let count = i32::from_be_bytes(*count);
+    let mut text = || {
+        let (head, after) = rest.split_first_chunk::<4>()?;
+        let (text, after) = after.split_at_checked(usize::try_from(i32::from_be_bytes(*head)).ok()?)?;
+        rest = after;
+        std::str::from_utf8(text).ok()
+    };
+    (0..i32::from_be_bytes(*count)).map(|_| Some((text()?, text()?))).collect()
+}
+
+/// What a value of `system_schema.keyspaces.replication` says; none: something else.
+pub fn replication_of(map: &[u8]) -> Option<Replication> {
     let (mut class, mut simple, mut datacentres) = (None, None, Vec::new());
-    for _ in 0..count {
-        let mut text = || {
-            let (head, after) = rest.split_first_chunk::<4>()?;
-            let (text, after) = after.split_at_checked(usize::try_from(i32::from_be_bytes(*head)).ok()?)?;
-            rest = after;
-            std::str::from_utf8(text).ok()
-        };
-        let (key, value) = (text()?, text()?);
+    for (key, value) in entries(map)? {
         match key {
             "class" => class = Some(value.rsplit('.').next().unwrap_or(value)),
             "replication_factor" => simple = Some(value.parse().ok()?),

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use shunt_fleet::schema::entries;
 use shunt_proxy::control::client::Table;
 
 /// Between the beginning of time UUIDs (1582) and 1970, in units of 100 ns (RFC 9562, section 5.1).
@@ -36,22 +37,8 @@ pub(super) fn time_us(uuid: &[u8]) -> Option<i64> {
 
 /// The replicas in a value of `system_schema.keyspaces.replication` (`map<text, text>`), of one datacentre or of all.
 pub(super) fn replicas(map: &[u8], datacentre: Option<&str>) -> Option<u32> {
-    let mut rest = map;
-    let int = |rest: &mut &[u8]| {
-        let (head, after) = rest.split_first_chunk::<4>()?;
-        *rest = after;
-        Some(i32::from_be_bytes(*head))
-    };
-    let count = int(&mut rest)?;
     let (mut simple, mut sum, mut of_one) = (None, 0, 0);
-    for _ in 0..count {
-        let mut text = || {
-            let length = usize::try_from(int(&mut rest)?).ok()?;
-            let (text, after) = rest.split_at_checked(length)?;
-            rest = after;
-            std::str::from_utf8(text).ok()
-        };
-        let (key, value) = (text()?, text()?);
+    for (key, value) in entries(map)? {
         // A transient replica is none: "3/1".
         let mut parts = value.split('/').map(str::parse::<u32>);
         let full = match (parts.next(), parts.next()) {
