@@ -12,6 +12,9 @@ use crate::control::client::{Client, Failed, Table};
 /// How long nodes may take to agree on the schema after a change of it.
 const AGREEMENT_MAX: Duration = Duration::from_secs(30);
 const AGREEMENT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a statement is asked again whose fate nodes leave open, and after which pause.
+pub const DOUBT_MAX: Duration = Duration::from_secs(30);
+const DOUBT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Makes the tables, as far as they are not there, and the fleet's row. `false`: the row was there and is left as it is.
 ///
@@ -33,7 +36,8 @@ pub fn found(client: &mut Client, name: &str, row: NewFleet, replication: &Repli
     }
     let level = row.level;
     let statement = Statement::Found(row);
-    Ok(matches!(ask(client, name, &statement, &statement.consistencies(level))?, Outcome::Applied))
+    let (outcome, _) = ask_until_known(client, name, &statement, &statement.consistencies(level), DOUBT_MAX)?;
+    Ok(matches!(outcome, Outcome::Applied))
 }
 
 /// Why the table that one of [`schema::META_TABLES`] or [`schema::FACADE_TABLES`] makes is there already, and is another; none: it is not
@@ -98,6 +102,44 @@ pub fn ask(client: &mut Client, name: &str, statement: &Statement, levels: &Cons
     Ok(answer::of_table(statement, &table))
 }
 
+/// The same for a conditional statement that does no harm when it is carried out twice: where nodes leave open if it was, it is asked
+/// again, for so long. Also `true` where it was: a statement that was not applied then may have been by an earlier attempt.
+///
+/// # Errors
+/// A node refused it, or it is still open, or the connection was lost.
+pub fn ask_until_known(
+    client: &mut Client,
+    name: &str,
+    statement: &Statement,
+    levels: &Consistencies,
+    within: Duration,
+) -> Result<(Outcome, bool), Failed> {
+    let pause = |client: &mut Client| client.pause(DOUBT_PAUSE);
+    until_known(client, within, |client| ask(client, name, statement, levels), pause)
+}
+
+fn until_known<C>(
+    client: &mut C,
+    within: Duration,
+    attempt: impl Fn(&mut C) -> Result<Outcome, Failed>,
+    pause: impl Fn(&mut C),
+) -> Result<(Outcome, bool), Failed> {
+    let (until, mut was_open) = (Instant::now() + within, false);
+    loop {
+        match attempt(client) {
+            Ok(outcome) => return Ok((outcome, was_open)),
+            Err(failed) if is_open(&failed) && Instant::now() < until => was_open = true,
+            Err(failed) => return Err(failed),
+        }
+        pause(client);
+    }
+}
+
+/// Whether a node's error leaves open if a statement was carried out.
+fn is_open(failed: &Failed) -> bool {
+    matches!(failed.code, Some(error_code::WRITE_TIMEOUT | error_code::CAS_WRITE_UNKNOWN))
+}
+
 /// Waits until all nodes have the same schema.
 fn agree(client: &mut Client) -> Result<(), Failed> {
     let began = Instant::now();
@@ -114,5 +156,33 @@ fn agree(client: &mut Client) -> Result<(), Failed> {
             return Err(Failed { code: None, message });
         }
         client.pause(AGREEMENT_PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nodes_leave_open_is_asked_again_until_it_is_known_and_nothing_else_is() {
+        let failed = |code| Err(Failed { code, message: "as the test wants it".to_owned() });
+        let timeout = failed(Some(error_code::WRITE_TIMEOUT));
+        let run = |answers: &[Result<Outcome, Failed>], within| {
+            let mut left = answers.to_vec();
+            left.reverse();
+            let known = until_known(&mut left, within, |left| left.pop().expect("asked once too often"), |_| {});
+            (known, left.len())
+        };
+        let long = Duration::from_secs(3600);
+        let known = run(&[timeout.clone(), failed(Some(error_code::CAS_WRITE_UNKNOWN)), Ok(Outcome::NotApplied)], long);
+        assert_eq!(known, (Ok((Outcome::NotApplied, true)), 0));
+        assert_eq!(run(&[Ok(Outcome::NotApplied)], long), (Ok((Outcome::NotApplied, false)), 0));
+        for code in [None, Some(error_code::UNAVAILABLE), Some(error_code::INVALID)] {
+            assert_eq!(
+                run(&[failed(code), Ok(Outcome::Applied)], long),
+                (failed(code).map(|outcome| (outcome, false)), 1)
+            );
+        }
+        assert_eq!(run(&[timeout.clone(), Ok(Outcome::Applied)], Duration::ZERO).1, 1, "the time is over");
     }
 }

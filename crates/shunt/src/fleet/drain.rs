@@ -32,14 +32,23 @@ pub(super) fn run(drain: &Drain) -> Result<Exit, Failed> {
     }
     let tell = Statement::TellToLeave(member.incarnation);
     let (address, shards) = (&member.address, shards_of(&fleet, &member));
-    let told = tool::ask(&mut client, name, &tell, &tell.consistencies(fleet.level));
+    let until = Instant::now() + Duration::from_secs(u64::from(drain.wait));
+    let told = tool::ask_until_known(
+        &mut client,
+        name,
+        &tell,
+        &tell.consistencies(fleet.level),
+        tool::DOUBT_MAX.min(Duration::from_secs(u64::from(drain.wait))),
+    );
     match told.map_err(|failed| Failed { message: in_doubt(address, &failed), ..failed })? {
-        Outcome::Applied => print(&format!("{address} is told to leave; it has {shards} shards\n")),
-        Outcome::NotApplied => return refuse(format!("{address} has left by now, or was declared dead")),
-        other => return refuse(format!("nobody knows if {address} was told to leave, ask again: {other:?}")),
+        // An attempt whose answer was lost may have told it, and it may have left since: its row says what has become of it.
+        (Outcome::Applied, _) | (Outcome::NotApplied, true) => {
+            print(&format!("{address} is told to leave; it has {shards} shards\n"));
+        }
+        (Outcome::NotApplied, false) => return refuse(format!("{address} has left by now, or was declared dead")),
+        (other, _) => return refuse(format!("nobody knows if {address} was told to leave, ask again: {other:?}")),
     }
     let mut answered = Instant::now();
-    let until = Instant::now() + Duration::from_secs(u64::from(drain.wait));
     loop {
         client.pause(LOOK);
         let found = read(&mut client, name);
