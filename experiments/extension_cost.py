@@ -46,10 +46,16 @@ def load(target: str, connections: int, outstanding: int, work: str, seconds: fl
 
 
 def run(arm, nodes, fronts, work: str, seconds: float) -> dict:
+    return generator.until_answered(lambda: run_once(arm, nodes, fronts, work, seconds))
+
+
+def run_once(arm, nodes, fronts, work: str, seconds: float) -> dict | None:
     _, with_jar, through, connections, outstanding = arm
     node, front = nodes[with_jar], fronts[with_jar]
     compiled, sent_before = compiler_seconds(node.pid()), sent(front)
     report = load(front.listen if through else node.contact, connections, outstanding, work, seconds, "--pid", node.pid())
+    if report["latency_us"] is None:
+        return None
     compiled = compiler_seconds(node.pid()) - compiled
     queries, writes = (after - earlier for after, earlier in zip(sent(front), sent_before))
     cpu_us = report["processes"][0]["cpu_us_per_query"] - 1e6 * compiled / report["queries"]

@@ -18,6 +18,8 @@ from harness import cql, jars
 from harness.cluster import Cluster
 from harness.proxy import Proxy, binary
 
+from . import generator
+
 KEYSPACE = "quorum"
 LEVELS = {"ONE": 1, "QUORUM": 4, "LOCAL_QUORUM": 6}
 SWITCHES = ("BatchRequests", "DeferWrites", "DeferReads", "GatherReplicaRequests", "InlineResponses")
@@ -85,6 +87,9 @@ class Ring:
         self.pids = [node.pid() for node in ring.nodes]
 
     def run(self, arm: str, point: tuple, options, seconds: float) -> dict:
+        return generator.until_answered(lambda: self.run_once(arm, point, options, seconds))
+
+    def run_once(self, arm: str, point: tuple, options, seconds: float) -> dict | None:
         contacts = [node.contact for node in self.ring.nodes]
         if arm in FRAMES:
             self.switches.set(FRAMES[arm])
@@ -95,6 +100,8 @@ class Ring:
         done = result["queries"] * (1 + options.warm_up / seconds)  # messages are counted over the warm-up too
         if result["errors"]:
             raise RuntimeError(f"{arm}: {result['errors']}")
+        if result["latency_us"] is None:
+            return None
         nodes = result["processes"]
         return {"cpu_us": sum(node["cpu_us_per_query"] for node in nodes), "rate_per_s": result["rate"], "p50_us": result["latency_us"]["p50"],
                 "p99_us": result["latency_us"]["p99"], "messages": (messages(self.ring) - sent) / done,

@@ -20,6 +20,8 @@ LOG_LINES_SHOWN = 120
 NAMES_SHOWN = 20
 # How cargo, pytest, go test and Surefire name a test that failed.
 FAILED_TEST = re.compile(r"^(?:test .* \.\.\. FAILED|FAILED \S.*|ERROR \S+::.*|\s*--- FAIL: .*|\[ERROR\] {3}\S.*)$", re.MULTILINE)
+# What is no suite of tests says it so.
+COMPLAINT = re.compile(r"^.*(?:\w*[Ee]rror\b|panicked|exit code [1-9]).*$", re.MULTILINE)
 
 
 @dataclass
@@ -115,7 +117,8 @@ class Steps:
         print(f"{seconds:6.1f} s {busy}  {numbers}", flush=True)
         if failed:
             self._show(log, text)
-            self._names += [f"{name}: {found.group().strip()[:200]}" for found in FAILED_TEST.finditer(text)] or [name]
+            found = list(FAILED_TEST.finditer(text)) or list(COMPLAINT.finditer(text))[-1:]
+            self._names += [f"{name}: {line.group().strip()[:200]}" for line in found] or [name]
         return not failed
 
     def skip(self, name: str, reason: str) -> None:
