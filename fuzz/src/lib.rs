@@ -18,6 +18,7 @@ pub mod fleet;
 pub mod language;
 pub mod locks;
 pub mod records;
+pub mod redo;
 pub mod requests;
 pub mod responses;
 pub mod runner;
@@ -41,7 +42,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 15] = [
     Target { name: "requests", run: requests::run },
     Target { name: "responses", run: responses::run },
     Target { name: "segments", run: segments::run },
@@ -54,6 +55,7 @@ pub const TARGETS: [Target; 14] = [
     Target { name: "facade", run: facade::run },
     Target { name: "fleet", run: fleet::run },
     Target { name: "locks", run: locks::run },
+    Target { name: "redo", run: redo::run },
     Target { name: "values", run: values::run },
     Target { name: "records", run: records::run },
 ];

@@ -14,6 +14,7 @@ use crate::written;
 
 mod facade;
 mod fleet;
+mod redo;
 mod language;
 mod locks;
 mod records;
@@ -48,6 +49,7 @@ pub fn seeds() -> Vec<Seed> {
     records::records(&mut add);
     facade::facade(&mut add);
     fleet::fleet(&mut add);
+    redo::redo(&mut add);
     locks::locks(&mut add);
     seeds
 }

@@ -71,6 +71,11 @@ fn facade() {
 }
 
 #[test]
+fn redo() {
+    fuzz("redo");
+}
+
+#[test]
 fn fleet() {
     fuzz("fleet");
 }

@@ -8,6 +8,7 @@ from locks.fleet import Fleet
 from locks.test_semantics import acquire, release
 
 LOCKS = 20
+MANY = 300
 SHARERS = 40  # more than the 32 rows of sharers that are worth a deletion while somebody holds the lock
 
 
@@ -77,6 +78,20 @@ def test_of_locks_that_nobody_holds_no_row_stays_and_their_fences_rise(fleet, se
                 assert time.monotonic() < deadline
                 time.sleep(0.2)
         assert not answer["[applied]"] and answer["owner"] == ("one" if lock == f"{name}-held" else "two")
+
+
+def test_rows_of_names_for_which_nobody_asks_any_more_are_found_by_the_next_owner(fleet, session, name):
+    for number in range(MANY):
+        assert acquire(session, f"{name}-{number}", "one")["[applied]"]
+        assert release(session, f"{name}-{number}", "one")["[applied]"]
+    for one in fleet.proxies:
+        one.kill()
+        one.start()
+    fleet.wait_until_settled(3)
+    # Nobody asks for a lock from here on. A round through all partitions would take minutes.
+    found = len(rows(session, name))
+    assert found > MANY // 2, "most were not reached before"
+    until(session, name, lambda left: len(left) <= found - 10)
 
 
 def test_of_those_who_shared_a_lock_that_others_share_no_rows_stay(session, name):

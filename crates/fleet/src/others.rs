@@ -11,12 +11,17 @@ use crate::config::Times;
 use crate::ids::{Incarnation, View};
 use crate::output::Peer;
 
+/// A process that has ended may have renewed its lease once or twice more in statements that were on their way.
+const RENEWALS_OF_RIVAL: u32 = 3;
+
 /// What has been seen of one member.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub(crate) row: MemberRow,
     /// When this beat was first known here.
     pub(crate) since_ns: u64,
+    /// How often the beat was seen to rise.
+    pub(crate) renewals: u32,
     /// When it was known that the beat stood still too long.
     pub(crate) silent_at_ns: Option<u64>,
     /// When the state was first known here.
@@ -76,6 +81,7 @@ impl Others {
         let fresh = |row| Seen {
             row,
             since_ns: now_ns,
+            renewals: 0,
             silent_at_ns: None,
             state_since_ns: now_ns,
             redo_asked: false,
@@ -90,6 +96,7 @@ impl Others {
         }
         if row.beat > seen.row.beat {
             (seen.since_ns, seen.silent_at_ns) = (now_ns, None);
+            seen.renewals = seen.renewals.saturating_add(1);
         } else if sent_ns.saturating_sub(seen.since_ns) >= times.silent_ns {
             seen.silent_at_ns = seen.silent_at_ns.or(Some(now_ns));
         }
@@ -193,6 +200,17 @@ impl Others {
         let mut peers: Vec<Peer> = by_address.into_values().map(peer).collect();
         peers.sort_by_key(|peer| peer.incarnation);
         peers
+    }
+
+    /// Another live member at the same address that goes on renewing its lease: one that this one has followed would not.
+    pub(crate) fn rival(&self, me: Incarnation) -> Option<&MemberRow> {
+        let own = &self.seen.get(&me)?.row;
+        let is_rival = |seen: &&Seen| {
+            let row = &seen.row;
+            let is_live = row.state == State::Live && seen.renewals >= RENEWALS_OF_RIVAL;
+            row.incarnation != me && row.address == own.address && is_live
+        };
+        self.seen.values().find(is_rival).map(|seen| &seen.row)
     }
 
     /// Tells if there are rows that cannot be used.

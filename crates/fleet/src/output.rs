@@ -126,7 +126,14 @@ pub enum Event {
     /// It was renewed after that.
     LeaseBack,
     /// This member declared another dead.
-    DeclaredDead(Incarnation),
+    DeclaredDead {
+        /// Which.
+        incarnation: Incarnation,
+        /// Where it was reached.
+        address: String,
+        /// How many shards it had.
+        shards: usize,
+    },
     /// This member changed the view.
     ViewChanged {
         /// Its new epoch.
@@ -151,6 +158,13 @@ pub enum Alarm {
     StatementFailed(String),
     /// A row cannot be used.
     Unreadable(BadRow),
+    /// Another member that lives says that clients reach it at this member's address.
+    SameAddress {
+        /// Which.
+        incarnation: Incarnation,
+        /// Where.
+        address: String,
+    },
     /// A view names somebody of whom there is no row: somebody removed it.
     MissingMember(Incarnation),
     /// A shard was taken from this member while it lived.
@@ -189,6 +203,11 @@ impl fmt::Display for Alarm {
             Alarm::MissingMember(incarnation) => {
                 write!(f, "the fleet's row gives shards to {incarnation}, of whom there is no row: see who removed it")
             }
+            Alarm::SameAddress { incarnation, address } => write!(
+                f,
+                "another live member, {incarnation}, says that it is reached at {address}, as this one does: requests for its locks come \
+                 here and are refused. Give each proxy an address of its own (--advertise), and stop one of the two"
+            ),
             Alarm::ShardTaken(shard) => {
                 write!(f, "shard {shard} was taken from this proxy: see who wrote to shunt_meta")
             }

@@ -28,6 +28,13 @@ impl Part for LocksHttp {
             None,
             &refused,
         )?;
+        let failed = [plain(self.metrics.accepts_failed.get() as f64)];
+        encoder.counter(
+            "shunt_lock_http_accepts_failed",
+            "Accepts that failed, most likely for want of open files.",
+            None,
+            &failed,
+        )?;
         let (connections, requests) = self.taken();
         encoder.gauge(
             "shunt_lock_http_connections",

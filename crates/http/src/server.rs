@@ -22,7 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
-use tracing::error;
+use tracing::{error, warn};
 
 use crate::limits::{
     ACCEPT_RETRY, ANSWER_TIMEOUT, BODY_BYTES_MAX, BODY_TIMEOUT, CONNECT_STEP_TIMEOUT, CONNECTION_TIMEOUT,
@@ -69,6 +69,7 @@ pub struct LocksHttp {
 pub(crate) struct Metrics {
     pub(crate) answers: Family<Status, { Status::COUNT }>,
     pub(crate) connections_refused: Counter,
+    pub(crate) accepts_failed: Counter,
 }
 
 impl LocksHttp {
@@ -108,7 +109,12 @@ impl LocksHttp {
                         Ok(place) => drop(serving.spawn(Arc::clone(&self).connection(stream, peer.ip(), place))),
                         Err(_) => self.metrics.connections_refused.add(1),
                     },
-                    Err(_) => sleep(ACCEPT_RETRY).await,
+                    Err(error) => {
+                        // Most likely out of files. At most one line in each pause.
+                        self.metrics.accepts_failed.add(1);
+                        warn!(%error, "cannot accept connections for locks over HTTP for now");
+                        sleep(ACCEPT_RETRY).await;
+                    }
                 },
             }
         }

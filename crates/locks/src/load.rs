@@ -1,7 +1,7 @@
 //! Rows that an earlier owner of a shard has written are read before its durable locks are served.
 //!
-//! All rows of a partition are read when the first request for one of its locks comes. Requests wait for that, for a bounded
-//! time. A holder that is found gets its full TTL from now on, because renewals are not written; nobody is told that it holds the lock
+//! All rows of a partition are read when the first request for one of its locks comes, or before, by whoever deletes rows that nobody
+//! needs. Requests wait for that, for a bounded time. A holder that is found gets its full TTL from now on, because renewals are not written; nobody is told that it holds the lock
 //! before its row was written once more, because it may have been found on one replica only. What earlier owners wrote of the lock
 //! may arrive yet, that it was released too: so the row gets a timestamp above all of theirs.
 
@@ -29,13 +29,9 @@ impl Locks {
         bucket: u16,
         sink: &mut impl Sink,
     ) -> Option<Handle> {
-        if self.buckets[usize::from(bucket)].state == BucketState::Unknown {
-            let shard = (usize::from(bucket) / BUCKETS_PER_SHARD) as u8;
-            let Some(found_us) = self.next_token(now, shard) else {
-                self.tell(asked, NIL, Outcome::NotServed(NotServed::LeaseOver), sink);
-                return None;
-            };
-            self.buckets[usize::from(bucket)].found_us = found_us;
+        if !self.may_load(now, bucket) {
+            self.tell(asked, NIL, Outcome::NotServed(NotServed::LeaseOver), sink);
+            return None;
         }
         let request = match self.add_request(asked, operation) {
             Ok(request) => request,
@@ -52,6 +48,36 @@ impl Locks {
         let state = &mut self.buckets[usize::from(bucket)];
         state.deferred.push(Deferred { handle, name: asked.name.to_vec() });
         self.deferred += 1;
+        self.load(bucket, sink);
+        Some(handle)
+    }
+
+    /// Reads the rows of a partition for which nobody has asked yet. `false`: they are read already, or this core may not read them now.
+    pub fn read_ahead(&mut self, now: Now, bucket: u16, sink: &mut impl Sink) -> bool {
+        let shard = (usize::from(bucket) / BUCKETS_PER_SHARD) as u8;
+        let is_unknown = self.buckets.get(usize::from(bucket)).is_some_and(|of| of.state == BucketState::Unknown);
+        if !is_unknown || self.serves(now, shard).is_err() || !self.may_load(now, bucket) {
+            return false;
+        }
+        self.load(bucket, sink);
+        true
+    }
+
+    /// Takes the timestamp that holders are given who are found in a partition. `false`: there is none below the lease's limit.
+    fn may_load(&mut self, now: Now, bucket: u16) -> bool {
+        if self.buckets[usize::from(bucket)].state != BucketState::Unknown {
+            return true;
+        }
+        let shard = (usize::from(bucket) / BUCKETS_PER_SHARD) as u8;
+        let found_us = self.next_token(now, shard);
+        if let Some(found_us) = found_us {
+            self.buckets[usize::from(bucket)].found_us = found_us;
+        }
+        found_us.is_some()
+    }
+
+    fn load(&mut self, bucket: u16, sink: &mut impl Sink) {
+        let state = &mut self.buckets[usize::from(bucket)];
         if state.state == BucketState::Unknown {
             state.state = BucketState::Loading;
             state.generation = state.generation.wrapping_add(1);
@@ -59,7 +85,6 @@ impl Locks {
             state.has_holds = false;
             sink.load(LoadId { bucket, generation: state.generation });
         }
-        Some(handle)
     }
 
     /// Lets go of requests that do not wait for their partitions any more, where they are more than those that do.

@@ -4,7 +4,7 @@ use crate::locks::Locks;
 use crate::slab::NIL;
 use crate::state::{Claim, Due, Freed, Handed, Hold, HoldState, Operation};
 use crate::types::{
-    Asked, Handle, Holder, Mode, Namespace, Now, Outcome, Row, Sink, Write, WriteId, bucket_of, shard_of,
+    Asked, Handle, Holder, Mode, Namespace, NotServed, Now, Outcome, Row, Sink, Write, WriteId, bucket_of, shard_of,
 };
 
 impl Locks {
@@ -179,7 +179,12 @@ impl Locks {
         let lock = self.find(shard, asked.namespace, asked.name);
         let holder = lock.and_then(|lock| self.first_holder(now, lock));
         let waiters = lock.map_or(0, |lock| self.queue_length(lock));
-        sink.reply(asked.ticket, Outcome::Seen { holder, waiters });
+        // Whoever was granted it by a former owner may count on it yet: it is not known that nobody has it.
+        let may_be_held = holder.is_none() && asked.namespace == Namespace::Memory && self.is_in_grace(now, shard);
+        sink.reply(
+            asked.ticket,
+            if may_be_held { Outcome::NotServed(NotServed::Grace) } else { Outcome::Seen { holder, waiters } },
+        );
     }
 
     /// Ends a hold and grants the lock to those who are next. Of a durable lock that nobody gets the row is written as free, for the

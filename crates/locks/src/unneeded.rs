@@ -30,19 +30,23 @@ pub struct Unneeded {
 }
 
 impl Locks {
-    /// The first partition from this number on whose rows are known here.
-    pub fn known_from(&self, bucket: u16) -> Option<LoadId> {
-        let is_known = |bucket: &usize| {
-            let shard = &self.shards[bucket / BUCKETS_PER_SHARD];
-            shard.owned && self.buckets[*bucket].state == BucketState::Loaded
-        };
-        let bucket = (usize::from(bucket)..BUCKETS).find(is_known)?;
-        Some(LoadId { bucket: bucket as u16, generation: self.buckets[bucket].generation })
+    /// The first partition from this number on that is this core's.
+    pub fn owned_from(&self, bucket: u16) -> Option<u16> {
+        let mut buckets = usize::from(bucket)..BUCKETS;
+        buckets.find(|bucket| self.shards[bucket / BUCKETS_PER_SHARD].owned).map(|bucket| bucket as u16)
+    }
+
+    /// A partition of this core whose rows are known here; else [`Locks::read_ahead`] reads them.
+    pub fn known(&self, bucket: u16) -> Option<LoadId> {
+        let shard = &self.shards[usize::from(bucket) / BUCKETS_PER_SHARD];
+        let of = &self.buckets[usize::from(bucket)];
+        let is_known = shard.owned && of.state == BucketState::Loaded;
+        is_known.then_some(LoadId { bucket, generation: of.generation })
     }
 
     /// What may be deleted of a lock's rows.
     ///
-    /// `known` is what [`Locks::known_from`] said before the rows were read, and `newest_us` the latest timestamp among those of this
+    /// `known` is what [`Locks::known`] said before the rows were read, and `newest_us` the latest timestamp among those of this
     /// name; `now` is later than the reading.
     pub fn unneeded(&self, now: Now, known: LoadId, name: &[u8], newest_us: i64) -> Option<Unneeded> {
         let shard = (usize::from(known.bucket) / BUCKETS_PER_SHARD) as u8;

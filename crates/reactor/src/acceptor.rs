@@ -65,7 +65,9 @@ impl Acceptor {
         }
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let mut accepting = Accepting::new(listeners, cores, stop.clone());
-        let thread = std::thread::Builder::new().name("accept".into()).spawn(move || accepting.run())?;
+        let span = tracing::Span::current();
+        let run = move || span.in_scope(|| accepting.run());
+        let thread = std::thread::Builder::new().name("accept".into()).spawn(run)?;
         Ok(Acceptor { stop, thread: Some(thread) })
     }
 

@@ -194,7 +194,8 @@ fn fleet(doctor: &Doctor, client: &mut Client, ring: &Ring, report: &mut Report)
             return Ok(None);
         }
         Ok(_) => {
-            report.error("fleet", "", &format!("there is no fleet {}", doctor.name), &init);
+            let what = crate::fleet::no_fleet(client, &doctor.name);
+            report.error("fleet", "", &what, "name the one that is there (--name), or make one where there is none");
             return Ok(None);
         }
         Err(failed) if failed.code.is_some() => {
@@ -258,6 +259,15 @@ fn members(doctor: &Doctor, client: &mut Client, fleet: &FleetRow, report: &mut 
         let advice = "see if it runs and reaches the nodes; if no other lives nobody declares it dead, and nobody serves its locks";
         report.warning("members", address, what, advice);
     }
+    for address in shared_addresses(&rows, &silent) {
+        let what = "two live members say that they are reached here: requests for the locks of one come to the other and are refused";
+        report.error(
+            "members",
+            address,
+            what,
+            "give each proxy an address of its own (--advertise), and stop one of the two",
+        );
+    }
     for (incarnation, bad) in &unreadable {
         report.error("members", &incarnation.to_string(), &bad.to_string(), "see who wrote to shunt_meta.member");
     }
@@ -276,6 +286,19 @@ fn members(doctor: &Doctor, client: &mut Client, fleet: &FleetRow, report: &mut 
         count => report.ok("members", "", &format!("{count} live")),
     }
     Ok(())
+}
+
+/// Addresses of more than one live member. One that does not renew its lease is a former start of a proxy.
+fn shared_addresses<'a>(rows: &'a [MemberRow], silent: &[String]) -> Vec<&'a str> {
+    let mut live: Vec<&str> =
+        rows.iter().filter(|row| row.state == State::Live).map(|row| row.address.as_str()).collect();
+    for address in silent {
+        if let Some(place) = live.iter().position(|of| of == address) {
+            live.swap_remove(place);
+        }
+    }
+    live.sort_unstable();
+    live.chunk_by(|one, next| one == next).filter(|same| same.len() > 1).map(|same| same[0]).collect()
 }
 
 fn read_members(

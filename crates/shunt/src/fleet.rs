@@ -199,7 +199,8 @@ pub(crate) fn run(fleet: &Fleet) -> Exit {
             Exit::Done
         }
         Err(failed) => {
-            eprintln!("error: {}", failed.message);
+            let hint = if failed.code.is_none() { ". --contact-points says whom to ask" } else { "" };
+            eprintln!("error: {}{hint}", failed.message);
             if failed.code.is_none() { Exit::NoRing } else { Exit::Configuration }
         }
     }
@@ -231,10 +232,23 @@ fn init(init: &Init) -> Result<String, Failed> {
         datacentre::check(&mut client, init)?;
     }
     let replication = tool::replication(&mut client, &replication, known.contains(name))?;
-    Ok(match tool::found(&mut client, name, row, &replication)? {
-        true => format!("fleet {name} is made; start its proxies with --fleet {name}\n"),
-        false => format!("fleet {name} was there before, and is left as it is\n"),
-    })
+    if tool::found(&mut client, name, row.clone(), &replication)? {
+        return Ok(format!("fleet {name} is made; start its proxies with --fleet {name}\n"));
+    }
+    let (there, _) = read(&mut client, name)?;
+    Ok(format!("fleet {name} was there before, and is left as it is{}\n", differences(&there, &row)))
+}
+
+/// What a fleet that is there has otherwise than it was asked for.
+fn differences(there: &FleetRow, wanted: &NewFleet) -> String {
+    let pairs = [
+        ("lease in ms", there.lease_ms.to_string(), wanted.lease_ms.to_string()),
+        ("longest TTL in memory in ms", there.max_ttl_ms.to_string(), wanted.max_ttl_ms.to_string()),
+        ("level", there.level.name().to_owned(), wanted.level.name().to_owned()),
+        ("datacentre", format!("{:?}", there.datacentre), format!("{:?}", wanted.datacentre)),
+    ];
+    let differ = pairs.into_iter().filter(|(_, there, wanted)| there != wanted);
+    differ.map(|(what, there, wanted)| format!("; its {what} is {there}, not {wanted}")).collect()
 }
 
 /// The fleets of the ring.
@@ -247,6 +261,14 @@ fn fleets(client: &mut Client) -> Result<Vec<String>, Failed> {
     };
     let names = (0..fleets.rows.len()).filter_map(|row| fleets.get(row, "cluster"));
     Ok(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+}
+
+/// What is said where a fleet is not there. Another is refused while there is one.
+pub(crate) fn no_fleet(client: &mut Client, name: &str) -> String {
+    match fleets(client) {
+        Ok(known) if !known.is_empty() => format!("there is no fleet {name}; the ring has {}", known.join(", ")),
+        _ => format!("there is no fleet {name}: `shunt fleet init` makes it"),
+    }
 }
 
 /// Makes a fleet with the defaults and so many replicas, if there is none.
@@ -279,7 +301,7 @@ fn read(client: &mut Client, name: &str) -> Result<(FleetRow, Vec<MemberRow>), F
                      of Shunt that the proxies have"
                 ),
                 Outcome::Unreadable(bad) => format!("{bad}: see who wrote to shunt_meta"),
-                _ => format!("there is no fleet {name}: `shunt fleet init` makes it"),
+                _ => no_fleet(client, name),
             };
             return Err(Failed { code: Some(0), message });
         }
@@ -314,4 +336,40 @@ fn status(status: &Status) -> Result<String, Failed> {
             writeln!(text, "{:<22} {state:<8} {shards:>6} {:>10}  {}", member.address, member.beat, member.incarnation);
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_fleet::{Shards, View};
+
+    use super::*;
+
+    #[test]
+    fn what_a_fleet_has_otherwise_than_it_was_asked_for_is_named() {
+        let wanted = NewFleet {
+            format: FORMAT,
+            level: Level::Serial,
+            datacentre: String::new(),
+            max_ttl_ms: 30_000,
+            lease_ms: 6_000,
+        };
+        let mut there = FleetRow {
+            format: FORMAT,
+            level: Level::Serial,
+            datacentre: String::new(),
+            max_ttl_ms: 30_000,
+            lease_ms: 6_000,
+            epoch: 3,
+            view: View::default(),
+            ts_floor_us: 0,
+            handed_over: Shards::ALL,
+        };
+        assert_eq!(differences(&there, &wanted), "");
+        (there.lease_ms, there.level, there.datacentre) = (9_000, Level::LocalSerial, "dc1".to_owned());
+        let said = differences(&there, &wanted);
+        assert_eq!(
+            said,
+            "; its lease in ms is 9000, not 6000; its level is LOCAL_SERIAL, not SERIAL; its datacentre is \"dc1\", not \"\""
+        );
+    }
 }

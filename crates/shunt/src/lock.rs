@@ -45,7 +45,7 @@ pub(crate) struct Lock {
     /// A lock in memory: faster, and nobody's for a while after a proxy has died
     #[arg(long)]
     fast: bool,
-    /// Who holds it; two that say the same are taken for one [default: host, process and time]
+    /// Who holds it. Two that say the same are taken for one: both commands run at once [default: host, process and time]
     #[arg(long, value_name = "TEXT")]
     owner: Option<String>,
     /// Exit code when somebody else has it to the end of the wait
@@ -61,8 +61,8 @@ pub(crate) struct Lock {
 
 /// Why there is no lock.
 enum Refused {
-    /// Somebody else has it.
-    Held,
+    /// Somebody else has it; who, as far as that was told.
+    Held(String),
     /// It cannot be had, whoever has it.
     Failed(Failed),
 }
@@ -86,8 +86,8 @@ pub(crate) fn run(lock: &Lock) -> ExitCode {
     let mut proxy = Proxy { lock, owner: lock.owner.clone().unwrap_or_else(owner), client: None };
     let held = match proxy.acquire() {
         Ok(held) => held,
-        Err(Refused::Held) => {
-            eprintln!("lock {} is held by somebody else", lock.name);
+        Err(Refused::Held(who)) => {
+            eprintln!("lock {} is held by {who}", lock.name);
             return ExitCode::from(lock.conflict_exit_code);
         }
         Err(Refused::Failed(failed)) => {
@@ -163,6 +163,7 @@ impl Proxy<'_> {
             self.lock.ttl
         );
         let mode: &[u8] = if self.lock.shared { b"S" } else { b"X" };
+        let mut is_first = true;
         loop {
             let asked = Instant::now();
             let left = until.saturating_duration_since(asked);
@@ -178,18 +179,26 @@ impl Proxy<'_> {
                     if let Some(fence) = fence
                         && (is_granted || was_granted)
                     {
+                        if !is_granted && is_first {
+                            eprintln!(
+                                "warning: {} holds lock {} already, and is taken for this command: if another command runs under that \
+                                 --owner, both run at once, and the lock is released when the first of them ends",
+                                self.owner, self.lock.name
+                            );
+                        }
                         let held = Held { fence, asked };
                         if is_granted || self.renew(&held).is_ok_and(|renewed| renewed) {
                             return Ok(held);
                         }
                     }
                     if left.is_zero() {
-                        return Err(Refused::Held);
+                        return Err(Refused::Held(holder_of(&table)));
                     }
                 }
                 Err(failed) if is_final(&failed) || left.is_zero() => return Err(Refused::Failed(failed)),
                 Err(_) => pause(PAUSE),
             }
+            is_first = false;
         }
     }
 
@@ -216,6 +225,22 @@ impl Proxy<'_> {
             pause(PAUSE);
         }
         eprintln!("lock {} could not be released; it ends with its time", self.lock.name);
+    }
+}
+
+/// Who holds a lock, as a refusal tells.
+fn holder_of(table: &Table) -> String {
+    let number = |column, length: usize| {
+        let bytes: &[u8] = table.get(0, column).filter(|bytes| bytes.len() == length)?;
+        Some(bytes.iter().fold(0u64, |number, byte| number << 8 | u64::from(*byte)))
+    };
+    let owner = table.get(0, "owner").map(|owner| String::from_utf8_lossy(owner).into_owned());
+    match (owner, number("fence", 8), number("ttl_ms", 4)) {
+        (Some(owner), Some(fence), Some(ttl_ms)) => {
+            format!("{owner} (fence {fence}, {:.1} s left unless it renews it)", ttl_ms as f64 / 1_000.0)
+        }
+        (Some(owner), ..) => owner,
+        _ => "somebody else".to_owned(),
     }
 }
 

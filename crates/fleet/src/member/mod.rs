@@ -116,6 +116,8 @@ struct Told {
     joined: bool,
     failure: String,
     fences_ahead: bool,
+    /// The other member at this one's address.
+    rival: Option<Incarnation>,
     unreadable: Option<crate::columns::BadRow>,
 }
 
@@ -310,6 +312,17 @@ impl Member {
         self.step_rows(now_ns, sink);
         self.tell(now_ns, sink);
         self.tell_fences_ahead(wall_us, sink);
+        self.tell_rival(sink);
+    }
+
+    /// Two processes with one configuration: nothing else would say so.
+    fn tell_rival(&mut self, sink: &mut dyn Sink) {
+        let rival = self.others.rival(self.me);
+        if let Some(row) = rival.filter(|row| self.told.rival != Some(row.incarnation)) {
+            let (incarnation, address) = (row.incarnation, row.address.clone());
+            sink.put(Output::Alarm(Alarm::SameAddress { incarnation, address }));
+        }
+        self.told.rival = rival.map(|row| row.incarnation);
     }
 
     /// A member whose clock is ahead lifts the fences of all when its shards are others'.

@@ -63,7 +63,10 @@ impl Member {
             (Statement::ReadMembers { .. }, _) => {}
             (Statement::DeclareDead { incarnation, .. }, Outcome::Applied) => {
                 self.others.set_state(*incarnation, State::Dead, now_ns);
-                sink.put(Output::Event(Event::DeclaredDead(*incarnation)));
+                let incarnation = *incarnation;
+                let address = self.others.address(incarnation).unwrap_or_default().to_owned();
+                let shards = self.fleet.as_ref().map_or(0, |row| row.view.shards_of(incarnation).len());
+                sink.put(Output::Event(Event::DeclaredDead { incarnation, address, shards }));
             }
             (Statement::Seal(incarnation), Outcome::Applied) => {
                 self.others.set_state(*incarnation, State::Sealed, now_ns);

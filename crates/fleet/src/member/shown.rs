@@ -17,6 +17,8 @@ pub struct Shown {
     pub leaving: bool,
     /// How many shards are its own.
     pub shards: usize,
+    /// This member's address is also that of another that lives: see [`crate::Alarm::SameAddress`].
+    pub is_rival: bool,
     /// For how long it has not been seen to renew its lease, in nanoseconds.
     pub silent_ns: u64,
 }
@@ -25,6 +27,7 @@ impl Member {
     /// So many members at most, this one among them, and how many are left out: those that live first, the others by how
     /// lately they did.
     pub fn members(&self, now_ns: u64, most: usize) -> (Vec<Shown>, usize) {
+        let rival = self.others.rival(self.me).map(|row| row.incarnation);
         let shards = |incarnation| self.fleet.as_ref().map_or(0, |row| row.view.shards_of(incarnation).len());
         let mut members: Vec<&_> = self.others.all().collect();
         let rank = |incarnation, state, since_ns: u64| {
@@ -41,6 +44,7 @@ impl Member {
                 state: seen.row.state,
                 leaving: seen.row.leaving,
                 shards: shards(seen.row.incarnation),
+                is_rival: rival == Some(seen.row.incarnation),
                 silent_ns: now_ns.saturating_sub(seen.since_ns),
             })
             .collect();

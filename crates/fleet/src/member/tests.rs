@@ -51,6 +51,37 @@ fn fences_far_ahead_of_the_clock_are_told_once() {
     assert_eq!(alarms_of(wall_us, wall_us - year_us), [Alarm::FencesAhead(year_us)], "or this clock is behind");
 }
 
+/// Two processes have one configuration. The row of one that was started anew stands beside the new one's for a while, too.
+#[test]
+fn another_that_lives_at_the_same_address_is_told_of_once_and_a_former_start_is_not() {
+    let (me, other) = (Incarnation([1; 16]), Incarnation([2; 16]));
+    let mut member = Member::new(Config::new("main", "10.0.0.1:9042"), me).expect("settings");
+    let mut outputs = Vec::new();
+    let mut see = |member: &mut Member, beats: [i64; 2], at_ns: u64| {
+        let of = |incarnation, beat| MemberRow {
+            incarnation,
+            address: "10.0.0.1:9042".to_owned(),
+            state: State::Live,
+            beat,
+            ts_limit_us: 0,
+            format: 1,
+            leaving: false,
+        };
+        let rows = vec![of(me, beats[0]), of(other, beats[1])];
+        let snapshot = Snapshot { rows, unreadable: Default::default(), serial: true, sent_ns: at_ns, now_ns: at_ns };
+        member.others.take(snapshot, &member.times);
+        member.tell_rival(&mut outputs);
+        outputs.drain(..).filter(|output| matches!(output, Output::Alarm(Alarm::SameAddress { .. }))).count()
+    };
+    let told = [[1, 7], [2, 8], [3, 9], [4, 9], [5, 9]].map(|beats| see(&mut member, beats, beats[0].unsigned_abs()));
+    assert_eq!(told, [0; 5], "it had two statements on their way");
+    assert!(member.members(6, 5).0.iter().all(|shown| !shown.is_rival));
+    let told = [[6, 10], [7, 11], [8, 12]].map(|beats| see(&mut member, beats, beats[0].unsigned_abs()));
+    assert_eq!(told, [1, 0, 0]);
+    let rivals: Vec<_> = member.members(9, 5).0.into_iter().map(|shown| (shown.incarnation, shown.is_rival)).collect();
+    assert_eq!(rivals, [(me, false), (other, true)]);
+}
+
 #[test]
 fn members_are_shown_with_this_one_and_those_that_live_however_many_are_dead() {
     let me = Incarnation([9; 16]);

@@ -430,7 +430,7 @@ impl World {
             }
             Output::Resume(shard) => self.hosts[index].cores.open(shard, true),
             Output::Lost { shard, .. } => self.hosts[index].cores.lose(shard),
-            Output::Event(Event::DeclaredDead(_)) => self.declared_dead += 1,
+            Output::Event(Event::DeclaredDead { .. }) => self.declared_dead += 1,
             Output::ToldToLeave => self.told_to_leave += 1,
             Output::Event(Event::FormatRaised(_)) => self.raised += 1,
             Output::Ended(end) => {

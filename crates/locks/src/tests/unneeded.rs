@@ -14,8 +14,7 @@ fn loaded(rows: &[Row<'_>]) -> (Core, LoadId) {
     let mut core = Core::new(Limits::default());
     core.acquire(Durable, "one", Exclusive, 9000, 0);
     core.load(rows);
-    let known = core.locks.known_from(0).expect("it knows the partition");
-    assert_eq!(known.bucket, bucket_of(b"lock"));
+    let known = core.locks.known(bucket_of(b"lock")).expect("it knows the partition");
     (core, known)
 }
 
@@ -48,7 +47,7 @@ fn the_oldest_of_those_who_share_says_how_far_and_one_that_is_being_granted_coun
     core.acquire(Durable, "one", Shared, 9000, 0);
     core.load(&[]);
     core.acquire(Durable, "two", Shared, 9000, 0);
-    let known = core.locks.known_from(0).expect("it knows the partition");
+    let known = core.locks.known(bucket_of(b"lock")).expect("it knows the partition");
     let first_us = core.heard.writes[0].5;
     assert_eq!(unneeded(&core, known, first_us), None, "no row shows that an exclusive hold has ended");
     core.written(Written::Acknowledged);
@@ -71,7 +70,7 @@ fn a_grant_that_is_made_longer_before_its_row_is_there_keeps_it() {
     core.acquire(Durable, "two", Shared, 9000, 0);
     let second = core.heard.writes.remove(1);
     core.locks.written(core.now(), second.0, Written::Acknowledged, &mut core.heard);
-    let known = core.locks.known_from(0).expect("it knows the partition");
+    let known = core.locks.known(bucket_of(b"lock")).expect("it knows the partition");
     let up_to_us = unneeded(&core, known, token).expect("a row is there").up_to_us;
     assert!(up_to_us < token, "{up_to_us} {token}");
 }
@@ -90,16 +89,16 @@ fn nothing_is_deleted_of_a_holder_that_was_found_or_without_a_lease_or_by_an_old
     core.lease(60_000);
     let shard = shard_of(b"lock");
     core.locks.lose(shard, &mut core.heard);
-    assert_eq!((unneeded(&core, known, free_us), core.locks.known_from(0)), (None, None));
+    assert_eq!((unneeded(&core, known, free_us), core.locks.known(bucket_of(b"lock"))), (None, None));
     core.locks.gain(core.now(), shard, 0, 0, &mut core.heard);
     core.acquire(Durable, "one", Exclusive, 9000, 0);
-    assert_eq!(core.locks.known_from(0), None, "not before its rows were read");
+    assert_eq!(core.locks.known(bucket_of(b"lock")), None, "not before its rows were read");
     core.load(&[]);
     core.written(Written::Acknowledged);
     core.release(Durable, "one");
     let (.., free_us) = core.heard.writes.pop().expect("a free row");
     assert_eq!(unneeded(&core, known, free_us), None, "of a reading before another proxy had the shard");
-    let known = core.locks.known_from(0).expect("it was read again");
+    let known = core.locks.known(bucket_of(b"lock")).expect("it was read again");
     assert!(unneeded(&core, known, free_us).is_some());
 }
 
@@ -137,4 +136,24 @@ fn found_after(replaces: bool) -> usize {
 fn a_free_row_in_the_place_of_a_deletion_that_a_replica_missed_keeps_the_last_holder_out() {
     assert_eq!(found_after(true), 0);
     assert!(found_after(false) > 0, "a check that cannot fail says nothing");
+}
+
+/// Rows of names that nobody uses any more are of partitions for which nobody may ever ask.
+#[test]
+fn a_partition_for_which_nobody_has_asked_is_read_ahead_and_its_rows_are_unneeded() {
+    let mut core = Core::new(Limits::default());
+    let bucket = bucket_of(b"lock");
+    let now = core.now();
+    assert_eq!((core.locks.owned_from(bucket), core.locks.known(bucket)), (Some(bucket), None));
+    assert!(core.locks.read_ahead(now, bucket, &mut core.heard));
+    assert!(!core.locks.read_ahead(now, bucket, &mut core.heard), "it is being read");
+    core.load(&[]);
+    let known = core.locks.known(bucket).expect("it knows the partition");
+    assert!(unneeded(&core, known, 5).is_some_and(|found| found.up_to_us == 5 && !found.of_shares));
+    core.locks.lose(shard_of(b"lock"), &mut core.heard);
+    assert_eq!(
+        (core.locks.owned_from(bucket).is_some_and(|next| next == bucket), core.locks.known(bucket)),
+        (false, None)
+    );
+    assert!(!core.locks.read_ahead(now, bucket, &mut core.heard), "it is another's");
 }

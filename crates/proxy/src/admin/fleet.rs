@@ -51,7 +51,14 @@ impl Locks {
         status["shards"] = sum(|locks| locks.shards.get()).into();
         status["held"] = sum(|locks| locks.held.get()).into();
         status["waiting"] = sum(|locks| locks.waiting.get()).into();
-        status["alerts"] = alerts(sum).into();
+        let mut alerts = alerts(sum);
+        if let Some(rival) = status["rival"].as_str() {
+            alerts.push(format!(
+                "another live member, {rival}, has this proxy's address: requests for its locks come here and are refused; give each an \
+                 address of its own (--advertise), and stop one of the two"
+            ));
+        }
+        status["alerts"] = alerts.into();
         status
     }
 }
@@ -98,10 +105,15 @@ async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Value {
         "epoch": fleet.as_ref().map(|fleet| fleet.epoch),
         "lease_left_ms": fleet.as_ref().map(|fleet| fleet.lease_left_ms),
         "members": fleet.as_ref().map(members).unwrap_or_else(Vec::<Value>::new),
+        "rival": fleet.as_ref().and_then(rival),
         "members_not_shown": fleet.as_ref().map_or(0, |fleet| fleet.others),
         "queues": queues.iter().map(queue_shown).collect::<Vec<_>>(),
         "cores_missing": missing,
     })
+}
+
+fn rival(fleet: &FleetShown) -> Option<String> {
+    fleet.members.iter().find(|member| member.is_rival).map(|member| member.incarnation.to_string())
 }
 
 fn member_shown(fleet: &FleetShown, member: &Shown) -> Value {
@@ -158,6 +170,7 @@ mod tests {
             state,
             leaving,
             shards: usize::from(number),
+            is_rival: number == 2,
             silent_ns: 2_500_000,
         }
     }
@@ -208,6 +221,7 @@ mod tests {
         });
         assert_eq!((&queues[1], &queues[2]["owner"]), (&second, &Value::Null));
         assert_eq!(value["cores_missing"], json!([]));
+        assert_eq!(value["rival"], json!("02020202-0202-0202-0202-020202020202"));
     }
 
     #[tokio::test]

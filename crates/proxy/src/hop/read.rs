@@ -31,7 +31,7 @@ pub(super) fn outcome<'a>(
 
 fn verdict(operation: Operation, error: &ErrorMessage<'_>) -> Verdict {
     match error.code {
-        error_code::IS_BOOTSTRAPPING => Verdict::NotServed(NotServed::Elsewhere),
+        error_code::IS_BOOTSTRAPPING => Verdict::NotServed(answer::reason(error.message)),
         error_code::UNAUTHORIZED if error.message == answer::OTHER_ROLE => Verdict::Unauthorized,
         error_code::UNAUTHORIZED => Verdict::NotAllowed,
         error_code::OVERLOADED => Verdict::Quota(Quota::Requests),
@@ -125,4 +125,20 @@ fn read_rows<'a>(operation: Operation, rows: &Rows<'a>, list: &'a mut Vec<u8>) -
         return None;
     }
     Some(Reply { holder, waiters, ..verdict.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_the_owner_does_not_serve_a_lock_is_told_on() {
+        for why in [NotServed::Grace, NotServed::Loading, NotServed::Store, NotServed::Elsewhere] {
+            let said = answer::error(&Verdict::NotServed(why)).expect("an error");
+            assert_eq!(verdict(Operation::Look, &said), Verdict::NotServed(why));
+        }
+        // Whoever takes the shards of a proxy over that has no lease is asked again.
+        let said = answer::error(&Verdict::NotServed(NotServed::LeaseOver)).expect("an error");
+        assert_eq!(verdict(Operation::Look, &said), Verdict::NotServed(NotServed::Elsewhere));
+    }
 }

@@ -13,6 +13,25 @@ use crate::locks::outbox::{Held, Reply, Verdict};
 /// What is said where a hold is another role's; another proxy knows it by that.
 pub(crate) const OTHER_ROLE: &str = "Shunt: another role holds this lock under the same owner's name";
 
+/// Why another proxy that owns a lock does not serve it, told on to the client; it is known by its text.
+const REASONS: [(NotServed, &str); 3] = [
+    (
+        NotServed::Grace,
+        "Shunt: locks in memory are not granted yet: those that a former proxy granted may still be held; ask again soon",
+    ),
+    (
+        NotServed::Loading,
+        "Shunt: the rows of this lock could not be read in time; ask again. If that lasts, the log of the proxy that owns it says why",
+    ),
+    (NotServed::Store, "Shunt: the row of this lock could not be sent to a node; ask again"),
+];
+
+/// What another proxy means that has not served a request.
+pub(crate) fn reason(message: &str) -> NotServed {
+    let known = REASONS.iter().find(|(_, text)| *text == message);
+    known.map_or(NotServed::Elsewhere, |(why, _)| *why)
+}
+
 /// Writes the answer's body; returns its opcode.
 pub(super) fn encode(out: &mut Vec<u8>, version: u8, form: &Form, outcome: &Reply<'_>) -> u8 {
     if let Some(error) = error(&outcome.verdict) {
@@ -63,7 +82,7 @@ pub(super) fn row<'a>(name: &'a [u8], holder: Option<&Held<'a>>, waiters: u32) -
 
 /// The error that a verdict is told by. Codes are those after which drivers do what is right: go to the next host where the request
 /// was certainly not executed, and not ask again by themselves where it may have been.
-pub(super) fn error(verdict: &Verdict) -> Option<ErrorMessage<'static>> {
+pub(crate) fn error(verdict: &Verdict) -> Option<ErrorMessage<'static>> {
     let not_served = |why| ErrorMessage::plain(error_code::IS_BOOTSTRAPPING, why);
     Some(match verdict {
         Verdict::Granted | Verdict::Released | Verdict::Refused => return None,
@@ -73,11 +92,9 @@ pub(super) fn error(verdict: &Verdict) -> Option<ErrorMessage<'static>> {
             NotServed::LeaseOver => {
                 "Shunt: this proxy cannot grant locks now: it has not reached a quorum of the ring in time"
             }
-            NotServed::Grace => {
-                "Shunt: locks in memory are not granted yet: those that a former proxy granted may still be held; ask again soon"
-            }
-            NotServed::Loading => "Shunt: the rows of this lock could not be read in time; ask again",
-            NotServed::Store => "Shunt: the row of this lock could not be sent to a node; ask again",
+            NotServed::Grace => REASONS[0].1,
+            NotServed::Loading => REASONS[1].1,
+            NotServed::Store => REASONS[2].1,
         }),
         Verdict::InDoubt => ErrorMessage {
             code: error_code::WRITE_TIMEOUT,

@@ -1,7 +1,7 @@
 //! Rows of durable locks that say nothing any more are deleted, slowly. Which they are [`shunt_locks::Unneeded`] says, and what may
 //! never be deleted.
 //!
-//! Each core goes through the partitions that it has read, a page at a time. A deletion that all replicas have is forgotten by them
+//! Each core goes through the partitions of its shards, a page at a time. A deletion that all replicas have is forgotten by them
 //! `gc_grace_seconds` later. Is it not known that all have it, a free row is written that says the same: a replica that has missed
 //! both, and is read when the others have forgotten, would bring the last holder back.
 
@@ -32,13 +32,14 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     // A row that is younger is likely to be overwritten: its lock's name is in use.
     let kept_ns = core.context.config.lock_rows_kept_ms * 1_000_000;
     let Some(table) = locks.table.as_ref().filter(|_| kept_ns > 0) else { return };
-    let Some(known) = table.known_from(sweep.bucket) else {
+    let Some(bucket) = table.owned_from(sweep.bucket) else {
         sweep.next_ns = sweep.round_ns.max(now_ns) + sweep.pace.page_ns;
         sweep.round_ns = now_ns + sweep.pace.round_ns.min(kept_ns);
         (sweep.bucket, sweep.page) = (0, None);
         return;
     };
-    sweep.bucket = known.bucket;
+    sweep.bucket = bucket;
+    let Some(known) = table.known(bucket) else { return read_ahead(core, io) };
     sweep.page.take_if(|(of, _)| *of != known);
     sweep.next_ns = now_ns + sweep.pace.page_ns;
     let page = sweep.page.take();
@@ -47,6 +48,22 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     let is_sent = rows::ask(core, io, Whose::Sweep(known), known.bucket, Consistency::ALL, (PAGE_ROWS, at));
     let sweep = &mut core.fleet.locks.sweep;
     (sweep.page, sweep.is_reading) = (page, is_sent);
+}
+
+/// Nobody has asked for a lock of the partition since its shard is this core's. Its rows are read once as for somebody who asks, and
+/// looked at when they are known; if that takes longer than to the next page it is the next round's.
+fn read_ahead(core: &mut Core, io: &mut Io) {
+    let now = keep::now(io);
+    let sweep = &mut core.fleet.locks.sweep;
+    let bucket = sweep.bucket;
+    sweep.next_ns = io.now_ns() + sweep.pace.page_ns;
+    if sweep.read_ahead.replace(bucket) == Some(bucket) {
+        sweep.read_ahead = None;
+        sweep.go_on();
+        return;
+    }
+    let (table, outbox) = core.fleet.locks.table();
+    table.read_ahead(now, bucket, outbox);
 }
 
 /// A page of a partition.

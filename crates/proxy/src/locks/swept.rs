@@ -51,6 +51,8 @@ pub(crate) struct Sweep {
     /// What is known of it, and where its last page ended.
     pub(super) page: Option<(LoadId, Box<[u8]>)>,
     pub(super) is_reading: bool,
+    /// The partition whose rows were asked for last, because nobody else has.
+    pub(super) read_ahead: Option<u16>,
     pub(super) deleting: Slab<Deleting>,
     /// When the next page is read.
     pub(super) next_ns: u64,
@@ -68,6 +70,7 @@ impl Default for Sweep {
             bucket: 0,
             page: None,
             is_reading: false,
+            read_ahead: None,
             deleting: Slab::new(),
             next_ns: 0,
             round_ns: 0,

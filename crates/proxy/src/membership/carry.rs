@@ -170,7 +170,9 @@ fn say(event: &Event) {
         Event::Joined => tracing::info!("this proxy is a member of its fleet"),
         Event::LeaseLapsed => tracing::warn!("the lease has run out before it could be renewed: no locks are granted"),
         Event::LeaseBack => tracing::info!("the lease is renewed: locks are granted again"),
-        Event::DeclaredDead(member) => tracing::warn!(%member, "a silent member was declared dead"),
+        Event::DeclaredDead { incarnation, address, shards } => {
+            tracing::warn!(address, shards, member = %incarnation, "a silent member was declared dead: its shards are taken over");
+        }
         Event::ViewChanged { epoch, moved, taken_over } => {
             tracing::info!(epoch, moved, taken_over, "shards of locks have changed hands");
         }

@@ -118,6 +118,9 @@ fn start(options: &UpOptions, settings: &UpSettings, events: &Events) -> Result<
     for bound in bound {
         // The nodes are shown once, with the first.
         let others = started.is_empty().then(|| nodes.admin() as Arc<dyn shunt_admin::Part>);
+        // Of several proxies in one log, each line says whose it is, at any level.
+        let address = bound.listening().map(tracing::field::display);
+        let _entered = (settings.proxies > 1).then(|| tracing::error_span!("proxy", address).entered());
         started.push(proxy::start(bound, others.into_iter().collect(), None, events)?);
     }
     announce(&options.data, settings.common.listen, nodes.addresses(), &started, fleet.is_some());

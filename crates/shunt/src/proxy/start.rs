@@ -49,6 +49,14 @@ pub(crate) struct Bound {
     locks_http: Option<TcpListener>,
 }
 
+impl Bound {
+    /// The first address that clients connect to.
+    #[cfg(feature = "node")]
+    pub(crate) fn listening(&self) -> Option<SocketAddr> {
+        self.listeners.first()?.local_addr().ok()
+    }
+}
+
 /// Binds the addresses: before anything is started, so that a taken port leaves nothing half started.
 pub(crate) fn bind(config: Config) -> Result<Bound, Failure> {
     let listeners = listen(&config.listen)?;

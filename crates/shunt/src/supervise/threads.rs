@@ -2,8 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Starts a thread at `work`. However that ends, `told` is called, when nothing of `work` is left: with why, if it failed or
-/// panicked.
+/// Starts a thread at `work`, whose log lines say what the caller's say of where they come from. However it ends, `told` is called, when
+/// nothing of `work` is left: with why, if it failed or panicked.
 ///
 /// # Errors
 /// The system has no thread left.
@@ -12,7 +12,9 @@ pub(crate) fn spawn(
     work: impl FnOnce() -> Result<(), String> + Send + 'static,
     told: impl FnOnce(Option<String>) + Send + 'static,
 ) -> std::io::Result<()> {
+    let span = tracing::Span::current();
     let body = move || {
+        let _entered = span.entered();
         let outcome = catch_unwind(AssertUnwindSafe(work));
         told(outcome.unwrap_or_else(|_| Err("it panicked; the log says where".to_owned())).err());
     };

@@ -118,6 +118,14 @@ fn a_lock_is_kept_when_one_proxy_of_the_process_leaves_and_the_others_go_on() {
     let code = fleet.child.wait().expect("wait").code();
     let log = fleet.log.take().expect("once").whole();
     assert!(code == Some(0) && !log.contains("too long") && !log.contains("in time"), "{code:?} {log}");
+    // Whose a line is: of its control thread, of one of its cores.
+    for proxy in &fleet.proxies {
+        let own = format!("proxy{{address={proxy}}}: ");
+        assert!(
+            log.lines().any(|line| line.contains(&own) && line.contains("control connection to the ring")),
+            "{log}"
+        );
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Proxies delete rows that say nothing any more: so does one that has lost the shard and does not know it.
 
-use super::{LEASE_MS, World};
+use super::{LEASE_MS, Said, World};
 use crate::types::{Write, WriteId};
 
 impl World {
@@ -8,9 +8,7 @@ impl World {
     pub(super) fn sweep(&mut self) {
         let proxy = self.random.below(2) as usize;
         let bucket = crate::bucket_of(&self.names[self.random.below(2) as usize]);
-        let Some(known) = self.proxies[proxy].locks.known_from(bucket).filter(|known| known.bucket == bucket) else {
-            return;
-        };
+        let Some(known) = self.proxies[proxy].locks.known(bucket) else { return self.read_ahead(proxy, bucket) };
         let mut newest: Vec<(Vec<u8>, i64)> = Vec::new();
         for ((name, _), stored) in self.store.read(bucket, &mut self.random) {
             match newest.last_mut() {
@@ -21,6 +19,13 @@ impl World {
         let slow = self.random.one_in(10);
         let at_ms = self.now_ms + self.random.below(if slow { 3 * LEASE_MS } else { 100 });
         self.proxies[proxy].swept.push((at_ms, known, newest));
+    }
+
+    /// Nobody has asked for a lock of the partition yet.
+    fn read_ahead(&mut self, proxy: usize, bucket: u16) {
+        let (now, mut said) = (self.now(proxy), Said::default());
+        self.proxies[proxy].locks.read_ahead(now, bucket, &mut said);
+        self.take_up(proxy, said);
     }
 
     pub(super) fn delete_unneeded(&mut self, proxy: usize) {

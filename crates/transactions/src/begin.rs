@@ -1,0 +1,104 @@
+//! A transaction is taken on, and its partitions are locked, in the order of their hashes: so no two can wait for each other.
+
+use std::cmp::Reverse;
+
+use shunt_locks::Now;
+
+use crate::transactions::{State, Transactions};
+use crate::types::{Asked, Mode, NotExecuted, Outcome, Partition, Sink, TransactionId};
+
+impl Transactions {
+    /// Takes a transaction on. Its ticket is answered once, now or later. What is returned is for [`Transactions::give_up`], should its
+    /// client leave.
+    pub fn begin(&mut self, now: Now, asked: &Asked<'_>, sink: &mut impl Sink) -> Option<TransactionId> {
+        let count = asked.partitions.len();
+        let refusal = self.refusal(now, asked.shard).or_else(|| {
+            if count == 0 || count > self.limits.partitions {
+                return Some(NotExecuted::Partitions);
+            }
+            (self.open() >= self.limits.transactions).then_some(NotExecuted::Many)
+        });
+        if let Some(why) = refusal {
+            self.counters.not_executed += 1;
+            sink.reply(asked.ticket, Outcome::NotExecuted(why));
+            return None;
+        }
+        let id = self.insert();
+        self.shards[usize::from(asked.shard)].open += 1;
+        let transaction = &mut self.all[id.index as usize];
+        transaction.state = State::Waiting;
+        transaction.ticket = Some(asked.ticket);
+        transaction.shard = asked.shard;
+        transaction.deadline_ms = asked.deadline_ms;
+        transaction.locked = 0;
+        (transaction.is_sent, transaction.may_be_there, transaction.attempts) = (false, false, 0);
+        transaction.partitions.extend_from_slice(asked.partitions);
+        transaction.partitions.sort_unstable();
+        merge(&mut transaction.partitions);
+        self.due.push(Reverse((asked.deadline_ms, id.index, id.generation)));
+        self.lock_more(id, sink);
+        Some(id)
+    }
+
+    /// The client is gone: a transaction that has decided nothing yet ends, any other goes on without it.
+    pub fn give_up(&mut self, id: TransactionId, sink: &mut impl Sink) {
+        let Some(transaction) = self.find(id) else { return };
+        transaction.ticket = None;
+        if matches!(transaction.state, State::Waiting | State::Deciding) {
+            self.end(id, sink);
+        }
+    }
+
+    /// It was let in to a partition that it waited for.
+    pub(crate) fn go_on(&mut self, id: TransactionId, sink: &mut impl Sink) {
+        if let Some(transaction) = self.find(id) {
+            transaction.locked += 1;
+            self.lock_more(id, sink);
+        }
+    }
+
+    /// Locks what is not locked yet, up to the first that is not free.
+    fn lock_more(&mut self, id: TransactionId, sink: &mut impl Sink) {
+        let transaction = &mut self.all[id.index as usize];
+        #[cfg(test)]
+        if self.without == Some(crate::weakened::Without::Locks) {
+            transaction.partitions.clear();
+        }
+        while let Some((partition, mode)) = transaction.partitions.get(transaction.locked) {
+            if !self.partitions.lock(*partition, *mode, id) {
+                return;
+            }
+            transaction.locked += 1;
+        }
+        transaction.state = State::Deciding;
+        if let Some(ticket) = transaction.ticket {
+            sink.locked(id, ticket);
+        }
+    }
+}
+
+/// Of what is named twice, the exclusive one; the partitions are in order.
+fn merge(partitions: &mut Vec<(Partition, Mode)>) {
+    partitions.dedup_by(|next, kept| {
+        let is_same = next.0 == kept.0;
+        if is_same {
+            kept.1 = kept.1.max(next.1);
+        }
+        is_same
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_that_is_read_and_written_is_locked_once_for_writing() {
+        let (a, b) = (Partition(1), Partition(2));
+        let mut partitions =
+            vec![(b, Mode::Shared), (a, Mode::Exclusive), (a, Mode::Shared), (b, Mode::Shared), (a, Mode::Exclusive)];
+        partitions.sort_unstable();
+        merge(&mut partitions);
+        assert_eq!(partitions, [(a, Mode::Exclusive), (b, Mode::Shared)]);
+    }
+}

@@ -1,0 +1,170 @@
+//! A transaction is decided, its record is written, and then what the record says.
+
+use std::cmp::Reverse;
+
+use shunt_locks::{Now, Written};
+
+use crate::transactions::{Apply, State, Transactions};
+use crate::types::{Decision, NotExecuted, Outcome, Sink, TransactionId};
+#[cfg(test)]
+use crate::weakened::Without;
+
+/// Before an attempt of which nobody knows is repeated: doubled each time, up to the second.
+const AGAIN_MS: u64 = 50;
+const AGAIN_MAX_MS: u64 = 2_000;
+
+impl Transactions {
+    /// The transaction has read, and this is what it does.
+    pub fn decided(&mut self, now: Now, id: TransactionId, decision: Decision, sink: &mut impl Sink) {
+        let Some(transaction) = self.find(id).filter(|transaction| transaction.state == State::Deciding) else {
+            return;
+        };
+        let shard = transaction.shard;
+        let writes = match decision {
+            Decision::GiveUp => {
+                transaction.ticket = None;
+                self.counters.not_executed += 1;
+                return self.end(id, sink);
+            }
+            Decision::Nothing => 0,
+            Decision::Write(writes) => writes,
+        };
+        // What it has read counts for the time up to now only if nobody else could have written it since: with a lease.
+        let last = self.shards[usize::from(shard)].last_timestamp_us;
+        let timestamp_us = last.saturating_add(1).max(now.wall_us);
+        let refusal = if !self.may_finish(shard) {
+            Some(NotExecuted::Elsewhere)
+        } else if !self.is_valid(now) || timestamp_us >= self.lease.ts_limit_us {
+            Some(NotExecuted::LeaseOver)
+        } else {
+            (writes > 0 && !self.log.has_room(self.limits.records)).then_some(NotExecuted::Many)
+        };
+        if let Some(why) = refusal {
+            self.answer(id, Outcome::NotExecuted(why), sink);
+            return self.end(id, sink);
+        }
+        self.shards[usize::from(shard)].last_timestamp_us = timestamp_us;
+        if writes == 0 {
+            self.answer(id, Outcome::Read { timestamp_us }, sink);
+            return self.end(id, sink);
+        }
+        let position = self.log.take();
+        let transaction = &mut self.all[id.index as usize];
+        (transaction.timestamp_us, transaction.position) = (timestamp_us, position);
+        transaction.writes.clear();
+        transaction.writes.resize(usize::from(writes), Apply::Sent);
+        transaction.state = State::Recording;
+        transaction.is_sent = true;
+        #[cfg(test)]
+        if self.without == Some(Without::Record) {
+            return self.commit(id, sink);
+        }
+        sink.append(id, position, timestamp_us);
+    }
+
+    /// A shard that is about to be another's keeps what it has begun.
+    fn may_finish(&self, shard: u8) -> bool {
+        self.shards.get(usize::from(shard)).is_some_and(|shard| shard.is_owned)
+    }
+
+    /// What has become of an attempt to write a record.
+    pub fn appended(&mut self, now: Now, id: TransactionId, written: Written, sink: &mut impl Sink) {
+        let is_valid = self.is_valid(now);
+        let Some(transaction) = self.find(id).filter(|transaction| transaction.state == State::Recording) else {
+            return;
+        };
+        transaction.is_sent = false;
+        let position = transaction.position;
+        match written {
+            Written::Acknowledged => {
+                transaction.attempts = 0;
+                let is_valid = is_valid && self.may_finish(self.all[id.index as usize].shard);
+                #[cfg(test)]
+                let is_valid = is_valid || self.without == Some(Without::CheckAfterRecord);
+                if is_valid {
+                    return self.commit(id, sink);
+                }
+                self.all[id.index as usize].state = State::Undecided;
+                self.answer(id, Outcome::InDoubt, sink);
+            }
+            Written::NotSent if !transaction.may_be_there => {
+                self.log.give_back(position);
+                self.answer(id, Outcome::NotExecuted(NotExecuted::Store), sink);
+                self.end(id, sink);
+            }
+            Written::NotSent | Written::Unknown => {
+                transaction.may_be_there = true;
+                #[cfg(test)]
+                if self.without == Some(Without::RepeatedRecord) {
+                    self.log.finish(position);
+                    self.answer(id, Outcome::NotExecuted(NotExecuted::Store), sink);
+                    return self.end(id, sink);
+                }
+                self.again(now, id);
+            }
+        }
+    }
+
+    /// Looks at it again later, and later each time.
+    pub(crate) fn again(&mut self, now: Now, id: TransactionId) {
+        let transaction = &mut self.all[id.index as usize];
+        let pause_ms = (AGAIN_MS << transaction.attempts.min(8)).min(AGAIN_MAX_MS);
+        transaction.attempts += 1;
+        self.due.push(Reverse((now.boot_ns / 1_000_000 + pause_ms, id.index, id.generation)));
+    }
+
+    /// From here on it is done, whatever fails.
+    pub(crate) fn commit(&mut self, id: TransactionId, sink: &mut impl Sink) {
+        let transaction = &mut self.all[id.index as usize];
+        transaction.state = State::Applying;
+        transaction.attempts = 0;
+        let timestamp_us = transaction.timestamp_us;
+        for write in 0..transaction.writes.len() {
+            sink.apply(id, write as u16, timestamp_us);
+        }
+        #[cfg(test)]
+        if self.without == Some(Without::LocksUntilApplied) {
+            self.answer(id, Outcome::Committed { timestamp_us }, sink);
+            self.end(id, sink);
+        }
+    }
+
+    /// What has become of an attempt to make a write. `refused`: nodes have refused it, and will each time.
+    pub fn applied(
+        &mut self,
+        now: Now,
+        id: TransactionId,
+        write: u16,
+        written: Result<Written, Refused>,
+        sink: &mut impl Sink,
+    ) {
+        let Some(transaction) = self.find(id).filter(|transaction| transaction.state == State::Applying) else {
+            return;
+        };
+        let Some(state) = transaction.writes.get_mut(usize::from(write)).filter(|state| **state == Apply::Sent) else {
+            return;
+        };
+        match written {
+            Ok(Written::Acknowledged) => *state = Apply::Done,
+            Ok(Written::Unknown | Written::NotSent) => {
+                *state = Apply::Again;
+                return self.again(now, id);
+            }
+            Err(Refused) => {
+                *state = Apply::Done;
+                self.counters.refused += 1;
+            }
+        }
+        let transaction = &self.all[id.index as usize];
+        if transaction.writes.iter().all(|state| *state == Apply::Done) {
+            let (position, timestamp_us) = (transaction.position, transaction.timestamp_us);
+            self.log.finish(position);
+            self.answer(id, Outcome::Committed { timestamp_us }, sink);
+            self.end(id, sink);
+        }
+    }
+}
+
+/// Nodes have refused a write for a reason that does not pass: its table is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused;

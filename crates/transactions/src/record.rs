@@ -1,0 +1,303 @@
+//! A redo record as bytes: all that is needed to make the writes of a transaction, by a proxy that has never heard of it.
+//!
+//! ```text
+//! format     [byte]   1
+//! shard      [byte]
+//! timestamp  [long]   of all writes, microseconds
+//! key        [short bytes]   by which a client finds the outcome again; empty: none
+//! count      [short]  writes that follow, at least one
+//!   keyspace [string] of names in the text that name none; empty: none
+//!   text     [long string]
+//!   count    [short]  bind values that follow
+//!     value  [value]  as in the native protocol, version 4
+//! ```
+//!
+//! Numbers are big-endian, names of kinds are those of the native protocol (version 4, section 3).
+
+use std::fmt;
+
+/// The format that is written.
+pub const FORMAT: u8 = 1;
+/// The longest record: the largest transaction and what is said about it.
+pub const RECORD_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Writes of one record.
+pub const WRITES_MAX: usize = 100;
+/// The longest key of a client.
+pub const KEY_BYTES_MAX: usize = 64;
+const LEAST_BYTES_OF_WRITE: usize = 2 + 4 + 2;
+const UNSET: i32 = -2;
+
+/// A bind value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// Its bytes.
+    Bytes(&'a [u8]),
+    /// `null`
+    Null,
+    /// What is there stays.
+    Unset,
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write<'a> {
+    /// The keyspace of names in the text that name none; empty: none.
+    pub keyspace: &'a str,
+    /// The statement, with a marker for each value.
+    pub text: &'a str,
+    /// Its values.
+    pub values: Vec<Value<'a>>,
+}
+
+/// A record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// The shard of its domain.
+    pub shard: u8,
+    /// The timestamp of all writes, microseconds.
+    pub timestamp_us: i64,
+    /// By which its client finds the outcome again; empty: by nothing.
+    pub key: &'a [u8],
+    /// What is to be written.
+    pub writes: Vec<Write<'a>>,
+}
+
+/// Why bytes are no record, or a record has no bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadRecord {
+    /// It has a format that this version does not know.
+    Format(u8),
+    /// It ends too early.
+    Short,
+    /// It goes on after its end.
+    Long,
+    /// A text is not UTF-8.
+    Text,
+    /// A number in it is out of bounds.
+    Number,
+    /// It would be longer than [`RECORD_BYTES_MAX`].
+    Size,
+}
+
+impl fmt::Display for BadRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadRecord::Format(format) => {
+                write!(f, "a redo record has format {format}, and this version knows {FORMAT}")
+            }
+            BadRecord::Short => f.write_str("a redo record ends too early"),
+            BadRecord::Long => f.write_str("a redo record goes on after its end"),
+            BadRecord::Text => f.write_str("a text in a redo record is not UTF-8"),
+            BadRecord::Number => f.write_str("a number in a redo record is out of bounds"),
+            BadRecord::Size => write!(f, "a redo record would have more than {RECORD_BYTES_MAX} bytes"),
+        }
+    }
+}
+
+impl Record<'_> {
+    /// Appends it to `out`, which is left as it was if that fails.
+    ///
+    /// # Errors
+    /// Something in it is too long, or there is too much of it.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), BadRecord> {
+        let start = out.len();
+        let written = self.put(out).and_then(|()| match out.len() - start <= RECORD_BYTES_MAX {
+            true => Ok(()),
+            false => Err(BadRecord::Size),
+        });
+        if written.is_err() {
+            out.truncate(start);
+        }
+        written
+    }
+
+    fn put(&self, out: &mut Vec<u8>) -> Result<(), BadRecord> {
+        if self.writes.is_empty() || self.writes.len() > WRITES_MAX || self.key.len() > KEY_BYTES_MAX {
+            return Err(BadRecord::Number);
+        }
+        out.extend([FORMAT, self.shard]);
+        out.extend(self.timestamp_us.to_be_bytes());
+        put_short(out, self.key)?;
+        out.extend((self.writes.len() as u16).to_be_bytes());
+        for write in &self.writes {
+            put_short(out, write.keyspace.as_bytes())?;
+            put_long(out, write.text.as_bytes())?;
+            let count = u16::try_from(write.values.len()).map_err(|_| BadRecord::Number)?;
+            out.extend(count.to_be_bytes());
+            for value in &write.values {
+                match value {
+                    Value::Bytes(bytes) => put_long(out, bytes)?,
+                    Value::Null => out.extend((-1i32).to_be_bytes()),
+                    Value::Unset => out.extend(UNSET.to_be_bytes()),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn put_short(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), BadRecord> {
+    let length = u16::try_from(bytes.len()).map_err(|_| BadRecord::Number)?;
+    out.extend(length.to_be_bytes());
+    out.extend(bytes);
+    Ok(())
+}
+
+fn put_long(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), BadRecord> {
+    let length = i32::try_from(bytes.len()).map_err(|_| BadRecord::Number)?;
+    out.extend(length.to_be_bytes());
+    out.extend(bytes);
+    Ok(())
+}
+
+impl<'a> Record<'a> {
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// These bytes are none that this version has written, or could have.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, BadRecord> {
+        if bytes.len() > RECORD_BYTES_MAX {
+            return Err(BadRecord::Size);
+        }
+        let mut rest = Rest(bytes);
+        let [format] = rest.array()?;
+        if format != FORMAT {
+            return Err(BadRecord::Format(format));
+        }
+        let [shard] = rest.array()?;
+        let timestamp_us = i64::from_be_bytes(rest.array()?);
+        let key = rest.short()?;
+        let count = usize::from(u16::from_be_bytes(rest.array()?));
+        if count == 0 || count > WRITES_MAX || key.len() > KEY_BYTES_MAX {
+            return Err(BadRecord::Number);
+        }
+        let mut writes = Vec::with_capacity(count.min(rest.0.len() / LEAST_BYTES_OF_WRITE));
+        for _ in 0..count {
+            let (keyspace, text) = (rest.short()?, rest.long()?.ok_or(BadRecord::Number)?);
+            let (keyspace, text) = (utf8(keyspace)?, utf8(text)?);
+            let values = usize::from(u16::from_be_bytes(rest.array()?));
+            let values = (0..values).map(|_| rest.value()).collect::<Result<_, _>>()?;
+            writes.push(Write { keyspace, text, values });
+        }
+        if !rest.0.is_empty() {
+            return Err(BadRecord::Long);
+        }
+        Ok(Self { shard, timestamp_us, key, writes })
+    }
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str, BadRecord> {
+    std::str::from_utf8(bytes).map_err(|_| BadRecord::Text)
+}
+
+/// What is not read yet.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], BadRecord> {
+        let (first, rest) = self.0.split_first_chunk().ok_or(BadRecord::Short)?;
+        self.0 = rest;
+        Ok(*first)
+    }
+
+    fn bytes(&mut self, length: usize) -> Result<&'a [u8], BadRecord> {
+        let (bytes, rest) = self.0.split_at_checked(length).ok_or(BadRecord::Short)?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    fn short(&mut self) -> Result<&'a [u8], BadRecord> {
+        let length = u16::from_be_bytes(self.array()?);
+        self.bytes(usize::from(length))
+    }
+
+    /// None: the length is below zero, which stands for something else.
+    fn long(&mut self) -> Result<Option<&'a [u8]>, BadRecord> {
+        match usize::try_from(i32::from_be_bytes(self.array()?)) {
+            Ok(length) => self.bytes(length).map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn value(&mut self) -> Result<Value<'a>, BadRecord> {
+        let before = Rest(self.0).array().map(i32::from_be_bytes)?;
+        match (self.long()?, before) {
+            (Some(bytes), _) => Ok(Value::Bytes(bytes)),
+            (None, -1) => Ok(Value::Null),
+            (None, UNSET) => Ok(Value::Unset),
+            (None, _) => Err(BadRecord::Number),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record<'static> {
+        let values = vec![Value::Bytes(b"ann"), Value::Null, Value::Unset, Value::Bytes(b"")];
+        let update = Write { keyspace: "bank", text: "UPDATE accounts SET balance = ? WHERE id = ?", values };
+        let delete = Write { keyspace: "", text: "DELETE FROM bank.\u{e9} WHERE id = 1", values: Vec::new() };
+        Record { shard: 63, timestamp_us: -5, key: b"once", writes: vec![update, delete] }
+    }
+
+    fn bytes(record: &Record<'_>) -> Vec<u8> {
+        let mut bytes = vec![9];
+        record.encode(&mut bytes).expect("a record");
+        bytes.split_off(1)
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(Record::decode(&bytes(&record())), Ok(record()));
+    }
+
+    /// Old records are read by later versions: these bytes are in rings.
+    #[test]
+    fn the_format_is_as_it_was() {
+        let write = Write { keyspace: "k", text: "DELETE", values: vec![Value::Bytes(&[7]), Value::Null] };
+        let record = Record { shard: 2, timestamp_us: 258, key: b"", writes: vec![write] };
+        let expected: &[u8] = &[
+            1, 2, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 1, 0, 1, b'k', 0, 0, 0, 6, b'D', b'E', b'L', b'E', b'T', b'E', 0, 2,
+            0, 0, 0, 1, 7, 255, 255, 255, 255,
+        ];
+        assert_eq!(bytes(&record), expected);
+    }
+
+    #[test]
+    fn bytes_that_are_no_record_are_refused_and_say_why() {
+        let good = bytes(&record());
+        for length in 0..good.len() {
+            assert_eq!(Record::decode(&good[..length]), Err(BadRecord::Short), "{length} of {}", good.len());
+        }
+        let with = |place: usize, byte: u8| {
+            let mut bytes = good.clone();
+            bytes[place] = byte;
+            Record::decode(&bytes).map(|record| record.shard)
+        };
+        assert_eq!(with(0, 2), Err(BadRecord::Format(2)));
+        let counted = 1 + 1 + 8 + 2 + 4;
+        assert_eq!((with(counted + 1, 0), with(counted, 1)), (Err(BadRecord::Number), Err(BadRecord::Number)));
+        assert_eq!(with(counted + 4, 0xff), Err(BadRecord::Text));
+        assert_eq!(Record::decode(&[&good[..], &[0]].concat()), Err(BadRecord::Long));
+        assert_eq!(Record::decode(&vec![1; RECORD_BYTES_MAX + 1]), Err(BadRecord::Size));
+    }
+
+    #[test]
+    fn what_is_too_much_is_refused_and_leaves_nothing() {
+        let write = || Write { keyspace: "", text: "x", values: Vec::new() };
+        let of = |writes: Vec<Write<'static>>, key: &'static [u8]| Record { shard: 0, timestamp_us: 1, key, writes };
+        let mut out = vec![7];
+        for (record, why) in [
+            (of(Vec::new(), b""), BadRecord::Number),
+            (of(vec![write(); WRITES_MAX + 1], b""), BadRecord::Number),
+            (of(vec![write()], &[0; KEY_BYTES_MAX + 1]), BadRecord::Number),
+            (of(vec![Write { values: vec![Value::Null; 65_536], ..write() }], b""), BadRecord::Number),
+        ] {
+            assert_eq!((record.encode(&mut out), &out[..]), (Err(why), &[7][..]));
+        }
+        let long = "x".repeat(RECORD_BYTES_MAX);
+        let record = Record { writes: vec![Write { text: &long, ..write() }], ..of(Vec::new(), b"") };
+        assert_eq!((record.encode(&mut out), &out[..]), (Err(BadRecord::Size), &[7][..]));
+    }
+}

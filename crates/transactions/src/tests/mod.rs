@@ -1,0 +1,4 @@
+//! Transactions and recovery in a world of their own, from a seed.
+
+mod histories;
+mod world;

@@ -1,0 +1,92 @@
+//! Clients, what their transactions read and write, and what a member wants done for them.
+
+use super::*;
+
+impl World {
+    pub(super) fn client(&mut self) {
+        if self.is_quiet {
+            return;
+        }
+        let first = self.random.below(KEYS as u64) as usize;
+        let second = (first + 1 + self.random.below(KEYS as u64 - 1) as usize) % KEYS;
+        let is_transfer = !self.random.one_in(3);
+        let keys = if is_transfer { vec![first, second] } else { (0..KEYS).collect() };
+        self.operations.push(Operation {
+            invoked_ms: self.now_ms,
+            returned_ms: None,
+            outcome: None,
+            keys,
+            is_transfer,
+            reads: Vec::new(),
+            writes: Vec::new(),
+        });
+        let operation = self.operations.len() - 1;
+        let owner = self.hosts.iter().position(|host| Some(host.member) == self.owner);
+        let host = owner.filter(|_| !self.random.one_in(8)).unwrap_or(self.random.below(HOSTS as u64) as usize);
+        self.later(host, 1, At::Ask(operation));
+        let after_ms = self.random.below(80);
+        self.at(after_ms, Event::Client);
+    }
+
+    pub(super) fn ask(&mut self, host: usize, now: Now, operation: usize, said: &mut Said) {
+        let asked = &self.operations[operation];
+        let mode = if asked.is_transfer { Mode::Exclusive } else { Mode::Shared };
+        let partitions: Vec<_> = asked.keys.iter().map(|key| (Partition(*key as u128), mode)).collect();
+        let deadline_ms = self.now_ms + 1_500;
+        let asked = Asked { ticket: Ticket(operation as u64), shard: 0, partitions: &partitions, deadline_ms };
+        self.hosts[host].engine.begin(now, &asked, said);
+    }
+
+    /// A transaction has read: money is transferred, if there is any.
+    pub(super) fn decide(&mut self, host: usize, now: Now, id: TransactionId, found: Writes, said: &mut Said) {
+        let Some((operation, _)) = self.hosts[host].bodies.get(&id).cloned() else { return };
+        self.operations[operation].reads = found.clone();
+        let amount = 1 + self.random.below(5) as i64;
+        let mut writes = Vec::new();
+        if self.operations[operation].is_transfer && found[0].1.balance >= amount {
+            for ((key, value), change) in found.into_iter().zip([-amount, amount]) {
+                writes.push((key, Value { timestamp_us: 0, operation, balance: value.balance + change }));
+            }
+        }
+        let decision = if writes.is_empty() { Decision::Nothing } else { Decision::Write(2) };
+        self.operations[operation].writes = writes.clone();
+        self.hosts[host].bodies.insert(id, (operation, writes));
+        self.hosts[host].engine.decided(now, id, decision, said);
+    }
+
+    pub(super) fn carry_out(&mut self, host: usize, said: Said) {
+        let member = self.hosts[host].member;
+        for (id, ticket) in said.locked {
+            let operation = ticket.0 as usize;
+            self.hosts[host].bodies.insert(id, (operation, Vec::new()));
+            let (keys, left) = (self.operations[operation].keys.clone(), self.quorum());
+            let after_ms = self.delay();
+            self.at(after_ms, Event::ReadAt { host, member, id, keys, left, found: Vec::new() });
+        }
+        for (id, position, timestamp_us) in said.appends {
+            let writes = self.stamped(host, id, timestamp_us);
+            let (after_ms, written) = self.write(Mutation::Record((member, position), writes));
+            self.later(host, after_ms, At::Appended(id, written));
+        }
+        for (id, write, timestamp_us) in said.applies {
+            let (key, value) = self.stamped(host, id, timestamp_us)[usize::from(write)];
+            let (after_ms, written) = self.write(Mutation::Register(key, value));
+            self.later(host, after_ms, At::Applied(id, write, written));
+        }
+        for (ticket, outcome) in said.replies {
+            let operation = &mut self.operations[ticket.0 as usize];
+            if operation.outcome.replace(outcome).is_some() {
+                self.fault = Some(format!("two answers to {}", ticket.0));
+            }
+            operation.returned_ms = Some(self.now_ms);
+        }
+        for id in said.forgotten {
+            self.hosts[host].bodies.remove(&id);
+        }
+    }
+
+    pub(super) fn stamped(&self, host: usize, id: TransactionId, timestamp_us: i64) -> Writes {
+        let Some((_, writes)) = self.hosts[host].bodies.get(&id) else { return Vec::new() };
+        writes.iter().map(|(key, value)| (*key, Value { timestamp_us, ..*value })).collect()
+    }
+}

@@ -1,0 +1,71 @@
+//! Deadlines, and what is repeated because its outcome is unknown.
+
+use shunt_locks::Now;
+
+use crate::transactions::{Apply, State, Transactions};
+use crate::types::{NotExecuted, Outcome, Sink, TransactionId};
+
+impl Transactions {
+    /// When [`Transactions::tick`] is to be called next, by the boot-time clock, milliseconds.
+    #[must_use]
+    pub fn next_due_ms(&self) -> Option<u64> {
+        self.due.peek().map(|due| due.0.0)
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Now, sink: &mut impl Sink) {
+        let now_ms = now.boot_ns / 1_000_000;
+        while let Some(due) = self.due.peek()
+            && due.0.0 <= now_ms
+        {
+            let (_, index, generation) = due.0;
+            self.due.pop();
+            self.look_at(now, TransactionId { index, generation }, sink);
+        }
+    }
+
+    fn look_at(&mut self, now: Now, id: TransactionId, sink: &mut impl Sink) {
+        let Some(transaction) = self.find(id) else { return };
+        let is_late = now.boot_ns / 1_000_000 >= transaction.deadline_ms;
+        let timestamp_us = transaction.timestamp_us;
+        match transaction.state {
+            State::Free => {}
+            State::Waiting | State::Deciding if !is_late => {}
+            State::Waiting => {
+                self.answer(id, Outcome::NotExecuted(NotExecuted::Locked), sink);
+                self.end(id, sink);
+            }
+            State::Deciding => {
+                self.answer(id, Outcome::NotExecuted(NotExecuted::Late), sink);
+                self.end(id, sink);
+            }
+            State::Recording => {
+                let (is_sent, position) = (transaction.is_sent, transaction.position);
+                if is_late {
+                    self.answer(id, Outcome::InDoubt, sink);
+                }
+                if !is_sent {
+                    self.counters.repeated += 1;
+                    self.all[id.index as usize].is_sent = true;
+                    sink.append(id, position, timestamp_us);
+                }
+            }
+            State::Undecided => {}
+            State::Applying => {
+                let mut repeated = 0;
+                for (write, state) in transaction.writes.iter_mut().enumerate() {
+                    if *state == Apply::Again {
+                        *state = Apply::Sent;
+                        repeated += 1;
+                        sink.apply(id, write as u16, timestamp_us);
+                    }
+                }
+                self.counters.repeated += repeated;
+                // Its writes are not all made, but they will be, and until then nobody gets its partitions.
+                if is_late {
+                    self.answer(id, Outcome::Committed { timestamp_us }, sink);
+                }
+            }
+        }
+    }
+}
