@@ -49,7 +49,7 @@ def test_who_does_not_get_it_says_so_and_runs_nothing(fleet, session):
         wait_for_holder(session, "taken")
         run = lock(fleet, "--wait", "0", "taken", "--", "echo", "ran")
         out, err = run.communicate(timeout=60)
-        assert (run.returncode, out) == (75, "") and "somebody else" in err
+        assert (run.returncode, out) == (75, "") and f"is held by {holder(session, 'taken')['owner']} (fence" in err
         run = lock(fleet, "--wait", "2", "-E", "3", "taken", "--", "echo", "ran")
         assert (run.communicate(timeout=60)[0], run.returncode) == ("", 3)
     finally:

@@ -219,7 +219,9 @@ impl Locks {
         let slot = if hold.mode == Mode::Shared { owner } else { b"" };
         let (token, ttl_ms) = (hold.token, hold.ttl_ms);
         let row = Row { name, slot, owner, role, token, ttl_ms, timestamp_us };
-        sink.write(Write { id, bucket: bucket_of(name), row });
+        let bucket = bucket_of(name);
+        sink.write(Write { id, bucket, row });
+        self.buckets[usize::from(bucket)].has_rows = true;
     }
 
     fn forget_write(&mut self, index: u32) {

@@ -82,7 +82,7 @@ impl Locks {
             state.state = BucketState::Loading;
             state.generation = state.generation.wrapping_add(1);
             state.name.clear();
-            state.has_holds = false;
+            (state.has_rows, state.has_holds) = (false, false);
             sink.load(LoadId { bucket, generation: state.generation });
         }
     }
@@ -181,6 +181,7 @@ impl Locks {
         let shard = (usize::from(bucket) / BUCKETS_PER_SHARD) as u8;
         self.saw_token(shard, row.token.max(row.timestamp_us));
         let state = &mut self.buckets[usize::from(bucket)];
+        state.has_rows = true;
         if state.name != row.name {
             state.name.clear();
             state.name.extend_from_slice(row.name);

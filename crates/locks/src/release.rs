@@ -224,7 +224,9 @@ impl Locks {
         let name = lock.name.bytes(&self.long_names);
         let slot = if hold.mode == Mode::Shared { self.owners.bytes(hold.owner) } else { b"" };
         let row = Row { name, slot, owner: b"", role: b"", token, ttl_ms: 0, timestamp_us: token };
-        sink.write(Write { id: WriteId::UNWATCHED, bucket: bucket_of(name), row });
+        let bucket = bucket_of(name);
+        sink.write(Write { id: WriteId::UNWATCHED, bucket, row });
+        self.buckets[usize::from(bucket)].has_rows = true;
     }
 
     /// Grants a lock to those who have waited longest, as far as they can have it together.

@@ -257,6 +257,8 @@ pub(crate) struct Bucket {
     /// The name whose rows are being read, and the timestamp of its exclusive row.
     pub(crate) name: Vec<u8>,
     pub(crate) exclusive_us: i64,
+    /// It has, or may have, a row: one was found when it was read, or was written since.
+    pub(crate) has_rows: bool,
     /// Holds were found in it since the reading began.
     pub(crate) has_holds: bool,
     pub(crate) deferred: Vec<Deferred>,

@@ -11,7 +11,7 @@
 use crate::locks::Locks;
 use crate::ownership::TOKEN_STEP;
 use crate::slab::NIL;
-use crate::state::{BucketState, HoldState};
+use crate::state::{Bucket, BucketState, HoldState};
 use crate::types::{BUCKETS, BUCKETS_PER_SHARD, LoadId, Namespace, Now, bucket_of};
 
 /// A lock that more share is left alone: they would all have to be looked at.
@@ -30,13 +30,32 @@ pub struct Unneeded {
 }
 
 impl Locks {
-    /// The first partition from this number on that is this core's.
-    pub fn owned_from(&self, bucket: u16) -> Option<u16> {
-        let mut buckets = usize::from(bucket)..BUCKETS;
-        buckets.find(|bucket| self.shards[bucket / BUCKETS_PER_SHARD].owned).map(|bucket| bucket as u16)
+    /// The first partition of this core from this number on that was read, and has rows or may have.
+    pub fn with_rows_from(&self, bucket: u16) -> Option<u16> {
+        self.owned_from(bucket, |of| of.state == BucketState::Loaded && of.has_rows)
     }
 
-    /// A partition of this core whose rows are known here; else [`Locks::read_ahead`] reads them.
+    /// The first partition of this core from this number on that nobody has asked for: [`Locks::read_ahead`] reads it.
+    pub fn unread_from(&self, bucket: u16) -> Option<u16> {
+        self.owned_from(bucket, |of| of.state == BucketState::Unknown)
+    }
+
+    fn owned_from(&self, bucket: u16, is: impl Fn(&Bucket) -> bool) -> Option<u16> {
+        let is_it = |bucket: &usize| self.shards[bucket / BUCKETS_PER_SHARD].owned && is(&self.buckets[*bucket]);
+        (usize::from(bucket)..BUCKETS).find(is_it).map(|bucket| bucket as u16)
+    }
+
+    /// The rows of a partition are about to be read, to see what is unneeded: if there are none, and none is written meanwhile, it has none.
+    pub fn looks_for_rows(&mut self, known: LoadId) {
+        self.buckets[usize::from(known.bucket)].has_rows = false;
+    }
+
+    /// There are rows, or it is not known that there are none.
+    pub fn has_rows(&mut self, bucket: u16) {
+        self.buckets[usize::from(bucket)].has_rows = true;
+    }
+
+    /// A partition of this core whose rows are known here.
     pub fn known(&self, bucket: u16) -> Option<LoadId> {
         let shard = &self.shards[usize::from(bucket) / BUCKETS_PER_SHARD];
         let of = &self.buckets[usize::from(bucket)];

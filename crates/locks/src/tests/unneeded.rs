@@ -144,7 +144,7 @@ fn a_partition_for_which_nobody_has_asked_is_read_ahead_and_its_rows_are_unneede
     let mut core = Core::new(Limits::default());
     let bucket = bucket_of(b"lock");
     let now = core.now();
-    assert_eq!((core.locks.owned_from(bucket), core.locks.known(bucket)), (Some(bucket), None));
+    assert_eq!((core.locks.unread_from(bucket), core.locks.known(bucket)), (Some(bucket), None));
     assert!(core.locks.read_ahead(now, bucket, &mut core.heard));
     assert!(!core.locks.read_ahead(now, bucket, &mut core.heard), "it is being read");
     core.load(&[]);
@@ -152,8 +152,37 @@ fn a_partition_for_which_nobody_has_asked_is_read_ahead_and_its_rows_are_unneede
     assert!(unneeded(&core, known, 5).is_some_and(|found| found.up_to_us == 5 && !found.of_shares));
     core.locks.lose(shard_of(b"lock"), &mut core.heard);
     assert_eq!(
-        (core.locks.owned_from(bucket).is_some_and(|next| next == bucket), core.locks.known(bucket)),
+        (core.locks.unread_from(bucket).is_some_and(|next| next == bucket), core.locks.known(bucket)),
         (false, None)
     );
     assert!(!core.locks.read_ahead(now, bucket, &mut core.heard), "it is another's");
+}
+
+/// To read a thousand empty partitions again and again would keep those waiting that have rows.
+#[test]
+fn a_partition_without_rows_is_not_looked_at_until_there_is_one() {
+    let mut core = Core::new(Limits::default());
+    let bucket = bucket_of(b"lock");
+    let is_looked_at = |core: &Core| core.locks.with_rows_from(bucket) == Some(bucket);
+    let now = core.now();
+    assert!(core.locks.read_ahead(now, bucket, &mut core.heard));
+    core.load(&[]);
+    assert!(!is_looked_at(&core));
+    core.acquire(Durable, "one", Exclusive, 9000, 0);
+    assert!(is_looked_at(&core));
+    core.written(Written::Acknowledged);
+    let known = core.locks.known(bucket).expect("it knows the partition");
+    core.locks.looks_for_rows(known);
+    assert!(!is_looked_at(&core), "unless it is said that there are some");
+    core.release(Durable, "one");
+    assert!(is_looked_at(&core), "a free row was written while they were read");
+    core.locks.looks_for_rows(known);
+    core.locks.has_rows(bucket);
+    assert!(is_looked_at(&core));
+    let free = Row { name: b"lock", slot: b"", owner: b"", role: b"", token: 5, ttl_ms: 0, timestamp_us: 5 };
+    let mut core = Core::new(Limits::default());
+    let now = core.now();
+    assert!(core.locks.read_ahead(now, bucket, &mut core.heard));
+    core.load(&[free]);
+    assert!(is_looked_at(&core), "there was one when it was read");
 }

@@ -1,7 +1,7 @@
 //! Rows of durable locks that say nothing any more are deleted, slowly. Which they are [`shunt_locks::Unneeded`] says, and what may
 //! never be deleted.
 //!
-//! Each core goes through the partitions of its shards, a page at a time. A deletion that all replicas have is forgotten by them
+//! Each core goes through the partitions of its shards that may have rows, a page at a time. A deletion that all replicas have is forgotten by them
 //! `gc_grace_seconds` later. Is it not known that all have it, a free row is written that says the same: a replica that has missed
 //! both, and is read when the others have forgotten, would bring the last holder back.
 
@@ -18,50 +18,66 @@ use crate::own::{self, Heard, Levels, Whose};
 
 const DELETE: &str = "DELETE FROM shunt_meta.lock WHERE bucket = ? AND name = ?";
 const DELETE_SHARES: &str = "DELETE FROM shunt_meta.lock WHERE bucket = ? AND name = ? AND slot > ?";
+/// So many pages after a round through all partitions it is looked for more that nobody has asked for.
+const AHEAD_PAGES: u64 = 10;
 /// Rows of a page.
 const PAGE_ROWS: i32 = 100;
 
 /// Reads a page, if it is time.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     let now_ns = io.now_ns();
-    let locks = &mut core.fleet.locks;
-    let sweep = &mut locks.sweep;
-    if locks.level.is_none() || sweep.is_reading || !sweep.deleting.is_empty() || now_ns < sweep.next_ns {
-        return;
-    }
     // A row that is younger is likely to be overwritten: its lock's name is in use.
     let kept_ns = core.context.config.lock_rows_kept_ms * 1_000_000;
-    let Some(table) = locks.table.as_ref().filter(|_| kept_ns > 0) else { return };
-    let Some(bucket) = table.owned_from(sweep.bucket) else {
+    if core.fleet.locks.level.is_none() || kept_ns == 0 {
+        return;
+    }
+    read_ahead(core, io);
+    let locks = &mut core.fleet.locks;
+    let sweep = &mut locks.sweep;
+    if sweep.is_reading || !sweep.deleting.is_empty() || now_ns < sweep.next_ns {
+        return;
+    }
+    let Some(table) = locks.table.as_mut() else { return };
+    let Some(known) = table.with_rows_from(sweep.bucket).and_then(|bucket| table.known(bucket)) else {
         sweep.next_ns = sweep.round_ns.max(now_ns) + sweep.pace.page_ns;
         sweep.round_ns = now_ns + sweep.pace.round_ns.min(kept_ns);
         (sweep.bucket, sweep.page) = (0, None);
         return;
     };
-    sweep.bucket = bucket;
-    let Some(known) = table.known(bucket) else { return read_ahead(core, io) };
+    sweep.bucket = known.bucket;
     sweep.page.take_if(|(of, _)| *of != known);
     sweep.next_ns = now_ns + sweep.pace.page_ns;
     let page = sweep.page.take();
     let at = page.as_ref().map(|(_, at)| &at[..]);
+    if page.is_none() {
+        table.looks_for_rows(known);
+    }
     // From all replicas, which have the same rows then: were a deletion lost on one, it would have a free row, and no holder's.
     let is_sent = rows::ask(core, io, Whose::Sweep(known), known.bucket, Consistency::ALL, (PAGE_ROWS, at));
     let sweep = &mut core.fleet.locks.sweep;
     (sweep.page, sweep.is_reading) = (page, is_sent);
+    if !is_sent {
+        core.fleet.locks.table().0.has_rows(known.bucket);
+    }
 }
 
-/// Nobody has asked for a lock of the partition since its shard is this core's. Its rows are read once as for somebody who asks, and
-/// looked at when they are known; if that takes longer than to the next page it is the next round's.
+/// Reads the rows of the next partition for which nobody has asked since its shard is this core's, as for somebody who asks. What it has is
+/// not known before.
 fn read_ahead(core: &mut Core, io: &mut Io) {
-    let now = keep::now(io);
+    let now_ns = io.now_ns();
     let sweep = &mut core.fleet.locks.sweep;
-    let bucket = sweep.bucket;
-    sweep.next_ns = io.now_ns() + sweep.pace.page_ns;
-    if sweep.read_ahead.replace(bucket) == Some(bucket) {
-        sweep.read_ahead = None;
-        sweep.go_on();
+    if now_ns < sweep.ahead_ns {
         return;
     }
+    sweep.ahead_ns = now_ns + sweep.pace.page_ns;
+    let Some(table) = &core.fleet.locks.table else { return };
+    let Some(bucket) = table.unread_from(sweep.ahead) else {
+        sweep.ahead = 0;
+        sweep.ahead_ns = now_ns + AHEAD_PAGES * sweep.pace.page_ns;
+        return;
+    };
+    sweep.ahead = bucket + 1;
+    let now = keep::now(io);
     let (table, outbox) = core.fleet.locks.table();
     table.read_ahead(now, bucket, outbox);
 }
@@ -74,8 +90,13 @@ pub(crate) fn read(core: &mut Core, io: &mut Io, known: LoadId, heard: &Heard<'_
         // The next partition, for this one may not be readable for long.
         sweep.go_on();
         sweep.next_ns = io.now_ns() + sweep.pace.rest_ns;
+        core.fleet.locks.table().0.has_rows(known.bucket);
         return;
     };
+    if found.row_count > 0 {
+        core.fleet.locks.table().0.has_rows(known.bucket);
+    }
+    let sweep = &mut core.fleet.locks.sweep;
     match found.metadata.paging_state {
         Some(at) => sweep.page = Some((known, at.into())),
         None => sweep.go_on(),

@@ -51,8 +51,9 @@ pub(crate) struct Sweep {
     /// What is known of it, and where its last page ended.
     pub(super) page: Option<(LoadId, Box<[u8]>)>,
     pub(super) is_reading: bool,
-    /// The partition whose rows were asked for last, because nobody else has.
-    pub(super) read_ahead: Option<u16>,
+    /// From which partition on those are looked for that nobody has asked for, and when.
+    pub(super) ahead: u16,
+    pub(super) ahead_ns: u64,
     pub(super) deleting: Slab<Deleting>,
     /// When the next page is read.
     pub(super) next_ns: u64,
@@ -70,7 +71,8 @@ impl Default for Sweep {
             bucket: 0,
             page: None,
             is_reading: false,
-            read_ahead: None,
+            ahead: 0,
+            ahead_ns: 0,
             deleting: Slab::new(),
             next_ns: 0,
             round_ns: 0,
