@@ -19,10 +19,11 @@ mod lexer;
 mod parser;
 
 pub mod terms;
+pub mod transaction;
 pub mod types;
 pub mod values;
 
 pub use ast::Parsed;
-pub use error::{InvalidRequest, SyntaxError};
+pub use error::{InvalidRequest, Refusal, SyntaxError};
 pub use parser::{parse, parse_type};
 pub use types::CqlType;
