@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::Statement;
+use super::name::QualifiedName;
 use super::select::Comparison;
 use super::term::Term;
 
@@ -182,5 +183,14 @@ impl Transaction {
     #[must_use]
     pub fn row(&self, reference: &Reference) -> Option<usize> {
         self.lets.iter().position(|name| *name == reference.row)
+    }
+
+    /// The table that the row is of.
+    #[must_use]
+    pub fn table(&self, reference: &Reference) -> Option<&QualifiedName> {
+        match &self.statements.get(self.row(reference)?)?.statement {
+            Statement::Select(select) => Some(&select.table),
+            _ => None,
+        }
     }
 }

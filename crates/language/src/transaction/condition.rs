@@ -11,6 +11,8 @@ use crate::values::{compare, split};
 /// A reference to a column, or to a part of its value, of a known type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PreparedReference {
+    /// The name of its column.
+    name: String,
     column: CqlType,
     value: CqlType,
     part: Part,
@@ -69,7 +71,7 @@ impl Reference {
             }
             (Some(ValuePart::Field(_)), _) => return Err(no_part("a field", name, column)),
         };
-        Ok(PreparedReference { column: column.clone(), value, part })
+        Ok(PreparedReference { name: name.to_owned(), column: column.clone(), value, part })
     }
 
     /// The name that its value has in a result, and the term that it is compared with in the metadata of a marker.
@@ -92,6 +94,20 @@ impl PreparedReference {
     #[must_use]
     pub fn value_type(&self) -> &CqlType {
         &self.value
+    }
+
+    /// Checks that what it refers to can be a value of a column of this name and type: that of the marker that stands for it.
+    ///
+    /// # Errors
+    /// When values of its type are none of the column's.
+    pub fn check_for(&self, receiver: &str, receiver_type: &CqlType) -> Result<(), InvalidRequest> {
+        if receiver_type.accepts(&self.value) {
+            return Ok(());
+        }
+        let (name, value) = (&self.name, &self.value);
+        Err(InvalidRequest::new(format!(
+            "Invalid reference type {value} ({name}) for \"{receiver}\" of type {receiver_type}"
+        )))
     }
 
     /// What it refers to in a value of its column; `None` is null, also for an element that is not there.

@@ -5,7 +5,9 @@ use crate::transaction::Returned;
 
 /// The rows that are read, if rows are returned (`rows`), values of rows (`n values`) or nothing, conditions, statements that write,
 /// markers; and the text.
-const TRANSACTIONS: &[(&[&str], &str, usize, usize, usize, &str)] = &[
+type Case = (&'static [&'static str], &'static str, usize, usize, usize, &'static str);
+
+const TRANSACTIONS: &[Case] = &[
     (&[], "rows", 0, 0, 0, "BEGIN TRANSACTION SELECT * FROM ks.t WHERE k = 1 AND c = 2; COMMIT TRANSACTION"),
     (&[], "", 0, 1, 3, "BEGIN TRANSACTION INSERT INTO t (k, c, v) VALUES (?, ?, ?); COMMIT TRANSACTION;"),
     (&[], "rows", 0, 1, 0, "begin transaction select a from t where k=0; delete from t where k=0; commit transaction"),

@@ -174,10 +174,17 @@ fn values_that_are_returned_may_be_parts_too() {
     for (reference, (name, row)) in references.iter().zip(rows) {
         let mut scope = Scope::new(&Types, None, 0, 0);
         let prepared = reference.prepare(&CqlType::parse(name, &Types).expect(name), &mut scope).expect(name);
+        assert_eq!(prepared.check_for("c", prepared.value_type()), Ok(()));
         let found = prepared.evaluate(value(row, name).as_deref(), &Fixed(Vec::new())).expect(name);
         shown.push(found.map_or("null".to_owned(), |found| literal(prepared.value_type(), &found)));
     }
     assert_eq!(shown, ["2", "5", "null", "9"]);
+    let cql_type = |name: &str| CqlType::parse(name, &Types).expect(name);
+    let of_map =
+        references[0].prepare(&cql_type("map<text, int>"), &mut Scope::new(&Types, None, 0, 0)).expect("a map");
+    let error = of_map.check_for("w", &cql_type("text")).expect_err("an int");
+    assert_eq!(error.message, "Invalid reference type int (m) for \"w\" of type text");
+    assert_eq!(of_map.check_for("w", &cql_type("varint")), Ok(()));
 }
 
 #[test]

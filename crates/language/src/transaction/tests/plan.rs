@@ -45,6 +45,9 @@ fn statements_by_themselves() {
     check_standalone(&found, TEXT);
     assert!(matches!(found.statements[1].statement, Statement::Select(_)));
     assert_eq!(found.name_of(0, TEXT), "LET a at [2:12]");
+    let tables: Vec<_> =
+        found.references().map(|reference| found.table(reference).expect("a table").name.as_str()).collect();
+    assert_eq!(tables, ["t", "t", "t", "t", "u", "u"]);
     assert_eq!(found.name_of(3, TEXT), "INSERT at [7:5]");
 }
 
