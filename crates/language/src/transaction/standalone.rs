@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::ast::{CallValue, Inner, Marker, MarkerSource, QualifiedName, SelfAssignment, Term};
+use crate::ast::{CallValue, Inner, Marker, MarkerSource, Mutation, QualifiedName, SelfAssignment, Statement, Term};
+use crate::error::InvalidRequest;
 use crate::functions;
 
 /// A statement as [`Inner::computed`] gives it.
@@ -43,15 +45,27 @@ impl Inner {
     ///
     /// * for the value of each assignment that `is_computed` chooses: `a = a + 1` becomes `a = ?`;
     /// * for each value whose functions give another one each time: `now()` becomes `?`.
-    #[must_use]
-    pub fn computed(&self, text: &str, is_computed: impl Fn(&SelfAssignment) -> bool) -> Computed {
+    ///
+    /// # Errors
+    /// When a column whose value is computed is set a second time.
+    pub fn computed(
+        &self,
+        text: &str,
+        is_computed: impl Fn(&SelfAssignment) -> bool,
+    ) -> Result<Computed, InvalidRequest> {
         let mut places = self.own_markers();
-        let chosen = self.self_assignments.iter().enumerate().filter(|(_, assignment)| is_computed(assignment));
-        places.extend(chosen.map(|(index, assignment)| Place {
-            range: assignment.range.clone(),
-            with: Some("= ?"),
-            marker: ComputedMarker::SelfAssignment(index),
-        }));
+        let times = self.times_set();
+        for (index, assignment) in self.self_assignments.iter().enumerate() {
+            if !is_computed(assignment) {
+                continue;
+            }
+            if times.get(assignment.column.as_str()).is_some_and(|times| *times > 1) {
+                let message = format!("Multiple incompatible setting of column {}", assignment.column);
+                return Err(InvalidRequest::new(message));
+            }
+            let marker = ComputedMarker::SelfAssignment(index);
+            places.push(Place { range: assignment.range.clone(), with: Some("= ?"), marker });
+        }
         let calls = self.calls.iter().enumerate().filter(|(_, call)| !call.is_pure());
         places.extend(calls.map(|(index, call)| Place {
             range: call.range.clone(),
@@ -60,7 +74,18 @@ impl Inner {
         }));
         // What is around others takes them away.
         places.sort_by_key(|place| (place.range.start, Reverse(place.range.end)));
-        self.spliced(text, places)
+        Ok(self.spliced(text, places))
+    }
+
+    /// How often each column is set.
+    fn times_set(&self) -> HashMap<&str, usize> {
+        let mut times = HashMap::new();
+        if let Statement::Mutation(Mutation::Update(update)) = &self.statement {
+            for assignment in &update.assignments {
+                *times.entry(assignment.column.as_str()).or_default() += 1;
+            }
+        }
+        times
     }
 
     fn own_markers(&self) -> Vec<Place> {

@@ -85,18 +85,23 @@ fn assignments_to_be_computed_become_markers() {
     let update = &found.statements[2];
     let columns: Vec<_> = update.self_assignments.iter().map(|assignment| assignment.column.as_str()).collect();
     assert_eq!(columns, ["n", "w", "x"]);
-    let all = update.computed(TEXT, |_| true);
+    let all = update.computed(TEXT, |_| true).expect("each once");
     assert_eq!(all.text, "UPDATE t SET n = ?, v = ?, w = ?, x = ? WHERE k = ? AND c = :k");
     let expected = [SelfAssignment(0), Same(1), SelfAssignment(1), SelfAssignment(2), Same(3), Same(4)];
     assert_eq!(all.markers, expected);
-    let some = update.computed(TEXT, |assignment| assignment.column == "x");
+    let some = update.computed(TEXT, |assignment| assignment.column == "x").expect("once");
     assert_eq!(some.text, "UPDATE t SET n = n - ?, v = ?, w += ?, x = ? WHERE k = ? AND c = :k");
     assert_eq!(some.markers, [Same(0), Same(1), Same(2), SelfAssignment(2), Same(3), Same(4)]);
     let text = "BEGIN TRANSACTION UPDATE t SET v = v -3, w=w+?,l = [1] + l WHERE k = 1; COMMIT TRANSACTION";
     let found = transaction(text);
-    let all = found.statements[0].computed(text, |_| true);
+    let all = found.statements[0].computed(text, |_| true).expect("each once");
     assert_eq!(all.text, "UPDATE t SET v = ?, w= ?,l = [1] + l WHERE k = 1");
     assert_eq!(all.markers, [SelfAssignment(0), SelfAssignment(1)]);
+    let text = "BEGIN TRANSACTION UPDATE t SET l += [1], l = [2] + l, n += 1 WHERE k = 1; COMMIT TRANSACTION";
+    let found = transaction(text);
+    assert!(found.statements[0].computed(text, |assignment| assignment.column == "n").is_ok());
+    let error = found.statements[0].computed(text, |_| true).expect_err("twice");
+    assert_eq!(error.message, "Multiple incompatible setting of column l");
 }
 
 #[test]
@@ -131,7 +136,9 @@ fn values_that_would_be_others_each_time_become_markers() {
                 UPDATE t SET at = ? + now(), l = [uuid(), ?] + l, n += system.now(), m['x'] = current_date(), \
                 i = i + (int) ks.now() WHERE k = minTimeuuid(?); COMMIT TRANSACTION";
     let found = transaction(text);
-    let shown = |index: usize| found.statements[index].computed(text, |assignment| assignment.column == "n");
+    let shown = |index: usize| {
+        found.statements[index].computed(text, |assignment| assignment.column == "n").expect("each once")
+    };
     let insert = shown(1);
     assert_eq!(insert.text, "INSERT INTO t (k, at, v, w) VALUES (?, ?, ?, f(?))");
     assert_eq!(insert.markers, [Same(0), Call(0), Same(1), Same(2)]);
