@@ -17,6 +17,7 @@ mod fleet;
 mod language;
 mod locks;
 mod records;
+mod transaction;
 
 /// One file of the corpus.
 #[derive(Clone, Debug)]
@@ -47,6 +48,7 @@ pub fn seeds() -> Vec<Seed> {
     language::values(&mut add);
     records::records(&mut add);
     facade::facade(&mut add);
+    transaction::transaction(&mut add);
     fleet::fleet(&mut add);
     locks::locks(&mut add);
     seeds

@@ -71,6 +71,11 @@ fn facade() {
 }
 
 #[test]
+fn transaction() {
+    fuzz("transaction");
+}
+
+#[test]
 fn fleet() {
     fuzz("fleet");
 }
