@@ -58,7 +58,7 @@ fn looks_so(text: &str, session: Option<&str>) -> bool {
     let parsed = classify(text);
     match parsed.kind {
         Kind::Batch | Kind::Ddl => session == Some(KEYSPACE) || text.to_ascii_lowercase().contains(KEYSPACE),
-        Kind::Use | Kind::Other => false,
+        Kind::Use | Kind::Transaction | Kind::Other => false,
         _ => {
             let keyspace = parsed.keyspace.or_else(|| parsed.selected_table().and_then(|(keyspace, _)| keyspace));
             keyspace.or(session.map(Identifier::exact)).is_some_and(|keyspace| keyspace.matches(KEYSPACE))

@@ -25,6 +25,7 @@ pub mod runner;
 pub mod seeds;
 pub mod segments;
 pub mod statement;
+pub mod transaction;
 pub mod types;
 pub mod values;
 
@@ -42,7 +43,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 16] = [
     Target { name: "requests", run: requests::run },
     Target { name: "responses", run: responses::run },
     Target { name: "segments", run: segments::run },
@@ -53,6 +54,7 @@ pub const TARGETS: [Target; 15] = [
     Target { name: "types", run: types::run },
     Target { name: "language", run: language::run },
     Target { name: "facade", run: facade::run },
+    Target { name: "transaction", run: transaction::run },
     Target { name: "fleet", run: fleet::run },
     Target { name: "locks", run: locks::run },
     Target { name: "redo", run: redo::run },

@@ -18,6 +18,7 @@ mod redo;
 mod language;
 mod locks;
 mod records;
+mod transaction;
 
 /// One file of the corpus.
 #[derive(Clone, Debug)]
@@ -48,6 +49,7 @@ pub fn seeds() -> Vec<Seed> {
     language::values(&mut add);
     records::records(&mut add);
     facade::facade(&mut add);
+    transaction::transaction(&mut add);
     fleet::fleet(&mut add);
     redo::redo(&mut add);
     locks::locks(&mut add);

@@ -53,7 +53,7 @@ fn check(text: &str, statement: &Statement<'_>, verdict: Repeatable) {
     if statement.conditional && statement.kind != Kind::Select {
         assert_eq!(verdict, Repeatable::Never);
     }
-    if matches!(statement.kind, Kind::Other | Kind::Use | Kind::Ddl | Kind::Truncate) {
+    if matches!(statement.kind, Kind::Other | Kind::Transaction | Kind::Use | Kind::Ddl | Kind::Truncate) {
         assert!(verdict == Repeatable::Never && statement.key_terms().next().is_none());
     }
     assert_eq!(statement.selected_table().is_some(), statement.kind == Kind::Select && statement.table.is_some());

@@ -76,6 +76,11 @@ fn redo() {
 }
 
 #[test]
+fn transaction() {
+    fuzz("transaction");
+}
+
+#[test]
 fn fleet() {
     fuzz("fleet");
 }

@@ -58,6 +58,46 @@ impl InvalidRequest {
     }
 }
 
+/// Why a text is not accepted, where it may be either.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Refusal {
+    /// It is not a statement.
+    Syntax(SyntaxError),
+    /// It is one that cannot be.
+    Invalid(InvalidRequest),
+}
+
+impl Refusal {
+    /// The message a client sees.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        match self {
+            Refusal::Syntax(error) => &error.message,
+            Refusal::Invalid(error) => &error.message,
+        }
+    }
+}
+
+impl From<SyntaxError> for Refusal {
+    fn from(error: SyntaxError) -> Refusal {
+        Refusal::Syntax(error)
+    }
+}
+
+impl From<InvalidRequest> for Refusal {
+    fn from(error: InvalidRequest) -> Refusal {
+        Refusal::Invalid(error)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.message())
+    }
+}
+
+impl std::error::Error for Refusal {}
+
 impl fmt::Display for InvalidRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)

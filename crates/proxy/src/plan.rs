@@ -93,7 +93,7 @@ pub(crate) fn work_of(kind: Kind) -> Work {
         Kind::Select => Work::Read,
         Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch => Work::Write,
         Kind::Ddl | Kind::Truncate => Work::Schema,
-        Kind::Use | Kind::Other => Work::Other,
+        Kind::Use | Kind::Transaction | Kind::Other => Work::Other,
     }
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn after_of(parsed: &Statement<'_>, keyspace: Option<&str>) -> After 
             None => After::Deliver,
         },
         Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch | Kind::Truncate => After::Deliver,
-        Kind::Other => After::Inspect,
+        Kind::Transaction | Kind::Other => After::Inspect,
     }
 }
 

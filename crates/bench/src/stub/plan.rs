@@ -138,7 +138,7 @@ pub fn plan(text: &str, keyspace: Option<&str>, tables: &[Table]) -> Planned {
     };
     let plan = match statement.kind {
         Kind::Use => Plan::Use(statement.keyspace.map(text_of).unwrap_or_default()),
-        Kind::Ddl | Kind::Truncate | Kind::Batch | Kind::Other => Plan::Nothing,
+        Kind::Ddl | Kind::Truncate | Kind::Batch | Kind::Transaction | Kind::Other => Plan::Nothing,
         Kind::Select => match tables.iter().position(|table| is_table(table.keyspace, table.name)) {
             Some(table) => system_read(&statement, table, &tables[table]),
             None if is_table(KEYSPACE, TABLE) => bench_read(&statement, text),

@@ -7,6 +7,7 @@ mod name;
 mod schema;
 mod select;
 mod term;
+mod transaction;
 pub(crate) mod type_name;
 
 pub use access::{AccessStatement, Describe, DescribeTarget};
@@ -25,6 +26,10 @@ pub use select::{
     CellMetadata, Comparison, Ordering, OrderingBy, Relation, Select, SelectClause, SelectedItem, Selector,
 };
 pub use term::{Literal, LiteralKind, Operator, Term};
+pub use transaction::{
+    CallValue, ClientMarker, Condition, Inner, Marker, MarkerPlace, MarkerSource, Reference, Returned, SelfAssignment,
+    Test, Transaction, ValuePart,
+};
 pub use type_name::{NativeType, TypeName};
 
 /// A statement with its bind markers.

@@ -18,11 +18,14 @@ mod table;
 mod term;
 #[cfg(test)]
 mod tests;
+mod transaction;
 mod type_name;
 
 use crate::ast::{Parsed, SchemaStatement, Statement, TypeName};
 use crate::error::SyntaxError;
 use crate::lexer::{self, Kind, Token};
+
+pub(crate) use transaction::{shown_place, transaction};
 
 /// Deepest nesting of terms, selectors and types, and most operators in one expression.
 const DEPTH_MAX: u32 = 48;
@@ -56,6 +59,12 @@ pub fn parse_type(text: &str) -> Result<TypeName, SyntaxError> {
     Ok(type_name)
 }
 
+/// The index of the next of these markers.
+fn marker_index(markers: &[Option<String>]) -> Result<u16, SyntaxError> {
+    let index = u16::try_from(markers.len()).ok().filter(|index| usize::from(*index) < ELEMENTS_MAX);
+    index.ok_or_else(|| SyntaxError::unplaced("Too many markers(?). markers must be <= 65535"))
+}
+
 struct Parser<'a> {
     text: &'a str,
     tokens: Vec<Token>,
@@ -64,6 +73,8 @@ struct Parser<'a> {
     /// Within [`Parser::attempt`], whose errors nobody sees.
     attempting: bool,
     markers: Vec<Option<String>>,
+    /// The statement of a transaction whose markers `markers` are.
+    open: Option<Box<transaction::OpenStatement>>,
 }
 
 impl<'a> Parser<'a> {
@@ -71,7 +82,8 @@ impl<'a> Parser<'a> {
         if text.len() > TEXT_BYTES_MAX {
             return Err(SyntaxError::unplaced(format!("a statement has at most {TEXT_BYTES_MAX} bytes")));
         }
-        Ok(Parser { text, tokens: lexer::tokens(text)?, at: 0, depth: 0, attempting: false, markers: Vec::new() })
+        let tokens = lexer::tokens(text)?;
+        Ok(Parser { text, tokens, at: 0, depth: 0, attempting: false, markers: Vec::new(), open: None })
     }
 
     fn statement(&mut self) -> Result<Statement, SyntaxError> {
@@ -229,12 +241,16 @@ impl<'a> Parser<'a> {
     /// Runs `rule`, and goes back to where it began if it fails.
     fn attempt<T>(&mut self, rule: impl FnOnce(&mut Parser<'a>) -> Result<T, SyntaxError>) -> Option<T> {
         let (at, markers) = (self.at, self.markers.len());
+        let client = self.open.as_ref().map_or(0, |open| open.client_markers());
         let outer = std::mem::replace(&mut self.attempting, true);
         let result = rule(self).ok();
         self.attempting = outer;
         if result.is_none() {
             self.at = at;
             self.markers.truncate(markers);
+            if let Some(open) = &mut self.open {
+                open.forget(markers, client);
+            }
         }
         result
     }

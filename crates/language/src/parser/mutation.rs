@@ -34,7 +34,7 @@ impl Parser<'_> {
         self.expect(")")?;
         self.expect_word("values")?;
         self.expect("(")?;
-        let values = self.list(Parser::term)?;
+        let values = self.list(Parser::value)?;
         self.expect(")")?;
         let if_not_exists = self.if_not_exists()?;
         let attributes = self.attributes(true)?;
@@ -93,24 +93,27 @@ impl Parser<'_> {
 
     fn assignment(&mut self) -> Result<Assignment, SyntaxError> {
         let column = self.column()?;
+        let start = self.peek().start;
         let operation = match () {
             () if self.eat("=") => self.assigned(&column)?,
-            () if self.eat("+=") => Operation::Add(self.term()?),
-            () if self.eat("-=") => Operation::Subtract(self.term()?),
+            () if self.eat("+=") => Operation::Add(self.value()?),
+            () if self.eat("-=") => Operation::Subtract(self.value()?),
             () if self.eat("[") => {
                 let key = self.term()?;
                 self.expect("]")?;
                 self.expect("=")?;
-                Operation::SetElement(key, self.term()?)
+                Operation::SetElement(key, self.value()?)
             }
             () if self.eat(".") => {
                 let field = self.identifier()?;
                 self.expect("=")?;
-                Operation::SetField(field, self.term()?)
+                Operation::SetField(field, self.value()?)
             }
             () => return Err(self.no_alternative()),
         };
-        Ok(Assignment { column, operation })
+        let assignment = Assignment { column, operation };
+        self.note_assignment(start, &assignment);
+        Ok(assignment)
     }
 
     /// Parses what is behind `column =`.
@@ -123,7 +126,7 @@ impl Parser<'_> {
             let other = self.column()?;
             let subtract = self.is("-");
             self.advance();
-            let value = self.term()?;
+            let value = self.noted_term()?;
             if other != column {
                 return only(format!("X {}<value>", if subtract { '-' } else { '+' }));
             }
@@ -139,8 +142,9 @@ impl Parser<'_> {
             }
             return Ok(Operation::Add(Term::Literal(Literal { kind: LiteralKind::Integer, text })));
         }
-        let value = self.term()?;
-        if !self.is("+") {
+        let is_reference = self.is_reference();
+        let value = self.value()?;
+        if is_reference || !self.is("+") {
             return Ok(Operation::Set(value));
         }
         self.advance();

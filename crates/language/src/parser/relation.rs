@@ -124,7 +124,7 @@ impl Parser<'_> {
         if self.eat_word("key") { Comparison::ContainsKey } else { Comparison::Contains }
     }
 
-    fn comparison(&mut self) -> Result<Comparison, SyntaxError> {
+    pub(super) fn comparison(&mut self) -> Result<Comparison, SyntaxError> {
         let known = [
             ("=", Comparison::Equal),
             ("<", Comparison::Less),

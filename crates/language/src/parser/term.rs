@@ -1,7 +1,7 @@
 //! Terms: values with functions and arithmetic around them.
 
 use super::type_name::check_class;
-use super::{DEPTH_MAX, ELEMENTS_MAX, Parser};
+use super::{DEPTH_MAX, ELEMENTS_MAX, Parser, marker_index};
 use crate::ast::{Literal, LiteralKind, Operator, Term, TypeName};
 use crate::error::SyntaxError;
 use crate::lexer::Kind;
@@ -227,6 +227,7 @@ impl Parser<'_> {
 
     /// `?` or `:name`: its index.
     pub(super) fn marker(&mut self) -> Result<u16, SyntaxError> {
+        let start = self.peek().start;
         let name = if self.eat("?") {
             None
         } else if self.eat(":") {
@@ -234,9 +235,8 @@ impl Parser<'_> {
         } else {
             return Err(self.no_alternative());
         };
-        let index = u16::try_from(self.markers.len()).ok().filter(|index| usize::from(*index) < ELEMENTS_MAX);
-        let problem = || SyntaxError::unplaced("Too many markers(?). markers must be <= 65535");
-        let index = index.ok_or_else(problem)?;
+        let index = marker_index(&self.markers)?;
+        self.note_marker(start, name.as_deref())?;
         self.markers.push(name);
         Ok(index)
     }

@@ -18,7 +18,7 @@ pub(crate) fn may_be_facade(parsed: &Classified<'_>, session: Option<&str>, text
             session == Some(facade::KEYSPACE)
                 || text.as_bytes().windows(facade::KEYSPACE.len()).any(|part| part.eq_ignore_ascii_case(b"shunt"))
         }
-        Kind::Use | Kind::Other => false,
+        Kind::Use | Kind::Transaction | Kind::Other => false,
     }
 }
 

@@ -43,6 +43,8 @@ pub enum Kind {
     Ddl,
     /// `TRUNCATE`
     Truncate,
+    /// `BEGIN TRANSACTION ..`, of which no more than these words is looked at.
+    Transaction,
     /// Anything else, and anything not understood.
     Other,
 }

@@ -42,7 +42,7 @@ fn read<'a>(parser: &mut Parser<'a>) -> (Statement<'a>, bool) {
         Kind::Batch => parser.batch(&mut statement),
         Kind::Use => parser.use_keyspace(&mut statement),
         Kind::Truncate => parser.truncate(&mut statement),
-        Kind::Ddl | Kind::Other => return (statement, false),
+        Kind::Ddl | Kind::Transaction | Kind::Other => return (statement, false),
     };
     let ending = found.map(|()| parser.ending());
     statement.markers = parser.markers;
@@ -184,11 +184,14 @@ impl<'a> Parser<'a> {
             // Roles are not part of the schema.
             Kind::Ddl if self.token.is_any_word(&["ROLE", "USER", "IDENTITY"]) => Kind::Other,
             Kind::Batch => {
+                if self.eat_word("BATCH") {
+                    return Kind::Batch;
+                }
                 if self.token.is_any_word(&["UNLOGGED", "COUNTER"]) {
                     self.repeatable &= !self.bump().is_word("COUNTER");
+                    return if self.eat_word("BATCH") { Kind::Batch } else { Kind::Other };
                 }
-                // `BEGIN TRANSACTION` is something else.
-                if self.eat_word("BATCH") { Kind::Batch } else { Kind::Other }
+                if self.token.is_word("TRANSACTION") { Kind::Transaction } else { Kind::Other }
             }
             kind => kind,
         }

@@ -117,6 +117,6 @@ pub fn repeatable(text: &str, setting: &dyn Setting) -> Repeatable {
         Kind::Select => Repeatable::Always,
         Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch if verdict.stamped => Repeatable::Always,
         Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch => Repeatable::WithTimestamp,
-        Kind::Use | Kind::Ddl | Kind::Truncate | Kind::Other => Repeatable::Never,
+        Kind::Use | Kind::Ddl | Kind::Truncate | Kind::Transaction | Kind::Other => Repeatable::Never,
     }
 }

@@ -1,0 +1,413 @@
+//! `BEGIN TRANSACTION .. COMMIT TRANSACTION`.
+//!
+//! Statements in a transaction are read by the rules that they have outside. What is added there is the reference to a row
+//! where a value may be: the statement gets a marker in its place. So there are two lists of markers, the client's and
+//! that of the statement that is being read ([`OpenStatement`]).
+
+use std::collections::HashMap;
+use std::mem;
+
+use super::{Parser, marker_index};
+use crate::ast::{
+    Assignment, CallValue, ClientMarker, Comparison, Condition, Inner, Marker, MarkerPlace, MarkerSource, Mutation,
+    Operation, Reference, Returned, Select, SelectClause, SelfAssignment, Statement, Term, Test, Transaction,
+    ValuePart,
+};
+use crate::error::{InvalidRequest, Refusal, SyntaxError};
+use crate::keyword;
+use crate::lexer::{self, Kind};
+
+/// Keywords of this grammar; as those of all statements they cannot name a row.
+const KEYWORDS: [&str; 5] = ["commit", "end", "let", "then", "transaction"];
+
+/// Parses a transaction, with or without semicolons and `APPLY BATCH` behind it: `cqlsh` takes `BEGIN` for the beginning of
+/// a batch, and sends nothing before it has seen the end of one.
+///
+/// # Errors
+/// When the text is no transaction, or has more than so many statements.
+pub(crate) fn transaction(text: &str, statements_max: usize) -> Result<Transaction, Refusal> {
+    let mut parser = Parser::new(text)?;
+    let transaction = parser.transaction(statements_max)?;
+    while parser.eat(";") {}
+    if parser.eat_words(&["apply", "batch"]) {
+        while parser.eat(";") {}
+    }
+    parser.end()?;
+    Ok(transaction)
+}
+
+/// Line and character of a place, both from 1, as Cassandra shows where a statement of a transaction stands.
+pub(crate) fn shown_place(text: &str, offset: usize) -> String {
+    let (line, column) = lexer::place(text, offset);
+    format!("at [{line}:{}]", column.saturating_add(1))
+}
+
+/// The statement of a transaction that is being read, and what is put aside for as long.
+pub(super) struct OpenStatement {
+    index: usize,
+    markers: Vec<Marker>,
+    self_assignments: Vec<SelfAssignment>,
+    calls: Vec<CallValue>,
+    /// The names of the client's markers.
+    client: Vec<Option<String>>,
+    /// Their places.
+    places: Vec<MarkerPlace>,
+}
+
+impl OpenStatement {
+    /// So many of the client's markers were seen.
+    pub(super) fn client_markers(&self) -> usize {
+        self.client.len()
+    }
+
+    /// Goes back to so many markers of the statement and of the client's.
+    pub(super) fn forget(&mut self, own: usize, client: usize) {
+        self.markers.truncate(own);
+        self.client.truncate(client);
+        self.places.truncate(client);
+    }
+}
+
+/// What has been read of a transaction.
+struct Progress {
+    transaction: Transaction,
+    places: Vec<MarkerPlace>,
+    statements_max: usize,
+}
+
+impl Parser<'_> {
+    fn transaction(&mut self, statements_max: usize) -> Result<Transaction, Refusal> {
+        let transaction = Transaction {
+            lets: Vec::new(),
+            returned: Returned::Nothing,
+            conditions: Vec::new(),
+            statements: Vec::new(),
+            markers: Vec::new(),
+        };
+        let mut progress = Progress { transaction, places: Vec::new(), statements_max };
+        self.expect_words(&["begin", "transaction"])?;
+        while self.is_word("let") {
+            self.let_row(&mut progress)?;
+        }
+        if self.is_word("select") {
+            self.returned(&mut progress)?;
+        }
+        let conditional = self.eat_word("if");
+        if conditional {
+            self.transaction_conditions(&mut progress)?;
+        }
+        while let Some(name) = ["INSERT", "UPDATE", "DELETE"].into_iter().find(|word| self.is_word(word)) {
+            self.inner(&mut progress, name, |parser| parser.mutation().map(Statement::Mutation))?;
+            self.expect(";")?;
+        }
+        if conditional {
+            self.expect_words(&["end", "if"])?;
+        } else if !self.is_word("commit") && !self.is_word("end") {
+            return Err(self.no_alternative().into());
+        }
+        self.expect_words(&["commit", "transaction"])?;
+        let names = mem::take(&mut self.markers).into_iter();
+        let markers = names.zip(progress.places).map(|(name, place)| ClientMarker { name, place });
+        Ok(Transaction { markers: markers.collect(), ..progress.transaction })
+    }
+
+    /// `LET v = (SELECT ..);`
+    fn let_row(&mut self, progress: &mut Progress) -> Result<(), Refusal> {
+        let start = self.peek().start;
+        self.expect_word("let")?;
+        let word = self.lower();
+        if word.is_empty() || keyword::is_reserved(&word) {
+            return Err(self.in_part("LET", start, self.no_alternative()).into());
+        }
+        if keyword::is_unreserved_keyword(&word) || KEYWORDS.contains(&word.as_str()) {
+            let problem = self.problem(&format!("'{word}' is a keyword and cannot be the name of a row"));
+            return Err(self.in_part("LET", start, problem).into());
+        }
+        self.advance();
+        let name = format!("LET {word}");
+        for symbol in ["=", "("] {
+            self.expect(symbol).map_err(|error| self.in_part(&name, start, error))?;
+        }
+        self.inner(progress, &name, |parser| {
+            let select = parser.select()?;
+            match outside_let(&select) {
+                Some(what) => Err(parser.problem(&format!("the SELECT of a LET has no {what}"))),
+                None if select.relations.is_empty() => Err(parser.mismatch("K_WHERE")),
+                None => Ok(Statement::Select(select)),
+            }
+        })?;
+        for symbol in [")", ";"] {
+            self.expect(symbol).map_err(|error| self.in_part(&name, start, error))?;
+        }
+        progress.transaction.lets.push(word);
+        Ok(())
+    }
+
+    /// `SELECT .. FROM ..;` or `SELECT v.a, w.b;`
+    fn returned(&mut self, progress: &mut Progress) -> Result<(), Refusal> {
+        // Nothing but a table comes behind `FROM`, and no reference has that word in it.
+        let until =
+            |word: &lexer::Token| self.text_of(*word).eq_ignore_ascii_case("from") || self.text_of(*word) == ";";
+        let rest = self.tokens.get(self.at..).unwrap_or_default();
+        let from_table = rest.iter().find(|token| until(token)).is_some_and(|token| token.kind == Kind::Word);
+        if from_table {
+            self.inner(progress, "SELECT", |parser| parser.select().map(Statement::Select))?;
+            progress.transaction.returned = Returned::Select;
+        } else {
+            let start = self.advance().start;
+            let mut references = 0;
+            let list = self.list(|parser| {
+                let reference = parser.reference()?;
+                progress.places.resize(parser.markers.len(), MarkerPlace::Returned(references));
+                references += 1;
+                parser.no_operator()?;
+                Ok(reference)
+            });
+            progress.transaction.returned =
+                Returned::References(list.map_err(|error| self.in_part("SELECT", start, error))?);
+        }
+        Ok(self.expect(";")?)
+    }
+
+    /// `condition (AND condition)* THEN`
+    fn transaction_conditions(&mut self, progress: &mut Progress) -> Result<(), SyntaxError> {
+        let start = self.tokens.get(self.at.saturating_sub(1)).map_or(0, |token| token.start);
+        let mut count = 0;
+        let conditions = self.and_list(|parser| {
+            let condition = parser.transaction_condition()?;
+            progress.places.resize(parser.markers.len(), MarkerPlace::Condition(count));
+            count += 1;
+            Ok(condition)
+        });
+        progress.transaction.conditions = conditions.map_err(|error| self.in_part("IF", start, error))?;
+        if self.eat_word("then") { Ok(()) } else { Err(self.in_part("IF", start, self.no_alternative())) }
+    }
+
+    fn transaction_condition(&mut self) -> Result<Condition, SyntaxError> {
+        let start = self.peek().start;
+        let (reference, test) = if self.starts_reference() {
+            let reference = self.reference()?;
+            let test = match () {
+                () if self.eat_words(&["is", "not", "null"]) => Test::IsNotNull,
+                () if self.eat_words(&["is", "null"]) => Test::IsNull,
+                () => Test::Compare(self.comparison()?, self.term()?),
+            };
+            (reference, test)
+        } else {
+            let term = self.term()?;
+            let comparison = turned_round(self.comparison()?);
+            (self.reference()?, Test::Compare(comparison, term))
+        };
+        Ok(Condition { reference, test, range: start..self.last_end() })
+    }
+
+    /// Reads a statement and keeps it with its markers.
+    fn inner(
+        &mut self,
+        progress: &mut Progress,
+        name: &str,
+        rule: impl FnOnce(&mut Self) -> Result<Statement, SyntaxError>,
+    ) -> Result<(), Refusal> {
+        let start = self.peek().start;
+        let index = progress.transaction.statements.len();
+        if index >= progress.statements_max {
+            let most = progress.statements_max;
+            return Err(InvalidRequest::new(format!("a transaction has at most {most} statements")).into());
+        }
+        let (client, places) = (mem::take(&mut self.markers), mem::take(&mut progress.places));
+        self.open = Some(Box::new(OpenStatement {
+            index,
+            markers: Vec::new(),
+            self_assignments: Vec::new(),
+            calls: Vec::new(),
+            client,
+            places,
+        }));
+        let statement = rule(self).map_err(|error| self.in_part(name, start, error))?;
+        if let Some(open) = self.open.take() {
+            let OpenStatement { markers, self_assignments, calls, client, places, .. } = *open;
+            self.markers = client;
+            progress.places = places;
+            let range = start..self.last_end();
+            let inner = Inner { statement, range, markers, self_assignments, calls };
+            check_references(&inner).map_err(|error| self.in_part(name, start, error))?;
+            progress.transaction.statements.push(inner);
+        }
+        Ok(())
+    }
+
+    /// The end of the token before the next one.
+    fn last_end(&self) -> usize {
+        self.at.checked_sub(1).and_then(|at| self.tokens.get(at)).map_or(0, |token| token.end)
+    }
+
+    /// Says with an error which part of a transaction it is in.
+    fn in_part(&self, name: &str, start: usize, error: SyntaxError) -> SyntaxError {
+        SyntaxError { message: format!("{name} {}: {}", shown_place(self.text, start), error.message), ..error }
+    }
+
+    /// Notes a marker that was read, if there is a statement of a transaction around it.
+    pub(super) fn note_marker(&mut self, start: usize, name: Option<&str>) -> Result<(), SyntaxError> {
+        let (end, marker) = (self.last_end(), self.markers.len());
+        if let Some(open) = &mut self.open {
+            let client = marker_index(&open.client)?;
+            open.client.push(name.map(str::to_owned));
+            open.places.push(MarkerPlace::Statement { statement: open.index, marker });
+            open.markers.push(Marker { range: start..end, source: MarkerSource::Client(client) });
+        }
+        Ok(())
+    }
+
+    /// Notes an assignment that was read, behind the name of its column.
+    pub(super) fn note_assignment(&mut self, start: usize, assignment: &Assignment) {
+        let end = self.last_end();
+        let Some(open) = &mut self.open else { return };
+        let (subtract, term) = match &assignment.operation {
+            Operation::Add(term) => (false, term.clone()),
+            Operation::Subtract(term) => (true, term.clone()),
+            _ => return,
+        };
+        let column = assignment.column.clone();
+        open.self_assignments.push(SelfAssignment { column, subtract, term, range: start..end });
+    }
+
+    /// True if a reference to a row comes next, where there may be one or a term.
+    pub(super) fn starts_reference(&self) -> bool {
+        self.identifier_ahead(0).is_some() && !self.is_call() && !(self.is_word("cast") && self.is_ahead(1, "("))
+    }
+
+    /// A term or, in a transaction, a reference to a row.
+    pub(super) fn value(&mut self) -> Result<Term, SyntaxError> {
+        if self.is_reference() { self.reference_marker() } else { self.noted_term() }
+    }
+
+    /// A term, which is noted if there is a function call in it and a statement of a transaction around it.
+    pub(super) fn noted_term(&mut self) -> Result<Term, SyntaxError> {
+        let start = self.peek().start;
+        let term = self.term()?;
+        let end = self.last_end();
+        if let Some(open) = &mut self.open
+            && has_call(&term)
+        {
+            open.calls.push(CallValue { term: term.clone(), range: start..end });
+        }
+        Ok(term)
+    }
+
+    /// True if what comes next is a reference to a row, in a statement of a transaction.
+    pub(super) fn is_reference(&self) -> bool {
+        self.open.is_some() && self.starts_reference()
+    }
+
+    /// The marker of a statement that stands for a reference. A marker in its brackets is the client's alone.
+    fn reference_marker(&mut self) -> Result<Term, SyntaxError> {
+        let Some(mut open) = self.open.take() else { return Err(self.no_alternative()) };
+        let own = mem::replace(&mut self.markers, mem::take(&mut open.client));
+        let reference = self.reference();
+        open.client = mem::replace(&mut self.markers, own);
+        let marker = marker_index(&self.markers)?;
+        let place = MarkerPlace::Element { statement: open.index, marker: self.markers.len() };
+        open.places.resize(open.client.len(), place);
+        let reference = reference?;
+        self.markers.push(None);
+        open.markers.push(Marker { range: reference.range.clone(), source: MarkerSource::Reference(reference) });
+        self.open = Some(open);
+        self.no_operator()?;
+        Ok(Term::Marker(marker))
+    }
+
+    /// There is no arithmetic with references.
+    fn no_operator(&self) -> Result<(), SyntaxError> {
+        let token = self.peek();
+        let is_number = matches!(token.kind, Kind::Integer | Kind::Float | Kind::Duration);
+        let is_operator = ["+", "-", "*", "/", "%"].iter().any(|symbol| self.is(symbol));
+        if is_operator || is_number { Err(self.no_alternative()) } else { Ok(()) }
+    }
+
+    /// `v`, `v.a`, `v.a[key]` or `v.a.f`
+    fn reference(&mut self) -> Result<Reference, SyntaxError> {
+        let start = self.peek().start;
+        let row = self.identifier()?;
+        let column = if self.eat(".") { Some(self.identifier()?) } else { None };
+        let part = match () {
+            () if column.is_none() => None,
+            () if self.eat(".") => Some(ValuePart::Field(self.identifier()?)),
+            () if self.eat("[") => {
+                let key = self.term()?;
+                self.expect("]")?;
+                Some(ValuePart::Element(key))
+            }
+            () => None,
+        };
+        if part.is_some() && (self.is(".") || self.is("[")) {
+            return Err(self.problem("a reference goes to an element or field of a column, and no deeper"));
+        }
+        Ok(Reference { row, column, part, range: start..self.last_end() })
+    }
+}
+
+/// What a SELECT has that the grammar does not have within `LET`.
+fn outside_let(select: &Select) -> Option<&'static str> {
+    let aliases = match &select.clause {
+        SelectClause::All => false,
+        SelectClause::Items(items) => items.iter().any(|item| item.alias.is_some()),
+    };
+    let found = [
+        (select.json, "JSON"),
+        (select.distinct, "DISTINCT"),
+        (aliases, "AS"),
+        (!select.group_by.is_empty(), "GROUP BY"),
+        (!select.order_by.is_empty(), "ORDER BY"),
+        (select.per_partition_limit.is_some(), "PER PARTITION LIMIT"),
+        (select.allow_filtering, "ALLOW FILTERING"),
+    ];
+    found.into_iter().find(|(is_there, _)| *is_there).map(|(_, what)| what)
+}
+
+/// True if a function is called in a term.
+fn has_call(term: &Term) -> bool {
+    match term {
+        Term::Call { .. } => true,
+        Term::Literal(_) | Term::Null | Term::Marker(_) => false,
+        Term::List(terms) | Term::Set(terms) | Term::Tuple(terms) => terms.iter().any(has_call),
+        Term::Map(entries) => entries.iter().any(|(key, value)| has_call(key) || has_call(value)),
+        Term::Udt(fields) => fields.iter().any(|(_, value)| has_call(value)),
+        Term::Hint(_, inner) | Term::Cast(inner, _) | Term::Negation(inner) => has_call(inner),
+        Term::Arithmetic { left, right, .. } => has_call(left) || has_call(right),
+    }
+}
+
+/// A comparison as it is with its sides exchanged.
+fn turned_round(comparison: Comparison) -> Comparison {
+    match comparison {
+        Comparison::Less => Comparison::Greater,
+        Comparison::LessOrEqual => Comparison::GreaterOrEqual,
+        Comparison::Greater => Comparison::Less,
+        Comparison::GreaterOrEqual => Comparison::LessOrEqual,
+        other => other,
+    }
+}
+
+/// A column that is set to a reference, as a whole or in part, is set to nothing else.
+fn check_references(inner: &Inner) -> Result<(), SyntaxError> {
+    let Statement::Mutation(Mutation::Update(update)) = &inner.statement else { return Ok(()) };
+    let is_reference = |term: &Term| {
+        let Term::Marker(index) = term else { return false };
+        let marker = inner.markers.get(usize::from(*index));
+        marker.is_some_and(|marker| matches!(marker.source, MarkerSource::Reference(_)))
+    };
+    let mut seen = HashMap::new();
+    for Assignment { column, operation } in &update.assignments {
+        let (Operation::Set(value)
+        | Operation::Add(value)
+        | Operation::Subtract(value)
+        | Operation::Prepend(value)
+        | Operation::SetElement(_, value)
+        | Operation::SetField(_, value)) = operation;
+        let refers = is_reference(value);
+        if seen.insert(column.as_str(), refers).is_some_and(|before| before || refers) {
+            return Err(SyntaxError::unplaced(format!("Normal and reference operations for {column}")));
+        }
+    }
+    Ok(())
+}

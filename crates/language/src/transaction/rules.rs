@@ -1,0 +1,145 @@
+//! What a transaction may not be, whatever the tables are: that which Cassandra finds when it prepares one, in its words.
+
+use std::collections::{HashMap, HashSet};
+
+use super::place::{at_condition, at_reference};
+use crate::ast::{
+    Inner, MarkerSource, Mutation, Reference, Returned, Select, SelectClause, Selector, Statement, Test, Transaction,
+};
+use crate::error::InvalidRequest;
+
+/// The rows that are read, with the columns that each has; `None` if it has all of its table.
+type Rows<'a> = HashMap<&'a str, Option<HashSet<&'a str>>>;
+
+/// Checks a transaction that was read from `text`.
+pub(super) fn check(transaction: &Transaction, text: &str) -> Result<(), InvalidRequest> {
+    let at = |statement: usize, problem: &str| {
+        Err(InvalidRequest::new(format!("{}: {problem}", transaction.name_of(statement, text))))
+    };
+    if transaction.mutations().is_empty() && matches!(transaction.returned, Returned::Nothing) {
+        return Err(InvalidRequest::new("Transaction contains no reads or writes"));
+    }
+    if let (Some(condition), []) = (transaction.conditions.first(), transaction.mutations()) {
+        let problem = "there is no INSERT, UPDATE or DELETE that depends on it";
+        return Err(at_condition(condition, text, problem));
+    }
+    let mut rows = Rows::new();
+    for (index, (name, inner)) in transaction.lets.iter().zip(&transaction.statements).enumerate() {
+        if rows.insert(name, selected(inner)).is_some() {
+            return at(index, &format!("The name '{name}' has already been used by a LET assignment."));
+        }
+    }
+    for (index, inner) in transaction.statements.iter().enumerate() {
+        let problem = match &inner.statement {
+            Statement::Select(select) => select_problem(select),
+            Statement::Mutation(mutation) => mutation_problem(mutation),
+            _ => None,
+        };
+        if let Some(problem) = problem {
+            return at(index, problem);
+        }
+    }
+    for reference in transaction.references() {
+        check_reference(reference, &rows).map_err(|problem| at_reference(reference, text, &problem))?;
+    }
+    check_whole_rows(transaction, text)
+}
+
+fn select_problem(select: &Select) -> Option<&'static str> {
+    let aggregates = match &select.clause {
+        SelectClause::All => false,
+        SelectClause::Items(items) => items.iter().any(|item| has_aggregate(&item.selector)),
+    };
+    match () {
+        () if !select.order_by.is_empty() => Some("No ORDER BY clause allowed within a transaction"),
+        () if !select.group_by.is_empty() => Some("No GROUP BY clause allowed within a transaction"),
+        () if aggregates => Some("No aggregation functions allowed within a transaction"),
+        () => None,
+    }
+}
+
+/// True if a selector is computed from several rows, or has something in it that is. Aggregates that users have defined are not known here.
+fn has_aggregate(selector: &Selector) -> bool {
+    match selector {
+        Selector::CountRows => true,
+        Selector::Call { name, arguments } => {
+            let native = matches!(name.keyspace.as_deref(), None | Some("system"));
+            let aggregate = ["count", "min", "max", "sum", "avg"].contains(&name.name.as_str());
+            native && aggregate || arguments.iter().any(has_aggregate)
+        }
+        Selector::Column(_) | Selector::Term(_) => false,
+        Selector::Metadata(_, of)
+        | Selector::Cast(of, _)
+        | Selector::Field(of, _)
+        | Selector::Element(of, _)
+        | Selector::Slice(of, _, _)
+        | Selector::Hint(_, of)
+        | Selector::Negation(of) => has_aggregate(of),
+        Selector::Tuple(of) | Selector::List(of) | Selector::Set(of) => of.iter().any(has_aggregate),
+        Selector::Map(entries) => entries.iter().any(|(key, value)| has_aggregate(key) || has_aggregate(value)),
+        Selector::Arithmetic { left, right, .. } => has_aggregate(left) || has_aggregate(right),
+    }
+}
+
+fn mutation_problem(mutation: &Mutation) -> Option<&'static str> {
+    let attributes = mutation.attributes();
+    match () {
+        () if mutation.is_conditional() => Some("Updates within transactions may not specify their own conditions"),
+        () if attributes.timestamp.is_some() => Some("Updates within transactions may not specify custom timestamps"),
+        () if attributes.time_to_live.is_some() => Some("Updates within transactions may not specify custom ttls"),
+        () if matches!(mutation, Mutation::InsertJson(_)) => Some(
+            "INSERT JSON is not taken in a transaction: name the columns, so that its key can be known before it is written",
+        ),
+        () => None,
+    }
+}
+
+/// The columns that a row of a `LET` has. What is computed from them cannot be referred to: it has no name that a reference could have.
+fn selected(inner: &Inner) -> Option<HashSet<&str>> {
+    let Statement::Select(Select { clause: SelectClause::Items(items), .. }) = &inner.statement else { return None };
+    let columns = items.iter().filter_map(|item| match &item.selector {
+        Selector::Column(name) => Some(name.as_str()),
+        _ => None,
+    });
+    Some(columns.collect())
+}
+
+/// Checks that there is such a row, and that it has the column if the text says which it has.
+fn check_reference(reference: &Reference, rows: &Rows<'_>) -> Result<(), String> {
+    let row = &reference.row;
+    let Some(columns) = rows.get(row.as_str()) else {
+        return Err(format!("Cannot resolve reference to tuple '{row}'."));
+    };
+    match (&reference.column, columns) {
+        (Some(column), Some(columns)) if !columns.contains(column.as_str()) => {
+            Err(format!("Column '{column}' does not exist in tuple '{row}'."))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A row as a whole can be null or not, and has no value.
+fn check_whole_rows(transaction: &Transaction, text: &str) -> Result<(), InvalidRequest> {
+    if let Returned::References(references) = &transaction.returned
+        && let Some(whole) = references.iter().find(|reference| reference.column.is_none())
+    {
+        return Err(at_reference(whole, text, "SELECT references must specify a column."));
+    }
+    for condition in &transaction.conditions {
+        if let (None, Test::Compare(..)) = (&condition.reference.column, &condition.test) {
+            let row = &condition.reference.row;
+            let problem = format!("Row reference ({row}) can only be used with IS NULL/IS NOT NULL conditions");
+            return Err(at_condition(condition, text, &problem));
+        }
+    }
+    for marker in transaction.statements.iter().flat_map(|inner| &inner.markers) {
+        if let MarkerSource::Reference(reference @ Reference { column: None, row, .. }) = &marker.source {
+            return Err(at_reference(
+                reference,
+                text,
+                &format!("substitution references must reference a column ({row})"),
+            ));
+        }
+    }
+    Ok(())
+}

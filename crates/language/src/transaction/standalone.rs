@@ -1,0 +1,152 @@
+//! The statements of a transaction as texts of their own.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::ops::Range;
+
+use crate::ast::{CallValue, Inner, Marker, MarkerSource, Mutation, QualifiedName, SelfAssignment, Statement, Term};
+use crate::error::InvalidRequest;
+use crate::functions;
+
+/// A statement as [`Inner::computed`] gives it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Computed {
+    /// Its text.
+    pub text: String,
+    /// The values of its markers, in order.
+    pub markers: Vec<ComputedMarker>,
+}
+
+/// Where the value of a marker comes from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ComputedMarker {
+    /// It is that of a marker of the statement as it stands in the transaction: its index in [`Inner::markers`].
+    Same(usize),
+    /// It is computed from the row as it is: the index in [`Inner::self_assignments`].
+    SelfAssignment(usize),
+    /// It is what a function gives: the index in [`Inner::calls`].
+    Call(usize),
+}
+
+impl Inner {
+    /// The statement's text with a marker for each reference to a row; its markers are [`Inner::markers`]. `text` is the transaction's.
+    #[must_use]
+    pub fn standalone<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let refers = self.markers.iter().any(|marker| matches!(marker.source, MarkerSource::Reference(_)));
+        if refers {
+            Cow::Owned(self.spliced(text, self.own_markers()).text)
+        } else {
+            Cow::Borrowed(text.get(self.range.clone()).unwrap_or_default())
+        }
+    }
+
+    /// The same with markers for more, so that whenever the statement is executed it writes the same:
+    ///
+    /// * for the value of each assignment that `is_computed` chooses: `a = a + 1` becomes `a = ?`;
+    /// * for each value whose functions give another one each time: `now()` becomes `?`.
+    ///
+    /// # Errors
+    /// When a column whose value is computed is set a second time.
+    pub fn computed(
+        &self,
+        text: &str,
+        is_computed: impl Fn(&SelfAssignment) -> bool,
+    ) -> Result<Computed, InvalidRequest> {
+        let mut places = self.own_markers();
+        let times = self.times_set();
+        for (index, assignment) in self.self_assignments.iter().enumerate() {
+            if !is_computed(assignment) {
+                continue;
+            }
+            if times.get(assignment.column.as_str()).is_some_and(|times| *times > 1) {
+                let message = format!("Multiple incompatible setting of column {}", assignment.column);
+                return Err(InvalidRequest::new(message));
+            }
+            let marker = ComputedMarker::SelfAssignment(index);
+            places.push(Place { range: assignment.range.clone(), with: Some("= ?"), marker });
+        }
+        let calls = self.calls.iter().enumerate().filter(|(_, call)| !call.is_pure());
+        places.extend(calls.map(|(index, call)| Place {
+            range: call.range.clone(),
+            with: Some("?"),
+            marker: ComputedMarker::Call(index),
+        }));
+        // What is around others takes them away.
+        places.sort_by_key(|place| (place.range.start, Reverse(place.range.end)));
+        Ok(self.spliced(text, places))
+    }
+
+    /// How often each column is set.
+    fn times_set(&self) -> HashMap<&str, usize> {
+        let mut times = HashMap::new();
+        if let Statement::Mutation(Mutation::Update(update)) = &self.statement {
+            for assignment in &update.assignments {
+                *times.entry(assignment.column.as_str()).or_default() += 1;
+            }
+        }
+        times
+    }
+
+    fn own_markers(&self) -> Vec<Place> {
+        let place = |(index, marker): (usize, &Marker)| Place {
+            range: marker.range.clone(),
+            with: matches!(marker.source, MarkerSource::Reference(_)).then_some("?"),
+            marker: ComputedMarker::Same(index),
+        };
+        self.markers.iter().enumerate().map(place).collect()
+    }
+
+    fn spliced(&self, text: &str, places: Vec<Place>) -> Computed {
+        let mut computed = Computed { text: String::with_capacity(self.range.len()), markers: Vec::new() };
+        // The text is copied up to here.
+        let mut at = self.range.start;
+        for place in places {
+            if place.range.start < at {
+                continue;
+            }
+            if let Some(with) = place.with {
+                computed.text.push_str(text.get(at..place.range.start).unwrap_or_default());
+                computed.text.push_str(with);
+                at = place.range.end;
+            }
+            computed.markers.push(place.marker);
+        }
+        computed.text.push_str(text.get(at..self.range.end).unwrap_or_default());
+        computed
+    }
+}
+
+/// A place in a text where a marker is or comes to be.
+struct Place {
+    range: Range<usize>,
+    /// What is there then, if the text does not stay as it is.
+    with: Option<&'static str>,
+    marker: ComputedMarker,
+}
+
+impl CallValue {
+    /// True if its functions give the same each time. Functions that users have defined count as such: nobody but a node can call them.
+    #[must_use]
+    pub fn is_pure(&self) -> bool {
+        is_pure(&self.term)
+    }
+}
+
+fn is_pure(term: &Term) -> bool {
+    match term {
+        Term::Call { name, arguments } => !gives_another(name) && arguments.iter().all(is_pure),
+        Term::Literal(_) | Term::Null | Term::Marker(_) => true,
+        Term::List(terms) | Term::Set(terms) | Term::Tuple(terms) => terms.iter().all(is_pure),
+        Term::Map(entries) => entries.iter().all(|(key, value)| is_pure(key) && is_pure(value)),
+        Term::Udt(fields) => fields.iter().all(|(_, value)| is_pure(value)),
+        Term::Hint(_, inner) | Term::Cast(inner, _) | Term::Negation(inner) => is_pure(inner),
+        Term::Arithmetic { left, right, .. } => is_pure(left) && is_pure(right),
+    }
+}
+
+/// True for `now` and the like, none of which has arguments.
+fn gives_another(name: &QualifiedName) -> bool {
+    let native = matches!(name.keyspace.as_deref(), None | Some("system"));
+    native && functions::resolve(&name.name, &[], None, None).is_ok_and(|function| !function.is_pure())
+}
