@@ -74,6 +74,9 @@ pub struct LoadArgs {
     /// Value columns of so many bytes each. Reads read them all, inserts write them all; an update writes one of them
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub columns: u8,
+    /// Writes are lightweight transactions (UPDATE .. IF ..) whose condition always holds
+    #[arg(long, conflicts_with = "locks")]
+    pub conditional: bool,
     /// Native protocol version
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(3..=5))]
     pub protocol: u8,

@@ -39,6 +39,8 @@ pub struct LoadOptions {
     pub layout: Layout,
     /// Value columns.
     pub columns: u8,
+    /// Writes are lightweight transactions.
+    pub conditional: bool,
     /// Take and release locks instead.
     pub locks: Option<LockOptions>,
     /// Send each query to a replica of its key.
@@ -86,6 +88,7 @@ impl Default for LoadOptions {
             distribution: Distribution::Uniform,
             layout: Layout { version: 4, consistency: 1, key_bytes: 16, value_bytes: 100 },
             columns: 1,
+            conditional: false,
             locks: None,
             token_aware: false,
             compression: None,
@@ -121,7 +124,7 @@ impl LoadOptions {
     /// The shape of the statements.
     pub fn shape(&self) -> Shape {
         let table = format!("{}.{}", self.keyspace, self.table);
-        Shape { table, columns: self.columns, multiget: self.multiget }
+        Shape { table, columns: self.columns, multiget: self.multiget, conditional: self.conditional }
     }
 
     /// The options of the command line.
@@ -180,6 +183,7 @@ impl LoadOptions {
                 value_bytes: args.value_bytes as usize,
             },
             columns: args.columns,
+            conditional: args.conditional,
             locks: None,
             token_aware: args.token_aware,
             compression,

@@ -63,6 +63,8 @@ pub struct Shape {
     pub columns: u8,
     /// Keys per multiget.
     pub multiget: u16,
+    /// Writes are lightweight transactions, whose condition always holds.
+    pub conditional: bool,
 }
 
 impl Shape {
@@ -88,6 +90,11 @@ impl Shape {
             Statement::SELECT => format!("SELECT {values} FROM {table} WHERE k = ?"),
             Statement::SCAN => format!("SELECT k, {values} FROM {table} WHERE token(k) >= token(?) LIMIT ?"),
             Statement::MULTIGET => format!("SELECT k, {values} FROM {table} WHERE k IN ?"),
+            write if self.conditional => {
+                let set: Vec<_> =
+                    write.columns_written(self.columns).map(|column| self.name(column) + " = ?").collect();
+                format!("UPDATE {table} SET {} WHERE k = ? IF {} != 0x", set.join(", "), self.name(0))
+            }
             write => {
                 let columns = write.columns_written(self.columns);
                 let markers = ", ?".repeat(columns.len());
@@ -131,6 +138,8 @@ impl Template {
     pub fn new(statement: Statement, shape: &Shape, id: &[u8], metadata_id: Option<&[u8]>, layout: Layout) -> Self {
         let key = vec![FILL; layout.key_bytes];
         let mut values = ValueList::positional(layout.version);
+        // An UPDATE has its values before its key.
+        let is_update = shape.conditional && statement.writes();
         // What stands behind the first key; the values are the last thing in the body, each behind its 4-byte length.
         let mut behind_key = 0;
         let columns = statement.columns_written(shape.columns);
@@ -140,7 +149,7 @@ impl Template {
             (0..shape.multiget).for_each(|_| put::bytes(&mut list, Some(&key)));
             values.push(Value::Bytes(&list));
             behind_key = (usize::from(shape.multiget) - 1) * (4 + layout.key_bytes);
-        } else {
+        } else if !is_update {
             values.push(Value::Bytes(&key));
         }
         if statement == Statement::SCAN {
@@ -152,6 +161,11 @@ impl Template {
             values.push(Value::Bytes(&value));
             behind_key += 4 + layout.value_bytes;
         }
+        let mut behind_values = 0;
+        if is_update {
+            values.push(Value::Bytes(&key));
+            (behind_key, behind_values) = (0, 4 + layout.key_bytes);
+        }
         let params = QueryParams {
             flags: if statement.writes() { 0 } else { query_flag::SKIP_METADATA },
             values: values.values(),
@@ -160,7 +174,7 @@ impl Template {
         let mut body = Vec::new();
         encode::execute(&mut body, layout.version, id, metadata_id, &params);
         let end = body.len();
-        let value_at = |column| end - usize::from(columns.end - column) * (4 + layout.value_bytes) + 4;
+        let value_at = |column| end - behind_values - usize::from(columns.end - column) * (4 + layout.value_bytes) + 4;
         Self {
             body,
             key_at: end - behind_key - layout.key_bytes,
@@ -215,7 +229,7 @@ mod tests {
     use crate::load::keys::{read_key, value_belongs, write_key};
 
     fn shape(columns: u8) -> Shape {
-        Shape { table: "bench.kv".into(), columns, multiget: 3 }
+        Shape { table: "bench.kv".into(), columns, multiget: 3, conditional: false }
     }
 
     fn template(version: u8, statement: Statement, columns: u8) -> Template {
@@ -245,6 +259,22 @@ mod tests {
             assert_eq!((request.params.values.len(), request.params.values.get(0)), (1, Some(Value::Bytes(&key(77)))));
             assert!(request.params.skips_metadata());
         }
+    }
+
+    #[test]
+    fn a_conditional_write_has_its_values_first() {
+        let shape = Shape { conditional: true, ..shape(2) };
+        let text = "UPDATE bench.kv SET v0 = ?, v1 = ? WHERE k = ? IF v0 != 0x";
+        assert_eq!(shape.text(Statement::INSERT), text);
+        let layout = Layout { version: 4, consistency: 6, key_bytes: 16, value_bytes: 14 };
+        let mut update = Template::new(Statement::INSERT, &shape, &[0; 16], None, layout);
+        update.body(3);
+        let request = Execute::decode(4, update.body(77)).expect("valid");
+        for column in 0..2 {
+            let value = request.params.values.get(usize::from(column)).and_then(|value| value.bytes());
+            assert!(value.is_some_and(|value| value.len() == 14 && value_belongs(77, column, value)));
+        }
+        assert_eq!(request.params.values.get(2), Some(Value::Bytes(&key(77))));
     }
 
     #[test]

@@ -82,7 +82,8 @@ impl Generator {
             (opcode::RESULT, Some(result_kind::ROWS)) if asked.operation.is_of_locks() => {
                 return self.check_applied(header.version, message);
             }
-            (opcode::RESULT, Some(result_kind::VOID)) if writes => return true,
+            (opcode::RESULT, Some(result_kind::VOID)) if writes && !self.options.conditional => return true,
+            (opcode::RESULT, Some(result_kind::ROWS)) if writes && self.options.conditional => return true,
             (opcode::RESULT, Some(result_kind::ROWS)) if !writes => {
                 if self.options.verify {
                     let keys = self.keys_of(rest, asked, header.stream);
