@@ -51,7 +51,7 @@ impl Locks {
         status["shards"] = sum(|locks| locks.shards.get()).into();
         status["held"] = sum(|locks| locks.held.get()).into();
         status["waiting"] = sum(|locks| locks.waiting.get()).into();
-        let mut alerts = alerts(sum);
+        let mut alerts = alerts(sum, status["not_a_member"].as_str());
         if let Some(rival) = status["rival"].as_str() {
             alerts.push(format!(
                 "another live member, {rival}, has this proxy's address: requests for its locks come here and are refused; give each an \
@@ -63,10 +63,12 @@ impl Locks {
     }
 }
 
-fn alerts(sum: impl Fn(fn(&LockMetrics) -> u64) -> u64) -> Vec<String> {
+fn alerts(sum: impl Fn(fn(&LockMetrics) -> u64) -> u64, not_a_member: Option<&str>) -> Vec<String> {
     let unsealed = sum(|locks| locks.unsealed.get());
     let mut alerts = Vec::new();
-    if sum(|locks| locks.lease.get()) == 0 {
+    if let Some(why) = not_a_member {
+        alerts.push(format!("this proxy is not a member of its fleet, and serves no locks: {why}"));
+    } else if sum(|locks| locks.lease.get()) == 0 {
         alerts.push("there is no valid lease: no locks are granted; the log says why".to_owned());
     }
     let unknown_format = sum(|locks| locks.unknown_format.get());
@@ -92,11 +94,12 @@ fn alerts(sum: impl Fn(fn(&LockMetrics) -> u64) -> u64) -> Vec<String> {
 }
 
 async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Value {
-    let (mut queues, mut fleet) = (Vec::new(), None);
+    let (mut queues, mut fleet, mut not_a_member) = (Vec::new(), None, None);
     let take = |told: CoreLocks| {
         queues.extend(told.queues);
         longest(&mut queues);
         fleet = told.fleet.or(fleet.take());
+        not_a_member = told.not_a_member.or(not_a_member.take());
         told.core
     };
     let missing = ask::all(mailboxes, patience, CoreMail::Locks, take).await;
@@ -105,6 +108,7 @@ async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Value {
         "epoch": fleet.as_ref().map(|fleet| fleet.epoch),
         "lease_left_ms": fleet.as_ref().map(|fleet| fleet.lease_left_ms),
         "members": fleet.as_ref().map(members).unwrap_or_else(Vec::<Value>::new),
+        "not_a_member": not_a_member,
         "rival": fleet.as_ref().and_then(rival),
         "members_not_shown": fleet.as_ref().map_or(0, |fleet| fleet.others),
         "queues": queues.iter().map(queue_shown).collect::<Vec<_>>(),
@@ -195,11 +199,13 @@ mod tests {
             members: members(),
             others: 2,
         };
-        let one = core(move || CoreLocks { core: 0, queues: vec![queue("b", 3)], fleet: Some(fleet()) });
+        let one =
+            core(move || CoreLocks { core: 0, queues: vec![queue("b", 3)], fleet: Some(fleet()), not_a_member: None });
         let two = core(|| CoreLocks {
             core: 1,
             queues: (0..10).map(|number| queue(&format!("c{number}"), 1)).chain([queue("a", 8)]).collect(),
             fleet: None,
+            not_a_member: None,
         });
         let value = ask_cores(&[one, two], PATIENCE).await;
         let states: Vec<&Value> =
@@ -231,9 +237,21 @@ mod tests {
             kept.lock().expect("lock").push(mail);
             Ok(())
         });
-        let one = core(|| CoreLocks { core: 1, queues: vec![queue("b", 3)], fleet: None });
+        let one = core(|| CoreLocks { core: 1, queues: vec![queue("b", 3)], fleet: None, not_a_member: None });
         let value = ask_cores(&[deaf, one, Box::new(Err)], Duration::from_millis(20)).await;
         assert_eq!((&value["cores_missing"], &value["queues"][0]["name"]), (&json!([0, 2]), &json!("b")));
         assert_eq!((&value["members"], &value["epoch"]), (&json!([]), &Value::Null), "core 0 knows of them");
+    }
+
+    #[tokio::test]
+    async fn a_proxy_that_is_no_member_says_why() {
+        let why = || Some("there is no fleet 'nope'".to_owned());
+        let one = core(move || CoreLocks { core: 0, queues: Vec::new(), fleet: None, not_a_member: why() });
+        let status = Locks::new(vec![one].into()).status("nope", &[]).await;
+        let alerts = status["alerts"].as_array().expect("a list");
+        assert!(
+            alerts.len() == 1 && alerts[0].as_str().is_some_and(|text| text.contains("no fleet 'nope'")),
+            "{status}"
+        );
     }
 }

@@ -23,7 +23,8 @@ pub(crate) fn tell(core: &mut Core, io: &mut Io, answer: &mpsc::Sender<CoreLocks
         add_queues(core, io, namespace, &mut queues);
     }
     longest(&mut queues);
-    let told = CoreLocks { core: core.context.index, queues, fleet: fleet(core, io) };
+    let not_a_member = core.fleet.membership.not_a_member().map(str::to_owned);
+    let told = CoreLocks { core: core.context.index, queues, fleet: fleet(core, io), not_a_member };
     // Who asked has gone, or has room for the answer of each core.
     let _ = answer.try_send(told);
 }

@@ -48,6 +48,8 @@ pub struct CoreLocks {
     pub queues: Vec<Queue>,
     /// Of core 0, while it has a membership.
     pub fleet: Option<FleetShown>,
+    /// Of core 0, why it has none.
+    pub not_a_member: Option<String>,
 }
 
 /// Leaves the longest.

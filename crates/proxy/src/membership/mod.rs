@@ -91,6 +91,11 @@ impl Membership {
         self.member().map(Member::status)
     }
 
+    /// Why this proxy is no member, as far as that was told.
+    pub(crate) fn not_a_member(&self) -> Option<&str> {
+        (self.member().is_none() && !self.told.is_empty()).then_some(&self.told)
+    }
+
     /// The member, while there is one.
     pub(crate) fn member(&self) -> Option<&Member> {
         match &self.stage {
