@@ -221,7 +221,7 @@ impl Locks {
         let row = Row { name, slot, owner, role, token, ttl_ms, timestamp_us };
         let bucket = bucket_of(name);
         sink.write(Write { id, bucket, row });
-        self.buckets[usize::from(bucket)].has_rows = true;
+        self.buckets[usize::from(bucket)].wrote(timestamp_us);
     }
 
     fn forget_write(&mut self, index: u32) {

@@ -226,7 +226,7 @@ impl Locks {
         let row = Row { name, slot, owner: b"", role: b"", token, ttl_ms: 0, timestamp_us: token };
         let bucket = bucket_of(name);
         sink.write(Write { id: WriteId::UNWATCHED, bucket, row });
-        self.buckets[usize::from(bucket)].has_rows = true;
+        self.buckets[usize::from(bucket)].wrote(token);
     }
 
     /// Grants a lock to those who have waited longest, as far as they can have it together.

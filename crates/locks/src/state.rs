@@ -259,9 +259,18 @@ pub(crate) struct Bucket {
     pub(crate) exclusive_us: i64,
     /// It has, or may have, a row: one was found when it was read, or was written since.
     pub(crate) has_rows: bool,
+    /// The timestamp of the last row that was written, near the wall clock, microseconds.
+    pub(crate) wrote_us: i64,
     /// Holds were found in it since the reading began.
     pub(crate) has_holds: bool,
     pub(crate) deferred: Vec<Deferred>,
+}
+
+impl Bucket {
+    /// A row of it is written.
+    pub(crate) fn wrote(&mut self, timestamp_us: i64) {
+        (self.has_rows, self.wrote_us) = (true, timestamp_us);
+    }
 }
 
 /// A request that waits for its partition.

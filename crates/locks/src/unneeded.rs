@@ -17,6 +17,9 @@ use crate::types::{BUCKETS, BUCKETS_PER_SHARD, LoadId, Namespace, Now, bucket_of
 /// A lock that more share is left alone: they would all have to be looked at.
 const HOLDS_MAX: usize = 1_000;
 
+/// A row that was written may be on its way for so long.
+const ON_ITS_WAY_US: i64 = 60_000_000;
+
 /// The rows of a lock that say nothing any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unneeded {
@@ -45,9 +48,13 @@ impl Locks {
         (usize::from(bucket)..BUCKETS).find(is_it).map(|bucket| bucket as u16)
     }
 
-    /// The rows of a partition are about to be read, to see what is unneeded: if there are none, and none is written meanwhile, it has none.
-    pub fn looks_for_rows(&mut self, known: LoadId) {
-        self.buckets[usize::from(known.bucket)].has_rows = false;
+    /// The rows of a partition are about to be read, to see what is unneeded: if there are none, and none is written meanwhile, it has
+    /// none. One that was written just now may come after the reading.
+    pub fn looks_for_rows(&mut self, now: Now, known: LoadId) {
+        let of = &mut self.buckets[usize::from(known.bucket)];
+        if now.wall_us.saturating_sub(of.wrote_us) > ON_ITS_WAY_US {
+            of.has_rows = false;
+        }
     }
 
     /// There are rows, or it is not known that there are none.

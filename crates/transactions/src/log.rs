@@ -44,7 +44,8 @@ impl Log {
 
     /// True if another place may be taken: not so far ahead that a partition of the log could be left empty.
     pub(crate) fn has_room(&self, open_max: usize) -> bool {
-        self.open < open_max && (self.done.len() as u64) < BUCKET_RECORDS - 1
+        // A place that is taken again goes no further ahead.
+        self.open < open_max && (!self.returned.is_empty() || (self.done.len() as u64) < BUCKET_RECORDS - 1)
     }
 
     /// Nothing was written at this place.
@@ -107,6 +108,20 @@ mod tests {
         assert!(last.0 - first.0 < BUCKET_RECORDS);
         log.finish(first);
         assert!(log.has_room(1) && log.low() == Position(last.0 + 1));
+    }
+
+    #[test]
+    fn a_place_that_was_given_back_is_taken_again_however_far_ahead_the_others_are() {
+        let mut log = Log::default();
+        let first = log.take();
+        while log.has_room(usize::MAX) {
+            let next = log.take();
+            log.finish(next);
+        }
+        log.give_back(first);
+        assert!(log.has_room(1) && log.take() == first);
+        log.finish(first);
+        assert!(log.has_room(1));
     }
 
     #[test]

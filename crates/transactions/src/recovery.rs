@@ -3,8 +3,10 @@
 //! A record that is found is written again before its writes are: it may have been found on one replica only. Were this recovery broken off after
 //! some of its writes, the next could read the log from the other replicas and know nothing of it.
 //!
-//! Whoever recovers a member seals it afterwards, and serves its shards only then. It may be done by several at once, and again by
-//! another if one of them dies: the same writes are made. A record that nobody reads here was not acknowledged by a quorum when the member
+//! Whoever recovers a member seals it afterwards, and serves its shards only then. It is one member's task at a time: two that read the log from
+//! different replicas may find different records. Another takes it over only from a dead one, and begins anew. One that stood still past its
+//! own lease may have been taken for dead, and the member may be sealed without a record that it has found: so it goes from a record to
+//! its writes only with a lease that is valid when it hears that the record is there. A record that nobody reads here was not acknowledged by a quorum when the member
 //! was declared dead, so the member can never have begun its writes; after the seal it means nothing.
 //!
 //! The log of each core of the member is read from its first record that was not done with, partition by partition, up to the first that
@@ -148,14 +150,15 @@ impl Recovery {
         self.again(now, Again::Read(core));
     }
 
-    /// What has become of an attempt to write a record again.
-    pub fn appended(&mut self, now: Now, place: Place, written: Written, sink: &mut impl RecoverySink) {
+    /// What has become of an attempt to write a record again. `is_valid`: this member has a valid lease now, by a clock that was read anew;
+    /// without one the recovery goes no further, and its outcome is another's affair if the lease is not renewed.
+    pub fn appended(&mut self, now: Now, place: Place, written: Written, is_valid: bool, sink: &mut impl RecoverySink) {
         let Some(&writes) = self.records.get(&place) else { return };
         let task = Task::Record(place, writes);
         if !self.in_flight.remove(&task) {
             return;
         }
-        if written == Written::Acknowledged {
+        if written == Written::Acknowledged && is_valid {
             self.records.remove(&place);
             self.waiting.extend((0..writes).map(|write| Task::Write(place, write)));
             self.open += usize::from(writes);
@@ -231,5 +234,85 @@ impl Recovery {
                 Task::Write(place, write) => sink.apply(place, write),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Wanted {
+        reads: Vec<(u16, u64)>,
+        appends: Vec<Place>,
+        applies: Vec<(Place, u16)>,
+    }
+
+    impl RecoverySink for Wanted {
+        fn read(&mut self, core: u16, bucket: u64) {
+            self.reads.push((core, bucket));
+        }
+        fn append(&mut self, place: Place) {
+            self.appends.push(place);
+        }
+        fn apply(&mut self, place: Place, write: u16) {
+            self.applies.push((place, write));
+        }
+    }
+
+    fn at(ms: u64) -> Now {
+        Now { boot_ns: ms * 1_000_000, wall_us: 0 }
+    }
+
+    /// A recovery of one core whose log has one record of two writes from the third place on, and its place.
+    fn begun(wanted: &mut Wanted) -> (Recovery, Place) {
+        let mut recovery = Recovery::begin([(4, Position(3))], wanted);
+        let found = [2, 3].map(|number| Found { position: Position(number), writes: 2 });
+        recovery.read(4, 0, &found, wanted);
+        recovery.read(4, 1, &[], wanted);
+        assert_eq!(wanted.reads, [(4, 0), (4, 1)]);
+        (recovery, Place { core: 4, position: Position(3) })
+    }
+
+    /// It may have been taken for dead, and another may have sealed the member without the record.
+    #[test]
+    fn without_a_valid_lease_no_write_of_a_record_is_made() {
+        let mut wanted = Wanted::default();
+        let (mut recovery, place) = begun(&mut wanted);
+        assert_eq!(wanted.appends, [place], "the one before was done with");
+        recovery.appended(at(0), place, Written::Acknowledged, false, &mut wanted);
+        assert!(wanted.applies.is_empty() && !recovery.is_done());
+        recovery.tick(at(AGAIN_MS), &mut wanted);
+        assert_eq!(wanted.appends, [place, place], "it looks again when it may");
+        recovery.appended(at(AGAIN_MS), place, Written::Acknowledged, true, &mut wanted);
+        assert_eq!(wanted.applies.len(), 2);
+    }
+
+    #[test]
+    fn it_is_done_when_each_write_is_acknowledged_or_refused_whatever_was_unknown_before() {
+        let mut wanted = Wanted::default();
+        let (mut recovery, place) = begun(&mut wanted);
+        recovery.appended(at(0), place, Written::Unknown, true, &mut wanted);
+        recovery.tick(at(AGAIN_MS), &mut wanted);
+        recovery.appended(at(AGAIN_MS), place, Written::Acknowledged, true, &mut wanted);
+        recovery.applied(at(AGAIN_MS), place, 0, Ok(Written::NotSent), &mut wanted);
+        recovery.applied(at(AGAIN_MS), place, 1, Ok(Written::Acknowledged), &mut wanted);
+        recovery.applied(at(AGAIN_MS), place, 1, Ok(Written::Acknowledged), &mut wanted);
+        assert!(!recovery.is_done());
+        recovery.tick(at(2 * AGAIN_MS), &mut wanted);
+        recovery.applied(at(2 * AGAIN_MS), place, 0, Err(Refused), &mut wanted);
+        assert_eq!((recovery.is_done(), recovery.refused(), recovery.next_due_ms()), (true, 1, None));
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_read_is_read_again() {
+        let mut wanted = Wanted::default();
+        let mut recovery = Recovery::begin([(0, Position(0))], &mut wanted);
+        recovery.failed(at(5), 0);
+        assert_eq!(recovery.next_due_ms(), Some(5 + AGAIN_MS));
+        recovery.tick(at(5 + AGAIN_MS), &mut wanted);
+        assert_eq!(wanted.reads, [(0, 0), (0, 0)]);
+        recovery.read(0, 0, &[], &mut wanted);
+        assert!(recovery.is_done());
     }
 }

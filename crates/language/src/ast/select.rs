@@ -130,6 +130,21 @@ pub enum Comparison {
     ContainsKey,
 }
 
+impl Comparison {
+    /// What it says of two values in this order; `None` if it is not about their order.
+    pub fn of(self, order: std::cmp::Ordering) -> Option<bool> {
+        Some(match self {
+            Comparison::Equal => order.is_eq(),
+            Comparison::NotEqual => order.is_ne(),
+            Comparison::Less => order.is_lt(),
+            Comparison::LessOrEqual => order.is_le(),
+            Comparison::Greater => order.is_gt(),
+            Comparison::GreaterOrEqual => order.is_ge(),
+            Comparison::Like | Comparison::Contains | Comparison::ContainsKey => return None,
+        })
+    }
+}
+
 /// One relation of a `WHERE` clause.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Relation {

@@ -226,15 +226,7 @@ impl PreparedCondition {
         };
         let (Some(reference), Some(found), Some(wanted)) = (&self.reference, found, wanted) else { return Ok(false) };
         let order = compare(&reference.value, &found, &wanted);
-        Ok(match comparison {
-            Comparison::Equal => order.is_eq(),
-            Comparison::NotEqual => order.is_ne(),
-            Comparison::Less => order.is_lt(),
-            Comparison::LessOrEqual => order.is_le(),
-            Comparison::Greater => order.is_gt(),
-            Comparison::GreaterOrEqual => order.is_ge(),
-            // The grammar of a condition has none of these.
-            Comparison::Like | Comparison::Contains | Comparison::ContainsKey => false,
-        })
+        // The grammar of a condition has none that is not about the order.
+        Ok(comparison.of(order).unwrap_or(false))
     }
 }

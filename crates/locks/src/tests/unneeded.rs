@@ -4,7 +4,7 @@ use super::semantics::Core;
 use super::store::Store;
 use super::world::Random;
 use crate::Unneeded;
-use crate::types::{Limits, LoadId, Mode, Namespace, Row, Write, WriteId, Written, bucket_of, shard_of};
+use crate::types::{Limits, LoadId, Mode, Namespace, Now, Row, Write, WriteId, Written, bucket_of, shard_of};
 
 use Mode::{Exclusive, Shared};
 use Namespace::Durable;
@@ -172,11 +172,15 @@ fn a_partition_without_rows_is_not_looked_at_until_there_is_one() {
     assert!(is_looked_at(&core));
     core.written(Written::Acknowledged);
     let known = core.locks.known(bucket).expect("it knows the partition");
-    core.locks.looks_for_rows(known);
+    let now = core.now();
+    let later = Now { wall_us: now.wall_us + 120_000_000, ..now };
+    core.locks.looks_for_rows(now, known);
+    assert!(is_looked_at(&core), "the row may come after the reading");
+    core.locks.looks_for_rows(later, known);
     assert!(!is_looked_at(&core), "unless it is said that there are some");
     core.release(Durable, "one");
     assert!(is_looked_at(&core), "a free row was written while they were read");
-    core.locks.looks_for_rows(known);
+    core.locks.looks_for_rows(later, known);
     core.locks.has_rows(bucket);
     assert!(is_looked_at(&core));
     let free = Row { name: b"lock", slot: b"", owner: b"", role: b"", token: 5, ttl_ms: 0, timestamp_us: 5 };

@@ -10,7 +10,7 @@ use shunt_storage::row::Row;
 
 use super::bindings::Bound;
 use super::rows;
-use super::select::{by_order, contains};
+use super::select::contains;
 use crate::error::CqlError;
 use crate::schema::{Column, Table};
 use crate::statement::mutation::{Condition, ConditionPart, ConditionTest};
@@ -173,7 +173,7 @@ fn matches(
         Comparison::Contains | Comparison::ContainsKey => {
             Ok(contains(cql_type, value, wanted, comparison == Comparison::ContainsKey))
         }
-        _ => by_order(comparison, order).ok_or_else(|| CqlError::invalid("LIKE is not supported in conditions")),
+        _ => comparison.of(order).ok_or_else(|| CqlError::invalid("LIKE is not supported in conditions")),
     }
 }
 

@@ -25,7 +25,7 @@ const PAGE_ROWS: i32 = 100;
 
 /// Reads a page, if it is time.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
-    let now_ns = io.now_ns();
+    let (now, now_ns) = (keep::now(io), io.now_ns());
     // A row that is younger is likely to be overwritten: its lock's name is in use.
     let kept_ns = core.context.config.lock_rows_kept_ms * 1_000_000;
     if core.fleet.locks.level.is_none() || kept_ns == 0 {
@@ -50,7 +50,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     let page = sweep.page.take();
     let at = page.as_ref().map(|(_, at)| &at[..]);
     if page.is_none() {
-        table.looks_for_rows(known);
+        table.looks_for_rows(now, known);
     }
     // From all replicas, which have the same rows then: were a deletion lost on one, it would have a free row, and no holder's.
     let is_sent = rows::ask(core, io, Whose::Sweep(known), known.bucket, Consistency::ALL, (PAGE_ROWS, at));
@@ -93,7 +93,7 @@ pub(crate) fn read(core: &mut Core, io: &mut Io, known: LoadId, heard: &Heard<'_
         core.fleet.locks.table().0.has_rows(known.bucket);
         return;
     };
-    if found.row_count > 0 {
+    if found.row_count > 0 || found.metadata.paging_state.is_some() {
         core.fleet.locks.table().0.has_rows(known.bucket);
     }
     let sweep = &mut core.fleet.locks.sweep;

@@ -158,7 +158,10 @@ fn without_grace_a_lock_in_memory_has_two_holders() {
     let of_locks = Weakened { locks: Without { grace: true, ..Without::default() }, ..Weakened::default() };
     for weakened in [of_fleet, of_locks] {
         let seen = seen_without(0..200, weakened, Chaos::drawn);
-        assert!(seen.is_some_and(|what| what.contains("two holders")));
+        // To one client twice, or to two.
+        assert!(
+            seen.is_some_and(|what| what.contains("two holders") || what.contains("a second grant of what is held"))
+        );
     }
 }
 

@@ -31,7 +31,20 @@ impl Fleet {
     fn start(data: &Path, proxies: usize) -> Self {
         let (listen, admin) = (format!("{}:{}", HOSTS[0], free_port()), format!("{}:0", HOSTS[0]));
         let data = data.to_str().expect("text");
-        let options = ["--nodes", "1", "--node-port", "0", "--reserve-bytes", "0", "--data", data, "--admin", &admin];
+        let options = [
+            "--nodes",
+            "1",
+            "--node-port",
+            "0",
+            "--reserve-bytes",
+            "0",
+            "--data",
+            data,
+            "--admin",
+            &admin,
+            "--log",
+            "info",
+        ];
         let mut command = shunt(&["up", "--proxies", &proxies.to_string(), "--listen", &listen]);
         let mut child = command.args(options).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
         let log = child.stderr.take().map(Log::of);

@@ -120,6 +120,6 @@ fn each_step_is_needed() {
         (Weak { no_seal: true, ..Weak::default() }, "the seal"),
         (Weak { no_floor: true, ..Weak::default() }, "the floor of timestamps"),
     ] {
-        assert!(first_fault(2_000, weak).is_some(), "nobody notices that {what} is left out");
+        assert!(first_fault(3_000, weak).is_some(), "nobody notices that {what} is left out");
     }
 }

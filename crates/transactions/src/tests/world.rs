@@ -97,7 +97,7 @@ struct Host {
     /// The beat of the owner as it was last seen, and since when.
     seen: (usize, u64, u64),
     recovering: Option<(usize, Recovery)>,
-    lease_ts_limit_us: i64,
+    valid_until_ns: u64,
 }
 
 /// Something that happens at a host; its member, so that what was meant for an earlier one is lost.
@@ -219,6 +219,8 @@ pub(super) struct World {
     redo: HashMap<RecordKey, Writes>,
     pub(super) operations: Vec<Operation>,
     is_quiet: bool,
+    /// Every fourth world has recoveries that stand still.
+    stalls_in_recovery: bool,
     pub(super) take_overs: usize,
     pub(super) fault: Option<String>,
 }
@@ -249,6 +251,7 @@ impl World {
                 writes: Vec::new(),
             }],
             is_quiet: false,
+            stalls_in_recovery: seed.is_multiple_of(4),
             take_overs: 0,
             fault: None,
         };
@@ -399,7 +402,7 @@ impl World {
                 }
                 let valid_until_ns = (sent_ms + LEASE_MS * 99 / 100) * 1_000_000;
                 engine.set_lease(now, Lease { valid_until_ns, ts_limit_us }, &mut said);
-                self.hosts[host].lease_ts_limit_us = ts_limit_us;
+                self.hosts[host].valid_until_ns = valid_until_ns;
                 self.later(host, RENEW_MS, At::Renew);
             }
             At::Watch => {
@@ -420,7 +423,8 @@ impl World {
             At::LogRead { dead, bucket, records } => self.log_read(host, now, dead, bucket, records),
             At::Rewritten { dead, place, written } => {
                 if self.hosts[host].recovering.as_ref().is_some_and(|(of, _)| *of == dead) {
-                    self.recover(host, |recovery, wanted| recovery.appended(now, place, written, wanted));
+                    let is_valid = now.boot_ns < self.hosts[host].valid_until_ns;
+                    self.recover(host, |recovery, wanted| recovery.appended(now, place, written, is_valid, wanted));
                 }
             }
             At::Redone { dead, place, write, written } => {

@@ -1,7 +1,5 @@
 //! Conditions that rows are tested for after they were read.
 
-use std::cmp::Ordering;
-
 use shunt_language::ast::Comparison;
 use shunt_language::error::InvalidRequest;
 use shunt_language::terms::{Bindings, Value};
@@ -112,24 +110,9 @@ impl BoundTest {
             BoundTest::Compare(comparison @ (Comparison::Contains | Comparison::ContainsKey), wanted) => {
                 contains(cql_type, value, wanted, *comparison == Comparison::ContainsKey)
             }
-            BoundTest::Compare(comparison, wanted) => {
-                by_order(*comparison, compare(cql_type, value, wanted)).unwrap_or(false)
-            }
+            BoundTest::Compare(comparison, wanted) => comparison.of(compare(cql_type, value, wanted)).unwrap_or(false),
         }
     }
-}
-
-/// Returns what a comparison says of two values in this order; `None` if it is not about their order.
-pub(in crate::execute) fn by_order(comparison: Comparison, order: Ordering) -> Option<bool> {
-    Some(match comparison {
-        Comparison::Equal => order.is_eq(),
-        Comparison::NotEqual => order.is_ne(),
-        Comparison::Less => order.is_lt(),
-        Comparison::LessOrEqual => order.is_le(),
-        Comparison::Greater => order.is_gt(),
-        Comparison::GreaterOrEqual => order.is_ge(),
-        Comparison::Like | Comparison::Contains | Comparison::ContainsKey => return None,
-    })
 }
 
 /// True if a collection has an element, a key or a value.

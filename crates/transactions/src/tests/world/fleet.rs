@@ -19,7 +19,7 @@ impl World {
             stopped_until_ms: 0,
             seen: (usize::MAX, 0, 0),
             recovering: None,
-            lease_ts_limit_us: 0,
+            valid_until_ns: 0,
         }
     }
 
@@ -123,6 +123,9 @@ impl World {
         let mut wanted = Wanted::default();
         step(&mut recovery, &mut wanted);
         if !recovery.is_done() {
+            if self.stalls_in_recovery && !self.is_quiet && self.random.one_in(8) {
+                self.hosts[host].stopped_until_ms = self.now_ms + self.random.below(2_500);
+            }
             self.hosts[host].recovering = Some((dead, recovery));
             return self.want(host, dead, wanted);
         }
