@@ -315,7 +315,11 @@ def of(lines, check):
 
 def test_a_doctor_looks_at_the_ring_and_the_fleet(fleet):
     node = fleet.contact_points.split(",")[0]
+    deadline = time.monotonic() + 60
     code, lines = doctor(node, "--name", fleet.name)
+    # The tests of the drivers change the schema of the same ring: until the nodes agree again that is warned of.
+    while of(lines, "schema")[0][0] != "ok" and time.monotonic() < deadline:
+        code, lines = doctor(node, "--name", fleet.name)
     assert of(lines, "members") == [("ok", "3 live")] and [level for level, _ in of(lines, "clock")] == ["ok"] * len(of(lines, "clock"))
     assert of(lines, "facades") == [("ok", "its tables have no rows")] and of(lines, "level") == [("ok", "SERIAL")]
     assert of(lines, "schema")[0][0] == "ok"

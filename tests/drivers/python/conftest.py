@@ -8,7 +8,9 @@ from harness.driver import PATIENT
 
 VERSIONS = [4, 5]
 # Several suites share the processors with the ring: a change of the schema may take longer than the default of ten.
-Session.default_timeout = 30.0
+Session.default_timeout = 60.0
+# Others change the schema at the same time, and nodes on a busy machine agree late.
+DDL_SECONDS = 120
 
 
 @pytest.fixture(scope="session", params=VERSIONS, ids=["v4", "v5"])
@@ -49,11 +51,11 @@ def keyspace(backend, cluster, version):
     """A keyspace with as many replicas as there are that exists as long as the tests of one protocol version."""
     name = f"python_v{version}"
     session = cluster.connect()
-    session.execute(f"DROP KEYSPACE IF EXISTS {name}")
+    session.execute(f"DROP KEYSPACE IF EXISTS {name}", timeout=DDL_SECONDS)
     session.execute(f"CREATE KEYSPACE {name} WITH replication = "
-                    f"{{'class': 'SimpleStrategy', 'replication_factor': {backend.copies}}}")
+                    f"{{'class': 'SimpleStrategy', 'replication_factor': {backend.copies}}}", timeout=DDL_SECONDS)
     yield name
-    session.execute(f"DROP KEYSPACE {name}", timeout=30)
+    session.execute(f"DROP KEYSPACE {name}", timeout=DDL_SECONDS)
 
 
 @pytest.fixture(scope="session")
@@ -72,12 +74,12 @@ def table(session, keyspace, request):
     def create(columns: str, own: bool = False) -> str:
         existing = made.get((keyspace, columns))
         if existing and not own and existing not in used:
-            session.execute(f"TRUNCATE {existing}", timeout=60)
+            session.execute(f"TRUNCATE {existing}", timeout=DDL_SECONDS)
             used.append(existing)
             return existing
         name = f"{request.node.originalname.removeprefix('test_')[:40]}_{len(names)}"
         names.append(name)
-        session.execute(f"CREATE TABLE {name} ({columns})", timeout=60)
+        session.execute(f"CREATE TABLE {name} ({columns})", timeout=DDL_SECONDS)
         if not own:
             made[keyspace, columns] = name
         used.append(name)

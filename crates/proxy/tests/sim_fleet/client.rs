@@ -62,6 +62,8 @@ pub struct LockClient {
     sweep: Vec<Lock>,
     /// Of a request that was given up nobody knows when it is carried out.
     tainted_until_ns: BTreeMap<Lock, u64>,
+    /// The proxy counts a hold from when it granted it: the client may hold a lock on which it does not count any more.
+    held_until_ns: BTreeMap<Lock, u64>,
     /// The fence of the hold that it has released last, or has asked to.
     released: BTreeMap<Lock, i64>,
     /// Locks that it certainly does not hold.
@@ -94,6 +96,7 @@ impl LockClient {
             act_due: false,
             sweep: Vec::new(),
             tainted_until_ns: BTreeMap::new(),
+            held_until_ns: BTreeMap::new(),
             released: BTreeMap::new(),
             free: BTreeSet::new(),
         }
@@ -287,9 +290,11 @@ impl LockClient {
             match (&sent.asked, applied, is_own) {
                 (Asked::Acquire { ttl_ms, .. } | Asked::Batch { ttl_ms, .. }, true, true) => {
                     self.free.remove(&lock);
+                    self.held_until_ns.insert(lock, now_ns + u64::from(*ttl_ms) * MILLISECOND);
                     self.witness.borrow_mut().own(Own { is_new: true, ttl_ms: *ttl_ms, ..own });
                 }
                 (Asked::Renew { ttl_ms, .. }, true, true) => {
+                    self.held_until_ns.insert(lock, now_ns + u64::from(*ttl_ms) * MILLISECOND);
                     self.witness.borrow_mut().own(Own { ttl_ms: *ttl_ms, ..own });
                 }
                 (Asked::Acquire { .. } | Asked::Batch { .. }, false, true) => {
@@ -319,7 +324,8 @@ impl LockClient {
         {
             // None of those that it did not hold before.
             for lock in locks.clone() {
-                if self.witness.borrow().belief(lock, self.number, now_ns).is_none() {
+                let may_hold = self.held_until_ns.get(&lock).is_some_and(|until_ns| *until_ns >= now_ns);
+                if !may_hold && self.witness.borrow().belief(lock, self.number, now_ns).is_none() {
                     self.is_free(now_ns, lock);
                 }
             }
