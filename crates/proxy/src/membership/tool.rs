@@ -136,7 +136,7 @@ fn until_known<C>(
 }
 
 /// Whether a node's error leaves open if a statement was carried out.
-fn is_open(failed: &Failed) -> bool {
+pub fn is_open(failed: &Failed) -> bool {
     matches!(failed.code, Some(error_code::WRITE_TIMEOUT | error_code::CAS_WRITE_UNKNOWN))
 }
 

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use shunt_fleet::{FleetRow, MemberRow, Outcome, State, Statement};
 use shunt_proxy::control::client::Failed;
 use shunt_proxy::membership::tool;
-use shunt_wire::cql::message::error_code;
 
 use super::{Drain, read};
 use crate::exit::Exit;
@@ -32,14 +31,9 @@ pub(super) fn run(drain: &Drain) -> Result<Exit, Failed> {
     }
     let tell = Statement::TellToLeave(member.incarnation);
     let (address, shards) = (&member.address, shards_of(&fleet, &member));
-    let until = Instant::now() + Duration::from_secs(u64::from(drain.wait));
-    let told = tool::ask_until_known(
-        &mut client,
-        name,
-        &tell,
-        &tell.consistencies(fleet.level),
-        tool::DOUBT_MAX.min(Duration::from_secs(u64::from(drain.wait))),
-    );
+    let wait = Duration::from_secs(u64::from(drain.wait));
+    let (until, levels) = (Instant::now() + wait, tell.consistencies(fleet.level));
+    let told = tool::ask_until_known(&mut client, name, &tell, &levels, tool::DOUBT_MAX.min(wait));
     match told.map_err(|failed| Failed { message: in_doubt(address, &failed), ..failed })? {
         // An attempt whose answer was lost may have told it, and it may have left since: its row says what has become of it.
         (Outcome::Applied, _) | (Outcome::NotApplied, true) => {
@@ -116,12 +110,10 @@ impl Became {
 }
 
 fn in_doubt(address: &str, failed: &Failed) -> String {
-    match failed.code {
-        None | Some(error_code::WRITE_TIMEOUT | error_code::CAS_WRITE_UNKNOWN) => {
-            format!("nobody knows if {address} was told to leave, ask again: {}", failed.message)
-        }
-        Some(_) => failed.message.clone(),
+    if failed.code.is_none() || tool::is_open(failed) {
+        return format!("nobody knows if {address} was told to leave, ask again: {}", failed.message);
     }
+    failed.message.clone()
 }
 
 fn refuse(message: String) -> Result<Exit, Failed> {
