@@ -290,11 +290,11 @@ impl LockClient {
             match (&sent.asked, applied, is_own) {
                 (Asked::Acquire { ttl_ms, .. } | Asked::Batch { ttl_ms, .. }, true, true) => {
                     self.free.remove(&lock);
-                    self.held_until_ns.insert(lock, now_ns + u64::from(*ttl_ms) * MILLISECOND);
+                    self.held_until_ns.insert(lock, now_ns + *ttl_ms * MILLISECOND);
                     self.witness.borrow_mut().own(Own { is_new: true, ttl_ms: *ttl_ms, ..own });
                 }
                 (Asked::Renew { ttl_ms, .. }, true, true) => {
-                    self.held_until_ns.insert(lock, now_ns + u64::from(*ttl_ms) * MILLISECOND);
+                    self.held_until_ns.insert(lock, now_ns + *ttl_ms * MILLISECOND);
                     self.witness.borrow_mut().own(Own { ttl_ms: *ttl_ms, ..own });
                 }
                 (Asked::Acquire { .. } | Asked::Batch { .. }, false, true) => {
