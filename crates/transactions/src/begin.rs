@@ -1,4 +1,5 @@
-//! A transaction is taken on, and its partitions are locked, in the order of their hashes: so no two can wait for each other.
+//! A transaction is taken on, and its partitions are locked, in the order of their hashes: so no two can wait for each other. While its
+//! shard is not open it waits for that, and those who do are let in in the order in which they came.
 
 use std::cmp::Reverse;
 
@@ -16,7 +17,9 @@ impl Transactions {
             if count == 0 || count > self.limits.partitions {
                 return Some(NotExecuted::Partitions);
             }
-            (self.open() >= self.limits.transactions).then_some(NotExecuted::Many)
+            let of_shard = self.shards[usize::from(asked.shard)].open;
+            let is_full = self.open() >= self.limits.transactions || of_shard >= self.limits.transactions_of_shard;
+            is_full.then_some(NotExecuted::Many)
         });
         if let Some(why) = refusal {
             self.counters.not_executed += 1;
@@ -24,27 +27,40 @@ impl Transactions {
             return None;
         }
         let id = self.insert();
-        self.shards[usize::from(asked.shard)].open += 1;
+        let shard = &mut self.shards[usize::from(asked.shard)];
+        shard.open += 1;
+        let is_open = shard.is_open;
         let transaction = &mut self.all[id.index as usize];
-        transaction.state = State::Waiting;
+        transaction.state = State::Queued;
+        transaction.arrival = self.arrivals;
+        self.arrivals += 1;
         transaction.ticket = Some(asked.ticket);
         transaction.shard = asked.shard;
         transaction.deadline_ms = asked.deadline_ms;
         transaction.locked = 0;
-        (transaction.is_sent, transaction.may_be_there, transaction.attempts) = (false, false, 0);
+        (transaction.has_record, transaction.is_sent, transaction.may_be_there) = (false, false, false);
+        transaction.attempts = 0;
         transaction.partitions.extend_from_slice(asked.partitions);
         transaction.partitions.sort_unstable();
         merge(&mut transaction.partitions);
         self.due.push(Reverse((asked.deadline_ms, id.index, id.generation)));
-        self.lock_more(id, sink);
+        if is_open {
+            self.let_in(id, sink);
+        }
         Some(id)
+    }
+
+    /// Its shard is open.
+    pub(crate) fn let_in(&mut self, id: TransactionId, sink: &mut impl Sink) {
+        self.all[id.index as usize].state = State::Waiting;
+        self.lock_more(id, sink);
     }
 
     /// The client is gone: a transaction that has decided nothing yet ends, any other goes on without it.
     pub fn give_up(&mut self, id: TransactionId, sink: &mut impl Sink) {
         let Some(transaction) = self.find(id) else { return };
         transaction.ticket = None;
-        if matches!(transaction.state, State::Waiting | State::Deciding) {
+        if matches!(transaction.state, State::Queued | State::Waiting | State::Deciding) {
             self.end(id, sink);
         }
     }

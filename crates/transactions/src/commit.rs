@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use shunt_locks::{Now, Written};
 
+use crate::log::{Log, Place};
 use crate::transactions::{Apply, State, Transactions};
 use crate::types::{Decision, NotExecuted, Outcome, Sink, TransactionId};
 #[cfg(test)]
@@ -32,25 +33,30 @@ impl Transactions {
         // What it has read counts for the time up to now only if nobody else could have written it since: with a lease.
         let last = self.shards[usize::from(shard)].last_timestamp_us;
         let timestamp_us = last.saturating_add(1).max(now.wall_us);
+        let last_us = last_of(timestamp_us, writes);
         let refusal = if !self.may_finish(shard) {
             Some(NotExecuted::Elsewhere)
-        } else if !self.is_valid(now) || timestamp_us >= self.lease.ts_limit_us {
+        } else if !self.is_valid(now) || last_us >= self.lease.ts_limit_us {
             Some(NotExecuted::LeaseOver)
         } else {
-            (writes > 0 && !self.log.has_room(self.limits.records)).then_some(NotExecuted::Many)
+            let has_room = self.records < self.limits.records
+                && self.shards[usize::from(shard)].log.has_room(self.limits.records_of_shard);
+            (writes > 0 && !has_room).then_some(NotExecuted::Many)
         };
         if let Some(why) = refusal {
             self.answer(id, Outcome::NotExecuted(why), sink);
             return self.end(id, sink);
         }
-        self.shards[usize::from(shard)].last_timestamp_us = timestamp_us;
+        self.shards[usize::from(shard)].last_timestamp_us = last_us;
         if writes == 0 {
             self.answer(id, Outcome::Read { timestamp_us }, sink);
             return self.end(id, sink);
         }
-        let position = self.log.take();
+        let log = &mut self.shards[usize::from(shard)];
+        let place = Place { generation: log.generation, position: log.log.take() };
+        self.records += 1;
         let transaction = &mut self.all[id.index as usize];
-        (transaction.timestamp_us, transaction.position) = (timestamp_us, position);
+        (transaction.timestamp_us, transaction.place, transaction.has_record) = (timestamp_us, place, true);
         transaction.writes.clear();
         transaction.writes.resize(usize::from(writes), Apply::Sent);
         transaction.state = State::Recording;
@@ -59,7 +65,7 @@ impl Transactions {
         if self.without == Some(Without::Record) {
             return self.commit(id, sink);
         }
-        sink.append(id, position, timestamp_us);
+        sink.append(id, shard, place, timestamp_us);
     }
 
     /// A shard that is about to be another's keeps what it has begun.
@@ -74,11 +80,11 @@ impl Transactions {
             return;
         };
         transaction.is_sent = false;
-        let position = transaction.position;
+        let (shard, place) = (transaction.shard, transaction.place);
         match written {
             Written::Acknowledged => {
                 transaction.attempts = 0;
-                let is_valid = is_valid && self.may_finish(self.all[id.index as usize].shard);
+                let is_valid = is_valid && self.may_finish(shard);
                 #[cfg(test)]
                 let is_valid = is_valid || self.without == Some(Without::CheckAfterRecord);
                 if is_valid {
@@ -88,7 +94,9 @@ impl Transactions {
                 self.answer(id, Outcome::InDoubt, sink);
             }
             Written::NotSent if !transaction.may_be_there => {
-                self.log.give_back(position);
+                if let Some(log) = self.log_of(shard, place) {
+                    log.give_back(place.position);
+                }
                 self.answer(id, Outcome::NotExecuted(NotExecuted::Store), sink);
                 self.end(id, sink);
             }
@@ -96,13 +104,26 @@ impl Transactions {
                 transaction.may_be_there = true;
                 #[cfg(test)]
                 if self.without == Some(Without::RepeatedRecord) {
-                    self.log.finish(position);
+                    self.finish_record(shard, place);
                     self.answer(id, Outcome::NotExecuted(NotExecuted::Store), sink);
                     return self.end(id, sink);
                 }
                 self.again(now, id);
             }
         }
+    }
+
+    /// All that the record says is done. Of a log that is not this core's any more nobody needs to know: it has been recovered.
+    fn finish_record(&mut self, shard: u8, place: Place) {
+        if let Some(log) = self.log_of(shard, place) {
+            log.finish(place.position);
+        }
+    }
+
+    /// The log that this place is in, while this core writes it.
+    fn log_of(&mut self, shard: u8, place: Place) -> Option<&mut Log> {
+        let shard = &mut self.shards[usize::from(shard)];
+        (shard.is_open && shard.generation == place.generation).then_some(&mut shard.log)
     }
 
     /// Looks at it again later, and later each time.
@@ -157,12 +178,17 @@ impl Transactions {
         }
         let transaction = &self.all[id.index as usize];
         if transaction.writes.iter().all(|state| *state == Apply::Done) {
-            let (position, timestamp_us) = (transaction.position, transaction.timestamp_us);
-            self.log.finish(position);
+            let (shard, place, timestamp_us) = (transaction.shard, transaction.place, transaction.timestamp_us);
+            self.finish_record(shard, place);
             self.answer(id, Outcome::Committed { timestamp_us }, sink);
             self.end(id, sink);
         }
     }
+}
+
+/// The timestamp of the last of so many writes, microseconds: each has one of its own, so that the later of two on a row counts.
+pub(crate) fn last_of(timestamp_us: i64, writes: u16) -> i64 {
+    timestamp_us.saturating_add(i64::from(writes.max(1)) - 1)
 }
 
 /// Nodes have refused a write for a reason that does not pass: its table is gone.

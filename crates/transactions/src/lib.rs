@@ -11,28 +11,43 @@
 //! | `time.rs` | deadlines, and what is repeated because its outcome is unknown |
 //! | `ownership.rs` | leases, and shards that come and go |
 //! | `partitions.rs` | who has a partition locked, and who waits for it |
-//! | `log.rs` | the places of records in the log, and which of them are done with |
+//! | `log.rs` | the places of records in the log of a shard, and which of them are done with |
+//! | `marks.rs` | others are told up to where all is done |
 //! | `record.rs` | a record as bytes |
-//! | `recovery.rs` | what a dead member left undone is done |
+//! | `opening.rs` | whoever gains a shard claims a generation, and seals those before |
+//! | `recovery.rs` | what those before left undone is done |
 //!
-//! A transaction is committed from the moment at which a quorum has its record and this member, after it has heard that, still has a
-//! valid lease. From then on its writes are repeated until a quorum has each of them, by this member or by the one that takes its shards
-//! over; they have the timestamp that the record says, so that repeating them changes nothing.
+//! Each shard has a log for each generation, which is one owner's time with it. The log lies in three tables; what is said of them here is
+//! all that they are used for:
+//!
+//! ```text
+//! shunt_meta.txn_shard (shard int PRIMARY KEY, generation bigint, claim uuid, sealed bigint)    changed by conditional statements only
+//! shunt_meta.txn_low   (shard int, generation bigint, low bigint, PRIMARY KEY ((shard), generation))
+//! shunt_meta.txn       (shard int, generation bigint, bucket bigint, position bigint, body blob,
+//!                       PRIMARY KEY ((shard, generation, bucket), position))
+//! ```
+//!
+//! A transaction is committed from the moment at which a quorum has its record and this member, after it has heard that, still has the
+//! shard and a valid lease. From then on its writes are repeated until a quorum has each of them, by this member or by whoever gains the
+//! shard; they have the timestamp that the record says, so that repeating them changes nothing.
 //!
 //! What may never happen, whatever comes in which order:
 //! - a transaction of which a part of the writes stays, and a part is never made;
-//! - a write of a transaction before its record is acknowledged, or after its member was sealed without the record;
+//! - a write of a transaction before its record is acknowledged, or after its generation was sealed without the record;
 //! - a transaction that reads what another, which holds a partition of it, has written in part;
 //! - a timestamp that is not above those of all transactions of the shard before, on any proxy;
+//! - a record in a generation that is sealed, whose transaction is committed and not made;
 //! - the word that nothing was written, where something was or may be written; two answers to one ticket, or none.
 
 mod begin;
 mod commit;
 mod log;
+mod marks;
+mod opening;
 mod ownership;
 mod partitions;
 pub mod record;
-pub mod recovery;
+mod recovery;
 mod time;
 mod transactions;
 mod types;
@@ -43,7 +58,8 @@ mod weakened;
 mod tests;
 
 pub use commit::Refused;
-pub use log::{BUCKET_RECORDS, Position};
+pub use log::{BUCKET_RECORDS, Generation, Place, Position};
+pub use opening::{Claim, Conditional, Failed, Found, Opened, Opening, OpeningSink, Page, Row};
 pub use transactions::Transactions;
 pub use types::{
     Asked, Counters, Decision, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket, TransactionId,

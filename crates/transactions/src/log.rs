@@ -1,21 +1,57 @@
-//! The log of a core: where records lie, and up to which of them everything is done.
+//! The log of a shard in one generation: where records lie, up to which of them everything is done, and who has been told so.
 
 use std::collections::VecDeque;
+use std::ops::Range;
+
+use shunt_locks::Written;
 
 /// Records of one partition of the log. More than may be under way at once, so that no partition is skipped: whoever reads the log may
 /// end at the first empty one.
+#[cfg(not(test))]
 pub const BUCKET_RECORDS: u64 = 4_096;
+/// So few that random histories fill, delete and recover many partitions.
+#[cfg(test)]
+pub const BUCKET_RECORDS: u64 = 4;
 
-/// The place of a record in the log of its core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// One owner's time with a shard, counted from 1; each has a log of its own, and no two owners write to one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Generation(pub u64);
+
+impl Generation {
+    pub(crate) fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// The number of a record in its log, from 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub u64);
 
 impl Position {
+    /// The first place of a partition of the log.
+    #[must_use]
+    pub fn start_of(bucket: u64) -> Self {
+        Self(bucket * BUCKET_RECORDS)
+    }
+
     /// The partition of the log.
     #[must_use]
     pub fn bucket(self) -> u64 {
         self.0 / BUCKET_RECORDS
     }
+
+    pub(crate) fn is_start(self) -> bool {
+        self.0.is_multiple_of(BUCKET_RECORDS)
+    }
+}
+
+/// Where a record of a shard lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// In which of the shard's logs.
+    pub generation: Generation,
+    /// Where in it.
+    pub position: Position,
 }
 
 /// Which places are taken, and which of them are done with.
@@ -29,6 +65,12 @@ pub(crate) struct Log {
     /// Places at which nothing was written. They are taken again first: a partition of the log of which none was written could not be
     /// told from its end.
     returned: Vec<Position>,
+    /// The low mark that a quorum has.
+    told: u64,
+    /// One is on its way.
+    is_telling: bool,
+    /// Partitions below were deleted.
+    deleted: u64,
 }
 
 impl Log {
@@ -73,8 +115,26 @@ impl Log {
         Position(self.low)
     }
 
+    #[cfg(test)]
     pub(crate) fn open(&self) -> usize {
         self.open
+    }
+
+    /// The low mark, if it is to be written: it has advanced since, and none is on its way.
+    pub(crate) fn tell(&mut self) -> Option<Position> {
+        let is_new = !self.is_telling && self.low > self.told;
+        self.is_telling |= is_new;
+        is_new.then_some(self.low())
+    }
+
+    /// What has become of writing a low mark. The partitions that may be deleted now: a quorum knows that nobody needs them.
+    pub(crate) fn told(&mut self, low: Position, written: Written) -> Range<u64> {
+        self.is_telling = false;
+        if written == Written::Acknowledged {
+            self.told = self.told.max(low.0.min(self.low));
+        }
+        let end = Position(self.told).bucket();
+        std::mem::replace(&mut self.deleted, end)..end
     }
 }
 
@@ -122,6 +182,27 @@ mod tests {
         assert!(log.has_room(1) && log.take() == first);
         log.finish(first);
         assert!(log.has_room(1));
+    }
+
+    /// Whoever reads begins at the last mark that a quorum has; an empty partition there would be taken for the end of the log.
+    #[test]
+    fn a_partition_is_deleted_once_a_quorum_knows_that_all_before_its_end_is_done() {
+        let mut log = Log::default();
+        let advance = |log: &mut Log, to: u64| {
+            while log.low().0 < to {
+                let place = log.take();
+                log.finish(place);
+            }
+        };
+        assert_eq!(log.tell(), None, "nobody needs to be told of the beginning");
+        advance(&mut log, BUCKET_RECORDS + 1);
+        let first = Position(BUCKET_RECORDS + 1);
+        assert_eq!((log.tell(), log.tell()), (Some(first), None));
+        advance(&mut log, 3 * BUCKET_RECORDS - 1);
+        assert!(log.told(first, Written::Unknown).is_empty());
+        let second = Position(3 * BUCKET_RECORDS - 1);
+        assert_eq!((log.tell(), log.told(second, Written::Acknowledged)), (Some(second), 0..2));
+        assert_eq!((log.tell(), log.told(first, Written::Acknowledged)), (None, 2..2));
     }
 
     #[test]

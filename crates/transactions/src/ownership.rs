@@ -2,11 +2,15 @@
 
 use shunt_locks::{Lease, Now};
 
+use crate::log::Log;
+use crate::opening::{Claim, Opened};
 use crate::transactions::{State, Transactions};
 use crate::types::{NotExecuted, Outcome, Sink, TransactionId};
 
 impl Transactions {
-    /// A lease, in the place of the one before. What was undecided for want of one is committed: the member lives, so nobody has sealed it.
+    /// A lease, in the place of the one before. What was undecided for want of one is committed: this member lives, so its shards have
+    /// been nobody else's in between. The lease of another membership of this process comes only after [`Transactions::lose`] for all
+    /// shards of the former.
     pub fn set_lease(&mut self, now: Now, lease: Lease, sink: &mut impl Sink) {
         self.lease = lease;
         if !self.is_valid(now) {
@@ -17,22 +21,51 @@ impl Transactions {
         }
     }
 
-    /// A shard becomes this core's. What its former owners have left undone has been done, and they are sealed; all their timestamps are
-    /// below `ts_floor_us`.
-    pub fn gain(&mut self, shard: u8, ts_floor_us: i64) {
+    /// A shard becomes this core's. Its transactions wait until [`Transactions::open_shard`] is called with what an [`crate::Opening`]
+    /// with this claim has come to. All timestamps of its former owners are below `ts_floor_us`. It is not this core's already: one that
+    /// comes back is lost first.
+    pub fn gain(&mut self, shard: u8, ts_floor_us: i64, claim: Claim) {
         if let Some(shard) = self.shards.get_mut(usize::from(shard)) {
-            (shard.is_owned, shard.is_closing) = (true, false);
+            debug_assert!(!shard.is_owned, "a shard is lost before it is gained again");
+            (shard.is_owned, shard.is_closing, shard.is_open) = (true, false, false);
+            shard.claim = claim;
             shard.last_timestamp_us = shard.last_timestamp_us.max(ts_floor_us);
         }
     }
 
-    /// A shard is about to be another's: it takes on nothing new, and is not given away before [`Transactions::is_idle`]. Those who wait
-    /// are told to go elsewhere.
+    /// What former owners of a shard left undone is done: those who wait for it are let in, in the order in which they came, and records
+    /// go to the generation that was opened. `false`: the shard is not this core's, or has been lost and gained again since.
+    pub fn open_shard(&mut self, opened: Opened, sink: &mut impl Sink) -> bool {
+        let Some(shard) = self.shards.get_mut(usize::from(opened.shard)) else { return false };
+        if !shard.is_owned || shard.is_open || shard.claim != opened.claim {
+            return false;
+        }
+        shard.is_open = true;
+        shard.generation = opened.generation;
+        shard.log = Log::default();
+        shard.last_timestamp_us = shard.last_timestamp_us.max(opened.last_timestamp_us);
+        let mut queued = self.ids_where(|state, of| of == opened.shard && state == State::Queued);
+        queued.sort_unstable_by_key(|id| self.all[id.index as usize].arrival);
+        for id in queued {
+            self.let_in(id, sink);
+        }
+        true
+    }
+
+    /// True if the shard is this core's, stays so, and the lease is valid: what a quorum has told so far is true of its log, and nobody
+    /// else has been given it since. An [`crate::Opening`] is told this with each answer; `now` is read after the answer came.
+    #[must_use]
+    pub fn holds(&self, now: Now, shard: u8) -> bool {
+        self.refusal(now, shard).is_none()
+    }
+
+    /// A shard is about to be another's: it takes on nothing new, its opening stands still, and it is not given away before
+    /// [`Transactions::is_idle`]. Those who wait are told to go elsewhere.
     pub fn close(&mut self, shard: u8, sink: &mut impl Sink) {
         if let Some(shard) = self.shards.get_mut(usize::from(shard)) {
             shard.is_closing = true;
         }
-        self.turn_away(shard, |state| state == State::Waiting, sink);
+        self.turn_away(shard, |state| matches!(state, State::Queued | State::Waiting), sink);
     }
 
     /// A shard that was closed stays this core's.
@@ -54,13 +87,15 @@ impl Transactions {
         self.shards.get(usize::from(shard)).map_or(0, |shard| shard.last_timestamp_us)
     }
 
-    /// A shard is another's, that of a member which took this one for dead. What is not committed is left to it: it has the records that
-    /// a quorum has. What is committed is made to the end: it does the same, with the same timestamps.
+    /// A shard is another's, or is about to be gained anew by another membership; its [`crate::Opening`], if there is one, is dropped.
+    /// What is not committed is left to the next owner: it has the records that a quorum has. What is committed is made to the end: the
+    /// next owner does the same, with the same timestamps.
     pub fn lose(&mut self, shard: u8, sink: &mut impl Sink) {
         if let Some(shard) = self.shards.get_mut(usize::from(shard)) {
-            shard.is_owned = false;
+            (shard.is_owned, shard.is_open) = (false, false);
+            shard.log = Log::default();
         }
-        self.turn_away(shard, |state| matches!(state, State::Waiting | State::Deciding), sink);
+        self.turn_away(shard, |state| matches!(state, State::Queued | State::Waiting | State::Deciding), sink);
         for id in self.ids_where(|state, of| of == shard && matches!(state, State::Recording | State::Undecided)) {
             self.answer(id, Outcome::InDoubt, sink);
             self.end(id, sink);

@@ -3,7 +3,7 @@
 //! ```text
 //! format     [byte]   1
 //! shard      [byte]
-//! timestamp  [long]   of all writes, microseconds
+//! timestamp  [long]   of the first write, microseconds; each after it has one more
 //! key        [short bytes]   by which a client finds the outcome again; empty: none
 //! count      [short]  writes that follow, at least one
 //!   keyspace [string] of names in the text that name none; empty: none
@@ -54,7 +54,7 @@ pub struct Write<'a> {
 pub struct Record<'a> {
     /// The shard of its domain.
     pub shard: u8,
-    /// The timestamp of all writes, microseconds.
+    /// The timestamp of the first write, microseconds; each of the others has one more than that before it.
     pub timestamp_us: i64,
     /// By which its client finds the outcome again; empty: by nothing.
     pub key: &'a [u8],

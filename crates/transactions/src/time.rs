@@ -30,7 +30,11 @@ impl Transactions {
         let timestamp_us = transaction.timestamp_us;
         match transaction.state {
             State::Free => {}
-            State::Waiting | State::Deciding if !is_late => {}
+            State::Queued | State::Waiting | State::Deciding if !is_late => {}
+            State::Queued => {
+                self.answer(id, Outcome::NotExecuted(NotExecuted::NotOpen), sink);
+                self.end(id, sink);
+            }
             State::Waiting => {
                 self.answer(id, Outcome::NotExecuted(NotExecuted::Locked), sink);
                 self.end(id, sink);
@@ -40,14 +44,14 @@ impl Transactions {
                 self.end(id, sink);
             }
             State::Recording => {
-                let (is_sent, position) = (transaction.is_sent, transaction.position);
+                let (is_sent, shard, place) = (transaction.is_sent, transaction.shard, transaction.place);
                 if is_late {
                     self.answer(id, Outcome::InDoubt, sink);
                 }
                 if !is_sent {
                     self.counters.repeated += 1;
                     self.all[id.index as usize].is_sent = true;
-                    sink.append(id, position, timestamp_us);
+                    sink.append(id, shard, place, timestamp_us);
                 }
             }
             State::Undecided => {}

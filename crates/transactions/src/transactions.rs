@@ -5,7 +5,8 @@ use std::collections::BinaryHeap;
 
 use shunt_locks::{Lease, Now, SHARDS};
 
-use crate::log::{Log, Position};
+use crate::log::{Generation, Log, Place};
+use crate::opening::Claim;
 use crate::partitions::Partitions;
 use crate::types::{Counters, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket, TransactionId};
 #[cfg(test)]
@@ -16,14 +17,16 @@ use crate::weakened::Without;
 pub(crate) enum State {
     /// Nothing is there.
     Free,
+    /// It waits for its shard to be open.
+    Queued,
     /// It waits for the partition at [`Transaction::locked`]; those before are locked.
     Waiting,
     /// All are locked, and its caller reads.
     Deciding,
     /// Its record is being written, or is to be written again.
     Recording,
-    /// Its record is there, but this member had no valid lease when it heard so. If the lease is renewed, it is committed; if the member is
-    /// dead by now, whoever takes its shards over decides.
+    /// Its record is there, but this member had no valid lease when it heard so. If the lease is renewed, it is committed; if
+    /// the shard is another's by now, that one's recovery decides.
     Undecided,
     /// It is committed, and its writes are being made.
     Applying,
@@ -53,7 +56,11 @@ pub(crate) struct Transaction {
     pub(crate) locked: usize,
     pub(crate) deadline_ms: u64,
     pub(crate) timestamp_us: i64,
-    pub(crate) position: Position,
+    /// When it came, among the others.
+    pub(crate) arrival: u64,
+    pub(crate) place: Place,
+    /// It has a place in the log.
+    pub(crate) has_record: bool,
     /// The record is under way.
     pub(crate) is_sent: bool,
     /// It may have been written by an attempt that nobody knows of.
@@ -74,7 +81,9 @@ impl Transaction {
             locked: 0,
             deadline_ms: 0,
             timestamp_us: 0,
-            position: Position(0),
+            arrival: 0,
+            place: Place::default(),
+            has_record: false,
             is_sent: false,
             may_be_there: false,
             writes: Vec::new(),
@@ -84,11 +93,18 @@ impl Transaction {
 }
 
 /// What this core has of a shard.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Shard {
     pub(crate) is_owned: bool,
+    /// The opening that lets it serve.
+    pub(crate) claim: Claim,
+    /// What former owners left undone is done; transactions are carried out.
+    pub(crate) is_open: bool,
     /// It takes on no new transactions, for it is about to be another's.
     pub(crate) is_closing: bool,
+    /// Of the log that its records go to while it is open.
+    pub(crate) generation: Generation,
+    pub(crate) log: Log,
     pub(crate) last_timestamp_us: i64,
     /// Transactions under way.
     pub(crate) open: usize,
@@ -100,8 +116,11 @@ pub struct Transactions {
     pub(crate) all: Vec<Transaction>,
     pub(crate) free: Vec<u32>,
     pub(crate) partitions: Partitions,
-    pub(crate) log: Log,
     pub(crate) shards: [Shard; SHARDS],
+    /// Records that are not done with, of lost shards too.
+    pub(crate) records: usize,
+    /// Transactions that were taken on since the start.
+    pub(crate) arrivals: u64,
     pub(crate) lease: Lease,
     pub(crate) limits: Limits,
     /// When which is to be looked at, the earliest first. Entries of what has changed since are passed over.
@@ -119,8 +138,9 @@ impl Transactions {
             all: Vec::new(),
             free: Vec::new(),
             partitions: Partitions::default(),
-            log: Log::default(),
-            shards: [Shard::default(); SHARDS],
+            shards: std::array::from_fn(|_| Shard::default()),
+            records: 0,
+            arrivals: 0,
             lease: Lease::default(),
             limits,
             due: BinaryHeap::new(),
@@ -145,13 +165,7 @@ impl Transactions {
     /// Records that are not done with.
     #[must_use]
     pub fn open_records(&self) -> usize {
-        self.log.open()
-    }
-
-    /// The first record that is not done with: whoever takes this member's shards over begins there.
-    #[must_use]
-    pub fn low(&self) -> Position {
-        self.log.low()
+        self.records
     }
 
     /// A transaction, if it still is what its id says.
@@ -207,6 +221,7 @@ impl Transactions {
         let partitions = std::mem::take(&mut transaction.partitions);
         let shard = usize::from(transaction.shard);
         transaction.writes.clear();
+        self.records -= usize::from(std::mem::take(&mut transaction.has_record));
         self.shards[shard].open -= 1;
         self.free.push(id.index);
         sink.forget(id);

@@ -1,6 +1,6 @@
 //! What goes into [`crate::Transactions`] and what comes out.
 
-use crate::log::Position;
+use crate::log::{Generation, Place, Position};
 
 /// A partition of a table: a hash of both. Two partitions under one hash wait for each other, and nothing worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,32 +76,44 @@ pub enum NotExecuted {
     Elsewhere,
     /// This proxy has no valid lease.
     LeaseOver,
+    /// The shard is this proxy's, but what its former owners left undone was not done in time.
+    NotOpen,
     /// Its partitions were not free in time.
     Locked,
     /// What it reads was not there in time.
     Late,
     /// Its record could not be sent to any node.
     Store,
-    /// There are as many transactions as there may be.
+    /// There are as many transactions or records as there may be, of all shards or of this one.
     Many,
     /// It has more partitions than there may be, or none.
     Partitions,
 }
 
-/// How much there may be on one core.
+/// How much there may be on one core, and of one shard: so that no domain takes all.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Transactions under way, those that wait for a partition too.
+    /// Transactions under way, those that wait for a partition or for their shard too.
     pub transactions: usize,
+    /// The same of one shard.
+    pub transactions_of_shard: usize,
     /// Partitions of one transaction.
     pub partitions: usize,
-    /// Records that are written and not done with. Less than [`crate::BUCKET_RECORDS`].
+    /// Records that are written and not done with.
     pub records: usize,
+    /// The same of one shard. Less than [`crate::BUCKET_RECORDS`].
+    pub records_of_shard: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { transactions: 16_384, partitions: 100, records: 1_024 }
+        Self {
+            transactions: 16_384,
+            transactions_of_shard: 8_192,
+            partitions: 100,
+            records: 4_096,
+            records_of_shard: 1_024,
+        }
     }
 }
 
@@ -111,13 +123,20 @@ pub trait Sink {
     fn locked(&mut self, transaction: TransactionId, ticket: Ticket);
     /// The answer to a ticket.
     fn reply(&mut self, ticket: Ticket, outcome: Outcome);
-    /// The record is to be written at QUORUM, with this timestamp in it; [`crate::Transactions::appended`] is to be called later, once.
-    /// It may be asked for again: it is the same record then.
-    fn append(&mut self, transaction: TransactionId, position: Position, timestamp_us: i64);
-    /// One of the writes is to be made at QUORUM with this timestamp; [`crate::Transactions::applied`] is to be called later, once.
+    /// The record is to be written at QUORUM at this place of its shard's log, with this timestamp in it;
+    /// [`crate::Transactions::appended`] is to be called later, once. It may be asked for again: it is the same record then, at the same
+    /// place.
+    fn append(&mut self, transaction: TransactionId, shard: u8, place: Place, timestamp_us: i64);
+    /// One of the writes is to be made at QUORUM, with this timestamp and as many microseconds more as its number says; [`crate::Transactions::applied`] is to be called later, once.
     fn apply(&mut self, transaction: TransactionId, write: u16, timestamp_us: i64);
     /// Nothing more comes of the transaction.
     fn forget(&mut self, transaction: TransactionId);
+    /// Records of this log below `low` are done with. That is to be written at QUORUM, `USING TIMESTAMP` the position itself, so that a
+    /// mark which comes late does not hide a later one; [`crate::Transactions::low_written`] is to be called later, once. Only from within
+    /// [`crate::Transactions::tell_lows`].
+    fn write_low(&mut self, shard: u8, generation: Generation, low: Position);
+    /// A partition of the log that nobody reads any more may be deleted. Nothing is wrong if it is not.
+    fn delete_bucket(&mut self, shard: u8, generation: Generation, bucket: u64);
 }
 
 /// Counts since the start.

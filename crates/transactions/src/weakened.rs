@@ -13,4 +13,6 @@ pub(crate) enum Without {
     Locks,
     /// A record of which nobody knows is given up as one that was not written.
     RepeatedRecord,
+    /// Partitions of the log are deleted before a quorum knows the low mark above them.
+    AcknowledgedLow,
 }

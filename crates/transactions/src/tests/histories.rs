@@ -1,13 +1,13 @@
-//! Random histories: all transactions have one order, which is that of their timestamps and that in which clients saw them end, and each
+//! Random histories: a seal is what it says, and all transactions have one order, which is that of their timestamps and that in which clients saw them end, and each
 //! reads what those before have written; with a step left out, they have none.
 
 use std::collections::{HashMap, HashSet};
 
-use super::world::{KEYS, Value, Weak, World};
-use crate::types::Outcome;
+use super::world::{Around, KEYS, Seen, Value, Weak, World};
+use crate::types::{NotExecuted, Outcome};
 use crate::weakened::Without;
 
-const RUN_MS: u64 = 15_000;
+const RUN_MS: u64 = 25_000;
 
 /// What is wrong with the history of a world at rest.
 fn fault_of(world: &World) -> Option<String> {
@@ -83,17 +83,18 @@ fn transactions_have_one_order_whatever_fails() {
 }
 
 #[test]
-fn histories_have_transactions_of_all_kinds_and_take_overs() {
-    let (mut counts, mut take_overs) = (HashMap::new(), 0);
-    for seed in 1..=10 {
+fn histories_have_transactions_of_all_kinds_and_all_that_happens_to_an_opening() {
+    let (mut counts, mut seen) = (HashMap::new(), Vec::new());
+    for seed in 1..=40 {
         let mut world = World::new(seed, Weak::default());
         world.run(RUN_MS);
         world.come_to_rest();
-        take_overs += world.take_overs;
+        seen.push(world.seen);
         for operation in &world.operations {
             let kind = match operation.outcome {
                 Some(Outcome::Committed { .. }) => "committed",
                 Some(Outcome::Read { .. }) => "read",
+                Some(Outcome::NotExecuted(NotExecuted::NotOpen)) => "not open",
                 Some(Outcome::NotExecuted(_)) => "not executed",
                 Some(Outcome::InDoubt) => "in doubt",
                 None => "never answered",
@@ -101,25 +102,63 @@ fn histories_have_transactions_of_all_kinds_and_take_overs() {
             *counts.entry(kind).or_insert(0) += 1;
         }
     }
-    let at_least = |kind: &str, least: usize| counts.get(kind).is_some_and(|count| *count >= least);
-    assert!(at_least("committed", 300) && at_least("read", 80) && at_least("not executed", 500), "{counts:?}");
-    assert!(at_least("in doubt", 20) && take_overs >= 30, "{counts:?}, {take_overs} take-overs");
+    let least = [("committed", 1_500), ("read", 200), ("not executed", 5_000), ("not open", 500), ("in doubt", 150)];
+    let is_enough = |(kind, least): (&str, usize)| counts.get(kind).is_some_and(|count| *count >= least);
+    assert!(least.into_iter().all(is_enough), "{counts:?}");
+    let sum = |of: fn(&Seen) -> usize| seen.iter().map(of).sum::<usize>();
+    for (count, least, what) in [
+        (sum(|seen| seen.take_overs), 200, "take-overs"),
+        (sum(|seen| seen.given), 20, "gifts of live owners"),
+        (sum(|seen| seen.rejoined), 50, "processes that go on with another membership"),
+        (sum(|seen| seen.claims), 150, "claims"),
+        (sum(|seen| seen.claims_refused), 20, "claims refused"),
+        (sum(|seen| seen.seals_refused), 5, "seals refused"),
+        (sum(|seen| seen.unknown), 50, "conditional statements of which nobody knows"),
+        (sum(|seen| seen.opened), 120, "openings"),
+        (sum(|seen| seen.found), 300, "records found"),
+        (sum(|seen| seen.deleted), 500, "partitions of the log deleted"),
+    ] {
+        assert!(count >= least, "only {count} {what}");
+    }
+}
+
+/// The first history in which something is wrong.
+fn notice(weak: Weak) {
+    let fault = first_fault(seeds(4_000), weak);
+    // For whoever asks, with `--nocapture`, how and how soon.
+    println!("{weak:?}: {fault:?}");
+    assert!(fault.is_some(), "nobody notices that this is left out: {weak:?}");
 }
 
 #[test]
-fn each_step_is_needed() {
-    let member = |without| Weak { member: Some(without), ..Weak::default() };
-    for (weak, what) in [
-        (member(Without::CheckAfterRecord), "the look at the lease after the record"),
-        (member(Without::Record), "the record"),
-        (member(Without::LocksUntilApplied), "locks until the writes are acknowledged"),
-        (member(Without::Locks), "locks"),
-        (member(Without::RepeatedRecord), "repeating a record of which nobody knows"),
-        (Weak { no_recovery: true, ..Weak::default() }, "recovery"),
-        (Weak { no_rewriting: true, ..Weak::default() }, "writing found records again"),
-        (Weak { no_seal: true, ..Weak::default() }, "the seal"),
-        (Weak { no_floor: true, ..Weak::default() }, "the floor of timestamps"),
+fn each_step_of_the_crate_is_needed() {
+    for without in [
+        Without::CheckAfterRecord,
+        Without::Record,
+        Without::LocksUntilApplied,
+        Without::Locks,
+        Without::RepeatedRecord,
+        Without::AcknowledgedLow,
     ] {
-        assert!(first_fault(3_000, weak).is_some(), "nobody notices that {what} is left out");
+        notice(Weak { member: Some(without), ..Weak::default() });
+    }
+}
+
+#[test]
+fn each_step_of_an_opening_is_needed() {
+    for without in [
+        Around::Recovery,
+        Around::Seal,
+        Around::SealBeforeService,
+        Around::ClaimOfSeal,
+        Around::RowOfClaim,
+        Around::SealedOfClaim,
+        Around::LeaseAtRow,
+        Around::LeaseInRecovery,
+        Around::Rewriting,
+        Around::Floor,
+        Around::TimestampOfLow,
+    ] {
+        notice(Weak { around: Some(without), ..Weak::default() });
     }
 }

@@ -1,41 +1,72 @@
 //! Three proxies, three replicas and their clients: messages are late or lost, processes stand still, die and come back, wall clocks are
-//! off, and one proxy after the other has the shard.
+//! off, and one proxy after the other has the shard, which is taken from dead ones and given away by live ones.
 
 mod clients;
+mod events;
 mod fleet;
+mod openings;
+mod replicas;
+mod seals;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use clients::Said;
+use events::{At, Change, Event, Heard};
+use replicas::{Mutation, Replica};
+
+use std::collections::{BTreeMap, HashMap};
 
 use shunt_locks::{Lease, Now, Written};
 
-use crate::recovery::{Found, Place, Recovery, RecoverySink};
 use crate::types::{Asked, Decision, Limits, Mode, Outcome, Partition, Sink, Ticket, TransactionId};
 use crate::weakened::Without;
-use crate::{Position, Transactions};
+use crate::{
+    Claim, Conditional, Failed, Found, Generation, Opened, Opening, OpeningSink, Page, Place, Position, Row,
+    Transactions,
+};
 
 const HOSTS: usize = 3;
 const REPLICAS: usize = 3;
-pub(super) const KEYS: usize = 4;
+pub(super) const KEYS: usize = 6;
 pub(super) const BALANCE: i64 = 20;
 const LEASE_MS: u64 = 600;
 const RENEW_MS: u64 = 200;
 const TIMEOUT_MS: u64 = 300;
+/// Records of one page of the log.
+const PAGE: usize = 2;
 /// A late mutation comes at most so long after it was sent, as a hint does.
 const LATE_MS: u64 = 5_000;
 
-/// What is left out, of the member's steps or of those around it.
+/// What is left out, of the steps of the crate or of those around it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Weak {
     pub(super) member: Option<Without>,
-    /// Nobody looks into the log of a dead member.
-    pub(super) no_recovery: bool,
-    /// Dead members are not sealed: a later recovery takes what it finds in their logs.
-    pub(super) no_seal: bool,
+    pub(super) around: Option<Around>,
+}
+
+/// A step that is left out around the crate, or of what it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Around {
+    /// Nobody looks into the logs of former owners.
+    Recovery,
+    /// Generations are not sealed: a later recovery takes what it finds there.
+    Seal,
+    /// The shard is served as soon as all is recovered, whatever becomes of the seal.
+    SealBeforeService,
+    /// The seal does not ask if its claim still stands.
+    ClaimOfSeal,
+    /// The claim does not ask if the row is as it was.
+    RowOfClaim,
+    /// The claim does not ask what is sealed.
+    SealedOfClaim,
+    /// The row is believed, whether or not the shard is held.
+    LeaseAtRow,
+    /// Writes of found records are made, whether or not the shard is held.
+    LeaseInRecovery,
     /// Records that are found are not written again.
-    pub(super) no_rewriting: bool,
+    Rewriting,
+    /// Low marks have the clock's timestamps.
+    TimestampOfLow,
     /// The shard's next owner begins below timestamps that were given.
-    pub(super) no_floor: bool,
+    Floor,
 }
 
 /// A value of a register: the transaction that wrote it, and a balance.
@@ -47,21 +78,6 @@ pub(super) struct Value {
 }
 
 type Writes = Vec<(usize, Value)>;
-/// Whose record, and where.
-type RecordKey = (usize, Position);
-
-#[derive(Clone, Debug)]
-enum Mutation {
-    Register(usize, Value),
-    Record(RecordKey, Writes),
-}
-
-#[derive(Default)]
-struct Replica {
-    registers: [Value; KEYS],
-    log: BTreeMap<RecordKey, Writes>,
-}
-
 /// What a client knows of its transaction.
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
@@ -74,71 +90,41 @@ pub(super) struct Operation {
     pub(super) writes: Writes,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Live,
-    Dead,
-    Sealed,
-}
-
 /// A row of the fleet's table; changed by agreement, so all see the same.
 struct Member {
-    state: State,
+    is_live: bool,
     beat: u64,
     ts_limit_us: i64,
 }
 
+/// Who has the shard.
+#[derive(Clone, Copy, Debug, Default)]
+struct View {
+    owner: Option<usize>,
+    epoch: u64,
+}
+
 struct Host {
+    /// Counts the starts of processes; what was meant for an earlier one is lost.
+    process: u64,
     member: usize,
     engine: Transactions,
     bodies: HashMap<TransactionId, (usize, Writes)>,
+    places: HashMap<TransactionId, Place>,
     wall_offset_us: i64,
     stopped_until_ms: u64,
+    /// Its lease cannot be renewed until then; it is otherwise well.
+    cut_until_ms: u64,
     /// The beat of the owner as it was last seen, and since when.
     seen: (usize, u64, u64),
-    recovering: Option<(usize, Recovery)>,
-    valid_until_ns: u64,
-}
-
-/// Something that happens at a host; its member, so that what was meant for an earlier one is lost.
-#[derive(Clone, Debug)]
-enum At {
-    Renew,
-    Renewed { sent_ms: u64, applied: bool, ts_limit_us: i64 },
-    Watch,
-    Tick,
-    Ask(usize),
-    Read(TransactionId, Writes),
-    Appended(TransactionId, Written),
-    Applied(TransactionId, u16, Written),
-    LogRead { dead: usize, bucket: u64, records: Option<Vec<(Position, Writes)>> },
-    Rewritten { dead: usize, place: Place, written: Written },
-    Redone { dead: usize, place: Place, write: u16, written: Written },
-}
-
-#[derive(Clone, Debug)]
-enum Event {
-    Deliver(usize, Mutation),
-    Host(usize, usize, At),
-    /// A replica is read for a transaction, or its log for a recovery; the rest is what the ones before have said.
-    ReadAt {
-        host: usize,
-        member: usize,
-        id: TransactionId,
-        keys: Vec<usize>,
-        left: Vec<usize>,
-        found: Writes,
-    },
-    LogAt {
-        host: usize,
-        member: usize,
-        dead: usize,
-        bucket: u64,
-        left: Vec<usize>,
-        found: BTreeMap<Position, Writes>,
-    },
-    Client,
-    Trouble,
+    /// Since which epoch it has the shard, as far as it knows, and since which it is about to.
+    gained: Option<u64>,
+    gaining: Option<u64>,
+    /// It is about to give the shard away, until then.
+    closing_until_ms: Option<u64>,
+    opening: Option<Opening>,
+    /// Bodies of records that the opening has found.
+    redo: HashMap<Place, Writes>,
 }
 
 pub(super) struct Random(u64);
@@ -156,72 +142,58 @@ impl Random {
     }
 }
 
-/// What an engine has said and wants done.
-#[derive(Default)]
-struct Said {
-    locked: Vec<(TransactionId, Ticket)>,
-    replies: Vec<(Ticket, Outcome)>,
-    appends: Vec<(TransactionId, Position, i64)>,
-    applies: Vec<(TransactionId, u16, i64)>,
-    forgotten: Vec<TransactionId>,
+/// What goes wrong more often than elsewhere: each in every third world, and most in every fourth.
+#[derive(Clone, Copy, Debug, Default)]
+struct Temper {
+    /// Openings stand still.
+    stalls: bool,
+    /// Who is taken for dead, or has lost the shard, hears of it late.
+    is_deaf: bool,
+    /// Records are late, and low marks.
+    late_records: bool,
+    late_lows: bool,
+    /// Writes of transactions are late.
+    late_writes: bool,
 }
 
-impl Sink for Said {
-    fn locked(&mut self, transaction: TransactionId, ticket: Ticket) {
-        self.locked.push((transaction, ticket));
-    }
-    fn reply(&mut self, ticket: Ticket, outcome: Outcome) {
-        self.replies.push((ticket, outcome));
-    }
-    fn append(&mut self, transaction: TransactionId, position: Position, timestamp_us: i64) {
-        self.appends.push((transaction, position, timestamp_us));
-    }
-    fn apply(&mut self, transaction: TransactionId, write: u16, timestamp_us: i64) {
-        self.applies.push((transaction, write, timestamp_us));
-    }
-    fn forget(&mut self, transaction: TransactionId) {
-        self.forgotten.push(transaction);
-    }
-}
-
-#[derive(Default)]
-struct Wanted {
-    reads: Vec<u64>,
-    appends: Vec<Place>,
-    applies: Vec<(Place, u16)>,
-}
-
-impl RecoverySink for Wanted {
-    fn read(&mut self, _core: u16, bucket: u64) {
-        self.reads.push(bucket);
-    }
-    fn append(&mut self, place: Place) {
-        self.appends.push(place);
-    }
-    fn apply(&mut self, place: Place, write: u16) {
-        self.applies.push((place, write));
-    }
+/// What has happened, so that a test sees that it does.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) take_overs: usize,
+    pub(super) given: usize,
+    pub(super) rejoined: usize,
+    pub(super) claims: usize,
+    pub(super) claims_refused: usize,
+    pub(super) seals_refused: usize,
+    pub(super) unknown: usize,
+    pub(super) opened: usize,
+    pub(super) found: usize,
+    pub(super) deleted: usize,
 }
 
 pub(super) struct World {
     random: Random,
     weak: Weak,
     pub(super) now_ms: u64,
-    queue: BinaryHeap<Reverse<(u64, u64)>>,
-    events: HashMap<u64, Event>,
-    next_event: u64,
+    /// What happens in which millisecond, in order.
+    events: Vec<Vec<Event>>,
     replicas: Vec<Replica>,
     members: Vec<Member>,
-    owner: Option<usize>,
+    view: View,
     floor_us: i64,
+    /// The shard's, in `shunt_meta.txn_shard`.
+    row: Option<Row>,
+    /// What was committed in generations that are not sealed.
+    begun: BTreeMap<Place, Writes>,
+    /// Up to here generations were sealed, or followed by one that was served.
+    closed: Generation,
     hosts: Vec<Host>,
-    /// What recoveries have found, to be written again.
-    redo: HashMap<RecordKey, Writes>,
+    processes: u64,
+    claims: u128,
     pub(super) operations: Vec<Operation>,
     is_quiet: bool,
-    /// Every fourth world has recoveries that stand still.
-    stalls_in_recovery: bool,
-    pub(super) take_overs: usize,
+    temper: Temper,
+    pub(super) seen: Seen,
     pub(super) fault: Option<String>,
 }
 
@@ -231,15 +203,17 @@ impl World {
             random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             weak,
             now_ms: 10_000,
-            queue: BinaryHeap::new(),
-            events: HashMap::new(),
-            next_event: 0,
+            events: Vec::new(),
             replicas: (0..REPLICAS).map(|_| Replica::default()).collect(),
             members: Vec::new(),
-            owner: None,
+            view: View::default(),
             floor_us: 0,
+            row: None,
+            begun: BTreeMap::new(),
+            closed: Generation(0),
             hosts: Vec::new(),
-            redo: HashMap::new(),
+            processes: 0,
+            claims: 0,
             // The first stands for what was there before.
             operations: vec![Operation {
                 invoked_ms: 0,
@@ -251,9 +225,19 @@ impl World {
                 writes: Vec::new(),
             }],
             is_quiet: false,
-            stalls_in_recovery: seed.is_multiple_of(4),
-            take_overs: 0,
+            temper: Temper::default(),
+            seen: Seen::default(),
             fault: None,
+        };
+        // Former owners do harm where several things go wrong together.
+        let is_bad = seed.is_multiple_of(4);
+        let mut or_not = |is: bool| is || world.random.one_in(3);
+        world.temper = Temper {
+            stalls: or_not(is_bad),
+            is_deaf: or_not(is_bad),
+            late_records: or_not(is_bad),
+            late_lows: or_not(false),
+            late_writes: or_not(false),
         };
         for replica in &mut world.replicas {
             replica.registers = [Value { timestamp_us: 0, operation: 0, balance: BALANCE }; KEYS];
@@ -271,14 +255,16 @@ impl World {
     }
 
     fn at(&mut self, after_ms: u64, event: Event) {
-        self.queue.push(Reverse((self.now_ms + after_ms, self.next_event)));
-        self.events.insert(self.next_event, event);
-        self.next_event += 1;
+        let at_ms = (self.now_ms + after_ms) as usize;
+        if at_ms >= self.events.len() {
+            self.events.resize_with(at_ms + 1, Vec::new);
+        }
+        self.events[at_ms].push(event);
     }
 
     fn later(&mut self, host: usize, after_ms: u64, what: At) {
-        let member = self.hosts[host].member;
-        self.at(after_ms, Event::Host(host, member, what));
+        let process = self.hosts[host].process;
+        self.at(after_ms, Event::Host(host, process, what));
     }
 
     fn now(&self, host: usize) -> Now {
@@ -289,29 +275,28 @@ impl World {
     /// Runs for so long.
     pub(super) fn run(&mut self, for_ms: u64) {
         let until_ms = self.now_ms + for_ms;
-        while let Some(&Reverse((at_ms, number))) = self.queue.peek()
-            && at_ms <= until_ms
-            && self.fault.is_none()
-        {
-            self.queue.pop();
-            self.now_ms = self.now_ms.max(at_ms);
-            if let Some(event) = self.events.remove(&number) {
-                self.take(event);
+        while self.now_ms < until_ms && self.fault.is_none() {
+            // What happens may let more happen in the same millisecond.
+            while let Some(happening) = self.events.get_mut(self.now_ms as usize).filter(|events| !events.is_empty()) {
+                std::mem::take(happening).into_iter().for_each(|event| self.take(event));
             }
+            self.now_ms += 1;
         }
-        self.now_ms = until_ms;
     }
 
     /// No more trouble and no new transactions, until all is done and what was late has come.
     pub(super) fn come_to_rest(&mut self) {
         self.is_quiet = true;
-        self.run(4 * LATE_MS);
+        self.run(3 * LATE_MS);
         for host in &self.hosts {
             if host.engine.open() > 0 || host.engine.open_records() > 0 {
                 let fault =
                     format!("{} transactions and {} records are left", host.engine.open(), host.engine.open_records());
                 self.fault.get_or_insert(fault);
             }
+        }
+        if !self.hosts.iter().any(|host| Some(host.member) == self.view.owner && host.engine.shards[0].is_open) {
+            self.fault.get_or_insert("nobody has opened the shard".to_owned());
         }
     }
 
@@ -323,26 +308,20 @@ impl World {
 
     fn take(&mut self, event: Event) {
         match event {
-            Event::Deliver(replica, Mutation::Register(key, value)) => {
-                let register = &mut self.replicas[replica].registers[key];
-                *register = (*register).max(value);
-            }
-            Event::Deliver(replica, Mutation::Record(key, writes)) => {
-                self.replicas[replica].log.insert(key, writes);
-            }
-            Event::Host(host, member, what) => {
+            Event::Deliver(replica, mutation) => self.replicas[replica].take(mutation),
+            Event::Host(host, process, what) => {
                 let stopped = self.hosts[host].stopped_until_ms;
-                if self.hosts[host].member != member {
+                if self.hosts[host].process != process {
                     return;
                 }
                 if stopped > self.now_ms {
-                    return self.at(stopped - self.now_ms, Event::Host(host, member, what));
+                    return self.at(stopped - self.now_ms, Event::Host(host, process, what));
                 }
                 self.at_host(host, what);
             }
-            Event::ReadAt { host, member, id, keys, mut left, mut found } => {
+            Event::ReadAt { host, process, id, keys, mut left, mut found } => {
                 let Some(replica) = left.pop() else {
-                    return self.at(0, Event::Host(host, member, At::Read(id, found)));
+                    return self.at(0, Event::Host(host, process, At::Read(id, found)));
                 };
                 for (place, key) in keys.iter().enumerate() {
                     let value = self.replicas[replica].registers[*key];
@@ -352,18 +331,36 @@ impl World {
                     }
                 }
                 let after_ms = self.delay();
-                self.at(after_ms, Event::ReadAt { host, member, id, keys, left, found });
+                self.at(after_ms, Event::ReadAt { host, process, id, keys, left, found });
             }
-            Event::LogAt { host, member, dead, bucket, mut left, mut found } => {
+            Event::PageAt { host, process, claim, from, mut left, mut found } => {
                 let Some(replica) = left.pop() else {
-                    let records = Some(found.into_iter().collect());
-                    return self.at(0, Event::Host(host, member, At::LogRead { dead, bucket, records }));
+                    let heard = Heard::Page(from, found.visible());
+                    return self.at(0, Event::Host(host, process, At::Opening(claim, heard)));
                 };
-                let log = self.replicas[replica].log.iter();
-                let own = log.filter(|((of, position), _)| *of == dead && position.bucket() == bucket);
-                found.extend(own.map(|((_, position), writes)| (*position, writes.clone())));
+                self.replicas[replica].log.read(from, &mut found);
                 let after_ms = self.delay();
-                self.at(after_ms, Event::LogAt { host, member, dead, bucket, left, found });
+                self.at(after_ms, Event::PageAt { host, process, claim, from, left, found });
+            }
+            Event::LowAt { host, process, claim, generation, mut left, mut found } => {
+                let Some(replica) = left.pop() else {
+                    let heard = Heard::Low(generation, Ok(found.map_or(Position(0), |(_, low)| low)));
+                    return self.at(0, Event::Host(host, process, At::Opening(claim, heard)));
+                };
+                found = found.max(self.replicas[replica].low(generation));
+                let after_ms = self.delay();
+                self.at(after_ms, Event::LowAt { host, process, claim, generation, left, found });
+            }
+            Event::RowAt(host, process, claim) => {
+                let (after_ms, heard) = (self.delay(), Heard::Row(Ok(self.row)));
+                self.at(after_ms, Event::Host(host, process, At::Opening(claim, heard)));
+            }
+            Event::ChangeAt(host, process, claim, change, answer_ms) => {
+                let outcome = self.change_row(claim, change);
+                if let Some(after_ms) = answer_ms {
+                    let heard = Heard::Changed(change, outcome);
+                    self.at(after_ms, Event::Host(host, process, At::Opening(claim, heard)));
+                }
             }
             Event::Client => self.client(),
             Event::Trouble => self.trouble(),
@@ -379,14 +376,17 @@ impl World {
         if self.is_quiet {
             return;
         }
-        let owner = self.hosts.iter().position(|host| Some(host.member) == self.owner);
+        let owner = self.hosts.iter().position(|host| Some(host.member) == self.view.owner);
         let host = owner.filter(|_| !self.random.one_in(4)).unwrap_or(self.random.below(HOSTS as u64) as usize);
-        match self.random.below(4) {
-            0 => self.restart(host),
+        match self.random.below(6) {
+            0 if self.random.one_in(2) => self.restart(host),
+            0 => self.rejoin(host),
             1 => self.hosts[host].wall_offset_us = self.random.below(8_000_000) as i64 - 4_000_000,
-            _ => self.hosts[host].stopped_until_ms = self.now_ms + self.random.below(2_500),
+            2 => self.close(host),
+            3 => self.hosts[host].cut_until_ms = self.now_ms + self.random.below(3_000),
+            _ => self.hosts[host].stopped_until_ms = self.now_ms + self.random.below(4_000),
         }
-        let after_ms = 200 + self.random.below(3_000);
+        let after_ms = 300 + self.random.below(4_000);
         self.at(after_ms, Event::Trouble);
     }
 
@@ -395,43 +395,43 @@ impl World {
         let mut said = Said::default();
         let engine = &mut self.hosts[host].engine;
         match what {
-            At::Renew => return self.renew(host, now),
-            At::Renewed { sent_ms, applied, ts_limit_us } => {
+            At::Renew { member } => return self.renew(host, member, now),
+            At::Renewed { member, sent_ms, applied, ts_limit_us } => {
+                if member != self.hosts[host].member {
+                    return;
+                }
                 if !applied {
-                    return self.restart(host);
+                    return if self.random.one_in(2) { self.restart(host) } else { self.rejoin(host) };
                 }
                 let valid_until_ns = (sent_ms + LEASE_MS * 99 / 100) * 1_000_000;
-                engine.set_lease(now, Lease { valid_until_ns, ts_limit_us }, &mut said);
-                self.hosts[host].valid_until_ns = valid_until_ns;
-                self.later(host, RENEW_MS, At::Renew);
+                let lease = Lease { valid_until_ns, ts_limit_us };
+                self.hosts[host].engine.set_lease(now, lease, &mut said);
+                self.later(host, RENEW_MS, At::Renew { member });
             }
             At::Watch => {
                 self.watch(host);
                 self.later(host, 50, At::Watch);
             }
+            At::Gain { member, epoch, floor_us } => self.gain(host, member, epoch, floor_us),
+            At::Given { epoch } => {
+                if self.hosts[host].gained == Some(epoch) {
+                    self.lose(host);
+                }
+            }
             At::Tick => {
                 engine.tick(now, &mut said);
-                if self.hosts[host].recovering.is_some() {
-                    self.recover(host, |recovery, wanted| recovery.tick(now, wanted));
+                if self.random.one_in(3) {
+                    self.hosts[host].engine.tell_lows(&mut said);
                 }
-                self.later(host, 20, At::Tick);
+                self.open(host, |opening, wanted| opening.tick(now, wanted));
+                self.later(host, 40, At::Tick);
             }
             At::Ask(operation) => self.ask(host, now, operation, &mut said),
             At::Read(id, found) => self.decide(host, now, id, found, &mut said),
             At::Appended(id, written) => engine.appended(now, id, written, &mut said),
             At::Applied(id, write, written) => engine.applied(now, id, write, Ok(written), &mut said),
-            At::LogRead { dead, bucket, records } => self.log_read(host, now, dead, bucket, records),
-            At::Rewritten { dead, place, written } => {
-                if self.hosts[host].recovering.as_ref().is_some_and(|(of, _)| *of == dead) {
-                    let is_valid = now.boot_ns < self.hosts[host].valid_until_ns;
-                    self.recover(host, |recovery, wanted| recovery.appended(now, place, written, is_valid, wanted));
-                }
-            }
-            At::Redone { dead, place, write, written } => {
-                if self.hosts[host].recovering.as_ref().is_some_and(|(of, _)| *of == dead) {
-                    self.recover(host, |recovery, wanted| recovery.applied(now, place, write, Ok(written), wanted));
-                }
-            }
+            At::LowWritten(generation, low, written) => engine.low_written(0, generation, low, written, &mut said),
+            At::Opening(claim, heard) => self.hear(host, now, claim, heard),
         }
         self.carry_out(host, said);
     }
@@ -450,7 +450,11 @@ impl World {
         }
         let mut acknowledged = Vec::new();
         for replica in 0..REPLICAS {
-            let is_late = self.random.one_in(8);
+            let is_late = self.random.below(12) < self.late_of_12(replica, &mutation);
+            if is_late && self.random.one_in(2) {
+                acknowledged.push(TIMEOUT_MS);
+                continue;
+            }
             let arrives_ms = if is_late { self.random.below(LATE_MS) } else { self.delay() };
             self.at(arrives_ms, Event::Deliver(replica, mutation.clone()));
             acknowledged.push(arrives_ms + self.delay());
@@ -459,6 +463,21 @@ impl World {
         match acknowledged[1] {
             after_ms if after_ms < TIMEOUT_MS && !self.random.one_in(40) => (after_ms, Written::Acknowledged),
             _ => (TIMEOUT_MS, Written::Unknown),
+        }
+    }
+
+    /// How many of 12 mutations of this kind come late to this replica now, or not at all.
+    fn late_of_12(&self, replica: usize, mutation: &Mutation) -> u64 {
+        // For three seconds of five, some come to one replica only.
+        let is_phase = self.now_ms % 5_000 < 3_000;
+        let of_phase = if self.now_ms / 5_000 % REPLICAS as u64 == replica as u64 { 1 } else { 11 };
+        match mutation {
+            _ if self.is_quiet => 1,
+            Mutation::Record(..) if self.temper.late_records && is_phase => of_phase,
+            Mutation::Register(0, _) if self.temper.late_writes && is_phase => of_phase,
+            Mutation::Register(..) if self.temper.late_writes => 3,
+            Mutation::Low(..) if self.temper.late_lows => 10,
+            _ => 1,
         }
     }
 }

@@ -2,6 +2,42 @@
 
 use super::*;
 
+/// What an engine has said and wants done.
+#[derive(Default)]
+pub(super) struct Said {
+    pub(super) locked: Vec<(TransactionId, Ticket)>,
+    pub(super) replies: Vec<(Ticket, Outcome)>,
+    pub(super) appends: Vec<(TransactionId, Place, i64)>,
+    pub(super) applies: Vec<(TransactionId, u16, i64)>,
+    pub(super) forgotten: Vec<TransactionId>,
+    pub(super) lows: Vec<(Generation, Position)>,
+    pub(super) deletes: Vec<(Generation, u64)>,
+}
+
+impl Sink for Said {
+    fn locked(&mut self, transaction: TransactionId, ticket: Ticket) {
+        self.locked.push((transaction, ticket));
+    }
+    fn reply(&mut self, ticket: Ticket, outcome: Outcome) {
+        self.replies.push((ticket, outcome));
+    }
+    fn append(&mut self, transaction: TransactionId, _shard: u8, place: Place, timestamp_us: i64) {
+        self.appends.push((transaction, place, timestamp_us));
+    }
+    fn apply(&mut self, transaction: TransactionId, write: u16, timestamp_us: i64) {
+        self.applies.push((transaction, write, timestamp_us));
+    }
+    fn forget(&mut self, transaction: TransactionId) {
+        self.forgotten.push(transaction);
+    }
+    fn write_low(&mut self, _shard: u8, generation: Generation, low: Position) {
+        self.lows.push((generation, low));
+    }
+    fn delete_bucket(&mut self, _shard: u8, generation: Generation, bucket: u64) {
+        self.deletes.push((generation, bucket));
+    }
+}
+
 impl World {
     pub(super) fn client(&mut self) {
         if self.is_quiet {
@@ -9,7 +45,7 @@ impl World {
         }
         let first = self.random.below(KEYS as u64) as usize;
         let second = (first + 1 + self.random.below(KEYS as u64 - 1) as usize) % KEYS;
-        let is_transfer = !self.random.one_in(3);
+        let is_transfer = !self.random.one_in(4);
         let keys = if is_transfer { vec![first, second] } else { (0..KEYS).collect() };
         self.operations.push(Operation {
             invoked_ms: self.now_ms,
@@ -21,10 +57,11 @@ impl World {
             writes: Vec::new(),
         });
         let operation = self.operations.len() - 1;
-        let owner = self.hosts.iter().position(|host| Some(host.member) == self.owner);
+        let owner = self.hosts.iter().position(|host| Some(host.member) == self.view.owner);
         let host = owner.filter(|_| !self.random.one_in(8)).unwrap_or(self.random.below(HOSTS as u64) as usize);
         self.later(host, 1, At::Ask(operation));
-        let after_ms = self.random.below(80);
+        // Now and then nobody asks for a while.
+        let after_ms = if self.random.one_in(50) { self.random.below(2_000) } else { self.random.below(60) };
         self.at(after_ms, Event::Client);
     }
 
@@ -55,21 +92,27 @@ impl World {
     }
 
     pub(super) fn carry_out(&mut self, host: usize, said: Said) {
-        let member = self.hosts[host].member;
+        let process = self.hosts[host].process;
         for (id, ticket) in said.locked {
             let operation = ticket.0 as usize;
             self.hosts[host].bodies.insert(id, (operation, Vec::new()));
             let (keys, left) = (self.operations[operation].keys.clone(), self.quorum());
             let after_ms = self.delay();
-            self.at(after_ms, Event::ReadAt { host, member, id, keys, left, found: Vec::new() });
+            self.at(after_ms, Event::ReadAt { host, process, id, keys, left, found: Vec::new() });
         }
-        for (id, position, timestamp_us) in said.appends {
+        for (id, place, timestamp_us) in said.appends {
             let writes = self.stamped(host, id, timestamp_us);
-            let (after_ms, written) = self.write(Mutation::Record((member, position), writes));
+            self.hosts[host].places.insert(id, place);
+            let written_us = self.now(host).wall_us;
+            let (after_ms, written) = self.write(Mutation::Record(place, written_us, writes));
             self.later(host, after_ms, At::Appended(id, written));
         }
         for (id, write, timestamp_us) in said.applies {
-            let (key, value) = self.stamped(host, id, timestamp_us)[usize::from(write)];
+            let writes = self.stamped(host, id, timestamp_us);
+            let (key, value) = writes[usize::from(write)];
+            if let Some(place) = self.hosts[host].places.get(&id) {
+                self.begin_writes(*place, writes);
+            }
             let (after_ms, written) = self.write(Mutation::Register(key, value));
             self.later(host, after_ms, At::Applied(id, write, written));
         }
@@ -82,6 +125,18 @@ impl World {
         }
         for id in said.forgotten {
             self.hosts[host].bodies.remove(&id);
+            self.hosts[host].places.remove(&id);
+        }
+        for (generation, low) in said.lows {
+            let is_clocked = self.weak.around == Some(Around::TimestampOfLow);
+            let timestamp = if is_clocked { self.now(host).wall_us } else { low.0 as i64 };
+            let (after_ms, written) = self.write(Mutation::Low(generation, timestamp, low));
+            self.later(host, after_ms, At::LowWritten(generation, low, written));
+        }
+        for (generation, bucket) in said.deletes {
+            self.seen.deleted += 1;
+            let deleted_us = self.now(host).wall_us;
+            self.write(Mutation::DeleteBucket(generation, bucket, deleted_us));
         }
     }
 

@@ -1,30 +1,38 @@
-//! Members of the fleet: they renew their leases, declare each other dead, and recover what a dead one has left undone.
+//! Members of the fleet: they renew their leases, declare each other dead, take the shard of a dead one over, and give it away.
 
 use super::*;
 
 impl World {
     pub(super) fn join(&mut self) -> usize {
-        self.members.push(Member { state: State::Live, beat: 0, ts_limit_us: 0 });
+        self.members.push(Member { is_live: true, beat: 0, ts_limit_us: 0 });
         self.members.len() - 1
     }
 
-    pub(super) fn host(&self, member: usize, wall_offset_us: i64) -> Host {
-        let mut engine = Transactions::new(Limits { transactions: 64, ..Limits::default() });
+    pub(super) fn host(&mut self, member: usize, wall_offset_us: i64) -> Host {
+        let mut engine = Transactions::new(Limits { transactions: 64, transactions_of_shard: 48, ..Limits::default() });
         engine.without = self.weak.member;
+        self.processes += 1;
         Host {
+            process: self.processes,
             member,
             engine,
             bodies: HashMap::new(),
+            places: HashMap::new(),
             wall_offset_us,
             stopped_until_ms: 0,
+            cut_until_ms: 0,
             seen: (usize::MAX, 0, 0),
-            recovering: None,
-            valid_until_ns: 0,
+            gained: None,
+            gaining: None,
+            closing_until_ms: None,
+            opening: None,
+            redo: HashMap::new(),
         }
     }
 
     pub(super) fn start(&mut self, host: usize) {
-        self.later(host, 1, At::Renew);
+        let member = self.hosts[host].member;
+        self.later(host, 1, At::Renew { member });
         self.later(host, 50, At::Watch);
         self.later(host, 20, At::Tick);
     }
@@ -38,35 +46,85 @@ impl World {
         self.start(host);
     }
 
+    /// The process goes on with a membership of its own, in the place of one that is over.
+    pub(super) fn rejoin(&mut self, host: usize) {
+        self.declare_dead(self.hosts[host].member);
+        self.lose(host);
+        let mut said = Said::default();
+        let (now, lease) = (self.now(host), Lease::default());
+        self.hosts[host].engine.set_lease(now, lease, &mut said);
+        self.carry_out(host, said);
+        let member = self.join();
+        (self.hosts[host].member, self.hosts[host].gaining) = (member, None);
+        self.seen.rejoined += 1;
+        self.later(host, 1, At::Renew { member });
+    }
+
+    pub(super) fn lose(&mut self, host: usize) {
+        let (at, mut said) = (&mut self.hosts[host], Said::default());
+        (at.gained, at.opening, at.closing_until_ms) = (None, None, None);
+        at.redo.clear();
+        at.engine.lose(0, &mut said);
+        self.carry_out(host, said);
+    }
+
+    /// It is about to give the shard away, if it has it.
+    pub(super) fn close(&mut self, host: usize) {
+        let (at, mut said) = (&mut self.hosts[host], Said::default());
+        if at.gained.is_some() {
+            at.closing_until_ms = Some(self.now_ms + 1_000);
+            at.engine.close(0, &mut said);
+        }
+        self.carry_out(host, said);
+    }
+
     pub(super) fn declare_dead(&mut self, member: usize) {
         let row = &mut self.members[member];
-        if row.state == State::Live {
-            row.state = State::Dead;
+        if row.is_live {
+            row.is_live = false;
             self.floor_us = self.floor_us.max(row.ts_limit_us);
         }
     }
 
-    pub(super) fn renew(&mut self, host: usize, now: Now) {
+    pub(super) fn renew(&mut self, host: usize, member: usize, now: Now) {
+        if member != self.hosts[host].member {
+            return;
+        }
+        let cut_ms = self.hosts[host].cut_until_ms.saturating_sub(self.now_ms);
+        if cut_ms > 0 && !self.is_quiet {
+            return self.later(host, cut_ms, At::Renew { member });
+        }
         let owned_us = self.hosts[host].engine.last_timestamp_us(0);
         let ts_limit_us = now.wall_us.max(owned_us).max(self.floor_us) + 2_000 * LEASE_MS as i64;
-        let after_ms = self.delay();
-        let member = self.hosts[host].member;
         let row = &mut self.members[member];
-        let applied = row.state == State::Live;
+        let applied = row.is_live;
         if applied {
             row.beat += 1;
             row.ts_limit_us = row.ts_limit_us.max(ts_limit_us);
         }
-        self.later(host, after_ms, At::Renewed { sent_ms: self.now_ms, applied, ts_limit_us });
+        let deaf_ms = if !applied && self.temper.is_deaf { self.random.below(2_000) } else { self.random.below(60) };
+        // At rest nobody is taken for dead any more.
+        let after_ms = if self.is_quiet { 1 } else { self.delay() + deaf_ms };
+        self.later(host, after_ms, At::Renewed { member, sent_ms: self.now_ms, applied, ts_limit_us });
     }
 
-    /// Looks if the shard's owner lives, and takes the shard over if not.
+    /// Looks at the view: who has the shard, and whether that one lives.
     pub(super) fn watch(&mut self, host: usize) {
-        let me = self.hosts[host].member;
-        if self.members[me].state != State::Live || self.hosts[host].recovering.is_some() {
+        let (me, view) = (self.hosts[host].member, self.view);
+        let is_mine = view.owner == Some(me);
+        if self.hosts[host].gained.is_some_and(|epoch| !is_mine || epoch != view.epoch)
+            && self.random.one_in(if self.temper.is_deaf { 40 } else { 4 })
+        {
+            self.lose(host);
+        }
+        if !self.members[me].is_live {
             return;
         }
-        if let Some(owner) = self.owner.filter(|owner| *owner != me && self.members[*owner].state == State::Live) {
+        if is_mine {
+            let is_known = self.hosts[host].gained == Some(view.epoch) || self.hosts[host].gaining == Some(view.epoch);
+            return if is_known { self.give_away(host) } else { self.begin_gain(host) };
+        }
+        if let Some(owner) = view.owner.filter(|owner| self.members[*owner].is_live) {
             let (beat, seen) = (self.members[owner].beat, &mut self.hosts[host].seen);
             if (seen.0, seen.1) != (owner, beat) {
                 *seen = (owner, beat, self.now_ms);
@@ -75,105 +133,36 @@ impl World {
             }
             return;
         }
-        if self.owner == Some(me) && self.next_dead().is_none() {
-            return;
-        }
-        if self.owner != Some(me) {
-            self.owner = Some(me);
-            self.take_overs += 1;
-            // What they wrote late is found by this recovery, and believed.
-            for member in self.members.iter_mut().filter(|member| self.weak.no_seal && member.state == State::Sealed) {
-                member.state = State::Dead;
-            }
-        }
-        self.recover_next(host);
+        self.view = View { owner: Some(me), epoch: view.epoch + 1 };
+        self.seen.take_overs += 1;
+        self.begin_gain(host);
     }
 
-    pub(super) fn next_dead(&self) -> Option<usize> {
-        self.members.iter().position(|member| member.state == State::Dead)
+    /// The view names this member; it hears of it a little later.
+    fn begin_gain(&mut self, host: usize) {
+        let (member, epoch) = (self.hosts[host].member, self.view.epoch);
+        let floor_us = if self.weak.around == Some(Around::Floor) { 0 } else { self.floor_us };
+        self.hosts[host].gaining = Some(epoch);
+        let after_ms = self.delay();
+        self.later(host, after_ms, At::Gain { member, epoch, floor_us });
+        self.stalls(host, 5);
     }
 
-    /// Begins with the next dead member, or serves the shard when there is none left.
-    pub(super) fn recover_next(&mut self, host: usize) {
-        let me = self.hosts[host].member;
-        if self.owner != Some(me) || self.members[me].state != State::Live {
-            return;
-        }
-        match self.next_dead().filter(|_| !self.weak.no_recovery) {
-            Some(dead) => {
-                let mut wanted = Wanted::default();
-                let recovery = Recovery::begin([(0, Position(0))], &mut wanted);
-                self.hosts[host].recovering = Some((dead, recovery));
-                self.want(host, dead, wanted);
-            }
-            None => {
-                for member in &mut self.members {
-                    if member.state == State::Dead {
-                        member.state = State::Sealed;
-                    }
-                }
-                let floor_us = if self.weak.no_floor { 0 } else { self.floor_us };
-                self.hosts[host].engine.gain(0, floor_us);
-            }
-        }
-    }
-
-    pub(super) fn recover(&mut self, host: usize, step: impl FnOnce(&mut Recovery, &mut Wanted)) {
-        let Some((dead, mut recovery)) = self.hosts[host].recovering.take() else { return };
-        let mut wanted = Wanted::default();
-        step(&mut recovery, &mut wanted);
-        if !recovery.is_done() {
-            if self.stalls_in_recovery && !self.is_quiet && self.random.one_in(8) {
-                self.hosts[host].stopped_until_ms = self.now_ms + self.random.below(2_500);
-            }
-            self.hosts[host].recovering = Some((dead, recovery));
-            return self.want(host, dead, wanted);
-        }
-        self.members[dead].state = State::Sealed;
-        self.recover_next(host);
-    }
-
-    pub(super) fn want(&mut self, host: usize, dead: usize, wanted: Wanted) {
-        for bucket in wanted.reads {
-            let (member, left) = (self.hosts[host].member, self.quorum());
+    /// What was closed is given away as soon as nothing is under way, or kept after all.
+    fn give_away(&mut self, host: usize) {
+        let Some(until_ms) = self.hosts[host].closing_until_ms else { return };
+        let (me, epoch) = (self.hosts[host].member, self.view.epoch);
+        let to = (1..HOSTS).map(|step| self.hosts[(host + step) % HOSTS].member).find(|to| self.members[*to].is_live);
+        if let Some(to) = to.filter(|_| self.hosts[host].engine.is_idle(0)) {
+            let last_us = self.hosts[host].engine.last_timestamp_us(0);
+            self.floor_us = self.floor_us.max(self.members[me].ts_limit_us).max(last_us);
+            self.view = View { owner: Some(to), epoch: epoch + 1 };
+            self.seen.given += 1;
             let after_ms = self.delay();
-            self.at(after_ms, Event::LogAt { host, member, dead, bucket, left, found: BTreeMap::new() });
+            self.later(host, after_ms, At::Given { epoch });
+        } else if until_ms <= self.now_ms {
+            self.hosts[host].closing_until_ms = None;
+            self.hosts[host].engine.reopen(0);
         }
-        for place in wanted.appends {
-            let key = (dead, place.position);
-            let (after_ms, written) = match self.weak.no_rewriting {
-                true => (0, Written::Acknowledged),
-                false => self.write(Mutation::Record(key, self.redo[&key].clone())),
-            };
-            self.later(host, after_ms, At::Rewritten { dead, place, written });
-        }
-        for (place, write) in wanted.applies {
-            let (key, value) = self.redo[&(dead, place.position)][usize::from(write)];
-            let (after_ms, written) = self.write(Mutation::Register(key, value));
-            self.later(host, after_ms, At::Redone { dead, place, write, written });
-        }
-    }
-
-    pub(super) fn log_read(
-        &mut self,
-        host: usize,
-        now: Now,
-        dead: usize,
-        bucket: u64,
-        records: Option<Vec<(Position, Writes)>>,
-    ) {
-        if self.hosts[host].recovering.as_ref().is_none_or(|(of, _)| *of != dead) {
-            return;
-        }
-        if self.random.one_in(10) {
-            return self.recover(host, |recovery, _| recovery.failed(now, 0));
-        }
-        let records = records.unwrap_or_default();
-        let found: Vec<Found> = records
-            .iter()
-            .map(|(position, writes)| Found { position: *position, writes: writes.len() as u16 })
-            .collect();
-        self.redo.extend(records.into_iter().map(|(position, writes)| ((dead, position), writes)));
-        self.recover(host, |recovery, wanted| recovery.read(0, bucket, &found, wanted));
     }
 }
