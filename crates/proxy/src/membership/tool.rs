@@ -23,14 +23,13 @@ const DOUBT_PAUSE: Duration = Duration::from_millis(200);
 pub fn found(client: &mut Client, name: &str, row: NewFleet, replication: &Replication) -> Result<bool, Failed> {
     let keyspaces =
         [schema::META_KEYSPACE, schema::FACADE_KEYSPACE].map(|keyspace| schema::create_keyspace(keyspace, replication));
-    let tables = || schema::META_TABLES.into_iter().chain(schema::FACADE_TABLES);
-    for table in tables() {
+    for table in schema::tables() {
         if let Some(why) = is_anothers(client, table)? {
             let message = format!("{why}: rename it, or drop it if nobody needs it. Nothing was made");
             return Err(Failed { code: Some(error_code::INVALID), message });
         }
     }
-    for text in keyspaces.into_iter().chain(tables().map(str::to_owned)) {
+    for text in keyspaces.into_iter().chain(schema::tables().map(str::to_owned)) {
         client.query(&text, &[], Consistency::QUORUM, None)?;
         agree(client)?;
     }
@@ -40,7 +39,7 @@ pub fn found(client: &mut Client, name: &str, row: NewFleet, replication: &Repli
     Ok(matches!(outcome, Outcome::Applied))
 }
 
-/// Why the table that one of [`schema::META_TABLES`] or [`schema::FACADE_TABLES`] makes is there already, and is another; none: it is not
+/// Why the table that one of [`schema::tables`] makes is there already, and is another; none: it is not
 /// there, or has the columns.
 ///
 /// # Errors

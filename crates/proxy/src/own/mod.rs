@@ -15,6 +15,9 @@
 pub(crate) mod ask;
 pub(crate) mod heard;
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use shunt_fleet::StatementId;
 use shunt_language::facade::Table;
 use shunt_locks::{LoadId, WriteId};
@@ -22,6 +25,7 @@ use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage};
 use slab::Slab;
 
 use crate::ids::PoolId;
+use crate::transactions::part::Part;
 
 /// Version of the protocol that they are asked in, or 3 if the ring knows no other.
 pub(crate) const VERSION: u8 = 4;
@@ -35,8 +39,8 @@ pub(crate) const IN_FLIGHT_OF_FLEET: usize = 64;
 /// Who asked a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// A text of ours is to be prepared; its place among them.
-    Prepare(usize),
+    /// A text of ours is to be prepared; its place among them, and its number, for another may have the place by then.
+    Prepare(usize, u64),
     /// A row of a lock is to be written.
     Write(WriteId),
     /// A partition of rows is to be read.
@@ -51,6 +55,8 @@ pub(crate) enum Whose {
     Permission { pool: PoolId, table: Table, number: u64 },
     /// It shows if a row lies in a table of locks.
     Foreign(Table),
+    /// A part of a transaction.
+    Transaction(Part),
 }
 
 /// How a statement is to be carried out.
@@ -78,31 +84,96 @@ pub(crate) enum Heard<'a> {
 
 /// A text of ours.
 struct Text {
-    text: &'static str,
+    text: Arc<str>,
+    /// Never that of another.
+    number: u64,
     /// The id that nodes know it by, once it is known.
     id: Option<Box<[u8]>>,
     /// It is being prepared.
     is_asked: bool,
 }
 
+/// Texts of transactions that are kept prepared. Beyond that all are forgotten, and prepared again when they are needed.
+const TEXTS_MAX: usize = 4_096;
+
 /// The owner of what is known of the proxy's own statements.
 #[derive(Default)]
 pub(crate) struct Own {
     /// The pool that they are asked in, once there is one.
     pool: Option<PoolId>,
-    texts: Vec<Text>,
+    texts: Slab<Text>,
+    /// The places of those that are the proxy's own.
+    own_texts: Vec<(&'static str, usize)>,
+    /// The places of those that are of transactions.
+    others: HashMap<Arc<str>, usize>,
+    /// How many there have been.
+    numbers: u64,
     in_flight: Slab<Whose>,
     /// A message is put together here.
     message: Vec<u8>,
 }
 
 impl Own {
-    /// The place of a text; there are few.
+    /// The place of a text of the proxy's own; there are few.
     fn place(&mut self, text: &'static str) -> usize {
-        let found = self.texts.iter().position(|known| std::ptr::eq(known.text, text) || known.text == text);
-        found.unwrap_or_else(|| {
-            self.texts.push(Text { text, id: None, is_asked: false });
-            self.texts.len() - 1
+        let found = self.own_texts.iter().find(|(known, _)| std::ptr::eq(*known, text) || *known == text);
+        found.map(|(_, place)| *place).unwrap_or_else(|| {
+            let place = self.add(text.into());
+            self.own_texts.push((text, place));
+            place
         })
+    }
+
+    /// The place of any other.
+    fn place_of(&mut self, text: &Arc<str>) -> usize {
+        if let Some(place) = self.others.get(text) {
+            return *place;
+        }
+        if self.others.len() >= TEXTS_MAX {
+            for (_, place) in self.others.drain() {
+                self.texts.try_remove(place);
+            }
+        }
+        let place = self.add(Arc::clone(text));
+        self.others.insert(Arc::clone(text), place);
+        place
+    }
+
+    fn add(&mut self, text: Arc<str>) -> usize {
+        self.numbers += 1;
+        self.texts.insert(Text { text, number: self.numbers, id: None, is_asked: false })
+    }
+
+    /// A node has prepared a text, or has not.
+    fn prepared(&mut self, place: usize, number: u64, id: Option<&[u8]>) {
+        let Some(text) = self.texts.get_mut(place).filter(|text| text.number == number) else { return };
+        text.is_asked = false;
+        if let Some(id) = id {
+            text.id = Some(Box::from(id));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_to_what_was_forgotten_is_no_answer_to_what_has_its_place() {
+        let mut own = Own::default();
+        assert_eq!((own.place("a"), own.place("b"), own.place("a")), (0, 1, 0));
+        let text = |number: usize| Arc::from(format!("SELECT {number}"));
+        let first = own.place_of(&text(0));
+        let number = own.texts[first].number;
+        for other in 1..=TEXTS_MAX {
+            own.place_of(&text(other));
+        }
+        assert_eq!((own.texts.len(), own.others.len()), (3, 1));
+        let next: Vec<usize> = (1..TEXTS_MAX).map(|other| own.place_of(&text(other))).collect();
+        own.prepared(first, number, Some(b"id"));
+        assert!(next.contains(&first) && own.texts.iter().all(|(_, text)| text.id.is_none()));
+        let number = own.texts[first].number;
+        own.prepared(first, number, Some(b"id"));
+        assert!(own.texts[first].id.is_some());
     }
 }

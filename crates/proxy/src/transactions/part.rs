@@ -1,0 +1,70 @@
+//! Which part of a transaction one of the proxy's own statements is: so its outcome finds the way.
+
+use shunt_transactions::{Claim, Generation, Place, Position, TransactionId};
+
+use crate::ids::PoolId;
+
+/// A part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// A question of a planning about a keyspace or table.
+    Schema { planning: u64, question: Question },
+    /// A text of a planning, by its place, was to be prepared.
+    Text { planning: u64, place: u16 },
+    /// A row is read.
+    Read { job: u64, read: u16 },
+    /// A record is written.
+    Record(TransactionId),
+    /// One of the writes is made.
+    Write { id: TransactionId, write: u16 },
+    /// A node has refused a write: whether its table is there any more.
+    Table { id: TransactionId, write: u16 },
+    /// A step of an opening.
+    Opening { claim: Claim, part: OpeningPart },
+    /// A low mark is written.
+    Low { shard: u8, generation: Generation, low: Position },
+    /// Which tables take part in transactions.
+    Modes,
+    /// A step of a change of a table's mode.
+    Change(u64),
+    /// Nobody waits for it.
+    Nothing,
+    /// It shows if the login of a pool may read a table, or write to it.
+    Permission { pool: PoolId, number: u64 },
+}
+
+/// What is asked before a plan can be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// How the keyspace is kept.
+    Keyspace,
+    /// Its user-defined types.
+    Types,
+    /// The modes of its tables.
+    Modes,
+    /// The table at this place.
+    Table(u16),
+    /// And its columns.
+    Columns(u16),
+}
+
+/// A step of an opening.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpeningPart {
+    /// The shard's row is read.
+    Row,
+    /// A generation is claimed.
+    Claim,
+    /// Those before it are sealed.
+    Seal,
+    /// A low mark is read.
+    Low(Generation),
+    /// Records are read.
+    Page(Place),
+    /// A record is written again.
+    Record(Place),
+    /// One of its writes is made.
+    Write(Place, u16),
+    /// A node has refused it: whether its table is there any more.
+    Table(Place, u16),
+}

@@ -1,0 +1,464 @@
+//! A transaction is carried out by the core that owns the shard of its keyspace: planned, locked, read, decided, written.
+//!
+//! [`shunt_transactions::Transactions`] says when what may be done; here it is done, and what comes of it told.
+
+use std::sync::Arc;
+
+use shunt_fleet::Level;
+use shunt_language::terms::Value;
+use shunt_locks::{Now, Ticket, Written, shard_of};
+use shunt_reactor::Io;
+use shunt_transactions::record::{self, Record};
+use shunt_transactions::{
+    Asked as Wish, Decision, Limits, Outcome, Refused, Ticket as Number, TransactionId, Transactions,
+};
+use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage, Rows, ValueList, error_code};
+
+use super::known::Asked;
+use super::outbox::Outbox;
+use super::part::Part;
+use super::plan::{Decided, Plan, RowRead, push};
+use super::planning::{self, Failed, Waiter};
+use super::{VERSION, answer, schema};
+use crate::core::Core;
+use crate::fault::{Fault, FaultKind};
+use crate::locks::requests;
+use crate::own::{self, Heard, Levels, Whose};
+
+/// Transactions that wait for their plan, or are under way, on one core.
+const JOBS_MAX: usize = 4_096;
+/// Bytes of what they ask and have read.
+const JOBS_BYTES_MAX: usize = 64 << 20;
+/// How long one may take, unless queries have less.
+const WITHIN_MS: u64 = 5_000;
+
+/// A transaction under way.
+pub(super) struct Job {
+    /// Who is answered.
+    ticket: Ticket,
+    /// In which version of the protocol.
+    pub(super) version: u8,
+    plan: Option<Arc<Plan>>,
+    /// What was asked, until it is planned.
+    message: Box<[u8]>,
+    values: Vec<Value>,
+    shard: u8,
+    deadline_ms: u64,
+    id: Option<TransactionId>,
+    rows: Vec<RowRead>,
+    /// Reads that are not answered.
+    reads: usize,
+    /// The answer that a node gave to the SELECT that is returned.
+    selected: Option<Box<[u8]>>,
+    /// The values of its writes.
+    writes: Vec<Vec<Value>>,
+    record: Vec<u8>,
+    bytes: usize,
+}
+
+/// The shard of a keyspace's transactions.
+pub(super) fn shard_of_domain(domain: &str) -> u8 {
+    shard_of(format!("transactions of {domain}").as_bytes())
+}
+
+pub(super) fn quorum(core: &Core) -> Consistency {
+    match core.fleet.locks.level() {
+        Some(Level::LocalSerial) => Consistency::LOCAL_QUORUM,
+        Some(Level::Serial) | None => Consistency::QUORUM,
+    }
+}
+
+/// Both clocks, read anew: what they say of the lease must be true now.
+pub(super) fn now(io: &mut Io) -> Now {
+    Now { boot_ns: io.read_clock_ns(), wall_us: io.wall_us() }
+}
+
+/// Takes a transaction on, of a client of this core or of another. It is answered once.
+pub(crate) fn take(core: &mut Core, io: &mut Io, ticket: Ticket, message: &[u8]) {
+    let jobs = &core.fleet.transactions.jobs;
+    if jobs.len() >= JOBS_MAX || core.fleet.transactions.jobs_bytes + message.len() > JOBS_BYTES_MAX {
+        let fault = Fault::overloaded("Shunt: as many transactions are under way as may; ask again");
+        return answer::failed(core, io, ticket, &fault.into());
+    }
+    let asked = match Asked::read(message) {
+        Ok(asked) => asked,
+        Err(error) => return answer::failed(core, io, ticket, &Fault::from(error).into()),
+    };
+    let within_ms = WITHIN_MS.min(core.context.config.query_timeout_ms);
+    let keeper = &mut core.fleet.transactions;
+    keeper.number += 1;
+    let number = keeper.number;
+    keeper.jobs_bytes += message.len();
+    let job = Job {
+        ticket,
+        version: asked.version,
+        plan: None,
+        message: message.into(),
+        values: Vec::new(),
+        shard: 0,
+        deadline_ms: io.now_ns() / 1_000_000 + within_ms,
+        id: None,
+        rows: Vec::new(),
+        reads: 0,
+        selected: None,
+        writes: Vec::new(),
+        record: Vec::new(),
+        bytes: message.len(),
+    };
+    keeper.jobs.insert(number, job);
+    keeper.by_ticket.insert(ticket.0, number);
+    planning::want(core, io, asked.text, asked.keyspace, Waiter::Job(number));
+}
+
+/// There is a plan for it, or none.
+pub(super) fn planned(core: &mut Core, io: &mut Io, number: u64, plan: Result<&Arc<Plan>, &Failed>) {
+    let begun =
+        plan.map_err(|failed| failed.again()).and_then(|plan| begin(core, io, number, plan).map_err(Failed::from));
+    if let Err(failed) = begun {
+        refuse(core, io, number, &failed);
+    }
+}
+
+fn begin(core: &mut Core, io: &mut Io, number: u64, plan: &Arc<Plan>) -> Result<(), Fault> {
+    let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return Ok(()) };
+    let message = std::mem::take(&mut job.message);
+    job.values = plan.bind(&Asked::read(&message)?.values)?;
+    job.plan = Some(Arc::clone(plan));
+    job.shard = shard_of_domain(&plan.draft.outline.domain);
+    let mut partitions = plan.with(&job.values).partitions()?;
+    partitions.sort_unstable();
+    let wish = Wish { ticket: Number(number), shard: job.shard, partitions: &partitions, deadline_ms: job.deadline_ms };
+    let (now, shard) = (now(io), wish.shard);
+    let (table, outbox) = core.fleet.transactions.table();
+    table.begin(now, &wish, outbox);
+    super::words::open(core, io, shard);
+    set_due(core, io);
+    Ok(())
+}
+
+/// It is answered with an error, and is no more.
+fn refuse(core: &mut Core, io: &mut Io, number: u64, failed: &Failed) {
+    let Some(job) = core.fleet.transactions.jobs.get(&number) else { return };
+    answer::failed(core, io, job.ticket, failed);
+    forget(core, number);
+}
+
+fn forget(core: &mut Core, number: u64) {
+    let keeper = &mut core.fleet.transactions;
+    if let Some(job) = keeper.jobs.remove(&number) {
+        keeper.jobs_bytes -= job.bytes;
+        keeper.by_ticket.remove(&job.ticket.0);
+        if let Some(id) = job.id {
+            keeper.of_id.remove(&id);
+        }
+    }
+}
+
+/// Its client is gone: one that has decided nothing ends.
+pub(crate) fn cancel(core: &mut Core, io: &mut Io, ticket: Ticket) {
+    let Some(number) = core.fleet.transactions.by_ticket.get(&ticket.0).copied() else { return };
+    match core.fleet.transactions.jobs.get(&number).map(|job| job.id) {
+        Some(Some(id)) => {
+            let (table, outbox) = core.fleet.transactions.table();
+            table.give_up(id, outbox);
+            set_due(core, io);
+        }
+        // It is being planned, or waits to be let in.
+        Some(None) | None => {}
+    }
+}
+
+/// It has its partitions: what it reads is read.
+pub(super) fn read(core: &mut Core, io: &mut Io, id: TransactionId, number: u64) {
+    let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else {
+        return decide(core, io, id, Decision::GiveUp);
+    };
+    job.id = Some(id);
+    let Some(plan) = job.plan.clone() else { return };
+    let count = plan.draft.reads.len();
+    job.rows.clear();
+    job.rows.resize(count, None);
+    job.reads = count;
+    let values = job.values.clone();
+    core.fleet.transactions.of_id.insert(id, number);
+    let consistency = quorum(core);
+    let levels = Levels { consistency, serial: None, timestamp_us: None, elsewhere: false };
+    for read in 0..count {
+        let list = match plan.with(&values).read_values(read) {
+            Ok(list) => list,
+            Err(error) => return give_up(core, io, number, &Fault::from(error).into()),
+        };
+        let whose = Whose::Transaction(Part::Read { job: number, read: read as u16 });
+        let page = (plan.rows_max(read) + 1, None);
+        let text = &plan.draft.reads[read].text;
+        if !own::ask::ask_text(core, io, whose, text, list.values(), &levels, Some(page)) {
+            let fault = Fault::new(
+                FaultKind::Unserved,
+                "Shunt: no node could be asked for what a transaction reads; nothing was written",
+            );
+            return give_up(core, io, number, &fault.into());
+        }
+    }
+    if count == 0 {
+        all_read(core, io, number);
+    }
+}
+
+/// Nothing was written, and it is answered with this.
+fn give_up(core: &mut Core, io: &mut Io, number: u64, failed: &Failed) {
+    let Some(job) = core.fleet.transactions.jobs.get(&number) else { return };
+    let (ticket, id) = (job.ticket, job.id);
+    answer::failed(core, io, ticket, failed);
+    if let Some(id) = id {
+        decide(core, io, id, Decision::GiveUp);
+    }
+}
+
+fn decide(core: &mut Core, io: &mut Io, id: TransactionId, decision: Decision) {
+    let now = now(io);
+    let (table, outbox) = core.fleet.transactions.table();
+    table.decided(now, id, decision, outbox);
+    set_due(core, io);
+}
+
+/// A row was read, or not.
+pub(super) fn heard_read(core: &mut Core, io: &mut Io, (number, read): (u64, u16), heard: &Heard<'_>, raw: &[u8]) {
+    let Some(job) = core.fleet.transactions.jobs.get_mut(&number).filter(|job| job.reads > 0) else { return };
+    let Some(plan) = &job.plan else { return };
+    let is_returned = plan.is_returned(usize::from(read));
+    let failed = match heard {
+        Heard::Result(ResultMessage::Rows(rows)) if is_returned => {
+            let most = plan.rows_max(usize::from(read)) as usize;
+            if rows.row_count > most || rows.metadata.paging_state.is_some() {
+                Some(Fault::invalid(format!("Shunt: the SELECT of a transaction found more than {most} rows")).into())
+            } else {
+                job.selected = Some(raw.into());
+                job.bytes += raw.len();
+                core.fleet.transactions.jobs_bytes += raw.len();
+                None
+            }
+        }
+        Heard::Result(ResultMessage::Rows(rows)) => {
+            job.rows[usize::from(read)] = first_row(rows);
+            None
+        }
+        Heard::Error(error) => Some(of_node(error)),
+        Heard::Result(_) | Heard::Unreadable => {
+            Some(Fault::overloaded("Shunt: what a transaction reads cannot be read; nothing was written").into())
+        }
+    };
+    if let Some(failed) = failed {
+        if let Some(job) = core.fleet.transactions.jobs.get_mut(&number) {
+            job.reads = 0;
+        }
+        return give_up(core, io, number, &failed);
+    }
+    let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
+    job.reads -= 1;
+    if job.reads == 0 {
+        all_read(core, io, number);
+    }
+}
+
+fn first_row(rows: &Rows<'_>) -> RowRead {
+    let row = rows.rows().next()?.ok()?;
+    Some(row.values().map(|value| value.map(Box::from)).collect())
+}
+
+/// Nothing is written yet: the client may simply ask again.
+fn of_node(error: &ErrorMessage<'_>) -> Failed {
+    match error.code {
+        error_code::SYNTAX_ERROR.. => Failed::Node { code: error.code, message: error.message.to_owned() },
+        _ => {
+            let why =
+                format!("Shunt: what a transaction reads could not be read, nothing was written: {}", error.message);
+            Failed::Node { code: error_code::OVERLOADED, message: why }
+        }
+    }
+}
+
+fn all_read(core: &mut Core, io: &mut Io, number: u64) {
+    let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
+    let (Some(plan), Some(id)) = (job.plan.clone(), job.id) else { return };
+    let decided = plan.with(&job.values).decide(&job.rows);
+    let decision = match decided {
+        Err(error) => return give_up(core, io, number, &Fault::from(error).into()),
+        Ok(Decided::Nothing) => Decision::Nothing,
+        Ok(Decided::Write(writes)) => {
+            job.writes = writes;
+            // The timestamp is not known yet; its place is.
+            if let Err(error) = encode(job, &plan, 0) {
+                let fault = Fault::invalid(format!("Shunt: the writes of this transaction make no record: {error}"));
+                return give_up(core, io, number, &fault.into());
+            }
+            let bytes = job.record.len();
+            job.bytes += bytes;
+            core.fleet.transactions.jobs_bytes += bytes;
+            Decision::Write(plan.draft.writes.len() as u16)
+        }
+    };
+    decide(core, io, id, decision);
+}
+
+fn encode(job: &mut Job, plan: &Plan, timestamp_us: i64) -> Result<(), record::BadRecord> {
+    let writes = plan.draft.writes.iter().zip(&job.writes).map(|(write, values)| {
+        let values = values.iter().map(|value| match value {
+            Value::Bytes(bytes) => record::Value::Bytes(bytes),
+            Value::Null => record::Value::Null,
+            Value::Unset => record::Value::Unset,
+        });
+        record::Write { keyspace: "", text: &write.text, values: values.collect() }
+    });
+    let record = Record { shard: job.shard, timestamp_us, key: &[], writes: writes.collect() };
+    job.record.clear();
+    let mut bytes = std::mem::take(&mut job.record);
+    let done = record.encode(&mut bytes);
+    job.record = bytes;
+    done
+}
+
+/// The record of a transaction, with its timestamp. None: it is not there any more.
+pub(super) fn record_of(core: &mut Core, id: TransactionId, timestamp_us: i64) -> Option<Vec<u8>> {
+    let number = core.fleet.transactions.of_id.get(&id)?;
+    let job = core.fleet.transactions.jobs.get_mut(number)?;
+    let plan = job.plan.clone()?;
+    encode(job, &plan, timestamp_us).ok()?;
+    Some(job.record.clone())
+}
+
+/// Makes one of the writes of a transaction.
+pub(super) fn write(core: &mut Core, io: &mut Io, id: TransactionId, write: u16, timestamp_us: i64) {
+    let found = core.fleet.transactions.of_id.get(&id).and_then(|number| core.fleet.transactions.jobs.get(number));
+    let prepared = found.and_then(|job| {
+        let plan = job.plan.as_ref()?;
+        let text = Arc::clone(&plan.draft.writes.get(usize::from(write))?.text);
+        let mut list = ValueList::positional(VERSION);
+        job.writes.get(usize::from(write))?.iter().for_each(|value| push(&mut list, value));
+        Some((text, list))
+    });
+    let whose = Whose::Transaction(Part::Write { id, write });
+    let timestamp_us = Some(timestamp_us + i64::from(write));
+    let levels = Levels { consistency: quorum(core), serial: None, timestamp_us, elsewhere: false };
+    let is_sent =
+        prepared.is_some_and(|(text, list)| own::ask::ask_text(core, io, whose, &text, list.values(), &levels, None));
+    if !is_sent {
+        applied(core, io, id, write, Ok(Written::NotSent));
+    }
+}
+
+pub(super) fn applied(core: &mut Core, io: &mut Io, id: TransactionId, write: u16, written: Result<Written, Refused>) {
+    let now = now(io);
+    let (table, outbox) = core.fleet.transactions.table();
+    table.applied(now, id, write, written, outbox);
+    set_due(core, io);
+}
+
+/// What an answer says of a write.
+pub(super) fn written(heard: &Heard<'_>) -> Written {
+    match heard {
+        Heard::Result(_) => Written::Acknowledged,
+        // The coordinator looks for enough replicas before it sends anything; and what cannot be understood is not begun.
+        Heard::Error(error) if error.code == error_code::UNAVAILABLE || error.code >= error_code::SYNTAX_ERROR => {
+            Written::NotSent
+        }
+        Heard::Error(_) | Heard::Unreadable => Written::Unknown,
+    }
+}
+
+/// A node has answered one of the writes.
+pub(super) fn heard_write(core: &mut Core, io: &mut Io, (id, write): (TransactionId, u16), heard: &Heard<'_>) {
+    if let Heard::Error(error) = heard
+        && error.code == error_code::INVALID
+        && ask_for_table(core, io, id, write)
+    {
+        return;
+    }
+    applied(core, io, id, write, Ok(written(heard)));
+}
+
+/// Asks if the table of a write is still there: only then is its refusal final. `false`: it was not asked.
+fn ask_for_table(core: &mut Core, io: &mut Io, id: TransactionId, write: u16) -> bool {
+    let number = core.fleet.transactions.of_id.get(&id);
+    let plan = number.and_then(|number| core.fleet.transactions.jobs.get(number)?.plan.clone());
+    let Some(table) = plan.as_ref().and_then(|plan| plan.table_of_write(usize::from(write))) else { return false };
+    let text = schema::table_question(&table.keyspace, &table.name);
+    let whose = Whose::Transaction(Part::Table { id, write });
+    let pool = own::ask::pool(core, io);
+    pool.is_some_and(|pool| own::ask::ask_in(core, io, pool, whose, &text, Consistency::ONE))
+}
+
+/// A node says if the table of a write is there.
+pub(super) fn heard_table(core: &mut Core, io: &mut Io, (id, write): (TransactionId, u16), heard: &Heard<'_>) {
+    let is_gone = matches!(heard, Heard::Result(ResultMessage::Rows(rows)) if rows.row_count == 0);
+    applied(core, io, id, write, if is_gone { Err(Refused) } else { Ok(Written::NotSent) });
+}
+
+/// A transaction has its outcome.
+pub(super) fn answered(core: &mut Core, io: &mut Io, number: u64, outcome: Outcome) {
+    let Some(job) = core.fleet.transactions.jobs.get(&number) else { return };
+    let (ticket, version) = (job.ticket, job.version);
+    let mut body = Vec::new();
+    let head = match answer::encode(&mut body, version, job, outcome) {
+        Ok(head) => head,
+        Err(failed) => return answer::failed(core, io, ticket, &failed),
+    };
+    answer::send(core, io, ticket, head, &body);
+    // Refused before it was begun, it is not forgotten by anybody else.
+    if core.fleet.transactions.jobs.get(&number).is_some_and(|job| job.id.is_none()) {
+        forget(core, number);
+    }
+}
+
+/// Nothing more comes of a transaction.
+pub(super) fn forgotten(core: &mut Core, io: &mut Io, id: TransactionId) {
+    if let Some(number) = core.fleet.transactions.of_id.get(&id).copied() {
+        forget(core, number);
+    }
+    super::words::drained(core, io);
+}
+
+impl Job {
+    /// Its plan, what it has read, and what a node answered to its SELECT.
+    pub(super) fn parts(&self) -> (Option<&Plan>, &[Value], &[RowRead], Option<&[u8]>) {
+        (self.plan.as_deref(), &self.values, &self.rows, self.selected.as_deref())
+    }
+}
+
+/// True if a ticket is of this core's clients.
+pub(super) fn is_own(core: &Core, ticket: Ticket) -> bool {
+    requests::core_of(ticket) == core.context.index
+}
+
+/// Time has passed.
+pub(crate) fn due(core: &mut Core, io: &mut Io) {
+    core.fleet.transactions.wakes.passed(io.now_ns());
+    let now = now(io);
+    let (table, outbox) = core.fleet.transactions.table();
+    table.tick(now, outbox);
+    super::openings::due(core, io);
+    super::take::ask_again(core, io);
+    set_due(core, io);
+}
+
+/// Sets the timer for what is due next.
+pub(super) fn set_due(core: &mut Core, io: &mut Io) {
+    let keeper = &core.fleet.transactions;
+    let of_openings = keeper.openings.values().filter_map(super::openings::Open::next_due_ms);
+    let due_ms = keeper.table.as_ref().and_then(|table| table.next_due_ms()).into_iter().chain(of_openings);
+    let again_ms = keeper.again.front().map(|(due_ns, _)| due_ns.div_ceil(1_000_000));
+    let due_ms = due_ms.chain(again_ms).min();
+    if let Some(due_ms) = due_ms {
+        let at_ns = due_ms.saturating_mul(1_000_000).max(io.now_ns() + 1);
+        if core.fleet.transactions.wakes.wants(at_ns) {
+            io.set_timer(at_ns, super::TIMER);
+        }
+    }
+}
+
+impl super::TransactionKeeper {
+    /// The transactions, made when one is asked for, and where their wishes go.
+    pub(super) fn table(&mut self) -> (&mut Transactions, &mut Outbox) {
+        let table = self.table.get_or_insert_with(|| Box::new(Transactions::new(Limits::default())));
+        (table, &mut self.outbox)
+    }
+}
