@@ -42,6 +42,8 @@ pub(crate) const PAYLOAD: &str = "shunt-hop";
 const FORWARDED: u8 = 1;
 /// Its value where a lock is released that was granted to nobody who wants it.
 pub(crate) const GIVES_BACK: u8 = 2;
+/// Its value of a renewal that names the mode that its client has named. For a proxy that does not know it, it is [`FORWARDED`].
+pub(crate) const NAMES_MODE: u8 = 4;
 /// Its first byte in an OPTIONS that withdraws a request; the stream id of that is behind it.
 const WITHDRAWS: u8 = 3;
 /// Version of the protocol between proxies.

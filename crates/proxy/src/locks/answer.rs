@@ -112,7 +112,8 @@ pub(crate) fn error(verdict: &Verdict) -> Option<ErrorMessage<'static>> {
         ),
         Verdict::OtherMode => ErrorMessage::plain(
             error_code::INVALID,
-            "Shunt: this owner holds the lock in the other mode; release it first",
+            "Shunt: this owner holds the lock in the other mode, which no statement changes: renew it in the mode that it is held in, or \
+             release it first",
         ),
         Verdict::Quota(quota) => ErrorMessage::plain(
             error_code::OVERLOADED,

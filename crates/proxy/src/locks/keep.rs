@@ -32,7 +32,7 @@ pub(super) fn take(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Optio
     let (table, outbox) = core.fleet.locks.table();
     let handle = match operation {
         Operation::Acquire { mode, ttl_ms, wait_ms } => table.acquire(now, &asked, mode, (ttl_ms, wait_ms), outbox),
-        Operation::Renew { ttl_ms, fence } => table.renew(now, &asked, ttl_ms, fence, outbox),
+        Operation::Renew { mode, ttl_ms, fence } => table.renew(now, &asked, mode, (ttl_ms, fence), outbox),
         Operation::Release { fence } => table.release(now, &asked, fence, forced, outbox),
         Operation::GiveBack { fence } => table.give_back(now, &asked, fence, outbox),
         Operation::Look => table.look(now, &asked, outbox),
@@ -189,7 +189,7 @@ mod tests {
     fn nothing_lasts_longer_in_memory_than_the_next_owner_waits() {
         let keeper = LockKeeper { max_ttl_ms: 30_000, ..LockKeeper::default() };
         let acquire = |ttl_ms| Operation::Acquire { mode: Mode::Shared, ttl_ms, wait_ms: 0 };
-        let renew = |ttl_ms| Operation::Renew { ttl_ms, fence: None };
+        let renew = |ttl_ms| Operation::Renew { mode: None, ttl_ms, fence: None };
         assert!(keeper.lasts_no_longer(acquire(30_000)) && keeper.lasts_no_longer(renew(30_000)));
         assert!(!keeper.lasts_no_longer(acquire(31_000)) && !keeper.lasts_no_longer(renew(31_000)));
         assert!(keeper.lasts_no_longer(Operation::Release { fence: None }));

@@ -4,11 +4,12 @@ use shunt_proxy::config::Secret;
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
 use shunt_testing::bytes;
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::error_code::{IS_BOOTSTRAPPING, OVERLOADED, UNAUTHORIZED, WRITE_TIMEOUT};
+use shunt_wire::cql::message::error_code::{INVALID, IS_BOOTSTRAPPING, OVERLOADED, UNAUTHORIZED, WRITE_TIMEOUT};
 use shunt_wire::cql::message::{Consistency, put};
 
 use super::handshake_node::HandshakeNode;
 use super::lock_ring::{LockTestbed, Tables, Writes, lock_row};
+use super::lock_withdrawals::forwarded_as;
 
 fn take(table: &str, name: &str, owner: &str) -> String {
     format!("INSERT INTO shunt.{table} (name, owner) VALUES ('{name}', '{owner}') IF NOT EXISTS USING TTL 20")
@@ -21,6 +22,39 @@ fn a_lock_is_granted() {
     assert!(ring.applies(client, &take("fast_locks", "a", "me")));
     assert!(ring.applies(client, &take("locks", "a", "me")));
     assert_eq!(ring.tables.lock().unwrap().written, 1);
+}
+
+/// Members of two versions may be in one fleet: one that knows of no mode forwards every renewal with 'X', as kind 1.
+#[test]
+fn a_renewal_has_the_mode_of_the_hold_unless_an_older_proxy_forwards_it() {
+    let mut ring = LockTestbed::new(|_| {});
+    let [client, proxy] = [0; 2].map(|_| ring.client(None));
+    for (table, held, other) in [("fast_rwlocks", 'S', 'X'), ("rwlocks", 'X', 'S')] {
+        let taken = format!(
+            "INSERT INTO shunt.{table} (name, owner, mode) VALUES ('a', 'me', '{held}') IF NOT EXISTS USING TTL 20"
+        );
+        assert!(ring.applies(client, &taken));
+        let renew = |mode, condition| {
+            let key = "name = 'a' AND owner = 'me'";
+            format!("UPDATE shunt.{table} USING TTL 25 SET mode = '{mode}' WHERE {key} IF {condition}")
+        };
+        let (code, why) = ring.ask(client, &renew(other, "EXISTS")).error();
+        assert!(code == INVALID && why.contains("in the other mode") && why.contains("release it first"), "{why}");
+        assert!(ring.applies(client, &renew(held, "EXISTS")));
+        assert!(!ring.applies(client, &renew(other, "fence = 1")), "it is another hold's, whatever its mode");
+        for (kind, mode, is_taken) in [(1, other, true), (1, held, true), (4, held, true), (4, other, false)] {
+            ring.testbed.send(proxy, &forwarded_as(kind, 1, &renew(mode, "EXISTS")));
+            ring.testbed.answered(proxy, 1);
+            let answer = ring.testbed.take_answers(proxy).remove(0);
+            assert_eq!(answer.opcode() == opcode::RESULT, is_taken, "{kind} {mode}");
+            match is_taken {
+                true => assert_eq!(answer.rows()[0][0].as_deref(), Some(&[1][..])),
+                false => assert_eq!(answer.error().0, INVALID),
+            }
+        }
+        let answer = ring.ask(client, &format!("SELECT mode FROM shunt.{table} WHERE name = 'a'"));
+        assert_eq!(answer.rows()[0][0].as_deref(), Some(&[held as u8][..]));
+    }
 }
 
 /// Logs and `/status` show the first bytes of a role; a hold belongs to all of it.
