@@ -207,11 +207,11 @@ pub(super) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Re
             let form = std::mem::take(&mut pending.form);
             let mut body = std::mem::take(&mut core.scratch.message);
             body.clear();
-            let opcode = answer::encode(&mut body, version_of(core, ticket), &form, outcome);
+            let (opcode, flags) = answer::encode(&mut body, version_of(core, ticket), &form, outcome);
             if is_list && !too_much {
                 core.fleet.locks.lists_bytes += body.len();
             }
-            answer_with(core, io, ticket, opcode, &body);
+            answer_with(core, io, ticket, (opcode, flags), &body);
             core.scratch.message = body;
             core.fleet.locks.keep_texts(form.texts);
         }
@@ -256,14 +256,14 @@ pub(super) fn version_of(core: &mut Core, ticket: Ticket) -> u8 {
     pending.and_then(|client| core.clients.version_of(client)).unwrap_or(own::VERSION)
 }
 
-/// Answers a client's request with this message.
-pub(super) fn answer_with(core: &mut Core, io: &mut Io, ticket: Ticket, opcode: u8, body: &[u8]) {
+/// Answers a client's request with this message, of this opcode and with these flags.
+pub(super) fn answer_with(core: &mut Core, io: &mut Io, ticket: Ticket, (opcode, flags): (u8, u8), body: &[u8]) {
     let Some((pending, first)) = core.fleet.locks.requests.take(ticket) else { return };
     if let (Some(first), Some(client)) = (first, core.clients.find_mut(pending.client)) {
         client.lock_requests = first;
     }
     let to = Recipient { client: pending.client, stream: pending.stream, received_ns: pending.received_ns };
-    let answer = Answer::plain(opcode, pending.stream, body);
+    let answer = Answer { flags, ..Answer::plain(opcode, pending.stream, body) };
     reply::deliver(&mut core.clients, &core.context, io, to, &answer, Outcome::Intercepted);
 }
 

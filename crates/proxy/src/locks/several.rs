@@ -197,7 +197,7 @@ fn answer(core: &mut Core, io: &mut Io, group: u32) {
             opcode::RESULT
         }
     };
-    ask::answer_with(core, io, group.ticket, op, &body);
+    ask::answer_with(core, io, group.ticket, (op, 0), &body);
     core.scratch.message = body;
 }
 

@@ -105,6 +105,43 @@ fn lists_are_not_made_faster_than_they_are_taken() {
     assert!(refused.iter().all(|answer| answer.error().0 == OVERLOADED));
 }
 
+/// Who asks for more than a list has is told so, but in v3, which has no way to.
+#[test]
+fn a_list_that_lacks_some_says_so() {
+    let mut ring = LockTestbed::new(|_| {});
+    let client = ring.client(None);
+    for thousand in 0..2 {
+        let shares: Vec<u8> = (0..600)
+            .flat_map(|number| {
+                let (owner, key) = (format!("{thousand}-{number}"), "(name, owner, mode) VALUES");
+                let share =
+                    format!("INSERT INTO shunt.fast_rwlocks {key} ('a', '{owner}', 'S') IF NOT EXISTS USING TTL 30");
+                let taken = take("locks", &owner, "me");
+                [bytes::query(4, number, &share), bytes::query(4, 600 + number, &taken)].concat()
+            })
+            .collect();
+        ring.testbed.send(client, &shares);
+        ring.testbed.answered(client, 1_200);
+        ring.testbed.take_answers(client);
+    }
+    for (text, count, is_cut) in [
+        ("SELECT * FROM shunt.lock_queue WHERE name = 'a'", 1_000, true),
+        ("SELECT * FROM shunt.lock_queue WHERE name = 'a' LIMIT 1001", 1_000, true),
+        ("SELECT * FROM shunt.lock_queue WHERE name = 'a' LIMIT 1000", 1_000, false),
+        ("SELECT * FROM shunt.fast_rwlocks WHERE name = 'a'", 1_000, true),
+        ("SELECT * FROM shunt.fast_rwlocks WHERE name = 'a' AND owner = '1-599'", 0, true),
+        ("SELECT * FROM shunt.locks LIMIT 5000", 1_000, true),
+        ("SELECT * FROM shunt.locks", 1_000, true),
+        ("SELECT * FROM shunt.locks LIMIT 7", 7, false),
+        ("SELECT * FROM shunt.locks WHERE name = '0-7'", 1, false),
+    ] {
+        let answer = ring.ask(client, text);
+        let warnings: Vec<&str> = answer.prefix().warnings.into_iter().flat_map(|all| all.iter()).collect();
+        assert_eq!((answer.rows().len(), warnings.len()), (count, usize::from(is_cut)), "{text}");
+        assert!(warnings.iter().all(|warning| warning.contains("the first 1000")), "{warnings:?}");
+    }
+}
+
 /// A core with very many locks looks at them once a second, and tells what it saw then, also who asks for one lock more than the last.
 #[test]
 fn questions_for_ever_more_locks_are_one_look() {
