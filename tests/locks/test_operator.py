@@ -189,6 +189,13 @@ def test_all_who_share_a_lock_lose_it(fleet, session):
     assert "nobody" in locks(fleet.proxies[0].listen, "readers")[1]
 
 
+def members_at(fleet, one):
+    """State and number of shards of each process that is or was a member at a proxy's address."""
+    status = json.loads(fleet.status("--json"))
+    assert (status["name"], status["lease_ms"], status["level"]) == (fleet.name, fleet.lease_ms, "SERIAL")
+    return [(member["state"], member["shards"]) for member in status["members"] if member["address"] == one.listen]
+
+
 def test_a_proxy_that_is_drained_hands_its_locks_over_and_stops(fleet, session):
     fence = acquire(session, "handed", "ann")["fence"]
     drain = [str(binary()), "fleet", "drain", "--contact-points", fleet.contact_points, "--name", fleet.name]
@@ -200,6 +207,7 @@ def test_a_proxy_that_is_drained_hands_its_locks_over_and_stops(fleet, session):
     assert victim.process.wait(40) == 0
     shards = fleet.shards()
     assert sum(shards.values()) == 64 and victim.listen not in shards, "nobody had to find out that it is gone"
+    assert ("left", 0) in members_at(fleet, victim), "which its row tells for good"
     again = acquire(session, "handed", "bob")
     assert (again["[applied]"], again["owner"], again["fence"]) == (False, "ann", fence)
     release(session, "handed", "ann")
@@ -214,6 +222,7 @@ def test_a_proxy_that_is_declared_dead_while_it_is_drained_has_not_left(fleet):
         drain = [str(binary()), "fleet", "drain", "--contact-points", fleet.contact_points, "--name", fleet.name, victim.listen]
         done = subprocess.run(drain, capture_output=True, text=True, timeout=90, check=False)
         assert done.returncode == 1 and "was declared dead" in done.stderr and "has left" not in done.stdout, done
+        wait_for(lambda: ("sealed", 0) in members_at(fleet, victim))
     finally:
         victim.resume()
     # It is a new member.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use shunt_fleet::{Shown, State};
+use shunt_fleet::Shown;
 use tokio::sync::Mutex;
 
 use super::ask::{self, AGE_MAX, PATIENCE};
@@ -121,17 +121,11 @@ fn rival(fleet: &FleetShown) -> Option<String> {
 }
 
 fn member_shown(fleet: &FleetShown, member: &Shown) -> Value {
-    let state = match member.state {
-        State::Live if member.leaving => "leaving",
-        State::Live => "live",
-        State::Dead => "dead",
-        State::Sealed => "sealed",
-    };
     json!({
         "address": member.address,
         "incarnation": member.incarnation.to_string(),
         "is_this": member.incarnation == fleet.own,
-        "state": state,
+        "state": member.state.word(member.leaving),
         "shards": member.shards,
         "silent_ms": member.silent_ns / 1_000_000,
     })
@@ -151,7 +145,7 @@ fn queue_shown(queue: &Queue) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use shunt_fleet::Incarnation;
+    use shunt_fleet::{Incarnation, State};
 
     use super::*;
 
@@ -191,7 +185,9 @@ mod tests {
     #[tokio::test]
     async fn what_the_cores_tell_is_put_together() {
         let members =
-            || vec![member(1, State::Live, false), member(2, State::Live, true), member(3, State::Dead, true)];
+            || [(State::Live, false), (State::Live, true), (State::Dead, true), (State::Sealed, true), (State::Sealed, false)];
+        let members =
+            move || (1..).zip(members()).map(|(number, (state, leaving))| member(number, state, leaving)).collect();
         let fleet = move || FleetShown {
             own: Incarnation([1; 16]),
             epoch: 4,
@@ -210,7 +206,7 @@ mod tests {
         let value = ask_cores(&[one, two], PATIENCE).await;
         let states: Vec<&Value> =
             value["members"].as_array().expect("a list").iter().map(|one| &one["state"]).collect();
-        assert_eq!(states, ["live", "leaving", "dead"]);
+        assert_eq!(states, ["live", "leaving", "dead", "left", "sealed"]);
         let first = json!({
             "address": "10.0.0.1:9042", "incarnation": "01010101-0101-0101-0101-010101010101", "is_this": true,
             "state": "live", "shards": 1, "silent_ms": 2,
