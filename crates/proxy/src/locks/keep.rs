@@ -79,10 +79,12 @@ pub(super) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, rows: &[Row<'_>
     set_due(core, io);
 }
 
-pub(super) fn load_failed(core: &mut Core, io: &mut Io, load: LoadId) {
+/// `false`: nobody wants the rows any more.
+pub(super) fn load_failed(core: &mut Core, io: &mut Io, load: LoadId) -> bool {
     let (table, outbox) = core.fleet.locks.table();
-    table.load_failed(load, outbox);
+    let was_awaited = table.load_failed(load, outbox);
     set_due(core, io);
+    was_awaited
 }
 
 /// The time of a hold, a wait or a write is over.
@@ -102,6 +104,7 @@ pub(crate) fn tick(core: &mut Core) {
     use LockEvent::{Expired, Granted, InDoubt, Loaded, Released, Renewed, WaitTimedOut, WaitedFor, WrittenAgain};
     let Some(table) = &core.fleet.locks.table else { return };
     let (metrics, counters) = (&core.context.metrics.locks, table.counters());
+    core.fleet.locks.unreadable.count(&metrics.unreadable);
     metrics.held.set(table.holds() as u64);
     metrics.waiting.set(table.requests() as u64);
     for (event, count) in [

@@ -322,6 +322,24 @@ fn rows_that_no_proxy_wrote_stop_nothing_else() {
     }
 }
 
+/// An operator learns which partition it is, for as long as it lasts.
+#[test]
+fn a_partition_with_a_row_that_no_proxy_wrote_is_in_the_metrics_until_it_was_read() {
+    let mut ring = LockTestbed::new(|_| {});
+    let client = ring.client(None);
+    let shown = |ring: &mut LockTestbed| {
+        ring.testbed.run_for(SECOND);
+        ring.testbed.scene.metrics[0].locks.unreadable.all().collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&mut ring), [0; 0]);
+    ring.tables.lock().unwrap().rows = vec![lock_row(b"forged", b"me", i64::MAX, 1, 1)];
+    assert_eq!(ring.ask(client, &take("locks", "forged", "you")).error().0, IS_BOOTSTRAPPING);
+    assert_eq!(shown(&mut ring), [shunt_locks::bucket_of(b"forged")]);
+    ring.tables.lock().unwrap().rows.clear();
+    assert!(ring.applies(client, &take("locks", "forged", "you")));
+    assert_eq!(shown(&mut ring), [0; 0]);
+}
+
 /// One role must not use up all batches that may be under way.
 #[test]
 fn batches_of_one_role_leave_room_for_those_of_others() {
