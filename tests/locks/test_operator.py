@@ -306,9 +306,18 @@ def test_a_fleet_that_the_ring_has_no_nodes_for_leaves_nothing_behind():
             made = subprocess.run([*init, "--datacentre", datacentre, "--replicas", "1"], capture_output=True, text=True, timeout=60, check=False)
             assert made.returncode == 2 and "shunt is there already, with replication factor 1" in made.stderr, made
             direct.query("DROP KEYSPACE shunt")
-        for says in ("is made", "was there before"):
+        tables = {"shunt_meta.fleet", "shunt_meta.member", "shunt_meta.lock", "shunt_meta.txn", "shunt.locks", "shunt.fast_locks", "shunt.rwlocks",
+                  "shunt.fast_rwlocks", "shunt.lock_queue"}
+        for dropped, says, new in (([], "is made", tables), ([], "was there before", set()),
+                                   (["shunt.lock_queue", "shunt.locks"], "was there before", {"shunt.lock_queue", "shunt.locks"})):
+            with cql.Session(f"{NETWORK}.11", 9148) as direct:
+                for table in dropped:
+                    direct.query(f"DROP TABLE {table}")
             made = subprocess.run([*init, "--datacentre", datacentre, "--replicas", "1"], capture_output=True, text=True, timeout=60, check=False)
             assert made.returncode == 0 and says in made.stdout, made
+            lines = dict(line.split(": ") for line in made.stdout.splitlines()[1:])
+            assert {what: set(named.split(", ")) for what, named in lines.items()} == {
+                what: named for what, named in (("tables made", new), ("tables found", tables - new)) if named}
         assert keyspaces() == {*before, "shunt", "shunt_meta"}
 
 
