@@ -117,7 +117,7 @@ fn step(locks: &mut Locks, now: &mut Now, ticket: u64, shard: u8, bytes: &mut By
                     let wait_ms = u32::from(bytes.one());
                     locks.acquire(*now, &asked, mode, (ttl_ms, wait_ms), heard)
                 }
-                1 => locks.renew(*now, &asked, ttl_ms, None, heard),
+                1 => locks.renew(*now, &asked, None, (ttl_ms, None), heard),
                 2 => locks.release(*now, &asked, None, bytes.one() == 1, heard),
                 _ => locks.look(*now, &asked, heard),
             };

@@ -70,9 +70,9 @@ class Fleet:
             if one.process is not None:
                 one.kill()
 
-    def status(self) -> str:
+    def status(self, *more: str) -> str:
         return subprocess.run([str(proxy.binary()), "fleet", "status", "--contact-points", self.contact_points, "--name", self.name,
-                               *self.tool_options],
+                               *self.tool_options, *more],
                               capture_output=True, text=True, timeout=60, check=True).stdout
 
     def shards(self) -> dict:

@@ -1,5 +1,6 @@
-"""A fleet whose rows have another format than its proxies know, and members of a later version beside them."""
+"""A fleet whose rows have another format than its proxies know, or that no proxy writes, and members of a later version beside them."""
 
+import json
 import subprocess
 import time
 
@@ -95,3 +96,47 @@ def test_a_member_of_a_later_version_is_one_like_others_as_long_as_the_rows_have
     wait_for(lambda: not any("10.9.9.9:9042" in line and " live " in line for line in fleet.status().splitlines()))
     fleet.wait_until_settled(len(fleet.proxies))
     assert all(metric(one, "shunt_fleet_unknown_format") == "0" for one in fleet.proxies)
+
+
+def bucket_of(name):
+    """As in crates/locks/src/types.rs."""
+    number = 0xCBF29CE484222325
+    for byte in name.encode():
+        number = (number ^ byte) * 0x100000001B3 % 2**64
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        number = (number ^ number >> 33) * factor % 2**64
+    number ^= number >> 33
+    return number % 64 * 16 + (number >> 32) % 16
+
+
+def test_a_row_that_no_proxy_writes_is_told_of_until_it_is_deleted(fleet, node):
+    for one in fleet.proxies:
+        one.kill()
+    bucket, unreadable = bucket_of("forged"), "shunt_lock_unreadable_partitions"
+    node.query("INSERT INTO shunt_meta.lock (bucket, name, slot, owner, role, mode, fence, ttl_ms) "
+               f"VALUES ({bucket}, 'forged', '', 'eve', '', 'X', {2**63 - 1}, 1000)", QUORUM)
+    for one in fleet.proxies:
+        one.start()
+
+    def told():
+        return [one for one in fleet.proxies if f'{unreadable}{{bucket="{bucket}"}} 1' in one.get("/metrics")[1]]
+
+    def is_told():
+        with pytest.raises(cql.CqlError) as caught:
+            take(fleet.proxies[0], "forged", "ann")
+        assert caught.value.code == IS_BOOTSTRAPPING
+        return told()
+
+    # The members that were killed have all shards for a lease yet, and nobody reads the row before.
+    wait_for(is_told)
+    fleet.wait_until_settled(len(fleet.proxies))
+    wait_for(lambda: len(is_told()) == 1)
+    owner, = told()
+    status = json.loads(owner.get("/status")[1])["fleet"]
+    assert status["unreadable"] == [{"bucket": bucket, "name": "forged"}]
+    assert any(f"partition {bucket} " in alert and '"forged"' in alert for alert in status["alerts"]), status
+    node.query(f"DELETE FROM shunt_meta.lock WHERE bucket = {bucket} AND name = 'forged'", QUORUM)
+    assert take(fleet.proxies[0], "forged", "ann")["[applied]"]
+    wait_for(lambda: not told() and json.loads(owner.get("/status")[1])["fleet"]["alerts"] == [])
+    with cql.Session(owner.host, owner.port) as session:
+        session.query("DELETE FROM shunt.locks WHERE name = 'forged' IF owner = 'ann'")

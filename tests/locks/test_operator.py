@@ -189,6 +189,13 @@ def test_all_who_share_a_lock_lose_it(fleet, session):
     assert "nobody" in locks(fleet.proxies[0].listen, "readers")[1]
 
 
+def members_at(fleet, one):
+    """State and number of shards of each process that is or was a member at a proxy's address."""
+    status = json.loads(fleet.status("--json"))
+    assert (status["name"], status["lease_ms"], status["level"]) == (fleet.name, fleet.lease_ms, "SERIAL")
+    return [(member["state"], member["shards"]) for member in status["members"] if member["address"] == one.listen]
+
+
 def test_a_proxy_that_is_drained_hands_its_locks_over_and_stops(fleet, session):
     fence = acquire(session, "handed", "ann")["fence"]
     drain = [str(binary()), "fleet", "drain", "--contact-points", fleet.contact_points, "--name", fleet.name]
@@ -200,6 +207,7 @@ def test_a_proxy_that_is_drained_hands_its_locks_over_and_stops(fleet, session):
     assert victim.process.wait(40) == 0
     shards = fleet.shards()
     assert sum(shards.values()) == 64 and victim.listen not in shards, "nobody had to find out that it is gone"
+    assert ("left", 0) in members_at(fleet, victim), "which its row tells for good"
     again = acquire(session, "handed", "bob")
     assert (again["[applied]"], again["owner"], again["fence"]) == (False, "ann", fence)
     release(session, "handed", "ann")
@@ -214,6 +222,7 @@ def test_a_proxy_that_is_declared_dead_while_it_is_drained_has_not_left(fleet):
         drain = [str(binary()), "fleet", "drain", "--contact-points", fleet.contact_points, "--name", fleet.name, victim.listen]
         done = subprocess.run(drain, capture_output=True, text=True, timeout=90, check=False)
         assert done.returncode == 1 and "was declared dead" in done.stderr and "has left" not in done.stdout, done
+        wait_for(lambda: ("sealed", 0) in members_at(fleet, victim))
     finally:
         victim.resume()
     # It is a new member.
@@ -297,9 +306,18 @@ def test_a_fleet_that_the_ring_has_no_nodes_for_leaves_nothing_behind():
             made = subprocess.run([*init, "--datacentre", datacentre, "--replicas", "1"], capture_output=True, text=True, timeout=60, check=False)
             assert made.returncode == 2 and "shunt is there already, with replication factor 1" in made.stderr, made
             direct.query("DROP KEYSPACE shunt")
-        for says in ("is made", "was there before"):
+        tables = {"shunt_meta.fleet", "shunt_meta.member", "shunt_meta.lock", "shunt_meta.txn", "shunt.locks", "shunt.fast_locks", "shunt.rwlocks",
+                  "shunt.fast_rwlocks", "shunt.lock_queue"}
+        for dropped, says, new in (([], "is made", tables), ([], "was there before", set()),
+                                   (["shunt.lock_queue", "shunt.locks"], "was there before", {"shunt.lock_queue", "shunt.locks"})):
+            with cql.Session(f"{NETWORK}.11", 9148) as direct:
+                for table in dropped:
+                    direct.query(f"DROP TABLE {table}")
             made = subprocess.run([*init, "--datacentre", datacentre, "--replicas", "1"], capture_output=True, text=True, timeout=60, check=False)
             assert made.returncode == 0 and says in made.stdout, made
+            lines = dict(line.split(": ") for line in made.stdout.splitlines()[1:])
+            assert {what: set(named.split(", ")) for what, named in lines.items()} == {
+                what: named for what, named in (("tables made", new), ("tables found", tables - new)) if named}
         assert keyspaces() == {*before, "shunt", "shunt_meta"}
 
 

@@ -126,6 +126,20 @@ def test_readers_share_and_queue_behind_a_writer(session, name, table):
     assert gone["[applied]"]
 
 
+@pytest.mark.parametrize("table", ["rwlocks", "fast_rwlocks"])
+def test_a_renewal_does_not_change_the_mode(fleet, session, name, table):
+    """Whichever proxy it goes to: the owner of the lock knows its mode."""
+    renew = f"UPDATE shunt.{table} USING TTL {TTL} SET mode = %s WHERE name = %s AND owner = %s IF EXISTS"
+    for held, other in (("S", "X"), ("X", "S")):
+        assert share(session, name, held, held, table)["[applied]"]
+        for _ in fleet.proxies:
+            with pytest.raises(InvalidRequest, match="renew it in the mode that it is held in, or release it first"):
+                session.execute(renew, (other, name, held))
+            assert session.execute(renew, (held, name, held)).one()["[applied]"]
+        gone = session.execute(f"DELETE FROM shunt.{table} WHERE name = %s AND owner = %s IF EXISTS", (name, held)).one()
+        assert gone["[applied]"]
+
+
 def test_the_lock_of_a_client_that_is_gone_goes_to_the_next(fleet, name, session):
     assert acquire(session, name, "holder")["[applied]"]
     for to in range(3):

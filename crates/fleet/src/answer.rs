@@ -47,6 +47,20 @@ pub enum State {
     Sealed = 3,
 }
 
+impl State {
+    /// The word by which an operator is told of a member, with what its row says of its leaving: a declaration of death takes that back, so
+    /// that who left by itself is known for good.
+    pub fn word(self, leaving: bool) -> &'static str {
+        match (self, leaving) {
+            (State::Live, false) => "live",
+            (State::Live, true) => "leaving",
+            (State::Dead, _) => "dead",
+            (State::Sealed, true) => "left",
+            (State::Sealed, false) => "sealed",
+        }
+    }
+}
+
 /// A row of `shunt_meta.member`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberRow {

@@ -155,6 +155,8 @@ impl Others {
     pub(crate) fn set_state(&mut self, incarnation: Incarnation, state: State, now_ns: u64) {
         if let Some(seen) = self.seen.get_mut(&incarnation) {
             (seen.row.state, seen.state_since_ns) = (state, now_ns);
+            // As the declaration of a death writes it.
+            seen.row.leaving &= state != State::Dead;
         }
     }
 

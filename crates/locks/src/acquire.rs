@@ -45,8 +45,8 @@ impl Locks {
                 let request = (operation, known);
                 self.acquire_now(now, asked, shard, request, (mode, ttl_ms, wait_ms), sink)
             }
-            Operation::Renew { ttl_ms, fence } => {
-                self.renew_now(now, asked, shard, (operation, known), (ttl_ms, fence), sink)
+            Operation::Renew { mode, ttl_ms, fence } => {
+                self.renew_now(now, asked, shard, (operation, known), (mode, ttl_ms, fence), sink)
             }
             Operation::Release { fence, forced } => {
                 self.release_now(now, asked, shard, known, (fence, forced), sink);

@@ -140,10 +140,10 @@ impl Locks {
         }
     }
 
-    /// The rows of a partition could not be read; the next request for one of its locks tries again.
-    pub fn load_failed(&mut self, load: LoadId, sink: &mut impl Sink) {
+    /// The rows of a partition could not be read; the next request for one of its locks tries again. `false`: nobody wants them any more.
+    pub fn load_failed(&mut self, load: LoadId, sink: &mut impl Sink) -> bool {
         if !self.is_awaited(load) {
-            return;
+            return false;
         }
         let shard = usize::from(load.bucket) / BUCKETS_PER_SHARD;
         // What was read of it so far is not served, and would be there twice after the next reading.
@@ -152,6 +152,7 @@ impl Locks {
         }
         self.buckets[usize::from(load.bucket)].state = BucketState::Unknown;
         self.refuse_deferred(load.bucket, NotServed::Loading, sink);
+        true
     }
 
     fn forget_loaded(&mut self, shard: u8, bucket: u16, sink: &mut impl Sink) {

@@ -8,17 +8,17 @@ use crate::types::{
 };
 
 impl Locks {
-    /// Makes a hold last for `ttl_ms` from now, if it is the asker's and has this fence, where one is named. The handle of a
-    /// request that is not answered yet.
+    /// Makes a hold last for `ttl_ms` from now, if it is the asker's and has this fence and this mode, where one is named. The handle
+    /// of a request that is not answered yet.
     pub fn renew(
         &mut self,
         now: Now,
         asked: &Asked<'_>,
-        ttl_ms: u32,
-        fence: Option<i64>,
+        mode: Option<Mode>,
+        (ttl_ms, fence): (u32, Option<i64>),
         sink: &mut impl Sink,
     ) -> Option<Handle> {
-        self.take(now, asked, Operation::Renew { ttl_ms, fence }, NIL, sink)
+        self.take(now, asked, Operation::Renew { mode, ttl_ms, fence }, NIL, sink)
     }
 
     /// Ends a hold, if it is the asker's and has this fence, where one is named. `forced`: the owner's hold, whichever role's it is;
@@ -77,10 +77,14 @@ impl Locks {
         asked: &Asked<'_>,
         shard: u8,
         (operation, known): (Operation, u32),
-        (ttl_ms, fence): (u32, Option<i64>),
+        (mode, ttl_ms, fence): (Option<Mode>, u32, Option<i64>),
         sink: &mut impl Sink,
     ) -> Option<Handle> {
         let hold = self.own_hold(now, asked, shard, known, (fence, false), sink)?;
+        if mode.is_some_and(|mode| mode != self.timed.holds[hold].mode) {
+            self.tell(asked, known, Outcome::OtherMode, sink);
+            return None;
+        }
         let longer = asked.namespace == Namespace::Durable && ttl_ms > self.timed.holds[hold].ttl_ms;
         #[cfg(any(test, feature = "weakened"))]
         let longer = longer && !self.without.longer_row;

@@ -92,7 +92,7 @@ impl HoldRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Acquire { mode: Mode, ttl_ms: u32, wait_ms: u32 },
-    Renew { ttl_ms: u32, fence: Option<i64> },
+    Renew { mode: Option<Mode>, ttl_ms: u32, fence: Option<i64> },
     Release { fence: Option<i64>, forced: bool },
     GiveBack { fence: i64 },
     Look,

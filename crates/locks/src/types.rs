@@ -177,7 +177,7 @@ pub enum Outcome<'a> {
     InDoubt,
     /// Another role holds the lock under the same owner's name.
     Unauthorized,
-    /// The asker holds the lock in the other mode; it has to release it first.
+    /// The asker holds the lock in another mode than it names, which nothing changes: it has to release it first.
     OtherMode,
     /// There are as many as there may be.
     Quota(Quota),

@@ -13,7 +13,7 @@ use clap::Args;
 use shunt_fleet::schema::{FACADE_KEYSPACE, FACADE_TABLES, FORMAT, FORMAT_MIN, META_KEYSPACE};
 use shunt_fleet::{BadRow, CLOCK_OFFSET_MAX_US, FleetRow, Incarnation, Level, MemberRow, Outcome, State, Statement};
 use shunt_proxy::control::client::{Client, Failed, Table};
-use shunt_proxy::membership::tool;
+use shunt_proxy::membership::tool::{self, There};
 use shunt_wire::cql::message::{Consistency, error_code};
 
 use crate::exit::Exit;
@@ -336,7 +336,7 @@ fn facades(client: &mut Client, report: &mut Report) -> Result<(), Failed> {
         let start = format!("CREATE TABLE IF NOT EXISTS {FACADE_KEYSPACE}.");
         let name = statement.strip_prefix(start.as_str()).and_then(|rest| rest.split(' ').next()).unwrap_or_default();
         let table = format!("{FACADE_KEYSPACE}.{name}");
-        if let Some(why) = tool::is_anothers(client, statement)? {
+        if let There::Anothers(why) = tool::look(client, statement)? {
             report.error(
                 "facades",
                 &table,

@@ -2,17 +2,17 @@
 
 mod datacentre;
 mod drain;
+mod status;
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use shunt_fleet::schema::{FORMAT, FORMAT_MIN, Replication};
-use shunt_fleet::{FleetRow, Level, MemberRow, NewFleet, Outcome, State, Statement};
+use shunt_fleet::{FleetRow, Level, MemberRow, NewFleet, Outcome, Statement};
 use shunt_proxy::config::{Credentials, Secret};
 use shunt_proxy::control::client::{Client, Failed};
-use shunt_proxy::membership::tool;
+use shunt_proxy::membership::tool::{self, Founded};
 use shunt_wire::cql::message::{Consistency, error_code};
 
 use crate::exit::Exit;
@@ -40,7 +40,10 @@ pub(crate) enum FleetCommand {
                             shunt fleet init --contact-points 10.0.0.1 --replicas 3 --name orders")]
     Init(Init),
     /// Show the members, and whose the locks are
-    #[command(after_help = "Example:\n  shunt fleet status --contact-points 10.0.0.1")]
+    #[command(after_help = "Examples:\n  shunt fleet status --contact-points 10.0.0.1\n  \
+                            shunt fleet status --contact-points 10.0.0.1 --json\n\n\
+                            States: live; leaving, told to leave; left, has handed over what it had; dead, silent for its lease; \
+                            sealed, dead with its shards taken over")]
     Status(Status),
     /// Make a proxy hand its locks over, leave the fleet and stop, as SIGTERM does
     #[command(after_help = "Example:\n  shunt fleet drain 10.0.0.5:9042 --contact-points 10.0.0.1\n\n\
@@ -95,6 +98,9 @@ pub(crate) struct Status {
     /// Name of the fleet
     #[arg(long, value_name = "NAME", default_value = "main")]
     name: String,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 /// `shunt fleet drain`.
@@ -187,7 +193,7 @@ impl Access {
 pub(crate) fn run(fleet: &Fleet) -> Exit {
     let done = match &fleet.command {
         FleetCommand::Init(init) => self::init(init),
-        FleetCommand::Status(status) => self::status(status),
+        FleetCommand::Status(status) => status::run(status),
         FleetCommand::Drain(drain) => match drain::run(drain) {
             Ok(exit) => return exit,
             Err(failed) => Err(failed),
@@ -232,11 +238,20 @@ fn init(init: &Init) -> Result<String, Failed> {
         datacentre::check(&mut client, init)?;
     }
     let replication = tool::replication(&mut client, &replication, known.contains(name))?;
-    if tool::found(&mut client, name, row.clone(), &replication)? {
-        return Ok(format!("fleet {name} is made; start its proxies with --fleet {name}\n"));
+    let founded = tool::found(&mut client, name, row.clone(), &replication)?;
+    let tables = tables(&founded);
+    if founded.is_new {
+        return Ok(format!("fleet {name} is made; start its proxies with --fleet {name}\n{tables}"));
     }
     let (there, _) = read(&mut client, name)?;
-    Ok(format!("fleet {name} was there before, and is left as it is{}\n", differences(&there, &row)))
+    Ok(format!("fleet {name} was there before, and is left as it is{}\n{tables}", differences(&there, &row)))
+}
+
+/// Which tables were made: of one that was dropped while there is a fleet, all rows are gone.
+fn tables(founded: &Founded) -> String {
+    let lines = [("tables made: ", &founded.made), ("tables found: ", &founded.were_there)];
+    let lines = lines.into_iter().filter(|(_, tables)| !tables.is_empty());
+    lines.map(|(what, tables)| format!("{what}{}\n", tables.join(", "))).collect()
 }
 
 /// What a fleet that is there has otherwise than it was asked for.
@@ -313,36 +328,22 @@ fn read(client: &mut Client, name: &str) -> Result<(FleetRow, Vec<MemberRow>), F
     }
 }
 
-fn status(status: &Status) -> Result<String, Failed> {
-    let name = &status.name;
-    let (fleet, members) = read(&mut status.access.connect()?, name)?;
-    let mut text = format!(
-        "fleet {name}: epoch {}, lease {} ms, locks in memory {} ms at most, {}\n",
-        fleet.epoch,
-        fleet.lease_ms,
-        fleet.max_ttl_ms,
-        fleet.level.name()
-    );
-    let _ = writeln!(text, "{:<22} {:<8} {:>6} {:>10}  incarnation", "address", "state", "shards", "beat");
-    for member in members {
-        let state = match member.state {
-            State::Live if member.leaving => "leaving",
-            State::Live => "live",
-            State::Dead => "dead",
-            State::Sealed => "sealed",
-        };
-        let shards = fleet.view.shards_of(member.incarnation).len();
-        let _ =
-            writeln!(text, "{:<22} {state:<8} {shards:>6} {:>10}  {}", member.address, member.beat, member.incarnation);
-    }
-    Ok(text)
-}
-
 #[cfg(test)]
 mod tests {
     use shunt_fleet::{Shards, View};
 
     use super::*;
+
+    #[test]
+    fn what_is_made_is_told_from_what_was_there() {
+        let named = |tables: &[&str]| tables.iter().map(|table| (*table).to_owned()).collect();
+        let mut founded = Founded { is_new: true, made: named(&["a.b", "a.c"]), were_there: Vec::new() };
+        assert_eq!(tables(&founded), "tables made: a.b, a.c\n");
+        founded.were_there = named(&["a.d"]);
+        assert_eq!(tables(&founded), "tables made: a.b, a.c\ntables found: a.d\n");
+        founded.made.clear();
+        assert_eq!(tables(&founded), "tables found: a.d\n");
+    }
 
     #[test]
     fn what_a_fleet_has_otherwise_than_it_was_asked_for_is_named() {

@@ -17,6 +17,8 @@ use crate::print;
 
 /// How long one proxy may take to connect, and for a statement.
 const LIMIT: Duration = Duration::from_secs(5);
+/// A proxy tells of so many who hold a lock or wait for it, and of no more.
+const QUEUE_MAX: usize = 1_000;
 /// What no proxy can serve now is asked again for so long: the owner of a lock may be changing.
 const AGAIN_FOR: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(200);
@@ -104,6 +106,9 @@ fn queue(locks: &Locks, name: &str) -> Result<Exit, Failed> {
         let _ = writeln!(text, "{kept:<8} {state:<8} {owner:<28} {role:<12} {mode:<4} {fence:>17} {left:>10}");
     }
     print(&text);
+    if table.rows.len() >= QUEUE_MAX {
+        eprintln!("warning: these are the first {QUEUE_MAX}; there may be more");
+    }
     Ok(Exit::Done)
 }
 

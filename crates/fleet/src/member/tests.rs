@@ -82,6 +82,31 @@ fn another_that_lives_at_the_same_address_is_told_of_once_and_a_former_start_is_
     assert_eq!(rivals, [(me, false), (other, true)]);
 }
 
+/// The declaration of a death takes it back in the row, which this member reads again some time later.
+#[test]
+fn who_was_told_to_leave_and_is_declared_dead_has_not_left() {
+    let (me, other) = (Incarnation([1; 16]), Incarnation([2; 16]));
+    let mut member = Member::new(Config::new("main", "10.0.0.1:9042"), me).expect("settings");
+    let address = "10.0.0.2:9042".to_owned();
+    let row = MemberRow {
+        incarnation: other,
+        address,
+        state: State::Live,
+        beat: 3,
+        ts_limit_us: 0,
+        format: 1,
+        leaving: true,
+    };
+    let snapshot = Snapshot { rows: vec![row], unreadable: Default::default(), serial: true, sent_ns: 1, now_ns: 1 };
+    member.others.take(snapshot, &member.times);
+    let word = |member: &Member| member.members(2, 1).0.first().map(|shown| shown.state.word(shown.leaving));
+    assert_eq!(word(&member), Some("leaving"));
+    for (state, expected) in [(State::Dead, "dead"), (State::Sealed, "sealed")] {
+        member.others.set_state(other, state, 2);
+        assert_eq!(word(&member), Some(expected));
+    }
+}
+
 #[test]
 fn members_are_shown_with_this_one_and_those_that_live_however_many_are_dead() {
     let me = Incarnation([9; 16]);

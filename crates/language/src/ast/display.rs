@@ -1,6 +1,6 @@
 //! Parts of statements as text that parses to the same again, as `DESCRIBE` and result column names need them. Where Cassandra
 //! has a text for a name that says another thing, terms have that: a minus in front of a number is taken for the number's
-//! own, and in front of another minus for a comment.
+//! own, and in front of another minus for a comment. Where its text would say nothing at all, a blank keeps the minus apart.
 
 use std::fmt::{self, Display};
 
@@ -107,6 +107,7 @@ impl fmt::Display for Term {
             }
             Term::Hint(type_name, term) => write!(f, "({type_name}){term}"),
             Term::Cast(term, native) => write!(f, "cast({term} as {native})"),
+            Term::Negation(term) if takes_minus(term) => write!(f, "- {term}"),
             Term::Negation(term) => write!(f, "-{term}"),
             Term::Arithmetic { operator, left, right } => write!(f, "{left} {} {right}", operator.symbol()),
         }
@@ -160,6 +161,18 @@ impl Display for Selector {
             Selector::Negation(of) => write!(f, "-{of}"),
             Selector::Arithmetic { operator, left, right } => write!(f, "{left} {} {right}", operator.symbol()),
         }
+    }
+}
+
+/// True of what a minus right in front of it would make another token of, which is not its negation: a blob or a UUID that begins with a
+/// digit, of which a number and a word would be left, and NaN, which has no sign.
+fn takes_minus(term: &Term) -> bool {
+    let Term::Literal(literal) = term else { return false };
+    match literal.kind {
+        LiteralKind::Hex => true,
+        LiteralKind::Uuid => literal.text.starts_with(|first: char| first.is_ascii_digit()),
+        LiteralKind::Float => literal.text == "NaN",
+        _ => false,
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) use crate::weakened::Without;
 mod bounds;
 mod histories;
 mod model;
+mod modes;
 mod released_for;
 mod semantics;
 mod store;

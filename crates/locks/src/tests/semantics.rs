@@ -113,7 +113,7 @@ impl Core {
 
     pub(super) fn renew(&mut self, namespace: Namespace, owner: &str, ttl_ms: u32) {
         let asked = self.asked(namespace, owner);
-        self.locks.renew(self.now(), &asked, ttl_ms, None, &mut self.heard);
+        self.locks.renew(self.now(), &asked, None, (ttl_ms, None), &mut self.heard);
     }
 
     pub(super) fn release(&mut self, namespace: Namespace, owner: &str) {
@@ -473,7 +473,7 @@ fn in_steady_state_nothing_is_allocated() {
                 if let Some(id) = sink.0.take() {
                     core.locks.written(now, id, Written::Acknowledged, &mut sink);
                 }
-                core.locks.renew(now, &asked, 9000, None, &mut sink);
+                core.locks.renew(now, &asked, None, (9000, None), &mut sink);
                 core.locks.release(now, &asked, None, false, &mut sink);
             }
         }

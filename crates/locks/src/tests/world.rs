@@ -315,7 +315,7 @@ impl World {
         let locks = &mut self.proxies[proxy].locks;
         let handle = match operation {
             Asks::Acquire(mode, ttl_ms) => locks.acquire(now, &asked, mode, (ttl_ms, wait_ms), &mut said),
-            Asks::Renew(ttl_ms) => locks.renew(now, &asked, ttl_ms, None, &mut said),
+            Asks::Renew(ttl_ms) => locks.renew(now, &asked, None, (ttl_ms, None), &mut said),
             Asks::Release => locks.release(now, &asked, None, false, &mut said),
             Asks::Look => locks.look(now, &asked, &mut said),
         };

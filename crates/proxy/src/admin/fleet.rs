@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use shunt_fleet::{Shown, State};
+use shunt_fleet::Shown;
 use tokio::sync::Mutex;
 
 use super::ask::{self, AGE_MAX, PATIENCE};
 use crate::control::{CoreMail, Mailbox};
-use crate::locks::told::{CoreLocks, FleetShown, Queue, longest};
+use crate::locks::told::{CoreLocks, FleetShown, Queue, UNREADABLE_MAX, longest};
 use crate::metrics::{CoreMetrics, LockMetrics};
 
 /// Asks the cores.
@@ -58,6 +58,8 @@ impl Locks {
                  address of its own (--advertise), and stop one of the two"
             ));
         }
+        let count: usize = cores.iter().map(|core| core.locks.unreadable.all().count()).sum();
+        alerts.extend(unreadable_alerts(&status["unreadable"], count));
         status["alerts"] = alerts.into();
         status
     }
@@ -93,16 +95,39 @@ fn alerts(sum: impl Fn(fn(&LockMetrics) -> u64) -> u64, not_a_member: Option<&st
     alerts
 }
 
+/// One for each partition that is named, and one for all others of so many.
+fn unreadable_alerts(named: &Value, count: usize) -> Vec<String> {
+    let named = named.as_array().map_or(&[][..], Vec::as_slice);
+    let of_one = |one: &Value| {
+        format!(
+            "the locks of partition {} are not served: the row with the name {} in shunt_meta.lock is not as a proxy writes it; see who \
+             wrote it, and delete it",
+            one["bucket"], one["name"]
+        )
+    };
+    let mut alerts: Vec<String> = named.iter().map(of_one).collect();
+    let others = count.saturating_sub(named.len());
+    if others > 0 {
+        alerts.push(format!(
+            "the locks of {others} partitions more are not served for such rows: see shunt_lock_unreadable_partitions, and the log"
+        ));
+    }
+    alerts
+}
+
 async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Value {
-    let (mut queues, mut fleet, mut not_a_member) = (Vec::new(), None, None);
+    let (mut queues, mut fleet, mut not_a_member, mut unreadable) = (Vec::new(), None, None, Vec::new());
     let take = |told: CoreLocks| {
         queues.extend(told.queues);
         longest(&mut queues);
         fleet = told.fleet.or(fleet.take());
         not_a_member = told.not_a_member.or(not_a_member.take());
+        unreadable.extend(told.unreadable);
         told.core
     };
     let missing = ask::all(mailboxes, patience, CoreMail::Locks, take).await;
+    unreadable.sort();
+    unreadable.truncate(UNREADABLE_MAX);
     let members = |fleet: &FleetShown| fleet.members.iter().map(|member| member_shown(fleet, member)).collect();
     json!({
         "epoch": fleet.as_ref().map(|fleet| fleet.epoch),
@@ -111,6 +136,7 @@ async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Value {
         "not_a_member": not_a_member,
         "rival": fleet.as_ref().and_then(rival),
         "members_not_shown": fleet.as_ref().map_or(0, |fleet| fleet.others),
+        "unreadable": unreadable.iter().map(|(bucket, name)| json!({ "bucket": bucket, "name": name })).collect::<Vec<_>>(),
         "queues": queues.iter().map(queue_shown).collect::<Vec<_>>(),
         "cores_missing": missing,
     })
@@ -121,17 +147,11 @@ fn rival(fleet: &FleetShown) -> Option<String> {
 }
 
 fn member_shown(fleet: &FleetShown, member: &Shown) -> Value {
-    let state = match member.state {
-        State::Live if member.leaving => "leaving",
-        State::Live => "live",
-        State::Dead => "dead",
-        State::Sealed => "sealed",
-    };
     json!({
         "address": member.address,
         "incarnation": member.incarnation.to_string(),
         "is_this": member.incarnation == fleet.own,
-        "state": state,
+        "state": member.state.word(member.leaving),
         "shards": member.shards,
         "silent_ms": member.silent_ns / 1_000_000,
     })
@@ -151,7 +171,7 @@ fn queue_shown(queue: &Queue) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use shunt_fleet::Incarnation;
+    use shunt_fleet::{Incarnation, State};
 
     use super::*;
 
@@ -179,6 +199,11 @@ mod tests {
         }
     }
 
+    /// The answer of a core that has nothing to tell.
+    fn told(core: usize) -> CoreLocks {
+        CoreLocks { core, queues: Vec::new(), fleet: None, not_a_member: None, unreadable: Vec::new() }
+    }
+
     /// A core that answers so, whatever it is asked.
     fn core(tell: impl Fn() -> CoreLocks + Send + Sync + 'static) -> Mailbox {
         Box::new(move |mail| {
@@ -190,8 +215,17 @@ mod tests {
 
     #[tokio::test]
     async fn what_the_cores_tell_is_put_together() {
+        let members = || {
+            [
+                (State::Live, false),
+                (State::Live, true),
+                (State::Dead, true),
+                (State::Sealed, true),
+                (State::Sealed, false),
+            ]
+        };
         let members =
-            || vec![member(1, State::Live, false), member(2, State::Live, true), member(3, State::Dead, true)];
+            move || (1..).zip(members()).map(|(number, (state, leaving))| member(number, state, leaving)).collect();
         let fleet = move || FleetShown {
             own: Incarnation([1; 16]),
             epoch: 4,
@@ -199,18 +233,15 @@ mod tests {
             members: members(),
             others: 2,
         };
-        let one =
-            core(move || CoreLocks { core: 0, queues: vec![queue("b", 3)], fleet: Some(fleet()), not_a_member: None });
+        let one = core(move || CoreLocks { core: 0, queues: vec![queue("b", 3)], fleet: Some(fleet()), ..told(0) });
         let two = core(|| CoreLocks {
-            core: 1,
             queues: (0..10).map(|number| queue(&format!("c{number}"), 1)).chain([queue("a", 8)]).collect(),
-            fleet: None,
-            not_a_member: None,
+            ..told(1)
         });
         let value = ask_cores(&[one, two], PATIENCE).await;
         let states: Vec<&Value> =
             value["members"].as_array().expect("a list").iter().map(|one| &one["state"]).collect();
-        assert_eq!(states, ["live", "leaving", "dead"]);
+        assert_eq!(states, ["live", "leaving", "dead", "left", "sealed"]);
         let first = json!({
             "address": "10.0.0.1:9042", "incarnation": "01010101-0101-0101-0101-010101010101", "is_this": true,
             "state": "live", "shards": 1, "silent_ms": 2,
@@ -237,16 +268,37 @@ mod tests {
             kept.lock().expect("lock").push(mail);
             Ok(())
         });
-        let one = core(|| CoreLocks { core: 1, queues: vec![queue("b", 3)], fleet: None, not_a_member: None });
+        let one = core(|| CoreLocks { queues: vec![queue("b", 3)], ..told(1) });
         let value = ask_cores(&[deaf, one, Box::new(Err)], Duration::from_millis(20)).await;
         assert_eq!((&value["cores_missing"], &value["queues"][0]["name"]), (&json!([0, 2]), &json!("b")));
         assert_eq!((&value["members"], &value["epoch"]), (&json!([]), &Value::Null), "core 0 knows of them");
     }
 
     #[tokio::test]
+    async fn partitions_whose_rows_cannot_be_read_are_named_some_of_them() {
+        let metrics = [0, 1].map(|core| Arc::new(CoreMetrics::new(core)));
+        let tell = |number: usize, buckets: std::ops::Range<u16>| {
+            metrics[number].locks.lease.set(1);
+            metrics[number].locks.unreadable.set(buckets.clone());
+            let unreadable: Vec<(u16, String)> = buckets.map(|bucket| (bucket, format!("n\"{bucket}"))).collect();
+            core(move || CoreLocks { unreadable: unreadable.clone(), ..told(number) })
+        };
+        let mailboxes = vec![tell(0, 900..903), tell(1, 20..29)];
+        let status = Locks::new(mailboxes.into()).status("main", &metrics).await;
+        let alerts: Vec<&str> = status["alerts"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+        assert_eq!(
+            (alerts.len(), &status["unreadable"][9]),
+            (11, &json!({ "bucket": 900, "name": "n\"900" })),
+            "{status}"
+        );
+        assert!(alerts[0].contains("partition 20") && alerts[0].contains(r#""n\"20""#), "{}", alerts[0]);
+        assert!(alerts[10].contains("2 partitions more"), "{}", alerts[10]);
+    }
+
+    #[tokio::test]
     async fn a_proxy_that_is_no_member_says_why() {
         let why = || Some("there is no fleet 'nope'".to_owned());
-        let one = core(move || CoreLocks { core: 0, queues: Vec::new(), fleet: None, not_a_member: why() });
+        let one = core(move || CoreLocks { not_a_member: why(), ..told(0) });
         let status = Locks::new(vec![one].into()).status("nope", &[]).await;
         let alerts = status["alerts"].as_array().expect("a list");
         assert!(

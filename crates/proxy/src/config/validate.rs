@@ -22,6 +22,7 @@ impl Config {
         self.check_addresses(&mut found);
         self.check_contact_points(&mut found);
         self.check_ranges(&mut found);
+        self.check_fleet(&mut found);
         if let Some(login) = self.credentials()
             && (login.username.is_empty() || login.username.contains('\0') || login.password.reveal().contains('\0'))
         {
@@ -54,12 +55,6 @@ impl Config {
             }
             if self.admin.is_some_and(|admin| reaches(admin, http) || reaches(http, admin)) {
                 found.add("locks_http", format!("{http} is also the address of admin; give it a port of its own"));
-            }
-            if self.fleet.is_none() {
-                found.add(
-                    "locks_http",
-                    "there are no locks without a fleet; give its name by fleet, or leave locks_http out",
-                );
             }
         }
         if let Some(advertise) = self.advertise
@@ -106,7 +101,27 @@ impl Config {
             }
         }
     }
+
+    /// Whoever says how locks are to be kept believes that there are some. A default says nothing: a file may have all of them.
+    fn check_fleet(&self, found: &mut Findings) {
+        if self.fleet.is_some() {
+            return;
+        }
+        let default = Config::default();
+        for option in OPTIONS.iter().filter(|option| option.section == FLEET_SECTION) {
+            if (option.differs)(self, &default) {
+                let key = option.key;
+                found.add(
+                    key,
+                    format!("there are no locks without a fleet; give its name by fleet, or leave {key} out"),
+                );
+            }
+        }
+    }
 }
+
+/// Options of fleets and their locks, of which `fleet` itself is one.
+const FLEET_SECTION: &str = "Locks and fleet";
 
 /// Problems found so far.
 struct Findings(Vec<Problem>);
@@ -198,6 +213,28 @@ mod tests {
             [("127.0.0.1:9190", None), ("127.0.0.1:9042", Some("main")), ("0.0.0.0:9180", Some("main"))]
         {
             assert_eq!(keys(&with(http, fleet)), ["locks_http"], "{http} {fleet:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_of_locks_needs_a_fleet_unless_it_is_the_default() {
+        let with = |fleet: Option<&str>| Config {
+            fleet: fleet.map(str::to_owned),
+            fleet_replicas_min: 1,
+            fleet_state: Some("/run/shunt/fleet".into()),
+            lock_wait_max_ms: 30_000,
+            lock_rows_kept_ms: 0,
+            locks_http: Some("127.0.0.1:9190".parse().expect("address")),
+            ..valid()
+        };
+        assert_eq!(with(Some("main")).problems(), []);
+        let problems = with(None).problems();
+        let found: Vec<&str> = problems.iter().map(|problem| problem.key).collect();
+        let fleet = OPTIONS.iter().filter(|option| option.section == FLEET_SECTION).map(|option| option.key);
+        assert_eq!(found, fleet.filter(|key| *key != "fleet").collect::<Vec<_>>());
+        assert_eq!(found.len(), 5);
+        for Problem { key, message } in &problems {
+            assert!(message.contains("by fleet") && message.ends_with(&format!("leave {key} out")), "{message}");
         }
     }
 

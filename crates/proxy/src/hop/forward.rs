@@ -10,7 +10,7 @@ use shunt_wire::cql::message::{Consistency, QueryParams, Value, ValueList, encod
 
 use crate::core::Core;
 use crate::hop::open::link_to;
-use crate::hop::{FORWARDED, GIVES_BACK, Login, PAYLOAD, Sent, SentLock, Step, TRANSACTION, VERSION, Via};
+use crate::hop::{FORWARDED, GIVES_BACK, Login, NAMES_MODE, PAYLOAD, Sent, SentLock, Step, TRANSACTION, VERSION, Via};
 use crate::limits;
 use crate::locks::request::{Operation, Request};
 
@@ -40,7 +40,7 @@ pub(crate) fn forward(
     let sent = Sent { ticket, lock, texts, name_bytes, is_sent: false, due_ns, is_told: false };
     let mut body = std::mem::take(&mut core.scratch.body);
     body.clear();
-    let kind = if matches!(operation, Operation::GiveBack { .. }) { GIVES_BACK } else { FORWARDED };
+    let kind = kind_of(operation);
     put::bytes_map(&mut body, [(PAYLOAD, Some(&[kind][..]))]);
     write(&mut body, table, request);
     let via = send(core, io, (to, login), sent, &body);
@@ -91,6 +91,15 @@ fn send(core: &mut Core, io: &mut Io, (to, login): (SocketAddr, &Login), sent: S
     Some(via)
 }
 
+/// What the payload says.
+fn kind_of(operation: Operation) -> u8 {
+    match operation {
+        Operation::GiveBack { .. } => GIVES_BACK,
+        Operation::Renew { mode: Some(_), .. } => NAMES_MODE,
+        _ => FORWARDED,
+    }
+}
+
 /// How long the other proxy may take: to read a partition, to let the request wait, and to write a row.
 fn answered_within_ns(query_timeout_ms: u64, operation: Operation) -> u64 {
     let wait_ms = match operation {
@@ -120,13 +129,17 @@ fn write(out: &mut Vec<u8>, on: Table, request: &Request<'_>) {
                 "INSERT INTO shunt.{table} (name, owner, wait_ms{column}) VALUES (?, ?, ?{value}) IF NOT EXISTS USING TTL ?"
             )
         }
-        Operation::Renew { ttl_ms, fence } => {
+        Operation::Renew { mode, ttl_ms, fence } => {
             values.push(Value::Bytes(&seconds(ttl_ms)));
             if !is_shared {
                 values.push(Value::Bytes(owner));
             }
             let (key, condition) = held_by(&mut values, is_shared, (name, owner), fence);
-            let set = if is_shared { "mode = 'X'" } else { "owner = ?" };
+            let set = match (is_shared, mode) {
+                (false, _) => "owner = ?",
+                (true, Some(Mode::Shared)) => "mode = 'S'",
+                (true, Some(Mode::Exclusive) | None) => "mode = 'X'",
+            };
             format!("UPDATE shunt.{table} USING TTL ? SET {set} WHERE {key} IF {condition}")
         }
         Operation::Release { fence } => {
@@ -212,8 +225,11 @@ mod tests {
                 assert_eq!(asked, Asked::Acquire { shared, ttl_ms, wait_ms });
             }
             for fence in [None, Some(7)] {
-                let asked = read(table, Operation::Renew { ttl_ms, fence });
-                assert_eq!(asked, Asked::Renew { shared: is_shared.then_some(false), ttl_ms, fence });
+                for mode in [None, Some(Mode::Exclusive), Some(Mode::Shared)] {
+                    let asked = read(table, Operation::Renew { mode, ttl_ms, fence });
+                    let shared = is_shared.then_some(mode == Some(Mode::Shared));
+                    assert_eq!(asked, Asked::Renew { shared, ttl_ms, fence });
+                }
                 assert_eq!(read(table, Operation::Release { fence }), Asked::Release { fence });
             }
             let look = if is_shared { Operation::List { fast: Some(table.is_fast()) } } else { Operation::Look };

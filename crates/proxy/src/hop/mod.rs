@@ -44,6 +44,8 @@ const FORWARDED: u8 = 1;
 pub(crate) const GIVES_BACK: u8 = 2;
 /// The key in the custom payload of a transaction that was forwarded; its value is what [`crate::transactions::known::Asked`] writes.
 pub(crate) const TRANSACTION: &str = "shunt-transaction";
+/// Its value of a renewal that names the mode that its client has named. For a proxy that does not know it, it is [`FORWARDED`].
+pub(crate) const NAMES_MODE: u8 = 4;
 /// Its first byte in an OPTIONS that withdraws a request; the stream id of that is behind it.
 const WITHDRAWS: u8 = 3;
 /// Version of the protocol between proxies.

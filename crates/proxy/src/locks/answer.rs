@@ -2,9 +2,9 @@
 
 use shunt_language::facade::reply::{self, Row};
 use shunt_locks::{Mode, NotServed, Quota};
-use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::envelope::{flag, opcode};
 use shunt_wire::cql::message::errors::ReplicaCounts;
-use shunt_wire::cql::message::{Consistency, ErrorDetails, ErrorMessage, error_code};
+use shunt_wire::cql::message::{Consistency, ErrorDetails, ErrorMessage, error_code, put};
 
 use crate::locks::form::{Form, FormKind};
 use crate::locks::listing;
@@ -32,11 +32,16 @@ pub(crate) fn reason(message: &str) -> NotServed {
     known.map_or(NotServed::Elsewhere, |(why, _)| *why)
 }
 
-/// Writes the answer's body; returns its opcode.
-pub(super) fn encode(out: &mut Vec<u8>, version: u8, form: &Form, outcome: &Reply<'_>) -> u8 {
+/// Writes the answer's body; returns its opcode and flags.
+pub(super) fn encode(out: &mut Vec<u8>, version: u8, form: &Form, outcome: &Reply<'_>) -> (u8, u8) {
     if let Some(error) = error(&outcome.verdict) {
         error.put(out, version);
-        return opcode::ERROR;
+        return (opcode::ERROR, 0);
+    }
+    // v3 knows no warnings.
+    let flags = if version >= 4 && listing::may_be_cut(outcome, form.limit) { flag::WARNING } else { 0 };
+    if flags != 0 {
+        put::string_list(out, [listing::CUT]);
     }
     match &form.kind {
         FormKind::Conditional(table) => {
@@ -46,7 +51,7 @@ pub(super) fn encode(out: &mut Vec<u8>, version: u8, form: &Form, outcome: &Repl
         }
         FormKind::Selected { statement, skip_metadata } => {
             let (table, columns) = (statement.table(), statement.selected().unwrap_or_default());
-            let limit = form.limit as usize;
+            let limit = (form.limit as usize).min(listing::ROWS_MAX);
             if outcome.verdict == Verdict::Listed {
                 let rows = listing::rows(outcome.list, form.name(), table, form.owner(), outcome.waiters);
                 let count = rows.clone().count().min(limit);
@@ -65,7 +70,7 @@ pub(super) fn encode(out: &mut Vec<u8>, version: u8, form: &Form, outcome: &Repl
         FormKind::Batch(_) | FormKind::Part { .. } | FormKind::Back(_) | FormKind::Share(_) => {}
         FormKind::Message | FormKind::Nobody => {}
     }
-    opcode::RESULT
+    (opcode::RESULT, flags)
 }
 
 /// A lock as a row shows it.
@@ -113,7 +118,8 @@ pub(crate) fn error(verdict: &Verdict) -> Option<ErrorMessage<'static>> {
         ),
         Verdict::OtherMode => ErrorMessage::plain(
             error_code::INVALID,
-            "Shunt: this owner holds the lock in the other mode; release it first",
+            "Shunt: this owner holds the lock in the other mode, which no statement changes: renew it in the mode that it is held in, or \
+             release it first",
         ),
         Verdict::Quota(quota) => ErrorMessage::plain(
             error_code::OVERLOADED,

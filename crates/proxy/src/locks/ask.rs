@@ -209,11 +209,11 @@ pub(super) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Re
             let form = std::mem::take(&mut pending.form);
             let mut body = std::mem::take(&mut core.scratch.message);
             body.clear();
-            let opcode = answer::encode(&mut body, version_of(core, ticket), &form, outcome);
+            let (opcode, flags) = answer::encode(&mut body, version_of(core, ticket), &form, outcome);
             if is_list && !too_much {
                 core.fleet.locks.lists_bytes += body.len();
             }
-            answer_with(core, io, ticket, (opcode, 0), &body);
+            answer_with(core, io, ticket, (opcode, flags), &body);
             core.scratch.message = body;
             core.fleet.locks.keep_texts(form.texts);
         }

@@ -32,7 +32,7 @@ pub(super) fn take(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Optio
     let (table, outbox) = core.fleet.locks.table();
     let handle = match operation {
         Operation::Acquire { mode, ttl_ms, wait_ms } => table.acquire(now, &asked, mode, (ttl_ms, wait_ms), outbox),
-        Operation::Renew { ttl_ms, fence } => table.renew(now, &asked, ttl_ms, fence, outbox),
+        Operation::Renew { mode, ttl_ms, fence } => table.renew(now, &asked, mode, (ttl_ms, fence), outbox),
         Operation::Release { fence } => table.release(now, &asked, fence, forced, outbox),
         Operation::GiveBack { fence } => table.give_back(now, &asked, fence, outbox),
         Operation::Look => table.look(now, &asked, outbox),
@@ -79,10 +79,12 @@ pub(super) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, rows: &[Row<'_>
     set_due(core, io);
 }
 
-pub(super) fn load_failed(core: &mut Core, io: &mut Io, load: LoadId) {
+/// `false`: nobody wants the rows any more.
+pub(super) fn load_failed(core: &mut Core, io: &mut Io, load: LoadId) -> bool {
     let (table, outbox) = core.fleet.locks.table();
-    table.load_failed(load, outbox);
+    let was_awaited = table.load_failed(load, outbox);
     set_due(core, io);
+    was_awaited
 }
 
 /// The time of a hold, a wait or a write is over.
@@ -102,6 +104,7 @@ pub(crate) fn tick(core: &mut Core) {
     use LockEvent::{Expired, Granted, InDoubt, Loaded, Released, Renewed, WaitTimedOut, WaitedFor, WrittenAgain};
     let Some(table) = &core.fleet.locks.table else { return };
     let (metrics, counters) = (&core.context.metrics.locks, table.counters());
+    core.fleet.locks.unreadable.count(&metrics.unreadable);
     metrics.held.set(table.holds() as u64);
     metrics.waiting.set(table.requests() as u64);
     for (event, count) in [
@@ -189,7 +192,7 @@ mod tests {
     fn nothing_lasts_longer_in_memory_than_the_next_owner_waits() {
         let keeper = LockKeeper { max_ttl_ms: 30_000, ..LockKeeper::default() };
         let acquire = |ttl_ms| Operation::Acquire { mode: Mode::Shared, ttl_ms, wait_ms: 0 };
-        let renew = |ttl_ms| Operation::Renew { ttl_ms, fence: None };
+        let renew = |ttl_ms| Operation::Renew { mode: None, ttl_ms, fence: None };
         assert!(keeper.lasts_no_longer(acquire(30_000)) && keeper.lasts_no_longer(renew(30_000)));
         assert!(!keeper.lasts_no_longer(acquire(31_000)) && !keeper.lasts_no_longer(renew(31_000)));
         assert!(keeper.lasts_no_longer(Operation::Release { fence: None }));

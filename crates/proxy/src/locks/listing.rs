@@ -6,8 +6,13 @@ use shunt_language::facade::Table;
 use shunt_language::facade::reply::Row;
 use shunt_locks::{Holder, Mode};
 
+use crate::locks::outbox::{Reply, Verdict};
+
 /// Rows of one list; the rest is left out.
 pub(crate) const ROWS_MAX: usize = 1_000;
+/// What is said with one that may lack some.
+pub(super) const CUT: &str =
+    "Shunt: a list of locks, or of those who hold or await one, has the first 1000; there may be more";
 /// What comes before the texts of an entry: fast, waits, shared, fence, time, and the lengths of owner and role.
 const HEAD_BYTES: usize = 3 + 8 + 4 + 2 + 2;
 
@@ -58,6 +63,16 @@ pub(super) fn rows<'a>(
     entries.filter(move |row| {
         (table == Table::LockQueue || row.waits == Some(false)) && (owner.is_empty() || row.owner == Some(owner))
     })
+}
+
+/// True if a list has as much as one may have, and whoever asked wants more. Another proxy tells of no more than that, either.
+pub(super) fn may_be_cut(reply: &Reply<'_>, limit: u32) -> bool {
+    limit as usize > ROWS_MAX
+        && match reply.verdict {
+            Verdict::Listed => rows(reply.list, b"", Table::LockQueue, b"", 0).count() >= ROWS_MAX,
+            Verdict::Locks => longest(reply.list, usize::MAX).len() >= ROWS_MAX,
+            _ => false,
+        }
 }
 
 /// What comes before the texts of a lock: how many wait, whether it is held, shared, fence, time, and the lengths of name and owner.
@@ -124,6 +139,24 @@ mod tests {
             (first.fence, first.ttl_ms, first.role, first.position),
             (Some(7), Some(8), Some(&b"role"[..]), Some(0))
         );
+    }
+
+    #[test]
+    fn what_may_lack_some_is_known_by_its_length_and_what_was_asked_for() {
+        let holder = Holder { owner: b"ann", mode: Mode::Shared, fence: 7, ttl_ms: 8 };
+        let (mut list, mut locks) = (Vec::new(), Vec::new());
+        let cut = |list: &[u8], verdict: Verdict, limit| may_be_cut(&Reply { list, ..verdict.into() }, limit);
+        for number in 0..ROWS_MAX {
+            assert!(!cut(&list, Verdict::Listed, u32::MAX) && !cut(&locks, Verdict::Locks, u32::MAX), "{number}");
+            put(&mut list, false, false, &holder, b"");
+            put_lock(&mut locks, b"n", Some(&holder), 0);
+        }
+        for (limit, expected) in [(1, false), (1_000, false), (1_001, true), (u32::MAX, true)] {
+            assert_eq!(cut(&list, Verdict::Listed, limit), expected, "{limit}");
+            assert_eq!(cut(&locks, Verdict::Locks, limit), expected, "{limit}");
+        }
+        assert!(!cut(&[], Verdict::Seen, u32::MAX));
+        assert!(CUT.contains(&ROWS_MAX.to_string()));
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(super) fn begin(
     }
     let most = request.limit.min(listing::ROWS_MAX as u32);
     let namespace = if request.table.is_fast() { Namespace::Memory } else { Namespace::Durable };
-    let form = Form { kind, limit: most, ..Form::default() };
+    let form = Form { kind, limit: request.limit, ..Form::default() };
     // Every proxy answers for itself.
     let Some((ticket, _)) = ask::note(core, io, client, true, form) else { return Ok(()) };
     let cores = core.context.config.cores.max(1);

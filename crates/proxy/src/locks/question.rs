@@ -36,9 +36,9 @@ pub(super) fn question<'a>(core: &Core, request: &Request<'a>) -> Result<Questio
             }
             Operation::Acquire { mode: mode(shared), ttl_ms, wait_ms }
         }
-        Asked::Renew { ttl_ms, fence, .. } => {
+        Asked::Renew { shared, ttl_ms, fence } => {
             check_ttl(core, ttl_ms, fast)?;
-            Operation::Renew { ttl_ms, fence }
+            Operation::Renew { mode: shared.map(mode), ttl_ms, fence }
         }
         Asked::Release { fence } => Operation::Release { fence },
         Asked::Look if request.table.is_shared() => Operation::List { fast: Some(fast) },

@@ -10,7 +10,9 @@ pub(crate) enum Operation {
         ttl_ms: u32,
         wait_ms: u32,
     },
+    /// Only of a hold in this mode, where the statement names one.
     Renew {
+        mode: Option<Mode>,
         ttl_ms: u32,
         fence: Option<i64>,
     },

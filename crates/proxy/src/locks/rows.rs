@@ -69,7 +69,7 @@ pub(super) fn read(core: &mut Core, io: &mut Io, load: LoadId, page: Option<&[u8
         match page {
             // Whoever waits for it is answered in time by the locks themselves.
             None => core.fleet.locks.unread.push(load),
-            Some(_) => keep::load_failed(core, io, load),
+            Some(_) => _ = keep::load_failed(core, io, load),
         }
     }
 }
@@ -108,29 +108,32 @@ pub(crate) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, heard: &Heard<'
             Ok(decoded) => {
                 let page = rows.metadata.paging_state;
                 keep::loaded(core, io, load, &decoded, page.is_none());
-                if page.is_some() {
-                    read(core, io, load, page);
+                match page {
+                    Some(_) => read(core, io, load, page),
+                    None => core.fleet.locks.unreadable.remove(load.bucket),
                 }
             }
             Err(name) => {
+                let name = printable_to(&String::from_utf8_lossy(name), limits::NAME_SHOWN_BYTES_MAX);
                 if let Some(suppressed) = core.context.log_limits.admit(Logged::LockRow, io.now_ns()) {
-                    let name = printable_to(&String::from_utf8_lossy(name), limits::NAME_SHOWN_BYTES_MAX);
                     tracing::warn!(
                         bucket = load.bucket,
-                        name,
+                        name = &*name,
                         suppressed,
                         "a row of shunt_meta.lock is not as a proxy writes it, and no lock of its partition is served: see who \
                          wrote it, and delete it"
                     );
                 }
-                keep::load_failed(core, io, load);
+                if keep::load_failed(core, io, load) {
+                    core.fleet.locks.unreadable.add(load.bucket, name);
+                }
             }
         },
         Heard::Error(error) => {
             tracing::debug!(bucket = load.bucket, why = error.message, "rows of locks could not be read");
             keep::load_failed(core, io, load);
         }
-        Heard::Result(_) | Heard::Unreadable => keep::load_failed(core, io, load),
+        Heard::Result(_) | Heard::Unreadable => _ = keep::load_failed(core, io, load),
     }
 }
 

@@ -7,7 +7,7 @@ use shunt_reactor::Io;
 use tokio::sync::mpsc;
 
 use crate::core::Core;
-use crate::locks::told::{CoreLocks, FleetShown, QUEUES_MAX, Queue, longest};
+use crate::locks::told::{CoreLocks, FleetShown, QUEUES_MAX, Queue, UNREADABLE_MAX, longest};
 use crate::locks::{listing, overview};
 
 /// Members that are shown; a fleet has up to 64 that live, and some that did.
@@ -24,7 +24,8 @@ pub(crate) fn tell(core: &mut Core, io: &mut Io, answer: &mpsc::Sender<CoreLocks
     }
     longest(&mut queues);
     let not_a_member = core.fleet.membership.not_a_member().map(str::to_owned);
-    let told = CoreLocks { core: core.context.index, queues, fleet: fleet(core, io), not_a_member };
+    let unreadable = core.fleet.locks.unreadable.shown(UNREADABLE_MAX);
+    let told = CoreLocks { core: core.context.index, queues, fleet: fleet(core, io), not_a_member, unreadable };
     // Who asked has gone, or has room for the answer of each core.
     let _ = answer.try_send(told);
 }

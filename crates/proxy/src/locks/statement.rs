@@ -33,6 +33,8 @@ struct Sender {
     was_forwarded: bool,
     /// It releases what was granted to nobody who wants it.
     gives_back: bool,
+    /// The mode that a renewal names is the one that its client has named: proxies once forwarded all of them with 'X'.
+    means_mode: bool,
     came_ns: u64,
 }
 
@@ -75,7 +77,8 @@ fn take_apart(
     let (payload, body) = split_request_prefix(header.flags, body)?;
     let kind = payload.and_then(|payload| payload.iter().find(|(key, _)| *key == hop::PAYLOAD)).map(|(_, kind)| kind);
     let gives_back = kind.flatten() == Some(&[hop::GIVES_BACK]);
-    let from = Sender { client: (slot, header.stream), was_forwarded: kind.is_some(), gives_back, came_ns };
+    let means_mode = kind.is_none() || kind.flatten() == Some(&[hop::NAMES_MODE]);
+    let from = Sender { client: (slot, header.stream), was_forwarded: kind.is_some(), gives_back, means_mode, came_ns };
     let session = session_of(core, slot);
     match header.opcode {
         opcode::EXECUTE => {
@@ -155,6 +158,9 @@ fn one(
     let mut question = question(core, &request)?;
     if let (true, Operation::Release { fence: Some(fence) }) = (from.gives_back, question.operation) {
         question.operation = Operation::GiveBack { fence };
+    }
+    if let (false, Operation::Renew { mode, .. }) = (from.means_mode, &mut question.operation) {
+        *mode = None;
     }
     let form = form(core, kind, request.name, request.owner, request.limit);
     ask::ask(core, io, from.client, from.was_forwarded, &question, form);

@@ -5,6 +5,9 @@ use shunt_fleet::{Incarnation, Shown};
 /// Queues that are shown, of each core, and in the end of all.
 pub(crate) const QUEUES_MAX: usize = 10;
 
+/// Partitions with a row that cannot be read that are named, of each core, and in the end of all.
+pub(crate) const UNREADABLE_MAX: usize = 10;
+
 /// A lock for which somebody waits.
 #[derive(Debug)]
 pub struct Queue {
@@ -50,6 +53,8 @@ pub struct CoreLocks {
     pub fleet: Option<FleetShown>,
     /// Of core 0, why it has none.
     pub not_a_member: Option<String>,
+    /// Partitions whose locks are not served for a row that no proxy can have written, with the name in that; [`UNREADABLE_MAX`] at most.
+    pub unreadable: Vec<(u16, String)>,
 }
 
 /// Leaves the longest.

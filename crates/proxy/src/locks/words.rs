@@ -96,6 +96,7 @@ impl super::LockKeeper {
         let (table, outbox) = self.table();
         let memory_empty = table.has_no_memory_holds(shard);
         table.lose(shard, outbox);
+        self.unreadable.lose(shard);
         if !memory_empty {
             // One in a hundred more: the clocks of clients may be slower.
             let longest_ns = u64::from(self.max_ttl_ms) * 1_010_000;

@@ -16,17 +16,33 @@ const AGREEMENT_PAUSE: Duration = Duration::from_millis(100);
 pub const DOUBT_MAX: Duration = Duration::from_secs(30);
 const DOUBT_PAUSE: Duration = Duration::from_millis(200);
 
-/// Makes the tables, as far as they are not there, and the fleet's row. `false`: the row was there and is left as it is.
+/// What [`found`] has made, and what was there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Founded {
+    /// The fleet's row was not there; otherwise it is left as it is.
+    pub is_new: bool,
+    /// Tables that were not there, with their keyspaces.
+    pub made: Vec<String>,
+    /// Tables that were.
+    pub were_there: Vec<String>,
+}
+
+/// Makes the tables, as far as they are not there, and the fleet's row.
 ///
 /// # Errors
 /// A node refused a statement, or the nodes did not agree on the schema in time.
-pub fn found(client: &mut Client, name: &str, row: NewFleet, replication: &Replication) -> Result<bool, Failed> {
+pub fn found(client: &mut Client, name: &str, row: NewFleet, replication: &Replication) -> Result<Founded, Failed> {
+    let mut founded = Founded::default();
     let keyspaces =
         [schema::META_KEYSPACE, schema::FACADE_KEYSPACE].map(|keyspace| schema::create_keyspace(keyspace, replication));
     for table in schema::tables() {
-        if let Some(why) = is_anothers(client, table)? {
-            let message = format!("{why}: rename it, or drop it if nobody needs it. Nothing was made");
-            return Err(Failed { code: Some(error_code::INVALID), message });
+        match look(client, table)? {
+            There::Not(table) => founded.made.push(table),
+            There::AsMade(table) => founded.were_there.push(table),
+            There::Anothers(why) => {
+                let message = format!("{why}: rename it, or drop it if nobody needs it. Nothing was made");
+                return Err(Failed { code: Some(error_code::INVALID), message });
+            }
         }
     }
     for text in keyspaces.into_iter().chain(schema::tables().map(str::to_owned)) {
@@ -36,25 +52,41 @@ pub fn found(client: &mut Client, name: &str, row: NewFleet, replication: &Repli
     let level = row.level;
     let statement = Statement::Found(row);
     let (outcome, _) = ask_until_known(client, name, &statement, &statement.consistencies(level), DOUBT_MAX)?;
-    Ok(matches!(outcome, Outcome::Applied))
+    founded.is_new = matches!(outcome, Outcome::Applied);
+    Ok(founded)
 }
 
-/// Why the table that one of [`schema::tables`] makes is there already, and is another; none: it is not
-/// there, or has the columns.
+/// Whether a table is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum There {
+    /// There is none of that name.
+    Not(String),
+    /// There is, and has the columns.
+    AsMade(String),
+    /// There is another of that name: why it is another.
+    Anothers(String),
+}
+
+/// Whether the table that one of [`schema::tables`] makes is there.
 ///
 /// # Errors
 /// The node refused to say, or did not answer.
-pub fn is_anothers(client: &mut Client, statement: &str) -> Result<Option<String>, Failed> {
-    let Some((keyspace, table, columns)) = schema::table_of(statement) else { return Ok(None) };
+pub fn look(client: &mut Client, statement: &str) -> Result<There, Failed> {
+    let Some((keyspace, table, columns)) = schema::table_of(statement) else { return Ok(There::Not(String::new())) };
     let text = format!(
         "SELECT column_name FROM system_schema.columns WHERE keyspace_name = '{keyspace}' AND table_name = '{table}'"
     );
     let found = client.query(&text, &[], Consistency::ONE, None)?;
     let has = |name: &str| (0..found.rows.len()).any(|row| found.get(row, "column_name") == Some(name.as_bytes()));
-    let lacks = columns.into_iter().find(|name| !found.rows.is_empty() && !has(name));
-    Ok(lacks.map(|name| {
-        format!("the table {keyspace}.{table} was not made by this `shunt fleet init`: it has no column {name}")
-    }))
+    if found.rows.is_empty() {
+        return Ok(There::Not(format!("{keyspace}.{table}")));
+    }
+    Ok(match columns.into_iter().find(|name| !has(name)) {
+        None => There::AsMade(format!("{keyspace}.{table}")),
+        Some(name) => There::Anothers(format!(
+            "the table {keyspace}.{table} was not made by this `shunt fleet init`: it has no column {name}"
+        )),
+    })
 }
 
 /// How a fleet's keyspaces are to be kept: as `wanted`; or as they are, where there is a fleet.

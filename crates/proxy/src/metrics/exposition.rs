@@ -147,6 +147,10 @@ impl Sources {
             None,
             &[plain(foreign)],
         )?;
+        let unreadable = self.cores.iter().flat_map(|core| core.locks.unreadable.all());
+        let unreadable: Vec<Value> = unreadable.map(|bucket| (vec![("bucket", bucket.to_string())], 1.0)).collect();
+        let help = "1 for each partition of shunt_meta.lock with a row that no proxy writes: its locks are not served.";
+        encoder.gauge("shunt_lock_unreadable_partitions", help, None, &unreadable)?;
         let unsealed = self.total(|core| core.locks.unsealed.get()) as f64;
         encoder.gauge("shunt_fleet_unsealed", "Dead members whose work is not done.", None, &[plain(unsealed)])?;
         let format = self.total(|core| core.locks.unknown_format.get()) as f64;

@@ -1,6 +1,7 @@
 //! What a core counts of its locks.
 
 use shunt_admin::{Family, Gauge, labels};
+use shunt_locks::BUCKETS;
 
 labels! {
     /// What happened to a lock.
@@ -40,6 +41,36 @@ labels! {
     }
 }
 
+/// A bit for each.
+const WORDS: usize = BUCKETS.div_ceil(64);
+
+/// Some of the partitions that durable locks are kept in.
+#[derive(Debug)]
+pub struct Partitions([Gauge; WORDS]);
+
+impl Default for Partitions {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Gauge::default()))
+    }
+}
+
+impl Partitions {
+    /// From now on these.
+    pub(crate) fn set(&self, partitions: impl Iterator<Item = u16>) {
+        let mut words = [0_u64; WORDS];
+        for partition in partitions {
+            words[usize::from(partition) / 64 % WORDS] |= 1 << (partition % 64);
+        }
+        self.0.iter().zip(words).for_each(|(gauge, word)| gauge.set(word));
+    }
+
+    /// In rising order.
+    pub fn all(&self) -> impl Iterator<Item = u16> {
+        let has = |partition: &usize| self.0[partition / 64].get() >> (partition % 64) & 1 == 1;
+        (0..BUCKETS).filter(has).map(|partition| partition as u16)
+    }
+}
+
 /// Written at every tick of the core, but for `permissions` and `foreign`.
 #[derive(Debug, Default)]
 pub struct LockMetrics {
@@ -53,6 +84,8 @@ pub struct LockMetrics {
     pub permissions: Family<PermissionAnswer, { PermissionAnswer::COUNT }>,
     /// Tables of locks in which a row was found; core 0 knows.
     pub foreign: Gauge,
+    /// Partitions of durable locks whose locks are not served for a row that no proxy can have written.
+    pub unreadable: Partitions,
     /// Shards of this proxy; core 0 knows.
     pub shards: Gauge,
     /// 1 while this proxy's lease is valid; core 0 knows.

@@ -10,7 +10,7 @@ mod node;
 
 pub use control::ControlMetrics;
 pub use exposition::Sources;
-pub use locks::{LockEvent, LockMetrics, PermissionAnswer};
+pub use locks::{LockEvent, LockMetrics, Partitions, PermissionAnswer};
 pub use node::{NodeMetrics, NodeRegistry};
 
 use std::sync::Arc;

@@ -12,10 +12,11 @@ use super::lock_ring::LockTestbed;
 use super::lock_withdrawals::withdraws;
 
 const TAKE: &str = "INSERT INTO shunt.fast_locks (name, owner) VALUES ('a', 'holds') IF NOT EXISTS USING TTL 30";
-const STATEMENTS: [&str; 7] = [
+const STATEMENTS: [&str; 8] = [
     "INSERT INTO shunt.fast_locks (name, owner, wait_ms) VALUES ('a', 'eve', 1500) IF NOT EXISTS USING TTL 20",
     "INSERT INTO shunt.fast_rwlocks (name, owner, mode) VALUES ('a', 'holds', 'S') IF NOT EXISTS USING TTL 20",
     "UPDATE shunt.fast_locks USING TTL 1 SET owner = 'holds' WHERE name = 'a' IF owner = 'holds'",
+    "UPDATE shunt.fast_rwlocks USING TTL 1 SET mode = 'S' WHERE name = 'a' AND owner = 'holds' IF EXISTS",
     "DELETE FROM shunt.fast_locks WHERE name = 'a' IF owner = 'holds'",
     "DELETE FROM shunt.fast_rwlocks WHERE name = 'a' AND owner = 'holds' IF EXISTS",
     "SELECT owner, fence, ttl_ms, waiters FROM shunt.fast_locks WHERE name = 'a'",
@@ -40,7 +41,7 @@ fn message(random: &mut Random, stream: i16) -> Vec<u8> {
     if random.below(5) == 0 {
         return withdraws(random.below(MESSAGES + 2) as i16);
     }
-    let payload = [[1], [2], [3], [0]][random.below(4)];
+    let payload = [[1], [2], [3], [4], [0]][random.below(5)];
     let body = bytes::body(|out| {
         put::bytes_map(out, [("shunt-hop", Some(&payload[..]))]);
         encode::query_simple(out, 4, STATEMENTS[random.below(STATEMENTS.len())], Consistency::ONE);

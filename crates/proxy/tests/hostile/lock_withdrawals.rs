@@ -21,8 +21,13 @@ const QUEUE: &str = "SELECT owner FROM shunt.lock_queue WHERE name = 'a'";
 
 /// A request as another proxy forwards it.
 fn forwarded(stream: i16, text: &str) -> Vec<u8> {
+    forwarded_as(1, stream, text)
+}
+
+/// The same, of another kind.
+pub(super) fn forwarded_as(kind: u8, stream: i16, text: &str) -> Vec<u8> {
     let body = bytes::body(|out| {
-        put::bytes_map(out, [("shunt-hop", Some(&[1_u8][..]))]);
+        put::bytes_map(out, [("shunt-hop", Some(&[kind][..]))]);
         encode::query_simple(out, 4, text, Consistency::ONE);
     });
     let header = Header { flags: flag::CUSTOM_PAYLOAD, ..Header::request(4, stream, opcode::QUERY) };

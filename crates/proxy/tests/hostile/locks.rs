@@ -4,11 +4,12 @@ use shunt_proxy::config::Secret;
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
 use shunt_testing::bytes;
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::error_code::{IS_BOOTSTRAPPING, OVERLOADED, UNAUTHORIZED, WRITE_TIMEOUT};
+use shunt_wire::cql::message::error_code::{INVALID, IS_BOOTSTRAPPING, OVERLOADED, UNAUTHORIZED, WRITE_TIMEOUT};
 use shunt_wire::cql::message::{Consistency, put};
 
 use super::handshake_node::HandshakeNode;
 use super::lock_ring::{LockTestbed, Tables, Writes, lock_row};
+use super::lock_withdrawals::forwarded_as;
 
 fn take(table: &str, name: &str, owner: &str) -> String {
     format!("INSERT INTO shunt.{table} (name, owner) VALUES ('{name}', '{owner}') IF NOT EXISTS USING TTL 20")
@@ -21,6 +22,39 @@ fn a_lock_is_granted() {
     assert!(ring.applies(client, &take("fast_locks", "a", "me")));
     assert!(ring.applies(client, &take("locks", "a", "me")));
     assert_eq!(ring.tables.lock().unwrap().written, 1);
+}
+
+/// Members of two versions may be in one fleet: one that knows of no mode forwards every renewal with 'X', as kind 1.
+#[test]
+fn a_renewal_has_the_mode_of_the_hold_unless_an_older_proxy_forwards_it() {
+    let mut ring = LockTestbed::new(|_| {});
+    let [client, proxy] = [0; 2].map(|_| ring.client(None));
+    for (table, held, other) in [("fast_rwlocks", 'S', 'X'), ("rwlocks", 'X', 'S')] {
+        let taken = format!(
+            "INSERT INTO shunt.{table} (name, owner, mode) VALUES ('a', 'me', '{held}') IF NOT EXISTS USING TTL 20"
+        );
+        assert!(ring.applies(client, &taken));
+        let renew = |mode, condition| {
+            let key = "name = 'a' AND owner = 'me'";
+            format!("UPDATE shunt.{table} USING TTL 25 SET mode = '{mode}' WHERE {key} IF {condition}")
+        };
+        let (code, why) = ring.ask(client, &renew(other, "EXISTS")).error();
+        assert!(code == INVALID && why.contains("in the other mode") && why.contains("release it first"), "{why}");
+        assert!(ring.applies(client, &renew(held, "EXISTS")));
+        assert!(!ring.applies(client, &renew(other, "fence = 1")), "it is another hold's, whatever its mode");
+        for (kind, mode, is_taken) in [(1, other, true), (1, held, true), (4, held, true), (4, other, false)] {
+            ring.testbed.send(proxy, &forwarded_as(kind, 1, &renew(mode, "EXISTS")));
+            ring.testbed.answered(proxy, 1);
+            let answer = ring.testbed.take_answers(proxy).remove(0);
+            assert_eq!(answer.opcode() == opcode::RESULT, is_taken, "{kind} {mode}");
+            match is_taken {
+                true => assert_eq!(answer.rows()[0][0].as_deref(), Some(&[1][..])),
+                false => assert_eq!(answer.error().0, INVALID),
+            }
+        }
+        let answer = ring.ask(client, &format!("SELECT mode FROM shunt.{table} WHERE name = 'a'"));
+        assert_eq!(answer.rows()[0][0].as_deref(), Some(&[held as u8][..]));
+    }
 }
 
 /// Logs and `/status` show the first bytes of a role; a hold belongs to all of it.
@@ -69,6 +103,43 @@ fn lists_are_not_made_faster_than_they_are_taken() {
     let (whole, refused): (Vec<_>, Vec<_>) = lists.iter().partition(|answer| answer.opcode() == opcode::RESULT);
     assert!(!whole.is_empty() && whole.iter().all(|answer| answer.rows().len() == 1_000));
     assert!(refused.iter().all(|answer| answer.error().0 == OVERLOADED));
+}
+
+/// Who asks for more than a list has is told so, but in v3, which has no way to.
+#[test]
+fn a_list_that_lacks_some_says_so() {
+    let mut ring = LockTestbed::new(|_| {});
+    let client = ring.client(None);
+    for thousand in 0..2 {
+        let shares: Vec<u8> = (0..600)
+            .flat_map(|number| {
+                let (owner, key) = (format!("{thousand}-{number}"), "(name, owner, mode) VALUES");
+                let share =
+                    format!("INSERT INTO shunt.fast_rwlocks {key} ('a', '{owner}', 'S') IF NOT EXISTS USING TTL 30");
+                let taken = take("locks", &owner, "me");
+                [bytes::query(4, number, &share), bytes::query(4, 600 + number, &taken)].concat()
+            })
+            .collect();
+        ring.testbed.send(client, &shares);
+        ring.testbed.answered(client, 1_200);
+        ring.testbed.take_answers(client);
+    }
+    for (text, count, is_cut) in [
+        ("SELECT * FROM shunt.lock_queue WHERE name = 'a'", 1_000, true),
+        ("SELECT * FROM shunt.lock_queue WHERE name = 'a' LIMIT 1001", 1_000, true),
+        ("SELECT * FROM shunt.lock_queue WHERE name = 'a' LIMIT 1000", 1_000, false),
+        ("SELECT * FROM shunt.fast_rwlocks WHERE name = 'a'", 1_000, true),
+        ("SELECT * FROM shunt.fast_rwlocks WHERE name = 'a' AND owner = '1-599'", 0, true),
+        ("SELECT * FROM shunt.locks LIMIT 5000", 1_000, true),
+        ("SELECT * FROM shunt.locks", 1_000, true),
+        ("SELECT * FROM shunt.locks LIMIT 7", 7, false),
+        ("SELECT * FROM shunt.locks WHERE name = '0-7'", 1, false),
+    ] {
+        let answer = ring.ask(client, text);
+        let warnings: Vec<&str> = answer.prefix().warnings.into_iter().flat_map(|all| all.iter()).collect();
+        assert_eq!((answer.rows().len(), warnings.len()), (count, usize::from(is_cut)), "{text}");
+        assert!(warnings.iter().all(|warning| warning.contains("the first 1000")), "{warnings:?}");
+    }
 }
 
 /// A core with very many locks looks at them once a second, and tells what it saw then, also who asks for one lock more than the last.
@@ -249,6 +320,24 @@ fn rows_that_no_proxy_wrote_stop_nothing_else() {
         let mut tables = tables.lock().unwrap();
         *tables = std::mem::take(&mut *Tables::shared().lock().unwrap());
     }
+}
+
+/// An operator learns which partition it is, for as long as it lasts.
+#[test]
+fn a_partition_with_a_row_that_no_proxy_wrote_is_in_the_metrics_until_it_was_read() {
+    let mut ring = LockTestbed::new(|_| {});
+    let client = ring.client(None);
+    let shown = |ring: &mut LockTestbed| {
+        ring.testbed.run_for(SECOND);
+        ring.testbed.scene.metrics[0].locks.unreadable.all().collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&mut ring), [0; 0]);
+    ring.tables.lock().unwrap().rows = vec![lock_row(b"forged", b"me", i64::MAX, 1, 1)];
+    assert_eq!(ring.ask(client, &take("locks", "forged", "you")).error().0, IS_BOOTSTRAPPING);
+    assert_eq!(shown(&mut ring), [shunt_locks::bucket_of(b"forged")]);
+    ring.tables.lock().unwrap().rows.clear();
+    assert!(ring.applies(client, &take("locks", "forged", "you")));
+    assert_eq!(shown(&mut ring), [0; 0]);
 }
 
 /// One role must not use up all batches that may be under way.

@@ -156,7 +156,7 @@ impl LockClient {
         let holds = self.witness.borrow().belief(lock, self.number, now_ns);
         match (holds, self.random.below(10)) {
             (Some(Belief { fence, .. }), 0..4) => (Asked::Release { fence }, 0),
-            (Some(Belief { fence, .. }), 4..7) => (Asked::Renew { ttl_ms, fence }, 0),
+            (Some(Belief { fence, shared, .. }), 4..7) => (Asked::Renew { shared, ttl_ms, fence }, 0),
             (Some(belief), _) => (Asked::Acquire { shared: belief.shared, ttl_ms }, 0),
             (None, 0) => (Asked::Release { fence: NO_FENCE }, 0),
             (None, 1) if self.rough => {

@@ -10,6 +10,7 @@ pub enum Asked {
         ttl_ms: u64,
     },
     Renew {
+        shared: bool,
         ttl_ms: u64,
         fence: i64,
     },
@@ -44,9 +45,10 @@ pub fn text(lock: Lock, asked: &Asked, wait_ms: u64, owner: &str, of_both: bool)
                 }
             }
         }
-        Asked::Renew { ttl_ms, fence } => format!(
-            "UPDATE shunt.{fast}rwlocks USING TTL {} SET mode = 'S' WHERE name = '{name}' AND owner = '{owner}' IF fence = {fence}",
-            ttl_ms / 1_000
+        Asked::Renew { shared, ttl_ms, fence } => format!(
+            "UPDATE shunt.{fast}rwlocks USING TTL {} SET mode = '{}' WHERE name = '{name}' AND owner = '{owner}' IF fence = {fence}",
+            ttl_ms / 1_000,
+            if *shared { 'S' } else { 'X' }
         ),
         Asked::Release { fence } if of_both => {
             format!("DELETE FROM shunt.{fast}rwlocks WHERE name = '{name}' AND owner = '{owner}' IF fence = {fence}")

@@ -141,9 +141,10 @@ fn bind(
     fleet: Option<String>,
     proxies: u8,
 ) -> Result<Bound, Failure> {
+    let default = Config::default();
     let config = Config {
+        fleet_replicas_min: if fleet.is_some() { 1 } else { default.fleet_replicas_min },
         fleet,
-        fleet_replicas_min: 1,
         listen: vec![listeners.clients],
         admin: listeners.admin,
         locks_http: listeners.locks_http,
@@ -151,7 +152,7 @@ fn bind(
         clients_max: CLIENTS_MAX / usize::from(proxies),
         // The nodes need the CPUs as well.
         cores: 1,
-        ..Config::default()
+        ..default
     };
     let problems = config.problems();
     if !problems.is_empty() {

@@ -61,6 +61,10 @@ impl Settings {
                 lines.push(format!("--{}: {message}", flag(option.key)));
             }
         }
+        if config.fleet.is_none() && (faulty.contains("fleet") || !file.is_whole) {
+            // There may be one, and what is said of its locks is no fault beside that.
+            config.fleet = Some(String::new());
+        }
         let mut problems = complete_login(&mut config);
         problems.extend(config.problems());
         problems.extend(logging::filter(&config.log).err().map(|message| Problem { key: "log", message }));

@@ -126,6 +126,26 @@ fn a_lock_is_kept_when_one_proxy_of_the_process_leaves_and_the_others_go_on() {
         assert_eq!(take(fleet.proxies[proxy], &format!("later-{proxy}")), [[1]]);
     }
     assert!(fleet.child.try_wait().expect("wait").is_none());
+    let node = fleet.node.to_string();
+    let of_node = ["--contact-points", node.as_str()];
+    let (code, said, log) = output(&[&["fleet", "status", "--json"][..], &of_node].concat());
+    assert_eq!(code, 0, "{log}");
+    let status: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    let state = |address: &str| {
+        let mut all = status["members"].as_array().expect("a list").iter();
+        all.find(|member| member["address"] == address).map(|member| member["state"].clone())
+    };
+    assert_eq!((state(&leaves), state(&fleet.proxies[0].to_string())), (Some("left".into()), Some("live".into())));
+
+    // What is missing is made again, and said to be.
+    Client::connect(fleet.node, 4).run("DROP TABLE shunt.lock_queue");
+    for made in [Some("tables made: shunt.lock_queue"), None] {
+        let (code, said, log) = output(&[&["fleet", "init", "--replicas", "1"][..], &of_node].concat());
+        assert!(code == 0 && said.starts_with("fleet main was there before"), "{said} {log}");
+        assert_eq!(said.lines().find(|line| line.starts_with("tables made")), made, "{said}");
+        let found = said.lines().find(|line| line.starts_with("tables found")).expect("a line");
+        assert!(found.contains("shunt_meta.lock, ") && found.contains("shunt.lock_queue") == made.is_none(), "{said}");
+    }
 
     signal(&fleet.child, "TERM");
     let code = fleet.child.wait().expect("wait").code();

@@ -152,6 +152,12 @@ fn terms() {
         ("{a: 1, \"B\": 2}", "{a: 1, \"B\": 2}"),
         ("f(1, ?, :x)", "f(1, ?, ?)"),
         ("1 + 2 * - 3", "1 + 2 * -3"),
+        ("- 0xCAFE", "- 0xCAFE"),
+        ("- 5f9ac1c0-0000-1000-8000-000000000000", "- 5f9ac1c0-0000-1000-8000-000000000000"),
+        ("- af9ac1c0-0000-1000-8000-000000000000", "-af9ac1c0-0000-1000-8000-000000000000"),
+        ("- NaN", "- NaN"),
+        ("- 1h2m", "-1h2m"),
+        ("- f(1)", "-f(1)"),
         ("cast(5 as text)", "cast(5 as text)"),
         ("1h2m", "1h2m"),
         ("0xAB", "0xAB"),
@@ -161,6 +167,10 @@ fn terms() {
     for (text, expected) in cases {
         let select = select(&format!("SELECT * FROM t WHERE k = {text}"));
         let [Relation::Column { value, .. }] = &select.relations[..] else { panic!("{text}: no relation") };
+        assert_eq!(value.to_string(), expected, "{text}");
+        // Whoever reads that again reads what says the same.
+        let again = super::select(&format!("SELECT * FROM t WHERE k = {expected}"));
+        let [Relation::Column { value, .. }] = &again.relations[..] else { panic!("{expected}: no relation") };
         assert_eq!(value.to_string(), expected, "{text}");
     }
 }

@@ -265,8 +265,8 @@ impl Machines {
                 let mode = if shared { Mode::Shared } else { Mode::Exclusive };
                 locks.acquire(now, &asked, mode, (ticks(ttl), if waits { ticks(wait) } else { 0 }), said);
             }
-            Operation::Renew { longer: false } => _ = locks.renew(now, &asked, ticks(ttl), None, said),
-            Operation::Renew { longer: true } => _ = locks.renew(now, &asked, ticks(longer), None, said),
+            Operation::Renew { longer: false } => _ = locks.renew(now, &asked, None, (ticks(ttl), None), said),
+            Operation::Renew { longer: true } => _ = locks.renew(now, &asked, None, (ticks(longer), None), said),
             Operation::Release => _ = locks.release(now, &asked, None, false, said),
         }
     }

@@ -70,6 +70,10 @@ fn load(arguments: &[String]) -> Result<Config, SettingsError> {
     Line::try_parse_from(line).expect("arguments").settings.load()
 }
 
+fn needs_fleet(key: &str) -> bool {
+    key == "locks_http" || key.starts_with("lock_") || key.starts_with("fleet_")
+}
+
 /// Other options that this one needs to make a valid configuration.
 fn companions(key: &str) -> Vec<String> {
     let mut line = Vec::new();
@@ -78,7 +82,7 @@ fn companions(key: &str) -> Vec<String> {
     }
     match key {
         "username" => line.push("--password=p".to_owned()),
-        "locks_http" => line.push("--fleet=main".to_owned()),
+        _ if needs_fleet(key) => line.push("--fleet=main".to_owned()),
         "password" | "password_file" => line.push("--username=u".to_owned()),
         _ => {}
     }
@@ -96,7 +100,7 @@ fn every_option_is_a_flag_and_a_key_and_means_the_same() {
         let base = companions(key);
         let mut plain = vec!["--contact-points=192.0.2.7".to_owned()];
         // What it needs is an option of its own, and not a part of the same.
-        plain.extend((key == "locks_http").then(|| "--fleet=main".to_owned()));
+        plain.extend(needs_fleet(key).then(|| "--fleet=main".to_owned()));
         let plain = load(&plain).expect("plain");
 
         let flag = format!("--{}={flag_value}", flag(key));
@@ -156,6 +160,36 @@ fn all_that_is_wrong_is_told_at_once_with_its_place() {
     assert_eq!(lines.len(), expected.len(), "{error}");
     for (line, expected) in lines.iter().zip(&expected) {
         assert!(line.starts_with(expected), "{line}\nis not\n{expected}");
+    }
+}
+
+/// They would be taken, and there would be no locks. A file may have all keys with their defaults.
+#[test]
+fn what_is_for_a_fleet_alone_is_refused_without_one() {
+    let file =
+        Scratch::new("no-fleet", "contact_points = [\"a\"]\nlock_wait_max_ms = 1500\nlock_rows_kept_ms = 5000\n");
+    let flags = ["--fleet-replicas-min=1", "--fleet-state=/run/shunt/fleet"].map(str::to_owned);
+    let from_file = format!("--config={}", file.path());
+    let error = load(&[std::slice::from_ref(&from_file), &flags[..]].concat()).expect_err("no fleet").to_string();
+    let remedy = |key: &str| format!("there are no locks without a fleet; give its name by fleet, or leave {key} out");
+    let expected = [
+        format!("error: --fleet-replicas-min: {}", remedy("fleet_replicas_min")),
+        format!("error: --fleet-state: {}", remedy("fleet_state")),
+        format!("error: {}:3:1: `lock_rows_kept_ms`: {}", file.path(), remedy("lock_rows_kept_ms")),
+    ];
+    assert_eq!(error.lines().collect::<Vec<_>>(), expected);
+    load(&[&[from_file, "--fleet=main".to_owned()], &flags[..]].concat()).expect("with one it is valid");
+}
+
+/// Whether there is a fleet is not known then.
+#[test]
+fn a_fleet_that_cannot_be_read_is_not_called_missing() {
+    let text = "contact_points = [\"a\"]\nfleet = 5\nlock_rows_kept_ms = 5000\n";
+    let file = Scratch::new("unreadable-fleet", text);
+    for (path, says) in [(file.path(), "`fleet`"), ("/nowhere/shunt.toml".to_owned(), "cannot be read")] {
+        let error = load(&[format!("--config={path}"), "--lock-wait-max-ms=5000".to_owned()]).expect_err("no text");
+        let error = error.to_string();
+        assert!(error.lines().count() == 1 && error.contains(says), "{error}");
     }
 }
 
