@@ -122,13 +122,14 @@ pub const META_TABLES: [&str; 3] = [
 /// The statements that make the tables in which transactions are put down (ADR 19), and the table that says which tables take part in
 /// them, also in [`META_KEYSPACE`]. A version that knows no transactions never looks at them.
 pub const TRANSACTION_TABLES: [&str; 4] = [
-    "CREATE TABLE IF NOT EXISTS shunt_meta.txn_shard (shard int PRIMARY KEY, generation bigint, claim uuid, sealed bigint) \
+    "CREATE TABLE IF NOT EXISTS shunt_meta.txn_shard (cluster text, shard int, generation bigint, claim uuid, sealed bigint, \
+     PRIMARY KEY ((cluster, shard))) \
      WITH id = 530c182b-9b71-57a6-94b6-474a996b0764",
-    "CREATE TABLE IF NOT EXISTS shunt_meta.txn_low (shard int, generation bigint, low bigint, \
-     PRIMARY KEY ((shard, generation))) \
+    "CREATE TABLE IF NOT EXISTS shunt_meta.txn_low (cluster text, shard int, generation bigint, low bigint, \
+     PRIMARY KEY ((cluster, shard, generation))) \
      WITH id = e756fd55-4c1d-5052-ac21-9c9690b79794 AND gc_grace_seconds = 14400",
-    "CREATE TABLE IF NOT EXISTS shunt_meta.txn_log (shard int, generation bigint, bucket bigint, position bigint, body blob, \
-     PRIMARY KEY ((shard, generation, bucket), position)) \
+    "CREATE TABLE IF NOT EXISTS shunt_meta.txn_log (cluster text, shard int, generation bigint, bucket bigint, position bigint, \
+     body blob, PRIMARY KEY ((cluster, shard, generation, bucket), position)) \
      WITH id = c58d08f1-5d74-5ace-9956-70dcbf86e385 AND gc_grace_seconds = 14400",
     "CREATE TABLE IF NOT EXISTS shunt_meta.transactional (keyspace_name text, table_name text, mode text, \
      PRIMARY KEY (keyspace_name, table_name)) \

@@ -23,7 +23,7 @@
 //! ```text
 //! shunt_meta.txn_shard (shard int PRIMARY KEY, generation bigint, claim uuid, sealed bigint)    changed by conditional statements only
 //! shunt_meta.txn_low   (shard int, generation bigint, low bigint, PRIMARY KEY ((shard), generation))
-//! shunt_meta.txn       (shard int, generation bigint, bucket bigint, position bigint, body blob,
+//! shunt_meta.txn_log   (shard int, generation bigint, bucket bigint, position bigint, body blob,
 //!                       PRIMARY KEY ((shard, generation, bucket), position))
 //! ```
 //!

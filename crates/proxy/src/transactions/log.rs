@@ -13,18 +13,20 @@ use super::{VERSION, run};
 use crate::core::Core;
 use crate::own::{self, Heard, Levels, Whose};
 
-const READ_ROW: &str = "SELECT generation, claim, sealed FROM shunt_meta.txn_shard WHERE shard = ?";
+const READ_ROW: &str = "SELECT generation, claim, sealed FROM shunt_meta.txn_shard WHERE cluster = ? AND shard = ?";
 const FIRST: &str =
-    "INSERT INTO shunt_meta.txn_shard (shard, generation, claim, sealed) VALUES (?, 1, ?, 0) IF NOT EXISTS";
-const CLAIM: &str =
-    "UPDATE shunt_meta.txn_shard SET generation = ?, claim = ? WHERE shard = ? IF generation = ? AND sealed = ?";
-const SEAL: &str = "UPDATE shunt_meta.txn_shard SET sealed = ? WHERE shard = ? IF generation = ? AND claim = ?";
-const READ_LOW: &str = "SELECT low FROM shunt_meta.txn_low WHERE shard = ? AND generation = ?";
-const WRITE_LOW: &str = "INSERT INTO shunt_meta.txn_low (shard, generation, low) VALUES (?, ?, ?)";
-const DELETE_LOW: &str = "DELETE FROM shunt_meta.txn_low WHERE shard = ? AND generation = ?";
-const READ: &str = "SELECT position, body FROM shunt_meta.txn_log WHERE shard = ? AND generation = ? AND bucket = ? AND position >= ? LIMIT 16";
-const WRITE: &str = "INSERT INTO shunt_meta.txn_log (shard, generation, bucket, position, body) VALUES (?, ?, ?, ?, ?)";
-const DELETE_BUCKET: &str = "DELETE FROM shunt_meta.txn_log WHERE shard = ? AND generation = ? AND bucket = ?";
+    "INSERT INTO shunt_meta.txn_shard (cluster, shard, generation, claim, sealed) VALUES (?, ?, 1, ?, 0) IF NOT EXISTS";
+const CLAIM: &str = "UPDATE shunt_meta.txn_shard SET generation = ?, claim = ? WHERE cluster = ? AND shard = ? IF generation = ? AND sealed = ?";
+const SEAL: &str =
+    "UPDATE shunt_meta.txn_shard SET sealed = ? WHERE cluster = ? AND shard = ? IF generation = ? AND claim = ?";
+const READ_LOW: &str = "SELECT low FROM shunt_meta.txn_low WHERE cluster = ? AND shard = ? AND generation = ?";
+const WRITE_LOW: &str = "INSERT INTO shunt_meta.txn_low (cluster, shard, generation, low) VALUES (?, ?, ?, ?)";
+const DELETE_LOW: &str = "DELETE FROM shunt_meta.txn_low WHERE cluster = ? AND shard = ? AND generation = ?";
+const READ: &str = "SELECT position, body FROM shunt_meta.txn_log WHERE cluster = ? AND shard = ? AND generation = ? AND bucket = ? AND position >= ? LIMIT 16";
+const WRITE: &str =
+    "INSERT INTO shunt_meta.txn_log (cluster, shard, generation, bucket, position, body) VALUES (?, ?, ?, ?, ?, ?)";
+const DELETE_BUCKET: &str =
+    "DELETE FROM shunt_meta.txn_log WHERE cluster = ? AND shard = ? AND generation = ? AND bucket = ?";
 /// Records of a page, as [`READ`] says: so few, for one may have two megabytes.
 pub(super) const PAGE_RECORDS: usize = 16;
 
@@ -32,8 +34,18 @@ pub(super) const PAGE_RECORDS: usize = 16;
 struct List(ValueList);
 
 impl List {
-    fn of_shard(shard: u8) -> List {
-        List(ValueList::positional(VERSION)).bytes(&i32::from(shard).to_be_bytes())
+    fn new() -> List {
+        List(ValueList::positional(VERSION))
+    }
+
+    /// The log of a shard of this proxy's fleet.
+    fn of_shard(core: &Core, shard: u8) -> List {
+        List::new().shard(core, shard)
+    }
+
+    fn shard(self, core: &Core, shard: u8) -> List {
+        let fleet = core.context.config.fleet.as_deref().unwrap_or_default();
+        self.bytes(fleet.as_bytes()).bytes(&i32::from(shard).to_be_bytes())
     }
 
     fn bytes(mut self, bytes: &[u8]) -> List {
@@ -80,15 +92,15 @@ fn opening(claim: Claim, part: OpeningPart) -> Part {
 }
 
 pub(super) fn read_row(core: &mut Core, io: &mut Io, shard: u8, claim: Claim) -> bool {
-    send(core, io, opening(claim, OpeningPart::Row), READ_ROW, &List::of_shard(shard), How::SerialRead)
+    send(core, io, opening(claim, OpeningPart::Row), READ_ROW, &List::of_shard(core, shard), How::SerialRead)
 }
 
 pub(super) fn claim(core: &mut Core, io: &mut Io, shard: u8, claim: Claim, row: Option<Row>) -> bool {
     let (text, list) = match row {
-        None => (FIRST, List::of_shard(shard).claim(claim)),
+        None => (FIRST, List::of_shard(core, shard).claim(claim)),
         Some(row) => {
-            let list = List(ValueList::positional(VERSION)).number(row.generation.0 + 1).claim(claim);
-            let list = list.bytes(&i32::from(shard).to_be_bytes()).number(row.generation.0).number(row.sealed.0);
+            let list = List::new().number(row.generation.0 + 1).claim(claim);
+            let list = list.shard(core, shard).number(row.generation.0).number(row.sealed.0);
             (CLAIM, list)
         }
     };
@@ -96,23 +108,24 @@ pub(super) fn claim(core: &mut Core, io: &mut Io, shard: u8, claim: Claim, row: 
 }
 
 pub(super) fn seal(core: &mut Core, io: &mut Io, shard: u8, claim: Claim, claimed: Generation) -> bool {
-    let list = List(ValueList::positional(VERSION)).number(claimed.0 - 1).bytes(&i32::from(shard).to_be_bytes());
+    let list = List::new().number(claimed.0 - 1).shard(core, shard);
     let list = list.number(claimed.0).claim(claim);
     send(core, io, opening(claim, OpeningPart::Seal), SEAL, &list, How::Conditional)
 }
 
 pub(super) fn read_low(core: &mut Core, io: &mut Io, shard: u8, claim: Claim, generation: Generation) -> bool {
-    let list = List::of_shard(shard).number(generation.0);
+    let list = List::of_shard(core, shard).number(generation.0);
     send(core, io, opening(claim, OpeningPart::Low(generation)), READ_LOW, &list, How::Quorum(None))
 }
 
 pub(super) fn read_page(core: &mut Core, io: &mut Io, shard: u8, claim: Claim, from: Place) -> bool {
-    let list = List::of_shard(shard).number(from.generation.0).number(from.position.bucket()).number(from.position.0);
+    let list =
+        List::of_shard(core, shard).number(from.generation.0).number(from.position.bucket()).number(from.position.0);
     send(core, io, opening(claim, OpeningPart::Page(from)), READ, &list, How::Quorum(None))
 }
 
-fn record(shard: u8, place: Place, body: &[u8]) -> List {
-    let list = List::of_shard(shard).number(place.generation.0).number(place.position.bucket());
+fn record(core: &Core, shard: u8, place: Place, body: &[u8]) -> List {
+    let list = List::of_shard(core, shard).number(place.generation.0).number(place.position.bucket());
     list.number(place.position.0).bytes(body)
 }
 
@@ -125,7 +138,7 @@ pub(super) fn write_again(
     timestamp_us: i64,
 ) -> bool {
     let part = opening(claim, OpeningPart::Record(place));
-    send(core, io, part, WRITE, &record(shard, place, body), How::Quorum(Some(timestamp_us)))
+    send(core, io, part, WRITE, &record(core, shard, place, body), How::Quorum(Some(timestamp_us)))
 }
 
 /// Writes the record of a transaction. It has the timestamp of the writes: written again it is the same.
@@ -137,22 +150,22 @@ pub(super) fn write(
     timestamp_us: i64,
     body: &[u8],
 ) -> bool {
-    send(core, io, Part::Record(id), WRITE, &record(shard, place, body), How::Quorum(Some(timestamp_us)))
+    send(core, io, Part::Record(id), WRITE, &record(core, shard, place, body), How::Quorum(Some(timestamp_us)))
 }
 
 pub(super) fn write_low(core: &mut Core, io: &mut Io, shard: u8, generation: Generation, low: Position) -> bool {
-    let list = List::of_shard(shard).number(generation.0).number(low.0);
+    let list = List::of_shard(core, shard).number(generation.0).number(low.0);
     // A mark that comes late does not hide a later one.
     send(core, io, Part::Low { shard, generation, low }, WRITE_LOW, &list, How::Quorum(Some(low.0.cast_signed())))
 }
 
 pub(super) fn delete_bucket(core: &mut Core, io: &mut Io, shard: u8, generation: Generation, bucket: u64) {
-    let list = List::of_shard(shard).number(generation.0).number(bucket);
+    let list = List::of_shard(core, shard).number(generation.0).number(bucket);
     send(core, io, Part::Nothing, DELETE_BUCKET, &list, How::Quorum(None));
 }
 
 pub(super) fn delete_low(core: &mut Core, io: &mut Io, shard: u8, generation: Generation) {
-    send(core, io, Part::Nothing, DELETE_LOW, &List::of_shard(shard).number(generation.0), How::Quorum(None));
+    send(core, io, Part::Nothing, DELETE_LOW, &List::of_shard(core, shard).number(generation.0), How::Quorum(None));
 }
 
 fn number(value: Option<&[u8]>) -> Option<u64> {
