@@ -32,7 +32,8 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
     let Some(whose) = core.fleet.own.in_flight.try_remove(answer.stream as usize) else { return };
     let mut plain = Vec::new();
     let heard = match whose {
-        Whose::Permission { pool, .. } | Whose::Transaction(Part::Permission { pool, .. })
+        Whose::Permission { pool, .. }
+        | Whose::Transaction(Part::Permission { pool, .. } | Part::MayChange { pool, .. })
             if answer.flags & flag::COMPRESSION != 0 =>
         {
             match decompress(core, pool, answer, &mut plain) {

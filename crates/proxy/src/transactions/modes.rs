@@ -15,6 +15,7 @@ use super::planning::Failed;
 use super::{VERSION, answer, run, schema, words};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
+use crate::hop::Login;
 use crate::ids::PoolId;
 use crate::limits::SECOND_NS;
 use crate::own::{self, Heard, Levels, Whose};
@@ -29,7 +30,9 @@ const CHANGES_MAX: usize = 64;
 /// A change of a table's mode that is under way.
 struct Change {
     ticket: Ticket,
+    /// Its client's, and the login of that: another may have its place by the time that it is asked.
     pool: PoolId,
+    login: Login,
     keyspace: String,
     table: String,
     mode: TransactionalMode,
@@ -138,7 +141,10 @@ fn begin(
     modes.number += 1;
     let number = modes.number;
     let question = schema::comment_question(&keyspace, &change.table.name);
-    let change = Change { ticket, pool, keyspace, table: change.table.name, mode: change.mode, step: Step::Table };
+    let login = core.router.pools.get(pool).and_then(|pool| pool.key.login.clone());
+    let modes = &mut core.fleet.transactions.modes;
+    let change =
+        Change { ticket, pool, login, keyspace, table: change.table.name, mode: change.mode, step: Step::Table };
     modes.changes.insert(number, change);
     let pool = own::ask::pool(core, io);
     let whose = Whose::Transaction(Part::Change(number));
@@ -186,14 +192,17 @@ fn looked_up(core: &mut Core, io: &mut Io, number: u64, change: Change, heard: &
         return Err(Fault::invalid(format!("Table '{keyspace}.{table}' doesn't exist")).into());
     };
     let comment = row.get(0).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default();
-    let pool = core.router.pools.get(change.pool);
-    if pool.is_some_and(|pool| pool.key.login.is_none()) {
+    if !is_of(core, &change) {
+        return Err(unasked().into());
+    }
+    if change.login.is_none() {
         return write(core, io, number, change);
     }
     // It changes nothing; a node lets whoever may change the table.
     let (name, comment) = (format!("{}.{}", quoted_name(keyspace), quoted_name(table)), schema::literal(comment));
     let text = format!("ALTER TABLE {name} WITH comment = {comment}");
-    let (whose, pool) = (Whose::Transaction(Part::Change(number)), change.pool);
+    let pool = change.pool;
+    let whose = Whose::Transaction(Part::MayChange { pool, number });
     core.fleet.transactions.modes.changes.insert(number, Change { step: Step::Allowed, ..change });
     if own::ask::ask_in(core, io, pool, whose, &text, Consistency::QUORUM) {
         return Ok(());
@@ -202,9 +211,15 @@ fn looked_up(core: &mut Core, io: &mut Io, number: u64, change: Change, heard: &
     Err(unasked().into())
 }
 
+/// True if the pool is still that of the login which has asked.
+fn is_of(core: &Core, change: &Change) -> bool {
+    core.router.pools.get(change.pool).is_some_and(|pool| pool.key.login == change.login)
+}
+
 fn allowed(core: &mut Core, io: &mut Io, number: u64, change: Change, heard: &Heard<'_>) -> Result<(), Failed> {
     match heard {
-        Heard::Result(_) => write(core, io, number, change),
+        Heard::Result(_) if is_of(core, &change) => write(core, io, number, change),
+        Heard::Result(_) => Err(unasked().into()),
         Heard::Error(_) | Heard::Unreadable => {
             Err(of_node(heard, "no node has said if this role may change the table"))
         }

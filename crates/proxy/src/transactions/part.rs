@@ -27,6 +27,8 @@ pub(crate) enum Part {
     Modes,
     /// A step of a change of a table's mode.
     Change(u64),
+    /// It shows if the login of a pool may change a table, of which it is to change the mode.
+    MayChange { pool: PoolId, number: u64 },
     /// Nobody waits for it.
     Nothing,
     /// It shows if the login of a pool may read a table, or write to it.
