@@ -482,3 +482,44 @@ fn in_steady_state_nothing_is_allocated() {
     let info = allocation_counter::measure(|| (0..1000).for_each(|_| round(&mut core)));
     assert_eq!(info.count_total, 0);
 }
+
+/// Nobody knows who has it: a list that names nobody would say that nobody does.
+#[test]
+fn in_the_grace_of_locks_in_memory_it_is_not_known_who_has_one_until_somebody_has() {
+    let mut core = Core::new(Limits::default());
+    let now = core.now();
+    assert!(!core.locks.is_memory_unknown(now, b"lock"));
+    core.acquire(Memory, "one", Exclusive, 900_000, 0);
+    core.locks.gain(now, shard_of(b"lock"), 0, now.boot_ns + 5_000_000_000, &mut core.heard);
+    assert!(!core.locks.is_memory_unknown(now, b"lock"), "one has it");
+    core.release(Memory, "one");
+    assert!(core.locks.is_memory_unknown(now, b"lock"));
+    core.pass(5_000);
+    assert!(!core.locks.is_memory_unknown(core.now(), b"lock"));
+}
+
+/// Grants of a role that come faster than rows are written.
+#[test]
+fn rows_of_one_role_that_are_being_written_have_a_bound_and_another_does_not_feel_it() {
+    let mut core = Core::new(Limits { writes_per_role: 2, ..Limits::default() });
+    core.acquire(Durable, "greedy/a", Shared, 9000, 0);
+    core.load(&[]);
+    core.acquire(Durable, "greedy/b", Shared, 9000, 0);
+    core.acquire(Durable, "greedy/c", Shared, 9000, 0);
+    core.acquire(Durable, "modest/d", Shared, 9000, 0);
+    core.acquire(Memory, "greedy/e", Shared, 9000, 0);
+    assert_eq!(core.said(), [(3, "requests of role"), (5, "granted")]);
+    // Of a hold that has ended the row is on its way all the same.
+    core.release(Durable, "greedy/a");
+    core.said();
+    core.heard.writes.retain(|write| write.0 != WriteId::UNWATCHED);
+    core.acquire(Durable, "greedy/f", Shared, 9000, 0);
+    assert_eq!(core.said(), [(7, "requests of role")]);
+    core.written(Written::Acknowledged);
+    core.acquire(Durable, "greedy/g", Shared, 9000, 0);
+    assert_eq!(core.said(), []);
+    while core.heard.writes.iter().any(|write| write.0 != WriteId::UNWATCHED) {
+        core.written(Written::Acknowledged);
+    }
+    assert!(core.locks.uses.iter().all(|used| used.writes == 0), "{:?}", core.locks.uses);
+}
