@@ -23,7 +23,7 @@
 //! | [`listing`] | who holds a lock and who waits, as it travels between cores |
 //! | [`overview`], [`gathered`] | the locks of all cores, those with the longest queues first |
 //! | [`shown`], [`told`] | what `/status` shows of them, and of the fleet |
-//! | [`rows`] | rows of durable locks are written and read |
+//! | [`rows`], [`unsent`] | rows of durable locks are written and read |
 //! | [`sweep`], [`swept`] | those that say nothing any more are deleted |
 //! | [`answer`] | outcomes, as the rows and errors that clients get |
 //! | [`foreign`], [`looks`] | rows that lie in the tables, and should not |
@@ -55,6 +55,7 @@ pub(crate) mod statement;
 pub(crate) mod sweep;
 pub(crate) mod swept;
 pub(crate) mod told;
+mod unsent;
 pub(crate) mod withdrawn;
 pub(crate) mod word;
 pub(crate) mod words;
@@ -74,6 +75,7 @@ use looks::Looks;
 use outbox::Outbox;
 use requests::Requests;
 use swept::Sweep;
+use unsent::Unsent;
 
 use crate::wakes::Wakes;
 
@@ -120,6 +122,8 @@ pub(crate) struct LockKeeper {
     no_role: Arc<str>,
     /// Partitions that could not be asked for.
     unread: Vec<LoadId>,
+    /// Free rows that could not be sent.
+    unsent: Unsent,
     /// How rows are written and read.
     level: Option<Level>,
     /// The longest TTL of a lock in memory.
@@ -149,6 +153,7 @@ impl Default for LockKeeper {
             sweep: Sweep::default(),
             spare: Vec::new(),
             unread: Vec::new(),
+            unsent: Unsent::default(),
             no_role: Arc::from(""),
             level: None,
             max_ttl_ms: 0,

@@ -1,5 +1,6 @@
 //! The tables of a fleet with one member, played by nodes that answer statements on `shunt_meta`, and clients that use its locks.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
@@ -25,6 +26,8 @@ pub enum Writes {
     Acknowledged,
     /// Nobody answers.
     Unanswered,
+    /// Nobody answers for rows with this owner: empty for free rows.
+    UnansweredOf(&'static str),
 }
 
 /// The tables of `shunt_meta`.
@@ -41,6 +44,8 @@ pub struct Tables {
     pub writes: Writes,
     /// Rows that were written.
     pub written: usize,
+    /// Names whose free rows have come, answered or not.
+    pub freed: BTreeSet<Vec<u8>>,
     /// Statements on the tables of locks, which are none of a node's business.
     pub strays: usize,
     /// Renewals of leases that were applied.
@@ -178,8 +183,13 @@ impl Tables {
             let found = self.rows.iter().filter(|(at, _)| *at == bucket).map(|(_, row)| row.clone());
             rows(&columns, found.collect::<Vec<_>>())
         } else if text.starts_with("INSERT INTO shunt_meta.lock") {
-            if self.writes == Writes::Unanswered {
-                return None;
+            if values[3].is_empty() {
+                self.freed.insert(values[1].clone());
+            }
+            match self.writes {
+                Writes::Unanswered => return None,
+                Writes::UnansweredOf(owner) if values[3] == owner.as_bytes() => return None,
+                Writes::UnansweredOf(_) | Writes::Acknowledged => {}
             }
             self.written += 1;
             1i32.to_be_bytes().to_vec()
