@@ -17,6 +17,7 @@ use tokio::signal::unix::{self, SignalKind};
 
 use crate::exit::{Exit, LOCK_HELD, LOCK_LOST};
 use crate::fleet::Access;
+use crate::locks::shown;
 use crate::times::seconds;
 
 /// A request waits so long at the proxy; the rest of the time it is made again.
@@ -234,7 +235,7 @@ fn holder_of(table: &Table) -> String {
         let bytes: &[u8] = table.get(0, column).filter(|bytes| bytes.len() == length)?;
         Some(bytes.iter().fold(0u64, |number, byte| number << 8 | u64::from(*byte)))
     };
-    let owner = table.get(0, "owner").map(|owner| String::from_utf8_lossy(owner).into_owned());
+    let owner = table.get(0, "owner").map(shown);
     match (owner, number("fence", 8), number("ttl_ms", 4)) {
         (Some(owner), Some(fence), Some(ttl_ms)) => {
             format!("{owner} (fence {fence}, {:.1} s left unless it renews it)", ttl_ms as f64 / 1_000.0)
