@@ -37,6 +37,8 @@ pub struct Tables {
     owners: Vec<u8>,
     epoch: i64,
     ts_floor: i64,
+    /// Shards whose locks in memory had run out when they were handed over: a bit for each.
+    pub handed_over: i64,
     /// By incarnation: address, state, beat, limit, format, leaving.
     members: Vec<(Vec<u8>, Values)>,
     /// Partition, and name, slot, owner, role, fence, ttl_ms, timestamp, of rows that somebody has put there.
@@ -92,7 +94,7 @@ fn applied(is_applied: bool) -> Vec<u8> {
 
 impl Tables {
     pub fn shared() -> Shared {
-        Arc::new(Mutex::new(Tables { owners: 0i32.to_be_bytes().to_vec(), ..Tables::default() }))
+        Arc::new(Mutex::new(Tables { owners: 0i32.to_be_bytes().to_vec(), handed_over: -1, ..Tables::default() }))
     }
 
     /// The tables of a fleet in which another proxy at this address has all shards.
@@ -134,7 +136,7 @@ impl Tables {
                 bigint(self.epoch),
                 owners,
                 bigint(self.ts_floor),
-                bigint(-1),
+                bigint(self.handed_over),
             ];
             rows(&columns, [row])
         } else if text.starts_with("SELECT inc") {
@@ -255,6 +257,15 @@ impl LockTestbed {
     }
 
     pub fn with_tables(tables: Shared, change: impl FnOnce(&mut SceneOptions)) -> LockTestbed {
+        let mut ring = LockTestbed::begun(tables, change);
+        // Locks in memory are granted when the longest of them would have run out.
+        ring.testbed.run_for(30 * SECOND);
+        assert!(ring.tables.lock().unwrap().renewals > 5, "it is no member");
+        ring
+    }
+
+    /// One that has just become a member.
+    pub fn begun(tables: Shared, change: impl FnOnce(&mut SceneOptions)) -> LockTestbed {
         let mut testbed = Testbed::bare(|options| {
             options.config.fleet = Some("main".to_owned());
             options.config.fleet_replicas_min = 0;
@@ -262,9 +273,7 @@ impl LockTestbed {
             change(options);
         });
         (0..testbed.scene.nodes.len()).for_each(|node| testbed.scene.hook(node, Some(hook(&tables))));
-        // Locks in memory are granted when the longest of them would have run out.
-        testbed.run_for(45 * SECOND);
-        assert!(tables.lock().unwrap().renewals > 5, "it is no member");
+        testbed.run_for(15 * SECOND);
         LockTestbed { testbed, tables }
     }
 

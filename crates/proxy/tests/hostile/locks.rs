@@ -1,7 +1,5 @@
 //! What one client, node or row can do to others through locks.
 
-use std::net::SocketAddr;
-
 use shunt_proxy::config::Secret;
 use shunt_reactor::sim::{HostId, MILLISECOND, SECOND};
 use shunt_testing::bytes;
@@ -278,16 +276,39 @@ fn one_role_leaves_connections_to_other_proxies_for_others() {
 /// Another process with this one's `advertise`: what is asked of it would come back here.
 #[test]
 fn what_would_be_forwarded_to_the_own_address_is_not() {
-    let own: SocketAddr = "10.2.0.1:9042".parse().unwrap();
-    let mut ring =
-        LockTestbed::with_tables(Tables::with_peer(own), |options| assert_eq!(options.config.advertise, Some(own)));
-    let mut there = HandshakeNode::new(false, (1, "this one, by its own address".to_owned()));
-    there.holds_queries = true;
-    let there = ring.testbed.scene.world.add("own", there);
-    ring.testbed.scene.world.listen(there, own);
+    let mut ring = LockTestbed::with_tables(Tables::with_peer("10.2.0.1:9042".parse().unwrap()), |_| {});
     let client = ring.client(None);
+    let accepted = |ring: &LockTestbed| ring.testbed.scene.metrics[0].clients_accepted.get();
+    let before = accepted(&ring);
     assert_eq!(ring.ask(client, &take("locks", "a", "me")).error().0, IS_BOOTSTRAPPING);
-    assert!(ring.testbed.scene.world.host(there).queries.is_empty());
+    assert_eq!(accepted(&ring), before, "it is no client of its own");
+}
+
+/// Whoever was granted a lock in memory by the shard's former owner may count on it yet. A list without it would say that nobody does.
+#[test]
+fn a_list_says_of_no_lock_in_memory_that_nobody_has_it_before_that_is_known() {
+    let tables = Tables::shared();
+    tables.lock().unwrap().handed_over = 0;
+    let mut ring = LockTestbed::begun(tables, |_| {});
+    let client = ring.client(None);
+    assert!(ring.applies(client, &take("locks", "a", "me")));
+    let one = "SELECT owner FROM shunt.fast_locks WHERE name = 'a'";
+    let lists = [
+        "SELECT owner FROM shunt.lock_queue WHERE name = 'a'",
+        "SELECT owner FROM shunt.lock_queue WHERE name = 'a' AND fast = true",
+        "SELECT owner FROM shunt.fast_rwlocks WHERE name = 'a'",
+    ];
+    for text in [one].into_iter().chain(lists) {
+        assert_eq!(ring.ask(client, text).error().0, IS_BOOTSTRAPPING, "{text}");
+    }
+    assert_eq!(
+        ring.ask(client, "SELECT owner FROM shunt.lock_queue WHERE name = 'a' AND fast = false").rows().len(),
+        1
+    );
+    ring.testbed.run_for(40 * SECOND);
+    for text in [one].into_iter().chain(lists) {
+        assert_eq!(ring.ask(client, text).rows().len(), 0, "{text}");
+    }
 }
 
 /// A request that no proxy serves is asked again for a second; not as many as somebody may send.
