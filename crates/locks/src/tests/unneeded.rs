@@ -158,6 +158,19 @@ fn a_partition_for_which_nobody_has_asked_is_read_ahead_and_its_rows_are_unneede
     assert!(core.locks.read_ahead(now, bucket, &mut core.heard).is_none(), "it is another's");
 }
 
+#[test]
+fn rows_of_a_shard_that_was_lost_are_not_awaited_nor_those_of_an_earlier_reading() {
+    let mut core = Core::new(Limits::default());
+    let (bucket, shard, now) = (bucket_of(b"lock"), shard_of(b"lock"), core.now());
+    let first = core.locks.read_ahead(now, bucket, &mut core.heard).expect("it wants to read");
+    assert!(core.locks.is_awaited(first));
+    core.locks.lose(shard, &mut core.heard);
+    assert!(!core.locks.is_awaited(first));
+    core.locks.gain(now, shard, 0, 0, &mut core.heard);
+    let second = core.locks.read_ahead(now, bucket, &mut core.heard).expect("it wants to read");
+    assert!(core.locks.is_awaited(second) && !core.locks.is_awaited(first));
+}
+
 /// To read a thousand empty partitions again and again would keep those waiting that have rows.
 #[test]
 fn a_partition_without_rows_is_not_looked_at_until_there_is_one() {
