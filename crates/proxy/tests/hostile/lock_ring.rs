@@ -1,6 +1,6 @@
 //! The tables of a fleet with one member, played by nodes that answer statements on `shunt_meta`, and clients that use its locks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
@@ -44,6 +44,10 @@ pub struct Tables {
     /// Partition, and name, slot, owner, role, fence, ttl_ms, timestamp, of rows that somebody has put there.
     pub rows: Vec<(i32, Values)>,
     pub writes: Writes,
+    /// Nobody answers those who read a partition of rows.
+    pub reads_unanswered: bool,
+    /// How often each partition was read.
+    pub reads: BTreeMap<i32, usize>,
     /// Rows that were written.
     pub written: usize,
     /// Names whose free rows have come, answered or not.
@@ -181,6 +185,10 @@ impl Tables {
             applied(same)
         } else if text.starts_with("SELECT name, slot") {
             let bucket = i32::from_be_bytes(values[0].as_slice().try_into().unwrap());
+            *self.reads.entry(bucket).or_default() += 1;
+            if self.reads_unanswered {
+                return None;
+            }
             let columns = ["name", "slot", "owner", "role", "fence", "ttl_ms", "writetime(fence)"];
             let found = self.rows.iter().filter(|(at, _)| *at == bucket).map(|(_, row)| row.clone());
             rows(&columns, found.collect::<Vec<_>>())

@@ -273,6 +273,22 @@ fn one_role_leaves_connections_to_other_proxies_for_others() {
     assert_eq!(seen(&ring), 513);
 }
 
+/// One may have very many rows, or nodes may be slow: the next is not begun meanwhile, and one that failed has to wait.
+#[test]
+fn partitions_are_read_ahead_one_after_the_other() {
+    let tables = Tables::shared();
+    tables.lock().unwrap().reads_unanswered = true;
+    let mut ring = LockTestbed::with_tables(tables, |options| options.config.query_timeout_ms = 10_000);
+    ring.testbed.run_for(60 * SECOND);
+    let read = |ring: &LockTestbed| std::mem::take(&mut ring.tables.lock().unwrap().reads);
+    let slow: usize = read(&ring).values().sum();
+    assert!((5..=15).contains(&slow), "{slow} in 105 s");
+    ring.tables.lock().unwrap().reads_unanswered = false;
+    ring.testbed.run_for(60 * SECOND);
+    let quick = read(&ring);
+    assert!(quick.len() > 40 && quick.values().all(|times| *times == 1), "{quick:?}");
+}
+
 /// Another process with this one's `advertise`: what is asked of it would come back here.
 #[test]
 fn what_would_be_forwarded_to_the_own_address_is_not() {
