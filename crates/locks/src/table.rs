@@ -182,8 +182,12 @@ impl Locks {
 
     /// Room for one more row of a role that is being written: whoever asks for very much at once leaves others their part.
     pub(crate) fn room_for_write(&self, role: &[u8]) -> Result<(), Quota> {
-        let writes = self.roles.find(role).map_or(0, |role| self.uses[role as usize].writes);
-        if writes >= self.limits.writes_per_role { Err(Quota::RequestsOfRole) } else { Ok(()) }
+        let is_full = self.used_by(role).writes >= self.limits.writes_per_role;
+        if is_full { Err(Quota::RequestsOfRole) } else { Ok(()) }
+    }
+
+    fn used_by(&self, role: &[u8]) -> RoleUse {
+        self.roles.find(role).map_or(RoleUse::default(), |role| self.uses[role as usize])
     }
 
     /// Room for one more hold of a role.
@@ -192,10 +196,10 @@ impl Locks {
         if granted >= self.limits.holds as usize || self.text_bytes >= self.limits.text_bytes {
             return Err(Quota::Holds);
         }
-        if namespace == Namespace::Durable {
-            self.room_for_write(role)?;
+        let used = self.used_by(role);
+        if namespace == Namespace::Durable && used.writes >= self.limits.writes_per_role {
+            return Err(Quota::RequestsOfRole);
         }
-        let used = self.roles.find(role).map_or(RoleUse::default(), |role| self.uses[role as usize]);
         let is_full = used.holds >= self.limits.holds_per_role || used.text_bytes >= self.limits.text_bytes / 2;
         if is_full { Err(Quota::HoldsOfRole) } else { Ok(()) }
     }

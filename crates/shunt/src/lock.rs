@@ -329,3 +329,17 @@ impl Running {
         self.child.wait().map(|_| ())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_is_named_without_what_a_terminal_acts_upon() {
+        let columns = ["owner", "fence", "ttl_ms"].map(str::to_owned).to_vec();
+        let owner = Some(b"me\x1b]0;you\x07".to_vec());
+        let row = vec![owner, Some(7_i64.to_be_bytes().to_vec()), Some(1_500_i32.to_be_bytes().to_vec())];
+        let table = Table { columns, rows: vec![row] };
+        assert_eq!(holder_of(&table), "me\\u{1b}]0;you\\u{7} (fence 7, 1.5 s left unless it renews it)");
+    }
+}

@@ -1,5 +1,6 @@
 //! What is bounded beside numbers of holds and requests.
 
+use super::semantics::Core;
 use crate::Mode::Exclusive;
 use crate::state::{Hold, Lock};
 use crate::{Asked, Handle, Lease, Limits, LoadId, Locks, Namespace, Now, Outcome, SHARDS, Sink, Ticket, Write};
@@ -193,4 +194,30 @@ fn what_was_read_of_a_role_takes_no_room_from_others_and_is_within_a_bound_of_it
     let (mut next, mut heard, _) = read_all(limits);
     (0..SHARDS as u8).for_each(|shard| next.lose(shard, &mut heard));
     assert_eq!((next.holds(), next.apart.holds, next.apart.text_bytes, next.text_bytes), (0, 0, 0, 0));
+}
+
+/// Grants of a role that come faster than rows are written.
+#[test]
+fn rows_of_one_role_that_are_being_written_have_a_bound_and_another_does_not_feel_it() {
+    let mut core = Core::new(Limits { writes_per_role: 2, ..Limits::default() });
+    core.acquire(Namespace::Durable, "greedy/a", crate::Mode::Shared, 9000, 0);
+    core.load(&[]);
+    core.acquire(Namespace::Durable, "greedy/b", crate::Mode::Shared, 9000, 0);
+    core.acquire(Namespace::Durable, "greedy/c", crate::Mode::Shared, 9000, 0);
+    core.acquire(Namespace::Durable, "modest/d", crate::Mode::Shared, 9000, 0);
+    core.acquire(Namespace::Memory, "greedy/e", crate::Mode::Shared, 9000, 0);
+    assert_eq!(core.said(), [(3, "requests of role"), (5, "granted")]);
+    // Of a hold that has ended the row is on its way all the same.
+    core.release(Namespace::Durable, "greedy/a");
+    core.said();
+    core.heard.writes.retain(|write| write.0 != crate::WriteId::UNWATCHED);
+    core.acquire(Namespace::Durable, "greedy/f", crate::Mode::Shared, 9000, 0);
+    assert_eq!(core.said(), [(7, "requests of role")]);
+    core.written(crate::Written::Acknowledged);
+    core.acquire(Namespace::Durable, "greedy/g", crate::Mode::Shared, 9000, 0);
+    assert_eq!(core.said(), []);
+    while core.heard.writes.iter().any(|write| write.0 != crate::WriteId::UNWATCHED) {
+        core.written(crate::Written::Acknowledged);
+    }
+    assert!(core.locks.uses.iter().all(|used| used.writes == 0), "{:?}", core.locks.uses);
 }
