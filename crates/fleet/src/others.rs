@@ -20,8 +20,8 @@ pub(crate) struct Seen {
     pub(crate) row: MemberRow,
     /// When this beat was first known here.
     pub(crate) since_ns: u64,
-    /// How often the beat was seen to rise.
-    pub(crate) renewals: u32,
+    /// How often the beat was seen to rise since another live member was first seen at the same address; none: there is no such.
+    pub(crate) beside: Option<u32>,
     /// When it was known that the beat stood still too long.
     pub(crate) silent_at_ns: Option<u64>,
     /// When the state was first known here.
@@ -72,16 +72,29 @@ impl Others {
         for row in rows {
             self.take_row(row, sent_ns, now_ns, times);
         }
+        self.note_addresses();
         self.unreadable = unreadable;
         self.was_read = true;
         confirm
+    }
+
+    /// Notes who is alone at its address, and who is not.
+    fn note_addresses(&mut self) {
+        let mut count: BTreeMap<String, u32> = BTreeMap::new();
+        for seen in self.seen.values().filter(|seen| seen.row.state == State::Live) {
+            *count.entry(seen.row.address.clone()).or_default() += 1;
+        }
+        for seen in self.seen.values_mut() {
+            let is_beside = seen.row.state == State::Live && count.get(&seen.row.address).is_some_and(|&live| live > 1);
+            seen.beside = is_beside.then(|| seen.beside.unwrap_or(0));
+        }
     }
 
     fn take_row(&mut self, row: MemberRow, sent_ns: u64, now_ns: u64, times: &Times) {
         let fresh = |row| Seen {
             row,
             since_ns: now_ns,
-            renewals: 0,
+            beside: None,
             silent_at_ns: None,
             state_since_ns: now_ns,
             redo_asked: false,
@@ -96,7 +109,7 @@ impl Others {
         }
         if row.beat > seen.row.beat {
             (seen.since_ns, seen.silent_at_ns) = (now_ns, None);
-            seen.renewals = seen.renewals.saturating_add(1);
+            seen.beside = seen.beside.map(|renewals| renewals.saturating_add(1));
         } else if sent_ns.saturating_sub(seen.since_ns) >= times.silent_ns {
             seen.silent_at_ns = seen.silent_at_ns.or(Some(now_ns));
         }
@@ -184,11 +197,12 @@ impl Others {
         self.seen.values().filter(can).map(|seen| seen.row.incarnation).collect()
     }
 
-    /// Live members, one for each address: of two incarnations of one proxy the later is heard of last.
+    /// Live members, one for each address: of two incarnations of one proxy the one that was first seen last. Not the one that was heard
+    /// of last: where two processes live at one address, that would be another at each renewal.
     pub(crate) fn peers(&self, me: Incarnation) -> Vec<Peer> {
         let mut by_address: BTreeMap<&str, &Seen> = BTreeMap::new();
         for seen in self.seen.values().filter(|seen| seen.row.state == State::Live) {
-            let rank = |seen: &Seen| (seen.row.incarnation == me, seen.since_ns);
+            let rank = |seen: &Seen| (seen.row.incarnation == me, seen.state_since_ns);
             let place = by_address.entry(&seen.row.address).or_insert(seen);
             if rank(seen) > rank(place) {
                 *place = seen;
@@ -204,15 +218,17 @@ impl Others {
         peers
     }
 
-    /// Another live member at the same address that goes on renewing its lease: one that this one has followed would not.
-    pub(crate) fn rival(&self, me: Incarnation) -> Option<&MemberRow> {
-        let own = &self.seen.get(&me)?.row;
-        let is_rival = |seen: &&Seen| {
-            let row = &seen.row;
-            let is_live = row.state == State::Live && seen.renewals >= RENEWALS_OF_RIVAL;
-            row.incarnation != me && row.address == own.address && is_live
-        };
-        self.seen.values().find(is_rival).map(|seen| &seen.row)
+    /// Live members that go on renewing their leases side by side at one address: for each such address two of them, this member
+    /// first. One that another has followed would not.
+    pub(crate) fn rivals(&self, me: Incarnation) -> Vec<[&MemberRow; 2]> {
+        let mut by_address: BTreeMap<&str, Vec<&MemberRow>> = BTreeMap::new();
+        for seen in self.seen.values().filter(|seen| seen.beside.is_some_and(|renewals| renewals >= RENEWALS_OF_RIVAL))
+        {
+            by_address.entry(&seen.row.address).or_default().push(&seen.row);
+        }
+        let mut all: Vec<Vec<&MemberRow>> = by_address.into_values().collect();
+        all.iter_mut().for_each(|rows| rows.sort_by_key(|row| (row.incarnation != me, row.incarnation)));
+        all.iter().filter_map(|rows| rows.first_chunk::<2>().copied()).collect()
     }
 
     /// Tells if there are rows that cannot be used.

@@ -158,10 +158,10 @@ pub enum Alarm {
     StatementFailed(String),
     /// A row cannot be used.
     Unreadable(BadRow),
-    /// Another member that lives says that clients reach it at this member's address.
+    /// Two members that live say that clients reach them at one address.
     SameAddress {
-        /// Which.
-        incarnation: Incarnation,
+        /// Which; this member first, if it is one of them.
+        incarnations: [Incarnation; 2],
         /// Where.
         address: String,
     },
@@ -203,10 +203,10 @@ impl fmt::Display for Alarm {
             Alarm::MissingMember(incarnation) => {
                 write!(f, "the fleet's row gives shards to {incarnation}, of whom there is no row: see who removed it")
             }
-            Alarm::SameAddress { incarnation, address } => write!(
+            Alarm::SameAddress { incarnations: [one, other], address } => write!(
                 f,
-                "another live member, {incarnation}, says that it is reached at {address}, as this one does: requests for its locks come \
-                 here and are refused. Give each proxy an address of its own (--advertise), and stop one of the two"
+                "two live members, {one} and {other}, say that they are reached at {address}: requests for the locks of one come to the \
+                 other and are refused. Give each proxy an address of its own (--advertise), and stop one of the two"
             ),
             Alarm::ShardTaken(shard) => {
                 write!(f, "shard {shard} was taken from this proxy: see who wrote to shunt_meta")

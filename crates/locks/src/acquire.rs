@@ -90,7 +90,7 @@ impl Locks {
             self.tell(asked, known, Outcome::NotServed(NotServed::Grace), sink);
             return None;
         }
-        if let Err(quota) = self.room_for_hold(asked.role) {
+        if let Err(quota) = self.room_for_hold(asked.role, asked.namespace) {
             self.tell(asked, known, Outcome::Quota(quota), sink);
             return None;
         }
@@ -165,7 +165,7 @@ impl Locks {
         } else if other_mode {
             self.tell(asked, known, Outcome::OtherMode, sink);
         } else if held.state != HoldState::Held {
-            return self.join(asked, hold, (operation, known), sink);
+            return self.join(now, asked, hold, (operation, known), sink);
         } else {
             self.close(known);
             self.timed.holds[hold].found_again = true;
@@ -190,7 +190,7 @@ impl Locks {
             let write = self.begin_write(hold);
             self.wait(request, Awaits::Write(write));
             self.timed.writes[write].original = request;
-            self.send_row(write, sink);
+            self.send_row(now, write, sink);
             return;
         }
         self.close(request);

@@ -54,6 +54,7 @@ impl Locks {
             self.end_hold(now, hold, Freed::Released, sink);
             return;
         }
+        self.count_in(hold);
         let timestamp_us = self.timestamp_us(hold);
         let entry = &mut self.timed.holds[hold];
         let fresh = entry.state == HoldState::Writing;
@@ -83,11 +84,11 @@ impl Locks {
         }
         self.forget_write(index);
         for request in longer {
-            self.await_row(request, hold, sink);
+            self.await_row(now, request, hold, sink);
         }
         if !done && self.write_of(hold) == NIL {
             let write = self.begin_write(hold);
-            self.send_row(write, sink);
+            self.send_row(now, write, sink);
         }
     }
 
@@ -143,7 +144,7 @@ impl Locks {
             return;
         }
         self.counters.redriven += 1;
-        self.send_row(index, sink);
+        self.send_row(now, index, sink);
     }
 
     /// The timestamp that a hold's row is written with, microseconds.
@@ -180,6 +181,9 @@ impl Locks {
 
     /// A write of this hold's row, not sent yet.
     pub(crate) fn begin_write(&mut self, hold: u32) -> u32 {
+        let role = self.timed.holds[hold].role;
+        self.roles.refer_again(role);
+        self.uses[role as usize].writes += 1;
         let write = PendingWrite {
             generation: 0,
             hold,
@@ -192,6 +196,7 @@ impl Locks {
             ttl_ms: 0,
             in_flight: false,
             abandoned: false,
+            role,
             links: Links::NONE,
             due_ms: 0,
         };
@@ -208,7 +213,7 @@ impl Locks {
     }
 
     /// Writes the row of a hold as it is.
-    pub(crate) fn send_row(&mut self, index: u32, sink: &mut impl Sink) {
+    pub(crate) fn send_row(&mut self, now: Now, index: u32, sink: &mut impl Sink) {
         let timestamp_us = self.timestamp_us(self.timed.writes[index].hold);
         let write = &mut self.timed.writes[index];
         let hold = &self.timed.holds[write.hold];
@@ -221,14 +226,16 @@ impl Locks {
         let row = Row { name, slot, owner, role, token, ttl_ms, timestamp_us };
         let bucket = bucket_of(name);
         sink.write(Write { id, bucket, row });
-        self.buckets[usize::from(bucket)].wrote(timestamp_us);
+        self.buckets[usize::from(bucket)].wrote(now);
     }
 
     fn forget_write(&mut self, index: u32) {
         self.wheel.cancel(&mut self.timed, Due::Write(index).id());
         let write = &mut self.timed.writes[index];
         write.generation = write.generation.wrapping_add(1);
-        let hold = std::mem::replace(&mut write.hold, NIL);
+        let (hold, role) = (std::mem::replace(&mut write.hold, NIL), write.role);
+        self.uses[role as usize].writes -= 1;
+        self.roles.release(role);
         if hold != NIL {
             self.change_row(hold, |row| row.write = NIL);
         }
@@ -257,6 +264,7 @@ impl Locks {
     /// A request of a hold's own owner waits until the row is written, for the first time or again.
     pub(crate) fn join(
         &mut self,
+        now: Now,
         asked: &Asked<'_>,
         hold: u32,
         (operation, known): (Operation, u32),
@@ -265,6 +273,12 @@ impl Locks {
         let write = self.write_of(hold);
         if write != NIL && self.timed.writes[write].requests >= REQUESTS_PER_WRITE_MAX {
             self.tell(asked, known, Outcome::Quota(Quota::Requests), sink);
+            return None;
+        }
+        if write == NIL
+            && let Err(quota) = self.room_for_write(asked.role)
+        {
+            self.tell(asked, known, Outcome::Quota(quota), sink);
             return None;
         }
         let request = match known {
@@ -281,17 +295,17 @@ impl Locks {
             }
         };
         let handle = self.handle(request);
-        self.await_row(request, hold, sink);
+        self.await_row(now, request, hold, sink);
         Some(handle)
     }
 
     /// The same of a request that is in the table, and in no list.
-    pub(crate) fn await_row(&mut self, request: u32, hold: u32, sink: &mut impl Sink) {
+    pub(crate) fn await_row(&mut self, now: Now, request: u32, hold: u32, sink: &mut impl Sink) {
         let under_way = self.write_of(hold);
         let write = if under_way == NIL { self.begin_write(hold) } else { under_way };
         self.wait(request, Awaits::Write(write));
         if under_way == NIL {
-            self.send_row(write, sink);
+            self.send_row(now, write, sink);
         }
     }
 }

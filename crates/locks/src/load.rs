@@ -52,15 +52,15 @@ impl Locks {
         Some(handle)
     }
 
-    /// Reads the rows of a partition for which nobody has asked yet. `false`: they are read already, or this core may not read them now.
-    pub fn read_ahead(&mut self, now: Now, bucket: u16, sink: &mut impl Sink) -> bool {
+    /// Reads the rows of a partition for which nobody has asked yet. `None`: they are read already, or this core may not read them now.
+    pub fn read_ahead(&mut self, now: Now, bucket: u16, sink: &mut impl Sink) -> Option<LoadId> {
         let shard = (usize::from(bucket) / BUCKETS_PER_SHARD) as u8;
         let is_unknown = self.buckets.get(usize::from(bucket)).is_some_and(|of| of.state == BucketState::Unknown);
         if !is_unknown || self.serves(now, shard).is_err() || !self.may_load(now, bucket) {
-            return false;
+            return None;
         }
         self.load(bucket, sink);
-        true
+        Some(LoadId { bucket, generation: self.buckets[usize::from(bucket)].generation })
     }
 
     /// Takes the timestamp that holders are given who are found in a partition. `false`: there is none below the lease's limit.
@@ -110,12 +110,14 @@ impl Locks {
         deferred
     }
 
-    fn is_awaited(&self, load: LoadId) -> bool {
+    /// True while the rows of a partition are wanted: it is being read, and its shard was not lost since.
+    pub fn is_awaited(&self, load: LoadId) -> bool {
         let bucket = &self.buckets[usize::from(load.bucket)];
         bucket.state == BucketState::Loading && bucket.generation == load.generation
     }
 
-    /// Rows of a partition, in the table's order: by name, the exclusive one of each first. `last`: these were all.
+    /// Rows of a partition, in the table's order: by name, the exclusive one of each first. `last`: these were all. `false`: there are more
+    /// holders than may be, and the reading came to nothing.
     pub fn loaded<'a>(
         &mut self,
         now: Now,
@@ -123,21 +125,27 @@ impl Locks {
         rows: impl Iterator<Item = Row<'a>>,
         last: bool,
         sink: &mut impl Sink,
-    ) {
+    ) -> bool {
         if !self.is_awaited(load) {
-            return;
+            return true;
         }
         for row in rows {
+            if !row.owner.is_empty() && !self.has_room_for_loaded() {
+                // To leave out a holder would be to grant its lock twice.
+                self.load_failed(load, sink);
+                return false;
+            }
             self.take_row(now, load.bucket, &row);
         }
         if !last {
-            return;
+            return true;
         }
         let bucket = &mut self.buckets[usize::from(load.bucket)];
         (bucket.state, bucket.name) = (BucketState::Loaded, Vec::new());
         for deferred in self.take_all_deferred(load.bucket) {
             self.take_deferred(now, &deferred, sink);
         }
+        true
     }
 
     /// The rows of a partition could not be read; the next request for one of its locks tries again. `false`: nobody wants them any more.
@@ -219,6 +227,7 @@ impl Locks {
         self.counters.loaded_holds += 1;
         self.buckets[usize::from(bucket)].has_holds = true;
         let hold = self.add_hold(now, lock, HoldOf { owner, role, mode, state, token, ttl_ms });
+        self.set_apart(hold);
         // By an earlier owner of the shard, for all that is known.
         self.timed.holds[hold].found_again = true;
         self.change_row(hold, |of_hold| of_hold.timestamp_us = found_us.max(row.timestamp_us));

@@ -4,7 +4,7 @@ use hashbrown::HashTable;
 use std::hash::RandomState;
 
 use crate::slab::Slab;
-use crate::state::{Awaits, Bucket, Due, Freed, HoldRow, Lock, Neighbours, Queue, RoleUse, Shard, Timed};
+use crate::state::{Apart, Awaits, Bucket, Due, Freed, HoldRow, Lock, Neighbours, Queue, RoleUse, Shard, Timed};
 use crate::text::{LongNames, Texts};
 use crate::types::{BUCKETS, Counters, Handle, Lease, Limits, NotServed, Now, Outcome, SHARDS, Sink};
 use crate::wheel::Wheel;
@@ -37,8 +37,9 @@ pub struct Locks {
     pub(crate) stalled: Vec<u32>,
     /// Requests that wait for their partitions, and some that do not any more.
     pub(crate) deferred: usize,
-    /// Bytes of the names and owners of all holds.
+    /// Bytes of the names and owners of all holds but those apart.
     pub(crate) text_bytes: u64,
+    pub(crate) apart: Apart,
     pub(crate) hasher: RandomState,
     pub(crate) counters: Counters,
     /// Steps that a test leaves out.
@@ -68,6 +69,7 @@ impl Locks {
             stalled: Vec::new(),
             deferred: 0,
             text_bytes: 0,
+            apart: Apart::default(),
             hasher: RandomState::new(),
             counters: Counters::default(),
             #[cfg(any(test, feature = "weakened"))]

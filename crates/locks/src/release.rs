@@ -45,6 +45,13 @@ impl Locks {
         self.take(now, asked, Operation::Look, NIL, sink)
     }
 
+    /// True if somebody may hold a lock in memory by the word of an earlier owner of its shard, and nobody does by that of this core.
+    pub fn is_memory_unknown(&self, now: Now, name: &[u8]) -> bool {
+        let shard = shard_of(name);
+        let lock = self.find(shard, Namespace::Memory, name);
+        self.is_in_grace(now, shard) && lock.is_none_or(|lock| self.locks[lock].first_hold == NIL)
+    }
+
     /// Calls `see` for every holder of a lock, in the order of their grants, and then for everybody who waits, in order, with fence 0
     /// and the time that the wait still lasts; until it says `false`.
     pub fn queue(&self, now: Now, namespace: Namespace, name: &[u8], mut see: impl FnMut(Holder<'_>, &[u8]) -> bool) {
@@ -92,7 +99,7 @@ impl Locks {
             self.lengthen(hold, ttl_ms);
         }
         if self.timed.holds[hold].state != HoldState::Held {
-            return self.join(asked, hold, (operation, known), sink);
+            return self.join(now, asked, hold, (operation, known), sink);
         }
         self.close(known);
         self.timed.holds[hold].found_again = true;
@@ -230,7 +237,7 @@ impl Locks {
         let row = Row { name, slot, owner: b"", role: b"", token, ttl_ms: 0, timestamp_us: token };
         let bucket = bucket_of(name);
         sink.write(Write { id: WriteId::UNWATCHED, bucket, row });
-        self.buckets[usize::from(bucket)].wrote(token);
+        self.buckets[usize::from(bucket)].wrote(now);
     }
 
     /// Grants a lock to those who have waited longest, as far as they can have it together.
@@ -256,7 +263,7 @@ impl Locks {
                 self.holds_already(now, request, hold, sink);
                 continue;
             }
-            if let Err(quota) = self.room_for_hold(self.roles.bytes(waiter.role)) {
+            if let Err(quota) = self.room_for_hold(self.roles.bytes(waiter.role), self.locks[lock].namespace) {
                 self.answer(request, Outcome::Quota(quota), sink);
                 continue;
             }
@@ -281,7 +288,7 @@ impl Locks {
             self.answer(request, Outcome::Unauthorized, sink);
         } else if held.state != HoldState::Held {
             self.stop_waiting(request);
-            self.await_row(request, hold, sink);
+            self.await_row(now, request, hold, sink);
         } else {
             self.forget_request(request);
             self.timed.holds[hold].found_again = true;

@@ -4,7 +4,7 @@ use hashbrown::HashTable;
 
 use crate::slab::{NIL, Slab};
 use crate::text::Name;
-use crate::types::{Handle, Mode, Namespace, Ticket};
+use crate::types::{Handle, Mode, Namespace, Now, Ticket};
 use crate::wheel::{Entries, Links};
 
 /// A lock that somebody holds or waits for. Others are not kept.
@@ -67,6 +67,8 @@ pub(crate) struct Hold {
     pub(crate) state: HoldState,
     /// Its owner was told of it by another request than the one that it was granted to.
     pub(crate) found_again: bool,
+    /// It was found in a row, and its owner has not asked for it since: it is among [`Apart`].
+    pub(crate) is_apart: bool,
     pub(crate) token: i64,
     /// When it ends, milliseconds.
     pub(crate) due_ms: u64,
@@ -149,6 +151,8 @@ pub(crate) struct PendingWrite {
     pub(crate) in_flight: bool,
     /// The client whose grant it is has gone.
     pub(crate) abandoned: bool,
+    /// Whose it is, also when the hold has ended.
+    pub(crate) role: u32,
     pub(crate) links: Links,
     /// When it is repeated, milliseconds.
     pub(crate) due_ms: u64,
@@ -259,8 +263,8 @@ pub(crate) struct Bucket {
     pub(crate) exclusive_us: i64,
     /// It has, or may have, a row: one was found when it was read, or was written since.
     pub(crate) has_rows: bool,
-    /// The timestamp of the last row that was written, near the wall clock, microseconds.
-    pub(crate) wrote_us: i64,
+    /// When a row was written last, by [`Now::boot_ns`]: timestamps may be far from all clocks.
+    pub(crate) wrote_ns: u64,
     /// Holds were found in it since the reading began.
     pub(crate) has_holds: bool,
     pub(crate) deferred: Vec<Deferred>,
@@ -268,8 +272,8 @@ pub(crate) struct Bucket {
 
 impl Bucket {
     /// A row of it is written.
-    pub(crate) fn wrote(&mut self, timestamp_us: i64) {
-        (self.has_rows, self.wrote_us) = (true, timestamp_us);
+    pub(crate) fn wrote(&mut self, now: Now) {
+        (self.has_rows, self.wrote_ns) = (true, now.boot_ns);
     }
 }
 
@@ -286,7 +290,18 @@ pub(crate) struct Deferred {
 pub(crate) struct RoleUse {
     pub(crate) holds: u32,
     pub(crate) requests: u32,
+    /// Rows that are being written.
+    pub(crate) writes: u32,
     /// Of names and owners of holds.
+    pub(crate) text_bytes: u64,
+}
+
+/// Holds that were found in rows, and of which no owner has asked since. Nobody was granted them here, so they take no room from others
+/// than their own roles, and have a limit of their own: [`crate::Limits::loaded`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Apart {
+    pub(crate) holds: u32,
+    /// Of their names and owners.
     pub(crate) text_bytes: u64,
 }
 

@@ -94,6 +94,7 @@ impl Locks {
             mode,
             state,
             found_again: false,
+            is_apart: false,
             token,
             due_ms,
         };
@@ -128,6 +129,7 @@ impl Locks {
             }
             self.hold_rows.remove(hold.row);
         }
+        self.count_in(index);
         let text_bytes = self.text_bytes_of(hold.lock, hold.owner);
         self.text_bytes -= text_bytes;
         self.uses[hold.role as usize].text_bytes -= text_bytes;
@@ -153,12 +155,51 @@ impl Locks {
         (self.locks[lock].name.bytes(&self.long_names).len() + self.owners.bytes(owner).len()) as u64
     }
 
+    /// A hold that was found in a row is counted apart from those that were granted here.
+    pub(crate) fn set_apart(&mut self, hold: u32) {
+        let text_bytes = self.text_bytes_of(self.timed.holds[hold].lock, self.timed.holds[hold].owner);
+        self.timed.holds[hold].is_apart = true;
+        self.text_bytes -= text_bytes;
+        self.apart.holds += 1;
+        self.apart.text_bytes += text_bytes;
+    }
+
+    /// Its owner has asked for it, and it is one as others are; or it ends.
+    pub(crate) fn count_in(&mut self, hold: u32) {
+        if !std::mem::take(&mut self.timed.holds[hold].is_apart) {
+            return;
+        }
+        let text_bytes = self.text_bytes_of(self.timed.holds[hold].lock, self.timed.holds[hold].owner);
+        self.text_bytes += text_bytes;
+        self.apart.holds -= 1;
+        self.apart.text_bytes -= text_bytes;
+    }
+
+    /// Room for one more hold that is found in a row.
+    pub(crate) fn has_room_for_loaded(&self) -> bool {
+        self.apart.holds < self.limits.loaded && self.apart.text_bytes < self.limits.loaded_text_bytes
+    }
+
+    /// Room for one more row of a role that is being written: whoever asks for very much at once leaves others their part.
+    pub(crate) fn room_for_write(&self, role: &[u8]) -> Result<(), Quota> {
+        let is_full = self.used_by(role).writes >= self.limits.writes_per_role;
+        if is_full { Err(Quota::RequestsOfRole) } else { Ok(()) }
+    }
+
+    fn used_by(&self, role: &[u8]) -> RoleUse {
+        self.roles.find(role).map_or(RoleUse::default(), |role| self.uses[role as usize])
+    }
+
     /// Room for one more hold of a role.
-    pub(crate) fn room_for_hold(&self, role: &[u8]) -> Result<(), Quota> {
-        if self.timed.holds.len() >= self.limits.holds as usize || self.text_bytes >= self.limits.text_bytes {
+    pub(crate) fn room_for_hold(&self, role: &[u8], namespace: Namespace) -> Result<(), Quota> {
+        let granted = self.timed.holds.len().saturating_sub(self.apart.holds as usize);
+        if granted >= self.limits.holds as usize || self.text_bytes >= self.limits.text_bytes {
             return Err(Quota::Holds);
         }
-        let used = self.roles.find(role).map_or(RoleUse::default(), |role| self.uses[role as usize]);
+        let used = self.used_by(role);
+        if namespace == Namespace::Durable && used.writes >= self.limits.writes_per_role {
+            return Err(Quota::RequestsOfRole);
+        }
         let is_full = used.holds >= self.limits.holds_per_role || used.text_bytes >= self.limits.text_bytes / 2;
         if is_full { Err(Quota::HoldsOfRole) } else { Ok(()) }
     }

@@ -102,12 +102,19 @@ pub struct Lease {
 /// How much there may be on one core.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Holds in all.
+    /// Holds in all, without those that [`Limits::loaded`] is about.
     pub holds: u32,
     /// Holds of one role.
     pub holds_per_role: u32,
-    /// Bytes of the names and owners of all holds; one role's are half of that.
+    /// Bytes of the names and owners of all these holds; one role's are half of that.
     pub text_bytes: u64,
+    /// Holds that were found in rows of an earlier owner, and of which nobody has asked since: they were granted elsewhere and cannot be
+    /// refused. They count for their roles, and for nobody else. A partition that has more is not served until some have ended.
+    pub loaded: u32,
+    /// Bytes of the names and owners of those.
+    pub loaded_text_bytes: u64,
+    /// Rows of one role that are being written.
+    pub writes_per_role: u32,
     /// Requests that wait, in all: for a lock, for a row to be written, or for rows to be read.
     pub requests: u32,
     /// The same of one role.
@@ -122,6 +129,10 @@ impl Default for Limits {
             holds: 1_000_000,
             holds_per_role: 500_000,
             text_bytes: 256 << 20,
+            // What three others had that have died.
+            loaded: 3_000_000,
+            loaded_text_bytes: 768 << 20,
+            writes_per_role: 8_192,
             requests: 100_000,
             requests_per_role: 50_000,
             load_ms: 2000,

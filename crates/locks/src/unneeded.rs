@@ -18,7 +18,7 @@ use crate::types::{BUCKETS, BUCKETS_PER_SHARD, LoadId, Namespace, Now, bucket_of
 const HOLDS_MAX: usize = 1_000;
 
 /// A row that was written may be on its way for so long.
-const ON_ITS_WAY_US: i64 = 60_000_000;
+const ON_ITS_WAY_NS: u64 = 60_000_000_000;
 
 /// The rows of a lock that say nothing any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +52,14 @@ impl Locks {
     /// none. One that was written just now may come after the reading.
     pub fn looks_for_rows(&mut self, now: Now, known: LoadId) {
         let of = &mut self.buckets[usize::from(known.bucket)];
-        if now.wall_us.saturating_sub(of.wrote_us) > ON_ITS_WAY_US {
+        if now.boot_ns.saturating_sub(of.wrote_ns) > ON_ITS_WAY_NS {
             of.has_rows = false;
         }
+    }
+
+    /// A row that could not be sent before is written now.
+    pub fn writes_late(&mut self, now: Now, bucket: u16) {
+        self.buckets[usize::from(bucket)].wrote(now);
     }
 
     /// There are rows, or it is not known that there are none.

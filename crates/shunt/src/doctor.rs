@@ -253,13 +253,13 @@ fn keyspace(client: &mut Client, fleet: &FleetRow, report: &mut Report) -> Resul
 
 fn members(doctor: &Doctor, client: &mut Client, fleet: &FleetRow, report: &mut Report) -> Result<(), Failed> {
     let (rows, unreadable) = read_members(doctor, client, fleet)?;
-    let silent = silent(doctor, client, fleet, &rows)?;
+    let (silent, last) = silent(doctor, client, fleet, &rows)?;
     for address in &silent {
         let what = "its row says that it lives, and its lease was not renewed while that was looked at";
         let advice = "see if it runs and reaches the nodes; if no other lives nobody declares it dead, and nobody serves its locks";
         report.warning("members", address, what, advice);
     }
-    for address in shared_addresses(&rows, &silent) {
+    for address in shared_addresses(&rows, &last) {
         let what = "two live members say that they are reached here: requests for the locks of one come to the other and are refused";
         report.error(
             "members",
@@ -288,15 +288,14 @@ fn members(doctor: &Doctor, client: &mut Client, fleet: &FleetRow, report: &mut 
     Ok(())
 }
 
-/// Addresses of more than one live member. One that does not renew its lease is a former start of a proxy.
-fn shared_addresses<'a>(rows: &'a [MemberRow], silent: &[String]) -> Vec<&'a str> {
-    let mut live: Vec<&str> =
-        rows.iter().filter(|row| row.state == State::Live).map(|row| row.address.as_str()).collect();
-    for address in silent {
-        if let Some(place) = live.iter().position(|of| of == address) {
-            live.swap_remove(place);
-        }
-    }
+/// Addresses of more than one live member that has renewed its lease between two readings. One that has not may be a former start of a
+/// proxy, or may have ended meanwhile.
+fn shared_addresses<'a>(first: &[MemberRow], last: &'a [MemberRow]) -> Vec<&'a str> {
+    let has_renewed = |row: &&MemberRow| {
+        let before = first.iter().find(|before| before.incarnation == row.incarnation);
+        row.state == State::Live && before.is_some_and(|before| row.beat > before.beat)
+    };
+    let mut live: Vec<&str> = last.iter().filter(has_renewed).map(|row| row.address.as_str()).collect();
     live.sort_unstable();
     live.chunk_by(|one, next| one == next).filter(|same| same.len() > 1).map(|same| same[0]).collect()
 }
@@ -313,20 +312,27 @@ fn read_members(
     }
 }
 
-/// Addresses of members that count as live, and do not renew their leases within one; those that stay renew them three times as often.
-fn silent(doctor: &Doctor, client: &mut Client, fleet: &FleetRow, rows: &[MemberRow]) -> Result<Vec<String>, Failed> {
+/// Addresses of members that count as live, and do not renew their leases within one; those that stay renew them three times as often. And
+/// the rows that were read last.
+fn silent(
+    doctor: &Doctor,
+    client: &mut Client,
+    fleet: &FleetRow,
+    rows: &[MemberRow],
+) -> Result<(Vec<String>, Vec<MemberRow>), Failed> {
     let mut silent: Vec<&MemberRow> = rows.iter().filter(|row| row.state == State::Live && !row.leaving).collect();
+    let mut last = rows.to_vec();
     let until = Instant::now() + Duration::from_millis(u64::try_from(fleet.lease_ms).unwrap_or(0));
     while !silent.is_empty() && Instant::now() < until {
         client.pause(LOOK);
-        let (now, _) = read_members(doctor, client, fleet)?;
+        (last, _) = read_members(doctor, client, fleet)?;
         // Who has left or died meanwhile is told of by its new state, the next time.
         silent.retain(|seen| {
-            now.iter()
+            last.iter()
                 .any(|row| row.incarnation == seen.incarnation && (row.state, row.beat) == (State::Live, seen.beat))
         });
     }
-    Ok(silent.into_iter().map(|row| row.address.clone()).collect())
+    Ok((silent.into_iter().map(|row| row.address.clone()).collect(), last))
 }
 
 /// The tables that clients see must be there, and empty.
@@ -371,4 +377,33 @@ fn facades(client: &mut Client, report: &mut Report) -> Result<(), Failed> {
 
 fn one(client: &mut Client, text: &str) -> Result<Table, Failed> {
     client.query(text, &[], Consistency::ONE, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(number: u8, address: &str, beat: i64) -> MemberRow {
+        MemberRow {
+            incarnation: Incarnation([number; 16]),
+            address: address.to_owned(),
+            state: State::Live,
+            beat,
+            ts_limit_us: 0,
+            format: FORMAT,
+            leaving: false,
+        }
+    }
+
+    #[test]
+    fn only_members_that_were_seen_to_renew_share_an_address() {
+        let first = [member(1, "a:1", 5), member(2, "a:1", 9), member(3, "b:1", 1)];
+        let last = |beats: [i64; 2]| vec![member(1, "a:1", beats[0]), member(2, "a:1", beats[1]), member(3, "b:1", 2)];
+        assert_eq!(shared_addresses(&first, &last([6, 10])), ["a:1"]);
+        assert_eq!(shared_addresses(&first, &last([5, 10])), [""; 0], "a former start, not declared dead yet");
+        let mut dead = last([6, 10]);
+        dead[0].state = State::Dead;
+        assert_eq!(shared_addresses(&first, &dead), [""; 0], "it was declared dead meanwhile");
+        assert_eq!(shared_addresses(&first, &[member(3, "b:1", 2), member(4, "b:1", 1)]), [""; 0], "it is new");
+    }
 }

@@ -17,6 +17,7 @@ use tokio::signal::unix::{self, SignalKind};
 
 use crate::exit::{Exit, LOCK_HELD, LOCK_LOST};
 use crate::fleet::Access;
+use crate::locks::shown;
 use crate::times::seconds;
 
 /// A request waits so long at the proxy; the rest of the time it is made again.
@@ -234,7 +235,7 @@ fn holder_of(table: &Table) -> String {
         let bytes: &[u8] = table.get(0, column).filter(|bytes| bytes.len() == length)?;
         Some(bytes.iter().fold(0u64, |number, byte| number << 8 | u64::from(*byte)))
     };
-    let owner = table.get(0, "owner").map(|owner| String::from_utf8_lossy(owner).into_owned());
+    let owner = table.get(0, "owner").map(shown);
     match (owner, number("fence", 8), number("ttl_ms", 4)) {
         (Some(owner), Some(fence), Some(ttl_ms)) => {
             format!("{owner} (fence {fence}, {:.1} s left unless it renews it)", ttl_ms as f64 / 1_000.0)
@@ -326,5 +327,19 @@ impl Running {
         }
         self.child.kill()?;
         self.child.wait().map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_is_named_without_what_a_terminal_acts_upon() {
+        let columns = ["owner", "fence", "ttl_ms"].map(str::to_owned).to_vec();
+        let owner = Some(b"me\x1b]0;you\x07".to_vec());
+        let row = vec![owner, Some(7_i64.to_be_bytes().to_vec()), Some(1_500_i32.to_be_bytes().to_vec())];
+        let table = Table { columns, rows: vec![row] };
+        assert_eq!(holder_of(&table), "me\\u{1b}]0;you\\u{7} (fence 7, 1.5 s left unless it renews it)");
     }
 }

@@ -80,15 +80,28 @@ fn ask(client: &mut Client, text: &str, values: &[Option<Vec<u8>>]) -> Result<Ta
     }
 }
 
-fn read_queue(client: &mut Client, locks: &Locks, name: &str) -> Result<Table, Failed> {
+/// `fast`: only locks in memory, or only durable ones.
+fn read_queue(client: &mut Client, fast: Option<bool>, name: &str) -> Result<Table, Failed> {
     let columns = "fast, state, owner, role, mode, fence, ttl_ms";
-    let which = if locks.fast { " AND fast = true" } else { "" };
+    let which = fast.map_or_else(String::new, |fast| format!(" AND fast = {fast}"));
     let text = format!("SELECT {columns} FROM shunt.lock_queue WHERE name = ?{which}");
     ask(client, &text, &[Some(name.as_bytes().to_vec())])
 }
 
 fn queue(locks: &Locks, name: &str) -> Result<Exit, Failed> {
-    let table = read_queue(&mut locks.access.connect_to_locks(LIMIT)?, locks, name)?;
+    let mut client = locks.access.connect_to_locks(LIMIT)?;
+    let table = match read_queue(&mut client, locks.fast.then_some(true), name) {
+        // For a while after a proxy has died nobody knows who has what it had in memory.
+        Err(failed) if failed.code == Some(error_code::IS_BOOTSTRAPPING) && !locks.fast => {
+            let durable = read_queue(&mut client, Some(false), name)?;
+            if durable.rows.is_empty() {
+                return Err(failed);
+            }
+            eprintln!("warning: who holds the lock of this name in memory is not known: {}", failed.message);
+            durable
+        }
+        read => read?,
+    };
     if table.rows.is_empty() {
         print(&format!("nobody holds lock {} or waits for it\n", shown(name.as_bytes())));
         return Ok(Exit::Done);
@@ -115,7 +128,7 @@ fn queue(locks: &Locks, name: &str) -> Result<Exit, Failed> {
 /// Takes a lock from its holders. Each is named with its fence, so that nobody who comes after them loses it.
 fn release(locks: &Locks, name: &str) -> Result<Exit, Failed> {
     let mut client = locks.access.connect_to_locks(LIMIT)?;
-    let holders = holders(&read_queue(&mut client, locks, name)?, locks.fast);
+    let holders = holders(&read_queue(&mut client, Some(locks.fast), name)?, locks.fast);
     let lock = shown(name.as_bytes());
     if holders.is_empty() {
         print(&format!("nobody holds lock {lock}\n"));
@@ -264,7 +277,7 @@ fn left(ttl_ms: Option<u32>) -> String {
 }
 
 /// A text of somebody else's, without what a terminal would act upon, and not too long.
-fn shown(text: &[u8]) -> String {
+pub(crate) fn shown(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let mut out = String::new();
     for c in text.chars() {

@@ -116,8 +116,8 @@ struct Told {
     joined: bool,
     failure: String,
     fences_ahead: bool,
-    /// The other member at this one's address.
-    rival: Option<Incarnation>,
+    /// Members that live at one address, by twos.
+    rivals: BTreeSet<[Incarnation; 2]>,
     unreadable: Option<crate::columns::BadRow>,
 }
 
@@ -312,17 +312,20 @@ impl Member {
         self.step_rows(now_ns, sink);
         self.tell(now_ns, sink);
         self.tell_fences_ahead(wall_us, sink);
-        self.tell_rival(sink);
+        self.tell_rivals(sink);
     }
 
-    /// Two processes with one configuration: nothing else would say so.
-    fn tell_rival(&mut self, sink: &mut dyn Sink) {
-        let rival = self.others.rival(self.me);
-        if let Some(row) = rival.filter(|row| self.told.rival != Some(row.incarnation)) {
-            let (incarnation, address) = (row.incarnation, row.address.clone());
-            sink.put(Output::Alarm(Alarm::SameAddress { incarnation, address }));
+    /// Two processes with one configuration: nothing else would say so. Whoever sees it tells of it, for the two may not.
+    fn tell_rivals(&mut self, sink: &mut dyn Sink) {
+        let mut told = BTreeSet::new();
+        for [one, other] in self.others.rivals(self.me) {
+            let incarnations = [one.incarnation, other.incarnation];
+            if !self.told.rivals.contains(&incarnations) {
+                sink.put(Output::Alarm(Alarm::SameAddress { incarnations, address: one.address.clone() }));
+            }
+            told.insert(incarnations);
         }
-        self.told.rival = rival.map(|row| row.incarnation);
+        self.told.rivals = told;
     }
 
     /// A member whose clock is ahead lifts the fences of all when its shards are others'.

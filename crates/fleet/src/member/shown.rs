@@ -17,7 +17,8 @@ pub struct Shown {
     pub leaving: bool,
     /// How many shards are its own.
     pub shards: usize,
-    /// This member's address is also that of another that lives: see [`crate::Alarm::SameAddress`].
+    /// Another that lives has the same address, this member or one of the others: see [`crate::Alarm::SameAddress`]. This member is not
+    /// a rival of its own.
     pub is_rival: bool,
     /// For how long it has not been seen to renew its lease, in nanoseconds.
     pub silent_ns: u64,
@@ -27,7 +28,9 @@ impl Member {
     /// So many members at most, this one among them, and how many are left out: those that live first, the others by how
     /// lately they did.
     pub fn members(&self, now_ns: u64, most: usize) -> (Vec<Shown>, usize) {
-        let rival = self.others.rival(self.me).map(|row| row.incarnation);
+        let rivals = self.others.rivals(self.me);
+        let is_rival =
+            |incarnation| incarnation != self.me && rivals.iter().flatten().any(|row| row.incarnation == incarnation);
         let shards = |incarnation| self.fleet.as_ref().map_or(0, |row| row.view.shards_of(incarnation).len());
         let mut members: Vec<&_> = self.others.all().collect();
         let rank = |incarnation, state, since_ns: u64| {
@@ -44,7 +47,7 @@ impl Member {
                 state: seen.row.state,
                 leaving: seen.row.leaving,
                 shards: shards(seen.row.incarnation),
-                is_rival: rival == Some(seen.row.incarnation),
+                is_rival: is_rival(seen.row.incarnation),
                 silent_ns: now_ns.saturating_sub(seen.since_ns),
             })
             .collect();

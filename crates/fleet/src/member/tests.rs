@@ -70,7 +70,7 @@ fn another_that_lives_at_the_same_address_is_told_of_once_and_a_former_start_is_
         let rows = vec![of(me, beats[0]), of(other, beats[1])];
         let snapshot = Snapshot { rows, unreadable: Default::default(), serial: true, sent_ns: at_ns, now_ns: at_ns };
         member.others.take(snapshot, &member.times);
-        member.tell_rival(&mut outputs);
+        member.tell_rivals(&mut outputs);
         outputs.drain(..).filter(|output| matches!(output, Output::Alarm(Alarm::SameAddress { .. }))).count()
     };
     let told = [[1, 7], [2, 8], [3, 9], [4, 9], [5, 9]].map(|beats| see(&mut member, beats, beats[0].unsigned_abs()));
@@ -134,4 +134,70 @@ fn members_are_shown_with_this_one_and_those_that_live_however_many_are_dead() {
     assert_eq!((&brief[..], left_out), (&expected[..], 91));
     assert_eq!(member.members(1_150, 1).0[0].incarnation, me);
     assert_eq!(member.members(1_150, 500).1, 0);
+}
+
+/// Two processes have one address (a copied configuration). The other proxies must not tell their clients of a change at each renewal.
+#[test]
+fn two_at_one_address_are_one_change_for_the_clients_of_others_and_an_alarm() {
+    let (me, one, two) = (Incarnation([9; 16]), Incarnation([1; 16]), Incarnation([2; 16]));
+    let mut member = Member::new(Config::new("main", "10.0.0.3:9042"), me).expect("settings");
+    let mut outputs = Vec::new();
+    const HALF_NS: u64 = 500_000_000;
+    let (mut changes, mut alarms) = (0, 0);
+    for step in 1..=120_u64 {
+        let of = |incarnation, address: &str, beat| MemberRow {
+            incarnation,
+            address: address.to_owned(),
+            state: State::Live,
+            beat,
+            ts_limit_us: 0,
+            format: 1,
+            leaving: false,
+        };
+        // Each renews every 2 s, as with a lease of 6 s; rows are read every half second.
+        let rows = vec![
+            of(me, "10.0.0.3:9042", (step / 4) as i64),
+            of(one, "10.0.0.1:9042", (step / 4) as i64),
+            of(two, "10.0.0.1:9042", ((step + 2) / 4) as i64),
+        ];
+        let now_ns = step * HALF_NS;
+        let snapshot = Snapshot { rows, unreadable: Default::default(), serial: true, sent_ns: now_ns, now_ns };
+        member.others.take(snapshot, &member.times);
+        member.tell(now_ns, &mut outputs);
+        member.tell_rivals(&mut outputs);
+        for output in outputs.drain(..) {
+            changes += usize::from(matches!(output, Output::Peers(_)));
+            alarms += usize::from(matches!(output, Output::Alarm(_)));
+        }
+    }
+    assert_eq!((changes, alarms), (1, 1), "lists of peers told in a minute, and alarms of this member");
+}
+
+/// A proxy that ended and was started again is no rival of its former start, whoever looks and however long that one had lived.
+#[test]
+fn a_proxy_that_was_started_again_is_no_rival_of_what_it_was_for_those_who_look() {
+    let (me, before, after) = (Incarnation([9; 16]), Incarnation([2; 16]), Incarnation([1; 16]));
+    let mut member = Member::new(Config::new("main", "10.0.0.3:9042"), me).expect("settings");
+    let mut outputs = Vec::new();
+    for step in 1..=40_u64 {
+        let of = |incarnation, beat: u64| MemberRow {
+            incarnation,
+            address: "10.0.0.1:9042".to_owned(),
+            state: State::Live,
+            beat: beat as i64,
+            ts_limit_us: 0,
+            format: 1,
+            leaving: false,
+        };
+        // Two of its renewals were on their way when it ended.
+        let mut rows = vec![of(before, step.min(22))];
+        rows.extend((step > 20).then(|| of(after, step)));
+        let snapshot = Snapshot { rows, unreadable: Default::default(), serial: true, sent_ns: step, now_ns: step };
+        member.others.take(snapshot, &member.times);
+        member.tell(step, &mut outputs);
+        member.tell_rivals(&mut outputs);
+    }
+    let peers: Vec<_> = outputs.iter().filter(|output| matches!(output, Output::Peers(_))).collect();
+    assert_eq!((peers.len(), outputs.len()), (2, 2), "{outputs:?}");
+    assert!(member.members(50, 9).0.iter().all(|shown| !shown.is_rival));
 }

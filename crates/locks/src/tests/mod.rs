@@ -3,6 +3,7 @@
 pub(crate) use crate::weakened::Without;
 
 mod bounds;
+mod grace;
 mod histories;
 mod model;
 mod modes;

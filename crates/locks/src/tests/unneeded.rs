@@ -145,8 +145,8 @@ fn a_partition_for_which_nobody_has_asked_is_read_ahead_and_its_rows_are_unneede
     let bucket = bucket_of(b"lock");
     let now = core.now();
     assert_eq!((core.locks.unread_from(bucket), core.locks.known(bucket)), (Some(bucket), None));
-    assert!(core.locks.read_ahead(now, bucket, &mut core.heard));
-    assert!(!core.locks.read_ahead(now, bucket, &mut core.heard), "it is being read");
+    assert!(core.locks.read_ahead(now, bucket, &mut core.heard).is_some());
+    assert!(core.locks.read_ahead(now, bucket, &mut core.heard).is_none(), "it is being read");
     core.load(&[]);
     let known = core.locks.known(bucket).expect("it knows the partition");
     assert!(unneeded(&core, known, 5).is_some_and(|found| found.up_to_us == 5 && !found.of_shares));
@@ -155,7 +155,20 @@ fn a_partition_for_which_nobody_has_asked_is_read_ahead_and_its_rows_are_unneede
         (core.locks.unread_from(bucket).is_some_and(|next| next == bucket), core.locks.known(bucket)),
         (false, None)
     );
-    assert!(!core.locks.read_ahead(now, bucket, &mut core.heard), "it is another's");
+    assert!(core.locks.read_ahead(now, bucket, &mut core.heard).is_none(), "it is another's");
+}
+
+#[test]
+fn rows_of_a_shard_that_was_lost_are_not_awaited_nor_those_of_an_earlier_reading() {
+    let mut core = Core::new(Limits::default());
+    let (bucket, shard, now) = (bucket_of(b"lock"), shard_of(b"lock"), core.now());
+    let first = core.locks.read_ahead(now, bucket, &mut core.heard).expect("it wants to read");
+    assert!(core.locks.is_awaited(first));
+    core.locks.lose(shard, &mut core.heard);
+    assert!(!core.locks.is_awaited(first));
+    core.locks.gain(now, shard, 0, 0, &mut core.heard);
+    let second = core.locks.read_ahead(now, bucket, &mut core.heard).expect("it wants to read");
+    assert!(core.locks.is_awaited(second) && !core.locks.is_awaited(first));
 }
 
 /// To read a thousand empty partitions again and again would keep those waiting that have rows.
@@ -165,7 +178,7 @@ fn a_partition_without_rows_is_not_looked_at_until_there_is_one() {
     let bucket = bucket_of(b"lock");
     let is_looked_at = |core: &Core| core.locks.with_rows_from(bucket) == Some(bucket);
     let now = core.now();
-    assert!(core.locks.read_ahead(now, bucket, &mut core.heard));
+    assert!(core.locks.read_ahead(now, bucket, &mut core.heard).is_some());
     core.load(&[]);
     assert!(!is_looked_at(&core));
     core.acquire(Durable, "one", Exclusive, 9000, 0);
@@ -173,7 +186,7 @@ fn a_partition_without_rows_is_not_looked_at_until_there_is_one() {
     core.written(Written::Acknowledged);
     let known = core.locks.known(bucket).expect("it knows the partition");
     let now = core.now();
-    let later = Now { wall_us: now.wall_us + 120_000_000, ..now };
+    let later = Now { boot_ns: now.boot_ns + 120_000_000_000, ..now };
     core.locks.looks_for_rows(now, known);
     assert!(is_looked_at(&core), "the row may come after the reading");
     core.locks.looks_for_rows(later, known);
@@ -186,7 +199,28 @@ fn a_partition_without_rows_is_not_looked_at_until_there_is_one() {
     let free = Row { name: b"lock", slot: b"", owner: b"", role: b"", token: 5, ttl_ms: 0, timestamp_us: 5 };
     let mut core = Core::new(Limits::default());
     let now = core.now();
-    assert!(core.locks.read_ahead(now, bucket, &mut core.heard));
+    assert!(core.locks.read_ahead(now, bucket, &mut core.heard).is_some());
     core.load(&[free]);
     assert!(is_looked_at(&core), "there was one when it was read");
+}
+
+/// The clock of a member was ahead once: fences are far from all clocks from then on.
+#[test]
+fn a_partition_without_rows_is_known_to_have_none_though_fences_are_ahead_of_the_clock() {
+    let mut core = Core::new(Limits::default());
+    let (bucket, now) = (bucket_of(b"lock"), core.now());
+    core.locks.gain(now, shard_of(b"lock"), now.wall_us + 31_536_000_000_000, 0, &mut core.heard);
+    core.acquire(Durable, "one", Exclusive, 9000, 0);
+    core.load(&[]);
+    core.written(Written::Acknowledged);
+    core.release(Durable, "one");
+    let known = core.locks.known(bucket).expect("it knows the partition");
+    core.locks.looks_for_rows(now, known);
+    assert_eq!(core.locks.with_rows_from(bucket), Some(bucket), "the row may come after the reading");
+    let later = Now { boot_ns: now.boot_ns + 61_000_000_000, wall_us: now.wall_us + 61_000_000 };
+    core.locks.looks_for_rows(later, known);
+    assert_ne!(core.locks.with_rows_from(bucket), Some(bucket));
+    core.locks.writes_late(later, bucket);
+    core.locks.looks_for_rows(later, known);
+    assert_eq!(core.locks.with_rows_from(bucket), Some(bucket), "a row is written that could not be before");
 }

@@ -60,6 +60,12 @@ impl Locks {
         }
         let count: usize = cores.iter().map(|core| core.locks.unreadable.all().count()).sum();
         alerts.extend(unreadable_alerts(&status["unreadable"], count));
+        for address in status["shared_addresses"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            alerts.push(format!(
+                "two live members say that they are reached at {address}: requests for the locks of one come to the other and are refused; \
+                 give each an address of its own (--advertise), and stop one of the two"
+            ));
+        }
         status["alerts"] = alerts.into();
         status
     }
@@ -135,6 +141,7 @@ async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Value {
         "members": fleet.as_ref().map(members).unwrap_or_else(Vec::<Value>::new),
         "not_a_member": not_a_member,
         "rival": fleet.as_ref().and_then(rival),
+        "shared_addresses": fleet.as_ref().map(shared_addresses).unwrap_or_default(),
         "members_not_shown": fleet.as_ref().map_or(0, |fleet| fleet.others),
         "unreadable": unreadable.iter().map(|(bucket, name)| json!({ "bucket": bucket, "name": name })).collect::<Vec<_>>(),
         "queues": queues.iter().map(queue_shown).collect::<Vec<_>>(),
@@ -142,8 +149,24 @@ async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Value {
     })
 }
 
+/// Another live member at this one's address.
 fn rival(fleet: &FleetShown) -> Option<String> {
-    fleet.members.iter().find(|member| member.is_rival).map(|member| member.incarnation.to_string())
+    let mut rivals = fleet.members.iter().filter(|member| member.is_rival);
+    rivals.find(|member| Some(&member.address) == own_address(fleet)).map(|member| member.incarnation.to_string())
+}
+
+/// Addresses that several others have.
+fn shared_addresses(fleet: &FleetShown) -> Vec<String> {
+    let rivals = fleet.members.iter().filter(|member| member.is_rival);
+    let mut shared: Vec<String> = rivals.map(|member| member.address.clone()).collect();
+    shared.retain(|address| Some(address) != own_address(fleet));
+    shared.sort_unstable();
+    shared.dedup();
+    shared
+}
+
+fn own_address(fleet: &FleetShown) -> Option<&String> {
+    fleet.members.iter().find(|member| member.incarnation == fleet.own).map(|member| &member.address)
 }
 
 fn member_shown(fleet: &FleetShown, member: &Shown) -> Value {
@@ -233,6 +256,11 @@ mod tests {
             members: members(),
             others: 2,
         };
+        assert_eq!((rival(&fleet()), shared_addresses(&fleet())), (None, vec!["10.0.0.2:9042".to_owned()]));
+        let mut copied = fleet();
+        copied.members[0].address = copied.members[1].address.clone();
+        assert_eq!(rival(&copied).as_deref(), Some("02020202-0202-0202-0202-020202020202"));
+        assert_eq!(shared_addresses(&copied), [""; 0]);
         let one = core(move || CoreLocks { core: 0, queues: vec![queue("b", 3)], fleet: Some(fleet()), ..told(0) });
         let two = core(|| CoreLocks {
             queues: (0..10).map(|number| queue(&format!("c{number}"), 1)).chain([queue("a", 8)]).collect(),
@@ -258,7 +286,7 @@ mod tests {
         });
         assert_eq!((&queues[1], &queues[2]["owner"]), (&second, &Value::Null));
         assert_eq!(value["cores_missing"], json!([]));
-        assert_eq!(value["rival"], json!("02020202-0202-0202-0202-020202020202"));
+        assert_eq!((&value["rival"], &value["shared_addresses"]), (&Value::Null, &json!(["10.0.0.2:9042"])));
     }
 
     #[tokio::test]

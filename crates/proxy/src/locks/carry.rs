@@ -1,6 +1,6 @@
 //! What the locks of a core want done is done when the event that it came of is over.
 
-use shunt_locks::{Namespace, Quota, Ticket};
+use shunt_locks::{Namespace, NotServed, Quota, Ticket};
 use shunt_reactor::Io;
 
 use crate::core::Core;
@@ -45,6 +45,11 @@ fn list(core: &mut Core, io: &mut Io, (ticket, reply): (Ticket, Reply<'_>), name
     }
     let now = keep::now(io);
     let (table, _) = core.fleet.locks.table();
+    if fast != Some(false) && table.is_memory_unknown(now, name) {
+        // A list without its holder would say that nobody has it.
+        ask::answered(core, io, ticket, &Verdict::NotServed(NotServed::Grace).into());
+        return;
+    }
     let (mut entries, mut count) = (Vec::new(), 0);
     for (is_fast, namespace) in [(false, Namespace::Durable), (true, Namespace::Memory)] {
         if fast.is_none_or(|fast| fast == is_fast) && count < listing::ROWS_MAX {

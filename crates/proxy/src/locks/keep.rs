@@ -2,7 +2,8 @@
 //! the event is over ([`super::carry`]).
 
 use shunt_locks::{
-    Asked, Handle, Limits, LoadId, Locks, Namespace, NotServed, Now, Outcome, Row, Sink, Ticket, WriteId, Written,
+    Asked, Handle, Limits, LoadId, Locks, Namespace, NotServed, Now, Outcome, Quota, Row, Sink, Ticket, WriteId,
+    Written,
 };
 use shunt_reactor::Io;
 
@@ -25,6 +26,13 @@ pub(super) fn take(core: &mut Core, io: &mut Io, request: &Request<'_>) -> Optio
     if namespace == Namespace::Memory && !core.fleet.locks.lasts_no_longer(operation) {
         // The client's core did not know the longest TTL yet; it does when it asks again.
         core.fleet.locks.outbox.reply(ticket, Outcome::NotServed(NotServed::Elsewhere));
+        return None;
+    }
+    let locks = &mut core.fleet.locks;
+    let is_release = namespace == Namespace::Durable && matches!(operation, Operation::Release { .. });
+    if is_release && !locks.unsent.has_room(locks.outbox.rows_count()) {
+        // Its row could not be written: the lock would be held for the shard's next owner.
+        locks.outbox.reply(ticket, Outcome::Quota(Quota::Requests));
         return None;
     }
     let asked = Asked { namespace, name, role, owner, ticket };
@@ -72,11 +80,13 @@ pub(super) fn written(core: &mut Core, io: &mut Io, id: WriteId, written: Writte
     set_due(core, io);
 }
 
-pub(super) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, rows: &[Row<'_>], last: bool) {
+/// Rows of a partition. `false`: they are more than this core keeps.
+pub(super) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, rows: &[Row<'_>], last: bool) -> bool {
     let now = now(io);
     let (table, outbox) = core.fleet.locks.table();
-    table.loaded(now, load, rows.iter().copied(), last, outbox);
+    let is_taken = table.loaded(now, load, rows.iter().copied(), last, outbox);
     set_due(core, io);
+    is_taken
 }
 
 /// `false`: nobody wants the rows any more.

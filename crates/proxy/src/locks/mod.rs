@@ -23,7 +23,7 @@
 //! | [`listing`] | who holds a lock and who waits, as it travels between cores |
 //! | [`overview`], [`gathered`] | the locks of all cores, those with the longest queues first |
 //! | [`shown`], [`told`] | what `/status` shows of them, and of the fleet |
-//! | [`rows`], [`unreadable`] | rows of durable locks are written and read, and which cannot be |
+//! | [`rows`], [`unsent`], [`unreadable`] | rows of durable locks are written and read, and which cannot be |
 //! | [`sweep`], [`swept`] | those that say nothing any more are deleted |
 //! | [`answer`] | outcomes, as the rows and errors that clients get |
 //! | [`foreign`], [`looks`] | rows that lie in the tables, and should not |
@@ -56,6 +56,7 @@ pub(crate) mod sweep;
 pub(crate) mod swept;
 pub(crate) mod told;
 mod unreadable;
+mod unsent;
 pub(crate) mod withdrawn;
 pub(crate) mod word;
 pub(crate) mod words;
@@ -76,6 +77,7 @@ use outbox::Outbox;
 use requests::Requests;
 use swept::Sweep;
 use unreadable::Unreadable;
+use unsent::Unsent;
 
 use crate::wakes::Wakes;
 
@@ -124,6 +126,8 @@ pub(crate) struct LockKeeper {
     unread: Vec<LoadId>,
     /// Partitions whose rows cannot be understood.
     unreadable: Unreadable,
+    /// Free rows that could not be sent.
+    unsent: Unsent,
     /// How rows are written and read.
     level: Option<Level>,
     /// The longest TTL of a lock in memory.
@@ -154,6 +158,7 @@ impl Default for LockKeeper {
             spare: Vec::new(),
             unread: Vec::new(),
             unreadable: Unreadable::default(),
+            unsent: Unsent::default(),
             no_role: Arc::from(""),
             level: None,
             max_ttl_ms: 0,

@@ -132,6 +132,11 @@ impl Outbox {
         })
     }
 
+    /// How many rows are to be written.
+    pub(crate) fn rows_count(&self) -> usize {
+        self.rows.len()
+    }
+
     /// The rows to be written: who waits, their timestamp in microseconds, and [`ROW_VALUES`] values.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (WriteId, i64, &[u8])> {
         let starts = std::iter::once(0).chain(self.rows.iter().map(|row| row.end));

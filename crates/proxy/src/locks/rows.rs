@@ -13,6 +13,7 @@ use crate::core::Core;
 use crate::limits;
 use crate::locks::keep;
 use crate::locks::outbox::ROW_VALUES;
+use crate::locks::unsent;
 use crate::log_limits::Logged;
 use crate::own::{self, Heard, Levels, Whose};
 
@@ -32,8 +33,20 @@ fn quorum(level: Option<Level>) -> Consistency {
     }
 }
 
-/// Writes a row; `values` are as [`super::outbox::Outbox::rows`] has them.
+/// Writes a row; `values` are as [`super::outbox::Outbox::rows`] has them. A free row that cannot be sent now is sent later: its lock would be
+/// held for the shard's next owner.
 pub(super) fn write(core: &mut Core, io: &mut Io, id: WriteId, timestamp_us: i64, values: &[u8]) {
+    if send(core, io, id, timestamp_us, values) {
+        return;
+    }
+    if id == WriteId::UNWATCHED {
+        core.fleet.locks.unsent.keep(timestamp_us, values);
+    } else {
+        keep::written(core, io, id, Written::NotSent);
+    }
+}
+
+fn send(core: &mut Core, io: &mut Io, id: WriteId, timestamp_us: i64, values: &[u8]) -> bool {
     let levels = Levels {
         consistency: quorum(core.fleet.locks.level),
         serial: None,
@@ -41,9 +54,20 @@ pub(super) fn write(core: &mut Core, io: &mut Io, id: WriteId, timestamp_us: i64
         elsewhere: false,
     };
     let values = Values::positional(own::VERSION, ROW_VALUES, values);
-    let sent = own::ask::ask(core, io, Whose::Write(id), WRITE, values, &levels, None);
-    if !sent && id != WriteId::UNWATCHED {
-        keep::written(core, io, id, Written::NotSent);
+    own::ask::ask(core, io, Whose::Write(id), WRITE, values, &levels, None)
+}
+
+/// Sends free rows that could not be before. Late ones do no harm: whoever has been granted the lock since has a later row.
+fn send_unsent(core: &mut Core, io: &mut Io) {
+    while let Some((timestamp_us, values)) = core.fleet.locks.unsent.take() {
+        if !send(core, io, WriteId::UNWATCHED, timestamp_us, &values) {
+            core.fleet.locks.unsent.put_back(timestamp_us, values);
+            return;
+        }
+        if let Some(bucket) = unsent::bucket_of(&values) {
+            let now = keep::now(io);
+            core.fleet.locks.table().0.writes_late(now, bucket);
+        }
     }
 }
 
@@ -74,11 +98,18 @@ pub(super) fn read(core: &mut Core, io: &mut Io, load: LoadId, page: Option<&[u8
     }
 }
 
-/// Reads the partitions that could not be asked for.
+/// Does what could not be sent: reads partitions, writes free rows.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     for load in std::mem::take(&mut core.fleet.locks.unread) {
-        read(core, io, load, None);
+        if is_awaited(core, load) {
+            read(core, io, load, None);
+        }
     }
+    send_unsent(core, io);
+}
+
+fn is_awaited(core: &Core, load: LoadId) -> bool {
+    core.fleet.locks.table.as_ref().is_some_and(|table| table.is_awaited(load))
 }
 
 /// The answer to a write.
@@ -107,10 +138,12 @@ pub(crate) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, heard: &Heard<'
         Heard::Result(ResultMessage::Rows(rows)) => match decode(rows) {
             Ok(decoded) => {
                 let page = rows.metadata.paging_state;
-                keep::loaded(core, io, load, &decoded, page.is_none());
-                match page {
-                    Some(_) => read(core, io, load, page),
-                    None => core.fleet.locks.unreadable.remove(load.bucket),
+                if !keep::loaded(core, io, load, &decoded, page.is_none()) {
+                    tell_full(core, io, load);
+                } else if page.is_none() {
+                    core.fleet.locks.unreadable.remove(load.bucket);
+                } else if is_awaited(core, load) {
+                    read(core, io, load, page);
                 }
             }
             Err(name) => {
@@ -134,6 +167,17 @@ pub(crate) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, heard: &Heard<'
             keep::load_failed(core, io, load);
         }
         Heard::Result(_) | Heard::Unreadable => _ = keep::load_failed(core, io, load),
+    }
+}
+
+fn tell_full(core: &Core, io: &Io, load: LoadId) {
+    if let Some(suppressed) = core.context.log_limits.admit(Logged::LockRow, io.now_ns()) {
+        tracing::warn!(
+            bucket = load.bucket,
+            suppressed,
+            "rows of locks show more holders than this proxy keeps of those who have not asked it yet: the locks of the partition are not \
+             served until some of their times are over"
+        );
     }
 }
 

@@ -12,7 +12,7 @@ use shunt_wire::cql::message::{Consistency, ResultMessage, Value, ValueList, err
 
 use crate::core::Core;
 use crate::locks::swept::Deleting;
-use crate::locks::{keep, rows};
+use crate::locks::{LockKeeper, keep, rows};
 use crate::metrics::LockEvent;
 use crate::own::{self, Heard, Levels, Whose};
 
@@ -38,13 +38,15 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
         return;
     }
     let Some(table) = locks.table.as_mut() else { return };
-    let Some(known) = table.with_rows_from(sweep.bucket).and_then(|bucket| table.known(bucket)) else {
-        sweep.next_ns = sweep.round_ns.max(now_ns) + sweep.pace.page_ns;
-        sweep.round_ns = now_ns + sweep.pace.round_ns.min(kept_ns);
-        (sweep.bucket, sweep.page) = (0, None);
+    let Some(bucket) = sweep.next(now_ns, |from| table.with_rows_from(from)) else {
+        sweep.end_round(now_ns, kept_ns);
         return;
     };
-    sweep.bucket = known.bucket;
+    let Some(known) = table.known(bucket) else {
+        // It is another's by now, or was read anew.
+        sweep.go_on();
+        return;
+    };
     sweep.page.take_if(|(of, _)| *of != known);
     sweep.next_ns = now_ns + sweep.pace.page_ns;
     let page = sweep.page.take();
@@ -62,24 +64,27 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
 }
 
 /// Reads the rows of the next partition for which nobody has asked since its shard is this core's, as for somebody who asks. What it has is
-/// not known before.
+/// not known before. One at a time: one may have very many.
 fn read_ahead(core: &mut Core, io: &mut Io) {
-    let now_ns = io.now_ns();
-    let sweep = &mut core.fleet.locks.sweep;
-    if now_ns < sweep.ahead_ns {
-        return;
+    let (now, now_ns) = (keep::now(io), io.now_ns());
+    let LockKeeper { sweep, table, outbox, .. } = &mut core.fleet.locks;
+    let (ahead, page_ns) = (&mut sweep.ahead, sweep.pace.page_ns);
+    let Some(table) = table.as_mut().filter(|_| now_ns >= ahead.at_ns) else { return };
+    if let Some(load) = ahead.begun {
+        if table.is_awaited(load) {
+            return;
+        }
+        let is_read = table.known(load.bucket).is_some();
+        ahead.ended(load.bucket, is_read, now_ns, (AHEAD_PAGES * page_ns, sweep.pace.rest_ns));
     }
-    sweep.ahead_ns = now_ns + sweep.pace.page_ns;
-    let Some(table) = &core.fleet.locks.table else { return };
-    let Some(bucket) = table.unread_from(sweep.ahead) else {
-        sweep.ahead = 0;
-        sweep.ahead_ns = now_ns + AHEAD_PAGES * sweep.pace.page_ns;
+    ahead.at_ns = now_ns + page_ns;
+    let Some(bucket) = ahead.next(now_ns, |from| table.unread_from(from)) else {
+        ahead.from = 0;
+        ahead.at_ns = now_ns + AHEAD_PAGES * page_ns;
         return;
     };
-    sweep.ahead = bucket + 1;
-    let now = keep::now(io);
-    let (table, outbox) = core.fleet.locks.table();
-    table.read_ahead(now, bucket, outbox);
+    ahead.from = bucket + 1;
+    ahead.begun = table.read_ahead(now, bucket, outbox);
 }
 
 /// A page of a partition.
@@ -97,8 +102,9 @@ pub(crate) fn read(core: &mut Core, io: &mut Io, known: LoadId, heard: &Heard<'_
         core.fleet.locks.table().0.has_rows(known.bucket);
     }
     let sweep = &mut core.fleet.locks.sweep;
+    let before = sweep.page.take();
     match found.metadata.paging_state {
-        Some(at) => sweep.page = Some((known, at.into())),
+        Some(at) => sweep.read_page((known, at.into())),
         None => sweep.go_on(),
     }
     if core.context.config.lock_rows_kept_ms == 0 {
@@ -107,10 +113,13 @@ pub(crate) fn read(core: &mut Core, io: &mut Io, known: LoadId, heard: &Heard<'_
     // Who reads the partition for its locks tells of rows that no proxy wrote.
     let Ok(found) = rows::decode(found) else { return };
     for of_name in found.chunk_by(|one, other| one.name == other.name) {
-        if let Some(unneeded) = unneeded(core, io, known, of_name)
-            && core.fleet.locks.sweep.has_room(io.now_ns(), known.bucket)
-            && !delete(core, io, known.bucket, of_name[0].name, unneeded)
-        {
+        let Some(unneeded) = unneeded(core, io, known, of_name) else { continue };
+        let sweep = &mut core.fleet.locks.sweep;
+        if !sweep.has_room(io.now_ns(), known.bucket) {
+            sweep.leave(known.bucket, before);
+            return;
+        }
+        if !delete(core, io, known.bucket, of_name[0].name, unneeded) {
             return;
         }
     }

@@ -1,5 +1,6 @@
 //! What a member wants done is done: statements asked, words brought to the cores, things said.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use shunt_fleet::{Consistency, End, Event, Level, Output, Peer, Statement, StatementId, Value};
@@ -144,9 +145,13 @@ fn show_peers(core: &mut Core, io: &mut Io, peers: &[Peer]) {
 pub(super) fn show_owners(core: &mut Core, io: &mut Io) {
     let Stage::Member(member) = &core.fleet.membership.stage else { return };
     let own = core.fleet.membership.incarnation;
+    // Of another that says that it is reached here, or of what this proxy was before: what is asked of this one comes back here, and is
+    // not served. So it is not served at once.
+    let here = core.context.config.member_address().ok();
     let address = |shard| {
         let (owner, address, _) = member.owner(shard)?;
-        address.filter(|_| Some(owner) != own)?.parse().ok()
+        let address: SocketAddr = address.filter(|_| Some(owner) != own)?.parse().ok()?;
+        (Some(address) != here).then_some(address)
     };
     let owners = Owners(std::array::from_fn(|shard| address(shard as u8)));
     tell_owners(core, io, owners);

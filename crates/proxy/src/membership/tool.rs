@@ -50,10 +50,29 @@ pub fn found(client: &mut Client, name: &str, row: NewFleet, replication: &Repli
         agree(client)?;
     }
     let level = row.level;
-    let statement = Statement::Found(row);
-    let (outcome, _) = ask_until_known(client, name, &statement, &statement.consistencies(level), DOUBT_MAX)?;
-    founded.is_new = matches!(outcome, Outcome::Applied);
+    let statement = Statement::Found(row.clone());
+    let levels = statement.consistencies(level);
+    let (outcome, was_open) = ask_until_known(client, name, &statement, &levels, DOUBT_MAX)?;
+    let read = Statement::ReadFleet { serial: true };
+    founded.is_new = is_made(&row, &outcome, was_open, || ask(client, name, &read, &read.consistencies(level)))?;
     Ok(founded)
+}
+
+/// Whether the fleet's row was made just now. It may have been by an attempt of which nodes left open what came of it: then it is there as it
+/// was wanted, and no proxy has changed it.
+fn is_made(
+    row: &NewFleet,
+    outcome: &Outcome,
+    was_open: bool,
+    there: impl FnOnce() -> Result<Outcome, Failed>,
+) -> Result<bool, Failed> {
+    if !was_open || *outcome == Outcome::Applied {
+        return Ok(*outcome == Outcome::Applied);
+    }
+    let Outcome::Fleet(Some(there)) = there()? else { return Ok(false) };
+    let is_as_wanted = (there.format, there.level, &there.datacentre) == (row.format, row.level, &row.datacentre)
+        && (there.max_ttl_ms, there.lease_ms) == (row.max_ttl_ms, row.lease_ms);
+    Ok(is_as_wanted && there.epoch == 0)
 }
 
 /// Whether a table is there.
@@ -192,7 +211,40 @@ fn agree(client: &mut Client) -> Result<(), Failed> {
 
 #[cfg(test)]
 mod tests {
+    use shunt_fleet::{FleetRow, Level, Shards, View};
+
     use super::*;
+
+    /// The first attempt was applied, and its answer lost.
+    #[test]
+    fn a_fleet_that_was_made_by_an_attempt_that_was_left_open_is_new() {
+        let row = NewFleet {
+            format: 1,
+            level: Level::Serial,
+            datacentre: String::new(),
+            max_ttl_ms: 30_000,
+            lease_ms: 6_000,
+        };
+        let there = FleetRow {
+            format: 1,
+            level: Level::Serial,
+            datacentre: String::new(),
+            max_ttl_ms: 30_000,
+            lease_ms: 6_000,
+            epoch: 0,
+            view: View::default(),
+            ts_floor_us: 0,
+            handed_over: Shards::default(),
+        };
+        let made = |outcome, was_open, there: &FleetRow| {
+            is_made(&row, &outcome, was_open, || Ok(Outcome::Fleet(Some(Box::new(there.clone())))))
+        };
+        assert_eq!(made(Outcome::Applied, true, &there), Ok(true));
+        assert_eq!(made(Outcome::NotApplied, false, &there), Ok(false));
+        assert_eq!(made(Outcome::NotApplied, true, &there), Ok(true));
+        assert_eq!(made(Outcome::NotApplied, true, &FleetRow { epoch: 3, ..there.clone() }), Ok(false), "it is in use");
+        assert_eq!(made(Outcome::NotApplied, true, &FleetRow { lease_ms: 9_000, ..there }), Ok(false), "another's");
+    }
 
     #[test]
     fn what_nodes_leave_open_is_asked_again_until_it_is_known_and_nothing_else_is() {

@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::ids::{ClientRef, PoolId};
 use crate::link::{Pending, PoolKey, Purpose, open, pools};
 use crate::metrics::QueryKind;
-use crate::own::{IN_FLIGHT_MAX, IN_FLIGHT_OF_FLEET, Levels, Own, VERSION, Whose};
+use crate::own::{Levels, Own, VERSION, Whose};
 use crate::plan::{After, Plan, Work};
 use crate::route::{self, Choice};
 
@@ -137,8 +137,7 @@ pub(crate) fn ask_in(
 
 fn put(core: &mut Core, io: &mut Io, (whose, pool): (Whose, PoolId), plan: Plan, op: u8, body: &[u8]) -> bool {
     let is_fleets = matches!(whose, Whose::Fleet(_));
-    let kept_free = if is_fleets { 0 } else { IN_FLIGHT_OF_FLEET };
-    if core.fleet.own.in_flight.len() + kept_free >= IN_FLIGHT_MAX {
+    if !core.fleet.own.in_flight.has_room(&whose) {
         return false;
     }
     let link = match route::choose(&mut core.router, &core.links, pool, &plan, None) {

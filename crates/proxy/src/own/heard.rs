@@ -29,7 +29,7 @@ pub(crate) fn settle(core: &mut Core, io: &mut Io) {
 }
 
 fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
-    let Some(whose) = core.fleet.own.in_flight.try_remove(answer.stream as usize) else { return };
+    let Some(whose) = core.fleet.own.in_flight.remove(answer.stream as usize) else { return };
     let mut plain = Vec::new();
     let heard = match whose {
         Whose::Permission { pool, .. }

@@ -36,6 +36,18 @@ pub(crate) const IN_FLIGHT_MAX: usize = 16_384;
 /// Of these, those that only statements of the fleet get: whoever asks for locks must not keep the lease from being renewed.
 pub(crate) const IN_FLIGHT_OF_FLEET: usize = 64;
 
+/// Those of transactions, of which one may ask a hundred at a time.
+const IN_FLIGHT_OF_TRANSACTIONS: usize = 3_072;
+
+/// Rows of locks in flight, at most: what locks want written leaves room for what is read for them and for the rest.
+const IN_FLIGHT_OF_ROWS: usize = 14_336;
+
+/// Of these, free rows: nobody waits for them, and grants must have room. One role's grants have [`shunt_locks::Limits::writes_per_role`].
+const IN_FLIGHT_OF_FREE_ROWS: usize = 4_096;
+
+const _: () =
+    assert!(IN_FLIGHT_OF_FREE_ROWS < IN_FLIGHT_OF_ROWS && IN_FLIGHT_OF_ROWS + IN_FLIGHT_OF_FLEET < IN_FLIGHT_MAX);
+
 /// Who asked a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
@@ -108,7 +120,7 @@ pub(crate) struct Own {
     others: HashMap<Arc<str>, usize>,
     /// How many there have been.
     numbers: u64,
-    in_flight: Slab<Whose>,
+    in_flight: InFlight,
     /// A message is put together here.
     message: Vec<u8>,
 }
@@ -154,6 +166,49 @@ impl Own {
     }
 }
 
+/// Statements in flight, and how many of them are rows of locks.
+#[derive(Default)]
+struct InFlight {
+    all: Slab<Whose>,
+    rows: usize,
+    free_rows: usize,
+    transactions: usize,
+}
+
+impl InFlight {
+    /// True if one more of this kind leaves the others their part.
+    fn has_room(&self, whose: &Whose) -> bool {
+        let kept_free = if matches!(whose, Whose::Fleet(_)) { 0 } else { IN_FLIGHT_OF_FLEET };
+        let has_room = self.all.len() + kept_free < IN_FLIGHT_MAX;
+        has_room
+            && match whose {
+                Whose::Write(WriteId::UNWATCHED) => {
+                    self.free_rows < IN_FLIGHT_OF_FREE_ROWS && self.rows < IN_FLIGHT_OF_ROWS
+                }
+                Whose::Write(_) => self.rows < IN_FLIGHT_OF_ROWS,
+                Whose::Transaction(_) => self.transactions < IN_FLIGHT_OF_TRANSACTIONS,
+                _ => true,
+            }
+    }
+
+    /// Takes a place.
+    fn insert(&mut self, whose: Whose) -> usize {
+        self.rows += usize::from(matches!(whose, Whose::Write(_)));
+        self.free_rows += usize::from(whose == Whose::Write(WriteId::UNWATCHED));
+        self.transactions += usize::from(matches!(whose, Whose::Transaction(_)));
+        self.all.insert(whose)
+    }
+
+    /// Whose a place was.
+    fn remove(&mut self, place: usize) -> Option<Whose> {
+        let whose = self.all.try_remove(place)?;
+        self.rows -= usize::from(matches!(whose, Whose::Write(_)));
+        self.free_rows -= usize::from(whose == Whose::Write(WriteId::UNWATCHED));
+        self.transactions -= usize::from(matches!(whose, Whose::Transaction(_)));
+        Some(whose)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,5 +230,32 @@ mod tests {
         let number = own.texts[first].number;
         own.prepared(first, number, Some(b"id"));
         assert!(own.texts[first].id.is_some());
+    }
+
+    #[test]
+    fn rows_of_locks_leave_room_for_others_and_free_rows_for_grants() {
+        let mut in_flight = InFlight::default();
+        let mut fill = |whose| {
+            let before = in_flight.all.len();
+            while in_flight.has_room(&whose) {
+                in_flight.insert(whose);
+            }
+            in_flight.all.len() - before
+        };
+        assert_eq!(fill(Whose::Write(WriteId::UNWATCHED)), IN_FLIGHT_OF_FREE_ROWS);
+        assert_eq!(fill(Whose::Write(WriteId(7))), IN_FLIGHT_OF_ROWS - IN_FLIGHT_OF_FREE_ROWS);
+        assert_eq!(fill(Whose::Transaction(Part::Nothing)), IN_FLIGHT_OF_TRANSACTIONS);
+        let others = IN_FLIGHT_MAX - IN_FLIGHT_OF_ROWS - IN_FLIGHT_OF_TRANSACTIONS - IN_FLIGHT_OF_FLEET;
+        assert_eq!(fill(Whose::Deletion(1)), others);
+        assert_eq!(fill(Whose::Fleet(StatementId(1))), IN_FLIGHT_OF_FLEET);
+        (0..IN_FLIGHT_MAX).for_each(|place| assert!(in_flight.remove(place).is_some()));
+        assert_eq!((in_flight.rows, in_flight.free_rows, in_flight.remove(0)), (0, 0, None));
+    }
+
+    /// One role alone cannot take what there is for the rows of all.
+    #[test]
+    fn one_role_leaves_others_room_for_their_grants() {
+        let of_role = shunt_locks::Limits::default().writes_per_role as usize;
+        assert!(of_role + IN_FLIGHT_OF_FREE_ROWS + 1_024 <= IN_FLIGHT_OF_ROWS);
     }
 }

@@ -1,5 +1,6 @@
 //! The tables of a fleet with one member, played by nodes that answer statements on `shunt_meta`, and clients that use its locks.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
@@ -25,6 +26,8 @@ pub enum Writes {
     Acknowledged,
     /// Nobody answers.
     Unanswered,
+    /// Nobody answers for rows with this owner: empty for free rows.
+    UnansweredOf(&'static str),
 }
 
 /// The tables of `shunt_meta`.
@@ -34,13 +37,21 @@ pub struct Tables {
     owners: Vec<u8>,
     epoch: i64,
     ts_floor: i64,
+    /// Shards whose locks in memory had run out when they were handed over: a bit for each.
+    pub handed_over: i64,
     /// By incarnation: address, state, beat, limit, format, leaving.
     members: Vec<(Vec<u8>, Values)>,
     /// Partition, and name, slot, owner, role, fence, ttl_ms, timestamp, of rows that somebody has put there.
     pub rows: Vec<(i32, Values)>,
     pub writes: Writes,
+    /// Nobody answers those who read a partition of rows.
+    pub reads_unanswered: bool,
+    /// How often each partition was read.
+    pub reads: BTreeMap<i32, usize>,
     /// Rows that were written.
     pub written: usize,
+    /// Names whose free rows have come, answered or not.
+    pub freed: BTreeSet<Vec<u8>>,
     /// Statements on the tables of locks, which are none of a node's business.
     pub strays: usize,
     /// Renewals of leases that were applied.
@@ -87,7 +98,7 @@ fn applied(is_applied: bool) -> Vec<u8> {
 
 impl Tables {
     pub fn shared() -> Shared {
-        Arc::new(Mutex::new(Tables { owners: 0i32.to_be_bytes().to_vec(), ..Tables::default() }))
+        Arc::new(Mutex::new(Tables { owners: 0i32.to_be_bytes().to_vec(), handed_over: -1, ..Tables::default() }))
     }
 
     /// The tables of a fleet in which another proxy at this address has all shards.
@@ -129,7 +140,7 @@ impl Tables {
                 bigint(self.epoch),
                 owners,
                 bigint(self.ts_floor),
-                bigint(-1),
+                bigint(self.handed_over),
             ];
             rows(&columns, [row])
         } else if text.starts_with("SELECT inc") {
@@ -174,12 +185,21 @@ impl Tables {
             applied(same)
         } else if text.starts_with("SELECT name, slot") {
             let bucket = i32::from_be_bytes(values[0].as_slice().try_into().unwrap());
+            *self.reads.entry(bucket).or_default() += 1;
+            if self.reads_unanswered {
+                return None;
+            }
             let columns = ["name", "slot", "owner", "role", "fence", "ttl_ms", "writetime(fence)"];
             let found = self.rows.iter().filter(|(at, _)| *at == bucket).map(|(_, row)| row.clone());
             rows(&columns, found.collect::<Vec<_>>())
         } else if text.starts_with("INSERT INTO shunt_meta.lock") {
-            if self.writes == Writes::Unanswered {
-                return None;
+            if values[3].is_empty() {
+                self.freed.insert(values[1].clone());
+            }
+            match self.writes {
+                Writes::Unanswered => return None,
+                Writes::UnansweredOf(owner) if values[3] == owner.as_bytes() => return None,
+                Writes::UnansweredOf(_) | Writes::Acknowledged => {}
             }
             self.written += 1;
             1i32.to_be_bytes().to_vec()
@@ -245,6 +265,15 @@ impl LockTestbed {
     }
 
     pub fn with_tables(tables: Shared, change: impl FnOnce(&mut SceneOptions)) -> LockTestbed {
+        let mut ring = LockTestbed::begun(tables, change);
+        // Locks in memory are granted when the longest of them would have run out.
+        ring.testbed.run_for(30 * SECOND);
+        assert!(ring.tables.lock().unwrap().renewals > 5, "it is no member");
+        ring
+    }
+
+    /// One that has just become a member.
+    pub fn begun(tables: Shared, change: impl FnOnce(&mut SceneOptions)) -> LockTestbed {
         let mut testbed = Testbed::bare(|options| {
             options.config.fleet = Some("main".to_owned());
             options.config.fleet_replicas_min = 0;
@@ -252,9 +281,7 @@ impl LockTestbed {
             change(options);
         });
         (0..testbed.scene.nodes.len()).for_each(|node| testbed.scene.hook(node, Some(hook(&tables))));
-        // Locks in memory are granted when the longest of them would have run out.
-        testbed.run_for(45 * SECOND);
-        assert!(tables.lock().unwrap().renewals > 5, "it is no member");
+        testbed.run_for(15 * SECOND);
         LockTestbed { testbed, tables }
     }
 

@@ -11,7 +11,7 @@ use super::handshake_node::HandshakeNode;
 use super::lock_ring::{LockTestbed, Tables, Writes, lock_row};
 use super::lock_withdrawals::forwarded_as;
 
-fn take(table: &str, name: &str, owner: &str) -> String {
+pub fn take(table: &str, name: &str, owner: &str) -> String {
     format!("INSERT INTO shunt.{table} (name, owner) VALUES ('{name}', '{owner}') IF NOT EXISTS USING TTL 20")
 }
 
@@ -278,6 +278,44 @@ fn one_role_leaves_connections_to_other_proxies_for_others() {
     ask_as(&mut ring, "\0bob\0secret", "a");
     ring.testbed.run_for(SECOND);
     assert_eq!(seen(&ring), 513);
+}
+
+/// Another process with this one's `advertise`: what is asked of it would come back here.
+#[test]
+fn what_would_be_forwarded_to_the_own_address_is_not() {
+    let mut ring = LockTestbed::with_tables(Tables::with_peer("10.2.0.1:9042".parse().unwrap()), |_| {});
+    let client = ring.client(None);
+    let accepted = |ring: &LockTestbed| ring.testbed.scene.metrics[0].clients_accepted.get();
+    let before = accepted(&ring);
+    assert_eq!(ring.ask(client, &take("locks", "a", "me")).error().0, IS_BOOTSTRAPPING);
+    assert_eq!(accepted(&ring), before, "it is no client of its own");
+}
+
+/// Whoever was granted a lock in memory by the shard's former owner may count on it yet. A list without it would say that nobody does.
+#[test]
+fn a_list_says_of_no_lock_in_memory_that_nobody_has_it_before_that_is_known() {
+    let tables = Tables::shared();
+    tables.lock().unwrap().handed_over = 0;
+    let mut ring = LockTestbed::begun(tables, |_| {});
+    let client = ring.client(None);
+    assert!(ring.applies(client, &take("locks", "a", "me")));
+    let one = "SELECT owner FROM shunt.fast_locks WHERE name = 'a'";
+    let lists = [
+        "SELECT owner FROM shunt.lock_queue WHERE name = 'a'",
+        "SELECT owner FROM shunt.lock_queue WHERE name = 'a' AND fast = true",
+        "SELECT owner FROM shunt.fast_rwlocks WHERE name = 'a'",
+    ];
+    for text in [one].into_iter().chain(lists) {
+        assert_eq!(ring.ask(client, text).error().0, IS_BOOTSTRAPPING, "{text}");
+    }
+    assert_eq!(
+        ring.ask(client, "SELECT owner FROM shunt.lock_queue WHERE name = 'a' AND fast = false").rows().len(),
+        1
+    );
+    ring.testbed.run_for(40 * SECOND);
+    for text in [one].into_iter().chain(lists) {
+        assert_eq!(ring.ask(client, text).rows().len(), 0, "{text}");
+    }
 }
 
 /// A request that no proxy serves is asked again for a second; not as many as somebody may send.

@@ -11,6 +11,7 @@ mod lock_hop_bytes;
 mod lock_permissions;
 mod lock_prepared;
 mod lock_ring;
+mod lock_rows;
 mod lock_withdrawals;
 mod locks;
 mod logins;

@@ -1,0 +1,90 @@
+//! Rows of durable locks that are written and read slower than they are wanted.
+
+use shunt_proxy::config::Secret;
+use shunt_reactor::sim::SECOND;
+use shunt_testing::bytes;
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::error_code::OVERLOADED;
+
+use super::lock_ring::{LockTestbed, Tables, Writes};
+use super::locks::take;
+
+/// One role asks for more than can be written. Another's rows have room, and so has what is read.
+#[test]
+fn rows_of_one_role_that_are_not_answered_leave_room_for_those_of_others() {
+    let mut ring = LockTestbed::new(|options| {
+        options.credentials =
+            [("ann", "secret"), ("bob", "secret")].map(|(role, word)| (role.into(), word.into())).to_vec();
+        options.config.username = Some("bob".to_owned());
+        options.config.password = Some(Secret::new("secret"));
+        options.config.query_timeout_ms = 10_000;
+    });
+    ring.tables.lock().unwrap().writes = Writes::UnansweredOf("greedy");
+    let [ann, bob] = ["ann", "bob"].map(|role| ring.client(Some((role, "secret"))));
+    let wanted: Vec<u8> =
+        (0..20_000).flat_map(|stream| bytes::query(4, stream, &take("locks", &stream.to_string(), "greedy"))).collect();
+    ring.testbed.send(ann, &wanted);
+    ring.testbed.run_for(SECOND);
+    let refused = ring.testbed.take_answers(ann);
+    assert!(refused.len() > 10_000 && refused.iter().all(|answer| answer.error().0 == OVERLOADED), "{}", refused.len());
+    assert!(ring.applies(bob, &take("locks", "another", "me")));
+    assert!(ring.applies(bob, "DELETE FROM shunt.locks WHERE name = 'another' IF owner = 'me'"));
+}
+
+/// A lock whose free row is lost is held for the next owner of its shard. What cannot be sent is sent later, and when very much waits
+/// locks are not released.
+#[test]
+fn free_rows_that_cannot_be_sent_are_sent_later_or_locks_are_not_released() {
+    let mut ring = LockTestbed::new(|options| options.config.query_timeout_ms = 10_000);
+    ring.tables.lock().unwrap().writes = Writes::UnansweredOf("");
+    let client = ring.client(None);
+    let ask_all = |ring: &mut LockTestbed, text: &dyn Fn(u32) -> String| -> Vec<u32> {
+        let mut refused = Vec::new();
+        for first in (0..40_000).step_by(2_000) {
+            let all: Vec<u8> = (0..2_000).flat_map(|at| bytes::query(4, at as i16, &text(first + at))).collect();
+            ring.testbed.send(client, &all);
+            ring.testbed.answered(client, 2_000);
+            for answer in ring.testbed.take_answers(client) {
+                if answer.opcode() == opcode::ERROR {
+                    assert_eq!(answer.error().0, OVERLOADED);
+                    refused.push(first + u32::from(answer.header.stream.unsigned_abs()));
+                } else {
+                    assert_eq!(answer.rows()[0][0].as_deref(), Some(&[1][..]));
+                }
+            }
+        }
+        refused
+    };
+    let take = |number: u32| {
+        format!("INSERT INTO shunt.locks (name, owner) VALUES ('{number}', 'me') IF NOT EXISTS USING TTL 3600")
+    };
+    assert_eq!(ask_all(&mut ring, &take), [0; 0]);
+    let release = |number: u32| format!("DELETE FROM shunt.locks WHERE name = '{number}' IF owner = 'me'");
+    let refused = ask_all(&mut ring, &release);
+    assert!((1_000..10_000).contains(&refused.len()), "{}", refused.len());
+    let freed = |ring: &LockTestbed| ring.tables.lock().unwrap().freed.len();
+    assert!(freed(&ring) < 10_000, "{}", freed(&ring));
+    ring.tables.lock().unwrap().writes = Writes::Acknowledged;
+    ring.testbed.run_for(30 * SECOND);
+    assert_eq!(freed(&ring), 40_000 - refused.len(), "every lock that was released has its row");
+    for number in refused {
+        assert!(ring.applies(client, &release(number)), "{number}");
+    }
+    assert_eq!(freed(&ring), 40_000);
+}
+
+/// One may have very many rows, or nodes may be slow: the next is not begun meanwhile, and one that failed has to wait.
+#[test]
+fn partitions_are_read_ahead_one_after_the_other() {
+    let tables = Tables::shared();
+    tables.lock().unwrap().reads_unanswered = true;
+    let mut ring = LockTestbed::with_tables(tables, |options| options.config.query_timeout_ms = 10_000);
+    ring.testbed.run_for(60 * SECOND);
+    let read = |ring: &LockTestbed| std::mem::take(&mut ring.tables.lock().unwrap().reads);
+    let slow: usize = read(&ring).values().sum();
+    assert!((5..=15).contains(&slow), "{slow} in 105 s");
+    ring.tables.lock().unwrap().reads_unanswered = false;
+    ring.testbed.run_for(60 * SECOND);
+    let quick = read(&ring);
+    assert!(quick.len() > 40 && quick.values().all(|times| *times == 1), "{quick:?}");
+}
