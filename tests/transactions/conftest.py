@@ -9,6 +9,8 @@ KEYSPACE = "transactions"
 TABLES = (
     "CREATE TABLE IF NOT EXISTS {}.accounts (id int PRIMARY KEY, balance int, owner text, tags set<text>, notes map<text, int>)",
     "CREATE TABLE IF NOT EXISTS {}.moves (account int, number int, amount int, total int static, PRIMARY KEY (account, number))",
+    "CREATE TABLE IF NOT EXISTS {}.named (k text PRIMARY KEY, v int)",
+    "CREATE TABLE IF NOT EXISTS {}.timed (k timestamp PRIMARY KEY, v int)",
 )
 
 
@@ -36,7 +38,7 @@ def prepare(session, replicas):
                     f"{{'class': 'SimpleStrategy', 'replication_factor': {replicas}}}")
     for text in TABLES:
         session.execute(text.format(KEYSPACE))
-    for table in ("accounts", "moves"):
+    for table in ("accounts", "moves", "named", "timed"):
         session.execute(f"ALTER TABLE {KEYSPACE}.{table} WITH transactional_mode = 'unsafe'")
 
 

@@ -43,6 +43,11 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
         }
         _ => read(answer),
     };
+    if let Heard::Error(error) = &heard
+        && let Some(id) = error.unprepared_id()
+    {
+        core.fleet.own.forget_id(id);
+    }
     match whose {
         Whose::Prepare(place, number) => {
             let id = match heard {

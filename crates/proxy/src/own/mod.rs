@@ -156,6 +156,13 @@ impl Own {
         self.texts.insert(Text { text, number: self.numbers, id: None, is_asked: false })
     }
 
+    /// Nodes know nothing under this id any more: its text is prepared again.
+    fn forget_id(&mut self, id: &[u8]) {
+        for (_, text) in self.texts.iter_mut().filter(|(_, text)| text.id.as_deref() == Some(id)) {
+            text.id = None;
+        }
+    }
+
     /// A node has prepared a text, or has not.
     fn prepared(&mut self, place: usize, number: u64, id: Option<&[u8]>) {
         let Some(text) = self.texts.get_mut(place).filter(|text| text.number == number) else { return };

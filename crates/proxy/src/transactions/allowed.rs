@@ -120,6 +120,16 @@ fn question((_, table, writes): &Right) -> String {
     if *writes { format!("INSERT INTO {table} JSON '{{}}'") } else { format!("SELECT * FROM {table} LIMIT 0") }
 }
 
+/// True of what a node says of such a statement when the role may do it. Of a table that it does not know it says so before it looks at
+/// any right.
+fn is_about_nothing(message: &str, writes: bool) -> bool {
+    if writes {
+        message.starts_with("Invalid null value")
+    } else {
+        message.starts_with("LIMIT must be strictly positive")
+    }
+}
+
 /// A node has answered, or nobody has.
 pub(super) fn heard(core: &mut Core, io: &mut Io, (pool, number): (PoolId, u64), heard: &Heard<'_>) {
     let allowed = &mut core.fleet.transactions.allowed;
@@ -130,7 +140,9 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, (pool, number): (PoolId, u64),
     // An answer to what a former pool in this place had asked is of another login, perhaps.
     let is_same = core.router.pools.get(pool).is_some_and(|pool| pool.key.login == right.0);
     match heard {
-        Heard::Error(error) if error.code == error_code::INVALID && is_same => {
+        Heard::Error(error)
+            if error.code == error_code::INVALID && is_same && is_about_nothing(error.message, right.2) =>
+        {
             let cache_ns = core.context.config.auth_cache_ms * 1_000_000;
             let allowed = &mut core.fleet.transactions.allowed;
             if allowed.verdicts.len() >= VERDICTS_MAX {
@@ -144,6 +156,10 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, (pool, number): (PoolId, u64),
         Heard::Error(error) if error.code == error_code::UNAUTHORIZED => {
             let fault = Fault::new(FaultKind::Unauthorized, error.message.to_owned());
             answer::failed(core, io, ticket.0, &fault.into());
+        }
+        // There is no such table, perhaps.
+        Heard::Error(error) if error.code == error_code::INVALID => {
+            answer::failed(core, io, ticket.0, &Fault::invalid(error.message.to_owned()).into());
         }
         _ => answer::failed(core, io, ticket.0, &unlearnt().into()),
     }

@@ -92,14 +92,14 @@ pub(super) fn encode(out: &mut Vec<u8>, version: u8, job: &Job, outcome: Outcome
         flags |= flag::CUSTOM_PAYLOAD;
         put::bytes_map(out, [(APPLIED, Some(&[u8::from(applied)][..]))]);
     }
-    let (plan, values, rows, selected) = job.parts();
+    let (plan, returned, selected) = job.parts();
     let Some(plan) = plan else { return Err(Fault::overloaded("Shunt: this transaction has no plan").into()) };
     if let Some(selected) = selected {
         out.extend_from_slice(selected);
-    } else if let Some(returned) = plan.with(values).returned(rows).map_err(Fault::from)? {
+    } else if let Some(returned) = returned {
         let (keyspace, table) = plan.names();
         let mut writer = RowsWriter::new(out, keyspace, table, &columns(&plan.columns));
-        for value in &returned {
+        for value in returned {
             writer.value(value.as_deref());
         }
         writer.finish();

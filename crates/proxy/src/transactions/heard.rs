@@ -15,7 +15,6 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, part: Part, heard: &Heard<'_>, 
         Part::Read { job, read } => run::heard_read(core, io, (job, read), heard, raw),
         Part::Record(id) => carry::recorded(core, io, id, log::written(heard)),
         Part::Write { id, write } => run::heard_write(core, io, (id, write), heard),
-        Part::Table { id, write } => run::heard_table(core, io, (id, write), heard),
         Part::Opening { claim, part } => openings::heard(core, io, claim, part, heard),
         Part::Low { shard, generation, low } => {
             carry::low_written(core, io, (shard, generation, low), log::written(heard))

@@ -8,7 +8,7 @@ use shunt_language::transaction::mode::{self, TransactionalMode};
 use shunt_locks::Ticket;
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::opcode;
-use shunt_wire::cql::message::{Consistency, ResultMessage, SchemaChange, Value, ValueList, encode, error_code};
+use shunt_wire::cql::message::{Consistency, ResultMessage, SchemaChange, Value, ValueList, encode};
 
 use super::part::Part;
 use super::planning::Failed;
@@ -175,7 +175,7 @@ pub(super) fn heard_change(core: &mut Core, io: &mut Io, number: u64, heard: &He
 
 fn of_node(heard: &Heard<'_>, what: &str) -> Failed {
     match heard {
-        Heard::Error(error) if error.code >= error_code::SYNTAX_ERROR => {
+        Heard::Error(error) if run::is_clients(error.code) => {
             Failed::Node { code: error.code, message: error.message.to_owned() }
         }
         Heard::Error(error) => Fault::overloaded(format!("Shunt: {what}: {}", error.message)).into(),

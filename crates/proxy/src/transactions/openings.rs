@@ -7,11 +7,11 @@ use shunt_locks::Written;
 use shunt_reactor::Io;
 use shunt_transactions::record::{self, Record};
 use shunt_transactions::{Claim, Conditional, Failed, Found, Opening, Page, Place, Refused};
-use shunt_wire::cql::message::{Consistency, ResultMessage, Value, ValueList};
+use shunt_wire::cql::message::{Value, ValueList, error_code};
 
 use super::outbox::{Openings, ToOpen};
 use super::part::{OpeningPart, Part};
-use super::{VERSION, log, run, schema};
+use super::{VERSION, log, run};
 use crate::core::Core;
 use crate::log_limits::Logged;
 use crate::own::{self, Heard, Levels, Whose};
@@ -22,13 +22,18 @@ pub(super) struct Open {
     opening: Opening,
     /// Records that were read and are not done with.
     bodies: HashMap<Place, Vec<u8>>,
+    /// Since when nodes have refused a write, each time.
+    refused: HashMap<(Place, u16), u64>,
 }
 
 /// Begins to open a shard that is this core's.
 pub(super) fn begin(core: &mut Core, io: &mut Io, shard: u8, claim: Claim) {
     let mut wanted = Openings::default();
     let opening = Opening::begin(shard, claim, &mut wanted);
-    core.fleet.transactions.openings.insert(claim.0, Open { shard, opening, bodies: HashMap::new() });
+    core.fleet
+        .transactions
+        .openings
+        .insert(claim.0, Open { shard, opening, bodies: HashMap::new(), refused: HashMap::new() });
     carry_out(core, io, claim, wanted);
 }
 
@@ -128,25 +133,6 @@ fn write_one(core: &mut Core, io: &mut Io, claim: Claim, place: Place, write: u1
     own::ask::ask_text(core, io, whose, &text, list.values(), &levels, None)
 }
 
-/// The table of a write: its keyspace and name.
-fn table_of(bytes: &[u8], write: u16) -> Option<(String, String)> {
-    let record = Record::decode(bytes).ok()?;
-    let parsed = shunt_wire::cql::statement::classify(record.writes.get(usize::from(write))?.text);
-    Some((parsed.keyspace?.to_string(), parsed.table?.to_string()))
-}
-
-/// Asks if the table of a write is still there. `false`: it was not asked.
-fn ask_for_table(core: &mut Core, io: &mut Io, claim: Claim, place: Place, write: u16) -> bool {
-    let Some((keyspace, name)) = body(core, claim, place).and_then(|bytes| table_of(bytes, write)) else {
-        return false;
-    };
-    let whose = Whose::Transaction(Part::Opening { claim, part: OpeningPart::Table(place, write) });
-    let pool = own::ask::pool(core, io);
-    pool.is_some_and(|pool| {
-        own::ask::ask_in(core, io, pool, whose, &schema::table_question(&keyspace, &name), Consistency::ONE)
-    })
-}
-
 /// An answer to a step.
 pub(super) fn heard(core: &mut Core, io: &mut Io, claim: Claim, part: OpeningPart, heard: &Heard<'_>) {
     match part {
@@ -175,16 +161,17 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, claim: Claim, part: OpeningPar
             step(core, io, claim, |opening, now, holds, sink| opening.appended(now, place, written, holds, sink));
         }
         OpeningPart::Write(place, write) => {
-            let is_invalid =
-                matches!(heard, Heard::Error(error) if error.code == shunt_wire::cql::message::error_code::INVALID);
-            if is_invalid && ask_for_table(core, io, claim, place, write) {
-                return;
-            }
-            applied(core, io, claim, place, write, Ok(run::written(heard)));
-        }
-        OpeningPart::Table(place, write) => {
-            let is_gone = matches!(heard, Heard::Result(ResultMessage::Rows(rows)) if rows.row_count == 0);
-            applied(core, io, claim, place, write, if is_gone { Err(Refused) } else { Ok(Written::NotSent) });
+            let now_ns = io.now_ns();
+            let open = core.fleet.transactions.openings.get_mut(&claim.0);
+            let is_refused = matches!(heard, Heard::Error(error) if error.code == error_code::INVALID);
+            let since_ns = open.and_then(|open| match is_refused {
+                true => Some(*open.refused.entry((place, write)).or_insert(now_ns)),
+                false => {
+                    open.refused.remove(&(place, write));
+                    None
+                }
+            });
+            applied(core, io, claim, place, write, run::verdict(heard, since_ns, now_ns));
         }
     }
 }
@@ -254,7 +241,7 @@ pub(super) fn tell_unsent(core: &mut Core, io: &mut Io) {
                     opening.appended(now, place, Written::NotSent, holds, sink)
                 });
             }
-            OpeningPart::Write(place, write) | OpeningPart::Table(place, write) => {
+            OpeningPart::Write(place, write) => {
                 applied(core, io, claim, place, write, Ok(Written::NotSent));
             }
         }

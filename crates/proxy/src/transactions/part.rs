@@ -17,8 +17,6 @@ pub(crate) enum Part {
     Record(TransactionId),
     /// One of the writes is made.
     Write { id: TransactionId, write: u16 },
-    /// A node has refused a write: whether its table is there any more.
-    Table { id: TransactionId, write: u16 },
     /// A step of an opening.
     Opening { claim: Claim, part: OpeningPart },
     /// A low mark is written.
@@ -48,6 +46,8 @@ pub(crate) enum Question {
     Table(u16),
     /// And its columns.
     Columns(u16),
+    /// Which of them are masked.
+    Masks(u16),
 }
 
 /// A step of an opening.
@@ -67,6 +67,4 @@ pub(crate) enum OpeningPart {
     Record(Place),
     /// One of its writes is made.
     Write(Place, u16),
-    /// A node has refused it: whether its table is there any more.
-    Table(Place, u16),
 }

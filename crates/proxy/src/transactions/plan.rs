@@ -11,8 +11,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use shunt_language::ast::{
-    Deletion, Mutation, Operation, QualifiedName, Relation, SelectClause, Selector, Statement, Term, quoted_name,
+    Deletion, LiteralKind, Mutation, NativeType, Operation, QualifiedName, Relation, SelectClause, Selector, Statement,
+    Term, quoted_name,
 };
+use shunt_language::functions;
 use shunt_language::terms::{self, Prepared, Scope};
 use shunt_language::transaction::{
     self, ComputedMarker, Inner, MarkerPlace, MarkerSource, OneRow, PreparedCondition, PreparedReference,
@@ -20,8 +22,9 @@ use shunt_language::transaction::{
 };
 use shunt_language::{CqlType, InvalidRequest, Refusal};
 use shunt_transactions::Partition;
-use shunt_wire::cql::message::Prepared as Answer;
+use shunt_wire::cql::message::{Prepared as Answer, Rows};
 use shunt_wire::cql::statement;
+use shunt_wire::cql::types as wire;
 
 use super::schema::{Several, Table};
 
@@ -202,8 +205,10 @@ pub(super) struct Plan {
     pub(super) markers: Vec<Shown>,
     /// Columns of what it answers; none if it answers no rows.
     pub(super) columns: Vec<Shown>,
-    /// The columns of each read, by name.
-    read_columns: Vec<Vec<Box<str>>>,
+    /// The columns of each read.
+    read_columns: Vec<Vec<Shown>>,
+    /// Of each write, names and types of its markers.
+    write_markers: Vec<Vec<(Box<str>, CqlType)>>,
 }
 
 fn at(transaction: &Transaction, statement: usize, text: &str, error: InvalidRequest) -> InvalidRequest {
@@ -301,6 +306,14 @@ impl<'a> Drafting<'a> {
                 self.write(index, inner, &sources, (name, &table))?;
             }
             _ => {
+                if let Statement::Select(select) = &inner.statement
+                    && let SelectClause::Items(items) = &select.clause
+                    && !items.iter().all(|item| selects_native(&item.selector))
+                {
+                    return Err(InvalidRequest::new(
+                        "functions that users have defined are not taken in a transaction",
+                    ));
+                }
                 if sources.iter().any(|source| matches!(source, Source::Reference(_))) {
                     return Err(InvalidRequest::new("what is read cannot refer to another row that is read"));
                 }
@@ -356,6 +369,7 @@ impl<'a> Drafting<'a> {
             };
             let cql_type =
                 table.column(column).ok_or_else(|| InvalidRequest::new(format!("Undefined column name {column}")))?;
+            check_term(column, term, Some(cql_type))?;
             let part = terms::prepare(term, column, cql_type, &mut scope)?;
             if !part.is_pure() {
                 let why = format!("the value of {column} must be known before the transaction is executed: bind it");
@@ -521,6 +535,111 @@ fn key_term<'s>(statement: &'s Statement, column: &str) -> Option<&'s Term> {
     })
 }
 
+/// The terms of an assignment.
+fn terms_of(operation: &Operation) -> impl Iterator<Item = &Term> {
+    let (first, second) = match operation {
+        Operation::Set(term) | Operation::Add(term) | Operation::Subtract(term) | Operation::Prepend(term) => {
+            (term, None)
+        }
+        Operation::SetElement(key, term) => (key, Some(term)),
+        Operation::SetField(_, term) => (term, None),
+    };
+    std::iter::once(first).chain(second)
+}
+
+/// Refuses a term that two nodes, or the same at another time, may take for different values: one with a function that users have defined, or
+/// a time that does not say in which zone it is.
+fn check_term(column: &str, term: &Term, cql_type: Option<&CqlType>) -> Result<(), InvalidRequest> {
+    if !calls_native(term) {
+        return Err(InvalidRequest::new(format!(
+            "the value of {column} calls a function that users have defined, which is not taken in a transaction: its writes may be made \
+             again, and would differ; bind the value"
+        )));
+    }
+    if cql_type.is_some_and(has_timestamp) && !texts_in(term).iter().all(|text| names_zone(text)) {
+        return Err(InvalidRequest::new(format!(
+            "the time in the value of {column} says no time zone, and each node would take its own: say it, as in \
+             '2024-01-31 12:00:00+0000', or bind the value"
+        )));
+    }
+    Ok(())
+}
+
+fn parts_of(term: &Term) -> Vec<&Term> {
+    match term {
+        Term::Literal(_) | Term::Null | Term::Marker(_) => Vec::new(),
+        Term::List(terms) | Term::Set(terms) | Term::Tuple(terms) => terms.iter().collect(),
+        Term::Map(entries) => entries.iter().flat_map(|(key, value)| [key, value]).collect(),
+        Term::Udt(fields) => fields.iter().map(|(_, term)| term).collect(),
+        Term::Call { arguments, .. } => arguments.iter().collect(),
+        Term::Hint(_, term) | Term::Cast(term, _) | Term::Negation(term) => vec![term],
+        Term::Arithmetic { left, right, .. } => vec![left, right],
+    }
+}
+
+fn calls_native(term: &Term) -> bool {
+    let is_native = match term {
+        Term::Call { name, .. } => {
+            matches!(name.keyspace.as_deref(), None | Some("system")) && functions::is_native(&name.name)
+        }
+        _ => true,
+    };
+    is_native && parts_of(term).into_iter().all(calls_native)
+}
+
+/// True if what is selected is computed by functions that nodes have of themselves: others need rights that nobody asks for here.
+fn selects_native(selector: &Selector) -> bool {
+    match selector {
+        Selector::Column(_) | Selector::CountRows => true,
+        Selector::Term(term) => calls_native(term),
+        Selector::Call { name, arguments } => {
+            let is_native =
+                matches!(name.keyspace.as_deref(), None | Some("system")) && functions::is_native(&name.name);
+            is_native && arguments.iter().all(selects_native)
+        }
+        Selector::Metadata(_, of)
+        | Selector::Cast(of, _)
+        | Selector::Field(of, _)
+        | Selector::Element(of, _)
+        | Selector::Slice(of, _, _)
+        | Selector::Hint(_, of)
+        | Selector::Negation(of) => selects_native(of),
+        Selector::Tuple(of) | Selector::List(of) | Selector::Set(of) => of.iter().all(selects_native),
+        Selector::Map(entries) => entries.iter().all(|(key, value)| selects_native(key) && selects_native(value)),
+        Selector::Arithmetic { left, right, .. } => selects_native(left) && selects_native(right),
+    }
+}
+
+/// The strings in a term.
+fn texts_in(term: &Term) -> Vec<&str> {
+    match term {
+        Term::Literal(literal) if literal.kind == LiteralKind::String => vec![&literal.text],
+        _ => parts_of(term).into_iter().flat_map(texts_in).collect(),
+    }
+}
+
+/// True if a time says in which zone it is, or a text is none: `'now'` is one that says nothing.
+fn names_zone(text: &str) -> bool {
+    let is_a_time = text.eq_ignore_ascii_case("now") || text.starts_with(|first: char| first.is_ascii_digit());
+    let zone = text.rsplit(['+', '-']).next().unwrap_or_default();
+    let is_offset =
+        zone.len() >= 4 && zone.len() < text.len() && zone.bytes().all(|byte| byte.is_ascii_digit() || byte == b':');
+    !is_a_time || text.ends_with(['Z', 'z']) || text.contains(':') && is_offset
+}
+
+fn has_timestamp(cql_type: &CqlType) -> bool {
+    match cql_type {
+        CqlType::Native(native) => *native == NativeType::Timestamp,
+        CqlType::List { element, .. } | CqlType::Set { element, .. } | CqlType::Vector { element, .. } => {
+            has_timestamp(element)
+        }
+        CqlType::Map { key, value, .. } => has_timestamp(key) || has_timestamp(value),
+        CqlType::Tuple(elements) => elements.iter().any(has_timestamp),
+        CqlType::Udt { definition, .. } => definition.fields.iter().any(|(_, field)| has_timestamp(field)),
+        CqlType::Custom(_) => false,
+    }
+}
+
 fn unrepeatable() -> InvalidRequest {
     InvalidRequest::new(
         "now(), uuid() and the like are not taken in a transaction: its writes may be made again, and would differ; bind the value",
@@ -531,6 +650,18 @@ fn unrepeatable() -> InvalidRequest {
 fn check_repeatable(mutation: &Mutation, inner: &Inner, table: &Table) -> Result<(), InvalidRequest> {
     if inner.calls.iter().any(|call| !call.is_pure()) {
         return Err(unrepeatable());
+    }
+    let terms: Vec<(&str, &Term)> = match mutation {
+        Mutation::Insert(insert) => insert.columns.iter().map(String::as_str).zip(&insert.values).collect(),
+        Mutation::Update(update) => update
+            .assignments
+            .iter()
+            .flat_map(|one| terms_of(&one.operation).map(|term| (one.column.as_str(), term)))
+            .collect(),
+        Mutation::Delete(_) | Mutation::InsertJson(_) => Vec::new(),
+    };
+    for (column, term) in terms {
+        check_term(column, term, table.column(column))?;
     }
     let columns: Vec<&str> = match mutation {
         Mutation::Insert(insert) => insert.columns.iter().map(String::as_str).collect(),
@@ -586,9 +717,16 @@ impl Plan {
             }
             markers.push(shown);
         }
-        let read_columns = shown.iter().take(draft.reads.len());
-        let read_columns =
-            read_columns.map(|shown| shown.columns.iter().map(|column| column.name.clone()).collect()).collect();
+        let read_columns = shown.iter().take(draft.reads.len()).map(|shown| shown.columns.clone()).collect();
+        let write_markers = shown.iter().skip(draft.reads.len()).map(|shown| {
+            let typed = shown.markers.iter().map(|marker| {
+                let found = wire::CqlType::decode(&mut &*marker.type_option);
+                let cql_type = found.map_or_else(|| CqlType::Custom("".into()), |found| CqlType::from_wire(&found));
+                (marker.name.clone(), cql_type)
+            });
+            typed.collect()
+        });
+        let write_markers = write_markers.collect();
         let columns = match &transaction.returned {
             Returned::Nothing => Vec::new(),
             Returned::Select => {
@@ -604,7 +742,14 @@ impl Plan {
                 typed.collect()
             }
         };
-        Ok(Plan { draft, markers, columns, read_columns })
+        Ok(Plan { draft, markers, columns, read_columns, write_markers })
+    }
+
+    /// True if the columns of a read are those that it was planned with: the table may be another by now.
+    pub(super) fn has_columns(&self, read: usize, rows: &Rows<'_>) -> bool {
+        let planned = self.read_columns.get(read).map(Vec::as_slice).unwrap_or_default();
+        let found = rows.metadata.columns().map(|column| (column.name, column.type_option));
+        found.eq(planned.iter().map(|column| (&*column.name, &*column.type_option)))
     }
 
     /// True of the read whose rows are returned as they are.
@@ -616,13 +761,6 @@ impl Plan {
     /// Rows that a read may find.
     pub(super) fn rows_max(&self, read: usize) -> i32 {
         if self.is_returned(read) { transaction::ROWS_MAX as i32 } else { 1 }
-    }
-
-    /// The table of a write.
-    pub(super) fn table_of_write(&self, write: usize) -> Option<&Table> {
-        let transaction = &self.draft.outline.transaction;
-        let first = transaction.statements.len() - transaction.mutations().len();
-        self.draft.keys.get(first + write).map(|key| &*key.table)
     }
 
     /// Keyspace and table that metadata names.
@@ -637,7 +775,8 @@ pub(super) fn partition(table: &Table, parts: &[Vec<u8>]) -> Partition {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
         salt.hash(&mut hasher);
-        table.id.hash(&mut hasher);
+        // By its names: one plan may know a table that was dropped, and another the one that was made in its place.
+        (&table.keyspace, &table.name).hash(&mut hasher);
         parts.hash(&mut hasher);
         u128::from(hasher.finish())
     };

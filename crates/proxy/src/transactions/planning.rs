@@ -86,6 +86,13 @@ pub(super) struct Plans {
 }
 
 impl Plans {
+    /// A plan is not true any more.
+    pub(super) fn forget(&mut self, key: &(Arc<str>, Arc<str>)) {
+        if let Some(Entry::Ready(..)) = self.by_text.get(key) {
+            self.by_text.remove(key);
+        }
+    }
+
     /// The plan of a text, if there is one that may be used.
     fn ready(&self, key: &(Arc<str>, Arc<str>), now_ns: u64) -> Option<&Arc<Plan>> {
         match self.by_text.get(key)? {
@@ -176,10 +183,7 @@ fn fail(planning: &mut Planning, failed: Failed) {
 
 fn node(error: &ErrorMessage<'_>, what: &str) -> Failed {
     // In a client's eyes a node that fails to answer us has not answered it.
-    let code = match error.code {
-        error_code::SYNTAX_ERROR.. => error.code,
-        _ => error_code::OVERLOADED,
-    };
+    let code = if run::is_clients(error.code) { error.code } else { error_code::OVERLOADED };
     Failed::Node { code, message: format!("{what}{}", error.message) }
 }
 
@@ -202,6 +206,8 @@ pub(super) fn heard_schema(core: &mut Core, io: &mut Io, number: u64, question: 
                 .into(),
             );
         }
+        // A version of Cassandra that has no masks has no table of them.
+        Heard::Error(error) if matches!(question, Question::Masks(_)) && error.code == error_code::INVALID => {}
         Heard::Error(error) => fail(planning, node(error, "Shunt: the schema could not be read: ")),
         Heard::Result(_) | Heard::Unreadable => {
             fail(planning, Fault::overloaded("Shunt: a node's answer about the schema cannot be read").into());
@@ -228,6 +234,13 @@ fn learn(planning: &mut Planning, question: Question, rows: &Rows<'_>) -> Result
             let types = planning.types.clone().unwrap_or_default();
             let table = Table::read(types, name, rows).ok_or_else(|| missing(name))?;
             planning.tables[usize::from(place)] = Some(table);
+        }
+        Question::Masks(place) => {
+            let masked = rows.row_count > 0;
+            if let Some(table) = planning.tables[usize::from(place)].as_mut().filter(|_| masked) {
+                let why = "it has masked columns, and the proxy reads them for all roles alike".to_owned();
+                table.unfit.get_or_insert(why);
+            }
         }
         Question::Columns(place) => {
             let slot = &mut planning.tables[usize::from(place)];
@@ -316,7 +329,9 @@ fn go_on(core: &mut Core, io: &mut Io, number: u64) {
             texts.collect::<Vec<_>>()
         };
         let questions = if missing.is_empty() {
-            of(&bare, Question::Columns, schema::COLUMNS)
+            let mut questions = of(&bare, Question::Columns, schema::COLUMNS);
+            questions.splice(0..0, of(&bare, Question::Masks, schema::MASKS));
+            questions
         } else {
             of(&missing, Question::Table, schema::TABLE)
         };

@@ -2,6 +2,7 @@
 //!
 //! [`shunt_transactions::Transactions`] says when what may be done; here it is done, and what comes of it told.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use shunt_fleet::Level;
@@ -19,9 +20,10 @@ use super::outbox::Outbox;
 use super::part::Part;
 use super::plan::{Decided, Plan, RowRead, push};
 use super::planning::{self, Failed, Waiter};
-use super::{VERSION, answer, schema};
+use super::{VERSION, answer};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
+use crate::limits;
 use crate::locks::requests;
 use crate::own::{self, Heard, Levels, Whose};
 
@@ -29,6 +31,10 @@ use crate::own::{self, Heard, Levels, Whose};
 const JOBS_MAX: usize = 4_096;
 /// Bytes of what they ask and have read.
 const JOBS_BYTES_MAX: usize = 64 << 20;
+/// Bytes of the rows that one may return: they have to fit between proxies too.
+const SELECTED_BYTES_MAX: usize = 3 << 20;
+/// A write that nodes have refused each time for so long will not be made: what it names is not there any more.
+pub(super) const REFUSED_FOR_NS: u64 = 30 * limits::SECOND_NS;
 /// How long one may take, unless queries have less.
 const WITHIN_MS: u64 = 5_000;
 
@@ -50,8 +56,14 @@ pub(super) struct Job {
     reads: usize,
     /// The answer that a node gave to the SELECT that is returned.
     selected: Option<Box<[u8]>>,
+    /// The values that it answers, where it names some.
+    returned: Option<Vec<Option<Vec<u8>>>>,
+    /// It failed, and whoever asked was told so.
+    is_answered: bool,
     /// The values of its writes.
     writes: Vec<Vec<Value>>,
+    /// Since when nodes have refused a write, each time.
+    refused: HashMap<u16, u64>,
     record: Vec<u8>,
     bytes: usize,
 }
@@ -101,6 +113,9 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, ticket: Ticket, message: &[u8])
         rows: Vec::new(),
         reads: 0,
         selected: None,
+        returned: None,
+        is_answered: false,
+        refused: HashMap::new(),
         writes: Vec::new(),
         record: Vec::new(),
         bytes: message.len(),
@@ -130,7 +145,11 @@ fn begin(core: &mut Core, io: &mut Io, number: u64, plan: &Arc<Plan>) -> Result<
     let wish = Wish { ticket: Number(number), shard: job.shard, partitions: &partitions, deadline_ms: job.deadline_ms };
     let (now, shard) = (now(io), wish.shard);
     let (table, outbox) = core.fleet.transactions.table();
-    table.begin(now, &wish, outbox);
+    let id = table.begin(now, &wish, outbox);
+    if let Some((id, job)) = id.zip(core.fleet.transactions.jobs.get_mut(&number)) {
+        job.id = Some(id);
+        core.fleet.transactions.of_id.insert(id, number);
+    }
     super::words::open(core, io, shard);
     set_due(core, io);
     Ok(())
@@ -173,14 +192,12 @@ pub(super) fn read(core: &mut Core, io: &mut Io, id: TransactionId, number: u64)
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else {
         return decide(core, io, id, Decision::GiveUp);
     };
-    job.id = Some(id);
     let Some(plan) = job.plan.clone() else { return };
     let count = plan.draft.reads.len();
     job.rows.clear();
     job.rows.resize(count, None);
     job.reads = count;
     let values = job.values.clone();
-    core.fleet.transactions.of_id.insert(id, number);
     let consistency = quorum(core);
     let levels = Levels { consistency, serial: None, timestamp_us: None, elsewhere: false };
     for read in 0..count {
@@ -206,9 +223,12 @@ pub(super) fn read(core: &mut Core, io: &mut Io, id: TransactionId, number: u64)
 
 /// Nothing was written, and it is answered with this.
 fn give_up(core: &mut Core, io: &mut Io, number: u64, failed: &Failed) {
-    let Some(job) = core.fleet.transactions.jobs.get(&number) else { return };
+    let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
     let (ticket, id) = (job.ticket, job.id);
-    answer::failed(core, io, ticket, failed);
+    // Its shard may be lost in this same turn, and it be told of that too.
+    if !std::mem::replace(&mut job.is_answered, true) {
+        answer::failed(core, io, ticket, failed);
+    }
     if let Some(id) = id {
         decide(core, io, id, Decision::GiveUp);
     }
@@ -227,6 +247,20 @@ pub(super) fn heard_read(core: &mut Core, io: &mut Io, (number, read): (u64, u16
     let Some(plan) = &job.plan else { return };
     let is_returned = plan.is_returned(usize::from(read));
     let failed = match heard {
+        Heard::Result(ResultMessage::Rows(rows)) if !plan.has_columns(usize::from(read), rows) => {
+            let outline = &plan.draft.outline;
+            let key = (Arc::clone(&outline.keyspace), Arc::clone(&outline.text));
+            core.fleet.transactions.plans.forget(&key);
+            let why = "Shunt: a table of this transaction was changed just now; nothing was written, ask again";
+            Some(Fault::new(FaultKind::Unserved, why).into())
+        }
+        Heard::Result(ResultMessage::Rows(_)) if is_returned && raw.len() > SELECTED_BYTES_MAX => {
+            let why = format!(
+                "Shunt: the SELECT of a transaction found {} bytes: {SELECTED_BYTES_MAX} are the most",
+                raw.len()
+            );
+            Some(Fault::invalid(why).into())
+        }
         Heard::Result(ResultMessage::Rows(rows)) if is_returned => {
             let most = plan.rows_max(usize::from(read)) as usize;
             if rows.row_count > most || rows.metadata.paging_state.is_some() {
@@ -267,20 +301,28 @@ fn first_row(rows: &Rows<'_>) -> RowRead {
 
 /// Nothing is written yet: the client may simply ask again.
 fn of_node(error: &ErrorMessage<'_>) -> Failed {
-    match error.code {
-        error_code::SYNTAX_ERROR.. => Failed::Node { code: error.code, message: error.message.to_owned() },
-        _ => {
-            let why =
-                format!("Shunt: what a transaction reads could not be read, nothing was written: {}", error.message);
-            Failed::Node { code: error_code::OVERLOADED, message: why }
-        }
+    if is_clients(error.code) {
+        return Failed::Node { code: error.code, message: error.message.to_owned() };
     }
+    let why = format!("Shunt: what a transaction reads could not be read, nothing was written: {}", error.message);
+    Failed::Node { code: error_code::OVERLOADED, message: why }
+}
+
+/// True of errors that say what is wrong with a statement: they are the client's, and consist of their text alone.
+pub(super) fn is_clients(code: i32) -> bool {
+    matches!(code, error_code::SYNTAX_ERROR | error_code::UNAUTHORIZED | error_code::INVALID)
 }
 
 fn all_read(core: &mut Core, io: &mut Io, number: u64) {
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
     let (Some(plan), Some(id)) = (job.plan.clone(), job.id) else { return };
-    let decided = plan.with(&job.values).decide(&job.rows);
+    let bound = plan.with(&job.values);
+    // Before anything is written: what it answers may be refused.
+    let decided = bound.returned(&job.rows).and_then(|returned| Ok((returned, bound.decide(&job.rows)?)));
+    let decided = decided.map(|(returned, decided)| {
+        job.returned = returned;
+        decided
+    });
     let decision = match decided {
         Err(error) => return give_up(core, io, number, &Fault::from(error).into()),
         Ok(Decided::Nothing) => Decision::Nothing,
@@ -357,54 +399,55 @@ pub(super) fn applied(core: &mut Core, io: &mut Io, id: TransactionId, write: u1
 pub(super) fn written(heard: &Heard<'_>) -> Written {
     match heard {
         Heard::Result(_) => Written::Acknowledged,
-        // The coordinator looks for enough replicas before it sends anything; and what cannot be understood is not begun.
-        Heard::Error(error) if error.code == error_code::UNAVAILABLE || error.code >= error_code::SYNTAX_ERROR => {
-            Written::NotSent
-        }
+        // The coordinator looks for enough replicas before it sends anything. All else, an earlier attempt may have been another node's.
+        Heard::Error(error) if error.code == error_code::UNAVAILABLE => Written::NotSent,
         Heard::Error(_) | Heard::Unreadable => Written::Unknown,
     }
 }
 
 /// A node has answered one of the writes.
 pub(super) fn heard_write(core: &mut Core, io: &mut Io, (id, write): (TransactionId, u16), heard: &Heard<'_>) {
-    if let Heard::Error(error) = heard
-        && error.code == error_code::INVALID
-        && ask_for_table(core, io, id, write)
-    {
-        return;
+    let now_ns = io.now_ns();
+    let number = core.fleet.transactions.of_id.get(&id).copied();
+    let job = number.and_then(|number| core.fleet.transactions.jobs.get_mut(&number));
+    let refused_since_ns = match (heard, job) {
+        (Heard::Error(error), Some(job)) if error.code == error_code::INVALID => {
+            Some(*job.refused.entry(write).or_insert(now_ns))
+        }
+        (_, Some(job)) => {
+            job.refused.remove(&write);
+            None
+        }
+        _ => None,
+    };
+    applied(core, io, id, write, verdict(heard, refused_since_ns, now_ns));
+}
+
+/// What an answer says of a write that nodes have refused since then. One node that refuses it may not know the schema yet; nodes that have
+/// done so for long, each time, know that what it names is gone.
+pub(super) fn verdict(heard: &Heard<'_>, refused_since_ns: Option<u64>, now_ns: u64) -> Result<Written, Refused> {
+    match (heard, refused_since_ns) {
+        (Heard::Error(error), Some(since_ns)) if now_ns.saturating_sub(since_ns) >= REFUSED_FOR_NS => {
+            tracing::error!(why = error.message, "nodes refuse a write of a committed transaction, and it is given up");
+            Err(Refused)
+        }
+        _ => Ok(written(heard)),
     }
-    applied(core, io, id, write, Ok(written(heard)));
-}
-
-/// Asks if the table of a write is still there: only then is its refusal final. `false`: it was not asked.
-fn ask_for_table(core: &mut Core, io: &mut Io, id: TransactionId, write: u16) -> bool {
-    let number = core.fleet.transactions.of_id.get(&id);
-    let plan = number.and_then(|number| core.fleet.transactions.jobs.get(number)?.plan.clone());
-    let Some(table) = plan.as_ref().and_then(|plan| plan.table_of_write(usize::from(write))) else { return false };
-    let text = schema::table_question(&table.keyspace, &table.name);
-    let whose = Whose::Transaction(Part::Table { id, write });
-    let pool = own::ask::pool(core, io);
-    pool.is_some_and(|pool| own::ask::ask_in(core, io, pool, whose, &text, Consistency::ONE))
-}
-
-/// A node says if the table of a write is there.
-pub(super) fn heard_table(core: &mut Core, io: &mut Io, (id, write): (TransactionId, u16), heard: &Heard<'_>) {
-    let is_gone = matches!(heard, Heard::Result(ResultMessage::Rows(rows)) if rows.row_count == 0);
-    applied(core, io, id, write, if is_gone { Err(Refused) } else { Ok(Written::NotSent) });
 }
 
 /// A transaction has its outcome.
 pub(super) fn answered(core: &mut Core, io: &mut Io, number: u64, outcome: Outcome) {
-    let Some(job) = core.fleet.transactions.jobs.get(&number) else { return };
-    let (ticket, version) = (job.ticket, job.version);
-    let mut body = Vec::new();
-    let head = match answer::encode(&mut body, version, job, outcome) {
-        Ok(head) => head,
-        Err(failed) => return answer::failed(core, io, ticket, &failed),
-    };
-    answer::send(core, io, ticket, head, &body);
+    let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
+    let (ticket, version, was_begun) = (job.ticket, job.version, job.id.is_some());
+    if !std::mem::replace(&mut job.is_answered, true) {
+        let mut body = Vec::new();
+        match answer::encode(&mut body, version, job, outcome) {
+            Ok(head) => answer::send(core, io, ticket, head, &body),
+            Err(failed) => answer::failed(core, io, ticket, &failed),
+        }
+    }
     // Refused before it was begun, it is not forgotten by anybody else.
-    if core.fleet.transactions.jobs.get(&number).is_some_and(|job| job.id.is_none()) {
+    if !was_begun {
         forget(core, number);
     }
 }
@@ -418,9 +461,9 @@ pub(super) fn forgotten(core: &mut Core, io: &mut Io, id: TransactionId) {
 }
 
 impl Job {
-    /// Its plan, what it has read, and what a node answered to its SELECT.
-    pub(super) fn parts(&self) -> (Option<&Plan>, &[Value], &[RowRead], Option<&[u8]>) {
-        (self.plan.as_deref(), &self.values, &self.rows, self.selected.as_deref())
+    /// Its plan, the values that it answers, and what a node answered to its SELECT.
+    pub(super) fn parts(&self) -> (Option<&Plan>, Option<&Vec<Option<Vec<u8>>>>, Option<&[u8]>) {
+        (self.plan.as_deref(), self.returned.as_ref(), self.selected.as_deref())
     }
 }
 

@@ -16,6 +16,7 @@ pub(super) const TYPES: &str =
     "SELECT type_name, field_names, field_types FROM system_schema.types WHERE keyspace_name = ";
 pub(super) const COLUMNS: &str =
     "SELECT column_name, kind, position, type FROM system_schema.columns WHERE keyspace_name = ";
+pub(super) const MASKS: &str = "SELECT column_name FROM system_schema.column_masks WHERE keyspace_name = ";
 pub(super) const TABLE: &str = "SELECT id, read_repair FROM system_schema.tables WHERE keyspace_name = ";
 
 /// And of the fleet's table: which tables take part in transactions, and how.
@@ -23,11 +24,6 @@ pub(super) const MODES: &str = "SELECT table_name, mode FROM shunt_meta.transact
 
 /// Which keyspaces have such tables.
 pub(super) const KEYSPACES_WITH_MODES: &str = "SELECT DISTINCT keyspace_name FROM shunt_meta.transactional";
-
-/// The question whether there is such a table.
-pub(super) fn table_question(keyspace: &str, table: &str) -> String {
-    format!("{TABLE}{} AND table_name = {}", literal(keyspace), literal(table))
-}
 
 /// What a table says of itself, for it to be said again.
 pub(super) fn comment_question(keyspace: &str, table: &str) -> String {

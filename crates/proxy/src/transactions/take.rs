@@ -127,7 +127,11 @@ pub(super) fn again(core: &mut Core, io: &mut Io, ticket: Ticket) -> bool {
     let now_ns = io.now_ns();
     let Some(pending) = core.fleet.locks.requests_mut().get_mut(ticket) else { return false };
     let may_be = pending.form.name_bytes > 0 && now_ns.saturating_sub(pending.received_ns) < AGAIN_FOR_NS;
-    if !may_be || core.fleet.transactions.again.len() >= AGAIN_MAX {
+    let queue = &core.fleet.transactions.again;
+    if queue.iter().any(|(_, queued)| *queued == ticket) {
+        return true;
+    }
+    if !may_be || queue.len() >= AGAIN_MAX {
         return false;
     }
     pending.at = At::Here(None);

@@ -5,10 +5,14 @@ use shunt_language::ast::Statement;
 use shunt_language::functions::Environment;
 use shunt_language::terms::{Bindings, Value};
 use shunt_language::transaction::{PreparedReference, Returned};
+use shunt_language::values::validate;
 use shunt_transactions::{Mode, Partition};
 use shunt_wire::cql::message::{Value as Wire, ValueList, Values};
 
 use super::{Place, Plan, Source};
+
+/// Bytes of a key, as Cassandra has them at most.
+const KEY_BYTES_MAX: usize = 65_535;
 
 /// A row that was read: the values of its columns, none for null. None: there is no such row.
 pub(in super::super) type RowRead = Option<Vec<Option<Box<[u8]>>>>;
@@ -181,7 +185,7 @@ impl Bound<'_> {
         let row = rows.get(read)?.as_ref()?;
         let place = match place {
             Place::At(place) => *place,
-            Place::Named(name) => self.plan.read_columns.get(read)?.iter().position(|column| **column == **name)?,
+            Place::Named(name) => self.plan.read_columns.get(read)?.iter().position(|column| *column.name == **name)?,
         };
         row.get(place)?.as_deref()
     }
@@ -205,9 +209,58 @@ impl Bound<'_> {
         if draft.writes.is_empty() {
             return Ok(Decided::Nothing);
         }
-        let bound =
-            draft.writes.iter().map(|write| write.values.iter().map(|source| self.value(source, rows)).collect());
-        Ok(Decided::Write(bound.collect::<Result<_, _>>()?))
+        self.check_keys()?;
+        let mut all = Vec::with_capacity(draft.writes.len());
+        for (index, write) in draft.writes.iter().enumerate() {
+            let bound: Vec<Value> =
+                write.values.iter().map(|source| self.value(source, rows)).collect::<Result<_, _>>()?;
+            self.check_values(index, &bound)?;
+            all.push(bound);
+        }
+        Ok(Decided::Write(all))
+    }
+
+    /// Checks the keys of what is written: a node would refuse such a write each time, and by then it is committed.
+    fn check_keys(&self) -> Result<(), InvalidRequest> {
+        let draft = &self.plan.draft;
+        for (index, key) in draft.keys.iter().enumerate() {
+            let names = key.table.partition_key.iter().chain(&key.table.clustering);
+            let mut bytes = 0;
+            for (part, name) in names.take(key.parts.len()).enumerate() {
+                let is_alone = part == 0 && key.table.partition_key.len() == 1;
+                let problem = match self.key_part(index, part)? {
+                    Value::Null | Value::Unset => format!("Invalid null value in condition for column {name}"),
+                    Value::Bytes(value) if value.is_empty() && is_alone => "Key may not be empty".to_owned(),
+                    Value::Bytes(value) => {
+                        bytes += value.len() + 3;
+                        if bytes <= KEY_BYTES_MAX {
+                            continue;
+                        }
+                        format!("the key of the row has more than {KEY_BYTES_MAX} bytes, at column {name}")
+                    }
+                };
+                return Err(self.at(index, InvalidRequest::new(problem)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the values of a write against the types that nodes have said of its markers.
+    fn check_values(&self, write: usize, values: &[Value]) -> Result<(), InvalidRequest> {
+        let transaction = &self.plan.draft.outline.transaction;
+        let statement = transaction.statements.len() - transaction.mutations().len() + write;
+        let Some(markers) = self.plan.write_markers.get(write) else { return Ok(()) };
+        for (value, (name, cql_type)) in values.iter().zip(markers) {
+            match value {
+                Value::Bytes(bytes) => validate(cql_type, bytes).map_err(|error| self.at(statement, error))?,
+                // `m[?]`
+                Value::Null | Value::Unset if name.starts_with("key(") || name.starts_with("idx(") => {
+                    return Err(self.at(statement, InvalidRequest::new(format!("Invalid null value for {name}"))));
+                }
+                Value::Null | Value::Unset => {}
+            }
+        }
+        Ok(())
     }
 
     /// The values that it answers; none if it answers what a read has found as it is, or nothing.
