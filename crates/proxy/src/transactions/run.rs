@@ -38,6 +38,9 @@ pub(super) const REFUSED_FOR_NS: u64 = 30 * limits::SECOND_NS;
 /// How long one may take, unless queries have less.
 const WITHIN_MS: u64 = 5_000;
 
+/// A value that a transaction answers; none for null.
+pub(super) type Answered = Option<Vec<u8>>;
+
 /// A transaction under way.
 pub(super) struct Job {
     /// Who is answered.
@@ -57,7 +60,7 @@ pub(super) struct Job {
     /// The answer that a node gave to the SELECT that is returned.
     selected: Option<Box<[u8]>>,
     /// The values that it answers, where it names some.
-    returned: Option<Vec<Option<Vec<u8>>>>,
+    returned: Option<Vec<Answered>>,
     /// It failed, and whoever asked was told so.
     is_answered: bool,
     /// The values of its writes.
@@ -176,14 +179,11 @@ fn forget(core: &mut Core, number: u64) {
 /// Its client is gone: one that has decided nothing ends.
 pub(crate) fn cancel(core: &mut Core, io: &mut Io, ticket: Ticket) {
     let Some(number) = core.fleet.transactions.by_ticket.get(&ticket.0).copied() else { return };
-    match core.fleet.transactions.jobs.get(&number).map(|job| job.id) {
-        Some(Some(id)) => {
-            let (table, outbox) = core.fleet.transactions.table();
-            table.give_up(id, outbox);
-            set_due(core, io);
-        }
-        // It is being planned, or waits to be let in.
-        Some(None) | None => {}
+    // One that is still being planned goes on.
+    if let Some(id) = core.fleet.transactions.jobs.get(&number).and_then(|job| job.id) {
+        let (table, outbox) = core.fleet.transactions.table();
+        table.give_up(id, outbox);
+        set_due(core, io);
     }
 }
 
@@ -462,8 +462,8 @@ pub(super) fn forgotten(core: &mut Core, io: &mut Io, id: TransactionId) {
 
 impl Job {
     /// Its plan, the values that it answers, and what a node answered to its SELECT.
-    pub(super) fn parts(&self) -> (Option<&Plan>, Option<&Vec<Option<Vec<u8>>>>, Option<&[u8]>) {
-        (self.plan.as_deref(), self.returned.as_ref(), self.selected.as_deref())
+    pub(super) fn parts(&self) -> (Option<&Plan>, Option<&[Answered]>, Option<&[u8]>) {
+        (self.plan.as_deref(), self.returned.as_deref(), self.selected.as_deref())
     }
 }
 
