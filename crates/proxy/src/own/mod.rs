@@ -37,16 +37,18 @@ pub(crate) const IN_FLIGHT_MAX: usize = 16_384;
 pub(crate) const IN_FLIGHT_OF_FLEET: usize = 64;
 
 /// Those of transactions, of which one may ask a hundred at a time.
-const IN_FLIGHT_OF_TRANSACTIONS: usize = 3_072;
+const IN_FLIGHT_OF_TRANSACTIONS: usize = 2_048;
 
 /// Rows of locks in flight, at most: what locks want written leaves room for what is read for them and for the rest.
-const IN_FLIGHT_OF_ROWS: usize = 14_336;
+const IN_FLIGHT_OF_ROWS: usize = 13_312;
 
 /// Of these, free rows: nobody waits for them, and grants must have room. One role's grants have [`shunt_locks::Limits::writes_per_role`].
 const IN_FLIGHT_OF_FREE_ROWS: usize = 4_096;
 
-const _: () =
-    assert!(IN_FLIGHT_OF_FREE_ROWS < IN_FLIGHT_OF_ROWS && IN_FLIGHT_OF_ROWS + IN_FLIGHT_OF_FLEET < IN_FLIGHT_MAX);
+const _: () = assert!(
+    IN_FLIGHT_OF_FREE_ROWS < IN_FLIGHT_OF_ROWS
+        && IN_FLIGHT_OF_ROWS + IN_FLIGHT_OF_TRANSACTIONS + IN_FLIGHT_OF_FLEET < IN_FLIGHT_MAX
+);
 
 /// Who asked a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
