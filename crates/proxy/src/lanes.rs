@@ -60,6 +60,8 @@ pub struct Batch {
     texts: Vec<u8>,
     /// Bytes of requests among them.
     asked_bytes: usize,
+    /// Bytes of transactions among them, which leave requests for locks their room.
+    transaction_bytes: usize,
     /// The live members, if they are others now.
     pub(crate) fleet: Option<Arc<Fleet>>,
     /// Where the shards of other proxies are, if they are elsewhere now.
@@ -190,11 +192,12 @@ impl Lanes {
 
     /// Sends a transaction on; `false`: too much waits for that core.
     pub(crate) fn ask_transaction(&mut self, to: usize, ticket: Ticket, message: &[u8]) -> bool {
-        if self.batches.get(to).is_none_or(|batch| batch.asked_bytes > WAITING_BYTES_MAX) {
+        let waits = |batch: &Batch| batch.transaction_bytes + message.len();
+        if self.batches.get(to).is_none_or(|batch| waits(batch) > WAITING_BYTES_MAX) {
             return false;
         }
         let Some(batch) = self.batch(to) else { return false };
-        batch.asked_bytes += size_of::<Message>() + message.len();
+        batch.transaction_bytes += size_of::<Message>() + message.len();
         batch.texts.extend_from_slice(message);
         batch.messages.push(Message::Transaction(ticket, message.len() as u32));
         true

@@ -54,11 +54,17 @@ pub(crate) fn plan(router: &mut Router, pool: PoolId, header: &Header, body: &[u
     }
 }
 
+/// A statement that changes a table's mode, and nothing else, is no longer.
+const MODE_CHANGE_BYTES_MAX: usize = 4_096;
+
 /// True of a transaction, and of what changes how a table takes part in them.
 fn is_on_transactions(parsed: &Statement<'_>, text: &str) -> bool {
     match parsed.kind {
         Kind::Transaction => true,
-        Kind::Ddl => mode::may_change_mode(text) && !matches!(mode::parse(text), Ok(None)),
+        // What is longer is no change of a mode alone, and not taken apart to see that.
+        Kind::Ddl => {
+            text.len() <= MODE_CHANGE_BYTES_MAX && mode::may_change_mode(text) && !matches!(mode::parse(text), Ok(None))
+        }
         _ => false,
     }
 }

@@ -75,10 +75,12 @@ impl Transactions {
         }
     }
 
-    /// True if nothing of this shard is under way.
+    /// True if nothing of this shard is under way but writes of what is committed: those the next owner makes too, before it serves, and one that
+    /// cannot be made keeps nobody from handing the shard over. It looks at all transactions.
     #[must_use]
     pub fn is_idle(&self, shard: u8) -> bool {
-        self.shards.get(usize::from(shard)).is_none_or(|shard| shard.open == 0)
+        let is_open = |state, of| of == shard && state != State::Applying;
+        self.shards.get(usize::from(shard)).is_none_or(|shard| shard.open == 0) || self.ids_where(is_open).is_empty()
     }
 
     /// The last timestamp of a shard, microseconds.

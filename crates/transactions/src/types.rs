@@ -108,8 +108,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            transactions: 16_384,
-            transactions_of_shard: 8_192,
+            transactions: 4_096,
+            transactions_of_shard: 1_024,
             partitions: 100,
             records: 4_096,
             records_of_shard: 1_024,

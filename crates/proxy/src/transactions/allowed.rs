@@ -99,7 +99,7 @@ fn go_on(
     allowed.number += 1;
     let number = allowed.number;
     let asked_ns = io.read_clock_ns();
-    let text = question(&right);
+    let text = question(&right.1, right.2);
     let whose = Whose::Transaction(Part::Permission { pool, number });
     // The client may be gone, and another login have its pool's place.
     let is_same = core.router.pools.get(pool).is_some_and(|pool| pool.key.login == right.0);
@@ -111,13 +111,13 @@ fn go_on(
     allowed.waiting.insert(number, Waiting { ticket, known: Arc::clone(known), message, came_ns, right, asked_ns });
 }
 
-fn qualified(keyspace: &str, table: &str) -> Box<str> {
+pub(super) fn qualified(keyspace: &str, table: &str) -> Box<str> {
     format!("{}.{}", quoted_name(keyspace), quoted_name(table)).into()
 }
 
 /// A statement that does nothing: a LIMIT that there cannot be, or a row without a key.
-fn question((_, table, writes): &Right) -> String {
-    if *writes { format!("INSERT INTO {table} JSON '{{}}'") } else { format!("SELECT * FROM {table} LIMIT 0") }
+pub(super) fn question(table: &str, writes: bool) -> String {
+    if writes { format!("INSERT INTO {table} JSON '{{}}'") } else { format!("SELECT * FROM {table} LIMIT 0") }
 }
 
 /// True of what a node says of such a statement when the role may do it. Of a table that it does not know it says so before it looks at

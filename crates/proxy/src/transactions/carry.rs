@@ -5,7 +5,7 @@ use shunt_reactor::Io;
 use shunt_transactions::{Generation, Position, TransactionId};
 
 use super::outbox::Wanted;
-use super::{log, openings, run};
+use super::{log, openings, run, words};
 use crate::core::Core;
 
 /// Empties the outbox. What is done may want more done, which is for the next call.
@@ -43,6 +43,8 @@ pub(super) fn recorded(core: &mut Core, io: &mut Io, id: TransactionId, written:
     let (table, outbox) = core.fleet.transactions.table();
     table.appended(now, id, written, outbox);
     run::set_due(core, io);
+    // A shard that is handed over waits for no more than this.
+    words::drained(core, io);
 }
 
 /// What has become of writing a low mark.

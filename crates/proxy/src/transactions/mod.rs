@@ -43,6 +43,7 @@ pub(crate) mod words;
 use std::collections::{HashMap, VecDeque};
 
 use shunt_fleet::SHARDS;
+use shunt_locks::Ticket;
 use shunt_transactions::{Claim, TransactionId, Transactions};
 
 use self::allowed::Allowed;
@@ -83,7 +84,8 @@ pub(crate) struct TransactionKeeper {
     unsent: Vec<(Claim, OpeningPart)>,
     draining: Vec<Draining>,
     /// Requests of clients of this core that are asked again, in the order of their times.
-    again: VecDeque<(u64, shunt_locks::Ticket)>,
+    again: VecDeque<(u64, Ticket, usize)>,
+    again_bytes: usize,
     /// When the timer is set to go off.
     wakes: Wakes,
 }
@@ -106,6 +108,7 @@ impl Default for TransactionKeeper {
             unsent: Vec::new(),
             draining: Vec::new(),
             again: VecDeque::new(),
+            again_bytes: 0,
             wakes: Wakes::default(),
         }
     }

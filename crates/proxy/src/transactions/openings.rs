@@ -171,7 +171,8 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, claim: Claim, part: OpeningPar
                     None
                 }
             });
-            applied(core, io, claim, place, write, run::verdict(heard, since_ns, now_ns));
+            let verdict = run::verdict(core, heard, since_ns, now_ns);
+            applied(core, io, claim, place, write, verdict);
         }
     }
 }

@@ -48,6 +48,8 @@ pub(crate) enum Question {
     Columns(u16),
     /// Which of them are masked.
     Masks(u16),
+    /// Whether this proxy's own login may write to it.
+    MayWrite(u16),
 }
 
 /// A step of an opening.

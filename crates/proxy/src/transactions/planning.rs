@@ -14,7 +14,7 @@ use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage, Rows, e
 use super::part::{Part, Question};
 use super::plan::{Draft, Outline, Plan, ShownText};
 use super::schema::{self, Table, Types};
-use super::{answer, run};
+use super::{allowed, answer, run};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::limits;
@@ -22,7 +22,9 @@ use crate::own::{self, Heard, Whose};
 
 /// How long a plan is used before it is made anew, nanoseconds.
 const KEPT_NS: u64 = 5 * limits::SECOND_NS;
-/// Plans that are kept; beyond that all go.
+/// Texts of plans that are kept are no longer; those of others are planned each time.
+const KEPT_BYTES_MAX: usize = 16 << 10;
+/// Plans that are kept; beyond that those that are too old go, or all.
 const PLANS_MAX: usize = 1_024;
 /// Texts that are planned at once.
 const PLANNINGS_MAX: usize = 64;
@@ -77,6 +79,10 @@ impl From<Fault> for Failed {
     }
 }
 
+fn is_used(entry: &Entry, now_ns: u64) -> bool {
+    matches!(entry, Entry::Ready(_, until_ns) if now_ns < *until_ns)
+}
+
 /// Plans of a core, and those in the making.
 #[derive(Default)]
 pub(super) struct Plans {
@@ -124,7 +130,11 @@ pub(super) fn want(core: &mut Core, io: &mut Io, text: &str, keyspace: &str, wai
         Err(refusal) => return give(core, io, waiter, Err(&Fault::from(refusal).into())),
     };
     if plans.by_text.len() >= PLANS_MAX {
-        plans.by_text.retain(|_, entry| matches!(entry, Entry::Planning(_)));
+        let now_ns = io.now_ns();
+        plans.by_text.retain(|_, entry| matches!(entry, Entry::Planning(_)) || is_used(entry, now_ns));
+        if plans.by_text.len() >= PLANS_MAX {
+            plans.by_text.retain(|_, entry| matches!(entry, Entry::Planning(_)));
+        }
     }
     plans.number += 1;
     let number = plans.number;
@@ -206,6 +216,13 @@ pub(super) fn heard_schema(core: &mut Core, io: &mut Io, number: u64, question: 
                 .into(),
             );
         }
+        // By then it would be committed.
+        Heard::Error(error) if matches!(question, Question::MayWrite(_)) && error.code == error_code::UNAUTHORIZED => {
+            let why =
+                format!("Shunt: this proxy's own role may not write what a transaction writes: {}", error.message);
+            fail(planning, Fault::new(FaultKind::Unauthorized, why).into());
+        }
+        Heard::Error(error) if matches!(question, Question::MayWrite(_)) && error.code == error_code::INVALID => {}
         // A version of Cassandra that has no masks has no table of them.
         Heard::Error(error) if matches!(question, Question::Masks(_)) && error.code == error_code::INVALID => {}
         Heard::Error(error) => fail(planning, node(error, "Shunt: the schema could not be read: ")),
@@ -235,6 +252,8 @@ fn learn(planning: &mut Planning, question: Question, rows: &Rows<'_>) -> Result
             let table = Table::read(types, name, rows).ok_or_else(|| missing(name))?;
             planning.tables[usize::from(place)] = Some(table);
         }
+        // A node that takes a row without a key is none that is known.
+        Question::MayWrite(_) => {}
         Question::Masks(place) => {
             let masked = rows.row_count > 0;
             if let Some(table) = planning.tables[usize::from(place)].as_mut().filter(|_| masked) {
@@ -331,6 +350,12 @@ fn go_on(core: &mut Core, io: &mut Io, number: u64) {
         let questions = if missing.is_empty() {
             let mut questions = of(&bare, Question::Columns, schema::COLUMNS);
             questions.splice(0..0, of(&bare, Question::Masks, schema::MASKS));
+            let written = bare.iter().filter(|place| outline.tables[usize::from(**place)].1);
+            let written = written.map(|place| {
+                let table = allowed::qualified(&outline.domain, &names[usize::from(*place)]);
+                (Question::MayWrite(*place), allowed::question(&table, true))
+            });
+            questions.extend(written.collect::<Vec<_>>());
             questions
         } else {
             of(&missing, Question::Table, schema::TABLE)
@@ -375,8 +400,10 @@ fn end(core: &mut Core, io: &mut Io, number: u64, plan: Option<Arc<Plan>>) {
     let plans = &mut core.fleet.transactions.plans;
     let Some(planning) = plans.planning.remove(&number) else { return };
     match &plan {
-        Some(plan) => drop(plans.by_text.insert(planning.key, Entry::Ready(Arc::clone(plan), until_ns))),
-        None => drop(plans.by_text.remove(&planning.key)),
+        Some(plan) if planning.key.1.len() <= KEPT_BYTES_MAX => {
+            plans.by_text.insert(planning.key, Entry::Ready(Arc::clone(plan), until_ns));
+        }
+        _ => drop(plans.by_text.remove(&planning.key)),
     }
     let failed =
         planning.failed.unwrap_or_else(|| Fault::overloaded("Shunt: there is no plan for this transaction").into());

@@ -21,10 +21,12 @@ use super::part::Part;
 use super::plan::{Decided, Plan, RowRead, push};
 use super::planning::{self, Failed, Waiter};
 use super::{VERSION, answer};
+use crate::client::who::printable_to;
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::limits;
 use crate::locks::requests;
+use crate::log_limits::Logged;
 use crate::own::{self, Heard, Levels, Whose};
 
 /// Transactions that wait for their plan, or are under way, on one core.
@@ -35,6 +37,8 @@ const JOBS_BYTES_MAX: usize = 64 << 20;
 const SELECTED_BYTES_MAX: usize = 3 << 20;
 /// A write that nodes have refused each time for so long will not be made: what it names is not there any more.
 pub(super) const REFUSED_FOR_NS: u64 = 30 * limits::SECOND_NS;
+/// Bytes of one: what it asks, and what it has read.
+const JOB_BYTES_MAX: usize = 16 << 20;
 /// How long one may take, unless queries have less.
 const WITHIN_MS: u64 = 5_000;
 
@@ -273,8 +277,15 @@ pub(super) fn heard_read(core: &mut Core, io: &mut Io, (number, read): (u64, u16
             }
         }
         Heard::Result(ResultMessage::Rows(rows)) => {
-            job.rows[usize::from(read)] = first_row(rows);
-            None
+            job.bytes += raw.len();
+            core.fleet.transactions.jobs_bytes += raw.len();
+            if job.bytes > JOB_BYTES_MAX || core.fleet.transactions.jobs_bytes > 2 * JOBS_BYTES_MAX {
+                let why = "Shunt: transactions read more than this proxy may keep; nothing was written";
+                Some(Fault::overloaded(why).into())
+            } else {
+                job.rows[usize::from(read)] = first_row(rows);
+                None
+            }
         }
         Heard::Error(error) => Some(of_node(error)),
         Heard::Result(_) | Heard::Unreadable => {
@@ -420,15 +431,24 @@ pub(super) fn heard_write(core: &mut Core, io: &mut Io, (id, write): (Transactio
         }
         _ => None,
     };
-    applied(core, io, id, write, verdict(heard, refused_since_ns, now_ns));
+    let verdict = verdict(core, heard, refused_since_ns, now_ns);
+    applied(core, io, id, write, verdict);
 }
 
 /// What an answer says of a write that nodes have refused since then. One node that refuses it may not know the schema yet; nodes that have
 /// done so for long, each time, know that what it names is gone.
-pub(super) fn verdict(heard: &Heard<'_>, refused_since_ns: Option<u64>, now_ns: u64) -> Result<Written, Refused> {
+pub(super) fn verdict(
+    core: &Core,
+    heard: &Heard<'_>,
+    refused_since_ns: Option<u64>,
+    now_ns: u64,
+) -> Result<Written, Refused> {
     match (heard, refused_since_ns) {
         (Heard::Error(error), Some(since_ns)) if now_ns.saturating_sub(since_ns) >= REFUSED_FOR_NS => {
-            tracing::error!(why = error.message, "nodes refuse a write of a committed transaction, and it is given up");
+            if let Some(suppressed) = core.context.log_limits.admit(Logged::Transactions, now_ns) {
+                let why = printable_to(error.message, limits::NAME_SHOWN_BYTES_MAX);
+                tracing::error!(why, suppressed, "nodes refuse a write of a committed transaction, and it is given up");
+            }
             Err(Refused)
         }
         _ => Ok(written(heard)),
@@ -488,7 +508,7 @@ pub(super) fn set_due(core: &mut Core, io: &mut Io) {
     let keeper = &core.fleet.transactions;
     let of_openings = keeper.openings.values().filter_map(super::openings::Open::next_due_ms);
     let due_ms = keeper.table.as_ref().and_then(|table| table.next_due_ms()).into_iter().chain(of_openings);
-    let again_ms = keeper.again.front().map(|(due_ns, _)| due_ns.div_ceil(1_000_000));
+    let again_ms = keeper.again.front().map(|(due_ns, ..)| due_ns.div_ceil(1_000_000));
     let due_ms = due_ms.chain(again_ms).min();
     if let Some(due_ms) = due_ms {
         let at_ns = due_ms.saturating_mul(1_000_000).max(io.now_ns() + 1);

@@ -15,7 +15,7 @@ use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::hop::forward::forward_transaction;
 use crate::hop::{self, Login};
-use crate::limits::SECOND_NS;
+use crate::limits::{self, SECOND_NS};
 use crate::locks::form::{Form, FormKind};
 use crate::locks::requests::At;
 use crate::locks::{ask, core_of};
@@ -53,6 +53,13 @@ fn read(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -
         opcode::PREPARE => {
             let prepare = Prepare::decode(version, body)?;
             let keyspace = prepare.keyspace.or(session.as_deref());
+            if prepare.text.len() > limits::PREPARED_TEXT_BYTES_MAX {
+                let why = format!(
+                    "Shunt: a transaction that is prepared has {} bytes at most; send it as text",
+                    limits::PREPARED_TEXT_BYTES_MAX
+                );
+                return Err(Fault::invalid(why));
+            }
             // What is wrong with it is said before a node is asked anything.
             Known::read(prepare.text, keyspace)?;
             let Some(ticket) = note(core, io, (slot, header)) else { return Ok(()) };
@@ -104,6 +111,12 @@ fn begin(
 ) -> Result<(), Fault> {
     let mut message = Vec::new();
     asked.put(&mut message);
+    if message.len() > MESSAGE_BYTES_MAX {
+        let bytes = message.len();
+        return Err(Fault::invalid(format!(
+            "Shunt: a transaction has {bytes} bytes with its values: {MESSAGE_BYTES_MAX} are the most"
+        )));
+    }
     let mut form = Form { kind: FormKind::Message, ..Form::default() };
     if !was_forwarded {
         // To ask again, where the shard has just changed hands.
@@ -114,6 +127,11 @@ fn begin(
     allowed::ask(core, io, slot, (ticket, was_forwarded), known, message);
     Ok(())
 }
+
+/// Bytes of a transaction with its values: what is longer could not be forwarded, or put into a record.
+const MESSAGE_BYTES_MAX: usize = 3 << 20;
+/// Bytes of what waits to be asked again.
+const AGAIN_BYTES_MAX: usize = 8 << 20;
 
 /// How long one is asked again that nobody could serve, because its shard had just changed hands.
 const AGAIN_FOR_NS: u64 = SECOND_NS;
@@ -126,16 +144,18 @@ const AGAIN_MAX: usize = 1_024;
 pub(super) fn again(core: &mut Core, io: &mut Io, ticket: Ticket) -> bool {
     let now_ns = io.now_ns();
     let Some(pending) = core.fleet.locks.requests_mut().get_mut(ticket) else { return false };
+    let bytes = pending.form.texts.len();
     let may_be = pending.form.name_bytes > 0 && now_ns.saturating_sub(pending.received_ns) < AGAIN_FOR_NS;
     let queue = &core.fleet.transactions.again;
-    if queue.iter().any(|(_, queued)| *queued == ticket) {
+    if queue.iter().any(|(_, queued, _)| *queued == ticket) {
         return true;
     }
-    if !may_be || queue.len() >= AGAIN_MAX {
+    if !may_be || queue.len() >= AGAIN_MAX || core.fleet.transactions.again_bytes + bytes > AGAIN_BYTES_MAX {
         return false;
     }
+    core.fleet.transactions.again_bytes += bytes;
     pending.at = At::Here(None);
-    core.fleet.transactions.again.push_back((now_ns + AGAIN_AFTER_NS, ticket));
+    core.fleet.transactions.again.push_back((now_ns + AGAIN_AFTER_NS, ticket, bytes));
     run::set_due(core, io);
     true
 }
@@ -143,10 +163,11 @@ pub(super) fn again(core: &mut Core, io: &mut Io, ticket: Ticket) -> bool {
 /// Asks again, where it is time.
 pub(super) fn ask_again(core: &mut Core, io: &mut Io) {
     let now_ns = io.now_ns();
-    while let Some((due_ns, ticket)) = core.fleet.transactions.again.front().copied()
+    while let Some((due_ns, ticket, bytes)) = core.fleet.transactions.again.front().copied()
         && due_ns <= now_ns
     {
         core.fleet.transactions.again.pop_front();
+        core.fleet.transactions.again_bytes -= bytes;
         // Its client may be gone.
         let Some(pending) = core.fleet.locks.requests_mut().get_mut(ticket) else { continue };
         let texts = pending.form.texts.clone();

@@ -6,6 +6,7 @@ use shunt_language::functions::Environment;
 use shunt_language::terms::{Bindings, Value};
 use shunt_language::transaction::{PreparedReference, Returned};
 use shunt_language::values::validate;
+use shunt_transactions::record::RECORD_BYTES_MAX;
 use shunt_transactions::{Mode, Partition};
 use shunt_wire::cql::message::{Value as Wire, ValueList, Values};
 
@@ -13,6 +14,13 @@ use super::{Place, Plan, Source};
 
 /// Bytes of a key, as Cassandra has them at most.
 const KEY_BYTES_MAX: usize = 65_535;
+
+/// Bytes of the values that a transaction answers: they have to fit between proxies too.
+const RETURNED_BYTES_MAX: usize = 3 << 20;
+
+fn too_much(what: &str, most: usize) -> InvalidRequest {
+    InvalidRequest::new(format!("this transaction {what} values of more than {most} bytes"))
+}
 
 /// A row that was read: the values of its columns, none for null. None: there is no such row.
 pub(in super::super) type RowRead = Option<Vec<Option<Box<[u8]>>>>;
@@ -211,9 +219,15 @@ impl Bound<'_> {
         }
         self.check_keys()?;
         let mut all = Vec::with_capacity(draft.writes.len());
+        let mut left = RECORD_BYTES_MAX;
         for (index, write) in draft.writes.iter().enumerate() {
-            let bound: Vec<Value> =
-                write.values.iter().map(|source| self.value(source, rows)).collect::<Result<_, _>>()?;
+            let mut bound: Vec<Value> = Vec::with_capacity(write.values.len());
+            for source in &write.values {
+                let value = self.value(source, rows)?;
+                let bytes = if let Value::Bytes(bytes) = &value { bytes.len() } else { 0 };
+                left = left.checked_sub(bytes).ok_or_else(|| too_much("writes", RECORD_BYTES_MAX))?;
+                bound.push(value);
+            }
             self.check_values(index, &bound)?;
             all.push(bound);
         }
@@ -269,7 +283,15 @@ impl Bound<'_> {
         if !matches!(draft.outline.transaction.returned, Returned::References(_)) {
             return Ok(None);
         }
-        draft.returned.iter().map(|reference| self.referred(*reference, rows)).collect::<Result<_, _>>().map(Some)
+        let mut left = RETURNED_BYTES_MAX;
+        let mut returned = Vec::with_capacity(draft.returned.len());
+        for reference in &draft.returned {
+            let value = self.referred(*reference, rows)?;
+            let bytes = value.as_ref().map_or(0, Vec::len);
+            left = left.checked_sub(bytes).ok_or_else(|| too_much("answers", RETURNED_BYTES_MAX))?;
+            returned.push(value);
+        }
+        Ok(Some(returned))
     }
 }
 
