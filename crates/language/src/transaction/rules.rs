@@ -11,21 +11,11 @@ use crate::error::InvalidRequest;
 /// The rows that are read, with the columns that each has; `None` if it has all of its table.
 type Rows<'a> = HashMap<&'a str, Option<HashSet<&'a str>>>;
 
-/// References to rows in one transaction, and its bind markers: each is looked for among what is read.
-const REFERENCES_MAX: usize = 1_000;
-const MARKERS_MAX: usize = 4_096;
-
 /// Checks a transaction that was read from `text`.
 pub(super) fn check(transaction: &Transaction, text: &str) -> Result<(), InvalidRequest> {
     let at = |statement: usize, problem: &str| {
         Err(InvalidRequest::new(format!("{}: {problem}", transaction.name_of(statement, text))))
     };
-    let (references, markers) = (transaction.references().count(), transaction.markers.len());
-    if references > REFERENCES_MAX || markers > MARKERS_MAX {
-        return Err(InvalidRequest::new(format!(
-            "a transaction has {references} references to rows and {markers} bind markers: {REFERENCES_MAX} and {MARKERS_MAX} are the most"
-        )));
-    }
     if transaction.mutations().is_empty() && matches!(transaction.returned, Returned::Nothing) {
         return Err(InvalidRequest::new("Transaction contains no reads or writes"));
     }

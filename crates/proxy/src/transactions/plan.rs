@@ -41,6 +41,10 @@ pub(super) struct Outline {
     pub(super) tables: Vec<(String, bool)>,
 }
 
+/// References to rows in one transaction, and its bind markers: each is looked for among what is read.
+const REFERENCES_MAX: usize = 1_000;
+const MARKERS_MAX: usize = 4_096;
+
 fn table_of(inner: &Inner) -> Option<&QualifiedName> {
     match &inner.statement {
         Statement::Select(select) => Some(&select.table),
@@ -53,6 +57,13 @@ impl Outline {
     /// Reads a text. `keyspace`: that of the session, empty if it has none.
     pub(super) fn read(text: &str, keyspace: &str) -> Result<Outline, Refusal> {
         let transaction = transaction::parse(text)?;
+        let (references, markers) = (transaction.references().count(), transaction.markers.len());
+        if references > REFERENCES_MAX || markers > MARKERS_MAX {
+            return Err(Refusal::from(InvalidRequest::new(format!(
+                "a transaction has {references} references to rows and {markers} bind markers: {REFERENCES_MAX} and {MARKERS_MAX} are \
+                 the most"
+            ))));
+        }
         let (mut domain, mut tables): (Option<&str>, Vec<(String, bool)>) = (None, Vec::new());
         for (index, inner) in transaction.statements.iter().enumerate() {
             let at = |problem: &str| {

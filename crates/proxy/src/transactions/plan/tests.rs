@@ -277,6 +277,9 @@ fn what_would_not_be_the_same_again_is_refused_by_name() {
         let refused = draft(&format!("BEGIN TRANSACTION {body} COMMIT TRANSACTION")).expect_err(body);
         assert!(refused.contains(expected), "{body}: {refused}");
     }
+    let many =
+        format!("BEGIN TRANSACTION INSERT INTO accounts (id) VALUES ({}?); COMMIT TRANSACTION", "?, ".repeat(5_000));
+    assert!(draft(&many).is_err_and(|error| error.contains("5001 bind markers")));
     assert!(
         Outline::read("BEGIN TRANSACTION DELETE FROM accounts WHERE id = 1; COMMIT TRANSACTION", "")
             .is_err_and(|error| error.to_string().contains("No keyspace"))
