@@ -17,7 +17,7 @@ use crate::hop::Owners;
 use crate::locks::outbox::{Held, Reply, Verdict};
 use crate::locks::request::{Operation, Request};
 use crate::locks::word::Word;
-use crate::transactions::answer::Head;
+use crate::transactions::known::Head;
 
 /// Bytes of requests that may wait for a core.
 const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;

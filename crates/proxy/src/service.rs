@@ -22,7 +22,7 @@ use crate::membership::run;
 use crate::own::heard;
 use crate::reply;
 use crate::second::{agreement, expired, lost};
-use crate::transactions::{self, carry as transactions_carry, modes as transactions_modes, run as transactions_run};
+use crate::transactions::{self, carry as transactions_carry, modes as transactions_modes};
 use crate::window::WindowControl;
 
 /// The timer that comes round.
@@ -95,7 +95,7 @@ impl Service for Core {
             TICK => tick(self, io),
             locks::TIMER => carry::due(self, io),
             run::TIMER => run::tick(self, io),
-            transactions::TIMER => transactions_run::due(self, io),
+            transactions::TIMER => transactions_carry::due(self, io),
             census::TIMER => census::go_on(&mut self.census, &self.clients, &self.router.pools, io),
             announce::TIMER => announce::go_on(self, io),
             // What is due is found at the end of the turn.

@@ -115,7 +115,7 @@ fn take(
             };
             let (to, login) = (link.address, link.login.clone());
             let Some(SentLock { operation, .. }) = sent.lock else {
-                transactions::forwarded(core, io, sent.ticket, header, body);
+                transactions::forwarded(core, sent.ticket, header, body);
                 return Ok(());
             };
             let outcome = read::outcome(operation, header.flags, header.opcode, body, list);

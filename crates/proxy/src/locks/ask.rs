@@ -204,7 +204,7 @@ pub(super) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Re
             overview::heard(core, io, gathered, outcome);
         }
         FormKind::Nobody => forget(core, ticket),
-        FormKind::Message => transactions::of_verdict(core, io, ticket, outcome.verdict),
+        FormKind::Message => transactions::of_verdict(core, ticket, outcome.verdict),
         _ => {
             let form = std::mem::take(&mut pending.form);
             let mut body = std::mem::take(&mut core.scratch.message);
@@ -250,13 +250,6 @@ pub(super) fn ask_again(core: &mut Core, io: &mut Io) {
         let (name, owner) = texts.split_at(name_bytes);
         send(core, io, ticket, &asker, &Question { table, namespace, operation, name, owner });
     }
-}
-
-/// The login of the client that made a request.
-pub(crate) fn login_of(core: &mut Core, ticket: Ticket) -> Login {
-    let client = core.fleet.locks.requests.get_mut(ticket).map(|pending| pending.client);
-    let slot = client.filter(|client| core.clients.find(*client).is_some()).map(|client| client.slot);
-    slot.and_then(|slot| asker_of(core, slot)).and_then(|(_, login)| login)
 }
 
 /// The version of the client that made a request.

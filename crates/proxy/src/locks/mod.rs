@@ -182,11 +182,6 @@ impl LockKeeper {
         &mut self.requests
     }
 
-    /// The highest token that was granted, microseconds.
-    pub(crate) fn last_token_us(&self) -> i64 {
-        self.table.as_ref().map_or(0, |table| table.last_token_us())
-    }
-
     /// The longest TTL of a lock in memory, milliseconds.
     pub(crate) fn max_ttl_ms(&self) -> u32 {
         self.max_ttl_ms

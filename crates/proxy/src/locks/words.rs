@@ -9,6 +9,7 @@ use crate::locks::word::Word;
 use crate::locks::{core_of, keep};
 use crate::membership::run;
 use crate::own;
+use crate::transactions::draining::Draining;
 use crate::transactions::words as transactions;
 
 /// Says something to every core.
@@ -68,10 +69,11 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, word: Word) {
         }
         Word::Drain { shard, number } => {
             let (table, _) = core.fleet.locks.table();
-            let memory_empty = table.is_memory_free(now, shard);
+            // Before it is lost: after that its tokens count no more.
+            let (last_token_us, memory_empty) = (table.last_token_us(), table.is_memory_free(now, shard));
             core.fleet.locks.lose(shard, now.boot_ns);
             // Told when its transactions have ended too.
-            transactions::drain(core, io, shard, number, memory_empty);
+            transactions::drain(core, Draining { shard, number, last_token_us, memory_empty });
         }
         Word::Resume(shard) => {
             // Its holds were forgotten when it was to be handed over. Durable ones are read again, and those in memory may be held

@@ -25,7 +25,7 @@ use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage};
 use slab::Slab;
 
 use crate::ids::PoolId;
-use crate::transactions::part::Part;
+use crate::transactions::part::{Part, Share};
 
 /// Version of the protocol that they are asked in, or 3 if the ring knows no other.
 pub(crate) const VERSION: u8 = 4;
@@ -37,7 +37,11 @@ pub(crate) const IN_FLIGHT_MAX: usize = 16_384;
 pub(crate) const IN_FLIGHT_OF_FLEET: usize = 64;
 
 /// Those of transactions, of which one may ask a hundred at a time.
-const IN_FLIGHT_OF_TRANSACTIONS: usize = 2_048;
+const IN_FLIGHT_OF_TRANSACTIONS: usize =
+    Share::Rights.most() + Share::Plans.most() + Share::Reads.most() + Share::Writes.most();
+
+/// Texts that are prepared for the next time.
+const IN_FLIGHT_OF_PREPARES: usize = 256;
 
 /// Rows of locks in flight, at most: what locks want written leaves room for what is read for them and for the rest.
 const IN_FLIGHT_OF_ROWS: usize = 13_312;
@@ -47,7 +51,7 @@ const IN_FLIGHT_OF_FREE_ROWS: usize = 4_096;
 
 const _: () = assert!(
     IN_FLIGHT_OF_FREE_ROWS < IN_FLIGHT_OF_ROWS
-        && IN_FLIGHT_OF_ROWS + IN_FLIGHT_OF_TRANSACTIONS + IN_FLIGHT_OF_FLEET < IN_FLIGHT_MAX
+        && IN_FLIGHT_OF_ROWS + IN_FLIGHT_OF_TRANSACTIONS + IN_FLIGHT_OF_PREPARES + IN_FLIGHT_OF_FLEET < IN_FLIGHT_MAX
 );
 
 /// Who asked a statement.
@@ -158,6 +162,12 @@ impl Own {
         self.texts.insert(Text { text, number: self.numbers, id: None, is_asked: false })
     }
 
+    /// Nodes know a text of a transaction by this id.
+    pub(crate) fn learn_id(&mut self, text: &Arc<str>, id: &[u8]) {
+        let place = self.place_of(text);
+        self.texts[place].id = Some(Box::from(id));
+    }
+
     /// Nodes know nothing under this id any more: its text is prepared again.
     fn forget_id(&mut self, id: &[u8]) {
         for (_, text) in self.texts.iter_mut().filter(|(_, text)| text.id.as_deref() == Some(id)) {
@@ -181,7 +191,10 @@ struct InFlight {
     all: Slab<Whose>,
     rows: usize,
     free_rows: usize,
-    transactions: usize,
+    /// By share.
+    transactions: [usize; Share::COUNT],
+    /// Texts of transactions that are being prepared for the next time.
+    prepares: usize,
 }
 
 impl InFlight {
@@ -195,7 +208,8 @@ impl InFlight {
                     self.free_rows < IN_FLIGHT_OF_FREE_ROWS && self.rows < IN_FLIGHT_OF_ROWS
                 }
                 Whose::Write(_) => self.rows < IN_FLIGHT_OF_ROWS,
-                Whose::Transaction(_) => self.transactions < IN_FLIGHT_OF_TRANSACTIONS,
+                Whose::Transaction(part) => self.transactions[part.share() as usize] < part.share().most(),
+                Whose::Prepare(..) => self.prepares < IN_FLIGHT_OF_PREPARES,
                 _ => true,
             }
     }
@@ -204,7 +218,10 @@ impl InFlight {
     fn insert(&mut self, whose: Whose) -> usize {
         self.rows += usize::from(matches!(whose, Whose::Write(_)));
         self.free_rows += usize::from(whose == Whose::Write(WriteId::UNWATCHED));
-        self.transactions += usize::from(matches!(whose, Whose::Transaction(_)));
+        self.prepares += usize::from(matches!(whose, Whose::Prepare(..)));
+        if let Whose::Transaction(part) = whose {
+            self.transactions[part.share() as usize] += 1;
+        }
         self.all.insert(whose)
     }
 
@@ -213,7 +230,10 @@ impl InFlight {
         let whose = self.all.try_remove(place)?;
         self.rows -= usize::from(matches!(whose, Whose::Write(_)));
         self.free_rows -= usize::from(whose == Whose::Write(WriteId::UNWATCHED));
-        self.transactions -= usize::from(matches!(whose, Whose::Transaction(_)));
+        self.prepares -= usize::from(matches!(whose, Whose::Prepare(..)));
+        if let Whose::Transaction(part) = whose {
+            self.transactions[part.share() as usize] -= 1;
+        }
         Some(whose)
     }
 }
@@ -253,8 +273,18 @@ mod tests {
         };
         assert_eq!(fill(Whose::Write(WriteId::UNWATCHED)), IN_FLIGHT_OF_FREE_ROWS);
         assert_eq!(fill(Whose::Write(WriteId(7))), IN_FLIGHT_OF_ROWS - IN_FLIGHT_OF_FREE_ROWS);
-        assert_eq!(fill(Whose::Transaction(Part::Nothing)), IN_FLIGHT_OF_TRANSACTIONS);
-        let others = IN_FLIGHT_MAX - IN_FLIGHT_OF_ROWS - IN_FLIGHT_OF_TRANSACTIONS - IN_FLIGHT_OF_FLEET;
+        let parts = [
+            Part::MayChange { pool: PoolId::NONE, number: 1 },
+            Part::Modes,
+            Part::Read { job: 1, read: 1 },
+            Part::Nothing,
+        ];
+        for part in parts {
+            assert_eq!(fill(Whose::Transaction(part)), part.share().most());
+        }
+        assert_eq!(fill(Whose::Prepare(1, 1)), IN_FLIGHT_OF_PREPARES);
+        let others =
+            IN_FLIGHT_MAX - IN_FLIGHT_OF_ROWS - IN_FLIGHT_OF_TRANSACTIONS - IN_FLIGHT_OF_PREPARES - IN_FLIGHT_OF_FLEET;
         assert_eq!(fill(Whose::Deletion(1)), others);
         assert_eq!(fill(Whose::Fleet(StatementId(1))), IN_FLIGHT_OF_FLEET);
         (0..IN_FLIGHT_MAX).for_each(|place| assert!(in_flight.remove(place).is_some()));

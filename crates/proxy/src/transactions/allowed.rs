@@ -7,16 +7,15 @@
 //! This must never: allow what was refused or not found out; use what was said of one login for another; allow a request that came later
 //! than `auth_cache_ms` after the node was asked.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use shunt_language::ast::quoted_name;
 use shunt_locks::Ticket;
 use shunt_reactor::Io;
 use shunt_wire::cql::message::{Consistency, error_code};
 
 use super::known::Known;
-use super::{answer, take};
+use super::question;
+use super::verdicts::Waiting;
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::hop::Login;
@@ -29,30 +28,6 @@ const VERDICTS_MAX: usize = 16_384;
 /// Requests that wait for one, and bytes of them.
 const WAITING_MAX: usize = 4_096;
 const WAITING_BYTES_MAX: usize = 16 << 20;
-
-/// A right: of a login, on a table, to write if it says so.
-type Right = (Login, Box<str>, bool);
-
-/// What nodes said, and who waits for what they will say.
-#[derive(Default)]
-pub(super) struct Allowed {
-    /// Until when it counts for requests that come.
-    verdicts: HashMap<Right, u64>,
-    waiting: HashMap<u64, Waiting>,
-    bytes: usize,
-    number: u64,
-}
-
-struct Waiting {
-    /// Whose it is, and whether another proxy has forwarded it.
-    ticket: (Ticket, bool),
-    known: Arc<Known>,
-    message: Vec<u8>,
-    came_ns: u64,
-    /// What is being asked, and since when.
-    right: Right,
-    asked_ns: u64,
-}
 
 /// Sends a transaction on when it is known that its client may do all that it does.
 pub(super) fn ask(
@@ -82,7 +57,7 @@ fn go_on(
     // Where nobody logs in, the ring asks for nothing that permissions could be of.
     let missing = login.as_ref().and_then(|login| {
         let right = |(table, writes): &(Box<str>, bool)| {
-            let reads = (Some(Arc::clone(login)), qualified(&known.domain, table), false);
+            let reads = (Some(Arc::clone(login)), question::qualified(&known.domain, table), false);
             [Some(reads.clone()), writes.then_some((reads.0, reads.1, true))]
         };
         let mut rights = known.tables.iter().flat_map(right).flatten();
@@ -90,44 +65,27 @@ fn go_on(
             core.fleet.transactions.allowed.verdicts.get(right).is_none_or(|until_ns| came_ns > *until_ns)
         })
     });
-    let Some(right) = missing else { return take::send(core, io, ticket, &login, &known.domain, &message) };
+    let Some(right) = missing else {
+        return core.fleet.transactions.allow(ticket, login, known, message);
+    };
     let allowed = &mut core.fleet.transactions.allowed;
     if allowed.waiting.len() >= WAITING_MAX || allowed.bytes + message.len() > WAITING_BYTES_MAX {
         let fault = Fault::overloaded("Shunt: too many requests wait for a node to say if their roles may do this");
-        return answer::failed(core, io, ticket.0, &fault.into());
+        return core.fleet.transactions.fail(ticket.0, &fault.into());
     }
     allowed.number += 1;
     let number = allowed.number;
     let asked_ns = io.read_clock_ns();
-    let text = question(&right.1, right.2);
+    let text = question::about(&right.1, right.2);
     let whose = Whose::Transaction(Part::Permission { pool, number });
     // The client may be gone, and another login have its pool's place.
     let is_same = core.router.pools.get(pool).is_some_and(|pool| pool.key.login == right.0);
     if !is_same || !own::ask::ask_in(core, io, pool, whose, &text, Consistency::LOCAL_ONE) {
-        return answer::failed(core, io, ticket.0, &unlearnt().into());
+        return core.fleet.transactions.fail(ticket.0, &unlearnt().into());
     }
     let allowed = &mut core.fleet.transactions.allowed;
     allowed.bytes += message.len();
     allowed.waiting.insert(number, Waiting { ticket, known: Arc::clone(known), message, came_ns, right, asked_ns });
-}
-
-pub(super) fn qualified(keyspace: &str, table: &str) -> Box<str> {
-    format!("{}.{}", quoted_name(keyspace), quoted_name(table)).into()
-}
-
-/// A statement that does nothing: a LIMIT that there cannot be, or a row without a key.
-pub(super) fn question(table: &str, writes: bool) -> String {
-    if writes { format!("INSERT INTO {table} JSON '{{}}'") } else { format!("SELECT * FROM {table} LIMIT 0") }
-}
-
-/// True of what a node says of such a statement when the role may do it. Of a table that it does not know it says so before it looks at
-/// any right.
-fn is_about_nothing(message: &str, writes: bool) -> bool {
-    if writes {
-        message.starts_with("Invalid null value")
-    } else {
-        message.starts_with("LIMIT must be strictly positive")
-    }
 }
 
 /// A node has answered, or nobody has.
@@ -141,7 +99,7 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, (pool, number): (PoolId, u64),
     let is_same = core.router.pools.get(pool).is_some_and(|pool| pool.key.login == right.0);
     match heard {
         Heard::Error(error)
-            if error.code == error_code::INVALID && is_same && is_about_nothing(error.message, right.2) =>
+            if error.code == error_code::INVALID && is_same && question::is_about_nothing(error.message, right.2) =>
         {
             let cache_ns = core.context.config.auth_cache_ms * 1_000_000;
             let allowed = &mut core.fleet.transactions.allowed;
@@ -155,13 +113,13 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, (pool, number): (PoolId, u64),
         }
         Heard::Error(error) if error.code == error_code::UNAUTHORIZED => {
             let fault = Fault::new(FaultKind::Unauthorized, error.message.to_owned());
-            answer::failed(core, io, ticket.0, &fault.into());
+            core.fleet.transactions.fail(ticket.0, &fault.into());
         }
         // There is no such table, perhaps.
         Heard::Error(error) if error.code == error_code::INVALID => {
-            answer::failed(core, io, ticket.0, &Fault::invalid(error.message.to_owned()).into());
+            core.fleet.transactions.fail(ticket.0, &Fault::invalid(error.message.to_owned()).into());
         }
-        _ => answer::failed(core, io, ticket.0, &unlearnt().into()),
+        _ => core.fleet.transactions.fail(ticket.0, &unlearnt().into()),
     }
 }
 

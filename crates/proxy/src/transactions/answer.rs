@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use shunt_locks::Ticket;
-use shunt_reactor::Io;
 use shunt_transactions::{NotExecuted, Outcome};
 use shunt_wire::cql::envelope::{Header, flag, opcode};
 use shunt_wire::cql::message::encode_result::{Column, PreparedSpec, RowsWriter};
@@ -13,64 +12,18 @@ use shunt_wire::cql::message::{
 };
 use shunt_wire::cql::statement;
 
-use super::known::Known;
+use super::asker;
+use super::failed::Failed;
+use super::job::Job;
+use super::known::{self, Head, Known};
 use super::plan::{Plan, Shown};
-use super::planning::Failed;
-use super::run::{self, Job};
-use super::take;
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
-use crate::locks::ask;
 use crate::locks::outbox::Verdict;
 use crate::prepared::PreparedStatement;
 
 /// An answer says by this, in its payload, if a transaction has written: 1, or 0.
 const APPLIED: &str = "shunt-applied";
-
-/// The opcode and flags of an answer.
-pub(crate) type Head = (u8, u8);
-
-/// Answers, here or on the core whose client asked.
-pub(super) fn send(core: &mut Core, io: &mut Io, ticket: Ticket, head: Head, body: &[u8]) {
-    if run::is_own(core, ticket) {
-        deliver(core, io, ticket, head, body);
-    } else {
-        core.fleet.lanes.answer_with(shunt_core(ticket), ticket, head, body);
-    }
-}
-
-fn shunt_core(ticket: Ticket) -> usize {
-    crate::locks::requests::core_of(ticket)
-}
-
-/// Answers a client of this core.
-pub(crate) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, head: Head, body: &[u8]) {
-    let is_unserved = head.0 == opcode::ERROR && error_code::peek(body) == Some(error_code::IS_BOOTSTRAPPING);
-    if is_unserved && take::again(core, io, ticket) {
-        return;
-    }
-    ask::answer_with(core, io, ticket, head, body);
-}
-
-/// Answers with an error. Nothing was written.
-pub(super) fn failed(core: &mut Core, io: &mut Io, ticket: Ticket, failed: &Failed) {
-    let mut body = Vec::new();
-    match failed {
-        Failed::Fault(fault) => encode::error(&mut body, fault.kind.code(), &fault.why),
-        Failed::Node { code, message } => encode::error(&mut body, *code, message),
-    }
-    send(core, io, ticket, (opcode::ERROR, 0), &body);
-}
-
-impl Failed {
-    /// The same for another who waits.
-    pub(super) fn again(&self) -> Failed {
-        match self {
-            Failed::Fault(fault) => Failed::Fault(fault.clone()),
-            Failed::Node { code, message } => Failed::Node { code: *code, message: message.clone() },
-        }
-    }
-}
 
 fn columns(shown: &[Shown]) -> Vec<Column<'_>> {
     shown.iter().map(|column| (&*column.name, &*column.type_option)).collect()
@@ -122,17 +75,17 @@ fn in_doubt() -> ErrorMessage<'static> {
 }
 
 /// The answer of the proxy that owns a keyspace, for a client of this one: what its version of the protocol does not have is left out.
-pub(crate) fn forwarded(core: &mut Core, io: &mut Io, ticket: Ticket, header: &Header, body: &[u8]) {
-    let version = ask::version_of(core, ticket);
+pub(crate) fn forwarded(core: &mut Core, ticket: Ticket, header: &Header, body: &[u8]) {
+    let version = asker::version_of(core, ticket);
     let mut out = Vec::new();
     let mut flags = 0;
     let Ok((prefix, rest)) = split_response_prefix(header.flags, body) else {
-        return of_verdict(core, io, ticket, Verdict::InDoubt);
+        return of_verdict(core, ticket, Verdict::InDoubt);
     };
     if header.opcode == opcode::ERROR {
         match ErrorMessage::decode(header.version, rest) {
             Ok(error) => error.put(&mut out, version),
-            Err(_) => return of_verdict(core, io, ticket, Verdict::InDoubt),
+            Err(_) => return of_verdict(core, ticket, Verdict::InDoubt),
         }
     } else {
         if version >= 4
@@ -143,24 +96,24 @@ pub(crate) fn forwarded(core: &mut Core, io: &mut Io, ticket: Ticket, header: &H
         }
         out.extend_from_slice(rest);
     }
-    deliver(core, io, ticket, (header.opcode, flags), &out);
+    core.fleet.transactions.tell(ticket, (header.opcode, flags), out);
 }
 
 /// Answers where the proxy that owns a keyspace has not.
-pub(crate) fn of_verdict(core: &mut Core, io: &mut Io, ticket: Ticket, verdict: Verdict) {
+pub(crate) fn of_verdict(core: &mut Core, ticket: Ticket, verdict: Verdict) {
     match verdict {
         Verdict::InDoubt => {
             let mut body = Vec::new();
-            in_doubt().put(&mut body, ask::version_of(core, ticket));
-            deliver(core, io, ticket, (opcode::ERROR, 0), &body);
+            in_doubt().put(&mut body, asker::version_of(core, ticket));
+            core.fleet.transactions.tell(ticket, (opcode::ERROR, 0), body);
         }
         Verdict::Quota(_) => {
             let fault = Fault::overloaded(
                 "Shunt: as many requests wait for other proxies as may; nothing was written, ask again",
             );
-            failed(core, io, ticket, &fault.into());
+            core.fleet.transactions.fail(ticket, &fault.into());
         }
-        _ => failed(core, io, ticket, &not_executed(NotExecuted::Elsewhere).into()),
+        _ => core.fleet.transactions.fail(ticket, &not_executed(NotExecuted::Elsewhere).into()),
     }
 }
 
@@ -194,7 +147,7 @@ fn not_executed(why: NotExecuted) -> Fault {
 }
 
 /// Answers PREPARE.
-pub(super) fn prepared(core: &mut Core, io: &mut Io, ticket: Ticket, plan: &Arc<Plan>) {
+pub(super) fn prepared(core: &mut Core, ticket: Ticket, plan: &Arc<Plan>) {
     let outline = &plan.draft.outline;
     let tables = outline.tables.iter().map(|(name, writes)| (name.as_str().into(), *writes)).collect();
     let known = Known {
@@ -203,8 +156,8 @@ pub(super) fn prepared(core: &mut Core, io: &mut Io, ticket: Ticket, plan: &Arc<
         domain: outline.domain.as_str().into(),
         tables,
     };
-    let id = super::known::id_of(&known.text, &known.keyspace);
-    let version = ask::version_of(core, ticket);
+    let id = known::id_of(&known.text, &known.keyspace);
+    let version = asker::version_of(core, ticket);
     let parsed = statement::classify(&known.text);
     let learned = PreparedStatement::opaque(
         &id,
@@ -213,7 +166,7 @@ pub(super) fn prepared(core: &mut Core, io: &mut Io, ticket: Ticket, plan: &Arc<
         Some(&known.keyspace).filter(|name| !name.is_empty()).map(|name| &**name),
     );
     let learned = learned.of_transaction(known);
-    let login = ask::login_of(core, ticket);
+    let login = asker::login_of(core, ticket);
     let account = core.router.prepared.account(login.as_deref());
     core.router.prepared.learn(account, learned);
     let (keyspace, table) = plan.names();
@@ -228,5 +181,5 @@ pub(super) fn prepared(core: &mut Core, io: &mut Io, ticket: Ticket, plan: &Arc<
         result: &columns(&plan.columns),
     };
     encode_result::prepared(&mut body, version, &spec);
-    send(core, io, ticket, (opcode::RESULT, 0), &body);
+    core.fleet.transactions.tell(ticket, (opcode::RESULT, 0), body);
 }

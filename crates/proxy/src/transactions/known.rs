@@ -10,6 +10,9 @@ use shunt_wire::error::DecodeError;
 
 use super::plan::Outline;
 
+/// The opcode and flags of an answer.
+pub(crate) type Head = (u8, u8);
+
 /// A text, and what it is about.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Known {

@@ -2,14 +2,13 @@
 //!
 //! `shunt_meta.txn_shard` is changed by conditional statements only; all else is written and read at QUORUM. ADR 19 says why.
 
-use shunt_fleet::Level;
 use shunt_locks::Written;
 use shunt_reactor::Io;
 use shunt_transactions::{Claim, Conditional, Failed, Generation, Place, Position, Row, TransactionId};
-use shunt_wire::cql::message::{Consistency, ResultMessage, Value, ValueList};
+use shunt_wire::cql::message::{ResultMessage, Value, ValueList};
 
 use super::part::{OpeningPart, Part};
-use super::{VERSION, run};
+use super::{VERSION, levels};
 use crate::core::Core;
 use crate::own::{self, Heard, Levels, Whose};
 
@@ -62,15 +61,8 @@ impl List {
     }
 }
 
-fn serial(core: &Core) -> Consistency {
-    match core.fleet.locks.level() {
-        Some(Level::LocalSerial) => Consistency::LOCAL_SERIAL,
-        Some(Level::Serial) | None => Consistency::SERIAL,
-    }
-}
-
 fn send(core: &mut Core, io: &mut Io, part: Part, text: &'static str, list: &List, how: How) -> bool {
-    let (quorum, serial) = (run::quorum(core), serial(core));
+    let (quorum, serial) = (levels::quorum(core), levels::serial(core));
     let (consistency, serial, timestamp_us) = match how {
         How::Quorum(timestamp_us) => (quorum, None, timestamp_us),
         How::SerialRead => (serial, None, None),
@@ -216,5 +208,5 @@ pub(super) fn page(heard: &Heard<'_>) -> Result<Vec<(Position, Vec<u8>)>, Failed
 }
 
 pub(super) fn written(heard: &Heard<'_>) -> Written {
-    run::written(heard)
+    levels::written(heard)
 }

@@ -1,8 +1,5 @@
 //! Which tables take part in transactions, as the fleet's table says; and `ALTER TABLE .. WITH transactional_mode`.
 
-use std::collections::{HashMap, HashSet};
-
-use shunt_fleet::Shard;
 use shunt_language::ast::quoted_name;
 use shunt_language::transaction::mode::{self, TransactionalMode};
 use shunt_locks::Ticket;
@@ -10,12 +7,13 @@ use shunt_reactor::Io;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::{Consistency, ResultMessage, SchemaChange, Value, ValueList, encode};
 
+use super::changes::{Change, Step};
+use super::failed::Failed;
+use super::outbox::Wanted;
 use super::part::Part;
-use super::planning::Failed;
-use super::{VERSION, answer, run, schema, words};
+use super::{VERSION, levels, schema};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
-use crate::hop::Login;
 use crate::ids::PoolId;
 use crate::limits::SECOND_NS;
 use crate::own::{self, Heard, Levels, Whose};
@@ -27,43 +25,10 @@ const SERVED: [TransactionalMode; 2] = [TransactionalMode::Off, TransactionalMod
 /// Changes under way on one core.
 const CHANGES_MAX: usize = 64;
 
-/// A change of a table's mode that is under way.
-struct Change {
-    ticket: Ticket,
-    /// Its client's, and the login of that: another may have its place by the time that it is asked.
-    pool: PoolId,
-    login: Login,
-    keyspace: String,
-    table: String,
-    mode: TransactionalMode,
-    step: Step,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    /// The table is looked up.
-    Table,
-    /// A node says if the client may change it.
-    Allowed,
-    /// The fleet's row is written.
-    Row,
-}
-
 /// Between two looks.
 const EVERY_NS: u64 = 2 * SECOND_NS;
 /// The same where the fleet has no such table.
 const RARELY_NS: u64 = 60 * SECOND_NS;
-
-/// What a core knows of the modes.
-#[derive(Default)]
-pub(super) struct Modes {
-    /// The shards of keyspaces that have a table with a mode.
-    shards: HashSet<Shard>,
-    next_ns: u64,
-    is_asked: bool,
-    changes: HashMap<u64, Change>,
-    number: u64,
-}
 
 /// Looks, if it is time: shards of keyspaces with transactions are opened before one is asked for, so that what a dead proxy left undone is
 /// not left so.
@@ -91,23 +56,16 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
         return;
     };
     let domains = rows.rows().map_while(Result::ok).filter_map(|row| std::str::from_utf8(row.get(0)?).ok());
-    modes.shards = domains.map(run::shard_of_domain).collect();
+    modes.shards = domains.map(levels::shard_of_domain).collect();
     for shard in modes.shards.clone() {
-        words::open(core, io, shard);
-    }
-}
-
-impl super::TransactionKeeper {
-    /// True if somebody may ask for transactions of this shard.
-    pub(super) fn is_wanted(&self, shard: Shard) -> bool {
-        self.modes.shards.contains(&shard)
+        core.fleet.transactions.outbox.wanted.push(Wanted::Open(shard));
     }
 }
 
 /// A client changes the mode of a table. It is answered once.
 pub(super) fn change(core: &mut Core, io: &mut Io, ticket: Ticket, pool: PoolId, text: &str, session: Option<&str>) {
     if let Err(fault) = begin(core, io, ticket, pool, text, session) {
-        answer::failed(core, io, ticket, &fault.into());
+        core.fleet.transactions.fail(ticket, &fault.into());
     }
 }
 
@@ -166,16 +124,16 @@ pub(super) fn heard_change(core: &mut Core, io: &mut Io, number: u64, heard: &He
     let next = match change.step {
         Step::Table => looked_up(core, io, number, change, heard),
         Step::Allowed => allowed(core, io, number, change, heard),
-        Step::Row => done(core, io, &change, heard),
+        Step::Row => done(core, &change, heard),
     };
     if let Err(failed) = next {
-        answer::failed(core, io, ticket, &failed);
+        core.fleet.transactions.fail(ticket, &failed);
     }
 }
 
 fn of_node(heard: &Heard<'_>, what: &str) -> Failed {
     match heard {
-        Heard::Error(error) if run::is_clients(error.code) => {
+        Heard::Error(error) if levels::is_clients(error.code) => {
             Failed::Node { code: error.code, message: error.message.to_owned() }
         }
         Heard::Error(error) => Fault::overloaded(format!("Shunt: {what}: {}", error.message)).into(),
@@ -236,7 +194,7 @@ fn write(core: &mut Core, io: &mut Io, number: u64, change: Change) -> Result<()
         SET
     };
     core.fleet.transactions.modes.changes.insert(number, Change { step: Step::Row, ..change });
-    let levels = Levels { consistency: run::quorum(core), serial: None, timestamp_us: None, elsewhere: false };
+    let levels = Levels { consistency: levels::quorum(core), serial: None, timestamp_us: None, elsewhere: false };
     let whose = Whose::Transaction(Part::Change(number));
     if own::ask::ask(core, io, whose, text, list.values(), &levels, None) {
         return Ok(());
@@ -245,7 +203,7 @@ fn write(core: &mut Core, io: &mut Io, number: u64, change: Change) -> Result<()
     Err(unasked().into())
 }
 
-fn done(core: &mut Core, io: &mut Io, change: &Change, heard: &Heard<'_>) -> Result<(), Failed> {
+fn done(core: &mut Core, change: &Change, heard: &Heard<'_>) -> Result<(), Failed> {
     let Heard::Result(_) = heard else {
         return Err(of_node(heard, "the table's mode could not be written; perhaps it was"));
     };
@@ -254,6 +212,6 @@ fn done(core: &mut Core, io: &mut Io, change: &Change, heard: &Heard<'_>) -> Res
     let changed = SchemaChange { change: "UPDATED", target: "TABLE", keyspace, name, arguments: None };
     let mut body = Vec::new();
     encode::schema_change(&mut body, &changed);
-    answer::send(core, io, change.ticket, (opcode::RESULT, 0), &body);
+    core.fleet.transactions.tell(change.ticket, (opcode::RESULT, 0), body);
     Ok(())
 }

@@ -9,25 +9,23 @@ use shunt_transactions::record::{self, Record};
 use shunt_transactions::{Claim, Conditional, Failed, Found, Opening, Page, Place, Refused};
 use shunt_wire::cql::message::{Value, ValueList, error_code};
 
+use super::open::Open;
 use super::outbox::{Openings, ToOpen};
 use super::part::{OpeningPart, Part};
-use super::{VERSION, log, run};
+use super::timer::set_due;
+use super::{VERSION, levels, log};
 use crate::core::Core;
 use crate::log_limits::Logged;
 use crate::own::{self, Heard, Levels, Whose};
 
-/// The opening of one shard.
-pub(super) struct Open {
-    shard: u8,
-    opening: Opening,
-    /// Records that were read and are not done with.
-    bodies: HashMap<Place, Vec<u8>>,
-    /// Since when nodes have refused a write, each time.
-    refused: HashMap<(Place, u16), u64>,
+/// Opens the log of a shard of this core, unless that was begun before.
+pub(super) fn open(core: &mut Core, io: &mut Io, shard: u8) {
+    if let Some(claim) = core.fleet.transactions.claims[usize::from(shard)].take() {
+        begin(core, io, shard, claim);
+    }
 }
 
-/// Begins to open a shard that is this core's.
-pub(super) fn begin(core: &mut Core, io: &mut Io, shard: u8, claim: Claim) {
+fn begin(core: &mut Core, io: &mut Io, shard: u8, claim: Claim) {
     let mut wanted = Openings::default();
     let opening = Opening::begin(shard, claim, &mut wanted);
     core.fleet
@@ -84,7 +82,7 @@ fn settle(core: &mut Core, io: &mut Io, claim: Claim) {
         let (table, outbox) = core.fleet.transactions.table();
         table.open_shard(opened, outbox);
     }
-    run::set_due(core, io);
+    set_due(core, io);
 }
 
 /// Gives an opening what it waits for.
@@ -95,7 +93,7 @@ fn step(
     step: impl FnOnce(&mut Opening, shunt_locks::Now, bool, &mut Openings),
 ) {
     // Read anew, after the answer came.
-    let now = run::now(io);
+    let now = levels::now(io);
     let keeper = &mut core.fleet.transactions;
     let Some(open) = keeper.openings.get_mut(&claim.0) else { return };
     let holds = keeper.table.as_ref().is_some_and(|table| table.holds(now, open.shard));
@@ -104,7 +102,7 @@ fn step(
     carry_out(core, io, claim, wanted);
 }
 
-fn body(core: &Core, claim: Claim, place: Place) -> Option<&Vec<u8>> {
+fn body(core: &Core, claim: Claim, place: Place) -> Option<&Arc<[u8]>> {
     core.fleet.transactions.openings.get(&claim.0)?.bodies.get(&place)
 }
 
@@ -127,7 +125,7 @@ fn write_one(core: &mut Core, io: &mut Io, claim: Claim, place: Place, write: u1
         });
     }
     let timestamp_us = Some(record.timestamp_us + i64::from(write));
-    let levels = Levels { consistency: run::quorum(core), serial: None, timestamp_us, elsewhere: false };
+    let levels = Levels { consistency: levels::quorum(core), serial: None, timestamp_us, elsewhere: false };
     let whose = Whose::Transaction(Part::Opening { claim, part: OpeningPart::Write(place, write) });
     let text: Arc<str> = one.text.into();
     own::ask::ask_text(core, io, whose, &text, list.values(), &levels, None)
@@ -157,7 +155,7 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, claim: Claim, part: OpeningPar
         }
         OpeningPart::Page(from) => page(core, io, claim, from, heard),
         OpeningPart::Record(place) => {
-            let written = run::written(heard);
+            let written = levels::written(heard);
             step(core, io, claim, |opening, now, holds, sink| opening.appended(now, place, written, holds, sink));
         }
         OpeningPart::Write(place, write) => {
@@ -171,7 +169,7 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, claim: Claim, part: OpeningPar
                     None
                 }
             });
-            let verdict = run::verdict(core, heard, since_ns, now_ns);
+            let verdict = levels::verdict(core, heard, since_ns, now_ns);
             applied(core, io, claim, place, write, verdict);
         }
     }
@@ -193,7 +191,7 @@ fn page(core: &mut Core, io: &mut Io, claim: Claim, from: Place, heard: &Heard<'
     let found = match read {
         Ok((found, bodies)) => {
             let Some(open) = core.fleet.transactions.openings.get_mut(&claim.0) else { return };
-            let placed = bodies.into_iter().map(|(position, body)| (Place { position, ..from }, body));
+            let placed = bodies.into_iter().map(|(position, body)| (Place { position, ..from }, Arc::from(body)));
             open.bodies.extend(placed);
             Ok(found)
         }
@@ -257,15 +255,5 @@ pub(super) fn due(core: &mut Core, io: &mut Io) {
         core.fleet.transactions.openings.iter().filter(|(_, open)| is_due(open)).map(|(claim, _)| *claim).collect();
     for claim in claims {
         step(core, io, Claim(claim), |opening, now, _, sink| opening.tick(now, sink));
-    }
-}
-
-impl Open {
-    pub(super) fn next_due_ms(&self) -> Option<u64> {
-        self.opening.next_due_ms()
-    }
-
-    pub(super) fn is_of(&self, shard: u8) -> bool {
-        self.shard == shard
     }
 }

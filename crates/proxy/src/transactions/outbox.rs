@@ -1,17 +1,60 @@
 //! What the transactions of a core want done, until it is, in the order in which they want it.
 
-use shunt_transactions::{Claim, Generation, OpeningSink, Outcome, Place, Position, Row, Sink, Ticket, TransactionId};
+use std::sync::Arc;
+
+use shunt_locks::Ticket;
+use shunt_transactions::{
+    Claim, Generation, OpeningSink, Outcome, Place, Position, Row, Sink, Ticket as Number, TransactionId,
+};
+
+use super::failed::Failed;
+use super::known::{Head, Known};
+use super::plan::Plan;
+use super::plans::Waiter;
+use crate::hop::Login;
 
 /// One thing to do.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Debug)]
 pub(super) enum Wanted {
-    Read(TransactionId, Ticket),
-    Answer(Ticket, Outcome),
-    Record { id: TransactionId, shard: u8, place: Place, timestamp_us: i64 },
-    Write { id: TransactionId, write: u16, timestamp_us: i64 },
+    Read(TransactionId, Number),
+    Answer(Number, Outcome),
+    Record {
+        id: TransactionId,
+        shard: u8,
+        place: Place,
+        timestamp_us: i64,
+    },
+    Write {
+        id: TransactionId,
+        write: u16,
+        timestamp_us: i64,
+    },
     Forget(TransactionId),
-    Low { shard: u8, generation: Generation, low: Position },
-    DeleteBucket { shard: u8, generation: Generation, bucket: u64 },
+    Low {
+        shard: u8,
+        generation: Generation,
+        low: Position,
+    },
+    DeleteBucket {
+        shard: u8,
+        generation: Generation,
+        bucket: u64,
+    },
+    /// There is a plan, or none.
+    Planned(Waiter, Result<Arc<Plan>, Failed>),
+    /// Its client may do what it does, of this login; the second of the ticket: it was forwarded.
+    Allowed {
+        ticket: (Ticket, bool),
+        login: Login,
+        known: Arc<Known>,
+        message: Vec<u8>,
+    },
+    /// Whoever asked is answered.
+    Tell(Ticket, Head, Vec<u8>),
+    /// The log of a shard is to be opened, unless it was before.
+    Open(u8),
+    /// Shards that are handed over may have nothing under way any more.
+    LookAtDraining,
 }
 
 /// One thing that an opening wants.
@@ -36,11 +79,11 @@ pub(super) struct Outbox {
 }
 
 impl Sink for Outbox {
-    fn locked(&mut self, transaction: TransactionId, ticket: Ticket) {
+    fn locked(&mut self, transaction: TransactionId, ticket: Number) {
         self.wanted.push(Wanted::Read(transaction, ticket));
     }
 
-    fn reply(&mut self, ticket: Ticket, outcome: Outcome) {
+    fn reply(&mut self, ticket: Number, outcome: Outcome) {
         self.wanted.push(Wanted::Answer(ticket, outcome));
     }
 

@@ -33,6 +33,46 @@ pub(crate) enum Part {
     Permission { pool: PoolId, number: u64 },
 }
 
+/// Kinds of parts, each of which leaves the others their room among the proxy's own statements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// Rights, of roles that may have none.
+    Rights,
+    /// What plans need, and changes of modes.
+    Plans,
+    /// Rows that are read before anything is written.
+    Reads,
+    /// What is written, and what former owners have left: others wait for it.
+    Writes,
+}
+
+impl Part {
+    pub(crate) fn share(self) -> Share {
+        match self {
+            Part::Permission { .. } | Part::MayChange { .. } => Share::Rights,
+            Part::Schema { .. } | Part::Text { .. } | Part::Change(_) | Part::Modes => Share::Plans,
+            Part::Read { .. } => Share::Reads,
+            Part::Record(_) | Part::Write { .. } | Part::Opening { .. } | Part::Low { .. } | Part::Nothing => {
+                Share::Writes
+            }
+        }
+    }
+}
+
+impl Share {
+    pub(crate) const COUNT: usize = 4;
+
+    /// Statements of this kind in flight at once, on one core.
+    pub(crate) const fn most(self) -> usize {
+        match self {
+            Share::Rights => 256,
+            Share::Plans => 384,
+            Share::Reads => 768,
+            Share::Writes => 640,
+        }
+    }
+}
+
 /// What is asked before a plan can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Question {

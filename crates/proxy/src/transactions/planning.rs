@@ -7,14 +7,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use shunt_language::transaction::mode::TransactionalMode;
-use shunt_locks::Ticket;
 use shunt_reactor::Io;
 use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage, Rows, error_code};
 
+use super::failed::Failed;
+use super::outbox::Wanted;
 use super::part::{Part, Question};
 use super::plan::{Draft, Outline, Plan, ShownText};
+use super::plans::{Entry, Planning, Waiter, is_used};
 use super::schema::{self, Table, Types};
-use super::{allowed, answer, run};
+use super::{levels, question};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::limits;
@@ -28,92 +30,15 @@ const KEPT_BYTES_MAX: usize = 16 << 10;
 const PLANS_MAX: usize = 1_024;
 /// Texts that are planned at once.
 const PLANNINGS_MAX: usize = 64;
-
-/// Who waits for a plan.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Waiter {
-    /// A transaction, by its number.
-    Job(u64),
-    /// A client that prepares it.
-    Prepare(Ticket),
-}
-
-/// What is known of a text.
-enum Entry {
-    /// It is being planned under this number.
-    Planning(u64),
-    Ready(Arc<Plan>, u64),
-}
-
-/// A text that is being planned.
-struct Planning {
-    key: (Arc<str>, Arc<str>),
-    waiting: Vec<Waiter>,
-    /// Taken when there is a draft.
-    outline: Option<Outline>,
-    types: Option<Types>,
-    /// By table; those that are not there have none.
-    modes: HashMap<String, String>,
-    unfit: Option<String>,
-    tables: Vec<Option<Table>>,
-    draft: Option<Draft>,
-    shown: Vec<ShownText>,
-    /// Questions that are not answered yet.
-    open: usize,
-    failed: Option<Failed>,
-}
-
-/// Why there is no plan.
-pub(super) enum Failed {
-    Fault(Fault),
-    /// A node's error, in its own words.
-    Node {
-        code: i32,
-        message: String,
-    },
-}
-
-impl From<Fault> for Failed {
-    fn from(fault: Fault) -> Failed {
-        Failed::Fault(fault)
-    }
-}
-
-fn is_used(entry: &Entry, now_ns: u64) -> bool {
-    matches!(entry, Entry::Ready(_, until_ns) if now_ns < *until_ns)
-}
-
-/// Plans of a core, and those in the making.
-#[derive(Default)]
-pub(super) struct Plans {
-    by_text: HashMap<(Arc<str>, Arc<str>), Entry>,
-    planning: HashMap<u64, Planning>,
-    number: u64,
-}
-
-impl Plans {
-    /// A plan is not true any more.
-    pub(super) fn forget(&mut self, key: &(Arc<str>, Arc<str>)) {
-        if let Some(Entry::Ready(..)) = self.by_text.get(key) {
-            self.by_text.remove(key);
-        }
-    }
-
-    /// The plan of a text, if there is one that may be used.
-    fn ready(&self, key: &(Arc<str>, Arc<str>), now_ns: u64) -> Option<&Arc<Plan>> {
-        match self.by_text.get(key)? {
-            Entry::Ready(plan, until_ns) if now_ns < *until_ns => Some(plan),
-            _ => None,
-        }
-    }
-}
+/// Of these, those that a client prepares: it needs no right for that.
+const PREPARES_MAX: usize = 16;
 
 /// Gives a waiter the plan of a text, now or later, or says why there is none.
 pub(super) fn want(core: &mut Core, io: &mut Io, text: &str, keyspace: &str, waiter: Waiter) {
     let key: (Arc<str>, Arc<str>) = (keyspace.into(), text.into());
     let plans = &mut core.fleet.transactions.plans;
     if let Some(plan) = plans.ready(&key, io.now_ns()).map(Arc::clone) {
-        return give(core, io, waiter, Ok(&plan));
+        return give(core, waiter, Ok(&plan));
     }
     if let Some(Entry::Planning(number)) = plans.by_text.get(&key)
         && let Some(planning) = plans.planning.get_mut(number)
@@ -121,13 +46,15 @@ pub(super) fn want(core: &mut Core, io: &mut Io, text: &str, keyspace: &str, wai
         planning.waiting.push(waiter);
         return;
     }
-    if plans.planning.len() >= PLANNINGS_MAX {
+    let prepares = plans.planning.values().filter(|planning| planning.is_prepare).count();
+    let is_prepare = matches!(waiter, Waiter::Prepare(_));
+    if plans.planning.len() >= PLANNINGS_MAX || is_prepare && prepares >= PREPARES_MAX {
         let fault = Fault::overloaded("Shunt: as many transactions are being prepared as may; ask again");
-        return give(core, io, waiter, Err(&fault.into()));
+        return give(core, waiter, Err(&fault.into()));
     }
     let outline = match Outline::read(text, keyspace) {
         Ok(outline) => outline,
-        Err(refusal) => return give(core, io, waiter, Err(&Fault::from(refusal).into())),
+        Err(refusal) => return give(core, waiter, Err(&Fault::from(refusal).into())),
     };
     if plans.by_text.len() >= PLANS_MAX {
         let now_ns = io.now_ns();
@@ -143,6 +70,7 @@ pub(super) fn want(core: &mut Core, io: &mut Io, text: &str, keyspace: &str, wai
     let planning = Planning {
         key,
         waiting: vec![waiter],
+        is_prepare,
         outline: Some(outline),
         types: None,
         modes: HashMap::new(),
@@ -157,7 +85,7 @@ pub(super) fn want(core: &mut Core, io: &mut Io, text: &str, keyspace: &str, wai
     for (question, text, consistency) in [
         (Question::Keyspace, format!("{}{}", schema::KEYSPACE, schema::literal(&domain)), Consistency::ONE),
         (Question::Types, format!("{}{}", schema::TYPES, schema::literal(&domain)), Consistency::ONE),
-        (Question::Modes, format!("{}{}", schema::MODES, schema::literal(&domain)), run::quorum(core)),
+        (Question::Modes, format!("{}{}", schema::MODES, schema::literal(&domain)), levels::quorum(core)),
     ] {
         ask(core, io, number, question, &text, consistency);
     }
@@ -193,7 +121,7 @@ fn fail(planning: &mut Planning, failed: Failed) {
 
 fn node(error: &ErrorMessage<'_>, what: &str) -> Failed {
     // In a client's eyes a node that fails to answer us has not answered it.
-    let code = if run::is_clients(error.code) { error.code } else { error_code::OVERLOADED };
+    let code = if levels::is_clients(error.code) { error.code } else { error_code::OVERLOADED };
     Failed::Node { code, message: format!("{what}{}", error.message) }
 }
 
@@ -277,7 +205,11 @@ pub(super) fn heard_text(core: &mut Core, io: &mut Io, number: u64, place: u16, 
     planning.open -= 1;
     match heard {
         Heard::Result(ResultMessage::Prepared(prepared)) => {
-            planning.shown[usize::from(place)] = ShownText::of(prepared)
+            planning.shown[usize::from(place)] = ShownText::of(prepared);
+            let texts = planning.draft.as_ref().and_then(|draft| draft.texts().nth(usize::from(place)));
+            if let Some(text) = texts.map(Arc::clone) {
+                core.fleet.own.learn_id(&text, prepared.id);
+            }
         }
         Heard::Error(error) => {
             let name = planning
@@ -352,8 +284,8 @@ fn go_on(core: &mut Core, io: &mut Io, number: u64) {
             questions.splice(0..0, of(&bare, Question::Masks, schema::MASKS));
             let written = bare.iter().filter(|place| outline.tables[usize::from(**place)].1);
             let written = written.map(|place| {
-                let table = allowed::qualified(&outline.domain, &names[usize::from(*place)]);
-                (Question::MayWrite(*place), allowed::question(&table, true))
+                let table = question::qualified(&outline.domain, &names[usize::from(*place)]);
+                (Question::MayWrite(*place), question::about(&table, true))
             });
             questions.extend(written.collect::<Vec<_>>());
             questions
@@ -408,14 +340,11 @@ fn end(core: &mut Core, io: &mut Io, number: u64, plan: Option<Arc<Plan>>) {
     let failed =
         planning.failed.unwrap_or_else(|| Fault::overloaded("Shunt: there is no plan for this transaction").into());
     for waiter in planning.waiting {
-        give(core, io, waiter, plan.as_ref().ok_or(&failed));
+        give(core, waiter, plan.as_ref().ok_or(&failed));
     }
 }
 
-fn give(core: &mut Core, io: &mut Io, waiter: Waiter, plan: Result<&Arc<Plan>, &Failed>) {
-    match (waiter, plan) {
-        (Waiter::Job(job), plan) => run::planned(core, io, job, plan),
-        (Waiter::Prepare(ticket), Ok(plan)) => answer::prepared(core, io, ticket, plan),
-        (Waiter::Prepare(ticket), Err(failed)) => answer::failed(core, io, ticket, failed),
-    }
+fn give(core: &mut Core, waiter: Waiter, plan: Result<&Arc<Plan>, &Failed>) {
+    let plan = plan.map(Arc::clone).map_err(Failed::clone);
+    core.fleet.transactions.outbox.wanted.push(Wanted::Planned(waiter, plan));
 }

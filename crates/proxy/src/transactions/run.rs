@@ -5,28 +5,24 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use shunt_fleet::Level;
 use shunt_language::terms::Value;
-use shunt_locks::{Now, Ticket, Written, shard_of};
+use shunt_locks::{Ticket, Written};
 use shunt_reactor::Io;
 use shunt_transactions::record::{self, Record};
-use shunt_transactions::{
-    Asked as Wish, Decision, Limits, Outcome, Refused, Ticket as Number, TransactionId, Transactions,
-};
-use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage, Rows, ValueList, error_code};
+use shunt_transactions::{Asked as Wish, Decision, Outcome, Refused, Ticket as Number, TransactionId};
+use shunt_wire::cql::message::{ErrorMessage, ResultMessage, Rows, ValueList, error_code};
 
+use super::failed::Failed;
+use super::job::Job;
 use super::known::Asked;
-use super::outbox::Outbox;
+use super::outbox::Wanted;
 use super::part::Part;
 use super::plan::{Decided, Plan, RowRead, push};
-use super::planning::{self, Failed, Waiter};
-use super::{VERSION, answer};
-use crate::client::who::printable_to;
+use super::plans::Waiter;
+use super::timer::set_due;
+use super::{VERSION, answer, levels, planning};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
-use crate::limits;
-use crate::locks::requests;
-use crate::log_limits::Logged;
 use crate::own::{self, Heard, Levels, Whose};
 
 /// Transactions that wait for their plan, or are under way, on one core.
@@ -35,73 +31,21 @@ const JOBS_MAX: usize = 4_096;
 const JOBS_BYTES_MAX: usize = 64 << 20;
 /// Bytes of the rows that one may return: they have to fit between proxies too.
 const SELECTED_BYTES_MAX: usize = 3 << 20;
-/// A write that nodes have refused each time for so long will not be made: what it names is not there any more.
-pub(super) const REFUSED_FOR_NS: u64 = 30 * limits::SECOND_NS;
 /// Bytes of one: what it asks, and what it has read.
 const JOB_BYTES_MAX: usize = 16 << 20;
 /// How long one may take, unless queries have less.
 const WITHIN_MS: u64 = 5_000;
-
-/// A value that a transaction answers; none for null.
-pub(super) type Answered = Option<Vec<u8>>;
-
-/// A transaction under way.
-pub(super) struct Job {
-    /// Who is answered.
-    ticket: Ticket,
-    /// In which version of the protocol.
-    pub(super) version: u8,
-    plan: Option<Arc<Plan>>,
-    /// What was asked, until it is planned.
-    message: Box<[u8]>,
-    values: Vec<Value>,
-    shard: u8,
-    deadline_ms: u64,
-    id: Option<TransactionId>,
-    rows: Vec<RowRead>,
-    /// Reads that are not answered.
-    reads: usize,
-    /// The answer that a node gave to the SELECT that is returned.
-    selected: Option<Box<[u8]>>,
-    /// The values that it answers, where it names some.
-    returned: Option<Vec<Answered>>,
-    /// It failed, and whoever asked was told so.
-    is_answered: bool,
-    /// The values of its writes.
-    writes: Vec<Vec<Value>>,
-    /// Since when nodes have refused a write, each time.
-    refused: HashMap<u16, u64>,
-    record: Vec<u8>,
-    bytes: usize,
-}
-
-/// The shard of a keyspace's transactions.
-pub(super) fn shard_of_domain(domain: &str) -> u8 {
-    shard_of(format!("transactions of {domain}").as_bytes())
-}
-
-pub(super) fn quorum(core: &Core) -> Consistency {
-    match core.fleet.locks.level() {
-        Some(Level::LocalSerial) => Consistency::LOCAL_QUORUM,
-        Some(Level::Serial) | None => Consistency::QUORUM,
-    }
-}
-
-/// Both clocks, read anew: what they say of the lease must be true now.
-pub(super) fn now(io: &mut Io) -> Now {
-    Now { boot_ns: io.read_clock_ns(), wall_us: io.wall_us() }
-}
 
 /// Takes a transaction on, of a client of this core or of another. It is answered once.
 pub(crate) fn take(core: &mut Core, io: &mut Io, ticket: Ticket, message: &[u8]) {
     let jobs = &core.fleet.transactions.jobs;
     if jobs.len() >= JOBS_MAX || core.fleet.transactions.jobs_bytes + message.len() > JOBS_BYTES_MAX {
         let fault = Fault::overloaded("Shunt: as many transactions are under way as may; ask again");
-        return answer::failed(core, io, ticket, &fault.into());
+        return core.fleet.transactions.fail(ticket, &fault.into());
     }
     let asked = match Asked::read(message) {
         Ok(asked) => asked,
-        Err(error) => return answer::failed(core, io, ticket, &Fault::from(error).into()),
+        Err(error) => return core.fleet.transactions.fail(ticket, &Fault::from(error).into()),
     };
     let within_ms = WITHIN_MS.min(core.context.config.query_timeout_ms);
     let keeper = &mut core.fleet.transactions;
@@ -133,11 +77,10 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, ticket: Ticket, message: &[u8])
 }
 
 /// There is a plan for it, or none.
-pub(super) fn planned(core: &mut Core, io: &mut Io, number: u64, plan: Result<&Arc<Plan>, &Failed>) {
-    let begun =
-        plan.map_err(|failed| failed.again()).and_then(|plan| begin(core, io, number, plan).map_err(Failed::from));
+pub(super) fn planned(core: &mut Core, io: &mut Io, number: u64, plan: Result<Arc<Plan>, Failed>) {
+    let begun = plan.and_then(|plan| begin(core, io, number, &plan).map_err(Failed::from));
     if let Err(failed) = begun {
-        refuse(core, io, number, &failed);
+        refuse(core, number, &failed);
     }
 }
 
@@ -146,26 +89,27 @@ fn begin(core: &mut Core, io: &mut Io, number: u64, plan: &Arc<Plan>) -> Result<
     let message = std::mem::take(&mut job.message);
     job.values = plan.bind(&Asked::read(&message)?.values)?;
     job.plan = Some(Arc::clone(plan));
-    job.shard = shard_of_domain(&plan.draft.outline.domain);
+    job.shard = levels::shard_of_domain(&plan.draft.outline.domain);
     let mut partitions = plan.with(&job.values).partitions()?;
     partitions.sort_unstable();
     let wish = Wish { ticket: Number(number), shard: job.shard, partitions: &partitions, deadline_ms: job.deadline_ms };
-    let (now, shard) = (now(io), wish.shard);
+    let (now, shard) = (levels::now(io), wish.shard);
     let (table, outbox) = core.fleet.transactions.table();
     let id = table.begin(now, &wish, outbox);
     if let Some((id, job)) = id.zip(core.fleet.transactions.jobs.get_mut(&number)) {
         job.id = Some(id);
         core.fleet.transactions.of_id.insert(id, number);
     }
-    super::words::open(core, io, shard);
+    core.fleet.transactions.outbox.wanted.push(Wanted::Open(shard));
     set_due(core, io);
     Ok(())
 }
 
 /// It is answered with an error, and is no more.
-fn refuse(core: &mut Core, io: &mut Io, number: u64, failed: &Failed) {
+fn refuse(core: &mut Core, number: u64, failed: &Failed) {
     let Some(job) = core.fleet.transactions.jobs.get(&number) else { return };
-    answer::failed(core, io, job.ticket, failed);
+    let ticket = job.ticket;
+    core.fleet.transactions.fail(ticket, failed);
     forget(core, number);
 }
 
@@ -201,28 +145,29 @@ pub(super) fn read(core: &mut Core, io: &mut Io, id: TransactionId, number: u64)
     job.rows.clear();
     job.rows.resize(count, None);
     job.reads = count;
-    let values = job.values.clone();
-    let consistency = quorum(core);
-    let levels = Levels { consistency, serial: None, timestamp_us: None, elsewhere: false };
     for read in 0..count {
-        let list = match plan.with(&values).read_values(read) {
-            Ok(list) => list,
-            Err(error) => return give_up(core, io, number, &Fault::from(error).into()),
-        };
-        let whose = Whose::Transaction(Part::Read { job: number, read: read as u16 });
-        let page = (plan.rows_max(read) + 1, None);
-        let text = &plan.draft.reads[read].text;
-        if !own::ask::ask_text(core, io, whose, text, list.values(), &levels, Some(page)) {
-            let fault = Fault::new(
-                FaultKind::Unserved,
-                "Shunt: no node could be asked for what a transaction reads; nothing was written",
-            );
-            return give_up(core, io, number, &fault.into());
+        if let Err(failed) = ask_read(core, io, number, read as u16) {
+            return give_up(core, io, number, &failed);
         }
     }
     if count == 0 {
         all_read(core, io, number);
     }
+}
+
+fn ask_read(core: &mut Core, io: &mut Io, number: u64, read: u16) -> Result<(), Failed> {
+    let job = core.fleet.transactions.jobs.get(&number);
+    let Some((job, plan)) = job.and_then(|job| Some((job, job.plan.clone()?))) else { return Ok(()) };
+    let place = usize::from(read);
+    let list = plan.with(&job.values).read_values(place).map_err(Fault::from)?;
+    let whose = Whose::Transaction(Part::Read { job: number, read });
+    let levels = Levels { consistency: levels::quorum(core), serial: None, timestamp_us: None, elsewhere: false };
+    let (page, text) = ((plan.rows_max(place) + 1, None), &plan.draft.reads[place].text);
+    if own::ask::ask_text(core, io, whose, text, list.values(), &levels, Some(page)) {
+        return Ok(());
+    }
+    let why = "Shunt: no node could be asked for what a transaction reads; nothing was written";
+    Err(Fault::new(FaultKind::Unserved, why).into())
 }
 
 /// Nothing was written, and it is answered with this.
@@ -231,7 +176,7 @@ fn give_up(core: &mut Core, io: &mut Io, number: u64, failed: &Failed) {
     let (ticket, id) = (job.ticket, job.id);
     // Its shard may be lost in this same turn, and it be told of that too.
     if !std::mem::replace(&mut job.is_answered, true) {
-        answer::failed(core, io, ticket, failed);
+        core.fleet.transactions.fail(ticket, failed);
     }
     if let Some(id) = id {
         decide(core, io, id, Decision::GiveUp);
@@ -239,7 +184,7 @@ fn give_up(core: &mut Core, io: &mut Io, number: u64, failed: &Failed) {
 }
 
 fn decide(core: &mut Core, io: &mut Io, id: TransactionId, decision: Decision) {
-    let now = now(io);
+    let now = levels::now(io);
     let (table, outbox) = core.fleet.transactions.table();
     table.decided(now, id, decision, outbox);
     set_due(core, io);
@@ -287,6 +232,11 @@ pub(super) fn heard_read(core: &mut Core, io: &mut Io, (number, read): (u64, u16
                 None
             }
         }
+        // Its columns have changed since it was prepared: as text it is not asked for these.
+        Heard::Error(error) if error.unprepared_id().is_some() => match ask_read(core, io, number, read) {
+            Ok(()) => return,
+            Err(failed) => Some(failed),
+        },
         Heard::Error(error) => Some(of_node(error)),
         Heard::Result(_) | Heard::Unreadable => {
             Some(Fault::overloaded("Shunt: what a transaction reads cannot be read; nothing was written").into())
@@ -312,16 +262,11 @@ fn first_row(rows: &Rows<'_>) -> RowRead {
 
 /// Nothing is written yet: the client may simply ask again.
 fn of_node(error: &ErrorMessage<'_>) -> Failed {
-    if is_clients(error.code) {
+    if levels::is_clients(error.code) {
         return Failed::Node { code: error.code, message: error.message.to_owned() };
     }
     let why = format!("Shunt: what a transaction reads could not be read, nothing was written: {}", error.message);
     Failed::Node { code: error_code::OVERLOADED, message: why }
-}
-
-/// True of errors that say what is wrong with a statement: they are the client's, and consist of their text alone.
-pub(super) fn is_clients(code: i32) -> bool {
-    matches!(code, error_code::SYNTAX_ERROR | error_code::UNAUTHORIZED | error_code::INVALID)
 }
 
 fn all_read(core: &mut Core, io: &mut Io, number: u64) {
@@ -391,7 +336,7 @@ pub(super) fn write(core: &mut Core, io: &mut Io, id: TransactionId, write: u16,
     });
     let whose = Whose::Transaction(Part::Write { id, write });
     let timestamp_us = Some(timestamp_us + i64::from(write));
-    let levels = Levels { consistency: quorum(core), serial: None, timestamp_us, elsewhere: false };
+    let levels = Levels { consistency: levels::quorum(core), serial: None, timestamp_us, elsewhere: false };
     let is_sent =
         prepared.is_some_and(|(text, list)| own::ask::ask_text(core, io, whose, &text, list.values(), &levels, None));
     if !is_sent {
@@ -400,20 +345,10 @@ pub(super) fn write(core: &mut Core, io: &mut Io, id: TransactionId, write: u16,
 }
 
 pub(super) fn applied(core: &mut Core, io: &mut Io, id: TransactionId, write: u16, written: Result<Written, Refused>) {
-    let now = now(io);
+    let now = levels::now(io);
     let (table, outbox) = core.fleet.transactions.table();
     table.applied(now, id, write, written, outbox);
     set_due(core, io);
-}
-
-/// What an answer says of a write.
-pub(super) fn written(heard: &Heard<'_>) -> Written {
-    match heard {
-        Heard::Result(_) => Written::Acknowledged,
-        // The coordinator looks for enough replicas before it sends anything. All else, an earlier attempt may have been another node's.
-        Heard::Error(error) if error.code == error_code::UNAVAILABLE => Written::NotSent,
-        Heard::Error(_) | Heard::Unreadable => Written::Unknown,
-    }
 }
 
 /// A node has answered one of the writes.
@@ -431,39 +366,19 @@ pub(super) fn heard_write(core: &mut Core, io: &mut Io, (id, write): (Transactio
         }
         _ => None,
     };
-    let verdict = verdict(core, heard, refused_since_ns, now_ns);
+    let verdict = levels::verdict(core, heard, refused_since_ns, now_ns);
     applied(core, io, id, write, verdict);
 }
 
-/// What an answer says of a write that nodes have refused since then. One node that refuses it may not know the schema yet; nodes that have
-/// done so for long, each time, know that what it names is gone.
-pub(super) fn verdict(
-    core: &Core,
-    heard: &Heard<'_>,
-    refused_since_ns: Option<u64>,
-    now_ns: u64,
-) -> Result<Written, Refused> {
-    match (heard, refused_since_ns) {
-        (Heard::Error(error), Some(since_ns)) if now_ns.saturating_sub(since_ns) >= REFUSED_FOR_NS => {
-            if let Some(suppressed) = core.context.log_limits.admit(Logged::Transactions, now_ns) {
-                let why = printable_to(error.message, limits::NAME_SHOWN_BYTES_MAX);
-                tracing::error!(why, suppressed, "nodes refuse a write of a committed transaction, and it is given up");
-            }
-            Err(Refused)
-        }
-        _ => Ok(written(heard)),
-    }
-}
-
 /// A transaction has its outcome.
-pub(super) fn answered(core: &mut Core, io: &mut Io, number: u64, outcome: Outcome) {
+pub(super) fn answered(core: &mut Core, number: u64, outcome: Outcome) {
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
     let (ticket, version, was_begun) = (job.ticket, job.version, job.id.is_some());
     if !std::mem::replace(&mut job.is_answered, true) {
         let mut body = Vec::new();
         match answer::encode(&mut body, version, job, outcome) {
-            Ok(head) => answer::send(core, io, ticket, head, &body),
-            Err(failed) => answer::failed(core, io, ticket, &failed),
+            Ok(head) => core.fleet.transactions.tell(ticket, head, body),
+            Err(failed) => core.fleet.transactions.fail(ticket, &failed),
         }
     }
     // Refused before it was begun, it is not forgotten by anybody else.
@@ -473,55 +388,9 @@ pub(super) fn answered(core: &mut Core, io: &mut Io, number: u64, outcome: Outco
 }
 
 /// Nothing more comes of a transaction.
-pub(super) fn forgotten(core: &mut Core, io: &mut Io, id: TransactionId) {
+pub(super) fn forgotten(core: &mut Core, id: TransactionId) {
     if let Some(number) = core.fleet.transactions.of_id.get(&id).copied() {
         forget(core, number);
     }
-    super::words::drained(core, io);
-}
-
-impl Job {
-    /// Its plan, the values that it answers, and what a node answered to its SELECT.
-    pub(super) fn parts(&self) -> (Option<&Plan>, Option<&[Answered]>, Option<&[u8]>) {
-        (self.plan.as_deref(), self.returned.as_deref(), self.selected.as_deref())
-    }
-}
-
-/// True if a ticket is of this core's clients.
-pub(super) fn is_own(core: &Core, ticket: Ticket) -> bool {
-    requests::core_of(ticket) == core.context.index
-}
-
-/// Time has passed.
-pub(crate) fn due(core: &mut Core, io: &mut Io) {
-    core.fleet.transactions.wakes.passed(io.now_ns());
-    let now = now(io);
-    let (table, outbox) = core.fleet.transactions.table();
-    table.tick(now, outbox);
-    super::openings::due(core, io);
-    super::take::ask_again(core, io);
-    set_due(core, io);
-}
-
-/// Sets the timer for what is due next.
-pub(super) fn set_due(core: &mut Core, io: &mut Io) {
-    let keeper = &core.fleet.transactions;
-    let of_openings = keeper.openings.values().filter_map(super::openings::Open::next_due_ms);
-    let due_ms = keeper.table.as_ref().and_then(|table| table.next_due_ms()).into_iter().chain(of_openings);
-    let again_ms = keeper.again.front().map(|(due_ns, ..)| due_ns.div_ceil(1_000_000));
-    let due_ms = due_ms.chain(again_ms).min();
-    if let Some(due_ms) = due_ms {
-        let at_ns = due_ms.saturating_mul(1_000_000).max(io.now_ns() + 1);
-        if core.fleet.transactions.wakes.wants(at_ns) {
-            io.set_timer(at_ns, super::TIMER);
-        }
-    }
-}
-
-impl super::TransactionKeeper {
-    /// The transactions, made when one is asked for, and where their wishes go.
-    pub(super) fn table(&mut self) -> (&mut Transactions, &mut Outbox) {
-        let table = self.table.get_or_insert_with(|| Box::new(Transactions::new(Limits::default())));
-        (table, &mut self.outbox)
-    }
+    core.fleet.transactions.look_at_draining();
 }

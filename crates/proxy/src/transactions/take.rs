@@ -9,8 +9,9 @@ use shunt_wire::cql::message::{Execute, Prepare, Query, Values, split_request_pr
 use shunt_wire::cql::statement::{Kind, classify};
 
 use super::known::{Asked, Known};
-use super::planning::{self, Waiter};
-use super::{allowed, answer, modes, run};
+use super::plans::Waiter;
+use super::timer::set_due;
+use super::{allowed, asker, levels, modes, planning, run};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::hop::forward::forward_transaction;
@@ -156,7 +157,7 @@ pub(super) fn again(core: &mut Core, io: &mut Io, ticket: Ticket) -> bool {
     core.fleet.transactions.again_bytes += bytes;
     pending.at = At::Here(None);
     core.fleet.transactions.again.push_back((now_ns + AGAIN_AFTER_NS, ticket, bytes));
-    run::set_due(core, io);
+    set_due(core, io);
     true
 }
 
@@ -172,7 +173,7 @@ pub(super) fn ask_again(core: &mut Core, io: &mut Io) {
         let Some(pending) = core.fleet.locks.requests_mut().get_mut(ticket) else { continue };
         let texts = pending.form.texts.clone();
         let (domain, message) = texts.split_at(pending.form.name_bytes);
-        let (login, domain) = (ask::login_of(core, ticket), String::from_utf8_lossy(domain).into_owned());
+        let (login, domain) = (asker::login_of(core, ticket), String::from_utf8_lossy(domain).into_owned());
         send(core, io, (ticket, false), &login, &domain, message);
     }
 }
@@ -186,7 +187,7 @@ pub(super) fn send(
     domain: &str,
     message: &[u8],
 ) {
-    let shard = run::shard_of_domain(domain);
+    let shard = levels::shard_of_domain(domain);
     let keeper = core_of(shard, core.context.config.cores);
     if let Some(owner) = core.fleet.hops.owner(shard) {
         let via = if was_forwarded { None } else { forward_transaction(core, io, owner, login, ticket, message) };
@@ -196,7 +197,7 @@ pub(super) fn send(
                 let why = format!(
                     "Shunt: transactions of keyspace {domain} are decided by the proxy at {owner}: ask it, or the next host; nothing was written"
                 );
-                answer::failed(core, io, ticket, &Fault::new(FaultKind::Unserved, why).into());
+                core.fleet.transactions.fail(ticket, &Fault::new(FaultKind::Unserved, why).into());
             }
         }
         return;
@@ -207,6 +208,6 @@ pub(super) fn send(
         ask::is_at(core, ticket, At::Core(keeper));
     } else {
         let fault = Fault::overloaded("Shunt: as many transactions wait as may; ask again");
-        answer::failed(core, io, ticket, &fault.into());
+        core.fleet.transactions.fail(ticket, &fault.into());
     }
 }

@@ -5,25 +5,18 @@ use shunt_locks::Lease;
 use shunt_reactor::Io;
 use shunt_transactions::Claim;
 
-use super::{openings, run};
+use super::draining::Draining;
+use super::levels;
+use super::outbox::Wanted;
+use super::timer::set_due;
 use crate::core::Core;
-use crate::locks::word::Word;
-use crate::locks::words;
-
-/// A shard that is to be handed over when nothing of it is under way any more.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Draining {
-    shard: Shard,
-    number: u64,
-    memory_empty: bool,
-}
 
 /// The lease is another one.
 pub(crate) fn lease(core: &mut Core, io: &mut Io, lease: Lease) {
-    let now = run::now(io);
+    let now = levels::now(io);
     let (table, outbox) = core.fleet.transactions.table();
     table.set_lease(now, lease, outbox);
-    run::set_due(core, io);
+    set_due(core, io);
 }
 
 /// This proxy is no member any more.
@@ -42,14 +35,7 @@ pub(crate) fn gain(core: &mut Core, io: &mut Io, gain: &Gain) {
     table.gain(gain.shard, gain.ts_floor_us, claim);
     core.fleet.transactions.claims[usize::from(gain.shard)] = Some(claim);
     if core.fleet.transactions.is_wanted(gain.shard) {
-        open(core, io, gain.shard);
-    }
-}
-
-/// Opens the log of a shard of this core, unless that was begun before.
-pub(super) fn open(core: &mut Core, io: &mut Io, shard: Shard) {
-    if let Some(claim) = core.fleet.transactions.claims[usize::from(shard)].take() {
-        openings::begin(core, io, shard, claim);
+        core.fleet.transactions.outbox.wanted.push(Wanted::Open(gain.shard));
     }
 }
 
@@ -70,40 +56,17 @@ pub(crate) fn lose(core: &mut Core, io: &mut Io, shard: Shard) {
     keeper.draining.retain(|draining| draining.shard != shard);
     let (table, outbox) = keeper.table();
     table.lose(shard, outbox);
-    run::set_due(core, io);
+    set_due(core, io);
 }
 
 /// A shard is to be handed over: it takes on nothing new. The membership is told once nothing of it is under way.
-pub(crate) fn drain(core: &mut Core, io: &mut Io, shard: Shard, number: u64, memory_empty: bool) {
+pub(crate) fn drain(core: &mut Core, draining: Draining) {
     let keeper = &mut core.fleet.transactions;
-    keeper.draining.retain(|draining| draining.shard != shard);
-    keeper.draining.push(Draining { shard, number, memory_empty });
+    keeper.draining.retain(|other| other.shard != draining.shard);
+    keeper.draining.push(draining);
     let (table, outbox) = keeper.table();
-    table.close(shard, outbox);
-    drained(core, io);
-}
-
-/// Tells of the shards that are being handed over and of which nothing is under way any more.
-pub(super) fn drained(core: &mut Core, io: &mut Io) {
-    let keeper = &mut core.fleet.transactions;
-    let mut idle = Vec::new();
-    if keeper.draining.is_empty() {
-        return;
-    }
-    let table = keeper.table.as_ref();
-    keeper.draining.retain(|draining| {
-        let is_idle = table.is_none_or(|table| table.is_idle(draining.shard));
-        if is_idle {
-            idle.push(*draining);
-        }
-        !is_idle
-    });
-    for Draining { shard, number, memory_empty } in idle {
-        let of_locks = core.fleet.locks.last_token_us();
-        let of_transactions = core.fleet.transactions.last_timestamp_us(shard);
-        let last_token_us = of_locks.max(of_transactions);
-        words::tell(core, io, 0, Word::Drained { shard, number, last_token_us, memory_empty });
-    }
+    table.close(draining.shard, outbox);
+    outbox.wanted.push(Wanted::LookAtDraining);
 }
 
 /// A shard that was to be handed over stays this core's.

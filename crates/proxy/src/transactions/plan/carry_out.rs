@@ -163,7 +163,7 @@ impl Bound<'_> {
 
     /// The values of a read.
     pub(in super::super) fn read_values(&self, read: usize) -> Result<ValueList, InvalidRequest> {
-        let mut list = ValueList::positional(super::super::VERSION);
+        let mut list = ValueList::positional(crate::own::VERSION);
         for source in &self.plan.draft.reads[read].values {
             push(&mut list, &self.value(source, &[])?);
         }
