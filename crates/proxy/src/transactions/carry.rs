@@ -15,6 +15,7 @@ use super::{answer, levels, log, openings, run, take};
 use crate::core::Core;
 use crate::locks::word::Word;
 use crate::locks::{ask, requests, words};
+use crate::metrics::TransactionEvent;
 
 /// Empties the outbox. What is done may want more done, which is for the next call.
 #[cold]
@@ -117,12 +118,35 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     if core.fleet.transactions.table.is_none() {
         return;
     }
+    count(core);
     openings::tell_unsent(core, io);
     if core.ticks.is_multiple_of(LOWS_TICKS) {
         let (table, outbox) = core.fleet.transactions.table();
         table.tell_lows(outbox);
     }
     set_due(core, io);
+}
+
+/// Counts, for whoever looks at the metrics.
+fn count(core: &mut Core) {
+    use TransactionEvent::{Committed, GivenUp, InDoubt, NotExecuted, Read, WrittenAgain};
+    let keeper = &core.fleet.transactions;
+    let Some(table) = &keeper.table else { return };
+    let (metrics, counters) = (&core.context.metrics.transactions, table.counters());
+    metrics.open.set(table.open() as u64);
+    metrics.records.set(table.open_records() as u64);
+    metrics.opening.set(keeper.openings.len() as u64);
+    for (event, count) in [
+        (Committed, counters.committed),
+        (Read, counters.read),
+        (NotExecuted, counters.not_executed),
+        (InDoubt, counters.in_doubt),
+        (WrittenAgain, counters.repeated),
+        (GivenUp, counters.refused),
+    ] {
+        let counted = metrics.events.of(event);
+        counted.add(count - counted.get());
+    }
 }
 
 /// So many ticks between two low marks of a shard.
