@@ -72,3 +72,16 @@ def test_a_statement_that_is_refused_is_no_outcome(history):
     history.write("w", "register", "k", "write", "w.2", raises(cassandra.InvalidRequest("no such column")))
     with pytest.raises(AssertionError, match="no such column"):
         verdict.assert_linearizable(history)
+
+
+def test_what_was_answered_too_close_to_a_death_is_in_doubt():
+    history = History("fresh")
+    for number in range(3):
+        history.conditional("c", "k", "release", f"o{number}", lambda: (True, None, None))
+        history.conditional("c", "k", "acquire", f"p{number}", lambda: (True, "p", 1))
+    for line, call in zip(history.lines, (0, 0, 500, 500, 1_000, 1_000)):
+        line |= {"call": call * 1_000_000, "return": (call + 10) * 1_000_000}
+    history.doubt("release", [600 * 1_000_000], within_ms=100)
+    outcomes = [(line["op"], line["outcome"]) for line in history.lines]
+    assert outcomes == [("release", "ok"), ("acquire", "ok"), ("release", "indeterminate"), ("acquire", "ok"), ("release", "ok"), ("acquire", "ok")]
+    assert "applied" not in history.lines[2]

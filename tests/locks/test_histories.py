@@ -6,7 +6,6 @@ Locks in memory are not looked at so: of a proxy that died they are free after t
 
 import os
 import random
-import signal
 import threading
 import time
 
@@ -140,9 +139,8 @@ def killed_while_another_is_taken_over(fleet, draw) -> None:
 
 def all_killed(fleet, draw) -> None:
     for one in fleet.proxies:
-        one.process.send_signal(signal.SIGKILL)
-    for one in fleet.proxies:
         one.kill()
+    for one in fleet.proxies:
         one.start()
 
 
@@ -164,12 +162,25 @@ def stopped_in_order(fleet, draw) -> None:
 FAULTS = [killed, killed_and_started_at_once, killed_while_another_is_taken_over, all_killed, stopped_past_its_lease, stopped_in_order]
 
 
+def note_kills(one, history: History) -> list:
+    """The times at which a proxy is killed from now on."""
+    kills, kill = [], one.kill
+
+    def noted() -> None:
+        kills.append(history.now())
+        kill()
+
+    one.kill = noted
+    return kills
+
+
 def test_one_order_explains_all_answers(fleet):
     seed = int(os.environ.get("SHUNT_HISTORY_SEED", time.time()))
     rounds = int(os.environ.get("SHUNT_HISTORY_ROUNDS", len(FAULTS)))
     print(f"SHUNT_HISTORY_SEED={seed} SHUNT_HISTORY_ROUNDS={rounds}")
     draw = random.Random(seed)
     history = History("locks", seed=seed, rounds=rounds)
+    kills = [note_kills(one, history) for one in fleet.proxies]
     with Lockers(history, fleet, seed) as lockers:
         lockers.more(200)
         for round in range(rounds):
@@ -179,5 +190,7 @@ def test_one_order_explains_all_answers(fleet):
             fleet.wait_until_settled(len(fleet.proxies))
             history.note("settled")
             lockers.more(100)
+    # A release is answered before its row is on its way (docs/locks.md): a proxy that is killed in between takes it along.
+    history.doubt("release", [moment for of_one in kills for moment in of_one], within_ms=100)
     assert history.count("lock", "indeterminate") > 0, "nothing was in doubt: the faults have met nobody"
     assert_linearizable(history)
