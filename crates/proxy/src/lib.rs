@@ -32,7 +32,6 @@ mod locks;
 pub mod membership;
 mod own;
 mod second;
-mod transactions;
 
 mod context;
 mod drain;

@@ -35,7 +35,8 @@ pub fn found(client: &mut Client, name: &str, row: NewFleet, replication: &Repli
     let mut founded = Founded::default();
     let keyspaces =
         [schema::META_KEYSPACE, schema::FACADE_KEYSPACE].map(|keyspace| schema::create_keyspace(keyspace, replication));
-    for table in schema::tables() {
+    let tables = || schema::META_TABLES.into_iter().chain(schema::FACADE_TABLES);
+    for table in tables() {
         match look(client, table)? {
             There::Not(table) => founded.made.push(table),
             There::AsMade(table) => founded.were_there.push(table),
@@ -45,7 +46,7 @@ pub fn found(client: &mut Client, name: &str, row: NewFleet, replication: &Repli
             }
         }
     }
-    for text in keyspaces.into_iter().chain(schema::tables().map(str::to_owned)) {
+    for text in keyspaces.into_iter().chain(tables().map(str::to_owned)) {
         client.query(&text, &[], Consistency::QUORUM, None)?;
         agree(client)?;
     }
@@ -86,7 +87,7 @@ pub enum There {
     Anothers(String),
 }
 
-/// Whether the table that one of [`schema::tables`] makes is there.
+/// Whether the table that one of [`schema::META_TABLES`] or [`schema::FACADE_TABLES`] makes is there.
 ///
 /// # Errors
 /// The node refused to say, or did not answer.
