@@ -47,7 +47,7 @@ pub use types::{
     Asked, Counters, Handle, Holder, Lease, Limits, LoadId, Mode, Namespace, NotServed, Now, Outcome, Quota, Row, Sink,
     Ticket, Write, WriteId, Written,
 };
-pub use types::{BUCKETS, SHARDS, bucket_of, shard_of};
+pub use types::{BUCKETS, SHARDS, bucket_of, shard_of, shard_of_bucket};
 pub use unneeded::Unneeded;
 #[cfg(feature = "weakened")]
 pub use weakened::Without;

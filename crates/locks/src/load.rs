@@ -9,7 +9,7 @@ use crate::locks::Locks;
 use crate::slab::NIL;
 use crate::state::{Awaits, BucketState, Deferred, Due, HoldOf, HoldState, Operation};
 use crate::types::{
-    Asked, BUCKETS_PER_SHARD, Handle, LoadId, Mode, Namespace, NotServed, Now, Outcome, Row, Sink, bucket_of,
+    Asked, Handle, LoadId, Mode, Namespace, NotServed, Now, Outcome, Row, Sink, bucket_of, shard_of_bucket,
 };
 
 /// So many may be kept that do not wait any more before they are looked for.
@@ -54,13 +54,12 @@ impl Locks {
 
     /// Reads the rows of a partition for which nobody has asked yet. `None`: they are read already, or this core may not read them now.
     pub fn read_ahead(&mut self, now: Now, bucket: u16, sink: &mut impl Sink) -> Option<LoadId> {
-        let shard = (usize::from(bucket) / BUCKETS_PER_SHARD) as u8;
+        let shard = shard_of_bucket(bucket);
         let is_unknown = self.buckets.get(usize::from(bucket)).is_some_and(|of| of.state == BucketState::Unknown);
         if !is_unknown || self.serves(now, shard).is_err() || !self.may_load(now, bucket) {
             return None;
         }
-        self.load(bucket, sink);
-        Some(LoadId { bucket, generation: self.buckets[usize::from(bucket)].generation })
+        self.load(bucket, sink)
     }
 
     /// Takes the timestamp that holders are given who are found in a partition. `false`: there is none below the lease's limit.
@@ -68,7 +67,7 @@ impl Locks {
         if self.buckets[usize::from(bucket)].state != BucketState::Unknown {
             return true;
         }
-        let shard = (usize::from(bucket) / BUCKETS_PER_SHARD) as u8;
+        let shard = shard_of_bucket(bucket);
         let found_us = self.next_token(now, shard);
         if let Some(found_us) = found_us {
             self.buckets[usize::from(bucket)].found_us = found_us;
@@ -76,15 +75,19 @@ impl Locks {
         found_us.is_some()
     }
 
-    fn load(&mut self, bucket: u16, sink: &mut impl Sink) {
+    /// Begins to read the rows of a partition. `None`: that was begun before.
+    fn load(&mut self, bucket: u16, sink: &mut impl Sink) -> Option<LoadId> {
         let state = &mut self.buckets[usize::from(bucket)];
-        if state.state == BucketState::Unknown {
-            state.state = BucketState::Loading;
-            state.generation = state.generation.wrapping_add(1);
-            state.name.clear();
-            (state.has_rows, state.has_holds) = (false, false);
-            sink.load(LoadId { bucket, generation: state.generation });
+        if state.state != BucketState::Unknown {
+            return None;
         }
+        state.state = BucketState::Loading;
+        state.generation = state.generation.wrapping_add(1);
+        state.name.clear();
+        (state.has_rows, state.has_holds) = (false, false);
+        let load = LoadId { bucket, generation: state.generation };
+        sink.load(load);
+        Some(load)
     }
 
     /// Lets go of requests that do not wait for their partitions any more, where they are more than those that do.
@@ -153,10 +156,9 @@ impl Locks {
         if !self.is_awaited(load) {
             return false;
         }
-        let shard = usize::from(load.bucket) / BUCKETS_PER_SHARD;
         // What was read of it so far is not served, and would be there twice after the next reading.
         if self.buckets[usize::from(load.bucket)].has_holds {
-            self.forget_loaded(shard as u8, load.bucket, sink);
+            self.forget_loaded(shard_of_bucket(load.bucket), load.bucket, sink);
         }
         self.buckets[usize::from(load.bucket)].state = BucketState::Unknown;
         self.refuse_deferred(load.bucket, NotServed::Loading, sink);
@@ -187,7 +189,7 @@ impl Locks {
         if bucket_of(row.name) != bucket {
             return; // No proxy wrote it, and none looks for it here.
         }
-        let shard = (usize::from(bucket) / BUCKETS_PER_SHARD) as u8;
+        let shard = shard_of_bucket(bucket);
         self.saw_token(shard, row.token.max(row.timestamp_us));
         let state = &mut self.buckets[usize::from(bucket)];
         state.has_rows = true;

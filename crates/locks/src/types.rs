@@ -30,6 +30,12 @@ pub fn bucket_of(name: &[u8]) -> u16 {
     (shard * BUCKETS_PER_SHARD as u64 + (hash >> 32) % BUCKETS_PER_SHARD as u64) as u16
 }
 
+/// The shard that the locks of a partition belong to.
+#[inline]
+pub fn shard_of_bucket(bucket: u16) -> u8 {
+    (usize::from(bucket) / BUCKETS_PER_SHARD) as u8
+}
+
 /// The present moment, by two clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {

@@ -12,7 +12,7 @@ use crate::locks::Locks;
 use crate::ownership::TOKEN_STEP;
 use crate::slab::NIL;
 use crate::state::{Bucket, BucketState, HoldState};
-use crate::types::{BUCKETS, BUCKETS_PER_SHARD, LoadId, Namespace, Now, bucket_of};
+use crate::types::{BUCKETS, BUCKETS_PER_SHARD, LoadId, Namespace, Now, bucket_of, shard_of_bucket};
 
 /// A lock that more share is left alone: they would all have to be looked at.
 const HOLDS_MAX: usize = 1_000;
@@ -69,7 +69,7 @@ impl Locks {
 
     /// A partition of this core whose rows are known here.
     pub fn known(&self, bucket: u16) -> Option<LoadId> {
-        let shard = &self.shards[usize::from(bucket) / BUCKETS_PER_SHARD];
+        let shard = &self.shards[usize::from(shard_of_bucket(bucket))];
         let of = &self.buckets[usize::from(bucket)];
         let is_known = shard.owned && of.state == BucketState::Loaded;
         is_known.then_some(LoadId { bucket, generation: of.generation })
@@ -80,7 +80,7 @@ impl Locks {
     /// `known` is what [`Locks::known`] said before the rows were read, and `newest_us` the latest timestamp among those of this
     /// name; `now` is later than the reading.
     pub fn unneeded(&self, now: Now, known: LoadId, name: &[u8], newest_us: i64) -> Option<Unneeded> {
-        let shard = (usize::from(known.bucket) / BUCKETS_PER_SHARD) as u8;
+        let shard = shard_of_bucket(known.bucket);
         let bucket = &self.buckets[usize::from(known.bucket)];
         if bucket.state != BucketState::Loaded
             || bucket.generation != known.generation

@@ -334,6 +334,21 @@ mod tests {
 
     use super::*;
 
+    /// A fleet's row, of three epochs.
+    pub(super) fn row() -> FleetRow {
+        FleetRow {
+            format: FORMAT,
+            level: Level::Serial,
+            datacentre: String::new(),
+            max_ttl_ms: 30_000,
+            lease_ms: 6_000,
+            epoch: 3,
+            view: View::default(),
+            ts_floor_us: 0,
+            handed_over: Shards::ALL,
+        }
+    }
+
     #[test]
     fn what_is_made_is_told_from_what_was_there() {
         let named = |tables: &[&str]| tables.iter().map(|table| (*table).to_owned()).collect();
@@ -354,17 +369,7 @@ mod tests {
             max_ttl_ms: 30_000,
             lease_ms: 6_000,
         };
-        let mut there = FleetRow {
-            format: FORMAT,
-            level: Level::Serial,
-            datacentre: String::new(),
-            max_ttl_ms: 30_000,
-            lease_ms: 6_000,
-            epoch: 3,
-            view: View::default(),
-            ts_floor_us: 0,
-            handed_over: Shards::ALL,
-        };
+        let mut there = row();
         assert_eq!(differences(&there, &wanted), "");
         (there.lease_ms, there.level, there.datacentre) = (9_000, Level::LocalSerial, "dc1".to_owned());
         let said = differences(&there, &wanted);

@@ -264,7 +264,7 @@ mod tests {
         let now = shunt_locks::Now { boot_ns: 1, wall_us: 1 };
         let lease = shunt_locks::Lease { valid_until_ns: u64::MAX, ts_limit_us: i64::MAX };
         locks.set_lease(now, lease, &mut Nobody);
-        locks.gain(now, (bucket / 16) as u8, 0, 0, &mut Nobody);
+        locks.gain(now, shunt_locks::shard_of_bucket(bucket), 0, 0, &mut Nobody);
         locks.read_ahead(now, bucket, &mut Nobody).expect("it can be read")
     }
 

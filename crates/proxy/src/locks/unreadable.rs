@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use shunt_fleet::{SHARDS, Shard};
-use shunt_locks::BUCKETS;
+use shunt_fleet::Shard;
+use shunt_locks::shard_of_bucket;
 
 use crate::metrics::Partitions;
 
@@ -24,7 +24,7 @@ impl Unreadable {
 
     /// A shard is this core's no more: its next owner reads the rows.
     pub(super) fn lose(&mut self, shard: Shard) {
-        self.0.retain(|bucket, _| usize::from(*bucket) / (BUCKETS / SHARDS) != usize::from(shard));
+        self.0.retain(|bucket, _| shard_of_bucket(*bucket) != shard);
     }
 
     /// So many at most.

@@ -67,24 +67,10 @@ fn as_text(name: &str, fleet: &FleetRow, members: &[MemberRow]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use shunt_fleet::schema::FORMAT;
-    use shunt_fleet::{Incarnation, Level, Shards, State, View};
+    use shunt_fleet::{Incarnation, State};
 
+    use super::super::tests::row;
     use super::*;
-
-    fn row() -> FleetRow {
-        FleetRow {
-            format: FORMAT,
-            level: Level::Serial,
-            datacentre: String::new(),
-            max_ttl_ms: 30_000,
-            lease_ms: 6_000,
-            epoch: 3,
-            view: View::default(),
-            ts_floor_us: 0,
-            handed_over: Shards::ALL,
-        }
-    }
 
     fn members() -> Vec<MemberRow> {
         let states = [
