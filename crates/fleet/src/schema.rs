@@ -76,6 +76,11 @@ pub fn table_of(statement: &str) -> Option<(&str, &str, Vec<&str>)> {
     Some((keyspace, table, columns.filter(is_name).collect()))
 }
 
+/// The statements that make all tables, of both keyspaces.
+pub fn tables() -> impl Iterator<Item = &'static str> {
+    META_TABLES.into_iter().chain(TRANSACTION_TABLES).chain(FACADE_TABLES)
+}
+
 /// The statement that makes a keyspace, [`META_KEYSPACE`] or [`FACADE_KEYSPACE`].
 pub fn create_keyspace(name: &str, replication: &Replication) -> String {
     let mut text = format!("CREATE KEYSPACE IF NOT EXISTS {name} WITH replication = {{'class': ");
@@ -102,7 +107,7 @@ pub fn create_keyspace(name: &str, replication: &Replication) -> String {
 /// `fleet.owners` and `lock.fence` are what the design calls `view` and `token`, which are reserved words of CQL.
 /// `gc_grace_seconds` is above the nodes' usual time for hints (3 hours), and short, for every start leaves a row behind that is
 /// deleted some time.
-pub const META_TABLES: [&str; 4] = [
+pub const META_TABLES: [&str; 3] = [
     "CREATE TABLE IF NOT EXISTS shunt_meta.fleet (cluster text PRIMARY KEY, format int, serial text, dc text, max_ttl_ms int, \
      lease_ms int, view_epoch bigint, owners frozen<map<int, uuid>>, ts_floor bigint, handed_over bigint) \
      WITH id = 3d938d46-fbe1-551d-b0f7-dc695ce9dd9b",
@@ -112,9 +117,23 @@ pub const META_TABLES: [&str; 4] = [
     "CREATE TABLE IF NOT EXISTS shunt_meta.lock (bucket int, name text, slot text, owner text, role text, mode text, \
      fence bigint, ttl_ms int, PRIMARY KEY ((bucket), name, slot)) \
      WITH id = 516bd5b2-d40a-5a36-b1cb-4f451ff65cb5 AND gc_grace_seconds = 14400",
-    "CREATE TABLE IF NOT EXISTS shunt_meta.txn (inc uuid, lane int, bucket int, seq bigint, ts bigint, body blob, \
-     PRIMARY KEY ((inc, lane, bucket), seq)) \
-     WITH id = 67341e04-691c-5e99-a04b-b213ae7de5cd AND gc_grace_seconds = 14400",
+];
+
+/// The statements that make the tables in which transactions are put down (ADR 19), and the table that says which tables take part in
+/// them, also in [`META_KEYSPACE`]. A version that knows no transactions never looks at them.
+pub const TRANSACTION_TABLES: [&str; 4] = [
+    "CREATE TABLE IF NOT EXISTS shunt_meta.txn_shard (cluster text, shard int, generation bigint, claim uuid, sealed bigint, \
+     PRIMARY KEY ((cluster, shard))) \
+     WITH id = 530c182b-9b71-57a6-94b6-474a996b0764",
+    "CREATE TABLE IF NOT EXISTS shunt_meta.txn_low (cluster text, shard int, generation bigint, low bigint, \
+     PRIMARY KEY ((cluster, shard, generation))) \
+     WITH id = e756fd55-4c1d-5052-ac21-9c9690b79794 AND gc_grace_seconds = 14400",
+    "CREATE TABLE IF NOT EXISTS shunt_meta.txn_log (cluster text, shard int, generation bigint, bucket bigint, position bigint, \
+     body blob, PRIMARY KEY ((cluster, shard, generation, bucket), position)) \
+     WITH id = c58d08f1-5d74-5ace-9956-70dcbf86e385 AND gc_grace_seconds = 14400",
+    "CREATE TABLE IF NOT EXISTS shunt_meta.transactional (keyspace_name text, table_name text, mode text, \
+     PRIMARY KEY (keyspace_name, table_name)) \
+     WITH id = 16f1d40f-de49-50b1-8151-d1664afac219",
 ];
 
 /// The statements that make the tables of [`FACADE_KEYSPACE`]: a proxy answers statements on them, so they have no rows.
@@ -138,11 +157,12 @@ mod tests {
 
     #[test]
     fn every_table_is_known_by_keyspace_name_and_columns() {
-        for (keyspace, statements) in [(META_KEYSPACE, &META_TABLES[..]), (FACADE_KEYSPACE, &FACADE_TABLES[..])] {
+        let of_meta = [&META_TABLES[..], &TRANSACTION_TABLES[..]].concat();
+        for (keyspace, statements) in [(META_KEYSPACE, &of_meta[..]), (FACADE_KEYSPACE, &FACADE_TABLES[..])] {
             for statement in statements {
                 let (found, table, columns) = table_of(statement).expect("a table");
                 assert!(found == keyspace && statement.contains(&format!(" {keyspace}.{table} (")));
-                assert!(columns.len() >= 6, "{table}: {columns:?}");
+                assert!(columns.len() >= 3, "{table}: {columns:?}");
             }
         }
         let (_, table, columns) = table_of(META_TABLES[0]).expect("a table");

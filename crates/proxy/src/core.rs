@@ -29,6 +29,7 @@ use crate::prepared::PreparedStore;
 use crate::retained::Retained;
 use crate::router::Router;
 use crate::second::Second;
+use crate::transactions::TransactionKeeper;
 use crate::window::WindowControl;
 
 /// The parts that a core is made from.
@@ -82,6 +83,8 @@ pub(crate) struct FleetOwners {
     pub(crate) lanes: Lanes,
     /// The ways to the other proxies.
     pub(crate) hops: Hops,
+    /// This core's transactions.
+    pub(crate) transactions: TransactionKeeper,
 }
 
 impl Core {
@@ -110,6 +113,7 @@ impl Core {
                 membership: Membership::new(options.state_file),
                 lanes: Lanes::new(options.cores),
                 hops: Hops::default(),
+                transactions: TransactionKeeper::default(),
             },
             connections: Connections::default(),
             scratch: Scratch::default(),

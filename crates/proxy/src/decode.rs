@@ -29,6 +29,7 @@ use crate::reply;
 use crate::retained::Retained;
 use crate::route::{self, Choice};
 use crate::router::Router;
+use crate::transactions::take as transactions;
 
 /// Whether a driver may begin with this version of the protocol: one of CQL, or of DataStax Enterprise, which its drivers try first.
 /// Another byte comes from something else.
@@ -390,6 +391,7 @@ fn finish(core: &mut Core, io: &mut Io, request: &Request<'_>, forwarded: Forwar
             match plan.after {
                 After::Use => login::use_keyspace(core, io, slot, header, &plan, body),
                 After::Lock => statement::take(core, io, slot, header, &plan, body),
+                After::Transaction => transactions::take(core, io, slot, header, &plan, body),
                 After::Unprepared => learn::ask_to_prepare(core, io, slot, header, &plan, body),
                 _ => return take_page(core, io, request, plan),
             }

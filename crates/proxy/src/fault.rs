@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use shunt_language::{InvalidRequest, Refusal, SyntaxError};
 use shunt_wire::cql::message::error_code;
 use shunt_wire::error::DecodeError;
 
@@ -84,6 +85,27 @@ impl Fault {
     /// A bound is reached.
     pub(crate) fn overloaded(why: impl Into<Cow<'static, str>>) -> Self {
         Self::new(FaultKind::Overloaded, why)
+    }
+}
+
+impl From<InvalidRequest> for Fault {
+    fn from(error: InvalidRequest) -> Self {
+        Fault::invalid(format!("Shunt: {}", error.message))
+    }
+}
+
+impl From<SyntaxError> for Fault {
+    fn from(error: SyntaxError) -> Self {
+        Fault::new(FaultKind::Syntax, error.message)
+    }
+}
+
+impl From<Refusal> for Fault {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Syntax(error) => error.into(),
+            Refusal::Invalid(error) => error.into(),
+        }
     }
 }
 

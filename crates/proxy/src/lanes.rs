@@ -17,6 +17,7 @@ use crate::hop::Owners;
 use crate::locks::outbox::{Held, Reply, Verdict};
 use crate::locks::request::{Operation, Request};
 use crate::locks::word::Word;
+use crate::transactions::known::Head;
 
 /// Bytes of requests that may wait for a core.
 const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -41,6 +42,10 @@ enum Message {
     },
     /// The second: it is answered nevertheless.
     Cancel(Ticket, bool),
+    /// A transaction, of so many bytes.
+    Transaction(Ticket, u32),
+    /// The answer to one: opcode, flags, and so many bytes.
+    Told(Ticket, Head, u32),
     Longest {
         ticket: Ticket,
         namespace: Namespace,
@@ -55,6 +60,8 @@ pub struct Batch {
     texts: Vec<u8>,
     /// Bytes of requests among them.
     asked_bytes: usize,
+    /// Bytes of transactions among them, which leave requests for locks their room.
+    transaction_bytes: usize,
     /// The live members, if they are others now.
     pub(crate) fleet: Option<Arc<Fleet>>,
     /// Where the shards of other proxies are, if they are elsewhere now.
@@ -69,6 +76,10 @@ pub(crate) enum Said<'a> {
     Answer(Ticket, Reply<'a>),
     /// The second: it is answered nevertheless.
     Cancel(Ticket, bool),
+    /// A transaction.
+    Transaction(Ticket, &'a [u8]),
+    /// The answer to one.
+    Told(Ticket, Head, &'a [u8]),
     /// Which locks have the longest queues; so many at most.
     Longest(Ticket, Namespace, u32),
 }
@@ -94,6 +105,8 @@ impl Batch {
                 Said::Answer(ticket, Reply { verdict, holder, waiters, list })
             }
             Message::Cancel(ticket, is_awaited) => Said::Cancel(ticket, is_awaited),
+            Message::Transaction(ticket, length) => Said::Transaction(ticket, text(length as usize)),
+            Message::Told(ticket, head, length) => Said::Told(ticket, head, text(length as usize)),
             Message::Longest { ticket, namespace, most } => Said::Longest(ticket, namespace, most),
         })
     }
@@ -175,6 +188,26 @@ impl Lanes {
         let holder = reply.holder.map(|holder| (holder.mode, holder.fence, holder.ttl_ms));
         let (verdict, waiters, length) = (reply.verdict, reply.waiters, owner.len() as u16);
         batch.messages.push(Message::Answer { ticket, verdict, holder, waiters, length, list });
+    }
+
+    /// Sends a transaction on; `false`: too much waits for that core.
+    pub(crate) fn ask_transaction(&mut self, to: usize, ticket: Ticket, message: &[u8]) -> bool {
+        let waits = |batch: &Batch| batch.transaction_bytes + message.len();
+        if self.batches.get(to).is_none_or(|batch| waits(batch) > WAITING_BYTES_MAX) {
+            return false;
+        }
+        let Some(batch) = self.batch(to) else { return false };
+        batch.transaction_bytes += size_of::<Message>() + message.len();
+        batch.texts.extend_from_slice(message);
+        batch.messages.push(Message::Transaction(ticket, message.len() as u32));
+        true
+    }
+
+    /// Sends the answer to a transaction back.
+    pub(crate) fn answer_with(&mut self, to: usize, ticket: Ticket, head: Head, body: &[u8]) {
+        let Some(batch) = self.batch(to) else { return };
+        batch.texts.extend_from_slice(body);
+        batch.messages.push(Message::Told(ticket, head, body.len() as u32));
     }
 
     /// Asks for the longest queues; `false`: too much waits for that core.

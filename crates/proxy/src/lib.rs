@@ -32,6 +32,7 @@ mod locks;
 pub mod membership;
 mod own;
 mod second;
+mod transactions;
 
 mod context;
 mod drain;

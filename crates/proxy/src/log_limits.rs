@@ -23,10 +23,13 @@ pub(crate) enum Logged {
     LockRow,
     /// A node did not say if a role may use locks.
     Permission,
+    /// What former transactions left could not be read.
+    Transactions,
 }
 
 /// Kinds that are no [`Closing`].
-const OTHERS: [Logged; 4] = [Logged::LongAnswer, Logged::NoAccess, Logged::LockRow, Logged::Permission];
+const OTHERS: [Logged; 5] =
+    [Logged::LongAnswer, Logged::NoAccess, Logged::LockRow, Logged::Permission, Logged::Transactions];
 const KINDS: usize = Closing::COUNT + OTHERS.len();
 
 impl Logged {
@@ -41,6 +44,7 @@ impl Logged {
             Logged::NoAccess => Closing::COUNT + 1,
             Logged::LockRow => Closing::COUNT + 2,
             Logged::Permission => Closing::COUNT + 3,
+            Logged::Transactions => Closing::COUNT + 4,
         }
     }
 
@@ -52,6 +56,7 @@ impl Logged {
             Logged::NoAccess => "no_access",
             Logged::LockRow => "lock_row",
             Logged::Permission => "permission",
+            Logged::Transactions => "transactions",
         }
     }
 }

@@ -36,6 +36,8 @@ pub(crate) enum After {
     Use,
     /// About locks, or perhaps: read by itself, and answered by the proxy.
     Lock,
+    /// A transaction: carried out by the proxies.
+    Transaction,
     /// It names a statement that nobody prepared here: not sent, the client is asked to prepare it.
     Unprepared,
 }
@@ -44,7 +46,7 @@ impl After {
     /// True if the request is not simply sent to the node that it is for.
     #[inline]
     pub(crate) fn is_for_the_proxy(self) -> bool {
-        matches!(self, After::Use | After::Unprepared | After::Local | After::Lock)
+        matches!(self, After::Use | After::Unprepared | After::Local | After::Lock | After::Transaction)
     }
 }
 

@@ -20,6 +20,7 @@ use shunt_wire::cql::types::partition_key;
 
 use crate::limits;
 use crate::plan::{After, Work, after_of, work_of};
+use crate::transactions::known::Known;
 
 pub(crate) use shape::Shape;
 pub(crate) use store::Account;
@@ -70,6 +71,8 @@ pub struct PreparedStatement {
     pub(crate) result_columns: Box<[ResultColumn]>,
     /// What it asks of locks, if it is on one of their tables.
     pub(crate) locks: Option<Arc<facade::Statement>>,
+    /// What it is, if it is a transaction.
+    pub(crate) transaction: Option<Arc<Known>>,
     /// Its bind markers and columns, as its clients know them.
     pub(crate) shape: Shape,
     /// Told whenever it is executed.
@@ -93,6 +96,7 @@ impl PreparedStatement {
             key: Box::default(),
             result_columns: Box::default(),
             locks: None,
+            transaction: None,
             shape: Shape::default(),
             mark: Mark::default(),
         }
@@ -101,6 +105,11 @@ impl PreparedStatement {
     /// One that the proxy answers itself.
     pub(crate) fn on_locks(self, statement: facade::Statement) -> Self {
         Self { locks: Some(Arc::new(statement)), after: After::Lock, ..self }
+    }
+
+    /// A transaction.
+    pub(crate) fn of_transaction(self, known: Known) -> Self {
+        Self { transaction: Some(Arc::new(known)), after: After::Transaction, ..self }
     }
 
     pub(crate) fn with_shape(self, shape: Shape) -> Self {
@@ -114,7 +123,8 @@ impl PreparedStatement {
         let key = self.key.iter().map(|marker| marker.name.len() + size_of::<KeyMarker>()).sum::<usize>();
         let text = self.text.as_ref().map_or(0, |text| text.len());
         let locks = self.locks.as_ref().map_or(0, |statement| statement.bytes());
-        size_of::<Self>() + self.id.len() + text + columns + key + locks
+        let transaction = self.transaction.as_ref().map_or(0, |known| known.bytes());
+        size_of::<Self>() + self.id.len() + text + columns + key + locks + transaction
     }
 
     /// Puts together what PREPARE asked (`text`, classified as `parsed`) and what the node answered.

@@ -5,12 +5,13 @@
 //! of the local datacentre. A request the proxy does not understand is never refused: it goes to any node, is not
 //! repeated, and the node says what it thinks.
 
+use shunt_language::transaction::mode;
 use shunt_topology::token;
 use shunt_topology::{KeyspaceIndex, NodeId, Token};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::split_request_prefix;
 use shunt_wire::cql::message::{Batch, BatchStatement, ExecuteRouting, Prepare, Query, Values};
-use shunt_wire::cql::statement::{self, Identifier, Statement, routing_key};
+use shunt_wire::cql::statement::{self, Identifier, Kind, Statement, routing_key};
 use shunt_wire::error::DecodeError;
 
 use crate::ids::{LinkKey, PoolId};
@@ -42,14 +43,35 @@ pub(crate) fn plan(router: &mut Router, pool: PoolId, header: &Header, body: &[u
         opcode::PREPARE => {
             let asked = Prepare::decode(header.version, body)?;
             let session = router.pools.get(pool).and_then(|pool| pool.key.keyspace.as_deref());
-            let after = match router.serves_locks && is_refused_on_locks(asked.text, asked.keyspace.or(session)) {
-                true => After::Lock,
-                false => After::Learn,
+            let after = match router.serves_locks {
+                true if is_transaction(asked.text) => After::Transaction,
+                true if is_refused_on_locks(asked.text, asked.keyspace.or(session)) => After::Lock,
+                _ => After::Learn,
             };
             Ok(Plan { kind: QueryKind::Prepare, after, ..Plan::anywhere() })
         }
         _ => Ok(Plan::anywhere()),
     }
+}
+
+/// A statement that changes a table's mode, and nothing else, is no longer.
+const MODE_CHANGE_BYTES_MAX: usize = 4_096;
+
+/// True of a transaction, and of what changes how a table takes part in them.
+fn is_on_transactions(parsed: &Statement<'_>, text: &str) -> bool {
+    match parsed.kind {
+        Kind::Transaction => true,
+        // What is longer is no change of a mode alone, and not taken apart to see that.
+        Kind::Ddl => {
+            text.len() <= MODE_CHANGE_BYTES_MAX && mode::may_change_mode(text) && !matches!(mode::parse(text), Ok(None))
+        }
+        _ => false,
+    }
+}
+
+/// True if a text that is to be prepared is a transaction.
+fn is_transaction(text: &str) -> bool {
+    statement::classify(text).kind == Kind::Transaction
 }
 
 /// True if a text that is to be prepared is on one of the tables of locks, and none of the forms that it may have.
@@ -103,6 +125,7 @@ fn plan_query(router: &mut Router, pool: PoolId, query: &Query<'_>) -> Plan {
     let is_on_locks = router.serves_locks && locks::may_be_facade(&parsed, session, query.text);
     let after = match is_on_locks && locks::is_on_locks(&parsed, session, query.text) {
         true => After::Lock,
+        false if router.serves_locks && is_on_transactions(&parsed, query.text) => After::Transaction,
         false => after_of(&parsed, session),
     };
     Plan {

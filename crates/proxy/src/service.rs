@@ -22,12 +22,13 @@ use crate::membership::run;
 use crate::own::heard;
 use crate::reply;
 use crate::second::{agreement, expired, lost};
+use crate::transactions::{self, carry as transactions_carry, modes as transactions_modes};
 use crate::window::WindowControl;
 
 /// The timer that comes round.
 const TICK: u64 = 1;
 const _: () = {
-    let timers = [TICK, GATHER_TIMER, census::TIMER, announce::TIMER, locks::TIMER, run::TIMER];
+    let timers = [TICK, GATHER_TIMER, census::TIMER, announce::TIMER, locks::TIMER, run::TIMER, transactions::TIMER];
     let mut one = 0;
     while one < timers.len() {
         let mut other = 0;
@@ -94,6 +95,7 @@ impl Service for Core {
             TICK => tick(self, io),
             locks::TIMER => carry::due(self, io),
             run::TIMER => run::tick(self, io),
+            transactions::TIMER => transactions_carry::due(self, io),
             census::TIMER => census::go_on(&mut self.census, &self.clients, &self.router.pools, io),
             announce::TIMER => announce::go_on(self, io),
             // What is due is found at the end of the turn.
@@ -149,9 +151,10 @@ impl Service for Core {
 #[inline]
 fn settle(core: &mut Core, io: &mut Io) {
     lost::settle(core, io);
-    while !core.clients.inbox.is_empty() || core.fleet.locks.has_work() {
+    while !core.clients.inbox.is_empty() || core.fleet.locks.has_work() || core.fleet.transactions.has_work() {
         heard::settle(core, io);
         carry::out(core, io);
+        transactions_carry::out(core, io);
         lost::settle(core, io);
     }
 }
@@ -169,6 +172,8 @@ fn tick(core: &mut Core, io: &mut Io) {
     keep_locks::tick(core);
     foreign::tick(core, io);
     sweep::tick(core, io);
+    transactions_carry::tick(core, io);
+    transactions_modes::tick(core, io);
     hop::tick(core, io);
     core.window.tick(io, &core.context.metrics);
     core.context.metrics.idle_buffer_bytes.set(io.idle_buffer_bytes() as u64);

@@ -21,7 +21,7 @@ use crate::values::json;
 
 pub use aggregate::{Aggregate, AggregateKind, AggregateState};
 pub use arithmetic::is_number;
-pub use resolve::{Argument, resolve};
+pub use resolve::{Argument, is_native, resolve};
 
 /// The surroundings that functions need besides their arguments.
 pub trait Environment {

@@ -99,6 +99,12 @@ pub fn resolve(
     }
 }
 
+/// True if there is a function of this name that users have not defined.
+#[must_use]
+pub fn is_native(name: &str) -> bool {
+    !matches!(candidates(name, &[], None, None), Ok(None))
+}
+
 fn signatures(functions: &[Function]) -> String {
     let shown = functions.iter().map(|function| {
         let arguments: Vec<_> = function.arguments.iter().map(CqlType::unfrozen_name).collect();

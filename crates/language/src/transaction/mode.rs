@@ -11,6 +11,8 @@ pub const OPTION: &str = "transactional_mode";
 pub enum TransactionalMode {
     /// Not at all.
     Off,
+    /// It does, and other statements on it are carried out as if it did not.
+    Unsafe,
     /// All writes are transactions, reads need not be.
     MixedReads,
     /// All writes and reads are transactions.
@@ -19,14 +21,15 @@ pub enum TransactionalMode {
 
 impl TransactionalMode {
     /// All of them.
-    pub const ALL: [TransactionalMode; 3] =
-        [TransactionalMode::Off, TransactionalMode::MixedReads, TransactionalMode::Full];
+    pub const ALL: [TransactionalMode; 4] =
+        [TransactionalMode::Off, TransactionalMode::Unsafe, TransactionalMode::MixedReads, TransactionalMode::Full];
 
     /// Its name in the option.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             TransactionalMode::Off => "off",
+            TransactionalMode::Unsafe => "unsafe",
             TransactionalMode::MixedReads => "mixed_reads",
             TransactionalMode::Full => "full",
         }
@@ -76,7 +79,9 @@ pub fn parse(text: &str) -> Result<Option<ModeChange>, InvalidRequest> {
     };
     let mode = mode.ok_or_else(|| {
         let table = &alter.name;
-        InvalidRequest::new(format!("ALTER TABLE {table} WITH {OPTION}: it is 'off', 'mixed_reads' or 'full'"))
+        InvalidRequest::new(format!(
+            "ALTER TABLE {table} WITH {OPTION}: it is 'off', 'unsafe', 'mixed_reads' or 'full'"
+        ))
     })?;
     Ok(Some(ModeChange { table: alter.name, if_exists: alter.if_exists, mode }))
 }

@@ -58,14 +58,14 @@ impl Locks {
                  address of its own (--advertise), and stop one of the two"
             ));
         }
+        let count: usize = cores.iter().map(|core| core.locks.unreadable.all().count()).sum();
+        alerts.extend(unreadable_alerts(&status["unreadable"], count));
         for address in status["shared_addresses"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             alerts.push(format!(
                 "two live members say that they are reached at {address}: requests for the locks of one come to the other and are refused; \
                  give each an address of its own (--advertise), and stop one of the two"
             ));
         }
-        let count: usize = cores.iter().map(|core| core.locks.unreadable.all().count()).sum();
-        alerts.extend(unreadable_alerts(&status["unreadable"], count));
         status["alerts"] = alerts.into();
         status
     }

@@ -111,7 +111,7 @@ pub(crate) fn tell_suppressed(context: &Context, io: &Io) {
         let reason = logged.text();
         match logged {
             Logged::Closed(_) => tracing::warn!(reason, suppressed, "more clients were closed for the same reason"),
-            Logged::LongAnswer | Logged::NoAccess | Logged::LockRow | Logged::Permission => {
+            Logged::LongAnswer | Logged::NoAccess | Logged::LockRow | Logged::Permission | Logged::Transactions => {
                 tracing::warn!(reason, suppressed, "the same happened more often")
             }
         }

@@ -3,14 +3,14 @@
 use std::net::SocketAddr;
 
 use shunt_language::facade::Table;
-use shunt_locks::Mode;
+use shunt_locks::{Mode, Ticket};
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{HEADER_BYTES, Header, flag, opcode};
 use shunt_wire::cql::message::{Consistency, QueryParams, Value, ValueList, encode, put};
 
 use crate::core::Core;
 use crate::hop::open::link_to;
-use crate::hop::{FORWARDED, GIVES_BACK, Login, NAMES_MODE, PAYLOAD, Sent, Step, VERSION, Via};
+use crate::hop::{FORWARDED, GIVES_BACK, Login, NAMES_MODE, PAYLOAD, Sent, SentLock, Step, TRANSACTION, VERSION, Via};
 use crate::limits;
 use crate::locks::request::{Operation, Request};
 
@@ -28,38 +28,66 @@ pub(crate) fn forward(
     table: Table,
     request: &Request<'_>,
 ) -> Option<Via> {
-    let key = link_to(core, io, to, login)?;
+    let Request { ticket, operation, namespace, .. } = *request;
     let mut texts = core.fleet.locks.spare_texts();
-    if matches!(request.operation, Operation::Acquire { .. }) {
+    if matches!(operation, Operation::Acquire { .. }) {
         texts.extend_from_slice(request.name);
         texts.extend_from_slice(request.owner);
     }
+    let name_bytes = request.name.len().min(texts.len());
+    let due_ns = io.now_ns() + answered_within_ns(core.context.config.query_timeout_ms, operation);
+    let lock = Some(SentLock { operation, table, namespace });
+    let sent = Sent { ticket, lock, texts, name_bytes, is_sent: false, due_ns, is_told: false };
+    let mut body = std::mem::take(&mut core.scratch.body);
+    body.clear();
+    let kind = kind_of(operation);
+    put::bytes_map(&mut body, [(PAYLOAD, Some(&[kind][..]))]);
+    write(&mut body, table, request);
+    let via = send(core, io, (to, login), sent, &body);
+    core.scratch.body = body;
+    via
+}
+
+/// Sends a transaction to the proxy that owns its keyspace; its answer comes later, once. None: it was not sent.
+pub(crate) fn forward_transaction(
+    core: &mut Core,
+    io: &mut Io,
+    to: SocketAddr,
+    login: &Login,
+    ticket: Ticket,
+    asked: &[u8],
+) -> Option<Via> {
+    // What is not in time there is told in time from there; here it is in doubt.
+    let due_ns = io.now_ns() + core.context.config.query_timeout_ms * 1_000_000 + READ_NS;
+    let sent = Sent { ticket, lock: None, texts: Vec::new(), name_bytes: 0, is_sent: false, due_ns, is_told: false };
+    let mut body = Vec::new();
+    put::bytes_map(&mut body, [(PAYLOAD, Some(&[FORWARDED][..])), (TRANSACTION, Some(asked))]);
+    // The statement is in the payload; this is what a proxy that does not know it makes of it: nothing.
+    encode::query(
+        &mut body,
+        VERSION,
+        "BEGIN TRANSACTION COMMIT TRANSACTION",
+        &QueryParams::simple(Consistency::QUORUM),
+    );
+    send(core, io, (to, login), sent, &body)
+}
+
+fn send(core: &mut Core, io: &mut Io, (to, login): (SocketAddr, &Login), sent: Sent, body: &[u8]) -> Option<Via> {
+    let key = link_to(core, io, to, login)?;
     let link = core.fleet.hops.links.get_mut(key)?;
     let waiting = link.unsent.len() + io.backlog(link.conn);
     if link.sent.len() >= IN_FLIGHT_MAX || waiting > limits::LINK_BACKLOG_BYTES_MAX {
         return None;
     }
     let is_sent = link.step == Step::Ready;
-    let (ticket, operation, name_bytes) = (request.ticket, request.operation, request.name.len().min(texts.len()));
-    let due_ns = io.now_ns() + answered_within_ns(core.context.config.query_timeout_ms, operation);
-    let namespace = request.namespace;
-    let sent = Sent { ticket, operation, table, namespace, texts, name_bytes, is_sent, due_ns, is_told: false };
-    let via = Via { link: key, place: link.sent.insert(sent) };
-    let stream = via.stream();
+    let via = Via { link: key, place: link.sent.insert(Sent { is_sent, ..sent }) };
     link.used_ns = io.now_ns();
-    let mut body = std::mem::take(&mut core.scratch.body);
-    body.clear();
-    let kind = kind_of(request.operation);
-    put::bytes_map(&mut body, [(PAYLOAD, Some(&[kind][..]))]);
-    write(&mut body, table, request);
-    let flags = flag::CUSTOM_PAYLOAD;
-    let length = body.len() as u32;
+    let (flags, stream, length) = (flag::CUSTOM_PAYLOAD, via.stream(), body.len() as u32);
     let header = Header { version: VERSION, response: false, flags, stream, opcode: opcode::QUERY, length };
     let out = if is_sent { io.output(link.conn) } else { &mut link.unsent };
     out.reserve(HEADER_BYTES + body.len());
     out.extend_from_slice(&header.to_bytes());
-    out.extend_from_slice(&body);
-    core.scratch.body = body;
+    out.extend_from_slice(body);
     Some(via)
 }
 
@@ -166,7 +194,7 @@ fn held_by<'a>(
 #[cfg(test)]
 mod tests {
     use shunt_language::facade::{self, Asked};
-    use shunt_locks::{Namespace, Ticket};
+    use shunt_locks::Namespace;
     use shunt_wire::cql::message::Query;
 
     use super::*;

@@ -10,12 +10,13 @@ use shunt_wire::cql::message::encode;
 use crate::core::Core;
 use crate::hop::open::OPEN_NS;
 use crate::hop::read;
-use crate::hop::{HopLink, Login, STREAM, Sent, Step, VERSION};
+use crate::hop::{HopLink, Login, STREAM, Sent, SentLock, Step, VERSION};
 use crate::limits;
 use crate::locks::ask;
 use crate::locks::outbox::{Reply, Verdict};
 use crate::locks::question::Question;
 use crate::locks::request::Operation;
+use crate::transactions::answer as transactions;
 
 /// A proxy that has not answered a probe for so long is given up. What it was asked may have been carried out.
 const PROBE_NS: u64 = 2 * limits::SECOND_NS;
@@ -113,8 +114,12 @@ fn take(
                 return Err("it answered what nobody asked");
             };
             let (to, login) = (link.address, link.login.clone());
-            let outcome = read::outcome(sent.operation, header.flags, header.opcode, body, list);
-            let outcome = outcome.unwrap_or_else(|| read::unknown(sent.operation).into());
+            let Some(SentLock { operation, .. }) = sent.lock else {
+                transactions::forwarded(core, sent.ticket, header, body);
+                return Ok(());
+            };
+            let outcome = read::outcome(operation, header.flags, header.opcode, body, list);
+            let outcome = outcome.unwrap_or_else(|| read::unknown(operation).into());
             if !ask::answered_elsewhere(core, io, sent.ticket, &outcome) {
                 release(core, io, to, &login, &sent, &outcome);
             }
@@ -127,15 +132,18 @@ fn take(
     }
 }
 
+/// What is known of what was sent and not answered.
+fn unknown(lock: Option<SentLock>) -> Verdict {
+    lock.map_or(Verdict::InDoubt, |lock| read::unknown(lock.operation))
+}
+
 /// Whoever asked is gone: a lock that was granted meanwhile is released, unless it was asked for again elsewhere.
 fn release(core: &mut Core, io: &mut Io, to: SocketAddr, login: &Login, sent: &Sent, outcome: &Reply<'_>) {
-    let (Verdict::Granted, Some(held), Operation::Acquire { .. }) = (outcome.verdict, outcome.holder, sent.operation)
-    else {
-        return;
-    };
+    let Some(SentLock { operation: Operation::Acquire { .. }, table, namespace }) = sent.lock else { return };
+    let (Verdict::Granted, Some(held)) = (outcome.verdict, outcome.holder) else { return };
     let (name, owner) = sent.texts.split_at(sent.name_bytes);
     let operation = Operation::GiveBack { fence: held.fence };
-    let question = Question { table: sent.table, namespace: sent.namespace, operation, name, owner };
+    let question = Question { table, namespace, operation, name, owner };
     ask::forward_for_nobody(core, io, to, login, &question);
 }
 
@@ -156,8 +164,8 @@ fn end(core: &mut Core, io: &mut Io, key: usize) {
     let Some(link) = core.fleet.hops.links.try_remove(key) else { return };
     core.fleet.hops.by.remove(&(link.address, link.login));
     core.connections.forget(link.conn);
-    for (_, Sent { ticket, operation, is_sent, .. }) in link.sent {
-        let verdict = if is_sent { read::unknown(operation) } else { Verdict::NotServed(NotServed::Elsewhere) };
+    for (_, Sent { ticket, lock, is_sent, .. }) in link.sent {
+        let verdict = if is_sent { unknown(lock) } else { Verdict::NotServed(NotServed::Elsewhere) };
         ask::answered_elsewhere(core, io, ticket, &verdict.into());
     }
 }
@@ -170,14 +178,14 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
         let Some(link) = core.fleet.hops.links.get_mut(key) else { continue };
         let silent_ns = now_ns.saturating_sub(link.last_received_ns);
         let late = link.sent.iter_mut().filter(|(_, sent)| !sent.is_told && now_ns > sent.due_ns);
-        let late: Vec<(Ticket, Operation)> = late
+        let late: Vec<(Ticket, Option<SentLock>)> = late
             .map(|(_, sent)| {
                 sent.is_told = true;
-                (sent.ticket, sent.operation)
+                (sent.ticket, sent.lock)
             })
             .collect();
-        for (ticket, operation) in &late {
-            ask::answered_elsewhere(core, io, *ticket, &read::unknown(*operation).into());
+        for (ticket, lock) in &late {
+            ask::answered_elsewhere(core, io, *ticket, &unknown(*lock).into());
         }
         let Some(link) = core.fleet.hops.links.get_mut(key) else { continue };
         let lost = |sent: &Sent| sent.is_told && now_ns.saturating_sub(sent.due_ns) > LOST_NS;

@@ -42,6 +42,8 @@ pub(crate) const PAYLOAD: &str = "shunt-hop";
 const FORWARDED: u8 = 1;
 /// Its value where a lock is released that was granted to nobody who wants it.
 pub(crate) const GIVES_BACK: u8 = 2;
+/// The key in the custom payload of a transaction that was forwarded; its value is what [`crate::transactions::known::Asked`] writes.
+pub(crate) const TRANSACTION: &str = "shunt-transaction";
 /// Its value of a renewal that names the mode that its client has named. For a proxy that does not know it, it is [`FORWARDED`].
 pub(crate) const NAMES_MODE: u8 = 4;
 /// Its first byte in an OPTIONS that withdraws a request; the stream id of that is behind it.
@@ -85,9 +87,8 @@ impl Via {
 #[derive(Debug)]
 struct Sent {
     ticket: Ticket,
-    operation: Operation,
-    table: Table,
-    namespace: Namespace,
+    /// None: it is a transaction.
+    lock: Option<SentLock>,
     /// Name and owner of a lock that is asked for, to release it should the client be gone by then.
     texts: Vec<u8>,
     name_bytes: usize,
@@ -97,6 +98,14 @@ struct Sent {
     due_ns: u64,
     /// It was not answered by then, and whoever asked was told so.
     is_told: bool,
+}
+
+/// What was asked of a lock.
+#[derive(Clone, Copy, Debug)]
+struct SentLock {
+    operation: Operation,
+    table: Table,
+    namespace: Namespace,
 }
 
 /// A connection to another proxy.

@@ -25,7 +25,10 @@ use crate::limits;
 /// Takes back what the client has asked that is gone.
 pub(crate) fn withdraw(core: &mut Core, io: &mut Io, ticket: Ticket, via: Via) {
     let Some(link) = core.fleet.hops.links.get_mut(via.link) else { return };
-    let waits = link.sent.get(via.place).is_some_and(|sent| sent.ticket == ticket && sent.operation.may_wait());
+    let waits = link
+        .sent
+        .get(via.place)
+        .is_some_and(|sent| sent.ticket == ticket && sent.lock.is_some_and(|lock| lock.operation.may_wait()));
     if !waits || link.unsent.len() + io.backlog(link.conn) > limits::LINK_BACKLOG_BYTES_MAX {
         return;
     }

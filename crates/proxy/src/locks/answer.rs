@@ -67,7 +67,8 @@ pub(super) fn encode(out: &mut Vec<u8>, version: u8, form: &Form, outcome: &Repl
                 reply::selected(out, table, columns, *skip_metadata, row.into_iter());
             }
         }
-        FormKind::Batch(_) | FormKind::Part { .. } | FormKind::Back(_) | FormKind::Share(_) | FormKind::Nobody => {}
+        FormKind::Batch(_) | FormKind::Part { .. } | FormKind::Back(_) | FormKind::Share(_) => {}
+        FormKind::Message | FormKind::Nobody => {}
     }
     (opcode::RESULT, flags)
 }

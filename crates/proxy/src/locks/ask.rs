@@ -22,6 +22,7 @@ use crate::locks::{answer, core_of, keep, overview, requests, several};
 use crate::metrics::Outcome;
 use crate::own;
 use crate::reply::{self, Answer};
+use crate::transactions::{answer as transactions, run};
 
 /// A request that no proxy could serve, because its lock's owner had just changed, is made again for so long.
 const AGAIN_FOR_NS: u64 = limits::SECOND_NS;
@@ -84,7 +85,7 @@ pub(crate) fn forward_for_nobody(core: &mut Core, io: &mut Io, to: SocketAddr, l
 }
 
 /// Notes a client's request, and says who it is. None: it is gone.
-pub(super) fn note(
+pub(crate) fn note(
     core: &mut Core,
     io: &Io,
     (slot, stream): (u32, i16),
@@ -203,6 +204,7 @@ pub(super) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Re
             overview::heard(core, io, gathered, outcome);
         }
         FormKind::Nobody => forget(core, ticket),
+        FormKind::Message => transactions::of_verdict(core, ticket, outcome.verdict),
         _ => {
             let form = std::mem::take(&mut pending.form);
             let mut body = std::mem::take(&mut core.scratch.message);
@@ -251,13 +253,20 @@ pub(super) fn ask_again(core: &mut Core, io: &mut Io) {
 }
 
 /// The version of the client that made a request.
-pub(super) fn version_of(core: &mut Core, ticket: Ticket) -> u8 {
+pub(crate) fn version_of(core: &mut Core, ticket: Ticket) -> u8 {
     let pending = core.fleet.locks.requests.get_mut(ticket).map(|pending| pending.client);
     pending.and_then(|client| core.clients.version_of(client)).unwrap_or(own::VERSION)
 }
 
-/// Answers a client's request with this message, of this opcode and with these flags.
-pub(super) fn answer_with(core: &mut Core, io: &mut Io, ticket: Ticket, (opcode, flags): (u8, u8), body: &[u8]) {
+/// Where a request is now.
+pub(crate) fn is_at(core: &mut Core, ticket: Ticket, at: At) {
+    if let Some(pending) = core.fleet.locks.requests.get_mut(ticket) {
+        pending.at = at;
+    }
+}
+
+/// Answers a client's request with this message: its opcode, its flags and its body.
+pub(crate) fn answer_with(core: &mut Core, io: &mut Io, ticket: Ticket, (opcode, flags): (u8, u8), body: &[u8]) {
     let Some((pending, first)) = core.fleet.locks.requests.take(ticket) else { return };
     if let (Some(first), Some(client)) = (first, core.clients.find_mut(pending.client)) {
         client.lock_requests = first;
@@ -275,6 +284,7 @@ pub(crate) fn client_gone(core: &mut Core, io: &mut Io, first: u32) {
         core.context.metrics.in_flight.sub(1);
         match pending.form.kind {
             FormKind::Batch(group) => several::abandon(core, io, group),
+            FormKind::Message if matches!(pending.at, At::Here(_)) => run::cancel(core, io, ticket),
             _ => cancel(core, io, ticket, &pending),
         }
     }

@@ -31,6 +31,8 @@ pub(crate) enum FormKind {
     Back(u32),
     /// To a question to all cores that this is a part of.
     Share(u32),
+    /// By a message that whoever serves it makes: it is a transaction.
+    Message,
     /// To nobody.
     #[default]
     Nobody,

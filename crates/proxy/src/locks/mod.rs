@@ -172,6 +172,16 @@ impl Default for LockKeeper {
 const SPARE_MAX: usize = 1_024;
 
 impl LockKeeper {
+    /// How the fleet's rows are written and read; none while this proxy is no member.
+    pub(crate) fn level(&self) -> Option<Level> {
+        self.level
+    }
+
+    /// What clients of this core have asked, of locks and else.
+    pub(crate) fn requests_mut(&mut self) -> &mut Requests {
+        &mut self.requests
+    }
+
     /// The longest TTL of a lock in memory, milliseconds.
     pub(crate) fn max_ttl_ms(&self) -> u32 {
         self.max_ttl_ms

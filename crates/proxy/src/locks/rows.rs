@@ -140,10 +140,10 @@ pub(crate) fn loaded(core: &mut Core, io: &mut Io, load: LoadId, heard: &Heard<'
                 let page = rows.metadata.paging_state;
                 if !keep::loaded(core, io, load, &decoded, page.is_none()) {
                     tell_full(core, io, load);
-                } else if page.is_some() && is_awaited(core, load) {
-                    read(core, io, load, page);
                 } else if page.is_none() {
                     core.fleet.locks.unreadable.remove(load.bucket);
+                } else if is_awaited(core, load) {
+                    read(core, io, load, page);
                 }
             }
             Err(name) => {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use shunt_language::InvalidRequest;
 use shunt_language::facade::{self, Asked, Request, Statement, Table};
-use shunt_language::{InvalidRequest, SyntaxError};
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{
@@ -23,19 +23,6 @@ use crate::locks::{ask, overview, permission, several};
 use crate::metrics::Outcome;
 use crate::plan::Plan;
 use crate::reply;
-
-/// What is wrong with a statement on locks.
-impl From<InvalidRequest> for Fault {
-    fn from(error: InvalidRequest) -> Self {
-        Fault::invalid(format!("Shunt: {}", error.message))
-    }
-}
-
-impl From<SyntaxError> for Fault {
-    fn from(error: SyntaxError) -> Self {
-        Fault::new(crate::fault::FaultKind::Syntax, error.message)
-    }
-}
 
 /// Where a request comes from.
 #[derive(Clone, Copy)]

@@ -9,6 +9,8 @@ use crate::locks::word::Word;
 use crate::locks::{core_of, keep};
 use crate::membership::run;
 use crate::own;
+use crate::transactions::draining::Draining;
+use crate::transactions::words as transactions;
 
 /// Says something to every core.
 pub(crate) fn tell_all(core: &mut Core, io: &mut Io, word: Word) {
@@ -22,7 +24,7 @@ pub(crate) fn tell_shard(core: &mut Core, io: &mut Io, shard: Shard, word: Word)
     tell(core, io, core_of(shard, core.context.config.cores), word);
 }
 
-fn tell(core: &mut Core, io: &mut Io, to: usize, word: Word) {
+pub(crate) fn tell(core: &mut Core, io: &mut Io, to: usize, word: Word) {
     if to == core.context.index {
         take(core, io, word);
     } else {
@@ -48,24 +50,30 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, word: Word) {
             for shard in 0..SHARDS as Shard {
                 core.fleet.locks.lose(shard, now.boot_ns);
             }
+            transactions::end(core, io);
         }
         Word::Lease(post) => {
             let lease = Lease { valid_until_ns: post.valid_until_ns, ts_limit_us: post.ts_limit_us };
             let (table, outbox) = core.fleet.locks.table();
             table.set_lease(now, lease, outbox);
             let token_us = table.last_token_us();
+            transactions::lease(core, io, lease);
+            let token_us = token_us.max(core.fleet.transactions.highest_timestamp_us());
             tell(core, io, 0, Word::GrantedUpTo(token_us));
         }
         Word::Gain(gain) => {
             let grace_ns = gain.memory_grace_until_ns;
             let (table, outbox) = core.fleet.locks.table();
             table.gain(now, gain.shard, gain.ts_floor_us, grace_ns, outbox);
+            transactions::gain(core, io, &gain);
         }
         Word::Drain { shard, number } => {
             let (table, _) = core.fleet.locks.table();
+            // Before it is lost: after that its tokens count no more.
             let (last_token_us, memory_empty) = (table.last_token_us(), table.is_memory_free(now, shard));
             core.fleet.locks.lose(shard, now.boot_ns);
-            tell(core, io, 0, Word::Drained { shard, number, last_token_us, memory_empty });
+            // Told when its transactions have ended too.
+            transactions::drain(core, Draining { shard, number, last_token_us, memory_empty });
         }
         Word::Resume(shard) => {
             // Its holds were forgotten when it was to be handed over. Durable ones are read again, and those in memory may be held
@@ -73,8 +81,12 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, word: Word) {
             let grace_ns = core.fleet.locks.forgotten_until_ns[usize::from(shard)];
             let (table, outbox) = core.fleet.locks.table();
             table.gain(now, shard, 0, grace_ns, outbox);
+            transactions::resume(core, shard);
         }
-        Word::Lost(shard) => core.fleet.locks.lose(shard, now.boot_ns),
+        Word::Lost(shard) => {
+            core.fleet.locks.lose(shard, now.boot_ns);
+            transactions::lose(core, io, shard);
+        }
         Word::Drained { .. } | Word::GrantedUpTo(_) => run::word(core, io, word),
     }
     keep::set_due(core, io);

@@ -35,8 +35,7 @@ pub fn found(client: &mut Client, name: &str, row: NewFleet, replication: &Repli
     let mut founded = Founded::default();
     let keyspaces =
         [schema::META_KEYSPACE, schema::FACADE_KEYSPACE].map(|keyspace| schema::create_keyspace(keyspace, replication));
-    let tables = || schema::META_TABLES.into_iter().chain(schema::FACADE_TABLES);
-    for table in tables() {
+    for table in schema::tables() {
         match look(client, table)? {
             There::Not(table) => founded.made.push(table),
             There::AsMade(table) => founded.were_there.push(table),
@@ -46,7 +45,7 @@ pub fn found(client: &mut Client, name: &str, row: NewFleet, replication: &Repli
             }
         }
     }
-    for text in keyspaces.into_iter().chain(tables().map(str::to_owned)) {
+    for text in keyspaces.into_iter().chain(schema::tables().map(str::to_owned)) {
         client.query(&text, &[], Consistency::QUORUM, None)?;
         agree(client)?;
     }
@@ -87,7 +86,7 @@ pub enum There {
     Anothers(String),
 }
 
-/// Whether the table that one of [`schema::META_TABLES`] or [`schema::FACADE_TABLES`] makes is there.
+/// Whether the table that one of [`schema::tables`] makes is there.
 ///
 /// # Errors
 /// The node refused to say, or did not answer.

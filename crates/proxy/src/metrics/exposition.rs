@@ -34,6 +34,7 @@ impl Sources {
         self.pools(encoder)?;
         self.statements(encoder)?;
         self.locks(encoder)?;
+        self.transactions(encoder)?;
         self.queries(encoder)?;
         self.nodes(encoder)?;
         self.control(encoder)
@@ -122,6 +123,19 @@ impl Sources {
         encoder.gauge("shunt_pools", "Pools of links, by state.", None, &pools)?;
         let clients = self.gauges(|core| &core.pool_clients);
         encoder.gauge("shunt_pool_clients", "Clients by the state of their pool.", None, &clients)
+    }
+
+    fn transactions(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        let open = self.per_core(|core| core.transactions.open.get() as f64);
+        encoder.gauge("shunt_transactions_open", "Transactions under way.", None, &open)?;
+        let records = self.per_core(|core| core.transactions.records.get() as f64);
+        let help = "Transactions whose record is written, and not yet all of their writes.";
+        encoder.gauge("shunt_transactions_records", help, None, &records)?;
+        let opening = self.per_core(|core| core.transactions.opening.get() as f64);
+        let help = "Shards of which transactions wait for what former owners left undone.";
+        encoder.gauge("shunt_transactions_opening", help, None, &opening)?;
+        let events = self.family(|core| &core.transactions.events);
+        encoder.counter("shunt_transaction_events", "What became of transactions.", None, &events)
     }
 
     fn locks(&self, encoder: &mut Encoder<'_>) -> fmt::Result {

@@ -7,11 +7,13 @@ mod control;
 mod exposition;
 mod locks;
 mod node;
+mod transactions;
 
 pub use control::ControlMetrics;
 pub use exposition::Sources;
 pub use locks::{LockEvent, LockMetrics, Partitions, PermissionAnswer};
 pub use node::{NodeMetrics, NodeRegistry};
+pub use transactions::{TransactionEvent, TransactionMetrics};
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -229,6 +231,8 @@ pub struct CoreMetrics {
 
     /// Locks of this core, and the fleet.
     pub locks: LockMetrics,
+    /// Its transactions.
+    pub transactions: TransactionMetrics,
     /// Per-node metrics of this core.
     pub nodes: NodeRegistry,
 }

@@ -26,8 +26,34 @@ pub(crate) fn ask(
     levels: &Levels,
     page: Option<(i32, Option<&[u8]>)>,
 ) -> bool {
-    let Some(pool) = pool(core, io) else { return false };
     let place = core.fleet.own.place(text);
+    ask_at(core, io, whose, place, values, levels, page)
+}
+
+/// The same of a text that is a transaction's.
+pub(crate) fn ask_text(
+    core: &mut Core,
+    io: &mut Io,
+    whose: Whose,
+    text: &Arc<str>,
+    values: Values<'_>,
+    levels: &Levels,
+    page: Option<(i32, Option<&[u8]>)>,
+) -> bool {
+    let place = core.fleet.own.place_of(text);
+    ask_at(core, io, whose, place, values, levels, page)
+}
+
+fn ask_at(
+    core: &mut Core,
+    io: &mut Io,
+    whose: Whose,
+    place: usize,
+    values: Values<'_>,
+    levels: &Levels,
+    page: Option<(i32, Option<&[u8]>)>,
+) -> bool {
+    let Some(pool) = pool(core, io) else { return false };
     let params = QueryParams {
         values,
         serial_consistency: levels.serial,
@@ -37,7 +63,7 @@ pub(crate) fn ask(
         ..QueryParams::simple(levels.consistency)
     };
     let mut body = std::mem::take(&mut core.fleet.own.message);
-    let sent = send(core, io, (whose, pool), (text, place), &params, levels.elsewhere, &mut body);
+    let sent = send(core, io, (whose, pool), place, &params, levels.elsewhere, &mut body);
     core.fleet.own.message = body;
     if sent && !core.fleet.own.texts[place].is_asked && core.fleet.own.texts[place].id.is_none() {
         prepare(core, io, pool, place);
@@ -49,7 +75,7 @@ fn send(
     core: &mut Core,
     io: &mut Io,
     (whose, pool): (Whose, PoolId),
-    (text, place): (&'static str, usize),
+    place: usize,
     params: &QueryParams<'_>,
     elsewhere: bool,
     body: &mut Vec<u8>,
@@ -61,7 +87,7 @@ fn send(
         op = opcode::EXECUTE;
         encode::execute(body, version, id, None, params);
     } else {
-        encode::query(body, version, text, params);
+        encode::query(body, version, &core.fleet.own.texts[place].text, params);
     }
     let mut planned = plan(core, pool, version, op, body);
     if op == opcode::EXECUTE && planned.is_some_and(|plan| plan.after == After::Unprepared) {
@@ -69,7 +95,7 @@ fn send(
         core.fleet.own.texts[place].id = None;
         op = opcode::QUERY;
         body.clear();
-        encode::query(body, version, text, params);
+        encode::query(body, version, &core.fleet.own.texts[place].text, params);
         planned = plan(core, pool, version, op, body);
     }
     let Some(mut planned) = planned else { return false };
@@ -141,15 +167,28 @@ fn put(core: &mut Core, io: &mut Io, (whose, pool): (Whose, PoolId), plan: Plan,
 /// Has a text prepared, for the next time.
 fn prepare(core: &mut Core, io: &mut Io, pool: PoolId, place: usize) {
     let Own { texts, message, .. } = &mut core.fleet.own;
-    let (mut body, text) = (std::mem::take(message), texts[place].text);
+    let (mut body, text, number) = (std::mem::take(message), Arc::clone(&texts[place].text), texts[place].number);
     let version = core.router.pools.get(pool).map_or(VERSION, |pool| pool.key.version);
+    body.clear();
+    encode::prepare(&mut body, version, &text, None);
+    let planned = plan(core, pool, version, opcode::PREPARE, &body);
+    let whose = Whose::Prepare(place, number);
+    let is_asked = planned.is_some_and(|plan| put(core, io, (whose, pool), plan, opcode::PREPARE, &body));
+    core.fleet.own.texts[place].is_asked = is_asked;
+    core.fleet.own.message = body;
+}
+
+/// Has a text prepared, and its markers and columns told. `false`: it was not sent, and no outcome comes.
+pub(crate) fn prepare_text(core: &mut Core, io: &mut Io, whose: Whose, text: &str) -> bool {
+    let Some(pool) = pool(core, io) else { return false };
+    let version = core.router.pools.get(pool).map_or(VERSION, |pool| pool.key.version);
+    let mut body = std::mem::take(&mut core.fleet.own.message);
     body.clear();
     encode::prepare(&mut body, version, text, None);
     let planned = plan(core, pool, version, opcode::PREPARE, &body);
-    let is_asked =
-        planned.is_some_and(|plan| put(core, io, (Whose::Prepare(place), pool), plan, opcode::PREPARE, &body));
-    core.fleet.own.texts[place].is_asked = is_asked;
+    let is_sent = planned.is_some_and(|plan| put(core, io, (whose, pool), plan, opcode::PREPARE, &body));
     core.fleet.own.message = body;
+    is_sent
 }
 
 /// The pool that the proxy's own statements are asked in. `None`: there is no ring yet, or there are too many pools.

@@ -12,6 +12,8 @@ use crate::limits;
 use crate::locks::{foreign, permission, rows, sweep};
 use crate::membership::run;
 use crate::own::{Heard, VERSION, Whose};
+use crate::transactions;
+use crate::transactions::part::Part;
 
 /// Gives out what came during an event. What comes of that is given out too.
 #[cold]
@@ -30,7 +32,10 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
     let Some(whose) = core.fleet.own.in_flight.remove(answer.stream as usize) else { return };
     let mut plain = Vec::new();
     let heard = match whose {
-        Whose::Permission { pool, .. } if answer.flags & flag::COMPRESSION != 0 => {
+        Whose::Permission { pool, .. }
+        | Whose::Transaction(Part::Permission { pool, .. } | Part::MayChange { pool, .. })
+            if answer.flags & flag::COMPRESSION != 0 =>
+        {
             match decompress(core, pool, answer, &mut plain) {
                 Some(answer) => read(&answer),
                 None => Heard::Unreadable,
@@ -38,13 +43,18 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
         }
         _ => read(answer),
     };
+    if let Heard::Error(error) = &heard
+        && let Some(id) = error.unprepared_id()
+    {
+        core.fleet.own.forget_id(id);
+    }
     match whose {
-        Whose::Prepare(place) => {
-            let text = &mut core.fleet.own.texts[place];
-            text.is_asked = false;
-            if let Heard::Result(ResultMessage::Prepared(prepared)) = heard {
-                text.id = Some(Box::from(prepared.id));
-            }
+        Whose::Prepare(place, number) => {
+            let id = match heard {
+                Heard::Result(ResultMessage::Prepared(prepared)) => Some(prepared.id),
+                _ => None,
+            };
+            core.fleet.own.prepared(place, number, id);
         }
         Whose::Write(id) => rows::written(core, io, id, &heard),
         Whose::Load(load) => rows::loaded(core, io, load, &heard),
@@ -52,6 +62,10 @@ fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
         Whose::Deletion(key) => sweep::deleted(core, io, key, &heard),
         Whose::Fleet(id) => run::heard(core, io, id, &heard),
         Whose::Foreign(table) => foreign::heard(core, table, &heard),
+        Whose::Transaction(part) => {
+            let raw = split_response_prefix(answer.flags, answer.body).map_or(&[][..], |(_, body)| body);
+            transactions::heard::take(core, io, part, &heard, raw);
+        }
         Whose::Permission { pool, table, number } => permission::heard(core, io, (pool, table, number), &heard),
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn check(
                 "hints",
                 node,
                 &format!("hints are kept for {text}, rows that were deleted for {gc_grace} s only: an old one could come back"),
-                "ALTER TABLE shunt_meta.lock WITH gc_grace_seconds above the hint window, and shunt_meta.member and txn alike",
+                "ALTER TABLE shunt_meta.lock WITH gc_grace_seconds above the hint window, and shunt_meta.member, txn_low and txn_log alike",
             ),
             None => report.warning("hints", node, &format!("a hint window of {text} is not understood"), "compare it yourself"),
         }

@@ -59,6 +59,6 @@ fn others_are_left_alone_or_refused() {
     }
     for value in ["'on'", "'test_unsafe'", "1", "true", "{'a': 'full'}"] {
         let message = refused(&format!("ALTER TABLE t WITH transactional_mode = {value}"));
-        assert_eq!(message, "ALTER TABLE t WITH transactional_mode: it is 'off', 'mixed_reads' or 'full'");
+        assert_eq!(message, "ALTER TABLE t WITH transactional_mode: it is 'off', 'unsafe', 'mixed_reads' or 'full'");
     }
 }

@@ -38,6 +38,15 @@ impl<'a> Identifier<'a> {
         Identifier { raw, form: Form::Quoted }
     }
 
+    /// Where it begins in the text that it was read from, in bytes; its quotes are part of it. None: it is of another text.
+    #[must_use]
+    pub fn place_in(&self, text: &str) -> Option<usize> {
+        let start = (self.raw.as_ptr().addr()).checked_sub(text.as_ptr().addr())?;
+        let end = start.checked_add(self.raw.len()).filter(|end| *end <= text.len())?;
+        let start = if self.form == Form::Quoted { start.checked_sub(1)? } else { start };
+        text.is_char_boundary(start).then_some(start).filter(|start| *start <= end)
+    }
+
     /// True if it means this stored name.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {

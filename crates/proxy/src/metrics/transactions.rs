@@ -1,0 +1,34 @@
+//! What a core counts of its transactions.
+
+use shunt_admin::{Family, Gauge, labels};
+
+labels! {
+    /// What became of a transaction.
+    pub enum TransactionEvent = "event" {
+        /// It was committed.
+        Committed = "committed",
+        /// It has read, and wrote nothing.
+        Read = "read",
+        /// Nothing of it was carried out.
+        NotExecuted = "not_executed",
+        /// Its client was told that it is in doubt.
+        InDoubt = "in_doubt",
+        /// Its record, or one of its writes, was written once more, because nobody knew if it had been.
+        WrittenAgain = "written_again",
+        /// One of its writes was given up: nodes have refused it each time.
+        GivenUp = "given_up",
+    }
+}
+
+/// Written at every tick of the core.
+#[derive(Debug, Default)]
+pub struct TransactionMetrics {
+    /// Transactions under way, those that wait for their partitions too.
+    pub open: Gauge,
+    /// Of these, those whose writes are not all acknowledged.
+    pub records: Gauge,
+    /// Shards whose logs are being opened.
+    pub opening: Gauge,
+    /// What became of them.
+    pub events: Family<TransactionEvent, { TransactionEvent::COUNT }>,
+}

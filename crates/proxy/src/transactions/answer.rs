@@ -1,0 +1,185 @@
+//! Outcomes of transactions, as the results and errors that clients get.
+
+use std::sync::Arc;
+
+use shunt_locks::Ticket;
+use shunt_transactions::{NotExecuted, Outcome};
+use shunt_wire::cql::envelope::{Header, flag, opcode};
+use shunt_wire::cql::message::encode_result::{Column, PreparedSpec, RowsWriter};
+use shunt_wire::cql::message::errors::ReplicaCounts;
+use shunt_wire::cql::message::{
+    Consistency, ErrorDetails, ErrorMessage, encode, encode_result, error_code, put, split_response_prefix,
+};
+use shunt_wire::cql::statement;
+
+use super::asker;
+use super::failed::Failed;
+use super::job::Job;
+use super::known::{self, Head, Known};
+use super::plan::{Plan, Shown};
+use crate::core::Core;
+use crate::fault::{Fault, FaultKind};
+use crate::locks::outbox::Verdict;
+use crate::prepared::PreparedStatement;
+
+/// An answer says by this, in its payload, if a transaction has written: 1, or 0.
+const APPLIED: &str = "shunt-applied";
+
+fn columns(shown: &[Shown]) -> Vec<Column<'_>> {
+    shown.iter().map(|column| (&*column.name, &*column.type_option)).collect()
+}
+
+/// Writes the answer to an outcome.
+pub(super) fn encode(out: &mut Vec<u8>, version: u8, job: &Job, outcome: Outcome) -> Result<Head, Failed> {
+    let applied = match outcome {
+        Outcome::NotExecuted(why) => return Err(not_executed(why).into()),
+        Outcome::InDoubt => {
+            in_doubt().put(out, version);
+            return Ok((opcode::ERROR, 0));
+        }
+        Outcome::Committed { .. } => true,
+        Outcome::Read { .. } => false,
+    };
+    let mut flags = 0;
+    if version >= 4 {
+        flags |= flag::CUSTOM_PAYLOAD;
+        put::bytes_map(out, [(APPLIED, Some(&[u8::from(applied)][..]))]);
+    }
+    let (plan, returned, selected) = job.parts();
+    let Some(plan) = plan else { return Err(Fault::overloaded("Shunt: this transaction has no plan").into()) };
+    if let Some(selected) = selected {
+        out.extend_from_slice(selected);
+    } else if let Some(returned) = returned {
+        let (keyspace, table) = plan.names();
+        let mut writer = RowsWriter::new(out, keyspace, table, &columns(&plan.columns));
+        for value in returned {
+            writer.value(value.as_deref());
+        }
+        writer.finish();
+    } else {
+        encode::void(out);
+    }
+    Ok((opcode::RESULT, flags))
+}
+
+fn in_doubt() -> ErrorMessage<'static> {
+    ErrorMessage {
+        code: error_code::WRITE_TIMEOUT,
+        message: "Shunt: nobody knows yet if this transaction is committed",
+        details: ErrorDetails::WriteTimeout {
+            counts: ReplicaCounts { consistency: Consistency::QUORUM, received: 0, block_for: 1 },
+            write_type: "CAS",
+            contentions: Some(0),
+        },
+    }
+}
+
+/// The answer of the proxy that owns a keyspace, for a client of this one: what its version of the protocol does not have is left out.
+pub(crate) fn forwarded(core: &mut Core, ticket: Ticket, header: &Header, body: &[u8]) {
+    let version = asker::version_of(core, ticket);
+    let mut out = Vec::new();
+    let mut flags = 0;
+    let Ok((prefix, rest)) = split_response_prefix(header.flags, body) else {
+        return of_verdict(core, ticket, Verdict::InDoubt);
+    };
+    if header.opcode == opcode::ERROR {
+        match ErrorMessage::decode(header.version, rest) {
+            Ok(error) => error.put(&mut out, version),
+            Err(_) => return of_verdict(core, ticket, Verdict::InDoubt),
+        }
+    } else {
+        if version >= 4
+            && let Some(payload) = prefix.custom_payload
+        {
+            flags = flag::CUSTOM_PAYLOAD;
+            put::bytes_map(&mut out, payload.iter());
+        }
+        out.extend_from_slice(rest);
+    }
+    core.fleet.transactions.tell(ticket, (header.opcode, flags), out);
+}
+
+/// Answers where the proxy that owns a keyspace has not.
+pub(crate) fn of_verdict(core: &mut Core, ticket: Ticket, verdict: Verdict) {
+    match verdict {
+        Verdict::InDoubt => {
+            let mut body = Vec::new();
+            in_doubt().put(&mut body, asker::version_of(core, ticket));
+            core.fleet.transactions.tell(ticket, (opcode::ERROR, 0), body);
+        }
+        Verdict::Quota(_) => {
+            let fault = Fault::overloaded(
+                "Shunt: as many requests wait for other proxies as may; nothing was written, ask again",
+            );
+            core.fleet.transactions.fail(ticket, &fault.into());
+        }
+        _ => core.fleet.transactions.fail(ticket, &not_executed(NotExecuted::Elsewhere).into()),
+    }
+}
+
+/// Codes are those after which drivers do what is right: go to the next host where another may do it, and else tell the application.
+fn not_executed(why: NotExecuted) -> Fault {
+    let unserved = |why: &'static str| Fault::new(FaultKind::Unserved, why);
+    match why {
+        NotExecuted::Elsewhere => unserved(
+            "Shunt: transactions of this keyspace are another proxy's, or nobody's yet; nothing was written, ask the next host",
+        ),
+        NotExecuted::LeaseOver => unserved(
+            "Shunt: this proxy cannot commit now: it has not reached a quorum of the ring in time; nothing was written",
+        ),
+        NotExecuted::NotOpen => unserved(
+            "Shunt: what former owners of this keyspace's transactions left undone is not done yet; nothing was written, ask again",
+        ),
+        NotExecuted::Store => unserved(
+            "Shunt: the record of this transaction could not be sent to a node; nothing was written, ask again",
+        ),
+        NotExecuted::Locked => Fault::overloaded(
+            "Shunt: other transactions had the same partitions for too long; nothing was written, ask again",
+        ),
+        NotExecuted::Late => Fault::overloaded(
+            "Shunt: what this transaction reads was not there in time; nothing was written, ask again",
+        ),
+        NotExecuted::Many => {
+            Fault::overloaded("Shunt: as many transactions are under way as may; nothing was written, ask again")
+        }
+        NotExecuted::Partitions => Fault::invalid("Shunt: a transaction has more partitions than it may, or none"),
+    }
+}
+
+/// Answers PREPARE.
+pub(super) fn prepared(core: &mut Core, ticket: Ticket, plan: &Arc<Plan>) {
+    let outline = &plan.draft.outline;
+    let tables = outline.tables.iter().map(|(name, writes)| (name.as_str().into(), *writes)).collect();
+    let known = Known {
+        text: Arc::clone(&outline.text),
+        keyspace: Arc::clone(&outline.keyspace),
+        domain: outline.domain.as_str().into(),
+        tables,
+    };
+    let id = known::id_of(&known.text, &known.keyspace);
+    let version = asker::version_of(core, ticket);
+    let parsed = statement::classify(&known.text);
+    let learned = PreparedStatement::opaque(
+        &id,
+        &known.text,
+        &parsed,
+        Some(&known.keyspace).filter(|name| !name.is_empty()).map(|name| &**name),
+    );
+    let learned = learned.of_transaction(known);
+    let login = asker::login_of(core, ticket);
+    let account = core.router.prepared.account(login.as_deref());
+    core.router.prepared.learn(account, learned);
+    let (keyspace, table) = plan.names();
+    let mut body = Vec::new();
+    let spec = PreparedSpec {
+        id: &id,
+        result_metadata_id: &id,
+        keyspace,
+        table,
+        bind: &columns(&plan.markers),
+        partition_key: &[],
+        result: &columns(&plan.columns),
+    };
+    encode_result::prepared(&mut body, version, &spec);
+    core.fleet.transactions.tell(ticket, (opcode::RESULT, 0), body);
+}

@@ -1,0 +1,153 @@
+//! What the transactions of a core want done is done when the event that it came of is over.
+
+use shunt_locks::{Ticket, Written};
+use shunt_reactor::Io;
+use shunt_transactions::{Generation, Position, TransactionId};
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::error_code;
+
+use super::draining::Draining;
+use super::known::Head;
+use super::outbox::Wanted;
+use super::plans::Waiter;
+use super::timer::set_due;
+use super::{answer, levels, log, openings, run, take};
+use crate::core::Core;
+use crate::locks::word::Word;
+use crate::locks::{ask, requests, words};
+use crate::metrics::TransactionEvent;
+
+/// Empties the outbox. What is done may want more done, which is for the next call.
+#[cold]
+pub(crate) fn out(core: &mut Core, io: &mut Io) {
+    for wanted in std::mem::take(&mut core.fleet.transactions.outbox.wanted) {
+        match wanted {
+            Wanted::Read(id, number) => run::read(core, io, id, number.0),
+            Wanted::Answer(number, outcome) => run::answered(core, number.0, outcome),
+            Wanted::Record { id, shard, place, timestamp_us } => {
+                let body = run::record_of(core, id, timestamp_us);
+                let is_sent = body.is_some_and(|body| log::write(core, io, id, (shard, place), timestamp_us, &body));
+                if !is_sent {
+                    recorded(core, io, id, Written::NotSent);
+                }
+            }
+            Wanted::Write { id, write, timestamp_us } => run::write(core, io, id, write, timestamp_us),
+            Wanted::Forget(id) => run::forgotten(core, id),
+            Wanted::Low { shard, generation, low } => {
+                if !log::write_low(core, io, shard, generation, low) {
+                    low_written(core, io, (shard, generation, low), Written::NotSent);
+                }
+            }
+            Wanted::DeleteBucket { shard, generation, bucket } => {
+                log::delete_bucket(core, io, shard, generation, bucket);
+            }
+            Wanted::Planned(Waiter::Job(number), plan) => run::planned(core, io, number, plan),
+            Wanted::Planned(Waiter::Prepare(ticket), Ok(plan)) => answer::prepared(core, ticket, &plan),
+            Wanted::Planned(Waiter::Prepare(ticket), Err(failed)) => core.fleet.transactions.fail(ticket, &failed),
+            Wanted::Allowed { ticket, login, known, message } => {
+                take::send(core, io, ticket, &login, &known.domain, &message);
+            }
+            Wanted::Tell(ticket, head, body) => tell(core, io, ticket, head, &body),
+            Wanted::Open(shard) => openings::open(core, io, shard),
+            Wanted::LookAtDraining => tell_drained(core, io),
+        }
+    }
+}
+
+/// Answers, here or on the core whose client asked.
+fn tell(core: &mut Core, io: &mut Io, ticket: Ticket, head: Head, body: &[u8]) {
+    let of = requests::core_of(ticket);
+    if of != core.context.index {
+        return core.fleet.lanes.answer_with(of, ticket, head, body);
+    }
+    let is_unserved = head.0 == opcode::ERROR && error_code::peek(body) == Some(error_code::IS_BOOTSTRAPPING);
+    if !is_unserved || !take::again(core, io, ticket) {
+        ask::answer_with(core, io, ticket, head, body);
+    }
+}
+
+/// Tells of the shards that are being handed over and of which nothing is under way any more.
+fn tell_drained(core: &mut Core, io: &mut Io) {
+    let keeper = &mut core.fleet.transactions;
+    let (table, draining) = (keeper.table.as_ref(), std::mem::take(&mut keeper.draining));
+    let is_idle = |one: &Draining| table.is_none_or(|table| table.is_idle(one.shard));
+    let (idle, busy) = draining.into_iter().partition::<Vec<_>, _>(is_idle);
+    keeper.draining = busy;
+    for Draining { shard, number, last_token_us, memory_empty } in idle {
+        let last_token_us = last_token_us.max(core.fleet.transactions.last_timestamp_us(shard));
+        words::tell(core, io, 0, Word::Drained { shard, number, last_token_us, memory_empty });
+    }
+}
+
+/// Time has passed.
+pub(crate) fn due(core: &mut Core, io: &mut Io) {
+    core.fleet.transactions.wakes.passed(io.now_ns());
+    let now = levels::now(io);
+    let (table, outbox) = core.fleet.transactions.table();
+    table.tick(now, outbox);
+    openings::due(core, io);
+    take::ask_again(core, io);
+    set_due(core, io);
+}
+
+/// What has become of writing a record.
+pub(super) fn recorded(core: &mut Core, io: &mut Io, id: TransactionId, written: Written) {
+    // Read anew, after the answer came: without a lease it is not committed.
+    let now = levels::now(io);
+    let (table, outbox) = core.fleet.transactions.table();
+    table.appended(now, id, written, outbox);
+    set_due(core, io);
+    // A shard that is handed over waits for no more than this.
+    core.fleet.transactions.look_at_draining();
+}
+
+/// What has become of writing a low mark.
+pub(super) fn low_written(
+    core: &mut Core,
+    io: &mut Io,
+    (shard, generation, low): (u8, Generation, Position),
+    written: Written,
+) {
+    let (table, outbox) = core.fleet.transactions.table();
+    table.low_written(shard, generation, low, written, outbox);
+    set_due(core, io);
+}
+
+/// Writes low marks, tells what could not be sent, and counts.
+pub(crate) fn tick(core: &mut Core, io: &mut Io) {
+    if core.fleet.transactions.table.is_none() {
+        return;
+    }
+    count(core);
+    openings::tell_unsent(core, io);
+    if core.ticks.is_multiple_of(LOWS_TICKS) {
+        let (table, outbox) = core.fleet.transactions.table();
+        table.tell_lows(outbox);
+    }
+    set_due(core, io);
+}
+
+/// Counts, for whoever looks at the metrics.
+fn count(core: &mut Core) {
+    use TransactionEvent::{Committed, GivenUp, InDoubt, NotExecuted, Read, WrittenAgain};
+    let keeper = &core.fleet.transactions;
+    let Some(table) = &keeper.table else { return };
+    let (metrics, counters) = (&core.context.metrics.transactions, table.counters());
+    metrics.open.set(table.open() as u64);
+    metrics.records.set(table.open_records() as u64);
+    metrics.opening.set(keeper.openings.len() as u64);
+    for (event, count) in [
+        (Committed, counters.committed),
+        (Read, counters.read),
+        (NotExecuted, counters.not_executed),
+        (InDoubt, counters.in_doubt),
+        (WrittenAgain, counters.repeated),
+        (GivenUp, counters.refused),
+    ] {
+        let counted = metrics.events.of(event);
+        counted.add(count - counted.get());
+    }
+}
+
+/// So many ticks between two low marks of a shard.
+const LOWS_TICKS: u64 = 2;

@@ -1,0 +1,20 @@
+//! Why a transaction came to nothing.
+
+use crate::fault::Fault;
+
+/// An error that is told instead of a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Failed {
+    Fault(Fault),
+    /// A node's error, in its own words.
+    Node {
+        code: i32,
+        message: String,
+    },
+}
+
+impl From<Fault> for Failed {
+    fn from(fault: Fault) -> Failed {
+        Failed::Fault(fault)
+    }
+}

@@ -1,0 +1,27 @@
+//! Answers to the proxy's own statements that are part of a transaction.
+
+use shunt_reactor::Io;
+
+use super::part::Part;
+use super::{allowed, carry, log, modes, openings, planning, run};
+use crate::core::Core;
+use crate::own::Heard;
+
+/// Gives an answer to whom it is for. `raw`: its body, as a node sent it, behind what may come before.
+pub(crate) fn take(core: &mut Core, io: &mut Io, part: Part, heard: &Heard<'_>, raw: &[u8]) {
+    match part {
+        Part::Schema { planning, question } => planning::heard_schema(core, io, planning, question, heard),
+        Part::Text { planning, place } => planning::heard_text(core, io, planning, place, heard),
+        Part::Read { job, read } => run::heard_read(core, io, (job, read), heard, raw),
+        Part::Record(id) => carry::recorded(core, io, id, log::written(heard)),
+        Part::Write { id, write } => run::heard_write(core, io, (id, write), heard),
+        Part::Opening { claim, part } => openings::heard(core, io, claim, part, heard),
+        Part::Low { shard, generation, low } => {
+            carry::low_written(core, io, (shard, generation, low), log::written(heard))
+        }
+        Part::Change(number) | Part::MayChange { number, .. } => modes::heard_change(core, io, number, heard),
+        Part::Modes => modes::heard(core, io, heard),
+        Part::Permission { pool, number } => allowed::heard(core, io, (pool, number), heard),
+        Part::Nothing => {}
+    }
+}

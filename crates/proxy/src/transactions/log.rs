@@ -1,0 +1,212 @@
+//! Statements on the tables in which transactions are put down: the log, its marks, and who may write to it.
+//!
+//! `shunt_meta.txn_shard` is changed by conditional statements only; all else is written and read at QUORUM. ADR 19 says why.
+
+use shunt_locks::Written;
+use shunt_reactor::Io;
+use shunt_transactions::{Claim, Conditional, Failed, Generation, Place, Position, Row, TransactionId};
+use shunt_wire::cql::message::{ResultMessage, Value, ValueList};
+
+use super::part::{OpeningPart, Part};
+use super::{VERSION, levels};
+use crate::core::Core;
+use crate::own::{self, Heard, Levels, Whose};
+
+const READ_ROW: &str = "SELECT generation, claim, sealed FROM shunt_meta.txn_shard WHERE cluster = ? AND shard = ?";
+const FIRST: &str =
+    "INSERT INTO shunt_meta.txn_shard (cluster, shard, generation, claim, sealed) VALUES (?, ?, 1, ?, 0) IF NOT EXISTS";
+const CLAIM: &str = "UPDATE shunt_meta.txn_shard SET generation = ?, claim = ? WHERE cluster = ? AND shard = ? IF generation = ? AND sealed = ?";
+const SEAL: &str =
+    "UPDATE shunt_meta.txn_shard SET sealed = ? WHERE cluster = ? AND shard = ? IF generation = ? AND claim = ?";
+const READ_LOW: &str = "SELECT low FROM shunt_meta.txn_low WHERE cluster = ? AND shard = ? AND generation = ?";
+const WRITE_LOW: &str = "INSERT INTO shunt_meta.txn_low (cluster, shard, generation, low) VALUES (?, ?, ?, ?)";
+const DELETE_LOW: &str = "DELETE FROM shunt_meta.txn_low WHERE cluster = ? AND shard = ? AND generation = ?";
+const READ: &str = "SELECT position, body FROM shunt_meta.txn_log WHERE cluster = ? AND shard = ? AND generation = ? AND bucket = ? AND position >= ? LIMIT 16";
+const WRITE: &str =
+    "INSERT INTO shunt_meta.txn_log (cluster, shard, generation, bucket, position, body) VALUES (?, ?, ?, ?, ?, ?)";
+const DELETE_BUCKET: &str =
+    "DELETE FROM shunt_meta.txn_log WHERE cluster = ? AND shard = ? AND generation = ? AND bucket = ?";
+/// Records of a page, as [`READ`] says: so few, for one may have two megabytes.
+pub(super) const PAGE_RECORDS: usize = 16;
+
+/// Values of a statement, in order.
+struct List(ValueList);
+
+impl List {
+    fn new() -> List {
+        List(ValueList::positional(VERSION))
+    }
+
+    /// The log of a shard of this proxy's fleet.
+    fn of_shard(core: &Core, shard: u8) -> List {
+        List::new().shard(core, shard)
+    }
+
+    fn shard(self, core: &Core, shard: u8) -> List {
+        let fleet = core.context.config.fleet.as_deref().unwrap_or_default();
+        self.bytes(fleet.as_bytes()).bytes(&i32::from(shard).to_be_bytes())
+    }
+
+    fn bytes(mut self, bytes: &[u8]) -> List {
+        self.0.push(Value::Bytes(bytes));
+        self
+    }
+
+    fn number(self, number: u64) -> List {
+        self.bytes(&number.to_be_bytes())
+    }
+
+    fn claim(self, claim: Claim) -> List {
+        self.bytes(&claim.0.to_be_bytes())
+    }
+}
+
+fn send(core: &mut Core, io: &mut Io, part: Part, text: &'static str, list: &List, how: How) -> bool {
+    let (quorum, serial) = (levels::quorum(core), levels::serial(core));
+    let (consistency, serial, timestamp_us) = match how {
+        How::Quorum(timestamp_us) => (quorum, None, timestamp_us),
+        How::SerialRead => (serial, None, None),
+        How::Conditional => (quorum, Some(serial), None),
+    };
+    let levels = Levels { consistency, serial, timestamp_us, elsewhere: false };
+    own::ask::ask(core, io, Whose::Transaction(part), text, list.0.values(), &levels, None)
+}
+
+#[derive(Clone, Copy)]
+enum How {
+    Quorum(Option<i64>),
+    SerialRead,
+    Conditional,
+}
+
+fn opening(claim: Claim, part: OpeningPart) -> Part {
+    Part::Opening { claim, part }
+}
+
+pub(super) fn read_row(core: &mut Core, io: &mut Io, shard: u8, claim: Claim) -> bool {
+    send(core, io, opening(claim, OpeningPart::Row), READ_ROW, &List::of_shard(core, shard), How::SerialRead)
+}
+
+pub(super) fn claim(core: &mut Core, io: &mut Io, shard: u8, claim: Claim, row: Option<Row>) -> bool {
+    let (text, list) = match row {
+        None => (FIRST, List::of_shard(core, shard).claim(claim)),
+        Some(row) => {
+            let list = List::new().number(row.generation.0 + 1).claim(claim);
+            let list = list.shard(core, shard).number(row.generation.0).number(row.sealed.0);
+            (CLAIM, list)
+        }
+    };
+    send(core, io, opening(claim, OpeningPart::Claim), text, &list, How::Conditional)
+}
+
+pub(super) fn seal(core: &mut Core, io: &mut Io, shard: u8, claim: Claim, claimed: Generation) -> bool {
+    let list = List::new().number(claimed.0 - 1).shard(core, shard);
+    let list = list.number(claimed.0).claim(claim);
+    send(core, io, opening(claim, OpeningPart::Seal), SEAL, &list, How::Conditional)
+}
+
+pub(super) fn read_low(core: &mut Core, io: &mut Io, shard: u8, claim: Claim, generation: Generation) -> bool {
+    let list = List::of_shard(core, shard).number(generation.0);
+    send(core, io, opening(claim, OpeningPart::Low(generation)), READ_LOW, &list, How::Quorum(None))
+}
+
+pub(super) fn read_page(core: &mut Core, io: &mut Io, shard: u8, claim: Claim, from: Place) -> bool {
+    let list =
+        List::of_shard(core, shard).number(from.generation.0).number(from.position.bucket()).number(from.position.0);
+    send(core, io, opening(claim, OpeningPart::Page(from)), READ, &list, How::Quorum(None))
+}
+
+fn record(core: &Core, shard: u8, place: Place, body: &[u8]) -> List {
+    let list = List::of_shard(core, shard).number(place.generation.0).number(place.position.bucket());
+    list.number(place.position.0).bytes(body)
+}
+
+pub(super) fn write_again(
+    core: &mut Core,
+    io: &mut Io,
+    (shard, claim): (u8, Claim),
+    place: Place,
+    body: &[u8],
+    timestamp_us: i64,
+) -> bool {
+    let part = opening(claim, OpeningPart::Record(place));
+    send(core, io, part, WRITE, &record(core, shard, place, body), How::Quorum(Some(timestamp_us)))
+}
+
+/// Writes the record of a transaction. It has the timestamp of the writes: written again it is the same.
+pub(super) fn write(
+    core: &mut Core,
+    io: &mut Io,
+    id: TransactionId,
+    (shard, place): (u8, Place),
+    timestamp_us: i64,
+    body: &[u8],
+) -> bool {
+    send(core, io, Part::Record(id), WRITE, &record(core, shard, place, body), How::Quorum(Some(timestamp_us)))
+}
+
+pub(super) fn write_low(core: &mut Core, io: &mut Io, shard: u8, generation: Generation, low: Position) -> bool {
+    let list = List::of_shard(core, shard).number(generation.0).number(low.0);
+    // A mark that comes late does not hide a later one.
+    send(core, io, Part::Low { shard, generation, low }, WRITE_LOW, &list, How::Quorum(Some(low.0.cast_signed())))
+}
+
+pub(super) fn delete_bucket(core: &mut Core, io: &mut Io, shard: u8, generation: Generation, bucket: u64) {
+    let list = List::of_shard(core, shard).number(generation.0).number(bucket);
+    send(core, io, Part::Nothing, DELETE_BUCKET, &list, How::Quorum(None));
+}
+
+pub(super) fn delete_low(core: &mut Core, io: &mut Io, shard: u8, generation: Generation) {
+    send(core, io, Part::Nothing, DELETE_LOW, &List::of_shard(core, shard).number(generation.0), How::Quorum(None));
+}
+
+fn number(value: Option<&[u8]>) -> Option<u64> {
+    value?.try_into().ok().map(u64::from_be_bytes)
+}
+
+/// The row of a shard.
+pub(super) fn row(heard: &Heard<'_>) -> Result<Option<Row>, Failed> {
+    let Heard::Result(ResultMessage::Rows(rows)) = heard else { return Err(Failed) };
+    if rows.row_count == 0 {
+        return Ok(None);
+    }
+    let row = rows.rows().next().and_then(Result::ok).ok_or(Failed)?;
+    let claim = row.get(1).and_then(|bytes| bytes.try_into().ok()).map(u128::from_be_bytes).ok_or(Failed)?;
+    let (generation, sealed) = (number(row.get(0)).ok_or(Failed)?, number(row.get(2)).ok_or(Failed)?);
+    Ok(Some(Row { generation: Generation(generation), claim: Claim(claim), sealed: Generation(sealed) }))
+}
+
+/// The outcome of a conditional statement.
+pub(super) fn conditional(heard: &Heard<'_>) -> Conditional {
+    let Heard::Result(ResultMessage::Rows(rows)) = heard else { return Conditional::Unknown };
+    let applied = rows.metadata.column_index("[applied]");
+    let row = rows.rows().next().and_then(Result::ok);
+    match row.zip(applied).and_then(|(row, place)| row.get(place)) {
+        Some([1]) => Conditional::Applied,
+        Some([0]) => Conditional::Refused,
+        _ => Conditional::Unknown,
+    }
+}
+
+/// A low mark; the first place, where there is none.
+pub(super) fn low(heard: &Heard<'_>) -> Result<Position, Failed> {
+    let Heard::Result(ResultMessage::Rows(rows)) = heard else { return Err(Failed) };
+    match rows.rows().next() {
+        None => Ok(Position(0)),
+        Some(row) => number(row.map_err(|_| Failed)?.get(0)).map(Position).ok_or(Failed),
+    }
+}
+
+/// Positions and bodies of a page.
+pub(super) fn page(heard: &Heard<'_>) -> Result<Vec<(Position, Vec<u8>)>, Failed> {
+    let Heard::Result(ResultMessage::Rows(rows)) = heard else { return Err(Failed) };
+    let read = rows.rows().map(|row| {
+        let row = row.map_err(|_| Failed)?;
+        Ok((number(row.get(0)).map(Position).ok_or(Failed)?, row.get(1).ok_or(Failed)?.to_vec()))
+    });
+    read.collect()
+}
+
+pub(super) fn written(heard: &Heard<'_>) -> Written {
+    levels::written(heard)
+}

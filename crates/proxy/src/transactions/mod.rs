@@ -1,0 +1,182 @@
+//! Transactions: `BEGIN TRANSACTION .. COMMIT TRANSACTION` is carried out by the core that owns its keyspace's shard.
+//!
+//! ```text
+//! decode -> take -> allowed --(lane)--> run -> planning -> [shunt_transactions] -> log, own statements
+//!           reply <- answer <-(lane)---------------------------'
+//! ```
+//!
+//! A keyspace belongs to one of the 64 shards that locks belong to as well, and so to one core of one proxy at a time.
+//!
+//! | module | what happens there |
+//! |---|---|
+//! | [`take`] | a client's transaction is read, as text or prepared, and sent to the core of its shard |
+//! | [`known`] | what its own core knows of it, and what the other is sent |
+//! | [`allowed`], [`question`], [`verdicts`] | whether the client's role may read and write its tables |
+//! | [`run`], [`job`] | it is locked, read, decided and written |
+//! | [`planning`], [`plans`] | from its text to a plan: tables are read, statements are prepared |
+//! | [`schema`], [`plan`] | tables, and plans, without I/O |
+//! | [`modes`], [`changes`] | which tables take part in transactions |
+//! | [`outbox`], [`carry`] | what [`shunt_transactions`] wants done, until it is; and doing it |
+//! | [`part`], [`heard`] | which part one of the proxy's own statements is, and its answer |
+//! | [`log`] | statements on the tables of the log |
+//! | [`openings`], [`open`] | what former owners of a shard left undone is done before it is served |
+//! | [`words`], [`draining`] | the lease, and shards that come and go |
+//! | [`answer`], [`failed`], [`asker`] | outcomes, as the results and errors that clients get |
+//! | [`levels`], [`timer`] | levels, clocks and what answers say; when the core looks again |
+//!
+//! A step that wants another to go on says so in the outbox, so that no two files need each other.
+
+mod allowed;
+pub(crate) mod answer;
+mod asker;
+pub(crate) mod carry;
+mod changes;
+pub(crate) mod draining;
+mod failed;
+pub(crate) mod heard;
+mod job;
+pub(crate) mod known;
+mod levels;
+mod log;
+pub(crate) mod modes;
+mod open;
+mod openings;
+mod outbox;
+pub(crate) mod part;
+mod plan;
+mod planning;
+mod plans;
+mod question;
+pub(crate) mod run;
+mod schema;
+pub(crate) mod take;
+mod timer;
+mod verdicts;
+pub(crate) mod words;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use shunt_fleet::SHARDS;
+use shunt_locks::Ticket;
+use shunt_transactions::{Claim, Limits, TransactionId, Transactions};
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::encode;
+
+use self::changes::Modes;
+use self::draining::Draining;
+use self::failed::Failed;
+use self::job::Job;
+use self::known::{Head, Known};
+use self::open::Open;
+use self::outbox::{Outbox, Wanted};
+use self::part::OpeningPart;
+use self::plans::Plans;
+use self::verdicts::Allowed;
+use crate::hop::Login;
+use crate::wakes::Wakes;
+
+/// The key of the timer of transactions.
+pub(crate) const TIMER: u64 = 7;
+
+/// Version of the protocol in which values and types are kept.
+const VERSION: u8 = crate::own::VERSION;
+
+/// The owner of all that a core knows of transactions.
+pub(crate) struct TransactionKeeper {
+    /// Those of this core's shards; none before one was asked for.
+    table: Option<Box<Transactions>>,
+    outbox: Outbox,
+    /// What is asked, by its number.
+    jobs: HashMap<u64, Job>,
+    jobs_bytes: usize,
+    by_ticket: HashMap<u64, u64>,
+    of_id: HashMap<TransactionId, u64>,
+    /// Of the last that was asked.
+    number: u64,
+    plans: Plans,
+    allowed: Allowed,
+    modes: Modes,
+    /// Shards of this core whose logs are not opened yet: by whom they will be.
+    claims: [Option<Claim>; SHARDS],
+    openings: HashMap<u128, Open>,
+    /// Steps of openings that could not be sent.
+    unsent: Vec<(Claim, OpeningPart)>,
+    draining: Vec<Draining>,
+    /// Requests of clients of this core that are asked again, in the order of their times.
+    again: VecDeque<(u64, Ticket, usize)>,
+    again_bytes: usize,
+    /// When the timer is set to go off.
+    wakes: Wakes,
+}
+
+impl Default for TransactionKeeper {
+    fn default() -> Self {
+        Self {
+            table: None,
+            outbox: Outbox::default(),
+            jobs: HashMap::new(),
+            jobs_bytes: 0,
+            by_ticket: HashMap::new(),
+            of_id: HashMap::new(),
+            number: 0,
+            plans: Plans::default(),
+            allowed: Allowed::default(),
+            modes: Modes::default(),
+            claims: [None; SHARDS],
+            openings: HashMap::new(),
+            unsent: Vec::new(),
+            draining: Vec::new(),
+            again: VecDeque::new(),
+            again_bytes: 0,
+            wakes: Wakes::default(),
+        }
+    }
+}
+
+impl TransactionKeeper {
+    /// The transactions, made when one is asked for, and where their wishes go.
+    fn table(&mut self) -> (&mut Transactions, &mut Outbox) {
+        let table = self.table.get_or_insert_with(|| Box::new(Transactions::new(Limits::default())));
+        (table, &mut self.outbox)
+    }
+
+    /// Answers whoever asked, on this core or another.
+    pub(crate) fn tell(&mut self, ticket: Ticket, head: Head, body: Vec<u8>) {
+        self.outbox.wanted.push(Wanted::Tell(ticket, head, body));
+    }
+
+    /// Answers with an error. Nothing was written.
+    fn fail(&mut self, ticket: Ticket, failed: &Failed) {
+        let mut body = Vec::new();
+        match failed {
+            Failed::Fault(fault) => encode::error(&mut body, fault.kind.code(), &fault.why),
+            Failed::Node { code, message } => encode::error(&mut body, *code, message),
+        }
+        self.tell(ticket, (opcode::ERROR, 0), body);
+    }
+
+    /// A client may do what its transaction does.
+    fn allow(&mut self, ticket: (Ticket, bool), login: Login, known: &Arc<Known>, message: Vec<u8>) {
+        let known = Arc::clone(known);
+        self.outbox.wanted.push(Wanted::Allowed { ticket, login, known, message });
+    }
+
+    /// Something that shards which are handed over may wait for has ended.
+    fn look_at_draining(&mut self) {
+        if !self.draining.is_empty() {
+            self.outbox.wanted.push(Wanted::LookAtDraining);
+        }
+    }
+
+    /// True if somebody may ask for transactions of this shard.
+    fn is_wanted(&self, shard: u8) -> bool {
+        self.modes.shards.contains(&shard)
+    }
+
+    /// True if something is to be done.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        !self.outbox.wanted.is_empty()
+    }
+}

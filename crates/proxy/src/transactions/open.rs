@@ -1,0 +1,26 @@
+//! The log of a shard that is being opened.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use shunt_transactions::{Opening, Place};
+
+/// The opening of one shard.
+pub(super) struct Open {
+    pub(super) shard: u8,
+    pub(super) opening: Opening,
+    /// Records that were read and are not done with.
+    pub(super) bodies: HashMap<Place, Arc<[u8]>>,
+    /// Since when nodes have refused a write, each time.
+    pub(super) refused: HashMap<(Place, u16), u64>,
+}
+
+impl Open {
+    pub(super) fn next_due_ms(&self) -> Option<u64> {
+        self.opening.next_due_ms()
+    }
+
+    pub(super) fn is_of(&self, shard: u8) -> bool {
+        self.shard == shard
+    }
+}

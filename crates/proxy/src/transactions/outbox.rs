@@ -1,0 +1,155 @@
+//! What the transactions of a core want done, until it is, in the order in which they want it.
+
+use std::sync::Arc;
+
+use shunt_locks::Ticket;
+use shunt_transactions::{
+    Claim, Generation, OpeningSink, Outcome, Place, Position, Row, Sink, Ticket as Number, TransactionId,
+};
+
+use super::failed::Failed;
+use super::known::{Head, Known};
+use super::plan::Plan;
+use super::plans::Waiter;
+use crate::hop::Login;
+
+/// One thing to do.
+#[derive(Debug)]
+pub(super) enum Wanted {
+    Read(TransactionId, Number),
+    Answer(Number, Outcome),
+    Record {
+        id: TransactionId,
+        shard: u8,
+        place: Place,
+        timestamp_us: i64,
+    },
+    Write {
+        id: TransactionId,
+        write: u16,
+        timestamp_us: i64,
+    },
+    Forget(TransactionId),
+    Low {
+        shard: u8,
+        generation: Generation,
+        low: Position,
+    },
+    DeleteBucket {
+        shard: u8,
+        generation: Generation,
+        bucket: u64,
+    },
+    /// There is a plan, or none.
+    Planned(Waiter, Result<Arc<Plan>, Failed>),
+    /// Its client may do what it does, of this login; the second of the ticket: it was forwarded.
+    Allowed {
+        ticket: (Ticket, bool),
+        login: Login,
+        known: Arc<Known>,
+        message: Vec<u8>,
+    },
+    /// Whoever asked is answered.
+    Tell(Ticket, Head, Vec<u8>),
+    /// The log of a shard is to be opened, unless it was before.
+    Open(u8),
+    /// Shards that are handed over may have nothing under way any more.
+    LookAtDraining,
+}
+
+/// One thing that an opening wants.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum ToOpen {
+    ReadRow,
+    Claim(Option<Row>),
+    ReadLow(Generation),
+    ReadPage(Place),
+    Record(Place),
+    Write(Place, u16),
+    Forget(Place),
+    Seal(Generation),
+    DeleteBucket(Generation, u64),
+    DeleteLow(Generation),
+}
+
+/// All that is to be done.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    pub(super) wanted: Vec<Wanted>,
+}
+
+impl Sink for Outbox {
+    fn locked(&mut self, transaction: TransactionId, ticket: Number) {
+        self.wanted.push(Wanted::Read(transaction, ticket));
+    }
+
+    fn reply(&mut self, ticket: Number, outcome: Outcome) {
+        self.wanted.push(Wanted::Answer(ticket, outcome));
+    }
+
+    fn append(&mut self, id: TransactionId, shard: u8, place: Place, timestamp_us: i64) {
+        self.wanted.push(Wanted::Record { id, shard, place, timestamp_us });
+    }
+
+    fn apply(&mut self, id: TransactionId, write: u16, timestamp_us: i64) {
+        self.wanted.push(Wanted::Write { id, write, timestamp_us });
+    }
+
+    fn forget(&mut self, id: TransactionId) {
+        self.wanted.push(Wanted::Forget(id));
+    }
+
+    fn write_low(&mut self, shard: u8, generation: Generation, low: Position) {
+        self.wanted.push(Wanted::Low { shard, generation, low });
+    }
+
+    fn delete_bucket(&mut self, shard: u8, generation: Generation, bucket: u64) {
+        self.wanted.push(Wanted::DeleteBucket { shard, generation, bucket });
+    }
+}
+
+/// What an opening wants, of the shard that it opens.
+#[derive(Debug, Default)]
+pub(super) struct Openings(pub(super) Vec<ToOpen>);
+
+impl OpeningSink for Openings {
+    fn read_row(&mut self, _: u8) {
+        self.0.push(ToOpen::ReadRow);
+    }
+
+    fn claim(&mut self, _: u8, row: Option<Row>, _: Claim) {
+        self.0.push(ToOpen::Claim(row));
+    }
+
+    fn read_low(&mut self, _: u8, generation: Generation) {
+        self.0.push(ToOpen::ReadLow(generation));
+    }
+
+    fn read(&mut self, _: u8, from: Place) {
+        self.0.push(ToOpen::ReadPage(from));
+    }
+
+    fn append(&mut self, _: u8, place: Place) {
+        self.0.push(ToOpen::Record(place));
+    }
+
+    fn apply(&mut self, _: u8, place: Place, write: u16) {
+        self.0.push(ToOpen::Write(place, write));
+    }
+
+    fn forget(&mut self, _: u8, place: Place) {
+        self.0.push(ToOpen::Forget(place));
+    }
+
+    fn seal(&mut self, _: u8, claimed: Generation, _: Claim) {
+        self.0.push(ToOpen::Seal(claimed));
+    }
+
+    fn delete_bucket(&mut self, _: u8, generation: Generation, bucket: u64) {
+        self.0.push(ToOpen::DeleteBucket(generation, bucket));
+    }
+
+    fn delete_low(&mut self, _: u8, generation: Generation) {
+        self.0.push(ToOpen::DeleteLow(generation));
+    }
+}

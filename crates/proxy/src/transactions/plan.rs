@@ -1,0 +1,302 @@
+//! A transaction's plan: what is read, what is decided by it, and what is written, for any bind values.
+//!
+//! 1. [`Outline`]: the text is read, and the tables in it are named.
+//! 2. [`Draft`]: with the tables, the statements are checked, and there are texts for nodes to prepare.
+//! 3. [`Plan`]: with what nodes say of their markers and columns, it can be carried out.
+//!
+//! Everything here is free of I/O. What must never be: a write that gives another result when it is made again, for a recovery
+//! makes it again; a partition that is read or written and not locked.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use shunt_language::terms::Prepared;
+use shunt_language::transaction::{
+    self, MarkerPlace, OneRow, PreparedCondition, PreparedReference, PreparedSelfAssignment, Returned, Transaction,
+};
+use shunt_language::{CqlType, InvalidRequest};
+use shunt_transactions::Partition;
+use shunt_wire::cql::message::{Prepared as Answer, Rows};
+use shunt_wire::cql::types as wire;
+
+use super::schema::{Several, Table};
+
+/// A statement by itself.
+#[derive(Debug)]
+pub(super) struct Standalone {
+    pub(super) text: Arc<str>,
+    /// The value of each marker.
+    values: Vec<Source>,
+}
+
+/// Where the value of a marker comes from.
+#[derive(Clone, Debug)]
+enum Source {
+    /// The client's, by its index.
+    Client(u16),
+    /// What a row that was read has; an index in [`Draft::references`].
+    Reference(usize),
+    /// It is computed from the row that is written; an index in [`Draft::computed`].
+    Computed(usize),
+    /// A column of the key of a statement.
+    Key { statement: usize, part: usize },
+}
+
+/// A statement's row, or partition.
+#[derive(Debug)]
+struct Key {
+    table: Arc<Table>,
+    /// Of the partition, then of the clustering as far as it is given.
+    parts: Vec<Prepared>,
+}
+
+/// `a = a + x`, and where `a` was read.
+#[derive(Debug)]
+struct Computed {
+    assignment: PreparedSelfAssignment,
+    statement: usize,
+    read: usize,
+    column: usize,
+}
+
+/// A reference, and where it was read.
+#[derive(Debug)]
+struct Referred {
+    reference: PreparedReference,
+    read: usize,
+    column: Place,
+}
+
+/// Where a column is in what was read.
+#[derive(Clone, Debug)]
+enum Place {
+    /// By its name, for `SELECT *`.
+    Named(String),
+    At(usize),
+}
+
+/// A plan without what nodes know of it.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub(super) outline: Outline,
+    one_row: Vec<OneRow>,
+    /// First those of `LET`, then the one that is returned, then one for each write that computes something from its row.
+    pub(super) reads: Vec<Standalone>,
+    pub(super) writes: Vec<Standalone>,
+    keys: Vec<Key>,
+    /// Of each statement, the values of its markers.
+    sources: Vec<Vec<Source>>,
+    references: Vec<Referred>,
+    computed: Vec<Computed>,
+    conditions: Vec<(PreparedCondition, usize, Option<Place>)>,
+    returned: Vec<usize>,
+    /// Names and types of the client's markers, as far as no node is asked for them.
+    known_markers: Vec<Option<(String, CqlType)>>,
+}
+
+/// A column or marker, as a node tells of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Shown {
+    pub(super) name: Box<str>,
+    pub(super) type_option: Box<[u8]>,
+}
+
+/// What a node says of a text.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct ShownText {
+    markers: Vec<Shown>,
+    columns: Vec<Shown>,
+}
+
+impl ShownText {
+    pub(super) fn of(prepared: &Answer<'_>) -> ShownText {
+        let markers = prepared
+            .bind
+            .markers()
+            .map(|marker| Shown { name: marker.name.into(), type_option: marker.type_option.into() });
+        let columns = prepared
+            .result
+            .columns()
+            .map(|column| Shown { name: column.name.into(), type_option: column.type_option.into() });
+        ShownText { markers: markers.collect(), columns: columns.collect() }
+    }
+}
+
+/// A transaction that can be carried out.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) draft: Draft,
+    /// The client's markers.
+    pub(super) markers: Vec<Shown>,
+    /// Columns of what it answers; none if it answers no rows.
+    pub(super) columns: Vec<Shown>,
+    /// The columns of each read.
+    read_columns: Vec<Vec<Shown>>,
+    /// Of each write, names and types of its markers.
+    write_markers: Vec<Vec<(Box<str>, CqlType)>>,
+}
+
+fn at(transaction: &Transaction, statement: usize, text: &str, error: InvalidRequest) -> InvalidRequest {
+    InvalidRequest::new(format!("{}: {}", transaction.name_of(statement, text), error.message))
+}
+
+impl Draft {
+    /// `now_ms`: milliseconds since 1970, for the literal `'now'`.
+    pub(super) fn new(outline: Outline, tables: &[Arc<Table>], now_ms: i64) -> Result<Draft, InvalidRequest> {
+        let several = Several { keyspace: &outline.keyspace, tables };
+        let one_row = outline.transaction.check(&outline.text, &several)?;
+        let mut drafting = Drafting {
+            text: &outline.text,
+            transaction: &outline.transaction,
+            tables: &several,
+            now_ms,
+            reads: Vec::new(),
+            writes: Vec::new(),
+            keys: Vec::new(),
+            sources: Vec::new(),
+            references: Vec::new(),
+            computed: Vec::new(),
+            known: vec![None; outline.transaction.markers.len()],
+        };
+        for (index, inner) in outline.transaction.statements.iter().enumerate() {
+            drafting.statement(index, inner).map_err(|error| at(&outline.transaction, index, &outline.text, error))?;
+        }
+        let conditions = drafting.conditions()?;
+        let returned = drafting.returned()?;
+        let Drafting { reads, writes, keys, sources, references, computed, known: known_markers, .. } = drafting;
+        Ok(Draft {
+            outline,
+            one_row,
+            reads,
+            writes,
+            keys,
+            sources,
+            references,
+            computed,
+            conditions,
+            returned,
+            known_markers,
+        })
+    }
+
+    /// The texts that nodes are to prepare, in the order in which [`Plan::new`] takes what they say.
+    pub(super) fn texts(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.reads.iter().chain(&self.writes).map(|standalone| &standalone.text)
+    }
+
+    /// The statement of a read or write, as messages name it; `index` as in [`Draft::texts`].
+    pub(super) fn name_of(&self, index: usize) -> String {
+        let transaction = &self.outline.transaction;
+        let first_write = transaction.statements.len() - transaction.mutations().len();
+        let statement = match index.checked_sub(self.reads.len()) {
+            Some(write) => first_write + write,
+            None => index.min(first_write.saturating_sub(1)),
+        };
+        transaction.name_of(statement, &self.outline.text)
+    }
+}
+
+impl Plan {
+    /// `shown`: what nodes say of each of [`Draft::texts`].
+    pub(super) fn new(draft: Draft, shown: &[ShownText]) -> Result<Plan, InvalidRequest> {
+        let transaction = &draft.outline.transaction;
+        let unknown = |what: &str| InvalidRequest::new(format!("a node does not say of which type {what} is"));
+        let mut markers = Vec::with_capacity(transaction.markers.len());
+        for (index, marker) in transaction.markers.iter().enumerate() {
+            let mut found = None;
+            if let MarkerPlace::Statement { .. } = marker.place {
+                let all = draft.reads.iter().chain(&draft.writes).zip(shown);
+                found = all
+                    .flat_map(|(standalone, shown)| standalone.values.iter().zip(&shown.markers))
+                    .find(|(source, _)| matches!(source, Source::Client(client) if usize::from(*client) == index))
+                    .map(|(_, shown)| shown.clone());
+            }
+            let known = || {
+                let (name, cql_type) = draft.known_markers[index].as_ref()?;
+                let mut type_option = Vec::new();
+                cql_type.write_option(crate::own::VERSION, &mut type_option);
+                Some(Shown { name: name.as_str().into(), type_option: type_option.into() })
+            };
+            let mut shown = found.or_else(known).ok_or_else(|| unknown("a bind marker"))?;
+            if let Some(name) = &marker.name {
+                shown.name = name.as_str().into();
+            }
+            markers.push(shown);
+        }
+        let read_columns = shown.iter().take(draft.reads.len()).map(|shown| shown.columns.clone()).collect();
+        let write_markers = shown.iter().skip(draft.reads.len()).map(|shown| {
+            let typed = shown.markers.iter().map(|marker| {
+                let found = wire::CqlType::decode(&mut &*marker.type_option);
+                let cql_type = found.map_or_else(|| CqlType::Custom("".into()), |found| CqlType::from_wire(&found));
+                (marker.name.clone(), cql_type)
+            });
+            typed.collect()
+        });
+        let write_markers = write_markers.collect();
+        let columns = match &transaction.returned {
+            Returned::Nothing => Vec::new(),
+            Returned::Select => {
+                shown.get(transaction.lets.len()).map(|shown| shown.columns.clone()).unwrap_or_default()
+            }
+            Returned::References(references) => {
+                let typed = references.iter().zip(&draft.returned).map(|(reference, place)| {
+                    let mut type_option = Vec::new();
+                    draft.references[*place].reference.value_type().write_option(crate::own::VERSION, &mut type_option);
+                    let text = draft.outline.text.get(reference.range.clone()).unwrap_or_default();
+                    Shown { name: text.into(), type_option: type_option.into() }
+                });
+                typed.collect()
+            }
+        };
+        Ok(Plan { draft, markers, columns, read_columns, write_markers })
+    }
+
+    /// True if the columns of a read are those that it was planned with: the table may be another by now.
+    pub(super) fn has_columns(&self, read: usize, rows: &Rows<'_>) -> bool {
+        let planned = self.read_columns.get(read).map(Vec::as_slice).unwrap_or_default();
+        let found = rows.metadata.columns().map(|column| (column.name, column.type_option));
+        found.eq(planned.iter().map(|column| (&*column.name, &*column.type_option)))
+    }
+
+    /// True of the read whose rows are returned as they are.
+    pub(super) fn is_returned(&self, read: usize) -> bool {
+        let transaction = &self.draft.outline.transaction;
+        transaction.returns_rows() && read == transaction.lets.len()
+    }
+
+    /// Rows that a read may find.
+    pub(super) fn rows_max(&self, read: usize) -> i32 {
+        if self.is_returned(read) { transaction::ROWS_MAX as i32 } else { 1 }
+    }
+
+    /// Keyspace and table that metadata names.
+    pub(super) fn names(&self) -> (&str, &str) {
+        let outline = &self.draft.outline;
+        (&outline.domain, outline.tables.first().map_or("", |(name, _)| name))
+    }
+}
+
+/// The hash of a partition.
+pub(super) fn partition(table: &Table, parts: &[Vec<u8>]) -> Partition {
+    let half = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        salt.hash(&mut hasher);
+        // By its names: one plan may know a table that was dropped, and another the one that was made in its place.
+        (&table.keyspace, &table.name).hash(&mut hasher);
+        parts.hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    Partition(half(0) << 64 | half(1))
+}
+
+mod carry_out;
+mod drafting;
+mod outline;
+mod repeatable;
+#[cfg(test)]
+mod tests;
+
+use drafting::Drafting;
+
+pub(super) use carry_out::{Decided, RowRead, push};
+pub(super) use outline::Outline;

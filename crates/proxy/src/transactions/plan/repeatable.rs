@@ -1,0 +1,163 @@
+//! What is refused because it would not be the same if it were executed again, or by another node.
+
+use shunt_language::ast::{Deletion, LiteralKind, Mutation, NativeType, Operation, Selector, Term};
+use shunt_language::functions;
+use shunt_language::transaction::Inner;
+use shunt_language::{CqlType, InvalidRequest};
+
+use crate::transactions::schema::Table;
+
+/// The terms of an assignment.
+fn terms_of(operation: &Operation) -> impl Iterator<Item = &Term> {
+    let (first, second) = match operation {
+        Operation::Set(term) | Operation::Add(term) | Operation::Subtract(term) | Operation::Prepend(term) => {
+            (term, None)
+        }
+        Operation::SetElement(key, term) => (key, Some(term)),
+        Operation::SetField(_, term) => (term, None),
+    };
+    std::iter::once(first).chain(second)
+}
+
+/// Refuses a term that two nodes, or the same at another time, may take for different values: one with a function that users have defined, or
+/// a time that does not say in which zone it is.
+pub(super) fn check_term(column: &str, term: &Term, cql_type: Option<&CqlType>) -> Result<(), InvalidRequest> {
+    if !calls_native(term) {
+        return Err(InvalidRequest::new(format!(
+            "the value of {column} calls a function that users have defined, which is not taken in a transaction: its writes may be made \
+             again, and would differ; bind the value"
+        )));
+    }
+    if cql_type.is_some_and(has_timestamp) && !texts_in(term).iter().all(|text| names_zone(text)) {
+        return Err(InvalidRequest::new(format!(
+            "the time in the value of {column} says no time zone, and each node would take its own: say it, as in \
+             '2024-01-31 12:00:00+0000', or bind the value"
+        )));
+    }
+    Ok(())
+}
+
+fn parts_of(term: &Term) -> Vec<&Term> {
+    match term {
+        Term::Literal(_) | Term::Null | Term::Marker(_) => Vec::new(),
+        Term::List(terms) | Term::Set(terms) | Term::Tuple(terms) => terms.iter().collect(),
+        Term::Map(entries) => entries.iter().flat_map(|(key, value)| [key, value]).collect(),
+        Term::Udt(fields) => fields.iter().map(|(_, term)| term).collect(),
+        Term::Call { arguments, .. } => arguments.iter().collect(),
+        Term::Hint(_, term) | Term::Cast(term, _) | Term::Negation(term) => vec![term],
+        Term::Arithmetic { left, right, .. } => vec![left, right],
+    }
+}
+
+fn calls_native(term: &Term) -> bool {
+    let is_native = match term {
+        Term::Call { name, .. } => {
+            matches!(name.keyspace.as_deref(), None | Some("system")) && functions::is_native(&name.name)
+        }
+        _ => true,
+    };
+    is_native && parts_of(term).into_iter().all(calls_native)
+}
+
+/// True if what is selected is computed by functions that nodes have of themselves: others need rights that nobody asks for here.
+pub(super) fn selects_native(selector: &Selector) -> bool {
+    match selector {
+        Selector::Column(_) | Selector::CountRows => true,
+        Selector::Term(term) => calls_native(term),
+        Selector::Call { name, arguments } => {
+            let is_native =
+                matches!(name.keyspace.as_deref(), None | Some("system")) && functions::is_native(&name.name);
+            is_native && arguments.iter().all(selects_native)
+        }
+        Selector::Metadata(_, of)
+        | Selector::Cast(of, _)
+        | Selector::Field(of, _)
+        | Selector::Element(of, _)
+        | Selector::Slice(of, _, _)
+        | Selector::Hint(_, of)
+        | Selector::Negation(of) => selects_native(of),
+        Selector::Tuple(of) | Selector::List(of) | Selector::Set(of) => of.iter().all(selects_native),
+        Selector::Map(entries) => entries.iter().all(|(key, value)| selects_native(key) && selects_native(value)),
+        Selector::Arithmetic { left, right, .. } => selects_native(left) && selects_native(right),
+    }
+}
+
+/// The strings in a term.
+fn texts_in(term: &Term) -> Vec<&str> {
+    match term {
+        Term::Literal(literal) if literal.kind == LiteralKind::String => vec![&literal.text],
+        _ => parts_of(term).into_iter().flat_map(texts_in).collect(),
+    }
+}
+
+/// True if a time says in which zone it is, or a text is none: `'now'` is one that says nothing.
+fn names_zone(text: &str) -> bool {
+    let is_a_time = text.eq_ignore_ascii_case("now") || text.starts_with(|first: char| first.is_ascii_digit());
+    let zone = text.rsplit(['+', '-']).next().unwrap_or_default();
+    let is_offset =
+        zone.len() >= 4 && zone.len() < text.len() && zone.bytes().all(|byte| byte.is_ascii_digit() || byte == b':');
+    !is_a_time || text.ends_with(['Z', 'z']) || text.contains(':') && is_offset
+}
+
+fn has_timestamp(cql_type: &CqlType) -> bool {
+    match cql_type {
+        CqlType::Native(native) => *native == NativeType::Timestamp,
+        CqlType::List { element, .. } | CqlType::Set { element, .. } | CqlType::Vector { element, .. } => {
+            has_timestamp(element)
+        }
+        CqlType::Map { key, value, .. } => has_timestamp(key) || has_timestamp(value),
+        CqlType::Tuple(elements) => elements.iter().any(has_timestamp),
+        CqlType::Udt { definition, .. } => definition.fields.iter().any(|(_, field)| has_timestamp(field)),
+        CqlType::Custom(_) => false,
+    }
+}
+
+pub(super) fn unrepeatable() -> InvalidRequest {
+    InvalidRequest::new(
+        "now(), uuid() and the like are not taken in a transaction: its writes may be made again, and would differ; bind the value",
+    )
+}
+
+/// Refuses what would give another result if it were made again.
+pub(super) fn check_repeatable(mutation: &Mutation, inner: &Inner, table: &Table) -> Result<(), InvalidRequest> {
+    if inner.calls.iter().any(|call| !call.is_pure()) {
+        return Err(unrepeatable());
+    }
+    let terms: Vec<(&str, &Term)> = match mutation {
+        Mutation::Insert(insert) => insert.columns.iter().map(String::as_str).zip(&insert.values).collect(),
+        Mutation::Update(update) => update
+            .assignments
+            .iter()
+            .flat_map(|one| terms_of(&one.operation).map(|term| (one.column.as_str(), term)))
+            .collect(),
+        Mutation::Delete(_) | Mutation::InsertJson(_) => Vec::new(),
+    };
+    for (column, term) in terms {
+        check_term(column, term, table.column(column))?;
+    }
+    let columns: Vec<&str> = match mutation {
+        Mutation::Insert(insert) => insert.columns.iter().map(String::as_str).collect(),
+        Mutation::Update(update) => update.assignments.iter().map(|assignment| assignment.column.as_str()).collect(),
+        Mutation::Delete(delete) => {
+            let elements = delete.deletions.iter().filter_map(|deletion| match deletion {
+                Deletion::Element(column, _) => Some(column.as_str()),
+                _ => None,
+            });
+            elements.collect()
+        }
+        Mutation::InsertJson(_) => Vec::new(),
+    };
+    let is_list = |name: &&&str| matches!(table.column(name), Some(CqlType::List { frozen: false, .. }));
+    if let Some(column) = columns.iter().find(is_list) {
+        return Err(InvalidRequest::new(format!(
+            "column {column} is a list that is not frozen: nodes name its elements anew each time they are written, and the writes \
+             of a transaction may be made again; use frozen<list<..>>, a set or a map"
+        )));
+    }
+    if let Mutation::Update(update) = mutation
+        && update.assignments.iter().any(|assignment| matches!(assignment.operation, Operation::Prepend(_)))
+    {
+        return Err(unrepeatable());
+    }
+    Ok(())
+}

@@ -1,0 +1,336 @@
+//! What is prepared, locked, read and written for a text, without a node.
+
+use shunt_language::terms::Value;
+use shunt_wire::cql::message::encode_result::{RowsWriter, native};
+use shunt_wire::cql::message::{ResultMessage, Rows, ValueList, Values};
+
+use super::*;
+use crate::transactions::schema::{self, Types};
+use shunt_transactions::Mode;
+
+fn with_rows<R>(columns: &[(&str, &[u8])], rows: &[Vec<Option<Vec<u8>>>], f: impl FnOnce(&Rows<'_>) -> R) -> R {
+    let mut body = Vec::new();
+    let mut writer = RowsWriter::new(&mut body, "system_schema", "t", columns);
+    for value in rows.iter().flatten() {
+        writer.value(value.as_deref());
+    }
+    writer.finish();
+    match ResultMessage::decode(4, &body) {
+        Ok(ResultMessage::Rows(rows)) => f(&rows),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn text(text: &str) -> Option<Vec<u8>> {
+    Some(text.as_bytes().to_vec())
+}
+
+fn texts(texts: &[&str]) -> Option<Vec<u8>> {
+    let mut out = (texts.len() as i32).to_be_bytes().to_vec();
+    for text in texts {
+        out.extend((text.len() as i32).to_be_bytes());
+        out.extend(text.as_bytes());
+    }
+    Some(out)
+}
+
+/// A table as nodes tell of it: each column with its kind, its place and its type.
+fn table(name: &str, columns: &[(&str, &str, i32, &str)]) -> Arc<Table> {
+    let list: &[u8] = native::LIST_OF_TEXT;
+    let of_types = [("type_name", native::TEXT), ("field_names", list), ("field_types", list)];
+    let types = [vec![text("spot"), texts(&["x", "y"]), texts(&["int", "text"])]];
+    let types = with_rows(&of_types, &types, |rows| Types::read("ks", rows));
+    let id: Vec<u8> = std::iter::repeat_n(name.as_bytes()[0], 16).collect();
+    let read = [vec![Some(id), text("BLOCKING")]];
+    let table =
+        with_rows(&[("id", native::UUID), ("read_repair", native::TEXT)], &read, |rows| Table::read(types, name, rows));
+    let of_columns =
+        [("column_name", native::TEXT), ("kind", native::TEXT), ("position", native::INT), ("type", native::TEXT)];
+    let rows: Vec<_> = columns
+        .iter()
+        .map(|(name, kind, position, cql_type)| {
+            vec![text(name), text(kind), Some(position.to_be_bytes().to_vec()), text(cql_type)]
+        })
+        .collect();
+    Arc::new(
+        with_rows(&of_columns, &rows, |rows| table.expect("a table").with_columns(rows)).expect("types that are known"),
+    )
+}
+
+fn tables() -> Vec<Arc<Table>> {
+    vec![
+        table(
+            "accounts",
+            &[
+                ("id", "partition_key", 0, "int"),
+                ("balance", "regular", -1, "int"),
+                ("owner", "regular", -1, "text"),
+                ("tags", "regular", -1, "set<text>"),
+                ("log", "regular", -1, "list<text>"),
+                ("at", "regular", -1, "frozen<spot>"),
+            ],
+        ),
+        table(
+            "moves",
+            &[
+                ("a", "partition_key", 1, "text"),
+                ("B", "partition_key", 0, "int"),
+                ("c", "clustering", 0, "int"),
+                ("amount", "regular", -1, "int"),
+                ("noted", "static", -1, "timeuuid"),
+            ],
+        ),
+    ]
+}
+
+fn draft(text: &str) -> Result<Draft, String> {
+    let outline = Outline::read(text, "ks").map_err(|refusal| refusal.to_string())?;
+    Draft::new(outline, &tables(), 0).map_err(|error| error.message)
+}
+
+/// What a node would say of the texts: one int for each marker, and the columns that are named.
+fn shown(draft: &Draft, columns: &[&[&str]]) -> Vec<ShownText> {
+    let int = |name: &str| Shown { name: name.into(), type_option: native::INT.into() };
+    draft
+        .texts()
+        .enumerate()
+        .map(|(index, text)| ShownText {
+            markers: (0..text.matches(['?', ':']).count()).map(|place| int(&format!("m{place}"))).collect(),
+            columns: columns.get(index).map(|names| names.iter().map(|name| int(name)).collect()).unwrap_or_default(),
+        })
+        .collect()
+}
+
+fn ints(values: &[i32]) -> ValueList {
+    let mut list = ValueList::positional(4);
+    for value in values {
+        list.push(shunt_wire::cql::message::Value::Bytes(&value.to_be_bytes()));
+    }
+    list
+}
+
+fn int(value: i32) -> Value {
+    Value::Bytes(value.to_be_bytes().to_vec())
+}
+
+fn row(values: &[Option<i32>]) -> RowRead {
+    Some(values.iter().map(|value| value.map(|value| value.to_be_bytes().to_vec().into())).collect())
+}
+
+const TRANSFER: &str = "BEGIN TRANSACTION
+  LET from_row = (SELECT balance FROM accounts WHERE id = ?);
+  SELECT from_row.balance;
+  IF from_row.balance >= ? THEN
+    UPDATE accounts SET balance = balance - ? WHERE id = ?;
+    UPDATE \"ks\".accounts SET balance += ? WHERE id = ?;
+  END IF
+COMMIT TRANSACTION";
+
+fn transfer() -> Plan {
+    let draft = draft(TRANSFER).expect("a transaction");
+    let shown = shown(&draft, &[&["balance"], &["balance"], &["balance"]]);
+    Plan::new(draft, &shown).expect("a plan")
+}
+
+#[test]
+fn texts_say_in_which_keyspace_and_what_is_computed_is_a_marker() {
+    let draft = draft(TRANSFER).expect("a transaction");
+    let texts: Vec<&str> = draft.texts().map(|text| &**text).collect();
+    assert_eq!(
+        texts,
+        [
+            "SELECT balance FROM ks.accounts WHERE id = ?",
+            "SELECT balance FROM ks.accounts WHERE id = ?",
+            "SELECT balance FROM ks.accounts WHERE id = ?",
+            "UPDATE ks.accounts SET balance = ? WHERE id = ?",
+            "UPDATE \"ks\".accounts SET balance = ? WHERE id = ?",
+        ]
+    );
+    assert_eq!(
+        (draft.outline.domain.as_str(), &draft.outline.tables[..]),
+        ("ks", &[("accounts".to_owned(), true)][..])
+    );
+}
+
+#[test]
+fn a_transfer_reads_decides_and_writes() {
+    let plan = transfer();
+    let names: Vec<&str> = plan.markers.iter().map(|marker| &*marker.name).collect();
+    assert_eq!(names, ["m0", "balance", "balance", "m1", "balance", "m1"]);
+    assert_eq!(&*plan.columns[0].name, "from_row.balance");
+    let list = ints(&[1, 30, 30, 1, 30, 2]);
+    let values = plan.bind(&list.values()).expect("values");
+    let bound = plan.with(&values);
+    let partitions = bound.partitions().expect("keys");
+    assert_eq!(
+        partitions.iter().map(|(_, mode)| *mode).collect::<Vec<_>>(),
+        [Mode::Shared, Mode::Exclusive, Mode::Exclusive]
+    );
+    assert!(partitions[0].0 == partitions[1].0 && partitions[1].0 != partitions[2].0);
+    let reads: Vec<_> = (0..3)
+        .map(|read| {
+            bound.read_values(read).expect("values").values().get(0).and_then(|value| value.bytes().map(<[u8]>::to_vec))
+        })
+        .collect();
+    assert_eq!(reads, [1, 1, 2].map(|id: i32| Some(id.to_be_bytes().to_vec())));
+    let rich = [row(&[Some(50)]), row(&[Some(50)]), row(&[Some(7)])];
+    assert_eq!(bound.decide(&rich), Ok(Decided::Write(vec![vec![int(20), int(1)], vec![int(37), int(2)]])));
+    assert_eq!(bound.returned(&rich), Ok(Some(vec![Some(50_i32.to_be_bytes().to_vec())])));
+    let poor = [row(&[Some(29)]), row(&[Some(29)]), row(&[Some(7)])];
+    assert_eq!(bound.decide(&poor), Ok(Decided::Nothing));
+    // A comparison with null is false, and null plus something stays as it is.
+    assert_eq!(bound.decide(&[None, None, None]), Ok(Decided::Nothing));
+    let fresh = [row(&[Some(50)]), row(&[Some(50)]), None];
+    assert_eq!(bound.decide(&fresh), Ok(Decided::Write(vec![vec![int(20), int(1)], vec![Value::Unset, int(2)]])));
+}
+
+#[test]
+fn a_row_that_was_read_is_written_elsewhere() {
+    let text = "BEGIN TRANSACTION LET a = (SELECT * FROM accounts WHERE id = 1); LET m = (SELECT amount FROM moves WHERE a = 'x' AND \"B\" = 2 LIMIT 1);
+        IF a IS NOT NULL AND m IS NULL THEN INSERT INTO moves (a, \"B\", c, amount) VALUES ('x', 2, ?, a.balance); DELETE FROM accounts WHERE id = 1; END IF
+        COMMIT TRANSACTION";
+    let draft = draft(text).expect("a transaction");
+    let texts: Vec<&str> = draft.texts().skip(2).map(|text| &**text).collect();
+    assert_eq!(
+        texts,
+        ["INSERT INTO ks.moves (a, \"B\", c, amount) VALUES ('x', 2, ?, ?)", "DELETE FROM ks.accounts WHERE id = 1"]
+    );
+    let shown = shown(&draft, &[&["id", "at", "balance"], &["amount"]]);
+    let plan = Plan::new(draft, &shown).expect("a plan");
+    assert!(plan.columns.is_empty());
+    let list = ints(&[9]);
+    let values = plan.bind(&list.values()).expect("values");
+    let bound = plan.with(&values);
+    // What is read and written has one lock of its own, whether its key is a literal or a value.
+    let partitions = bound.partitions().expect("keys");
+    assert!(
+        partitions[0].0 == partitions[3].0 && partitions[1].0 == partitions[2].0 && partitions[0].0 != partitions[1].0
+    );
+    let found = [row(&[Some(1), None, Some(5)]), None];
+    assert_eq!(bound.decide(&found), Ok(Decided::Write(vec![vec![int(9), int(5)], vec![]])));
+    assert_eq!(
+        bound.decide(&[row(&[Some(1), None, None]), None]),
+        Ok(Decided::Write(vec![vec![int(9), Value::Null], vec![]]))
+    );
+    assert_eq!(bound.decide(&[found[0].clone(), row(&[None])]), Ok(Decided::Nothing));
+    assert_eq!(bound.decide(&[None, None]), Ok(Decided::Nothing));
+}
+
+#[test]
+fn a_key_has_one_lock_however_it_is_given() {
+    let key = |text: &str, values: &Values<'_>| {
+        let draft = draft(text).expect("a transaction");
+        let shown = shown(&draft, &[]);
+        let plan = Plan::new(draft, &shown).expect("a plan");
+        let values = plan.bind(values).expect("values");
+        plan.with(&values).partitions().expect("a key")[0]
+    };
+    let literal = key("BEGIN TRANSACTION DELETE FROM accounts WHERE id = 7; COMMIT TRANSACTION", &Values::default());
+    assert_eq!(
+        key("BEGIN TRANSACTION DELETE FROM accounts WHERE (id) = (?); COMMIT TRANSACTION", &ints(&[7]).values()),
+        literal
+    );
+    assert_eq!(
+        key(
+            "BEGIN TRANSACTION UPDATE ks.accounts SET balance = 1 WHERE id = :a; COMMIT TRANSACTION",
+            &ints(&[7]).values()
+        ),
+        literal
+    );
+    assert_eq!(
+        key(
+            "BEGIN TRANSACTION INSERT INTO accounts (balance, id) VALUES (?, 7); COMMIT TRANSACTION",
+            &ints(&[1]).values()
+        ),
+        literal
+    );
+    assert_ne!(
+        key("BEGIN TRANSACTION DELETE FROM accounts WHERE id = 8; COMMIT TRANSACTION", &Values::default()),
+        literal
+    );
+}
+
+#[test]
+fn what_would_not_be_the_same_again_is_refused_by_name() {
+    for (body, expected) in [
+        (
+            "INSERT INTO accounts (id, log) VALUES (1, ['a']);",
+            "INSERT at [1:19]: column log is a list that is not frozen",
+        ),
+        ("UPDATE accounts SET log = log + ['a'] WHERE id = 1;", "column log is a list"),
+        ("UPDATE accounts SET log = ['b'] + log WHERE id = 1;", "column log is a list"),
+        ("DELETE log[0] FROM accounts WHERE id = 1;", "column log is a list"),
+        ("INSERT INTO moves (a, \"B\", noted) VALUES ('x', 1, now());", "now(), uuid() and the like are not taken"),
+        ("INSERT INTO accounts (id, balance) VALUES (1, 2); INSERT INTO other.t (id) VALUES (1);", "of one keyspace"),
+        ("DELETE FROM nowhere WHERE id = 1;", "DELETE at [1:19]: table nowhere does not exist"),
+        ("UPDATE accounts SET balance = 1 WHERE id IN (1, 2);", "partition key"),
+        ("DELETE FROM moves WHERE (a, \"B\") = ? AND c = 1;", "name B by =, with one value"),
+        (
+            "LET a = (SELECT tags FROM accounts WHERE id = 1); UPDATE accounts SET balance = a.tags WHERE id = 2;",
+            "Invalid reference type",
+        ),
+        (
+            "LET a = (SELECT tags FROM accounts WHERE id = 1); IF a.owner = 'x' THEN DELETE FROM accounts WHERE id = 1; END IF",
+            "Column 'owner' does not exist",
+        ),
+    ] {
+        let refused = draft(&format!("BEGIN TRANSACTION {body} COMMIT TRANSACTION")).expect_err(body);
+        assert!(refused.contains(expected), "{body}: {refused}");
+    }
+    let many =
+        format!("BEGIN TRANSACTION INSERT INTO accounts (id) VALUES ({}?); COMMIT TRANSACTION", "?, ".repeat(5_000));
+    assert!(draft(&many).is_err_and(|error| error.contains("5001 bind markers")));
+    assert!(
+        Outline::read("BEGIN TRANSACTION DELETE FROM accounts WHERE id = 1; COMMIT TRANSACTION", "")
+            .is_err_and(|error| error.to_string().contains("No keyspace"))
+    );
+}
+
+#[test]
+fn values_that_are_none_are_refused_and_named_ones_are_found() {
+    let plan = transfer();
+    let few = plan.bind(&ints(&[1, 2]).values()).expect_err("too few");
+    assert_eq!(few.message, "there were 6 markers(?) in CQL but 2 bound variables");
+    let mut list = ValueList::positional(4);
+    for _ in 0..6 {
+        list.push(shunt_wire::cql::message::Value::Null);
+    }
+    let values = plan.bind(&list.values()).expect("as many as there are");
+    let refused = plan.with(&values).partitions().expect_err("no key");
+    assert_eq!(refused.message, "LET from_row at [2:19]: Invalid null value in condition for column id");
+    let draft = draft("BEGIN TRANSACTION UPDATE accounts SET balance = :b WHERE id = :i; COMMIT TRANSACTION")
+        .expect("a transaction");
+    let shown = shown(&draft, &[]);
+    let plan = Plan::new(draft, &shown).expect("a plan");
+    let mut list = ValueList::named(4);
+    list.push_named("i", shunt_wire::cql::message::Value::Bytes(&7_i32.to_be_bytes()));
+    list.push_named("b", shunt_wire::cql::message::Value::Null);
+    let values = plan.bind(&list.values()).expect("both names");
+    assert_eq!(plan.with(&values).decide(&[]), Ok(Decided::Write(vec![vec![Value::Null, int(7)]])));
+    // A node that says less of a text than it has is no help.
+    let (text, none) =
+        ("BEGIN TRANSACTION UPDATE accounts SET balance = ? WHERE id = 1; COMMIT TRANSACTION", ShownText::default());
+    let draft = super::tests::draft(text).expect("a transaction");
+    assert!(Plan::new(draft, &[none]).is_err());
+}
+
+#[test]
+fn tables_that_transactions_could_lose_something_in_are_unfit() {
+    let replication = |entries: &[&str]| {
+        let mut map = texts(entries).expect("entries");
+        map[..4].copy_from_slice(&((entries.len() / 2) as i32).to_be_bytes());
+        Some(map)
+    };
+    let of = |durable: u8, entries: &[&str]| {
+        let columns = [("durable_writes", native::BOOLEAN), ("replication", native::MAP_OF_TEXT)];
+        with_rows(&columns, &[vec![Some(vec![durable]), replication(entries)]], schema::keyspace_unfit)
+    };
+    assert_eq!(of(1, &["class", "NetworkTopologyStrategy", "dc1", "3"]), Some(None));
+    assert!(of(0, &["class", "SimpleStrategy"]).flatten().is_some_and(|why| why.contains("durable_writes")));
+    assert!(
+        of(1, &["class", "NetworkTopologyStrategy", "dc1", "3/1"])
+            .flatten()
+            .is_some_and(|why| why.contains("transient"))
+    );
+    assert_eq!(with_rows(&[("durable_writes", native::BOOLEAN)], &[], schema::keyspace_unfit), None);
+}

@@ -1,0 +1,350 @@
+//! From a text to a plan: tables are read from the schema, statements are prepared at a node, and whoever waits goes on.
+//!
+//! A plan is kept for [`KEPT_NS`], for tables change. What is being planned is planned once, however many wait for it. There is no
+//! deadline here: each question has one of its own, and there are few.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use shunt_language::transaction::mode::TransactionalMode;
+use shunt_reactor::Io;
+use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage, Rows, error_code};
+
+use super::failed::Failed;
+use super::outbox::Wanted;
+use super::part::{Part, Question};
+use super::plan::{Draft, Outline, Plan, ShownText};
+use super::plans::{Entry, Planning, Waiter, is_used};
+use super::schema::{self, Table, Types};
+use super::{levels, question};
+use crate::core::Core;
+use crate::fault::{Fault, FaultKind};
+use crate::limits;
+use crate::own::{self, Heard, Whose};
+
+/// How long a plan is used before it is made anew, nanoseconds.
+const KEPT_NS: u64 = 5 * limits::SECOND_NS;
+/// Texts of plans that are kept are no longer; those of others are planned each time.
+const KEPT_BYTES_MAX: usize = 16 << 10;
+/// Plans that are kept; beyond that those that are too old go, or all.
+const PLANS_MAX: usize = 1_024;
+/// Texts that are planned at once.
+const PLANNINGS_MAX: usize = 64;
+/// Of these, those that a client prepares: it needs no right for that.
+const PREPARES_MAX: usize = 16;
+
+/// Gives a waiter the plan of a text, now or later, or says why there is none.
+pub(super) fn want(core: &mut Core, io: &mut Io, text: &str, keyspace: &str, waiter: Waiter) {
+    let key: (Arc<str>, Arc<str>) = (keyspace.into(), text.into());
+    let plans = &mut core.fleet.transactions.plans;
+    if let Some(plan) = plans.ready(&key, io.now_ns()).map(Arc::clone) {
+        return give(core, waiter, Ok(&plan));
+    }
+    if let Some(Entry::Planning(number)) = plans.by_text.get(&key)
+        && let Some(planning) = plans.planning.get_mut(number)
+    {
+        planning.waiting.push(waiter);
+        return;
+    }
+    let prepares = plans.planning.values().filter(|planning| planning.is_prepare).count();
+    let is_prepare = matches!(waiter, Waiter::Prepare(_));
+    if plans.planning.len() >= PLANNINGS_MAX || is_prepare && prepares >= PREPARES_MAX {
+        let fault = Fault::overloaded("Shunt: as many transactions are being prepared as may; ask again");
+        return give(core, waiter, Err(&fault.into()));
+    }
+    let outline = match Outline::read(text, keyspace) {
+        Ok(outline) => outline,
+        Err(refusal) => return give(core, waiter, Err(&Fault::from(refusal).into())),
+    };
+    if plans.by_text.len() >= PLANS_MAX {
+        let now_ns = io.now_ns();
+        plans.by_text.retain(|_, entry| matches!(entry, Entry::Planning(_)) || is_used(entry, now_ns));
+        if plans.by_text.len() >= PLANS_MAX {
+            plans.by_text.retain(|_, entry| matches!(entry, Entry::Planning(_)));
+        }
+    }
+    plans.number += 1;
+    let number = plans.number;
+    plans.by_text.insert(key.clone(), Entry::Planning(number));
+    let (domain, tables) = (outline.domain.clone(), outline.tables.iter().map(|_| None).collect());
+    let planning = Planning {
+        key,
+        waiting: vec![waiter],
+        is_prepare,
+        outline: Some(outline),
+        types: None,
+        modes: HashMap::new(),
+        unfit: None,
+        tables,
+        draft: None,
+        shown: Vec::new(),
+        open: 0,
+        failed: None,
+    };
+    plans.planning.insert(number, planning);
+    for (question, text, consistency) in [
+        (Question::Keyspace, format!("{}{}", schema::KEYSPACE, schema::literal(&domain)), Consistency::ONE),
+        (Question::Types, format!("{}{}", schema::TYPES, schema::literal(&domain)), Consistency::ONE),
+        (Question::Modes, format!("{}{}", schema::MODES, schema::literal(&domain)), levels::quorum(core)),
+    ] {
+        ask(core, io, number, question, &text, consistency);
+    }
+    go_on(core, io, number);
+}
+
+fn planning(core: &mut Core, number: u64) -> Option<&mut Planning> {
+    core.fleet.transactions.plans.planning.get_mut(&number)
+}
+
+fn ask(core: &mut Core, io: &mut Io, number: u64, question: Question, text: &str, consistency: Consistency) {
+    let whose = Whose::Transaction(Part::Schema { planning: number, question });
+    let pool = own::ask::pool(core, io);
+    let is_sent = pool.is_some_and(|pool| own::ask::ask_in(core, io, pool, whose, text, consistency));
+    count(core, number, is_sent);
+}
+
+fn count(core: &mut Core, number: u64, is_sent: bool) {
+    let Some(planning) = planning(core, number) else { return };
+    match is_sent {
+        true => planning.open += 1,
+        false => fail(
+            planning,
+            Fault::new(FaultKind::Unserved, "Shunt: no node can be asked about this transaction; ask again").into(),
+        ),
+    }
+}
+
+/// The first failure counts.
+fn fail(planning: &mut Planning, failed: Failed) {
+    planning.failed.get_or_insert(failed);
+}
+
+fn node(error: &ErrorMessage<'_>, what: &str) -> Failed {
+    // In a client's eyes a node that fails to answer us has not answered it.
+    let code = if levels::is_clients(error.code) { error.code } else { error_code::OVERLOADED };
+    Failed::Node { code, message: format!("{what}{}", error.message) }
+}
+
+/// An answer about the schema.
+pub(super) fn heard_schema(core: &mut Core, io: &mut Io, number: u64, question: Question, heard: &Heard<'_>) {
+    let Some(planning) = planning(core, number) else { return };
+    planning.open -= 1;
+    match heard {
+        Heard::Result(ResultMessage::Rows(rows)) => {
+            if let Err(failed) = learn(planning, question, rows) {
+                fail(planning, failed);
+            }
+        }
+        Heard::Error(error) if question == Question::Modes && error.code == error_code::INVALID => {
+            fail(
+                planning,
+                Fault::invalid(
+                    "Shunt: this fleet knows no transactions yet: run `shunt fleet init` of this version once",
+                )
+                .into(),
+            );
+        }
+        // By then it would be committed.
+        Heard::Error(error) if matches!(question, Question::MayWrite(_)) && error.code == error_code::UNAUTHORIZED => {
+            let why =
+                format!("Shunt: this proxy's own role may not write what a transaction writes: {}", error.message);
+            fail(planning, Fault::new(FaultKind::Unauthorized, why).into());
+        }
+        Heard::Error(error) if matches!(question, Question::MayWrite(_)) && error.code == error_code::INVALID => {}
+        // A version of Cassandra that has no masks has no table of them.
+        Heard::Error(error) if matches!(question, Question::Masks(_)) && error.code == error_code::INVALID => {}
+        Heard::Error(error) => fail(planning, node(error, "Shunt: the schema could not be read: ")),
+        Heard::Result(_) | Heard::Unreadable => {
+            fail(planning, Fault::overloaded("Shunt: a node's answer about the schema cannot be read").into());
+        }
+    }
+    go_on(core, io, number);
+}
+
+fn learn(planning: &mut Planning, question: Question, rows: &Rows<'_>) -> Result<(), Failed> {
+    let Some(outline) = &planning.outline else { return Ok(()) };
+    let missing =
+        |table: &str| Failed::from(Fault::invalid(format!("table {}.{table} does not exist", outline.domain)));
+    match question {
+        Question::Keyspace => {
+            let domain = &outline.domain;
+            let found = schema::keyspace_unfit(rows);
+            planning.unfit =
+                found.ok_or_else(|| Failed::from(Fault::invalid(format!("keyspace {domain} does not exist"))))?;
+        }
+        Question::Types => planning.types = Some(Types::read(&outline.domain, rows)),
+        Question::Modes => planning.modes = schema::modes(rows),
+        Question::Table(place) => {
+            let name = &outline.tables[usize::from(place)].0;
+            let types = planning.types.clone().unwrap_or_default();
+            let table = Table::read(types, name, rows).ok_or_else(|| missing(name))?;
+            planning.tables[usize::from(place)] = Some(table);
+        }
+        // A node that takes a row without a key is none that is known.
+        Question::MayWrite(_) => {}
+        Question::Masks(place) => {
+            let masked = rows.row_count > 0;
+            if let Some(table) = planning.tables[usize::from(place)].as_mut().filter(|_| masked) {
+                let why = "it has masked columns, and the proxy reads them for all roles alike".to_owned();
+                table.unfit.get_or_insert(why);
+            }
+        }
+        Question::Columns(place) => {
+            let slot = &mut planning.tables[usize::from(place)];
+            let table = slot.take().ok_or_else(|| missing(&outline.tables[usize::from(place)].0))?;
+            *slot =
+                Some(table.with_columns(rows).map_err(|why| Failed::from(Fault::invalid(format!("Shunt: {why}"))))?);
+        }
+    }
+    Ok(())
+}
+
+/// A node has prepared a text.
+pub(super) fn heard_text(core: &mut Core, io: &mut Io, number: u64, place: u16, heard: &Heard<'_>) {
+    let Some(planning) = planning(core, number) else { return };
+    planning.open -= 1;
+    match heard {
+        Heard::Result(ResultMessage::Prepared(prepared)) => {
+            planning.shown[usize::from(place)] = ShownText::of(prepared);
+            let texts = planning.draft.as_ref().and_then(|draft| draft.texts().nth(usize::from(place)));
+            if let Some(text) = texts.map(Arc::clone) {
+                core.fleet.own.learn_id(&text, prepared.id);
+            }
+        }
+        Heard::Error(error) => {
+            let name = planning
+                .draft
+                .as_ref()
+                .map(|draft| format!("{}: ", draft.name_of(usize::from(place))))
+                .unwrap_or_default();
+            fail(planning, node(error, &name));
+        }
+        Heard::Result(_) | Heard::Unreadable => {
+            fail(
+                planning,
+                Fault::overloaded("Shunt: a node did not say of which types the values of a transaction are").into(),
+            );
+        }
+    }
+    go_on(core, io, number);
+}
+
+/// Takes the next step, if all that was asked is answered.
+fn go_on(core: &mut Core, io: &mut Io, number: u64) {
+    loop {
+        let now_ms = io.wall_us() / 1_000;
+        let Some(planning) = planning(core, number) else { return };
+        if planning.open > 0 {
+            return;
+        }
+        if planning.failed.is_some() {
+            return end(core, io, number, None);
+        }
+        if planning.draft.is_some() {
+            let plan = planning.draft.take().map(|draft| Plan::new(draft, &planning.shown));
+            match plan {
+                Some(Ok(plan)) => return end(core, io, number, Some(Arc::new(plan))),
+                Some(Err(error)) => fail(planning, Fault::from(error).into()),
+                None => {}
+            }
+            continue;
+        }
+        let Some(outline) = &planning.outline else { return };
+        let missing: Vec<u16> =
+            (0u16..).zip(&planning.tables).filter(|(_, table)| table.is_none()).map(|(place, _)| place).collect();
+        let bare: Vec<u16> = (0u16..)
+            .zip(&planning.tables)
+            .filter(|(_, table)| table.as_ref().is_some_and(|table| table.columns.is_empty()))
+            .map(|(place, _)| place)
+            .collect();
+        if missing.is_empty() && bare.is_empty() {
+            draft(planning, now_ms);
+            let texts: Vec<Arc<str>> = planning.draft.iter().flat_map(Draft::texts).map(Arc::clone).collect();
+            for (place, text) in (0u16..).zip(&texts) {
+                let whose = Whose::Transaction(Part::Text { planning: number, place });
+                let is_sent = own::ask::prepare_text(core, io, whose, text);
+                count(core, number, is_sent);
+            }
+            continue;
+        }
+        let domain = outline.domain.clone();
+        let names: Vec<String> = outline.tables.iter().map(|(name, _)| name.clone()).collect();
+        let of = |places: &[u16], question: fn(u16) -> Question, text: &'static str| {
+            let texts = places.iter().map(|place| {
+                let name = &names[usize::from(*place)];
+                (
+                    question(*place),
+                    format!("{text}{} AND table_name = {}", schema::literal(&domain), schema::literal(name)),
+                )
+            });
+            texts.collect::<Vec<_>>()
+        };
+        let questions = if missing.is_empty() {
+            let mut questions = of(&bare, Question::Columns, schema::COLUMNS);
+            questions.splice(0..0, of(&bare, Question::Masks, schema::MASKS));
+            let written = bare.iter().filter(|place| outline.tables[usize::from(**place)].1);
+            let written = written.map(|place| {
+                let table = question::qualified(&outline.domain, &names[usize::from(*place)]);
+                (Question::MayWrite(*place), question::about(&table, true))
+            });
+            questions.extend(written.collect::<Vec<_>>());
+            questions
+        } else {
+            of(&missing, Question::Table, schema::TABLE)
+        };
+        for (question, text) in questions {
+            ask(core, io, number, question, &text, Consistency::ONE);
+        }
+    }
+}
+
+/// All tables are known: the statements are checked, and taken apart.
+fn draft(planning: &mut Planning, now_ms: i64) {
+    let Some(outline) = planning.outline.take() else { return };
+    let domain = &outline.domain;
+    let off = outline.tables.iter().map(|(name, _)| name).find(|name| {
+        // Of a later version's, perhaps, whose promises nobody here could keep.
+        planning.modes.get(*name).is_none_or(|mode| mode != TransactionalMode::Unsafe.name())
+    });
+    if let Some(name) = off {
+        let why = format!(
+            "Shunt: table {domain}.{name} takes part in no transactions: ALTER TABLE {domain}.{name} WITH transactional_mode = 'unsafe'"
+        );
+        return fail(planning, Fault::invalid(why).into());
+    }
+    if let Some(why) = &planning.unfit {
+        let why = format!("Shunt: table {domain}.{} cannot be in a transaction: {why}", outline.tables[0].0);
+        return fail(planning, Fault::invalid(why).into());
+    }
+    let tables: Vec<Arc<Table>> = planning.tables.drain(..).flatten().map(Arc::new).collect();
+    match Draft::new(outline, &tables, now_ms) {
+        Ok(draft) => {
+            planning.shown = draft.texts().map(|_| ShownText::default()).collect();
+            planning.draft = Some(draft);
+        }
+        Err(error) => fail(planning, Fault::from(error).into()),
+    }
+}
+
+/// It is over: all who wait are told.
+fn end(core: &mut Core, io: &mut Io, number: u64, plan: Option<Arc<Plan>>) {
+    let until_ns = io.now_ns() + KEPT_NS;
+    let plans = &mut core.fleet.transactions.plans;
+    let Some(planning) = plans.planning.remove(&number) else { return };
+    match &plan {
+        Some(plan) if planning.key.1.len() <= KEPT_BYTES_MAX => {
+            plans.by_text.insert(planning.key, Entry::Ready(Arc::clone(plan), until_ns));
+        }
+        _ => drop(plans.by_text.remove(&planning.key)),
+    }
+    let failed =
+        planning.failed.unwrap_or_else(|| Fault::overloaded("Shunt: there is no plan for this transaction").into());
+    for waiter in planning.waiting {
+        give(core, waiter, plan.as_ref().ok_or(&failed));
+    }
+}
+
+fn give(core: &mut Core, waiter: Waiter, plan: Result<&Arc<Plan>, &Failed>) {
+    let plan = plan.map(Arc::clone).map_err(Failed::clone);
+    core.fleet.transactions.outbox.wanted.push(Wanted::Planned(waiter, plan));
+}

@@ -1,0 +1,248 @@
+//! A table as transactions need to know it: read from `system_schema` when a transaction names it for the first time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use shunt_language::ast::QualifiedName;
+use shunt_language::transaction::{TableKeys, Tables};
+use shunt_language::types::{CqlType, TypeLookup, UserType};
+use shunt_language::values::split;
+use shunt_wire::cql::message::Rows;
+
+/// What is asked of a keyspace, and what of a table. Both are one node's own rows, so all are asked of one node and as text.
+pub(super) const KEYSPACE: &str =
+    "SELECT durable_writes, replication FROM system_schema.keyspaces WHERE keyspace_name = ";
+pub(super) const TYPES: &str =
+    "SELECT type_name, field_names, field_types FROM system_schema.types WHERE keyspace_name = ";
+pub(super) const COLUMNS: &str =
+    "SELECT column_name, kind, position, type FROM system_schema.columns WHERE keyspace_name = ";
+pub(super) const MASKS: &str = "SELECT column_name FROM system_schema.column_masks WHERE keyspace_name = ";
+pub(super) const TABLE: &str = "SELECT id, read_repair FROM system_schema.tables WHERE keyspace_name = ";
+
+/// And of the fleet's table: which tables take part in transactions, and how.
+pub(super) const MODES: &str = "SELECT table_name, mode FROM shunt_meta.transactional WHERE keyspace_name = ";
+
+/// Which keyspaces have such tables.
+pub(super) const KEYSPACES_WITH_MODES: &str = "SELECT DISTINCT keyspace_name FROM shunt_meta.transactional";
+
+/// What a table says of itself, for it to be said again.
+pub(super) fn comment_question(keyspace: &str, table: &str) -> String {
+    let (keyspace, table) = (literal(keyspace), literal(table));
+    format!("SELECT comment FROM system_schema.tables WHERE keyspace_name = {keyspace} AND table_name = {table}")
+}
+
+/// A name as a literal.
+pub(super) fn literal(name: &str) -> String {
+    format!("'{}'", name.replace('\'', "''"))
+}
+
+/// User-defined types may be in each other; so deep.
+const TYPE_DEPTH_MAX: u32 = 16;
+
+/// The user-defined types of a keyspace, as texts: each is read where it is needed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Types {
+    keyspace: String,
+    /// Names and types of fields, by the type's name.
+    types: HashMap<String, Vec<(String, String)>>,
+}
+
+/// The same, seen from the fields of a type that is so deep in others.
+struct Within<'a> {
+    types: &'a Types,
+    depth: u32,
+}
+
+/// A column.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Column {
+    pub(super) cql_type: CqlType,
+    kind: Kind,
+    position: i32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    PartitionKey,
+    Clustering,
+    Static,
+    Regular,
+}
+
+/// A table.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Table {
+    pub(super) keyspace: String,
+    pub(super) name: String,
+    /// It is another one if it was dropped and made again.
+    pub(super) id: [u8; 16],
+    pub(super) columns: HashMap<String, Column>,
+    /// In order.
+    pub(super) partition_key: Vec<String>,
+    pub(super) clustering: Vec<String>,
+    pub(super) types: Types,
+    /// Why no transaction may be on it, whatever its mode.
+    pub(super) unfit: Option<String>,
+}
+
+fn text(value: Option<&[u8]>) -> Option<&str> {
+    std::str::from_utf8(value?).ok()
+}
+
+/// The values of each row, in the order of these columns; none for null, and for a column that is not there.
+fn values<'a>(rows: &Rows<'a>, columns: &[&str]) -> Vec<Vec<Option<&'a [u8]>>> {
+    let places: Vec<Option<usize>> = columns.iter().map(|name| rows.metadata.column_index(name)).collect();
+    let read = rows.rows().map_while(Result::ok);
+    read.map(|row| places.iter().map(|place| row.get((*place)?)).collect()).collect()
+}
+
+fn texts(value: Option<&[u8]>) -> Option<Vec<String>> {
+    let parts = split::collection("list", value?).ok()?;
+    parts.into_iter().map(|part| text(Some(part)).map(str::to_owned)).collect()
+}
+
+impl Types {
+    /// Of an answer to [`TYPES`].
+    pub(super) fn read(keyspace: &str, rows: &Rows<'_>) -> Types {
+        let mut types = HashMap::new();
+        for row in values(rows, &["type_name", "field_names", "field_types"]) {
+            let (Some(name), Some(names), Some(field_types)) = (text(row[0]), texts(row[1]), texts(row[2])) else {
+                continue;
+            };
+            types.insert(name.to_owned(), names.into_iter().zip(field_types).collect());
+        }
+        Types { keyspace: keyspace.to_owned(), types }
+    }
+}
+
+impl TypeLookup for Types {
+    fn keyspace(&self) -> Option<&str> {
+        Some(&self.keyspace)
+    }
+
+    fn user_type(&self, keyspace: &str, name: &str) -> Option<Arc<UserType>> {
+        Within { types: self, depth: 0 }.user_type(keyspace, name)
+    }
+}
+
+impl TypeLookup for Within<'_> {
+    fn keyspace(&self) -> Option<&str> {
+        Some(&self.types.keyspace)
+    }
+
+    fn user_type(&self, keyspace: &str, name: &str) -> Option<Arc<UserType>> {
+        let is_here = keyspace == self.types.keyspace && self.depth < TYPE_DEPTH_MAX;
+        let fields = self.types.types.get(name).filter(|_| is_here)?;
+        let within = Within { types: self.types, depth: self.depth + 1 };
+        let read = fields.iter().map(|(field, text)| Some((field.clone(), CqlType::parse(text, &within).ok()?)));
+        let fields: Vec<_> = read.collect::<Option<_>>()?;
+        Some(Arc::new(UserType { keyspace: keyspace.to_owned(), name: name.to_owned(), fields }))
+    }
+}
+
+/// Why the tables of a keyspace are unfit: of an answer to [`KEYSPACE`]. None in none: there is no such keyspace.
+pub(super) fn keyspace_unfit(rows: &Rows<'_>) -> Option<Option<String>> {
+    let row = values(rows, &["durable_writes", "replication"]).pop()?;
+    if row[0] == Some(&[0]) {
+        return Some(Some(
+            "its keyspace has durable_writes = false: what a transaction has written may be lost".to_owned(),
+        ));
+    }
+    let replication = split::collection("map", row[1]?).ok()?;
+    let transient = replication.chunks_exact(2).any(|entry| entry[1].contains(&b'/'));
+    Some(transient.then(|| "its keyspace has transient replicas, which transactions cannot read".to_owned()))
+}
+
+/// Modes by table, of an answer to [`MODES`].
+pub(super) fn modes(rows: &Rows<'_>) -> HashMap<String, String> {
+    let read = values(rows, &["table_name", "mode"]).into_iter();
+    read.filter_map(|row| Some((text(row[0])?.to_owned(), text(row[1])?.to_owned()))).collect()
+}
+
+impl Table {
+    /// A table without columns yet: of an answer to [`TABLE`]. None: there is no such table; a materialized view is none.
+    pub(super) fn read(types: Types, name: &str, rows: &Rows<'_>) -> Option<Table> {
+        let row = values(rows, &["id", "read_repair"]).pop()?;
+        // Without it a quorum of readers may see a write that the next quorum does not.
+        let unfit = (text(row[1]) == Some("NONE"))
+            .then(|| "it has read_repair = 'NONE': what one transaction has read the next may not".to_owned());
+        Some(Table {
+            keyspace: types.keyspace.clone(),
+            name: name.to_owned(),
+            id: row[0]?.try_into().ok()?,
+            columns: HashMap::new(),
+            partition_key: Vec::new(),
+            clustering: Vec::new(),
+            types,
+            unfit,
+        })
+    }
+
+    /// With the columns of an answer to [`COLUMNS`].
+    ///
+    /// # Errors
+    /// The column of which the type cannot be read.
+    pub(super) fn with_columns(mut self, rows: &Rows<'_>) -> Result<Table, String> {
+        for row in values(rows, &["column_name", "kind", "position", "type"]) {
+            let (Some(name), Some(kind), Some(type_text)) = (text(row[0]), text(row[1]), text(row[3])) else {
+                continue;
+            };
+            let kind = match kind {
+                "partition_key" => Kind::PartitionKey,
+                "clustering" => Kind::Clustering,
+                "static" => Kind::Static,
+                _ => Kind::Regular,
+            };
+            let cql_type = CqlType::parse(type_text, &self.types).map_err(|error| {
+                format!("the type {type_text} of its column {name} cannot be read: {}", error.message)
+            })?;
+            let position = row[2].and_then(|bytes| bytes.try_into().ok()).map_or(-1, i32::from_be_bytes);
+            self.columns.insert(name.to_owned(), Column { cql_type, kind, position });
+        }
+        if self.columns.is_empty() {
+            return Err(format!("table {}.{} has no columns any more", self.keyspace, self.name));
+        }
+        self.partition_key = self.in_order(Kind::PartitionKey);
+        self.clustering = self.in_order(Kind::Clustering);
+        Ok(self)
+    }
+
+    fn in_order(&self, kind: Kind) -> Vec<String> {
+        let mut found: Vec<_> = self.columns.iter().filter(|(_, column)| column.kind == kind).collect();
+        found.sort_by_key(|(_, column)| column.position);
+        found.into_iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    pub(super) fn column(&self, name: &str) -> Option<&CqlType> {
+        self.columns.get(name).map(|column| &column.cql_type)
+    }
+
+    fn keys(&self) -> TableKeys<'_> {
+        let statics = self.columns.iter().filter(|(_, column)| column.kind == Kind::Static);
+        TableKeys {
+            partition_key: self.partition_key.iter().map(String::as_str).collect(),
+            clustering: self.clustering.iter().map(String::as_str).collect(),
+            statics: statics.map(|(name, _)| name.as_str()).collect(),
+            has_counters: self.columns.values().any(|column| column.cql_type.is_counter()),
+        }
+    }
+}
+
+/// Several tables; `keyspace` is that of names without one.
+pub(super) struct Several<'a> {
+    pub(super) keyspace: &'a str,
+    pub(super) tables: &'a [Arc<Table>],
+}
+
+impl Several<'_> {
+    pub(super) fn find(&self, name: &QualifiedName) -> Option<&Arc<Table>> {
+        let keyspace = name.keyspace.as_deref().unwrap_or(self.keyspace);
+        self.tables.iter().find(|table| table.keyspace == keyspace && table.name == name.name)
+    }
+}
+
+impl Tables for Several<'_> {
+    fn keys(&self, name: &QualifiedName) -> Option<TableKeys<'_>> {
+        self.find(name).map(|table| table.keys())
+    }
+}

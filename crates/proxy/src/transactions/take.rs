@@ -1,0 +1,213 @@
+//! A client's transaction: read, allowed or not, and sent to the core that owns its keyspace's shard.
+
+use std::sync::Arc;
+
+use shunt_locks::Ticket;
+use shunt_reactor::Io;
+use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::message::{Execute, Prepare, Query, Values, split_request_prefix};
+use shunt_wire::cql::statement::{Kind, classify};
+
+use super::known::{Asked, Known};
+use super::plans::Waiter;
+use super::timer::set_due;
+use super::{allowed, asker, levels, modes, planning, run};
+use crate::core::Core;
+use crate::fault::{Fault, FaultKind};
+use crate::hop::forward::forward_transaction;
+use crate::hop::{self, Login};
+use crate::limits::{self, SECOND_NS};
+use crate::locks::form::{Form, FormKind};
+use crate::locks::requests::At;
+use crate::locks::{ask, core_of};
+use crate::metrics::Outcome;
+use crate::plan::Plan;
+use crate::reply;
+
+/// Takes a request that is a transaction, or prepares one. It is answered here in any case.
+pub(crate) fn take(core: &mut Core, io: &mut Io, slot: u32, header: &Header, plan: &Plan, body: &[u8]) {
+    core.context.metrics.queries.of(plan.kind).add(1);
+    if let Err(fault) = read(core, io, slot, header, body) {
+        core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
+        reply::error(core, io, slot, header.stream, &fault);
+    }
+}
+
+fn read(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -> Result<(), Fault> {
+    let (payload, body) = split_request_prefix(header.flags, body)?;
+    let asked = payload.and_then(|payload| payload.iter().find(|(key, _)| *key == hop::TRANSACTION)?.1);
+    if let Some(asked) = asked.filter(|_| header.opcode == opcode::QUERY) {
+        let asked = Asked { version: header.version, ..Asked::read(asked)? };
+        let known = Known::read(asked.text, Some(asked.keyspace))?;
+        return begin(core, io, (slot, header), &Arc::new(known), &asked, true);
+    }
+    let session = session_of(core, slot);
+    let version = header.version;
+    match header.opcode {
+        opcode::EXECUTE => {
+            let execute = Execute::decode(version, body)?;
+            let known = core.router.prepared.statement(execute.id).and_then(|statement| statement.transaction.clone());
+            let known =
+                known.ok_or_else(|| Fault::invalid("Shunt: this statement is not known any more; prepare it again"))?;
+            begin_with(core, io, (slot, header), &known, execute.params.values)
+        }
+        opcode::PREPARE => {
+            let prepare = Prepare::decode(version, body)?;
+            let keyspace = prepare.keyspace.or(session.as_deref());
+            if prepare.text.len() > limits::PREPARED_TEXT_BYTES_MAX {
+                let why = format!(
+                    "Shunt: a transaction that is prepared has {} bytes at most; send it as text",
+                    limits::PREPARED_TEXT_BYTES_MAX
+                );
+                return Err(Fault::invalid(why));
+            }
+            // What is wrong with it is said before a node is asked anything.
+            Known::read(prepare.text, keyspace)?;
+            let Some(ticket) = note(core, io, (slot, header)) else { return Ok(()) };
+            planning::want(core, io, prepare.text, keyspace.unwrap_or_default(), Waiter::Prepare(ticket));
+            Ok(())
+        }
+        _ => {
+            let query = Query::decode(version, body)?;
+            if classify(query.text).kind == Kind::Ddl {
+                let Some(pool) = core.clients.get(slot).and_then(|client| client.pool) else { return Ok(()) };
+                let Some(ticket) = note(core, io, (slot, header)) else { return Ok(()) };
+                let session = query.params.keyspace.or(session.as_deref());
+                modes::change(core, io, ticket, pool, query.text, session);
+                return Ok(());
+            }
+            let known = Known::read(query.text, query.params.keyspace.or(session.as_deref()))?;
+            begin_with(core, io, (slot, header), &Arc::new(known), query.params.values)
+        }
+    }
+}
+
+fn session_of(core: &Core, slot: u32) -> Option<Arc<str>> {
+    core.router.pools.get(core.clients.get(slot)?.pool?)?.key.keyspace.clone()
+}
+
+fn note(core: &mut Core, io: &Io, (slot, header): (u32, &Header)) -> Option<Ticket> {
+    let form = Form { kind: FormKind::Message, ..Form::default() };
+    ask::note(core, io, (slot, header.stream), false, form).map(|(ticket, _)| ticket)
+}
+
+fn begin_with(
+    core: &mut Core,
+    io: &mut Io,
+    client: (u32, &Header),
+    known: &Arc<Known>,
+    values: Values<'_>,
+) -> Result<(), Fault> {
+    let asked = Asked { text: &known.text, keyspace: &known.keyspace, version: client.1.version, values };
+    begin(core, io, client, known, &asked, false)
+}
+
+fn begin(
+    core: &mut Core,
+    io: &mut Io,
+    (slot, header): (u32, &Header),
+    known: &Arc<Known>,
+    asked: &Asked<'_>,
+    was_forwarded: bool,
+) -> Result<(), Fault> {
+    let mut message = Vec::new();
+    asked.put(&mut message);
+    if message.len() > MESSAGE_BYTES_MAX {
+        let bytes = message.len();
+        return Err(Fault::invalid(format!(
+            "Shunt: a transaction has {bytes} bytes with its values: {MESSAGE_BYTES_MAX} are the most"
+        )));
+    }
+    let mut form = Form { kind: FormKind::Message, ..Form::default() };
+    if !was_forwarded {
+        // To ask again, where the shard has just changed hands.
+        form.texts = [known.domain.as_bytes(), &message].concat();
+        form.name_bytes = known.domain.len();
+    }
+    let Some((ticket, _)) = ask::note(core, io, (slot, header.stream), was_forwarded, form) else { return Ok(()) };
+    allowed::ask(core, io, slot, (ticket, was_forwarded), known, message);
+    Ok(())
+}
+
+/// Bytes of a transaction with its values: what is longer could not be forwarded, or put into a record.
+const MESSAGE_BYTES_MAX: usize = 3 << 20;
+/// Bytes of what waits to be asked again.
+const AGAIN_BYTES_MAX: usize = 8 << 20;
+
+/// How long one is asked again that nobody could serve, because its shard had just changed hands.
+const AGAIN_FOR_NS: u64 = SECOND_NS;
+/// And how often.
+const AGAIN_AFTER_NS: u64 = 20_000_000;
+/// So many at once: what is more is for the client to ask again.
+const AGAIN_MAX: usize = 1_024;
+
+/// Asks again later what was certainly not executed; `false`: it is for the client to do so.
+pub(super) fn again(core: &mut Core, io: &mut Io, ticket: Ticket) -> bool {
+    let now_ns = io.now_ns();
+    let Some(pending) = core.fleet.locks.requests_mut().get_mut(ticket) else { return false };
+    let bytes = pending.form.texts.len();
+    let may_be = pending.form.name_bytes > 0 && now_ns.saturating_sub(pending.received_ns) < AGAIN_FOR_NS;
+    let queue = &core.fleet.transactions.again;
+    if queue.iter().any(|(_, queued, _)| *queued == ticket) {
+        return true;
+    }
+    if !may_be || queue.len() >= AGAIN_MAX || core.fleet.transactions.again_bytes + bytes > AGAIN_BYTES_MAX {
+        return false;
+    }
+    core.fleet.transactions.again_bytes += bytes;
+    pending.at = At::Here(None);
+    core.fleet.transactions.again.push_back((now_ns + AGAIN_AFTER_NS, ticket, bytes));
+    set_due(core, io);
+    true
+}
+
+/// Asks again, where it is time.
+pub(super) fn ask_again(core: &mut Core, io: &mut Io) {
+    let now_ns = io.now_ns();
+    while let Some((due_ns, ticket, bytes)) = core.fleet.transactions.again.front().copied()
+        && due_ns <= now_ns
+    {
+        core.fleet.transactions.again.pop_front();
+        core.fleet.transactions.again_bytes -= bytes;
+        // Its client may be gone.
+        let Some(pending) = core.fleet.locks.requests_mut().get_mut(ticket) else { continue };
+        let texts = pending.form.texts.clone();
+        let (domain, message) = texts.split_at(pending.form.name_bytes);
+        let (login, domain) = (asker::login_of(core, ticket), String::from_utf8_lossy(domain).into_owned());
+        send(core, io, (ticket, false), &login, &domain, message);
+    }
+}
+
+/// It may be carried out: by the core that owns the shard of its keyspace.
+pub(super) fn send(
+    core: &mut Core,
+    io: &mut Io,
+    (ticket, was_forwarded): (Ticket, bool),
+    login: &Login,
+    domain: &str,
+    message: &[u8],
+) {
+    let shard = levels::shard_of_domain(domain);
+    let keeper = core_of(shard, core.context.config.cores);
+    if let Some(owner) = core.fleet.hops.owner(shard) {
+        let via = if was_forwarded { None } else { forward_transaction(core, io, owner, login, ticket, message) };
+        match via {
+            Some(via) => ask::is_at(core, ticket, At::Elsewhere(via)),
+            None => {
+                let why = format!(
+                    "Shunt: transactions of keyspace {domain} are decided by the proxy at {owner}: ask it, or the next host; nothing was written"
+                );
+                core.fleet.transactions.fail(ticket, &Fault::new(FaultKind::Unserved, why).into());
+            }
+        }
+        return;
+    }
+    if keeper == core.context.index {
+        run::take(core, io, ticket, message);
+    } else if core.fleet.lanes.ask_transaction(keeper, ticket, message) {
+        ask::is_at(core, ticket, At::Core(keeper));
+    } else {
+        let fault = Fault::overloaded("Shunt: as many transactions wait as may; ask again");
+        core.fleet.transactions.fail(ticket, &fault.into());
+    }
+}

@@ -1,0 +1,89 @@
+//! What the fleet says to the transactions of a core: the lease, and shards that come and go.
+
+use shunt_fleet::{Gain, SHARDS, Shard};
+use shunt_locks::Lease;
+use shunt_reactor::Io;
+use shunt_transactions::Claim;
+
+use super::draining::Draining;
+use super::levels;
+use super::outbox::Wanted;
+use super::timer::set_due;
+use crate::core::Core;
+
+/// The lease is another one.
+pub(crate) fn lease(core: &mut Core, io: &mut Io, lease: Lease) {
+    let now = levels::now(io);
+    let (table, outbox) = core.fleet.transactions.table();
+    table.set_lease(now, lease, outbox);
+    set_due(core, io);
+}
+
+/// This proxy is no member any more.
+pub(crate) fn end(core: &mut Core, io: &mut Io) {
+    lease(core, io, Lease::default());
+    for shard in 0..SHARDS as Shard {
+        lose(core, io, shard);
+    }
+}
+
+/// A shard is this core's.
+pub(crate) fn gain(core: &mut Core, io: &mut Io, gain: &Gain) {
+    lose(core, io, gain.shard);
+    let claim = new_claim(core, io);
+    let (table, _) = core.fleet.transactions.table();
+    table.gain(gain.shard, gain.ts_floor_us, claim);
+    core.fleet.transactions.claims[usize::from(gain.shard)] = Some(claim);
+    if core.fleet.transactions.is_wanted(gain.shard) {
+        core.fleet.transactions.outbox.wanted.push(Wanted::Open(gain.shard));
+    }
+}
+
+/// Random, and so never used before.
+fn new_claim(core: &mut Core, io: &mut Io) -> Claim {
+    let halves = [core.context.random(), core.context.random() ^ io.wall_us().cast_unsigned()];
+    let random = u128::from(halves[0]) << 64 | u128::from(halves[1]);
+    // Version 4, variant 1 of RFC 9562.
+    let (version, variant) = (0xf_u128 << 76, 0b11_u128 << 62);
+    Claim(random & !version & !variant | 4 << 76 | 0b10 << 62)
+}
+
+/// A shard is this core's no more.
+pub(crate) fn lose(core: &mut Core, io: &mut Io, shard: Shard) {
+    let keeper = &mut core.fleet.transactions;
+    keeper.claims[usize::from(shard)] = None;
+    keeper.openings.retain(|_, open| !open.is_of(shard));
+    keeper.draining.retain(|draining| draining.shard != shard);
+    let (table, outbox) = keeper.table();
+    table.lose(shard, outbox);
+    set_due(core, io);
+}
+
+/// A shard is to be handed over: it takes on nothing new. The membership is told once nothing of it is under way.
+pub(crate) fn drain(core: &mut Core, draining: Draining) {
+    let keeper = &mut core.fleet.transactions;
+    keeper.draining.retain(|other| other.shard != draining.shard);
+    keeper.draining.push(draining);
+    let (table, outbox) = keeper.table();
+    table.close(draining.shard, outbox);
+    outbox.wanted.push(Wanted::LookAtDraining);
+}
+
+/// A shard that was to be handed over stays this core's.
+pub(crate) fn resume(core: &mut Core, shard: Shard) {
+    let keeper = &mut core.fleet.transactions;
+    keeper.draining.retain(|draining| draining.shard != shard);
+    keeper.table().0.reopen(shard);
+}
+
+impl super::TransactionKeeper {
+    /// The highest timestamp of a shard's transactions, that of their last write.
+    pub(crate) fn last_timestamp_us(&self, shard: Shard) -> i64 {
+        self.table.as_ref().map_or(0, |table| table.last_timestamp_us(shard))
+    }
+
+    /// The highest of all shards.
+    pub(crate) fn highest_timestamp_us(&self) -> i64 {
+        (0..SHARDS as Shard).map(|shard| self.last_timestamp_us(shard)).max().unwrap_or(0)
+    }
+}

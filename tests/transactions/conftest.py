@@ -1,0 +1,52 @@
+"""A fleet of three proxies before the ring that SHUNT_RING names, or before an embedded node, and tables that take part in transactions."""
+
+import pytest
+
+from locks import fleet as fleets
+from locks.fleet import Fleet
+
+KEYSPACE = "transactions"
+TABLES = (
+    "CREATE TABLE IF NOT EXISTS {}.accounts (id int PRIMARY KEY, balance int, owner text, tags set<text>, notes map<text, int>)",
+    "CREATE TABLE IF NOT EXISTS {}.moves (account int, number int, amount int, total int static, PRIMARY KEY (account, number))",
+    "CREATE TABLE IF NOT EXISTS {}.named (k text PRIMARY KEY, v int)",
+    "CREATE TABLE IF NOT EXISTS {}.timed (k timestamp PRIMARY KEY, v int)",
+)
+
+
+@pytest.fixture(scope="session")
+def nodes():
+    """(contact points, replicas of the tables)"""
+    with fleets.nodes("transactions", 9247) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def fleet(nodes, request):
+    contact, replicas = nodes
+    name = request.module.__name__.rsplit(".", 1)[-1]
+    fleet = Fleet(contact, name, replicas, 9380, lease_ms=3_000, memory_ttl_ms=5_000)
+    try:
+        yield fleet.start()
+    finally:
+        fleet.stop()
+
+
+def prepare(session, replicas):
+    """The tables, with their mode."""
+    session.execute(f"CREATE KEYSPACE IF NOT EXISTS {KEYSPACE} WITH replication = "
+                    f"{{'class': 'SimpleStrategy', 'replication_factor': {replicas}}}")
+    for text in TABLES:
+        session.execute(text.format(KEYSPACE))
+    for table in ("accounts", "moves", "named", "timed"):
+        session.execute(f"ALTER TABLE {KEYSPACE}.{table} WITH transactional_mode = 'unsafe'")
+
+
+@pytest.fixture(scope="module", params=[3, 4, 5])
+def session(fleet, nodes, request):
+    session = fleet.connect(version=request.param)
+    session.version = request.param
+    prepare(session, nodes[1])
+    session.execute(f"USE {KEYSPACE}")
+    yield session
+    session.cluster.shutdown()

@@ -1,0 +1,98 @@
+"""Who may do what in a transaction: SELECT on what it reads, SELECT and MODIFY on what it writes, ALTER for a table's mode; as nodes say."""
+
+import os
+import time
+
+import pytest
+from cassandra import Unauthorized
+from cassandra.cluster import NoHostAvailable
+
+from harness.cluster import SUPERUSER
+from harness.cluster import Cluster as Ring
+from locks.fleet import Fleet
+
+NETWORK = "127.0.63"
+FIRST = 84  # its port for JMX goes by the last number of the address, on 127.0.0.1, beside those of other rings
+CACHE_MS = 1_000
+READ = "BEGIN TRANSACTION LET a = (SELECT v FROM guarded.a WHERE k = 1); SELECT a.v; COMMIT TRANSACTION"
+WRITE = "BEGIN TRANSACTION INSERT INTO guarded.a (k, v) VALUES (1, 2); COMMIT TRANSACTION"
+BOTH = "BEGIN TRANSACTION LET a = (SELECT v FROM guarded.a WHERE k = 1); IF a IS NULL THEN INSERT INTO guarded.b (k, v) VALUES (1, 2); END IF COMMIT TRANSACTION"
+MODE = "ALTER TABLE guarded.a WITH transactional_mode = 'unsafe'"
+
+pytestmark = pytest.mark.skipif(not os.environ.get("SHUNT_RING"), reason="embedded nodes have no roles")
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    """Two proxies before a node with PasswordAuthenticator and CassandraAuthorizer."""
+    ring = Ring("auth-transactions", nodes=1, first=FIRST, authentication=True, network=NETWORK)
+    ring.start(wipe=True)
+    fleet = Fleet(ring.contacts, "permissions", 1, 9370, 6_000, 30_000, proxies=2, login=SUPERUSER, network=NETWORK,
+                  more=["--auth-cache-ms", str(CACHE_MS)])
+    try:
+        yield fleet.start()
+    finally:
+        fleet.stop()
+        ring.stop(wipe=True)
+
+
+@pytest.fixture(scope="module")
+def admin(fleet):
+    session = fleet.connect(login=SUPERUSER)
+    session.execute("CREATE KEYSPACE guarded WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
+    for table in "ab":
+        session.execute(f"CREATE TABLE guarded.{table} (k int PRIMARY KEY, v int)")
+        session.execute(f"ALTER TABLE guarded.{table} WITH transactional_mode = 'unsafe'")
+    yield session
+    session.cluster.shutdown()
+
+
+@pytest.fixture(params=[0, 1])
+def session(fleet, admin, request):
+    """A role's without rights, to one of the proxies: that which decides, or the other."""
+    name = f"role_{abs(hash(request.node.name)) % 10_000_000}"
+    admin.execute(f"CREATE ROLE IF NOT EXISTS {name} WITH PASSWORD = 'secret' AND LOGIN = true")
+    session = fleet.connect(to=request.param, login=(name, "secret"))
+    session.role = name
+    yield session
+    session.cluster.shutdown()
+
+
+def ask(session, text):
+    """Again where a node that has just started, and is busy, did not say in time if the role may: nothing was carried out then."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return session.execute(text)
+        except NoHostAvailable:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
+def refused(session, text, right) -> None:
+    with pytest.raises(Unauthorized) as refused:
+        ask(session, text)
+    assert f"User {session.role} has no {right} permission" in str(refused.value), refused.value
+
+
+def test_each_right_is_needed_and_heeded(admin, session):
+    admin.execute("TRUNCATE guarded.a")
+    refused(session, READ, "SELECT")
+    refused(session, WRITE, "SELECT")
+    refused(session, MODE, "ALTER")
+    admin.execute(f"GRANT SELECT ON guarded.a TO {session.role}")
+    assert ask(session, READ).one() is not None
+    refused(session, WRITE, "MODIFY")
+    refused(session, BOTH, "SELECT")
+    admin.execute(f"GRANT MODIFY ON guarded.a TO {session.role}")
+    ask(session, WRITE)
+    refused(session, BOTH, "SELECT")
+    assert [(row["k"], row["v"]) for row in admin.execute("SELECT * FROM guarded.a")] == [(1, 2)]
+    assert list(admin.execute("SELECT * FROM guarded.b")) == [], "a question about rights has written"
+    admin.execute(f"REVOKE MODIFY ON guarded.a FROM {session.role}")
+    time.sleep(CACHE_MS / 1000 + 0.3)
+    refused(session, WRITE, "MODIFY")
+    admin.execute(f"GRANT ALTER ON guarded.a TO {session.role}")
+    ask(session, MODE)
+    refused(session, MODE.replace("guarded.a", "guarded.b"), "ALTER")

@@ -1,0 +1,235 @@
+"""Transactions of an unmodified driver: what is read, decided and written, as text and prepared."""
+
+import threading
+import time
+import uuid
+
+import pytest
+from cassandra import InvalidRequest
+from cassandra.protocol import SyntaxException
+
+TRANSFER = """BEGIN TRANSACTION
+  LET payer = (SELECT balance FROM accounts WHERE id = ?);
+  LET payee = (SELECT balance FROM accounts WHERE id = ?);
+  SELECT payer.balance, payee.balance;
+  IF payer.balance >= ? AND payee IS NOT NULL THEN
+    UPDATE accounts SET balance -= ? WHERE id = ?;
+    UPDATE accounts SET balance += ? WHERE id = ?;
+  END IF
+COMMIT TRANSACTION"""
+
+
+@pytest.fixture
+def ids(session):
+    """Keys that no other test has."""
+    first = uuid.uuid4().int % 2_000_000_000
+    return lambda count: range(first, first + count)
+
+
+def run(session, *body):
+    return session.execute("\n".join(("BEGIN TRANSACTION", *body, "COMMIT TRANSACTION")))
+
+
+def account(session, number):
+    return session.execute(f"SELECT * FROM transactions.accounts WHERE id = {number}").one()
+
+
+def open_accounts(session, ids, balance):
+    for number in ids:
+        run(session, f"INSERT INTO accounts (id, balance, owner) VALUES ({number}, {balance}, 'x');")
+
+
+def test_a_condition_decides_over_all_writes(session, ids):
+    a, b = ids(2)
+    open_accounts(session, (a, b), 10)
+    for amount, expected in ((4, (6, 14)), (7, (6, 14)), (6, (0, 20))):
+        run(session, f"LET payer = (SELECT balance FROM accounts WHERE id = {a});",
+            f"IF payer.balance >= {amount} THEN", f"UPDATE accounts SET balance = balance - {amount} WHERE id = {a};",
+            f"UPDATE accounts SET balance += {amount} WHERE id = {b};", "END IF")
+        assert (account(session, a)["balance"], account(session, b)["balance"]) == expected
+
+
+def test_prepared_with_its_names_and_types(session, ids):
+    a, b = ids(2)
+    open_accounts(session, (a, b), 10)
+    transfer = session.prepare(TRANSFER)
+    types = [column.type.typename for column in transfer.column_metadata]
+    assert types == ["int"] * 7
+    assert [column.name for column in transfer.column_metadata][:3] == ["id", "id", "balance"]
+    row = session.execute(transfer, (a, b, 3, 3, a, 3, b)).one()
+    assert list(row.values()) == [10, 10]
+    assert list(session.execute(transfer, (a, b, 8, 8, a, 8, b)).one().values()) == [7, 13]
+    assert (account(session, a)["balance"], account(session, b)["balance"]) == (7, 13)
+
+
+def test_a_row_is_returned_and_rows_are(session, ids):
+    a, = ids(1)
+    run(session, *(f"INSERT INTO moves (account, number, amount) VALUES ({a}, {number}, {number * 10});" for number in range(3)))
+    rows = run(session, f"SELECT number, amount FROM moves WHERE account = {a};").all()
+    assert rows == [{"number": number, "amount": number * 10} for number in range(3)]
+    none = run(session, f"LET m = (SELECT amount FROM moves WHERE account = {a} AND number = 9);", "SELECT m.amount;").one()
+    assert list(none.values()) == [None]
+
+
+def test_what_a_row_has_goes_to_another(session, ids):
+    a, b = ids(2)
+    open_accounts(session, (a,), 5)
+    run(session, f"LET a = (SELECT * FROM accounts WHERE id = {a});", f"LET b = (SELECT id FROM accounts WHERE id = {b});",
+        "IF a IS NOT NULL AND b IS NULL THEN", f"INSERT INTO accounts (id, balance, owner) VALUES ({b}, a.balance, a.owner);",
+        f"DELETE FROM accounts WHERE id = {a};", "END IF")
+    assert account(session, a) is None
+    assert account(session, b)["balance"] == 5
+
+
+def test_the_later_write_of_a_row_counts(session, ids):
+    a, = ids(1)
+    open_accounts(session, (a,), 5)
+    run(session, f"DELETE FROM accounts WHERE id = {a};", f"INSERT INTO accounts (id, balance) VALUES ({a}, 8);")
+    assert (account(session, a)["balance"], account(session, a)["owner"]) == (8, None)
+    run(session, f"INSERT INTO accounts (id, balance) VALUES ({a}, 9);", f"DELETE FROM accounts WHERE id = {a};")
+    assert account(session, a) is None
+
+
+def test_collections_and_statics(session, ids):
+    a, = ids(1)
+    run(session, f"UPDATE accounts SET tags += {{'x'}}, notes['k'] = 3 WHERE id = {a};")
+    run(session, f"LET a = (SELECT notes FROM accounts WHERE id = {a});", "IF a.notes['k'] = 3 THEN",
+        f"UPDATE accounts SET tags += {{'y'}}, balance = a.notes['k'] WHERE id = {a};", "END IF")
+    found = account(session, a)
+    assert (set(found["tags"]), dict(found["notes"]), found["balance"]) == ({"x", "y"}, {"k": 3}, 3)
+    run(session, f"INSERT INTO moves (account, number, amount) VALUES ({a}, 1, 2);", f"UPDATE moves SET total = 2 WHERE account = {a};")
+    assert run(session, f"SELECT total, amount FROM moves WHERE account = {a};").one() == {"total": 2, "amount": 2}
+
+
+def test_a_null_is_compared_with_nothing(session, ids):
+    a, = ids(1)
+    run(session, f"INSERT INTO accounts (id, owner) VALUES ({a}, 'x');")
+    for comparison in ("= 0", "!= 0", "< 1"):
+        run(session, f"LET a = (SELECT balance FROM accounts WHERE id = {a});", f"IF a.balance {comparison} THEN",
+            f"UPDATE accounts SET owner = 'never' WHERE id = {a};", "END IF")
+    run(session, f"UPDATE accounts SET balance += 1 WHERE id = {a};")
+    assert (account(session, a)["owner"], account(session, a)["balance"]) == ("x", None)
+
+
+def test_increments_of_many_at_once_are_all_there(session, ids):
+    a, = ids(1)
+    open_accounts(session, (a,), 0)
+    add = session.prepare("BEGIN TRANSACTION UPDATE accounts SET balance += ? WHERE id = ?; COMMIT TRANSACTION")
+    faults = []
+
+    def go_on():
+        try:
+            for _ in range(25):
+                session.execute(add, (1, a))
+        except Exception as error:  # told by the main thread
+            faults.append(error)
+
+    threads = [threading.Thread(target=go_on) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults and account(session, a)["balance"] == 200
+
+
+@pytest.mark.parametrize("body, expected", [
+    ("UPDATE accounts SET balance = 1 WHERE id = 1 IF EXISTS;", "may not specify their own conditions"),
+    ("INSERT INTO accounts (id) VALUES (1) USING TIMESTAMP 3;", "custom timestamps"),
+    ("INSERT INTO accounts (id) VALUES (1) USING TTL 3;", "custom ttls"),
+    ("INSERT INTO accounts (balance) VALUES (1);", "partition key parts are missing: id"),
+    ("UPDATE moves SET amount = 1 WHERE account = 1;", "clustering keys are missing: number"),
+    ("INSERT INTO accounts (id, owner) VALUES (1, b.owner);", "Cannot resolve reference to tuple 'b'"),
+    ("INSERT INTO accounts (id, nothing) VALUES (1, 2);", "nothing"),
+    ("UPDATE accounts SET balance = 'x' WHERE id = 1;", "balance"),
+    ("INSERT INTO nowhere (id) VALUES (1);", "nowhere"),
+    ("INSERT INTO accounts (id, owner) VALUES (1, to_json(now()));", "now(), uuid()"),
+    ("UPDATE moves SET amount = 1 WHERE account = 1 AND number = null;", "null"),
+    ("INSERT INTO named (k, v) VALUES ('', 1);", "Key may not be empty"),
+    ("INSERT INTO timed (k, v) VALUES ('2024-01-31 12:00:00', 1);", "says no time zone"),
+    ("INSERT INTO timed (k, v) VALUES ('now', 1);", "says no time zone"),
+    ("DELETE FROM shunt_meta.fleet WHERE cluster = 'x';", "takes part in no transactions"),
+])
+def test_what_cannot_be_is_refused_and_the_connection_lives(session, body, expected):
+    with pytest.raises((InvalidRequest, SyntaxException)) as refused:
+        run(session, body)
+    assert expected in str(refused.value)
+    assert session.execute("SELECT key FROM system.local").one()
+
+
+def test_a_table_whose_mode_is_off_takes_part_in_none(session, ids):
+    a, = ids(1)
+    session.execute("CREATE TABLE IF NOT EXISTS plain (id int PRIMARY KEY, v int)")
+    with pytest.raises(InvalidRequest) as refused:
+        run(session, f"INSERT INTO plain (id, v) VALUES ({a}, 1);")
+    assert "ALTER TABLE transactions.plain WITH transactional_mode = 'unsafe'" in str(refused.value)
+    with pytest.raises(InvalidRequest):
+        session.execute("ALTER TABLE plain WITH transactional_mode = 'sometimes'")
+    for mode in ("mixed_reads", "full"):
+        with pytest.raises(InvalidRequest) as refused:
+            session.execute(f"ALTER TABLE plain WITH transactional_mode = '{mode}'")
+        assert "not served yet" in str(refused.value)
+    for table in ("missing", "shunt_meta.fleet", "shunt.locks", "system.local"):
+        with pytest.raises(InvalidRequest):
+            session.execute(f"ALTER TABLE {table} WITH transactional_mode = 'unsafe'")
+
+
+def test_values_that_a_node_would_refuse_are_refused_before_anything_is_written(session, ids):
+    """By then it would be committed, and its partitions locked for good."""
+    a, = ids(1)
+    if session.version == 3:
+        pytest.skip("version 3 has no null keys of collections that a driver sends")
+    for text, values in (
+        ("UPDATE moves SET amount = 1 WHERE account = ? AND number = ?", (a, None)),
+        ("INSERT INTO moves (account, number, amount) VALUES (?, ?, 1)", (None, a)),
+        ("UPDATE accounts SET notes[?] = 1 WHERE id = ?", (None, a)),
+        ("INSERT INTO named (k, v) VALUES (?, 1)", ("x" * 70_000,)),
+    ):
+        prepared = session.prepare(f"BEGIN TRANSACTION INSERT INTO accounts (id, owner) VALUES ({a}, 'never'); {text}; COMMIT TRANSACTION")
+        with pytest.raises(InvalidRequest):
+            session.execute(prepared, values)
+    assert account(session, a) is None
+    run(session, f"INSERT INTO accounts (id, balance) VALUES ({a}, 1);")
+    assert account(session, a)["balance"] == 1
+
+
+def test_what_is_answered_is_looked_at_before_anything_is_written(session, ids):
+    a, = ids(1)
+    run(session, f"UPDATE accounts SET notes = {{'k': 1}}, balance = 1 WHERE id = {a};")
+    look = session.prepare(f"BEGIN TRANSACTION LET a = (SELECT notes FROM accounts WHERE id = {a}); SELECT a.notes[?]; "
+                           f"UPDATE accounts SET balance = 77 WHERE id = {a}; COMMIT TRANSACTION")
+    with pytest.raises(InvalidRequest):
+        session.execute(look, (None,))
+    assert account(session, a)["balance"] == 1
+    assert list(session.execute(look, ("k",)).one().values()) == [1]
+    assert account(session, a)["balance"] == 77
+
+
+def test_a_column_that_comes_in_between_takes_no_others_place(session, ids):
+    a, b = ids(2)
+    table = f"wide_{a}"
+    session.execute(f"CREATE TABLE {table} (k int PRIMARY KEY, a int, c int)")
+    session.execute(f"ALTER TABLE {table} WITH transactional_mode = 'unsafe'")
+    run(session, f"INSERT INTO {table} (k, a, c) VALUES (1, 10, 30);")
+    body = (f"LET r = (SELECT * FROM {table} WHERE k = 1);", f"UPDATE {table} SET a = r.c WHERE k = {b};")
+    run(session, *body)
+    session.execute(f"ALTER TABLE {table} ADD b int")
+    run(session, f"UPDATE {table} SET b = 20 WHERE k = 1;")
+    run(session, *body)
+    assert session.execute(f"SELECT a FROM {table} WHERE k = {b}").one()["a"] == 30
+    session.execute(f"ALTER TABLE {table} DROP c")
+    with pytest.raises(InvalidRequest):
+        for _ in range(20):  # until the plan is too old
+            run(session, *body)
+            time.sleep(0.5)
+
+
+def test_an_answer_that_is_too_long_is_refused_and_harms_nobody(session, ids):
+    a, = ids(1)
+    session.execute("CREATE TABLE IF NOT EXISTS long (k int, c int, v text, PRIMARY KEY (k, c))")
+    session.execute("ALTER TABLE long WITH transactional_mode = 'unsafe'")
+    for number in range(0, 90, 10):
+        run(session, *(f"INSERT INTO long (k, c, v) VALUES ({a}, {number + one}, '{'x' * 60_000}');" for one in range(10)))
+    with pytest.raises(InvalidRequest) as refused:
+        run(session, f"SELECT * FROM long WHERE k = {a};")
+    assert "bytes" in str(refused.value)
+    assert len(run(session, f"SELECT * FROM long WHERE k = {a} LIMIT 40;").all()) == 40
