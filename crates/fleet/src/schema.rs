@@ -121,7 +121,7 @@ pub const META_TABLES: [&str; 3] = [
 
 /// The statements that make the tables in which transactions are put down (ADR 19), and the table that says which tables take part in
 /// them, also in [`META_KEYSPACE`]. A version that knows no transactions never looks at them.
-pub const TRANSACTION_TABLES: [&str; 4] = [
+pub const TRANSACTION_TABLES: [&str; 6] = [
     "CREATE TABLE IF NOT EXISTS shunt_meta.txn_shard (cluster text, shard int, generation bigint, claim uuid, sealed bigint, \
      PRIMARY KEY ((cluster, shard))) \
      WITH id = 530c182b-9b71-57a6-94b6-474a996b0764",
@@ -134,6 +134,12 @@ pub const TRANSACTION_TABLES: [&str; 4] = [
     "CREATE TABLE IF NOT EXISTS shunt_meta.transactional (keyspace_name text, table_name text, mode text, \
      PRIMARY KEY (keyspace_name, table_name)) \
      WITH id = 16f1d40f-de49-50b1-8151-d1664afac219",
+    "CREATE TABLE IF NOT EXISTS shunt_meta.txn_fence (cluster text, keyspace_name text, fast boolean, name text, fence bigint, \
+     PRIMARY KEY ((cluster, keyspace_name, fast, name))) \
+     WITH id = a3b34906-7c2c-5264-b858-aefd1ea47dab AND gc_grace_seconds = 14400",
+    "CREATE TABLE IF NOT EXISTS shunt_meta.txn_outcome (cluster text, keyspace_name text, role text, key blob, request blob, \
+     applied boolean, body blob, PRIMARY KEY ((cluster, keyspace_name, role, key))) \
+     WITH id = 8cc0811c-bdaa-56b0-a6b4-94eb7a0205ec AND gc_grace_seconds = 14400",
 ];
 
 /// The statements that make the tables of [`FACADE_KEYSPACE`]: a proxy answers statements on them, so they have no rows.

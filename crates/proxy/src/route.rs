@@ -10,7 +10,7 @@ use shunt_topology::token;
 use shunt_topology::{KeyspaceIndex, NodeId, Token};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::split_request_prefix;
-use shunt_wire::cql::message::{Batch, BatchStatement, ExecuteRouting, Prepare, Query, Values};
+use shunt_wire::cql::message::{Batch, BatchStatement, BytesMap, ExecuteRouting, Prepare, Query, Values};
 use shunt_wire::cql::statement::{self, Identifier, Kind, Statement, routing_key};
 use shunt_wire::error::DecodeError;
 
@@ -22,6 +22,7 @@ use crate::metrics::QueryKind;
 use crate::plan::{After, NO_STATEMENT, Plan, Work, after_of, work_of};
 use crate::prepared::ID_BYTES;
 use crate::router::Router;
+use crate::transactions::besides;
 
 /// The way of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +37,16 @@ pub(crate) enum Choice {
 
 /// Reads of a request other than EXECUTE what routing needs. An error means the body is malformed.
 pub(crate) fn plan(router: &mut Router, pool: PoolId, header: &Header, body: &[u8]) -> Result<Plan, DecodeError> {
-    let (_, body) = split_request_prefix(header.flags, body)?;
+    let (payload, body) = split_request_prefix(header.flags, body)?;
     match header.opcode {
-        opcode::QUERY => Ok(plan_query(router, pool, &Query::decode(header.version, body)?)),
-        opcode::BATCH => Ok(plan_batch(router, pool, &Batch::decode(header.version, body)?)),
+        opcode::QUERY => {
+            let plan = plan_query(router, pool, &Query::decode(header.version, body)?);
+            Ok(besides_of(router, payload.as_ref(), plan))
+        }
+        opcode::BATCH => {
+            let plan = plan_batch(router, pool, &Batch::decode(header.version, body)?);
+            Ok(besides_of(router, payload.as_ref(), plan))
+        }
         opcode::PREPARE => {
             let asked = Prepare::decode(header.version, body)?;
             let session = router.pools.get(pool).and_then(|pool| pool.key.keyspace.as_deref());
@@ -51,6 +58,16 @@ pub(crate) fn plan(router: &mut Router, pool: PoolId, header: &Header, body: &[u
             Ok(Plan { kind: QueryKind::Prepare, after, ..Plan::anywhere() })
         }
         _ => Ok(Plan::anywhere()),
+    }
+}
+
+/// What is asked besides in a payload makes a transaction of a statement that is not for the proxy anyway.
+fn besides_of(router: &Router, payload: Option<&BytesMap<'_>>, plan: Plan) -> Plan {
+    match payload {
+        Some(payload) if router.serves_locks && !plan.after.is_for_the_proxy() && besides::is_asked(payload) => {
+            Plan { after: After::Transaction, ..plan }
+        }
+        _ => plan,
     }
 }
 
@@ -84,7 +101,7 @@ fn is_refused_on_locks(text: &str, session: Option<&str>) -> bool {
 /// one that there are most of.
 #[inline(always)]
 pub(crate) fn plan_execute(router: &mut Router, header: &Header, body: &[u8]) -> Result<Plan, DecodeError> {
-    let (_, body) = split_request_prefix(header.flags, body)?;
+    let (payload, body) = split_request_prefix(header.flags, body)?;
     let execute = ExecuteRouting::decode(header.version, body)?;
     let mut plan = Plan {
         kind: QueryKind::Execute,
@@ -106,6 +123,9 @@ pub(crate) fn plan_execute(router: &mut Router, header: &Header, body: &[u8]) ->
         plan.placement = Some((keyspace, token));
         plan.generation = router.generation;
         plan.alone = plan.conditional || execute.doubtful;
+    }
+    if payload.is_some() {
+        plan = besides_of(router, payload.as_ref(), plan);
     }
     Ok(plan)
 }

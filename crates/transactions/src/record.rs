@@ -20,8 +20,8 @@ use std::fmt;
 pub const FORMAT: u8 = 1;
 /// The longest record: the largest transaction and what is said about it.
 pub const RECORD_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Writes of one record.
-pub const WRITES_MAX: usize = 100;
+/// Writes of one record: those of a transaction's statements, and two rows of the fleet's own.
+pub const WRITES_MAX: usize = 102;
 /// The longest key of a client.
 pub const KEY_BYTES_MAX: usize = 64;
 const LEAST_BYTES_OF_WRITE: usize = 2 + 4 + 2;

@@ -110,7 +110,8 @@ impl Default for Limits {
         Self {
             transactions: 4_096,
             transactions_of_shard: 1_024,
-            partitions: 100,
+            // Those of its statements, and of two rows of the fleet's own.
+            partitions: 102,
             records: 4_096,
             records_of_shard: 1_024,
         }

@@ -25,7 +25,7 @@ use crate::ast::{Parsed, SchemaStatement, Statement, TypeName};
 use crate::error::SyntaxError;
 use crate::lexer::{self, Kind, Token};
 
-pub(crate) use transaction::{shown_place, transaction};
+pub(crate) use transaction::{alone, shown_place, transaction};
 
 /// Deepest nesting of terms, selectors and types, and most operators in one expression.
 const DEPTH_MAX: u32 = 48;

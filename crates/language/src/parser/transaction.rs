@@ -36,6 +36,32 @@ pub(crate) fn transaction(text: &str, statements_max: usize) -> Result<Transacti
     Ok(transaction)
 }
 
+/// Parses a statement that reads or writes rows, or a batch of those that write, as the transaction which is that and nothing else.
+///
+/// # Errors
+/// When the text is none of these, or has more than so many statements.
+pub(crate) fn alone(text: &str, statements_max: usize) -> Result<Transaction, Refusal> {
+    let mut parser = Parser::new(text)?;
+    let mut progress = Progress::new(statements_max);
+    if parser.is_word("select") {
+        parser.inner(&mut progress, "SELECT", |parser| parser.select().map(Statement::Select))?;
+        progress.transaction.returned = Returned::Select;
+    } else if parser.eat_word("begin") {
+        if !parser.eat_word("unlogged") && !parser.is_word("batch") {
+            return Err(parser.no_alternative().into());
+        }
+        parser.expect_words(&["batch"])?;
+        parser.mutations(&mut progress, false)?;
+        parser.expect_words(&["apply", "batch"])?;
+    } else {
+        let name = parser.mutation_ahead().ok_or_else(|| parser.no_alternative())?;
+        parser.inner(&mut progress, name, |parser| parser.mutation().map(Statement::Mutation))?;
+    }
+    while parser.eat(";") {}
+    parser.end()?;
+    Ok(progress.finish(mem::take(&mut parser.markers)))
+}
+
 /// Line and character of a place, both from 1, as Cassandra shows where a statement of a transaction stands.
 pub(crate) fn shown_place(text: &str, offset: usize) -> String {
     let (line, column) = lexer::place(text, offset);
@@ -75,8 +101,8 @@ struct Progress {
     statements_max: usize,
 }
 
-impl Parser<'_> {
-    fn transaction(&mut self, statements_max: usize) -> Result<Transaction, Refusal> {
+impl Progress {
+    fn new(statements_max: usize) -> Progress {
         let transaction = Transaction {
             lets: Vec::new(),
             returned: Returned::Nothing,
@@ -84,7 +110,19 @@ impl Parser<'_> {
             statements: Vec::new(),
             markers: Vec::new(),
         };
-        let mut progress = Progress { transaction, places: Vec::new(), statements_max };
+        Progress { transaction, places: Vec::new(), statements_max }
+    }
+
+    /// All was read, and these are the names of the client's markers.
+    fn finish(self, names: Vec<Option<String>>) -> Transaction {
+        let markers = names.into_iter().zip(self.places).map(|(name, place)| ClientMarker { name, place });
+        Transaction { markers: markers.collect(), ..self.transaction }
+    }
+}
+
+impl Parser<'_> {
+    fn transaction(&mut self, statements_max: usize) -> Result<Transaction, Refusal> {
+        let mut progress = Progress::new(statements_max);
         self.expect_words(&["begin", "transaction"])?;
         while self.is_word("let") {
             self.let_row(&mut progress)?;
@@ -96,19 +134,32 @@ impl Parser<'_> {
         if conditional {
             self.transaction_conditions(&mut progress)?;
         }
-        while let Some(name) = ["INSERT", "UPDATE", "DELETE"].into_iter().find(|word| self.is_word(word)) {
-            self.inner(&mut progress, name, |parser| parser.mutation().map(Statement::Mutation))?;
-            self.expect(";")?;
-        }
+        self.mutations(&mut progress, true)?;
         if conditional {
             self.expect_words(&["end", "if"])?;
         } else if !self.is_word("commit") && !self.is_word("end") {
             return Err(self.no_alternative().into());
         }
         self.expect_words(&["commit", "transaction"])?;
-        let names = mem::take(&mut self.markers).into_iter();
-        let markers = names.zip(progress.places).map(|(name, place)| ClientMarker { name, place });
-        Ok(Transaction { markers: markers.collect(), ..progress.transaction })
+        Ok(progress.finish(mem::take(&mut self.markers)))
+    }
+
+    /// Which statement that writes comes next, if one does.
+    fn mutation_ahead(&self) -> Option<&'static str> {
+        ["INSERT", "UPDATE", "DELETE"].into_iter().find(|word| self.is_word(word))
+    }
+
+    /// Statements that write, as many as there are. In a batch no semicolon is needed.
+    fn mutations(&mut self, progress: &mut Progress, semicolons: bool) -> Result<(), Refusal> {
+        while let Some(name) = self.mutation_ahead() {
+            self.inner(progress, name, |parser| parser.mutation().map(Statement::Mutation))?;
+            if semicolons {
+                self.expect(";")?;
+            } else {
+                self.eat(";");
+            }
+        }
+        Ok(())
     }
 
     /// `LET v = (SELECT ..);`

@@ -62,12 +62,24 @@ pub const TEXT_BYTES_MAX: usize = 1 << 20;
 /// # Errors
 /// When the text is no transaction, or one that cannot be whatever the tables are. The message says in which part, and where that is.
 pub fn parse(text: &str) -> Result<Transaction, Refusal> {
+    read(text, parser::transaction)
+}
+
+/// Reads `SELECT`, `INSERT`, `UPDATE`, `DELETE`, or `BEGIN BATCH .. APPLY BATCH` of the latter three, as a transaction that is this alone.
+///
+/// # Errors
+/// When the text is none of these, or cannot be a transaction: one has no conditions, timestamps or TTLs of its own.
+pub fn parse_alone(text: &str) -> Result<Transaction, Refusal> {
+    read(text, parser::alone)
+}
+
+fn read(text: &str, rule: impl Fn(&str, usize) -> Result<Transaction, Refusal>) -> Result<Transaction, Refusal> {
     if text.len() > TEXT_BYTES_MAX {
         let bytes = text.len();
         let message = format!("a transaction has {bytes} bytes: {TEXT_BYTES_MAX} are the most");
         return Err(InvalidRequest::new(message).into());
     }
-    let transaction = parser::transaction(text, STATEMENTS_MAX)?;
+    let transaction = rule(text, STATEMENTS_MAX)?;
     rules::check(&transaction, text)?;
     Ok(transaction)
 }

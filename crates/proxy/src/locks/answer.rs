@@ -68,7 +68,7 @@ pub(super) fn encode(out: &mut Vec<u8>, version: u8, form: &Form, outcome: &Repl
             }
         }
         FormKind::Batch(_) | FormKind::Part { .. } | FormKind::Back(_) | FormKind::Share(_) => {}
-        FormKind::Message | FormKind::Nobody => {}
+        FormKind::Message | FormKind::Fence(_) | FormKind::Nobody => {}
     }
     (opcode::RESULT, flags)
 }

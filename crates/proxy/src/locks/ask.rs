@@ -22,7 +22,7 @@ use crate::locks::{answer, core_of, keep, overview, requests, several};
 use crate::metrics::Outcome;
 use crate::own;
 use crate::reply::{self, Answer};
-use crate::transactions::{answer as transactions, run};
+use crate::transactions::{answer as transactions, fence, run};
 
 /// A request that no proxy could serve, because its lock's owner had just changed, is made again for so long.
 const AGAIN_FOR_NS: u64 = limits::SECOND_NS;
@@ -58,7 +58,7 @@ pub(super) fn ask(
 }
 
 /// Asks for a batch, or for nobody.
-pub(super) fn ask_for(core: &mut Core, io: &mut Io, asker: &Asker, question: &Question<'_>, form: Form) {
+pub(crate) fn ask_for(core: &mut Core, io: &mut Io, asker: &Asker, question: &Question<'_>, form: Form) {
     let mut of_nobody = requests::NONE;
     let group = match form.kind {
         FormKind::Part { group, .. } => Some(group),
@@ -102,7 +102,7 @@ pub(crate) fn note(
 }
 
 /// The role of a client, and its login.
-pub(super) fn asker_of(core: &Core, slot: u32) -> Option<(Arc<str>, Login)> {
+pub(crate) fn asker_of(core: &Core, slot: u32) -> Option<(Arc<str>, Login)> {
     let pool = core.router.pools.get(core.clients.get(slot)?.pool?)?;
     let role = pool.names.whole_role.clone().unwrap_or_else(|| Arc::clone(&core.fleet.locks.no_role));
     Some((role, pool.key.login.clone()))
@@ -202,6 +202,10 @@ pub(super) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Re
         FormKind::Share(gathered) => {
             forget(core, ticket);
             overview::heard(core, io, gathered, outcome);
+        }
+        FormKind::Fence(guarded) => {
+            forget(core, ticket);
+            fence::heard(core, io, guarded, outcome);
         }
         FormKind::Nobody => forget(core, ticket),
         FormKind::Message => transactions::of_verdict(core, ticket, outcome.verdict),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use shunt_language::facade::{Statement, Table};
+use shunt_locks::Ticket;
 
 /// How a request is answered.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +34,8 @@ pub(crate) enum FormKind {
     Share(u32),
     /// By a message that whoever serves it makes: it is a transaction.
     Message,
+    /// To a transaction, under this ticket, that may be carried out only if the lock is held.
+    Fence(Ticket),
     /// To nobody.
     #[default]
     Nobody,

@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use shunt_language::facade::Table;
 use shunt_locks::Ticket;
 use shunt_reactor::Io;
 use shunt_wire::cql::message::{Consistency, error_code};
@@ -35,7 +36,7 @@ pub(super) fn ask(
     io: &mut Io,
     slot: u32,
     ticket: (Ticket, bool),
-    known: &Arc<Known>,
+    known: (&Arc<Known>, Option<bool>),
     message: Vec<u8>,
 ) {
     // Not the turn's time: a right that was found before this process stood still may be gone by now.
@@ -50,7 +51,7 @@ fn go_on(
     io: &mut Io,
     (pool, login): (PoolId, Login),
     ticket: (Ticket, bool),
-    known: &Arc<Known>,
+    (known, guard): (&Arc<Known>, Option<bool>),
     message: Vec<u8>,
     came_ns: u64,
 ) {
@@ -60,7 +61,10 @@ fn go_on(
             let reads = (Some(Arc::clone(login)), question::qualified(&known.domain, table), false);
             [Some(reads.clone()), writes.then_some((reads.0, reads.1, true))]
         };
-        let mut rights = known.tables.iter().flat_map(right).flatten();
+        // Whoever may SELECT from the table of locks may use them.
+        let lock = guard.map(|is_fast| if is_fast { Table::FastLocks } else { Table::Locks });
+        let lock = lock.map(|table| (Some(Arc::clone(login)), question::qualified("shunt", table.name()), false));
+        let mut rights = known.tables.iter().flat_map(right).flatten().chain(lock);
         rights.find(|right| {
             core.fleet.transactions.allowed.verdicts.get(right).is_none_or(|until_ns| came_ns > *until_ns)
         })
@@ -85,13 +89,16 @@ fn go_on(
     }
     let allowed = &mut core.fleet.transactions.allowed;
     allowed.bytes += message.len();
-    allowed.waiting.insert(number, Waiting { ticket, known: Arc::clone(known), message, came_ns, right, asked_ns });
+    allowed
+        .waiting
+        .insert(number, Waiting { ticket, known: Arc::clone(known), guard, message, came_ns, right, asked_ns });
 }
 
 /// A node has answered, or nobody has.
 pub(super) fn heard(core: &mut Core, io: &mut Io, (pool, number): (PoolId, u64), heard: &Heard<'_>) {
     let allowed = &mut core.fleet.transactions.allowed;
-    let Some(Waiting { ticket, known, message, came_ns, right, asked_ns }) = allowed.waiting.remove(&number) else {
+    let Some(Waiting { ticket, known, guard, message, came_ns, right, asked_ns }) = allowed.waiting.remove(&number)
+    else {
         return;
     };
     allowed.bytes -= message.len();
@@ -109,7 +116,7 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, (pool, number): (PoolId, u64),
             // A request that waits counts from when the node was asked, which was after it came.
             let login = right.0.clone();
             allowed.verdicts.insert(right, asked_ns + cache_ns);
-            go_on(core, io, (pool, login), ticket, &known, message, came_ns);
+            go_on(core, io, (pool, login), ticket, (&known, guard), message, came_ns);
         }
         Heard::Error(error) if error.code == error_code::UNAUTHORIZED => {
             let fault = Fault::new(FaultKind::Unauthorized, error.message.to_owned());

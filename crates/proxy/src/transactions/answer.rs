@@ -16,6 +16,7 @@ use super::asker;
 use super::failed::Failed;
 use super::job::Job;
 use super::known::{self, Head, Known};
+use super::own_rows;
 use super::plan::{Plan, Shown};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
@@ -31,35 +32,55 @@ fn columns(shown: &[Shown]) -> Vec<Column<'_>> {
 
 /// Writes the answer to an outcome.
 pub(super) fn encode(out: &mut Vec<u8>, version: u8, job: &Job, outcome: Outcome) -> Result<Head, Failed> {
-    let applied = match outcome {
+    match outcome {
         Outcome::NotExecuted(why) => return Err(not_executed(why).into()),
         Outcome::InDoubt => {
             in_doubt().put(out, version);
             return Ok((opcode::ERROR, 0));
         }
-        Outcome::Committed { .. } => true,
-        Outcome::Read { .. } => false,
-    };
-    let mut flags = 0;
-    if version >= 4 {
-        flags |= flag::CUSTOM_PAYLOAD;
-        put::bytes_map(out, [(APPLIED, Some(&[u8::from(applied)][..]))]);
+        // What it has written of the fleet's own is none of its client's business.
+        Outcome::Committed { .. } | Outcome::Read { .. } => {}
     }
+    let head = begin(out, version, !job.writes.is_empty());
+    out.extend(result(job)?);
+    Ok(head)
+}
+
+/// Begins a result.
+fn begin(out: &mut Vec<u8>, version: u8, applied: bool) -> Head {
+    if version < 4 {
+        return (opcode::RESULT, 0);
+    }
+    put::bytes_map(out, [(APPLIED, Some(&[u8::from(applied)][..]))]);
+    (opcode::RESULT, flag::CUSTOM_PAYLOAD)
+}
+
+/// The answer of what was carried out before.
+pub(super) fn again(version: u8, known: &own_rows::Known) -> (Head, Vec<u8>) {
+    let mut out = Vec::new();
+    let head = begin(&mut out, version, known.applied);
+    out.extend_from_slice(&known.body);
+    (head, out)
+}
+
+/// What a transaction answers, the same in all versions.
+pub(super) fn result(job: &Job) -> Result<Vec<u8>, Failed> {
+    let mut out = Vec::new();
     let (plan, returned, selected) = job.parts();
     let Some(plan) = plan else { return Err(Fault::overloaded("Shunt: this transaction has no plan").into()) };
     if let Some(selected) = selected {
         out.extend_from_slice(selected);
     } else if let Some(returned) = returned {
         let (keyspace, table) = plan.names();
-        let mut writer = RowsWriter::new(out, keyspace, table, &columns(&plan.columns));
+        let mut writer = RowsWriter::new(&mut out, keyspace, table, &columns(&plan.columns));
         for value in returned {
             writer.value(value.as_deref());
         }
         writer.finish();
     } else {
-        encode::void(out);
+        encode::void(&mut out);
     }
-    Ok((opcode::RESULT, flags))
+    Ok(out)
 }
 
 fn in_doubt() -> ErrorMessage<'static> {

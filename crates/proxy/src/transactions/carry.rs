@@ -11,7 +11,7 @@ use super::known::Head;
 use super::outbox::Wanted;
 use super::plans::Waiter;
 use super::timer::set_due;
-use super::{answer, levels, log, openings, run, take};
+use super::{answer, levels, log, openings, reading, run, take};
 use crate::core::Core;
 use crate::locks::word::Word;
 use crate::locks::{ask, requests, words};
@@ -22,7 +22,7 @@ use crate::metrics::TransactionEvent;
 pub(crate) fn out(core: &mut Core, io: &mut Io) {
     for wanted in std::mem::take(&mut core.fleet.transactions.outbox.wanted) {
         match wanted {
-            Wanted::Read(id, number) => run::read(core, io, id, number.0),
+            Wanted::Read(id, number) => reading::read(core, io, id, number.0),
             Wanted::Answer(number, outcome) => run::answered(core, number.0, outcome),
             Wanted::Record { id, shard, place, timestamp_us } => {
                 let body = run::record_of(core, id, timestamp_us);

@@ -3,7 +3,7 @@
 use shunt_reactor::Io;
 
 use super::part::Part;
-use super::{allowed, carry, log, modes, openings, planning, run};
+use super::{allowed, carry, log, modes, openings, planning, reading, run};
 use crate::core::Core;
 use crate::own::Heard;
 
@@ -12,7 +12,7 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, part: Part, heard: &Heard<'_>, 
     match part {
         Part::Schema { planning, question } => planning::heard_schema(core, io, planning, question, heard),
         Part::Text { planning, place } => planning::heard_text(core, io, planning, place, heard),
-        Part::Read { job, read } => run::heard_read(core, io, (job, read), heard, raw),
+        Part::Read { job, read } => reading::heard(core, io, (job, read), heard, raw),
         Part::Record(id) => carry::recorded(core, io, id, log::written(heard)),
         Part::Write { id, write } => run::heard_write(core, io, (id, write), heard),
         Part::Opening { claim, part } => openings::heard(core, io, claim, part, heard),

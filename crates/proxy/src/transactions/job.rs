@@ -7,6 +7,7 @@ use shunt_language::terms::Value;
 use shunt_locks::Ticket;
 use shunt_transactions::TransactionId;
 
+use super::own_rows::OwnRows;
 use super::plan::{Plan, RowRead};
 
 /// A value that a transaction answers; none for null.
@@ -36,6 +37,8 @@ pub(super) struct Job {
     pub(super) is_answered: bool,
     /// The values of its writes.
     pub(super) writes: Vec<Vec<Value>>,
+    /// Rows of the fleet's own that it reads and writes besides.
+    pub(super) own: OwnRows,
     /// Since when nodes have refused a write, each time.
     pub(super) refused: HashMap<u16, u64>,
     pub(super) record: Vec<u8>,

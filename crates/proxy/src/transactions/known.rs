@@ -8,13 +8,14 @@ use shunt_wire::cql::message::primitive::Reader;
 use shunt_wire::cql::message::{Values, put};
 use shunt_wire::error::DecodeError;
 
+use super::besides::Besides;
 use super::plan::Outline;
 
 /// The opcode and flags of an answer.
 pub(crate) type Head = (u8, u8);
 
 /// A text, and what it is about.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) text: Arc<str>,
     /// Of names without one; empty: none.
@@ -53,6 +54,9 @@ pub(crate) struct Asked<'a> {
     pub(crate) keyspace: &'a str,
     /// The version of the client's protocol, in which it is answered.
     pub(crate) version: u8,
+    /// The client's role, empty where nobody logs in.
+    pub(crate) role: &'a str,
+    pub(crate) besides: Besides<'a>,
     pub(crate) values: Values<'a>,
 }
 
@@ -62,6 +66,8 @@ impl<'a> Asked<'a> {
         out.extend([self.version, u8::from(self.values.is_named())]);
         put::long_string(out, self.text);
         put::string(out, self.keyspace);
+        put::string(out, self.role);
+        self.besides.put(out);
         self.values.put(out);
     }
 
@@ -70,7 +76,8 @@ impl<'a> Asked<'a> {
         let mut reader = Reader::new(bytes);
         let (version, is_named) = (reader.byte("version")?, reader.byte("named")? != 0);
         let (text, keyspace) = (reader.long_string("text")?, reader.string("keyspace")?);
-        Ok(Asked { text, keyspace, version, values: Values::read(&mut reader, version, is_named)? })
+        let (role, besides) = (reader.string("role")?, Besides::read(&mut reader)?);
+        Ok(Asked { text, keyspace, version, role, besides, values: Values::read(&mut reader, version, is_named)? })
     }
 }
 
@@ -86,7 +93,8 @@ mod tests {
         for named in [true, false] {
             let mut list = if named { ValueList::named(5) } else { ValueList::positional(5) };
             list.push_named("k", Value::Bytes(b"1")).push_named("unset", Value::Unset);
-            let asked = Asked { text, keyspace: "ks", version: 5, values: list.values() };
+            let besides = Besides { guard: None, key: b"k" };
+            let asked = Asked { text, keyspace: "ks", version: 5, role: "r", besides, values: list.values() };
             let mut bytes = Vec::new();
             asked.put(&mut bytes);
             assert_eq!(Asked::read(&bytes), Ok(asked));

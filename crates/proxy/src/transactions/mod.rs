@@ -9,10 +9,11 @@
 //!
 //! | module | what happens there |
 //! |---|---|
-//! | [`take`] | a client's transaction is read, as text or prepared, and sent to the core of its shard |
+//! | [`take`], [`alone`] | a client's transaction is read, as text or prepared, and sent to the core of its shard |
 //! | [`known`] | what its own core knows of it, and what the other is sent |
 //! | [`allowed`], [`question`], [`verdicts`] | whether the client's role may read and write its tables |
-//! | [`run`], [`job`] | it is locked, read, decided and written |
+//! | [`besides`], [`fence`], [`own_rows`] | what a client asks besides: that a lock is held, or that it is carried out once |
+//! | [`run`], [`reading`], [`job`] | it is locked, read, decided and written |
 //! | [`planning`], [`plans`] | from its text to a plan: tables are read, statements are prepared |
 //! | [`schema`], [`plan`] | tables, and plans, without I/O |
 //! | [`modes`], [`changes`] | which tables take part in transactions |
@@ -27,12 +28,15 @@
 //! A step that wants another to go on says so in the outbox, so that no two files need each other.
 
 mod allowed;
+mod alone;
 pub(crate) mod answer;
 mod asker;
+pub(crate) mod besides;
 pub(crate) mod carry;
 mod changes;
 pub(crate) mod draining;
 mod failed;
+pub(crate) mod fence;
 pub(crate) mod heard;
 mod job;
 pub(crate) mod known;
@@ -42,11 +46,13 @@ pub(crate) mod modes;
 mod open;
 mod openings;
 mod outbox;
+mod own_rows;
 pub(crate) mod part;
 mod plan;
 mod planning;
 mod plans;
 mod question;
+mod reading;
 pub(crate) mod run;
 mod schema;
 pub(crate) mod take;
@@ -106,6 +112,9 @@ pub(crate) struct TransactionKeeper {
     /// Requests of clients of this core that are asked again, in the order of their times.
     again: VecDeque<(u64, Ticket, usize)>,
     again_bytes: usize,
+    /// Requests that wait to hear if their locks are held, by their tickets: the core that is sent them, and what.
+    guarded: HashMap<u64, (usize, Box<[u8]>)>,
+    guarded_bytes: usize,
     /// When the timer is set to go off.
     wakes: Wakes,
 }
@@ -129,6 +138,8 @@ impl Default for TransactionKeeper {
             draining: Vec::new(),
             again: VecDeque::new(),
             again_bytes: 0,
+            guarded: HashMap::new(),
+            guarded_bytes: 0,
             wakes: Wakes::default(),
         }
     }

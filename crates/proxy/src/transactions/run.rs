@@ -10,29 +10,26 @@ use shunt_locks::{Ticket, Written};
 use shunt_reactor::Io;
 use shunt_transactions::record::{self, Record};
 use shunt_transactions::{Asked as Wish, Decision, Outcome, Refused, Ticket as Number, TransactionId};
-use shunt_wire::cql::message::{ErrorMessage, ResultMessage, Rows, ValueList, error_code};
+use shunt_wire::cql::message::{ValueList, error_code};
 
 use super::failed::Failed;
 use super::job::Job;
 use super::known::Asked;
 use super::outbox::Wanted;
+use super::own_rows::OwnRows;
 use super::part::Part;
-use super::plan::{Decided, Plan, RowRead, push};
+use super::plan::{Plan, push};
 use super::plans::Waiter;
 use super::timer::set_due;
 use super::{VERSION, answer, levels, planning};
 use crate::core::Core;
-use crate::fault::{Fault, FaultKind};
+use crate::fault::Fault;
 use crate::own::{self, Heard, Levels, Whose};
 
 /// Transactions that wait for their plan, or are under way, on one core.
 const JOBS_MAX: usize = 4_096;
 /// Bytes of what they ask and have read.
-const JOBS_BYTES_MAX: usize = 64 << 20;
-/// Bytes of the rows that one may return: they have to fit between proxies too.
-const SELECTED_BYTES_MAX: usize = 3 << 20;
-/// Bytes of one: what it asks, and what it has read.
-const JOB_BYTES_MAX: usize = 16 << 20;
+pub(super) const JOBS_BYTES_MAX: usize = 64 << 20;
 /// How long one may take, unless queries have less.
 const WITHIN_MS: u64 = 5_000;
 
@@ -68,6 +65,7 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, ticket: Ticket, message: &[u8])
         is_answered: false,
         refused: HashMap::new(),
         writes: Vec::new(),
+        own: OwnRows::default(),
         record: Vec::new(),
         bytes: message.len(),
     };
@@ -87,10 +85,14 @@ pub(super) fn planned(core: &mut Core, io: &mut Io, number: u64, plan: Result<Ar
 fn begin(core: &mut Core, io: &mut Io, number: u64, plan: &Arc<Plan>) -> Result<(), Fault> {
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return Ok(()) };
     let message = std::mem::take(&mut job.message);
-    job.values = plan.bind(&Asked::read(&message)?.values)?;
+    let asked = Asked::read(&message)?;
+    job.values = plan.bind(&asked.values)?;
     job.plan = Some(Arc::clone(plan));
-    job.shard = levels::shard_of_domain(&plan.draft.outline.domain);
+    let domain = &plan.draft.outline.domain;
+    job.shard = levels::shard_of_domain(domain);
+    job.own = OwnRows::of(&asked, core.context.config.fleet.as_deref().unwrap_or_default(), domain);
     let mut partitions = plan.with(&job.values).partitions()?;
+    partitions.extend(job.own.partitions());
     partitions.sort_unstable();
     let wish = Wish { ticket: Number(number), shard: job.shard, partitions: &partitions, deadline_ms: job.deadline_ms };
     let (now, shard) = (levels::now(io), wish.shard);
@@ -135,43 +137,8 @@ pub(crate) fn cancel(core: &mut Core, io: &mut Io, ticket: Ticket) {
     }
 }
 
-/// It has its partitions: what it reads is read.
-pub(super) fn read(core: &mut Core, io: &mut Io, id: TransactionId, number: u64) {
-    let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else {
-        return decide(core, io, id, Decision::GiveUp);
-    };
-    let Some(plan) = job.plan.clone() else { return };
-    let count = plan.draft.reads.len();
-    job.rows.clear();
-    job.rows.resize(count, None);
-    job.reads = count;
-    for read in 0..count {
-        if let Err(failed) = ask_read(core, io, number, read as u16) {
-            return give_up(core, io, number, &failed);
-        }
-    }
-    if count == 0 {
-        all_read(core, io, number);
-    }
-}
-
-fn ask_read(core: &mut Core, io: &mut Io, number: u64, read: u16) -> Result<(), Failed> {
-    let job = core.fleet.transactions.jobs.get(&number);
-    let Some((job, plan)) = job.and_then(|job| Some((job, job.plan.clone()?))) else { return Ok(()) };
-    let place = usize::from(read);
-    let list = plan.with(&job.values).read_values(place).map_err(Fault::from)?;
-    let whose = Whose::Transaction(Part::Read { job: number, read });
-    let levels = Levels { consistency: levels::quorum(core), serial: None, timestamp_us: None, elsewhere: false };
-    let (page, text) = ((plan.rows_max(place) + 1, None), &plan.draft.reads[place].text);
-    if own::ask::ask_text(core, io, whose, text, list.values(), &levels, Some(page)) {
-        return Ok(());
-    }
-    let why = "Shunt: no node could be asked for what a transaction reads; nothing was written";
-    Err(Fault::new(FaultKind::Unserved, why).into())
-}
-
 /// Nothing was written, and it is answered with this.
-fn give_up(core: &mut Core, io: &mut Io, number: u64, failed: &Failed) {
+pub(super) fn give_up(core: &mut Core, io: &mut Io, number: u64, failed: &Failed) {
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
     let (ticket, id) = (job.ticket, job.id);
     // Its shard may be lost in this same turn, and it be told of that too.
@@ -183,131 +150,27 @@ fn give_up(core: &mut Core, io: &mut Io, number: u64, failed: &Failed) {
     }
 }
 
-fn decide(core: &mut Core, io: &mut Io, id: TransactionId, decision: Decision) {
+pub(super) fn decide(core: &mut Core, io: &mut Io, id: TransactionId, decision: Decision) {
     let now = levels::now(io);
     let (table, outbox) = core.fleet.transactions.table();
     table.decided(now, id, decision, outbox);
     set_due(core, io);
 }
 
-/// A row was read, or not.
-pub(super) fn heard_read(core: &mut Core, io: &mut Io, (number, read): (u64, u16), heard: &Heard<'_>, raw: &[u8]) {
-    let Some(job) = core.fleet.transactions.jobs.get_mut(&number).filter(|job| job.reads > 0) else { return };
-    let Some(plan) = &job.plan else { return };
-    let is_returned = plan.is_returned(usize::from(read));
-    let failed = match heard {
-        Heard::Result(ResultMessage::Rows(rows)) if !plan.has_columns(usize::from(read), rows) => {
-            let outline = &plan.draft.outline;
-            let key = (Arc::clone(&outline.keyspace), Arc::clone(&outline.text));
-            core.fleet.transactions.plans.forget(&key);
-            let why = "Shunt: a table of this transaction was changed just now; nothing was written, ask again";
-            Some(Fault::new(FaultKind::Unserved, why).into())
-        }
-        Heard::Result(ResultMessage::Rows(_)) if is_returned && raw.len() > SELECTED_BYTES_MAX => {
-            let why = format!(
-                "Shunt: the SELECT of a transaction found {} bytes: {SELECTED_BYTES_MAX} are the most",
-                raw.len()
-            );
-            Some(Fault::invalid(why).into())
-        }
-        Heard::Result(ResultMessage::Rows(rows)) if is_returned => {
-            let most = plan.rows_max(usize::from(read)) as usize;
-            if rows.row_count > most || rows.metadata.paging_state.is_some() {
-                Some(Fault::invalid(format!("Shunt: the SELECT of a transaction found more than {most} rows")).into())
-            } else {
-                job.selected = Some(raw.into());
-                job.bytes += raw.len();
-                core.fleet.transactions.jobs_bytes += raw.len();
-                None
-            }
-        }
-        Heard::Result(ResultMessage::Rows(rows)) => {
-            job.bytes += raw.len();
-            core.fleet.transactions.jobs_bytes += raw.len();
-            if job.bytes > JOB_BYTES_MAX || core.fleet.transactions.jobs_bytes > 2 * JOBS_BYTES_MAX {
-                let why = "Shunt: transactions read more than this proxy may keep; nothing was written";
-                Some(Fault::overloaded(why).into())
-            } else {
-                job.rows[usize::from(read)] = first_row(rows);
-                None
-            }
-        }
-        // Its columns have changed since it was prepared: as text it is not asked for these.
-        Heard::Error(error) if error.unprepared_id().is_some() => match ask_read(core, io, number, read) {
-            Ok(()) => return,
-            Err(failed) => Some(failed),
-        },
-        Heard::Error(error) => Some(of_node(error)),
-        Heard::Result(_) | Heard::Unreadable => {
-            Some(Fault::overloaded("Shunt: what a transaction reads cannot be read; nothing was written").into())
-        }
-    };
-    if let Some(failed) = failed {
-        if let Some(job) = core.fleet.transactions.jobs.get_mut(&number) {
-            job.reads = 0;
-        }
-        return give_up(core, io, number, &failed);
-    }
-    let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
-    job.reads -= 1;
-    if job.reads == 0 {
-        all_read(core, io, number);
-    }
-}
-
-fn first_row(rows: &Rows<'_>) -> RowRead {
-    let row = rows.rows().next()?.ok()?;
-    Some(row.values().map(|value| value.map(Box::from)).collect())
-}
-
-/// Nothing is written yet: the client may simply ask again.
-fn of_node(error: &ErrorMessage<'_>) -> Failed {
-    if levels::is_clients(error.code) {
-        return Failed::Node { code: error.code, message: error.message.to_owned() };
-    }
-    let why = format!("Shunt: what a transaction reads could not be read, nothing was written: {}", error.message);
-    Failed::Node { code: error_code::OVERLOADED, message: why }
-}
-
-fn all_read(core: &mut Core, io: &mut Io, number: u64) {
-    let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
-    let (Some(plan), Some(id)) = (job.plan.clone(), job.id) else { return };
-    let bound = plan.with(&job.values);
-    // Before anything is written: what it answers may be refused.
-    let decided = bound.returned(&job.rows).and_then(|returned| Ok((returned, bound.decide(&job.rows)?)));
-    let decided = decided.map(|(returned, decided)| {
-        job.returned = returned;
-        decided
-    });
-    let decision = match decided {
-        Err(error) => return give_up(core, io, number, &Fault::from(error).into()),
-        Ok(Decided::Nothing) => Decision::Nothing,
-        Ok(Decided::Write(writes)) => {
-            job.writes = writes;
-            // The timestamp is not known yet; its place is.
-            if let Err(error) = encode(job, &plan, 0) {
-                let fault = Fault::invalid(format!("Shunt: the writes of this transaction make no record: {error}"));
-                return give_up(core, io, number, &fault.into());
-            }
-            let bytes = job.record.len();
-            job.bytes += bytes;
-            core.fleet.transactions.jobs_bytes += bytes;
-            Decision::Write(plan.draft.writes.len() as u16)
-        }
-    };
-    decide(core, io, id, decision);
-}
-
-fn encode(job: &mut Job, plan: &Plan, timestamp_us: i64) -> Result<(), record::BadRecord> {
-    let writes = plan.draft.writes.iter().zip(&job.writes).map(|(write, values)| {
+/// Puts its record down.
+pub(super) fn encode(job: &mut Job, plan: &Plan, timestamp_us: i64) -> Result<(), record::BadRecord> {
+    fn of<'a>(text: &'a str, values: &'a [Value]) -> record::Write<'a> {
         let values = values.iter().map(|value| match value {
             Value::Bytes(bytes) => record::Value::Bytes(bytes),
             Value::Null => record::Value::Null,
             Value::Unset => record::Value::Unset,
         });
-        record::Write { keyspace: "", text: &write.text, values: values.collect() }
-    });
-    let record = Record { shard: job.shard, timestamp_us, key: &[], writes: writes.collect() };
+        record::Write { keyspace: "", text, values: values.collect() }
+    }
+    let writes = plan.draft.writes.iter().zip(&job.writes).map(|(write, values)| of(&write.text, values));
+    let mut writes: Vec<record::Write<'_>> = writes.collect();
+    writes.extend(job.own.writes.iter().map(|(text, values)| of(text, values)));
+    let record = Record { shard: job.shard, timestamp_us, key: &[], writes };
     job.record.clear();
     let mut bytes = std::mem::take(&mut job.record);
     let done = record.encode(&mut bytes);
@@ -329,10 +192,14 @@ pub(super) fn write(core: &mut Core, io: &mut Io, id: TransactionId, write: u16,
     let found = core.fleet.transactions.of_id.get(&id).and_then(|number| core.fleet.transactions.jobs.get(number));
     let prepared = found.and_then(|job| {
         let plan = job.plan.as_ref()?;
-        let text = Arc::clone(&plan.draft.writes.get(usize::from(write))?.text);
+        let place = usize::from(write);
+        let (text, values) = match job.writes.get(place) {
+            Some(values) => (&plan.draft.writes.get(place)?.text, values),
+            None => job.own.writes.get(place - job.writes.len()).map(|(text, values)| (text, values))?,
+        };
         let mut list = ValueList::positional(VERSION);
-        job.writes.get(usize::from(write))?.iter().for_each(|value| push(&mut list, value));
-        Some((text, list))
+        values.iter().for_each(|value| push(&mut list, value));
+        Some((Arc::clone(text), list))
     });
     let whose = Whose::Transaction(Part::Write { id, write });
     let timestamp_us = Some(timestamp_us + i64::from(write));

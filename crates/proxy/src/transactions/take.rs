@@ -8,10 +8,11 @@ use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{Execute, Prepare, Query, Values, split_request_prefix};
 use shunt_wire::cql::statement::{Kind, classify};
 
+use super::besides::Besides;
 use super::known::{Asked, Known};
 use super::plans::Waiter;
 use super::timer::set_due;
-use super::{allowed, asker, levels, modes, planning, run};
+use super::{allowed, alone, asker, fence, levels, modes, planning, run};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::hop::forward::forward_transaction;
@@ -35,21 +36,26 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, slot: u32, header: &Header, pla
 
 fn read(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -> Result<(), Fault> {
     let (payload, body) = split_request_prefix(header.flags, body)?;
-    let asked = payload.and_then(|payload| payload.iter().find(|(key, _)| *key == hop::TRANSACTION)?.1);
-    if let Some(asked) = asked.filter(|_| header.opcode == opcode::QUERY) {
-        let asked = Asked { version: header.version, ..Asked::read(asked)? };
+    let forwarded = payload.and_then(|payload| payload.iter().find(|(key, _)| *key == hop::TRANSACTION)?.1);
+    let (role, _) =
+        ask::asker_of(core, slot).ok_or_else(|| Fault::protocol("a request of a connection without a session"))?;
+    if let Some(asked) = forwarded.filter(|_| header.opcode == opcode::QUERY) {
+        // Its role is that of the login that it came with, whatever it says.
+        let asked = Asked { version: header.version, role: &role, ..Asked::read(asked)? };
         let known = Known::read(asked.text, Some(asked.keyspace))?;
         return begin(core, io, (slot, header), &Arc::new(known), &asked, true);
     }
     let session = session_of(core, slot);
     let version = header.version;
+    let besides = Besides::of(payload.as_ref())?;
     match header.opcode {
-        opcode::EXECUTE => {
+        opcode::EXECUTE if besides.is_empty() => {
             let execute = Execute::decode(version, body)?;
             let known = core.router.prepared.statement(execute.id).and_then(|statement| statement.transaction.clone());
             let known =
                 known.ok_or_else(|| Fault::invalid("Shunt: this statement is not known any more; prepare it again"))?;
-            begin_with(core, io, (slot, header), &known, execute.params.values)
+            let asked = asked_of(&known, version, (&role, besides), execute.params.values);
+            begin(core, io, (slot, header), &known, &asked, false)
         }
         opcode::PREPARE => {
             let prepare = Prepare::decode(version, body)?;
@@ -67,7 +73,7 @@ fn read(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -
             planning::want(core, io, prepare.text, keyspace.unwrap_or_default(), Waiter::Prepare(ticket));
             Ok(())
         }
-        _ => {
+        opcode::QUERY if besides.is_empty() => {
             let query = Query::decode(version, body)?;
             if classify(query.text).kind == Kind::Ddl {
                 let Some(pool) = core.clients.get(slot).and_then(|client| client.pool) else { return Ok(()) };
@@ -76,9 +82,15 @@ fn read(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -
                 modes::change(core, io, ticket, pool, query.text, session);
                 return Ok(());
             }
-            let known = Known::read(query.text, query.params.keyspace.or(session.as_deref()))?;
-            begin_with(core, io, (slot, header), &Arc::new(known), query.params.values)
+            let known = Arc::new(Known::read(query.text, query.params.keyspace.or(session.as_deref()))?);
+            let asked = asked_of(&known, version, (&role, besides), query.params.values);
+            begin(core, io, (slot, header), &known, &asked, false)
         }
+        _ => alone::read(core, session.as_deref(), header, body, |core, known, values| {
+            let known = Arc::new(known);
+            let asked = asked_of(&known, version, (&role, besides), values);
+            begin(core, io, (slot, header), &known, &asked, false)
+        }),
     }
 }
 
@@ -91,15 +103,13 @@ fn note(core: &mut Core, io: &Io, (slot, header): (u32, &Header)) -> Option<Tick
     ask::note(core, io, (slot, header.stream), false, form).map(|(ticket, _)| ticket)
 }
 
-fn begin_with(
-    core: &mut Core,
-    io: &mut Io,
-    client: (u32, &Header),
-    known: &Arc<Known>,
-    values: Values<'_>,
-) -> Result<(), Fault> {
-    let asked = Asked { text: &known.text, keyspace: &known.keyspace, version: client.1.version, values };
-    begin(core, io, client, known, &asked, false)
+fn asked_of<'a>(
+    known: &'a Known,
+    version: u8,
+    (role, besides): (&'a str, Besides<'a>),
+    values: Values<'a>,
+) -> Asked<'a> {
+    Asked { text: &known.text, keyspace: &known.keyspace, version, role, besides, values }
 }
 
 fn begin(
@@ -124,8 +134,9 @@ fn begin(
         form.texts = [known.domain.as_bytes(), &message].concat();
         form.name_bytes = known.domain.len();
     }
+    let guard = asked.besides.guard.map(|guard| guard.is_fast);
     let Some((ticket, _)) = ask::note(core, io, (slot, header.stream), was_forwarded, form) else { return Ok(()) };
-    allowed::ask(core, io, slot, (ticket, was_forwarded), known, message);
+    allowed::ask(core, io, slot, (ticket, was_forwarded), (known, guard), message);
     Ok(())
 }
 
@@ -202,6 +213,14 @@ pub(super) fn send(
         }
         return;
     }
+    match Asked::read(message).map(|asked| asked.besides.guard) {
+        Ok(Some(guard)) => fence::ask(core, io, ticket, keeper, guard, message),
+        _ => send_to(core, io, ticket, keeper, message),
+    }
+}
+
+/// Sends it to this core of this proxy, which has its shard.
+pub(super) fn send_to(core: &mut Core, io: &mut Io, ticket: Ticket, keeper: usize, message: &[u8]) {
     if keeper == core.context.index {
         run::take(core, io, ticket, message);
     } else if core.fleet.lanes.ask_transaction(keeper, ticket, message) {

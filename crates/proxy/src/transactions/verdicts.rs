@@ -25,6 +25,8 @@ pub(super) struct Waiting {
     /// Whose it is, and whether another proxy has forwarded it.
     pub(super) ticket: (Ticket, bool),
     pub(super) known: Arc<Known>,
+    /// It names a lock; of `shunt.fast_locks`, if it says so.
+    pub(super) guard: Option<bool>,
     pub(super) message: Vec<u8>,
     pub(super) came_ns: u64,
     /// What is being asked, and since when.

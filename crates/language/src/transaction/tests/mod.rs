@@ -1,6 +1,7 @@
 //! Transactions and what they are read to.
 
 mod accepted;
+mod alone;
 mod conditions;
 mod keys;
 mod limits;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shunt_language::ast::{QualifiedName, Statement, quoted_name};
 use shunt_language::transaction::{self, Inner, Transaction};
 use shunt_language::{InvalidRequest, Refusal};
-use shunt_wire::cql::statement;
+use shunt_wire::cql::statement::{self, Kind};
 
 use crate::transactions::schema::Table;
 
@@ -37,7 +37,10 @@ pub(super) fn table_of(inner: &Inner) -> Option<&QualifiedName> {
 impl Outline {
     /// Reads a text. `keyspace`: that of the session, empty if it has none.
     pub(in super::super) fn read(text: &str, keyspace: &str) -> Result<Outline, Refusal> {
-        let transaction = transaction::parse(text)?;
+        let transaction = match statement::classify(text).kind {
+            Kind::Transaction => transaction::parse(text)?,
+            _ => transaction::parse_alone(text)?,
+        };
         let (references, markers) = (transaction.references().count(), transaction.markers.len());
         if references > REFERENCES_MAX || markers > MARKERS_MAX {
             return Err(Refusal::from(InvalidRequest::new(format!(

@@ -1,0 +1,94 @@
+//! A statement that is no transaction by its text, and is carried out as one that is it alone: because of what its client asks besides
+//! ([`super::besides`]).
+
+use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::message::{Batch, BatchKind, BatchStatement, Execute, Query, QueryParams, ValueList, Values};
+
+use super::known::Known;
+use crate::core::Core;
+use crate::fault::Fault;
+use crate::prepared::PreparedStatement;
+
+/// Reads a QUERY, EXECUTE or BATCH, and hands on what it is with its values. `session`: the keyspace of its connection.
+pub(super) fn read(
+    core: &mut Core,
+    session: Option<&str>,
+    header: &Header,
+    body: &[u8],
+    take: impl FnOnce(&mut Core, Known, Values<'_>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    match header.opcode {
+        opcode::EXECUTE => {
+            let execute = Execute::decode(header.version, body)?;
+            check_page(&execute.params)?;
+            let statement = core.router.prepared.statement(execute.id).ok_or_else(unknown)?;
+            let known = match &statement.transaction {
+                Some(known) => Known::clone(known),
+                None => Known::read(text_of(&statement)?, statement.keyspace.as_deref())?,
+            };
+            take(core, known, execute.params.values)
+        }
+        opcode::BATCH => {
+            let batch = Batch::decode(header.version, body)?;
+            let keyspace = batch.params.keyspace.or(session);
+            let (text, values) = join(core, keyspace, header.version, &batch)?;
+            take(core, Known::read(&text, keyspace)?, values.values())
+        }
+        _ => {
+            let query = Query::decode(header.version, body)?;
+            check_page(&query.params)?;
+            let known = Known::read(query.text, query.params.keyspace.or(session))?;
+            take(core, known, query.params.values)
+        }
+    }
+}
+
+fn unknown() -> Fault {
+    Fault::invalid("Shunt: this statement is not known any more; prepare it again")
+}
+
+fn text_of(statement: &PreparedStatement) -> Result<&str, Fault> {
+    let text = statement.text.as_deref();
+    text.ok_or_else(|| {
+        Fault::invalid("Shunt: this prepared statement is too long to be carried out as a transaction; send it as text")
+    })
+}
+
+/// What a transaction reads is one page.
+fn check_page(params: &QueryParams<'_>) -> Result<(), Fault> {
+    match params.paging_state {
+        Some(_) => {
+            Err(Fault::invalid("Shunt: a SELECT that is a transaction has one page, and this asks for a later one"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The statements of a batch as one text, and their values in a row.
+fn join(core: &mut Core, keyspace: Option<&str>, version: u8, batch: &Batch<'_>) -> Result<(String, ValueList), Fault> {
+    if batch.kind == BatchKind::Counter {
+        return Err(Fault::invalid("Shunt: counters take part in no transactions"));
+    }
+    let (mut text, mut values) = ("BEGIN BATCH".to_owned(), ValueList::positional(version));
+    for child in batch.children() {
+        text.push('\n');
+        match child.statement {
+            BatchStatement::Text(one) => text.push_str(one.trim_end().trim_end_matches(';')),
+            BatchStatement::Prepared(id) => {
+                let statement = core.router.prepared.statement(id).ok_or_else(unknown)?;
+                if !statement.names_keyspace && statement.keyspace.as_deref() != keyspace {
+                    let (prepared, now) = (statement.keyspace.as_deref().unwrap_or("none"), keyspace.unwrap_or("none"));
+                    return Err(Fault::invalid(format!(
+                        "Shunt: a statement of this batch was prepared in keyspace {prepared}, and the batch is in {now}: name the keyspace in \
+                         its text"
+                    )));
+                }
+                text.push_str(text_of(&statement)?.trim_end().trim_end_matches(';'));
+            }
+        }
+        text.push(';');
+        child.values.iter().for_each(|(_, value)| _ = values.push(value));
+    }
+    text.push_str("\nAPPLY BATCH");
+    Ok((text, values))
+}

@@ -1,0 +1,186 @@
+//! What a client asks of a transaction besides its statements, in the custom payload of its request.
+//!
+//! - `shunt-lock: name=fence`, or `shunt-fast-lock` for a lock of `shunt.fast_locks`: it is carried out only if the lock is held with this
+//!   fence, and never after a transaction of the same keyspace that came with a later one;
+//! - `shunt-idempotency: key`: carried out once. Whoever sends it again with the same key gets the first outcome.
+//!
+//! With either, a plain SELECT, INSERT, UPDATE, DELETE or batch is a transaction that is this statement alone.
+
+use shunt_wire::cql::message::primitive::Reader;
+use shunt_wire::cql::message::{BytesMap, put};
+use shunt_wire::error::DecodeError;
+
+use crate::fault::Fault;
+
+const LOCK: &str = "shunt-lock";
+const FAST_LOCK: &str = "shunt-fast-lock";
+const KEY: &str = "shunt-idempotency";
+/// Bytes of a key.
+const KEY_BYTES_MAX: usize = 64;
+/// Bytes of a lock's name.
+const NAME_BYTES_MAX: usize = shunt_language::facade::NAME_BYTES_MAX;
+
+/// What a guard is, as it is sent on.
+const GUARD: u8 = 1;
+const FAST_GUARD: u8 = 2;
+const OVER: u8 = 4;
+
+/// A lock that must be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Guard<'a> {
+    /// It is one of `shunt.fast_locks`.
+    pub(crate) is_fast: bool,
+    pub(crate) name: &'a str,
+    /// With this fence.
+    pub(crate) fence: i64,
+    /// It is known not to be held with it: there may be an outcome from before.
+    pub(crate) is_over: bool,
+}
+
+/// All of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Besides<'a> {
+    pub(crate) guard: Option<Guard<'a>>,
+    /// By which its client finds the outcome again; empty: by nothing.
+    pub(crate) key: &'a [u8],
+}
+
+/// True if a payload asks for something that makes a transaction of any statement.
+pub(crate) fn is_asked(payload: &BytesMap<'_>) -> bool {
+    payload.iter().any(|(key, _)| [LOCK, FAST_LOCK, KEY].contains(&key))
+}
+
+impl<'a> Besides<'a> {
+    /// Reads a payload.
+    pub(super) fn of(payload: Option<&BytesMap<'a>>) -> Result<Besides<'a>, Fault> {
+        let mut besides = Besides::default();
+        for (name, value) in payload.into_iter().flat_map(|payload| payload.iter()) {
+            let value = value.unwrap_or_default();
+            match name {
+                LOCK | FAST_LOCK if besides.guard.is_some() => {
+                    return Err(Fault::invalid(format!(
+                        "Shunt: {LOCK} and {FAST_LOCK} name one lock together: a statement is guarded by one"
+                    )));
+                }
+                LOCK | FAST_LOCK => besides.guard = Some(guard(name, value)?),
+                KEY if value.is_empty() || value.len() > KEY_BYTES_MAX => {
+                    return Err(Fault::invalid(format!(
+                        "Shunt: {KEY} has {} bytes: 1 to {KEY_BYTES_MAX} are taken",
+                        value.len()
+                    )));
+                }
+                KEY => besides.key = value,
+                _ => {}
+            }
+        }
+        Ok(besides)
+    }
+
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        match self.guard {
+            None => out.push(0),
+            Some(guard) => {
+                out.push(if guard.is_fast { FAST_GUARD } else { GUARD } | if guard.is_over { OVER } else { 0 });
+                put::string(out, guard.name);
+                put::long(out, guard.fence);
+            }
+        }
+        put::short_bytes(out, self.key);
+    }
+
+    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Besides<'a>, DecodeError> {
+        let guard = match reader.byte("guard")? {
+            0 => None,
+            kind => Some(Guard {
+                is_fast: kind & FAST_GUARD != 0,
+                name: reader.string("lock")?,
+                fence: reader.long("fence")?,
+                is_over: kind & OVER != 0,
+            }),
+        };
+        Ok(Besides { guard, key: reader.short_bytes("key")? })
+    }
+
+    /// It asks for nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.guard.is_none() && self.key.is_empty()
+    }
+}
+
+fn guard<'a>(key: &str, value: &'a [u8]) -> Result<Guard<'a>, Fault> {
+    let text = std::str::from_utf8(value).ok();
+    // A name may have such a sign in it; a fence has none.
+    let split = text.and_then(|text| text.rsplit_once('='));
+    let read = split.and_then(|(name, fence)| Some((name, fence.parse().ok()?)));
+    match read {
+        Some((name, fence)) if !name.is_empty() && name.len() <= NAME_BYTES_MAX => {
+            Ok(Guard { is_fast: key == FAST_LOCK, name, fence, is_over: false })
+        }
+        _ => Err(Fault::invalid(format!(
+            "Shunt: the payload {key} is name=fence, as text: the name of a lock that the client holds, of 1 to {NAME_BYTES_MAX} bytes, and \
+             the number that it was granted with"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(entries: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut out = Vec::new();
+        put::bytes_map(&mut out, entries.iter().map(|(key, value)| (*key, Some(*value))));
+        out
+    }
+
+    fn read(bytes: &[u8]) -> Result<Besides<'_>, Fault> {
+        let map = Reader::new(bytes).bytes_map("payload").expect("a map");
+        assert_eq!(is_asked(&map), map.iter().any(|(key, _)| key != "else"));
+        Besides::of(Some(&map))
+    }
+
+    #[test]
+    fn a_payload_names_a_lock_and_a_key() {
+        let bytes = payload(&[("else", b"x"), ("shunt-lock", b"a=b=17"), ("shunt-idempotency", b"\x00k")]);
+        let besides = read(&bytes).expect("a payload");
+        let guard = Guard { is_fast: false, name: "a=b", fence: 17, is_over: false };
+        assert_eq!(besides, Besides { guard: Some(guard), key: b"\x00k" });
+        let bytes = payload(&[("shunt-fast-lock", b"a=-1")]);
+        let guard = Guard { is_fast: true, name: "a", fence: -1, is_over: false };
+        assert_eq!(read(&bytes).expect("one").guard, Some(guard));
+        let bytes = payload(&[("else", b"x")]);
+        assert!(read(&bytes).expect("nothing of ours").is_empty());
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_by_name() {
+        let long = [b'k'; KEY_BYTES_MAX + 1];
+        for (key, value) in [
+            ("shunt-lock", &b"a"[..]),
+            ("shunt-lock", b"=1"),
+            ("shunt-lock", b"a="),
+            ("shunt-lock", b"a=1x"),
+            ("shunt-lock", b"a=99999999999999999999"),
+            ("shunt-fast-lock", b"\xff=1"),
+            ("shunt-idempotency", b""),
+            ("shunt-idempotency", &long),
+        ] {
+            let fault = read(&payload(&[(key, value)])).expect_err("no such payload");
+            assert!(fault.why.contains(key), "{}", fault.why);
+        }
+        let twice = payload(&[("shunt-lock", b"a=1"), ("shunt-fast-lock", b"b=1")]);
+        assert!(read(&twice).is_err());
+    }
+
+    #[test]
+    fn it_is_read_as_it_was_written() {
+        for (is_fast, is_over) in [(true, false), (false, false), (true, true), (false, true)] {
+            let guard = Some(Guard { is_fast, name: "a", fence: i64::MAX, is_over });
+            for besides in [Besides::default(), Besides { guard, key: b"" }, Besides { guard, key: b"k" }] {
+                let mut bytes = Vec::new();
+                besides.put(&mut bytes);
+                assert_eq!(Besides::read(&mut Reader::new(&bytes)), Ok(besides));
+            }
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Rows of the fleet's own tables that a transaction reads and writes besides those of its statements: the highest fence of a lock that a
+//! keyspace's transactions have seen, and the outcome of what came with a key.
+//!
+//! They are locked, read and written as the others are, and the same record has them. So whatever fails, there is an outcome if and only if what
+//! it tells of was written, and a fence that was seen stays seen. What must never be: a transaction is carried out behind one
+//! that came with a later fence of the same lock; two are carried out under one key.
+//!
+//! Rows live for a day. Whether a lock is held with a fence is asked of its owner just before ([`super::fence`]), so a row is needed for no longer
+//! than a transaction may be under way.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, LazyLock};
+
+use md5::{Digest, Md5};
+use shunt_language::terms::Value;
+use shunt_transactions::{Mode, Partition};
+use shunt_wire::cql::message::{Rows, Value as Wire, ValueList};
+
+use super::VERSION;
+use super::known::Asked;
+use crate::fault::{Fault, FaultKind};
+
+/// Seconds that a row lives.
+const KEPT_S: i32 = 24 * 60 * 60;
+/// Bytes of an answer that is kept under a key.
+pub(super) const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+static READ_FENCE: LazyLock<Arc<str>> = LazyLock::new(|| {
+    Arc::from(
+        "SELECT fence FROM shunt_meta.txn_fence WHERE cluster = ? AND keyspace_name = ? AND fast = ? AND name = ?",
+    )
+});
+static WRITE_FENCE: LazyLock<Arc<str>> = LazyLock::new(|| {
+    Arc::from(
+        "INSERT INTO shunt_meta.txn_fence (cluster, keyspace_name, fast, name, fence) VALUES (?, ?, ?, ?, ?) USING TTL ?",
+    )
+});
+static READ_OUTCOME: LazyLock<Arc<str>> = LazyLock::new(|| {
+    Arc::from(
+        "SELECT request, applied, body FROM shunt_meta.txn_outcome WHERE cluster = ? AND keyspace_name = ? AND role = ? AND key = ?",
+    )
+});
+static WRITE_OUTCOME: LazyLock<Arc<str>> = LazyLock::new(|| {
+    Arc::from(
+        "INSERT INTO shunt_meta.txn_outcome (cluster, keyspace_name, role, key, request, applied, body) VALUES (?, ?, ?, ?, ?, ?, ?) USING TTL ?",
+    )
+});
+
+/// One such row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Fence,
+    Outcome,
+}
+
+/// The first outcome of what came with a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) applied: bool,
+    /// The result, behind what its head says of it.
+    pub(super) body: Box<[u8]>,
+}
+
+/// A lock that must be held, as [`super::besides::Guard`] has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Held {
+    is_fast: bool,
+    name: Box<str>,
+    fence: i64,
+    is_over: bool,
+}
+
+/// A write that is made besides those of the statements.
+pub(super) type Write = (Arc<str>, Vec<Value>);
+
+/// The rows of one transaction.
+#[derive(Debug, Default)]
+pub(super) struct OwnRows {
+    fleet: Box<str>,
+    domain: Box<str>,
+    guard: Option<Held>,
+    key: Box<[u8]>,
+    role: Box<str>,
+    /// What was asked, to tell it from something else under the same key.
+    request: [u8; 16],
+    /// What was read: the fence, and the outcome.
+    fence: Option<i64>,
+    outcome: Option<([u8; 16], Known)>,
+    pub(super) writes: Vec<Write>,
+}
+
+fn bytes(value: impl AsRef<[u8]>) -> Value {
+    Value::Bytes(value.as_ref().to_vec())
+}
+
+impl OwnRows {
+    /// Those of a request of this fleet's, whose tables are in this keyspace.
+    pub(super) fn of(asked: &Asked<'_>, fleet: &str, domain: &str) -> OwnRows {
+        if asked.besides.is_empty() {
+            return OwnRows::default();
+        }
+        let mut hash = Md5::new();
+        for text in [asked.text, asked.keyspace] {
+            hash.update((text.len() as u64).to_be_bytes());
+            hash.update(text);
+        }
+        let mut values = Vec::new();
+        asked.values.put(&mut values);
+        hash.update(&values);
+        OwnRows {
+            fleet: fleet.into(),
+            domain: domain.into(),
+            guard: asked.besides.guard.map(|guard| Held {
+                is_fast: guard.is_fast,
+                name: guard.name.into(),
+                fence: guard.fence,
+                is_over: guard.is_over,
+            }),
+            key: asked.besides.key.into(),
+            role: asked.role.into(),
+            request: hash.finalize().into(),
+            ..OwnRows::default()
+        }
+    }
+
+    fn kinds(&self) -> impl Iterator<Item = Kind> + use<> {
+        let fence = self.guard.is_some().then_some(Kind::Fence);
+        fence.into_iter().chain((!self.key.is_empty()).then_some(Kind::Outcome))
+    }
+
+    /// How many rows are read, and may be written.
+    pub(super) fn count(&self) -> usize {
+        self.kinds().count()
+    }
+
+    fn key_of(&self, kind: Kind) -> Vec<Value> {
+        let mut key = vec![bytes(self.fleet.as_bytes()), bytes(self.domain.as_bytes())];
+        match (kind, &self.guard) {
+            (Kind::Fence, Some(held)) => key.extend([bytes([u8::from(held.is_fast)]), bytes(held.name.as_bytes())]),
+            _ => key.extend([bytes(self.role.as_bytes()), bytes(&self.key)]),
+        }
+        key
+    }
+
+    /// What is locked for them.
+    pub(super) fn partitions(&self) -> impl Iterator<Item = (Partition, Mode)> {
+        self.kinds().map(|kind| {
+            let key = self.key_of(kind);
+            let half = |salt: u8| {
+                let mut hasher = DefaultHasher::new();
+                (salt, matches!(kind, Kind::Fence)).hash(&mut hasher);
+                for part in &key {
+                    if let Value::Bytes(bytes) = part {
+                        bytes.hash(&mut hasher);
+                    }
+                }
+                u128::from(hasher.finish())
+            };
+            (Partition(half(2) << 64 | half(3)), Mode::Exclusive)
+        })
+    }
+
+    /// The statement that reads one of them.
+    pub(super) fn read(&self, place: usize) -> Option<(Arc<str>, ValueList)> {
+        let kind = self.kinds().nth(place)?;
+        let mut list = ValueList::positional(VERSION);
+        for value in self.key_of(kind) {
+            if let Value::Bytes(bytes) = &value {
+                list.push(Wire::Bytes(bytes));
+            }
+        }
+        let text = if kind == Kind::Fence { &*READ_FENCE } else { &*READ_OUTCOME };
+        Some((Arc::clone(text), list))
+    }
+
+    /// One of them was read. `None`: it is not as a proxy writes it.
+    pub(super) fn learn(&mut self, place: usize, rows: &Rows<'_>) -> Option<()> {
+        let Some(row) = rows.rows().next() else { return Some(()) };
+        let row = row.ok()?;
+        match self.kinds().nth(place)? {
+            Kind::Fence => self.fence = Some(i64::from_be_bytes(row.get(0)?.try_into().ok()?)),
+            Kind::Outcome => {
+                let known = Known { applied: row.get(1)? == [1], body: row.get(2).unwrap_or_default().into() };
+                self.outcome = Some((row.get(0)?.try_into().ok()?, known));
+            }
+        }
+        Some(())
+    }
+
+    /// The first outcome of the same request, if there was one.
+    ///
+    /// # Errors
+    /// It was another request. Or the lock has been used with a later fence.
+    pub(super) fn check(&self) -> Result<Option<&Known>, Fault> {
+        if let Some((request, known)) = &self.outcome {
+            // What has been carried out is told also to whoever has lost the lock since.
+            return match *request == self.request {
+                true => Ok(Some(known)),
+                false => Err(Fault::invalid(
+                    "Shunt: another transaction was carried out with this shunt-idempotency key: take another key for this one",
+                )),
+            };
+        }
+        match &self.guard {
+            Some(held) if held.is_over || self.fence.is_some_and(|seen| seen > held.fence) => {
+                Err(dead(&held.name, held.fence))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Decides what is written besides, now that it is known whether the statements write, and what is answered.
+    pub(super) fn decide(&mut self, applied: bool, answer: Option<Vec<u8>>) {
+        self.writes.clear();
+        let ttl = || bytes(KEPT_S.to_be_bytes());
+        if let Some(fence) = self.guard.as_ref().map(|held| held.fence)
+            && self.fence != Some(fence)
+        {
+            let mut values = self.key_of(Kind::Fence);
+            values.extend([bytes(fence.to_be_bytes()), ttl()]);
+            self.writes.push((Arc::clone(&WRITE_FENCE), values));
+        }
+        if let Some(answer) = answer.filter(|_| self.wants_answer()) {
+            let mut values = self.key_of(Kind::Outcome);
+            values.extend([bytes(self.request), bytes([u8::from(applied)]), Value::Bytes(answer), ttl()]);
+            self.writes.push((Arc::clone(&WRITE_OUTCOME), values));
+        }
+    }
+
+    /// True if its answer is kept.
+    pub(super) fn wants_answer(&self) -> bool {
+        !self.key.is_empty()
+    }
+}
+
+/// A lock is not held with this fence any more.
+pub(super) fn dead(name: &str, fence: i64) -> Fault {
+    let why = format!(
+        "Shunt: fence {fence} of lock '{name}' does not count any more: the lock is not held with it. Nothing was written; acquire the lock, and \
+         read anew what it guards"
+    );
+    Fault::new(FaultKind::Invalid, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_wire::cql::message::Values;
+
+    use super::super::besides::{Besides, Guard};
+    use super::*;
+
+    fn asked(fence: i64, key: &'static [u8]) -> Asked<'static> {
+        let guard = Some(Guard { is_fast: false, name: "l", fence, is_over: false });
+        let besides = Besides { guard, key };
+        Asked { text: "t", keyspace: "ks", version: 4, role: "r", besides, values: Values::default() }
+    }
+
+    fn rows(fence: i64, key: &'static [u8]) -> OwnRows {
+        OwnRows::of(&asked(fence, key), "main", "ks")
+    }
+
+    #[test]
+    fn a_fence_that_was_seen_refuses_those_before_it() {
+        for (seen, is_refused, is_written) in
+            [(None, false, true), (Some(6), false, true), (Some(7), false, false), (Some(8), true, false)]
+        {
+            let mut rows = rows(7, b"");
+            rows.fence = seen;
+            assert_eq!(rows.check().is_err(), is_refused, "{seen:?}");
+            if !is_refused {
+                rows.decide(true, None);
+                assert_eq!(!rows.writes.is_empty(), is_written, "{seen:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_outcome_is_told_again_to_the_same_request_only() {
+        let mut one = rows(7, b"k");
+        let known = Known { applied: true, body: (*b"body").into() };
+        one.outcome = Some((one.request, known.clone()));
+        // Whatever has become of the lock.
+        one.fence = Some(9);
+        assert_eq!(one.check(), Ok(Some(&known)));
+        one.request[0] ^= 1;
+        assert!(one.check().is_err_and(|fault| fault.why.contains("shunt-idempotency")));
+        let mut over = rows(7, b"k");
+        over.guard.as_mut().expect("a guard").is_over = true;
+        assert!(over.check().is_err_and(|fault| fault.why.contains("fence 7")));
+        over.outcome = Some((over.request, known.clone()));
+        assert_eq!(over.check(), Ok(Some(&known)));
+        let mut first = rows(7, b"k");
+        assert_eq!(first.check(), Ok(None));
+        first.decide(false, Some(b"answer".to_vec()));
+        assert_eq!(first.writes.len(), 2);
+        assert!(first.writes[1].1.contains(&Value::Bytes(vec![0])));
+    }
+
+    #[test]
+    fn rows_have_partitions_of_their_own() {
+        let all = |rows: &OwnRows| rows.partitions().map(|(partition, _)| partition).collect::<Vec<_>>();
+        let one = all(&rows(7, b"k"));
+        assert_eq!((one.len(), &one), (2, &all(&rows(8, b"k"))));
+        assert_ne!(one[1], all(&rows(7, b"l"))[1]);
+        let mut other = rows(7, b"k");
+        other.role = "s".into();
+        assert_ne!(one[1], all(&other)[1]);
+        other.domain = "other".into();
+        assert_ne!(one[0], all(&other)[0]);
+        let none = OwnRows::of(&Asked { besides: Besides::default(), ..asked(1, b"") }, "main", "ks");
+        assert_eq!((none.count(), all(&none).len()), (0, 0));
+    }
+
+    #[test]
+    fn each_statement_has_a_value_for_each_of_its_markers() {
+        let mut rows = rows(7, b"k");
+        rows.decide(true, Some(Vec::new()));
+        for place in 0..2 {
+            let (text, list) = rows.read(place).expect("a read");
+            assert_eq!(list.values().len(), text.matches('?').count());
+        }
+        for (text, values) in &rows.writes {
+            assert_eq!(values.len(), text.matches('?').count(), "{text}");
+        }
+        assert!(rows.read(2).is_none());
+    }
+}

@@ -1,0 +1,211 @@
+"""Statements that are carried out only while a lock is held, and once for each key: what an unmodified driver asks in custom payloads."""
+
+import threading
+import time
+import uuid
+
+import pytest
+from cassandra import InvalidRequest
+from cassandra.query import BatchStatement, BatchType
+
+TTL_SECONDS = 3600
+
+
+@pytest.fixture
+def guarded(session):
+    if session.version < 4:
+        pytest.skip("custom payloads came with version 4")
+    return session
+
+
+@pytest.fixture
+def number(session):
+    """A key that no other test has, with a row."""
+    number = uuid.uuid4().int % 2_000_000_000
+    session.execute(f"BEGIN TRANSACTION INSERT INTO accounts (id, balance, owner) VALUES ({number}, 10, ''); COMMIT TRANSACTION")
+    return number
+
+
+def acquire(session, name, owner="me", table="locks", ttl=TTL_SECONDS):
+    """The fence that the lock was granted with; none if it was not."""
+    ttl = min(ttl, 5) if "fast" in table else ttl
+    row = session.execute(f"INSERT INTO shunt.{table} (name, owner) VALUES (%s, %s) IF NOT EXISTS USING TTL {ttl}", (name, owner)).one()
+    return row["fence"] if row["[applied]"] else None
+
+
+def release(session, name, owner="me", table="locks"):
+    assert session.execute(f"DELETE FROM shunt.{table} WHERE name = %s IF owner = %s", (name, owner)).one()["[applied]"]
+
+
+def with_fence(name, fence, key="shunt-lock", **more):
+    return {key: f"{name}={fence}".encode(), **more}
+
+
+def balance(session, number):
+    return session.execute(f"SELECT balance FROM accounts WHERE id = {number}").one()["balance"]
+
+
+@pytest.mark.parametrize("table, key", [("locks", "shunt-lock"), ("fast_locks", "shunt-fast-lock")])
+def test_a_write_is_made_only_while_its_lock_is_held(guarded, number, table, key):
+    name = f"order={number}"
+    update = f"UPDATE accounts SET balance = balance + 1 WHERE id = {number}"
+    deadline = time.monotonic() + 30
+    # Locks in memory are granted when the longest of them would have run out.
+    while (first := acquire(guarded, name, "a", table)) is None and time.monotonic() < deadline:
+        time.sleep(0.2)
+    guarded.execute(update, custom_payload=with_fence(name, first, key))
+    assert balance(guarded, number) == 11
+    for wrong in (first - 1, first + 1, 0):
+        with pytest.raises(InvalidRequest, match=f"fence {wrong} of lock '{name}'"):
+            guarded.execute(update, custom_payload=with_fence(name, wrong, key))
+    release(guarded, name, "a", table)
+    with pytest.raises(InvalidRequest, match=f"fence {first} of lock"):
+        guarded.execute(update, custom_payload=with_fence(name, first, key))
+    second = acquire(guarded, name, "b", table)
+    assert second > first
+    with pytest.raises(InvalidRequest, match=f"fence {first} of lock"):
+        guarded.execute(update, custom_payload=with_fence(name, first, key))
+    assert guarded.execute(f"SELECT balance FROM accounts WHERE id = {number}", custom_payload=with_fence(name, second, key)).one() == {"balance": 11}
+    guarded.execute(update, custom_payload=with_fence(name, second, key))
+    assert balance(guarded, number) == 12
+    release(guarded, name, "b", table)
+
+
+def test_prepared_statements_batches_and_transactions_are_guarded_too(guarded, number):
+    name = f"batch {number}"
+    fence = acquire(guarded, name)
+    update = guarded.prepare("UPDATE accounts SET balance = ? WHERE id = ?")
+    move = guarded.prepare("INSERT INTO moves (account, number, amount) VALUES (?, ?, ?)")
+    select = guarded.prepare("SELECT balance FROM accounts WHERE id = ?")
+    guarded.execute(update, (20, number), custom_payload=with_fence(name, fence))
+    assert guarded.execute(select, (number,), custom_payload=with_fence(name, fence)).one() == {"balance": 20}
+    for kind in (BatchType.LOGGED, BatchType.UNLOGGED):
+        batch = BatchStatement(kind)
+        batch.add(update, (30, number))
+        batch.add(move, (number, 1, 7))
+        batch.add("INSERT INTO moves (account, number, amount) VALUES (%s, 2, 8)", (number,))
+        guarded.execute(batch, custom_payload=with_fence(name, fence))
+        with pytest.raises(InvalidRequest, match="fence 1 of lock"):
+            guarded.execute(batch, custom_payload=with_fence(name, 1))
+    assert balance(guarded, number) == 30
+    assert [row["amount"] for row in guarded.execute(f"SELECT amount FROM moves WHERE account = {number}")] == [7, 8]
+    text = f"BEGIN BATCH UPDATE accounts SET balance = 40 WHERE id = {number}; DELETE FROM moves WHERE account = {number} AND number = 1 APPLY BATCH"
+    guarded.execute(text, custom_payload=with_fence(name, fence))
+    transfer = (f"BEGIN TRANSACTION LET a = (SELECT balance FROM accounts WHERE id = {number}); SELECT a.balance; "
+                f"IF a.balance = 40 THEN UPDATE accounts SET balance += 1 WHERE id = {number}; END IF COMMIT TRANSACTION")
+    assert list(guarded.execute(transfer, custom_payload=with_fence(name, fence)).one().values()) == [40]
+    with pytest.raises(InvalidRequest, match="fence 1 of lock"):
+        guarded.execute(transfer, custom_payload=with_fence(name, 1))
+    assert balance(guarded, number) == 41
+    release(guarded, name)
+
+
+@pytest.mark.parametrize("payload, shown", [
+    ({"shunt-lock": b"x"}, "name=fence"),
+    ({"shunt-lock": b"x=1", "shunt-fast-lock": b"x=1"}, "one lock"),
+    ({"shunt-idempotency": b""}, "shunt-idempotency"),
+    ({"shunt-idempotency": b"k" * 65}, "65 bytes"),
+])
+def test_a_payload_that_is_none_is_refused_by_name(guarded, number, payload, shown):
+    with pytest.raises(InvalidRequest, match=shown):
+        guarded.execute(f"UPDATE accounts SET balance = 1 WHERE id = {number}", custom_payload=payload)
+    assert balance(guarded, number) == 10
+
+
+@pytest.mark.parametrize("statement, shown", [
+    ("UPDATE accounts USING TIMESTAMP 1 SET balance = 1 WHERE id = {}", "custom timestamps"),
+    ("UPDATE accounts USING TTL 10 SET balance = 1 WHERE id = {}", "custom ttls"),
+    ("UPDATE accounts SET balance = 1 WHERE id = {} IF balance = 10", "their own conditions"),
+    ("INSERT INTO accounts (id, owner) VALUES ({}, b.c)", "Cannot resolve reference"),
+    ("DELETE FROM accounts WHERE id IN ({}, 2)", "writes one row"),
+    ("SELECT * FROM accounts", "partition key"),
+    ("TRUNCATE accounts", "TRUNCATE"),
+    ("UPDATE plain SET v = 1 WHERE k = {}", "takes part in no transactions"),
+])
+def test_what_cannot_be_a_transaction_is_refused_and_not_done(guarded, number, statement, shown):
+    guarded.execute("CREATE TABLE IF NOT EXISTS plain (k int PRIMARY KEY, v int)")
+    with pytest.raises(Exception, match=shown) as raised:
+        guarded.execute(statement.format(number), custom_payload={"shunt-idempotency": uuid.uuid4().bytes})
+    assert type(raised.value).__name__ in ("InvalidRequest", "SyntaxException")
+    assert balance(guarded, number) == 10
+
+
+def test_what_is_asked_twice_under_one_key_is_done_once(guarded, number):
+    key = {"shunt-idempotency": uuid.uuid4().bytes}
+    add = (f"BEGIN TRANSACTION LET a = (SELECT balance FROM accounts WHERE id = {number}); SELECT a.balance; "
+           f"IF a.balance < 12 THEN UPDATE accounts SET balance += 1 WHERE id = {number}; END IF COMMIT TRANSACTION")
+    for _ in range(3):
+        result = guarded.execute(add, custom_payload=key)
+        assert list(result.one().values()) == [10]
+        assert result.response_future.custom_payload["shunt-applied"] == b"\1"
+    assert balance(guarded, number) == 11
+    with pytest.raises(InvalidRequest, match="another transaction was carried out with this shunt-idempotency key"):
+        guarded.execute(add + " ", custom_payload=key)
+    guarded.execute(add)
+    # Not carried out is an outcome as well.
+    key = {"shunt-idempotency": uuid.uuid4().bytes}
+    for _ in range(2):
+        result = guarded.execute(add, custom_payload=key)
+        assert list(result.one().values()) == [12]
+        assert result.response_future.custom_payload["shunt-applied"] == b"\0"
+        guarded.execute(f"BEGIN TRANSACTION UPDATE accounts SET balance = 11 WHERE id = {number}; COMMIT TRANSACTION")
+    assert balance(guarded, number) == 11
+
+
+def test_many_at_once_under_one_key_are_one(guarded, number):
+    key = {"shunt-idempotency": uuid.uuid4().bytes}
+    text = f"UPDATE accounts SET balance = balance + 1 WHERE id = {number}"
+    futures = [guarded.execute_async(text, custom_payload=key) for _ in range(20)]
+    for future in futures:
+        future.result()
+    assert balance(guarded, number) == 11
+
+
+def test_an_outcome_is_found_again_when_the_lock_is_lost(guarded, number):
+    name = f"lost {number}"
+    fence = acquire(guarded, name)
+    payload = with_fence(name, fence, **{"shunt-idempotency": uuid.uuid4().bytes})
+    text = f"UPDATE accounts SET balance = balance + 1 WHERE id = {number}"
+    guarded.execute(text, custom_payload=payload)
+    release(guarded, name)
+    guarded.execute(text, custom_payload=payload)
+    with pytest.raises(InvalidRequest, match="does not count any more"):
+        guarded.execute(text, custom_payload={**payload, "shunt-idempotency": uuid.uuid4().bytes})
+    assert balance(guarded, number) == 11
+
+
+def lost_updates(session, number, guard):
+    """Five clients add to a row under a lock, each of which stops once past the time of its lock. What is said to be written and is not there."""
+    name, said, guard_of = f"append {number}", [], (lambda fence: with_fence(name, fence)) if guard else (lambda fence: None)
+    stopped = threading.Semaphore(2)
+
+    def append(client):
+        for round in range(3):
+            owner = f"{client}.{round}"
+            while (fence := acquire(session, name, owner, ttl=1)) is None:
+                time.sleep(0.02)
+            try:
+                read = session.execute(f"SELECT owner FROM accounts WHERE id = {number}", custom_payload=guard_of(fence)).one()["owner"]
+                if round == 0 and stopped.acquire(blocking=False):
+                    time.sleep(1.5)
+                session.execute(f"UPDATE accounts SET owner = '{read} {owner}' WHERE id = {number}", custom_payload=guard_of(fence))
+                said.append(owner)
+            except InvalidRequest as error:
+                assert guard and "does not count any more" in str(error)
+            session.execute("DELETE FROM shunt.locks WHERE name = %s IF owner = %s", (name, owner))
+
+    clients = [threading.Thread(target=append, args=(client,)) for client in range(5)]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join(60)
+    assert not any(client.is_alive() for client in clients)
+    there = session.execute(f"SELECT owner FROM accounts WHERE id = {number}").one()["owner"].split()
+    return [owner for owner in said if owner not in there]
+
+
+def test_no_update_of_a_client_that_was_stopped_past_its_lock_is_lost(guarded, number):
+    assert lost_updates(guarded, number, guard=False), "the test would see them: without a guard updates are lost"
+    guarded.execute(f"BEGIN TRANSACTION UPDATE accounts SET owner = '' WHERE id = {number}; COMMIT TRANSACTION")
+    for _ in range(2):
+        assert lost_updates(guarded, number, guard=True) == []
