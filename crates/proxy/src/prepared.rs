@@ -10,7 +10,7 @@ mod store;
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use shunt_language::facade;
 use shunt_topology::{KeyspaceIndex, RoutingTable, Token, token};
@@ -21,6 +21,7 @@ use shunt_wire::cql::types::partition_key;
 use crate::limits;
 use crate::plan::{After, Work, after_of, work_of};
 use crate::transactions::known::Known;
+use crate::transactions::routed::{Named, tables_of};
 
 pub(crate) use shape::Shape;
 pub(crate) use store::Account;
@@ -71,6 +72,10 @@ pub struct PreparedStatement {
     pub(crate) result_columns: Box<[ResultColumn]>,
     /// What it asks of locks, if it is on one of their tables.
     pub(crate) locks: Option<Arc<facade::Statement>>,
+    /// The tables that it reads or writes.
+    pub(crate) tables: Box<[Named]>,
+    /// What it is as a transaction: by its text, or once it was carried out as one.
+    pub(crate) alone: OnceLock<Arc<Known>>,
     /// What it is, if it is a transaction.
     pub(crate) transaction: Option<Arc<Known>>,
     /// Its bind markers and columns, as its clients know them.
@@ -96,6 +101,8 @@ impl PreparedStatement {
             key: Box::default(),
             result_columns: Box::default(),
             locks: None,
+            tables: tables_of(parsed, text, keyspace).into(),
+            alone: OnceLock::new(),
             transaction: None,
             shape: Shape::default(),
             mark: Mark::default(),
@@ -124,7 +131,13 @@ impl PreparedStatement {
         let text = self.text.as_ref().map_or(0, |text| text.len());
         let locks = self.locks.as_ref().map_or(0, |statement| statement.bytes());
         let transaction = self.transaction.as_ref().map_or(0, |known| known.bytes());
-        size_of::<Self>() + self.id.len() + text + columns + key + locks + transaction
+        let named = |(keyspace, table): &Named| {
+            keyspace.as_ref().map_or(0, |name| name.len()) + table.len() + size_of::<Named>()
+        };
+        let tables = self.tables.iter().map(named).sum::<usize>();
+        // What it may be as a transaction is made of its text once more.
+        let alone = if self.tables.is_empty() { 0 } else { text + size_of::<Known>() };
+        size_of::<Self>() + self.id.len() + text + columns + key + locks + transaction + tables + alone
     }
 
     /// Puts together what PREPARE asked (`text`, classified as `parsed`) and what the node answered.

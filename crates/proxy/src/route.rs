@@ -22,7 +22,7 @@ use crate::metrics::QueryKind;
 use crate::plan::{After, NO_STATEMENT, Plan, Work, after_of, work_of};
 use crate::prepared::ID_BYTES;
 use crate::router::Router;
-use crate::transactions::besides;
+use crate::transactions::{besides, routed};
 
 /// The way of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +124,12 @@ pub(crate) fn plan_execute(router: &mut Router, header: &Header, body: &[u8]) ->
         plan.generation = router.generation;
         plan.alone = plan.conditional || execute.doubtful;
     }
+    if let Some(modes) = router.modes.as_ref().filter(|modes| !modes.is_empty())
+        && !plan.after.is_for_the_proxy()
+        && modes.take_any(&learned.statement.tables, learned.statement.work == Work::Write)
+    {
+        plan.after = After::Transaction;
+    }
     if payload.is_some() {
         plan = besides_of(router, payload.as_ref(), plan);
     }
@@ -146,6 +152,7 @@ fn plan_query(router: &mut Router, pool: PoolId, query: &Query<'_>) -> Plan {
     let after = match is_on_locks && locks::is_on_locks(&parsed, session, query.text) {
         true => After::Lock,
         false if router.serves_locks && is_on_transactions(&parsed, query.text) => After::Transaction,
+        false if is_routed(router, &parsed, query.text, session) => After::Transaction,
         false => after_of(&parsed, session),
     };
     Plan {
@@ -162,6 +169,14 @@ fn plan_query(router: &mut Router, pool: PoolId, query: &Query<'_>) -> Plan {
     }
 }
 
+/// True of a statement that is a transaction because of its table.
+#[inline]
+fn is_routed(router: &Router, parsed: &Statement<'_>, text: &str, session: Option<&str>) -> bool {
+    router
+        .routed()
+        .is_some_and(|modes| modes.take_any(&routed::tables_of(parsed, text, session), parsed.kind != Kind::Select))
+}
+
 /// A batch goes where its first statement with a key goes.
 fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
     let mut plan = Plan {
@@ -171,6 +186,7 @@ fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
         consistency: batch.params.consistency.0,
         ..Plan::anywhere()
     };
+    let mut is_transaction = false;
     for child in batch.children() {
         let (conditional, placement) = match child.statement {
             BatchStatement::Prepared(id) => match router.prepared.look_up(id) {
@@ -182,6 +198,10 @@ fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
                     if learned.statement.after == After::Lock && plan.after != After::Unprepared {
                         plan.after = After::Lock;
                     }
+                    is_transaction |= router
+                        .modes
+                        .as_ref()
+                        .is_some_and(|modes| !modes.is_empty() && modes.take_any(&learned.statement.tables, true));
                     let token = learned.token(&child.values, &mut router.key_scratch);
                     (learned.statement.conditional, learned.keyspace.zip(token))
                 }
@@ -197,6 +217,7 @@ fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
                 {
                     plan.after = After::Lock;
                 }
+                is_transaction |= is_routed(router, &parsed, text, session);
                 let wanted = plan.placement.is_none();
                 let placement = if wanted {
                     text_placement(router, pool, batch.params.keyspace, &parsed, &child.values)
@@ -210,6 +231,9 @@ fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
         plan.placement = plan.placement.or(placement);
     }
     plan.alone = plan.conditional || plan.placement.is_none() || batch.params.is_doubtful();
+    if is_transaction && !plan.after.is_for_the_proxy() {
+        plan.after = After::Transaction;
+    }
     plan
 }
 

@@ -13,6 +13,7 @@ use crate::ids::PoolId;
 use crate::link::Pools;
 use crate::link::links::Links;
 use crate::prepared::{PreparedCache, PreparedStore};
+use crate::transactions::routed::TableModes;
 
 /// The owner of all that tells a request its way.
 pub(crate) struct Router {
@@ -28,6 +29,8 @@ pub(crate) struct Router {
     pub(crate) prepared: PreparedCache,
     /// Statements on the tables of locks are answered by this proxy, not by nodes.
     pub(crate) serves_locks: bool,
+    /// Tables of which statements are transactions, as they were read last; `None`: not yet, and no client is served.
+    pub(crate) modes: Option<TableModes>,
     /// Where the search for any node starts.
     pub(crate) cursor: usize,
     /// Holds a partition key while its token is computed.
@@ -45,9 +48,16 @@ impl Router {
             pools: Pools::default(),
             prepared: PreparedCache::new(prepared),
             serves_locks,
+            modes: None,
             cursor,
             key_scratch: Vec::new(),
         }
+    }
+
+    /// The tables of which statements are transactions, if there are any.
+    #[inline]
+    pub(crate) fn routed(&self) -> Option<&TableModes> {
+        self.modes.as_ref().filter(|modes| !modes.is_empty())
     }
 
     /// A node as logs name it: by its address, or by its number once it has left the ring.

@@ -203,7 +203,8 @@ impl Follower<'_> {
     async fn read_schema(&mut self) -> Result<bool, ControlError> {
         self.schema_due = None;
         let limit = self.limit();
-        let read = schema::read(&mut self.session.connection, limit).await;
+        let of_fleet = self.plane.settings().fleet.is_some();
+        let read = schema::read(&mut self.session.connection, limit, of_fleet).await;
         let schema = self.counted(read)?;
         self.still_alive();
         let changed = schema != self.plane.schema;

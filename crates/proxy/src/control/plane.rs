@@ -213,6 +213,7 @@ impl ControlPlane {
             rack: ring.rack.clone(),
             schema_version: ring.schema_version,
             routing: Arc::new(routing),
+            modes: schema.modes,
         });
         self.post.send_all(&CoreMail::Cluster(Arc::clone(&state)));
         self.view.send_replace(Some(state));

@@ -5,22 +5,25 @@ use std::time::Duration;
 
 use shunt_topology::schema::{Cells, ColumnKind};
 use shunt_topology::{Column, Keyspace, Replication, Table};
-use shunt_wire::cql::message::error_code;
+use shunt_wire::cql::message::{Consistency, error_code};
 
 use super::connection::Connection;
 use super::error::ControlError;
 use super::tables::{self, Row};
+use crate::transactions::routed::{self, TableModes};
 
 /// Keyspaces and tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Schema {
     pub(super) keyspaces: Vec<Keyspace>,
     pub(super) tables: Vec<Table>,
+    /// Tables of which statements are transactions.
+    pub(super) modes: TableModes,
 }
 
 /// Reads it from `system_schema`. Empty with servers that have no such keyspace (before Cassandra 3.0): then queries
-/// are routed to any node.
-pub(super) async fn read(connection: &mut Connection, limit: Duration) -> Result<Schema, ControlError> {
+/// are routed to any node. `of_fleet`: this proxy is of a fleet, whose table of modes is read too.
+pub(super) async fn read(connection: &mut Connection, limit: Duration, of_fleet: bool) -> Result<Schema, ControlError> {
     let query = "SELECT keyspace_name, replication FROM system_schema.keyspaces";
     let keyspaces = match tables::read(connection, query, limit).await {
         Err(ControlError::Node { code: error_code::INVALID, .. }) => return Ok(Schema::default()),
@@ -34,7 +37,31 @@ pub(super) async fn read(connection: &mut Connection, limit: Duration) -> Result
         Err(ControlError::Node { code: error_code::INVALID, .. }) => Vec::new(),
         outcome => outcome?,
     };
-    Ok(Schema { keyspaces: keyspaces.iter().filter_map(keyspace).collect(), tables: group(&columns, &tables) })
+    let modes = if of_fleet { read_modes(connection, limit).await? } else { TableModes::default() };
+    Ok(Schema { keyspaces: keyspaces.iter().filter_map(keyspace).collect(), tables: group(&columns, &tables), modes })
+}
+
+/// Before clients are served: what they write to such tables must not go past transactions. Where no quorum answers one replica has to do, for
+/// all other tables are to be served.
+async fn read_modes(connection: &mut Connection, limit: Duration) -> Result<TableModes, ControlError> {
+    let mut read = tables::read_at(connection, routed::QUESTION, Consistency::QUORUM, limit).await;
+    if matches!(&read, Err(ControlError::Node { code, .. }) if *code != error_code::INVALID) {
+        read = tables::read_at(connection, routed::QUESTION, Consistency::ONE, limit).await;
+    }
+    let rows = match read {
+        // A fleet of a version without transactions, or none yet; or this proxy's role may not read it, and carries out no transaction.
+        Err(ControlError::Node { code: error_code::INVALID | error_code::UNAUTHORIZED, .. }) => Vec::new(),
+        outcome => outcome?,
+    };
+    let mut modes = TableModes::default();
+    for row in &rows {
+        if let (Some(keyspace), Some(table), Some(mode)) =
+            (row.text("keyspace_name"), row.text("table_name"), row.text("mode"))
+        {
+            modes.add(keyspace, table, mode);
+        }
+    }
+    Ok(modes)
 }
 
 fn keyspace(row: &Row) -> Option<Keyspace> {

@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::fleet::Fleet;
 use crate::lanes::Batch;
 use crate::locks::told::CoreLocks;
+use crate::transactions::routed::TableModes;
 
 /// Everything a core needs to know about the ring; immutable, replaced as a whole.
 #[derive(Clone, Debug)]
@@ -42,6 +43,8 @@ pub struct ClusterState {
     pub rack: String,
     /// Schema version the nodes that are up agreed on when this state was read (else the control node's); 0 = unknown.
     pub schema_version: u128,
+    /// Tables of which statements are transactions; none where this proxy is of no fleet.
+    pub modes: TableModes,
 }
 
 /// A message of the control plane or the binary to a core's loop.

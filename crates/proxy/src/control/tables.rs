@@ -96,10 +96,20 @@ fn element<'a>(reader: &mut Reader<'a>) -> Option<&'a str> {
 
 /// Runs a query and reads all its pages. `limit` holds for each page.
 pub(super) async fn read(connection: &mut Connection, query: &str, limit: Duration) -> Result<Vec<Row>, ControlError> {
+    read_at(connection, query, Consistency::ONE, limit).await
+}
+
+/// The same, at another level: of a table that is not the node's own.
+pub(super) async fn read_at(
+    connection: &mut Connection,
+    query: &str,
+    consistency: Consistency,
+    limit: Duration,
+) -> Result<Vec<Row>, ControlError> {
     let mut rows = Vec::new();
     let mut paging_state: Option<Vec<u8>> = None;
     loop {
-        let mut params = QueryParams::simple(Consistency::ONE);
+        let mut params = QueryParams::simple(consistency);
         params.flags |= query_flag::PAGE_SIZE;
         params.page_size = Some(PAGE_ROWS);
         if let Some(state) = &paging_state {

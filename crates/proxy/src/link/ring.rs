@@ -51,6 +51,8 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
         .collect();
     core.router.prepared.resolve(&routing);
     core.router.login_asked = None;
+    // Later ones come from a core's own look, which is more often.
+    core.router.modes.get_or_insert_with(|| cluster.modes.clone());
     core.router.cluster = Some(cluster);
     for link in gone {
         keep::retire(core, io, link);

@@ -113,7 +113,11 @@ fn plan(core: &mut Core, pool: PoolId, version: u8, op: u8, body: &[u8]) -> Opti
         opcode::EXECUTE => route::plan_execute(&mut core.router, &header, body),
         _ => route::plan(&mut core.router, pool, &header, body),
     };
-    planned.ok()
+    // What is asked here is what transactions and locks are made of.
+    planned.ok().map(|plan| match plan.after {
+        After::Transaction => Plan { after: After::Deliver, ..plan },
+        _ => plan,
+    })
 }
 
 /// Asks a SELECT of no key, as text, in this pool; for the rest see [`ask`].

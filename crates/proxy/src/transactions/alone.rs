@@ -1,5 +1,7 @@
 //! A statement that is no transaction by its text, and is carried out as one that is it alone: because of what its client asks besides
-//! ([`super::besides`]).
+//! ([`super::besides`]), or because of its table's mode ([`super::routed`]).
+
+use std::sync::Arc;
 
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{Batch, BatchKind, BatchStatement, Execute, Query, QueryParams, ValueList, Values};
@@ -15,30 +17,33 @@ pub(super) fn read(
     session: Option<&str>,
     header: &Header,
     body: &[u8],
-    take: impl FnOnce(&mut Core, Known, Values<'_>) -> Result<(), Fault>,
+    take: impl FnOnce(&mut Core, &Arc<Known>, Values<'_>) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     match header.opcode {
         opcode::EXECUTE => {
             let execute = Execute::decode(header.version, body)?;
             check_page(&execute.params)?;
             let statement = core.router.prepared.statement(execute.id).ok_or_else(unknown)?;
-            let known = match &statement.transaction {
-                Some(known) => Known::clone(known),
-                None => Known::read(text_of(&statement)?, statement.keyspace.as_deref())?,
+            let known = match statement.transaction.as_ref().or(statement.alone.get()) {
+                Some(known) => Arc::clone(known),
+                None => {
+                    let known = Arc::new(Known::read(text_of(&statement)?, statement.keyspace.as_deref())?);
+                    Arc::clone(statement.alone.get_or_init(|| known))
+                }
             };
-            take(core, known, execute.params.values)
+            take(core, &known, execute.params.values)
         }
         opcode::BATCH => {
             let batch = Batch::decode(header.version, body)?;
             let keyspace = batch.params.keyspace.or(session);
             let (text, values) = join(core, keyspace, header.version, &batch)?;
-            take(core, Known::read(&text, keyspace)?, values.values())
+            take(core, &Arc::new(Known::read(&text, keyspace)?), values.values())
         }
         _ => {
             let query = Query::decode(header.version, body)?;
             check_page(&query.params)?;
             let known = Known::read(query.text, query.params.keyspace.or(session))?;
-            take(core, known, query.params.values)
+            take(core, &Arc::new(known), query.params.values)
         }
     }
 }

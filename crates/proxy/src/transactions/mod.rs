@@ -17,6 +17,7 @@
 //! | [`planning`], [`plans`] | from its text to a plan: tables are read, statements are prepared |
 //! | [`schema`], [`plan`] | tables, and plans, without I/O |
 //! | [`modes`], [`changes`] | which tables take part in transactions |
+//! | [`routed`] | and of which all statements are transactions |
 //! | [`outbox`], [`carry`] | what [`shunt_transactions`] wants done, until it is; and doing it |
 //! | [`part`], [`heard`] | which part one of the proxy's own statements is, and its answer |
 //! | [`log`] | statements on the tables of the log |
@@ -53,6 +54,7 @@ mod planning;
 mod plans;
 mod question;
 mod reading;
+pub(crate) mod routed;
 pub(crate) mod run;
 mod schema;
 pub(crate) mod take;

@@ -1,5 +1,7 @@
 //! Which tables take part in transactions, as the fleet's table says; and `ALTER TABLE .. WITH transactional_mode`.
 
+use std::collections::HashSet;
+
 use shunt_language::ast::quoted_name;
 use shunt_language::transaction::mode::{self, TransactionalMode};
 use shunt_locks::Ticket;
@@ -11,6 +13,7 @@ use super::changes::{Change, Step};
 use super::failed::Failed;
 use super::outbox::Wanted;
 use super::part::Part;
+use super::routed::{self, TableModes};
 use super::{VERSION, levels, schema};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
@@ -20,8 +23,6 @@ use crate::own::{self, Heard, Levels, Whose};
 
 const SET: &str = "INSERT INTO shunt_meta.transactional (keyspace_name, table_name, mode) VALUES (?, ?, ?)";
 const UNSET: &str = "DELETE FROM shunt_meta.transactional WHERE keyspace_name = ? AND table_name = ?";
-/// The modes that there are here so far.
-const SERVED: [TransactionalMode; 2] = [TransactionalMode::Off, TransactionalMode::Unsafe];
 /// Changes under way on one core.
 const CHANGES_MAX: usize = 64;
 
@@ -38,10 +39,11 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     if core.fleet.locks.level().is_none() || modes.is_asked || now_ns < modes.next_ns {
         return;
     }
-    let pool = own::ask::pool(core, io);
+    let (pool, quorum) = (own::ask::pool(core, io), levels::quorum(core));
     let whose = Whose::Transaction(Part::Modes);
     let is_sent = pool.is_some_and(|pool| {
-        own::ask::ask_in(core, io, pool, whose, schema::KEYSPACES_WITH_MODES, Consistency::LOCAL_ONE)
+        // A replica that has missed a change would have statements go past transactions.
+        own::ask::ask_in(core, io, pool, whose, routed::QUESTION, quorum)
     });
     let modes = &mut core.fleet.transactions.modes;
     (modes.is_asked, modes.next_ns) = (is_sent, now_ns + EVERY_NS);
@@ -55,8 +57,16 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
         modes.next_ns = io.now_ns() + RARELY_NS;
         return;
     };
-    let domains = rows.rows().map_while(Result::ok).filter_map(|row| std::str::from_utf8(row.get(0)?).ok());
-    modes.shards = domains.map(levels::shard_of_domain).collect();
+    let (mut shards, mut routed) = (HashSet::new(), TableModes::default());
+    for row in rows.rows().map_while(Result::ok) {
+        let text = |place: usize| std::str::from_utf8(row.get(place)?).ok();
+        let (Some(keyspace), Some(table), Some(mode)) = (text(0), text(1), text(2)) else { continue };
+        shards.insert(levels::shard_of_domain(keyspace));
+        routed.add(keyspace, table, mode);
+    }
+    modes.shards = shards;
+    core.router.modes = Some(routed);
+    let modes = &core.fleet.transactions.modes;
     for shard in modes.shards.clone() {
         core.fleet.transactions.outbox.wanted.push(Wanted::Open(shard));
     }
@@ -84,13 +94,6 @@ fn begin(
     })?;
     if ["shunt", "shunt_meta"].contains(&keyspace.as_str()) || keyspace.starts_with("system") {
         return Err(Fault::invalid(format!("Shunt: the tables of {keyspace} take part in no transactions")));
-    }
-    if !SERVED.contains(&change.mode) {
-        let mode = change.mode.name();
-        return Err(Fault::invalid(format!(
-            "Shunt: transactional_mode = '{mode}' is not served yet: other statements on the table would have to become transactions too. \
-             'unsafe' says that they do not"
-        )));
     }
     let modes = &mut core.fleet.transactions.modes;
     if modes.changes.len() >= CHANGES_MAX {

@@ -22,9 +22,6 @@ pub(super) const TABLE: &str = "SELECT id, read_repair FROM system_schema.tables
 /// And of the fleet's table: which tables take part in transactions, and how.
 pub(super) const MODES: &str = "SELECT table_name, mode FROM shunt_meta.transactional WHERE keyspace_name = ";
 
-/// Which keyspaces have such tables.
-pub(super) const KEYSPACES_WITH_MODES: &str = "SELECT DISTINCT keyspace_name FROM shunt_meta.transactional";
-
 /// What a table says of itself, for it to be said again.
 pub(super) fn comment_question(keyspace: &str, table: &str) -> String {
     let (keyspace, table) = (literal(keyspace), literal(table));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shunt_locks::Ticket;
 use shunt_reactor::Io;
 use shunt_wire::cql::envelope::{Header, opcode};
-use shunt_wire::cql::message::{Execute, Prepare, Query, Values, split_request_prefix};
+use shunt_wire::cql::message::{Prepare, Query, Values, split_request_prefix};
 use shunt_wire::cql::statement::{Kind, classify};
 
 use super::besides::Besides;
@@ -49,14 +49,6 @@ fn read(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -
     let version = header.version;
     let besides = Besides::of(payload.as_ref())?;
     match header.opcode {
-        opcode::EXECUTE if besides.is_empty() => {
-            let execute = Execute::decode(version, body)?;
-            let known = core.router.prepared.statement(execute.id).and_then(|statement| statement.transaction.clone());
-            let known =
-                known.ok_or_else(|| Fault::invalid("Shunt: this statement is not known any more; prepare it again"))?;
-            let asked = asked_of(&known, version, (&role, besides), execute.params.values);
-            begin(core, io, (slot, header), &known, &asked, false)
-        }
         opcode::PREPARE => {
             let prepare = Prepare::decode(version, body)?;
             let keyspace = prepare.keyspace.or(session.as_deref());
@@ -73,25 +65,23 @@ fn read(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -
             planning::want(core, io, prepare.text, keyspace.unwrap_or_default(), Waiter::Prepare(ticket));
             Ok(())
         }
-        opcode::QUERY if besides.is_empty() => {
+        opcode::QUERY if is_change(version, body)? => {
             let query = Query::decode(version, body)?;
-            if classify(query.text).kind == Kind::Ddl {
-                let Some(pool) = core.clients.get(slot).and_then(|client| client.pool) else { return Ok(()) };
-                let Some(ticket) = note(core, io, (slot, header)) else { return Ok(()) };
-                let session = query.params.keyspace.or(session.as_deref());
-                modes::change(core, io, ticket, pool, query.text, session);
-                return Ok(());
-            }
-            let known = Arc::new(Known::read(query.text, query.params.keyspace.or(session.as_deref()))?);
-            let asked = asked_of(&known, version, (&role, besides), query.params.values);
-            begin(core, io, (slot, header), &known, &asked, false)
+            let Some(pool) = core.clients.get(slot).and_then(|client| client.pool) else { return Ok(()) };
+            let Some(ticket) = note(core, io, (slot, header)) else { return Ok(()) };
+            modes::change(core, io, ticket, pool, query.text, query.params.keyspace.or(session.as_deref()));
+            Ok(())
         }
         _ => alone::read(core, session.as_deref(), header, body, |core, known, values| {
-            let known = Arc::new(known);
-            let asked = asked_of(&known, version, (&role, besides), values);
-            begin(core, io, (slot, header), &known, &asked, false)
+            let asked = asked_of(known, version, (&role, besides), values);
+            begin(core, io, (slot, header), known, &asked, false)
         }),
     }
+}
+
+/// True of a text that changes a table's mode.
+fn is_change(version: u8, body: &[u8]) -> Result<bool, Fault> {
+    Ok(classify(Query::decode(version, body)?.text).kind == Kind::Ddl)
 }
 
 fn session_of(core: &Core, slot: u32) -> Option<Arc<str>> {

@@ -333,6 +333,7 @@ fn state(stub: &shunt_bench::stub::Ring) -> ClusterState {
     let keyspaces = vec![keyspace("shunt_meta"), keyspace("shunt")];
     let routing = RoutingTable::build(nodes.clone(), keyspaces, Vec::new(), Some("datacenter1"));
     ClusterState {
+        modes: Default::default(),
         routing: Arc::new(routing),
         protocol_version_max: 4,
         ..cluster::state(stub, nodes, Cells::new([] as [(&str, ColumnKind); 0], false))

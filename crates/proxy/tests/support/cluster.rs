@@ -30,6 +30,7 @@ pub(crate) fn state(ring: &Ring, nodes: Vec<Node>, cells: Cells) -> ClusterState
     let key = Column { name: "k".into(), cql_type: CqlType::Blob };
     let table = Table { keyspace: "bench".into(), name: "kv".into(), partition_key: vec![key], cells };
     ClusterState {
+        modes: Default::default(),
         generation: 1,
         routing: Arc::new(RoutingTable::build(nodes, keyspaces, vec![table], Some("datacenter1"))),
         protocol_version_max: 5,

@@ -174,6 +174,7 @@ impl Scene {
         nodes.retain(|node| self.known[usize::from(node.id.0)]);
         let with_login = !self.options.credentials.is_empty();
         let state = Arc::new(ClusterState {
+            modes: Default::default(),
             generation: self.generation,
             protocol_version_max: self.options.protocol_max,
             authenticator: with_login.then(|| "org.apache.cassandra.auth.PasswordAuthenticator".to_owned()),

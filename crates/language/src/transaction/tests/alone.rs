@@ -26,7 +26,10 @@ fn a_statement_is_a_transaction_of_it_alone() {
 #[test]
 fn what_cannot_be_one_is_refused_with_its_place() {
     for (text, shown) in [
-        ("UPDATE t SET a = 1 WHERE k = 1 IF a = 2", "UPDATE at [1:1]: Updates within transactions may not specify their own conditions"),
+        (
+            "UPDATE t SET a = 1 WHERE k = 1 IF a = 2",
+            "UPDATE at [1:1]: Updates within transactions may not specify their own conditions",
+        ),
         ("UPDATE t USING TTL 3 SET a = 1 WHERE k = 1", "custom ttls"),
         ("BEGIN BATCH USING TIMESTAMP 3 UPDATE t SET a = 1 WHERE k = 1 APPLY BATCH", "USING"),
         ("BEGIN COUNTER BATCH UPDATE t SET a = a + 1 WHERE k = 1 APPLY BATCH", "COUNTER"),

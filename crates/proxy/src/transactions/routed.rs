@@ -1,0 +1,116 @@
+//! Which tables' statements are transactions whatever their text says: those of which the mode is `mixed_reads` or `full`.
+//!
+//! A core knows them from when it first knows the ring, and reads them again every two seconds. What it knows is kept while they cannot be read.
+
+use std::collections::HashMap;
+
+use shunt_language::transaction::mode::TransactionalMode;
+use shunt_wire::cql::statement::{Identifier, Kind, Statement};
+
+/// What is asked.
+pub(crate) const QUESTION: &str = "SELECT keyspace_name, table_name, mode FROM shunt_meta.transactional";
+
+/// Tables by keyspace and name, with their modes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableModes {
+    routed: HashMap<Box<str>, HashMap<Box<str>, TransactionalMode>>,
+}
+
+/// A table as a prepared statement names it: its keyspace, if one is known, and its name.
+pub(crate) type Named = (Option<Box<str>>, Box<str>);
+
+impl TableModes {
+    /// Takes one in, as its row says. One of a mode that sends nothing here, or of a later version's, is not.
+    pub(crate) fn add(&mut self, keyspace: &str, table: &str, mode: &str) {
+        let mode = TransactionalMode::ALL.into_iter().find(|known| known.name() == mode);
+        if let Some(mode @ (TransactionalMode::MixedReads | TransactionalMode::Full)) = mode {
+            self.routed.entry(keyspace.into()).or_default().insert(table.into(), mode);
+        }
+    }
+
+    /// True if no statement is a transaction but by its text.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.routed.is_empty()
+    }
+
+    fn takes(&self, keyspace: &str, table: &str, writes: bool) -> bool {
+        match self.routed.get(keyspace).and_then(|tables| tables.get(table)) {
+            Some(TransactionalMode::Full) => true,
+            Some(_) => writes,
+            None => false,
+        }
+    }
+
+    /// True of a statement on one of these tables.
+    #[cold]
+    pub(crate) fn take_any(&self, tables: &[Named], writes: bool) -> bool {
+        tables
+            .iter()
+            .any(|(keyspace, table)| keyspace.as_deref().is_some_and(|keyspace| self.takes(keyspace, table, writes)))
+    }
+}
+
+/// The tables that a text reads or writes. `session`: the keyspace of names without one.
+pub(crate) fn tables_of(parsed: &Statement<'_>, text: &str, session: Option<&str>) -> Vec<Named> {
+    match parsed.kind {
+        Kind::Select | Kind::Insert | Kind::Update | Kind::Delete => {
+            let Some(table) = &parsed.table else { return Vec::new() };
+            let keyspace = parsed.keyspace.as_ref().map(Identifier::to_string).or(session.map(str::to_owned));
+            vec![(keyspace.map(Into::into), table.to_string().into())]
+        }
+        // Only its first statement is known from looking at it.
+        Kind::Batch => match shunt_language::parse(text).map(|parsed| parsed.statement) {
+            Ok(shunt_language::ast::Statement::Batch(batch)) => {
+                let named = batch.mutations.iter().map(|mutation| {
+                    let table = mutation.table();
+                    (table.keyspace.as_deref().or(session).map(Into::into), table.name.as_str().into())
+                });
+                named.collect()
+            }
+            _ => Vec::new(),
+        },
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_wire::cql::statement::classify;
+
+    use super::*;
+
+    #[test]
+    fn statements_on_tables_with_a_mode_are_taken() {
+        let mut modes = TableModes::default();
+        for (table, mode) in [("mixed", "mixed_reads"), ("full", "full"), ("bare", "unsafe"), ("later", "later's")] {
+            modes.add("ks", table, mode);
+        }
+        let takes = |text: &str, session: Option<&str>| {
+            let parsed = classify(text);
+            modes.take_any(&tables_of(&parsed, text, session), parsed.kind != Kind::Select)
+        };
+        for (text, session, taken) in [
+            ("INSERT INTO ks.mixed (k) VALUES (1)", None, true),
+            ("UPDATE mixed SET a = 1 WHERE k = 1", Some("ks"), true),
+            ("DELETE FROM \"ks\".MIXED WHERE k = 1", Some("other"), true),
+            ("UPDATE mixed SET a = 1 WHERE k = 1", Some("other"), false),
+            ("UPDATE mixed SET a = 1 WHERE k = 1", None, false),
+            ("SELECT * FROM mixed WHERE k = 1", Some("ks"), false),
+            ("SELECT * FROM full WHERE k = 1", Some("ks"), true),
+            ("SELECT * FROM ks.full", None, true),
+            ("INSERT INTO ks.bare (k) VALUES (1)", None, false),
+            ("INSERT INTO ks.later (k) VALUES (1)", None, false),
+            (
+                "BEGIN BATCH INSERT INTO ks.bare (k) VALUES (1) INSERT INTO mixed (k) VALUES (1) APPLY BATCH",
+                Some("ks"),
+                true,
+            ),
+            ("BEGIN BATCH INSERT INTO ks.bare (k) VALUES (1) APPLY BATCH", Some("ks"), false),
+            ("TRUNCATE ks.mixed", None, false),
+        ] {
+            assert_eq!(takes(text, session), taken, "{text}");
+        }
+        assert!(!modes.is_empty() && TableModes::default().is_empty());
+    }
+}

@@ -1,0 +1,122 @@
+"""Tables whose statements are transactions whatever their text says: `mixed_reads` and `full`."""
+
+import threading
+import time
+import uuid
+
+import pytest
+from cassandra import ConsistencyLevel, InvalidRequest
+from cassandra.query import BatchStatement, SimpleStatement
+
+from .conftest import KEYSPACE
+
+SEEN_SECONDS = 5  # until every core of every proxy has read a change of a mode
+
+
+@pytest.fixture(scope="module")
+def tables(session):
+    """One of each mode."""
+    names = {mode: f"{mode}_{uuid.uuid4().hex[:8]}" for mode in ("mixed_reads", "full")}
+    for mode, name in names.items():
+        session.execute(f"CREATE TABLE {name} (k int PRIMARY KEY, v int, s set<int>)")
+        session.execute(f"ALTER TABLE {name} WITH transactional_mode = '{mode}'")
+    time.sleep(SEEN_SECONDS)
+    yield names
+    for name in names.values():
+        session.execute(f"ALTER TABLE {name} WITH transactional_mode = 'off'")
+        session.execute(f"DROP TABLE {name}")
+
+
+@pytest.fixture(params=["mixed_reads", "full"])
+def table(session, tables, request):
+    name = tables[request.param]
+    for number in range(1, 6):
+        session.execute(f"DELETE FROM {name} WHERE k = {number}")
+    return name
+
+
+def was_transaction(result):
+    """True if an answer is that of a transaction (from version 4 on it says so)."""
+    return "shunt-applied" in (result.response_future.custom_payload or {})
+
+
+def test_statements_become_transactions(session, table):
+    is_full = table.startswith("full")
+    says = session.version >= 4
+    insert = session.prepare(f"INSERT INTO {table} (k, v) VALUES (?, ?)")
+    select = session.prepare(f"SELECT v FROM {table} WHERE k = ?")
+    qualified = f"INSERT INTO {KEYSPACE}.{table} (k, v) VALUES (2, 20)"
+    batch = BatchStatement()
+    batch.add(insert, (3, 30))
+    batch.add(SimpleStatement(f"INSERT INTO {table} (k, v) VALUES (4, 40)"))
+    text_batch = f"BEGIN BATCH INSERT INTO {table} (k, v) VALUES (5, 50) UPDATE {table} SET v = v + 1 WHERE k = 1 APPLY BATCH"
+    writes = [session.execute(insert, (1, 10)), session.execute(qualified), session.execute(batch), session.execute(text_batch),
+              session.execute(session.prepare(f"BEGIN BATCH DELETE FROM {table} WHERE k = ? APPLY BATCH"), (4,)),
+              session.execute(f"UPDATE {table} SET s = s + {{1}} WHERE k = 1")]
+    assert [was_transaction(write) for write in writes] == [says] * len(writes)
+    reads = [session.execute(select, (1,)), session.execute(f"SELECT v FROM {table} WHERE k = 1")]
+    assert [was_transaction(read) for read in reads] == [says and is_full] * 2
+    assert [read.one() for read in reads] == [{"v": 11}] * 2
+    found = {number: row["v"] for number in range(1, 6) if (row := session.execute(select, (number,)).one())}
+    assert found == {1: 11, 2: 20, 3: 30, 5: 50}
+
+
+@pytest.mark.parametrize("statement, shown", [
+    ("INSERT INTO {} (k, v) VALUES (1, 1) USING TIMESTAMP 5", "custom timestamps"),
+    ("UPDATE {} USING TTL 5 SET v = 1 WHERE k = 1", "custom ttls"),
+    ("INSERT INTO {} (k, v) VALUES (1, 1) IF NOT EXISTS", "their own conditions"),
+])
+def test_what_cannot_be_a_transaction_does_not_go_past(session, table, statement, shown):
+    for ask in (session.execute, lambda text: session.execute(session.prepare(text))):
+        with pytest.raises(InvalidRequest, match=shown):
+            ask(statement.format(table))
+    assert session.execute(f"SELECT * FROM {table} WHERE k = 1").one() is None
+
+
+def test_a_batch_with_another_table_is_refused(session, table):
+    session.execute("CREATE TABLE IF NOT EXISTS plain (k int PRIMARY KEY, v int)")
+    batch = BatchStatement()
+    batch.add(SimpleStatement("INSERT INTO plain (k, v) VALUES (1, 1)"))
+    batch.add(SimpleStatement(f"INSERT INTO {table} (k, v) VALUES (1, 1)"))
+    with pytest.raises(InvalidRequest, match="plain takes part in no transactions"):
+        session.execute(batch)
+
+
+def test_an_increment_by_a_plain_statement_and_one_by_a_transaction_both_count(session, table):
+    session.execute(f"INSERT INTO {table} (k, v) VALUES (1, 0)")
+    add = f"UPDATE {table} SET v = v + 1 WHERE k = 1"
+    in_transaction = f"BEGIN TRANSACTION {add}; COMMIT TRANSACTION"
+    futures = [session.execute_async(text) for _ in range(30) for text in (add, in_transaction)]
+    for future in futures:
+        future.result()
+    assert session.execute(f"SELECT v FROM {table} WHERE k = 1").one() == {"v": 60}
+
+
+def test_a_full_read_sees_no_part_of_a_transaction(session, table):
+    if not table.startswith("full"):
+        pytest.skip("only reads of a table with mode full are transactions")
+    for number in (1, 2):
+        session.execute(f"INSERT INTO {table} (k, v) VALUES ({number}, 0)")
+    until, seen = time.monotonic() + 3, set()
+
+    def write():
+        value = 0
+        while time.monotonic() < until:
+            value += 1
+            session.execute(f"BEGIN BATCH UPDATE {table} SET v = {value} WHERE k = 1; UPDATE {table} SET v = {value} WHERE k = 2 APPLY BATCH")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    both = (f"BEGIN TRANSACTION LET a = (SELECT v FROM {table} WHERE k = 1); LET b = (SELECT v FROM {table} WHERE k = 2); "
+            f"SELECT a.v, b.v; COMMIT TRANSACTION")
+    last = 0
+    while time.monotonic() < until:
+        # A plain read of the one is not older than a transaction's of both that ended before it.
+        pair = list(session.execute(both).one().values())
+        assert pair[0] == pair[1]
+        alone = session.execute(SimpleStatement(f"SELECT v FROM {table} WHERE k = 2", consistency_level=ConsistencyLevel.ONE)).one()["v"]
+        assert last <= pair[0] <= alone
+        last = alone
+        seen.add(alone)
+    writer.join()
+    assert len(seen) > 3
