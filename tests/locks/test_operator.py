@@ -306,8 +306,9 @@ def test_a_fleet_that_the_ring_has_no_nodes_for_leaves_nothing_behind():
             made = subprocess.run([*init, "--datacentre", datacentre, "--replicas", "1"], capture_output=True, text=True, timeout=60, check=False)
             assert made.returncode == 2 and "shunt is there already, with replication factor 1" in made.stderr, made
             direct.query("DROP KEYSPACE shunt")
-        tables = {"shunt_meta.fleet", "shunt_meta.member", "shunt_meta.lock", "shunt_meta.txn", "shunt.locks", "shunt.fast_locks", "shunt.rwlocks",
-                  "shunt.fast_rwlocks", "shunt.lock_queue"}
+        tables = {*(f"shunt_meta.{name}" for name in ("fleet", "member", "lock", "transactional", "txn_shard", "txn_low", "txn_log", "txn_fence",
+                                                      "txn_outcome")),
+                  *(f"shunt.{name}" for name in ("locks", "fast_locks", "rwlocks", "fast_rwlocks", "lock_queue"))}
         for dropped, says, new in (([], "is made", tables), ([], "was there before", set()),
                                    (["shunt.lock_queue", "shunt.locks"], "was there before", {"shunt.lock_queue", "shunt.locks"})):
             with cql.Session(f"{NETWORK}.11", 9148) as direct:
