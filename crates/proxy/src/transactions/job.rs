@@ -1,6 +1,5 @@
 //! A transaction under way, as its core keeps it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use shunt_language::terms::Value;
@@ -16,6 +15,8 @@ pub(super) type Answered = Option<Vec<u8>>;
 pub(super) struct Job {
     /// Who is answered.
     pub(super) ticket: Ticket,
+    /// Whose share it counts to.
+    pub(super) who: Arc<str>,
     /// In which version of the protocol.
     pub(super) version: u8,
     pub(super) plan: Option<Arc<Plan>>,
@@ -26,7 +27,7 @@ pub(super) struct Job {
     pub(super) deadline_ms: u64,
     pub(super) id: Option<TransactionId>,
     pub(super) rows: Vec<RowRead>,
-    /// Reads that are not answered.
+    /// Reads that are not answered, and tables of which is asked if they are those of the plan.
     pub(super) reads: usize,
     /// The answer that a node gave to the SELECT that is returned.
     pub(super) selected: Option<Box<[u8]>>,
@@ -36,8 +37,8 @@ pub(super) struct Job {
     pub(super) is_answered: bool,
     /// The values of its writes.
     pub(super) writes: Vec<Vec<Value>>,
-    /// Since when nodes have refused a write, each time.
-    pub(super) refused: HashMap<u16, u64>,
+    /// The timestamp of the first of them, microseconds, once there is a record.
+    pub(super) timestamp_us: i64,
     pub(super) record: Vec<u8>,
     pub(super) bytes: usize,
 }

@@ -12,9 +12,13 @@
 //! | [`take`] | a client's transaction is read, as text or prepared, and sent to the core of its shard |
 //! | [`known`] | what its own core knows of it, and what the other is sent |
 //! | [`allowed`], [`question`], [`verdicts`] | whether the client's role may read and write its tables |
-//! | [`run`], [`job`] | it is locked, read, decided and written |
+//! | [`run`], [`job`] | it is locked, and answered in the end |
+//! | [`shares`] | how much of that each client may have |
+//! | [`reads`] | it is read and decided, and what it writes is put into a record |
+//! | [`names`], [`named`] | which table a name stands for, before anything is decided or written by it |
+//! | [`writes`], [`unmade`] | what is committed is made, and what cannot be made is told |
 //! | [`planning`], [`plans`] | from its text to a plan: tables are read, statements are prepared |
-//! | [`schema`], [`plan`] | tables, and plans, without I/O |
+//! | [`schema`], [`replicas`], [`plan`] | tables, whether enough nodes can have their rows, and plans, without I/O |
 //! | [`modes`], [`changes`] | which tables take part in transactions |
 //! | [`outbox`], [`carry`] | what [`shunt_transactions`] wants done, until it is; and doing it |
 //! | [`part`], [`heard`] | which part one of the proxy's own statements is, and its answer |
@@ -39,6 +43,8 @@ pub(crate) mod known;
 mod levels;
 mod log;
 pub(crate) mod modes;
+mod named;
+mod names;
 mod open;
 mod openings;
 mod outbox;
@@ -47,12 +53,17 @@ mod plan;
 mod planning;
 mod plans;
 mod question;
+mod reads;
+mod replicas;
 pub(crate) mod run;
 mod schema;
+mod shares;
 pub(crate) mod take;
 mod timer;
+pub(crate) mod unmade;
 mod verdicts;
 pub(crate) mod words;
+mod writes;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -68,10 +79,13 @@ use self::draining::Draining;
 use self::failed::Failed;
 use self::job::Job;
 use self::known::{Head, Known};
+use self::named::Names;
 use self::open::Open;
 use self::outbox::{Outbox, Wanted};
 use self::part::OpeningPart;
 use self::plans::Plans;
+use self::shares::Shares;
+use self::unmade::{Trials, Unmade};
 use self::verdicts::Allowed;
 use crate::hop::Login;
 use crate::wakes::Wakes;
@@ -89,12 +103,15 @@ pub(crate) struct TransactionKeeper {
     outbox: Outbox,
     /// What is asked, by its number.
     jobs: HashMap<u64, Job>,
-    jobs_bytes: usize,
+    shares: Shares,
     by_ticket: HashMap<u64, u64>,
     of_id: HashMap<TransactionId, u64>,
     /// Of the last that was asked.
     number: u64,
     plans: Plans,
+    names: Names,
+    /// Writes that were tried and are not made yet.
+    trials: Trials,
     allowed: Allowed,
     modes: Modes,
     /// Shards of this core whose logs are not opened yet: by whom they will be.
@@ -116,11 +133,13 @@ impl Default for TransactionKeeper {
             table: None,
             outbox: Outbox::default(),
             jobs: HashMap::new(),
-            jobs_bytes: 0,
+            shares: Shares::default(),
             by_ticket: HashMap::new(),
             of_id: HashMap::new(),
             number: 0,
             plans: Plans::default(),
+            names: Names::default(),
+            trials: Trials::default(),
             allowed: Allowed::default(),
             modes: Modes::default(),
             claims: [None; SHARDS],
@@ -166,6 +185,18 @@ impl TransactionKeeper {
     fn look_at_draining(&mut self) {
         if !self.draining.is_empty() {
             self.outbox.wanted.push(Wanted::LookAtDraining);
+        }
+    }
+
+    /// Tables with writes of committed transactions that have been tried for long.
+    pub(crate) fn unmade(&self, now_ns: u64) -> Vec<Unmade> {
+        self.trials.shown(now_ns)
+    }
+
+    /// A node came up, or there is a lease again: what failed for want of it is tried again now, and not when its pause is over.
+    pub(crate) fn hurry(&mut self) {
+        if self.table.is_some() && !self.outbox.wanted.iter().any(|wanted| matches!(wanted, Wanted::Hurry)) {
+            self.outbox.wanted.push(Wanted::Hurry);
         }
     }
 

@@ -2,58 +2,45 @@
 //!
 //! [`shunt_transactions::Transactions`] says when what may be done; here it is done, and what comes of it told.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use shunt_language::terms::Value;
 use shunt_locks::{Ticket, Written};
 use shunt_reactor::Io;
-use shunt_transactions::record::{self, Record};
-use shunt_transactions::{Asked as Wish, Decision, Outcome, Refused, Ticket as Number, TransactionId};
-use shunt_wire::cql::message::{ErrorMessage, ResultMessage, Rows, ValueList, error_code};
+use shunt_transactions::{Asked as Wish, Outcome, Refused, Ticket as Number, TransactionId};
 
 use super::failed::Failed;
 use super::job::Job;
 use super::known::Asked;
 use super::outbox::Wanted;
-use super::part::Part;
-use super::plan::{Decided, Plan, RowRead, push};
+use super::part::OneWrite;
+use super::plan::Plan;
 use super::plans::Waiter;
 use super::timer::set_due;
-use super::{VERSION, answer, levels, planning};
+use super::{answer, levels, planning};
 use crate::core::Core;
-use crate::fault::{Fault, FaultKind};
-use crate::own::{self, Heard, Levels, Whose};
+use crate::fault::Fault;
 
-/// Transactions that wait for their plan, or are under way, on one core.
-const JOBS_MAX: usize = 4_096;
-/// Bytes of what they ask and have read.
-const JOBS_BYTES_MAX: usize = 64 << 20;
-/// Bytes of the rows that one may return: they have to fit between proxies too.
-const SELECTED_BYTES_MAX: usize = 3 << 20;
-/// Bytes of one: what it asks, and what it has read.
-const JOB_BYTES_MAX: usize = 16 << 20;
 /// How long one may take, unless queries have less.
 const WITHIN_MS: u64 = 5_000;
 
-/// Takes a transaction on, of a client of this core or of another. It is answered once.
-pub(crate) fn take(core: &mut Core, io: &mut Io, ticket: Ticket, message: &[u8]) {
-    let jobs = &core.fleet.transactions.jobs;
-    if jobs.len() >= JOBS_MAX || core.fleet.transactions.jobs_bytes + message.len() > JOBS_BYTES_MAX {
-        let fault = Fault::overloaded("Shunt: as many transactions are under way as may; ask again");
-        return core.fleet.transactions.fail(ticket, &fault.into());
-    }
+/// Takes a transaction on, of a client of this core or of another. It is answered once. `who`: whose share it counts to.
+pub(crate) fn take(core: &mut Core, io: &mut Io, ticket: Ticket, who: &str, message: &[u8]) {
+    let who: Arc<str> = who.into();
+    let keeper = &mut core.fleet.transactions;
     let asked = match Asked::read(message) {
         Ok(asked) => asked,
-        Err(error) => return core.fleet.transactions.fail(ticket, &Fault::from(error).into()),
+        Err(error) => return keeper.fail(ticket, &Fault::from(error).into()),
     };
+    if let Err(fault) = keeper.shares.take(&who, message.len()) {
+        return keeper.fail(ticket, &fault.into());
+    }
     let within_ms = WITHIN_MS.min(core.context.config.query_timeout_ms);
     let keeper = &mut core.fleet.transactions;
     keeper.number += 1;
     let number = keeper.number;
-    keeper.jobs_bytes += message.len();
     let job = Job {
         ticket,
+        who: Arc::clone(&who),
         version: asked.version,
         plan: None,
         message: message.into(),
@@ -66,14 +53,14 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, ticket: Ticket, message: &[u8])
         selected: None,
         returned: None,
         is_answered: false,
-        refused: HashMap::new(),
         writes: Vec::new(),
+        timestamp_us: 0,
         record: Vec::new(),
         bytes: message.len(),
     };
     keeper.jobs.insert(number, job);
     keeper.by_ticket.insert(ticket.0, number);
-    planning::want(core, io, asked.text, asked.keyspace, Waiter::Job(number));
+    planning::want(core, io, (asked.text, asked.keyspace), &who, Waiter::Job(number));
 }
 
 /// There is a plan for it, or none.
@@ -116,10 +103,11 @@ fn refuse(core: &mut Core, number: u64, failed: &Failed) {
 fn forget(core: &mut Core, number: u64) {
     let keeper = &mut core.fleet.transactions;
     if let Some(job) = keeper.jobs.remove(&number) {
-        keeper.jobs_bytes -= job.bytes;
+        keeper.shares.give_back(&job.who, job.bytes);
         keeper.by_ticket.remove(&job.ticket.0);
-        if let Some(id) = job.id {
-            keeper.of_id.remove(&id);
+        if let Some(of) = job.id {
+            keeper.of_id.remove(&of);
+            keeper.trials.forget(|write| matches!(write, OneWrite::Own { id, .. } if id == of));
         }
     }
 }
@@ -135,239 +123,12 @@ pub(crate) fn cancel(core: &mut Core, io: &mut Io, ticket: Ticket) {
     }
 }
 
-/// It has its partitions: what it reads is read.
-pub(super) fn read(core: &mut Core, io: &mut Io, id: TransactionId, number: u64) {
-    let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else {
-        return decide(core, io, id, Decision::GiveUp);
-    };
-    let Some(plan) = job.plan.clone() else { return };
-    let count = plan.draft.reads.len();
-    job.rows.clear();
-    job.rows.resize(count, None);
-    job.reads = count;
-    for read in 0..count {
-        if let Err(failed) = ask_read(core, io, number, read as u16) {
-            return give_up(core, io, number, &failed);
-        }
-    }
-    if count == 0 {
-        all_read(core, io, number);
-    }
-}
-
-fn ask_read(core: &mut Core, io: &mut Io, number: u64, read: u16) -> Result<(), Failed> {
-    let job = core.fleet.transactions.jobs.get(&number);
-    let Some((job, plan)) = job.and_then(|job| Some((job, job.plan.clone()?))) else { return Ok(()) };
-    let place = usize::from(read);
-    let list = plan.with(&job.values).read_values(place).map_err(Fault::from)?;
-    let whose = Whose::Transaction(Part::Read { job: number, read });
-    let levels = Levels { consistency: levels::quorum(core), serial: None, timestamp_us: None, elsewhere: false };
-    let (page, text) = ((plan.rows_max(place) + 1, None), &plan.draft.reads[place].text);
-    if own::ask::ask_text(core, io, whose, text, list.values(), &levels, Some(page)) {
-        return Ok(());
-    }
-    let why = "Shunt: no node could be asked for what a transaction reads; nothing was written";
-    Err(Fault::new(FaultKind::Unserved, why).into())
-}
-
-/// Nothing was written, and it is answered with this.
-fn give_up(core: &mut Core, io: &mut Io, number: u64, failed: &Failed) {
-    let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
-    let (ticket, id) = (job.ticket, job.id);
-    // Its shard may be lost in this same turn, and it be told of that too.
-    if !std::mem::replace(&mut job.is_answered, true) {
-        core.fleet.transactions.fail(ticket, failed);
-    }
-    if let Some(id) = id {
-        decide(core, io, id, Decision::GiveUp);
-    }
-}
-
-fn decide(core: &mut Core, io: &mut Io, id: TransactionId, decision: Decision) {
-    let now = levels::now(io);
-    let (table, outbox) = core.fleet.transactions.table();
-    table.decided(now, id, decision, outbox);
-    set_due(core, io);
-}
-
-/// A row was read, or not.
-pub(super) fn heard_read(core: &mut Core, io: &mut Io, (number, read): (u64, u16), heard: &Heard<'_>, raw: &[u8]) {
-    let Some(job) = core.fleet.transactions.jobs.get_mut(&number).filter(|job| job.reads > 0) else { return };
-    let Some(plan) = &job.plan else { return };
-    let is_returned = plan.is_returned(usize::from(read));
-    let failed = match heard {
-        Heard::Result(ResultMessage::Rows(rows)) if !plan.has_columns(usize::from(read), rows) => {
-            let outline = &plan.draft.outline;
-            let key = (Arc::clone(&outline.keyspace), Arc::clone(&outline.text));
-            core.fleet.transactions.plans.forget(&key);
-            let why = "Shunt: a table of this transaction was changed just now; nothing was written, ask again";
-            Some(Fault::new(FaultKind::Unserved, why).into())
-        }
-        Heard::Result(ResultMessage::Rows(_)) if is_returned && raw.len() > SELECTED_BYTES_MAX => {
-            let why = format!(
-                "Shunt: the SELECT of a transaction found {} bytes: {SELECTED_BYTES_MAX} are the most",
-                raw.len()
-            );
-            Some(Fault::invalid(why).into())
-        }
-        Heard::Result(ResultMessage::Rows(rows)) if is_returned => {
-            let most = plan.rows_max(usize::from(read)) as usize;
-            if rows.row_count > most || rows.metadata.paging_state.is_some() {
-                Some(Fault::invalid(format!("Shunt: the SELECT of a transaction found more than {most} rows")).into())
-            } else {
-                job.selected = Some(raw.into());
-                job.bytes += raw.len();
-                core.fleet.transactions.jobs_bytes += raw.len();
-                None
-            }
-        }
-        Heard::Result(ResultMessage::Rows(rows)) => {
-            job.bytes += raw.len();
-            core.fleet.transactions.jobs_bytes += raw.len();
-            if job.bytes > JOB_BYTES_MAX || core.fleet.transactions.jobs_bytes > 2 * JOBS_BYTES_MAX {
-                let why = "Shunt: transactions read more than this proxy may keep; nothing was written";
-                Some(Fault::overloaded(why).into())
-            } else {
-                job.rows[usize::from(read)] = first_row(rows);
-                None
-            }
-        }
-        // Its columns have changed since it was prepared: as text it is not asked for these.
-        Heard::Error(error) if error.unprepared_id().is_some() => match ask_read(core, io, number, read) {
-            Ok(()) => return,
-            Err(failed) => Some(failed),
-        },
-        Heard::Error(error) => Some(of_node(error)),
-        Heard::Result(_) | Heard::Unreadable => {
-            Some(Fault::overloaded("Shunt: what a transaction reads cannot be read; nothing was written").into())
-        }
-    };
-    if let Some(failed) = failed {
-        if let Some(job) = core.fleet.transactions.jobs.get_mut(&number) {
-            job.reads = 0;
-        }
-        return give_up(core, io, number, &failed);
-    }
-    let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
-    job.reads -= 1;
-    if job.reads == 0 {
-        all_read(core, io, number);
-    }
-}
-
-fn first_row(rows: &Rows<'_>) -> RowRead {
-    let row = rows.rows().next()?.ok()?;
-    Some(row.values().map(|value| value.map(Box::from)).collect())
-}
-
-/// Nothing is written yet: the client may simply ask again.
-fn of_node(error: &ErrorMessage<'_>) -> Failed {
-    if levels::is_clients(error.code) {
-        return Failed::Node { code: error.code, message: error.message.to_owned() };
-    }
-    let why = format!("Shunt: what a transaction reads could not be read, nothing was written: {}", error.message);
-    Failed::Node { code: error_code::OVERLOADED, message: why }
-}
-
-fn all_read(core: &mut Core, io: &mut Io, number: u64) {
-    let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
-    let (Some(plan), Some(id)) = (job.plan.clone(), job.id) else { return };
-    let bound = plan.with(&job.values);
-    // Before anything is written: what it answers may be refused.
-    let decided = bound.returned(&job.rows).and_then(|returned| Ok((returned, bound.decide(&job.rows)?)));
-    let decided = decided.map(|(returned, decided)| {
-        job.returned = returned;
-        decided
-    });
-    let decision = match decided {
-        Err(error) => return give_up(core, io, number, &Fault::from(error).into()),
-        Ok(Decided::Nothing) => Decision::Nothing,
-        Ok(Decided::Write(writes)) => {
-            job.writes = writes;
-            // The timestamp is not known yet; its place is.
-            if let Err(error) = encode(job, &plan, 0) {
-                let fault = Fault::invalid(format!("Shunt: the writes of this transaction make no record: {error}"));
-                return give_up(core, io, number, &fault.into());
-            }
-            let bytes = job.record.len();
-            job.bytes += bytes;
-            core.fleet.transactions.jobs_bytes += bytes;
-            Decision::Write(plan.draft.writes.len() as u16)
-        }
-    };
-    decide(core, io, id, decision);
-}
-
-fn encode(job: &mut Job, plan: &Plan, timestamp_us: i64) -> Result<(), record::BadRecord> {
-    let writes = plan.draft.writes.iter().zip(&job.writes).map(|(write, values)| {
-        let values = values.iter().map(|value| match value {
-            Value::Bytes(bytes) => record::Value::Bytes(bytes),
-            Value::Null => record::Value::Null,
-            Value::Unset => record::Value::Unset,
-        });
-        record::Write { keyspace: "", text: &write.text, values: values.collect() }
-    });
-    let record = Record { shard: job.shard, timestamp_us, key: &[], writes: writes.collect() };
-    job.record.clear();
-    let mut bytes = std::mem::take(&mut job.record);
-    let done = record.encode(&mut bytes);
-    job.record = bytes;
-    done
-}
-
-/// The record of a transaction, with its timestamp. None: it is not there any more.
-pub(super) fn record_of(core: &mut Core, id: TransactionId, timestamp_us: i64) -> Option<Vec<u8>> {
-    let number = core.fleet.transactions.of_id.get(&id)?;
-    let job = core.fleet.transactions.jobs.get_mut(number)?;
-    let plan = job.plan.clone()?;
-    encode(job, &plan, timestamp_us).ok()?;
-    Some(job.record.clone())
-}
-
-/// Makes one of the writes of a transaction.
-pub(super) fn write(core: &mut Core, io: &mut Io, id: TransactionId, write: u16, timestamp_us: i64) {
-    let found = core.fleet.transactions.of_id.get(&id).and_then(|number| core.fleet.transactions.jobs.get(number));
-    let prepared = found.and_then(|job| {
-        let plan = job.plan.as_ref()?;
-        let text = Arc::clone(&plan.draft.writes.get(usize::from(write))?.text);
-        let mut list = ValueList::positional(VERSION);
-        job.writes.get(usize::from(write))?.iter().for_each(|value| push(&mut list, value));
-        Some((text, list))
-    });
-    let whose = Whose::Transaction(Part::Write { id, write });
-    let timestamp_us = Some(timestamp_us + i64::from(write));
-    let levels = Levels { consistency: levels::quorum(core), serial: None, timestamp_us, elsewhere: false };
-    let is_sent =
-        prepared.is_some_and(|(text, list)| own::ask::ask_text(core, io, whose, &text, list.values(), &levels, None));
-    if !is_sent {
-        applied(core, io, id, write, Ok(Written::NotSent));
-    }
-}
-
+/// One of its writes was made, or was not.
 pub(super) fn applied(core: &mut Core, io: &mut Io, id: TransactionId, write: u16, written: Result<Written, Refused>) {
     let now = levels::now(io);
     let (table, outbox) = core.fleet.transactions.table();
     table.applied(now, id, write, written, outbox);
     set_due(core, io);
-}
-
-/// A node has answered one of the writes.
-pub(super) fn heard_write(core: &mut Core, io: &mut Io, (id, write): (TransactionId, u16), heard: &Heard<'_>) {
-    let now_ns = io.now_ns();
-    let number = core.fleet.transactions.of_id.get(&id).copied();
-    let job = number.and_then(|number| core.fleet.transactions.jobs.get_mut(&number));
-    let refused_since_ns = match (heard, job) {
-        (Heard::Error(error), Some(job)) if error.code == error_code::INVALID => {
-            Some(*job.refused.entry(write).or_insert(now_ns))
-        }
-        (_, Some(job)) => {
-            job.refused.remove(&write);
-            None
-        }
-        _ => None,
-    };
-    let verdict = levels::verdict(core, heard, refused_since_ns, now_ns);
-    applied(core, io, id, write, verdict);
 }
 
 /// A transaction has its outcome.

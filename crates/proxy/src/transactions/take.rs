@@ -64,7 +64,8 @@ fn read(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -
             // What is wrong with it is said before a node is asked anything.
             Known::read(prepare.text, keyspace)?;
             let Some(ticket) = note(core, io, (slot, header)) else { return Ok(()) };
-            planning::want(core, io, prepare.text, keyspace.unwrap_or_default(), Waiter::Prepare(ticket));
+            let who = asker::share_of(core, ticket, keyspace.unwrap_or_default());
+            planning::want(core, io, (prepare.text, keyspace.unwrap_or_default()), &who, Waiter::Prepare(ticket));
             Ok(())
         }
         _ => {
@@ -202,9 +203,10 @@ pub(super) fn send(
         }
         return;
     }
+    let who = asker::share_of(core, ticket, domain);
     if keeper == core.context.index {
-        run::take(core, io, ticket, message);
-    } else if core.fleet.lanes.ask_transaction(keeper, ticket, message) {
+        run::take(core, io, ticket, &who, message);
+    } else if core.fleet.lanes.ask_transaction(keeper, ticket, &who, message) {
         ask::is_at(core, ticket, At::Core(keeper));
     } else {
         let fault = Fault::overloaded("Shunt: as many transactions wait as may; ask again");
