@@ -4,7 +4,7 @@ use shunt_transactions::record::{Record, WRITES_MAX};
 
 /// Tries one record.
 pub fn run(data: &[u8]) {
-    // A value of four bytes is one of 24 in memory, and a write of eight one of 56.
+    // A value of four bytes is one of 24 in memory, and a write of 26 one of 88.
     let Ok(record) = crate::bounded(16, data.len(), || Record::decode(data)) else { return };
     assert!(!record.writes.is_empty() && record.writes.len() <= WRITES_MAX);
     let again = crate::written(|out| record.encode(out).expect("what was read can be written"));

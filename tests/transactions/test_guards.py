@@ -120,10 +120,10 @@ def test_a_payload_that_is_none_is_refused_by_name(guarded, number, payload, sho
     ("DELETE FROM accounts WHERE id IN ({}, 2)", "writes one row"),
     ("SELECT * FROM accounts", "partition key"),
     ("TRUNCATE accounts", "TRUNCATE"),
-    ("UPDATE plain SET v = 1 WHERE k = {}", "takes part in no transactions"),
+    ("UPDATE modeless SET v = 1 WHERE k = {}", "takes part in no transactions"),
 ])
 def test_what_cannot_be_a_transaction_is_refused_and_not_done(guarded, number, statement, shown):
-    guarded.execute("CREATE TABLE IF NOT EXISTS plain (k int PRIMARY KEY, v int)")
+    guarded.execute("CREATE TABLE IF NOT EXISTS modeless (k int PRIMARY KEY, v int)")
     with pytest.raises(Exception, match=shown) as raised:
         guarded.execute(statement.format(number), custom_payload={"shunt-idempotency": uuid.uuid4().bytes})
     assert type(raised.value).__name__ in ("InvalidRequest", "SyntaxException")

@@ -74,11 +74,11 @@ def test_what_cannot_be_a_transaction_does_not_go_past(session, table, statement
 
 
 def test_a_batch_with_another_table_is_refused(session, table):
-    session.execute("CREATE TABLE IF NOT EXISTS plain (k int PRIMARY KEY, v int)")
+    session.execute("CREATE TABLE IF NOT EXISTS modeless (k int PRIMARY KEY, v int)")
     batch = BatchStatement()
-    batch.add(SimpleStatement("INSERT INTO plain (k, v) VALUES (1, 1)"))
+    batch.add(SimpleStatement("INSERT INTO modeless (k, v) VALUES (1, 1)"))
     batch.add(SimpleStatement(f"INSERT INTO {table} (k, v) VALUES (1, 1)"))
-    with pytest.raises(InvalidRequest, match="plain takes part in no transactions"):
+    with pytest.raises(InvalidRequest, match="modeless takes part in no transactions"):
         session.execute(batch)
 
 

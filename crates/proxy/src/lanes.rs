@@ -42,8 +42,8 @@ enum Message {
     },
     /// The second: it is answered nevertheless.
     Cancel(Ticket, bool),
-    /// A transaction, of so many bytes.
-    Transaction(Ticket, u32),
+    /// A transaction: so many bytes of whose share it counts to, and so many of itself.
+    Transaction(Ticket, u32, u32),
     /// The answer to one: opcode, flags, and so many bytes.
     Told(Ticket, Head, u32),
     Longest {
@@ -76,8 +76,8 @@ pub(crate) enum Said<'a> {
     Answer(Ticket, Reply<'a>),
     /// The second: it is answered nevertheless.
     Cancel(Ticket, bool),
-    /// A transaction.
-    Transaction(Ticket, &'a [u8]),
+    /// A transaction, and whose share it counts to.
+    Transaction(Ticket, &'a [u8], &'a [u8]),
     /// The answer to one.
     Told(Ticket, Head, &'a [u8]),
     /// Which locks have the longest queues; so many at most.
@@ -105,7 +105,10 @@ impl Batch {
                 Said::Answer(ticket, Reply { verdict, holder, waiters, list })
             }
             Message::Cancel(ticket, is_awaited) => Said::Cancel(ticket, is_awaited),
-            Message::Transaction(ticket, length) => Said::Transaction(ticket, text(length as usize)),
+            Message::Transaction(ticket, who, length) => {
+                let who = text(who as usize);
+                Said::Transaction(ticket, who, text(length as usize))
+            }
             Message::Told(ticket, head, length) => Said::Told(ticket, head, text(length as usize)),
             Message::Longest { ticket, namespace, most } => Said::Longest(ticket, namespace, most),
         })
@@ -190,16 +193,17 @@ impl Lanes {
         batch.messages.push(Message::Answer { ticket, verdict, holder, waiters, length, list });
     }
 
-    /// Sends a transaction on; `false`: too much waits for that core.
-    pub(crate) fn ask_transaction(&mut self, to: usize, ticket: Ticket, message: &[u8]) -> bool {
-        let waits = |batch: &Batch| batch.transaction_bytes + message.len();
+    /// Sends a transaction on, and whose share it counts to; `false`: too much waits for that core.
+    pub(crate) fn ask_transaction(&mut self, to: usize, ticket: Ticket, who: &str, message: &[u8]) -> bool {
+        let waits = |batch: &Batch| batch.transaction_bytes + who.len() + message.len();
         if self.batches.get(to).is_none_or(|batch| waits(batch) > WAITING_BYTES_MAX) {
             return false;
         }
         let Some(batch) = self.batch(to) else { return false };
-        batch.transaction_bytes += size_of::<Message>() + message.len();
+        batch.transaction_bytes += size_of::<Message>() + who.len() + message.len();
+        batch.texts.extend_from_slice(who.as_bytes());
         batch.texts.extend_from_slice(message);
-        batch.messages.push(Message::Transaction(ticket, message.len() as u32));
+        batch.messages.push(Message::Transaction(ticket, who.len() as u32, message.len() as u32));
         true
     }
 

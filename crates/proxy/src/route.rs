@@ -5,7 +5,7 @@
 //! of the local datacentre. A request the proxy does not understand is never refused: it goes to any node, is not
 //! repeated, and the node says what it thinks.
 
-use shunt_language::transaction::mode;
+use shunt_language::transaction::{TEXT_BYTES_MAX, mode};
 use shunt_topology::token;
 use shunt_topology::{KeyspaceIndex, NodeId, Token};
 use shunt_wire::cql::envelope::{Header, opcode};
@@ -172,9 +172,10 @@ fn plan_query(router: &mut Router, pool: PoolId, query: &Query<'_>) -> Plan {
 /// True of a statement that is a transaction because of its table.
 #[inline]
 fn is_routed(router: &Router, parsed: &Statement<'_>, text: &str, session: Option<&str>) -> bool {
-    router
-        .routed()
-        .is_some_and(|modes| modes.take_any(&routed::tables_of(parsed, text, session), parsed.kind != Kind::Select))
+    router.routed().is_some_and(|modes| match parsed.kind {
+        Kind::Batch if text.len() > TEXT_BYTES_MAX => modes.may_be_in(text),
+        kind => modes.take_any(&routed::tables_of(parsed, text, session), kind != Kind::Select),
+    })
 }
 
 /// A batch goes where its first statement with a key goes.

@@ -4,11 +4,14 @@ use std::cmp::Reverse;
 
 use shunt_locks::{Now, Written};
 
-use crate::log::{Log, Place};
+use crate::log::{BUCKET_RECORDS, Log, Place};
 use crate::transactions::{Apply, State, Transactions};
 use crate::types::{Decision, NotExecuted, Outcome, Sink, TransactionId};
 #[cfg(test)]
 use crate::weakened::Without;
+
+/// Between two looks for records that hold up the log, records.
+const LOOK_EVERY: u64 = if BUCKET_RECORDS < 64 { 1 } else { BUCKET_RECORDS / 64 };
 
 /// Before an attempt of which nobody knows is repeated: doubled each time, up to the second.
 const AGAIN_MS: u64 = 50;
@@ -54,6 +57,7 @@ impl Transactions {
         }
         let log = &mut self.shards[usize::from(shard)];
         let place = Place { generation: log.generation, position: log.log.take() };
+        let is_long = log.log.is_long() && place.position.0.is_multiple_of(LOOK_EVERY);
         self.records += 1;
         let transaction = &mut self.all[id.index as usize];
         (transaction.timestamp_us, transaction.place, transaction.has_record) = (timestamp_us, place, true);
@@ -66,6 +70,9 @@ impl Transactions {
             return self.commit(id, sink);
         }
         sink.append(id, shard, place, timestamp_us);
+        if is_long {
+            self.carry_forward(shard, sink);
+        }
     }
 
     /// A shard that is about to be another's keeps what it has begun.
@@ -76,6 +83,9 @@ impl Transactions {
     /// What has become of an attempt to write a record.
     pub fn appended(&mut self, now: Now, id: TransactionId, written: Written, sink: &mut impl Sink) {
         let is_valid = self.is_valid(now);
+        if self.find(id).is_some_and(|transaction| transaction.state == State::Applying) {
+            return self.carried(now, id, written, sink);
+        }
         let Some(transaction) = self.find(id).filter(|transaction| transaction.state == State::Recording) else {
             return;
         };
@@ -114,14 +124,14 @@ impl Transactions {
     }
 
     /// All that the record says is done. Of a log that is not this core's any more nobody needs to know: it has been recovered.
-    fn finish_record(&mut self, shard: u8, place: Place) {
+    pub(crate) fn finish_record(&mut self, shard: u8, place: Place) {
         if let Some(log) = self.log_of(shard, place) {
             log.finish(place.position);
         }
     }
 
     /// The log that this place is in, while this core writes it.
-    fn log_of(&mut self, shard: u8, place: Place) -> Option<&mut Log> {
+    pub(crate) fn log_of(&mut self, shard: u8, place: Place) -> Option<&mut Log> {
         let shard = &mut self.shards[usize::from(shard)];
         (shard.is_open && shard.generation == place.generation).then_some(&mut shard.log)
     }
@@ -176,8 +186,15 @@ impl Transactions {
                 self.counters.refused += 1;
             }
         }
+        self.end_if_made(id, sink);
+    }
+
+    /// Ends a transaction whose writes are all made.
+    pub(crate) fn end_if_made(&mut self, id: TransactionId, sink: &mut impl Sink) {
         let transaction = &self.all[id.index as usize];
-        if transaction.writes.iter().all(|state| *state == Apply::Done) {
+        let is_made = transaction.writes.iter().all(|state| *state == Apply::Done);
+        // A place that is taken and at which nothing is could be taken for the end of the log.
+        if is_made && transaction.next_place.is_none() {
             let (shard, place, timestamp_us) = (transaction.shard, transaction.place, transaction.timestamp_us);
             self.finish_record(shard, place);
             self.answer(id, Outcome::Committed { timestamp_us }, sink);

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `begin.rs` | a transaction is taken on, and its partitions are locked, in one order for all, first come first served |
 //! | `commit.rs` | it is decided, its record is written, and what it writes is written, until nodes have acknowledged it |
+//! | `forward.rs` | records that hold up the log are carried forward in it |
 //! | `time.rs` | deadlines, and what is repeated because its outcome is unknown |
 //! | `ownership.rs` | leases, and shards that come and go |
 //! | `partitions.rs` | who has a partition locked, and who waits for it |
@@ -16,6 +17,7 @@
 //! | `record.rs` | a record as bytes |
 //! | `opening.rs` | whoever gains a shard claims a generation, and seals those before |
 //! | `recovery.rs` | what those before left undone is done |
+//! | `pauses.rs` | how long what failed waits before it is tried again |
 //!
 //! Each shard has a log for each generation, which is one owner's time with it. The log lies in three tables; what is said of them here is
 //! all that they are used for:
@@ -41,11 +43,13 @@
 
 mod begin;
 mod commit;
+mod forward;
 mod log;
 mod marks;
 mod opening;
 mod ownership;
 mod partitions;
+mod pauses;
 pub mod record;
 mod recovery;
 mod time;

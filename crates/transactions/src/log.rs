@@ -90,6 +90,16 @@ impl Log {
         self.open < open_max && (!self.returned.is_empty() || (self.done.len() as u64) < BUCKET_RECORDS - 1)
     }
 
+    /// The first place that was never taken.
+    pub(crate) fn end(&self) -> u64 {
+        self.low + self.done.len() as u64
+    }
+
+    /// True if half of the places that may be taken beyond the first that is not done with are.
+    pub(crate) fn is_long(&self) -> bool {
+        self.done.len() as u64 >= BUCKET_RECORDS / 2
+    }
+
     /// Nothing was written at this place.
     pub(crate) fn give_back(&mut self, position: Position) {
         self.open -= 1;

@@ -27,7 +27,8 @@ use shunt_locks::{Now, Written};
 
 use crate::commit::Refused;
 use crate::log::{Generation, Place, Position};
-use crate::recovery::{AGAIN_MS, Recovery, WasRead};
+use crate::pauses::Pauses;
+use crate::recovery::{Recovery, WasRead};
 
 /// Names an opening: a UUID that no opening of any process has had before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -143,13 +144,25 @@ pub struct Opening {
     recovered: Option<(Generation, Vec<WasRead>)>,
     last_timestamp_us: i64,
     refused: u64,
+    /// Attempts in a row to claim or seal that failed.
+    attempts: u32,
+    pauses: Pauses,
 }
 
 impl Opening {
     /// Begins, for a shard that was gained with this claim.
     pub fn begin(shard: u8, claim: Claim, sink: &mut impl OpeningSink) -> Self {
         sink.read_row(shard);
-        Self { shard, claim, state: State::ReadingRow, recovered: None, last_timestamp_us: i64::MIN, refused: 0 }
+        Self {
+            shard,
+            claim,
+            state: State::ReadingRow,
+            recovered: None,
+            last_timestamp_us: i64::MIN,
+            refused: 0,
+            attempts: 0,
+            pauses: Pauses::new(claim.0),
+        }
     }
 
     /// Its name; answers to statements of another are not for it.
@@ -206,7 +219,8 @@ impl Opening {
     }
 
     fn wait(&mut self, now: Now) {
-        self.state = State::Waiting(now.boot_ns / 1_000_000 + AGAIN_MS);
+        self.attempts += 1;
+        self.state = State::Waiting(now.boot_ns / 1_000_000 + self.pauses.after(self.attempts));
     }
 
     /// Does what is undone before the generation that was claimed.
@@ -214,7 +228,10 @@ impl Opening {
         if self.recovered.as_ref().is_some_and(|(before, _)| *before == claimed) {
             return self.seal(claimed, sink);
         }
-        let recovery = Recovery::begin(self.shard, sealed, Generation(claimed.0 - 1), sink);
+        self.attempts = 0;
+        // Those of its own: it may begin anew.
+        let pauses = Pauses::new(self.claim.0);
+        let recovery = Recovery::begin(self.shard, sealed, Generation(claimed.0 - 1), pauses, sink);
         self.state = State::Recovering(claimed, recovery);
         self.go_on(sink);
     }
@@ -299,6 +316,17 @@ impl Opening {
                 sink.read_row(self.shard);
             }
             _ => self.step(sink, |recovery, sink| recovery.tick(now, sink)),
+        }
+    }
+
+    /// What failed is tried again now, and not when its pause is over: there may be a reason why it does not fail any more.
+    pub fn hurry(&mut self, now: Now, sink: &mut impl OpeningSink) {
+        match self.state {
+            State::Waiting(_) => {
+                (self.attempts, self.state) = (0, State::ReadingRow);
+                sink.read_row(self.shard);
+            }
+            _ => self.step(sink, |recovery, sink| recovery.hurry(now, sink)),
         }
     }
 

@@ -21,6 +21,12 @@ impl Transactions {
         }
     }
 
+    /// True if there is a valid lease.
+    #[must_use]
+    pub fn has_lease(&self, now: Now) -> bool {
+        self.is_valid(now)
+    }
+
     /// A shard becomes this core's. Its transactions wait until [`Transactions::open_shard`] is called with what an [`crate::Opening`]
     /// with this claim has come to. All timestamps of its former owners are below `ts_floor_us`. It is not this core's already: one that
     /// comes back is lost first.
@@ -98,6 +104,10 @@ impl Transactions {
             shard.log = Log::default();
         }
         self.turn_away(shard, |state| matches!(state, State::Queued | State::Waiting | State::Deciding), sink);
+        for id in self.ids_where(|state, of| of == shard && state == State::Applying) {
+            self.all[id.index as usize].next_place = None;
+            self.end_if_made(id, sink);
+        }
         for id in self.ids_where(|state, of| of == shard && matches!(state, State::Recording | State::Undecided)) {
             self.answer(id, Outcome::InDoubt, sink);
             self.end(id, sink);
@@ -114,7 +124,7 @@ impl Transactions {
         }
     }
 
-    fn ids_where(&self, is: impl Fn(State, u8) -> bool) -> Vec<TransactionId> {
+    pub(crate) fn ids_where(&self, is: impl Fn(State, u8) -> bool) -> Vec<TransactionId> {
         let found =
             self.all.iter().zip(0u32..).filter(|(transaction, _)| {
                 transaction.state != State::Free && is(transaction.state, transaction.shard)

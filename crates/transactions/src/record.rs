@@ -1,30 +1,35 @@
 //! A redo record as bytes: all that is needed to make the writes of a transaction, by a proxy that has never heard of it.
 //!
 //! ```text
-//! format     [byte]   1
+//! format     [byte]   2
 //! shard      [byte]
 //! timestamp  [long]   of the first write, microseconds; each after it has one more
 //! key        [short bytes]   by which a client finds the outcome again; empty: none
 //! count      [short]  writes that follow, at least one
-//!   keyspace [string] of names in the text that name none; empty: none
-//!   text     [long string]
+//!   keyspace [string]
+//!   table    [string]
+//!   id       [16 bytes]   of the table, as `system_schema.tables` has it
+//!   text     [long string]   names the table with its keyspace
 //!   count    [short]  bind values that follow
 //!     value  [value]  as in the native protocol, version 4
 //! ```
+//!
+//! A write names its table, and says which one it means: the name may be another table's by the time that the write is made, and that one's
+//! rows are none of its business. Format 1 had no ids.
 //!
 //! Numbers are big-endian, names of kinds are those of the native protocol (version 4, section 3).
 
 use std::fmt;
 
 /// The format that is written.
-pub const FORMAT: u8 = 1;
+pub const FORMAT: u8 = 2;
 /// The longest record: the largest transaction and what is said about it.
 pub const RECORD_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Writes of one record: those of a transaction's statements, and two rows of the fleet's own.
 pub const WRITES_MAX: usize = 102;
 /// The longest key of a client.
 pub const KEY_BYTES_MAX: usize = 64;
-const LEAST_BYTES_OF_WRITE: usize = 2 + 4 + 2;
+const LEAST_BYTES_OF_WRITE: usize = 2 + 2 + 16 + 4 + 2;
 const UNSET: i32 = -2;
 
 /// A bind value.
@@ -41,9 +46,13 @@ pub enum Value<'a> {
 /// One write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write<'a> {
-    /// The keyspace of names in the text that name none; empty: none.
+    /// The keyspace of its table.
     pub keyspace: &'a str,
-    /// The statement, with a marker for each value.
+    /// The name of its table.
+    pub table: &'a str,
+    /// Which table of this name is meant.
+    pub id: [u8; 16],
+    /// The statement, with a marker for each value. It names the table with its keyspace.
     pub text: &'a str,
     /// Its values.
     pub values: Vec<Value<'a>>,
@@ -121,6 +130,8 @@ impl Record<'_> {
         out.extend((self.writes.len() as u16).to_be_bytes());
         for write in &self.writes {
             put_short(out, write.keyspace.as_bytes())?;
+            put_short(out, write.table.as_bytes())?;
+            out.extend(write.id);
             put_long(out, write.text.as_bytes())?;
             let count = u16::try_from(write.values.len()).map_err(|_| BadRecord::Number)?;
             out.extend(count.to_be_bytes());
@@ -173,11 +184,12 @@ impl<'a> Record<'a> {
         }
         let mut writes = Vec::with_capacity(count.min(rest.0.len() / LEAST_BYTES_OF_WRITE));
         for _ in 0..count {
-            let (keyspace, text) = (rest.short()?, rest.long()?.ok_or(BadRecord::Number)?);
-            let (keyspace, text) = (utf8(keyspace)?, utf8(text)?);
+            let (keyspace, table) = (utf8(rest.short()?)?, utf8(rest.short()?)?);
+            let id = rest.array()?;
+            let text = utf8(rest.long()?.ok_or(BadRecord::Number)?)?;
             let values = usize::from(u16::from_be_bytes(rest.array()?));
             let values = (0..values).map(|_| rest.value()).collect::<Result<_, _>>()?;
-            writes.push(Write { keyspace, text, values });
+            writes.push(Write { keyspace, table, id, text, values });
         }
         if !rest.0.is_empty() {
             return Err(BadRecord::Long);
@@ -236,8 +248,10 @@ mod tests {
 
     fn record() -> Record<'static> {
         let values = vec![Value::Bytes(b"ann"), Value::Null, Value::Unset, Value::Bytes(b"")];
-        let update = Write { keyspace: "bank", text: "UPDATE accounts SET balance = ? WHERE id = ?", values };
-        let delete = Write { keyspace: "", text: "DELETE FROM bank.\u{e9} WHERE id = 1", values: Vec::new() };
+        let text = "UPDATE bank.accounts SET balance = ? WHERE id = ?";
+        let update = Write { keyspace: "bank", table: "accounts", id: [7; 16], text, values };
+        let text = "DELETE FROM bank.\u{e9} WHERE id = 1";
+        let delete = Write { keyspace: "bank", table: "\u{e9}", id: [0xff; 16], text, values: Vec::new() };
         Record { shard: 63, timestamp_us: -5, key: b"once", writes: vec![update, delete] }
     }
 
@@ -255,11 +269,13 @@ mod tests {
     /// Old records are read by later versions: these bytes are in rings.
     #[test]
     fn the_format_is_as_it_was() {
-        let write = Write { keyspace: "k", text: "DELETE", values: vec![Value::Bytes(&[7]), Value::Null] };
+        let id = [3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9];
+        let values = vec![Value::Bytes(&[7]), Value::Null];
+        let write = Write { keyspace: "k", table: "tt", id, text: "DELETE", values };
         let record = Record { shard: 2, timestamp_us: 258, key: b"", writes: vec![write] };
         let expected: &[u8] = &[
-            1, 2, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 1, 0, 1, b'k', 0, 0, 0, 6, b'D', b'E', b'L', b'E', b'T', b'E', 0, 2,
-            0, 0, 0, 1, 7, 255, 255, 255, 255,
+            2, 2, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 1, 0, 1, b'k', 0, 2, b't', b't', 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+            0, 0, 0, 9, 0, 0, 0, 6, b'D', b'E', b'L', b'E', b'T', b'E', 0, 2, 0, 0, 0, 1, 7, 255, 255, 255, 255,
         ];
         assert_eq!(bytes(&record), expected);
     }
@@ -275,7 +291,7 @@ mod tests {
             bytes[place] = byte;
             Record::decode(&bytes).map(|record| record.shard)
         };
-        assert_eq!(with(0, 2), Err(BadRecord::Format(2)));
+        assert_eq!((with(0, 1), with(0, 3)), (Err(BadRecord::Format(1)), Err(BadRecord::Format(3))));
         let counted = 1 + 1 + 8 + 2 + 4;
         assert_eq!((with(counted + 1, 0), with(counted, 1)), (Err(BadRecord::Number), Err(BadRecord::Number)));
         assert_eq!(with(counted + 4, 0xff), Err(BadRecord::Text));
@@ -285,7 +301,7 @@ mod tests {
 
     #[test]
     fn what_is_too_much_is_refused_and_leaves_nothing() {
-        let write = || Write { keyspace: "", text: "x", values: Vec::new() };
+        let write = || Write { keyspace: "", table: "", id: [0; 16], text: "x", values: Vec::new() };
         let of = |writes: Vec<Write<'static>>, key: &'static [u8]| Record { shard: 0, timestamp_us: 1, key, writes };
         let mut out = vec![7];
         for (record, why) in [

@@ -18,15 +18,14 @@ use shunt_locks::{Now, Written};
 use crate::commit::{Refused, last_of};
 use crate::log::{Generation, Place, Position};
 use crate::opening::{Failed, OpeningSink, Page};
+use crate::pauses::Pauses;
 
-/// Before a statement that failed is repeated.
-pub(crate) const AGAIN_MS: u64 = 200;
 /// Writes under way at once.
 const WRITES_MAX: usize = 256;
 /// Records that are not done with, beyond which no more are read; those of the last page come on top. Each may have megabytes.
 const RECORDS_MAX: usize = 64;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Again {
     Read,
     Do(Task),
@@ -80,13 +79,22 @@ pub(crate) struct Recovery {
     /// Of records that are not done with: how many of their writes are not.
     records: HashMap<Place, u16>,
     again: BinaryHeap<Reverse<(u64, Again)>>,
+    /// Attempts in a row that failed.
+    attempts: HashMap<Again, u32>,
+    pauses: Pauses,
     last_timestamp_us: i64,
     refused: u64,
 }
 
 impl Recovery {
     /// Begins with the generation after `sealed`.
-    pub(crate) fn begin(shard: u8, sealed: Generation, last: Generation, sink: &mut impl OpeningSink) -> Self {
+    pub(crate) fn begin(
+        shard: u8,
+        sealed: Generation,
+        last: Generation,
+        pauses: Pauses,
+        sink: &mut impl OpeningSink,
+    ) -> Self {
         let mut recovery = Self {
             shard,
             last,
@@ -99,6 +107,8 @@ impl Recovery {
             in_flight: HashSet::new(),
             records: HashMap::new(),
             again: BinaryHeap::new(),
+            attempts: HashMap::new(),
+            pauses,
             last_timestamp_us: i64::MIN,
             refused: 0,
         };
@@ -165,6 +175,9 @@ impl Recovery {
         if generation != self.from.generation {
             return;
         }
+        if low.is_ok() {
+            self.attempts.remove(&Again::Read);
+        }
         match low {
             Err(Failed) => self.again(now, Again::Read),
             Ok(low) if !is_second || low.bucket() > self.from.position.bucket() => self.read_from(low, sink),
@@ -185,6 +198,7 @@ impl Recovery {
             Ok(page) => page,
             Err(Failed) => return self.again(now, Again::Read),
         };
+        self.attempts.remove(&Again::Read);
         let bucket = from.position.bucket();
         for found in page.records.iter().filter(|found| found.position >= self.from.position) {
             debug_assert_eq!(found.position.bucket(), bucket, "records of one partition");
@@ -225,6 +239,7 @@ impl Recovery {
             return;
         }
         if written == Written::Acknowledged && holds {
+            self.attempts.remove(&Again::Do(Task::Record(place)));
             let writes = self.records.get(&place).copied().unwrap_or(0);
             self.waiting.extend((0..writes).map(|write| Task::Write(place, write)));
             if writes == 0 {
@@ -252,6 +267,7 @@ impl Recovery {
         if let Ok(Written::Unknown | Written::NotSent) = written {
             self.again(now, Again::Do(task));
         } else {
+            self.attempts.remove(&Again::Do(task));
             self.refused += u64::from(written.is_err());
             let left = self.records.get_mut(&place).map_or(0, |left| {
                 *left -= 1;
@@ -273,7 +289,18 @@ impl Recovery {
     }
 
     fn again(&mut self, now: Now, what: Again) {
-        self.again.push(Reverse((now.boot_ns / 1_000_000 + AGAIN_MS, what)));
+        let attempts = self.attempts.entry(what).or_default();
+        *attempts += 1;
+        let pause_ms = self.pauses.after(*attempts);
+        self.again.push(Reverse((now.boot_ns / 1_000_000 + pause_ms, what)));
+    }
+
+    /// What waits to be tried again is tried now.
+    pub(crate) fn hurry(&mut self, now: Now, sink: &mut impl OpeningSink) {
+        self.attempts.clear();
+        let waiting = std::mem::take(&mut self.again);
+        self.again = waiting.into_iter().map(|Reverse((_, what))| Reverse((0, what))).collect();
+        self.tick(now, sink);
     }
 
     pub(crate) fn next_due_ms(&self) -> Option<u64> {

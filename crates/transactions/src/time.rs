@@ -24,6 +24,14 @@ impl Transactions {
         }
     }
 
+    /// What failed is tried again now, and not when its pause is over: there may be a reason why it does not fail any more.
+    pub fn hurry(&mut self, now: Now, sink: &mut impl Sink) {
+        for id in self.ids_where(|state, _| matches!(state, State::Recording | State::Applying)) {
+            self.all[id.index as usize].attempts = 0;
+            self.look_at(now, id, sink);
+        }
+    }
+
     fn look_at(&mut self, now: Now, id: TransactionId, sink: &mut impl Sink) {
         let Some(transaction) = self.find(id) else { return };
         let is_late = now.boot_ns / 1_000_000 >= transaction.deadline_ms;
@@ -57,6 +65,11 @@ impl Transactions {
             State::Undecided => {}
             State::Applying => {
                 let mut repeated = 0;
+                if let Some(next) = transaction.next_place.filter(|_| !transaction.is_sent) {
+                    transaction.is_sent = true;
+                    repeated += 1;
+                    sink.append(id, transaction.shard, next, timestamp_us);
+                }
                 for (write, state) in transaction.writes.iter_mut().enumerate() {
                     if *state == Apply::Again {
                         *state = Apply::Sent;

@@ -65,6 +65,8 @@ pub(crate) struct Transaction {
     pub(crate) is_sent: bool,
     /// It may have been written by an attempt that nobody knows of.
     pub(crate) may_be_there: bool,
+    /// Where its record is being written again, further on in the log.
+    pub(crate) next_place: Option<Place>,
     pub(crate) writes: Vec<Apply>,
     /// Attempts in a row of which nobody knows.
     pub(crate) attempts: u32,
@@ -86,6 +88,7 @@ impl Transaction {
             has_record: false,
             is_sent: false,
             may_be_there: false,
+            next_place: None,
             writes: Vec::new(),
             attempts: 0,
         }

@@ -126,7 +126,7 @@ pub trait Sink {
     fn reply(&mut self, ticket: Ticket, outcome: Outcome);
     /// The record is to be written at QUORUM at this place of its shard's log, with this timestamp in it;
     /// [`crate::Transactions::appended`] is to be called later, once. It may be asked for again: it is the same record then, at the same
-    /// place.
+    /// place, or, when it is committed, at another further on.
     fn append(&mut self, transaction: TransactionId, shard: u8, place: Place, timestamp_us: i64);
     /// One of the writes is to be made at QUORUM, with this timestamp and as many microseconds more as its number says; [`crate::Transactions::applied`] is to be called later, once.
     fn apply(&mut self, transaction: TransactionId, write: u16, timestamp_us: i64);
@@ -153,6 +153,8 @@ pub struct Counters {
     pub in_doubt: u64,
     /// Records and writes that were repeated.
     pub repeated: u64,
+    /// Records that were written once more, further on in the log.
+    pub carried_forward: u64,
     /// Writes of committed transactions that nodes have refused for good.
     pub refused: u64,
 }

@@ -15,4 +15,6 @@ pub(crate) enum Without {
     RepeatedRecord,
     /// Partitions of the log are deleted before a quorum knows the low mark above them.
     AcknowledgedLow,
+    /// A place is done with before a quorum has its record at the next.
+    AcknowledgedForward,
 }

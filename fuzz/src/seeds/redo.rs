@@ -5,13 +5,14 @@ use shunt_transactions::record::{Record, Value, Write};
 use super::Add;
 
 pub(super) fn redo(add: Add<'_>) {
-    let update = |keyspace, values| Write { keyspace, text: "UPDATE accounts SET balance = ? WHERE id = ?", values };
-    let delete = Write { keyspace: "", text: "DELETE FROM bank.accounts WHERE id = 1", values: Vec::new() };
+    let of = |text, values| Write { keyspace: "bank", table: "accounts", id: [7; 16], text, values };
+    let update = |values| of("UPDATE bank.accounts SET balance = ? WHERE id = ?", values);
+    let delete = of("DELETE FROM bank.accounts WHERE id = 1", Vec::new());
     let values = vec![Value::Bytes(&[0, 0, 0, 7]), Value::Bytes(b"ann")];
     let others = vec![Value::Null, Value::Unset];
     for (name, key, writes) in [
-        ("one", &b""[..], vec![update("bank", values.clone())]),
-        ("two", b"once", vec![update("bank", values), update("bank", others)]),
+        ("one", &b""[..], vec![update(values.clone())]),
+        ("two", b"once", vec![update(values), update(others)]),
         ("text", b"", vec![delete]),
     ] {
         let mut out = Vec::new();

@@ -11,6 +11,7 @@ use super::ask::{self, AGE_MAX, PATIENCE};
 use crate::control::{CoreMail, Mailbox};
 use crate::locks::told::{CoreLocks, FleetShown, Queue, UNREADABLE_MAX, longest};
 use crate::metrics::{CoreMetrics, LockMetrics};
+use crate::transactions::unmade::{Unmade, oldest};
 
 /// Asks the cores.
 pub(super) struct Locks {
@@ -60,6 +61,7 @@ impl Locks {
         }
         let count: usize = cores.iter().map(|core| core.locks.unreadable.all().count()).sum();
         alerts.extend(unreadable_alerts(&status["unreadable"], count));
+        alerts.extend(status["unmade"].as_array().into_iter().flatten().map(unmade_alert));
         for address in status["shared_addresses"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             alerts.push(format!(
                 "two live members say that they are reached at {address}: requests for the locks of one come to the other and are refused; \
@@ -121,19 +123,35 @@ fn unreadable_alerts(named: &Value, count: usize) -> Vec<String> {
     alerts
 }
 
+fn unmade_alert(one: &Value) -> String {
+    let (writes, table) = (&one["writes"], one["table"].as_str().unwrap_or_default());
+    let (seconds, why) = (one["since_ms"].as_u64().unwrap_or(0) / 1_000, one["why"].as_str().unwrap_or_default());
+    let waits = match one["former_owners"].as_bool() {
+        Some(true) => "no transaction of its keyspace, and of others that share its shard, is carried out before that",
+        _ => "other transactions on their partitions wait",
+    };
+    format!(
+        "writes of committed transactions on {table}, {writes} of them, could not be made for {seconds} s ({why}), and {waits}: bring up the \
+         nodes that have its replicas, or lower its replication factor; they are given up if it is dropped"
+    )
+}
+
 async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Value {
     let (mut queues, mut fleet, mut not_a_member, mut unreadable) = (Vec::new(), None, None, Vec::new());
+    let mut unmade = Vec::new();
     let take = |told: CoreLocks| {
         queues.extend(told.queues);
         longest(&mut queues);
         fleet = told.fleet.or(fleet.take());
         not_a_member = told.not_a_member.or(not_a_member.take());
         unreadable.extend(told.unreadable);
+        unmade.extend(told.unmade);
         told.core
     };
     let missing = ask::all(mailboxes, patience, CoreMail::Locks, take).await;
     unreadable.sort();
     unreadable.truncate(UNREADABLE_MAX);
+    oldest(&mut unmade);
     let members = |fleet: &FleetShown| fleet.members.iter().map(|member| member_shown(fleet, member)).collect();
     json!({
         "epoch": fleet.as_ref().map(|fleet| fleet.epoch),
@@ -144,6 +162,7 @@ async fn ask_cores(mailboxes: &[Mailbox], patience: Duration) -> Value {
         "shared_addresses": fleet.as_ref().map(shared_addresses).unwrap_or_default(),
         "members_not_shown": fleet.as_ref().map_or(0, |fleet| fleet.others),
         "unreadable": unreadable.iter().map(|(bucket, name)| json!({ "bucket": bucket, "name": name })).collect::<Vec<_>>(),
+        "unmade": unmade.iter().map(unmade_shown).collect::<Vec<_>>(),
         "queues": queues.iter().map(queue_shown).collect::<Vec<_>>(),
         "cores_missing": missing,
     })
@@ -192,6 +211,16 @@ fn queue_shown(queue: &Queue) -> Value {
     })
 }
 
+fn unmade_shown(one: &Unmade) -> Value {
+    json!({
+        "table": one.table,
+        "writes": one.writes,
+        "since_ms": one.since_ms,
+        "why": one.why,
+        "former_owners": one.is_found,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use shunt_fleet::{Incarnation, State};
@@ -224,7 +253,14 @@ mod tests {
 
     /// The answer of a core that has nothing to tell.
     fn told(core: usize) -> CoreLocks {
-        CoreLocks { core, queues: Vec::new(), fleet: None, not_a_member: None, unreadable: Vec::new() }
+        CoreLocks {
+            core,
+            queues: Vec::new(),
+            fleet: None,
+            not_a_member: None,
+            unreadable: Vec::new(),
+            unmade: Vec::new(),
+        }
     }
 
     /// A core that answers so, whatever it is asked.
@@ -321,6 +357,30 @@ mod tests {
         );
         assert!(alerts[0].contains("partition 20") && alerts[0].contains(r#""n\"20""#), "{}", alerts[0]);
         assert!(alerts[10].contains("2 partitions more"), "{}", alerts[10]);
+    }
+
+    #[tokio::test]
+    async fn tables_whose_transactions_cannot_be_made_are_alerts_that_say_what_waits() {
+        let unmade = |table: &str, since_ms: u64, is_found: bool| Unmade {
+            table: table.to_owned(),
+            writes: 2,
+            since_ms,
+            why: "Cannot achieve consistency level QUORUM".to_owned(),
+            is_found,
+        };
+        let metrics = Arc::new(CoreMetrics::new(0));
+        metrics.locks.lease.set(1);
+        let first = core(move || CoreLocks { unmade: vec![unmade("ks.a", 7_500, false)], ..told(0) });
+        let second = core(move || CoreLocks { unmade: vec![unmade("ks.b", 90_000, true)], ..told(1) });
+        let status = Locks::new(vec![first, second].into()).status("main", &[metrics]).await;
+        let alerts: Vec<&str> = status["alerts"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+        assert!(alerts.len() == 2 && status["unmade"][1]["writes"] == 2, "{status}");
+        for (alert, words) in alerts.iter().zip([
+            ["ks.b", "for 90 s (Cannot achieve", "share its shard"],
+            ["ks.a", "for 7 s (Cannot achieve", "on their partitions wait"],
+        ]) {
+            assert!(words.iter().all(|word| alert.contains(word)), "{alert}");
+        }
     }
 
     #[tokio::test]

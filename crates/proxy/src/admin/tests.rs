@@ -281,7 +281,7 @@ async fn status_shows_the_fleet_and_what_is_to_be_looked_at() {
     let expected = serde_json::json!({
         "name": "main", "lease": true, "shards": 21, "held": 10, "waiting": 3, "alerts": [], "epoch": null,
         "lease_left_ms": null, "members": [], "members_not_shown": 0, "not_a_member": null, "rival": null, "shared_addresses": [],
-        "unreadable": [], "queues": [], "cores_missing": [],
+        "unreadable": [], "unmade": [], "queues": [], "cores_missing": [],
     });
     assert_eq!(status["fleet"], expected);
     bench.cores[0].locks.told_to_leave.set(1);

@@ -38,6 +38,9 @@ pub(crate) fn ready(core: &mut Core, io: &mut Io, key: LinkKey) {
     };
     pool.ready += 1;
     pool.accepted_by(node);
+    if pool.key.is_own {
+        core.fleet.transactions.hurry();
+    }
     for client in login::take_switching(core, pool_id, false) {
         login::complete_switch(core, io, client, pool_id);
     }

@@ -35,6 +35,7 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
         // What was thought of another address, or of whoever was there, says nothing of this one.
         if node.up && !old.up || leads_to(node) != leads_to(old) {
             core.links.health.event_up(node.id);
+            core.fleet.transactions.hurry();
         }
     }
     // Those that links are opened to, in order of their numbers.

@@ -22,7 +22,9 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, batch: &Batch) {
             }
             Said::Longest(ticket, namespace, most) => overview::answer(core, io, ticket, namespace, most),
             Said::Answer(ticket, reply) => ask::deliver(core, io, ticket, &reply),
-            Said::Transaction(ticket, message) => run::take(core, io, ticket, message),
+            Said::Transaction(ticket, who, message) => {
+                run::take(core, io, ticket, &String::from_utf8_lossy(who), message);
+            }
             Said::Told(ticket, head, body) => core.fleet.transactions.tell(ticket, head, body.to_vec()),
             Said::Cancel(ticket, is_awaited) => {
                 run::cancel(core, io, ticket);

@@ -25,7 +25,8 @@ pub(crate) fn tell(core: &mut Core, io: &mut Io, answer: &mpsc::Sender<CoreLocks
     longest(&mut queues);
     let not_a_member = core.fleet.membership.not_a_member().map(str::to_owned);
     let unreadable = core.fleet.locks.unreadable.shown(UNREADABLE_MAX);
-    let told = CoreLocks { core: core.context.index, queues, fleet: fleet(core, io), not_a_member, unreadable };
+    let unmade = core.fleet.transactions.unmade(io.now_ns());
+    let told = CoreLocks { core: core.context.index, queues, fleet: fleet(core, io), not_a_member, unreadable, unmade };
     // Who asked has gone, or has room for the answer of each core.
     let _ = answer.try_send(told);
 }

@@ -2,6 +2,8 @@
 
 use shunt_fleet::{Incarnation, Shown};
 
+use crate::transactions::unmade::Unmade;
+
 /// Queues that are shown, of each core, and in the end of all.
 pub(crate) const QUEUES_MAX: usize = 10;
 
@@ -55,6 +57,8 @@ pub struct CoreLocks {
     pub not_a_member: Option<String>,
     /// Partitions whose locks are not served for a row that no proxy can have written, with the name in that; [`UNREADABLE_MAX`] at most.
     pub unreadable: Vec<(u16, String)>,
+    /// Tables with writes of committed transactions that cannot be made; the oldest first.
+    pub unmade: Vec<Unmade>,
 }
 
 /// Leaves the longest.

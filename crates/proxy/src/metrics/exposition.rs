@@ -131,6 +131,9 @@ impl Sources {
         let records = self.per_core(|core| core.transactions.records.get() as f64);
         let help = "Transactions whose record is written, and not yet all of their writes.";
         encoder.gauge("shunt_transactions_records", help, None, &records)?;
+        let unmade = self.per_core(|core| core.transactions.unmade.get() as f64);
+        let help = "Writes of committed transactions that could not be made for seconds.";
+        encoder.gauge("shunt_transactions_unmade", help, None, &unmade)?;
         let opening = self.per_core(|core| core.transactions.opening.get() as f64);
         let help = "Shards of which transactions wait for what former owners left undone.";
         encoder.gauge("shunt_transactions_opening", help, None, &opening)?;

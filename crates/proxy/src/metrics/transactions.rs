@@ -27,6 +27,8 @@ pub struct TransactionMetrics {
     pub open: Gauge,
     /// Of these, those whose writes are not all acknowledged.
     pub records: Gauge,
+    /// Writes of committed transactions that have been tried for long.
+    pub unmade: Gauge,
     /// Shards whose logs are being opened.
     pub opening: Gauge,
     /// What became of them.

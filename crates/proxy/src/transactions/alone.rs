@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use shunt_language::transaction::STATEMENTS_MAX;
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{Batch, BatchKind, BatchStatement, Execute, Query, QueryParams, ValueList, Values};
 
@@ -73,6 +74,12 @@ fn check_page(params: &QueryParams<'_>) -> Result<(), Fault> {
 fn join(core: &mut Core, keyspace: Option<&str>, version: u8, batch: &Batch<'_>) -> Result<(String, ValueList), Fault> {
     if batch.kind == BatchKind::Counter {
         return Err(Fault::invalid("Shunt: counters take part in no transactions"));
+    }
+    if batch.len() > STATEMENTS_MAX {
+        let statements = batch.len();
+        return Err(Fault::invalid(format!(
+            "Shunt: a batch that is a transaction has {statements} statements: {STATEMENTS_MAX} are the most"
+        )));
     }
     let (mut text, mut values) = ("BEGIN BATCH".to_owned(), ValueList::positional(version));
     for child in batch.children() {

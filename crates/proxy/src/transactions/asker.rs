@@ -1,5 +1,7 @@
 //! Who asked, by the ticket of what was asked.
 
+use std::sync::Arc;
+
 use shunt_locks::Ticket;
 
 use crate::client::Client;
@@ -21,4 +23,11 @@ pub(super) fn version_of(core: &mut Core, ticket: Ticket) -> u8 {
 pub(super) fn login_of(core: &mut Core, ticket: Ticket) -> Login {
     let pool = client_of(core, ticket).and_then(|client| client.pool)?;
     core.router.pools.get(pool)?.key.login.clone()
+}
+
+/// Whose share of a core's transactions one is: its client's role's, or, where nobody logs in, this keyspace's.
+pub(super) fn share_of(core: &mut Core, ticket: Ticket, keyspace: &str) -> Arc<str> {
+    let pool = client_of(core, ticket).and_then(|client| client.pool);
+    let role = pool.and_then(|pool| core.router.pools.get(pool)).and_then(|pool| pool.names.whole_role.clone());
+    role.unwrap_or_else(|| keyspace.into())
 }

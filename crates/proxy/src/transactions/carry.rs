@@ -8,10 +8,13 @@ use shunt_wire::cql::message::error_code;
 
 use super::draining::Draining;
 use super::known::Head;
+use super::named::WaitsForName;
 use super::outbox::Wanted;
+use super::part::OneWrite;
 use super::plans::Waiter;
 use super::timer::set_due;
-use super::{answer, levels, log, openings, reading, run, take};
+use super::unmade::Unmade;
+use super::{answer, levels, log, openings, reads, run, take, writes};
 use crate::core::Core;
 use crate::locks::word::Word;
 use crate::locks::{ask, requests, words};
@@ -22,16 +25,24 @@ use crate::metrics::TransactionEvent;
 pub(crate) fn out(core: &mut Core, io: &mut Io) {
     for wanted in std::mem::take(&mut core.fleet.transactions.outbox.wanted) {
         match wanted {
-            Wanted::Read(id, number) => reading::read(core, io, id, number.0),
+            Wanted::Read(id, number) => reads::read(core, io, id, number.0),
             Wanted::Answer(number, outcome) => run::answered(core, number.0, outcome),
             Wanted::Record { id, shard, place, timestamp_us } => {
-                let body = run::record_of(core, id, timestamp_us);
+                let body = reads::record_of(core, id, timestamp_us);
                 let is_sent = body.is_some_and(|body| log::write(core, io, id, (shard, place), timestamp_us, &body));
                 if !is_sent {
                     recorded(core, io, id, Written::NotSent);
                 }
             }
-            Wanted::Write { id, write, timestamp_us } => run::write(core, io, id, write, timestamp_us),
+            Wanted::Write { id, write } => writes::make(core, io, OneWrite::Own { id, write }),
+            Wanted::Made(OneWrite::Own { id, write }, made) => run::applied(core, io, id, write, made),
+            Wanted::Made(OneWrite::Found { claim, place, write }, made) => {
+                openings::applied(core, io, claim, (place, write), made);
+            }
+            Wanted::Named(WaitsForName::Job { number, table }, named) => {
+                reads::named(core, io, (number, table), named);
+            }
+            Wanted::Named(WaitsForName::Write(write), named) => writes::named(core, io, write, named),
             Wanted::Forget(id) => run::forgotten(core, id),
             Wanted::Low { shard, generation, low } => {
                 if !log::write_low(core, io, shard, generation, low) {
@@ -49,6 +60,7 @@ pub(crate) fn out(core: &mut Core, io: &mut Io) {
             }
             Wanted::Tell(ticket, head, body) => tell(core, io, ticket, head, &body),
             Wanted::Open(shard) => openings::open(core, io, shard),
+            Wanted::Hurry => hurry(core, io),
             Wanted::LookAtDraining => tell_drained(core, io),
         }
     }
@@ -90,6 +102,15 @@ pub(crate) fn due(core: &mut Core, io: &mut Io) {
     set_due(core, io);
 }
 
+/// What waits to be tried again is tried now.
+fn hurry(core: &mut Core, io: &mut Io) {
+    let now = levels::now(io);
+    let (table, outbox) = core.fleet.transactions.table();
+    table.hurry(now, outbox);
+    openings::hurry(core, io);
+    set_due(core, io);
+}
+
 /// What has become of writing a record.
 pub(super) fn recorded(core: &mut Core, io: &mut Io, id: TransactionId, written: Written) {
     // Read anew, after the answer came: without a lease it is not committed.
@@ -118,7 +139,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     if core.fleet.transactions.table.is_none() {
         return;
     }
-    count(core);
+    count(core, io);
     openings::tell_unsent(core, io);
     if core.ticks.is_multiple_of(LOWS_TICKS) {
         let (table, outbox) = core.fleet.transactions.table();
@@ -128,13 +149,14 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
 }
 
 /// Counts, for whoever looks at the metrics.
-fn count(core: &mut Core) {
+fn count(core: &mut Core, io: &Io) {
     use TransactionEvent::{Committed, GivenUp, InDoubt, NotExecuted, Read, WrittenAgain};
     let keeper = &core.fleet.transactions;
     let Some(table) = &keeper.table else { return };
     let (metrics, counters) = (&core.context.metrics.transactions, table.counters());
     metrics.open.set(table.open() as u64);
     metrics.records.set(table.open_records() as u64);
+    metrics.unmade.set(keeper.trials.count(io.now_ns()) as u64);
     metrics.opening.set(keeper.openings.len() as u64);
     for (event, count) in [
         (Committed, counters.committed),
@@ -147,7 +169,14 @@ fn count(core: &mut Core) {
         let counted = metrics.events.of(event);
         counted.add(count - counted.get());
     }
+    for one in core.fleet.transactions.trials.to_say(io.now_ns()) {
+        let Unmade { table, writes, since_ms, why, is_found } = one;
+        tracing::warn!(table, writes, since_ms, why, former_owners = is_found, "{UNMADE}");
+    }
 }
+
+const UNMADE: &str = "writes of committed transactions cannot be made: their partitions stay locked, and, where they are a former owner's, no \
+                      transaction of the same shard is carried out";
 
 /// So many ticks between two low marks of a shard.
 const LOWS_TICKS: u64 = 2;

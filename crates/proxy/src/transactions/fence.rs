@@ -27,14 +27,21 @@ const WAITING_MAX: usize = 4_096;
 const WAITING_BYTES_MAX: usize = 16 << 20;
 
 /// Sends a request on to this core, of this proxy, when its lock is known to be held.
-pub(super) fn ask(core: &mut Core, io: &mut Io, ticket: Ticket, keeper: usize, guard: Guard<'_>, message: &[u8]) {
+pub(super) fn ask(
+    core: &mut Core,
+    io: &mut Io,
+    ticket: Ticket,
+    to: (usize, Arc<str>),
+    guard: Guard<'_>,
+    message: &[u8],
+) {
     let keeping = &mut core.fleet.transactions;
     if keeping.guarded.len() >= WAITING_MAX || keeping.guarded_bytes + message.len() > WAITING_BYTES_MAX {
         let fault = Fault::overloaded("Shunt: too many requests wait to hear if their locks are held; ask again");
         return keeping.fail(ticket, &fault.into());
     }
     keeping.guarded_bytes += message.len();
-    keeping.guarded.insert(ticket.0, (keeper, message.into()));
+    keeping.guarded.insert(ticket.0, (to, message.into()));
     let namespace = if guard.is_fast { Namespace::Memory } else { Namespace::Durable };
     let table = if guard.is_fast { Table::FastLocks } else { Table::Locks };
     let name = guard.name.as_bytes();
@@ -48,7 +55,7 @@ pub(super) fn ask(core: &mut Core, io: &mut Io, ticket: Ticket, keeper: usize, g
 /// Who holds the lock is known, or nobody could say.
 pub(crate) fn heard(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Reply<'_>) {
     let keeping = &mut core.fleet.transactions;
-    let Some((keeper, message)) = keeping.guarded.remove(&ticket.0) else { return };
+    let Some(((keeper, who), message)) = keeping.guarded.remove(&ticket.0) else { return };
     keeping.guarded_bytes -= message.len();
     // Its client may be gone.
     if core.fleet.locks.requests_mut().get_mut(ticket).is_none() {
@@ -59,7 +66,7 @@ pub(crate) fn heard(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Repl
     };
     let fault = match (outcome.verdict, outcome.holder) {
         (Verdict::Seen, Some(held)) if held.fence == guard.fence => {
-            return take::send_to(core, io, ticket, keeper, &message);
+            return take::send_to(core, io, ticket, keeper, &who, &message);
         }
         // It may have been carried out before, under its key.
         (Verdict::Seen, _) if !asked.besides.key.is_empty() => {
@@ -67,7 +74,7 @@ pub(crate) fn heard(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Repl
             let asked = Asked { besides: Besides { guard, ..asked.besides }, ..asked };
             let mut message = Vec::new();
             asked.put(&mut message);
-            return take::send_to(core, io, ticket, keeper, &message);
+            return take::send_to(core, io, ticket, keeper, &who, &message);
         }
         (Verdict::Seen, _) => dead(guard.name, guard.fence),
         _ => {

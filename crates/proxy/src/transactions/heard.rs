@@ -3,7 +3,7 @@
 use shunt_reactor::Io;
 
 use super::part::Part;
-use super::{allowed, carry, log, modes, openings, planning, reading, run};
+use super::{allowed, carry, log, modes, names, openings, planning, reads, writes};
 use crate::core::Core;
 use crate::own::Heard;
 
@@ -12,9 +12,10 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, part: Part, heard: &Heard<'_>, 
     match part {
         Part::Schema { planning, question } => planning::heard_schema(core, io, planning, question, heard),
         Part::Text { planning, place } => planning::heard_text(core, io, planning, place, heard),
-        Part::Read { job, read } => reading::heard(core, io, (job, read), heard, raw),
+        Part::Read { job, read } => reads::heard(core, io, (job, read), heard, raw),
         Part::Record(id) => carry::recorded(core, io, id, log::written(heard)),
-        Part::Write { id, write } => run::heard_write(core, io, (id, write), heard),
+        Part::Write(write) => writes::heard(core, io, write, heard),
+        Part::Name(number) => names::heard(core, io, number, heard),
         Part::Opening { claim, part } => openings::heard(core, io, claim, part, heard),
         Part::Low { shard, generation, low } => {
             carry::low_written(core, io, (shard, generation, low), log::written(heard))

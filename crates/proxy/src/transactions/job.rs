@@ -1,12 +1,13 @@
 //! A transaction under way, as its core keeps it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use shunt_fleet::schema::META_KEYSPACE;
 use shunt_language::terms::Value;
 use shunt_locks::Ticket;
 use shunt_transactions::TransactionId;
 
+use super::named::{FLEETS_OWN, TableId};
 use super::own_rows::OwnRows;
 use super::plan::{Plan, RowRead};
 
@@ -17,6 +18,8 @@ pub(super) type Answered = Option<Vec<u8>>;
 pub(super) struct Job {
     /// Who is answered.
     pub(super) ticket: Ticket,
+    /// Whose share it counts to.
+    pub(super) who: Arc<str>,
     /// In which version of the protocol.
     pub(super) version: u8,
     pub(super) plan: Option<Arc<Plan>>,
@@ -27,7 +30,7 @@ pub(super) struct Job {
     pub(super) deadline_ms: u64,
     pub(super) id: Option<TransactionId>,
     pub(super) rows: Vec<RowRead>,
-    /// Reads that are not answered.
+    /// Reads that are not answered, and tables of which is asked if they are those of the plan.
     pub(super) reads: usize,
     /// The answer that a node gave to the SELECT that is returned.
     pub(super) selected: Option<Box<[u8]>>,
@@ -39,13 +42,39 @@ pub(super) struct Job {
     pub(super) writes: Vec<Vec<Value>>,
     /// Rows of the fleet's own that it reads and writes besides.
     pub(super) own: OwnRows,
-    /// Since when nodes have refused a write, each time.
-    pub(super) refused: HashMap<u16, u64>,
+    /// The timestamp of the first of them, microseconds, once there is a record.
+    pub(super) timestamp_us: i64,
     pub(super) record: Vec<u8>,
     pub(super) bytes: usize,
 }
 
+/// One of the writes of a transaction.
+pub(super) struct WriteOf<'a> {
+    pub(super) keyspace: &'a str,
+    pub(super) table: &'a str,
+    pub(super) id: TableId,
+    pub(super) text: &'a Arc<str>,
+    pub(super) values: &'a [Value],
+}
+
 impl Job {
+    /// How many writes it has: of its statements, if their conditions hold, and of the fleet's own rows.
+    pub(super) fn writes_count(&self) -> usize {
+        self.writes.len() + self.own.writes.len()
+    }
+
+    /// One of them, by its number.
+    pub(super) fn write(&self, number: usize) -> Option<WriteOf<'_>> {
+        let Some(values) = self.writes.get(number) else {
+            let own = self.own.writes.get(number - self.writes.len())?;
+            let (text, values) = (&own.text, &own.values[..]);
+            return Some(WriteOf { keyspace: META_KEYSPACE, table: own.table, id: FLEETS_OWN, text, values });
+        };
+        let plan = self.plan.as_ref()?;
+        let (table, text) = (plan.table_of_write(number)?, &plan.draft.writes.get(number)?.text);
+        Some(WriteOf { keyspace: &table.keyspace, table: &table.name, id: table.id, text, values })
+    }
+
     /// Its plan, the values that it answers, and what a node answered to its SELECT.
     pub(super) fn parts(&self) -> (Option<&Plan>, Option<&[Answered]>, Option<&[u8]>) {
         (self.plan.as_deref(), self.returned.as_deref(), self.selected.as_deref())

@@ -13,9 +13,13 @@
 //! | [`known`] | what its own core knows of it, and what the other is sent |
 //! | [`allowed`], [`question`], [`verdicts`] | whether the client's role may read and write its tables |
 //! | [`besides`], [`fence`], [`own_rows`] | what a client asks besides: that a lock is held, or that it is carried out once |
-//! | [`run`], [`reading`], [`job`] | it is locked, read, decided and written |
+//! | [`run`], [`job`] | it is locked, and answered in the end |
+//! | [`shares`] | how much of that each client may have |
+//! | [`reads`] | it is read and decided, and what it writes is put into a record |
+//! | [`names`], [`named`] | which table a name stands for, before anything is decided or written by it |
+//! | [`writes`], [`unmade`] | what is committed is made, and what cannot be made is told |
 //! | [`planning`], [`plans`] | from its text to a plan: tables are read, statements are prepared |
-//! | [`schema`], [`plan`] | tables, and plans, without I/O |
+//! | [`schema`], [`replicas`], [`plan`] | tables, whether enough nodes can have their rows, and plans, without I/O |
 //! | [`modes`], [`changes`] | which tables take part in transactions |
 //! | [`routed`] | and of which all statements are transactions |
 //! | [`outbox`], [`carry`] | what [`shunt_transactions`] wants done, until it is; and doing it |
@@ -44,6 +48,8 @@ pub(crate) mod known;
 mod levels;
 mod log;
 pub(crate) mod modes;
+mod named;
+mod names;
 mod open;
 mod openings;
 mod outbox;
@@ -53,14 +59,18 @@ mod plan;
 mod planning;
 mod plans;
 mod question;
-mod reading;
+mod reads;
+mod replicas;
 pub(crate) mod routed;
 pub(crate) mod run;
 mod schema;
+mod shares;
 pub(crate) mod take;
 mod timer;
+pub(crate) mod unmade;
 mod verdicts;
 pub(crate) mod words;
+mod writes;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -76,10 +86,13 @@ use self::draining::Draining;
 use self::failed::Failed;
 use self::job::Job;
 use self::known::{Head, Known};
+use self::named::Names;
 use self::open::Open;
 use self::outbox::{Outbox, Wanted};
 use self::part::OpeningPart;
 use self::plans::Plans;
+use self::shares::Shares;
+use self::unmade::{Trials, Unmade};
 use self::verdicts::Allowed;
 use crate::hop::Login;
 use crate::wakes::Wakes;
@@ -97,12 +110,15 @@ pub(crate) struct TransactionKeeper {
     outbox: Outbox,
     /// What is asked, by its number.
     jobs: HashMap<u64, Job>,
-    jobs_bytes: usize,
+    shares: Shares,
     by_ticket: HashMap<u64, u64>,
     of_id: HashMap<TransactionId, u64>,
     /// Of the last that was asked.
     number: u64,
     plans: Plans,
+    names: Names,
+    /// Writes that were tried and are not made yet.
+    trials: Trials,
     allowed: Allowed,
     modes: Modes,
     /// Shards of this core whose logs are not opened yet: by whom they will be.
@@ -114,8 +130,8 @@ pub(crate) struct TransactionKeeper {
     /// Requests of clients of this core that are asked again, in the order of their times.
     again: VecDeque<(u64, Ticket, usize)>,
     again_bytes: usize,
-    /// Requests that wait to hear if their locks are held, by their tickets: the core that is sent them, and what.
-    guarded: HashMap<u64, (usize, Box<[u8]>)>,
+    /// Requests that wait to hear if their locks are held, by their tickets: the core that is sent them, whose share they count to, and what.
+    guarded: HashMap<u64, ((usize, Arc<str>), Box<[u8]>)>,
     guarded_bytes: usize,
     /// When the timer is set to go off.
     wakes: Wakes,
@@ -127,11 +143,13 @@ impl Default for TransactionKeeper {
             table: None,
             outbox: Outbox::default(),
             jobs: HashMap::new(),
-            jobs_bytes: 0,
+            shares: Shares::default(),
             by_ticket: HashMap::new(),
             of_id: HashMap::new(),
             number: 0,
             plans: Plans::default(),
+            names: Names::default(),
+            trials: Trials::default(),
             allowed: Allowed::default(),
             modes: Modes::default(),
             claims: [None; SHARDS],
@@ -179,6 +197,18 @@ impl TransactionKeeper {
     fn look_at_draining(&mut self) {
         if !self.draining.is_empty() {
             self.outbox.wanted.push(Wanted::LookAtDraining);
+        }
+    }
+
+    /// Tables with writes of committed transactions that have been tried for long.
+    pub(crate) fn unmade(&self, now_ns: u64) -> Vec<Unmade> {
+        self.trials.shown(now_ns)
+    }
+
+    /// A node came up, or there is a lease again: what failed for want of it is tried again now, and not when its pause is over.
+    pub(crate) fn hurry(&mut self) {
+        if self.table.is_some() && !self.outbox.wanted.iter().any(|wanted| matches!(wanted, Wanted::Hurry)) {
+            self.outbox.wanted.push(Wanted::Hurry);
         }
     }
 

@@ -53,9 +53,14 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
 pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
     let modes = &mut core.fleet.transactions.modes;
     modes.is_asked = false;
-    let Heard::Result(ResultMessage::Rows(rows)) = heard else {
-        modes.next_ns = io.now_ns() + RARELY_NS;
-        return;
+    let rows = match heard {
+        Heard::Result(ResultMessage::Rows(rows)) => rows,
+        Heard::Error(error) if levels::is_clients(error.code) => {
+            modes.next_ns = io.now_ns() + RARELY_NS;
+            return;
+        }
+        // What is known stays so.
+        _ => return,
     };
     let (mut shards, mut routed) = (HashSet::new(), TableModes::default());
     for row in rows.rows().map_while(Result::ok) {

@@ -11,8 +11,6 @@ pub(super) struct Open {
     pub(super) opening: Opening,
     /// Records that were read and are not done with.
     pub(super) bodies: HashMap<Place, Arc<[u8]>>,
-    /// Since when nodes have refused a write, each time.
-    pub(super) refused: HashMap<(Place, u16), u64>,
 }
 
 impl Open {

@@ -5,18 +5,17 @@ use std::sync::Arc;
 
 use shunt_locks::Written;
 use shunt_reactor::Io;
-use shunt_transactions::record::{self, Record};
+use shunt_transactions::record::Record;
 use shunt_transactions::{Claim, Conditional, Failed, Found, Opening, Page, Place, Refused};
-use shunt_wire::cql::message::{Value, ValueList, error_code};
 
 use super::open::Open;
 use super::outbox::{Openings, ToOpen};
-use super::part::{OpeningPart, Part};
+use super::part::{OneWrite, OpeningPart};
 use super::timer::set_due;
-use super::{VERSION, levels, log};
+use super::{levels, log, writes};
 use crate::core::Core;
 use crate::log_limits::Logged;
-use crate::own::{self, Heard, Levels, Whose};
+use crate::own::Heard;
 
 /// Opens the log of a shard of this core, unless that was begun before.
 pub(super) fn open(core: &mut Core, io: &mut Io, shard: u8) {
@@ -28,10 +27,7 @@ pub(super) fn open(core: &mut Core, io: &mut Io, shard: u8) {
 fn begin(core: &mut Core, io: &mut Io, shard: u8, claim: Claim) {
     let mut wanted = Openings::default();
     let opening = Opening::begin(shard, claim, &mut wanted);
-    core.fleet
-        .transactions
-        .openings
-        .insert(claim.0, Open { shard, opening, bodies: HashMap::new(), refused: HashMap::new() });
+    core.fleet.transactions.openings.insert(claim.0, Open { shard, opening, bodies: HashMap::new() });
     carry_out(core, io, claim, wanted);
 }
 
@@ -48,7 +44,10 @@ fn carry_out(core: &mut Core, io: &mut Io, claim: Claim, wanted: Openings) {
             }
             ToOpen::ReadPage(from) => (OpeningPart::Page(from), log::read_page(core, io, shard, claim, from)),
             ToOpen::Record(place) => (OpeningPart::Record(place), write_record(core, io, (shard, claim), place)),
-            ToOpen::Write(place, write) => (OpeningPart::Write(place, write), write_one(core, io, claim, place, write)),
+            ToOpen::Write(place, write) => {
+                writes::make(core, io, OneWrite::Found { claim, place, write });
+                continue;
+            }
             ToOpen::Forget(place) => {
                 if let Some(open) = core.fleet.transactions.openings.get_mut(&claim.0) {
                     open.bodies.remove(&place);
@@ -112,25 +111,6 @@ fn write_record(core: &mut Core, io: &mut Io, (shard, claim): (u8, Claim), place
     log::write_again(core, io, (shard, claim), place, &bytes, timestamp_us)
 }
 
-fn write_one(core: &mut Core, io: &mut Io, claim: Claim, place: Place, write: u16) -> bool {
-    let Some(bytes) = body(core, claim, place).cloned() else { return false };
-    let Ok(record) = Record::decode(&bytes) else { return false };
-    let Some(one) = record.writes.get(usize::from(write)) else { return false };
-    let mut list = ValueList::positional(VERSION);
-    for value in &one.values {
-        list.push(match value {
-            record::Value::Bytes(bytes) => Value::Bytes(bytes),
-            record::Value::Null => Value::Null,
-            record::Value::Unset => Value::Unset,
-        });
-    }
-    let timestamp_us = Some(record.timestamp_us + i64::from(write));
-    let levels = Levels { consistency: levels::quorum(core), serial: None, timestamp_us, elsewhere: false };
-    let whose = Whose::Transaction(Part::Opening { claim, part: OpeningPart::Write(place, write) });
-    let text: Arc<str> = one.text.into();
-    own::ask::ask_text(core, io, whose, &text, list.values(), &levels, None)
-}
-
 /// An answer to a step.
 pub(super) fn heard(core: &mut Core, io: &mut Io, claim: Claim, part: OpeningPart, heard: &Heard<'_>) {
     match part {
@@ -158,24 +138,17 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, claim: Claim, part: OpeningPar
             let written = levels::written(heard);
             step(core, io, claim, |opening, now, holds, sink| opening.appended(now, place, written, holds, sink));
         }
-        OpeningPart::Write(place, write) => {
-            let now_ns = io.now_ns();
-            let open = core.fleet.transactions.openings.get_mut(&claim.0);
-            let is_refused = matches!(heard, Heard::Error(error) if error.code == error_code::INVALID);
-            let since_ns = open.and_then(|open| match is_refused {
-                true => Some(*open.refused.entry((place, write)).or_insert(now_ns)),
-                false => {
-                    open.refused.remove(&(place, write));
-                    None
-                }
-            });
-            let verdict = levels::verdict(core, heard, since_ns, now_ns);
-            applied(core, io, claim, place, write, verdict);
-        }
     }
 }
 
-fn applied(core: &mut Core, io: &mut Io, claim: Claim, place: Place, write: u16, written: Result<Written, Refused>) {
+/// A write of a record that was found was made, or was not.
+pub(super) fn applied(
+    core: &mut Core,
+    io: &mut Io,
+    claim: Claim,
+    (place, write): (Place, u16),
+    written: Result<Written, Refused>,
+) {
     step(core, io, claim, |opening, now, _, sink| opening.applied(now, place, write, written, sink));
 }
 
@@ -240,9 +213,6 @@ pub(super) fn tell_unsent(core: &mut Core, io: &mut Io) {
                     opening.appended(now, place, Written::NotSent, holds, sink)
                 });
             }
-            OpeningPart::Write(place, write) => {
-                applied(core, io, claim, place, write, Ok(Written::NotSent));
-            }
         }
     }
 }
@@ -255,5 +225,13 @@ pub(super) fn due(core: &mut Core, io: &mut Io) {
         core.fleet.transactions.openings.iter().filter(|(_, open)| is_due(open)).map(|(claim, _)| *claim).collect();
     for claim in claims {
         step(core, io, Claim(claim), |opening, now, _, sink| opening.tick(now, sink));
+    }
+}
+
+/// What failed is tried again now.
+pub(super) fn hurry(core: &mut Core, io: &mut Io) {
+    let claims: Vec<u128> = core.fleet.transactions.openings.keys().copied().collect();
+    for claim in claims {
+        step(core, io, Claim(claim), |opening, now, _, sink| opening.hurry(now, sink));
     }
 }

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use shunt_locks::Ticket;
+use shunt_locks::{Ticket, Written};
 use shunt_transactions::{
-    Claim, Generation, OpeningSink, Outcome, Place, Position, Row, Sink, Ticket as Number, TransactionId,
+    Claim, Generation, OpeningSink, Outcome, Place, Position, Refused, Row, Sink, Ticket as Number, TransactionId,
 };
 
 use super::failed::Failed;
 use super::known::{Head, Known};
+use super::named::{Named, WaitsForName};
+use super::part::OneWrite;
 use super::plan::Plan;
 use super::plans::Waiter;
 use crate::hop::Login;
@@ -27,7 +29,6 @@ pub(super) enum Wanted {
     Write {
         id: TransactionId,
         write: u16,
-        timestamp_us: i64,
     },
     Forget(TransactionId),
     Low {
@@ -40,6 +41,10 @@ pub(super) enum Wanted {
         generation: Generation,
         bucket: u64,
     },
+    /// A write that was to be made was, or was not, as far as is known.
+    Made(OneWrite, Result<Written, Refused>),
+    /// It is known which table a name stands for.
+    Named(WaitsForName, Named),
     /// There is a plan, or none.
     Planned(Waiter, Result<Arc<Plan>, Failed>),
     /// Its client may do what it does, of this login; the second of the ticket: it was forwarded.
@@ -53,6 +58,8 @@ pub(super) enum Wanted {
     Tell(Ticket, Head, Vec<u8>),
     /// The log of a shard is to be opened, unless it was before.
     Open(u8),
+    /// There is a reason why what failed may not fail any more: it is tried again now.
+    Hurry,
     /// Shards that are handed over may have nothing under way any more.
     LookAtDraining,
 }
@@ -91,8 +98,9 @@ impl Sink for Outbox {
         self.wanted.push(Wanted::Record { id, shard, place, timestamp_us });
     }
 
-    fn apply(&mut self, id: TransactionId, write: u16, timestamp_us: i64) {
-        self.wanted.push(Wanted::Write { id, write, timestamp_us });
+    fn apply(&mut self, id: TransactionId, write: u16, _: i64) {
+        // The timestamp is that of the record, which the job has.
+        self.wanted.push(Wanted::Write { id, write });
     }
 
     fn forget(&mut self, id: TransactionId) {

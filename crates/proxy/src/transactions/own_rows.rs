@@ -71,7 +71,16 @@ struct Held {
 }
 
 /// A write that is made besides those of the statements.
-pub(super) type Write = (Arc<str>, Vec<Value>);
+#[derive(Debug, PartialEq)]
+pub(super) struct Write {
+    /// The name of its table.
+    pub(super) table: &'static str,
+    pub(super) text: Arc<str>,
+    pub(super) values: Vec<Value>,
+}
+
+const FENCES: &str = "txn_fence";
+const OUTCOMES: &str = "txn_outcome";
 
 /// The rows of one transaction.
 #[derive(Debug, Default)]
@@ -218,12 +227,12 @@ impl OwnRows {
         {
             let mut values = self.key_of(Kind::Fence);
             values.extend([bytes(fence.to_be_bytes()), ttl()]);
-            self.writes.push((Arc::clone(&WRITE_FENCE), values));
+            self.writes.push(Write { table: FENCES, text: Arc::clone(&WRITE_FENCE), values });
         }
         if let Some(answer) = answer.filter(|_| self.wants_answer()) {
             let mut values = self.key_of(Kind::Outcome);
             values.extend([bytes(self.request), bytes([u8::from(applied)]), Value::Bytes(answer), ttl()]);
-            self.writes.push((Arc::clone(&WRITE_OUTCOME), values));
+            self.writes.push(Write { table: OUTCOMES, text: Arc::clone(&WRITE_OUTCOME), values });
         }
     }
 
@@ -244,6 +253,7 @@ pub(super) fn dead(name: &str, fence: i64) -> Fault {
 
 #[cfg(test)]
 mod tests {
+    use shunt_fleet::schema::TRANSACTION_TABLES;
     use shunt_wire::cql::message::Values;
 
     use super::super::besides::{Besides, Guard};
@@ -293,7 +303,7 @@ mod tests {
         assert_eq!(first.check(), Ok(None));
         first.decide(false, Some(b"answer".to_vec()));
         assert_eq!(first.writes.len(), 2);
-        assert!(first.writes[1].1.contains(&Value::Bytes(vec![0])));
+        assert!(first.writes[1].values.contains(&Value::Bytes(vec![0])));
     }
 
     #[test]
@@ -319,8 +329,11 @@ mod tests {
             let (text, list) = rows.read(place).expect("a read");
             assert_eq!(list.values().len(), text.matches('?').count());
         }
-        for (text, values) in &rows.writes {
+        for Write { table, text, values } in &rows.writes {
             assert_eq!(values.len(), text.matches('?').count(), "{text}");
+            assert!(
+                text.contains(table) && TRANSACTION_TABLES.iter().any(|made| made.contains(&format!(".{table} (")))
+            );
         }
         assert!(rows.read(2).is_none());
     }

@@ -16,7 +16,9 @@ pub(crate) enum Part {
     /// A record is written.
     Record(TransactionId),
     /// One of the writes is made.
-    Write { id: TransactionId, write: u16 },
+    Write(OneWrite),
+    /// Which table a name stands for.
+    Name(u64),
     /// A step of an opening.
     Opening { claim: Claim, part: OpeningPart },
     /// A low mark is written.
@@ -31,6 +33,24 @@ pub(crate) enum Part {
     Nothing,
     /// It shows if the login of a pool may read a table, or write to it.
     Permission { pool: PoolId, number: u64 },
+}
+
+/// One of the writes of a committed transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum OneWrite {
+    /// Of a transaction that this core has carried out.
+    Own { id: TransactionId, write: u16 },
+    /// Of a record that the opening of a shard has found.
+    Found { claim: Claim, place: Place, write: u16 },
+}
+
+impl OneWrite {
+    /// Its number among those of its transaction.
+    pub(crate) fn number(self) -> u16 {
+        match self {
+            OneWrite::Own { write, .. } | OneWrite::Found { write, .. } => write,
+        }
+    }
 }
 
 /// Kinds of parts, each of which leaves the others their room among the proxy's own statements.
@@ -52,9 +72,12 @@ impl Part {
             Part::Permission { .. } | Part::MayChange { .. } => Share::Rights,
             Part::Schema { .. } | Part::Text { .. } | Part::Change(_) | Part::Modes => Share::Plans,
             Part::Read { .. } => Share::Reads,
-            Part::Record(_) | Part::Write { .. } | Part::Opening { .. } | Part::Low { .. } | Part::Nothing => {
-                Share::Writes
-            }
+            Part::Record(_)
+            | Part::Write(_)
+            | Part::Name(_)
+            | Part::Opening { .. }
+            | Part::Low { .. }
+            | Part::Nothing => Share::Writes,
         }
     }
 }
@@ -107,6 +130,4 @@ pub(crate) enum OpeningPart {
     Page(Place),
     /// A record is written again.
     Record(Place),
-    /// One of its writes is made.
-    Write(Place, u16),
 }

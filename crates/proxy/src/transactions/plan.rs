@@ -258,6 +258,23 @@ impl Plan {
         found.eq(planned.iter().map(|column| (&*column.name, &*column.type_option)))
     }
 
+    /// The tables that it reads or writes, each once.
+    pub(super) fn tables(&self) -> Vec<&Table> {
+        let mut tables: Vec<&Table> = Vec::new();
+        for key in &self.draft.keys {
+            if !tables.iter().any(|table| table.id == key.table.id) {
+                tables.push(&key.table);
+            }
+        }
+        tables
+    }
+
+    /// The table of a write.
+    pub(super) fn table_of_write(&self, write: usize) -> Option<&Table> {
+        let first = self.draft.keys.len().checked_sub(self.draft.writes.len())?;
+        self.draft.keys.get(first + write).map(|key| &*key.table)
+    }
+
     /// True of the read whose rows are returned as they are.
     pub(super) fn is_returned(&self, read: usize) -> bool {
         let transaction = &self.draft.outline.transaction;

@@ -14,9 +14,9 @@ use super::failed::Failed;
 use super::outbox::Wanted;
 use super::part::{Part, Question};
 use super::plan::{Draft, Outline, Plan, ShownText};
-use super::plans::{Entry, Planning, Waiter, is_used};
+use super::plans::{Entry, Planning, Plans, Waiter, is_used};
 use super::schema::{self, Table, Types};
-use super::{levels, question};
+use super::{levels, question, replicas};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::limits;
@@ -32,9 +32,11 @@ const PLANS_MAX: usize = 1_024;
 const PLANNINGS_MAX: usize = 64;
 /// Of these, those that a client prepares: it needs no right for that.
 const PREPARES_MAX: usize = 16;
+/// One client's share of either is a half.
+const SHARES: usize = 2;
 
-/// Gives a waiter the plan of a text, now or later, or says why there is none.
-pub(super) fn want(core: &mut Core, io: &mut Io, text: &str, keyspace: &str, waiter: Waiter) {
+/// Gives a waiter the plan of a text, now or later, or says why there is none. `who`: whose share it counts to.
+pub(super) fn want(core: &mut Core, io: &mut Io, (text, keyspace): (&str, &str), who: &Arc<str>, waiter: Waiter) {
     let key: (Arc<str>, Arc<str>) = (keyspace.into(), text.into());
     let plans = &mut core.fleet.transactions.plans;
     if let Some(plan) = plans.ready(&key, io.now_ns()).map(Arc::clone) {
@@ -46,9 +48,8 @@ pub(super) fn want(core: &mut Core, io: &mut Io, text: &str, keyspace: &str, wai
         planning.waiting.push(waiter);
         return;
     }
-    let prepares = plans.planning.values().filter(|planning| planning.is_prepare).count();
     let is_prepare = matches!(waiter, Waiter::Prepare(_));
-    if plans.planning.len() >= PLANNINGS_MAX || is_prepare && prepares >= PREPARES_MAX {
+    if !has_room(plans, who, is_prepare) {
         let fault = Fault::overloaded("Shunt: as many transactions are being prepared as may; ask again");
         return give(core, waiter, Err(&fault.into()));
     }
@@ -70,6 +71,7 @@ pub(super) fn want(core: &mut Core, io: &mut Io, text: &str, keyspace: &str, wai
     let planning = Planning {
         key,
         waiting: vec![waiter],
+        who: Arc::clone(who),
         is_prepare,
         outline: Some(outline),
         types: None,
@@ -90,6 +92,20 @@ pub(super) fn want(core: &mut Core, io: &mut Io, text: &str, keyspace: &str, wai
         ask(core, io, number, question, &text, consistency);
     }
     go_on(core, io, number);
+}
+
+/// True if one more text may be planned for this client.
+fn has_room(plans: &Plans, who: &Arc<str>, is_prepare: bool) -> bool {
+    let (mut all, mut prepares) = ([0; 2], [0; 2]);
+    for planning in plans.planning.values() {
+        let is_theirs = usize::from(planning.who == *who);
+        all = [all[0] + 1, all[1] + is_theirs];
+        if planning.is_prepare {
+            prepares = [prepares[0] + 1, prepares[1] + is_theirs];
+        }
+    }
+    let has_room = |[all, theirs]: [usize; 2], most: usize| all < most && theirs < most / SHARES;
+    has_room(all, PLANNINGS_MAX) && (!is_prepare || has_room(prepares, PREPARES_MAX))
 }
 
 fn planning(core: &mut Core, number: u64) -> Option<&mut Planning> {
@@ -127,11 +143,19 @@ fn node(error: &ErrorMessage<'_>, what: &str) -> Failed {
 
 /// An answer about the schema.
 pub(super) fn heard_schema(core: &mut Core, io: &mut Io, number: u64, question: Question, heard: &Heard<'_>) {
+    let unreachable = match heard {
+        Heard::Result(ResultMessage::Rows(rows)) if question == Question::Keyspace => unreachable(core, rows),
+        _ => None,
+    };
     let Some(planning) = planning(core, number) else { return };
     planning.open -= 1;
     match heard {
         Heard::Result(ResultMessage::Rows(rows)) => {
-            if let Err(failed) = learn(planning, question, rows) {
+            let learnt = learn(planning, question, rows);
+            if unreachable.is_some() {
+                planning.unfit = unreachable;
+            }
+            if let Err(failed) = learnt {
                 fail(planning, failed);
             }
         }
@@ -159,6 +183,12 @@ pub(super) fn heard_schema(core: &mut Core, io: &mut Io, number: u64, question: 
         }
     }
     go_on(core, io, number);
+}
+
+/// Why a quorum of a keyspace can never be reached, if so.
+fn unreachable(core: &Core, rows: &Rows<'_>) -> Option<String> {
+    let routing = &core.router.cluster.as_ref()?.routing;
+    replicas::too_few(&schema::replication(rows)?, routing, core.fleet.locks.level())
 }
 
 fn learn(planning: &mut Planning, question: Question, rows: &Rows<'_>) -> Result<(), Failed> {

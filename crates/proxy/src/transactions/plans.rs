@@ -29,6 +29,8 @@ pub(super) enum Entry {
 pub(super) struct Planning {
     pub(super) key: (Arc<str>, Arc<str>),
     pub(super) waiting: Vec<Waiter>,
+    /// Whose share it counts to.
+    pub(super) who: Arc<str>,
     /// A client prepares it.
     pub(super) is_prepare: bool,
     /// Taken when there is a draft.

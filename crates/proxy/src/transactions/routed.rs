@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use shunt_language::transaction::TEXT_BYTES_MAX;
 use shunt_language::transaction::mode::TransactionalMode;
 use shunt_wire::cql::statement::{Identifier, Kind, Statement};
 
@@ -42,6 +43,15 @@ impl TableModes {
         }
     }
 
+    /// True if the name of one of these tables is in a text. Of a batch that is too long to be a transaction, and to be read for every
+    /// client that sends one: it is refused rather than let past.
+    #[cold]
+    pub(crate) fn may_be_in(&self, text: &str) -> bool {
+        let text = text.to_ascii_lowercase();
+        let names = self.routed.values().flat_map(HashMap::keys);
+        names.map(|name| name.to_ascii_lowercase()).any(|name| text.contains(&name))
+    }
+
     /// True of a statement on one of these tables.
     #[cold]
     pub(crate) fn take_any(&self, tables: &[Named], writes: bool) -> bool {
@@ -60,7 +70,8 @@ pub(crate) fn tables_of(parsed: &Statement<'_>, text: &str, session: Option<&str
             vec![(keyspace.map(Into::into), table.to_string().into())]
         }
         // Only its first statement is known from looking at it.
-        Kind::Batch => match shunt_language::parse(text).map(|parsed| parsed.statement) {
+        Kind::Batch if text.len() <= TEXT_BYTES_MAX => match shunt_language::parse(text).map(|parsed| parsed.statement)
+        {
             Ok(shunt_language::ast::Statement::Batch(batch)) => {
                 let named = batch.mutations.iter().map(|mutation| {
                     let table = mutation.table();
@@ -111,6 +122,7 @@ mod tests {
         ] {
             assert_eq!(takes(text, session), taken, "{text}");
         }
+        assert!(modes.may_be_in("BEGIN BATCH insert into KS.MIXED") && !modes.may_be_in("INSERT INTO ks.bare"));
         assert!(!modes.is_empty() && TableModes::default().is_empty());
     }
 }

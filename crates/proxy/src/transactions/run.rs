@@ -2,55 +2,46 @@
 //!
 //! [`shunt_transactions::Transactions`] says when what may be done; here it is done, and what comes of it told.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use shunt_language::terms::Value;
 use shunt_locks::{Ticket, Written};
 use shunt_reactor::Io;
-use shunt_transactions::record::{self, Record};
-use shunt_transactions::{Asked as Wish, Decision, Outcome, Refused, Ticket as Number, TransactionId};
-use shunt_wire::cql::message::{ValueList, error_code};
+use shunt_transactions::{Asked as Wish, Outcome, Refused, Ticket as Number, TransactionId};
 
 use super::failed::Failed;
 use super::job::Job;
 use super::known::Asked;
 use super::outbox::Wanted;
 use super::own_rows::OwnRows;
-use super::part::Part;
-use super::plan::{Plan, push};
+use super::part::OneWrite;
+use super::plan::Plan;
 use super::plans::Waiter;
 use super::timer::set_due;
-use super::{VERSION, answer, levels, planning};
+use super::{answer, levels, planning};
 use crate::core::Core;
 use crate::fault::Fault;
-use crate::own::{self, Heard, Levels, Whose};
 
-/// Transactions that wait for their plan, or are under way, on one core.
-const JOBS_MAX: usize = 4_096;
-/// Bytes of what they ask and have read.
-pub(super) const JOBS_BYTES_MAX: usize = 64 << 20;
 /// How long one may take, unless queries have less.
 const WITHIN_MS: u64 = 5_000;
 
-/// Takes a transaction on, of a client of this core or of another. It is answered once.
-pub(crate) fn take(core: &mut Core, io: &mut Io, ticket: Ticket, message: &[u8]) {
-    let jobs = &core.fleet.transactions.jobs;
-    if jobs.len() >= JOBS_MAX || core.fleet.transactions.jobs_bytes + message.len() > JOBS_BYTES_MAX {
-        let fault = Fault::overloaded("Shunt: as many transactions are under way as may; ask again");
-        return core.fleet.transactions.fail(ticket, &fault.into());
-    }
+/// Takes a transaction on, of a client of this core or of another. It is answered once. `who`: whose share it counts to.
+pub(crate) fn take(core: &mut Core, io: &mut Io, ticket: Ticket, who: &str, message: &[u8]) {
+    let who: Arc<str> = who.into();
+    let keeper = &mut core.fleet.transactions;
     let asked = match Asked::read(message) {
         Ok(asked) => asked,
-        Err(error) => return core.fleet.transactions.fail(ticket, &Fault::from(error).into()),
+        Err(error) => return keeper.fail(ticket, &Fault::from(error).into()),
     };
+    if let Err(fault) = keeper.shares.take(&who, message.len()) {
+        return keeper.fail(ticket, &fault.into());
+    }
     let within_ms = WITHIN_MS.min(core.context.config.query_timeout_ms);
     let keeper = &mut core.fleet.transactions;
     keeper.number += 1;
     let number = keeper.number;
-    keeper.jobs_bytes += message.len();
     let job = Job {
         ticket,
+        who: Arc::clone(&who),
         version: asked.version,
         plan: None,
         message: message.into(),
@@ -63,15 +54,15 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, ticket: Ticket, message: &[u8])
         selected: None,
         returned: None,
         is_answered: false,
-        refused: HashMap::new(),
         writes: Vec::new(),
         own: OwnRows::default(),
+        timestamp_us: 0,
         record: Vec::new(),
         bytes: message.len(),
     };
     keeper.jobs.insert(number, job);
     keeper.by_ticket.insert(ticket.0, number);
-    planning::want(core, io, asked.text, asked.keyspace, Waiter::Job(number));
+    planning::want(core, io, (asked.text, asked.keyspace), &who, Waiter::Job(number));
 }
 
 /// There is a plan for it, or none.
@@ -118,10 +109,11 @@ fn refuse(core: &mut Core, number: u64, failed: &Failed) {
 fn forget(core: &mut Core, number: u64) {
     let keeper = &mut core.fleet.transactions;
     if let Some(job) = keeper.jobs.remove(&number) {
-        keeper.jobs_bytes -= job.bytes;
+        keeper.shares.give_back(&job.who, job.bytes);
         keeper.by_ticket.remove(&job.ticket.0);
-        if let Some(id) = job.id {
-            keeper.of_id.remove(&id);
+        if let Some(of) = job.id {
+            keeper.of_id.remove(&of);
+            keeper.trials.forget(|write| matches!(write, OneWrite::Own { id, .. } if id == of));
         }
     }
 }
@@ -137,104 +129,12 @@ pub(crate) fn cancel(core: &mut Core, io: &mut Io, ticket: Ticket) {
     }
 }
 
-/// Nothing was written, and it is answered with this.
-pub(super) fn give_up(core: &mut Core, io: &mut Io, number: u64, failed: &Failed) {
-    let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
-    let (ticket, id) = (job.ticket, job.id);
-    // Its shard may be lost in this same turn, and it be told of that too.
-    if !std::mem::replace(&mut job.is_answered, true) {
-        core.fleet.transactions.fail(ticket, failed);
-    }
-    if let Some(id) = id {
-        decide(core, io, id, Decision::GiveUp);
-    }
-}
-
-pub(super) fn decide(core: &mut Core, io: &mut Io, id: TransactionId, decision: Decision) {
-    let now = levels::now(io);
-    let (table, outbox) = core.fleet.transactions.table();
-    table.decided(now, id, decision, outbox);
-    set_due(core, io);
-}
-
-/// Puts its record down.
-pub(super) fn encode(job: &mut Job, plan: &Plan, timestamp_us: i64) -> Result<(), record::BadRecord> {
-    fn of<'a>(text: &'a str, values: &'a [Value]) -> record::Write<'a> {
-        let values = values.iter().map(|value| match value {
-            Value::Bytes(bytes) => record::Value::Bytes(bytes),
-            Value::Null => record::Value::Null,
-            Value::Unset => record::Value::Unset,
-        });
-        record::Write { keyspace: "", text, values: values.collect() }
-    }
-    let writes = plan.draft.writes.iter().zip(&job.writes).map(|(write, values)| of(&write.text, values));
-    let mut writes: Vec<record::Write<'_>> = writes.collect();
-    writes.extend(job.own.writes.iter().map(|(text, values)| of(text, values)));
-    let record = Record { shard: job.shard, timestamp_us, key: &[], writes };
-    job.record.clear();
-    let mut bytes = std::mem::take(&mut job.record);
-    let done = record.encode(&mut bytes);
-    job.record = bytes;
-    done
-}
-
-/// The record of a transaction, with its timestamp. None: it is not there any more.
-pub(super) fn record_of(core: &mut Core, id: TransactionId, timestamp_us: i64) -> Option<Vec<u8>> {
-    let number = core.fleet.transactions.of_id.get(&id)?;
-    let job = core.fleet.transactions.jobs.get_mut(number)?;
-    let plan = job.plan.clone()?;
-    encode(job, &plan, timestamp_us).ok()?;
-    Some(job.record.clone())
-}
-
-/// Makes one of the writes of a transaction.
-pub(super) fn write(core: &mut Core, io: &mut Io, id: TransactionId, write: u16, timestamp_us: i64) {
-    let found = core.fleet.transactions.of_id.get(&id).and_then(|number| core.fleet.transactions.jobs.get(number));
-    let prepared = found.and_then(|job| {
-        let plan = job.plan.as_ref()?;
-        let place = usize::from(write);
-        let (text, values) = match job.writes.get(place) {
-            Some(values) => (&plan.draft.writes.get(place)?.text, values),
-            None => job.own.writes.get(place - job.writes.len()).map(|(text, values)| (text, values))?,
-        };
-        let mut list = ValueList::positional(VERSION);
-        values.iter().for_each(|value| push(&mut list, value));
-        Some((Arc::clone(text), list))
-    });
-    let whose = Whose::Transaction(Part::Write { id, write });
-    let timestamp_us = Some(timestamp_us + i64::from(write));
-    let levels = Levels { consistency: levels::quorum(core), serial: None, timestamp_us, elsewhere: false };
-    let is_sent =
-        prepared.is_some_and(|(text, list)| own::ask::ask_text(core, io, whose, &text, list.values(), &levels, None));
-    if !is_sent {
-        applied(core, io, id, write, Ok(Written::NotSent));
-    }
-}
-
+/// One of its writes was made, or was not.
 pub(super) fn applied(core: &mut Core, io: &mut Io, id: TransactionId, write: u16, written: Result<Written, Refused>) {
     let now = levels::now(io);
     let (table, outbox) = core.fleet.transactions.table();
     table.applied(now, id, write, written, outbox);
     set_due(core, io);
-}
-
-/// A node has answered one of the writes.
-pub(super) fn heard_write(core: &mut Core, io: &mut Io, (id, write): (TransactionId, u16), heard: &Heard<'_>) {
-    let now_ns = io.now_ns();
-    let number = core.fleet.transactions.of_id.get(&id).copied();
-    let job = number.and_then(|number| core.fleet.transactions.jobs.get_mut(&number));
-    let refused_since_ns = match (heard, job) {
-        (Heard::Error(error), Some(job)) if error.code == error_code::INVALID => {
-            Some(*job.refused.entry(write).or_insert(now_ns))
-        }
-        (_, Some(job)) => {
-            job.refused.remove(&write);
-            None
-        }
-        _ => None,
-    };
-    let verdict = levels::verdict(core, heard, refused_since_ns, now_ns);
-    applied(core, io, id, write, verdict);
 }
 
 /// A transaction has its outcome.

@@ -7,7 +7,10 @@ use shunt_language::ast::QualifiedName;
 use shunt_language::transaction::{TableKeys, Tables};
 use shunt_language::types::{CqlType, TypeLookup, UserType};
 use shunt_language::values::split;
+use shunt_topology::schema::Replication;
 use shunt_wire::cql::message::Rows;
+
+use super::named::{Found, TableId};
 
 /// What is asked of a keyspace, and what of a table. Both are one node's own rows, so all are asked of one node and as text.
 pub(super) const KEYSPACE: &str =
@@ -26,6 +29,21 @@ pub(super) const MODES: &str = "SELECT table_name, mode FROM shunt_meta.transact
 pub(super) fn comment_question(keyspace: &str, table: &str) -> String {
     let (keyspace, table) = (literal(keyspace), literal(table));
     format!("SELECT comment FROM system_schema.tables WHERE keyspace_name = {keyspace} AND table_name = {table}")
+}
+
+/// Which table of a keyspace has this name.
+pub(super) fn id_question(keyspace: &str, table: &str) -> String {
+    let (keyspace, table) = (literal(keyspace), literal(table));
+    format!("SELECT id FROM system_schema.tables WHERE keyspace_name = {keyspace} AND table_name = {table}")
+}
+
+/// What an answer to that says.
+pub(super) fn found_id(rows: &Rows<'_>) -> Found {
+    match values(rows, &["id"]).pop() {
+        Some(row) => row[0].and_then(|id| id.try_into().ok()).map_or(Found::Unknown, Found::Table),
+        None if rows.row_count == 0 => Found::Nothing,
+        None => Found::Unknown,
+    }
 }
 
 /// A name as a literal.
@@ -72,7 +90,7 @@ pub(super) struct Table {
     pub(super) keyspace: String,
     pub(super) name: String,
     /// It is another one if it was dropped and made again.
-    pub(super) id: [u8; 16],
+    pub(super) id: TableId,
     pub(super) columns: HashMap<String, Column>,
     /// In order.
     pub(super) partition_key: Vec<String>,
@@ -148,6 +166,14 @@ pub(super) fn keyspace_unfit(rows: &Rows<'_>) -> Option<Option<String>> {
     let replication = split::collection("map", row[1]?).ok()?;
     let transient = replication.chunks_exact(2).any(|entry| entry[1].contains(&b'/'));
     Some(transient.then(|| "its keyspace has transient replicas, which transactions cannot read".to_owned()))
+}
+
+/// How a keyspace is replicated: of an answer to [`KEYSPACE`].
+pub(super) fn replication(rows: &Rows<'_>) -> Option<Replication> {
+    let row = values(rows, &["replication"]).pop()?;
+    let options = split::collection("map", row[0]?).ok()?;
+    let options = options.chunks_exact(2).map(|entry| Some((text(Some(entry[0]))?, text(Some(entry[1]))?)));
+    Some(Replication::parse(options.collect::<Option<Vec<_>>>()?))
 }
 
 /// Modes by table, of an answer to [`MODES`].

@@ -62,7 +62,8 @@ fn read(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -
             // What is wrong with it is said before a node is asked anything.
             Known::read(prepare.text, keyspace)?;
             let Some(ticket) = note(core, io, (slot, header)) else { return Ok(()) };
-            planning::want(core, io, prepare.text, keyspace.unwrap_or_default(), Waiter::Prepare(ticket));
+            let who = asker::share_of(core, ticket, keyspace.unwrap_or_default());
+            planning::want(core, io, (prepare.text, keyspace.unwrap_or_default()), &who, Waiter::Prepare(ticket));
             Ok(())
         }
         opcode::QUERY if is_change(version, body)? => {
@@ -203,17 +204,18 @@ pub(super) fn send(
         }
         return;
     }
+    let who = asker::share_of(core, ticket, domain);
     match Asked::read(message).map(|asked| asked.besides.guard) {
-        Ok(Some(guard)) => fence::ask(core, io, ticket, keeper, guard, message),
-        _ => send_to(core, io, ticket, keeper, message),
+        Ok(Some(guard)) => fence::ask(core, io, ticket, (keeper, who), guard, message),
+        _ => send_to(core, io, ticket, keeper, &who, message),
     }
 }
 
-/// Sends it to this core of this proxy, which has its shard.
-pub(super) fn send_to(core: &mut Core, io: &mut Io, ticket: Ticket, keeper: usize, message: &[u8]) {
+/// Sends it to this core of this proxy, which has its shard. `who`: whose share it counts to.
+pub(super) fn send_to(core: &mut Core, io: &mut Io, ticket: Ticket, keeper: usize, who: &str, message: &[u8]) {
     if keeper == core.context.index {
-        run::take(core, io, ticket, message);
-    } else if core.fleet.lanes.ask_transaction(keeper, ticket, message) {
+        run::take(core, io, ticket, who, message);
+    } else if core.fleet.lanes.ask_transaction(keeper, ticket, who, message) {
         ask::is_at(core, ticket, At::Core(keeper));
     } else {
         let fault = Fault::overloaded("Shunt: as many transactions wait as may; ask again");

@@ -8,14 +8,20 @@ use shunt_transactions::Claim;
 use super::draining::Draining;
 use super::levels;
 use super::outbox::Wanted;
+use super::part::OneWrite;
 use super::timer::set_due;
 use crate::core::Core;
 
 /// The lease is another one.
 pub(crate) fn lease(core: &mut Core, io: &mut Io, lease: Lease) {
     let now = levels::now(io);
-    let (table, outbox) = core.fleet.transactions.table();
+    let keeper = &mut core.fleet.transactions;
+    let is_new = now.boot_ns < lease.valid_until_ns && !keeper.table().0.has_lease(now);
+    let (table, outbox) = keeper.table();
     table.set_lease(now, lease, outbox);
+    if is_new {
+        keeper.hurry();
+    }
     set_due(core, io);
 }
 
@@ -53,6 +59,8 @@ pub(crate) fn lose(core: &mut Core, io: &mut Io, shard: Shard) {
     let keeper = &mut core.fleet.transactions;
     keeper.claims[usize::from(shard)] = None;
     keeper.openings.retain(|_, open| !open.is_of(shard));
+    let openings = &keeper.openings;
+    keeper.trials.forget(|write| matches!(write, OneWrite::Found { claim, .. } if !openings.contains_key(&claim.0)));
     keeper.draining.retain(|draining| draining.shard != shard);
     let (table, outbox) = keeper.table();
     table.lose(shard, outbox);
@@ -74,6 +82,7 @@ pub(crate) fn resume(core: &mut Core, shard: Shard) {
     let keeper = &mut core.fleet.transactions;
     keeper.draining.retain(|draining| draining.shard != shard);
     keeper.table().0.reopen(shard);
+    keeper.hurry();
 }
 
 impl super::TransactionKeeper {

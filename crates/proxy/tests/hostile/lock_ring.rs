@@ -65,7 +65,7 @@ const PEER: [u8; 16] = [9; 16];
 
 pub type Shared = Arc<Mutex<Tables>>;
 
-fn some(bytes: impl AsRef<[u8]>) -> Option<Vec<u8>> {
+pub fn some(bytes: impl AsRef<[u8]>) -> Option<Vec<u8>> {
     Some(bytes.as_ref().to_vec())
 }
 
@@ -79,7 +79,7 @@ pub fn lock_row(name: &[u8], owner: &[u8], fence: i64, ttl_ms: i32, timestamp_us
     (i32::from(shunt_locks::bucket_of(name)), values.collect())
 }
 
-fn rows(columns: &[&str], rows: impl IntoIterator<Item = Values>) -> Vec<u8> {
+pub fn rows(columns: &[&str], rows: impl IntoIterator<Item = Values>) -> Vec<u8> {
     let columns: Vec<Column<'_>> = columns.iter().map(|name| (*name, native::BLOB)).collect();
     bytes::body(|out| {
         let mut writer = RowsWriter::new(out, "shunt_meta", "t", &columns);
@@ -92,7 +92,7 @@ fn rows(columns: &[&str], rows: impl IntoIterator<Item = Values>) -> Vec<u8> {
     })
 }
 
-fn applied(is_applied: bool) -> Vec<u8> {
+pub fn applied(is_applied: bool) -> Vec<u8> {
     rows(&["[applied]"], [vec![some([u8::from(is_applied)])]])
 }
 
@@ -213,7 +213,7 @@ impl Tables {
 }
 
 /// A RESULT.
-fn answer(request: &Request<'_>, body: &[u8]) -> Action {
+pub fn answer(request: &Request<'_>, body: &[u8]) -> Action {
     let header =
         Header { length: body.len() as u32, ..Header::response(request.version, request.stream, opcode::RESULT) };
     Action::Garbage([&header.to_bytes()[..], body].concat())

@@ -34,3 +34,6 @@ mod client_pace;
 mod client_protocol;
 
 mod told;
+mod transaction_log;
+mod transaction_ring;
+mod transaction_shares;

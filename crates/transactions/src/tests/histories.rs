@@ -116,6 +116,7 @@ fn histories_have_transactions_of_all_kinds_and_all_that_happens_to_an_opening()
         (sum(|seen| seen.unknown), 50, "conditional statements of which nobody knows"),
         (sum(|seen| seen.opened), 120, "openings"),
         (sum(|seen| seen.found), 300, "records found"),
+        (sum(|seen| seen.carried_forward), 100, "records carried forward"),
         (sum(|seen| seen.deleted), 500, "partitions of the log deleted"),
     ] {
         assert!(count >= least, "only {count} {what}");
@@ -139,6 +140,7 @@ fn each_step_of_the_crate_is_needed() {
         Without::Locks,
         Without::RepeatedRecord,
         Without::AcknowledgedLow,
+        Without::AcknowledgedForward,
     ] {
         notice(Weak { member: Some(without), ..Weak::default() });
     }

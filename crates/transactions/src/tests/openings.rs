@@ -300,6 +300,45 @@ fn no_more_is_read_while_much_is_not_done() {
     assert!(sent.is_some() && calls.0.contains(&Call::Read(from)), "{:?}", calls.0);
 }
 
+/// What cannot be made is tried less and less often, and at once when there is a reason to.
+#[test]
+fn what_fails_waits_longer_each_time_and_no_longer_than_until_it_is_hurried() {
+    let (mut opening, mut calls) = claimed(0);
+    opening.low_read(at(0), Generation(1), Ok(Position(0)), &mut calls);
+    opening.page_read(at(0), place(1, 0), Ok(Page { records: &[found(0, 2)], is_last: true }), &mut calls);
+    opening.appended(at(0), place(1, 0), Written::Acknowledged, true, &mut calls);
+    let next = place(1, BUCKET_RECORDS);
+    opening.page_read(at(0), next, Ok(EMPTY), &mut calls);
+    end_of_log(&mut opening, 1, 0, &mut calls);
+    opening.applied(at(0), place(1, 0), 1, Ok(Written::Acknowledged), &mut calls);
+    calls.take();
+    let (mut now, mut pauses) = (0, Vec::new());
+    for _ in 0..10 {
+        opening.applied(at(now), place(1, 0), 0, Ok(Written::NotSent), &mut calls);
+        let due = opening.next_due_ms().expect("it is tried again");
+        opening.tick(at(due - 1), &mut calls);
+        assert_eq!(calls.take(), []);
+        opening.tick(at(due), &mut calls);
+        assert_eq!(calls.take(), [Call::Apply(place(1, 0), 0)]);
+        pauses.push(due - now);
+        now = due;
+    }
+    assert!(pauses[0] <= 200 && pauses[4] > 2 * pauses[1] && pauses.iter().all(|pause| *pause <= 5_000), "{pauses:?}");
+    opening.applied(at(now), place(1, 0), 0, Ok(Written::NotSent), &mut calls);
+    opening.hurry(at(now), &mut calls);
+    assert_eq!(calls.take(), [Call::Apply(place(1, 0), 0)]);
+    opening.hurry(at(now), &mut calls);
+    assert_eq!(calls.take(), [], "one attempt at a time");
+    opening.applied(at(now), place(1, 0), 0, Ok(Written::NotSent), &mut calls);
+    assert!(opening.next_due_ms().is_some_and(|due| due <= now + 200), "from the beginning");
+    opening.hurry(at(now), &mut calls);
+    opening.applied(at(now), place(1, 0), 0, Ok(Written::Acknowledged), &mut calls);
+    opening.sealed(at(now), Conditional::Unknown, &mut calls);
+    calls.take();
+    opening.hurry(at(now), &mut calls);
+    assert_eq!((calls.take(), opening.next_due_ms()), (vec![Call::Row], None));
+}
+
 #[derive(Default)]
 struct Said {
     locked: Vec<u64>,

@@ -169,6 +169,7 @@ pub(super) struct Seen {
     pub(super) opened: usize,
     pub(super) found: usize,
     pub(super) deleted: usize,
+    pub(super) carried_forward: usize,
 }
 
 pub(super) struct World {
@@ -424,6 +425,10 @@ impl World {
                     self.hosts[host].engine.tell_lows(&mut said);
                 }
                 self.open(host, |opening, wanted| opening.tick(now, wanted));
+                if self.random.one_in(50) {
+                    self.hosts[host].engine.hurry(now, &mut said);
+                    self.open(host, |opening, wanted| opening.hurry(now, wanted));
+                }
                 self.later(host, 40, At::Tick);
             }
             At::Ask(operation) => self.ask(host, now, operation, &mut said),

@@ -102,7 +102,8 @@ impl World {
         }
         for (id, place, timestamp_us) in said.appends {
             let writes = self.stamped(host, id, timestamp_us);
-            self.hosts[host].places.insert(id, place);
+            let former = self.hosts[host].places.insert(id, place);
+            self.seen.carried_forward += usize::from(former.is_some_and(|former| former != place));
             let written_us = self.now(host).wall_us;
             let (after_ms, written) = self.write(Mutation::Record(place, written_us, writes));
             self.later(host, after_ms, At::Appended(id, written));

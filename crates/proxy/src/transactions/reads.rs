@@ -1,18 +1,24 @@
-//! What a transaction reads, once it has its partitions; and what it decides when all is there.
+//! A transaction that has its partitions reads, and is decided by what it has read; then there is a record of what it writes.
+//!
+//! What is read is read at QUORUM. Beside that, a node is asked if the tables are still those that the plan was made with: what was planned
+//! with a table that was dropped is planned anew, before anything is written.
 
 use std::sync::Arc;
 
+use shunt_language::terms::Value;
 use shunt_reactor::Io;
+use shunt_transactions::record::{self, Record};
 use shunt_transactions::{Decision, TransactionId};
 use shunt_wire::cql::message::{ErrorMessage, ResultMessage, Rows, error_code};
 
 use super::failed::Failed;
 use super::job::Job;
 use super::known::Head;
+use super::named::{Found, Named, WaitsForName};
 use super::part::Part;
 use super::plan::{Decided, RowRead};
-use super::run::{JOBS_BYTES_MAX, decide, encode, give_up};
-use super::{answer, levels, own_rows};
+use super::timer::set_due;
+use super::{answer, levels, names, own_rows};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::own::{self, Heard, Levels, Whose};
@@ -28,17 +34,55 @@ pub(super) fn read(core: &mut Core, io: &mut Io, id: TransactionId, number: u64)
         return decide(core, io, id, Decision::GiveUp);
     };
     let Some(plan) = job.plan.clone() else { return };
-    let of_plan = plan.draft.reads.len();
+    let (of_plan, tables) = (plan.draft.reads.len(), plan.tables());
     let count = of_plan + job.own.count();
     job.rows.clear();
     job.rows.resize(of_plan, None);
-    job.reads = count;
+    job.reads = count + tables.len();
     for read in 0..count {
         if let Err(failed) = ask_read(core, io, number, read as u16) {
             return give_up(core, io, number, &failed);
         }
     }
-    if count == 0 {
+    let since_ns = io.now_ns();
+    for (place, table) in (0u16..).zip(tables) {
+        let waits = WaitsForName::Job { number, table: place };
+        names::want(core, io, (&table.keyspace, &table.name), since_ns, waits);
+    }
+}
+
+/// It is known which table has the name of one that the plan was made with.
+pub(super) fn named(core: &mut Core, io: &mut Io, (number, table): (u64, u16), named: Named) {
+    let Some(job) = core.fleet.transactions.jobs.get_mut(&number).filter(|job| job.reads > 0) else { return };
+    let Some(plan) = &job.plan else { return };
+    let planned = plan.tables().get(usize::from(table)).map(|table| table.id);
+    let failed = match names::known(io, named) {
+        Found::Table(id) if Some(id) == planned => return count(core, io, number),
+        Found::Table(_) | Found::Nothing => changed(core, number),
+        Found::Unknown => {
+            let why = "Shunt: no node has said which tables there are; nothing was written, ask again";
+            Fault::new(FaultKind::Unserved, why).into()
+        }
+    };
+    give_up(core, io, number, &failed);
+}
+
+/// Its plan is not true any more: the next one is planned anew.
+fn changed(core: &mut Core, number: u64) -> Failed {
+    let keeper = &mut core.fleet.transactions;
+    if let Some(plan) = keeper.jobs.get(&number).and_then(|job| job.plan.as_ref()) {
+        let outline = &plan.draft.outline;
+        keeper.plans.forget(&(Arc::clone(&outline.keyspace), Arc::clone(&outline.text)));
+    }
+    let why = "Shunt: a table of this transaction was changed just now; nothing was written, ask again";
+    Fault::new(FaultKind::Unserved, why).into()
+}
+
+/// One of those that it waits for has come.
+fn count(core: &mut Core, io: &mut Io, number: u64) {
+    let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
+    job.reads -= 1;
+    if job.reads == 0 {
         all_read(core, io, number);
     }
 }
@@ -66,6 +110,27 @@ fn ask_read(core: &mut Core, io: &mut Io, number: u64, read: u16) -> Result<(), 
     Err(Fault::new(FaultKind::Unserved, why).into())
 }
 
+/// Nothing was written, and it is answered with this.
+fn give_up(core: &mut Core, io: &mut Io, number: u64, failed: &Failed) {
+    let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
+    let (ticket, id) = (job.ticket, job.id);
+    job.reads = 0;
+    // Its shard may be lost in this same turn, and it be told of that too.
+    if !std::mem::replace(&mut job.is_answered, true) {
+        core.fleet.transactions.fail(ticket, failed);
+    }
+    if let Some(id) = id {
+        decide(core, io, id, Decision::GiveUp);
+    }
+}
+
+fn decide(core: &mut Core, io: &mut Io, id: TransactionId, decision: Decision) {
+    let now = levels::now(io);
+    let (table, outbox) = core.fleet.transactions.table();
+    table.decided(now, id, decision, outbox);
+    set_due(core, io);
+}
+
 /// A row was read, or not.
 pub(super) fn heard(core: &mut Core, io: &mut Io, (number, read): (u64, u16), heard: &Heard<'_>, raw: &[u8]) {
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number).filter(|job| job.reads > 0) else { return };
@@ -73,18 +138,21 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, (number, read): (u64, u16), he
     let is_returned = plan.is_returned(usize::from(read));
     let own = usize::from(read).checked_sub(plan.draft.reads.len());
     let failed = match heard {
-        Heard::Result(ResultMessage::Rows(rows)) if let Some(place) = own => match job.own.learn(place, rows) {
-            Some(()) => None,
-            None => Some(
-                Fault::overloaded("Shunt: a row of shunt_meta is not as a proxy writes it; nothing was written").into(),
-            ),
-        },
+        Heard::Result(ResultMessage::Rows(rows)) if let Some(place) = own => {
+            let broken = || Fault::overloaded("Shunt: a row of shunt_meta is not as a proxy writes it; nothing was written");
+            match job.own.learn(place, rows) {
+                Some(()) => grow(core, number, raw.len()).err(),
+                None => Some(broken().into()),
+            }
+        }
+        Heard::Error(error) if own.is_some() && error.code == error_code::INVALID => Some(
+            Fault::invalid(
+                "Shunt: this fleet knows no guards and keys of transactions yet: run `shunt fleet init` of this version once",
+            )
+            .into(),
+        ),
         Heard::Result(ResultMessage::Rows(rows)) if !plan.has_columns(usize::from(read), rows) => {
-            let outline = &plan.draft.outline;
-            let key = (Arc::clone(&outline.keyspace), Arc::clone(&outline.text));
-            core.fleet.transactions.plans.forget(&key);
-            let why = "Shunt: a table of this transaction was changed just now; nothing was written, ask again";
-            Some(Fault::new(FaultKind::Unserved, why).into())
+            Some(changed(core, number))
         }
         Heard::Result(ResultMessage::Rows(_)) if is_returned && raw.len() > SELECTED_BYTES_MAX => {
             let why = format!(
@@ -99,21 +167,12 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, (number, read): (u64, u16), he
                 Some(Fault::invalid(format!("Shunt: the SELECT of a transaction found more than {most} rows")).into())
             } else {
                 job.selected = Some(raw.into());
-                job.bytes += raw.len();
-                core.fleet.transactions.jobs_bytes += raw.len();
-                None
+                grow(core, number, raw.len()).err()
             }
         }
         Heard::Result(ResultMessage::Rows(rows)) => {
-            job.bytes += raw.len();
-            core.fleet.transactions.jobs_bytes += raw.len();
-            if job.bytes > JOB_BYTES_MAX || core.fleet.transactions.jobs_bytes > 2 * JOBS_BYTES_MAX {
-                let why = "Shunt: transactions read more than this proxy may keep; nothing was written";
-                Some(Fault::overloaded(why).into())
-            } else {
-                job.rows[usize::from(read)] = first_row(rows);
-                None
-            }
+            job.rows[usize::from(read)] = first_row(rows);
+            grow(core, number, raw.len()).err()
         }
         // Its columns have changed since it was prepared: as text it is not asked for these.
         Heard::Error(error) if error.unprepared_id().is_some() => match ask_read(core, io, number, read) {
@@ -125,17 +184,23 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, (number, read): (u64, u16), he
             Some(Fault::overloaded("Shunt: what a transaction reads cannot be read; nothing was written").into())
         }
     };
-    if let Some(failed) = failed {
-        if let Some(job) = core.fleet.transactions.jobs.get_mut(&number) {
-            job.reads = 0;
-        }
-        return give_up(core, io, number, &failed);
+    match failed {
+        Some(failed) => give_up(core, io, number, &failed),
+        None => count(core, io, number),
     }
-    let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
-    job.reads -= 1;
-    if job.reads == 0 {
-        all_read(core, io, number);
+}
+
+/// A transaction has so many bytes more.
+fn grow(core: &mut Core, number: u64, bytes: usize) -> Result<(), Failed> {
+    let keeper = &mut core.fleet.transactions;
+    let Some(job) = keeper.jobs.get_mut(&number) else { return Ok(()) };
+    job.bytes += bytes;
+    if keeper.shares.grow(&job.who, bytes) && job.bytes <= JOB_BYTES_MAX {
+        return Ok(());
     }
+    let why =
+        "Shunt: transactions of this role, or all of them, read more than this proxy may keep; nothing was written";
+    Err(Fault::overloaded(why).into())
 }
 
 fn first_row(rows: &Rows<'_>) -> RowRead {
@@ -158,9 +223,10 @@ fn all_read(core: &mut Core, io: &mut Io, number: u64) {
     match decision(job) {
         Ok(To::Decide(decision)) => {
             let bytes = job.record.len();
-            job.bytes += bytes;
-            core.fleet.transactions.jobs_bytes += bytes;
-            decide(core, io, id, decision);
+            match grow(core, number, bytes) {
+                Ok(()) => decide(core, io, id, decision),
+                Err(failed) => give_up(core, io, number, &failed),
+            }
         }
         Ok(To::TellAgain(head, body)) => {
             let ticket = job.ticket;
@@ -202,13 +268,39 @@ fn decision(job: &mut Job) -> Result<To, Failed> {
         return Err(Fault::invalid(why).into());
     }
     job.own.decide(!job.writes.is_empty(), kept);
-    let count = job.writes.len() + job.own.writes.len();
+    let count = job.writes_count();
     if count == 0 {
         return Ok(To::Decide(Decision::Nothing));
     }
     // The timestamp is not known yet; its place is.
-    encode(job, &plan, 0).map_err(|error| {
+    encode(job, 0).map_err(|error| {
         Failed::from(Fault::invalid(format!("Shunt: the writes of this transaction make no record: {error}")))
     })?;
     Ok(To::Decide(Decision::Write(count as u16)))
+}
+
+fn encode(job: &mut Job, timestamp_us: i64) -> Result<(), record::BadRecord> {
+    let writes = (0..job.writes_count()).map_while(|number| job.write(number)).map(|one| {
+        let values = one.values.iter().map(|value| match value {
+            Value::Bytes(bytes) => record::Value::Bytes(bytes),
+            Value::Null => record::Value::Null,
+            Value::Unset => record::Value::Unset,
+        });
+        let (keyspace, table, text) = (one.keyspace, one.table, &**one.text);
+        record::Write { keyspace, table, id: one.id, text, values: values.collect() }
+    });
+    let record = Record { shard: job.shard, timestamp_us, key: &[], writes: writes.collect() };
+    let mut bytes = Vec::new();
+    record.encode(&mut bytes)?;
+    job.record = bytes;
+    Ok(())
+}
+
+/// The record of a transaction, with its timestamp. None: it is not there any more.
+pub(super) fn record_of(core: &mut Core, id: TransactionId, timestamp_us: i64) -> Option<Vec<u8>> {
+    let number = core.fleet.transactions.of_id.get(&id)?;
+    let job = core.fleet.transactions.jobs.get_mut(number)?;
+    job.timestamp_us = timestamp_us;
+    encode(job, timestamp_us).ok()?;
+    Some(job.record.clone())
 }

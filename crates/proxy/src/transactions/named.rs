@@ -1,0 +1,87 @@
+//! What a core knows of names: which table each stands for, and who waits for that.
+
+use std::collections::HashMap;
+
+use super::part::OneWrite;
+
+/// Names that are kept; beyond that those go of which nobody waits to hear.
+const NAMES_MAX: usize = 1_024;
+
+/// The id of a table, as `system_schema.tables` has it. A table that is dropped and made again has another.
+pub(super) type TableId = [u8; 16];
+
+/// In its place for a table of the fleet's own, which nobody makes anew under a transaction's hands: it is written to by its name.
+pub(super) const FLEETS_OWN: TableId = [0; 16];
+
+/// What a node has said of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Table(TableId),
+    /// There is no table of this name.
+    Nothing,
+    /// No node has said anything, or not lately.
+    Unknown,
+}
+
+/// The same, and when it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) found: Found,
+    pub(super) asked_ns: u64,
+}
+
+/// Who waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WaitsForName {
+    /// A transaction that is about to be decided, by its number, and which of its tables it is.
+    Job { number: u64, table: u16 },
+    /// A write that is about to be sent.
+    Write(OneWrite),
+}
+
+/// One name.
+#[derive(Default)]
+pub(super) struct Name {
+    /// What was said last.
+    pub(super) last: Option<Named>,
+    /// What is being asked: its number, and since when.
+    pub(super) asked: Option<(u64, u64)>,
+    /// Who waits, and when what they are told may have been asked for at the earliest.
+    pub(super) waiting: Vec<(u64, WaitsForName)>,
+}
+
+/// All names, each with its keyspace.
+#[derive(Default)]
+pub(super) struct Names {
+    pub(super) known: HashMap<(Box<str>, Box<str>), Name>,
+    pub(super) asked: HashMap<u64, (Box<str>, Box<str>)>,
+    pub(super) number: u64,
+}
+
+impl Names {
+    /// A name; it is noted if it is not known yet.
+    pub(super) fn of(&mut self, key: &(Box<str>, Box<str>)) -> &mut Name {
+        if self.known.len() >= NAMES_MAX && !self.known.contains_key(key) {
+            self.known.retain(|_, name| name.asked.is_some() || !name.waiting.is_empty());
+        }
+        self.known.entry(key.clone()).or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_nobody_waits_for_make_room_for_others() {
+        let mut names = Names::default();
+        let key = |number: usize| (Box::from("ks"), Box::from(format!("t{number}")));
+        names.of(&key(0)).waiting.push((1, WaitsForName::Job { number: 1, table: 0 }));
+        names.of(&key(1)).asked = Some((1, 1));
+        for number in 2..3 * NAMES_MAX {
+            names.of(&key(number));
+        }
+        assert!(names.known.len() <= NAMES_MAX);
+        assert!(names.of(&key(0)).waiting.len() == 1 && names.of(&key(1)).asked.is_some());
+    }
+}

@@ -1,0 +1,93 @@
+//! Which table a name stands for: asked of a node before anything is decided or written by that name.
+//!
+//! A statement names its table, and the table may be dropped and another of its name be made at any time. A transaction that was planned
+//! with the former must not be committed, and a write that is made late, or by whoever has found its record, must not put old rows
+//! into the latter. So whoever is about to do either asks for the table's id, each time.
+//!
+//! What is told was asked for when the waiter wanted to know, or later; where several want to know at once they are told together.
+//! A write takes what was asked for up to [`FRESH_NS`] earlier: about as long as the write itself is on its way. What comes later than
+//! [`LATE_NS`] says nothing: this process stood still, perhaps.
+//!
+//! This must never: tell what was asked for earlier than the waiter allows; leave a waiter without a word, or give it two.
+
+use shunt_reactor::Io;
+use shunt_wire::cql::message::{Consistency, ResultMessage};
+
+use super::named::{Found, Named, WaitsForName};
+use super::outbox::Wanted;
+use super::part::Part;
+use super::schema;
+use crate::core::Core;
+use crate::limits::SECOND_NS;
+use crate::own::{self, Heard, Whose};
+
+/// How old what a write is told may be.
+pub(super) const FRESH_NS: u64 = 20_000_000;
+/// When it says nothing any more.
+const LATE_NS: u64 = 2 * SECOND_NS;
+
+type Key = (Box<str>, Box<str>);
+
+/// Tells a waiter which table of this keyspace has this name, as it was asked for no earlier than `since_ns`. It is told once, later.
+pub(super) fn want(core: &mut Core, io: &mut Io, (keyspace, table): (&str, &str), since_ns: u64, waits: WaitsForName) {
+    let key = (Box::from(keyspace), Box::from(table));
+    let name = core.fleet.transactions.names.of(&key);
+    if let Some(last) = name.last.filter(|last| last.asked_ns >= since_ns) {
+        return core.fleet.transactions.outbox.wanted.push(Wanted::Named(waits, last));
+    }
+    name.waiting.push((since_ns, waits));
+    if name.asked.is_none() {
+        ask(core, io, key);
+    }
+}
+
+fn ask(core: &mut Core, io: &mut Io, key: Key) {
+    let asked_ns = io.now_ns();
+    let names = &mut core.fleet.transactions.names;
+    names.number += 1;
+    let number = names.number;
+    let text = schema::id_question(&key.0, &key.1);
+    let whose = Whose::Transaction(Part::Name(number));
+    let pool = own::ask::pool(core, io);
+    if pool.is_some_and(|pool| own::ask::ask_in(core, io, pool, whose, &text, Consistency::ONE)) {
+        let names = &mut core.fleet.transactions.names;
+        names.of(&key).asked = Some((number, asked_ns));
+        names.asked.insert(number, key);
+    } else {
+        tell(core, &key, Named { found: Found::Unknown, asked_ns });
+    }
+}
+
+/// Tells those to whom it may be told.
+fn tell(core: &mut Core, key: &Key, named: Named) {
+    let keeper = &mut core.fleet.transactions;
+    let name = keeper.names.of(key);
+    name.last = Some(named).filter(|named| named.found != Found::Unknown);
+    for (_, waits) in name.waiting.extract_if(.., |(since_ns, _)| *since_ns <= named.asked_ns) {
+        keeper.outbox.wanted.push(Wanted::Named(waits, named));
+    }
+}
+
+/// A node has answered, or nobody has.
+pub(super) fn heard(core: &mut Core, io: &mut Io, number: u64, heard: &Heard<'_>) {
+    let names = &mut core.fleet.transactions.names;
+    let Some(key) = names.asked.remove(&number) else { return };
+    let Some((_, asked_ns)) = names.of(&key).asked.take() else { return };
+    let found = match heard {
+        Heard::Result(ResultMessage::Rows(rows)) => schema::found_id(rows),
+        Heard::Result(_) | Heard::Error(_) | Heard::Unreadable => Found::Unknown,
+    };
+    tell(core, &key, Named { found, asked_ns });
+    if !core.fleet.transactions.names.of(&key).waiting.is_empty() {
+        ask(core, io, key);
+    }
+}
+
+/// What is known by this, now: what was asked for too long ago says nothing.
+pub(super) fn known(io: &mut Io, named: Named) -> Found {
+    // Not the turn's time: what is done by this is done now.
+    match io.read_clock_ns().saturating_sub(named.asked_ns) <= LATE_NS {
+        true => named.found,
+        false => Found::Unknown,
+    }
+}

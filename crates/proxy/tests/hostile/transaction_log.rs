@@ -1,0 +1,150 @@
+//! What is committed is made, in the tables that it was committed to and in no others, whatever becomes of those and of the nodes.
+
+use shunt_reactor::sim::{MILLISECOND, SECOND};
+use shunt_testing::Answer;
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::error_code::INVALID;
+
+use super::transaction_ring::{Bank, TransactionTestbed, Writes, put, read_and_put};
+
+fn is_committed(answer: &Answer) -> bool {
+    answer.opcode() == opcode::RESULT
+        && answer
+            .prefix()
+            .custom_payload
+            .is_some_and(|payload| payload.iter().any(|(key, value)| key == "shunt-applied" && value == Some(&[1][..])))
+}
+
+#[test]
+fn a_transaction_is_committed_and_made() {
+    let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t")]), |_| {});
+    let client = ring.client(None);
+    for text in [put("bank.t", 1, 2), read_and_put("bank.t", 2, 3)] {
+        let answer = ring.ask(client, &text);
+        assert!(is_committed(&answer), "{answer:?}");
+    }
+    assert_eq!(ring.bank.lock().unwrap().written_to("bank.t"), 2);
+}
+
+/// Nodes have forgotten nothing: the table of that name is another one, and old rows would be found in it.
+#[test]
+fn a_write_that_is_repeated_is_not_made_in_another_table_of_the_same_name() {
+    let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t"), ("bank", "u")]), |_| {});
+    let client = ring.client(None);
+    assert!(is_committed(&ring.ask(client, &put("bank.t", 1, 1))));
+    ring.bank.lock().unwrap().writes = Writes::Unanswered;
+    let answer = ring.ask(client, &put("bank.t", 1, 2));
+    assert!(is_committed(&answer), "it is known to be made in the end: {answer:?}");
+    let before = {
+        let mut bank = ring.bank.lock().unwrap();
+        bank.writes = Writes::Acknowledged;
+        bank.make_again("bank", "t");
+        bank.written_to("bank.t")
+    };
+    ring.run_for(20 * SECOND);
+    assert_eq!(ring.bank.lock().unwrap().written_to("bank.t"), before, "the other table has an old row");
+    assert_eq!(ring.metrics().records.get(), 1, "a node may not know the schema yet");
+    // Others go on, and on that partition too, once nodes have said for long that the table is another.
+    assert!(is_committed(&ring.ask(client, &put("bank.u", 1, 2))));
+    ring.run_for(15 * SECOND);
+    assert_eq!(ring.metrics().records.get(), 0);
+    assert!(is_committed(&ring.ask(client, &put("bank.t", 1, 3))), "of the other table");
+    assert_eq!(ring.bank.lock().unwrap().written_to("bank.t"), before + 1);
+}
+
+#[test]
+fn what_a_former_owner_has_left_is_made_in_its_own_table_and_in_no_other_of_the_same_name() {
+    for is_another in [false, true] {
+        let bank = Bank::with(&[("bank", "t")]);
+        {
+            let mut bank = bank.lock().unwrap();
+            bank.leave(("bank", "t"), 0);
+            if is_another {
+                bank.make_again("bank", "t");
+            }
+        }
+        let mut ring = TransactionTestbed::new(bank, |_| {});
+        ring.run_for(40 * SECOND);
+        let client = ring.client(None);
+        assert!(is_committed(&ring.ask(client, &put("bank.t", 5, 5))), "the shard is open");
+        let bank = ring.bank.lock().unwrap();
+        assert_eq!(bank.generations("bank"), Some((2, 1)));
+        let old: Vec<_> = bank.written.iter().filter(|(text, _)| text.contains("VALUES (1, 0)")).collect();
+        assert_eq!(old.len(), usize::from(!is_another), "{old:?}");
+        assert!(old.iter().all(|(_, timestamp)| *timestamp == Some(1_000)));
+    }
+}
+
+/// What a node says that does not know the table yet is not believed at once, nor that nobody says anything.
+#[test]
+fn a_write_to_a_table_that_is_there_is_not_given_up_for_what_some_nodes_do_not_know() {
+    let bank = Bank::with(&[("bank", "t")]);
+    bank.lock().unwrap().leave(("bank", "t"), 0);
+    bank.lock().unwrap().stale = (6, [0xee; 16]);
+    let mut ring = TransactionTestbed::new(bank, |_| {});
+    ring.run_for(15 * SECOND);
+    assert!(ring.bank.lock().unwrap().looks >= 7);
+    assert_eq!(ring.bank.lock().unwrap().written_to("bank.t"), 1);
+    let client = ring.client(None);
+    ring.bank.lock().unwrap().looks_unanswered = true;
+    let answer = ring.ask(client, &put("bank.t", 1, 1));
+    assert!(!is_committed(&answer), "{answer:?}");
+    ring.run_for(60 * SECOND);
+    ring.bank.lock().unwrap().looks_unanswered = false;
+    assert!(is_committed(&ring.ask(client, &put("bank.t", 1, 1))));
+}
+
+/// Its plan is of the former table. Were it committed with that, its writes would be given up.
+#[test]
+fn a_transaction_that_was_planned_with_a_table_of_the_same_name_is_planned_anew() {
+    let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t")]), |_| {});
+    let client = ring.client(None);
+    for text in [put("bank.t", 1, 1), read_and_put("bank.t", 2, 2)] {
+        assert!(is_committed(&ring.ask(client, &text)));
+        ring.bank.lock().unwrap().make_again("bank", "t");
+        let before = ring.bank.lock().unwrap().written_to("bank.t");
+        assert!(is_committed(&ring.ask(client, &text)), "asked again within a second, with another plan");
+        ring.run_for(SECOND);
+        assert_eq!(ring.bank.lock().unwrap().written_to("bank.t"), before + 1);
+        assert_eq!(ring.metrics().records.get(), 0);
+    }
+}
+
+#[test]
+fn a_keyspace_of_which_no_quorum_can_be_reached_is_refused_before_anything_is_written() {
+    let bank = Bank::with(&[("bank", "t")]);
+    bank.lock().unwrap().replicas = 7;
+    let mut ring = TransactionTestbed::new(bank, |_| {});
+    let client = ring.client(None);
+    let (code, why) = ring.ask(client, &put("bank.t", 1, 1)).error();
+    assert!(code == INVALID && why.contains("7 replicas") && why.contains("a quorum is 4"), "{code:#x} {why}");
+    assert_eq!(ring.bank.lock().unwrap().written.len(), 0);
+}
+
+/// An operator sees which table it is, and what nodes say; and it is made as soon as it can be.
+#[test]
+fn a_write_that_cannot_be_made_is_shown_and_made_when_a_node_comes_up() {
+    let bank = Bank::with(&[("bank", "t")]);
+    bank.lock().unwrap().leave(("bank", "t"), 0);
+    bank.lock().unwrap().writes = Writes::Unavailable;
+    let mut ring = TransactionTestbed::new(bank, |_| {});
+    ring.run_for(300 * SECOND);
+    assert_eq!((ring.metrics().unmade.get(), ring.metrics().opening.get()), (1, 1));
+    let tried = ring.bank.lock().unwrap().written.len();
+    assert!((40..160).contains(&tried), "less and less often, up to a bound: {tried}");
+    let client = ring.client(None);
+    assert!(!is_committed(&ring.ask(client, &put("bank.t", 1, 1))));
+    ring.run_for(6 * SECOND);
+    ring.bank.lock().unwrap().writes = Writes::Acknowledged;
+    let scene = &mut ring.ring.testbed.scene;
+    scene.said_up[2] = false;
+    scene.post_cluster();
+    scene.said_up[2] = true;
+    scene.post_cluster();
+    let before = ring.bank.lock().unwrap().written.len();
+    ring.run_for(100 * MILLISECOND);
+    assert_eq!(ring.bank.lock().unwrap().written.len(), before + 1);
+    assert!(is_committed(&ring.ask(client, &put("bank.t", 1, 1))));
+    ring.run_for(SECOND);
+    assert_eq!((ring.metrics().unmade.get(), ring.metrics().opening.get()), (0, 0));
+}

@@ -1,0 +1,78 @@
+//! A client that asks for more transactions than can be carried out leaves others theirs.
+
+use shunt_proxy::config::Secret;
+use shunt_reactor::sim::SECOND;
+use shunt_testing::bytes;
+use shunt_wire::cql::envelope::opcode;
+use shunt_wire::cql::message::error_code::OVERLOADED;
+
+use super::transaction_ring::{Bank, TransactionTestbed, put, read_and_put};
+
+/// Transactions of which each reads a row that no node answers for.
+fn flood(table: &str, count: i16) -> Vec<u8> {
+    (0..count).flat_map(|stream| bytes::query(4, stream, &read_and_put(table, i32::from(stream % 8), 1))).collect()
+}
+
+fn with_roles(roles: &'static [&'static str]) -> impl FnOnce(&mut super::support::scene::SceneOptions) {
+    move |options| {
+        options.credentials = roles.iter().map(|role| ((*role).to_owned(), "secret".to_owned())).collect();
+        options.config.username = Some(roles[0].to_owned());
+        options.config.password = Some(Secret::new("secret"));
+        options.config.query_timeout_ms = 10_000;
+    }
+}
+
+#[test]
+fn one_role_leaves_another_room_in_the_same_keyspace() {
+    let mut ring =
+        TransactionTestbed::new(Bank::with(&[("bank", "t"), ("bank", "u")]), with_roles(&["own", "eve", "ann"]));
+    let [eve, ann] = ["eve", "ann"].map(|role| ring.client(Some((role, "secret"))));
+    // Rights and plans are known.
+    assert_eq!(ring.ask(ann, &put("bank.u", 1, 1)).opcode(), opcode::RESULT);
+    assert_eq!(ring.ask(eve, &put("bank.t", 1, 1)).opcode(), opcode::RESULT);
+    ring.bank.lock().unwrap().reads_unanswered = true;
+    ring.send(eve, &flood("bank.t", 5_000));
+    ring.run_for(SECOND);
+    let refused = ring.answers(eve);
+    assert!(refused.len() > 4_000, "{}", refused.len());
+    assert!(refused.iter().all(|answer| answer.error().0 == OVERLOADED), "{:?}", refused[0].error());
+    let answer = ring.ask(ann, &put("bank.u", 2, 2));
+    assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}");
+    // When they are over there is room again.
+    ring.run_for(20 * SECOND);
+    assert_eq!(ring.metrics().open.get(), 0);
+    ring.answers(eve);
+    ring.bank.lock().unwrap().reads_unanswered = false;
+    assert_eq!(ring.ask(eve, &put("bank.t", 1, 1)).opcode(), opcode::RESULT);
+}
+
+#[test]
+fn where_nobody_logs_in_one_keyspace_leaves_another_room() {
+    let change = |options: &mut super::support::scene::SceneOptions| options.config.query_timeout_ms = 10_000;
+    let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t"), ("bank2", "u")]), change);
+    let [eve, ann] = [0, 1].map(|_| ring.client(None));
+    assert_eq!(ring.ask(ann, &put("bank2.u", 1, 1)).opcode(), opcode::RESULT);
+    ring.bank.lock().unwrap().reads_unanswered = true;
+    ring.send(eve, &flood("bank.t", 5_000));
+    ring.run_for(SECOND);
+    assert!(ring.answers(eve).len() > 4_000);
+    let answer = ring.ask(ann, &put("bank2.u", 2, 2));
+    assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}");
+}
+
+/// A text of its own for each transaction has to be planned each time.
+#[test]
+fn one_role_leaves_another_room_to_have_its_transactions_planned() {
+    let mut ring =
+        TransactionTestbed::new(Bank::with(&[("bank", "t"), ("bank", "u")]), with_roles(&["own", "eve", "ann"]));
+    let [eve, ann] = ["eve", "ann"].map(|role| ring.client(Some((role, "secret"))));
+    assert_eq!(ring.ask(eve, &put("bank.t", 1, 1)).opcode(), opcode::RESULT);
+    assert_eq!(ring.ask(ann, &put("bank.u", 1, 1)).opcode(), opcode::RESULT);
+    for round in 0..20 {
+        let texts = (0..200i16).flat_map(|stream| bytes::query(4, stream, &put("bank.t", round, i32::from(stream))));
+        ring.send(eve, &texts.collect::<Vec<u8>>());
+        let answer = ring.ask(ann, &put("bank.u", 2, round));
+        assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}");
+        ring.answers(eve);
+    }
+}
