@@ -32,17 +32,15 @@ impl Transactions {
                 return;
             }
             let next = Place { generation, position: of.log.take() };
-            let former = self.all[id.index as usize].place;
             let transaction = &mut self.all[id.index as usize];
             (transaction.next_place, transaction.is_sent, transaction.may_be_there) = (Some(next), true, false);
             let timestamp_us = transaction.timestamp_us;
             self.counters.carried_forward += 1;
             #[cfg(test)]
             if self.without == Some(Without::AcknowledgedForward) {
+                let former = self.all[id.index as usize].place;
                 self.finish_record(shard, former);
             }
-            #[cfg(not(test))]
-            let _ = former;
             sink.append(id, shard, next, timestamp_us);
         }
     }

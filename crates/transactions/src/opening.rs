@@ -127,7 +127,7 @@ enum State {
     /// A generation is being claimed, on this row.
     Claiming(Option<Row>),
     /// Those before the generation that was claimed are being recovered.
-    Recovering(Generation, Recovery),
+    Recovering(Generation, Box<Recovery>),
     /// They are being sealed.
     Sealing(Generation),
     /// The generation that was claimed may be written to.
@@ -232,7 +232,7 @@ impl Opening {
         // Those of its own: it may begin anew.
         let pauses = Pauses::new(self.claim.0);
         let recovery = Recovery::begin(self.shard, sealed, Generation(claimed.0 - 1), pauses, sink);
-        self.state = State::Recovering(claimed, recovery);
+        self.state = State::Recovering(claimed, Box::new(recovery));
         self.go_on(sink);
     }
 

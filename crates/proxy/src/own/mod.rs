@@ -16,6 +16,7 @@ pub(crate) mod ask;
 pub(crate) mod heard;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use shunt_fleet::StatementId;
@@ -25,7 +26,7 @@ use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage};
 use slab::Slab;
 
 use crate::ids::PoolId;
-use crate::transactions::part::{Part, Share};
+use crate::transactions::part::{Part, Share, Who};
 
 /// Version of the protocol that they are asked in, or 3 if the ring knows no other.
 pub(crate) const VERSION: u8 = 4;
@@ -37,8 +38,13 @@ pub(crate) const IN_FLIGHT_MAX: usize = 16_384;
 pub(crate) const IN_FLIGHT_OF_FLEET: usize = 64;
 
 /// Those of transactions, of which one may ask a hundred at a time.
-const IN_FLIGHT_OF_TRANSACTIONS: usize =
-    Share::Rights.most() + Share::Plans.most() + Share::Reads.most() + Share::Writes.most();
+const IN_FLIGHT_OF_TRANSACTIONS: usize = Share::Rights.most()
+    + Share::Plans.most()
+    + Share::Reads.most()
+    + Share::Names.most()
+    + Share::Records.most()
+    + Share::Writes.most()
+    + Share::Found.most();
 
 /// Texts that are prepared for the next time.
 const IN_FLIGHT_OF_PREPARES: usize = 256;
@@ -162,6 +168,11 @@ impl Own {
         self.texts.insert(Text { text, number: self.numbers, id: None, is_asked: false })
     }
 
+    /// True if one more of this kind may be in flight.
+    pub(crate) fn has_room(&self, whose: &Whose) -> bool {
+        self.in_flight.has_room(whose)
+    }
+
     /// Nodes know a text of a transaction by this id.
     pub(crate) fn learn_id(&mut self, text: &Arc<str>, id: &[u8]) {
         let place = self.place_of(text);
@@ -193,6 +204,8 @@ struct InFlight {
     free_rows: usize,
     /// By share.
     transactions: [usize; Share::COUNT],
+    /// The same of each client.
+    of_clients: HashMap<(Who, Share), usize>,
     /// Texts of transactions that are being prepared for the next time.
     prepares: usize,
 }
@@ -208,7 +221,12 @@ impl InFlight {
                     self.free_rows < IN_FLIGHT_OF_FREE_ROWS && self.rows < IN_FLIGHT_OF_ROWS
                 }
                 Whose::Write(_) => self.rows < IN_FLIGHT_OF_ROWS,
-                Whose::Transaction(part) => self.transactions[part.share() as usize] < part.share().most(),
+                Whose::Transaction(part) => {
+                    let share = part.share();
+                    let of_one = part.who().and_then(|who| self.of_clients.get(&(who, share)).copied());
+                    self.transactions[share as usize] < share.most()
+                        && of_one.is_none_or(|count| count < share.most_of_one())
+                }
                 Whose::Prepare(..) => self.prepares < IN_FLIGHT_OF_PREPARES,
                 _ => true,
             }
@@ -221,6 +239,9 @@ impl InFlight {
         self.prepares += usize::from(matches!(whose, Whose::Prepare(..)));
         if let Whose::Transaction(part) = whose {
             self.transactions[part.share() as usize] += 1;
+            if let Some(who) = part.who() {
+                *self.of_clients.entry((who, part.share())).or_default() += 1;
+            }
         }
         self.all.insert(whose)
     }
@@ -233,6 +254,14 @@ impl InFlight {
         self.prepares -= usize::from(matches!(whose, Whose::Prepare(..)));
         if let Whose::Transaction(part) = whose {
             self.transactions[part.share() as usize] -= 1;
+            if let Some(who) = part.who()
+                && let Entry::Occupied(mut of_one) = self.of_clients.entry((who, part.share()))
+            {
+                *of_one.get_mut() -= 1;
+                if *of_one.get() == 0 {
+                    of_one.remove();
+                }
+            }
         }
         Some(whose)
     }
@@ -273,22 +302,28 @@ mod tests {
         };
         assert_eq!(fill(Whose::Write(WriteId::UNWATCHED)), IN_FLIGHT_OF_FREE_ROWS);
         assert_eq!(fill(Whose::Write(WriteId(7))), IN_FLIGHT_OF_ROWS - IN_FLIGHT_OF_FREE_ROWS);
-        let parts = [
-            Part::MayChange { pool: PoolId::NONE, number: 1 },
-            Part::Modes,
-            Part::Read { job: 1, read: 1 },
-            Part::Nothing,
-        ];
-        for part in parts {
-            assert_eq!(fill(Whose::Transaction(part)), part.share().most());
+        let read = |who| Part::Read { job: 1, read: 1, who: Who(who) };
+        for (part, count) in [
+            (Part::MayChange { pool: PoolId::NONE, number: 1 }, Share::Rights.most()),
+            (Part::Modes, Share::Plans.most()),
+            // One client leaves another its room.
+            (read(1), Share::Reads.most_of_one()),
+            (read(2), Share::Reads.most_of_one()),
+            (read(3), 0),
+            (Part::Name(1), Share::Names.most()),
+            (Part::Nothing, Share::Records.most()),
+        ] {
+            assert_eq!(fill(Whose::Transaction(part)), count, "{part:?}");
         }
         assert_eq!(fill(Whose::Prepare(1, 1)), IN_FLIGHT_OF_PREPARES);
-        let others =
-            IN_FLIGHT_MAX - IN_FLIGHT_OF_ROWS - IN_FLIGHT_OF_TRANSACTIONS - IN_FLIGHT_OF_PREPARES - IN_FLIGHT_OF_FLEET;
+        // Nobody has writes of transactions in flight here.
+        let transactions = IN_FLIGHT_OF_TRANSACTIONS - Share::Writes.most() - Share::Found.most();
+        let others = IN_FLIGHT_MAX - IN_FLIGHT_OF_ROWS - transactions - IN_FLIGHT_OF_PREPARES - IN_FLIGHT_OF_FLEET;
         assert_eq!(fill(Whose::Deletion(1)), others);
         assert_eq!(fill(Whose::Fleet(StatementId(1))), IN_FLIGHT_OF_FLEET);
         (0..IN_FLIGHT_MAX).for_each(|place| assert!(in_flight.remove(place).is_some()));
         assert_eq!((in_flight.rows, in_flight.free_rows, in_flight.remove(0)), (0, 0, None));
+        assert!(in_flight.of_clients.is_empty());
     }
 
     /// One role alone cannot take what there is for the rows of all.

@@ -10,7 +10,7 @@ use super::draining::Draining;
 use super::known::Head;
 use super::named::WaitsForName;
 use super::outbox::Wanted;
-use super::part::OneWrite;
+use super::part::{OneWrite, Part};
 use super::plans::Waiter;
 use super::timer::set_due;
 use super::unmade::Unmade;
@@ -28,8 +28,10 @@ pub(crate) fn out(core: &mut Core, io: &mut Io) {
             Wanted::Read(id, number) => reads::read(core, io, id, number.0),
             Wanted::Answer(number, outcome) => run::answered(core, number.0, outcome),
             Wanted::Record { id, shard, place, timestamp_us } => {
-                let body = reads::record_of(core, id, timestamp_us);
-                let is_sent = body.is_some_and(|body| log::write(core, io, id, (shard, place), timestamp_us, &body));
+                let record = reads::record_of(core, id, timestamp_us);
+                let is_sent = record.is_some_and(|(body, who)| {
+                    log::write(core, io, Part::Record { id, who }, (shard, place), timestamp_us, &body)
+                });
                 if !is_sent {
                     recorded(core, io, id, Written::NotSent);
                 }
@@ -141,6 +143,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
     }
     count(core, io);
     openings::tell_unsent(core, io);
+    writes::tick(core, io);
     if core.ticks.is_multiple_of(LOWS_TICKS) {
         let (table, outbox) = core.fleet.transactions.table();
         table.tell_lows(outbox);

@@ -12,9 +12,9 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, part: Part, heard: &Heard<'_>, 
     match part {
         Part::Schema { planning, question } => planning::heard_schema(core, io, planning, question, heard),
         Part::Text { planning, place } => planning::heard_text(core, io, planning, place, heard),
-        Part::Read { job, read } => reads::heard(core, io, (job, read), heard, raw),
-        Part::Record(id) => carry::recorded(core, io, id, log::written(heard)),
-        Part::Write(write) => writes::heard(core, io, write, heard),
+        Part::Read { job, read, .. } => reads::heard(core, io, (job, read), heard, raw),
+        Part::Record { id, .. } => carry::recorded(core, io, id, log::written(heard)),
+        Part::Write { write, .. } => writes::heard(core, io, write, heard),
         Part::Name(number) => names::heard(core, io, number, heard),
         Part::Opening { claim, part } => openings::heard(core, io, claim, part, heard),
         Part::Low { shard, generation, low } => {

@@ -4,7 +4,7 @@
 
 use shunt_locks::Written;
 use shunt_reactor::Io;
-use shunt_transactions::{Claim, Conditional, Failed, Generation, Place, Position, Row, TransactionId};
+use shunt_transactions::{Claim, Conditional, Failed, Generation, Place, Position, Row};
 use shunt_wire::cql::message::{ResultMessage, Value, ValueList};
 
 use super::part::{OpeningPart, Part};
@@ -137,12 +137,12 @@ pub(super) fn write_again(
 pub(super) fn write(
     core: &mut Core,
     io: &mut Io,
-    id: TransactionId,
+    part: Part,
     (shard, place): (u8, Place),
     timestamp_us: i64,
     body: &[u8],
 ) -> bool {
-    send(core, io, Part::Record(id), WRITE, &record(core, shard, place, body), How::Quorum(Some(timestamp_us)))
+    send(core, io, part, WRITE, &record(core, shard, place, body), How::Quorum(Some(timestamp_us)))
 }
 
 pub(super) fn write_low(core: &mut Core, io: &mut Io, shard: u8, generation: Generation, low: Position) -> bool {

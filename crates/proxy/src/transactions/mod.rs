@@ -89,7 +89,7 @@ use self::known::{Head, Known};
 use self::named::Names;
 use self::open::Open;
 use self::outbox::{Outbox, Wanted};
-use self::part::OpeningPart;
+use self::part::{OneWrite, OpeningPart, Who};
 use self::plans::Plans;
 use self::shares::Shares;
 use self::unmade::{Trials, Unmade};
@@ -119,6 +119,8 @@ pub(crate) struct TransactionKeeper {
     names: Names,
     /// Writes that were tried and are not made yet.
     trials: Trials,
+    /// Writes for which there was no room among the proxy's own statements, by whose they are.
+    parked: HashMap<Who, VecDeque<OneWrite>>,
     allowed: Allowed,
     modes: Modes,
     /// Shards of this core whose logs are not opened yet: by whom they will be.
@@ -150,6 +152,7 @@ impl Default for TransactionKeeper {
             plans: Plans::default(),
             names: Names::default(),
             trials: Trials::default(),
+            parked: HashMap::new(),
             allowed: Allowed::default(),
             modes: Modes::default(),
             claims: [None; SHARDS],

@@ -24,7 +24,7 @@ use crate::own::{self, Heard, Whose};
 /// How old what a write is told may be.
 pub(super) const FRESH_NS: u64 = 20_000_000;
 /// When it says nothing any more.
-const LATE_NS: u64 = 2 * SECOND_NS;
+const LATE_NS: u64 = 5 * SECOND_NS;
 
 type Key = (Box<str>, Box<str>);
 

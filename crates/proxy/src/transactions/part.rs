@@ -1,5 +1,7 @@
 //! Which part of a transaction one of the proxy's own statements is: so its outcome finds the way.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use shunt_transactions::{Claim, Generation, Place, Position, TransactionId};
 
 use crate::ids::PoolId;
@@ -11,12 +13,12 @@ pub(crate) enum Part {
     Schema { planning: u64, question: Question },
     /// A text of a planning, by its place, was to be prepared.
     Text { planning: u64, place: u16 },
-    /// A row is read.
-    Read { job: u64, read: u16 },
-    /// A record is written.
-    Record(TransactionId),
-    /// One of the writes is made.
-    Write(OneWrite),
+    /// A row is read, for this client.
+    Read { job: u64, read: u16, who: Who },
+    /// A record is written, for this client.
+    Record { id: TransactionId, who: Who },
+    /// One of the writes is made, for this client.
+    Write { write: OneWrite, who: Who },
     /// Which table a name stands for.
     Name(u64),
     /// A step of an opening.
@@ -53,8 +55,23 @@ impl OneWrite {
     }
 }
 
+/// A client as its share of what is in flight is known by: a hash of what [`super::shares`] knows it by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Who(pub(crate) u64);
+
+impl Who {
+    /// Former owners of shards, of whose clients nobody knows.
+    pub(crate) const FORMER: Who = Who(0);
+
+    pub(crate) fn of(name: &str) -> Who {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        Who(hasher.finish())
+    }
+}
+
 /// Kinds of parts, each of which leaves the others their room among the proxy's own statements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Share {
     /// Rights, of roles that may have none.
     Rights,
@@ -62,8 +79,14 @@ pub(crate) enum Share {
     Plans,
     /// Rows that are read before anything is written.
     Reads,
-    /// What is written, and what former owners have left: others wait for it.
+    /// Which table a name stands for.
+    Names,
+    /// Records, and the log: others wait for it.
+    Records,
+    /// What is written.
     Writes,
+    /// What former owners have left to be written.
+    Found,
 }
 
 impl Part {
@@ -72,18 +95,25 @@ impl Part {
             Part::Permission { .. } | Part::MayChange { .. } => Share::Rights,
             Part::Schema { .. } | Part::Text { .. } | Part::Change(_) | Part::Modes => Share::Plans,
             Part::Read { .. } => Share::Reads,
-            Part::Record(_)
-            | Part::Write(_)
-            | Part::Name(_)
-            | Part::Opening { .. }
-            | Part::Low { .. }
-            | Part::Nothing => Share::Writes,
+            Part::Name(_) => Share::Names,
+            Part::Record { .. } | Part::Opening { .. } | Part::Low { .. } | Part::Nothing => Share::Records,
+            Part::Write { write: OneWrite::Own { .. }, .. } => Share::Writes,
+            Part::Write { write: OneWrite::Found { .. }, .. } => Share::Found,
+        }
+    }
+
+    /// The client whose it is, of kinds of which one client alone could take all there may be.
+    pub(crate) fn who(self) -> Option<Who> {
+        match self {
+            Part::Read { who, .. } | Part::Record { who, .. } => Some(who),
+            Part::Write { write: OneWrite::Own { .. }, who } => Some(who),
+            _ => None,
         }
     }
 }
 
 impl Share {
-    pub(crate) const COUNT: usize = 4;
+    pub(crate) const COUNT: usize = 7;
 
     /// Statements of this kind in flight at once, on one core.
     pub(crate) const fn most(self) -> usize {
@@ -91,8 +121,16 @@ impl Share {
             Share::Rights => 256,
             Share::Plans => 384,
             Share::Reads => 768,
-            Share::Writes => 640,
+            Share::Names => 128,
+            Share::Records => 256,
+            Share::Writes => 384,
+            Share::Found => 256,
         }
+    }
+
+    /// Of these, those of one client: a half.
+    pub(crate) const fn most_of_one(self) -> usize {
+        self.most() / 2
     }
 }
 

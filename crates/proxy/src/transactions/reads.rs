@@ -15,7 +15,7 @@ use super::failed::Failed;
 use super::job::Job;
 use super::known::Head;
 use super::named::{Found, Named, WaitsForName};
-use super::part::Part;
+use super::part::{Part, Who};
 use super::plan::{Decided, RowRead};
 use super::timer::set_due;
 use super::{answer, levels, names, own_rows};
@@ -101,7 +101,7 @@ fn ask_read(core: &mut Core, io: &mut Io, number: u64, read: u16) -> Result<(), 
             None => return Ok(()),
         },
     };
-    let whose = Whose::Transaction(Part::Read { job: number, read });
+    let whose = Whose::Transaction(Part::Read { job: number, read, who: Who::of(&job.who) });
     let levels = Levels { consistency: levels::quorum(core), serial: None, timestamp_us: None, elsewhere: false };
     if own::ask::ask_text(core, io, whose, &text, list.values(), &levels, Some((rows_max + 1, None))) {
         return Ok(());
@@ -296,11 +296,11 @@ fn encode(job: &mut Job, timestamp_us: i64) -> Result<(), record::BadRecord> {
     Ok(())
 }
 
-/// The record of a transaction, with its timestamp. None: it is not there any more.
-pub(super) fn record_of(core: &mut Core, id: TransactionId, timestamp_us: i64) -> Option<Vec<u8>> {
+/// The record of a transaction, with its timestamp, and for whom it is written. None: it is not there any more.
+pub(super) fn record_of(core: &mut Core, id: TransactionId, timestamp_us: i64) -> Option<(Vec<u8>, Who)> {
     let number = core.fleet.transactions.of_id.get(&id)?;
     let job = core.fleet.transactions.jobs.get_mut(number)?;
     job.timestamp_us = timestamp_us;
     encode(job, timestamp_us).ok()?;
-    Some(job.record.clone())
+    Some((job.record.clone(), Who::of(&job.who)))
 }

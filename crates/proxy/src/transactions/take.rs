@@ -121,9 +121,8 @@ fn begin(
     }
     let mut form = Form { kind: FormKind::Message, ..Form::default() };
     if !was_forwarded {
-        // To ask again, where the shard has just changed hands.
+        // To ask again, where the shard has just changed hands; that it may be is said when its client is allowed to.
         form.texts = [known.domain.as_bytes(), &message].concat();
-        form.name_bytes = known.domain.len();
     }
     let guard = asked.besides.guard.map(|guard| guard.is_fast);
     let Some((ticket, _)) = ask::note(core, io, (slot, header.stream), was_forwarded, form) else { return Ok(()) };
@@ -143,7 +142,8 @@ const AGAIN_AFTER_NS: u64 = 20_000_000;
 /// So many at once: what is more is for the client to ask again.
 const AGAIN_MAX: usize = 1_024;
 
-/// Asks again later what was certainly not executed; `false`: it is for the client to do so.
+/// Asks again later what was certainly not executed; `false`: it is for the client to do so. This must never ask for what its client was not
+/// found to be allowed: then the request has not been sent before, and nothing says which keyspace it is in.
 pub(super) fn again(core: &mut Core, io: &mut Io, ticket: Ticket) -> bool {
     let now_ns = io.now_ns();
     let Some(pending) = core.fleet.locks.requests_mut().get_mut(ticket) else { return false };
@@ -191,6 +191,9 @@ pub(super) fn send(
 ) {
     let shard = levels::shard_of_domain(domain);
     let keeper = core_of(shard, core.context.config.cores);
+    if !was_forwarded && let Some(pending) = core.fleet.locks.requests_mut().get_mut(ticket) {
+        pending.form.name_bytes = domain.len();
+    }
     if let Some(owner) = core.fleet.hops.owner(shard) {
         let via = if was_forwarded { None } else { forward_transaction(core, io, owner, login, ticket, message) };
         match via {

@@ -66,14 +66,14 @@ pub(super) struct Trials {
 }
 
 impl Trials {
-    /// Nothing more comes of these.
+    /// Nobody waits for these any more. It looks at all.
     pub(super) fn forget(&mut self, is_over: impl Fn(OneWrite) -> bool) {
         if !self.of.is_empty() {
             self.of.retain(|write, _| !is_over(*write));
         }
     }
 
-    /// One was made.
+    /// One was made, or nobody waits for it any more.
     pub(super) fn made(&mut self, write: OneWrite) {
         if !self.of.is_empty() {
             self.of.remove(&write);

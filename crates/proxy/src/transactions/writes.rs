@@ -6,6 +6,7 @@
 //! This must never: send a write of one table when another has its name; give one up whose table is there, for what a node says that
 //! does not know it yet; give two outcomes of an attempt, or none.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use shunt_locks::Written;
@@ -16,7 +17,7 @@ use shunt_wire::cql::message::{Value, ValueList, error_code};
 
 use super::named::{FLEETS_OWN, Found, Named, TableId, WaitsForName};
 use super::outbox::Wanted;
-use super::part::{OneWrite, Part};
+use super::part::{OneWrite, Part, Who};
 use super::plan::push;
 use super::unmade::Attempt;
 use super::{VERSION, levels, names};
@@ -24,11 +25,15 @@ use crate::core::Core;
 use crate::log_limits::Logged;
 use crate::own::{self, Heard, Levels, Whose};
 
+/// Writes that go on at a tick.
+const UNPARKED_MAX: usize = 64;
+
 /// The keyspace and name of a table.
 type Name = (Box<str>, Box<str>);
 
 /// What a write needs, to be sent.
 struct Sent {
+    who: Who,
     id: TableId,
     text: Arc<str>,
     list: ValueList,
@@ -61,7 +66,9 @@ impl Sent {
                 let job = keeper.jobs.get(keeper.of_id.get(&id)?)?;
                 let one = job.write(place)?;
                 one.values.iter().for_each(|value| push(&mut list, value));
-                Some(Sent { id: one.id, text: Arc::clone(one.text), list, timestamp_us: job.timestamp_us })
+                // Of two on one row the later counts.
+                let timestamp_us = job.timestamp_us + i64::from(write.number());
+                Some(Sent { who: Who::of(&job.who), id: one.id, text: Arc::clone(one.text), list, timestamp_us })
             }
             OneWrite::Found { claim, place: at, .. } => {
                 let record = Record::decode(keeper.openings.get(&claim.0)?.bodies.get(&at)?).ok()?;
@@ -73,7 +80,8 @@ impl Sent {
                         record::Value::Unset => Value::Unset,
                     });
                 }
-                Some(Sent { id: one.id, text: one.text.into(), list, timestamp_us: record.timestamp_us })
+                let (text, timestamp_us) = (one.text.into(), record.timestamp_us + i64::from(write.number()));
+                Some(Sent { who: Who::FORMER, id: one.id, text, list, timestamp_us })
             }
         }
     }
@@ -83,10 +91,7 @@ impl Sent {
 pub(super) fn make(core: &mut Core, io: &mut Io, write: OneWrite) {
     let Some((keyspace, table)) = name_of(core, write) else { return made(core, write, Ok(Written::NotSent)) };
     if let Some(sent) = Sent::of(core, write).filter(|sent| sent.id == FLEETS_OWN) {
-        if !send(core, io, write, &sent) {
-            failed(core, io, write, (Written::NotSent, false, "no node could be asked to make it"));
-        }
-        return;
+        return send_or_park(core, io, write, &sent);
     }
     let since_ns = io.now_ns().saturating_sub(names::FRESH_NS);
     names::want(core, io, (&keyspace, &table), since_ns, WaitsForName::Write(write));
@@ -97,10 +102,7 @@ pub(super) fn named(core: &mut Core, io: &mut Io, write: OneWrite, named: Named)
     let Some(sent) = Sent::of(core, write) else { return made(core, write, Ok(Written::NotSent)) };
     let (is_refused, why) = match names::known(io, named) {
         Found::Table(id) if id == sent.id => {
-            if send(core, io, write, &sent) {
-                return;
-            }
-            (false, "no node could be asked to make it")
+            return send_or_park(core, io, write, &sent);
         }
         Found::Table(_) => (true, "its table was dropped, and another of the same name was made"),
         Found::Nothing => (true, "its table was dropped"),
@@ -109,16 +111,57 @@ pub(super) fn named(core: &mut Core, io: &mut Io, write: OneWrite, named: Named)
     failed(core, io, write, (Written::NotSent, is_refused, why));
 }
 
-fn send(core: &mut Core, io: &mut Io, write: OneWrite, sent: &Sent) -> bool {
-    // Of two on one row the later counts.
-    let timestamp_us = Some(sent.timestamp_us + i64::from(write.number()));
-    let levels = Levels { consistency: levels::quorum(core), serial: None, timestamp_us, elsewhere: false };
-    let whose = Whose::Transaction(Part::Write(write));
-    own::ask::ask_text(core, io, whose, &sent.text, sent.list.values(), &levels, None)
+fn send_or_park(core: &mut Core, io: &mut Io, write: OneWrite, sent: &Sent) {
+    let part = Part::Write { write, who: sent.who };
+    if !core.fleet.own.has_room(&Whose::Transaction(part)) {
+        park(core, write, sent.who);
+    } else if !send(core, io, part, sent) {
+        failed(core, io, write, (Written::NotSent, false, "no node could be asked to make it"));
+    }
+}
+
+fn send(core: &mut Core, io: &mut Io, part: Part, sent: &Sent) -> bool {
+    let levels = Levels {
+        consistency: levels::quorum(core),
+        serial: None,
+        timestamp_us: Some(sent.timestamp_us),
+        elsewhere: false,
+    };
+    own::ask::ask_text(core, io, Whose::Transaction(part), &sent.text, sent.list.values(), &levels, None)
+}
+
+/// There are as many in flight as may be, of all or of this client: it goes on when one of them has come back. To have it tried again after a
+/// pause, as what fails is, would make take-overs slow that have much to do.
+fn park(core: &mut Core, write: OneWrite, who: Who) {
+    core.fleet.transactions.parked.entry(who).or_default().push_back(write);
+}
+
+/// One has come back: another may go.
+fn go_on(core: &mut Core, io: &mut Io) {
+    let Core { fleet, .. } = core;
+    let has_room =
+        |who: &Who, write: OneWrite| fleet.own.has_room(&Whose::Transaction(Part::Write { write, who: *who }));
+    let parked = &mut fleet.transactions.parked;
+    let next = parked.iter_mut().find(|(who, queue)| queue.front().is_some_and(|write| has_room(who, *write)));
+    let Some((who, Some(write))) = next.map(|(who, queue)| (*who, queue.pop_front())) else { return };
+    if parked.get(&who).is_some_and(VecDeque::is_empty) {
+        parked.remove(&who);
+    }
+    make(core, io, write);
+}
+
+/// Others may have had all the room, of whom nobody comes back here.
+pub(super) fn tick(core: &mut Core, io: &mut Io) {
+    for _ in 0..core.fleet.transactions.parked.values().map(VecDeque::len).sum::<usize>().min(UNPARKED_MAX) {
+        go_on(core, io);
+    }
 }
 
 /// A node has answered, or nobody has.
 pub(super) fn heard(core: &mut Core, io: &mut Io, write: OneWrite, heard: &Heard<'_>) {
+    if !core.fleet.transactions.parked.is_empty() {
+        go_on(core, io);
+    }
     let (is_refused, why) = match heard {
         Heard::Result(_) => return made(core, write, Ok(Written::Acknowledged)),
         Heard::Error(error) => (error.code == error_code::INVALID, error.message),

@@ -12,7 +12,7 @@ use shunt_testing::{Answer, bytes, simulated};
 use shunt_transactions::record::{Record, Write};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::encode_result::{PreparedSpec, RowsWriter, native, prepared};
-use shunt_wire::cql::message::error_code::{INVALID, UNAVAILABLE};
+use shunt_wire::cql::message::error_code::{INVALID, OVERLOADED, UNAUTHORIZED, UNAVAILABLE};
 use shunt_wire::cql::message::{Execute, Prepare, Query, QueryParams, Value, encode, put};
 
 use super::lock_ring::{self, LockTestbed, Tables, answer, applied, rows, some};
@@ -25,8 +25,20 @@ pub enum Writes {
     #[default]
     Acknowledged,
     Unanswered,
+    /// Nobody answers for this table.
+    UnansweredOf(&'static str),
     /// There are too few replicas.
     Unavailable,
+}
+
+/// What nodes say of rights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rights {
+    #[default]
+    All,
+    None,
+    /// They have no time.
+    Unsaid,
 }
 
 /// The shard's row: generation, claim, sealed.
@@ -50,6 +62,8 @@ pub struct Bank {
     pub stale: (usize, [u8; 16]),
     /// How many keep from saying anything to them.
     pub looks_unanswered: bool,
+    /// What is answered to the question if a role may read a table, or write to it.
+    pub rights: Rights,
     /// Replicas of each keyspace.
     pub replicas: u16,
     shards: BTreeMap<i32, Row>,
@@ -179,6 +193,8 @@ impl Bank {
         match self.writes {
             Writes::Acknowledged => void(request),
             Writes::Unanswered => Action::Silence,
+            Writes::UnansweredOf(table) if text.contains(table) => Action::Silence,
+            Writes::UnansweredOf(_) => void(request),
             Writes::Unavailable => error(request, UNAVAILABLE, "Cannot achieve consistency level QUORUM"),
         }
     }
@@ -198,11 +214,18 @@ impl Bank {
         if text.contains("FROM system_schema.") {
             return self.schema(request, text);
         }
-        if text.starts_with("INSERT INTO") && text.contains(" JSON '{}'") {
-            return Some(error(request, INVALID, "Invalid null value in condition for column id"));
-        }
-        if text.contains("LIMIT 0") {
-            return Some(error(request, INVALID, "LIMIT must be strictly positive"));
+        let writes = text.starts_with("INSERT INTO") && text.contains(" JSON '{}'");
+        if writes || text.contains("LIMIT 0") {
+            let about_nothing = if writes {
+                "Invalid null value in condition for column id"
+            } else {
+                "LIMIT must be strictly positive"
+            };
+            return Some(match self.rights {
+                Rights::All => error(request, INVALID, about_nothing),
+                Rights::None => error(request, UNAUTHORIZED, "the node says no"),
+                Rights::Unsaid => error(request, OVERLOADED, "the node has no time"),
+            });
         }
         text.contains(" bank").then(|| self.on_table(request, text, params))
     }

@@ -6,7 +6,7 @@ use shunt_testing::bytes;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::error_code::OVERLOADED;
 
-use super::transaction_ring::{Bank, TransactionTestbed, put, read_and_put};
+use super::transaction_ring::{Bank, Rights, TransactionTestbed, Writes, put, read_and_put};
 
 /// Transactions of which each reads a row that no node answers for.
 fn flood(table: &str, count: i16) -> Vec<u8> {
@@ -58,6 +58,53 @@ fn where_nobody_logs_in_one_keyspace_leaves_another_room() {
     assert!(ring.answers(eve).len() > 4_000);
     let answer = ring.ask(ann, &put("bank2.u", 2, 2));
     assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}");
+}
+
+/// What one reads, writes or has recorded leaves another room, whether nodes answer or not.
+#[test]
+fn statements_of_one_role_that_nobody_answers_leave_room_for_those_of_another() {
+    let mut ring =
+        TransactionTestbed::new(Bank::with(&[("bank", "t"), ("bank", "u")]), with_roles(&["own", "eve", "ann"]));
+    let [eve, ann] = ["eve", "ann"].map(|role| ring.client(Some((role, "secret"))));
+    assert_eq!(ring.ask(eve, &put("bank.t", 1, 1)).opcode(), opcode::RESULT);
+    assert_eq!(ring.ask(ann, &put("bank.u", 1, 1)).opcode(), opcode::RESULT);
+    ring.bank.lock().unwrap().writes = Writes::UnansweredOf("bank.t");
+    let one = |stream: i16| {
+        let writes: Vec<String> = (0..10i32)
+            .map(|row| format!("INSERT INTO bank.t (id, v) VALUES ({}, 1);", i32::from(stream) * 10 + row))
+            .collect();
+        bytes::query(4, stream, &format!("BEGIN TRANSACTION {} COMMIT TRANSACTION", writes.join(" ")))
+    };
+    for first in (0..700).step_by(20) {
+        ring.send(eve, &(first..first + 20).flat_map(one).collect::<Vec<u8>>());
+        ring.run_for(SECOND / 20);
+    }
+    let before = ring.bank.lock().unwrap().written_to("bank.u");
+    for v in 0..5 {
+        let answer = ring.ask(ann, &put("bank.u", 1, v));
+        assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}");
+        assert_eq!(ring.bank.lock().unwrap().written_to("bank.u") - before, v as usize + 1, "it is made at once");
+    }
+}
+
+/// What no node has said is no leave, however often and soon it is asked again.
+#[test]
+fn a_role_of_which_no_node_has_said_what_it_may_writes_nothing() {
+    let mut ring = TransactionTestbed::new(Bank::with(&[("bank", "t")]), with_roles(&["own", "eve", "ann"]));
+    let [eve, ann] = ["eve", "ann"].map(|role| ring.client(Some((role, "secret"))));
+    for rights in [Rights::Unsaid, Rights::None] {
+        ring.bank.lock().unwrap().rights = Rights::All;
+        // It is planned, then: what a plan needs stops nobody.
+        assert_eq!(ring.ask(ann, &put("bank.t", 1, 1)).opcode(), opcode::RESULT);
+        let before = ring.bank.lock().unwrap().written.len();
+        ring.bank.lock().unwrap().rights = rights;
+        let answer = ring.ask(eve, &put("bank.t", 1, 1));
+        ring.run_for(2 * SECOND);
+        assert_eq!(ring.bank.lock().unwrap().written.len(), before, "{rights:?}: {answer:?}");
+        assert_eq!(answer.opcode(), opcode::ERROR);
+    }
+    ring.bank.lock().unwrap().rights = Rights::All;
+    assert_eq!(ring.ask(eve, &put("bank.t", 1, 1)).opcode(), opcode::RESULT);
 }
 
 /// A text of its own for each transaction has to be planned each time.
