@@ -41,6 +41,8 @@ public class Transfers {
     private static final String KEYSPACE = "scalar_bank";
     private static final String TABLE = "accounts";
     private static final int AMOUNT = 1;
+    /** Accounts that a transaction opens or reads where nothing is measured. */
+    private static final int AT_ONCE = 50;
     private static final long PATIENCE_NS = 60_000_000_000L;
 
     /** One way to make a transfer. */
@@ -150,10 +152,12 @@ public class Transfers {
             admin.createTable(KEYSPACE, TABLE, columns, true);
         }
         DistributedTransactionManager manager = factory.getTransactionManager();
-        for (int id = 0; id < accounts; id++) {
+        for (int first = 0; first < accounts; first += AT_ONCE) {
             DistributedTransaction transaction = manager.begin();
-            transaction.insert(Insert.newBuilder().namespace(KEYSPACE).table(TABLE).partitionKey(Key.ofInt("id", id))
-                .intValue("balance", balance).build());
+            for (int id = first; id < Math.min(accounts, first + AT_ONCE); id++) {
+                transaction.insert(Insert.newBuilder().namespace(KEYSPACE).table(TABLE).partitionKey(Key.ofInt("id", id))
+                    .intValue("balance", balance).build());
+            }
             transaction.commit();
         }
         return manager;
@@ -163,13 +167,16 @@ public class Transfers {
     private static long total(DistributedTransactionManager manager) throws Exception {
         long sum = 0;
         long deadline = System.nanoTime() + PATIENCE_NS;
-        for (int id = 0; id < accounts; id++) {
+        for (int first = 0; first < accounts; first += AT_ONCE) {
             for (boolean read = false; !read; ) {
                 DistributedTransaction transaction = manager.begin();
                 try {
-                    int balance = balance(transaction, id).orElseThrow();
+                    long part = 0;
+                    for (int id = first; id < Math.min(accounts, first + AT_ONCE); id++) {
+                        part += balance(transaction, id).orElseThrow();
+                    }
                     transaction.commit();
-                    sum += balance;
+                    sum += part;
                     read = true;
                 } catch (TransactionException conflict) {
                     transaction.rollback();

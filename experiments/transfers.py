@@ -304,9 +304,12 @@ def java(stack, proxy: Proxy, contacts: list, replicas: int, options) -> "Java |
     if not set(JAVA) & set(options.arms):
         return None
     try:
+        jars.java()
         classes = library()
     except jars.MissingTool as missing:
-        told = f"ScalarDB, and transactions over its driver, are left out: {missing}"
+        # The first line says what is missing, and the first of Maven's errors why.
+        lines = str(missing).splitlines()
+        told = " ".join(["ScalarDB, and transactions over its driver, are left out:", lines[0], *[line for line in lines if "[ERROR]" in line][:1]])
         print(json.dumps({"kind": "note", "text": told}) if options.json else told, flush=True)
         options.arms = [arm for arm in options.arms if arm not in JAVA]
         return None

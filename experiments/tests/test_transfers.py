@@ -1,8 +1,12 @@
 """How what the clients of transfers say becomes figures, and that money which is made or lost ends the run."""
 
+import json
+from argparse import Namespace
+
 import pytest
 
 from experiments import transfers
+from harness import jars
 
 REPORT = {"queries": 4000, "applied": 1000, "not_applied": 2900, "error_share": 0.025, "seconds": 2.0, "rate": 2000.0,
           "latency_us": {"p50": 10.0, "p99": 20.0}, "own": {"cpu_us_per_query": 3.0}, "applied_so_far": 1500, "in_doubt_so_far": 120,
@@ -51,3 +55,15 @@ def test_writes_that_are_still_made_are_waited_for(monkeypatch):
     sums = iter([8999, 8999, 9000])
     transfers.check("transaction", lambda: next(sums), range(9000, 9001))
     assert next(sums, None) is None
+
+
+def test_without_scalardb_a_note_says_why(monkeypatch, capsys):
+    def fail():
+        raise jars.MissingTool("Maven could not resolve ScalarDB's jars:\n[INFO] x\n[ERROR] no such version\n[ERROR] help")
+
+    monkeypatch.setattr(transfers.jars, "java", lambda: None)
+    monkeypatch.setattr(transfers, "library", fail)
+    options = Namespace(arms=["write", "java", "scalardb"], json=True)
+    assert transfers.java(None, None, [], 3, options) is None and options.arms == ["write"]
+    note = json.loads(capsys.readouterr().out)
+    assert note["kind"] == "note" and note["text"].endswith("ScalarDB's jars: [ERROR] no such version")
