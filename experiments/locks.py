@@ -289,7 +289,7 @@ def say(arm: str, label: str, round_: int, found: dict, options) -> None:
         print(json.dumps({"arm": arm, "point": label, "round": round_, "figures": found}), flush=True)
 
 
-def report(measured: dict, options) -> None:
+def report(measured: dict, options, names=SHOWN) -> None:
     out = sys.stderr if options.json else sys.stdout
     by_arm = {}
     for (label, arm, _), found in measured.items():
@@ -299,9 +299,9 @@ def report(measured: dict, options) -> None:
         if label != shown:
             print(f"\n{label}: medians of {len(rounds)} rounds", file=out)
             shown = label
-        cells = [f"{name} {statistics.median(found[name] for found in rounds):,.4g}" for name in SHOWN
+        cells = [f"{name} {statistics.median(found[name] for found in rounds):,.4g}" for name in names
                  if all(name in found for found in rounds)]
-        print(f"  {arm:10}{'  '.join(cells)}", file=out, flush=True)
+        print(f"  {arm:12}{'  '.join(cells)}", file=out, flush=True)
 
 
 def main() -> int:

@@ -64,27 +64,30 @@ def _lock(name: str):
 
 
 def library() -> Path:
-    """The directory of jars, resolved by Maven on first use."""
-    done = home() / "lib"
+    """The directory of Cassandra's jars, resolved by Maven on first use."""
+    return copied(HERE / "pom.xml", home() / "lib", "Cassandra")
+
+
+def copied(pom: Path, done: Path, name: str) -> Path:
+    """The directory `done`, with the jars of what a Maven project needs to run, resolved on first use."""
     if done.is_dir():
         return done
-    with _lock("cassandra-jars"):
+    with _lock(f"{name.lower()}-jars"):
         if done.is_dir():
             return done
         maven = shutil.which("mvn")
         if maven is None:
             raise MissingTool("Maven is missing. Debian: apt-get install maven")
-        partial = home() / "lib.partial"
+        partial = done.with_name(f"{done.name}.partial")
         shutil.rmtree(partial, ignore_errors=True)
-        home().mkdir(parents=True, exist_ok=True)
-        log = home() / "maven.log"
+        done.parent.mkdir(parents=True, exist_ok=True)
+        log = done.with_name("maven.log")
         with open(log, "w") as output:
             result = subprocess.run(
-                [maven, "-B", "-f", HERE / "pom.xml", "dependency:copy-dependencies",
-                 f"-DoutputDirectory={partial}", "-DincludeScope=runtime"],
+                [maven, "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={partial}", "-DincludeScope=runtime"],
                 stdout=output, stderr=subprocess.STDOUT)
         if result.returncode != 0:
-            raise MissingTool(f"Maven could not resolve Cassandra's jars:\n{log.read_text()[-3000:]}")
+            raise MissingTool(f"Maven could not resolve {name}'s jars:\n{log.read_text()[-3000:]}")
         partial.rename(done)
     return done
 

@@ -8,6 +8,7 @@ use crate::load::{
     distribution::Distribution,
     locks::LockKind,
     mix::{Mix, ScanRows, Workload},
+    transfers::TransferKind,
 };
 
 /// Compression asked for in STARTUP.
@@ -127,6 +128,13 @@ pub struct LoadArgs {
     /// Locks are drawn from all --keys, however few, and waited for at most so long (fast and durable)
     #[arg(long, value_name = "MS", requires = "locks")]
     pub lock_wait_ms: Option<u32>,
+    /// Move amounts instead, in a table of --keyspace with a row for each of --keys from 0 on, all with balances enough. two-rows: a
+    /// transaction of a proxy with --fleet that takes from one account and gives to another, both drawn from all; one-row: one
+    /// that takes from the stream id's own account (all share those there are, if they are fewer); lwt: the same by UPDATE ..
+    /// IF balance = ?, with the balance that the stream id heard last, and again until it is applied
+    #[arg(long, value_enum, value_name = "KIND", conflicts_with_all = ["reads", "mix", "workload", "multiget", "rate",
+        "distribution", "token_aware", "populate", "verify", "columns", "conditional", "locks", "create"])]
+    pub transfers: Option<TransferKind>,
     /// Connect, and send no queries: what connections alone cost
     #[arg(long)]
     pub idle: bool,
@@ -140,7 +148,7 @@ pub struct LoadArgs {
     #[arg(long, default_value = "bench")]
     pub keyspace: String,
     /// Table with columns (k blob primary key, v blob), or v0, v1, .. with --columns. Default: kv, or kvN with N columns; locks
-    /// (name text primary key, owner text) with --locks lwt
+    /// (name text primary key, owner text) with --locks lwt; accounts (id int primary key, balance int) with --transfers
     #[arg(long)]
     pub table: Option<String>,
     /// Consistency level by its number in the protocol: 1 ONE, 4 QUORUM, 6 LOCAL_QUORUM, 10 LOCAL_ONE

@@ -10,7 +10,7 @@ use std::{
 use shunt_reactor::{IoChoice, LoopOptions, mailbox, raise_fd_limit, run as run_loop};
 
 use crate::{
-    load::{Load, LoadArgs, LoadOptions, Mark, RoundReport, watch::Watch},
+    load::{Load, LoadArgs, LoadOptions, Mark, RoundReport, TransferKind, watch::Watch},
     measure::{Calibration, cpu},
 };
 
@@ -34,10 +34,14 @@ pub fn run(args: &LoadArgs) -> io::Result<ExitCode> {
         // In an open loop the pause would show up as latency.
         watch.calibration = Some(Calibration::new()?);
     }
-    let (json, locks) = (args.json, args.locks.is_some());
+    let json = args.json;
+    // A lock that nobody else asks for is granted, and accounts have enough: whatever else comes is a fault.
+    let lwt = args.transfers == Some(TransferKind::Lwt);
+    let all_applied = args.locks.is_some() || args.transfers.is_some() && !lwt;
     let reports = run_watched(options, choice, watch, move |report| print(report, json))?;
-    // A lock that nobody else asks for is granted: whatever else comes is a fault.
-    let faults = |report: &RoundReport| report.not_applied + if locks { report.errors.values().sum() } else { 0 };
+    let faults = |report: &RoundReport| {
+        if all_applied { report.not_applied + report.errors.values().sum::<u64>() } else { 0 }
+    };
     let sound = |report: &RoundReport| report.wrong_answers == 0 && report.wrong_values == 0 && faults(report) == 0;
     let sound = reports.iter().all(sound);
     Ok(if sound { ExitCode::SUCCESS } else { ExitCode::from(2) })

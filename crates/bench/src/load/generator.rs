@@ -87,6 +87,8 @@ pub(super) struct Generator {
     pub(super) keys: Keys,
     pub(super) growth: Growth,
     pub(super) mix: Mix,
+    /// By stream id, what its account was last heard to have (transfers by lightweight transactions).
+    pub(super) balances: Vec<i32>,
     /// Share of reads, if all else are updates of one column and any connection will do.
     pub(super) plain_reads: Option<f64>,
     pub(super) random: Random,
@@ -137,6 +139,7 @@ impl Generator {
             growth: Growth::new(options.keys, in_flight),
             plain_reads: plain.then(|| mix.share(Operation::Read)),
             mix,
+            balances: vec![0; if options.transfers.is_some() { in_flight } else { 0 }],
             queues: Queues::new(options.targets.len()),
             keys: Keys::new(options.keys, options.distribution),
             random: Random::new(options.seed),
@@ -356,14 +359,18 @@ impl Generator {
         self.count_arrivals();
         let (start_ns, counts, turns) = &self.round_from;
         let (wall_ns, turns) = (io.now_ns() - start_ns, io.counters().turns - turns);
-        Round { number, wall_ns, counts: self.counts.since(counts), latency: new_histogram(), turns }
+        let counts = self.counts.since(counts);
+        Round { number, wall_ns, counts, latency: new_histogram(), turns, applied_so_far: 0, in_doubt_so_far: 0 }
     }
 
     /// A round is over with the latencies there are now.
     fn report(&mut self, mut round: Round) {
-        const OF_LOCKS: [Operation; 2] = [Operation::Acquire, Operation::Release];
-        let of_mix = self.mix.operations().filter(|_| self.options.locks.is_none());
-        for operation in of_mix.chain(OF_LOCKS.into_iter().filter(|_| self.options.locks.is_some())) {
+        let operations: Vec<_> = match (self.options.transfers, self.options.locks) {
+            (Some(_), _) => vec![Operation::Transfer],
+            (None, Some(_)) => vec![Operation::Acquire, Operation::Release],
+            (None, None) => self.mix.operations().collect(),
+        };
+        for operation in operations {
             let own = &self.latencies[operation as usize];
             round.latency += own;
             round.counts.operations.push(OperationLatency { operation, latency: own.clone() });
@@ -371,6 +378,8 @@ impl Generator {
         if round.counts.operations.len() < 2 {
             round.counts.operations.clear();
         }
+        round.applied_so_far = self.counts.applied;
+        round.in_doubt_so_far = self.counts.errors_total() + self.counts.queries_lost;
         if let Some(reader) = &mut self.reader {
             reader(&round);
         }
@@ -411,6 +420,9 @@ impl Generator {
 
 /// The statements that a load needs, in the order in which they are prepared.
 fn prepares(options: &LoadOptions, mix: &Mix) -> Vec<Statement> {
+    if options.transfers.is_some() {
+        return vec![Statement::TRANSFER];
+    }
     if options.locks.is_some() {
         return vec![Statement::ACQUIRE, Statement::RELEASE];
     }

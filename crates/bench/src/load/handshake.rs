@@ -32,9 +32,10 @@ impl Generator {
     /// Asks for the statement that the session is at.
     pub(super) fn send_prepare(&mut self, io: &mut Io, rest: &mut SessionRest) {
         let statement = self.prepares[rest.preparing];
-        let text = match &self.options.locks {
-            Some(locks) => locks.text(statement, &self.shape.table),
-            None => self.shape.text(statement),
+        let text = match (&self.options.locks, self.options.transfers) {
+            (_, Some(kind)) => kind.text(&self.shape.table),
+            (Some(locks), None) => locks.text(statement, &self.shape.table),
+            (None, None) => self.shape.text(statement),
         };
         self.body.clear();
         encode::prepare(&mut self.body, self.options.layout.version, &text, None);
@@ -207,7 +208,11 @@ impl Generator {
             Some(_) => {}
             None => {
                 let (id, metadata_id) = (prepared.id, prepared.result_metadata_id);
-                let template = Template::new(statement, &self.shape, id, metadata_id, self.options.layout);
+                let layout = self.options.layout;
+                let template = match self.options.transfers {
+                    Some(kind) => Template::of_ints(kind.values(0, 0).as_slice().len(), id, metadata_id, layout),
+                    None => Template::new(statement, &self.shape, id, metadata_id, layout),
+                };
                 *known = Some((prepared.id.to_vec(), template));
             }
         }

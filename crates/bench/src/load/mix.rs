@@ -28,6 +28,8 @@ pub enum Operation {
     Scan,
     /// SELECT of several keys with IN.
     Multiget,
+    /// An amount is moved (with `--transfers`).
+    Transfer,
     /// A lock is taken (with `--locks`).
     Acquire,
     /// It is released.
@@ -39,8 +41,8 @@ impl Operation {
     pub const ALL: [Self; 6] =
         [Self::Read, Self::Update, Self::Insert, Self::ReadModifyWrite, Self::Scan, Self::Multiget];
 
-    /// How many kinds there are: those and the two about locks.
-    pub(super) const COUNT: usize = Self::ALL.len() + 2;
+    /// How many kinds there are: those, transfers and the two about locks.
+    pub(super) const COUNT: usize = Self::ALL.len() + 3;
 
     /// True of the two about locks.
     #[inline]
@@ -57,6 +59,7 @@ impl Operation {
             Self::ReadModifyWrite => "rmw",
             Self::Scan => "scan",
             Self::Multiget => "multiget",
+            Self::Transfer => "transfer",
             Self::Acquire => "acquire",
             Self::Release => "release",
         }

@@ -68,6 +68,7 @@ impl Generator {
             Operation::Read | Operation::ReadModifyWrite => Statement::SELECT,
             Operation::Update => self.update(),
             Operation::Insert => Statement::INSERT,
+            Operation::Transfer => Statement::TRANSFER,
             Operation::Acquire => Statement::ACQUIRE,
             Operation::Release => Statement::RELEASE,
             Operation::Scan => Statement::SCAN,
@@ -140,6 +141,7 @@ impl Generator {
                 self.keys.grown_to(there);
             }
             Operation::Insert => self.growth.failed(asked.key),
+            Operation::Transfer if !good => return self.transfer_goes_on(io, rest, stream, asked),
             Operation::Acquire if good => {
                 // Also when the run is over: what is held would be in the way of the next one.
                 self.release_lock(io, rest, stream, asked);

@@ -22,6 +22,7 @@ pub mod keys;
 mod locks;
 pub mod mix;
 mod mixed;
+mod moves;
 mod options;
 pub mod pace;
 mod pairs;
@@ -35,6 +36,7 @@ mod session;
 pub mod template;
 mod traffic;
 mod timers;
+mod transfers;
 mod verify;
 pub mod watch;
 mod zipf;
@@ -50,6 +52,7 @@ pub use self::{
     options::LoadOptions,
     report::{Latency, NodeSide, OperationReport, ProcessReport, RoundReport},
     result::{LoadCounts, OperationLatency, Round},
+    transfers::TransferKind,
 };
 use self::{
     generator::Generator,

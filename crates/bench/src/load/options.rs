@@ -10,6 +10,7 @@ use crate::load::{
     locks::{LockOptions, NAME_BYTES, OWNER_BYTES},
     mix::{Mix, Operation, ScanRows, Workload},
     template::{Layout, Shape},
+    transfers::TransferKind,
 };
 
 /// Everything a [`Load`](super::Load) has to know.
@@ -43,6 +44,8 @@ pub struct LoadOptions {
     pub conditional: bool,
     /// Take and release locks instead.
     pub locks: Option<LockOptions>,
+    /// Move amounts between accounts instead.
+    pub transfers: Option<TransferKind>,
     /// Send each query to a replica of its key.
     pub token_aware: bool,
     /// Compression of the connections.
@@ -90,6 +93,7 @@ impl Default for LoadOptions {
             columns: 1,
             conditional: false,
             locks: None,
+            transfers: None,
             token_aware: false,
             compression: None,
             warm_up_ns: 1_000_000_000,
@@ -144,10 +148,11 @@ impl LoadOptions {
         if args.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
             return Err("--rate must be above 0".into());
         }
-        let table = match args.locks {
-            Some(_) => args.table.clone().unwrap_or_else(|| "locks".into()),
-            None => args.table.clone().unwrap_or_else(|| default_table(args.columns)),
-        };
+        let table = args.table.clone().unwrap_or_else(|| match (args.locks, args.transfers) {
+            (Some(_), _) => "locks".into(),
+            (None, Some(_)) => "accounts".into(),
+            (None, None) => default_table(args.columns),
+        });
         for name in [&args.keyspace, &table] {
             if name.is_empty() || !name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_') {
                 return Err(format!("'{name}' is not a plain name"));
@@ -185,6 +190,7 @@ impl LoadOptions {
             columns: args.columns,
             conditional: args.conditional,
             locks: None,
+            transfers: TransferKind::from_args(args)?,
             token_aware: args.token_aware,
             compression,
             warm_up_ns: nanoseconds(args.warm_up)?,
@@ -239,7 +245,7 @@ mod tests {
     use clap::Parser;
 
     use super::LoadOptions;
-    use crate::load::{Distribution, LoadArgs, mix::Operation};
+    use crate::load::{Distribution, LoadArgs, TransferKind, mix::Operation};
 
     #[derive(Parser)]
     struct Command {
@@ -304,6 +310,21 @@ mod tests {
     }
 
     #[test]
+    fn transfers_are_between_accounts() {
+        let between = options("--transfers two-rows --keys 1000").expect("valid");
+        assert_eq!((between.table.as_str(), between.transfers), ("accounts", Some(TransferKind::TwoRows)));
+        assert!(options("--transfers one-row --keys 1").is_ok() && options("--transfers lwt --protocol 3").is_ok());
+        for (arguments, said) in [
+            ("--transfers two-rows --keys 1", "--keys must be 2 or more"),
+            ("--transfers one-row --protocol 3", "from --protocol 4 on"),
+            ("--transfers lwt --keys 3000000000", "2147483647 accounts"),
+        ] {
+            let problem = options(arguments).expect_err(arguments);
+            assert!(problem.contains(said), "{arguments}: {problem}");
+        }
+    }
+
+    #[test]
     fn contradictions_are_refused() {
         for arguments in [
             "--mix read=1 --reads 1",
@@ -313,6 +334,9 @@ mod tests {
             "--locks fast --reads 1",
             "--locks fast --rate 5",
             "--lock-ttl 5",
+            "--transfers lwt --locks lwt",
+            "--transfers lwt --create",
+            "--transfers two-rows --rate 5",
             "--mix acquire=1",
         ] {
             assert!(options(arguments).is_err(), "{arguments}");

@@ -79,8 +79,15 @@ pub struct RoundReport {
     pub wrong_values: u64,
     /// Keys that were not found.
     pub not_found: u64,
-    /// Locks that were not granted, or not held when they were to be released (with `--locks`).
+    /// Locks that were not granted, or not held when they were to be released (with `--locks`); transfers whose condition did not
+    /// hold (with `--transfers`).
     pub not_applied: u64,
+    /// Transfers that were made in the round (with `--transfers`).
+    pub applied: u64,
+    /// Transfers made since the start, warm-up and last answers included.
+    pub applied_so_far: u64,
+    /// As many more may have been made: errors, and queries without an answer.
+    pub in_doubt_so_far: u64,
     /// Connections lost.
     pub connections_lost: u64,
     /// Queries without an answer: in flight on lost connections, or still in flight 15 s after the last round.
@@ -176,6 +183,9 @@ impl RoundReport {
             wrong_values: counts.wrong_values,
             not_found: counts.not_found,
             not_applied: counts.not_applied,
+            applied: counts.applied,
+            applied_so_far: round.applied_so_far,
+            in_doubt_so_far: round.in_doubt_so_far,
             connections_lost: counts.connections_lost,
             queries_lost: counts.queries_lost,
             shed: counts.shed,
@@ -259,7 +269,7 @@ impl RoundReport {
             ("wrong answers", self.wrong_answers),
             ("wrong values", self.wrong_values),
             ("not found", self.not_found),
-            ("locks not granted, or not held when released", self.not_applied),
+            ("not granted, not held when released, or not moved", self.not_applied),
             ("connections lost", self.connections_lost),
             ("queries without an answer", self.queries_lost),
             ("arrivals dropped", self.shed),

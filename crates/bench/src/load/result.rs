@@ -21,8 +21,11 @@ pub struct LoadCounts {
     pub wrong_values: u64,
     /// Keys asked for that were not found (with `verify`).
     pub not_found: u64,
-    /// Locks that were not granted, or not held when they were to be released (with `--locks`).
+    /// Locks that were not granted, or not held when they were to be released (with `--locks`); transfers whose condition did not
+    /// hold (with `--transfers`).
     pub not_applied: u64,
+    /// Transfers that were made (with `--transfers`).
+    pub applied: u64,
     /// Connections that were lost.
     pub connections_lost: u64,
     /// Queries without an answer: in flight on lost connections, or still in flight 15 s after the end.
@@ -56,6 +59,7 @@ impl LoadCounts {
             wrong_values: self.wrong_values - earlier.wrong_values,
             not_found: self.not_found - earlier.not_found,
             not_applied: self.not_applied - earlier.not_applied,
+            applied: self.applied - earlier.applied,
             connections_lost: self.connections_lost - earlier.connections_lost,
             queries_lost: self.queries_lost - earlier.queries_lost,
             shed: self.shed - earlier.shed,
@@ -101,6 +105,10 @@ pub struct Round {
     pub latency: Histogram<u64>,
     /// Turns of the load generator's loop in it.
     pub turns: u64,
+    /// Transfers made since the start, warm-up included.
+    pub applied_so_far: u64,
+    /// As many more may have been: errors, and queries without an answer.
+    pub in_doubt_so_far: u64,
 }
 
 impl Round {

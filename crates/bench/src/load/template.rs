@@ -19,6 +19,8 @@ impl Statement {
     /// INSERT of a key and all its value columns.
     pub const INSERT: Self = Self(3);
 
+    /// Moves an amount.
+    pub(super) const TRANSFER: Self = Self(u8::MAX - 2);
     /// Takes a lock.
     pub(super) const ACQUIRE: Self = Self(u8::MAX - 1);
     /// Releases it.
@@ -130,6 +132,9 @@ pub struct Layout {
     pub value_bytes: usize,
 }
 
+/// Bytes of an `int`.
+const INT_BYTES: usize = 4;
+
 /// Byte that fills keys and values behind what identifies them.
 pub(super) const FILL: u8 = 0x2E;
 
@@ -183,6 +188,29 @@ impl Template {
             value_bytes: layout.value_bytes,
             limit_at: end - 4,
         }
+    }
+
+    /// The EXECUTE of a statement whose values are so many integers of 4 bytes.
+    pub(super) fn of_ints(count: usize, id: &[u8], metadata_id: Option<&[u8]>, layout: Layout) -> Self {
+        let mut values = ValueList::positional(layout.version);
+        for _ in 0..count {
+            values.push(Value::Bytes(&[0; INT_BYTES]));
+        }
+        let consistency = Consistency(layout.consistency);
+        let params = QueryParams { flags: 0, values: values.values(), ..QueryParams::simple(consistency) };
+        let mut body = Vec::new();
+        encode::execute(&mut body, layout.version, id, metadata_id, &params);
+        Self { body, ..Self::default() }
+    }
+
+    /// The body for these integers, as many as there are in it. The next call changes it.
+    #[inline]
+    pub(super) fn ints(&mut self, values: &[i32]) -> &[u8] {
+        let begin = self.body.len().saturating_sub(values.len() * (4 + INT_BYTES));
+        for (slot, value) in self.body[begin..].chunks_exact_mut(4 + INT_BYTES).zip(values) {
+            slot[4..].copy_from_slice(&value.to_be_bytes());
+        }
+        &self.body
     }
 
     /// The body for this key. The next call changes it.
@@ -275,6 +303,20 @@ mod tests {
             assert!(value.is_some_and(|value| value.len() == 14 && value_belongs(77, column, value)));
         }
         assert_eq!(request.params.values.get(2), Some(Value::Bytes(&key(77))));
+    }
+
+    #[test]
+    fn integers_are_the_values_in_their_order() {
+        for version in [4, 5] {
+            let layout = Layout { version, consistency: 4, key_bytes: 16, value_bytes: 14 };
+            let mut transfer = Template::of_ints(3, &[7; 16], (version == 5).then_some(&b"meta"[..]), layout);
+            transfer.ints(&[1, 2, 3]);
+            let request = Execute::decode(version, transfer.ints(&[-5, 6, 70_000])).expect("valid");
+            assert_eq!((request.params.consistency.0, request.params.values.len()), (4, 3));
+            for (index, value) in [-5i32, 6, 70_000].into_iter().enumerate() {
+                assert_eq!(request.params.values.get(index), Some(Value::Bytes(&value.to_be_bytes())));
+            }
+        }
     }
 
     #[test]

@@ -74,11 +74,12 @@ impl Generator {
     fn check(&mut self, rest: &SessionRest, asked: Slot, header: Header, body: &[u8]) -> bool {
         let writes = asked.statement.writes();
         self.counts.selects += u64::from(!writes);
-        let message = match split_response_prefix(header.flags, body) {
-            Ok((_, message)) => message,
-            Err(_) => &[],
-        };
+        let (prefix, message) = split_response_prefix(header.flags, body).unwrap_or_default();
         match (header.opcode, result_kind::peek(message)) {
+            (opcode::RESULT, Some(_)) if asked.operation == Operation::Transfer => {
+                let owner = owner_of(rest.index, self.options.outstanding, header.stream as u16);
+                return self.check_transfer(owner, header.version, &prefix, message);
+            }
             (opcode::RESULT, Some(result_kind::ROWS)) if asked.operation.is_of_locks() => {
                 return self.check_applied(header.version, message);
             }
@@ -104,6 +105,9 @@ impl Generator {
             Phase::Populating => self.send_populating(io, rest, stream, now_ns),
             Phase::WarmUp | Phase::Round(_) if self.pace.is_some() => self.use_free(io, rest, stream),
             Phase::WarmUp | Phase::Round(_) if self.options.locks.is_some() => self.take_lock(io, rest, stream, now_ns),
+            Phase::WarmUp | Phase::Round(_) if self.options.transfers.is_some() => {
+                self.begin_transfer(io, rest, stream, now_ns);
+            }
             Phase::WarmUp | Phase::Round(_) => self.send(io, rest, stream, now_ns),
             _ => {}
         }
@@ -138,6 +142,7 @@ impl Generator {
         if let Some(foreign) = self.foreign() {
             return self.put_foreign(io, rest, foreign, slot);
         }
+        let owner = owner_of(rest.index, self.options.outstanding, stream);
         let Some(Some((_, template))) = self.statements.get_mut(slot.statement.index()) else { return };
         let header = Header::request(self.options.layout.version, stream as i16, opcode::EXECUTE);
         let body = match slot.statement {
@@ -146,8 +151,11 @@ impl Generator {
                 let first = usize::from(stream) * usize::from(self.options.multiget);
                 template.multiget(rest.keys.get(first..).unwrap_or_default())
             }
-            Statement::ACQUIRE | Statement::RELEASE => {
-                template.lock(slot.key, owner_of(rest.index, self.options.outstanding, stream))
+            Statement::ACQUIRE | Statement::RELEASE => template.lock(slot.key, owner),
+            Statement::TRANSFER => {
+                let balance = self.balances.get(owner as usize).copied().unwrap_or_default();
+                let Some(kind) = self.options.transfers else { return };
+                template.ints(kind.values(slot.key, balance).as_slice())
             }
             _ => template.body(slot.key),
         };

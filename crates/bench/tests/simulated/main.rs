@@ -4,4 +4,5 @@ mod load;
 mod locks;
 mod stub;
 mod talk;
+mod transfers;
 mod workloads;

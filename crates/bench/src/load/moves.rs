@@ -1,0 +1,90 @@
+//! Transfers. A stream id moves an amount, waits until that is done, and goes on with the next.
+//!
+//! Between two accounts, those are drawn from all of them. On one account, each stream id has its own if there are so many, and else
+//! they share them. A lightweight transaction is repeated with the balance that its answer tells until it is applied; the first of a
+//! stream id learns it so, the others know it from the one before.
+
+use shunt_reactor::Io;
+use shunt_wire::cql::message::{ResponsePrefix, ResultMessage};
+
+use crate::load::{
+    generator::{Generator, Phase},
+    locks::owner_of,
+    mix::Operation,
+    session::{SessionRest, Slot},
+    template::Statement,
+    transfers::{TransferKind, left, together},
+};
+
+/// What a transaction's answer says by: 1, or 0.
+const APPLIED: &str = "shunt-applied";
+
+impl Generator {
+    /// Begins the next transfer of a stream id.
+    pub(super) fn begin_transfer(&mut self, io: &mut Io, rest: &mut SessionRest, stream: u16, intended_ns: u64) {
+        let accounts = self.options.keys;
+        let key = if self.options.transfers == Some(TransferKind::TwoRows) {
+            let payer = self.random.below(accounts);
+            let others = accounts.saturating_sub(1).max(1);
+            together(payer, (payer + 1 + self.random.below(others)) % accounts)
+        } else {
+            together(owner_of(rest.index, self.options.outstanding, stream) % accounts, 0)
+        };
+        let slot = Slot { intended_ns, key, operation: Operation::Transfer, statement: Statement::TRANSFER };
+        self.put(io, rest, stream, slot);
+    }
+
+    /// After an answer that is no success: `true` if the transfer goes on.
+    pub(super) fn transfer_goes_on(&mut self, io: &mut Io, rest: &mut SessionRest, stream: u16, asked: Slot) -> bool {
+        let goes_on =
+            self.options.transfers == Some(TransferKind::Lwt) && matches!(self.phase, Phase::WarmUp | Phase::Round(_));
+        if goes_on {
+            self.put(io, rest, stream, asked);
+        }
+        goes_on
+    }
+
+    /// Whether a result says that the amount was moved.
+    pub(super) fn check_transfer(
+        &mut self,
+        owner: u64,
+        version: u8,
+        prefix: &ResponsePrefix<'_>,
+        message: &[u8],
+    ) -> bool {
+        let applied = if self.options.transfers == Some(TransferKind::Lwt) {
+            self.check_balance(owner, version, message)
+        } else {
+            let mut payload = prefix.custom_payload.iter().flat_map(|payload| payload.iter());
+            match payload.find(|(name, _)| *name == APPLIED) {
+                Some((_, Some([1]))) => Some(true),
+                Some((_, Some([0]))) => Some(false),
+                _ => None,
+            }
+        };
+        match applied {
+            Some(true) => self.counts.applied += 1,
+            Some(false) => self.counts.not_applied += 1,
+            None => self.counts.wrong_answers += 1,
+        }
+        applied == Some(true)
+    }
+
+    /// What the answer to a lightweight transaction says, and what its client knows of the balance from then on.
+    fn check_balance(&mut self, owner: u64, version: u8, message: &[u8]) -> Option<bool> {
+        let balance = self.balances.get_mut(owner as usize)?;
+        let Ok(ResultMessage::Rows(rows)) = ResultMessage::decode(version, message) else { return None };
+        let row = rows.rows().next().and_then(Result::ok)?;
+        match row.get(0) {
+            Some([1]) => {
+                *balance = left(*balance);
+                Some(true)
+            }
+            Some([0]) => {
+                *balance = i32::from_be_bytes(*row.get(1)?.first_chunk()?);
+                Some(false)
+            }
+            _ => None,
+        }
+    }
+}

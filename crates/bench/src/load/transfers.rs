@@ -1,0 +1,125 @@
+//! Which transfers are a load, and in which words they are asked for.
+
+use clap::ValueEnum;
+
+use crate::load::args::LoadArgs;
+
+/// What is taken from an account each time.
+const AMOUNT: i32 = 1;
+/// As many values as a statement has at most.
+const VALUES_MAX: usize = 7;
+
+/// What is moved, and how.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum TransferKind {
+    /// From one account to another, by a transaction of the proxy.
+    TwoRows,
+    /// Away from one account, by a transaction of the proxy.
+    OneRow,
+    /// Away from one account, by Cassandra's lightweight transactions.
+    Lwt,
+}
+
+/// The values of a statement.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Values {
+    values: [i32; VALUES_MAX],
+    count: usize,
+}
+
+impl Values {
+    fn of<const COUNT: usize>(given: [i32; COUNT]) -> Self {
+        let mut values = [0; VALUES_MAX];
+        values[..COUNT].copy_from_slice(&given);
+        Self { values, count: COUNT }
+    }
+
+    /// In the order of the statement's markers.
+    pub(super) fn as_slice(&self) -> &[i32] {
+        &self.values[..self.count]
+    }
+}
+
+impl TransferKind {
+    /// The kind of the command line; `None` without `--transfers`.
+    pub(super) fn from_args(args: &LoadArgs) -> Result<Option<Self>, String> {
+        let Some(kind) = args.transfers else { return Ok(None) };
+        if args.keys > i32::MAX as u64 {
+            return Err(format!("--keys {}: there are {} accounts", args.keys, i32::MAX));
+        }
+        if kind == Self::TwoRows && args.keys < 2 {
+            return Err("--transfers two-rows is between two accounts: --keys must be 2 or more".into());
+        }
+        if kind != Self::Lwt && args.protocol < 4 {
+            return Err("--transfers: what a transaction has done is told from --protocol 4 on".into());
+        }
+        Ok(Some(kind))
+    }
+
+    /// The text of the statement.
+    pub(super) fn text(self, table: &str) -> String {
+        match self {
+            Self::TwoRows => format!(
+                "BEGIN TRANSACTION \
+                 LET payer = (SELECT balance FROM {table} WHERE id = ?); \
+                 LET payee = (SELECT balance FROM {table} WHERE id = ?); \
+                 IF payer.balance >= ? AND payee IS NOT NULL THEN \
+                 UPDATE {table} SET balance -= ? WHERE id = ?; \
+                 UPDATE {table} SET balance += ? WHERE id = ?; \
+                 END IF \
+                 COMMIT TRANSACTION"
+            ),
+            Self::OneRow => format!(
+                "BEGIN TRANSACTION \
+                 LET payer = (SELECT balance FROM {table} WHERE id = ?); \
+                 IF payer.balance >= ? THEN \
+                 UPDATE {table} SET balance -= ? WHERE id = ?; \
+                 END IF \
+                 COMMIT TRANSACTION"
+            ),
+            Self::Lwt => format!("UPDATE {table} SET balance = ? WHERE id = ? IF balance = ?"),
+        }
+    }
+
+    /// The values of the statement for these accounts; `balance` is what the first was last heard to have.
+    #[inline]
+    pub(super) fn values(self, accounts: u64, balance: i32) -> Values {
+        let (payer, payee) = apart(accounts);
+        match self {
+            Self::TwoRows => Values::of([payer, payee, AMOUNT, AMOUNT, payer, AMOUNT, payee]),
+            Self::OneRow => Values::of([payer, AMOUNT, AMOUNT, payer]),
+            Self::Lwt => Values::of([left(balance), payer, balance]),
+        }
+    }
+}
+
+/// What is left of a balance when the amount is taken.
+#[inline]
+pub(super) fn left(balance: i32) -> i32 {
+    balance.wrapping_sub(AMOUNT)
+}
+
+/// Two accounts as one number.
+#[inline]
+pub(super) fn together(payer: u64, payee: u64) -> u64 {
+    payer << 32 | payee
+}
+
+fn apart(accounts: u64) -> (i32, i32) {
+    ((accounts >> 32) as i32, accounts as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TransferKind, together};
+
+    #[test]
+    fn each_marker_has_its_value() {
+        for kind in [TransferKind::TwoRows, TransferKind::OneRow, TransferKind::Lwt] {
+            let text = kind.text("bank.accounts");
+            assert_eq!(text.matches('?').count(), kind.values(together(3, 5), 9).as_slice().len(), "{text}");
+        }
+        assert_eq!(TransferKind::TwoRows.values(together(3, 5), 9).as_slice(), [3, 5, 1, 1, 3, 1, 5]);
+        assert_eq!(TransferKind::Lwt.values(together(3, 5), 9).as_slice(), [8, 3, 9]);
+    }
+}
