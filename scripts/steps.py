@@ -90,8 +90,9 @@ class Steps:
     def finish(self) -> None:
         """Waits for all that was begun."""
         while self._unreported:
+            ended = self._next(self._ended_beside, self._beside)
             self._unreported -= 1
-            self._report_ended(*self._next(self._ended_beside, self._beside))
+            self._report_ended(*ended)
 
     def _report_beside(self) -> None:
         while not self._ended_beside.empty():
