@@ -3,7 +3,6 @@
 import os
 import queue
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -31,10 +30,11 @@ class Outcome:
     passed: int
     failed: int
     seconds: float
+    busy_seconds: float
 
 
 class Steps:
-    """Runs commands one after another, quietly."""
+    """Runs commands one after another, quietly, and some beside all others. Those are broken off when it is left."""
 
     def __init__(self, logs: Path):
         self.logs = logs
@@ -42,18 +42,27 @@ class Steps:
         self._names = []
         self._children = set()
         self._broken_off = False
+        self._beside = []  # lanes that were begun
+        self._ended_beside = queue.SimpleQueue()
+        self._unreported = 0  # steps of them
         logs.mkdir(parents=True, exist_ok=True)
         self._terminal = sys.stdout.isatty()
+
+    def __enter__(self) -> "Steps":
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self._unreported:
+            self._break_off()
 
     def run(self, name: str, command, environment=None, count=None, timeout_seconds: float = 1800) -> bool:
         """Runs a step to its end; True if it succeeded.
 
         `count` turns the step's output into (passed, failed). A step that is no suite of tests counts as one test.
         """
+        self._report_beside()
         print(f"  {name:<44}", end=" ", flush=True)
-        before = _processor_seconds()
-        status, seconds, log = self._measure(name, command, environment, timeout_seconds)
-        return self._report(name, status, seconds, log, count, _processor_seconds() - before)
+        return self._report(name, *self._measure(name, command, environment, timeout_seconds), count)
 
     def run_together(self, *steps, timeout_seconds: float = 1800) -> bool:
         """Runs steps (name, command, environment, count) at the same time; each is reported when it has ended."""
@@ -62,25 +71,54 @@ class Steps:
     def run_lanes(self, *lanes, timeout_seconds: float = 1800) -> bool:
         """Runs lists of steps side by side, and each list in its order; the next step of a list begins however the last one ended."""
         ended = queue.SimpleQueue()
+        running = self._follow(lanes, ended, timeout_seconds)
+        good = True
+        try:
+            for _ in range(sum(map(len, lanes))):
+                good &= self._report_ended(*self._next(ended, running))
+                self._report_beside()
+        except BaseException:
+            self._break_off()
+            raise
+        return good
 
+    def begin(self, *lanes, timeout_seconds: float = 1800) -> None:
+        """Runs lists of steps beside all that is run from now on, until `finish`."""
+        self._unreported += sum(map(len, lanes))
+        self._beside += self._follow(lanes, self._ended_beside, timeout_seconds)
+
+    def finish(self) -> None:
+        """Waits for all that was begun."""
+        while self._unreported:
+            ended = self._next(self._ended_beside, self._beside)
+            self._unreported -= 1
+            self._report_ended(*ended)
+
+    def _report_beside(self) -> None:
+        while not self._ended_beside.empty():
+            self._unreported -= 1
+            self._report_ended(*self._ended_beside.get())
+
+    def _follow(self, lanes, ended: queue.SimpleQueue, timeout_seconds: float) -> list:
         def follow(lane) -> None:
             for name, command, environment, count in lane:
-                ended.put((name, *self._measure(name, command, environment, timeout_seconds), count))
+                ended.put((name, self._measure(name, command, environment, timeout_seconds), count))
 
-        good = True
-        with ThreadPoolExecutor(len(lanes)) as pool:
-            try:
-                running = [pool.submit(follow, lane) for lane in lanes]
-                for _ in range(sum(map(len, lanes))):
-                    name, *measured, count = self._next(ended, running)
-                    print(f"  {name:<44}", end=" ", flush=True)
-                    good &= self._report(name, *measured, count)
-            except BaseException:
-                self._broken_off = True
-                for child in list(self._children):
-                    self._end(child)
-                raise
-        return good
+        if not lanes:
+            return []
+        pool = ThreadPoolExecutor(len(lanes))
+        running = [pool.submit(follow, lane) for lane in lanes]
+        pool.shutdown(wait=False)
+        return running
+
+    def _break_off(self) -> None:
+        self._broken_off = True
+        for child in list(self._children):
+            self._end(child)
+
+    def _report_ended(self, name: str, measured: tuple, count) -> bool:
+        print(f"  {name:<44}", end=" ", flush=True)
+        return self._report(name, *measured, count)
 
     @staticmethod
     def _next(ended: queue.SimpleQueue, running: list) -> tuple:
@@ -94,13 +132,13 @@ class Steps:
                         lane.result()
 
     def _measure(self, name: str, command, environment, timeout_seconds: float) -> tuple:
-        """(exit status, seconds, log) of a command."""
+        """(exit status, seconds, processor seconds, log) of a command."""
         log = self.logs / (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") + ".log")
         begun = time.monotonic()
-        status = self._execute(command, log, environment, timeout_seconds)
-        return status, time.monotonic() - begun, log
+        status, busy_seconds = self._execute(command, log, environment, timeout_seconds)
+        return status, time.monotonic() - begun, busy_seconds, log
 
-    def _report(self, name: str, status: int, seconds: float, log: Path, count, busy_seconds: float | None = None) -> bool:
+    def _report(self, name: str, status: int, seconds: float, busy_seconds: float, log: Path, count) -> bool:
         text = log.read_text(errors="replace")
         passed, failed = count(text) if count else (0, 0)
         if status != 0 and failed == 0:
@@ -110,11 +148,10 @@ class Steps:
         elif count and status == 0 and passed == 0:
             failed = 1  # a suite that ran nothing proves nothing
             text += "\nno test was counted in the output above\n"
-        self.outcomes[name] = Outcome(passed, failed, seconds)
+        self.outcomes[name] = Outcome(passed, failed, seconds, busy_seconds)
         numbers = f"{passed} passed" + (f", {failed} FAILED" if failed else "") if count else ("FAILED" if failed else "ok")
         # Processor time says what a step costs when others use the machine too. Servers that it leaves running are not in it.
-        busy = f"{busy_seconds:6.0f} s of processors" if busy_seconds is not None else " " * 22
-        print(f"{seconds:6.1f} s {busy}  {numbers}", flush=True)
+        print(f"{seconds:6.1f} s {busy_seconds:6.0f} s of processors  {numbers}", flush=True)
         if failed:
             self._show(log, text)
             found = list(FAILED_TEST.finditer(text)) or list(COMPLAINT.finditer(text))[-1:]
@@ -123,7 +160,7 @@ class Steps:
 
     def skip(self, name: str, reason: str) -> None:
         """A step that cannot run because an earlier one failed."""
-        self.outcomes[name] = Outcome(0, 1, 0.0)
+        self.outcomes[name] = Outcome(0, 1, 0.0, 0.0)
         self._names.append(f"{name}: not run")
         print(f"  {name:<44}    not run: {reason}", flush=True)
 
@@ -138,24 +175,30 @@ class Steps:
         return (sum(outcome.passed for outcome in self.outcomes.values()),
                 sum(outcome.failed for outcome in self.outcomes.values()))
 
-    def _execute(self, command, log: Path, environment, timeout_seconds: float) -> int:
+    def busy_seconds(self) -> float:
+        """Processor time of all steps, without that of servers that they left running."""
+        return sum(outcome.busy_seconds for outcome in self.outcomes.values())
+
+    def _execute(self, command, log: Path, environment, timeout_seconds: float) -> tuple:
+        """(exit status, processor seconds) of a command."""
         with open(log, "wb") as output:
             if self._broken_off:
                 output.write(b"not begun: the steps were broken off\n")
-                return 130
+                return 130, 0.0
             try:
                 child = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **(environment or {})},
                                          stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                                          start_new_session=True)
             except OSError as error:
                 output.write(f"{command[0]}: {error}\n".encode())
-                return 127
+                return 127, 0.0
             self._children.add(child)
             try:
-                return child.wait(timeout_seconds)
+                busy_seconds = _wait(child, timeout_seconds)
+                return child.returncode, busy_seconds
             except subprocess.TimeoutExpired:
                 output.write(f"\nstopped after {timeout_seconds} s\n".encode())
-                return 124
+                return 124, 0.0
             finally:
                 self._end(child)
 
@@ -179,10 +222,22 @@ class Steps:
         print("    ---", flush=True)
 
 
-def _processor_seconds() -> float:
-    """Processor time of all child processes that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def _wait(child: subprocess.Popen, timeout_seconds: float) -> float:
+    """Processor time of a child that has ended and of those that it waited for; Popen's own wait does not tell it."""
+    deadline = time.monotonic() + timeout_seconds
+    while child.returncode is None:
+        try:
+            ended, status, used = os.wait4(child.pid, os.WNOHANG)
+        except ChildProcessError:  # it was broken off, and whoever did so has waited for it
+            child.wait()
+            break
+        if ended:
+            child.returncode = os.waitstatus_to_exitcode(status)
+            return used.ru_utime + used.ru_stime
+        if time.monotonic() > deadline:
+            raise subprocess.TimeoutExpired(child.args, timeout_seconds)
+        time.sleep(0.05)
+    return 0.0
 
 
 def count_cargo(text: str) -> tuple:

@@ -3,7 +3,7 @@
 import pytest
 
 from locks import fleet as fleets
-from locks.fleet import LEASE_MS, Fleet
+from locks.fleet import LEASE_MS, VERSIONS, Fleet
 
 
 @pytest.fixture(scope="session")
@@ -26,9 +26,9 @@ def fleet(nodes, request):
         fleet.stop()
 
 
-@pytest.fixture(scope="module", params=[3, 4, 5])
+@pytest.fixture(scope="module", params=VERSIONS)
 def session(fleet, request):
-    """A driver's, in each version of the protocol. A module whose tests need only one has its own."""
+    """A driver's, in each of these versions of the protocol. A module whose tests need only one has its own."""
     session = fleet.connect(version=request.param)
     session.version = request.param
     yield session

@@ -17,6 +17,8 @@ from harness.embedded import Embedded
 
 LEASE_MS = 3000  # in the tests of faults, which wait for it
 NETWORK = os.environ.get("SHUNT_FLEET_NETWORK", "127.0.3")  # of the proxies and the embedded node; another for a second run beside
+# Of the protocol, which clients use of whom it does not matter otherwise.
+VERSIONS = [int(version) for version in os.environ.get("SHUNT_FLEET_VERSIONS", "3 4 5").split()]
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import pytest
 
 from locks import fleet as fleets
-from locks.fleet import Fleet
+from locks.fleet import VERSIONS, Fleet
 
 KEYSPACE = "transactions"
 TABLES = (
@@ -42,7 +42,7 @@ def prepare(session, replicas):
         session.execute(f"ALTER TABLE {KEYSPACE}.{table} WITH transactional_mode = 'unsafe'")
 
 
-@pytest.fixture(scope="module", params=[3, 4, 5])
+@pytest.fixture(scope="module", params=VERSIONS)
 def session(fleet, nodes, request):
     session = fleet.connect(version=request.param)
     session.version = request.param
