@@ -164,10 +164,6 @@ def test_a_table_whose_mode_is_off_takes_part_in_none(session, ids):
     assert "ALTER TABLE transactions.plain WITH transactional_mode = 'unsafe'" in str(refused.value)
     with pytest.raises(InvalidRequest):
         session.execute("ALTER TABLE plain WITH transactional_mode = 'sometimes'")
-    for mode in ("mixed_reads", "full"):
-        with pytest.raises(InvalidRequest) as refused:
-            session.execute(f"ALTER TABLE plain WITH transactional_mode = '{mode}'")
-        assert "not served yet" in str(refused.value)
     for table in ("missing", "shunt_meta.fleet", "shunt.locks", "system.local"):
         with pytest.raises(InvalidRequest):
             session.execute(f"ALTER TABLE {table} WITH transactional_mode = 'unsafe'")
