@@ -172,7 +172,7 @@ fn count(core: &mut Core, io: &Io) {
         let counted = metrics.events.of(event);
         counted.add(count - counted.get());
     }
-    for one in core.fleet.transactions.trials.to_say(io.now_ns()) {
+    for one in core.fleet.transactions.trials.due(io.now_ns()) {
         let Unmade { table, writes, since_ms, why, is_found } = one;
         tracing::warn!(table, writes, since_ms, why, former_owners = is_found, "{UNMADE}");
     }

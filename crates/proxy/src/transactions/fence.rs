@@ -26,6 +26,13 @@ use crate::locks::requests::Asker;
 const WAITING_MAX: usize = 4_096;
 const WAITING_BYTES_MAX: usize = 16 << 20;
 
+/// A request that waits to hear if its lock is held.
+pub(super) struct Guarded {
+    /// The core that is sent it then, and whose share it counts to.
+    to: (usize, Arc<str>),
+    message: Box<[u8]>,
+}
+
 /// Sends a request on to this core, of this proxy, when its lock is known to be held.
 pub(super) fn ask(
     core: &mut Core,
@@ -41,7 +48,7 @@ pub(super) fn ask(
         return keeping.fail(ticket, &fault.into());
     }
     keeping.guarded_bytes += message.len();
-    keeping.guarded.insert(ticket.0, (to, message.into()));
+    keeping.guarded.insert(ticket.0, Guarded { to, message: message.into() });
     let namespace = if guard.is_fast { Namespace::Memory } else { Namespace::Durable };
     let table = if guard.is_fast { Table::FastLocks } else { Table::Locks };
     let name = guard.name.as_bytes();
@@ -55,7 +62,7 @@ pub(super) fn ask(
 /// Who holds the lock is known, or nobody could say.
 pub(crate) fn heard(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Reply<'_>) {
     let keeping = &mut core.fleet.transactions;
-    let Some(((keeper, who), message)) = keeping.guarded.remove(&ticket.0) else { return };
+    let Some(Guarded { to: (keeper, who), message }) = keeping.guarded.remove(&ticket.0) else { return };
     keeping.guarded_bytes -= message.len();
     // Its client may be gone.
     if core.fleet.locks.requests_mut().get_mut(ticket).is_none() {

@@ -84,6 +84,7 @@ use shunt_wire::cql::message::encode;
 use self::changes::Modes;
 use self::draining::Draining;
 use self::failed::Failed;
+use self::fence::Guarded;
 use self::job::Job;
 use self::known::{Head, Known};
 use self::named::Names;
@@ -132,8 +133,8 @@ pub(crate) struct TransactionKeeper {
     /// Requests of clients of this core that are asked again, in the order of their times.
     again: VecDeque<(u64, Ticket, usize)>,
     again_bytes: usize,
-    /// Requests that wait to hear if their locks are held, by their tickets: the core that is sent them, whose share they count to, and what.
-    guarded: HashMap<u64, ((usize, Arc<str>), Box<[u8]>)>,
+    /// Requests that wait to hear if their locks are held, by their tickets.
+    guarded: HashMap<u64, Guarded>,
     guarded_bytes: usize,
     /// When the timer is set to go off.
     wakes: Wakes,

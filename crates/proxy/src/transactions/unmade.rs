@@ -106,7 +106,7 @@ impl Trials {
     }
 
     /// Their tables, where it is time to say so.
-    pub(super) fn to_say(&mut self, now_ns: u64) -> Vec<Unmade> {
+    pub(super) fn due(&mut self, now_ns: u64) -> Vec<Unmade> {
         if self.of.is_empty() || now_ns.saturating_sub(self.said_ns) < SAID_EVERY_NS {
             return Vec::new();
         }
@@ -189,7 +189,7 @@ mod tests {
         let shown = trials.shown(now_ns);
         let short: Vec<_> = shown.iter().map(|one| (one.table.as_str(), one.writes, one.since_ms)).collect();
         assert_eq!(short, [("ks.b", 2, 9_000), ("ks.a", 1, 8_000)]);
-        let say = |trials: &mut Trials, second: u64| trials.to_say(second * SECOND_NS).len();
+        let say = |trials: &mut Trials, second: u64| trials.due(second * SECOND_NS).len();
         let said = [say(&mut trials, 100), say(&mut trials, 159), say(&mut trials, 160)];
         assert_eq!(said, [3, 0, 3], "once a minute");
         assert!(shown[0].is_found && shown[0].why == "too few replicas" && trials.count(now_ns) == 3);
