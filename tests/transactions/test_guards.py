@@ -105,6 +105,8 @@ def test_prepared_statements_batches_and_transactions_are_guarded_too(guarded, n
     ({"shunt-lock": b"x=1", "shunt-fast-lock": b"x=1"}, "one lock"),
     ({"shunt-idempotency": b""}, "shunt-idempotency"),
     ({"shunt-idempotency": b"k" * 65}, "65 bytes"),
+    ({"Shunt-Lock": b"x=1"}, "no payload Shunt-Lock"),
+    ({"shunt-locks": b"x=1"}, "no payload shunt-locks"),
 ])
 def test_a_payload_that_is_none_is_refused_by_name(guarded, number, payload, shown):
     with pytest.raises(InvalidRequest, match=shown):
@@ -118,7 +120,7 @@ def test_a_payload_that_is_none_is_refused_by_name(guarded, number, payload, sho
     ("UPDATE accounts SET balance = 1 WHERE id = {} IF balance = 10", "their own conditions"),
     ("INSERT INTO accounts (id, owner) VALUES ({}, b.c)", "Cannot resolve reference"),
     ("DELETE FROM accounts WHERE id IN ({}, 2)", "writes one row"),
-    ("SELECT * FROM accounts", "partition key"),
+    ("SELECT * FROM accounts", "this only reads"),
     ("TRUNCATE accounts", "TRUNCATE"),
     ("UPDATE modeless SET v = 1 WHERE k = {}", "takes part in no transactions"),
 ])
@@ -150,6 +152,34 @@ def test_what_is_asked_twice_under_one_key_is_done_once(guarded, number):
         assert result.response_future.custom_payload["shunt-applied"] == b"\0"
         guarded.execute(f"BEGIN TRANSACTION UPDATE accounts SET balance = 11 WHERE id = {number}; COMMIT TRANSACTION")
     assert balance(guarded, number) == 11
+
+
+def test_an_outcome_counts_whatever_is_wrong_when_it_is_told_again(guarded, number):
+    """A SELECT that found few enough rows the first time, another keyspace of the session, and a read that needs no key."""
+    key = {"shunt-idempotency": uuid.uuid4().bytes}
+    for row in range(99):
+        guarded.execute(f"BEGIN TRANSACTION INSERT INTO moves (account, number) VALUES ({number}, {row}); COMMIT TRANSACTION")
+    text = (f"BEGIN TRANSACTION SELECT number FROM transactions.moves WHERE account = {number}; "
+            f"INSERT INTO transactions.moves (account, number) VALUES ({number}, 1000); "
+            f"INSERT INTO transactions.moves (account, number) VALUES ({number}, 1001); COMMIT TRANSACTION")
+    assert len(guarded.execute(text, custom_payload=key).all()) == 99
+    assert len(guarded.execute(text, custom_payload=key).all()) == 99
+    with pytest.raises(InvalidRequest, match="more than 100 rows"):
+        guarded.execute(text)
+    guarded.execute("USE shunt")
+    assert len(guarded.execute(text, custom_payload=key).all()) == 99
+    guarded.execute("USE transactions")
+    with pytest.raises(InvalidRequest, match="this only reads"):
+        guarded.execute(f"SELECT * FROM accounts WHERE id = {number}", custom_payload=key)
+
+
+def test_a_guard_where_none_can_be_is_refused(guarded, number):
+    for text in (f"INSERT INTO shunt.locks (name, owner) VALUES ('g {number}', 'x') IF NOT EXISTS USING TTL 5", "USE transactions",
+                 "ALTER TABLE accounts WITH transactional_mode = 'unsafe'", "SELECT * FROM system.local"):
+        with pytest.raises(Exception) as raised:
+            guarded.execute(text, custom_payload=with_fence("nobody holds this", 1))
+        assert type(raised.value).__name__ in ("InvalidRequest", "SyntaxException"), text
+    assert guarded.execute(f"SELECT * FROM shunt.locks WHERE name = 'g {number}'").one() is None
 
 
 def test_many_at_once_under_one_key_are_one(guarded, number):

@@ -18,7 +18,7 @@ def tables(session):
     """One of each mode."""
     names = {mode: f"{mode}_{uuid.uuid4().hex[:8]}" for mode in ("mixed_reads", "full")}
     for mode, name in names.items():
-        session.execute(f"CREATE TABLE {name} (k int PRIMARY KEY, v int, s set<int>)")
+        session.execute(f"CREATE TABLE {name} (k int PRIMARY KEY, v int, s set<int>, n map<int, int>)")
         session.execute(f"ALTER TABLE {name} WITH transactional_mode = '{mode}'")
     time.sleep(SEEN_SECONDS)
     yield names
@@ -65,12 +65,31 @@ def test_statements_become_transactions(session, table):
     ("INSERT INTO {} (k, v) VALUES (1, 1) USING TIMESTAMP 5", "custom timestamps"),
     ("UPDATE {} USING TTL 5 SET v = 1 WHERE k = 1", "custom ttls"),
     ("INSERT INTO {} (k, v) VALUES (1, 1) IF NOT EXISTS", "their own conditions"),
+    ("DELETE n[NULL] FROM {} WHERE k = 1", "null"),
+    ("DELETE n[(int)blob_as_int(0x00000001)], v FROM {} WHERE k = 1 IF EXISTS", "their own conditions"),
 ])
 def test_what_cannot_be_a_transaction_does_not_go_past(session, table, statement, shown):
     for ask in (session.execute, lambda text: session.execute(session.prepare(text))):
         with pytest.raises(InvalidRequest, match=shown):
             ask(statement.format(table))
     assert session.execute(f"SELECT * FROM {table} WHERE k = 1").one() is None
+
+
+@pytest.mark.parametrize("statement, values", [
+    ("UPDATE {} SET v = blob_as_int(?) WHERE k = 1", (b"1",)),
+    ("UPDATE {} SET v = from_json(?) WHERE k = 1", ("x",)),
+    ("UPDATE {} SET v = 10 / (int)? WHERE k = 1", (0,)),
+    ("INSERT INTO {} (k, v) VALUES (1, 10 % ?)", (0,)),
+])
+def test_what_a_node_computes_from_a_value_is_refused_before_it_is_committed(session, table, statement, values):
+    """Else it would be committed, and refused by each node, each time."""
+    try:
+        prepared = session.prepare(statement.format(table))
+    except InvalidRequest:
+        prepared = session.prepare(statement.replace("blob_as_int", "blobAsInt").replace("from_json", "fromJson").format(table))
+    with pytest.raises(InvalidRequest, match="bind what comes of it"):
+        session.execute(prepared, values)
+    session.execute(f"UPDATE {table} SET v = 1 WHERE k = 1")
 
 
 def test_a_batch_with_another_table_is_refused(session, table):

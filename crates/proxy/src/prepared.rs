@@ -72,8 +72,8 @@ pub struct PreparedStatement {
     pub(crate) result_columns: Box<[ResultColumn]>,
     /// What it asks of locks, if it is on one of their tables.
     pub(crate) locks: Option<Arc<facade::Statement>>,
-    /// The tables that it reads or writes.
-    pub(crate) tables: Box<[Named]>,
+    /// The tables that it reads or writes; none: nobody can say.
+    pub(crate) tables: Option<Box<[Named]>>,
     /// What it is as a transaction: by its text, or once it was carried out as one.
     pub(crate) alone: OnceLock<Arc<Known>>,
     /// What it is, if it is a transaction.
@@ -101,7 +101,7 @@ impl PreparedStatement {
             key: Box::default(),
             result_columns: Box::default(),
             locks: None,
-            tables: tables_of(parsed, text, keyspace).into(),
+            tables: tables_of(parsed, text, keyspace).map(Into::into),
             alone: OnceLock::new(),
             transaction: None,
             shape: Shape::default(),
@@ -134,9 +134,10 @@ impl PreparedStatement {
         let named = |(keyspace, table): &Named| {
             keyspace.as_ref().map_or(0, |name| name.len()) + table.len() + size_of::<Named>()
         };
-        let tables = self.tables.iter().map(named).sum::<usize>();
+        let tables = self.tables.iter().flatten().map(named).sum::<usize>();
         // What it may be as a transaction is made of its text once more.
-        let alone = if self.tables.is_empty() { 0 } else { text + size_of::<Known>() };
+        let alone =
+            if self.tables.as_ref().is_some_and(|tables| tables.is_empty()) { 0 } else { text + size_of::<Known>() };
         size_of::<Self>() + self.id.len() + text + columns + key + locks + transaction + tables + alone
     }
 

@@ -41,11 +41,11 @@ pub(crate) fn plan(router: &mut Router, pool: PoolId, header: &Header, body: &[u
     match header.opcode {
         opcode::QUERY => {
             let plan = plan_query(router, pool, &Query::decode(header.version, body)?);
-            Ok(besides_of(router, payload.as_ref(), plan))
+            Ok(besides_of(payload.as_ref(), plan))
         }
         opcode::BATCH => {
             let plan = plan_batch(router, pool, &Batch::decode(header.version, body)?);
-            Ok(besides_of(router, payload.as_ref(), plan))
+            Ok(besides_of(payload.as_ref(), plan))
         }
         opcode::PREPARE => {
             let asked = Prepare::decode(header.version, body)?;
@@ -61,10 +61,11 @@ pub(crate) fn plan(router: &mut Router, pool: PoolId, header: &Header, body: &[u
     }
 }
 
-/// What is asked besides in a payload makes a transaction of a statement that is not for the proxy anyway.
-fn besides_of(router: &Router, payload: Option<&BytesMap<'_>>, plan: Plan) -> Plan {
+/// What is asked besides in a payload makes a transaction of any statement, or of what cannot be one an error: nothing that relies on a lock is
+/// carried out as if it did not.
+fn besides_of(payload: Option<&BytesMap<'_>>, plan: Plan) -> Plan {
     match payload {
-        Some(payload) if router.serves_locks && !plan.after.is_for_the_proxy() && besides::is_asked(payload) => {
+        Some(payload) if plan.after != After::Unprepared && besides::is_asked(payload) => {
             Plan { after: After::Transaction, ..plan }
         }
         _ => plan,
@@ -126,12 +127,12 @@ pub(crate) fn plan_execute(router: &mut Router, header: &Header, body: &[u8]) ->
     }
     if let Some(modes) = router.modes.as_ref().filter(|modes| !modes.is_empty())
         && !plan.after.is_for_the_proxy()
-        && modes.take_any(&learned.statement.tables, learned.statement.work == Work::Write)
+        && modes.take_any(learned.statement.tables.as_deref(), learned.statement.work == Work::Write)
     {
         plan.after = After::Transaction;
     }
     if payload.is_some() {
-        plan = besides_of(router, payload.as_ref(), plan);
+        plan = besides_of(payload.as_ref(), plan);
     }
     Ok(plan)
 }
@@ -174,7 +175,7 @@ fn plan_query(router: &mut Router, pool: PoolId, query: &Query<'_>) -> Plan {
 fn is_routed(router: &Router, parsed: &Statement<'_>, text: &str, session: Option<&str>) -> bool {
     router.routed().is_some_and(|modes| match parsed.kind {
         Kind::Batch if text.len() > TEXT_BYTES_MAX => modes.may_be_in(text),
-        kind => modes.take_any(&routed::tables_of(parsed, text, session), kind != Kind::Select),
+        kind => modes.take_any(routed::tables_of(parsed, text, session).as_deref(), kind != Kind::Select),
     })
 }
 
@@ -199,10 +200,9 @@ fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
                     if learned.statement.after == After::Lock && plan.after != After::Unprepared {
                         plan.after = After::Lock;
                     }
-                    is_transaction |= router
-                        .modes
-                        .as_ref()
-                        .is_some_and(|modes| !modes.is_empty() && modes.take_any(&learned.statement.tables, true));
+                    is_transaction |= router.modes.as_ref().is_some_and(|modes| {
+                        !modes.is_empty() && modes.take_any(learned.statement.tables.as_deref(), true)
+                    });
                     let token = learned.token(&child.values, &mut router.key_scratch);
                     (learned.statement.conditional, learned.keyspace.zip(token))
                 }

@@ -183,6 +183,7 @@ impl Transactions {
             }
             Err(Refused) => {
                 *state = Apply::Done;
+                transaction.is_refused = true;
                 self.counters.refused += 1;
             }
         }
@@ -196,8 +197,11 @@ impl Transactions {
         // A place that is taken and at which nothing is could be taken for the end of the log.
         if is_made && transaction.next_place.is_none() {
             let (shard, place, timestamp_us) = (transaction.shard, transaction.place, transaction.timestamp_us);
+            // Of one whose client still waits it is not said that all is there.
+            let is_refused = transaction.is_refused;
+            let outcome = if is_refused { Outcome::InDoubt } else { Outcome::Committed { timestamp_us } };
             self.finish_record(shard, place);
-            self.answer(id, Outcome::Committed { timestamp_us }, sink);
+            self.answer(id, outcome, sink);
             self.end(id, sink);
         }
     }

@@ -70,6 +70,8 @@ pub(crate) struct Transaction {
     pub(crate) writes: Vec<Apply>,
     /// Attempts in a row of which nobody knows.
     pub(crate) attempts: u32,
+    /// One of its writes was refused for good.
+    pub(crate) is_refused: bool,
 }
 
 impl Transaction {
@@ -91,6 +93,7 @@ impl Transaction {
             next_place: None,
             writes: Vec::new(),
             attempts: 0,
+            is_refused: false,
         }
     }
 }

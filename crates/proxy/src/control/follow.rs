@@ -203,8 +203,9 @@ impl Follower<'_> {
     async fn read_schema(&mut self) -> Result<bool, ControlError> {
         self.schema_due = None;
         let limit = self.limit();
-        let of_fleet = self.plane.settings().fleet.is_some();
-        let read = schema::read(&mut self.session.connection, limit, of_fleet).await;
+        // Later the cores look for themselves, and the schema must not hang on it.
+        let with_modes = self.plane.is_starting() && self.plane.settings().fleet.is_some();
+        let read = schema::read(&mut self.session.connection, limit, with_modes).await;
         let schema = self.counted(read)?;
         self.still_alive();
         let changed = schema != self.plane.schema;

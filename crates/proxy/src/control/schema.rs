@@ -6,6 +6,7 @@ use std::time::Duration;
 use shunt_topology::schema::{Cells, ColumnKind};
 use shunt_topology::{Column, Keyspace, Replication, Table};
 use shunt_wire::cql::message::{Consistency, error_code};
+use tracing::warn;
 
 use super::connection::Connection;
 use super::error::ControlError;
@@ -22,8 +23,12 @@ pub(super) struct Schema {
 }
 
 /// Reads it from `system_schema`. Empty with servers that have no such keyspace (before Cassandra 3.0): then queries
-/// are routed to any node. `of_fleet`: this proxy is of a fleet, whose table of modes is read too.
-pub(super) async fn read(connection: &mut Connection, limit: Duration, of_fleet: bool) -> Result<Schema, ControlError> {
+/// are routed to any node. `with_modes`: the table of modes of this proxy's fleet is read too.
+pub(super) async fn read(
+    connection: &mut Connection,
+    limit: Duration,
+    with_modes: bool,
+) -> Result<Schema, ControlError> {
     let query = "SELECT keyspace_name, replication FROM system_schema.keyspaces";
     let keyspaces = match tables::read(connection, query, limit).await {
         Err(ControlError::Node { code: error_code::INVALID, .. }) => return Ok(Schema::default()),
@@ -37,7 +42,7 @@ pub(super) async fn read(connection: &mut Connection, limit: Duration, of_fleet:
         Err(ControlError::Node { code: error_code::INVALID, .. }) => Vec::new(),
         outcome => outcome?,
     };
-    let modes = if of_fleet { read_modes(connection, limit).await? } else { TableModes::default() };
+    let modes = if with_modes { read_modes(connection, limit).await? } else { TableModes::default() };
     Ok(Schema { keyspaces: keyspaces.iter().filter_map(keyspace).collect(), tables: group(&columns, &tables), modes })
 }
 
@@ -45,12 +50,20 @@ pub(super) async fn read(connection: &mut Connection, limit: Duration, of_fleet:
 /// all other tables are to be served.
 async fn read_modes(connection: &mut Connection, limit: Duration) -> Result<TableModes, ControlError> {
     let mut read = tables::read_at(connection, routed::QUESTION, Consistency::QUORUM, limit).await;
-    if matches!(&read, Err(ControlError::Node { code, .. }) if *code != error_code::INVALID) {
+    let is_told = matches!(&read, Err(ControlError::Node { code: error_code::INVALID | error_code::UNAUTHORIZED, .. }));
+    if read.is_err() && !is_told {
         read = tables::read_at(connection, routed::QUESTION, Consistency::ONE, limit).await;
     }
     let rows = match read {
         // A fleet of a version without transactions, or none yet; or this proxy's role may not read it, and carries out no transaction.
-        Err(ControlError::Node { code: error_code::INVALID | error_code::UNAUTHORIZED, .. }) => Vec::new(),
+        Err(ControlError::Node { code: error_code::INVALID, .. }) => Vec::new(),
+        Err(ControlError::Node { code: error_code::UNAUTHORIZED, message }) => {
+            warn!(
+                why = message,
+                "this proxy's role may not read shunt_meta.transactional: statements on tables with a mode go past transactions here"
+            );
+            Vec::new()
+        }
         outcome => outcome?,
     };
     let mut modes = TableModes::default();

@@ -205,7 +205,7 @@ pub(super) fn deliver(core: &mut Core, io: &mut Io, ticket: Ticket, outcome: &Re
         }
         FormKind::Fence(guarded) => {
             forget(core, ticket);
-            fence::heard(core, io, guarded, outcome);
+            fence::heard(core, guarded, outcome);
         }
         FormKind::Nobody => forget(core, ticket),
         FormKind::Message => transactions::of_verdict(core, ticket, outcome.verdict),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use shunt_language::transaction::STATEMENTS_MAX;
+use shunt_language::transaction::{self, Returned, STATEMENTS_MAX, TEXT_BYTES_MAX};
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{Batch, BatchKind, BatchStatement, Execute, Query, QueryParams, ValueList, Values};
 
@@ -70,7 +70,8 @@ fn check_page(params: &QueryParams<'_>) -> Result<(), Fault> {
     }
 }
 
-/// The statements of a batch as one text, and their values in a row.
+/// The statements of a batch as one text, and their values in a row. Each is read by itself, and takes its own values: what a node refuses as a
+/// batch must not be carried out because it makes sense as one text.
 fn join(core: &mut Core, keyspace: Option<&str>, version: u8, batch: &Batch<'_>) -> Result<(String, ValueList), Fault> {
     if batch.kind == BatchKind::Counter {
         return Err(Fault::invalid("Shunt: counters take part in no transactions"));
@@ -84,8 +85,9 @@ fn join(core: &mut Core, keyspace: Option<&str>, version: u8, batch: &Batch<'_>)
     let (mut text, mut values) = ("BEGIN BATCH".to_owned(), ValueList::positional(version));
     for child in batch.children() {
         text.push('\n');
+        let given = child.values.len();
         match child.statement {
-            BatchStatement::Text(one) => text.push_str(one.trim_end().trim_end_matches(';')),
+            BatchStatement::Text(one) => add(&mut text, one, given)?,
             BatchStatement::Prepared(id) => {
                 let statement = core.router.prepared.statement(id).ok_or_else(unknown)?;
                 if !statement.names_keyspace && statement.keyspace.as_deref() != keyspace {
@@ -95,12 +97,31 @@ fn join(core: &mut Core, keyspace: Option<&str>, version: u8, batch: &Batch<'_>)
                          its text"
                     )));
                 }
-                text.push_str(text_of(&statement)?.trim_end().trim_end_matches(';'));
+                add(&mut text, text_of(&statement)?, given)?;
             }
+        }
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(Fault::invalid(format!(
+                "Shunt: the statements of a batch that is a transaction have {TEXT_BYTES_MAX} bytes at most"
+            )));
         }
         text.push(';');
         child.values.iter().for_each(|(_, value)| _ = values.push(value));
     }
     text.push_str("\nAPPLY BATCH");
     Ok((text, values))
+}
+
+/// Adds one statement, without what is around it.
+fn add(text: &mut String, one: &str, given: usize) -> Result<(), Fault> {
+    let alone = transaction::parse_alone(one)?;
+    let (Returned::Nothing, [inner]) = (&alone.returned, &alone.statements[..]) else {
+        return Err(Fault::invalid("Shunt: a statement of a batch is one INSERT, UPDATE or DELETE"));
+    };
+    let markers = alone.markers.len();
+    if given != markers {
+        return Err(Fault::invalid(format!("there were {markers} markers(?) in CQL but {given} bound variables")));
+    }
+    text.push_str(one.get(inner.range.clone()).unwrap_or_default());
+    Ok(())
 }

@@ -41,6 +41,11 @@ pub(super) fn encode(out: &mut Vec<u8>, version: u8, job: &Job, outcome: Outcome
         // What it has written of the fleet's own is none of its client's business.
         Outcome::Committed { .. } | Outcome::Read { .. } => {}
     }
+    if let Some(told) = &job.told {
+        let (head, body) = again(version, told);
+        out.extend(body);
+        return Ok(head);
+    }
     let head = begin(out, version, !job.writes.is_empty());
     out.extend(result(job)?);
     Ok(head)

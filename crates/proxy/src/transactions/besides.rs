@@ -8,10 +8,15 @@
 
 use shunt_wire::cql::message::primitive::Reader;
 use shunt_wire::cql::message::{BytesMap, put};
-use shunt_wire::error::DecodeError;
+use shunt_wire::error::{DecodeError, Problem};
 
+use crate::client::who::printable_to;
 use crate::fault::Fault;
+use crate::hop;
+use crate::limits;
 
+/// Names of ours begin so, and no other is taken.
+const OURS: &str = "shunt-";
 const LOCK: &str = "shunt-lock";
 const FAST_LOCK: &str = "shunt-fast-lock";
 const KEY: &str = "shunt-idempotency";
@@ -45,9 +50,17 @@ pub(crate) struct Besides<'a> {
     pub(crate) key: &'a [u8],
 }
 
-/// True if a payload asks for something that makes a transaction of any statement.
+/// What proxies say to each other in the same place.
+const BETWEEN_PROXIES: [&str; 2] = [hop::PAYLOAD, hop::TRANSACTION];
+
+fn is_ours(key: &str) -> bool {
+    let ours = key.get(..OURS.len()).is_some_and(|start| start.eq_ignore_ascii_case(OURS));
+    ours && !BETWEEN_PROXIES.contains(&key)
+}
+
+/// True if a payload asks for something that makes a transaction of any statement, or may have been meant to.
 pub(crate) fn is_asked(payload: &BytesMap<'_>) -> bool {
-    payload.iter().any(|(key, _)| [LOCK, FAST_LOCK, KEY].contains(&key))
+    payload.iter().any(|(key, _)| is_ours(key))
 }
 
 impl<'a> Besides<'a> {
@@ -70,6 +83,12 @@ impl<'a> Besides<'a> {
                     )));
                 }
                 KEY => besides.key = value,
+                other if is_ours(other) => {
+                    let shown = printable_to(other, limits::NAME_SHOWN_BYTES_MAX);
+                    return Err(Fault::invalid(format!(
+                        "Shunt: there is no payload {shown}: {LOCK}, {FAST_LOCK} and {KEY} are taken, in lower case"
+                    )));
+                }
                 _ => {}
             }
         }
@@ -98,7 +117,13 @@ impl<'a> Besides<'a> {
                 is_over: kind & OVER != 0,
             }),
         };
-        Ok(Besides { guard, key: reader.short_bytes("key")? })
+        let besides = Besides { guard, key: reader.short_bytes("key")? };
+        let is_long = besides.key.len() > KEY_BYTES_MAX
+            || besides.guard.is_some_and(|guard| guard.name.is_empty() || guard.name.len() > NAME_BYTES_MAX);
+        match is_long {
+            true => Err(reader.error("guard or key", Problem::Unknown { found: 0, expected: "what a proxy sends" })),
+            false => Ok(besides),
+        }
     }
 
     /// It asks for nothing.
@@ -164,6 +189,8 @@ mod tests {
             ("shunt-fast-lock", b"\xff=1"),
             ("shunt-idempotency", b""),
             ("shunt-idempotency", &long),
+            ("Shunt-Lock", b"a=1"),
+            ("shunt-locks", b"a=1"),
         ] {
             let fault = read(&payload(&[(key, value)])).expect_err("no such payload");
             assert!(fault.why.contains(key), "{}", fault.why);

@@ -60,6 +60,7 @@ pub(crate) fn out(core: &mut Core, io: &mut Io) {
             Wanted::Allowed { ticket, login, known, message } => {
                 take::send(core, io, ticket, &login, &known.domain, &message);
             }
+            Wanted::Send(ticket, (keeper, who), message) => take::send_to(core, io, ticket, keeper, &who, &message),
             Wanted::Tell(ticket, head, body) => tell(core, io, ticket, head, &body),
             Wanted::Open(shard) => openings::open(core, io, shard),
             Wanted::Hurry => hurry(core, io),

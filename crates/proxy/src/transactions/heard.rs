@@ -21,7 +21,7 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, part: Part, heard: &Heard<'_>, 
             carry::low_written(core, io, (shard, generation, low), log::written(heard))
         }
         Part::Change(number) | Part::MayChange { number, .. } => modes::heard_change(core, io, number, heard),
-        Part::Modes => modes::heard(core, io, heard),
+        Part::Modes => modes::heard(core, heard),
         Part::Permission { pool, number } => allowed::heard(core, io, (pool, number), heard),
         Part::Nothing => {}
     }

@@ -7,8 +7,9 @@ use shunt_language::terms::Value;
 use shunt_locks::Ticket;
 use shunt_transactions::TransactionId;
 
+use super::failed::Failed;
 use super::named::{FLEETS_OWN, TableId};
-use super::own_rows::OwnRows;
+use super::own_rows::{Known as Told, OwnRows};
 use super::plan::{Plan, RowRead};
 
 /// A value that a transaction answers; none for null.
@@ -42,6 +43,10 @@ pub(super) struct Job {
     pub(super) writes: Vec<Vec<Value>>,
     /// Rows of the fleet's own that it reads and writes besides.
     pub(super) own: OwnRows,
+    /// What it was answered when it was carried out before.
+    pub(super) told: Option<Told>,
+    /// What is wrong with it, which counts unless it was carried out before.
+    pub(super) failed: Option<Failed>,
     /// The timestamp of the first of them, microseconds, once there is a record.
     pub(super) timestamp_us: i64,
     pub(super) record: Vec<u8>,

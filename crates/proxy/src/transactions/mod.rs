@@ -12,7 +12,7 @@
 //! | [`take`], [`alone`] | a client's transaction is read, as text or prepared, and sent to the core of its shard |
 //! | [`known`] | what its own core knows of it, and what the other is sent |
 //! | [`allowed`], [`question`], [`verdicts`] | whether the client's role may read and write its tables |
-//! | [`besides`], [`fence`], [`own_rows`] | what a client asks besides: that a lock is held, or that it is carried out once |
+//! | [`besides`], [`look`], [`fence`], [`own_rows`] | what a client asks besides: that a lock is held, or that it is carried out once |
 //! | [`run`], [`job`] | it is locked, and answered in the end |
 //! | [`shares`] | how much of that each client may have |
 //! | [`reads`] | it is read and decided, and what it writes is put into a record |
@@ -47,6 +47,7 @@ mod job;
 pub(crate) mod known;
 mod levels;
 mod log;
+mod look;
 pub(crate) mod modes;
 mod named;
 mod names;

@@ -28,8 +28,6 @@ const CHANGES_MAX: usize = 64;
 
 /// Between two looks.
 const EVERY_NS: u64 = 2 * SECOND_NS;
-/// The same where the fleet has no such table.
-const RARELY_NS: u64 = 60 * SECOND_NS;
 
 /// Looks, if it is time: shards of keyspaces with transactions are opened before one is asked for, so that what a dead proxy left undone is
 /// not left so.
@@ -50,15 +48,11 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
 }
 
 /// A node has answered, or nobody has.
-pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
+pub(super) fn heard(core: &mut Core, heard: &Heard<'_>) {
     let modes = &mut core.fleet.transactions.modes;
     modes.is_asked = false;
     let rows = match heard {
         Heard::Result(ResultMessage::Rows(rows)) => rows,
-        Heard::Error(error) if levels::is_clients(error.code) => {
-            modes.next_ns = io.now_ns() + RARELY_NS;
-            return;
-        }
         // What is known stays so.
         _ => return,
     };

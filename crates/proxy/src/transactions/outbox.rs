@@ -54,6 +54,8 @@ pub(super) enum Wanted {
         known: Arc<Known>,
         message: Vec<u8>,
     },
+    /// Its lock is held, or it does not matter: it goes to this core, and counts to this share.
+    Send(Ticket, (usize, Arc<str>), Box<[u8]>),
     /// Whoever asked is answered.
     Tell(Ticket, Head, Vec<u8>),
     /// The log of a shard is to be opened, unless it was before.

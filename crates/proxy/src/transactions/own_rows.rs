@@ -109,12 +109,14 @@ impl OwnRows {
             return OwnRows::default();
         }
         let mut hash = Md5::new();
-        for text in [asked.text, asked.keyspace] {
+        // The keyspace of its tables, and not that of the session: a text that names it means the same in each.
+        for text in [asked.text, domain] {
             hash.update((text.len() as u64).to_be_bytes());
             hash.update(text);
         }
         let mut values = Vec::new();
         asked.values.put(&mut values);
+        hash.update([u8::from(asked.values.is_named())]);
         hash.update(&values);
         OwnRows {
             fleet: fleet.into(),
@@ -218,6 +220,14 @@ impl OwnRows {
         }
     }
 
+    /// What is written when the first outcome is told again: the fence still counts as seen.
+    pub(super) fn raise(&mut self) {
+        self.writes.clear();
+        if self.guard.as_ref().is_some_and(|held| !held.is_over && self.fence.is_none_or(|seen| seen < held.fence)) {
+            self.decide(false, None);
+        }
+    }
+
     /// Decides what is written besides, now that it is known whether the statements write, and what is answered.
     pub(super) fn decide(&mut self, applied: bool, answer: Option<Vec<u8>>) {
         self.writes.clear();
@@ -299,6 +309,12 @@ mod tests {
         assert!(over.check().is_err_and(|fault| fault.why.contains("fence 7")));
         over.outcome = Some((over.request, known.clone()));
         assert_eq!(over.check(), Ok(Some(&known)));
+        for (seen, is_raised) in [(None, true), (Some(6), true), (Some(7), false), (Some(8), false)] {
+            let mut again = rows(7, b"k");
+            again.fence = seen;
+            again.raise();
+            assert_eq!(again.writes.len(), usize::from(is_raised), "{seen:?}");
+        }
         let mut first = rows(7, b"k");
         assert_eq!(first.check(), Ok(None));
         first.decide(false, Some(b"answer".to_vec()));

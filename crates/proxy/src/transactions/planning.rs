@@ -39,23 +39,34 @@ const SHARES: usize = 2;
 pub(super) fn want(core: &mut Core, io: &mut Io, (text, keyspace): (&str, &str), who: &Arc<str>, waiter: Waiter) {
     let key: (Arc<str>, Arc<str>) = (keyspace.into(), text.into());
     let plans = &mut core.fleet.transactions.plans;
-    if let Some(plan) = plans.ready(&key, io.now_ns()).map(Arc::clone) {
-        return give(core, waiter, Ok(&plan));
+    let now_ns = io.now_ns();
+    let mut waiter = Some(waiter);
+    if let Some((plan, is_due)) = plans.usable(&key, now_ns).map(|(plan, is_due)| (Arc::clone(plan), is_due)) {
+        waiter.take().into_iter().for_each(|waiter| give(core, waiter, Ok(&plan)));
+        if !is_due {
+            return;
+        }
     }
+    let plans = &mut core.fleet.transactions.plans;
     if let Some(Entry::Planning(number)) = plans.by_text.get(&key)
         && let Some(planning) = plans.planning.get_mut(number)
     {
-        planning.waiting.push(waiter);
+        planning.waiting.extend(waiter);
         return;
     }
-    let is_prepare = matches!(waiter, Waiter::Prepare(_));
+    let is_prepare = matches!(waiter, Some(Waiter::Prepare(_)));
     if !has_room(plans, who, is_prepare) {
-        let fault = Fault::overloaded("Shunt: as many transactions are being prepared as may; ask again");
-        return give(core, waiter, Err(&fault.into()));
+        let fault = Fault::overloaded(
+            "Shunt: as many transactions are being prepared as may; ask again, or prepare your statements",
+        );
+        return waiter.into_iter().for_each(|waiter| give(core, waiter, Err(&fault.clone().into())));
     }
     let outline = match Outline::read(text, keyspace) {
         Ok(outline) => outline,
-        Err(refusal) => return give(core, waiter, Err(&Fault::from(refusal).into())),
+        Err(refusal) => {
+            let failed = Failed::from(Fault::from(refusal));
+            return waiter.into_iter().for_each(|waiter| give(core, waiter, Err(&failed)));
+        }
     };
     if plans.by_text.len() >= PLANS_MAX {
         let now_ns = io.now_ns();
@@ -66,11 +77,15 @@ pub(super) fn want(core: &mut Core, io: &mut Io, (text, keyspace): (&str, &str),
     }
     plans.number += 1;
     let number = plans.number;
-    plans.by_text.insert(key.clone(), Entry::Planning(number));
+    match plans.by_text.get_mut(&key) {
+        // It is used until the next one is there.
+        Some(Entry::Ready { renewal, .. }) => *renewal = Some(number),
+        _ => drop(plans.by_text.insert(key.clone(), Entry::Planning(number))),
+    }
     let (domain, tables) = (outline.domain.clone(), outline.tables.iter().map(|_| None).collect());
     let planning = Planning {
         key,
-        waiting: vec![waiter],
+        waiting: waiter.into_iter().collect(),
         who: Arc::clone(who),
         is_prepare,
         outline: Some(outline),
@@ -137,7 +152,12 @@ fn fail(planning: &mut Planning, failed: Failed) {
 
 fn node(error: &ErrorMessage<'_>, what: &str) -> Failed {
     // In a client's eyes a node that fails to answer us has not answered it.
-    let code = if levels::is_clients(error.code) { error.code } else { error_code::OVERLOADED };
+    let code = match error.code {
+        code if levels::is_clients(code) => code,
+        // Its message has more in it than its text. It is the statement's fault, on every node.
+        error_code::FUNCTION_FAILURE => error_code::INVALID,
+        _ => error_code::OVERLOADED,
+    };
     Failed::Node { code, message: format!("{what}{}", error.message) }
 }
 
@@ -364,7 +384,9 @@ fn end(core: &mut Core, io: &mut Io, number: u64, plan: Option<Arc<Plan>>) {
     let Some(planning) = plans.planning.remove(&number) else { return };
     match &plan {
         Some(plan) if planning.key.1.len() <= KEPT_BYTES_MAX => {
-            plans.by_text.insert(planning.key, Entry::Ready(Arc::clone(plan), until_ns));
+            let is_wanted = matches!(plans.by_text.get(&planning.key), Some(Entry::Ready { .. }));
+            let entry = Entry::Ready { plan: Arc::clone(plan), until_ns, renewal: None, is_wanted };
+            plans.by_text.insert(planning.key, entry);
         }
         _ => drop(plans.by_text.remove(&planning.key)),
     }

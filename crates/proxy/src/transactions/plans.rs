@@ -8,6 +8,7 @@ use shunt_locks::Ticket;
 use super::failed::Failed;
 use super::plan::{Draft, Outline, Plan, ShownText};
 use super::schema::{Table, Types};
+use crate::limits::SECOND_NS;
 
 /// Who waits for a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,11 +19,15 @@ pub(super) enum Waiter {
     Prepare(Ticket),
 }
 
+/// How long a plan is used beyond its time, for as long as it is made anew.
+const STALE_NS: u64 = 30 * SECOND_NS;
+
 /// What is known of a text.
 pub(super) enum Entry {
     /// It is being planned under this number.
     Planning(u64),
-    Ready(Arc<Plan>, u64),
+    /// It is used until then, and a little longer while it is made anew under this number.
+    Ready { plan: Arc<Plan>, until_ns: u64, renewal: Option<u64>, is_wanted: bool },
 }
 
 /// A text that is being planned.
@@ -47,8 +52,9 @@ pub(super) struct Planning {
     pub(super) failed: Option<Failed>,
 }
 
+/// True of a plan that is not too old, and was wanted again: texts that come once make no room for others like them.
 pub(super) fn is_used(entry: &Entry, now_ns: u64) -> bool {
-    matches!(entry, Entry::Ready(_, until_ns) if now_ns < *until_ns)
+    matches!(entry, Entry::Ready { until_ns, is_wanted: true, .. } if now_ns < *until_ns + STALE_NS)
 }
 
 /// Plans of a core, and those in the making.
@@ -62,15 +68,19 @@ pub(super) struct Plans {
 impl Plans {
     /// A plan is not true any more.
     pub(super) fn forget(&mut self, key: &(Arc<str>, Arc<str>)) {
-        if let Some(Entry::Ready(..)) = self.by_text.get(key) {
+        if let Some(Entry::Ready { .. }) = self.by_text.get(key) {
             self.by_text.remove(key);
         }
     }
 
-    /// The plan of a text, if there is one that may be used.
-    pub(super) fn ready(&self, key: &(Arc<str>, Arc<str>), now_ns: u64) -> Option<&Arc<Plan>> {
-        match self.by_text.get(key)? {
-            Entry::Ready(plan, until_ns) if now_ns < *until_ns => Some(plan),
+    /// The plan of a text, if there is one that may be used; and whether it is time to make it anew. What has changed since is found out when it is
+    /// used: tables are looked up by their ids, columns by what is read.
+    pub(super) fn usable(&mut self, key: &(Arc<str>, Arc<str>), now_ns: u64) -> Option<(&Arc<Plan>, bool)> {
+        match self.by_text.get_mut(key)? {
+            Entry::Ready { plan, until_ns, renewal, is_wanted } if now_ns < *until_ns + STALE_NS => {
+                *is_wanted = true;
+                Some((plan, now_ns >= *until_ns && renewal.is_none()))
+            }
             _ => None,
         }
     }

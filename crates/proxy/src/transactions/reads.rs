@@ -184,9 +184,14 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, (number, read): (u64, u16), he
             Some(Fault::overloaded("Shunt: what a transaction reads cannot be read; nothing was written").into())
         }
     };
-    match failed {
-        Some(failed) => give_up(core, io, number, &failed),
-        None => count(core, io, number),
+    let Some(failed) = failed else { return count(core, io, number) };
+    match core.fleet.transactions.jobs.get_mut(&number) {
+        // It may have been carried out before, and what was answered then counts.
+        Some(job) if own.is_none() && job.own.wants_answer() => {
+            job.failed.get_or_insert(failed);
+            count(core, io, number);
+        }
+        _ => give_up(core, io, number, &failed),
     }
 }
 
@@ -248,9 +253,17 @@ enum To {
 
 fn decision(job: &mut Job) -> Result<To, Failed> {
     let Some(plan) = job.plan.clone() else { return Ok(To::Decide(Decision::GiveUp)) };
-    if let Some(outcome) = job.own.check()? {
-        let (head, body) = answer::again(job.version, outcome);
+    if let Some(outcome) = job.own.check()?.cloned() {
+        job.own.raise();
+        if !job.own.writes.is_empty() {
+            job.told = Some(outcome);
+            return to_write(job);
+        }
+        let (head, body) = answer::again(job.version, &outcome);
         return Ok(To::TellAgain(head, body));
+    }
+    if let Some(failed) = job.failed.take() {
+        return Err(failed);
     }
     let bound = plan.with(&job.values);
     // Before anything is written: what it answers may be refused.
@@ -268,6 +281,10 @@ fn decision(job: &mut Job) -> Result<To, Failed> {
         return Err(Fault::invalid(why).into());
     }
     job.own.decide(!job.writes.is_empty(), kept);
+    to_write(job)
+}
+
+fn to_write(job: &mut Job) -> Result<To, Failed> {
     let count = job.writes_count();
     if count == 0 {
         return Ok(To::Decide(Decision::Nothing));

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use shunt_language::transaction::TEXT_BYTES_MAX;
+use shunt_language::ast::{self, QualifiedName};
 use shunt_language::transaction::mode::TransactionalMode;
 use shunt_wire::cql::statement::{Identifier, Kind, Statement};
 
@@ -23,9 +23,17 @@ pub(crate) type Named = (Option<Box<str>>, Box<str>);
 impl TableModes {
     /// Takes one in, as its row says. One of a mode that sends nothing here, or of a later version's, is not.
     pub(crate) fn add(&mut self, keyspace: &str, table: &str, mode: &str) {
-        let mode = TransactionalMode::ALL.into_iter().find(|known| known.name() == mode);
-        if let Some(mode @ (TransactionalMode::MixedReads | TransactionalMode::Full)) = mode {
-            self.routed.entry(keyspace.into()).or_default().insert(table.into(), mode);
+        // Rows for these can only have been written past the proxies.
+        if ["shunt", "shunt_meta"].contains(&keyspace) || keyspace.starts_with("system") {
+            return;
+        }
+        // What a later version means by a mode of its own must not go past it: it is refused here, where it becomes a transaction.
+        let known = TransactionalMode::ALL.into_iter().find(|known| known.name() == mode);
+        match known.unwrap_or(TransactionalMode::Full) {
+            mode @ (TransactionalMode::MixedReads | TransactionalMode::Full) => {
+                self.routed.entry(keyspace.into()).or_default().insert(table.into(), mode);
+            }
+            TransactionalMode::Off | TransactionalMode::Unsafe => {}
         }
     }
 
@@ -52,36 +60,39 @@ impl TableModes {
         names.map(|name| name.to_ascii_lowercase()).any(|name| text.contains(&name))
     }
 
-    /// True of a statement on one of these tables.
+    /// True of a statement on one of these tables, and of one of which nobody can say which it is on: it is read as a transaction, and refused.
     #[cold]
-    pub(crate) fn take_any(&self, tables: &[Named], writes: bool) -> bool {
+    pub(crate) fn take_any(&self, tables: Option<&[Named]>, writes: bool) -> bool {
+        let has_full = || self.routed.values().flat_map(HashMap::values).any(|mode| *mode == TransactionalMode::Full);
+        let Some(tables) = tables else { return writes || has_full() };
         tables
             .iter()
             .any(|(keyspace, table)| keyspace.as_deref().is_some_and(|keyspace| self.takes(keyspace, table, writes)))
     }
 }
 
-/// The tables that a text reads or writes. `session`: the keyspace of names without one.
-pub(crate) fn tables_of(parsed: &Statement<'_>, text: &str, session: Option<&str>) -> Vec<Named> {
-    match parsed.kind {
-        Kind::Select | Kind::Insert | Kind::Update | Kind::Delete => {
-            let Some(table) = &parsed.table else { return Vec::new() };
+/// The tables that a text reads or writes; none: it reads or writes rows, and cannot be read. `session`: the keyspace of names without one.
+pub(crate) fn tables_of(parsed: &Statement<'_>, text: &str, session: Option<&str>) -> Option<Vec<Named>> {
+    match (parsed.kind, &parsed.table) {
+        (Kind::Select | Kind::Insert | Kind::Update | Kind::Delete, Some(table)) => {
             let keyspace = parsed.keyspace.as_ref().map(Identifier::to_string).or(session.map(str::to_owned));
-            vec![(keyspace.map(Into::into), table.to_string().into())]
+            Some(vec![(keyspace.map(Into::into), table.to_string().into())])
         }
-        // Only its first statement is known from looking at it.
-        Kind::Batch if text.len() <= TEXT_BYTES_MAX => match shunt_language::parse(text).map(|parsed| parsed.statement)
-        {
-            Ok(shunt_language::ast::Statement::Batch(batch)) => {
-                let named = batch.mutations.iter().map(|mutation| {
-                    let table = mutation.table();
-                    (table.keyspace.as_deref().or(session).map(Into::into), table.name.as_str().into())
-                });
-                named.collect()
-            }
-            _ => Vec::new(),
-        },
-        _ => Vec::new(),
+        // Of a batch only its first statement is known from looking at it; and some statements have to be read as a whole.
+        (Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch, _) => read(text, session),
+        _ => Some(Vec::new()),
+    }
+}
+
+fn read(text: &str, session: Option<&str>) -> Option<Vec<Named>> {
+    let named = |table: &QualifiedName| -> Named {
+        (table.keyspace.as_deref().or(session).map(Into::into), table.name.as_str().into())
+    };
+    match shunt_language::parse(text).ok()?.statement {
+        ast::Statement::Batch(batch) => Some(batch.mutations.iter().map(|one| named(one.table())).collect()),
+        ast::Statement::Mutation(mutation) => Some(vec![named(mutation.table())]),
+        ast::Statement::Select(select) => Some(vec![named(&select.table)]),
+        _ => None,
     }
 }
 
@@ -96,10 +107,11 @@ mod tests {
         let mut modes = TableModes::default();
         for (table, mode) in [("mixed", "mixed_reads"), ("full", "full"), ("bare", "unsafe"), ("later", "later's")] {
             modes.add("ks", table, mode);
+            modes.add("system", "local", mode);
         }
         let takes = |text: &str, session: Option<&str>| {
             let parsed = classify(text);
-            modes.take_any(&tables_of(&parsed, text, session), parsed.kind != Kind::Select)
+            modes.take_any(tables_of(&parsed, text, session).as_deref(), parsed.kind != Kind::Select)
         };
         for (text, session, taken) in [
             ("INSERT INTO ks.mixed (k) VALUES (1)", None, true),
@@ -111,7 +123,10 @@ mod tests {
             ("SELECT * FROM full WHERE k = 1", Some("ks"), true),
             ("SELECT * FROM ks.full", None, true),
             ("INSERT INTO ks.bare (k) VALUES (1)", None, false),
-            ("INSERT INTO ks.later (k) VALUES (1)", None, false),
+            ("INSERT INTO ks.later (k) VALUES (1)", None, true),
+            ("DELETE m[(int)blobAsInt(0x01)] FROM ks.mixed WHERE k = 1", None, true),
+            ("DELETE m[(int) :x] FROM ks.bare WHERE k = 1", None, false),
+            ("SELECT * FROM system.local", None, false),
             (
                 "BEGIN BATCH INSERT INTO ks.bare (k) VALUES (1) INSERT INTO mixed (k) VALUES (1) APPLY BATCH",
                 Some("ks"),
@@ -122,6 +137,8 @@ mod tests {
         ] {
             assert_eq!(takes(text, session), taken, "{text}");
         }
+        let deep = format!("BEGIN BATCH UPDATE ks.bare SET v = 1{} WHERE k = 1 APPLY BATCH", " + 1".repeat(60));
+        assert!(shunt_language::parse(&deep).is_err() && takes(&deep, None));
         assert!(modes.may_be_in("BEGIN BATCH insert into KS.MIXED") && !modes.may_be_in("INSERT INTO ks.bare"));
         assert!(!modes.is_empty() && TableModes::default().is_empty());
     }

@@ -56,6 +56,8 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, ticket: Ticket, who: &str, mess
         is_answered: false,
         writes: Vec::new(),
         own: OwnRows::default(),
+        told: None,
+        failed: None,
         timestamp_us: 0,
         record: Vec::new(),
         bytes: message.len(),

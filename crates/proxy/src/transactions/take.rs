@@ -12,7 +12,7 @@ use super::besides::Besides;
 use super::known::{Asked, Known};
 use super::plans::Waiter;
 use super::timer::set_due;
-use super::{allowed, alone, asker, fence, levels, modes, planning, run};
+use super::{allowed, alone, asker, levels, look, modes, planning, run};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::hop::forward::forward_transaction;
@@ -48,6 +48,11 @@ fn read(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -
     let session = session_of(core, slot);
     let version = header.version;
     let besides = Besides::of(payload.as_ref())?;
+    if core.context.config.fleet.is_none() {
+        return Err(Fault::invalid(
+            "Shunt: this proxy is of no fleet, and carries out no transactions: guards and keys are for a proxy with --fleet",
+        ));
+    }
     match header.opcode {
         opcode::PREPARE => {
             let prepare = Prepare::decode(version, body)?;
@@ -66,7 +71,7 @@ fn read(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -
             planning::want(core, io, (prepare.text, keyspace.unwrap_or_default()), &who, Waiter::Prepare(ticket));
             Ok(())
         }
-        opcode::QUERY if is_change(version, body)? => {
+        opcode::QUERY if besides.is_empty() && is_change(version, body)? => {
             let query = Query::decode(version, body)?;
             let Some(pool) = core.clients.get(slot).and_then(|client| client.pool) else { return Ok(()) };
             let Some(ticket) = note(core, io, (slot, header)) else { return Ok(()) };
@@ -111,6 +116,11 @@ fn begin(
     asked: &Asked<'_>,
     was_forwarded: bool,
 ) -> Result<(), Fault> {
+    if !asked.besides.key.is_empty() && !known.tables.iter().any(|(_, writes)| *writes) {
+        return Err(Fault::invalid(
+            "Shunt: shunt-idempotency is for what writes: this only reads, and may simply be asked again",
+        ));
+    }
     let mut message = Vec::new();
     asked.put(&mut message);
     if message.len() > MESSAGE_BYTES_MAX {
@@ -209,7 +219,7 @@ pub(super) fn send(
     }
     let who = asker::share_of(core, ticket, domain);
     match Asked::read(message).map(|asked| asked.besides.guard) {
-        Ok(Some(guard)) => fence::ask(core, io, ticket, (keeper, who), guard, message),
+        Ok(Some(guard)) => look::ask(core, io, ticket, (keeper, who), guard, message),
         _ => send_to(core, io, ticket, keeper, &who, message),
     }
 }

@@ -164,10 +164,15 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, write: OneWrite, heard: &Heard
     }
     let (is_refused, why) = match heard {
         Heard::Result(_) => return made(core, write, Ok(Written::Acknowledged)),
-        Heard::Error(error) => (error.code == error_code::INVALID, error.message),
+        Heard::Error(error) => (is_refusal(error.code), error.message),
         Heard::Unreadable => (false, "a node's answer cannot be read"),
     };
     failed(core, io, write, (levels::written(heard), is_refused, why));
+}
+
+/// True of an error that says what is wrong with a write: it will be refused the next time too, unless the node does not know the schema yet.
+fn is_refusal(code: i32) -> bool {
+    matches!(code, error_code::INVALID | error_code::SYNTAX_ERROR | error_code::FUNCTION_FAILURE)
 }
 
 fn failed(core: &mut Core, io: &Io, write: OneWrite, (written, is_refused, why): (Written, bool, &str)) {

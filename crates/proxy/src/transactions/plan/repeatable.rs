@@ -37,6 +37,33 @@ pub(super) fn check_term(column: &str, term: &Term, cql_type: Option<&CqlType>) 
     Ok(())
 }
 
+/// Refuses what a node computes from a bound value, and a null that names an element: a node would refuse it each time that it is executed, and
+/// by then it is committed.
+pub(super) fn check_computable(column: &str, term: &Term) -> Result<(), InvalidRequest> {
+    let computes = matches!(term, Term::Call { .. } | Term::Arithmetic { .. } | Term::Cast(..) | Term::Negation(_));
+    if computes && has_marker(term) {
+        return Err(InvalidRequest::new(format!(
+            "the value of {column} is computed from a bind marker or a row, which a node may refuse when it is committed: bind what comes of it"
+        )));
+    }
+    parts_of(term).into_iter().try_for_each(|part| check_computable(column, part))
+}
+
+fn has_marker(term: &Term) -> bool {
+    matches!(term, Term::Marker(_)) || parts_of(term).into_iter().any(has_marker)
+}
+
+fn check_element(column: &str, key: &Term) -> Result<(), InvalidRequest> {
+    let mut bare = key;
+    while let Term::Hint(_, inner) | Term::Cast(inner, _) = bare {
+        bare = inner;
+    }
+    match bare {
+        Term::Null => Err(InvalidRequest::new(format!("Invalid null value for an element of {column}"))),
+        _ => check_computable(column, key),
+    }
+}
+
 fn parts_of(term: &Term) -> Vec<&Term> {
     match term {
         Term::Literal(_) | Term::Null | Term::Marker(_) => Vec::new(),
@@ -134,6 +161,25 @@ pub(super) fn check_repeatable(mutation: &Mutation, inner: &Inner, table: &Table
     };
     for (column, term) in terms {
         check_term(column, term, table.column(column))?;
+        check_computable(column, term)?;
+    }
+    match mutation {
+        Mutation::Update(update) => {
+            for assignment in &update.assignments {
+                if let Operation::SetElement(key, _) = &assignment.operation {
+                    check_element(&assignment.column, key)?;
+                }
+            }
+        }
+        Mutation::Delete(delete) => {
+            for deletion in &delete.deletions {
+                if let Deletion::Element(column, key) = deletion {
+                    check_term(column, key, table.column(column))?;
+                    check_element(column, key)?;
+                }
+            }
+        }
+        Mutation::Insert(_) | Mutation::InsertJson(_) => {}
     }
     let columns: Vec<&str> = match mutation {
         Mutation::Insert(insert) => insert.columns.iter().map(String::as_str).collect(),
