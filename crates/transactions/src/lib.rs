@@ -51,7 +51,7 @@ mod recovery;
 mod time;
 mod transactions;
 mod types;
-#[cfg(test)]
+#[cfg(any(test, feature = "weakened"))]
 mod weakened;
 
 #[cfg(test)]
@@ -64,3 +64,5 @@ pub use transactions::Transactions;
 pub use types::{
     Asked, Counters, Decision, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket, TransactionId,
 };
+#[cfg(feature = "weakened")]
+pub use weakened::{OpeningStep, Without};

@@ -54,7 +54,7 @@ mod timer;
 mod verdicts;
 pub(crate) mod words;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use shunt_fleet::SHARDS;
@@ -99,7 +99,8 @@ pub(crate) struct TransactionKeeper {
     modes: Modes,
     /// Shards of this core whose logs are not opened yet: by whom they will be.
     claims: [Option<Claim>; SHARDS],
-    openings: HashMap<u128, Open>,
+    /// In one order, so that a simulation is the same each time.
+    openings: BTreeMap<u128, Open>,
     /// Steps of openings that could not be sent.
     unsent: Vec<(Claim, OpeningPart)>,
     draining: Vec<Draining>,
@@ -108,6 +109,9 @@ pub(crate) struct TransactionKeeper {
     again_bytes: usize,
     /// When the timer is set to go off.
     wakes: Wakes,
+    /// A step of openings that a test leaves out.
+    #[cfg(feature = "weakened")]
+    left_out: Option<shunt_transactions::OpeningStep>,
 }
 
 impl Default for TransactionKeeper {
@@ -124,12 +128,14 @@ impl Default for TransactionKeeper {
             allowed: Allowed::default(),
             modes: Modes::default(),
             claims: [None; SHARDS],
-            openings: HashMap::new(),
+            openings: BTreeMap::new(),
             unsent: Vec::new(),
             draining: Vec::new(),
             again: VecDeque::new(),
             again_bytes: 0,
             wakes: Wakes::default(),
+            #[cfg(feature = "weakened")]
+            left_out: None,
         }
     }
 }
@@ -139,6 +145,17 @@ impl TransactionKeeper {
     fn table(&mut self) -> (&mut Transactions, &mut Outbox) {
         let table = self.table.get_or_insert_with(|| Box::new(Transactions::new(Limits::default())));
         (table, &mut self.outbox)
+    }
+
+    /// Leaves steps out.
+    #[cfg(feature = "weakened")]
+    pub(crate) fn leave_out(
+        &mut self,
+        without: Option<shunt_transactions::Without>,
+        opening: Option<shunt_transactions::OpeningStep>,
+    ) {
+        self.table().0.leave_out(without);
+        self.left_out = opening;
     }
 
     /// Answers whoever asked, on this core or another.
