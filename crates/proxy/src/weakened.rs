@@ -2,6 +2,7 @@
 
 use shunt_fleet::Step;
 use shunt_locks::Without;
+use shunt_transactions::OpeningStep;
 
 use crate::core::Core;
 use crate::limits::SECOND_NS;
@@ -14,12 +15,17 @@ pub struct Weakened {
     pub step: Option<Step>,
     /// Of the locks.
     pub locks: Without,
+    /// Of the transactions.
+    pub transactions: Option<shunt_transactions::Without>,
+    /// Of the openings of their logs.
+    pub opening: Option<OpeningStep>,
 }
 
 /// Leaves these out, from the core's start on.
 pub fn leave_out(core: &mut Core, weakened: Weakened) {
     core.fleet.membership.left_out = weakened.step;
     core.fleet.locks.leave_out(weakened.locks);
+    core.fleet.transactions.leave_out(weakened.transactions, weakened.opening);
 }
 
 /// Deletes rows of locks that say nothing any more as fast as it can.

@@ -76,9 +76,13 @@ impl Transactions {
     /// Locks what is not locked yet, up to the first that is not free.
     fn lock_more(&mut self, id: TransactionId, sink: &mut impl Sink) {
         let transaction = &mut self.all[id.index as usize];
-        #[cfg(test)]
-        if self.without == Some(crate::weakened::Without::Locks) {
-            transaction.partitions.clear();
+        #[cfg(any(test, feature = "weakened"))]
+        match self.without {
+            Some(crate::weakened::Without::Locks) => transaction.partitions.clear(),
+            Some(crate::weakened::Without::ReadLocks) => {
+                transaction.partitions.retain(|(_, mode)| *mode == Mode::Exclusive);
+            }
+            _ => {}
         }
         while let Some((partition, mode)) = transaction.partitions.get(transaction.locked) {
             if !self.partitions.lock(*partition, *mode, id) {

@@ -7,7 +7,7 @@ use shunt_locks::{Now, Written};
 use crate::log::{BUCKET_RECORDS, Log, Place};
 use crate::transactions::{Apply, State, Transactions};
 use crate::types::{Decision, NotExecuted, Outcome, Sink, TransactionId};
-#[cfg(test)]
+#[cfg(any(test, feature = "weakened"))]
 use crate::weakened::Without;
 
 /// Between two looks for records that hold up the log, records.
@@ -65,7 +65,7 @@ impl Transactions {
         transaction.writes.resize(usize::from(writes), Apply::Sent);
         transaction.state = State::Recording;
         transaction.is_sent = true;
-        #[cfg(test)]
+        #[cfg(any(test, feature = "weakened"))]
         if self.without == Some(Without::Record) {
             return self.commit(id, sink);
         }
@@ -95,7 +95,7 @@ impl Transactions {
             Written::Acknowledged => {
                 transaction.attempts = 0;
                 let is_valid = is_valid && self.may_finish(shard);
-                #[cfg(test)]
+                #[cfg(any(test, feature = "weakened"))]
                 let is_valid = is_valid || self.without == Some(Without::CheckAfterRecord);
                 if is_valid {
                     return self.commit(id, sink);
@@ -112,7 +112,7 @@ impl Transactions {
             }
             Written::NotSent | Written::Unknown => {
                 transaction.may_be_there = true;
-                #[cfg(test)]
+                #[cfg(any(test, feature = "weakened"))]
                 if self.without == Some(Without::RepeatedRecord) {
                     self.finish_record(shard, place);
                     self.answer(id, Outcome::NotExecuted(NotExecuted::Store), sink);
@@ -153,7 +153,7 @@ impl Transactions {
         for write in 0..transaction.writes.len() {
             sink.apply(id, write as u16, timestamp_us);
         }
-        #[cfg(test)]
+        #[cfg(any(test, feature = "weakened"))]
         if self.without == Some(Without::LocksUntilApplied) {
             self.answer(id, Outcome::Committed { timestamp_us }, sink);
             self.end(id, sink);

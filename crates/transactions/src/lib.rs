@@ -55,7 +55,7 @@ mod recovery;
 mod time;
 mod transactions;
 mod types;
-#[cfg(test)]
+#[cfg(any(test, feature = "weakened"))]
 mod weakened;
 
 #[cfg(test)]
@@ -68,3 +68,5 @@ pub use transactions::Transactions;
 pub use types::{
     Asked, Counters, Decision, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket, TransactionId,
 };
+#[cfg(feature = "weakened")]
+pub use weakened::{OpeningStep, Without};

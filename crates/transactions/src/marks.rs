@@ -6,7 +6,7 @@ use shunt_locks::Written;
 use crate::log::{Generation, Position};
 use crate::transactions::Transactions;
 use crate::types::Sink;
-#[cfg(test)]
+#[cfg(any(test, feature = "weakened"))]
 use crate::weakened::Without;
 
 impl Transactions {
@@ -17,7 +17,7 @@ impl Transactions {
         for (number, shard) in (0u8..).zip(&mut self.shards).filter(|(_, shard)| shard.is_open) {
             if let Some(low) = shard.log.tell() {
                 sink.write_low(number, shard.generation, low);
-                #[cfg(test)]
+                #[cfg(any(test, feature = "weakened"))]
                 if self.without == Some(Without::AcknowledgedLow) {
                     let buckets = shard.log.told(low, Written::Acknowledged);
                     buckets.for_each(|bucket| sink.delete_bucket(number, shard.generation, bucket));

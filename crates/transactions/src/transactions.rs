@@ -9,7 +9,7 @@ use crate::log::{Generation, Log, Place};
 use crate::opening::Claim;
 use crate::partitions::Partitions;
 use crate::types::{Counters, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket, TransactionId};
-#[cfg(test)]
+#[cfg(any(test, feature = "weakened"))]
 use crate::weakened::Without;
 
 /// How far a transaction has come.
@@ -132,7 +132,7 @@ pub struct Transactions {
     /// When which is to be looked at, the earliest first. Entries of what has changed since are passed over.
     pub(crate) due: BinaryHeap<Reverse<(u64, u32, u32)>>,
     pub(crate) counters: Counters,
-    #[cfg(test)]
+    #[cfg(any(test, feature = "weakened"))]
     pub(crate) without: Option<Without>,
 }
 
@@ -151,7 +151,7 @@ impl Transactions {
             limits,
             due: BinaryHeap::new(),
             counters: Counters::default(),
-            #[cfg(test)]
+            #[cfg(any(test, feature = "weakened"))]
             without: None,
         }
     }

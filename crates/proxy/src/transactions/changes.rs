@@ -1,6 +1,6 @@
 //! What a core knows of modes, and changes of them that are under way.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use shunt_fleet::Shard;
 use shunt_language::transaction::mode::TransactionalMode;
@@ -35,7 +35,7 @@ pub(super) enum Step {
 #[derive(Default)]
 pub(super) struct Modes {
     /// The shards of keyspaces that have a table with a mode.
-    pub(super) shards: HashSet<Shard>,
+    pub(super) shards: BTreeSet<Shard>,
     pub(super) next_ns: u64,
     pub(super) is_asked: bool,
     pub(super) changes: HashMap<u64, Change>,

@@ -3,24 +3,16 @@
 //! This alone would not do: the lock may be another's by the time that the transaction is carried out. What is decided there
 //! ([`super::own_rows`]) is whether anybody has come with a later fence.
 
-use std::sync::Arc;
-
 use shunt_locks::Ticket;
 
 use super::besides::{Besides, Guard};
+use super::guarded::Guarded;
 use super::known::Asked;
 use super::outbox::Wanted;
 use super::own_rows::dead;
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::locks::outbox::{Reply, Verdict};
-
-/// A request that waits to hear if its lock is held.
-pub(super) struct Guarded {
-    /// The core that is sent it then, and whose share it counts to.
-    pub(super) to: (usize, Arc<str>),
-    pub(super) message: Box<[u8]>,
-}
 
 /// Who holds the lock is known, or nobody could say.
 pub(crate) fn heard(core: &mut Core, ticket: Ticket, outcome: &Reply<'_>) {

@@ -8,7 +8,7 @@ use shunt_reactor::Io;
 
 use super::asker;
 use super::besides::Guard;
-use super::fence::Guarded;
+use super::guarded::Guarded;
 use crate::core::Core;
 use crate::fault::Fault;
 use crate::locks::ask;

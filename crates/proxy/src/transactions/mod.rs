@@ -12,7 +12,7 @@
 //! | [`take`], [`alone`] | a client's transaction is read, as text or prepared, and sent to the core of its shard |
 //! | [`known`] | what its own core knows of it, and what the other is sent |
 //! | [`allowed`], [`question`], [`verdicts`] | whether the client's role may read and write its tables |
-//! | [`besides`], [`look`], [`fence`], [`own_rows`] | what a client asks besides: that a lock is held, or that it is carried out once |
+//! | [`besides`], [`look`], [`guarded`], [`fence`], [`own_rows`] | what a client asks besides: that a lock is held, or that it is carried out once |
 //! | [`run`], [`job`] | it is locked, and answered in the end |
 //! | [`shares`] | how much of that each client may have |
 //! | [`reads`] | it is read and decided, and what it writes is put into a record |
@@ -42,6 +42,7 @@ mod changes;
 pub(crate) mod draining;
 mod failed;
 pub(crate) mod fence;
+mod guarded;
 pub(crate) mod heard;
 mod job;
 pub(crate) mod known;
@@ -73,7 +74,7 @@ mod verdicts;
 pub(crate) mod words;
 mod writes;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use shunt_fleet::SHARDS;
@@ -85,7 +86,7 @@ use shunt_wire::cql::message::encode;
 use self::changes::Modes;
 use self::draining::Draining;
 use self::failed::Failed;
-use self::fence::Guarded;
+use self::guarded::Guarded;
 use self::job::Job;
 use self::known::{Head, Known};
 use self::named::Names;
@@ -122,12 +123,13 @@ pub(crate) struct TransactionKeeper {
     /// Writes that were tried and are not made yet.
     trials: Trials,
     /// Writes for which there was no room among the proxy's own statements, by whose they are.
-    parked: HashMap<Who, VecDeque<OneWrite>>,
+    parked: BTreeMap<Who, VecDeque<OneWrite>>,
     allowed: Allowed,
     modes: Modes,
     /// Shards of this core whose logs are not opened yet: by whom they will be.
     claims: [Option<Claim>; SHARDS],
-    openings: HashMap<u128, Open>,
+    /// In one order, so that a simulation is the same each time.
+    openings: BTreeMap<u128, Open>,
     /// Steps of openings that could not be sent.
     unsent: Vec<(Claim, OpeningPart)>,
     draining: Vec<Draining>,
@@ -139,6 +141,9 @@ pub(crate) struct TransactionKeeper {
     guarded_bytes: usize,
     /// When the timer is set to go off.
     wakes: Wakes,
+    /// A step of openings that a test leaves out.
+    #[cfg(feature = "weakened")]
+    left_out: Option<shunt_transactions::OpeningStep>,
 }
 
 impl Default for TransactionKeeper {
@@ -154,11 +159,11 @@ impl Default for TransactionKeeper {
             plans: Plans::default(),
             names: Names::default(),
             trials: Trials::default(),
-            parked: HashMap::new(),
+            parked: BTreeMap::new(),
             allowed: Allowed::default(),
             modes: Modes::default(),
             claims: [None; SHARDS],
-            openings: HashMap::new(),
+            openings: BTreeMap::new(),
             unsent: Vec::new(),
             draining: Vec::new(),
             again: VecDeque::new(),
@@ -166,6 +171,8 @@ impl Default for TransactionKeeper {
             guarded: HashMap::new(),
             guarded_bytes: 0,
             wakes: Wakes::default(),
+            #[cfg(feature = "weakened")]
+            left_out: None,
         }
     }
 }
@@ -175,6 +182,17 @@ impl TransactionKeeper {
     fn table(&mut self) -> (&mut Transactions, &mut Outbox) {
         let table = self.table.get_or_insert_with(|| Box::new(Transactions::new(Limits::default())));
         (table, &mut self.outbox)
+    }
+
+    /// Leaves steps out.
+    #[cfg(feature = "weakened")]
+    pub(crate) fn leave_out(
+        &mut self,
+        without: Option<shunt_transactions::Without>,
+        opening: Option<shunt_transactions::OpeningStep>,
+    ) {
+        self.table().0.leave_out(without);
+        self.left_out = opening;
     }
 
     /// Answers whoever asked, on this core or another.

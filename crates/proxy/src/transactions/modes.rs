@@ -1,6 +1,6 @@
 //! Which tables take part in transactions, as the fleet's table says; and `ALTER TABLE .. WITH transactional_mode`.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use shunt_language::ast::quoted_name;
 use shunt_language::transaction::mode::{self, TransactionalMode};
@@ -56,7 +56,7 @@ pub(super) fn heard(core: &mut Core, heard: &Heard<'_>) {
         // What is known stays so.
         _ => return,
     };
-    let (mut shards, mut routed) = (HashSet::new(), TableModes::default());
+    let (mut shards, mut routed) = (BTreeSet::new(), TableModes::default());
     for row in rows.rows().map_while(Result::ok) {
         let text = |place: usize| std::str::from_utf8(row.get(place)?).ok();
         let (Some(keyspace), Some(table), Some(mode)) = (text(0), text(1), text(2)) else { continue };

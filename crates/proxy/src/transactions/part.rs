@@ -56,7 +56,7 @@ impl OneWrite {
 }
 
 /// A client as its share of what is in flight is known by: a hash of what [`super::shares`] knows it by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Who(pub(crate) u64);
 
 impl Who {

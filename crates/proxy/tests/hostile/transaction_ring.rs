@@ -2,7 +2,7 @@
 //!
 //! Each table has the columns `id int PRIMARY KEY, v int`. Nodes keep no rows: what is written is noted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use shunt_bench::stub::hook::Request;
@@ -232,8 +232,8 @@ impl Bank {
 
     fn modes(&self, text: &str) -> Vec<u8> {
         let Some(keyspace) = quoted_after(text, "keyspace_name = '") else {
-            let keyspaces: BTreeSet<&String> = self.tables.keys().map(|(keyspace, _)| keyspace).collect();
-            return rows(&["keyspace_name"], keyspaces.into_iter().map(|name| vec![some(name)]));
+            let all = self.tables.keys().map(|(keyspace, table)| vec![some(keyspace), some(table), some("unsafe")]);
+            return rows(&["keyspace_name", "table_name", "mode"], all);
         };
         let of = self.tables.keys().filter(|(of, _)| *of == keyspace);
         rows(&["table_name", "mode"], of.map(|(_, table)| vec![some(table), some("unsafe")]))

@@ -5,6 +5,7 @@ use shunt_proxy::weakened::Weakened;
 use shunt_reactor::sim::{Clock, HostId, MICROSECOND, MILLISECOND, Options, Random, SECOND};
 
 use super::scene::{Scene, Settings};
+use super::transactions::inside::Inside;
 
 /// One fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,23 @@ pub struct Chaos {
     trouble: f64,
     /// And how many are late.
     slow: f64,
+    /// Proxies fall above all when this has just happened.
+    pub hunts: Option<Prey>,
+    /// How many records of transactions are late; where any are, renewals are lost.
+    slow_records: f64,
+}
+
+/// What proxies may fall just after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prey {
+    /// The log of a shard was claimed.
+    Claims,
+    /// A write of a transaction was made.
+    Writes,
+    /// A record of a transaction was written.
+    Records,
+    /// One was sent that will be late.
+    LateRecords,
 }
 
 /// The parts of a seed's run. With clocks a tenth off only fences are looked at.
@@ -79,6 +97,9 @@ pub fn settings(seed: u64, drift_ppm: u64) -> Settings {
         proxies,
         cores: 1 + random.index(2),
         clients: 3 + random.index(3),
+        transactors: 0,
+        shifts_only: false,
+        looks_inside: false,
         locks: 1 + random.index(2),
         rough_clients: random.chance(0.7),
         clocks,
@@ -114,26 +135,111 @@ impl Chaos {
         }
         let trouble = if random.chance(0.5) { 0.0 } else { 0.01 + 0.001 * random.below(120) as f64 };
         let slow = if random.chance(0.7) { 0.0 } else { 0.03 };
-        Chaos { random, kinds, ends: Vec::new(), trouble, slow }
+        Chaos { random, kinds, ends: Vec::new(), trouble, slow, hunts: None, slow_records: 0.0 }
     }
 
     /// Proxies stand still, and nodes are slow: what comes of a look at an old time, or of none.
     pub fn of_stops(seed: u64) -> Chaos {
         let random = Random::new(seed ^ 0x7374_6f70);
-        Chaos { random, kinds: vec![Fault::FreezeProxy], ends: Vec::new(), trouble: 0.0, slow: 0.15 }
+        Chaos {
+            random,
+            kinds: vec![Fault::FreezeProxy],
+            ends: Vec::new(),
+            trouble: 0.0,
+            slow: 0.15,
+            hunts: None,
+            slow_records: 0.0,
+        }
+    }
+
+    /// Proxies fall again and again, where logs are opened above all, and statements end late or nobody knows how.
+    pub fn of_openings(seed: u64) -> Chaos {
+        let random = Random::new(seed ^ 0x6f70_656e);
+        let kinds = vec![Fault::KillProxy, Fault::FreezeProxy, Fault::DrainProxy];
+        let hunts = Some(Prey::Claims);
+        Chaos { random, kinds, ends: Vec::new(), trouble: 0.1, slow: 0.1, hunts, slow_records: 0.0 }
+    }
+
+    /// Records of transactions are late, leases run out because renewals are lost, and proxies stand still.
+    pub fn of_late_records(seed: u64) -> Chaos {
+        let (random, kinds) = (Random::new(seed ^ 0x6c61_7465), vec![Fault::FreezeProxy]);
+        let hunts = Some(Prey::LateRecords);
+        Chaos { random, kinds, ends: Vec::new(), trouble: 0.0, slow: 0.0, hunts, slow_records: 0.15 }
+    }
+
+    /// Proxies are killed just after a transaction has begun to write.
+    pub fn of_writes(seed: u64) -> Chaos {
+        let (random, kinds) = (Random::new(seed ^ 0x7772_6974), vec![Fault::KillProxy]);
+        let hunts = Some(Prey::Writes);
+        Chaos { random, kinds, ends: Vec::new(), trouble: 0.2, slow: 0.05, hunts, slow_records: 0.0 }
     }
 
     /// Lets things go wrong for so long.
     pub fn run(&mut self, scene: &mut Scene, duration_ns: u64) {
         let mut ring = scene.ring.lock().unwrap();
-        (ring.trouble, ring.slow) = (self.trouble, self.slow);
+        (ring.trouble, ring.slow, ring.slow_records) = (self.trouble, self.slow, self.slow_records);
         drop(ring);
         let end_ns = scene.world.now_ns() + duration_ns;
         while scene.world.now_ns() < end_ns && scene.witness.borrow().violation.is_none() {
-            scene.run_for(50 * MILLISECOND + self.random.below(500 * MILLISECOND));
+            let falls = self.wait(scene);
             self.end_due(scene, false);
+            if !falls {
+                continue;
+            }
             let fault = self.kinds[self.random.index(self.kinds.len())];
             self.begin(scene, fault);
+        }
+    }
+
+    /// For a while, or until what is hunted is there and somebody falls for it. `true`: something else is to go wrong now.
+    fn wait(&mut self, scene: &mut Scene) -> bool {
+        let for_ns = 50 * MILLISECOND + self.random.below(500 * MILLISECOND);
+        let Some(prey) = self.hunts else {
+            scene.run_for(for_ns);
+            return true;
+        };
+        let end_ns = scene.world.now_ns() + for_ns;
+        let seen = |scene: &Scene| {
+            let ring = scene.ring.lock().unwrap();
+            let Inside { writes, records_written, records_late, .. } = &ring.tables.inside;
+            match prey {
+                Prey::Claims => ring.tables.claims,
+                Prey::Writes => *writes,
+                Prey::Records => *records_written,
+                Prey::LateRecords => *records_late,
+            }
+        };
+        let before = seen(scene);
+        while scene.world.now_ns() < end_ns {
+            scene.run_for(MILLISECOND / 2);
+            if seen(scene) > before && self.random.chance(0.3) {
+                scene.run_for(self.random.below(2 * MILLISECOND));
+                if prey == Prey::LateRecords {
+                    self.stop_for_long(scene);
+                } else {
+                    // Nobody tells whose it was.
+                    for _ in 0..1 + self.random.index(2) {
+                        let fault = if self.random.chance(0.4) { Fault::FreezeProxy } else { Fault::KillProxy };
+                        self.begin(scene, fault);
+                    }
+                }
+                // Until its shards are another's, and served.
+                if prey != Prey::Claims || self.random.chance(0.5) {
+                    scene.run_for(SECOND + self.random.below(2 * SECOND));
+                }
+                return false;
+            }
+        }
+        self.random.chance(0.1)
+    }
+
+    /// A proxy stands still until its shards are another's, and then goes on.
+    fn stop_for_long(&mut self, scene: &mut Scene) {
+        let proxy = self.random.index(scene.proxies.len());
+        let at_ns = scene.world.now_ns() + 3 * SECOND + self.random.below(2 * SECOND);
+        for (core, host) in scene.proxies[proxy].cores.clone().into_iter().enumerate() {
+            self.freeze(scene, host);
+            self.ends.push((at_ns, End::Thaw(proxy, core)));
         }
     }
 
@@ -141,7 +247,7 @@ impl Chaos {
     pub fn end(&mut self, scene: &mut Scene) {
         self.end_due(scene, true);
         let mut ring = scene.ring.lock().unwrap();
-        (ring.trouble, ring.slow) = (0.0, 0.0);
+        (ring.trouble, ring.slow, ring.slow_records) = (0.0, 0.0, 0.0);
         drop(ring);
         scene.world.calm();
         for number in 0..scene.proxies.len() {

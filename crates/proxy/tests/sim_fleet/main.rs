@@ -13,6 +13,7 @@ mod node;
 mod ring;
 mod scene;
 mod statements;
+mod transactions;
 mod witness;
 
 use shunt_fleet::Step;
@@ -31,6 +32,9 @@ fn settings(seed: u64) -> Settings {
         proxies: 2,
         cores: 1,
         clients: 4,
+        transactors: 0,
+        shifts_only: false,
+        looks_inside: false,
         locks: 2,
         rough_clients: false,
         clocks: vec![Clock::default(); 2],

@@ -13,7 +13,8 @@ use shunt_wire::cql::message::{
 };
 use shunt_wire::cql::reader::EnvelopeReader;
 
-use super::ring::{Kind, Reply, Shared, Values};
+use super::ring::{Kind, Reply, Ring, Shared, Values};
+use super::transactions::{parsed, schema, tables};
 
 const FLEET: &[(&str, &[u8])] = &[
     ("format", native::INT),
@@ -62,8 +63,47 @@ enum Answered {
     Never,
 }
 
+/// What a statement asks for.
+enum Asked {
+    OfFleet { kind: Kind, values: Values, timestamp_us: i64 },
+    OfTransactions(parsed::Request),
+}
+
+impl Asked {
+    fn is_record(&self) -> bool {
+        matches!(self, Asked::OfTransactions(parsed::Request::Write { key: (tables::LOG_TABLE, ..), .. }))
+    }
+
+    /// Who renews its membership.
+    fn renews(&self) -> Option<&[u8]> {
+        match self {
+            Asked::OfFleet { kind: Kind::Renew | Kind::RenewLeaving, values, .. } => Some(&values[3]),
+            _ => None,
+        }
+    }
+
+    fn class(&self) -> Class {
+        use Kind::{ReadFleet, ReadLocks, ReadMember, ReadMembers};
+        match self {
+            Asked::OfFleet { kind: ReadFleet | ReadMembers | ReadMember | ReadLocks, .. } => Class::Read,
+            Asked::OfFleet { kind, .. } if kind.is_conditional() => Class::Conditional,
+            Asked::OfTransactions(request) if request.is_read() => Class::Read,
+            Asked::OfTransactions(request) if request.is_conditional() => Class::Conditional,
+            _ => Class::Write,
+        }
+    }
+}
+
+/// Which error says that nobody knows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Read,
+    Write,
+    Conditional,
+}
+
 enum Job {
-    Execute { to: To, kind: Kind, values: Values, timestamp_us: i64, reached: usize, answered: Answered },
+    Execute { to: To, asked: Asked, reached: usize, answered: Answered },
     Answer { to: To, op: u8, body: Vec<u8> },
 }
 
@@ -115,15 +155,12 @@ impl Node {
                     text.bytes().fold(7u128, |hash, byte| hash.wrapping_mul(0x1000_0000_01b3) ^ u128::from(byte));
                 let id = hash.to_be_bytes();
                 self.texts.insert(id.to_vec(), text.to_owned());
-                let spec = PreparedSpec {
-                    id: &id,
-                    result_metadata_id: &[],
-                    keyspace: "shunt_meta",
-                    table: "t",
-                    bind: &[],
-                    partition_key: &[],
-                    result: &[],
-                };
+                let known = self.ring.lock().unwrap().tables.parsed(text);
+                let unknown = || ("shunt_meta", "t", Vec::new(), Vec::new(), Vec::new());
+                let (keyspace, table, bind, result, partition_key) = known.map_or_else(unknown, |known| known.shown());
+                let (bind, result, partition_key) = (&bind[..], &result[..], &partition_key[..]);
+                let spec =
+                    PreparedSpec { id: &id, result_metadata_id: &[], keyspace, table, bind, partition_key, result };
                 prepared(&mut out, version, &spec);
                 send(io, to, opcode::RESULT, &out);
             }
@@ -157,21 +194,30 @@ impl Node {
 
     /// Draws what becomes of a statement.
     fn statement(&mut self, io: &mut Io, to: To, text: &str, params: &QueryParams<'_>) {
+        let has_transactions = self.ring.lock().unwrap().has_transactions;
+        if let Some(answer) = schema::answer(text).filter(|_| has_transactions) {
+            return self.of_schema(io, to, answer);
+        }
         if text.contains(" FROM shunt.") || text.contains(" FROM shunt_meta.transactional") {
             // A role is asked about: all may use the tables, which are empty. And no keyspace has transactions.
             let mut body = Vec::new();
             RowsWriter::new(&mut body, "shunt", "locks", &[("name", native::TEXT)]).finish();
             return send(io, to, opcode::RESULT, &body);
         }
-        let kind = Kind::of(text);
         let value = |(_, value): (Option<&str>, Value<'_>)| match value {
             Value::Bytes(bytes) => bytes.to_vec(),
             other => panic!("{other:?} is bound"),
         };
         let values: Values = params.values.iter().map(value).collect();
-        let timestamp_us = params.timestamp.unwrap_or(0);
         let shared = self.ring.clone();
         let mut ring = shared.lock().unwrap();
+        let asked = match ring.tables.parsed(text) {
+            Some(known) => {
+                let timestamp_us = params.timestamp.unwrap_or(io.wall_us());
+                Asked::OfTransactions(known.request(&values, timestamp_us))
+            }
+            None => Asked::OfFleet { kind: Kind::of(text), values, timestamp_us: params.timestamp.unwrap_or(0) },
+        };
         let mut execute_ns = 50 * MICROSECOND + ring.random.below(500 * MICROSECOND);
         let goes_wrong = ring.trouble > 0.0;
         let trouble = ring.trouble;
@@ -180,8 +226,15 @@ impl Node {
         if goes_wrong && ring.random.chance(0.02) {
             execute_ns += ring.random.below(300 * MILLISECOND);
         }
-        let slow = ring.slow;
-        if ring.random.chance(slow) {
+        let (slow, slow_records) = (ring.slow, ring.slow_records);
+        if slow_records > 0.0 && asked.is_record() && ring.random.chance(slow_records) {
+            ring.tables.inside.records_late += 1;
+            let is_soon = ring.random.chance(0.3);
+            let (least_ns, more_ns) = if is_soon { (0, 900 * MILLISECOND) } else { (2 * SECOND, 2 * SECOND) };
+            execute_ns += least_ns + ring.random.below(more_ns);
+        } else if slow_records > 0.0 && asked.renews().is_some_and(|inc| ring.loses_renewal(inc)) {
+            return;
+        } else if ring.random.chance(slow) {
             execute_ns += ring.random.below(4 * SECOND);
         } else if goes_wrong && ring.random.chance(trouble) {
             answered = match ring.random.below(8) {
@@ -198,19 +251,37 @@ impl Node {
         drop(ring);
         if answered == Answered::Unavailable || !is_carried_out {
             if answered != Answered::Never {
-                self.answer(io, to, kind, answered, None);
+                self.answer(io, to, asked.class(), answered, None);
             }
             return;
         }
         if answered == Answered::InDoubt {
             // What comes after the answer is late.
-            self.answer(io, to, kind, answered, None);
+            self.answer(io, to, asked.class(), answered, None);
             answered = Answered::Never;
         }
-        self.later(io, execute_ns, Job::Execute { to, kind, values, timestamp_us, reached, answered });
+        self.later(io, execute_ns, Job::Execute { to, asked, reached, answered });
     }
 
-    fn answer(&mut self, io: &mut Io, to: To, kind: Kind, answered: Answered, reply: Option<Reply>) {
+    /// What a node knows by itself it says, or fails to.
+    fn of_schema(&mut self, io: &mut Io, to: To, answer: Result<Vec<u8>, &str>) {
+        let mut ring = self.ring.lock().unwrap();
+        let trouble = ring.trouble;
+        let fails = ring.random.chance(trouble).then(|| ring.random.chance(0.5));
+        drop(ring);
+        match (fails, answer) {
+            (Some(true), _) => {}
+            (Some(false), _) => self.answer(io, to, Class::Read, Answered::InDoubt, None),
+            (None, Ok(body)) => send(io, to, opcode::RESULT, &body),
+            (None, Err(message)) => {
+                let mut body = Vec::new();
+                encode::error(&mut body, error_code::INVALID, message);
+                send(io, to, opcode::ERROR, &body);
+            }
+        }
+    }
+
+    fn answer(&mut self, io: &mut Io, to: To, class: Class, answered: Answered, reply: Option<Reply>) {
         let mut body = Vec::new();
         let counts = ReplicaCounts { consistency: Consistency::QUORUM, received: 1, block_for: 2 };
         let op = match answered {
@@ -225,13 +296,13 @@ impl Node {
                 ErrorMessage { code: error_code::UNAVAILABLE, message: "unavailable", details }.put(&mut body, 4);
                 opcode::ERROR
             }
-            _ if matches!(kind, Kind::ReadFleet | Kind::ReadMembers | Kind::ReadMember | Kind::ReadLocks) => {
+            _ if class == Class::Read => {
                 let details = ErrorDetails::ReadTimeout { counts, data_present: false };
                 ErrorMessage { code: error_code::READ_TIMEOUT, message: "timeout", details }.put(&mut body, 4);
                 opcode::ERROR
             }
             _ => {
-                let write_type = if kind.is_conditional() { "CAS" } else { "SIMPLE" };
+                let write_type = if class == Class::Conditional { "CAS" } else { "SIMPLE" };
                 let details = ErrorDetails::WriteTimeout { counts, write_type, contentions: None };
                 ErrorMessage { code: error_code::WRITE_TIMEOUT, message: "timeout", details }.put(&mut body, 4);
                 opcode::ERROR
@@ -242,12 +313,43 @@ impl Node {
     }
 }
 
+/// Carries a statement out. A node's clock is the world's.
+fn carry_out(ring: &mut Ring, now_ns: u64, asked: Asked, reached: usize, answered: Answered) -> Reply {
+    match asked {
+        Asked::OfTransactions(request) => {
+            let Ring { tables, random, .. } = ring;
+            Reply::OfTransactions(tables.execute(now_ns, random, &request, reached))
+        }
+        Asked::OfFleet { kind, values, timestamp_us } => {
+            match kind {
+                Kind::WriteLock => ring.write_lock(now_ns, &values, timestamp_us, reached),
+                // At ALL.
+                Kind::DeleteLock | Kind::DeleteShares => {
+                    let reached = if answered == Answered::Rightly { 3 } else { reached };
+                    ring.delete_lock(now_ns, kind, &values, timestamp_us, reached);
+                }
+                _ => {}
+            }
+            ring.execute(now_ns, kind, &values)
+        }
+    }
+}
+
 fn put(out: &mut Vec<u8>, reply: Reply) {
     match reply {
         Reply::Void => encode::void(out),
         Reply::Applied(applied) => {
             let mut rows = RowsWriter::new(out, "shunt_meta", "t", &[("[applied]", native::BOOLEAN)]);
             rows.value(Some(&[u8::from(applied)]));
+            rows.finish();
+        }
+        Reply::OfTransactions(tables::Reply::Void) => encode::void(out),
+        Reply::OfTransactions(tables::Reply::Applied(applied)) => put(out, Reply::Applied(applied)),
+        Reply::OfTransactions(tables::Reply::Rows(columns, found)) => {
+            let mut rows = RowsWriter::new(out, "bank", "t", &columns);
+            for value in found.iter().flatten() {
+                rows.value(value.as_deref());
+            }
             rows.finish();
         }
         Reply::Rows(kind, found) => {
@@ -303,23 +405,11 @@ impl Service for Node {
     fn timer(&mut self, io: &mut Io, key: u64) {
         match self.jobs.remove(&key) {
             Some(Job::Answer { to, op, body }) => send(io, to, op, &body),
-            Some(Job::Execute { to, kind, values, timestamp_us, reached, answered }) => {
-                let shared = self.ring.clone();
-                let mut ring = shared.lock().unwrap();
-                // Its clock is the world's.
-                match kind {
-                    Kind::WriteLock => ring.write_lock(io.now_ns(), &values, timestamp_us, reached),
-                    // At ALL.
-                    Kind::DeleteLock | Kind::DeleteShares => {
-                        let reached = if answered == Answered::Rightly { 3 } else { reached };
-                        ring.delete_lock(io.now_ns(), kind, &values, timestamp_us, reached);
-                    }
-                    _ => {}
-                }
-                let reply = ring.execute(io.now_ns(), kind, &values);
-                drop(ring);
+            Some(Job::Execute { to, asked, reached, answered }) => {
+                let class = asked.class();
+                let reply = carry_out(&mut self.ring.lock().unwrap(), io.now_ns(), asked, reached, answered);
                 if answered == Answered::Rightly {
-                    self.answer(io, to, kind, answered, Some(reply));
+                    self.answer(io, to, class, answered, Some(reply));
                 }
             }
             None => {}

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use shunt_reactor::sim::{Random, SECOND};
 
+use super::transactions::tables::{self, Tables};
+
 /// The longest TTL of a lock in memory, milliseconds.
 pub const MEMORY_TTL_MAX_MS: i32 = 3_000;
 /// The lease of a proxy, milliseconds.
@@ -68,6 +70,7 @@ pub enum Reply {
     Applied(bool),
     Void,
     Rows(Kind, Vec<Values>),
+    OfTransactions(tables::Reply),
 }
 
 struct Member {
@@ -158,12 +161,18 @@ pub struct Ring {
     pub trouble: f64,
     /// How many statements are carried out, and answered rightly, but seconds late.
     pub slow: f64,
+    /// How many records of transactions are, of all that are written.
+    pub slow_records: f64,
     /// A read of rows of locks asks one replica.
     pub reads_one: bool,
     fleet: Fleet,
     members: BTreeMap<Vec<u8>, Member>,
     replicas: [Replica; 3],
     late: Vec<Late>,
+    /// Keyspaces take part in transactions.
+    pub has_transactions: bool,
+    /// Tables that these are on, and those of their log.
+    pub tables: Tables,
     /// Changes of ownership.
     pub changes: u64,
     /// Members that were declared dead.
@@ -187,11 +196,14 @@ impl Ring {
             random: Random::new(seed ^ 0x7269_6e67),
             trouble: 0.0,
             slow: 0.0,
+            slow_records: 0.0,
             reads_one: false,
             fleet,
             members: BTreeMap::new(),
             replicas: Default::default(),
             late: Vec::new(),
+            has_transactions: false,
+            tables: Tables::default(),
             changes: 0,
             deaths: 0,
             deletions: 0,
@@ -214,6 +226,12 @@ impl Ring {
             Kind::ChangeView => Reply::Applied(self.change_view(values)),
             _ => Reply::Applied(self.change_member(kind, values)),
         }
+    }
+
+    /// Draws if a renewal is lost: leases run out under those who go on, and who was declared dead hears of it late.
+    pub fn loses_renewal(&mut self, inc: &[u8]) -> bool {
+        let is_dead = self.members.get(inc).is_none_or(|row| row.state != 1);
+        self.random.chance(if is_dead { 0.8 } else { 0.2 })
     }
 
     fn change_view(&mut self, values: &Values) -> bool {

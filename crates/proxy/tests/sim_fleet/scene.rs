@@ -24,6 +24,8 @@ use super::client::{ClientMail, LockClient};
 use super::cluster;
 use super::node::Node;
 use super::ring::{Ring, Shared};
+use super::transactions::history::History;
+use super::transactions::transactor::{Kind as Clients, Transactor};
 use super::witness::Witness;
 
 /// What a run is made of.
@@ -34,6 +36,12 @@ pub struct Settings {
     pub proxies: usize,
     pub cores: usize,
     pub clients: usize,
+    /// Clients that ask for transactions.
+    pub transactors: usize,
+    /// They ask only for those who are on call.
+    pub shifts_only: bool,
+    /// What only the ring sees of transactions is looked at.
+    pub looks_inside: bool,
     /// Locks of each kind.
     pub locks: usize,
     /// Clients give requests up and ask for several locks.
@@ -68,6 +76,8 @@ pub struct Scene {
     pub nodes: Vec<HostId<Node>>,
     pub proxies: Vec<Proxy>,
     pub clients: Vec<HostId<LockClient>>,
+    pub transactors: Vec<HostId<Transactor>>,
+    pub history: Rc<RefCell<History>>,
     pub ring: Shared,
     pub witness: Rc<RefCell<Witness>>,
     stub: shunt_bench::stub::Ring,
@@ -95,6 +105,8 @@ impl Scene {
             nodes,
             proxies: Vec::new(),
             clients: Vec::new(),
+            transactors: Vec::new(),
+            history: Rc::default(),
             ring,
             witness,
             state: Arc::new(state(&stub)),
@@ -112,6 +124,20 @@ impl Scene {
             let client =
                 LockClient::new(number, proxies.clone(), locks, rough_clients, seed, Rc::clone(&scene.witness));
             scene.clients.push(scene.world.add(&format!("client {number}"), client));
+        }
+        for number in 0..scene.settings.transactors {
+            let (history, witness) = (Rc::clone(&scene.history), Rc::clone(&scene.witness));
+            let shifts_only = scene.settings.shifts_only;
+            let kind = Clients { rough: rough_clients, shifts_only };
+            let client = Transactor::new(number, proxies.clone(), kind, seed, history, witness);
+            scene.transactors.push(scene.world.add(&format!("transactor {number}"), client));
+        }
+        if scene.settings.transactors > 0 {
+            let mut ring = scene.ring.lock().unwrap();
+            ring.has_transactions = true;
+            ring.tables.fill();
+            ring.tables.inside.is_looking = scene.settings.looks_inside;
+            drop(ring);
         }
         scene
     }
@@ -226,6 +252,9 @@ impl Scene {
         for client in self.clients.clone() {
             self.world.post(client, mail());
         }
+        for client in self.transactors.clone() {
+            self.world.post(client, mail());
+        }
     }
 
     /// Lets this much time pass, or less if something happened that may not.
@@ -241,6 +270,10 @@ impl Scene {
                 return true;
             }
             let now_ns = self.world.now_ns();
+            let seen = self.ring.lock().unwrap().tables.inside.fault.take();
+            if let Some(what) = seen {
+                self.violate(&what);
+            }
             if now_ns >= end_ns || self.witness.borrow().violation.is_some() {
                 return false;
             }
@@ -265,7 +298,10 @@ impl Scene {
     pub fn sweep(&mut self, max_ns: u64) -> bool {
         self.mail_clients(|| ClientMail::Sweep);
         self.run_for(50 * MILLISECOND);
-        self.run_until(max_ns, |scene| scene.clients.iter().all(|client| scene.world.host(*client).is_idle()))
+        self.run_until(max_ns, |scene| {
+            scene.clients.iter().all(|client| scene.world.host(*client).is_idle())
+                && scene.transactors.iter().all(|client| scene.world.host(*client).is_idle())
+        })
     }
 
     pub fn violate(&mut self, what: &str) {
@@ -288,7 +324,11 @@ impl Scene {
                     continue;
                 }
                 let held = self.world.held(*core);
+                let of_transactions = &metrics.transactions;
                 let counts = [
+                    of_transactions.open.get(),
+                    of_transactions.records.get(),
+                    of_transactions.opening.get(),
                     metrics.in_flight.get(),
                     metrics.locks.held.get(),
                     metrics.locks.waiting.get(),
@@ -298,7 +338,7 @@ impl Scene {
                     left.push(format!("proxy {number} {core:?}: {} timers", held.timers));
                 }
                 if counts.iter().any(|count| *count > 0) {
-                    left.push(format!("proxy {number} {core:?}: in flight, held, waiting, bytes: {counts:?}"));
+                    left.push(format!("proxy {number} {core:?}: transactions, records, openings, in flight, held, waiting, bytes: {counts:?}"));
                 }
             }
         }
@@ -307,6 +347,7 @@ impl Scene {
 
     pub fn show(&self) -> String {
         let clients = self.clients.iter().map(|client| self.world.host(*client).show());
+        let clients = clients.chain(self.transactors.iter().map(|client| self.world.host(*client).show()));
         let proxies = self.proxies.iter().enumerate().map(|(number, proxy)| {
             let metrics = &proxy.metrics[0].locks;
             let (shards, lease) = (metrics.shards.get(), metrics.lease.get());

@@ -1,0 +1,169 @@
+//! What clients have asked for and were answered, and what has to be true of it.
+
+use super::checker::{self, Fate, INITIALLY, Seen, Summary, Transaction};
+use super::spec::{ACCOUNTS, BALANCE, RowOf, SHIFTS, Spec};
+
+/// A row as it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub version: i64,
+    pub writer: i64,
+    pub value: i64,
+}
+
+/// What a client was told.
+#[derive(Clone, Debug)]
+pub enum Ending {
+    /// It was carried out. `applied`: it has written; unknown where nobody said so.
+    Done { found: Vec<Found>, applied: Option<bool> },
+    /// Nothing was written.
+    NotDone,
+    /// Nobody knows.
+    InDoubt,
+}
+
+/// A transaction that was asked for.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub spec: Spec,
+    pub asked_ns: u64,
+    /// When it ended, and how.
+    pub ending: Option<(u64, Ending)>,
+}
+
+/// All of them; the number that a transaction writes is its place from 1 on.
+#[derive(Default)]
+pub struct History {
+    pub asked: Vec<Asked>,
+}
+
+/// What there was in a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    pub applied: usize,
+    pub read: usize,
+    pub not_done: usize,
+    pub in_doubt: usize,
+}
+
+impl Asked {
+    /// True if it is done and has written.
+    fn has_written(&self) -> Option<bool> {
+        match &self.ending {
+            Some((_, Ending::Done { found, applied })) => {
+                let values: Vec<i64> = found.iter().map(|found| found.value).collect();
+                let holds = self.spec.conditions.is_empty() || self.spec.returns && self.spec.holds(&values);
+                Some(applied.unwrap_or(!self.spec.writes.is_empty() && holds))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl History {
+    /// A client asks. What it writes is this number.
+    pub fn ask(&mut self, asked_ns: u64, spec: Spec) -> i64 {
+        self.asked.push(Asked { spec, asked_ns, ending: None });
+        self.asked.len() as i64
+    }
+
+    pub fn of(&self, writer: i64) -> &Asked {
+        &self.asked[writer as usize - 1]
+    }
+
+    /// A client was answered, or will not be. What it must not have been told is returned.
+    pub fn end(&mut self, writer: i64, now_ns: u64, ending: Ending) -> Option<String> {
+        let asked = &mut self.asked[writer as usize - 1];
+        if let Some(before) = asked.ending.replace((now_ns, ending)) {
+            return Some(format!("transaction {writer} was answered twice: {before:?}, {asked:?}"));
+        }
+        let wrong = wrong(asked);
+        wrong.map(|what| format!("transaction {writer}: {what}: {asked:?}"))
+    }
+
+    /// Where all ended, and what each was told fits with all others.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn check(&self) -> Result<Summary, String> {
+        let transactions: Vec<Transaction> = self.asked.iter().map(transaction).collect();
+        checker::check(&transactions).map_err(|what| {
+            let of = |index: &usize| what.contains(&format!("#{index} "));
+            let shown = (0..self.asked.len()).filter(of).map(|index| format!("\n#{index} {:?}", self.asked[index]));
+            format!("{what}{}", shown.collect::<String>())
+        })
+    }
+
+    /// True if a transaction was told as one that nothing was written of; or as one that was written.
+    pub fn was_written(&self, writer: i64) -> Option<bool> {
+        let asked = self.of(writer);
+        match asked.ending {
+            Some((_, Ending::NotDone)) => Some(false),
+            _ => asked.has_written(),
+        }
+    }
+
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for asked in &self.asked {
+            *match (&asked.ending, asked.has_written()) {
+                (_, Some(true)) => &mut counts.applied,
+                (_, Some(false)) => &mut counts.read,
+                (Some((_, Ending::NotDone)), _) => &mut counts.not_done,
+                _ => &mut counts.in_doubt,
+            } += 1;
+        }
+        counts
+    }
+}
+
+/// What is wrong with an answer by itself: totals, pairs of which nobody is on call, conditions.
+fn wrong(asked: &Asked) -> Option<String> {
+    let Some((_, Ending::Done { found, applied })) = &asked.ending else { return None };
+    let spec = &asked.spec;
+    if found.len() != if spec.returns { spec.reads.len() } else { 0 } {
+        return Some("it has not answered what it reads".to_owned());
+    }
+    let value = |row: RowOf| Some(found[spec.reads.iter().position(|read| *read == row)?].value);
+    let row = |number: usize| RowOf { keyspace: spec.keyspace, number };
+    if !found.is_empty() {
+        let values: Option<Vec<i64>> = (0..ACCOUNTS).map(|number| value(row(number))).collect();
+        if let Some(total) = values.map(|values| values.iter().sum::<i64>())
+            && total != ACCOUNTS as i64 * BALANCE
+        {
+            return Some(format!("the total is {total}"));
+        }
+        for pair in (ACCOUNTS..ACCOUNTS + SHIFTS).step_by(2) {
+            if let (Some(0), Some(0)) = (value(row(pair)), value(row(pair + 1))) {
+                return Some("nobody is on call".to_owned());
+            }
+        }
+        if let Some(found) = found.iter().zip(&spec.reads).find(|(found, row)| row.is_account() && found.value < 0) {
+            return Some(format!("an account is overdrawn: {found:?}"));
+        }
+        let values: Vec<i64> = found.iter().map(|found| found.value).collect();
+        let writes = !spec.writes.is_empty() && spec.holds(&values);
+        if applied.is_some_and(|applied| applied != writes) {
+            return Some("it has written, and should not have, or the other way round".to_owned());
+        }
+    }
+    None
+}
+
+/// As the checker knows it.
+fn transaction(asked: &Asked) -> Transaction {
+    let writes: Vec<u32> = asked.spec.writes.iter().map(|(row, _)| row.index()).collect();
+    let (fate, reads, writes) = match &asked.ending {
+        Some((at_ns, Ending::Done { found, .. })) => {
+            let reads = found.iter().zip(&asked.spec.reads).map(|(found, row)| {
+                let writer = if found.writer == 0 { INITIALLY } else { found.writer as usize - 1 };
+                Seen { key: row.index(), version: found.version, writer }
+            });
+            let writes = if asked.has_written() == Some(true) { writes } else { Vec::new() };
+            (Fate::Done(*at_ns), reads.collect(), writes)
+        }
+        Some((_, Ending::NotDone)) => (Fate::NotDone, Vec::new(), writes),
+        Some((_, Ending::InDoubt)) | None => (Fate::Unknown, Vec::new(), writes),
+    };
+    Transaction { asked_ns: asked.asked_ns, fate, reads, writes }
+}

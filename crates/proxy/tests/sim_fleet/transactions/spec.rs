@@ -1,0 +1,236 @@
+//! Transactions that the clients of the simulation ask for: what they read, on which condition, and what they write; and their texts.
+
+use std::fmt::Write as _;
+
+use shunt_reactor::sim::Random;
+
+/// Keyspaces, each decided by one proxy at a time.
+pub const KEYSPACES: [&str; 2] = ["bank", "shop"];
+/// Accounts of each keyspace, between which amounts are moved.
+pub const ACCOUNTS: usize = 4;
+/// Those who are on call in turn: pairs of which one has to be.
+pub const SHIFTS: usize = 4;
+/// What is on an account at first.
+pub const BALANCE: i64 = 100;
+/// Rows of both tables of a keyspace.
+pub const ROWS: usize = ACCOUNTS + SHIFTS;
+
+/// A row: of a keyspace, an account, or behind those a shift.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RowOf {
+    pub keyspace: usize,
+    pub number: usize,
+}
+
+impl RowOf {
+    pub fn all(keyspace: usize) -> impl Iterator<Item = RowOf> {
+        (0..ROWS).map(move |number| RowOf { keyspace, number })
+    }
+
+    pub fn is_account(self) -> bool {
+        self.number < ACCOUNTS
+    }
+
+    /// The column beside the version and the writer: a balance, or whether one is on call.
+    pub fn column(self) -> &'static str {
+        if self.is_account() { "balance" } else { "on_call" }
+    }
+
+    pub fn value_at_first(self) -> i64 {
+        if self.is_account() { BALANCE } else { 1 }
+    }
+
+    /// The other of a pair.
+    fn partner(self) -> RowOf {
+        RowOf { number: ACCOUNTS + ((self.number - ACCOUNTS) ^ 1), ..self }
+    }
+
+    fn table(self) -> &'static str {
+        if self.is_account() { "accounts" } else { "shifts" }
+    }
+
+    /// Values of its key.
+    pub fn key(self) -> Vec<i32> {
+        let number = self.number as i32;
+        if self.is_account() { vec![number] } else { vec![number, 100 + number] }
+    }
+
+    pub fn index(self) -> u32 {
+        (self.keyspace * ROWS + self.number) as u32
+    }
+}
+
+/// What a write does to the value, beside counting the version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    Nothing,
+    Add(i64),
+    Set(i64),
+}
+
+/// A transaction.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    pub keyspace: usize,
+    pub reads: Vec<RowOf>,
+    /// The read at this place has at least this value.
+    pub conditions: Vec<(usize, i64)>,
+    pub writes: Vec<(RowOf, Change)>,
+    /// It answers what it has read.
+    pub returns: bool,
+}
+
+impl Spec {
+    pub fn drawn(random: &mut Random, shifts_only: bool) -> Spec {
+        let keyspace = random.index(KEYSPACES.len());
+        let mut spec = Spec { keyspace, reads: Vec::new(), conditions: Vec::new(), writes: Vec::new(), returns: true };
+        let row = |number: usize| RowOf { keyspace, number };
+        match if shifts_only { 7 + random.below(6) } else { random.below(20) } {
+            // A transfer.
+            0..7 => {
+                let mut accounts: Vec<usize> = (0..ACCOUNTS).collect();
+                random.shuffle(&mut accounts);
+                let (from, to) = (row(accounts[0]), row(accounts[1]));
+                let amount = 1 + random.below(60) as i64;
+                spec.reads = vec![from, to];
+                if random.chance(0.3) {
+                    spec.reads.push(row(accounts[2]));
+                }
+                spec.conditions = vec![(0, amount)];
+                spec.writes = vec![(from, Change::Add(-amount)), (to, Change::Add(amount))];
+                spec.returns = random.chance(0.8);
+            }
+            // Somebody leaves, if the other of the pair stays.
+            7..11 => {
+                let who = row(ACCOUNTS + random.index(SHIFTS));
+                spec.reads = vec![who, who.partner()];
+                spec.conditions = vec![(1, 1)];
+                spec.writes = vec![(who, Change::Set(0))];
+            }
+            // And comes back.
+            11..13 => {
+                let who = row(ACCOUNTS + random.index(SHIFTS));
+                spec.writes = vec![(who, Change::Set(1))];
+                if random.chance(0.5) {
+                    spec.reads = vec![who];
+                } else {
+                    spec.returns = false;
+                }
+            }
+            // Everything is looked at.
+            13..15 => spec.reads = RowOf::all(keyspace).collect(),
+            // Some rows are, and one or two of these, or others, are written.
+            _ => {
+                let mut rows: Vec<RowOf> = RowOf::all(keyspace).collect();
+                random.shuffle(&mut rows);
+                spec.reads = rows[..1 + random.index(3)].to_vec();
+                if random.chance(0.7) {
+                    let others = random.below(4) == 0;
+                    let from = if others { 2 } else { 0 };
+                    let written = &rows[from..from + 1 + random.index(2)];
+                    spec.writes = written.iter().map(|row| (*row, Change::Nothing)).collect();
+                }
+            }
+        }
+        spec
+    }
+
+    /// All that a client wants prepared.
+    pub fn prepared() -> Vec<String> {
+        let mut texts = Vec::new();
+        for keyspace in 0..KEYSPACES.len() {
+            let row = |number| RowOf { keyspace, number };
+            let (from, to, who) = (row(0), row(1), row(ACCOUNTS));
+            let none = Spec { keyspace, reads: Vec::new(), conditions: Vec::new(), writes: Vec::new(), returns: true };
+            let transfer = Spec {
+                reads: vec![from, to],
+                conditions: vec![(0, 1)],
+                writes: vec![(from, Change::Add(-1)), (to, Change::Add(1))],
+                ..none.clone()
+            };
+            let leave = Spec {
+                reads: vec![who, who.partner()],
+                conditions: vec![(1, 1)],
+                writes: vec![(who, Change::Set(0))],
+                ..none.clone()
+            };
+            let look = Spec { reads: RowOf::all(keyspace).collect(), ..none };
+            texts.extend([transfer, leave, look].iter().map(|spec| spec.text(0, true).0));
+        }
+        texts
+    }
+
+    /// True if it takes place, by what it has read.
+    pub fn holds(&self, values: &[i64]) -> bool {
+        self.conditions.iter().all(|(read, least)| values[*read] >= *least)
+    }
+
+    /// Its text and the values of its markers, as the transaction of this number; or all in its text.
+    pub fn text(&self, writer: i64, has_markers: bool) -> (String, Vec<Vec<u8>>) {
+        let mut values = Vec::new();
+        let mut value = |number: i64, is_long: bool| {
+            if !has_markers {
+                return number.to_string();
+            }
+            values.push(if is_long { number.to_be_bytes().to_vec() } else { (number as i32).to_be_bytes().to_vec() });
+            "?".to_owned()
+        };
+        let keyspace = KEYSPACES[self.keyspace];
+        let of = |row: RowOf, value: &mut dyn FnMut(i64, bool) -> String| {
+            let parts = if row.is_account() { &["id"][..] } else { &["region", "id"][..] };
+            let parts =
+                parts.iter().zip(row.key()).map(|(column, part)| format!("{column} = {}", value(part.into(), false)));
+            parts.collect::<Vec<_>>().join(" AND ")
+        };
+        let mut text = "BEGIN TRANSACTION\n".to_owned();
+        let is_plain = self.is_plain();
+        for (place, row) in self.reads.iter().enumerate() {
+            let select = format!("SELECT {}, version, writer FROM {keyspace}.{}", row.column(), row.table());
+            let key = of(*row, &mut value);
+            let _ = match is_plain {
+                true => writeln!(text, "{select} WHERE {key};"),
+                false => writeln!(text, "LET r{place} = ({select} WHERE {key});"),
+            };
+        }
+        if self.returns && !is_plain {
+            let columns = |(place, row): (usize, &RowOf)| {
+                ["version", "writer", row.column()].map(|column| format!("r{place}.{column}")).join(", ")
+            };
+            let columns: Vec<String> = self.reads.iter().enumerate().map(columns).collect();
+            let _ = writeln!(text, "SELECT {};", columns.join(", "));
+        }
+        let is = |(place, least): &(usize, i64)| {
+            format!("r{place}.{} >= {}", self.reads[*place].column(), value(*least, false))
+        };
+        let conditions: Vec<String> = self.conditions.iter().map(is).collect();
+        if !conditions.is_empty() {
+            let _ = writeln!(text, "IF {} THEN", conditions.join(" AND "));
+        }
+        for (row, change) in &self.writes {
+            let column = row.column();
+            let set = match change {
+                Change::Nothing => String::new(),
+                Change::Add(by) if *by < 0 => format!("{column} -= {}, ", value(-by, false)),
+                Change::Add(by) => format!("{column} += {}, ", value(*by, false)),
+                Change::Set(to) => format!("{column} = {}, ", value(*to, false)),
+            };
+            let writer = value(writer, true);
+            let key = of(*row, &mut value);
+            let _ = writeln!(
+                text,
+                "UPDATE {keyspace}.{} SET {set}version += 1, writer = {writer} WHERE {key};",
+                row.table()
+            );
+        }
+        if !conditions.is_empty() {
+            text.push_str("END IF\n");
+        }
+        text.push_str("COMMIT TRANSACTION");
+        (text, values)
+    }
+
+    /// It reads a row, and that is all: its rows are answered as they are.
+    pub fn is_plain(&self) -> bool {
+        self.reads.len() == 1 && self.writes.is_empty()
+    }
+}

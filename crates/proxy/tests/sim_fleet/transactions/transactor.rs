@@ -1,0 +1,338 @@
+//! A simulated client: it asks for transactions through any proxy, several at a time, as texts and prepared, and tells the
+//! [`super::history`] what it was answered.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use shunt_reactor::sim::{MILLISECOND, Random, SECOND};
+use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
+use shunt_testing::{Answer, Handshake, number};
+use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::message::{Consistency, QueryParams, Value, ValueList, encode, error_code};
+
+use super::super::client::ClientMail;
+use super::super::witness::Witness;
+use super::history::{Ending, Found, History};
+use super::spec::{KEYSPACES, RowOf, Spec};
+
+const CONNECT: u64 = 1;
+const ACT: u64 = 2;
+/// The first of the keys of timers that look if a request was answered.
+const PATIENCE: u64 = 10;
+const PAYLOAD: &str = "shunt-applied";
+
+/// What is the same for all clients of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// They give requests up, and lose their connections.
+    pub rough: bool,
+    /// They ask only for those who are on call.
+    pub shifts_only: bool,
+}
+
+/// One client.
+pub struct Transactor {
+    number: usize,
+    proxies: Vec<SocketAddr>,
+    at: usize,
+    version: u8,
+    kind: Kind,
+    /// Requests at a time.
+    most: usize,
+    /// Between two of them, about.
+    pause_ns: u64,
+    random: Random,
+    history: Rc<RefCell<History>>,
+    witness: Rc<RefCell<Witness>>,
+    conn: Option<ConnId>,
+    cql: shunt_testing::Client,
+    /// Texts that are prepared on its connections; none if it prepares nothing.
+    texts: Vec<String>,
+    /// By stream, what was asked.
+    asked: BTreeMap<i16, i64>,
+    next_stream: i16,
+    acts: bool,
+    act_due: bool,
+    /// Keyspaces of which all is still to be read.
+    looks: Vec<usize>,
+    /// Prepared ones that it has asked for.
+    pub executed: u64,
+}
+
+impl Transactor {
+    pub fn new(
+        number: usize,
+        proxies: Vec<SocketAddr>,
+        kind: Kind,
+        seed: u64,
+        history: Rc<RefCell<History>>,
+        witness: Rc<RefCell<Witness>>,
+    ) -> Transactor {
+        let mut random = Random::new(seed ^ (number as u64 + 1) << 24);
+        let version = if random.below(4) == 0 { 3 } else { 4 };
+        let mut client = Transactor {
+            number,
+            at: random.index(proxies.len()),
+            proxies,
+            version,
+            kind,
+            most: 1 + random.index(4),
+            pause_ns: (1 + random.below(30)) * MILLISECOND,
+            texts: if random.chance(0.7) { Spec::prepared() } else { Vec::new() },
+            random,
+            history,
+            witness,
+            conn: None,
+            cql: shunt_testing::Client::new(Handshake::new(version)),
+            asked: BTreeMap::new(),
+            next_stream: 0,
+            acts: true,
+            act_due: false,
+            looks: Vec::new(),
+            executed: 0,
+        };
+        client.cql = client.unopened();
+        client
+    }
+
+    /// It has nothing to do and nothing in flight.
+    pub fn is_idle(&self) -> bool {
+        self.asked.is_empty() && self.looks.is_empty()
+    }
+
+    pub fn show(&self) -> String {
+        let Transactor { number, asked, looks, .. } = self;
+        format!("transactor {number}: at {:?} {:?} {asked:?} looks {looks:?}", self.proxies[self.at], self.cql.step())
+    }
+
+    fn unopened(&self) -> shunt_testing::Client {
+        shunt_testing::Client::new(Handshake { statements: self.texts.clone(), ..Handshake::new(self.version) })
+    }
+
+    fn violate(&self, now_ns: u64, what: &str) {
+        self.witness.borrow_mut().violate(now_ns, what);
+    }
+
+    fn act_later(&mut self, io: &mut Io, after_ns: u64) {
+        if !std::mem::replace(&mut self.act_due, true) {
+            io.set_timer(io.now_ns() + after_ns, ACT);
+        }
+    }
+
+    fn act(&mut self, io: &mut Io) {
+        self.act_due = false;
+        if !self.cql.is_ready() {
+            return;
+        }
+        if let Some(keyspace) = self.looks.last().copied() {
+            if self.asked.is_empty() {
+                let reads = RowOf::all(keyspace).collect();
+                let none = (Vec::new(), Vec::new());
+                self.ask(io, Spec { keyspace, reads, conditions: none.0, writes: none.1, returns: true });
+            }
+            return;
+        }
+        if self.acts {
+            if self.asked.len() < self.most {
+                let mut spec = Spec::drawn(&mut self.random, self.kind.shifts_only);
+                // In version 3 nobody says if it has written.
+                spec.returns |= self.version < 4 && !spec.conditions.is_empty();
+                spec.returns |= spec.is_plain();
+                self.ask(io, spec);
+            }
+            let pause_ns = if self.random.chance(0.1) { 10 * self.pause_ns } else { self.pause_ns };
+            let after_ns = MILLISECOND + self.random.below(pause_ns);
+            self.act_later(io, after_ns);
+        }
+    }
+
+    fn ask(&mut self, io: &mut Io, spec: Spec) {
+        let Some(conn) = self.conn else { return };
+        let writer = self.history.borrow_mut().ask(io.now_ns(), spec.clone());
+        let has_markers = self.random.chance(0.8);
+        let (text, values) = spec.text(writer, has_markers);
+        let place = self.texts.iter().position(|prepared| *prepared == text);
+        let statement = place.and_then(|place| self.cql.statements().get(place));
+        let mut list = ValueList::positional(self.version);
+        for value in &values {
+            list.push(Value::Bytes(value));
+        }
+        let params = QueryParams { values: list.values(), ..QueryParams::simple(Consistency::QUORUM) };
+        let mut body = Vec::new();
+        let op = match statement {
+            Some(statement) => {
+                encode::execute(&mut body, self.version, &statement.id, None, &params);
+                self.executed += 1;
+                opcode::EXECUTE
+            }
+            None => {
+                encode::query(&mut body, self.version, &text, &params);
+                opcode::QUERY
+            }
+        };
+        self.next_stream = (self.next_stream + 1) % 30_000;
+        let stream = self.next_stream;
+        let out = io.output(conn);
+        self.cql.push(out, Header::request(self.version, stream, op), &body);
+        self.cql.finish(out);
+        self.asked.insert(stream, writer);
+        if self.kind.rough {
+            let patience_ns = match self.random.below(60) {
+                0 => self.random.below(20 * MILLISECOND),
+                _ => 1_500 * MILLISECOND + self.random.below(3 * SECOND),
+            };
+            io.set_timer(io.now_ns() + patience_ns, PATIENCE + stream as u64);
+        }
+    }
+
+    fn answered(&mut self, io: &mut Io, answer: &Answer) {
+        let now_ns = io.now_ns();
+        let Some(writer) = self.asked.remove(&answer.stream()) else {
+            let what = format!("transactor {} was answered what it had not asked: {answer:?}", self.number);
+            return self.violate(now_ns, &what);
+        };
+        self.witness.borrow_mut().answers += 1;
+        let ending = match answer.opcode() {
+            opcode::ERROR => self.refused(io, writer, answer),
+            _ => self.done(writer, answer),
+        };
+        let is_done = matches!(ending, Ending::Done { .. });
+        let wrong = self.history.borrow_mut().end(writer, now_ns, ending);
+        if let Some(wrong) = wrong {
+            self.violate(now_ns, &wrong);
+        }
+        if is_done {
+            self.looks.pop();
+        }
+        let after_ns = if is_done { MILLISECOND } else { 20 * MILLISECOND };
+        self.act_later(io, after_ns);
+    }
+
+    fn refused(&mut self, io: &mut Io, writer: i64, answer: &Answer) -> Ending {
+        let (code, text) = answer.error();
+        match code {
+            error_code::WRITE_TIMEOUT => Ending::InDoubt,
+            error_code::OVERLOADED => Ending::NotDone,
+            error_code::IS_BOOTSTRAPPING => {
+                if self.random.chance(0.5) {
+                    // What else it has asked is in doubt then.
+                    io.set_timer(io.now_ns() + MILLISECOND, PATIENCE - 1);
+                }
+                Ending::NotDone
+            }
+            _ => {
+                let what = format!("{code:#x} {text}: {:?}", self.history.borrow().of(writer));
+                self.violate(io.now_ns(), &what);
+                Ending::InDoubt
+            }
+        }
+    }
+
+    fn done(&self, writer: i64, answer: &Answer) -> Ending {
+        let history = self.history.borrow();
+        let spec = &history.of(writer).spec;
+        let payload = answer.prefix().custom_payload;
+        let applied = payload.and_then(|payload| payload.iter().find(|(key, _)| *key == PAYLOAD)?.1);
+        let applied = applied.map(|value| value == [1]);
+        let rows = answer.rows();
+        let value = |place: usize| number(rows.first().and_then(|row| row.get(place)?.as_ref()));
+        let found = (0..spec.reads.len()).filter(|_| spec.returns).map(|read| {
+            let places = if spec.is_plain() { [1, 2, 0] } else { [3 * read, 3 * read + 1, 3 * read + 2] };
+            let [version, writer, value] = places.map(|place| value(place).unwrap_or(i64::MIN));
+            Found { version, writer, value }
+        });
+        Ending::Done { found: found.collect(), applied }
+    }
+
+    /// The connection is gone: what was asked is of unknown fate.
+    fn reset(&mut self, io: &mut Io, after_ns: u64) {
+        if let Some(conn) = self.conn.take() {
+            io.abort(conn);
+        }
+        self.cql = self.unopened();
+        for writer in std::mem::take(&mut self.asked).into_values() {
+            let wrong = self.history.borrow_mut().end(writer, io.now_ns(), Ending::InDoubt);
+            if let Some(wrong) = wrong {
+                self.violate(io.now_ns(), &wrong);
+            }
+        }
+        if self.proxies.len() > 1 && self.random.chance(0.8) {
+            self.at = (self.at + 1 + self.random.index(self.proxies.len() - 1)) % self.proxies.len();
+        }
+        io.set_timer(io.now_ns() + MILLISECOND + after_ns, CONNECT);
+    }
+}
+
+impl Service for Transactor {
+    type Mail = ClientMail;
+
+    fn started(&mut self, io: &mut Io) {
+        io.set_timer(io.now_ns() + self.random.below(100 * MILLISECOND), CONNECT);
+    }
+
+    fn accepted(&mut self, _io: &mut Io, _conn: ConnId, _origin: &Accepted) {
+        unreachable!("clients do not listen");
+    }
+
+    fn connected(&mut self, io: &mut Io, conn: ConnId) {
+        self.cql.start(io.output(conn));
+    }
+
+    fn received(&mut self, io: &mut Io, conn: ConnId, data: &[u8]) -> usize {
+        let mut out = Vec::new();
+        let used = self.cql.receive(data, &mut out).expect("what a proxy sends is well-formed");
+        io.output(conn).extend_from_slice(&out);
+        if self.cql.refusal().is_some() {
+            self.reset(io, 200 * MILLISECOND);
+            return used;
+        }
+        if self.cql.is_ready() {
+            self.act_later(io, MILLISECOND);
+        }
+        while self.conn == Some(conn)
+            && let Some(answer) = self.cql.next_answer()
+        {
+            self.answered(io, &answer);
+        }
+        used
+    }
+
+    fn closed(&mut self, io: &mut Io, _conn: ConnId, _reason: CloseReason) {
+        self.conn = None;
+        let after_ns = self.random.below(300 * MILLISECOND);
+        self.reset(io, after_ns);
+    }
+
+    fn drained(&mut self, _io: &mut Io, _conn: ConnId) {}
+
+    fn timer(&mut self, io: &mut Io, key: u64) {
+        match key {
+            CONNECT => {
+                if self.conn.is_none() {
+                    self.conn = Some(io.connect(self.proxies[self.at], SECOND));
+                }
+            }
+            ACT => self.act(io),
+            key if key == PATIENCE - 1 => self.reset(io, 10 * MILLISECOND),
+            key => {
+                if self.kind.rough && self.asked.contains_key(&((key - PATIENCE) as i16)) {
+                    self.reset(io, 0);
+                }
+            }
+        }
+    }
+
+    fn mail(&mut self, io: &mut Io, mail: ClientMail) {
+        match mail {
+            ClientMail::Act(acts) => self.acts = acts,
+            ClientMail::Sweep => self.looks = (0..KEYSPACES.len()).collect(),
+            ClientMail::Leave => self.reset(io, 0),
+            ClientMail::Peace => self.kind.rough = false,
+        }
+        self.act_later(io, MILLISECOND);
+    }
+
+    fn turn_ended(&mut self, _io: &mut Io) {}
+}
