@@ -121,7 +121,7 @@ def test_many_texts_of_one_client_leave_prepared_statements_of_others(fleet, ses
 
     def flood(one):
         raw, number = Raw(one), 0
-        for stream in range(150):
+        for stream in range(100):  # all of one role have fewer transactions under way than it may have
             raw.send(7, long(f"INSERT INTO {KEYSPACE}.hostile (k, v) VALUES (9, {stream})") + struct.pack(">HB", 4, 0), stream=stream)
         while going[0]:
             number += 1
