@@ -75,9 +75,7 @@ pub struct PreparedStatement {
     /// The tables that it reads or writes; none: nobody can say.
     pub(crate) tables: Option<Box<[Named]>>,
     /// What it is as a transaction: by its text, or once it was carried out as one.
-    pub(crate) alone: OnceLock<Arc<Known>>,
-    /// What it is, if it is a transaction.
-    pub(crate) transaction: Option<Arc<Known>>,
+    pub(crate) transaction: OnceLock<Arc<Known>>,
     /// Its bind markers and columns, as its clients know them.
     pub(crate) shape: Shape,
     /// Told whenever it is executed.
@@ -102,8 +100,7 @@ impl PreparedStatement {
             result_columns: Box::default(),
             locks: None,
             tables: tables_of(parsed, text, keyspace).map(Into::into),
-            alone: OnceLock::new(),
-            transaction: None,
+            transaction: OnceLock::new(),
             shape: Shape::default(),
             mark: Mark::default(),
         }
@@ -116,7 +113,7 @@ impl PreparedStatement {
 
     /// A transaction.
     pub(crate) fn of_transaction(self, known: Known) -> Self {
-        Self { transaction: Some(Arc::new(known)), after: After::Transaction, ..self }
+        Self { transaction: OnceLock::from(Arc::new(known)), after: After::Transaction, ..self }
     }
 
     pub(crate) fn with_shape(self, shape: Shape) -> Self {
@@ -130,15 +127,18 @@ impl PreparedStatement {
         let key = self.key.iter().map(|marker| marker.name.len() + size_of::<KeyMarker>()).sum::<usize>();
         let text = self.text.as_ref().map_or(0, |text| text.len());
         let locks = self.locks.as_ref().map_or(0, |statement| statement.bytes());
-        let transaction = self.transaction.as_ref().map_or(0, |known| known.bytes());
         let named = |(keyspace, table): &Named| {
             keyspace.as_ref().map_or(0, |name| name.len()) + table.len() + size_of::<Named>()
         };
         let tables = self.tables.iter().flatten().map(named).sum::<usize>();
-        // What it may be as a transaction is made of its text once more.
-        let alone =
-            if self.tables.as_ref().is_some_and(|tables| tables.is_empty()) { 0 } else { text + size_of::<Known>() };
-        size_of::<Self>() + self.id.len() + text + columns + key + locks + transaction + tables + alone
+        let names_no_table = self.tables.as_ref().is_some_and(|tables| tables.is_empty());
+        let transaction = match self.after {
+            After::Transaction => self.transaction.get().map_or(0, |known| known.bytes()),
+            _ if names_no_table => 0,
+            // The same before it is one and after: its text once more.
+            _ => text + size_of::<Known>(),
+        };
+        size_of::<Self>() + self.id.len() + text + columns + key + locks + transaction + tables
     }
 
     /// Puts together what PREPARE asked (`text`, classified as `parsed`) and what the node answered.

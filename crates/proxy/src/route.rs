@@ -125,9 +125,9 @@ pub(crate) fn plan_execute(router: &mut Router, header: &Header, body: &[u8]) ->
         plan.generation = router.generation;
         plan.alone = plan.conditional || execute.doubtful;
     }
-    if let Some(modes) = router.modes.as_ref().filter(|modes| !modes.is_empty())
+    if !router.modes.is_empty()
         && !plan.after.is_for_the_proxy()
-        && modes.take_any(learned.statement.tables.as_deref(), learned.statement.work == Work::Write)
+        && router.modes.take_any(learned.statement.tables.as_deref(), learned.statement.work == Work::Write)
     {
         plan.after = After::Transaction;
     }
@@ -173,10 +173,12 @@ fn plan_query(router: &mut Router, pool: PoolId, query: &Query<'_>) -> Plan {
 /// True of a statement that is a transaction because of its table.
 #[inline]
 fn is_routed(router: &Router, parsed: &Statement<'_>, text: &str, session: Option<&str>) -> bool {
-    router.routed().is_some_and(|modes| match parsed.kind {
-        Kind::Batch if text.len() > TEXT_BYTES_MAX => modes.may_be_in(text),
-        kind => modes.take_any(routed::tables_of(parsed, text, session).as_deref(), kind != Kind::Select),
-    })
+    let modes = &router.modes;
+    !modes.is_empty()
+        && match parsed.kind {
+            Kind::Batch if text.len() > TEXT_BYTES_MAX => modes.may_be_in(text),
+            kind => modes.take_any(routed::tables_of(parsed, text, session).as_deref(), kind != Kind::Select),
+        }
 }
 
 /// A batch goes where its first statement with a key goes.
@@ -200,9 +202,8 @@ fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
                     if learned.statement.after == After::Lock && plan.after != After::Unprepared {
                         plan.after = After::Lock;
                     }
-                    is_transaction |= router.modes.as_ref().is_some_and(|modes| {
-                        !modes.is_empty() && modes.take_any(learned.statement.tables.as_deref(), true)
-                    });
+                    is_transaction |=
+                        !router.modes.is_empty() && router.modes.take_any(learned.statement.tables.as_deref(), true);
                     let token = learned.token(&child.values, &mut router.key_scratch);
                     (learned.statement.conditional, learned.keyspace.zip(token))
                 }

@@ -29,8 +29,8 @@ pub(crate) struct Router {
     pub(crate) prepared: PreparedCache,
     /// Statements on the tables of locks are answered by this proxy, not by nodes.
     pub(crate) serves_locks: bool,
-    /// Tables of which statements are transactions, as they were read last; `None`: not yet, and no client is served.
-    pub(crate) modes: Option<TableModes>,
+    /// Tables of which statements are transactions, as they were read last: before any client is served.
+    pub(crate) modes: TableModes,
     /// Where the search for any node starts.
     pub(crate) cursor: usize,
     /// Holds a partition key while its token is computed.
@@ -48,16 +48,10 @@ impl Router {
             pools: Pools::default(),
             prepared: PreparedCache::new(prepared),
             serves_locks,
-            modes: None,
+            modes: TableModes::default(),
             cursor,
             key_scratch: Vec::new(),
         }
-    }
-
-    /// The tables of which statements are transactions, if there are any.
-    #[inline]
-    pub(crate) fn routed(&self) -> Option<&TableModes> {
-        self.modes.as_ref().filter(|modes| !modes.is_empty())
     }
 
     /// A node as logs name it: by its address, or by its number once it has left the ring.

@@ -96,6 +96,27 @@ pub enum Selector {
     },
 }
 
+impl Selector {
+    /// The selectors that it is made of.
+    #[must_use]
+    pub fn parts(&self) -> Vec<&Selector> {
+        match self {
+            Selector::Column(_) | Selector::Term(_) | Selector::CountRows => Vec::new(),
+            Selector::Call { arguments, .. } => arguments.iter().collect(),
+            Selector::Metadata(_, of)
+            | Selector::Cast(of, _)
+            | Selector::Field(of, _)
+            | Selector::Element(of, _)
+            | Selector::Slice(of, _, _)
+            | Selector::Hint(_, of)
+            | Selector::Negation(of) => vec![of],
+            Selector::Tuple(of) | Selector::List(of) | Selector::Set(of) => of.iter().collect(),
+            Selector::Map(entries) => entries.iter().flat_map(|(key, value)| [key, value]).collect(),
+            Selector::Arithmetic { left, right, .. } => vec![left, right],
+        }
+    }
+}
+
 /// A property of a cell besides its value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CellMetadata {

@@ -46,6 +46,22 @@ pub enum Term {
     },
 }
 
+impl Term {
+    /// The terms that it is made of.
+    #[must_use]
+    pub fn parts(&self) -> Vec<&Term> {
+        match self {
+            Term::Literal(_) | Term::Null | Term::Marker(_) => Vec::new(),
+            Term::List(terms) | Term::Set(terms) | Term::Tuple(terms) => terms.iter().collect(),
+            Term::Map(entries) => entries.iter().flat_map(|(key, value)| [key, value]).collect(),
+            Term::Udt(fields) => fields.iter().map(|(_, term)| term).collect(),
+            Term::Call { arguments, .. } => arguments.iter().collect(),
+            Term::Hint(_, term) | Term::Cast(term, _) | Term::Negation(term) => vec![term],
+            Term::Arithmetic { left, right, .. } => vec![left, right],
+        }
+    }
+}
+
 /// A constant: what kind of token it was, and its text without quotes.
 #[derive(Clone, Debug, Eq, PartialEq, Hash)]
 pub struct Literal {

@@ -417,15 +417,7 @@ fn outside_let(select: &Select) -> Option<&'static str> {
 
 /// True if a function is called in a term.
 fn has_call(term: &Term) -> bool {
-    match term {
-        Term::Call { .. } => true,
-        Term::Literal(_) | Term::Null | Term::Marker(_) => false,
-        Term::List(terms) | Term::Set(terms) | Term::Tuple(terms) => terms.iter().any(has_call),
-        Term::Map(entries) => entries.iter().any(|(key, value)| has_call(key) || has_call(value)),
-        Term::Udt(fields) => fields.iter().any(|(_, value)| has_call(value)),
-        Term::Hint(_, inner) | Term::Cast(inner, _) | Term::Negation(inner) => has_call(inner),
-        Term::Arithmetic { left, right, .. } => has_call(left) || has_call(right),
-    }
+    matches!(term, Term::Call { .. }) || term.parts().into_iter().any(has_call)
 }
 
 /// A comparison as it is with its sides exchanged.

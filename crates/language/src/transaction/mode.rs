@@ -24,6 +24,12 @@ impl TransactionalMode {
     pub const ALL: [TransactionalMode; 4] =
         [TransactionalMode::Off, TransactionalMode::Unsafe, TransactionalMode::MixedReads, TransactionalMode::Full];
 
+    /// The mode of this name, as the fleet's table has it.
+    #[must_use]
+    pub fn named(name: &str) -> Option<TransactionalMode> {
+        TransactionalMode::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+
     /// Its name in the option.
     #[must_use]
     pub fn name(self) -> &'static str {

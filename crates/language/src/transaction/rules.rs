@@ -60,25 +60,15 @@ fn select_problem(select: &Select) -> Option<&'static str> {
 
 /// True if a selector is computed from several rows, or has something in it that is. Aggregates that users have defined are not known here.
 fn has_aggregate(selector: &Selector) -> bool {
-    match selector {
+    let is_one = match selector {
         Selector::CountRows => true,
-        Selector::Call { name, arguments } => {
+        Selector::Call { name, .. } => {
             let native = matches!(name.keyspace.as_deref(), None | Some("system"));
-            let aggregate = ["count", "min", "max", "sum", "avg"].contains(&name.name.as_str());
-            native && aggregate || arguments.iter().any(has_aggregate)
+            native && ["count", "min", "max", "sum", "avg"].contains(&name.name.as_str())
         }
-        Selector::Column(_) | Selector::Term(_) => false,
-        Selector::Metadata(_, of)
-        | Selector::Cast(of, _)
-        | Selector::Field(of, _)
-        | Selector::Element(of, _)
-        | Selector::Slice(of, _, _)
-        | Selector::Hint(_, of)
-        | Selector::Negation(of) => has_aggregate(of),
-        Selector::Tuple(of) | Selector::List(of) | Selector::Set(of) => of.iter().any(has_aggregate),
-        Selector::Map(entries) => entries.iter().any(|(key, value)| has_aggregate(key) || has_aggregate(value)),
-        Selector::Arithmetic { left, right, .. } => has_aggregate(left) || has_aggregate(right),
-    }
+        _ => false,
+    };
+    is_one || selector.parts().into_iter().any(has_aggregate)
 }
 
 fn mutation_problem(mutation: &Mutation) -> Option<&'static str> {

@@ -134,15 +134,8 @@ impl CallValue {
 }
 
 fn is_pure(term: &Term) -> bool {
-    match term {
-        Term::Call { name, arguments } => !gives_another(name) && arguments.iter().all(is_pure),
-        Term::Literal(_) | Term::Null | Term::Marker(_) => true,
-        Term::List(terms) | Term::Set(terms) | Term::Tuple(terms) => terms.iter().all(is_pure),
-        Term::Map(entries) => entries.iter().all(|(key, value)| is_pure(key) && is_pure(value)),
-        Term::Udt(fields) => fields.iter().all(|(_, value)| is_pure(value)),
-        Term::Hint(_, inner) | Term::Cast(inner, _) | Term::Negation(inner) => is_pure(inner),
-        Term::Arithmetic { left, right, .. } => is_pure(left) && is_pure(right),
-    }
+    let gives_the_same = !matches!(term, Term::Call { name, .. } if gives_another(name));
+    gives_the_same && term.parts().into_iter().all(is_pure)
 }
 
 /// True for `now` and the like, none of which has arguments.

@@ -53,7 +53,9 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
     core.router.prepared.resolve(&routing);
     core.router.login_asked = None;
     // Later ones come from a core's own look, which is more often.
-    core.router.modes.get_or_insert_with(|| cluster.modes.clone());
+    if first {
+        core.router.modes = cluster.modes.clone();
+    }
     core.router.cluster = Some(cluster);
     for link in gone {
         keep::retire(core, io, link);

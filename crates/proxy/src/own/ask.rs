@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::ids::{ClientRef, PoolId};
 use crate::link::{Pending, PoolKey, Purpose, open, pools};
 use crate::metrics::QueryKind;
-use crate::own::{Levels, Own, VERSION, Whose};
+use crate::own::{Levels, VERSION, Whose};
 use crate::plan::{After, Plan, Work};
 use crate::route::{self, Choice};
 
@@ -170,21 +170,17 @@ fn put(core: &mut Core, io: &mut Io, (whose, pool): (Whose, PoolId), plan: Plan,
 
 /// Has a text prepared, for the next time.
 fn prepare(core: &mut Core, io: &mut Io, pool: PoolId, place: usize) {
-    let Own { texts, message, .. } = &mut core.fleet.own;
-    let (mut body, text, number) = (std::mem::take(message), Arc::clone(&texts[place].text), texts[place].number);
-    let version = core.router.pools.get(pool).map_or(VERSION, |pool| pool.key.version);
-    body.clear();
-    encode::prepare(&mut body, version, &text, None);
-    let planned = plan(core, pool, version, opcode::PREPARE, &body);
-    let whose = Whose::Prepare(place, number);
-    let is_asked = planned.is_some_and(|plan| put(core, io, (whose, pool), plan, opcode::PREPARE, &body));
-    core.fleet.own.texts[place].is_asked = is_asked;
-    core.fleet.own.message = body;
+    let text = &core.fleet.own.texts[place];
+    let (text, whose) = (Arc::clone(&text.text), Whose::Prepare(place, text.number));
+    core.fleet.own.texts[place].is_asked = prepare_in(core, io, pool, whose, &text);
 }
 
 /// Has a text prepared, and its markers and columns told. `false`: it was not sent, and no outcome comes.
 pub(crate) fn prepare_text(core: &mut Core, io: &mut Io, whose: Whose, text: &str) -> bool {
-    let Some(pool) = pool(core, io) else { return false };
+    pool(core, io).is_some_and(|pool| prepare_in(core, io, pool, whose, text))
+}
+
+fn prepare_in(core: &mut Core, io: &mut Io, pool: PoolId, whose: Whose, text: &str) -> bool {
     let version = core.router.pools.get(pool).map_or(VERSION, |pool| pool.key.version);
     let mut body = std::mem::take(&mut core.fleet.own.message);
     body.clear();

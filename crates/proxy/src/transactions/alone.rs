@@ -25,11 +25,11 @@ pub(super) fn read(
             let execute = Execute::decode(header.version, body)?;
             check_page(&execute.params)?;
             let statement = core.router.prepared.statement(execute.id).ok_or_else(unknown)?;
-            let known = match statement.transaction.as_ref().or(statement.alone.get()) {
+            let known = match statement.transaction.get() {
                 Some(known) => Arc::clone(known),
                 None => {
                     let known = Arc::new(Known::read(text_of(&statement)?, statement.keyspace.as_deref())?);
-                    Arc::clone(statement.alone.get_or_init(|| known))
+                    Arc::clone(statement.transaction.get_or_init(|| known))
                 }
             };
             take(core, &known, execute.params.values)

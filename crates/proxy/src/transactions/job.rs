@@ -49,7 +49,6 @@ pub(super) struct Job {
     pub(super) failed: Option<Failed>,
     /// The timestamp of the first of them, microseconds, once there is a record.
     pub(super) timestamp_us: i64,
-    pub(super) record: Vec<u8>,
     pub(super) bytes: usize,
 }
 

@@ -64,7 +64,7 @@ pub(super) fn heard(core: &mut Core, heard: &Heard<'_>) {
         routed.add(keyspace, table, mode);
     }
     modes.shards = shards;
-    core.router.modes = Some(routed);
+    core.router.modes = routed;
     let modes = &core.fleet.transactions.modes;
     for shard in modes.shards.clone() {
         core.fleet.transactions.outbox.wanted.push(Wanted::Open(shard));
@@ -91,7 +91,7 @@ fn begin(
     let keyspace = keyspace.ok_or_else(|| {
         Fault::invalid("No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename")
     })?;
-    if ["shunt", "shunt_meta"].contains(&keyspace.as_str()) || keyspace.starts_with("system") {
+    if !routed::may_have_modes(&keyspace) {
         return Err(Fault::invalid(format!("Shunt: the tables of {keyspace} take part in no transactions")));
     }
     let modes = &mut core.fleet.transactions.modes;

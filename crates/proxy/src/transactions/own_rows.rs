@@ -8,16 +8,16 @@
 //! Rows live for a day. Whether a lock is held with a fence is asked of its owner just before ([`super::fence`]), so a row is needed for no longer
 //! than a transaction may be under way.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
 use md5::{Digest, Md5};
+use shunt_fleet::schema::META_KEYSPACE;
 use shunt_language::terms::Value;
 use shunt_transactions::{Mode, Partition};
 use shunt_wire::cql::message::{Rows, Value as Wire, ValueList};
 
-use super::VERSION;
 use super::known::Asked;
+use super::{VERSION, plan};
 use crate::fault::{Fault, FaultKind};
 
 /// Seconds that a row lives.
@@ -53,6 +53,16 @@ enum Kind {
     Outcome,
 }
 
+impl Kind {
+    /// The name of its table.
+    fn table(self) -> &'static str {
+        match self {
+            Kind::Fence => "txn_fence",
+            Kind::Outcome => "txn_outcome",
+        }
+    }
+}
+
 /// The first outcome of what came with a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
@@ -78,9 +88,6 @@ pub(super) struct Write {
     pub(super) text: Arc<str>,
     pub(super) values: Vec<Value>,
 }
-
-const FENCES: &str = "txn_fence";
-const OUTCOMES: &str = "txn_outcome";
 
 /// The rows of one transaction.
 #[derive(Debug, Default)]
@@ -144,41 +151,26 @@ impl OwnRows {
         self.kinds().count()
     }
 
-    fn key_of(&self, kind: Kind) -> Vec<Value> {
-        let mut key = vec![bytes(self.fleet.as_bytes()), bytes(self.domain.as_bytes())];
-        match (kind, &self.guard) {
-            (Kind::Fence, Some(held)) => key.extend([bytes([u8::from(held.is_fast)]), bytes(held.name.as_bytes())]),
-            _ => key.extend([bytes(self.role.as_bytes()), bytes(&self.key)]),
-        }
-        key
+    fn key_of(&self, kind: Kind) -> Vec<Vec<u8>> {
+        let (first, second) = match (kind, &self.guard) {
+            (Kind::Fence, Some(held)) => (vec![u8::from(held.is_fast)], held.name.as_bytes().to_vec()),
+            _ => (self.role.as_bytes().to_vec(), self.key.to_vec()),
+        };
+        vec![self.fleet.as_bytes().to_vec(), self.domain.as_bytes().to_vec(), first, second]
     }
 
     /// What is locked for them.
     pub(super) fn partitions(&self) -> impl Iterator<Item = (Partition, Mode)> {
-        self.kinds().map(|kind| {
-            let key = self.key_of(kind);
-            let half = |salt: u8| {
-                let mut hasher = DefaultHasher::new();
-                (salt, matches!(kind, Kind::Fence)).hash(&mut hasher);
-                for part in &key {
-                    if let Value::Bytes(bytes) = part {
-                        bytes.hash(&mut hasher);
-                    }
-                }
-                u128::from(hasher.finish())
-            };
-            (Partition(half(2) << 64 | half(3)), Mode::Exclusive)
-        })
+        let locked = |kind: Kind| plan::partition(META_KEYSPACE, kind.table(), &self.key_of(kind));
+        self.kinds().map(move |kind| (locked(kind), Mode::Exclusive))
     }
 
     /// The statement that reads one of them.
     pub(super) fn read(&self, place: usize) -> Option<(Arc<str>, ValueList)> {
         let kind = self.kinds().nth(place)?;
         let mut list = ValueList::positional(VERSION);
-        for value in self.key_of(kind) {
-            if let Value::Bytes(bytes) = &value {
-                list.push(Wire::Bytes(bytes));
-            }
+        for part in self.key_of(kind) {
+            list.push(Wire::Bytes(&part));
         }
         let text = if kind == Kind::Fence { &*READ_FENCE } else { &*READ_OUTCOME };
         Some((Arc::clone(text), list))
@@ -235,15 +227,18 @@ impl OwnRows {
         if let Some(fence) = self.guard.as_ref().map(|held| held.fence)
             && self.fence != Some(fence)
         {
-            let mut values = self.key_of(Kind::Fence);
-            values.extend([bytes(fence.to_be_bytes()), ttl()]);
-            self.writes.push(Write { table: FENCES, text: Arc::clone(&WRITE_FENCE), values });
+            self.add(Kind::Fence, &WRITE_FENCE, [bytes(fence.to_be_bytes()), ttl()]);
         }
         if let Some(answer) = answer.filter(|_| self.wants_answer()) {
-            let mut values = self.key_of(Kind::Outcome);
-            values.extend([bytes(self.request), bytes([u8::from(applied)]), Value::Bytes(answer), ttl()]);
-            self.writes.push(Write { table: OUTCOMES, text: Arc::clone(&WRITE_OUTCOME), values });
+            let values = [bytes(self.request), bytes([u8::from(applied)]), Value::Bytes(answer), ttl()];
+            self.add(Kind::Outcome, &WRITE_OUTCOME, values);
         }
+    }
+
+    /// Adds a write of a row: these values behind its key.
+    fn add(&mut self, kind: Kind, text: &Arc<str>, values: impl IntoIterator<Item = Value>) {
+        let values = self.key_of(kind).into_iter().map(Value::Bytes).chain(values).collect();
+        self.writes.push(Write { table: kind.table(), text: Arc::clone(text), values });
     }
 
     /// True if its answer is kept.

@@ -294,12 +294,12 @@ impl Plan {
 }
 
 /// The hash of a partition.
-pub(super) fn partition(table: &Table, parts: &[Vec<u8>]) -> Partition {
+pub(super) fn partition(keyspace: &str, table: &str, parts: &[Vec<u8>]) -> Partition {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
         salt.hash(&mut hasher);
         // By its names: one plan may know a table that was dropped, and another the one that was made in its place.
-        (&table.keyspace, &table.name).hash(&mut hasher);
+        (keyspace, table).hash(&mut hasher);
         parts.hash(&mut hasher);
         u128::from(hasher.finish())
     };

@@ -354,8 +354,8 @@ fn draft(planning: &mut Planning, now_ms: i64) {
     let domain = &outline.domain;
     let off = outline.tables.iter().map(|(name, _)| name).find(|name| {
         // Of a later version's, perhaps, whose promises nobody here could keep.
-        let known = |mode: &String| TransactionalMode::ALL.into_iter().any(|known| known.name() == mode);
-        planning.modes.get(*name).is_none_or(|mode| !known(mode) || mode == TransactionalMode::Off.name())
+        let mode = planning.modes.get(*name).and_then(|mode| TransactionalMode::named(mode));
+        mode.is_none_or(|mode| mode == TransactionalMode::Off)
     });
     if let Some(name) = off {
         let why = format!(

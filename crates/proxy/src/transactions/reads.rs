@@ -226,13 +226,10 @@ fn all_read(core: &mut Core, io: &mut Io, number: u64) {
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
     let Some(id) = job.id else { return };
     match decision(job) {
-        Ok(To::Decide(decision)) => {
-            let bytes = job.record.len();
-            match grow(core, number, bytes) {
-                Ok(()) => decide(core, io, id, decision),
-                Err(failed) => give_up(core, io, number, &failed),
-            }
-        }
+        Ok(To::Decide(decision, bytes)) => match grow(core, number, bytes) {
+            Ok(()) => decide(core, io, id, decision),
+            Err(failed) => give_up(core, io, number, &failed),
+        },
         Ok(To::TellAgain(head, body)) => {
             let ticket = job.ticket;
             if !std::mem::replace(&mut job.is_answered, true) {
@@ -246,13 +243,14 @@ fn all_read(core: &mut Core, io: &mut Io, number: u64) {
 
 /// What is to be done with what was read.
 enum To {
-    Decide(Decision),
+    /// The record of what it writes has so many bytes.
+    Decide(Decision, usize),
     /// It was carried out before, and this was its answer.
     TellAgain(Head, Vec<u8>),
 }
 
 fn decision(job: &mut Job) -> Result<To, Failed> {
-    let Some(plan) = job.plan.clone() else { return Ok(To::Decide(Decision::GiveUp)) };
+    let Some(plan) = job.plan.clone() else { return Ok(To::Decide(Decision::GiveUp, 0)) };
     if let Some(outcome) = job.own.check()?.cloned() {
         job.own.raise();
         if !job.own.writes.is_empty() {
@@ -287,16 +285,16 @@ fn decision(job: &mut Job) -> Result<To, Failed> {
 fn to_write(job: &mut Job) -> Result<To, Failed> {
     let count = job.writes_count();
     if count == 0 {
-        return Ok(To::Decide(Decision::Nothing));
+        return Ok(To::Decide(Decision::Nothing, 0));
     }
     // The timestamp is not known yet; its place is.
-    encode(job, 0).map_err(|error| {
+    let record = encode(job, 0).map_err(|error| {
         Failed::from(Fault::invalid(format!("Shunt: the writes of this transaction make no record: {error}")))
     })?;
-    Ok(To::Decide(Decision::Write(count as u16)))
+    Ok(To::Decide(Decision::Write(count as u16), record.len()))
 }
 
-fn encode(job: &mut Job, timestamp_us: i64) -> Result<(), record::BadRecord> {
+fn encode(job: &Job, timestamp_us: i64) -> Result<Vec<u8>, record::BadRecord> {
     let writes = (0..job.writes_count()).map_while(|number| job.write(number)).map(|one| {
         let values = one.values.iter().map(|value| match value {
             Value::Bytes(bytes) => record::Value::Bytes(bytes),
@@ -309,8 +307,7 @@ fn encode(job: &mut Job, timestamp_us: i64) -> Result<(), record::BadRecord> {
     let record = Record { shard: job.shard, timestamp_us, key: &[], writes: writes.collect() };
     let mut bytes = Vec::new();
     record.encode(&mut bytes)?;
-    job.record = bytes;
-    Ok(())
+    Ok(bytes)
 }
 
 /// The record of a transaction, with its timestamp, and for whom it is written. None: it is not there any more.
@@ -318,6 +315,5 @@ pub(super) fn record_of(core: &mut Core, id: TransactionId, timestamp_us: i64) -
     let number = core.fleet.transactions.of_id.get(&id)?;
     let job = core.fleet.transactions.jobs.get_mut(number)?;
     job.timestamp_us = timestamp_us;
-    encode(job, timestamp_us).ok()?;
-    Some((job.record.clone(), Who::of(&job.who)))
+    Some((encode(job, timestamp_us).ok()?, Who::of(&job.who)))
 }

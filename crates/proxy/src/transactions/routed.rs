@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use shunt_fleet::schema::{FACADE_KEYSPACE, META_KEYSPACE};
 use shunt_language::ast::{self, QualifiedName};
 use shunt_language::transaction::mode::TransactionalMode;
 use shunt_wire::cql::statement::{Identifier, Kind, Statement};
@@ -17,18 +18,23 @@ pub struct TableModes {
     routed: HashMap<Box<str>, HashMap<Box<str>, TransactionalMode>>,
 }
 
+/// True of a keyspace whose tables may take part in transactions.
+pub(crate) fn may_have_modes(keyspace: &str) -> bool {
+    ![FACADE_KEYSPACE, META_KEYSPACE].contains(&keyspace) && !keyspace.starts_with("system")
+}
+
 /// A table as a prepared statement names it: its keyspace, if one is known, and its name.
 pub(crate) type Named = (Option<Box<str>>, Box<str>);
 
 impl TableModes {
     /// Takes one in, as its row says. One of a mode that sends nothing here, or of a later version's, is not.
     pub(crate) fn add(&mut self, keyspace: &str, table: &str, mode: &str) {
-        // Rows for these can only have been written past the proxies.
-        if ["shunt", "shunt_meta"].contains(&keyspace) || keyspace.starts_with("system") {
+        // Rows for others can only have been written past the proxies.
+        if !may_have_modes(keyspace) {
             return;
         }
         // What a later version means by a mode of its own must not go past it: it is refused here, where it becomes a transaction.
-        let known = TransactionalMode::ALL.into_iter().find(|known| known.name() == mode);
+        let known = TransactionalMode::named(mode);
         match known.unwrap_or(TransactionalMode::Full) {
             mode @ (TransactionalMode::MixedReads | TransactionalMode::Full) => {
                 self.routed.entry(keyspace.into()).or_default().insert(table.into(), mode);

@@ -59,7 +59,6 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, ticket: Ticket, who: &str, mess
         told: None,
         failed: None,
         timestamp_us: 0,
-        record: Vec::new(),
         bytes: message.len(),
     };
     keeper.jobs.insert(number, job);

@@ -143,7 +143,7 @@ impl Bound<'_> {
             }
             let writes = matches!(draft.outline.transaction.statements[index].statement, Statement::Mutation(_));
             let mode = if writes { Mode::Exclusive } else { Mode::Shared };
-            partitions.push((super::partition(&key.table, &parts), mode));
+            partitions.push((super::partition(&key.table.keyspace, &key.table.name, &parts), mode));
         }
         Ok(partitions)
     }

@@ -1,6 +1,6 @@
 //! What is refused because it would not be the same if it were executed again, or by another node.
 
-use shunt_language::ast::{Deletion, LiteralKind, Mutation, NativeType, Operation, Selector, Term};
+use shunt_language::ast::{Deletion, LiteralKind, Mutation, NativeType, Operation, QualifiedName, Selector, Term};
 use shunt_language::functions;
 use shunt_language::transaction::Inner;
 use shunt_language::{CqlType, InvalidRequest};
@@ -46,11 +46,11 @@ pub(super) fn check_computable(column: &str, term: &Term) -> Result<(), InvalidR
             "the value of {column} is computed from a bind marker or a row, which a node may refuse when it is committed: bind what comes of it"
         )));
     }
-    parts_of(term).into_iter().try_for_each(|part| check_computable(column, part))
+    term.parts().into_iter().try_for_each(|part| check_computable(column, part))
 }
 
 fn has_marker(term: &Term) -> bool {
-    matches!(term, Term::Marker(_)) || parts_of(term).into_iter().any(has_marker)
+    matches!(term, Term::Marker(_)) || term.parts().into_iter().any(has_marker)
 }
 
 fn check_element(column: &str, key: &Term) -> Result<(), InvalidRequest> {
@@ -64,56 +64,33 @@ fn check_element(column: &str, key: &Term) -> Result<(), InvalidRequest> {
     }
 }
 
-fn parts_of(term: &Term) -> Vec<&Term> {
-    match term {
-        Term::Literal(_) | Term::Null | Term::Marker(_) => Vec::new(),
-        Term::List(terms) | Term::Set(terms) | Term::Tuple(terms) => terms.iter().collect(),
-        Term::Map(entries) => entries.iter().flat_map(|(key, value)| [key, value]).collect(),
-        Term::Udt(fields) => fields.iter().map(|(_, term)| term).collect(),
-        Term::Call { arguments, .. } => arguments.iter().collect(),
-        Term::Hint(_, term) | Term::Cast(term, _) | Term::Negation(term) => vec![term],
-        Term::Arithmetic { left, right, .. } => vec![left, right],
-    }
-}
-
 fn calls_native(term: &Term) -> bool {
     let is_native = match term {
-        Term::Call { name, .. } => {
-            matches!(name.keyspace.as_deref(), None | Some("system")) && functions::is_native(&name.name)
-        }
+        Term::Call { name, .. } => is_native(name),
         _ => true,
     };
-    is_native && parts_of(term).into_iter().all(calls_native)
+    is_native && term.parts().into_iter().all(calls_native)
 }
 
 /// True if what is selected is computed by functions that nodes have of themselves: others need rights that nobody asks for here.
 pub(super) fn selects_native(selector: &Selector) -> bool {
-    match selector {
-        Selector::Column(_) | Selector::CountRows => true,
+    let is_native = match selector {
         Selector::Term(term) => calls_native(term),
-        Selector::Call { name, arguments } => {
-            let is_native =
-                matches!(name.keyspace.as_deref(), None | Some("system")) && functions::is_native(&name.name);
-            is_native && arguments.iter().all(selects_native)
-        }
-        Selector::Metadata(_, of)
-        | Selector::Cast(of, _)
-        | Selector::Field(of, _)
-        | Selector::Element(of, _)
-        | Selector::Slice(of, _, _)
-        | Selector::Hint(_, of)
-        | Selector::Negation(of) => selects_native(of),
-        Selector::Tuple(of) | Selector::List(of) | Selector::Set(of) => of.iter().all(selects_native),
-        Selector::Map(entries) => entries.iter().all(|(key, value)| selects_native(key) && selects_native(value)),
-        Selector::Arithmetic { left, right, .. } => selects_native(left) && selects_native(right),
-    }
+        Selector::Call { name, .. } => is_native(name),
+        _ => true,
+    };
+    is_native && selector.parts().into_iter().all(selects_native)
+}
+
+fn is_native(function: &QualifiedName) -> bool {
+    matches!(function.keyspace.as_deref(), None | Some("system")) && functions::is_native(&function.name)
 }
 
 /// The strings in a term.
 fn texts_in(term: &Term) -> Vec<&str> {
     match term {
         Term::Literal(literal) if literal.kind == LiteralKind::String => vec![&literal.text],
-        _ => parts_of(term).into_iter().flat_map(texts_in).collect(),
+        _ => term.parts().into_iter().flat_map(texts_in).collect(),
     }
 }
 
