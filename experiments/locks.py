@@ -5,7 +5,6 @@ arms of a point take turns in random order, round after round. An operation is o
 account of the servers that an arm needs. Run by `shunt bench run locks`.
 """
 
-import argparse
 import contextlib
 import json
 import random
@@ -26,6 +25,7 @@ from harness.proxy import Proxy
 from locks.fleet import Fleet
 
 from . import generator
+from .arguments import parser_of_arms
 
 NETWORK = "127.0.67"  # of everything that is started here
 RING_FIRST = 67
@@ -306,18 +306,11 @@ def report(measured: dict, options, names=SHOWN) -> None:
 
 def main() -> int:
     arms = [*LOCKS, "insert", "no fleet", "fleet", "table"]
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = parser_of_arms(__doc__, seconds=2, training_seconds=20)
     parser.add_argument("--ordinary-rounds", type=int, default=25, help="of ordinary queries, whose difference is small")
-    parser.add_argument("--seconds", type=float, default=2, help="measured, for each arm and round")
-    parser.add_argument("--warm-up", type=float, default=1)
-    parser.add_argument("--training-seconds", type=float, default=20, help="of load by each arm on the nodes before anything is measured")
     parser.add_argument("--arms", nargs="+", choices=arms, default=arms)
     labels = [point.label for point in POINTS]
     parser.add_argument("--points", nargs="+", choices=labels, default=labels)
-    parser.add_argument("--optimise", action="store_true", help="Cassandra uses both compilers; warm up longer")
-    parser.add_argument("--embedded", action="store_true", help="an embedded node in place of the ring, one replica: the short form")
-    parser.add_argument("--json", action="store_true", help="print every measurement")
     options = parser.parse_args()
     missing = [name for name, command in (("redis", "redis-server"), ("etcd", "etcd")) if name in options.arms and not shutil.which(command)]
     if missing:

@@ -6,7 +6,6 @@ one key all of them compete; on many keys none does. The arms of a point take tu
 kernel's account of nodes and proxy. Run by `shunt bench run lwt`.
 """
 
-import argparse
 import contextlib
 import json
 import random
@@ -18,6 +17,8 @@ from harness import jars
 from harness.cluster import Cluster
 from harness.embedded import Embedded
 from harness.proxy import Proxy, binary
+
+from .arguments import parser_of_arms
 
 NETWORK = "127.0.71"  # of everything that is started here
 RING_FIRST = 71
@@ -102,17 +103,10 @@ def measure(arms: dict, options) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=5, help="measured, for each arm and round")
-    parser.add_argument("--warm-up", type=float, default=1)
-    parser.add_argument("--training-seconds", type=float, default=20, help="of load by each arm on the nodes before anything is measured")
+    parser = parser_of_arms(__doc__, seconds=5, training_seconds=20)
     parser.add_argument("--cores", type=int, default=1, help="of each proxy")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
     parser.add_argument("--points", nargs="+", choices=list(POINTS), default=list(POINTS))
-    parser.add_argument("--optimise", action="store_true", help="Cassandra uses both compilers; warm up longer")
-    parser.add_argument("--embedded", action="store_true", help="an embedded node in place of the ring, one replica: the short form")
-    parser.add_argument("--json", action="store_true", help="print every measurement")
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         measure(start(stack, options), options)

@@ -7,7 +7,6 @@ alike, transactions over the same driver. The arms of a point take turns in rand
 are added up: a sum that does not agree with what the clients were told is the end of the run. Run by `shunt bench run transfers`.
 """
 
-import argparse
 import contextlib
 import json
 import random
@@ -27,6 +26,7 @@ from harness.proxy import Proxy
 from locks.fleet import Fleet
 
 from . import generator
+from .arguments import parser_of_arms
 from .locks import Servers, report, say, started
 
 HERE = Path(__file__).resolve().parent
@@ -348,18 +348,11 @@ def measure(servers: Bank, options) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = parser_of_arms(__doc__, seconds=2, training_seconds=15)
     parser.add_argument("--ordinary-rounds", type=int, default=25, help="of ordinary queries, whose difference is small")
-    parser.add_argument("--seconds", type=float, default=2, help="measured, for each arm and round")
-    parser.add_argument("--warm-up", type=float, default=1)
-    parser.add_argument("--training-seconds", type=float, default=15, help="of load by each arm before anything is measured")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
     labels = [point.label for point in POINTS]
     parser.add_argument("--points", nargs="+", choices=labels, default=labels)
-    parser.add_argument("--optimise", action="store_true", help="Cassandra uses both compilers; warm up longer")
-    parser.add_argument("--embedded", action="store_true", help="an embedded node in place of the ring, one replica: the short form")
-    parser.add_argument("--json", action="store_true", help="print every measurement")
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         measure(start(stack, options), options)

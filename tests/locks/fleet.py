@@ -13,6 +13,8 @@ from cassandra.policies import RoundRobinPolicy, WhiteListRoundRobinPolicy
 from cassandra.query import dict_factory
 
 from harness import jars, proxy
+from harness.cluster import SUPERUSER
+from harness.cluster import Cluster as Ring
 from harness.embedded import Embedded
 
 LEASE_MS = 3000  # in the tests of faults, which wait for it
@@ -108,6 +110,22 @@ class Fleet:
                           execution_profiles={EXEC_PROFILE_DEFAULT: profile},
                           auth_provider=PlainTextAuthProvider(*login) if login else None, **more)
         return cluster.connect()
+
+
+@contextmanager
+def with_logins(name: str, first: int, network: str, cache_ms: int):
+    """A fleet of two proxies, not started yet, before a node of its own with PasswordAuthenticator and CassandraAuthorizer, which remembers no
+    permissions itself. `first`: of the last numbers of addresses, by which the node's port for JMX goes too, on 127.0.0.1, beside those of other
+    rings."""
+    ring = Ring(name, nodes=1, first=first, authentication=True, network=network)
+    ring.start(wipe=True)
+    fleet = Fleet(ring.contacts, "permissions", 1, 9370, 6_000, 30_000, proxies=2, login=SUPERUSER, network=network,
+                  more=["--auth-cache-ms", str(cache_ms)])
+    try:
+        yield fleet
+    finally:
+        fleet.stop()
+        ring.stop(wipe=True)
 
 
 class Grants:

@@ -12,12 +12,11 @@ from cassandra.query import BatchStatement
 
 from harness import cql
 from harness.cluster import SUPERUSER
-from harness.cluster import Cluster as Ring
-from locks.fleet import Fleet
+from locks.fleet import with_logins
 from locks.over_http import ask, listen
 
 NETWORK = "127.0.62"
-FIRST = 81  # its port for JMX goes by the last number of the address, on 127.0.0.1, beside those of other rings
+FIRST = 81
 CACHE_MS = 1_000
 ACQUIRE = {
     "locks": "INSERT INTO shunt.locks (name, owner) VALUES (%s, %s) IF NOT EXISTS USING TTL 20",
@@ -32,17 +31,9 @@ pytestmark = pytest.mark.skipif(not os.environ.get("SHUNT_RING"), reason="embedd
 
 @pytest.fixture(scope="module")
 def fleet():
-    """Two proxies before a node with PasswordAuthenticator and CassandraAuthorizer, which remembers no permissions itself."""
-    ring = Ring("auth-locks", nodes=1, first=FIRST, authentication=True, network=NETWORK)
-    ring.start(wipe=True)
-    fleet = Fleet(ring.contacts, "permissions", 1, 9370, 6_000, 30_000, proxies=2, login=SUPERUSER, network=NETWORK,
-                  more=["--auth-cache-ms", str(CACHE_MS)])
-    listen(fleet)
-    try:
+    with with_logins("auth-locks", FIRST, NETWORK, CACHE_MS) as fleet:
+        listen(fleet)
         yield fleet.start()
-    finally:
-        fleet.stop()
-        ring.stop(wipe=True)
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,10 @@ from cassandra import Unauthorized
 from cassandra.cluster import NoHostAvailable
 
 from harness.cluster import SUPERUSER
-from harness.cluster import Cluster as Ring
-from locks.fleet import Fleet
+from locks.fleet import with_logins
 
 NETWORK = "127.0.63"
-FIRST = 84  # its port for JMX goes by the last number of the address, on 127.0.0.1, beside those of other rings
+FIRST = 84
 CACHE_MS = 1_000
 READ = "BEGIN TRANSACTION LET a = (SELECT v FROM guarded.a WHERE k = 1); SELECT a.v; COMMIT TRANSACTION"
 WRITE = "BEGIN TRANSACTION INSERT INTO guarded.a (k, v) VALUES (1, 2); COMMIT TRANSACTION"
@@ -24,16 +23,8 @@ pytestmark = pytest.mark.skipif(not os.environ.get("SHUNT_RING"), reason="embedd
 
 @pytest.fixture(scope="module")
 def fleet():
-    """Two proxies before a node with PasswordAuthenticator and CassandraAuthorizer."""
-    ring = Ring("auth-transactions", nodes=1, first=FIRST, authentication=True, network=NETWORK)
-    ring.start(wipe=True)
-    fleet = Fleet(ring.contacts, "permissions", 1, 9370, 6_000, 30_000, proxies=2, login=SUPERUSER, network=NETWORK,
-                  more=["--auth-cache-ms", str(CACHE_MS)])
-    try:
+    with with_logins("auth-transactions", FIRST, NETWORK, CACHE_MS) as fleet:
         yield fleet.start()
-    finally:
-        fleet.stop()
-        ring.stop(wipe=True)
 
 
 @pytest.fixture(scope="module")

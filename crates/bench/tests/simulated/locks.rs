@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use crate::talk::addresses;
+use crate::talk::{addresses, take_requests};
 use shunt_bench::load::{Load, LoadOptions, LockKind, LockOptions, Operation, Phase, template::Layout};
 use shunt_reactor::sim::{HostId, MILLISECOND, Options, SECOND, World, for_seeds};
 use shunt_reactor::{Accepted, CloseReason, ConnId, Io, Service};
-use shunt_wire::cql::envelope::{BODY_BYTES_MAX, Header, opcode};
+use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::encode_result::{PreparedSpec, RowsWriter, native, prepared};
 use shunt_wire::cql::message::{Execute, Prepare, Value, encode};
 use shunt_wire::cql::{reader::EnvelopeReader, writer::EnvelopeWriter};
@@ -164,12 +164,7 @@ impl Service for LockNode {
             return self.redis(io, conn, data);
         }
         let mut reader = self.readers.remove(&conn).unwrap_or_default();
-        let mut scratch = Vec::new();
-        let mut envelopes = reader.read(data, &mut scratch);
-        while let Some((header, body)) = envelopes.next(BODY_BYTES_MAX, None).expect("whole") {
-            self.answer(io, conn, header, body);
-        }
-        let used = envelopes.finish();
+        let used = take_requests(&mut reader, data, |header, body| self.answer(io, conn, header, body));
         self.readers.insert(conn, reader);
         used
     }

@@ -6,8 +6,9 @@ use shunt_bench::stub::{Ring, Stub, StubOptions};
 use shunt_reactor::sim::{HostId, Options, SECOND, World};
 use shunt_testing::simulated::Client;
 use shunt_wire::cql::compression::Algorithm;
-use shunt_wire::cql::envelope::{Header, opcode};
+use shunt_wire::cql::envelope::{BODY_BYTES_MAX, Header, opcode};
 use shunt_wire::cql::message::encode;
+use shunt_wire::cql::reader::EnvelopeReader;
 
 /// A stub and a client of its first node.
 pub(crate) struct Talk {
@@ -20,6 +21,16 @@ pub(crate) struct Talk {
 /// Addresses of a ring of this many nodes.
 pub(crate) fn addresses(nodes: u8) -> Vec<SocketAddr> {
     (1..=nodes).map(|last| ([10, 9, 9, last], 9042).into()).collect()
+}
+
+/// Takes the requests that a server was sent, as far as they are whole; how much of `data` that is.
+pub(crate) fn take_requests(reader: &mut EnvelopeReader, data: &[u8], mut take: impl FnMut(Header, &[u8])) -> usize {
+    let mut scratch = Vec::new();
+    let mut envelopes = reader.read(data, &mut scratch);
+    while let Some((header, body)) = envelopes.next(BODY_BYTES_MAX, None).expect("whole") {
+        take(header, body);
+    }
+    envelopes.finish()
 }
 
 impl Talk {

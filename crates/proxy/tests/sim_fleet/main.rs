@@ -23,7 +23,7 @@ use shunt_reactor::sim::{Clock, MILLISECOND, Options, SECOND, for_seeds};
 
 use chaos::Chaos;
 use client::ClientMail;
-use scene::{SWEEP_NS, Scene, Settings};
+use scene::{Scene, Settings};
 
 fn settings(seed: u64) -> Settings {
     Settings {
@@ -43,27 +43,11 @@ fn settings(seed: u64) -> Settings {
     }
 }
 
-/// Faults end; all is released, or its time runs out; everything is served again, and nothing is left.
-fn come_to_rest(scene: &mut Scene) {
-    scene.mail_clients(|| ClientMail::Act(false));
-    scene.mail_clients(|| ClientMail::Peace);
-    scene.run_until(20 * SECOND, |scene| scene.is_served());
-    if !scene.sweep(SWEEP_NS) {
-        let shown = scene.show();
-        scene.violate(&format!("not served again:\n{shown}"));
-    }
-    // Proxies go on to read the fleet's rows, so that something may be in flight at any moment.
-    if !scene.run_until(5 * SECOND, |scene| scene.left().is_empty()) {
-        let left = scene.left();
-        scene.violate(&left.join("\n"));
-    }
-}
-
 #[test]
 fn two_proxies_without_faults() {
     let mut scene = Scene::new(settings(1));
     scene.run_for(8 * SECOND);
-    come_to_rest(&mut scene);
+    scene.come_to_rest(5 * SECOND);
     let witness = scene.witness.borrow();
     assert_eq!(witness.violation, None);
     assert!(witness.grants > 200, "{} grants, {} answers", witness.grants, witness.answers);
@@ -89,7 +73,7 @@ fn who_leaves_while_it_waits_leaves_the_queue() {
         // Most of them had to wait for longer than that.
         scene.run_for(300 * MILLISECOND);
         assert_eq!(scene.waiting(), 0, "seed {seed}");
-        come_to_rest(&mut scene);
+        scene.come_to_rest(5 * SECOND);
         check(&scene);
     }
     assert!(waited > 20, "{waited}");
@@ -102,7 +86,7 @@ fn run(seed: u64, drift_ppm: u64, weakened: Weakened) -> Scene {
     scene.run_for(2 * SECOND);
     chaos.run(&mut scene, 6 * SECOND);
     chaos.end(&mut scene);
-    come_to_rest(&mut scene);
+    scene.come_to_rest(5 * SECOND);
     scene
 }
 

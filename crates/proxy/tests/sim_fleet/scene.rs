@@ -356,6 +356,22 @@ impl Scene {
         clients.chain(proxies).collect::<Vec<_>>().join("\n")
     }
 
+    /// Faults end; all is released, or its time runs out; everything is served again, and nothing is left for longer than this. Proxies go on to
+    /// read the fleet's rows, so that something may be in flight at any moment.
+    pub fn come_to_rest(&mut self, patience_ns: u64) {
+        self.mail_clients(|| ClientMail::Act(false));
+        self.mail_clients(|| ClientMail::Peace);
+        self.run_until(20 * SECOND, |scene| scene.is_served());
+        if !self.sweep(SWEEP_NS) {
+            let shown = self.show();
+            self.violate(&format!("not served again:\n{shown}"));
+        }
+        if !self.run_until(patience_ns, |scene| scene.left().is_empty()) {
+            let left = self.left();
+            self.violate(&left.join("\n"));
+        }
+    }
+
     /// All shards have a live owner.
     pub fn is_served(&self) -> bool {
         let shards = self.proxies.iter().filter(|proxy| proxy.is_up).map(|proxy| proxy.metrics[0].locks.shards.get());

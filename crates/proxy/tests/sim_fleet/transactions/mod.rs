@@ -27,8 +27,7 @@ use shunt_reactor::sim::{SECOND, for_seeds};
 use shunt_transactions::{OpeningStep, Without};
 
 use super::chaos::{self, Chaos, Prey};
-use super::client::ClientMail;
-use super::scene::{SWEEP_NS, Scene, Settings};
+use super::scene::{Scene, Settings};
 use history::History;
 
 fn settings(seed: u64) -> Settings {
@@ -38,17 +37,7 @@ fn settings(seed: u64) -> Settings {
 
 /// Faults end, all is answered, and everything is read once more. Nothing is left, in part or undecided.
 fn come_to_rest(scene: &mut Scene) {
-    scene.mail_clients(|| ClientMail::Act(false));
-    scene.mail_clients(|| ClientMail::Peace);
-    scene.run_until(20 * SECOND, |scene| scene.is_served());
-    if !scene.sweep(SWEEP_NS) {
-        let shown = scene.show();
-        scene.violate(&format!("not served again:\n{shown}"));
-    }
-    if !scene.run_until(10 * SECOND, |scene| scene.left().is_empty()) {
-        let left = scene.left();
-        scene.violate(&left.join("\n"));
-    }
+    scene.come_to_rest(10 * SECOND);
     let wrong = wrong_at_rest(scene);
     if let Some(wrong) = wrong {
         scene.violate(&wrong);
