@@ -11,6 +11,7 @@
 //! are of Cassandra 6. Text and bytes may come from anybody: nothing panics, nothing nests without a limit.
 
 pub mod ast;
+pub mod conditions;
 pub mod error;
 pub mod facade;
 pub mod functions;

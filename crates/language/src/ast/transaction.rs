@@ -20,6 +20,8 @@ pub struct Transaction {
     pub statements: Vec<Inner>,
     /// The bind markers of the whole text, in the order in which a client sends their values.
     pub markers: Vec<ClientMarker>,
+    /// It is one statement, whose text says nothing of a transaction.
+    pub is_alone: bool,
 }
 
 /// What a transaction answers.
@@ -49,6 +51,8 @@ pub struct Inner {
     pub self_assignments: Vec<SelfAssignment>,
     /// Values with function calls in them, such as `to_timestamp(now())`, in order.
     pub calls: Vec<CallValue>,
+    /// The place of its own `IF ..`, which only a statement that stands alone may have.
+    pub condition: Option<Range<usize>>,
 }
 
 /// A bind marker of a statement in a transaction.
@@ -177,6 +181,15 @@ impl Transaction {
     pub fn mutations(&self) -> &[Inner] {
         let first = self.lets.len() + usize::from(self.returned == Returned::Select);
         self.statements.get(first..).unwrap_or_default()
+    }
+
+    /// The one statement that writes, if it stands alone: such a one may have conditions, and a time to live.
+    #[must_use]
+    pub fn lone_mutation(&self) -> Option<&Inner> {
+        match &self.statements[..] {
+            [inner] if self.is_alone && !matches!(inner.statement, Statement::Select(_)) => Some(inner),
+            _ => None,
+        }
     }
 
     /// The index in `lets`, and in `statements`, of the row that a reference names.

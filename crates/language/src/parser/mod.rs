@@ -21,7 +21,7 @@ mod tests;
 mod transaction;
 mod type_name;
 
-use crate::ast::{Parsed, SchemaStatement, Statement, TypeName};
+use crate::ast::{Parsed, QualifiedName, SchemaStatement, Statement, TypeName};
 use crate::error::SyntaxError;
 use crate::lexer::{self, Kind, Token};
 
@@ -92,11 +92,7 @@ impl<'a> Parser<'a> {
             "select" => self.select().map(Statement::Select),
             "insert" | "update" | "delete" => self.mutation().map(Statement::Mutation),
             "begin" => self.batch().map(Statement::Batch),
-            "truncate" => {
-                self.advance();
-                let _ = self.eat_table();
-                self.qualified_name("table").map(Statement::Truncate)
-            }
+            "truncate" => self.truncate().map(Statement::Truncate),
             "use" => {
                 self.advance();
                 self.name("keyspace").map(Statement::Use)
@@ -147,6 +143,12 @@ impl<'a> Parser<'a> {
     fn is_word_ahead(&self, count: usize, word: &str) -> bool {
         let token = self.ahead(count);
         token.kind == Kind::Word && self.text_of(token).eq_ignore_ascii_case(word)
+    }
+
+    fn truncate(&mut self) -> Result<QualifiedName, SyntaxError> {
+        self.expect_word("truncate")?;
+        let _ = self.eat_table();
+        self.qualified_name("table")
     }
 
     fn is_word(&self, word: &str) -> bool {

@@ -36,7 +36,9 @@ impl Parser<'_> {
         self.expect("(")?;
         let values = self.list(Parser::value)?;
         self.expect(")")?;
+        let start = self.peek().start;
         let if_not_exists = self.if_not_exists()?;
+        self.note_condition(start);
         let attributes = self.attributes(true)?;
         Ok(Mutation::Insert(Insert { table, columns, values, if_not_exists, attributes }))
     }
@@ -87,7 +89,9 @@ impl Parser<'_> {
         check_assignments(&assignments)?;
         self.expect_word("where")?;
         let relations = self.relations()?;
+        let start = self.peek().start;
         let conditions = self.conditions()?;
+        self.note_condition(start);
         Ok(Update { table, attributes, assignments, relations, conditions })
     }
 
@@ -162,7 +166,9 @@ impl Parser<'_> {
         let attributes = self.attributes(false)?;
         self.expect_word("where")?;
         let relations = self.relations()?;
+        let start = self.peek().start;
         let conditions = self.conditions()?;
+        self.note_condition(start);
         Ok(Delete { table, attributes, deletions, relations, conditions })
     }
 

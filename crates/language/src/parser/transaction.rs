@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::mem;
+use std::ops::Range;
 
 use super::{Parser, marker_index};
 use crate::ast::{
@@ -43,16 +44,20 @@ pub(crate) fn transaction(text: &str, statements_max: usize) -> Result<Transacti
 pub(crate) fn alone(text: &str, statements_max: usize) -> Result<Transaction, Refusal> {
     let mut parser = Parser::new(text)?;
     let mut progress = Progress::new(statements_max);
+    progress.transaction.is_alone = true;
     if parser.is_word("select") {
         parser.inner(&mut progress, "SELECT", |parser| parser.select().map(Statement::Select))?;
         progress.transaction.returned = Returned::Select;
     } else if parser.eat_word("begin") {
+        progress.transaction.is_alone = false;
         if !parser.eat_word("unlogged") && !parser.is_word("batch") {
             return Err(parser.no_alternative().into());
         }
         parser.expect_words(&["batch"])?;
         parser.mutations(&mut progress, false)?;
         parser.expect_words(&["apply", "batch"])?;
+    } else if parser.is_word("truncate") {
+        parser.inner(&mut progress, "TRUNCATE", |parser| parser.truncate().map(Statement::Truncate))?;
     } else {
         let name = parser.mutation_ahead().ok_or_else(|| parser.no_alternative())?;
         parser.inner(&mut progress, name, |parser| parser.mutation().map(Statement::Mutation))?;
@@ -74,6 +79,7 @@ pub(super) struct OpenStatement {
     markers: Vec<Marker>,
     self_assignments: Vec<SelfAssignment>,
     calls: Vec<CallValue>,
+    condition: Option<Range<usize>>,
     /// The names of the client's markers.
     client: Vec<Option<String>>,
     /// Their places.
@@ -109,6 +115,7 @@ impl Progress {
             conditions: Vec::new(),
             statements: Vec::new(),
             markers: Vec::new(),
+            is_alone: false,
         };
         Progress { transaction, places: Vec::new(), statements_max }
     }
@@ -271,16 +278,17 @@ impl Parser<'_> {
             markers: Vec::new(),
             self_assignments: Vec::new(),
             calls: Vec::new(),
+            condition: None,
             client,
             places,
         }));
         let statement = rule(self).map_err(|error| self.in_part(name, start, error))?;
         if let Some(open) = self.open.take() {
-            let OpenStatement { markers, self_assignments, calls, client, places, .. } = *open;
+            let OpenStatement { markers, self_assignments, calls, condition, client, places, .. } = *open;
             self.markers = client;
             progress.places = places;
             let range = start..self.last_end();
-            let inner = Inner { statement, range, markers, self_assignments, calls };
+            let inner = Inner { statement, range, markers, self_assignments, calls, condition };
             check_references(&inner).map_err(|error| self.in_part(name, start, error))?;
             progress.transaction.statements.push(inner);
         }
@@ -320,6 +328,14 @@ impl Parser<'_> {
         };
         let column = assignment.column.clone();
         open.self_assignments.push(SelfAssignment { column, subtract, term, range: start..end });
+    }
+
+    /// Notes the `IF ..` of a statement, which was read from there on.
+    pub(super) fn note_condition(&mut self, start: usize) {
+        let end = self.last_end();
+        if let Some(open) = self.open.as_mut().filter(|_| end > start) {
+            open.condition = Some(start..end);
+        }
     }
 
     /// True if a reference to a row comes next, where there may be one or a term.

@@ -56,6 +56,7 @@ impl Transaction {
             let name = match &inner.statement {
                 Statement::Select(select) => &select.table,
                 Statement::Mutation(mutation) => mutation.table(),
+                Statement::Truncate(table) => table,
                 _ => continue,
             };
             let keys = tables.keys(name).ok_or_else(|| at(format!("table {name} does not exist")))?;

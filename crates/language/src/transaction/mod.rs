@@ -65,10 +65,12 @@ pub fn parse(text: &str) -> Result<Transaction, Refusal> {
     read(text, parser::transaction)
 }
 
-/// Reads `SELECT`, `INSERT`, `UPDATE`, `DELETE`, or `BEGIN BATCH .. APPLY BATCH` of the latter three, as a transaction that is this alone.
+/// Reads `SELECT`, `INSERT`, `UPDATE`, `DELETE`, `TRUNCATE`, or `BEGIN BATCH .. APPLY BATCH` of the first three that write, as a transaction
+/// that is this alone. Whether a single statement may have conditions and a time to live, and whether it may be a `TRUNCATE`, its table's
+/// mode says: [`Transaction::check_alone`].
 ///
 /// # Errors
-/// When the text is none of these, or cannot be a transaction: one has no conditions, timestamps or TTLs of its own.
+/// When the text is none of these, or cannot be a transaction: one has no timestamps of its own, nor conditions and TTLs in a batch.
 pub fn parse_alone(text: &str) -> Result<Transaction, Refusal> {
     read(text, parser::alone)
 }
@@ -94,9 +96,18 @@ impl Transaction {
             (None, Statement::Mutation(Mutation::Insert(_) | Mutation::InsertJson(_))) => "INSERT".to_owned(),
             (None, Statement::Mutation(Mutation::Update(_))) => "UPDATE".to_owned(),
             (None, Statement::Mutation(Mutation::Delete(_))) => "DELETE".to_owned(),
+            (None, Statement::Truncate(_)) => "TRUNCATE".to_owned(),
             _ => "SELECT".to_owned(),
         };
         format!("{name} {}", parser::shown_place(text, inner.range.start))
+    }
+
+    /// Checks that a single statement has nothing that only [`mode::TransactionalMode::Conditional`] takes.
+    ///
+    /// # Errors
+    /// When it has conditions or a time to live, or is a `TRUNCATE`.
+    pub fn check_alone(&self, text: &str) -> Result<(), InvalidRequest> {
+        rules::check_alone(self, text)
     }
 
     /// What is wrong with a reference to a column that the row does not have. Only the columns that a node names for `SELECT *` can tell.

@@ -17,12 +17,20 @@ pub enum TransactionalMode {
     MixedReads,
     /// All writes and reads are transactions.
     Full,
+    /// Single statements, above all those with conditions, are decided by the proxies, which keep the rows in memory; there are no
+    /// transactions on it.
+    Conditional,
 }
 
 impl TransactionalMode {
     /// All of them.
-    pub const ALL: [TransactionalMode; 4] =
-        [TransactionalMode::Off, TransactionalMode::Unsafe, TransactionalMode::MixedReads, TransactionalMode::Full];
+    pub const ALL: [TransactionalMode; 5] = [
+        TransactionalMode::Off,
+        TransactionalMode::Unsafe,
+        TransactionalMode::MixedReads,
+        TransactionalMode::Full,
+        TransactionalMode::Conditional,
+    ];
 
     /// The mode of this name, as the fleet's table has it.
     #[must_use]
@@ -38,6 +46,7 @@ impl TransactionalMode {
             TransactionalMode::Unsafe => "unsafe",
             TransactionalMode::MixedReads => "mixed_reads",
             TransactionalMode::Full => "full",
+            TransactionalMode::Conditional => "conditional",
         }
     }
 }
@@ -86,7 +95,7 @@ pub fn parse(text: &str) -> Result<Option<ModeChange>, InvalidRequest> {
     let mode = mode.ok_or_else(|| {
         let table = &alter.name;
         InvalidRequest::new(format!(
-            "ALTER TABLE {table} WITH {OPTION}: it is 'off', 'unsafe', 'mixed_reads' or 'full'"
+            "ALTER TABLE {table} WITH {OPTION}: it is 'off', 'unsafe', 'mixed_reads', 'full' or 'conditional'"
         ))
     })?;
     Ok(Some(ModeChange { table: alter.name, if_exists: alter.if_exists, mode }))

@@ -32,7 +32,7 @@ pub(super) fn check(transaction: &Transaction, text: &str) -> Result<(), Invalid
     for (index, inner) in transaction.statements.iter().enumerate() {
         let problem = match &inner.statement {
             Statement::Select(select) => select_problem(select),
-            Statement::Mutation(mutation) => mutation_problem(mutation),
+            Statement::Mutation(mutation) => mutation_problem(mutation, transaction.is_alone),
             _ => None,
         };
         if let Some(problem) = problem {
@@ -71,12 +71,27 @@ fn has_aggregate(selector: &Selector) -> bool {
     is_one || selector.parts().into_iter().any(has_aggregate)
 }
 
-fn mutation_problem(mutation: &Mutation) -> Option<&'static str> {
+const CONDITIONS: &str = "Updates within transactions may not specify their own conditions";
+const TTLS: &str = "Updates within transactions may not specify custom ttls";
+
+/// What only one table mode takes of a single statement.
+pub(super) fn check_alone(transaction: &Transaction, text: &str) -> Result<(), InvalidRequest> {
+    let problem = match transaction.lone_mutation().map(|inner| &inner.statement) {
+        Some(Statement::Truncate(_)) => "it is no transaction, and takes no guards and keys",
+        Some(Statement::Mutation(mutation)) if mutation.is_conditional() => CONDITIONS,
+        Some(Statement::Mutation(mutation)) if mutation.attributes().time_to_live.is_some() => TTLS,
+        _ => return Ok(()),
+    };
+    Err(InvalidRequest::new(format!("{}: {problem}", transaction.name_of(0, text))))
+}
+
+/// `is_alone`: what else there may be of such a statement is for the mode of its table to say.
+fn mutation_problem(mutation: &Mutation, is_alone: bool) -> Option<&'static str> {
     let attributes = mutation.attributes();
     match () {
-        () if mutation.is_conditional() => Some("Updates within transactions may not specify their own conditions"),
+        () if mutation.is_conditional() && !is_alone => Some(CONDITIONS),
         () if attributes.timestamp.is_some() => Some("Updates within transactions may not specify custom timestamps"),
-        () if attributes.time_to_live.is_some() => Some("Updates within transactions may not specify custom ttls"),
+        () if attributes.time_to_live.is_some() && !is_alone => Some(TTLS),
         () if matches!(mutation, Mutation::InsertJson(_)) => Some(
             "INSERT JSON is not taken in a transaction: name the columns, so that its key can be known before it is written",
         ),

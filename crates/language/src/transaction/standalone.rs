@@ -46,6 +46,8 @@ impl Inner {
     /// * for the value of each assignment that `is_computed` chooses: `a = a + 1` becomes `a = ?`;
     /// * for each value whose functions give another one each time: `now()` becomes `?`.
     ///
+    /// Its own `IF ..` is left out, with the markers in it.
+    ///
     /// # Errors
     /// When a column whose value is computed is set a second time.
     pub fn computed(
@@ -64,13 +66,18 @@ impl Inner {
                 return Err(InvalidRequest::new(message));
             }
             let marker = ComputedMarker::SelfAssignment(index);
-            places.push(Place { range: assignment.range.clone(), with: Some("= ?"), marker });
+            places.push(Place { range: assignment.range.clone(), with: Some("= ?"), marker: Some(marker) });
         }
         let calls = self.calls.iter().enumerate().filter(|(_, call)| !call.is_pure());
         places.extend(calls.map(|(index, call)| Place {
             range: call.range.clone(),
             with: Some("?"),
-            marker: ComputedMarker::Call(index),
+            marker: Some(ComputedMarker::Call(index)),
+        }));
+        places.extend(self.condition.iter().map(|condition| Place {
+            range: condition.clone(),
+            with: Some(""),
+            marker: None,
         }));
         // What is around others takes them away.
         places.sort_by_key(|place| (place.range.start, Reverse(place.range.end)));
@@ -92,7 +99,7 @@ impl Inner {
         let place = |(index, marker): (usize, &Marker)| Place {
             range: marker.range.clone(),
             with: matches!(marker.source, MarkerSource::Reference(_)).then_some("?"),
-            marker: ComputedMarker::Same(index),
+            marker: Some(ComputedMarker::Same(index)),
         };
         self.markers.iter().enumerate().map(place).collect()
     }
@@ -110,7 +117,7 @@ impl Inner {
                 computed.text.push_str(with);
                 at = place.range.end;
             }
-            computed.markers.push(place.marker);
+            computed.markers.extend(place.marker);
         }
         computed.text.push_str(text.get(at..self.range.end).unwrap_or_default());
         computed
@@ -122,7 +129,7 @@ struct Place {
     range: Range<usize>,
     /// What is there then, if the text does not stay as it is.
     with: Option<&'static str>,
-    marker: ComputedMarker,
+    marker: Option<ComputedMarker>,
 }
 
 impl CallValue {

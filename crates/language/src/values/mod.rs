@@ -4,6 +4,7 @@
 //! and it sorts before all others.
 
 mod compare;
+mod contains;
 mod duration;
 mod float;
 pub mod json;
@@ -19,6 +20,7 @@ mod time;
 mod validate;
 
 pub use compare::compare;
+pub use contains::contains;
 pub use duration::Duration;
 pub use float::float_text;
 pub use normal::normal;

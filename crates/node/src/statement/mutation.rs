@@ -9,6 +9,7 @@ use shunt_language::ast::{
     Attributes, BatchKind, Comparison, Conditions, Delete, Deletion, Insert, InsertJson, Mutation, NativeType,
     Relation, Term, Update,
 };
+use shunt_language::conditions::PreparedColumnCondition;
 use shunt_language::terms::{Prepared, Scope, prepare};
 use shunt_language::types::CqlType;
 
@@ -56,25 +57,7 @@ pub(crate) enum ConditionPlan {
 pub(crate) struct Condition {
     /// Position in the table's columns.
     pub(crate) column: usize,
-    pub(crate) part: ConditionPart,
-    pub(crate) test: ConditionTest,
-}
-
-/// Which part of a column a condition is on.
-#[derive(Clone, Debug)]
-pub(crate) enum ConditionPart {
-    Whole,
-    Element(Prepared),
-    Field(usize),
-}
-
-/// The values that a condition compares with.
-#[derive(Clone, Debug)]
-pub(crate) enum ConditionTest {
-    Compare(Comparison, Prepared),
-    In(Vec<Prepared>),
-    /// `IN ?`
-    InList(Prepared),
+    pub(crate) test: PreparedColumnCondition,
 }
 
 /// One statement that writes.

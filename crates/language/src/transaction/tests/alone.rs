@@ -1,6 +1,6 @@
 //! Statements that are a transaction by themselves.
 
-use super::super::{Returned, parse_alone};
+use super::super::{ComputedMarker, Returned, parse_alone};
 use super::check_standalone;
 
 #[test]
@@ -27,22 +27,58 @@ fn a_statement_is_a_transaction_of_it_alone() {
 fn what_cannot_be_one_is_refused_with_its_place() {
     for (text, shown) in [
         (
-            "UPDATE t SET a = 1 WHERE k = 1 IF a = 2",
-            "UPDATE at [1:1]: Updates within transactions may not specify their own conditions",
+            "BEGIN BATCH UPDATE t SET a = 1 WHERE k = 1 IF a = 2 APPLY BATCH",
+            "UPDATE at [1:13]: Updates within transactions may not specify their own conditions",
         ),
-        ("UPDATE t USING TTL 3 SET a = 1 WHERE k = 1", "custom ttls"),
+        ("BEGIN BATCH UPDATE t USING TTL 3 SET a = 1 WHERE k = 1 APPLY BATCH", "custom ttls"),
+        ("UPDATE t USING TIMESTAMP 3 SET a = 1 WHERE k = 1 IF a = 2", "custom timestamps"),
         ("BEGIN BATCH USING TIMESTAMP 3 UPDATE t SET a = 1 WHERE k = 1 APPLY BATCH", "USING"),
         ("BEGIN COUNTER BATCH UPDATE t SET a = a + 1 WHERE k = 1 APPLY BATCH", "COUNTER"),
         ("BEGIN BATCH SELECT * FROM t WHERE k = 1 APPLY BATCH", "SELECT"),
         ("BEGIN BATCH APPLY BATCH", "no reads or writes"),
         ("BEGIN UNLOGGED", ""),
         ("UPDATE t SET a = v.a WHERE k = 1", "Cannot resolve reference to tuple 'v'"),
-        ("TRUNCATE t", "TRUNCATE"),
+        ("BEGIN BATCH TRUNCATE t APPLY BATCH", "TRUNCATE"),
         ("SELECT count(*) FROM t WHERE k = 1", "No aggregation functions"),
         ("UPDATE t SET a = 1 WHERE k = 1; UPDATE t SET a = 1 WHERE k = 1", ""),
         ("", ""),
     ] {
         let error = parse_alone(text).expect_err(text);
         assert!(error.to_string().contains(shown), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_single_statement_goes_to_nodes_without_its_condition_and_what_that_binds() {
+    for (text, bare, markers) in [
+        ("UPDATE t SET a = ? WHERE k = ? IF a = ? AND b IN (?, 3)", "UPDATE t SET a = ? WHERE k = ? ", vec![0, 1]),
+        (
+            "UPDATE t USING TTL ? SET a = 1 WHERE k = 1 IF EXISTS",
+            "UPDATE t USING TTL ? SET a = 1 WHERE k = 1 ",
+            vec![0],
+        ),
+        (
+            "INSERT INTO t (k, a) VALUES (?, ?) IF NOT EXISTS USING TTL ?;",
+            "INSERT INTO t (k, a) VALUES (?, ?)  USING TTL ?",
+            vec![0, 1, 2],
+        ),
+        ("DELETE a FROM t WHERE k = :k IF a = :a", "DELETE a FROM t WHERE k = :k ", vec![0]),
+        ("DELETE FROM t WHERE k = ?", "DELETE FROM t WHERE k = ?", vec![0]),
+    ] {
+        let transaction = parse_alone(text).expect(text);
+        let inner = transaction.lone_mutation().expect(text);
+        let computed = inner.computed(text, |_| false).expect(text);
+        assert_eq!(computed.text, bare);
+        let markers: Vec<_> = markers.into_iter().map(ComputedMarker::Same).collect();
+        assert_eq!(computed.markers, markers, "{text}");
+        let has_more = text.contains("IF ") || text.contains("TTL");
+        assert_eq!(transaction.check_alone(text).is_err(), has_more, "{text}");
+    }
+    let truncate = parse_alone("TRUNCATE TABLE ks.t").expect("one");
+    assert!(truncate.lone_mutation().is_some());
+    let refused = truncate.check_alone("TRUNCATE TABLE ks.t").expect_err("no transaction");
+    assert!(refused.message.starts_with("TRUNCATE at [1:1]: it is no transaction"), "{}", refused.message);
+    for text in ["SELECT a FROM t WHERE k = 1", "BEGIN BATCH DELETE FROM t WHERE k = 1 APPLY BATCH"] {
+        assert!(parse_alone(text).expect(text).lone_mutation().is_none(), "{text}");
     }
 }

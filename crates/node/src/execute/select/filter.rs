@@ -4,7 +4,7 @@ use shunt_language::ast::Comparison;
 use shunt_language::error::InvalidRequest;
 use shunt_language::terms::{Bindings, Value};
 use shunt_language::types::CqlType;
-use shunt_language::values::{compare, split};
+use shunt_language::values::{compare, contains, split};
 
 use super::super::keys;
 use super::input::Input;
@@ -113,18 +113,4 @@ impl BoundTest {
             BoundTest::Compare(comparison, wanted) => comparison.of(compare(cql_type, value, wanted)).unwrap_or(false),
         }
     }
-}
-
-/// True if a collection has an element, a key or a value.
-pub(in crate::execute) fn contains(cql_type: &CqlType, value: &[u8], wanted: &[u8], keys: bool) -> bool {
-    let (what, element_type, step) = match cql_type {
-        CqlType::List { element, .. } => ("list", element, 1),
-        CqlType::Set { element, .. } => ("set", element, 1),
-        CqlType::Map { key, .. } if keys => ("map", key, 2),
-        CqlType::Map { value, .. } => ("map", value, 2),
-        _ => return false,
-    };
-    let Ok(elements) = split::collection(what, value) else { return false };
-    let first = usize::from(step == 2 && !keys);
-    elements.iter().skip(first).step_by(step).any(|element| compare(element_type, element, wanted).is_eq())
 }

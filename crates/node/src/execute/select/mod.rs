@@ -37,7 +37,6 @@ use crate::statement::select::{Grouping, SelectPlan};
 use collect::{Collector, Finished, Limits, Read};
 use evaluate::Evaluator;
 use filter::Filters;
-pub(super) use filter::contains;
 pub(super) use input::{Clustering, Input};
 use paging::State;
 use source::{Source, Wanted};

@@ -1,11 +1,11 @@
 //! Assignments, deletions and conditions of single columns.
 
-use shunt_language::ast::{ColumnCondition, Comparison, Conditions, Deletion, NativeType, Operation};
+use shunt_language::ast::{ColumnCondition, Conditions, Deletion, NativeType, Operation};
 use shunt_language::functions::is_number;
 use shunt_language::terms::{Scope, prepare};
 use shunt_language::types::CqlType;
 
-use super::{ColumnChange, Condition, ConditionPart, ConditionPlan, ConditionTest};
+use super::{ColumnChange, Condition, ConditionPlan};
 use crate::error::CqlError;
 use crate::schema::{Column, Table};
 use crate::statement::restrictions::column_of;
@@ -124,76 +124,8 @@ pub(super) fn conditions(
 
 fn condition_of(table: &Table, given: &ColumnCondition, scope: &mut Scope<'_>) -> Result<Condition, CqlError> {
     let (column, found) = column_of(table, &given.column)?;
-    let name = &found.name;
     if found.is_primary_key() {
-        return Err(CqlError::Invalid(format!("PRIMARY KEY column '{name}' cannot have IF conditions")));
+        return Err(CqlError::Invalid(format!("PRIMARY KEY column '{}' cannot have IF conditions", found.name)));
     }
-    let wrong = || {
-        CqlError::Invalid(format!("Invalid element access in a condition on column {name} of type {}", found.cql_type))
-    };
-    let of_element = format!("value({name})");
-    let (part, name, receiver) = match (&given.element, &given.field, &found.cql_type) {
-        (None, None, cql_type) => whole(given.comparison, name, cql_type),
-        (Some(key), _, CqlType::List { element, .. }) => {
-            let index = prepare(key, &format!("idx({name})"), &CqlType::Native(NativeType::Int), scope)?;
-            (ConditionPart::Element(index), of_element, CqlType::clone(element))
-        }
-        (Some(key), _, CqlType::Map { key: key_type, value, .. }) => {
-            let key = prepare(key, &format!("key({name})"), key_type, scope)?;
-            (ConditionPart::Element(key), of_element, CqlType::clone(value))
-        }
-        (None, Some(field), CqlType::Udt { definition, .. }) => {
-            let index = definition.field(field).ok_or_else(wrong)?;
-            (ConditionPart::Field(index), format!("{name}.{field}"), definition.fields[index].1.clone())
-        }
-        _ => return Err(wrong()),
-    };
-    check_comparison(found, &receiver, given.comparison)?;
-    let test = match given.comparison {
-        Some(comparison) => {
-            let value = given.values.first().ok_or_else(wrong)?;
-            ConditionTest::Compare(comparison, prepare(value, &name, &receiver, scope)?)
-        }
-        None if given.in_marker => {
-            let value = given.values.first().ok_or_else(wrong)?;
-            ConditionTest::InList(prepare(value, &format!("in({name})"), &CqlType::list(receiver), scope)?)
-        }
-        None => {
-            let values = given.values.iter().map(|value| prepare(value, &name, &receiver, scope));
-            ConditionTest::In(values.collect::<Result<_, _>>()?)
-        }
-    };
-    Ok(Condition { column, part, test })
-}
-
-/// Comparisons that a condition cannot have.
-fn check_comparison(column: &Column, compared: &CqlType, comparison: Option<Comparison>) -> Result<(), CqlError> {
-    let (name, cql_type) = (&column.name, &column.cql_type);
-    match comparison {
-        Some(Comparison::ContainsKey) if !matches!(cql_type, CqlType::Map { .. }) => {
-            Err(CqlError::Invalid(format!("Cannot use CONTAINS KEY on non-map column {name}")))
-        }
-        Some(Comparison::Contains) if !cql_type.is_collection() => {
-            Err(CqlError::Invalid(format!("Cannot use CONTAINS on non-collection column {name}")))
-        }
-        Some(Comparison::Less | Comparison::LessOrEqual | Comparison::Greater | Comparison::GreaterOrEqual)
-            if compared.references_duration() =>
-        {
-            Err(CqlError::invalid("Slice conditions are not supported on durations"))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Finds what a whole column is compared with.
-fn whole(comparison: Option<Comparison>, name: &str, cql_type: &CqlType) -> (ConditionPart, String, CqlType) {
-    let (name, receiver) = match (comparison, cql_type) {
-        (Some(Comparison::Contains), CqlType::List { element, .. } | CqlType::Set { element, .. }) => {
-            (format!("value({name})"), CqlType::clone(element))
-        }
-        (Some(Comparison::Contains), CqlType::Map { value, .. }) => (format!("value({name})"), CqlType::clone(value)),
-        (Some(Comparison::ContainsKey), CqlType::Map { key, .. }) => (format!("key({name})"), CqlType::clone(key)),
-        (_, other) => (name.to_owned(), other.clone()),
-    };
-    (ConditionPart::Whole, name, receiver)
+    Ok(Condition { column, test: given.prepare(&found.cql_type, scope)? })
 }
