@@ -31,8 +31,9 @@ impl Transactions {
                 return self.end(id, sink);
             }
             Decision::Nothing => 0,
-            Decision::Write(writes) => writes,
+            Decision::Write(writes) | Decision::Alone(writes) => writes,
         };
+        let is_alone = matches!(decision, Decision::Alone(_));
         // What it has read counts for the time up to now only if nobody else could have written it since: with a lease.
         let last = self.shards[usize::from(shard)].last_timestamp_us;
         let timestamp_us = last.saturating_add(1).max(now.wall_us);
@@ -44,7 +45,7 @@ impl Transactions {
         } else {
             let has_room = self.records < self.limits.records
                 && self.shards[usize::from(shard)].log.has_room(self.limits.records_of_shard);
-            (writes > 0 && !has_room).then_some(NotExecuted::Many)
+            (writes > 0 && !is_alone && !has_room).then_some(NotExecuted::Many)
         };
         if let Some(why) = refusal {
             self.answer(id, Outcome::NotExecuted(why), sink);
@@ -54,6 +55,11 @@ impl Transactions {
         if writes == 0 {
             self.answer(id, Outcome::Read { timestamp_us }, sink);
             return self.end(id, sink);
+        }
+        if is_alone {
+            let transaction = &mut self.all[id.index as usize];
+            (transaction.state, transaction.timestamp_us) = (State::Alone, timestamp_us);
+            return sink.write_alone(id, timestamp_us);
         }
         let log = &mut self.shards[usize::from(shard)];
         let place = Place { generation: log.generation, position: log.log.take() };
@@ -73,6 +79,53 @@ impl Transactions {
         if is_long {
             self.carry_forward(shard, sink);
         }
+    }
+
+    /// What has become of the write of a transaction that is this alone. `true`: it is committed, and what it has written is what there is.
+    /// `Refused`: no node takes it, nothing was written, and whoever asked has been answered.
+    pub fn written_alone(
+        &mut self,
+        now: Now,
+        id: TransactionId,
+        written: Result<Written, Refused>,
+        sink: &mut impl Sink,
+    ) -> bool {
+        let is_valid = self.is_valid(now);
+        let Some(transaction) = self.find(id).filter(|transaction| transaction.state == State::Alone) else {
+            return false;
+        };
+        let (shard, timestamp_us) = (transaction.shard, transaction.timestamp_us);
+        let is_valid = is_valid && self.may_finish(shard);
+        #[cfg(any(test, feature = "weakened"))]
+        let is_valid = is_valid || self.without == Some(Without::CheckAfterRecord);
+        let Ok(written) = written else {
+            self.all[id.index as usize].ticket = None;
+            self.counters.not_executed += 1;
+            self.end(id, sink);
+            return false;
+        };
+        let outcome = match written {
+            // Another owner may have read before it was there, and decided by that.
+            Written::Acknowledged if is_valid => Outcome::Committed { timestamp_us },
+            Written::NotSent => Outcome::NotExecuted(NotExecuted::Store),
+            Written::Acknowledged | Written::Unknown => Outcome::InDoubt,
+        };
+        let is_committed = matches!(outcome, Outcome::Committed { .. });
+        self.counters.alone += u64::from(is_committed);
+        self.answer(id, outcome, sink);
+        self.end(id, sink);
+        is_committed
+    }
+
+    /// Timestamps of this shard are above this one from now on. `false`: it is further in the future than this member may write.
+    pub fn raise(&mut self, shard: u8, timestamp_us: i64) -> bool {
+        let Some(shard) = self.shards.get_mut(usize::from(shard)) else { return false };
+        // What a former owner was allowed to write is below its floor, which this member may not have reached yet.
+        let is_near = timestamp_us <= shard.last_timestamp_us || timestamp_us < self.lease.ts_limit_us;
+        if is_near {
+            shard.last_timestamp_us = shard.last_timestamp_us.max(timestamp_us);
+        }
+        is_near
     }
 
     /// A shard that is about to be another's keeps what it has begun.

@@ -33,6 +33,11 @@
 //! shard and a valid lease. From then on its writes are repeated until a quorum has each of them, by this member or by whoever gains the
 //! shard; they have the timestamp that the record says, so that repeating them changes nothing.
 //!
+//! A transaction that makes one write, which nodes carry out as a whole or not at all, may be decided to be alone: it has no record, and is
+//! committed from the moment at which a quorum has the write and this member, after it has heard that, still has the shard and a valid
+//! lease. If it is not heard of, it may be there at any later time. Whoever reads what it is about has to write over that by one with a
+//! later timestamp before anything else is decided by it.
+//!
 //! What may never happen, whatever comes in which order:
 //! - a transaction of which a part of the writes stays, and a part is never made;
 //! - a write of a transaction before its record is acknowledged, or after its generation was sealed without the record;

@@ -65,6 +65,12 @@ impl Transactions {
         self.refusal(now, shard).is_none()
     }
 
+    /// By which claim a shard is this core's, if it is: each time that it is gained it has another.
+    #[must_use]
+    pub fn claim(&self, shard: u8) -> Option<Claim> {
+        self.shards.get(usize::from(shard)).filter(|shard| shard.is_owned).map(|shard| shard.claim)
+    }
+
     /// A shard is about to be another's: it takes on nothing new, its opening stands still, and it is not given away before
     /// [`Transactions::is_idle`]. Those who wait are told to go elsewhere.
     pub fn close(&mut self, shard: u8, sink: &mut impl Sink) {
@@ -108,7 +114,9 @@ impl Transactions {
             self.all[id.index as usize].next_place = None;
             self.end_if_made(id, sink);
         }
-        for id in self.ids_where(|state, of| of == shard && matches!(state, State::Recording | State::Undecided)) {
+        for id in self
+            .ids_where(|state, of| of == shard && matches!(state, State::Recording | State::Undecided | State::Alone))
+        {
             self.answer(id, Outcome::InDoubt, sink);
             self.end(id, sink);
         }

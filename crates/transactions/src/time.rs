@@ -63,6 +63,12 @@ impl Transactions {
                 }
             }
             State::Undecided => {}
+            // Its write has an outcome of its own, which comes.
+            State::Alone => {
+                if is_late {
+                    self.answer(id, Outcome::InDoubt, sink);
+                }
+            }
             State::Applying => {
                 let mut repeated = 0;
                 if let Some(next) = transaction.next_place.filter(|_| !transaction.is_sent) {

@@ -30,6 +30,8 @@ pub(crate) enum State {
     Undecided,
     /// It is committed, and its writes are being made.
     Applying,
+    /// Its only write is being made, without a record.
+    Alone,
 }
 
 /// One of the writes of a transaction.

@@ -46,6 +46,9 @@ pub enum Decision {
     Nothing,
     /// It makes so many writes; at least one.
     Write(u16),
+    /// It makes one write, which nodes carry out as a whole or not at all, and needs no record: if nobody knows what has become of it,
+    /// nobody makes it again. It takes so many timestamps.
+    Alone(u16),
     /// It failed while it read, or it is refused: nothing is written, and whoever asked has been answered.
     GiveUp,
 }
@@ -130,6 +133,9 @@ pub trait Sink {
     fn append(&mut self, transaction: TransactionId, shard: u8, place: Place, timestamp_us: i64);
     /// One of the writes is to be made at QUORUM, with this timestamp and as many microseconds more as its number says; [`crate::Transactions::applied`] is to be called later, once.
     fn apply(&mut self, transaction: TransactionId, write: u16, timestamp_us: i64);
+    /// What it writes alone is to be written at QUORUM, with this timestamp and as many more as were asked for;
+    /// [`crate::Transactions::written_alone`] is to be called later, once.
+    fn write_alone(&mut self, transaction: TransactionId, timestamp_us: i64);
     /// Nothing more comes of the transaction.
     fn forget(&mut self, transaction: TransactionId);
     /// Records of this log below `low` are done with. That is to be written at QUORUM, `USING TIMESTAMP` the position itself, so that a
@@ -147,6 +153,8 @@ pub struct Counters {
     pub committed: u64,
     /// That read and wrote nothing.
     pub read: u64,
+    /// That were committed by one write and no record, of [`Counters::committed`].
+    pub alone: u64,
     /// Of which nothing was carried out.
     pub not_executed: u64,
     /// Whose client was told that it is in doubt.

@@ -19,6 +19,10 @@ pub enum Without {
     AcknowledgedLow,
     /// A place is done with before a quorum has its record at the next.
     AcknowledgedForward,
+    /// Whoever decides by a row in memory has not written over what others may have on its way to it.
+    RowMadeAnew,
+    /// Nor over what has come of its own write, of which nobody has told.
+    RowForgotten,
 }
 
 /// A step of an opening, that whoever carries openings out leaves out.
@@ -36,5 +40,11 @@ impl crate::Transactions {
     /// Leaves this step out from now on.
     pub fn leave_out(&mut self, without: Option<Without>) {
         self.without = without;
+    }
+
+    /// True if this step is left out.
+    #[must_use]
+    pub fn leaves_out(&self, step: Without) -> bool {
+        self.without == Some(step)
     }
 }

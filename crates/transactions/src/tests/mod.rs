@@ -1,5 +1,6 @@
 //! Transactions and recovery in a world of their own, from a seed.
 
+mod alone;
 mod histories;
 mod openings;
 mod shards;

@@ -354,6 +354,7 @@ impl Sink for Said {
     }
     fn append(&mut self, _: TransactionId, _: u8, _: Place, _: i64) {}
     fn apply(&mut self, _: TransactionId, _: u16, _: i64) {}
+    fn write_alone(&mut self, _: TransactionId, _: i64) {}
     fn forget(&mut self, _: TransactionId) {}
     fn write_low(&mut self, _: u8, _: Generation, _: Position) {}
     fn delete_bucket(&mut self, _: u8, _: Generation, _: u64) {}

@@ -28,6 +28,7 @@ impl Sink for Said {
         self.appends.push((shard, place));
     }
     fn apply(&mut self, _: TransactionId, _: u16, _: i64) {}
+    fn write_alone(&mut self, _: TransactionId, _: i64) {}
     fn forget(&mut self, _: TransactionId) {}
     fn write_low(&mut self, shard: u8, generation: Generation, low: Position) {
         self.lows.push((shard, generation, low));

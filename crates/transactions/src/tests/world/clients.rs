@@ -27,6 +27,9 @@ impl Sink for Said {
     fn apply(&mut self, transaction: TransactionId, write: u16, timestamp_us: i64) {
         self.applies.push((transaction, write, timestamp_us));
     }
+    fn write_alone(&mut self, transaction: TransactionId, _: i64) {
+        panic!("nobody here decides {transaction:?} to be alone");
+    }
     fn forget(&mut self, transaction: TransactionId) {
         self.forgotten.push(transaction);
     }

@@ -1,0 +1,104 @@
+//! Transactions that are one write, without a record.
+
+use shunt_locks::{Lease, Now, Written};
+
+use crate::opening::Opened;
+use crate::types::{Asked, Decision, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket, TransactionId};
+use crate::{Claim, Generation, Place, Position, Refused, Transactions};
+
+const NOW: Now = Now { boot_ns: 0, wall_us: 50 };
+const LATER: Now = Now { boot_ns: 2_000, wall_us: 51 };
+const KEY: Partition = Partition(7);
+
+#[derive(Default)]
+struct Said {
+    locked: Vec<TransactionId>,
+    replies: Vec<Outcome>,
+    alone: Vec<(TransactionId, i64)>,
+    forgotten: usize,
+}
+
+impl Sink for Said {
+    fn locked(&mut self, transaction: TransactionId, _: Ticket) {
+        self.locked.push(transaction);
+    }
+    fn reply(&mut self, _: Ticket, outcome: Outcome) {
+        self.replies.push(outcome);
+    }
+    fn append(&mut self, id: TransactionId, _: u8, _: Place, _: i64) {
+        panic!("{id:?} needs no record");
+    }
+    fn apply(&mut self, id: TransactionId, _: u16, _: i64) {
+        panic!("{id:?} has no record");
+    }
+    fn write_alone(&mut self, id: TransactionId, timestamp_us: i64) {
+        self.alone.push((id, timestamp_us));
+    }
+    fn forget(&mut self, _: TransactionId) {
+        self.forgotten += 1;
+    }
+    fn write_low(&mut self, _: u8, _: Generation, _: Position) {}
+    fn delete_bucket(&mut self, _: u8, _: Generation, _: u64) {}
+}
+
+/// One that is being written, and one that waits for the same.
+fn two() -> (Transactions, Said, [TransactionId; 2]) {
+    let mut said = Said::default();
+    let mut transactions = Transactions::new(Limits::default());
+    transactions.set_lease(NOW, Lease { valid_until_ns: 1_000, ts_limit_us: 1_000 }, &mut said);
+    let claim = Claim(3);
+    transactions.gain(1, 0, claim);
+    let opened = Opened { shard: 1, claim, generation: Generation(3), last_timestamp_us: 60 };
+    assert!(transactions.open_shard(opened, &mut said));
+    let asked = Asked { ticket: Ticket(0), shard: 1, partitions: &[(KEY, Mode::Exclusive)], deadline_ms: 1 };
+    let ids = [(); 2].map(|()| transactions.begin(NOW, &asked, &mut said).expect("room"));
+    assert_eq!(said.locked, [ids[0]]);
+    transactions.decided(NOW, ids[0], Decision::Alone(3), &mut said);
+    assert_eq!(said.alone, [(ids[0], 61)]);
+    (transactions, said, ids)
+}
+
+#[test]
+fn what_is_acknowledged_within_the_lease_is_committed_and_the_next_has_later_timestamps() {
+    let (mut transactions, mut said, [first, second]) = two();
+    assert!(!transactions.is_idle(1));
+    assert!(transactions.written_alone(NOW, first, Ok(Written::Acknowledged), &mut said));
+    assert_eq!(said.replies, [Outcome::Committed { timestamp_us: 61 }]);
+    assert_eq!((transactions.counters().alone, transactions.open_records()), (1, 0));
+    assert!(!transactions.written_alone(NOW, first, Ok(Written::Acknowledged), &mut said), "it has ended");
+    assert_eq!(said.locked, [first, second]);
+    assert!(transactions.raise(1, 100) && !transactions.raise(1, 1_000), "that is further than the lease allows");
+    transactions.decided(NOW, second, Decision::Alone(1), &mut said);
+    assert_eq!(said.alone[1], (second, 101));
+}
+
+#[test]
+fn what_is_not_heard_of_in_time_is_in_doubt() {
+    let mut outcomes = Vec::new();
+    for (now, written) in [
+        (LATER, Ok(Written::Acknowledged)),
+        (NOW, Ok(Written::Unknown)),
+        (NOW, Ok(Written::NotSent)),
+        (NOW, Err(Refused)),
+    ] {
+        let (mut transactions, mut said, [first, second]) = two();
+        assert!(!transactions.written_alone(now, first, written, &mut said));
+        assert_eq!((said.locked.as_slice(), said.forgotten), (&[first, second][..], 1));
+        outcomes.push(said.replies);
+    }
+    let store = Outcome::NotExecuted(NotExecuted::Store);
+    assert_eq!(outcomes, [vec![Outcome::InDoubt], vec![Outcome::InDoubt], vec![store], vec![]]);
+}
+
+#[test]
+fn it_keeps_its_partition_until_it_is_heard_of_and_loses_it_with_its_shard() {
+    let (mut transactions, mut said, [first, _]) = two();
+    let late = Now { boot_ns: 2_000_000, wall_us: 52 };
+    transactions.tick(late, &mut said);
+    // The second gave up waiting; the first is still on its way.
+    assert_eq!(said.replies, [Outcome::InDoubt, Outcome::NotExecuted(NotExecuted::Locked)]);
+    assert_eq!((said.locked.len(), transactions.is_idle(1)), (1, false));
+    transactions.lose(1, &mut said);
+    assert!(!transactions.written_alone(NOW, first, Ok(Written::Acknowledged), &mut said));
+    assert_eq!((said.replies.len(), said.forgotten, transactions.open()), (2, 2, 0));
+}
