@@ -21,7 +21,7 @@ use shunt_wire::cql::types::partition_key;
 use crate::limits;
 use crate::plan::{After, Work, after_of, work_of};
 use crate::transactions::known::Known;
-use crate::transactions::routed::{Named, tables_of};
+use crate::transactions::routed::{Access, Named, tables_of};
 
 pub(crate) use shape::Shape;
 pub(crate) use store::Account;
@@ -74,6 +74,8 @@ pub struct PreparedStatement {
     pub(crate) locks: Option<Arc<facade::Statement>>,
     /// The tables that it reads or writes; none: nobody can say.
     pub(crate) tables: Option<Box<[Named]>>,
+    /// What it does with them.
+    pub(crate) access: Access,
     /// What it is as a transaction: by its text, or once it was carried out as one.
     pub(crate) transaction: OnceLock<Arc<Known>>,
     /// Its bind markers and columns, as its clients know them.
@@ -100,6 +102,7 @@ impl PreparedStatement {
             result_columns: Box::default(),
             locks: None,
             tables: tables_of(parsed, text, keyspace).map(Into::into),
+            access: Access::of(parsed.kind),
             transaction: OnceLock::new(),
             shape: Shape::default(),
             mark: Mark::default(),

@@ -22,6 +22,7 @@ use crate::metrics::QueryKind;
 use crate::plan::{After, NO_STATEMENT, Plan, Work, after_of, work_of};
 use crate::prepared::ID_BYTES;
 use crate::router::Router;
+use crate::transactions::routed::Access;
 use crate::transactions::{besides, routed};
 
 /// The way of a request.
@@ -127,7 +128,7 @@ pub(crate) fn plan_execute(router: &mut Router, header: &Header, body: &[u8]) ->
     }
     if !router.modes.is_empty()
         && !plan.after.is_for_the_proxy()
-        && router.modes.take_any(learned.statement.tables.as_deref(), learned.statement.work == Work::Write)
+        && router.modes.take_any(learned.statement.tables.as_deref(), learned.statement.access)
     {
         plan.after = After::Transaction;
     }
@@ -177,7 +178,7 @@ fn is_routed(router: &Router, parsed: &Statement<'_>, text: &str, session: Optio
     !modes.is_empty()
         && match parsed.kind {
             Kind::Batch if text.len() > TEXT_BYTES_MAX => modes.may_be_in(text),
-            kind => modes.take_any(routed::tables_of(parsed, text, session).as_deref(), kind != Kind::Select),
+            kind => modes.take_any(routed::tables_of(parsed, text, session).as_deref(), Access::of(kind)),
         }
 }
 
@@ -202,8 +203,8 @@ fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
                     if learned.statement.after == After::Lock && plan.after != After::Unprepared {
                         plan.after = After::Lock;
                     }
-                    is_transaction |=
-                        !router.modes.is_empty() && router.modes.take_any(learned.statement.tables.as_deref(), true);
+                    is_transaction |= !router.modes.is_empty()
+                        && router.modes.take_any(learned.statement.tables.as_deref(), Access::Write);
                     let token = learned.token(&child.values, &mut router.key_scratch);
                     (learned.statement.conditional, learned.keyspace.zip(token))
                 }

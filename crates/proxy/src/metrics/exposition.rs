@@ -137,6 +137,9 @@ impl Sources {
         let opening = self.per_core(|core| core.transactions.opening.get() as f64);
         let help = "Shards of which transactions wait for what former owners left undone.";
         encoder.gauge("shunt_transactions_opening", help, None, &opening)?;
+        let rows = self.per_core(|core| core.transactions.rows.get() as f64);
+        let help = "Rows that are known of tables with the mode conditional.";
+        encoder.gauge("shunt_transactions_rows", help, None, &rows)?;
         let events = self.family(|core| &core.transactions.events);
         encoder.counter("shunt_transaction_events", "What became of transactions.", None, &events)
     }

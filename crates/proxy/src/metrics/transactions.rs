@@ -7,6 +7,8 @@ labels! {
     pub enum TransactionEvent = "event" {
         /// It was committed.
         Committed = "committed",
+        /// It was committed by one write, without a record: a single statement of a table with the mode `conditional`.
+        Alone = "alone",
         /// It has read, and wrote nothing.
         Read = "read",
         /// Nothing of it was carried out.
@@ -29,6 +31,8 @@ pub struct TransactionMetrics {
     pub records: Gauge,
     /// Writes of committed transactions that have been tried for long.
     pub unmade: Gauge,
+    /// Rows of tables with the mode `conditional` that are known.
+    pub rows: Gauge,
     /// Shards whose logs are being opened.
     pub opening: Gauge,
     /// What became of them.

@@ -16,8 +16,8 @@ use super::asker;
 use super::failed::Failed;
 use super::job::Job;
 use super::known::{self, Head, Known};
-use super::own_rows;
 use super::plan::{Plan, Shown};
+use super::{lone, own_rows};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::locks::outbox::Verdict;
@@ -34,12 +34,20 @@ fn columns(shown: &[Shown]) -> Vec<Column<'_>> {
 pub(super) fn encode(out: &mut Vec<u8>, version: u8, job: &Job, outcome: Outcome) -> Result<Head, Failed> {
     match outcome {
         Outcome::NotExecuted(why) => return Err(not_executed(why).into()),
+        // Its conditions did not hold, but what was read may be another's to change.
+        Outcome::InDoubt if job.deciding.as_ref().is_some_and(|deciding| deciding.is_refused) => {
+            return Err(not_executed(NotExecuted::Late).into());
+        }
         Outcome::InDoubt => {
             in_doubt().put(out, version);
             return Ok((opcode::ERROR, 0));
         }
         // What it has written of the fleet's own is none of its client's business.
         Outcome::Committed { .. } | Outcome::Read { .. } => {}
+    }
+    if let Some(deciding) = &job.deciding {
+        out.extend(lone::answer(deciding));
+        return Ok((opcode::RESULT, 0));
     }
     if let Some(told) = &job.told {
         let (head, body) = again(version, told);

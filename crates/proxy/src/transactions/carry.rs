@@ -14,7 +14,7 @@ use super::part::{OneWrite, Part};
 use super::plans::Waiter;
 use super::timer::set_due;
 use super::unmade::Unmade;
-use super::{answer, levels, log, openings, reads, run, take, writes};
+use super::{answer, levels, log, lone, openings, reads, run, take, writes};
 use crate::core::Core;
 use crate::locks::word::Word;
 use crate::locks::{ask, requests, words};
@@ -37,6 +37,7 @@ pub(crate) fn out(core: &mut Core, io: &mut Io) {
                 }
             }
             Wanted::Write { id, write } => writes::make(core, io, OneWrite::Own { id, write }),
+            Wanted::Alone { id, timestamp_us } => lone::write(core, io, id, timestamp_us),
             Wanted::Made(OneWrite::Own { id, write }, made) => run::applied(core, io, id, write, made),
             Wanted::Made(OneWrite::Found { claim, place, write }, made) => {
                 openings::applied(core, io, claim, (place, write), made);
@@ -154,7 +155,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
 
 /// Counts, for whoever looks at the metrics.
 fn count(core: &mut Core, io: &Io) {
-    use TransactionEvent::{Committed, GivenUp, InDoubt, NotExecuted, Read, WrittenAgain};
+    use TransactionEvent::{Alone, Committed, GivenUp, InDoubt, NotExecuted, Read, WrittenAgain};
     let keeper = &core.fleet.transactions;
     let Some(table) = &keeper.table else { return };
     let (metrics, counters) = (&core.context.metrics.transactions, table.counters());
@@ -162,8 +163,10 @@ fn count(core: &mut Core, io: &Io) {
     metrics.records.set(table.open_records() as u64);
     metrics.unmade.set(keeper.trials.count(io.now_ns()) as u64);
     metrics.opening.set(keeper.openings.len() as u64);
+    metrics.rows.set(keeper.rows.len() as u64);
     for (event, count) in [
         (Committed, counters.committed),
+        (Alone, counters.alone),
         (Read, counters.read),
         (NotExecuted, counters.not_executed),
         (InDoubt, counters.in_doubt),

@@ -6,6 +6,7 @@ use shunt_fleet::Shard;
 use shunt_language::transaction::mode::TransactionalMode;
 use shunt_locks::Ticket;
 
+use super::switching::Held;
 use crate::hop::Login;
 use crate::ids::PoolId;
 
@@ -18,15 +19,23 @@ pub(super) struct Change {
     pub(super) keyspace: String,
     pub(super) table: String,
     pub(super) mode: TransactionalMode,
+    /// What the table's comment is.
+    pub(super) comment: String,
     pub(super) step: Step,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
+    /// No node could be asked for the table yet, since this time: the core has just begun.
+    Unasked(u64),
     /// The table is looked up.
     Table,
+    /// It is looked at if it can have the mode.
+    Columns,
     /// A node says if the client may change it.
     Allowed,
+    /// What the fleet's row says is read.
+    Current,
     /// The fleet's row is written.
     Row,
 }
@@ -40,4 +49,9 @@ pub(super) struct Modes {
     pub(super) is_asked: bool,
     pub(super) changes: HashMap<u64, Change>,
     pub(super) number: u64,
+    /// When what is known was asked for, and what is asked now.
+    pub(super) known_ns: Option<u64>,
+    pub(super) asked_ns: u64,
+    /// Tables between two modes.
+    pub(super) held: Held,
 }

@@ -3,7 +3,7 @@
 use shunt_reactor::Io;
 
 use super::part::Part;
-use super::{allowed, carry, log, modes, names, openings, planning, reads, writes};
+use super::{allowed, carry, log, lone, modes, names, openings, planning, reads, writes};
 use crate::core::Core;
 use crate::own::Heard;
 
@@ -13,6 +13,8 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, part: Part, heard: &Heard<'_>, 
         Part::Schema { planning, question } => planning::heard_schema(core, io, planning, question, heard),
         Part::Text { planning, place } => planning::heard_text(core, io, planning, place, heard),
         Part::Read { job, read, .. } => reads::heard(core, io, (job, read), heard, raw),
+        Part::Columns { job, .. } => reads::heard_columns(core, io, job, heard),
+        Part::Alone { id, .. } => lone::heard(core, io, id, heard),
         Part::Record { id, .. } => carry::recorded(core, io, id, log::written(heard)),
         Part::Write { write, .. } => writes::heard(core, io, write, heard),
         Part::Name(number) => names::heard(core, io, number, heard),
@@ -21,7 +23,7 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, part: Part, heard: &Heard<'_>, 
             carry::low_written(core, io, (shard, generation, low), log::written(heard))
         }
         Part::Change(number) | Part::MayChange { number, .. } => modes::heard_change(core, io, number, heard),
-        Part::Modes => modes::heard(core, heard),
+        Part::Modes => modes::heard(core, io, heard),
         Part::Permission { pool, number } => allowed::heard(core, io, (pool, number), heard),
         Part::Nothing => {}
     }

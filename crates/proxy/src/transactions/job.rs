@@ -7,6 +7,7 @@ use shunt_language::terms::Value;
 use shunt_locks::Ticket;
 use shunt_transactions::TransactionId;
 
+use super::deciding::Deciding;
 use super::failed::Failed;
 use super::named::{FLEETS_OWN, TableId};
 use super::own_rows::{Known as Told, OwnRows};
@@ -50,6 +51,8 @@ pub(super) struct Job {
     /// The timestamp of the first of them, microseconds, once there is a record.
     pub(super) timestamp_us: i64,
     pub(super) bytes: usize,
+    /// What a single statement on a table with the mode `conditional` needs besides.
+    pub(super) deciding: Option<Box<Deciding>>,
 }
 
 /// One of the writes of a transaction.

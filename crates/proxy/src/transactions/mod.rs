@@ -15,12 +15,13 @@
 //! | [`besides`], [`look`], [`guarded`], [`fence`], [`own_rows`] | what a client asks besides: that a lock is held, or that it is carried out once |
 //! | [`run`], [`job`] | it is locked, and answered in the end |
 //! | [`shares`] | how much of that each client may have |
+//! | [`lone`], [`deciding`], [`row`] | single statements on tables with the mode `conditional`, and the rows that are known of these |
 //! | [`reads`] | it is read and decided, and what it writes is put into a record |
 //! | [`names`], [`named`] | which table a name stands for, before anything is decided or written by it |
 //! | [`writes`], [`unmade`] | what is committed is made, and what cannot be made is told |
 //! | [`planning`], [`plans`] | from its text to a plan: tables are read, statements are prepared |
 //! | [`schema`], [`replicas`], [`plan`] | tables, whether enough nodes can have their rows, and plans, without I/O |
-//! | [`modes`], [`changes`] | which tables take part in transactions |
+//! | [`modes`], [`changes`], [`switching`] | which tables take part in transactions, and how that changes |
 //! | [`routed`] | and of which all statements are transactions |
 //! | [`outbox`], [`carry`] | what [`shunt_transactions`] wants done, until it is; and doing it |
 //! | [`part`], [`heard`] | which part one of the proxy's own statements is, and its answer |
@@ -39,6 +40,7 @@ mod asker;
 pub(crate) mod besides;
 pub(crate) mod carry;
 mod changes;
+mod deciding;
 pub(crate) mod draining;
 mod failed;
 pub(crate) mod fence;
@@ -48,6 +50,7 @@ mod job;
 pub(crate) mod known;
 mod levels;
 mod log;
+mod lone;
 mod look;
 pub(crate) mod modes;
 mod named;
@@ -64,9 +67,11 @@ mod question;
 mod reads;
 mod replicas;
 pub(crate) mod routed;
+mod row;
 pub(crate) mod run;
 mod schema;
 mod shares;
+mod switching;
 pub(crate) mod take;
 mod timer;
 pub(crate) mod unmade;
@@ -94,6 +99,7 @@ use self::open::Open;
 use self::outbox::{Outbox, Wanted};
 use self::part::{OneWrite, OpeningPart, Who};
 use self::plans::Plans;
+use self::row::Rows;
 use self::shares::Shares;
 use self::unmade::{Trials, Unmade};
 use self::verdicts::Allowed;
@@ -120,6 +126,8 @@ pub(crate) struct TransactionKeeper {
     number: u64,
     plans: Plans,
     names: Names,
+    /// Rows of tables with the mode `conditional`.
+    rows: Rows,
     /// Writes that were tried and are not made yet.
     trials: Trials,
     /// Writes for which there was no room among the proxy's own statements, by whose they are.
@@ -158,6 +166,7 @@ impl Default for TransactionKeeper {
             number: 0,
             plans: Plans::default(),
             names: Names::default(),
+            rows: Rows::default(),
             trials: Trials::default(),
             parked: BTreeMap::new(),
             allowed: Allowed::default(),
@@ -195,6 +204,22 @@ impl TransactionKeeper {
         self.left_out = opening;
     }
 
+    /// A test leaves out that a row is made anew before it is known.
+    fn leaves_row_as_read(&mut self) -> bool {
+        #[cfg(feature = "weakened")]
+        return self.table().0.leaves_out(shunt_transactions::Without::RowMadeAnew);
+        #[cfg(not(feature = "weakened"))]
+        false
+    }
+
+    /// A test leaves out that a row is forgotten of which nobody knows what was written.
+    fn keeps_row_in_doubt(&mut self) -> bool {
+        #[cfg(feature = "weakened")]
+        return self.table().0.leaves_out(shunt_transactions::Without::RowForgotten);
+        #[cfg(not(feature = "weakened"))]
+        false
+    }
+
     /// Answers whoever asked, on this core or another.
     pub(crate) fn tell(&mut self, ticket: Ticket, head: Head, body: Vec<u8>) {
         self.outbox.wanted.push(Wanted::Tell(ticket, head, body));
@@ -204,7 +229,7 @@ impl TransactionKeeper {
     fn fail(&mut self, ticket: Ticket, failed: &Failed) {
         let mut body = Vec::new();
         match failed {
-            Failed::Fault(fault) => encode::error(&mut body, fault.kind.code(), &fault.why),
+            Failed::Fault(fault) | Failed::NoMode(fault) => encode::error(&mut body, fault.kind.code(), &fault.why),
             Failed::Node { code, message } => encode::error(&mut body, *code, message),
         }
         self.tell(ticket, (opcode::ERROR, 0), body);

@@ -6,6 +6,7 @@ use shunt_language::ast::quoted_name;
 use shunt_language::transaction::mode::{self, TransactionalMode};
 use shunt_locks::Ticket;
 use shunt_reactor::Io;
+use shunt_transactions::Conditional;
 use shunt_wire::cql::envelope::opcode;
 use shunt_wire::cql::message::{Consistency, ResultMessage, SchemaChange, Value, ValueList, encode};
 
@@ -13,25 +14,38 @@ use super::changes::{Change, Step};
 use super::failed::Failed;
 use super::outbox::Wanted;
 use super::part::Part;
-use super::routed::{self, TableModes};
-use super::{VERSION, levels, schema};
+use super::plan::Plan;
+use super::routed::{self, Routing, TableModes};
+use super::row::Rows;
+use super::switching::{self, KNOWN_NS, Name, Next, Told};
+use super::{VERSION, levels, log, schema};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::ids::PoolId;
 use crate::limits::SECOND_NS;
 use crate::own::{self, Heard, Levels, Whose};
 
-const SET: &str = "INSERT INTO shunt_meta.transactional (keyspace_name, table_name, mode) VALUES (?, ?, ?)";
-const UNSET: &str = "DELETE FROM shunt_meta.transactional WHERE keyspace_name = ? AND table_name = ?";
+const CURRENT: &str = "SELECT mode FROM shunt_meta.transactional WHERE keyspace_name = ? AND table_name = ?";
+const FIRST: &str =
+    "INSERT INTO shunt_meta.transactional (keyspace_name, table_name, mode) VALUES (?, ?, ?) IF NOT EXISTS";
+const SET: &str = "UPDATE shunt_meta.transactional SET mode = ? WHERE keyspace_name = ? AND table_name = ? IF mode = ?";
+const UNSET: &str = "DELETE FROM shunt_meta.transactional WHERE keyspace_name = ? AND table_name = ? IF mode = ?";
 /// Changes under way on one core.
 const CHANGES_MAX: usize = 64;
 
+/// How long it is tried to ask a node for a table of which the mode is to be changed.
+const UNASKED_NS: u64 = 2 * SECOND_NS;
 /// Between two looks.
 const EVERY_NS: u64 = 2 * SECOND_NS;
+/// The same after one that has failed.
+const AGAIN_NS: u64 = SECOND_NS / 2;
 
 /// Looks, if it is time: shards of keyspaces with transactions are opened before one is asked for, so that what a dead proxy left undone is
 /// not left so.
 pub(crate) fn tick(core: &mut Core, io: &mut Io) {
+    let changes = core.fleet.transactions.modes.changes.iter();
+    let unasked = changes.filter(|(_, change)| matches!(change.step, Step::Unasked(_))).map(|(number, _)| *number);
+    unasked.collect::<Vec<_>>().into_iter().for_each(|number| look_up(core, io, number));
     let now_ns = io.now_ns();
     let modes = &core.fleet.transactions.modes;
     if core.fleet.locks.level().is_none() || modes.is_asked || now_ns < modes.next_ns {
@@ -44,31 +58,115 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
         own::ask::ask_in(core, io, pool, whose, routed::QUESTION, quorum)
     });
     let modes = &mut core.fleet.transactions.modes;
-    (modes.is_asked, modes.next_ns) = (is_sent, now_ns + EVERY_NS);
+    (modes.is_asked, modes.asked_ns, modes.next_ns) = (is_sent, now_ns, now_ns + EVERY_NS);
 }
 
 /// A node has answered, or nobody has.
-pub(super) fn heard(core: &mut Core, heard: &Heard<'_>) {
+pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
+    let now_ns = io.now_ns();
     let modes = &mut core.fleet.transactions.modes;
     modes.is_asked = false;
     let rows = match heard {
         Heard::Result(ResultMessage::Rows(rows)) => rows,
         // What is known stays so.
-        _ => return,
+        _ => {
+            modes.next_ns = modes.next_ns.min(now_ns + AGAIN_NS);
+            return;
+        }
     };
-    let (mut shards, mut routed) = (BTreeSet::new(), TableModes::default());
+    let (mut shards, mut routed, mut held) = (BTreeSet::new(), TableModes::default(), Vec::new());
     for row in rows.rows().map_while(Result::ok) {
         let text = |place: usize| std::str::from_utf8(row.get(place)?).ok();
         let (Some(keyspace), Some(table), Some(mode)) = (text(0), text(1), text(2)) else { continue };
         shards.insert(levels::shard_of_domain(keyspace));
         routed.add(keyspace, table, mode);
+        held.push((keyspace, table, mode));
     }
     modes.shards = shards;
+    let due = modes.held.see(held.into_iter(), now_ns);
+    let is_gap = modes.known_ns.is_none_or(|known_ns| modes.asked_ns.saturating_sub(known_ns) > KNOWN_NS);
+    modes.known_ns = Some(modes.asked_ns);
+    if is_gap || !routed.keeps_conditional(&core.router.modes) {
+        // Nodes may have decided in between.
+        core.fleet.transactions.rows = Rows::default();
+    }
     core.router.modes = routed;
     let modes = &core.fleet.transactions.modes;
     for shard in modes.shards.clone() {
         core.fleet.transactions.outbox.wanted.push(Wanted::Open(shard));
     }
+    for (name, said) in due {
+        finish(core, io, &name, &said);
+    }
+}
+
+/// A table has been held for long enough: whoever owns its keyspace's shard gives it its mode.
+fn finish(core: &mut Core, io: &mut Io, (keyspace, table): &Name, said: &str) {
+    let shard = levels::shard_of_domain(keyspace);
+    let now = levels::now(io);
+    let keeper = &mut core.fleet.transactions;
+    let is_ours = keeper.table().0.holds(now, shard);
+    // What nodes decide next has timestamps of their clocks, and must not be below what was written here.
+    let is_past = now.wall_us > keeper.last_timestamp_us(shard) + 1_000_000;
+    let Some(mode) = Told::read(said).next().filter(|_| is_ours && is_past) else { return };
+    ask_change(core, io, Part::Nothing, (keyspace, table), Some(said), &switching::plain(mode));
+}
+
+/// Changes the row of a table, unless it says something else by now. `false`: no node was asked, or nothing is to be changed.
+fn ask_change(
+    core: &mut Core,
+    io: &mut Io,
+    part: Part,
+    (keyspace, table): (&str, &str),
+    current: Option<&str>,
+    next: &Next,
+) -> bool {
+    let mut list = ValueList::positional(VERSION);
+    let text = match (next, current) {
+        (Next::Same, _) | (Next::Unset, None) => return false,
+        (Next::Set(_), None) => FIRST,
+        (Next::Set(mode), Some(_)) => {
+            list.push(Value::Bytes(mode.as_bytes()));
+            SET
+        }
+        (Next::Unset, Some(_)) => UNSET,
+    };
+    list.push(Value::Bytes(keyspace.as_bytes())).push(Value::Bytes(table.as_bytes()));
+    match (next, current) {
+        (Next::Set(mode), None) => _ = list.push(Value::Bytes(mode.as_bytes())),
+        (_, Some(current)) => _ = list.push(Value::Bytes(current.as_bytes())),
+        _ => {}
+    }
+    let (consistency, serial) = (levels::quorum(core), Some(levels::serial(core)));
+    let levels = Levels { consistency, serial, timestamp_us: None, elsewhere: false };
+    own::ask::ask(core, io, Whose::Transaction(part), text, list.values(), &levels, None)
+}
+
+/// Why no statement is carried out by a plan that was made before now: its tables have other modes, or nobody knows.
+pub(super) fn refusal(core: &Core, io: &Io, plan: &Plan) -> Option<Fault> {
+    let modes = &core.fleet.transactions.modes;
+    let is_known = modes.known_ns.is_some_and(|known_ns| io.now_ns().saturating_sub(known_ns) <= KNOWN_NS);
+    let is_conditional = plan.draft.lone.is_some();
+    let mut tables = plan.tables().into_iter();
+    let other = tables.find(|table| {
+        let routing = core.router.modes.routing(&table.keyspace, &table.name);
+        let is_decided_alone = routing == Some(Routing::Mode(TransactionalMode::Conditional));
+        routing == Some(Routing::Held) || is_decided_alone != is_conditional
+    });
+    if let Some(table) = other {
+        return Some(held(&table.keyspace, &table.name));
+    }
+    (is_conditional && !is_known).then(|| {
+        let why = "Shunt: the tables' modes could not be read lately, and decisions hang on them; nothing was written, ask again";
+        Fault::overloaded(why)
+    })
+}
+
+/// A table's mode is being changed.
+pub(super) fn held(keyspace: &str, table: &str) -> Fault {
+    Fault::overloaded(format!(
+        "Shunt: the mode of table {keyspace}.{table} is being changed, which takes about 20 seconds; nothing was written, ask again"
+    ))
 }
 
 /// A client changes the mode of a table. It is answered once.
@@ -100,19 +198,31 @@ fn begin(
     }
     modes.number += 1;
     let number = modes.number;
-    let question = schema::comment_question(&keyspace, &change.table.name);
     let login = core.router.pools.get(pool).and_then(|pool| pool.key.login.clone());
     let modes = &mut core.fleet.transactions.modes;
-    let change =
-        Change { ticket, pool, login, keyspace, table: change.table.name, mode: change.mode, step: Step::Table };
+    let (table, mode) = (change.table.name, change.mode);
+    let step = Step::Unasked(io.now_ns());
+    let change = Change { ticket, pool, login, keyspace, table, mode, comment: String::new(), step };
     modes.changes.insert(number, change);
+    look_up(core, io, number);
+    Ok(())
+}
+
+/// Asks a node for the table, now or at the next tick; for as long as that may take of a core that has just begun.
+fn look_up(core: &mut Core, io: &mut Io, number: u64) {
+    let now_ns = io.now_ns();
+    let Some(change) = core.fleet.transactions.modes.changes.get(&number) else { return };
+    let Step::Unasked(since_ns) = change.step else { return };
+    let (ticket, question) = (change.ticket, schema::comment_question(&change.keyspace, &change.table));
     let pool = own::ask::pool(core, io);
     let whose = Whose::Transaction(Part::Change(number));
     if pool.is_some_and(|pool| own::ask::ask_in(core, io, pool, whose, &question, Consistency::ONE)) {
-        return Ok(());
+        let change = core.fleet.transactions.modes.changes.get_mut(&number);
+        change.into_iter().for_each(|change| change.step = Step::Table);
+    } else if now_ns.saturating_sub(since_ns) > UNASKED_NS {
+        core.fleet.transactions.modes.changes.remove(&number);
+        core.fleet.transactions.fail(ticket, &unasked().into());
     }
-    core.fleet.transactions.modes.changes.remove(&number);
-    Err(unasked())
 }
 
 fn unasked() -> Fault {
@@ -124,9 +234,11 @@ pub(super) fn heard_change(core: &mut Core, io: &mut Io, number: u64, heard: &He
     let Some(change) = core.fleet.transactions.modes.changes.remove(&number) else { return };
     let ticket = change.ticket;
     let next = match change.step {
-        Step::Table => looked_up(core, io, number, change, heard),
+        Step::Unasked(_) | Step::Table => looked_up(core, io, number, change, heard),
+        Step::Columns => fits(core, io, number, change, heard),
         Step::Allowed => allowed(core, io, number, change, heard),
-        Step::Row => done(core, &change, heard),
+        Step::Current => found(core, io, number, change, heard),
+        Step::Row => written(core, &change, heard),
     };
     if let Err(failed) = next {
         core.fleet.transactions.fail(ticket, &failed);
@@ -151,24 +263,66 @@ fn looked_up(core: &mut Core, io: &mut Io, number: u64, change: Change, heard: &
     let Some(Ok(row)) = rows.rows().next() else {
         return Err(Fault::invalid(format!("Table '{keyspace}.{table}' doesn't exist")).into());
     };
-    let comment = row.get(0).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default();
-    if !is_of(core, &change) {
-        return Err(unasked().into());
+    let comment = row.get(0).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default().to_owned();
+    let change = Change { comment, ..change };
+    if change.mode != TransactionalMode::Conditional {
+        return may_change(core, io, number, change);
     }
-    if change.login.is_none() {
-        return write(core, io, number, change);
+    if schema::has_default_life(row.get(1)) {
+        return Err(unfit(&change, "it has a default_time_to_live"));
     }
-    // It changes nothing; a node lets whoever may change the table.
-    let (name, comment) = (format!("{}.{}", quoted_name(keyspace), quoted_name(table)), schema::literal(comment));
-    let text = format!("ALTER TABLE {name} WITH comment = {comment}");
-    let pool = change.pool;
-    let whose = Whose::Transaction(Part::MayChange { pool, number });
-    core.fleet.transactions.modes.changes.insert(number, Change { step: Step::Allowed, ..change });
-    if own::ask::ask_in(core, io, pool, whose, &text, Consistency::QUORUM) {
+    let (keyspace, table) = (schema::literal(&change.keyspace), schema::literal(&change.table));
+    let text = format!("{}{keyspace} AND table_name = {table}", schema::COLUMNS);
+    let whose = Whose::Transaction(Part::Change(number));
+    core.fleet.transactions.modes.changes.insert(number, Change { step: Step::Columns, ..change });
+    let pool = own::ask::pool(core, io);
+    asked(core, number, |core| {
+        pool.is_some_and(|pool| own::ask::ask_in(core, io, pool, whose, &text, Consistency::ONE))
+    })
+}
+
+fn unfit(change: &Change, why: &str) -> Failed {
+    let (keyspace, table) = (&change.keyspace, &change.table);
+    Fault::invalid(format!(
+        "Shunt: table {keyspace}.{table} cannot have transactional_mode = 'conditional': {why}; nothing was changed"
+    ))
+    .into()
+}
+
+/// Asks the next question of a change, which is kept already.
+fn asked(core: &mut Core, number: u64, ask: impl FnOnce(&mut Core) -> bool) -> Result<(), Failed> {
+    if ask(core) {
         return Ok(());
     }
     core.fleet.transactions.modes.changes.remove(&number);
     Err(unasked().into())
+}
+
+/// It has columns with which it can have the mode, or not.
+fn fits(core: &mut Core, io: &mut Io, number: u64, change: Change, heard: &Heard<'_>) -> Result<(), Failed> {
+    let Heard::Result(ResultMessage::Rows(rows)) = heard else {
+        return Err(of_node(heard, "the table's columns could not be read"));
+    };
+    match schema::unfit_by_text(rows) {
+        Some(why) => Err(unfit(&change, &why)),
+        None => may_change(core, io, number, change),
+    }
+}
+
+fn may_change(core: &mut Core, io: &mut Io, number: u64, change: Change) -> Result<(), Failed> {
+    if !is_of(core, &change) {
+        return Err(unasked().into());
+    }
+    if change.login.is_none() {
+        return read_current(core, io, number, change);
+    }
+    // It changes nothing; a node lets whoever may change the table.
+    let name = format!("{}.{}", quoted_name(&change.keyspace), quoted_name(&change.table));
+    let text = format!("ALTER TABLE {name} WITH comment = {}", schema::literal(&change.comment));
+    let pool = change.pool;
+    let whose = Whose::Transaction(Part::MayChange { pool, number });
+    core.fleet.transactions.modes.changes.insert(number, Change { step: Step::Allowed, ..change });
+    asked(core, number, |core| own::ask::ask_in(core, io, pool, whose, &text, Consistency::QUORUM))
 }
 
 /// True if the pool is still that of the login which has asked.
@@ -178,7 +332,7 @@ fn is_of(core: &Core, change: &Change) -> bool {
 
 fn allowed(core: &mut Core, io: &mut Io, number: u64, change: Change, heard: &Heard<'_>) -> Result<(), Failed> {
     match heard {
-        Heard::Result(_) if is_of(core, &change) => write(core, io, number, change),
+        Heard::Result(_) if is_of(core, &change) => read_current(core, io, number, change),
         Heard::Result(_) => Err(unasked().into()),
         Heard::Error(_) | Heard::Unreadable => {
             Err(of_node(heard, "no node has said if this role may change the table"))
@@ -186,29 +340,44 @@ fn allowed(core: &mut Core, io: &mut Io, number: u64, change: Change, heard: &He
     }
 }
 
-fn write(core: &mut Core, io: &mut Io, number: u64, change: Change) -> Result<(), Failed> {
+fn read_current(core: &mut Core, io: &mut Io, number: u64, change: Change) -> Result<(), Failed> {
     let mut list = ValueList::positional(VERSION);
     list.push(Value::Bytes(change.keyspace.as_bytes())).push(Value::Bytes(change.table.as_bytes()));
-    let text = if change.mode == TransactionalMode::Off {
-        UNSET
-    } else {
-        list.push(Value::Bytes(change.mode.name().as_bytes()));
-        SET
-    };
-    core.fleet.transactions.modes.changes.insert(number, Change { step: Step::Row, ..change });
-    let levels = Levels { consistency: levels::quorum(core), serial: None, timestamp_us: None, elsewhere: false };
+    core.fleet.transactions.modes.changes.insert(number, Change { step: Step::Current, ..change });
+    // What others have begun ends by this.
+    let levels = Levels { consistency: levels::serial(core), serial: None, timestamp_us: None, elsewhere: false };
     let whose = Whose::Transaction(Part::Change(number));
-    if own::ask::ask(core, io, whose, text, list.values(), &levels, None) {
-        return Ok(());
-    }
-    core.fleet.transactions.modes.changes.remove(&number);
-    Err(unasked().into())
+    asked(core, number, |core| own::ask::ask(core, io, whose, CURRENT, list.values(), &levels, None))
 }
 
-fn done(core: &mut Core, change: &Change, heard: &Heard<'_>) -> Result<(), Failed> {
-    let Heard::Result(_) = heard else {
-        return Err(of_node(heard, "the table's mode could not be written; perhaps it was"));
+/// It is known what the row says.
+fn found(core: &mut Core, io: &mut Io, number: u64, change: Change, heard: &Heard<'_>) -> Result<(), Failed> {
+    let Heard::Result(ResultMessage::Rows(rows)) = heard else {
+        return Err(of_node(heard, "the table's mode could not be read; nothing was changed"));
     };
+    let row = rows.rows().next().and_then(Result::ok);
+    let current = row.and_then(|row| std::str::from_utf8(row.get(0)?).ok());
+    let next = switching::next(current, change.mode, core.context.random());
+    if matches!((&next, current), (Next::Same, _) | (Next::Unset, None)) {
+        return done(core, &change);
+    }
+    let (keyspace, table) = (change.keyspace.clone(), change.table.clone());
+    core.fleet.transactions.modes.changes.insert(number, Change { step: Step::Row, ..change });
+    asked(core, number, |core| ask_change(core, io, Part::Change(number), (&keyspace, &table), current, &next))
+}
+
+fn written(core: &mut Core, change: &Change, heard: &Heard<'_>) -> Result<(), Failed> {
+    match log::conditional(heard) {
+        Conditional::Applied => done(core, change),
+        Conditional::Refused => Err(Fault::overloaded(
+            "Shunt: the table's mode was changed by another at the same time; nothing was changed, ask again",
+        )
+        .into()),
+        Conditional::Unknown => Err(of_node(heard, "the table's mode could not be written; perhaps it was")),
+    }
+}
+
+fn done(core: &mut Core, change: &Change) -> Result<(), Failed> {
     core.fleet.transactions.modes.next_ns = 0;
     let (keyspace, name) = (change.keyspace.as_str(), Some(change.table.as_str()));
     let changed = SchemaChange { change: "UPDATED", target: "TABLE", keyspace, name, arguments: None };

@@ -30,6 +30,11 @@ pub(super) enum Wanted {
         id: TransactionId,
         write: u16,
     },
+    /// A single statement is written, with this timestamp and those behind it.
+    Alone {
+        id: TransactionId,
+        timestamp_us: i64,
+    },
     Forget(TransactionId),
     Low {
         shard: u8,
@@ -103,6 +108,10 @@ impl Sink for Outbox {
     fn apply(&mut self, id: TransactionId, write: u16, _: i64) {
         // The timestamp is that of the record, which the job has.
         self.wanted.push(Wanted::Write { id, write });
+    }
+
+    fn write_alone(&mut self, id: TransactionId, timestamp_us: i64) {
+        self.wanted.push(Wanted::Alone { id, timestamp_us });
     }
 
     fn forget(&mut self, id: TransactionId) {

@@ -15,6 +15,10 @@ pub(crate) enum Part {
     Text { planning: u64, place: u16 },
     /// A row is read, for this client.
     Read { job: u64, read: u16, who: Who },
+    /// A node is asked for the columns of the table that a single statement is on.
+    Columns { job: u64, who: Who },
+    /// A single statement is written.
+    Alone { id: TransactionId, who: Who },
     /// A record is written, for this client.
     Record { id: TransactionId, who: Who },
     /// One of the writes is made, for this client.
@@ -94,10 +98,10 @@ impl Part {
         match self {
             Part::Permission { .. } | Part::MayChange { .. } => Share::Rights,
             Part::Schema { .. } | Part::Text { .. } | Part::Change(_) | Part::Modes => Share::Plans,
-            Part::Read { .. } => Share::Reads,
+            Part::Read { .. } | Part::Columns { .. } => Share::Reads,
             Part::Name(_) => Share::Names,
             Part::Record { .. } | Part::Opening { .. } | Part::Low { .. } | Part::Nothing => Share::Records,
-            Part::Write { write: OneWrite::Own { .. }, .. } => Share::Writes,
+            Part::Write { write: OneWrite::Own { .. }, .. } | Part::Alone { .. } => Share::Writes,
             Part::Write { write: OneWrite::Found { .. }, .. } => Share::Found,
         }
     }
@@ -105,7 +109,9 @@ impl Part {
     /// The client whose it is, of kinds of which one client alone could take all there may be.
     pub(crate) fn who(self) -> Option<Who> {
         match self {
-            Part::Read { who, .. } | Part::Record { who, .. } => Some(who),
+            Part::Read { who, .. } | Part::Columns { who, .. } | Part::Alone { who, .. } | Part::Record { who, .. } => {
+                Some(who)
+            }
             Part::Write { write: OneWrite::Own { .. }, who } => Some(who),
             _ => None,
         }

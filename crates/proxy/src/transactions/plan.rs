@@ -92,6 +92,8 @@ pub(super) struct Draft {
     returned: Vec<usize>,
     /// Names and types of the client's markers, as far as no node is asked for them.
     known_markers: Vec<Option<(String, CqlType)>>,
+    /// It is a single statement on a table with the mode `conditional`.
+    pub(super) lone: Option<Lone>,
 }
 
 /// A column or marker, as a node tells of it.
@@ -141,8 +143,22 @@ fn at(transaction: &Transaction, statement: usize, text: &str, error: InvalidReq
 }
 
 impl Draft {
-    /// `now_ms`: milliseconds since 1970, for the literal `'now'`.
-    pub(super) fn new(outline: Outline, tables: &[Arc<Table>], now_ms: i64) -> Result<Draft, InvalidRequest> {
+    /// `now_ms`: milliseconds since 1970, for the literal `'now'`. `is_conditional`: the mode of a table of it is `conditional`.
+    pub(super) fn new(
+        outline: Outline,
+        tables: &[Arc<Table>],
+        now_ms: i64,
+        is_conditional: bool,
+    ) -> Result<Draft, InvalidRequest> {
+        if !is_conditional {
+            outline.transaction.check_alone(&outline.text)?;
+        } else if outline.transaction.lone_mutation().is_none() {
+            let (keyspace, table) = (&outline.domain, outline.tables.first().map_or("", |(name, _)| name));
+            return Err(InvalidRequest::new(format!(
+                "Shunt: the mode of table {keyspace}.{table} is 'conditional': what writes to such a table is one INSERT, UPDATE, DELETE or \
+                 TRUNCATE, no batch and no transaction, and takes no guards and keys"
+            )));
+        }
         let several = Several { keyspace: &outline.keyspace, tables };
         let one_row = outline.transaction.check(&outline.text, &several)?;
         let mut drafting = Drafting {
@@ -157,13 +173,15 @@ impl Draft {
             references: Vec::new(),
             computed: Vec::new(),
             known: vec![None; outline.transaction.markers.len()],
+            is_conditional,
+            lone: None,
         };
         for (index, inner) in outline.transaction.statements.iter().enumerate() {
             drafting.statement(index, inner).map_err(|error| at(&outline.transaction, index, &outline.text, error))?;
         }
         let conditions = drafting.conditions()?;
         let returned = drafting.returned()?;
-        let Drafting { reads, writes, keys, sources, references, computed, known: known_markers, .. } = drafting;
+        let Drafting { reads, writes, keys, sources, references, computed, known: known_markers, lone, .. } = drafting;
         Ok(Draft {
             outline,
             one_row,
@@ -176,6 +194,7 @@ impl Draft {
             conditions,
             returned,
             known_markers,
+            lone,
         })
     }
 
@@ -308,12 +327,14 @@ pub(super) fn partition(keyspace: &str, table: &str, parts: &[Vec<u8>]) -> Parti
 
 mod carry_out;
 mod drafting;
+pub(super) mod lone;
 mod outline;
 mod repeatable;
 #[cfg(test)]
 mod tests;
 
 use drafting::Drafting;
+use lone::Lone;
 
 pub(super) use carry_out::{Decided, RowRead, push};
 pub(super) use outline::Outline;

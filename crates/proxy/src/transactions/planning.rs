@@ -16,7 +16,8 @@ use super::part::{Part, Question};
 use super::plan::{Draft, Outline, Plan, ShownText};
 use super::plans::{Entry, Planning, Plans, Waiter, is_used};
 use super::schema::{self, Table, Types};
-use super::{levels, question, replicas};
+use super::switching::Told;
+use super::{levels, modes, question, replicas};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::limits;
@@ -352,6 +353,12 @@ fn go_on(core: &mut Core, io: &mut Io, number: u64) {
 fn draft(planning: &mut Planning, now_ms: i64) {
     let Some(outline) = planning.outline.take() else { return };
     let domain = &outline.domain;
+    let said = |name: &String| planning.modes.get(name).map(|mode| Told::read(mode));
+    let held = outline.tables.iter().find(|(name, _)| said(name).is_some_and(|told| told.next().is_some()));
+    if let Some((name, _)) = held {
+        let fault = modes::held(domain, name);
+        return fail(planning, fault.into());
+    }
     let off = outline.tables.iter().map(|(name, _)| name).find(|name| {
         // Of a later version's, perhaps, whose promises nobody here could keep.
         let mode = planning.modes.get(*name).and_then(|mode| TransactionalMode::named(mode));
@@ -361,14 +368,18 @@ fn draft(planning: &mut Planning, now_ms: i64) {
         let why = format!(
             "Shunt: table {domain}.{name} takes part in no transactions: ALTER TABLE {domain}.{name} WITH transactional_mode = 'unsafe'"
         );
-        return fail(planning, Fault::invalid(why).into());
+        let has_none = outline.tables.iter().all(|(name, _)| !planning.modes.contains_key(name));
+        let fault = Fault::invalid(why);
+        return fail(planning, if has_none { Failed::NoMode(fault) } else { fault.into() });
     }
     if let Some(why) = &planning.unfit {
         let why = format!("Shunt: table {domain}.{} cannot be in a transaction: {why}", outline.tables[0].0);
         return fail(planning, Fault::invalid(why).into());
     }
+    let modes = outline.tables.iter().filter_map(|(name, _)| TransactionalMode::named(planning.modes.get(name)?));
+    let is_conditional = modes.into_iter().any(|mode| mode == TransactionalMode::Conditional);
     let tables: Vec<Arc<Table>> = planning.tables.drain(..).flatten().map(Arc::new).collect();
-    match Draft::new(outline, &tables, now_ms) {
+    match Draft::new(outline, &tables, now_ms, is_conditional) {
         Ok(draft) => {
             planning.shown = draft.texts().map(|_| ShownText::default()).collect();
             planning.draft = Some(draft);

@@ -16,9 +16,9 @@ use super::job::Job;
 use super::known::Head;
 use super::named::{Found, Named, WaitsForName};
 use super::part::{Part, Who};
-use super::plan::{Decided, RowRead};
+use super::plan::{Decided, Plan, RowRead};
 use super::timer::set_due;
-use super::{answer, levels, names, own_rows};
+use super::{answer, levels, lone, names, own_rows};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::own::{self, Heard, Levels, Whose};
@@ -34,6 +34,9 @@ pub(super) fn read(core: &mut Core, io: &mut Io, id: TransactionId, number: u64)
         return decide(core, io, id, Decision::GiveUp);
     };
     let Some(plan) = job.plan.clone() else { return };
+    if plan.draft.lone.is_some() {
+        return read_alone(core, io, number, &plan);
+    }
     let (of_plan, tables) = (plan.draft.reads.len(), plan.tables());
     let count = of_plan + job.own.count();
     job.rows.clear();
@@ -48,6 +51,55 @@ pub(super) fn read(core: &mut Core, io: &mut Io, id: TransactionId, number: u64)
     for (place, table) in (0u16..).zip(tables) {
         let waits = WaitsForName::Job { number, table: place };
         names::want(core, io, (&table.keyspace, &table.name), since_ns, waits);
+    }
+}
+
+/// A single statement has its row: what is not known of it is read.
+fn read_alone(core: &mut Core, io: &mut Io, number: u64, plan: &Arc<Plan>) {
+    let begun = lone::begin(core, io, number);
+    let since_ns = match begun {
+        Ok(lone::Begun::Name(since_ns)) => {
+            if let Some(job) = core.fleet.transactions.jobs.get_mut(&number) {
+                job.reads = 1;
+            }
+            since_ns
+        }
+        Ok(lone::Begun::Row) => {
+            if let Some(job) = core.fleet.transactions.jobs.get_mut(&number) {
+                job.rows = vec![None];
+                job.reads = 3;
+            }
+            let is_asked = lone::ask_columns(core, io, number, plan);
+            let unasked = || {
+                let why = "Shunt: no node could be asked for what a statement reads; nothing was written";
+                Failed::from(Fault::new(FaultKind::Unserved, why))
+            };
+            let asked = ask_read(core, io, number, 0).and_then(|()| is_asked.then_some(()).ok_or_else(unasked));
+            if let Err(failed) = asked {
+                return give_up(core, io, number, &failed);
+            }
+            io.now_ns()
+        }
+        Err(failed) => return give_up(core, io, number, &failed),
+    };
+    lone::want_name(core, io, number, plan, since_ns);
+}
+
+/// A node says which columns the table of a single statement has.
+pub(super) fn heard_columns(core: &mut Core, io: &mut Io, number: u64, heard: &Heard<'_>) {
+    if core.fleet.transactions.jobs.get(&number).is_none_or(|job| job.reads == 0) {
+        return;
+    }
+    match lone::has_columns(core, number, heard) {
+        Some(true) => count(core, io, number),
+        Some(false) => {
+            let failed = changed(core, number);
+            give_up(core, io, number, &failed);
+        }
+        None => {
+            let why = "Shunt: no node has said which columns the table has; nothing was written, ask again";
+            give_up(core, io, number, &Fault::new(FaultKind::Unserved, why).into());
+        }
     }
 }
 
@@ -102,7 +154,8 @@ fn ask_read(core: &mut Core, io: &mut Io, number: u64, read: u16) -> Result<(), 
         },
     };
     let whose = Whose::Transaction(Part::Read { job: number, read, who: Who::of(&job.who) });
-    let levels = Levels { consistency: levels::quorum(core), serial: None, timestamp_us: None, elsewhere: false };
+    let consistency = lone::level(core, job);
+    let levels = Levels { consistency, serial: None, timestamp_us: None, elsewhere: false };
     if own::ask::ask_text(core, io, whose, &text, list.values(), &levels, Some((rows_max + 1, None))) {
         return Ok(());
     }
@@ -225,6 +278,12 @@ fn of_node(error: &ErrorMessage<'_>) -> Failed {
 fn all_read(core: &mut Core, io: &mut Io, number: u64) {
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
     let Some(id) = job.id else { return };
+    if job.deciding.is_some() {
+        return match lone::decide(core, io, number) {
+            Ok(decision) => decide(core, io, id, decision),
+            Err(failed) => give_up(core, io, number, &failed),
+        };
+    }
     match decision(job) {
         Ok(To::Decide(decision, bytes)) => match grow(core, number, bytes) {
             Ok(()) => decide(core, io, id, decision),

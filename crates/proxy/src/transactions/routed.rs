@@ -1,4 +1,5 @@
-//! Which tables' statements are transactions whatever their text says: those of which the mode is `mixed_reads` or `full`.
+//! Which tables' statements are decided by the proxies whatever their text says: those of which the mode is `mixed_reads`, `full` or
+//! `conditional`, or on its way to or from that.
 //!
 //! A core knows them from when it first knows the ring, and reads them again every two seconds. What it knows is kept while they cannot be read.
 
@@ -9,13 +10,42 @@ use shunt_language::ast::{self, QualifiedName};
 use shunt_language::transaction::mode::TransactionalMode;
 use shunt_wire::cql::statement::{Identifier, Kind, Statement};
 
+use super::switching::Told;
+
 /// What is asked.
 pub(crate) const QUESTION: &str = "SELECT keyspace_name, table_name, mode FROM shunt_meta.transactional";
 
 /// Tables by keyspace and name, with their modes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableModes {
-    routed: HashMap<Box<str>, HashMap<Box<str>, TransactionalMode>>,
+    routed: HashMap<Box<str>, HashMap<Box<str>, Routing>>,
+}
+
+/// What becomes of statements on a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Routing {
+    /// Those of this mode.
+    Mode(TransactionalMode),
+    /// Writes are refused, until all proxies know the next mode.
+    Held,
+}
+
+/// What a statement does with its tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+    Truncate,
+}
+
+impl Access {
+    pub(crate) fn of(kind: Kind) -> Access {
+        match kind {
+            Kind::Select => Access::Read,
+            Kind::Truncate => Access::Truncate,
+            _ => Access::Write,
+        }
+    }
 }
 
 /// True of a keyspace whose tables may take part in transactions.
@@ -28,19 +58,33 @@ pub(crate) type Named = (Option<Box<str>>, Box<str>);
 
 impl TableModes {
     /// Takes one in, as its row says. One of a mode that sends nothing here, or of a later version's, is not.
-    pub(crate) fn add(&mut self, keyspace: &str, table: &str, mode: &str) {
+    pub fn add(&mut self, keyspace: &str, table: &str, mode: &str) {
         // Rows for others can only have been written past the proxies.
         if !may_have_modes(keyspace) {
             return;
         }
-        // What a later version means by a mode of its own must not go past it: it is refused here, where it becomes a transaction.
-        let known = TransactionalMode::named(mode);
-        match known.unwrap_or(TransactionalMode::Full) {
-            mode @ (TransactionalMode::MixedReads | TransactionalMode::Full) => {
-                self.routed.entry(keyspace.into()).or_default().insert(table.into(), mode);
-            }
-            TransactionalMode::Off | TransactionalMode::Unsafe => {}
-        }
+        let routing = match Told::read(mode) {
+            Told::Mode(TransactionalMode::Off | TransactionalMode::Unsafe) => return,
+            Told::Mode(mode) => Routing::Mode(mode),
+            Told::Opening | Told::Closing(_) => Routing::Held,
+            // What a later version means by a mode of its own must not go past it: it is refused here, where it becomes a transaction.
+            Told::Unknown => Routing::Mode(TransactionalMode::Full),
+        };
+        self.routed.entry(keyspace.into()).or_default().insert(table.into(), routing);
+    }
+
+    /// What becomes of statements on a table; none: they are nobody's business here.
+    pub(super) fn routing(&self, keyspace: &str, table: &str) -> Option<Routing> {
+        self.routed.get(keyspace)?.get(table).copied()
+    }
+
+    /// True if every table of the other that is decided by rows in memory is so here too.
+    pub(super) fn keeps_conditional(&self, before: &TableModes) -> bool {
+        let conditional = Routing::Mode(TransactionalMode::Conditional);
+        before.routed.iter().all(|(keyspace, tables)| {
+            let is_kept = |table: &str| self.routing(keyspace, table) == Some(conditional);
+            tables.iter().all(|(table, routing)| *routing != conditional || is_kept(table))
+        })
     }
 
     /// True if no statement is a transaction but by its text.
@@ -49,11 +93,12 @@ impl TableModes {
         self.routed.is_empty()
     }
 
-    fn takes(&self, keyspace: &str, table: &str, writes: bool) -> bool {
-        match self.routed.get(keyspace).and_then(|tables| tables.get(table)) {
-            Some(TransactionalMode::Full) => true,
-            Some(_) => writes,
-            None => false,
+    fn takes(&self, keyspace: &str, table: &str, access: Access) -> bool {
+        let Some(routing) = self.routing(keyspace, table) else { return false };
+        match access {
+            Access::Read => routing == Routing::Mode(TransactionalMode::Full),
+            Access::Write => true,
+            Access::Truncate => [Routing::Held, Routing::Mode(TransactionalMode::Conditional)].contains(&routing),
         }
     }
 
@@ -68,24 +113,27 @@ impl TableModes {
 
     /// True of a statement on one of these tables, and of one of which nobody can say which it is on: it is read as a transaction, and refused.
     #[cold]
-    pub(crate) fn take_any(&self, tables: Option<&[Named]>, writes: bool) -> bool {
-        let has_full = || self.routed.values().flat_map(HashMap::values).any(|mode| *mode == TransactionalMode::Full);
-        let Some(tables) = tables else { return writes || has_full() };
+    pub(crate) fn take_any(&self, tables: Option<&[Named]>, access: Access) -> bool {
+        let full = Routing::Mode(TransactionalMode::Full);
+        let has_full = || self.routed.values().flat_map(HashMap::values).any(|routing| *routing == full);
+        let Some(tables) = tables else { return access != Access::Read || has_full() };
         tables
             .iter()
-            .any(|(keyspace, table)| keyspace.as_deref().is_some_and(|keyspace| self.takes(keyspace, table, writes)))
+            .any(|(keyspace, table)| keyspace.as_deref().is_some_and(|keyspace| self.takes(keyspace, table, access)))
     }
 }
 
 /// The tables that a text reads or writes; none: it reads or writes rows, and cannot be read. `session`: the keyspace of names without one.
 pub(crate) fn tables_of(parsed: &Statement<'_>, text: &str, session: Option<&str>) -> Option<Vec<Named>> {
     match (parsed.kind, &parsed.table) {
-        (Kind::Select | Kind::Insert | Kind::Update | Kind::Delete, Some(table)) => {
+        (Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Truncate, Some(table)) => {
             let keyspace = parsed.keyspace.as_ref().map(Identifier::to_string).or(session.map(str::to_owned));
             Some(vec![(keyspace.map(Into::into), table.to_string().into())])
         }
         // Of a batch only its first statement is known from looking at it; and some statements have to be read as a whole.
-        (Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch, _) => read(text, session),
+        (Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Truncate | Kind::Batch, _) => {
+            read(text, session)
+        }
         _ => Some(Vec::new()),
     }
 }
@@ -98,6 +146,7 @@ fn read(text: &str, session: Option<&str>) -> Option<Vec<Named>> {
         ast::Statement::Batch(batch) => Some(batch.mutations.iter().map(|one| named(one.table())).collect()),
         ast::Statement::Mutation(mutation) => Some(vec![named(mutation.table())]),
         ast::Statement::Select(select) => Some(vec![named(&select.table)]),
+        ast::Statement::Truncate(table) => Some(vec![named(&table)]),
         _ => None,
     }
 }
@@ -111,13 +160,21 @@ mod tests {
     #[test]
     fn statements_on_tables_with_a_mode_are_taken() {
         let mut modes = TableModes::default();
-        for (table, mode) in [("mixed", "mixed_reads"), ("full", "full"), ("bare", "unsafe"), ("later", "later's")] {
+        for (table, mode) in [
+            ("mixed", "mixed_reads"),
+            ("full", "full"),
+            ("bare", "unsafe"),
+            ("later", "later's"),
+            ("leases", "conditional"),
+            ("opened", "opening:1"),
+            ("closed", "closing:unsafe:2"),
+        ] {
             modes.add("ks", table, mode);
             modes.add("system", "local", mode);
         }
         let takes = |text: &str, session: Option<&str>| {
             let parsed = classify(text);
-            modes.take_any(tables_of(&parsed, text, session).as_deref(), parsed.kind != Kind::Select)
+            modes.take_any(tables_of(&parsed, text, session).as_deref(), Access::of(parsed.kind))
         };
         for (text, session, taken) in [
             ("INSERT INTO ks.mixed (k) VALUES (1)", None, true),
@@ -140,6 +197,14 @@ mod tests {
             ),
             ("BEGIN BATCH INSERT INTO ks.bare (k) VALUES (1) APPLY BATCH", Some("ks"), false),
             ("TRUNCATE ks.mixed", None, false),
+            ("TRUNCATE full", Some("ks"), false),
+            ("TRUNCATE TABLE leases", Some("ks"), true),
+            ("TRUNCATE ks.closed", None, true),
+            ("SELECT * FROM ks.leases", None, false),
+            ("UPDATE ks.leases SET owner = ? WHERE name = ? IF owner = ?", None, true),
+            ("UPDATE ks.opened SET owner = ? WHERE name = ?", None, true),
+            ("SELECT * FROM ks.opened", None, false),
+            ("DELETE FROM ks.closed WHERE name = ?", None, true),
         ] {
             assert_eq!(takes(text, session), taken, "{text}");
         }
@@ -147,5 +212,7 @@ mod tests {
         assert!(shunt_language::parse(&deep).is_err() && takes(&deep, None));
         assert!(modes.may_be_in("BEGIN BATCH insert into KS.MIXED") && !modes.may_be_in("INSERT INTO ks.bare"));
         assert!(!modes.is_empty() && TableModes::default().is_empty());
+        assert!(modes.keeps_conditional(&modes) && modes.keeps_conditional(&TableModes::default()));
+        assert!(!TableModes::default().keeps_conditional(&modes));
     }
 }

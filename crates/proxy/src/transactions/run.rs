@@ -7,6 +7,7 @@ use std::sync::Arc;
 use shunt_locks::{Ticket, Written};
 use shunt_reactor::Io;
 use shunt_transactions::{Asked as Wish, Outcome, Refused, Ticket as Number, TransactionId};
+use shunt_wire::cql::statement::{Kind, classify};
 
 use super::failed::Failed;
 use super::job::Job;
@@ -17,7 +18,7 @@ use super::part::OneWrite;
 use super::plan::Plan;
 use super::plans::Waiter;
 use super::timer::set_due;
-use super::{answer, levels, planning};
+use super::{answer, levels, modes, planning};
 use crate::core::Core;
 use crate::fault::Fault;
 
@@ -60,6 +61,7 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, ticket: Ticket, who: &str, mess
         failed: None,
         timestamp_us: 0,
         bytes: message.len(),
+        deciding: None,
     };
     keeper.jobs.insert(number, job);
     keeper.by_ticket.insert(ticket.0, number);
@@ -70,14 +72,33 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, ticket: Ticket, who: &str, mess
 pub(super) fn planned(core: &mut Core, io: &mut Io, number: u64, plan: Result<Arc<Plan>, Failed>) {
     let begun = plan.and_then(|plan| begin(core, io, number, &plan).map_err(Failed::from));
     if let Err(failed) = begun {
+        let failed = match failed {
+            Failed::NoMode(fault) if is_by_mode(core, number) => Fault::overloaded(fault.why).into(),
+            other => other,
+        };
         refuse(core, number, &failed);
     }
 }
 
+/// True of what is a transaction because of its table alone.
+fn is_by_mode(core: &Core, number: u64) -> bool {
+    let asked = core.fleet.transactions.jobs.get(&number).and_then(|job| Asked::read(&job.message).ok());
+    asked.is_some_and(|asked| asked.besides.is_empty() && classify(asked.text).kind != Kind::Transaction)
+}
+
 fn begin(core: &mut Core, io: &mut Io, number: u64, plan: &Arc<Plan>) -> Result<(), Fault> {
+    let refusal = modes::refusal(core, io, plan);
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return Ok(()) };
     let message = std::mem::take(&mut job.message);
     let asked = Asked::read(&message)?;
+    if let Some(fault) = refusal {
+        return Err(fault);
+    }
+    if plan.draft.lone.is_some() && !asked.besides.is_empty() {
+        return Err(Fault::invalid(
+            "Shunt: the mode of its table is 'conditional': a statement on it takes no guards and keys",
+        ));
+    }
     job.values = plan.bind(&asked.values)?;
     job.plan = Some(Arc::clone(plan));
     let domain = &plan.draft.outline.domain;

@@ -1,6 +1,7 @@
 //! A table as transactions need to know it: read from `system_schema` when a transaction names it for the first time.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use shunt_language::ast::QualifiedName;
@@ -20,7 +21,8 @@ pub(super) const TYPES: &str =
 pub(super) const COLUMNS: &str =
     "SELECT column_name, kind, position, type FROM system_schema.columns WHERE keyspace_name = ";
 pub(super) const MASKS: &str = "SELECT column_name FROM system_schema.column_masks WHERE keyspace_name = ";
-pub(super) const TABLE: &str = "SELECT id, read_repair FROM system_schema.tables WHERE keyspace_name = ";
+pub(super) const TABLE: &str =
+    "SELECT id, read_repair, default_time_to_live FROM system_schema.tables WHERE keyspace_name = ";
 
 /// And of the fleet's table: which tables take part in transactions, and how.
 pub(super) const MODES: &str = "SELECT table_name, mode FROM shunt_meta.transactional WHERE keyspace_name = ";
@@ -28,7 +30,34 @@ pub(super) const MODES: &str = "SELECT table_name, mode FROM shunt_meta.transact
 /// What a table says of itself, for it to be said again.
 pub(super) fn comment_question(keyspace: &str, table: &str) -> String {
     let (keyspace, table) = (literal(keyspace), literal(table));
-    format!("SELECT comment FROM system_schema.tables WHERE keyspace_name = {keyspace} AND table_name = {table}")
+    format!(
+        "SELECT comment, default_time_to_live FROM system_schema.tables WHERE keyspace_name = {keyspace} AND table_name = {table}"
+    )
+}
+
+/// True of a `default_time_to_live` that is set.
+pub(super) fn has_default_life(value: Option<&[u8]>) -> bool {
+    value.and_then(|bytes| bytes.try_into().ok()).is_some_and(|bytes| i32::from_be_bytes(bytes) != 0)
+}
+
+/// Why the statements on a table cannot be decided by the proxies with rows in memory, as far as the texts of its columns tell: of an answer to
+/// [`COLUMNS`]. [`Table::unfit_alone`] knows the rest.
+pub(super) fn unfit_by_text(rows: &Rows<'_>) -> Option<String> {
+    let columns = values(rows, &["column_name", "kind", "position", "type"]);
+    let texts = columns.iter().filter_map(|row| Some((text(row[0])?, text(row[1])?, text(row[3])?)));
+    let (mut regular, mut unfit) = (0, None);
+    for (name, kind, type_text) in texts {
+        regular += usize::from(kind == "regular");
+        let many_cells = ["list<", "set<", "map<"].iter().any(|start| type_text.starts_with(start));
+        unfit = unfit.or(match () {
+            () if kind == "static" => Some("it has static columns".to_owned()),
+            () if type_text == "counter" => Some("it has counters".to_owned()),
+            () if many_cells => Some(format!("its column {name} is a collection that is not frozen")),
+            () => None,
+        });
+    }
+    let bare = "it has no column beside its key, so that nothing says for how long a row lives";
+    unfit.or_else(|| (regular == 0).then(|| bare.to_owned()))
 }
 
 /// Which table of a keyspace has this name.
@@ -45,6 +74,9 @@ pub(super) fn found_id(rows: &Rows<'_>) -> Found {
         None => Found::Unknown,
     }
 }
+
+/// Columns beside the key of a table with the mode `conditional`: each is a statement of the batch that makes a row anew.
+const COLUMNS_MAX: usize = 64;
 
 /// A name as a literal.
 pub(super) fn literal(name: &str) -> String {
@@ -98,6 +130,8 @@ pub(super) struct Table {
     pub(super) types: Types,
     /// Why no transaction may be on it, whatever its mode.
     pub(super) unfit: Option<String>,
+    /// What is written lives for so many seconds unless its statement says otherwise; 0 for ever.
+    pub(super) default_life: i32,
 }
 
 fn text(value: Option<&[u8]>) -> Option<&str> {
@@ -185,7 +219,7 @@ pub(super) fn modes(rows: &Rows<'_>) -> HashMap<String, String> {
 impl Table {
     /// A table without columns yet: of an answer to [`TABLE`]. None: there is no such table; a materialized view is none.
     pub(super) fn read(types: Types, name: &str, rows: &Rows<'_>) -> Option<Table> {
-        let row = values(rows, &["id", "read_repair"]).pop()?;
+        let row = values(rows, &["id", "read_repair", "default_time_to_live"]).pop()?;
         // Without it a quorum of readers may see a write that the next quorum does not.
         let unfit = (text(row[1]) == Some("NONE"))
             .then(|| "it has read_repair = 'NONE': what one transaction has read the next may not".to_owned());
@@ -198,6 +232,7 @@ impl Table {
             clustering: Vec::new(),
             types,
             unfit,
+            default_life: row[2].and_then(|bytes| bytes.try_into().ok()).map_or(0, i32::from_be_bytes),
         })
     }
 
@@ -230,10 +265,53 @@ impl Table {
         Ok(self)
     }
 
+    /// True if these are its columns still: of an answer to [`COLUMNS`].
+    pub(super) fn has_layout(&self, rows: &Rows<'_>) -> bool {
+        let bare = Table { columns: HashMap::new(), ..self.clone() };
+        bare.with_columns(rows).is_ok_and(|found| found.layout() == self.layout())
+    }
+
     fn in_order(&self, kind: Kind) -> Vec<String> {
         let mut found: Vec<_> = self.columns.iter().filter(|(_, column)| column.kind == kind).collect();
         found.sort_by_key(|(_, column)| column.position);
         found.into_iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The columns that are neither of the key nor static, in Cassandra's order: that of their names.
+    pub(super) fn regular(&self) -> Vec<(String, CqlType)> {
+        let regular = self.columns.iter().filter(|(_, column)| column.kind == Kind::Regular);
+        let mut regular: Vec<_> = regular.map(|(name, column)| (name.clone(), column.cql_type.clone())).collect();
+        regular.sort_by(|one, other| one.0.cmp(&other.0));
+        regular
+    }
+
+    /// A hash of all columns, by which it shows if one was added or dropped.
+    pub(super) fn layout(&self) -> u64 {
+        let mut columns: Vec<_> = self.columns.iter().map(|(name, column)| (&**name, &column.cql_type)).collect();
+        columns.sort_by_key(|(name, _)| *name);
+        let mut hasher = DefaultHasher::new();
+        columns.iter().for_each(|(name, cql_type)| (name, cql_type.to_string()).hash(&mut hasher));
+        hasher.finish()
+    }
+
+    /// Why its statements cannot be decided by the proxies with rows in memory, if so.
+    pub(super) fn unfit_alone(&self) -> Option<String> {
+        let of_kind = |kind: Kind| self.columns.values().filter(move |column| column.kind == kind);
+        let regular = of_kind(Kind::Regular).count();
+        let mut many_cells = self.columns.iter().filter(|(_, column)| column.cql_type.is_multi_cell());
+        let most = COLUMNS_MAX;
+        match () {
+            () if of_kind(Kind::Static).next().is_some() => Some("it has static columns".to_owned()),
+            () if self.keys().has_counters => Some("it has counters".to_owned()),
+            () if self.default_life != 0 => Some("it has a default_time_to_live".to_owned()),
+            () if regular == 0 => {
+                Some("it has no column beside its key, so that nothing says for how long a row lives".to_owned())
+            }
+            () if regular > most => Some(format!("it has {regular} columns beside its key: {most} are the most")),
+            () => many_cells
+                .next()
+                .map(|(name, _)| format!("its column {name} is a collection or type that is not frozen")),
+        }
     }
 
     pub(super) fn column(&self, name: &str) -> Option<&CqlType> {

@@ -99,6 +99,7 @@ pub fn settings(seed: u64, drift_ppm: u64) -> Settings {
         clients: 3 + random.index(3),
         transactors: 0,
         shifts_only: false,
+        leases_only: false,
         looks_inside: false,
         locks: 1 + random.index(2),
         rough_clients: random.chance(0.7),

@@ -34,6 +34,7 @@ fn settings(seed: u64) -> Settings {
         clients: 4,
         transactors: 0,
         shifts_only: false,
+        leases_only: false,
         looks_inside: false,
         locks: 2,
         rough_clients: false,

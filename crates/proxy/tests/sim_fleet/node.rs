@@ -70,8 +70,15 @@ enum Asked {
 }
 
 impl Asked {
+    /// What decides: the record of a transaction, or a statement that is decided alone.
     fn is_record(&self) -> bool {
-        matches!(self, Asked::OfTransactions(parsed::Request::Write { key: (tables::LOG_TABLE, ..), .. }))
+        match self {
+            Asked::OfTransactions(parsed::Request::Write { key: (table, ..), .. }) => {
+                *table == tables::LOG_TABLE || tables::TABLES[*table].name == "leases"
+            }
+            Asked::OfTransactions(parsed::Request::Several(_)) => true,
+            _ => false,
+        }
     }
 
     /// Who renews its membership.

@@ -25,6 +25,8 @@ use super::cluster;
 use super::node::Node;
 use super::ring::{Ring, Shared};
 use super::transactions::history::History;
+use super::transactions::schema::MODES;
+use super::transactions::spec::KEYSPACES;
 use super::transactions::transactor::{Kind as Clients, Transactor};
 use super::witness::Witness;
 
@@ -40,6 +42,8 @@ pub struct Settings {
     pub transactors: usize,
     /// They ask only for those who are on call.
     pub shifts_only: bool,
+    /// Or only for leases.
+    pub leases_only: bool,
     /// What only the ring sees of transactions is looked at.
     pub looks_inside: bool,
     /// Locks of each kind.
@@ -109,7 +113,7 @@ impl Scene {
             history: Rc::default(),
             ring,
             witness,
-            state: Arc::new(state(&stub)),
+            state: Arc::new(state(&stub, settings.transactors > 0)),
             stub,
             post: Post::default(),
             control: mpsc::channel(64),
@@ -127,8 +131,8 @@ impl Scene {
         }
         for number in 0..scene.settings.transactors {
             let (history, witness) = (Rc::clone(&scene.history), Rc::clone(&scene.witness));
-            let shifts_only = scene.settings.shifts_only;
-            let kind = Clients { rough: rough_clients, shifts_only };
+            let Settings { shifts_only, leases_only, .. } = scene.settings;
+            let kind = Clients { rough: rough_clients, shifts_only, leases_only };
             let client = Transactor::new(number, proxies.clone(), kind, seed, history, witness);
             scene.transactors.push(scene.world.add(&format!("transactor {number}"), client));
         }
@@ -383,7 +387,16 @@ fn node(stub: &shunt_bench::stub::Ring, ring: &Shared, index: usize) -> Node {
     Node::new(index, stub.nodes[index].host_id, &stub.cluster_name, Arc::clone(ring))
 }
 
-fn state(stub: &shunt_bench::stub::Ring) -> ClusterState {
+/// `has_transactions`: there are the tables that they are on, with their modes.
+fn state(stub: &shunt_bench::stub::Ring, has_transactions: bool) -> ClusterState {
+    let mut state = without_modes(stub);
+    for keyspace in KEYSPACES.iter().filter(|_| has_transactions) {
+        MODES.iter().for_each(|(table, mode)| state.modes.add(keyspace, table, mode));
+    }
+    state
+}
+
+fn without_modes(stub: &shunt_bench::stub::Ring) -> ClusterState {
     let nodes = cluster::nodes(stub);
     let factor = Factor { all: 3, transient: 0 };
     let keyspace = |name: &str| Keyspace { name: name.into(), replication: Replication::Simple(factor) };

@@ -37,7 +37,7 @@ pub(in super::super) enum Decided {
 /// A plan with the values of a client, as [`Plan::bind`] gives them.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Bound<'a> {
-    plan: &'a Plan,
+    pub(super) plan: &'a Plan,
     values: &'a [Value],
 }
 
@@ -45,10 +45,10 @@ pub(in super::super) struct Bound<'a> {
 struct Clients<'b>(&'b [Value]);
 
 /// The markers of one of its statements.
-struct Inner<'b> {
-    bound: Bound<'b>,
-    statement: usize,
-    rows: &'b [RowRead],
+pub(super) struct InnerBindings<'b> {
+    pub(super) bound: Bound<'b>,
+    pub(super) statement: usize,
+    pub(super) rows: &'b [RowRead],
 }
 
 /// Nothing that is taken here needs any of it: what gives another value each time is refused before.
@@ -70,7 +70,7 @@ macro_rules! without_environment {
         }
     )*};
 }
-without_environment!(Clients<'_>, Inner<'_>);
+without_environment!(Clients<'_>, InnerBindings<'_>);
 
 impl Bindings for Clients<'_> {
     fn value(&self, index: u16) -> Value {
@@ -78,7 +78,7 @@ impl Bindings for Clients<'_> {
     }
 }
 
-impl Bindings for Inner<'_> {
+impl Bindings for InnerBindings<'_> {
     fn value(&self, index: u16) -> Value {
         let sources = self.bound.plan.draft.sources.get(self.statement);
         match sources.and_then(|sources| sources.get(usize::from(index))) {
@@ -126,6 +126,9 @@ impl Bound<'_> {
     /// What is locked: each partition that is read or written, those that are written exclusively.
     pub(in super::super) fn partitions(&self) -> Result<Vec<(Partition, Mode)>, InvalidRequest> {
         let draft = &self.plan.draft;
+        if let Some(lone) = &draft.lone {
+            return self.lone_partitions(lone);
+        }
         let mut partitions = Vec::with_capacity(draft.keys.len());
         for (index, key) in draft.keys.iter().enumerate() {
             let mut parts = Vec::with_capacity(key.table.partition_key.len());
@@ -148,16 +151,16 @@ impl Bound<'_> {
         Ok(partitions)
     }
 
-    fn at(&self, statement: usize, error: InvalidRequest) -> InvalidRequest {
+    pub(super) fn at(&self, statement: usize, error: InvalidRequest) -> InvalidRequest {
         let outline = &self.plan.draft.outline;
         super::at(&outline.transaction, statement, &outline.text, error)
     }
 
-    fn key_part(&self, statement: usize, part: usize) -> Result<Value, InvalidRequest> {
+    pub(super) fn key_part(&self, statement: usize, part: usize) -> Result<Value, InvalidRequest> {
         let Some(key) = self.plan.draft.keys.get(statement).and_then(|key| key.parts.get(part)) else {
             return Ok(Value::Unset);
         };
-        let value = key.evaluate(&Inner { bound: *self, statement, rows: &[] });
+        let value = key.evaluate(&InnerBindings { bound: *self, statement, rows: &[] });
         value.map_err(|error| self.at(statement, error))
     }
 
@@ -170,7 +173,7 @@ impl Bound<'_> {
         Ok(list)
     }
 
-    fn value(&self, source: &Source, rows: &[RowRead]) -> Result<Value, InvalidRequest> {
+    pub(super) fn value(&self, source: &Source, rows: &[RowRead]) -> Result<Value, InvalidRequest> {
         Ok(match source {
             Source::Client(client) => Clients(self.values).value(*client),
             Source::Key { statement, part } => self.key_part(*statement, *part)?,
@@ -179,7 +182,7 @@ impl Bound<'_> {
                 let computed = &self.plan.draft.computed[*computed];
                 let row = rows.get(computed.read).and_then(Option::as_ref);
                 let current = row.and_then(|row| row.get(computed.column)?.as_deref());
-                let inner = Inner { bound: *self, statement: computed.statement, rows };
+                let inner = InnerBindings { bound: *self, statement: computed.statement, rows };
                 let new = computed
                     .assignment
                     .evaluate(current, &inner)
@@ -235,7 +238,7 @@ impl Bound<'_> {
     }
 
     /// Checks the keys of what is written: a node would refuse such a write each time, and by then it is committed.
-    fn check_keys(&self) -> Result<(), InvalidRequest> {
+    pub(super) fn check_keys(&self) -> Result<(), InvalidRequest> {
         let draft = &self.plan.draft;
         for (index, key) in draft.keys.iter().enumerate() {
             let names = key.table.partition_key.iter().chain(&key.table.clustering);
@@ -260,7 +263,7 @@ impl Bound<'_> {
     }
 
     /// Checks the values of a write against the types that nodes have said of its markers.
-    fn check_values(&self, write: usize, values: &[Value]) -> Result<(), InvalidRequest> {
+    pub(super) fn check_values(&self, write: usize, values: &[Value]) -> Result<(), InvalidRequest> {
         let transaction = &self.plan.draft.outline.transaction;
         let statement = transaction.statements.len() - transaction.mutations().len() + write;
         let Some(markers) = self.plan.write_markers.get(write) else { return Ok(()) };

@@ -13,6 +13,7 @@ use shunt_language::transaction::{
 use shunt_language::types::TypeLookup;
 use shunt_language::{CqlType, InvalidRequest};
 
+use super::lone::Lone;
 use super::outline::{qualified, table_of};
 use super::repeatable::{check_repeatable, check_term, selects_native, unrepeatable};
 use super::{Computed, Key, Place, Referred, Source, Standalone};
@@ -30,6 +31,8 @@ pub(super) struct Drafting<'a> {
     pub(super) references: Vec<Referred>,
     pub(super) computed: Vec<Computed>,
     pub(super) known: Vec<Option<(String, CqlType)>>,
+    pub(super) is_conditional: bool,
+    pub(super) lone: Option<Lone>,
 }
 
 impl<'a> Drafting<'a> {
@@ -43,6 +46,10 @@ impl<'a> Drafting<'a> {
                 "table {}.{} cannot be in a transaction: {why}",
                 table.keyspace, table.name
             )));
+        }
+        if self.is_conditional {
+            self.lone = Some(self.lone(inner, name, &table)?);
+            return Ok(());
         }
         let sources = inner.markers.iter().map(|marker| self.source(&marker.source)).collect::<Result<Vec<_>, _>>()?;
         self.key(inner, &table)?;
@@ -100,7 +107,7 @@ impl<'a> Drafting<'a> {
     }
 
     /// The key of a statement: of its partition, and the rest as far as it is given.
-    fn key(&mut self, inner: &Inner, table: &Arc<Table>) -> Result<(), InvalidRequest> {
+    pub(super) fn key(&mut self, inner: &Inner, table: &Arc<Table>) -> Result<(), InvalidRequest> {
         let mut scope = Scope::new(&table.types, None, self.now_ms, inner.markers.len());
         let mut parts = Vec::new();
         for (place, column) in table.partition_key.iter().chain(&table.clustering).enumerate() {
@@ -174,7 +181,7 @@ impl<'a> Drafting<'a> {
     }
 
     /// Types of the client's markers in terms that were prepared here.
-    fn note(&mut self, inner: &Inner, scope: &Scope<'_>) {
+    pub(super) fn note(&mut self, inner: &Inner, scope: &Scope<'_>) {
         for (marker, known) in inner.markers.iter().zip(&scope.markers) {
             if let (MarkerSource::Client(client), Some(known)) = (&marker.source, known) {
                 self.known[usize::from(*client)] = Some(known.clone());
@@ -182,7 +189,7 @@ impl<'a> Drafting<'a> {
         }
     }
 
-    fn source(&mut self, source: &MarkerSource) -> Result<Source, InvalidRequest> {
+    pub(super) fn source(&mut self, source: &MarkerSource) -> Result<Source, InvalidRequest> {
         Ok(match source {
             MarkerSource::Client(client) => Source::Client(*client),
             MarkerSource::Reference(reference) => Source::Reference(self.reference(reference)?),

@@ -30,6 +30,7 @@ pub(super) fn table_of(inner: &Inner) -> Option<&QualifiedName> {
     match &inner.statement {
         Statement::Select(select) => Some(&select.table),
         Statement::Mutation(mutation) => Some(mutation.table()),
+        Statement::Truncate(table) => Some(table),
         _ => None,
     }
 }
@@ -65,7 +66,7 @@ impl Outline {
                     "the tables of a transaction are of one keyspace: one proxy decides all transactions of a keyspace",
                 ));
             }
-            let writes = matches!(inner.statement, Statement::Mutation(_));
+            let writes = matches!(inner.statement, Statement::Mutation(_) | Statement::Truncate(_));
             match tables.iter_mut().find(|(known, _)| *known == table.name) {
                 Some((_, is_written)) => *is_written |= writes,
                 None => tables.push((table.name.clone(), writes)),

@@ -8,6 +8,8 @@ use super::*;
 use crate::transactions::schema::{self, Types};
 use shunt_transactions::Mode;
 
+mod lone;
+
 fn with_rows<R>(columns: &[(&str, &[u8])], rows: &[Vec<Option<Vec<u8>>>], f: impl FnOnce(&Rows<'_>) -> R) -> R {
     let mut body = Vec::new();
     let mut writer = RowsWriter::new(&mut body, "system_schema", "t", columns);
@@ -85,7 +87,7 @@ fn tables() -> Vec<Arc<Table>> {
 
 fn draft(text: &str) -> Result<Draft, String> {
     let outline = Outline::read(text, "ks").map_err(|refusal| refusal.to_string())?;
-    Draft::new(outline, &tables(), 0).map_err(|error| error.message)
+    Draft::new(outline, &tables(), 0, false).map_err(|error| error.message)
 }
 
 /// What a node would say of the texts: one int for each marker, and the columns that are named.

@@ -77,8 +77,17 @@ impl History {
         if let Some(before) = asked.ending.replace((now_ns, ending)) {
             return Some(format!("transaction {writer} was answered twice: {before:?}, {asked:?}"));
         }
-        let wrong = wrong(asked);
+        let wrong = wrong(asked).or_else(|| self.wrong_holder(writer));
+        let asked = self.of(writer);
         wrong.map(|what| format!("transaction {writer}: {what}: {asked:?}"))
+    }
+
+    /// A lease has the holder that its last writer has left it with.
+    fn wrong_holder(&self, writer: i64) -> Option<String> {
+        let Asked { spec, ending: Some((_, Ending::Done { found, .. })), .. } = self.of(writer) else { return None };
+        let found = found.first().filter(|found| spec.expects.is_some() && found.writer > 0)?;
+        let holder = self.of(found.writer).spec.holder();
+        (holder != Some(found.value)).then(|| format!("{found:?}, and its writer has left {holder:?}"))
     }
 
     /// Where all ended, and what each was told fits with all others.
@@ -142,7 +151,8 @@ fn wrong(asked: &Asked) -> Option<String> {
             return Some(format!("an account is overdrawn: {found:?}"));
         }
         let values: Vec<i64> = found.iter().map(|found| found.value).collect();
-        let writes = !spec.writes.is_empty() && spec.holds(&values);
+        let holds = spec.expects.map_or_else(|| spec.holds(&values), |expects| found[0] == expects);
+        let writes = !spec.writes.is_empty() && holds;
         if applied.is_some_and(|applied| applied != writes) {
             return Some("it has written, and should not have, or the other way round".to_owned());
         }

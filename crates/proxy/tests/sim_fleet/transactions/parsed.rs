@@ -1,11 +1,12 @@
 //! Statements on the tables of transactions and of their log, as a node reads them.
 
 use shunt_language::ast::{
-    Assignment, Comparison, Insert, Mutation, Operation, Relation, Select, SelectClause, Selector, Statement, Term,
+    Assignment, CellMetadata, Comparison, Conditions, Insert, Mutation, Operation, Relation, Select, SelectClause,
+    Selector, Statement, Term,
 };
 use shunt_wire::cql::message::encode_result::{Column, native};
 
-use super::tables::{Row, RowKey, TABLES};
+use super::tables::{Row, RowKey, TABLES, Table};
 
 /// A fleet's name and a shard.
 pub type ShardKey = (Vec<u8>, Vec<u8>);
@@ -18,9 +19,11 @@ pub enum Request {
         table: usize,
         partition: Vec<u8>,
         clustering: (Vec<u8>, bool),
-        columns: Vec<usize>,
+        columns: Vec<Asked>,
         limit: usize,
     },
+    /// All of them, or none.
+    Several(Vec<Request>),
     Write {
         key: RowKey,
         cells: Row,
@@ -64,13 +67,34 @@ impl Request {
 
 #[derive(Debug)]
 enum What {
-    Select { columns: Vec<usize>, from: Option<Term>, limit: usize },
+    Select { columns: Vec<Asked>, from: Option<Term>, limit: usize },
     Write { cells: Vec<(usize, Term)> },
     Delete,
+    Batch(Vec<Parsed>),
     ReadShard,
     First,
     Claim,
     Seal,
+}
+
+/// What is selected.
+#[derive(Clone, Copy, Debug)]
+pub enum Asked {
+    Value(usize),
+    TimeToLive,
+    WriteTime(usize),
+}
+
+impl Asked {
+    /// Its name and type in an answer.
+    pub fn column(self, table: &Table) -> Column<'static> {
+        match self {
+            Asked::Value(column) => table.columns[column],
+            // Only the places of these matter to whoever asks.
+            Asked::TimeToLive => ("ttl", native::INT),
+            Asked::WriteTime(_) => ("writetime", native::BIGINT),
+        }
+    }
 }
 
 /// A statement without its values.
@@ -78,6 +102,8 @@ enum What {
 pub struct Parsed {
     what: What,
     table: usize,
+    /// The marker of its own timestamp.
+    timestamp: Option<u16>,
     /// Values of the columns of the key.
     key: Vec<Term>,
     /// The column of each marker.
@@ -94,10 +120,22 @@ impl Parsed {
                 () if text.contains("SET generation") => What::Claim,
                 () => What::Seal,
             };
-            return Some(Parsed { what, table: 0, key: Vec::new(), markers: Vec::new() });
+            return Some(Parsed { what, table: 0, timestamp: None, key: Vec::new(), markers: Vec::new() });
         }
         let parsed = shunt_language::parse(text).ok()?;
-        let name = match &parsed.statement {
+        if let Statement::Batch(batch) = &parsed.statement {
+            let count = parsed.markers.len();
+            let one = |mutation: &Mutation| Parsed::of(&Statement::Mutation(mutation.clone()), count, text);
+            let all: Vec<Parsed> = batch.mutations.iter().map(one).collect::<Option<_>>()?;
+            let markers = (0..count).map(|marker| all.iter().map(|one| one.markers[marker]).max().unwrap_or(0));
+            let (table, markers) = (all.first()?.table, markers.collect());
+            return Some(Parsed { what: What::Batch(all), table, timestamp: None, key: Vec::new(), markers });
+        }
+        Parsed::of(&parsed.statement, parsed.markers.len(), text)
+    }
+
+    fn of(statement: &Statement, markers: usize, text: &str) -> Option<Parsed> {
+        let name = match statement {
             Statement::Select(select) => &select.table,
             Statement::Mutation(mutation) => mutation.table(),
             _ => return None,
@@ -122,12 +160,23 @@ impl Parsed {
                 }
             }
         };
-        let what = match &parsed.statement {
+        let mut timestamp = None;
+        if let Statement::Mutation(mutation) = statement
+            && let Some(Term::Marker(marker)) = &mutation.attributes().timestamp
+        {
+            timestamp = Some(*marker);
+        }
+        let what = match statement {
             Statement::Select(Select { clause: SelectClause::Items(items), relations, limit, .. }) => {
                 relate(relations, &mut place);
-                let column = |selector: &Selector| match selector {
+                let named = |selector: &Selector| match selector {
                     Selector::Column(name) => of.column(name),
                     other => panic!("{other:?} is selected: {text}"),
+                };
+                let column = |selector: &Selector| match selector {
+                    Selector::Metadata(CellMetadata::TimeToLive, _) => Asked::TimeToLive,
+                    Selector::Metadata(_, inner) => Asked::WriteTime(named(inner)),
+                    other => Asked::Value(named(other)),
                 };
                 let columns = items.iter().map(|item| column(&item.selector)).collect();
                 let limit = match limit {
@@ -143,6 +192,9 @@ impl Parsed {
                 };
                 let cells = update.assignments.iter().map(set).collect();
                 relate(&update.relations, &mut place);
+                if let Conditions::All(all) = &update.conditions {
+                    all.iter().for_each(|condition| _ = place(&condition.column, &condition.values[0]));
+                }
                 What::Write { cells }
             }
             Statement::Mutation(Mutation::Insert(Insert { columns, values, .. })) => {
@@ -161,7 +213,7 @@ impl Parsed {
             }
             _ => panic!("a node is asked this: {text}"),
         };
-        let mut markers = vec![0; parsed.markers.len()];
+        let mut markers = vec![0; markers];
         for (column, term) in &terms {
             if let Term::Marker(marker) = term {
                 markers[usize::from(*marker)] = *column;
@@ -172,14 +224,14 @@ impl Parsed {
             what => what,
         };
         let key = key.into_iter().flatten().collect();
-        Some(Parsed { what, table, key, markers })
+        Some(Parsed { what, table, timestamp, key, markers })
     }
 
     /// Bind markers and columns, and which of the markers are the partition key, as PREPARE tells them.
     pub fn shown(&self) -> (&'static str, &'static str, Vec<Column<'static>>, Vec<Column<'static>>, Vec<u16>) {
         let of = &TABLES[self.table];
         let columns = match &self.what {
-            What::Select { columns, .. } => columns.iter().map(|column| of.columns[*column]).collect(),
+            What::Select { columns, .. } => columns.iter().map(|asked| asked.column(of)).collect(),
             _ => Vec::new(),
         };
         let markers = self.markers.iter().map(|column| of.columns[*column]).collect();
@@ -194,6 +246,7 @@ impl Parsed {
     /// The statement with these values. What has no timestamp of its client's has that of its node.
     pub fn request(&self, values: &[Vec<u8>], timestamp_us: i64) -> Request {
         let number = |place: usize| i64::from_be_bytes(values[place].as_slice().try_into().expect("eight bytes"));
+        let timestamp_us = self.timestamp.map_or(timestamp_us, |marker| number(usize::from(marker)));
         let shard = |place: usize| (values[place].clone(), values[place + 1].clone());
         let of = &TABLES[self.table];
         let value = |term: &Term, column: usize| match term {
@@ -224,6 +277,7 @@ impl Parsed {
                 let cells = cells.iter().map(|(column, term)| (*column, (timestamp_us, value(term, *column))));
                 Request::Write { key: (self.table, partition, clustering), cells: cells.collect() }
             }
+            What::Batch(all) => Request::Several(all.iter().map(|one| one.request(values, timestamp_us)).collect()),
             What::Delete => Request::Delete { table: self.table, partition, at_us: timestamp_us },
             What::ReadShard => Request::ReadShard { of: shard(0) },
             What::First => Request::First { of: shard(0), claim: values[2].clone() },

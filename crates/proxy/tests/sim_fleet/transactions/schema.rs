@@ -4,6 +4,9 @@ use shunt_wire::cql::message::encode_result::{Column, RowsWriter, native};
 
 use super::tables::{TABLES, Table};
 
+/// Tables of each keyspace, and their modes.
+pub const MODES: [(&str, &str); 3] = [("accounts", "unsafe"), ("shifts", "unsafe"), ("leases", "conditional")];
+
 /// Rows that answer such a question; none if it is another. A write of JSON is answered by the error that nodes have for a row without
 /// a key.
 pub fn answer(text: &str) -> Option<Result<Vec<u8>, &'static str>> {
@@ -36,14 +39,15 @@ pub fn answer(text: &str) -> Option<Result<Vec<u8>, &'static str>> {
         rows(&mut body, &columns, found.iter().flat_map(|table| columns_of(table)));
     } else if is_of("shunt_meta.transactional") && !text.contains("WHERE") {
         let columns = [("keyspace_name", native::TEXT), ("table_name", native::TEXT), ("mode", native::TEXT)];
-        let row =
-            |keyspace: &str, table: &str| [keyspace, table, "unsafe"].map(|text| text.as_bytes().to_vec()).to_vec();
+        let row = |keyspace: &str, table: &str, mode: &str| {
+            [keyspace, table, mode].map(|text| text.as_bytes().to_vec()).to_vec()
+        };
         let all =
-            ["bank", "shop"].into_iter().flat_map(|keyspace| ["accounts", "shifts"].map(|table| row(keyspace, table)));
+            ["bank", "shop"].into_iter().flat_map(|keyspace| MODES.map(|(table, mode)| row(keyspace, table, mode)));
         rows(&mut body, &columns, all);
     } else if is_of("shunt_meta.transactional") {
         let columns = [("table_name", native::TEXT), ("mode", native::TEXT)];
-        let modes = ["accounts", "shifts"].map(|name| vec![name.as_bytes().to_vec(), b"unsafe".to_vec()]);
+        let modes = MODES.map(|(name, mode)| vec![name.as_bytes().to_vec(), mode.as_bytes().to_vec()]);
         rows(&mut body, &columns, modes);
     } else {
         return None;

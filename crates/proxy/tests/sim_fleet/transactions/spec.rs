@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use shunt_reactor::sim::Random;
 
+use super::history::Found;
+
 /// Keyspaces, each decided by one proxy at a time.
 pub const KEYSPACES: [&str; 2] = ["bank", "shop"];
 /// Accounts of each keyspace, between which amounts are moved.
@@ -12,10 +14,12 @@ pub const ACCOUNTS: usize = 4;
 pub const SHIFTS: usize = 4;
 /// What is on an account at first.
 pub const BALANCE: i64 = 100;
-/// Rows of both tables of a keyspace.
+/// Rows of both tables of a keyspace that transactions are on.
 pub const ROWS: usize = ACCOUNTS + SHIFTS;
+/// Rows of each keyspace that single statements are decided on.
+pub const LEASES: usize = 2;
 
-/// A row: of a keyspace, an account, or behind those a shift.
+/// A row: of a keyspace, an account, or behind those a shift, or a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RowOf {
     pub keyspace: usize,
@@ -31,13 +35,30 @@ impl RowOf {
         self.number < ACCOUNTS
     }
 
-    /// The column beside the version and the writer: a balance, or whether one is on call.
+    pub fn is_lease(self) -> bool {
+        self.number >= ROWS
+    }
+
+    /// Leases of all keyspaces.
+    pub fn leases() -> impl Iterator<Item = RowOf> {
+        (0..KEYSPACES.len()).flat_map(|keyspace| (ROWS..ROWS + LEASES).map(move |number| RowOf { keyspace, number }))
+    }
+
+    /// The column beside the version and the writer: a balance, whether one is on call, or who holds it.
     pub fn column(self) -> &'static str {
-        if self.is_account() { "balance" } else { "on_call" }
+        match () {
+            () if self.is_account() => "balance",
+            () if self.is_lease() => "holder",
+            () => "on_call",
+        }
     }
 
     pub fn value_at_first(self) -> i64 {
-        if self.is_account() { BALANCE } else { 1 }
+        match () {
+            () if self.is_account() => BALANCE,
+            () if self.is_lease() => 0,
+            () => 1,
+        }
     }
 
     /// The other of a pair.
@@ -45,18 +66,22 @@ impl RowOf {
         RowOf { number: ACCOUNTS + ((self.number - ACCOUNTS) ^ 1), ..self }
     }
 
-    fn table(self) -> &'static str {
-        if self.is_account() { "accounts" } else { "shifts" }
+    pub fn table(self) -> &'static str {
+        match () {
+            () if self.is_account() => "accounts",
+            () if self.is_lease() => "leases",
+            () => "shifts",
+        }
     }
 
     /// Values of its key.
     pub fn key(self) -> Vec<i32> {
         let number = self.number as i32;
-        if self.is_account() { vec![number] } else { vec![number, 100 + number] }
+        if self.is_account() || self.is_lease() { vec![number] } else { vec![number, 100 + number] }
     }
 
     pub fn index(self) -> u32 {
-        (self.keyspace * ROWS + self.number) as u32
+        (self.keyspace * (ROWS + LEASES) + self.number) as u32
     }
 }
 
@@ -78,12 +103,25 @@ pub struct Spec {
     pub writes: Vec<(RowOf, Change)>,
     /// It answers what it has read.
     pub returns: bool,
+    /// It is a single statement on a lease, which is carried out if the lease is still this.
+    pub expects: Option<Found>,
 }
 
 impl Spec {
+    pub fn empty(keyspace: usize) -> Spec {
+        let none = (Vec::new(), Vec::new(), Vec::new());
+        Spec { keyspace, reads: none.0, conditions: none.1, writes: none.2, returns: true, expects: None }
+    }
+
+    /// Replaces a lease that is known to be this; none: its holder stays.
+    pub fn lease(lease: RowOf, expects: Found, holder: Option<i64>) -> Spec {
+        let (reads, writes) = (vec![lease], vec![(lease, holder.map_or(Change::Nothing, Change::Set))]);
+        Spec { reads, writes, expects: Some(expects), ..Spec::empty(lease.keyspace) }
+    }
+
     pub fn drawn(random: &mut Random, shifts_only: bool) -> Spec {
         let keyspace = random.index(KEYSPACES.len());
-        let mut spec = Spec { keyspace, reads: Vec::new(), conditions: Vec::new(), writes: Vec::new(), returns: true };
+        let mut spec = Spec::empty(keyspace);
         let row = |number: usize| RowOf { keyspace, number };
         match if shifts_only { 7 + random.below(6) } else { random.below(20) } {
             // A transfer.
@@ -141,7 +179,7 @@ impl Spec {
         for keyspace in 0..KEYSPACES.len() {
             let row = |number| RowOf { keyspace, number };
             let (from, to, who) = (row(0), row(1), row(ACCOUNTS));
-            let none = Spec { keyspace, reads: Vec::new(), conditions: Vec::new(), writes: Vec::new(), returns: true };
+            let none = Spec::empty(keyspace);
             let transfer = Spec {
                 reads: vec![from, to],
                 conditions: vec![(0, 1)],
@@ -160,6 +198,27 @@ impl Spec {
         texts
     }
 
+    /// The same of leases.
+    pub fn prepared_of_leases() -> Vec<String> {
+        let first = |lease: RowOf| {
+            let known = Found { version: 0, writer: 0, value: 0 };
+            [Some(0), None].map(|holder| Spec::lease(lease, known, holder).text(0, true).0)
+        };
+        let mut texts: Vec<String> = RowOf::leases().flat_map(first).collect();
+        texts.sort();
+        texts.dedup();
+        texts
+    }
+
+    /// Who holds the lease once it is replaced.
+    pub fn holder(&self) -> Option<i64> {
+        let kept = self.expects?.value;
+        Some(match self.writes.first() {
+            Some((_, Change::Set(holder))) => *holder,
+            _ => kept,
+        })
+    }
+
     /// True if it takes place, by what it has read.
     pub fn holds(&self, values: &[i64]) -> bool {
         self.conditions.iter().all(|(read, least)| values[*read] >= *least)
@@ -176,6 +235,21 @@ impl Spec {
             "?".to_owned()
         };
         let keyspace = KEYSPACES[self.keyspace];
+        if let (Some(expects), Some((lease, change))) = (self.expects, self.writes.first()) {
+            let holder = match change {
+                Change::Set(holder) => format!("holder = {}, ", value(*holder, false)),
+                _ => String::new(),
+            };
+            let set = [value(expects.version + 1, false), value(writer, true)];
+            let id = value(lease.key()[0].into(), false);
+            let is = [value(expects.version, false), value(expects.writer, true), value(expects.value, false)];
+            let text = format!(
+                "UPDATE {keyspace}.leases SET {holder}version = {}, writer = {} WHERE id = {id} \
+                 IF version = {} AND writer = {} AND holder = {}",
+                set[0], set[1], is[0], is[1], is[2]
+            );
+            return (text, values);
+        }
         let of = |row: RowOf, value: &mut dyn FnMut(i64, bool) -> String| {
             let parts = if row.is_account() { &["id"][..] } else { &["region", "id"][..] };
             let parts =

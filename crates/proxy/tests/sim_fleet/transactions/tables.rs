@@ -9,7 +9,7 @@ use shunt_wire::cql::message::encode_result::Column;
 use shunt_wire::cql::message::encode_result::native::{BIGINT, BLOB, INT, TEXT, UUID};
 
 use super::inside::Inside;
-use super::parsed::{Parsed, Request};
+use super::parsed::{Asked, Parsed, Request};
 use super::spec::{KEYSPACES, RowOf};
 
 /// A row: its table, its partition, and where it is in that.
@@ -30,6 +30,7 @@ pub struct Table {
 const ACCOUNTS: &[Column<'static>] = &[("id", INT), ("balance", INT), ("version", INT), ("writer", BIGINT)];
 const SHIFTS: &[Column<'static>] =
     &[("region", INT), ("id", INT), ("on_call", INT), ("version", INT), ("writer", BIGINT)];
+const LEASES: &[Column<'static>] = &[("id", INT), ("holder", INT), ("version", INT), ("writer", BIGINT)];
 const LOW: &[Column<'static>] = &[("cluster", TEXT), ("shard", INT), ("generation", BIGINT), ("low", BIGINT)];
 const LOG: &[Column<'static>] = &[
     ("cluster", TEXT),
@@ -41,16 +42,18 @@ const LOG: &[Column<'static>] = &[
 ];
 
 /// All tables; those of applications first.
-pub const TABLES: [Table; 6] = [
+pub const TABLES: [Table; 8] = [
     Table { keyspace: "bank", name: "accounts", columns: ACCOUNTS, partition: 1, clustering: 0 },
     Table { keyspace: "bank", name: "shifts", columns: SHIFTS, partition: 1, clustering: 1 },
+    Table { keyspace: "bank", name: "leases", columns: LEASES, partition: 1, clustering: 0 },
     Table { keyspace: "shop", name: "accounts", columns: ACCOUNTS, partition: 1, clustering: 0 },
     Table { keyspace: "shop", name: "shifts", columns: SHIFTS, partition: 1, clustering: 1 },
+    Table { keyspace: "shop", name: "leases", columns: LEASES, partition: 1, clustering: 0 },
     Table { keyspace: "shunt_meta", name: "txn_low", columns: LOW, partition: 3, clustering: 0 },
     Table { keyspace: "shunt_meta", name: "txn_log", columns: LOG, partition: 4, clustering: 1 },
 ];
 /// The place of the log among them.
-pub const LOG_TABLE: usize = 5;
+pub const LOG_TABLE: usize = 7;
 
 impl Table {
     pub fn column(&self, name: &str) -> usize {
@@ -148,8 +151,9 @@ impl Tables {
 
     /// Puts the rows that there are at first on all replicas.
     pub fn fill(&mut self) {
-        for row in (0..KEYSPACES.len()).flat_map(RowOf::all) {
-            let table = 2 * row.keyspace + usize::from(!row.is_account());
+        for row in (0..KEYSPACES.len()).flat_map(RowOf::all).chain(RowOf::leases()) {
+            let is_it = |table: &Table| table.keyspace == KEYSPACES[row.keyspace] && table.name == row.table();
+            let table = TABLES.iter().position(is_it).expect("a table of the simulation");
             let key: Vec<Vec<u8>> = row.key().iter().map(|part| part.to_be_bytes().to_vec()).collect();
             let partition = [&4u16.to_be_bytes()[..], &key[0]].concat();
             let of = |name: &str| TABLES[table].column(name);
@@ -168,20 +172,21 @@ impl Tables {
             Request::Read { table, partition, clustering, columns, limit } => {
                 let rows = self.read(random, (*table, partition), clustering, *limit);
                 let of = &TABLES[*table];
-                let value = |(key, row): &(RowKey, Row), column: &usize| match *column < of.partition + of.clustering {
-                    true => Some(key.2.clone()),
-                    false => row.get(column).map(|(_, value)| value.clone()),
+                let value = |(key, row): &(RowKey, Row), asked: &Asked| match asked {
+                    Asked::Value(column) if *column < of.partition + of.clustering => Some(key.2.clone()),
+                    Asked::Value(column) => row.get(column).map(|(_, value)| value.clone()),
+                    Asked::WriteTime(column) => row.get(column).map(|(us, _)| us.to_be_bytes().to_vec()),
+                    Asked::TimeToLive => None,
                 };
                 let rows = rows.iter().map(|row| columns.iter().map(|column| value(row, column)).collect());
-                let shown = columns.iter().map(|column| of.columns[*column]);
-                Reply::Rows(shown.collect(), rows.collect())
+                Reply::Rows(columns.iter().map(|asked| asked.column(of)).collect(), rows.collect())
             }
             Request::Write { key, cells } => {
                 self.inside.written(key, cells, &self.shards, &|key, us| count(&self.replicas, key, us));
                 self.spread(now_ns, random, request, reached);
                 Reply::Void
             }
-            Request::Delete { .. } => {
+            Request::Delete { .. } | Request::Several(_) => {
                 self.spread(now_ns, random, request, reached);
                 Reply::Void
             }
@@ -246,6 +251,7 @@ impl Tables {
         match request {
             Request::Write { key, cells } => self.replicas[replica].put(key, cells),
             Request::Delete { table, partition, at_us } => self.replicas[replica].delete(*table, partition, *at_us),
+            Request::Several(requests) => requests.iter().for_each(|one| self.apply(replica, one)),
             _ => {}
         }
     }

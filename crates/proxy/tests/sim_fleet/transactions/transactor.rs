@@ -30,6 +30,14 @@ pub struct Kind {
     pub rough: bool,
     /// They ask only for those who are on call.
     pub shifts_only: bool,
+    /// They ask only for leases.
+    pub leases_only: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Look {
+    Keyspace(usize),
+    Lease(RowOf),
 }
 
 /// One client.
@@ -55,8 +63,10 @@ pub struct Transactor {
     next_stream: i16,
     acts: bool,
     act_due: bool,
-    /// Keyspaces of which all is still to be read.
-    looks: Vec<usize>,
+    /// What is still to be read: all of a keyspace, or a lease.
+    looks: Vec<Look>,
+    /// Leases as it has seen them last.
+    leases: BTreeMap<RowOf, Found>,
     /// Prepared ones that it has asked for.
     pub executed: u64,
 }
@@ -80,7 +90,12 @@ impl Transactor {
             kind,
             most: 1 + random.index(4),
             pause_ns: (1 + random.below(30)) * MILLISECOND,
-            texts: if random.chance(0.7) { Spec::prepared() } else { Vec::new() },
+            texts: match random.chance(0.7) {
+                // Nodes of the simulation speak no version but 4.
+                true if version == 4 => [Spec::prepared(), Spec::prepared_of_leases()].concat(),
+                true => Spec::prepared(),
+                false => Vec::new(),
+            },
             random,
             history,
             witness,
@@ -91,6 +106,7 @@ impl Transactor {
             acts: true,
             act_due: false,
             looks: Vec::new(),
+            leases: BTreeMap::new(),
             executed: 0,
         };
         client.cql = client.unopened();
@@ -126,17 +142,24 @@ impl Transactor {
         if !self.cql.is_ready() {
             return;
         }
-        if let Some(keyspace) = self.looks.last().copied() {
+        if let Some(look) = self.looks.last().copied() {
             if self.asked.is_empty() {
-                let reads = RowOf::all(keyspace).collect();
-                let none = (Vec::new(), Vec::new());
-                self.ask(io, Spec { keyspace, reads, conditions: none.0, writes: none.1, returns: true });
+                let spec = match look {
+                    Look::Keyspace(keyspace) => Spec { reads: RowOf::all(keyspace).collect(), ..Spec::empty(keyspace) },
+                    // There is no such version: it is told which there is.
+                    Look::Lease(lease) => Spec::lease(lease, Found { version: -1, writer: -1, value: -1 }, Some(0)),
+                };
+                self.ask(io, spec);
             }
             return;
         }
         if self.acts {
             if self.asked.len() < self.most {
-                let mut spec = Spec::drawn(&mut self.random, self.kind.shifts_only);
+                let is_lease = self.kind.leases_only || !self.kind.shifts_only && self.random.chance(0.3);
+                let mut spec = match is_lease {
+                    true => self.lease(),
+                    false => Spec::drawn(&mut self.random, self.kind.shifts_only),
+                };
                 // In version 3 nobody says if it has written.
                 spec.returns |= self.version < 4 && !spec.conditions.is_empty();
                 spec.returns |= spec.is_plain();
@@ -146,6 +169,15 @@ impl Transactor {
             let after_ns = MILLISECOND + self.random.below(pause_ns);
             self.act_later(io, after_ns);
         }
+    }
+
+    fn lease(&mut self) -> Spec {
+        let leases: Vec<RowOf> = RowOf::leases().collect();
+        let lease = leases[self.random.index(leases.len())];
+        let first = Found { version: 0, writer: 0, value: lease.value_at_first() };
+        let known = self.leases.get(&lease).copied().unwrap_or(first);
+        let holder = self.random.chance(0.5).then(|| self.random.below(1_000) as i64);
+        Spec::lease(lease, known, holder)
     }
 
     fn ask(&mut self, io: &mut Io, spec: Spec) {
@@ -199,6 +231,7 @@ impl Transactor {
             _ => self.done(writer, answer),
         };
         let is_done = matches!(ending, Ending::Done { .. });
+        self.learn(writer, &ending);
         let wrong = self.history.borrow_mut().end(writer, now_ns, ending);
         if let Some(wrong) = wrong {
             self.violate(now_ns, &wrong);
@@ -208,6 +241,19 @@ impl Transactor {
         }
         let after_ns = if is_done { MILLISECOND } else { 20 * MILLISECOND };
         self.act_later(io, after_ns);
+    }
+
+    /// A client goes by what it was told of leases last.
+    fn learn(&mut self, writer: i64, ending: &Ending) {
+        let history = self.history.borrow();
+        let spec = &history.of(writer).spec;
+        let (Some(expects), Some(value), Some((lease, _))) = (spec.expects, spec.holder(), spec.writes.first()) else {
+            return;
+        };
+        if let Ending::Done { found, applied } = ending {
+            let now = Found { version: expects.version + 1, writer, value };
+            self.leases.insert(*lease, if *applied == Some(true) { now } else { found[0] });
+        }
     }
 
     fn refused(&mut self, io: &mut Io, writer: i64, answer: &Answer) -> Ending {
@@ -237,6 +283,19 @@ impl Transactor {
         let applied = payload.and_then(|payload| payload.iter().find(|(key, _)| *key == PAYLOAD)?.1);
         let applied = applied.map(|value| value == [1]);
         let rows = answer.rows();
+        if let Some(expects) = spec.expects {
+            let row = &rows[0];
+            let is_applied = row[0].as_deref() == Some(&[1]);
+            let found = match is_applied {
+                true => expects,
+                false => {
+                    let [version, writer, value] =
+                        [1, 2, 3].map(|place| number(row[place].as_ref()).unwrap_or(i64::MIN));
+                    Found { version, writer, value }
+                }
+            };
+            return Ending::Done { found: vec![found], applied: Some(is_applied) };
+        }
         let value = |place: usize| number(rows.first().and_then(|row| row.get(place)?.as_ref()));
         let found = (0..spec.reads.len()).filter(|_| spec.returns).map(|read| {
             let places = if spec.is_plain() { [1, 2, 0] } else { [3 * read, 3 * read + 1, 3 * read + 2] };
@@ -327,7 +386,10 @@ impl Service for Transactor {
     fn mail(&mut self, io: &mut Io, mail: ClientMail) {
         match mail {
             ClientMail::Act(acts) => self.acts = acts,
-            ClientMail::Sweep => self.looks = (0..KEYSPACES.len()).collect(),
+            ClientMail::Sweep => {
+                let leases = RowOf::leases().map(Look::Lease);
+                self.looks = (0..KEYSPACES.len()).map(Look::Keyspace).chain(leases).collect();
+            }
             ClientMail::Leave => self.reset(io, 0),
             ClientMail::Peace => self.kind.rough = false,
         }

@@ -1,0 +1,351 @@
+//! Rows of tables with the mode `conditional`, as the core that decides their statements knows them.
+//!
+//! A row is known here once this core has written over all that former owners may have sent and nobody has heard of: from then on what is
+//! acknowledged to this core is what there is. So it needs not be read again, until a value may have expired.
+//!
+//! This must never: keep a row beyond its shard's ownership, its table or the table's columns; keep it while a write to it is under way,
+//! or after one of which nobody knows; say that a value is there when it may have expired.
+
+use std::collections::HashMap;
+
+use shunt_language::terms::Value;
+use shunt_transactions::{Claim, Partition};
+
+use super::named::TableId;
+use crate::limits::SECOND_NS;
+
+/// Rows that are kept, and bytes of them: those that were not used for the longest go.
+const ROWS_MAX: usize = 65_536;
+const BYTES_MAX: usize = 32 << 20;
+/// About what a row takes besides its values.
+const ROW_BYTES: usize = 160;
+/// How much earlier than it says a value may be gone: nodes count in whole seconds, each by its own clock.
+const EARLIER_NS: u64 = 2 * SECOND_NS;
+
+/// A value of a column; none for null.
+pub(super) type Cell = Option<Box<[u8]>>;
+
+/// The regular columns of a row, in the table's order.
+pub(super) type Cells = Vec<Cell>;
+
+/// What is known of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    /// None: there is no such row.
+    pub(super) cells: Option<Cells>,
+    /// It would be there without any value: it was inserted. Where that is not known, it is false.
+    is_inserted: bool,
+    /// From then on it may be another, by the boot-time clock.
+    until_ns: u64,
+}
+
+/// A row as it was read for a single statement.
+#[derive(Clone, Debug)]
+pub(super) struct ReadRow {
+    pub(super) cells: Option<Cells>,
+    /// For how many seconds each of them lives; none for ever.
+    pub(super) lives: Vec<Option<u32>>,
+    /// The latest timestamp of any of them, microseconds.
+    pub(super) latest_us: i64,
+}
+
+impl ReadRow {
+    /// Of the values that the statement's SELECT has found.
+    pub(super) fn of(columns: usize, read: &Option<Cells>) -> Option<ReadRow> {
+        let mut row = ReadRow { cells: None, lives: Vec::new(), latest_us: i64::MIN };
+        let Some(values) = read else { return Some(row) };
+        let mut cells = Vec::with_capacity(columns);
+        for place in 0..columns {
+            let part = |part: usize| values.get(3 * place + part).map(Option::as_deref);
+            if let Some(written) = part(2)? {
+                row.latest_us = row.latest_us.max(i64::from_be_bytes(written.try_into().ok()?));
+            }
+            // One that lives for less than a second more has none left.
+            let seconds = part(1)?.map(|seconds| seconds.try_into().map(i32::from_be_bytes)).transpose().ok()?;
+            row.lives.push(seconds.map(|seconds| seconds.max(1).cast_unsigned()));
+            cells.push(part(0)?.map(Box::from));
+        }
+        row.cells = Some(cells);
+        Some(row)
+    }
+
+    /// What is known by it. `asked_ns`: when it was asked for, by the boot-time clock.
+    pub(super) fn known(&self, asked_ns: u64) -> Row {
+        let seconds = self.lives.iter().flatten().min().copied();
+        Row::read(self.cells.clone(), Life { from_ns: asked_ns, seconds })
+    }
+}
+
+/// How long what is written lives: from when, by the boot-time clock, and for how many seconds; none for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Life {
+    pub(super) from_ns: u64,
+    pub(super) seconds: Option<u32>,
+}
+
+impl Life {
+    fn until_ns(self) -> u64 {
+        let Some(seconds) = self.seconds else { return u64::MAX };
+        (self.from_ns + u64::from(seconds) * SECOND_NS).saturating_sub(EARLIER_NS)
+    }
+}
+
+/// What a statement does to a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Columns have these values, and it is there whether or not it has any.
+    Insert(Vec<(usize, Value)>),
+    /// Columns have these values.
+    Update(Vec<(usize, Value)>),
+    /// It goes.
+    Delete,
+}
+
+impl Row {
+    /// As it was read: the cells, and the shortest time that any of them lives.
+    pub(super) fn read(cells: Option<Cells>, life: Life) -> Row {
+        // One without values is there because it was inserted, and nothing says for how long.
+        let is_bare = cells.as_ref().is_some_and(|cells| cells.iter().all(Option::is_none));
+        let until_ns = if is_bare { 0 } else { life.until_ns() };
+        Row { cells, is_inserted: false, until_ns }
+    }
+
+    /// True if it is there without any value.
+    pub(super) fn is_bare(&self) -> bool {
+        self.cells.as_ref().is_some_and(|cells| cells.iter().all(Option::is_none))
+    }
+
+    /// As it was made anew by its values: inserted, living as long as the longest of them.
+    pub(super) fn made_anew(self) -> Row {
+        Row { is_inserted: self.cells.is_some(), ..self }
+    }
+
+    /// As it is after a change; none if that is not known. `columns`: how many the table has.
+    pub(super) fn changed(self, change: &Change, columns: usize, life: Life) -> Option<Row> {
+        let (values, inserts) = match change {
+            Change::Delete => return Some(Row { cells: None, is_inserted: false, until_ns: u64::MAX }),
+            Change::Insert(values) => (values, true),
+            Change::Update(values) => (values, false),
+        };
+        let was_there = self.cells.is_some();
+        let mut cells = self.cells.unwrap_or_else(|| vec![None; columns]);
+        for (place, value) in values {
+            match value {
+                Value::Bytes(bytes) => *cells.get_mut(*place)? = Some(bytes.as_slice().into()),
+                Value::Null => *cells.get_mut(*place)? = None,
+                Value::Unset => {}
+            }
+        }
+        let is_inserted = inserts || was_there && self.is_inserted;
+        let until_ns = self.until_ns.min(life.until_ns());
+        if is_inserted || cells.iter().any(Option::is_some) {
+            return Some(Row { cells: Some(cells), is_inserted, until_ns });
+        }
+        // If it was inserted once, it is there still.
+        (!was_there).then_some(Row { cells: None, is_inserted: false, until_ns })
+    }
+
+    fn bytes(&self) -> usize {
+        let cells = self.cells.iter().flatten();
+        cells.map(|cell| size_of::<Cell>() + cell.as_ref().map_or(0, |value| value.len())).sum()
+    }
+}
+
+/// What a row is one of: if any of it is another, the row says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Of {
+    /// The shard's ownership.
+    pub(super) claim: Claim,
+    pub(super) table: TableId,
+    /// A hash of the table's columns.
+    pub(super) columns: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    of: Of,
+    /// None: it has to be read, but nobody else has anything on its way to it.
+    row: Option<Row>,
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        ROW_BYTES + self.row.as_ref().map_or(0, Row::bytes)
+    }
+}
+
+/// All rows that a core knows, in two halves: what is used goes to the younger one, and the older is let go of when that is full.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    young: HashMap<Partition, Entry>,
+    old: HashMap<Partition, Entry>,
+    young_bytes: usize,
+}
+
+/// What is known of a row that a statement is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// Nothing.
+    Nothing,
+    /// It has to be read, and nobody has anything on its way to it.
+    Settled,
+    Row(Row),
+}
+
+impl Rows {
+    /// What is known of a row at this time, which is the younger half's from then on.
+    pub(super) fn get(&mut self, key: Partition, of: Of, now_ns: u64) -> Known {
+        if !self.young.contains_key(&key)
+            && let Some(entry) = self.old.remove(&key)
+        {
+            self.add(key, entry);
+        }
+        match self.young.get(&key) {
+            Some(entry) if entry.of == of => match &entry.row {
+                Some(row) if now_ns < row.until_ns => Known::Row(row.clone()),
+                _ => Known::Settled,
+            },
+            _ => Known::Nothing,
+        }
+    }
+
+    /// A row is this from now on; none: it has to be read.
+    pub(super) fn put(&mut self, key: Partition, of: Of, row: Option<Row>) {
+        self.forget(key);
+        self.add(key, Entry { of, row });
+    }
+
+    /// Nothing is known of it any more.
+    pub(super) fn forget(&mut self, key: Partition) {
+        if let Some(entry) = self.young.remove(&key) {
+            self.young_bytes -= entry.bytes();
+        }
+        self.old.remove(&key);
+    }
+
+    /// The same of all rows of a table.
+    pub(super) fn forget_table(&mut self, table: TableId) {
+        self.old.retain(|_, entry| entry.of.table != table);
+        self.young.retain(|_, entry| entry.of.table != table);
+        self.young_bytes = self.young.values().map(Entry::bytes).sum();
+    }
+
+    fn add(&mut self, key: Partition, entry: Entry) {
+        if self.young.len() >= ROWS_MAX / 2 || self.young_bytes + entry.bytes() > BYTES_MAX / 2 {
+            self.old = std::mem::take(&mut self.young);
+            self.young_bytes = 0;
+        }
+        self.young_bytes += entry.bytes();
+        self.young.insert(key, entry);
+    }
+
+    /// Rows that are known, and those that have to be read.
+    pub(super) fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OF: Of = Of { claim: Claim(1), table: [1; 16], columns: 7 };
+    const FOREVER: Life = Life { from_ns: 0, seconds: None };
+
+    fn key(number: usize) -> Partition {
+        Partition(number as u128)
+    }
+
+    fn value(text: &str) -> Value {
+        Value::Bytes(text.as_bytes().to_vec())
+    }
+
+    fn cell(text: &str) -> Cell {
+        Some(text.as_bytes().into())
+    }
+
+    fn absent() -> Row {
+        Row::read(None, FOREVER)
+    }
+
+    fn seconds(seconds: u32) -> Life {
+        Life { from_ns: 0, seconds: Some(seconds) }
+    }
+
+    #[test]
+    fn a_row_changes_as_it_does_on_nodes() {
+        let insert = Change::Insert(vec![(0, value("a")), (1, Value::Null)]);
+        let row = absent().changed(&insert, 2, FOREVER).expect("known");
+        assert_eq!(row.cells, Some(vec![cell("a"), None]));
+        let row = row.changed(&Change::Update(vec![(0, Value::Null), (1, Value::Unset)]), 2, FOREVER).expect("known");
+        assert_eq!(row.cells, Some(vec![None, None]), "it was inserted");
+        let updated = absent().changed(&Change::Update(vec![(1, value("b"))]), 2, FOREVER).expect("known");
+        assert_eq!(updated.cells, Some(vec![None, cell("b")]));
+        let nothing = Change::Update(vec![(1, Value::Null)]);
+        assert_eq!(updated.changed(&nothing, 2, FOREVER), None, "nobody says if it was inserted before");
+        assert_eq!(absent().changed(&nothing, 2, FOREVER), Some(absent()));
+        assert_eq!(row.changed(&Change::Delete, 2, seconds(10)), Some(absent()));
+        assert_eq!(
+            absent().changed(&Change::Update(vec![(2, value("c"))]), 2, FOREVER),
+            None,
+            "there is no such column"
+        );
+    }
+
+    #[test]
+    fn nothing_is_known_of_what_may_have_expired() {
+        let mut rows = Rows::default();
+        let insert = Change::Insert(vec![(0, value("a"))]);
+        let row = absent().changed(&insert, 1, seconds(10)).expect("known");
+        rows.put(key(1), OF, Some(row.clone()));
+        assert_eq!(rows.get(key(1), OF, 8 * SECOND_NS - 1), Known::Row(row.clone()));
+        assert_eq!(rows.get(key(1), OF, 8 * SECOND_NS), Known::Settled);
+        // A value without a limit beside one with it.
+        let longer = row.changed(&Change::Update(vec![(0, value("b"))]), 1, FOREVER).expect("known");
+        rows.put(key(1), OF, Some(longer));
+        assert_eq!(rows.get(key(1), OF, 8 * SECOND_NS), Known::Settled);
+        // One of which only the key is there may go at any time.
+        rows.put(key(2), OF, Some(Row::read(Some(vec![None]), FOREVER)));
+        assert_eq!(rows.get(key(2), OF, 0), Known::Settled);
+        assert!(Row::read(Some(vec![None]), FOREVER).is_bare() && !absent().is_bare());
+        let anew = Row::read(Some(vec![cell("a")]), FOREVER).made_anew();
+        let bare = anew.changed(&Change::Update(vec![(0, Value::Null)]), 1, FOREVER).expect("it was inserted");
+        assert!(bare.is_bare());
+    }
+
+    #[test]
+    fn a_row_is_of_one_ownership_one_table_and_its_columns() {
+        let mut rows = Rows::default();
+        rows.put(key(1), OF, Some(absent()));
+        for other in [Of { claim: Claim(2), ..OF }, Of { table: [2; 16], ..OF }, Of { columns: 8, ..OF }] {
+            assert_eq!(rows.get(key(1), other, 0), Known::Nothing);
+        }
+        assert_eq!(rows.get(key(1), OF, 0), Known::Row(absent()));
+        rows.put(key(2), Of { table: [2; 16], ..OF }, None);
+        rows.forget_table([1; 16]);
+        assert_eq!((rows.get(key(1), OF, 0), rows.len()), (Known::Nothing, 1));
+        rows.forget(key(2));
+        assert_eq!((rows.len(), rows.young_bytes), (0, 0));
+    }
+
+    #[test]
+    fn rows_that_are_used_stay_and_there_are_no_more_than_may_be() {
+        let mut rows = Rows::default();
+        rows.put(key(0), OF, Some(absent()));
+        for number in 1..2 * ROWS_MAX {
+            rows.put(key(number), OF, Some(absent()));
+            if number % 1_000 == 0 {
+                assert_eq!(rows.get(key(0), OF, 0), Known::Row(absent()), "{number}");
+            }
+            assert!(rows.len() <= ROWS_MAX);
+        }
+        assert_eq!(rows.get(key(1), OF, 0), Known::Nothing);
+        let large = Row::read(Some(vec![Some(vec![0; BYTES_MAX / 4].into())]), FOREVER);
+        for number in 0..8 {
+            rows.put(key(number), OF, Some(large.clone()));
+        }
+        let bytes: usize = rows.young.values().chain(rows.old.values()).map(Entry::bytes).sum();
+        assert!(bytes <= BYTES_MAX, "{bytes}");
+        assert_eq!(rows.young_bytes, rows.young.values().map(Entry::bytes).sum::<usize>());
+    }
+}

@@ -1,0 +1,177 @@
+//! How a table comes to have the mode `conditional`, and to lose it.
+//!
+//! With this mode the proxies decide conditional statements, without it nodes do: never both, for neither sees what the other has in mind.
+//! So between the two the table is held: its row says `opening:..` or `closing:..`, every proxy that has read this refuses writes to the
+//! table, and whoever owns its keyspace's shard gives it the next mode when that has been so for [`HOLD_NS`], by its own clock. By then every
+//! proxy has read it, and what they had sent before has an outcome.
+//!
+//! A core goes by the modes that it knows for [`KNOWN_NS`]: one that cannot read them decides nothing by rows in memory after that.
+//!
+//! This must never: have a proxy decide while another sends such statements to nodes; take one change for another, however they follow
+//! on each other.
+
+use std::collections::HashMap;
+
+use shunt_language::transaction::mode::TransactionalMode;
+
+use crate::limits::SECOND_NS;
+
+/// How long a table is held.
+pub(super) const HOLD_NS: u64 = 15 * SECOND_NS;
+/// How long modes count after they were asked for.
+pub(super) const KNOWN_NS: u64 = 6 * SECOND_NS;
+
+const OPENING: &str = "opening:";
+const CLOSING: &str = "closing:";
+
+/// What the row of a table says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    Mode(TransactionalMode),
+    /// It is held, and will be `conditional`.
+    Opening,
+    /// It is held, and will be this.
+    Closing(TransactionalMode),
+    /// A later version's.
+    Unknown,
+}
+
+impl Told {
+    pub(super) fn read(text: &str) -> Told {
+        let closing = || {
+            let (mode, _) = text.strip_prefix(CLOSING)?.split_once(':')?;
+            TransactionalMode::named(mode)
+        };
+        match TransactionalMode::named(text) {
+            Some(mode) => Told::Mode(mode),
+            None if text.starts_with(OPENING) => Told::Opening,
+            None => closing().map_or(Told::Unknown, Told::Closing),
+        }
+    }
+
+    /// What it will be when it is held no more.
+    pub(super) fn next(self) -> Option<TransactionalMode> {
+        match self {
+            Told::Opening => Some(TransactionalMode::Conditional),
+            Told::Closing(mode) => Some(mode),
+            Told::Mode(_) | Told::Unknown => None,
+        }
+    }
+}
+
+/// What becomes of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// It says so already.
+    Same,
+    Set(String),
+    Unset,
+}
+
+/// What the row of a table is to say, of which it says `current`, if there is one, so that the table has this mode in the end. `stamp`: no other
+/// change has it.
+pub(super) fn next(current: Option<&str>, mode: TransactionalMode, stamp: u64) -> Next {
+    let told = current.map_or(Told::Mode(TransactionalMode::Off), Told::read);
+    let conditional = TransactionalMode::Conditional;
+    match told {
+        Told::Mode(now) if now == mode => Next::Same,
+        Told::Opening if mode == conditional => Next::Same,
+        Told::Mode(now) if now != conditional && mode != conditional => plain(mode),
+        Told::Unknown if mode != conditional => plain(mode),
+        // From one held state to another it is held anew.
+        _ if mode == conditional => Next::Set(format!("{OPENING}{stamp:x}")),
+        _ => Next::Set(format!("{CLOSING}{}:{stamp:x}", mode.name())),
+    }
+}
+
+/// The row of a mode.
+pub(super) fn plain(mode: TransactionalMode) -> Next {
+    match mode {
+        TransactionalMode::Off => Next::Unset,
+        mode => Next::Set(mode.name().to_owned()),
+    }
+}
+
+/// A table by its keyspace and name.
+pub(super) type Name = (Box<str>, Box<str>);
+
+/// Tables that are held, as a core has seen them.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    /// What their rows say, and since when that has been seen.
+    seen: HashMap<Name, (Box<str>, u64)>,
+}
+
+impl Held {
+    /// What all rows say now; those are told that have said the same for long enough.
+    pub(super) fn see<'r>(
+        &mut self,
+        rows: impl Iterator<Item = (&'r str, &'r str, &'r str)>,
+        now_ns: u64,
+    ) -> Vec<(Name, Box<str>)> {
+        let before = std::mem::take(&mut self.seen);
+        let mut due = Vec::new();
+        for (keyspace, table, text) in rows.filter(|(_, _, text)| Told::read(text).next().is_some()) {
+            let name: Name = (keyspace.into(), table.into());
+            let since_ns =
+                before.get(&name).filter(|(said, _)| **said == *text).map_or(now_ns, |(_, since_ns)| *since_ns);
+            if now_ns.saturating_sub(since_ns) >= HOLD_NS {
+                due.push((name.clone(), text.into()));
+            }
+            self.seen.insert(name, (text.into(), since_ns));
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONDITIONAL: TransactionalMode = TransactionalMode::Conditional;
+
+    #[test]
+    fn a_table_is_held_between_the_nodes_and_the_proxies() {
+        let set = |text: &str| Next::Set(text.to_owned());
+        for (current, mode, wanted) in [
+            (None, CONDITIONAL, set("opening:5")),
+            (None, TransactionalMode::Off, Next::Same),
+            (None, TransactionalMode::Unsafe, set("unsafe")),
+            (Some("unsafe"), TransactionalMode::Off, Next::Unset),
+            (Some("full"), CONDITIONAL, set("opening:5")),
+            (Some("full"), TransactionalMode::Full, Next::Same),
+            (Some("later's"), CONDITIONAL, set("opening:5")),
+            (Some("later's"), TransactionalMode::Full, set("full")),
+            (Some("conditional"), CONDITIONAL, Next::Same),
+            (Some("conditional"), TransactionalMode::Off, set("closing:off:5")),
+            (Some("conditional"), TransactionalMode::Full, set("closing:full:5")),
+            (Some("opening:4"), CONDITIONAL, Next::Same),
+            (Some("opening:4"), TransactionalMode::Off, set("closing:off:5")),
+            (Some("closing:off:4"), CONDITIONAL, set("opening:5")),
+            (Some("closing:off:4"), TransactionalMode::Full, set("closing:full:5")),
+        ] {
+            assert_eq!(next(current, mode, 5), wanted, "{current:?} {mode:?}");
+        }
+        assert_eq!(Told::read("closing:off:4").next(), Some(TransactionalMode::Off));
+        assert_eq!(Told::read("opening:4").next(), Some(CONDITIONAL));
+        for text in ["closing:off", "closing:later's:4", "opened"] {
+            assert_eq!(Told::read(text), Told::Unknown, "{text}");
+        }
+        assert_eq!((plain(TransactionalMode::Off), plain(CONDITIONAL)), (Next::Unset, set("conditional")));
+    }
+
+    #[test]
+    fn a_table_is_held_for_as_long_as_all_need_to_know() {
+        let mut held = Held::default();
+        let rows = |text: &'static str| [("ks", "t", text), ("ks", "u", "conditional")].into_iter();
+        assert_eq!(held.see(rows("opening:1"), 0), []);
+        assert_eq!(held.see(rows("opening:1"), HOLD_NS - 1), []);
+        let name = || ("ks".into(), "t".into());
+        assert_eq!(held.see(rows("opening:1"), HOLD_NS), [(name(), "opening:1".into())]);
+        // Another change begins anew, as does one that was not seen in between.
+        assert_eq!(held.see(rows("opening:2"), HOLD_NS + 1), []);
+        assert_eq!(held.see(rows("unsafe"), HOLD_NS + 2), []);
+        assert_eq!(held.see(rows("opening:2"), 2 * HOLD_NS + 1), []);
+        assert_eq!(held.see(rows("opening:2"), 3 * HOLD_NS + 1), [(name(), "opening:2".into())]);
+    }
+}
