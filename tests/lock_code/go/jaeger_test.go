@@ -1,0 +1,135 @@
+// Jaeger's lock on Cassandra, as it is published: leases that are extended by their owner, end by themselves, and are held by one.
+package lockcode
+
+import (
+	"fmt"
+	"math/rand"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	casspkg "github.com/jaegertracing/jaeger/pkg/cassandra"
+	casgocql "github.com/jaegertracing/jaeger/pkg/cassandra/gocql"
+	"github.com/jaegertracing/jaeger/plugin/pkg/distributedlock/cassandra"
+)
+
+func open(t *testing.T) (*gocql.Session, casspkg.Session) {
+	contact := strings.Split(os.Getenv("SHUNT_CONTACT"), ",")
+	cluster := gocql.NewCluster()
+	for _, one := range contact {
+		host, port, _ := strings.Cut(one, ":")
+		cluster.Hosts = append(cluster.Hosts, host)
+		fmt.Sscan(port, &cluster.Port)
+	}
+	cluster.Keyspace = os.Getenv("SHUNT_KEYSPACE")
+	cluster.Consistency = gocql.Quorum
+	cluster.Timeout = 8 * time.Second
+	cluster.ConnectTimeout = 8 * time.Second
+	cluster.ReconnectInterval = time.Second
+	cluster.ProtoVersion = 4
+	session, err := cluster.CreateSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(session.Close)
+	return session, casgocql.WrapCQLSession(session)
+}
+
+func TestALeaseIsHeldByOneAndExtendedByItsOwner(t *testing.T) {
+	_, session := open(t)
+	name := fmt.Sprintf("one-%d", rand.Int63())
+	ann, bob := cassandra.NewLock(session, "ann"), cassandra.NewLock(session, "bob")
+	for attempt := 0; attempt < 3; attempt++ {
+		if got, err := ann.Acquire(name, time.Minute); !got || err != nil {
+			t.Fatal(got, err)
+		}
+		if got, err := bob.Acquire(name, time.Minute); got || err != nil {
+			t.Fatal(got, err)
+		}
+	}
+	if got, err := bob.Forfeit(name); got || err == nil {
+		t.Fatal("a lease of another was forfeited")
+	}
+	if got, err := ann.Forfeit(name); !got || err != nil {
+		t.Fatal(got, err)
+	}
+	if got, err := bob.Acquire(name, 2*time.Second); !got || err != nil {
+		t.Fatal(got, err)
+	}
+	begun := time.Now()
+	for {
+		got, err := ann.Acquire(name, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got {
+			break
+		}
+		if time.Since(begun) > 30*time.Second {
+			t.Fatal("a lease of two seconds does not end")
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if time.Since(begun) < time.Second {
+		t.Fatal("a lease of two seconds has ended early")
+	}
+}
+
+// Owners who add to a number that nothing but the lock keeps right. Proxies may be killed meanwhile.
+func TestLeasesKeepIncrementsApart(t *testing.T) {
+	session, wrapped := open(t)
+	const owners, times, ttl = 6, 25, 20 * time.Second
+	if err := session.Query("INSERT INTO counter (id, n) VALUES (2, 0)").Exec(); err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("counter-%d", rand.Int63())
+	var holder sync.Mutex
+	var all sync.WaitGroup
+	again := func(what func() error) {
+		for attempt := 0; ; attempt++ {
+			err := what()
+			if err == nil {
+				return
+			}
+			if attempt == 200 {
+				t.Error(err)
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	for owner := 0; owner < owners; owner++ {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			lock := cassandra.NewLock(wrapped, fmt.Sprintf("owner-%d", owner))
+			for done := 0; done < times; {
+				got, err := lock.Acquire(name, ttl)
+				if err != nil || !got {
+					time.Sleep(time.Duration(2+rand.Intn(10)) * time.Millisecond)
+					continue
+				}
+				if !holder.TryLock() {
+					t.Error("two hold the lease")
+					return
+				}
+				var n int
+				again(func() error { return session.Query("SELECT n FROM counter WHERE id = 2").Scan(&n) })
+				again(func() error { return session.Query("UPDATE counter SET n = ? WHERE id = 2", n+1).Exec() })
+				done++
+				holder.Unlock()
+				// If nobody knows whether it was forfeited, its owner takes it again, or it ends by itself.
+				_, _ = lock.Forfeit(name)
+			}
+		}()
+	}
+	all.Wait()
+	var n int
+	again(func() error { return session.Query("SELECT n FROM counter WHERE id = 2").Scan(&n) })
+	if n != owners*times {
+		t.Fatalf("%d increments of %d are there", n, owners*times)
+	}
+}

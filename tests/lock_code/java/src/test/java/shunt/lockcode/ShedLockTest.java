@@ -1,0 +1,156 @@
+package shunt.lockcode;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.datastax.oss.driver.api.core.ConsistencyLevel;
+import com.datastax.oss.driver.api.core.CqlSession;
+import com.datastax.oss.driver.api.core.DriverException;
+import com.datastax.oss.driver.api.core.cql.Row;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import net.javacrumbs.shedlock.core.LockConfiguration;
+import net.javacrumbs.shedlock.core.LockProvider;
+import net.javacrumbs.shedlock.core.SimpleLock;
+import net.javacrumbs.shedlock.provider.cassandra.CassandraLockProvider;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** ShedLock's provider for Cassandra, as its own tests use it: the table is emptied between the cases. */
+class ShedLockTest {
+  private static final int THREADS = 8;
+  private static final int TIMES = Integer.parseInt(System.getenv().getOrDefault("SHUNT_INCREMENTS", "100"));
+  private static final Duration AT_MOST = Duration.ofSeconds(30);
+
+  private CqlSession session;
+  private LockProvider provider;
+
+  @BeforeEach
+  void begin() {
+    session = Setup.open();
+    session.execute(Setup.statement("TRUNCATE " + Setup.KEYSPACE + ".lock"));
+    provider = new CassandraLockProvider(session, "lock", ConsistencyLevel.QUORUM);
+  }
+
+  @AfterEach
+  void end() {
+    session.close();
+  }
+
+  private Optional<SimpleLock> lock(String name, Duration atMost, Duration atLeast) {
+    return provider.lock(new LockConfiguration(Instant.now(), name, atMost, atLeast));
+  }
+
+  @Test
+  void isHeldByOneAndFreeAgain() {
+    SimpleLock held = lock("a", AT_MOST, Duration.ZERO).orElseThrow();
+    assertTrue(lock("a", AT_MOST, Duration.ZERO).isEmpty());
+    assertTrue(lock("b", AT_MOST, Duration.ZERO).isPresent(), "another name");
+    held.unlock();
+    SimpleLock again = lock("a", AT_MOST, Duration.ZERO).orElseThrow();
+    assertTrue(lock("a", AT_MOST, Duration.ZERO).isEmpty());
+    again.unlock();
+  }
+
+  @Test
+  void endsByItself() throws InterruptedException {
+    assertTrue(lock("a", Duration.ofMillis(500), Duration.ZERO).isPresent());
+    assertTrue(lock("a", AT_MOST, Duration.ZERO).isEmpty());
+    Thread.sleep(700);
+    assertTrue(lock("a", AT_MOST, Duration.ZERO).isPresent());
+  }
+
+  @Test
+  void isHeldForAsLongAsItWasAskedForAtLeast() throws InterruptedException {
+    lock("a", AT_MOST, Duration.ofMillis(700)).orElseThrow().unlock();
+    assertTrue(lock("a", AT_MOST, Duration.ZERO).isEmpty());
+    Thread.sleep(900);
+    assertTrue(lock("a", AT_MOST, Duration.ZERO).isPresent());
+  }
+
+  @Test
+  void isExtended() throws InterruptedException {
+    SimpleLock held = lock("a", Duration.ofMillis(800), Duration.ZERO).orElseThrow();
+    SimpleLock longer = held.extend(AT_MOST, Duration.ZERO).orElseThrow();
+    Thread.sleep(1_000);
+    assertTrue(lock("a", AT_MOST, Duration.ZERO).isEmpty());
+    longer.unlock();
+    SimpleLock brief = lock("a", Duration.ofMillis(100), Duration.ZERO).orElseThrow();
+    Thread.sleep(300);
+    assertFalse(brief.extend(AT_MOST, Duration.ZERO).isPresent(), "it is over");
+  }
+
+  /** Each reads a number and writes the next, which nothing but the lock makes right. Proxies may be killed meanwhile. */
+  @Test
+  void keepsIncrementsApart() throws Exception {
+    session.execute(Setup.statement("INSERT INTO counter (id, n) VALUES (1, 0)"));
+    ExecutorService threads = Executors.newFixedThreadPool(THREADS);
+    List<Future<?>> all = new ArrayList<>();
+    for (int thread = 0; thread < THREADS; thread++) {
+      all.add(threads.submit(this::increments));
+    }
+    for (Future<?> one : all) {
+      one.get();
+    }
+    threads.shutdown();
+    Row row = session.execute(Setup.statement("SELECT n FROM counter WHERE id = 1")).one();
+    assertEquals(THREADS * TIMES, row.getInt("n"));
+  }
+
+  private void increments() {
+    int done = 0;
+    while (done < TIMES) {
+      Optional<SimpleLock> held;
+      try {
+        held = lock("counter", AT_MOST, Duration.ZERO);
+      } catch (RuntimeException error) {
+        // It may be held now, by nobody who knows.
+        pause();
+        continue;
+      }
+      if (held.isEmpty()) {
+        pause();
+        continue;
+      }
+      int n = again(() -> session.execute(Setup.statement("SELECT n FROM counter WHERE id = 1")).one().getInt("n"));
+      again(() -> session.execute(Setup.statement("UPDATE counter SET n = ? WHERE id = 1", n + 1)));
+      done++;
+      try {
+        held.get().unlock();
+      } catch (RuntimeException error) {
+        // Then it ends by itself.
+        pause();
+      }
+    }
+  }
+
+  private static void pause() {
+    try {
+      Thread.sleep(2 + (long) (Math.random() * 8));
+    } catch (InterruptedException error) {
+      throw new IllegalStateException(error);
+    }
+  }
+
+  /** What reads or sets a value may be done again, for as long as the lock is held. */
+  private static <T> T again(java.util.function.Supplier<T> what) {
+    for (int times = 0; ; times++) {
+      try {
+        return what.get();
+      } catch (DriverException error) {
+        if (times == 100) {
+          throw error;
+        }
+        pause();
+      }
+    }
+  }
+}
