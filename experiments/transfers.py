@@ -1,7 +1,8 @@
 """What transactions take, beside a plain write, Cassandra's lightweight transactions and ScalarDB; what they cost ordinary queries.
 
 Transfers between two of a thousand accounts, of one client and more, each of which waits for one before it goes on with the next: by
-transactions of a proxy, and by ScalarDB on the same ring; withdrawals from one account, by transactions and by UPDATE .. IF balance = ?.
+transactions of a proxy, and by ScalarDB on the same ring; withdrawals from one account, by transactions and by UPDATE .. IF balance = ?,
+which nodes decide or the proxy does.
 Clients of the proxy are `shunt bench load`; ScalarDB is a library of Java, and `Transfers.java` uses it and, for a comparison of
 alike, transactions over the same driver. The arms of a point take turns in random order, round after round. After each arm all accounts
 are added up: a sum that does not agree with what the clients were told is the end of the run. Run by `shunt bench run transfers`.
@@ -41,6 +42,9 @@ JAVA = ("java", "scalardb")
 ORDINARY = ("off", "on")
 SHOWN = ("p50_us", "p99_us", "rate_per_s", "again_per_s", "errors_per_s", "cpu_us", "load_cpu_us")
 SETTLED_SECONDS = 20  # within which a sum is to be right
+MODES = f"SELECT table_name, mode FROM shunt_meta.transactional WHERE keyspace_name = '{KEYSPACE}'"
+MODES_SECONDS = 60  # within which tables are to have their modes
+READ_SECONDS = 5  # until every core has read them
 
 
 class WrongTotal(RuntimeError):
@@ -54,10 +58,12 @@ class Transfers:
     kind: str
     table: str
     accounts: int
+    mode: str | None = "unsafe"  # the table's; none: nodes decide
 
 
 TRANSFERS = {"transaction": Transfers("two-rows", "accounts", ACCOUNTS), "one row": Transfers("one-row", "own", OWN_ACCOUNTS),
-             "lwt": Transfers("lwt", "own_lwt", OWN_ACCOUNTS)}
+             "lwt": Transfers("lwt", "own_lwt", OWN_ACCOUNTS, None),
+             "decided": Transfers("lwt", "own_decided", OWN_ACCOUNTS, "conditional")}
 
 
 class Bank(Servers):
@@ -83,11 +89,12 @@ class Point:
 
 
 BETWEEN_TWO = ["write", "transaction", *JAVA]
+ON_ONE_ROW = ["one row", "lwt", "decided"]
 POINTS = [
     *(Point(f"{clients} client{'s' if clients > 1 else ''}", (clients, 1), BETWEEN_TWO) for clients in (1, 4, 16, 64)),
-    Point("1 client, one account", (1, 1), ["one row", "lwt"], 1),
-    Point("16 clients, an account each", (OWN_ACCOUNTS, 1), ["one row", "lwt"], OWN_ACCOUNTS),
-    Point("16 clients, one account", (16, 1), ["one row", "lwt"], 1),
+    Point("1 client, one account", (1, 1), ON_ONE_ROW, 1),
+    Point("16 clients, an account each", (OWN_ACCOUNTS, 1), ON_ONE_ROW, OWN_ACCOUNTS),
+    Point("16 clients, one account", (16, 1), ON_ONE_ROW, 1),
     Point("ordinary INSERTs, 64x1", (64, 1), list(ORDINARY)),
     Point("ordinary INSERTs, 8x128", (8, 128), list(ORDINARY)),
 ]
@@ -108,8 +115,20 @@ def open_accounts(node: str, proxy: Proxy, replicas: int) -> None:
             schema.query(f"CREATE TABLE {table} (id int PRIMARY KEY, balance int)")
             for account in range(transfers.accounts):
                 session.query(f"INSERT INTO {table} (id, balance) VALUES ({account}, {BALANCE})", cql.ALL)
-            if transfers.kind != "lwt":
-                schema.query(f"ALTER TABLE {table} WITH transactional_mode = 'unsafe'")
+            if transfers.mode:
+                schema.query(f"ALTER TABLE {table} WITH transactional_mode = '{transfers.mode}'")
+        wait_for_modes(schema)
+
+
+def wait_for_modes(schema: cql.Session) -> None:
+    """A table that proxies are to decide is held until all of them know it."""
+    wanted = {transfers.table: transfers.mode for transfers in TRANSFERS.values() if transfers.mode}
+    deadline = time.monotonic() + MODES_SECONDS
+    while {row["table_name"]: row["mode"] for row in schema.query(MODES)} != wanted:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the tables' modes are not {wanted}: {schema.query(MODES)}")
+        time.sleep(0.5)
+    time.sleep(READ_SECONDS)
 
 
 def session_of(server: str) -> cql.Session:
