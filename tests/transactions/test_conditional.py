@@ -6,8 +6,9 @@ import uuid
 
 import pytest
 from cassandra import InvalidRequest
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.protocol import SyntaxException
-from cassandra.query import BatchStatement, SimpleStatement
+from cassandra.query import BatchStatement, SimpleStatement, dict_factory
 
 from .chains import Chains
 from .conftest import KEYSPACE, prepare
@@ -144,6 +145,46 @@ def test_a_value_with_a_time_to_live_is_there_until_then(session, leases):
     while session.execute(renew, (1, "two", "nobody")).one() != {"[applied]": False}:
         assert time.monotonic() < deadline, "it has expired by itself, and no row is shown"
         time.sleep(0.1)
+
+
+@pytest.fixture
+def past_the_proxies(nodes, fleet):
+    """A session of a node: what it writes no proxy knows."""
+    host, port = nodes[0].split(",")[0].rsplit(":", 1)
+    cluster = Cluster([host], port=int(port), protocol_version=4, execution_profiles={EXEC_PROFILE_DEFAULT: ExecutionProfile(row_factory=dict_factory)})
+    yield cluster.connect()
+    cluster.shutdown()
+
+
+def test_a_row_that_is_made_anew_is_what_it_was(session, leases, past_the_proxies):
+    """A proxy does so when it touches a row for the first time: values, what is left of their times to live, and whether the row outlives them."""
+    for table in leases:
+        for text in ("INSERT INTO {} (name, owner) VALUES ('inserted', 'a')", "UPDATE {} USING TTL 4 SET owner = 'b' WHERE name = 'inserted'",
+                     "UPDATE {} USING TTL 4 SET owner = 'b' WHERE name = 'updated'", "INSERT INTO {} (name, owner) VALUES ('whole', 'a') USING TTL 4",
+                     "INSERT INTO {} (name, owner, fence) VALUES ('both', 'a', 7)", "UPDATE {} USING TTL 4 SET owner = 'b' WHERE name = 'both'",
+                     "UPDATE {} USING TTL 1000 SET until = 5 WHERE name = 'both'", "INSERT INTO {} (name) VALUES ('bare')",
+                     "INSERT INTO {} (name, owner) VALUES ('empty', '')"):
+            past_the_proxies.execute(text.format(table))
+    names = ("inserted", "updated", "whole", "both", "bare", "empty", "none")
+    for row in names:
+        for table in leases:
+            assert not session.execute(f"UPDATE {table} SET fence = 1 WHERE name = '{row}' IF owner = 'nobody'").one()["[applied]"]
+    question = "SELECT owner, fence, until, TTL(until) AS seconds FROM {} WHERE name = '{}'"
+
+    def both(row):
+        found = [session.execute(question.format(table, row)).one() for table in leases]
+        left = [one.pop("seconds", None) for one in found if one]
+        assert all(900 < seconds <= 1000 for seconds in left if seconds is not None)
+        return found
+
+    for row in names:
+        assert (found := both(row))[0] == found[1], row
+    time.sleep(6)
+    for row in names:
+        assert (found := both(row))[0] == found[1], row
+        exists = [session.execute(f"UPDATE {table} SET fence = 2 WHERE name = '{row}' IF EXISTS").one() for table in leases]
+        assert exists[0] == exists[1], row
+    assert both("inserted")[0] is not None and both("updated")[0] is None and both("bare")[0] is not None
 
 
 def test_truncate_forgets_all_rows(session, leases):

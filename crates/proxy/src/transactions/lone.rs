@@ -283,15 +283,13 @@ type KnownAfter = (Partition, Of, Option<Row>);
 fn known_after(plan: Option<&Plan>, deciding: &mut Deciding) -> Option<KnownAfter> {
     let columns = plan?.draft.lone.as_ref()?.columns.len();
     let key = deciding.key?;
-    let is_anew = deciding.anew.as_ref().is_some_and(|read| !read.known(0).is_bare());
+    let is_anew = deciding.anew.is_some();
     let is_gone = deciding.change == Change::Delete && !deciding.is_refused;
     if deciding.known == Known::Nothing && !is_anew && !is_gone {
         return None;
     }
     let life = deciding.life(deciding.asked_ns);
-    let row = deciding.row.take();
-    let row = if is_anew { row.map(Row::made_anew) } else { row };
-    let after = match row {
+    let after = match deciding.row.take() {
         row if deciding.is_refused => row,
         Some(row) => row.changed(&deciding.change, columns, life),
         None if is_gone => Row::read(None, life).changed(&Change::Delete, columns, life),

@@ -110,16 +110,6 @@ impl Row {
         Row { cells, is_inserted: false, until_ns }
     }
 
-    /// True if it is there without any value.
-    pub(super) fn is_bare(&self) -> bool {
-        self.cells.as_ref().is_some_and(|cells| cells.iter().all(Option::is_none))
-    }
-
-    /// As it was made anew by its values: inserted, living as long as the longest of them.
-    pub(super) fn made_anew(self) -> Row {
-        Row { is_inserted: self.cells.is_some(), ..self }
-    }
-
     /// As it is after a change; none if that is not known. `columns`: how many the table has.
     pub(super) fn changed(self, change: &Change, columns: usize, life: Life) -> Option<Row> {
         let (values, inserts) = match change {
@@ -307,10 +297,6 @@ mod tests {
         // One of which only the key is there may go at any time.
         rows.put(key(2), OF, Some(Row::read(Some(vec![None]), FOREVER)));
         assert_eq!(rows.get(key(2), OF, 0), Known::Settled);
-        assert!(Row::read(Some(vec![None]), FOREVER).is_bare() && !absent().is_bare());
-        let anew = Row::read(Some(vec![cell("a")]), FOREVER).made_anew();
-        let bare = anew.changed(&Change::Update(vec![(0, Value::Null)]), 1, FOREVER).expect("it was inserted");
-        assert!(bare.is_bare());
     }
 
     #[test]

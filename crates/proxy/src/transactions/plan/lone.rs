@@ -24,8 +24,8 @@ use super::{Key, Shown, Source, Standalone, partition};
 use crate::transactions::row::{Cells, Change, ReadRow};
 use crate::transactions::schema::Table;
 
-/// Timestamps that such a statement takes: to delete, to make anew, and its own.
-pub(in super::super) const TIMESTAMPS: u16 = 3;
+/// Timestamps that such a statement takes: to make its row anew, and its own.
+pub(in super::super) const TIMESTAMPS: u16 = 2;
 /// Most seconds that a value may live, as Cassandra has them.
 const LIFE_MAX: i32 = 20 * 365 * 24 * 60 * 60;
 
@@ -66,11 +66,9 @@ enum Effect {
 /// Batches that make a row anew.
 #[derive(Debug, Default)]
 struct Anew {
-    /// Where there was no row.
+    /// Where there was no row: it is deleted.
     absent: Arc<str>,
-    /// Where it has only its key: nothing tells how long that lives, so it stays.
-    bare: Arc<str>,
-    /// Where it has values.
+    /// Where there is one: each of its columns is written as it was read. Nothing tells how long it would live without values, so that stays as it is.
     present: Arc<str>,
 }
 
@@ -151,8 +149,8 @@ impl Drafting<'_> {
         let names = table.partition_key.iter().chain(&table.clustering).map(|column| quoted_name(column));
         let names: Vec<String> = names.collect();
         let key = names.iter().map(|column| format!("{column} = ?")).collect::<Vec<_>>().join(" AND ");
-        lone.anew = anew(&full_name, &names, &key, &lone.columns, &format!("{text};\n"));
-        lone.settle = anew(&full_name, &names, &key, &lone.columns, "");
+        lone.anew = anew(&full_name, &key, &lone.columns, &format!("{text};\n"));
+        lone.settle = anew(&full_name, &key, &lone.columns, "");
         let shown = lone.columns.iter().map(|(column, _)| {
             let column = quoted_name(column);
             format!("{column}, TTL({column}), WRITETIME({column})")
@@ -166,11 +164,8 @@ impl Drafting<'_> {
     }
 }
 
-fn anew(table: &str, names: &[String], key: &str, columns: &[(String, CqlType)], statement: &str) -> Anew {
+fn anew(table: &str, key: &str, columns: &[(String, CqlType)], statement: &str) -> Anew {
     let delete = format!("DELETE FROM {table} USING TIMESTAMP ? WHERE {key};\n");
-    let markers = vec!["?"; names.len()].join(", ");
-    let insert =
-        format!("INSERT INTO {table} ({}) VALUES ({markers}) USING TIMESTAMP ? AND TTL ?;\n", names.join(", "));
     let updates: String = columns
         .iter()
         .map(|(column, _)| {
@@ -178,8 +173,8 @@ fn anew(table: &str, names: &[String], key: &str, columns: &[(String, CqlType)],
             format!("UPDATE {table} USING TIMESTAMP ? AND TTL ? SET {column} = ? WHERE {key};\n")
         })
         .collect();
-    let batch = |parts: &[&str]| format!("BEGIN UNLOGGED BATCH\n{}{statement}APPLY BATCH", parts.concat()).into();
-    Anew { absent: batch(&[&delete]), bare: batch(&[&updates]), present: batch(&[&delete, &insert, &updates]) }
+    let batch = |part: &str| format!("BEGIN UNLOGGED BATCH\n{part}{statement}APPLY BATCH").into();
+    Anew { absent: batch(&delete), present: batch(&updates) }
 }
 
 fn place_of(columns: &[(String, CqlType)], name: &str) -> Result<usize, InvalidRequest> {
@@ -384,33 +379,16 @@ impl Bound<'_> {
         let write = &self.plan.draft.writes[0];
         let mut text = &write.text;
         if let Some(row) = anew {
-            let key = self.row_key()?;
-            let (delete, make) = (timestamp_us.to_be_bytes(), (timestamp_us + 1).to_be_bytes());
-            let longest = row.lives.iter().zip(row.cells.iter().flatten()).filter(|(_, cell)| cell.is_some());
-            // None, for ever, is the longest, and is written as 0.
-            let longest = longest.map(|(seconds, _)| *seconds).max_by_key(|seconds| seconds.unwrap_or(u32::MAX));
+            let (key, anew_us) = (self.row_key()?, timestamp_us.to_be_bytes());
             let batches = if is_refused { &lone.settle } else { &lone.anew };
-            text = match longest {
-                None if row.cells.is_none() => &batches.absent,
-                None => &batches.bare,
-                Some(_) => &batches.present,
-            };
-            if row.cells.is_none() || longest.is_some() {
-                list.push(Wire::Bytes(&delete));
+            text = if row.cells.is_some() { &batches.present } else { &batches.absent };
+            if row.cells.is_none() {
+                list.push(Wire::Bytes(&anew_us));
                 key.iter().for_each(|part| _ = list.push(Wire::Bytes(part)));
-            }
-            if let Some(longest) = longest {
-                key.iter().for_each(|part| _ = list.push(Wire::Bytes(part)));
-                list.push(Wire::Bytes(&make)).push(Wire::Bytes(&longest.unwrap_or(0).to_be_bytes()));
             }
             for (cell, seconds) in row.cells.iter().flatten().zip(&row.lives) {
-                list.push(Wire::Bytes(&make)).push(Wire::Bytes(&seconds.unwrap_or(0).to_be_bytes()));
-                list.push(match cell {
-                    Some(value) => Wire::Bytes(value),
-                    // Where nothing was deleted before, nothing may come late either.
-                    None if longest.is_none() => Wire::Null,
-                    None => Wire::Unset,
-                });
+                list.push(Wire::Bytes(&anew_us)).push(Wire::Bytes(&seconds.unwrap_or(0).to_be_bytes()));
+                list.push(cell.as_deref().map_or(Wire::Null, Wire::Bytes));
                 key.iter().for_each(|part| _ = list.push(Wire::Bytes(part)));
             }
         }
