@@ -3,7 +3,7 @@
 use shunt_language::functions::Environment;
 use shunt_language::terms::{Bindings, Scope, Value};
 use shunt_language::transaction::{
-    self, Inner, MarkerPlace, MarkerSource, Reference, Returned, STATEMENTS_MAX, Test, Transaction, mode,
+    self, Inner, MarkerPlace, MarkerSource, Reference, Returned, STATEMENTS_MAX, Test, Transaction, guard, mode,
 };
 use shunt_language::{CqlType, Refusal, parse};
 use shunt_wire::cql::statement::{Kind, classify};
@@ -19,6 +19,7 @@ pub fn run(data: &[u8]) {
     if let Ok(Some(change)) = mode::parse(text) {
         assert!(classify(text).kind == Kind::Ddl && !change.table.name.is_empty());
     }
+    without_guard(text);
     let found = match crate::bounded(BYTES_EACH_MAX, text.len(), || transaction::parse(text)) {
         Ok(found) => found,
         Err(Refusal::Syntax(error)) => return assert!(!error.message.is_empty()),
@@ -37,6 +38,21 @@ pub fn run(data: &[u8]) {
         assert!(found.row(reference).is_some() && shown.to_ascii_lowercase().contains(&reference.row), "{shown}");
     }
     conditions(&found);
+}
+
+/// What is left of a text without the lock that it names is such a text that names none, with the other markers.
+fn without_guard(text: &str) {
+    let Ok(Some((rest, guards))) = crate::bounded(BYTES_EACH_MAX, text.len(), || guard::guarded(text)) else { return };
+    assert!(!guards.all.is_empty() && rest.len() < text.len());
+    assert_eq!(guard::guarded(&rest), Ok(None), "{rest}");
+    // It may refer to rows, which there are none of.
+    let Ok(parsed) = parse(text) else { return };
+    let left = parse(&rest).unwrap_or_else(|error| panic!("{rest}: {error}"));
+    let gone: Vec<usize> = guards.gone().map(|(index, ..)| usize::from(index)).collect();
+    let mut names = parsed.markers;
+    assert_eq!(names.len(), guards.markers);
+    gone.iter().rev().for_each(|index| drop(names.remove(*index)));
+    assert_eq!(names, left.markers, "{rest}");
 }
 
 fn returned(found: &Transaction) -> &[Reference] {

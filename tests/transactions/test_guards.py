@@ -204,9 +204,15 @@ def test_an_outcome_is_found_again_when_the_lock_is_lost(guarded, number):
     assert balance(guarded, number) == 11
 
 
-def lost_updates(session, number, guard):
-    """Five clients add to a row under a lock, each of which stops once past the time of its lock. What is said to be written and is not there."""
-    name, said, guard_of = f"append {number}", [], (lambda fence: with_fence(name, fence)) if guard else (lambda fence: None)
+def lost_updates(session, number, guard, execute=None):
+    """Five clients add to a row under a lock, each of which stops once past the time of its lock. What is said to be written and is not there.
+    `execute`: carries a statement out under a guard of the lock with a name and fence."""
+    name, said = f"append {number}", []
+
+    def by_payload(text, name, fence):
+        return session.execute(text, custom_payload=with_fence(name, fence) if guard else None)
+
+    execute = execute or by_payload
     stopped = threading.Semaphore(2)
 
     def append(client):
@@ -215,10 +221,10 @@ def lost_updates(session, number, guard):
             while (fence := acquire(session, name, owner, ttl=1)) is None:
                 time.sleep(0.02)
             try:
-                read = session.execute(f"SELECT owner FROM accounts WHERE id = {number}", custom_payload=guard_of(fence)).one()["owner"]
+                read = execute(f"SELECT owner FROM accounts WHERE id = {number}", name, fence).one()["owner"]
                 if round == 0 and stopped.acquire(blocking=False):
                     time.sleep(1.5)
-                session.execute(f"UPDATE accounts SET owner = '{read} {owner}' WHERE id = {number}", custom_payload=guard_of(fence))
+                execute(f"UPDATE accounts SET owner = '{read} {owner}' WHERE id = {number}", name, fence)
                 said.append(owner)
             except InvalidRequest as error:
                 assert guard and "does not count any more" in str(error)

@@ -5,7 +5,7 @@
 //! of the local datacentre. A request the proxy does not understand is never refused: it goes to any node, is not
 //! repeated, and the node says what it thinks.
 
-use shunt_language::transaction::{TEXT_BYTES_MAX, mode};
+use shunt_language::transaction::{TEXT_BYTES_MAX, guard, mode};
 use shunt_topology::token;
 use shunt_topology::{KeyspaceIndex, NodeId, Token};
 use shunt_wire::cql::envelope::{Header, opcode};
@@ -80,6 +80,7 @@ const MODE_CHANGE_BYTES_MAX: usize = 4_096;
 fn is_on_transactions(parsed: &Statement<'_>, text: &str) -> bool {
     match parsed.kind {
         Kind::Transaction => true,
+        _ if is_guarded(parsed, text) => true,
         // What is longer is no change of a mode alone, and not taken apart to see that.
         Kind::Ddl => {
             text.len() <= MODE_CHANGE_BYTES_MAX && mode::may_change_mode(text) && !matches!(mode::parse(text), Ok(None))
@@ -88,9 +89,17 @@ fn is_on_transactions(parsed: &Statement<'_>, text: &str) -> bool {
     }
 }
 
-/// True if a text that is to be prepared is a transaction.
+/// True of a statement that names the lock which it relies on, where its conditions stand; or means to. No other is looked at any closer than for
+/// whether it has conditions.
+#[inline]
+fn is_guarded(parsed: &Statement<'_>, text: &str) -> bool {
+    parsed.conditional && guard::may_be_guarded(text) && !matches!(guard::guarded(text), Ok(None))
+}
+
+/// True if a text that is to be prepared is a transaction, or one because of the lock that it names.
 fn is_transaction(text: &str) -> bool {
-    statement::classify(text).kind == Kind::Transaction
+    let parsed = statement::classify(text);
+    parsed.kind == Kind::Transaction || is_guarded(&parsed, text)
 }
 
 /// True if a text that is to be prepared is on one of the tables of locks, and none of the forms that it may have.
@@ -203,6 +212,7 @@ fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
                     if learned.statement.after == After::Lock && plan.after != After::Unprepared {
                         plan.after = After::Lock;
                     }
+                    is_transaction |= learned.statement.after == After::Transaction;
                     is_transaction |= !router.modes.is_empty()
                         && router.modes.take_any(learned.statement.tables.as_deref(), Access::Write);
                     let token = learned.token(&child.values, &mut router.key_scratch);
@@ -220,6 +230,7 @@ fn plan_batch(router: &mut Router, pool: PoolId, batch: &Batch<'_>) -> Plan {
                 {
                     plan.after = After::Lock;
                 }
+                is_transaction |= router.serves_locks && is_guarded(&parsed, text);
                 is_transaction |= is_routed(router, &parsed, text, session);
                 let wanted = plan.placement.is_none();
                 let placement = if wanted {

@@ -2,7 +2,7 @@
 
 use super::Add;
 
-const TEXTS: [(&str, &str); 16] = [
+const TEXTS: [(&str, &str); 19] = [
     ("read", "BEGIN TRANSACTION SELECT * FROM ks.t WHERE k = ? AND c = 2 LIMIT 1; COMMIT TRANSACTION"),
     ("write", "BEGIN TRANSACTION INSERT INTO t (k, c, v) VALUES (?, :c, {'a': [1]}); COMMIT TRANSACTION;"),
     (
@@ -42,6 +42,13 @@ const TEXTS: [(&str, &str); 16] = [
     ("mode", "ALTER TABLE IF EXISTS ks.t WITH transactional_mode = 'mixed_reads'"),
     ("mode_and_more", "ALTER TABLE t WITH transactional_mode = 'full' AND comment = ''"),
     ("batch", "BEGIN BATCH INSERT INTO t (k) VALUES (0); APPLY BATCH"),
+    ("guard", "UPDATE t SET v = ? WHERE k = :k IF \"shunt:lock\" = ? AND \"shunt:fence\" = :f;"),
+    ("fast_guard", "DELETE v FROM t WHERE k = 1 IF \"shunt:fence\" = -7 AND \"shunt:fast_lock\" = 'a'"),
+    (
+        "guarded_batch",
+        "BEGIN BATCH UPDATE t SET v = 1 WHERE k = ? IF \"shunt:lock\" = ? AND \"shunt:fence\" = 7 INSERT INTO t (k) VALUES (?); \
+         DELETE FROM t WHERE k = 0 IF \"shunt:lock\" = 'a' AND \"shunt:fence\" = ? APPLY BATCH",
+    ),
 ];
 
 /// Texts, and one with as many statements as there may be.

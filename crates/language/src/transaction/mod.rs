@@ -24,9 +24,10 @@
 //! refused besides: `INSERT JSON` and `IN` for a partition key, because a key must be known before anything is read; conditions with
 //! nothing to write; and what has more statements or bytes than [`STATEMENTS_MAX`] and [`TEXT_BYTES_MAX`].
 //!
-//! [`mode`] reads the `ALTER TABLE` that says whether a table takes part in transactions.
+//! [`guard`] takes out of a single statement or a batch what names the lock that it relies on; [`mode`] reads the `ALTER TABLE` that says whether a table takes part in transactions.
 
 mod condition;
+pub mod guard;
 mod keys;
 pub mod mode;
 mod place;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shunt_locks::Ticket;
 use shunt_transactions::{NotExecuted, Outcome};
 use shunt_wire::cql::envelope::{Header, flag, opcode};
-use shunt_wire::cql::message::encode_result::{Column, PreparedSpec, RowsWriter};
+use shunt_wire::cql::message::encode_result::{Column, PreparedSpec, RowsWriter, native};
 use shunt_wire::cql::message::errors::ReplicaCounts;
 use shunt_wire::cql::message::{
     Consistency, ErrorDetails, ErrorMessage, encode, encode_result, error_code, put, split_response_prefix,
@@ -180,26 +180,21 @@ fn not_executed(why: NotExecuted) -> Fault {
     }
 }
 
-/// Answers PREPARE.
-pub(super) fn prepared(core: &mut Core, ticket: Ticket, plan: &Arc<Plan>) {
-    let outline = &plan.draft.outline;
-    let tables = outline.tables.iter().map(|(name, writes)| (name.as_str().into(), *writes)).collect();
-    let known = Known {
-        text: Arc::clone(&outline.text),
-        keyspace: Arc::clone(&outline.keyspace),
-        domain: outline.domain.as_str().into(),
-        tables,
+/// Answers PREPARE of a text, by the plan of what is left of it without its guard.
+pub(super) fn prepared(core: &mut Core, ticket: Ticket, text: &str, plan: &Arc<Plan>) {
+    let known = match Known::read(text, Some(&plan.draft.outline.keyspace)) {
+        Ok(known) => known,
+        Err(refusal) => return core.fleet.transactions.fail(ticket, &Fault::from(refusal).into()),
     };
-    let id = known::id_of(&known.text, &known.keyspace);
+    let mut bind = columns(&plan.markers);
+    for (index, name, is_fence) in known.guards.iter().flat_map(|guards| guards.gone()) {
+        bind.insert(usize::from(index).min(bind.len()), (name, if is_fence { native::BIGINT } else { native::TEXT }));
+    }
+    let id = known::id_of(text, &known.keyspace);
     let version = asker::version_of(core, ticket);
-    let parsed = statement::classify(&known.text);
-    let learned = PreparedStatement::opaque(
-        &id,
-        &known.text,
-        &parsed,
-        Some(&known.keyspace).filter(|name| !name.is_empty()).map(|name| &**name),
-    );
-    let learned = learned.of_transaction(known);
+    let keyspace = Some(&*known.keyspace).filter(|name| !name.is_empty());
+    let learned = PreparedStatement::opaque(&id, text, &statement::classify(text), keyspace);
+    let learned = learned.of_transaction(known.clone());
     let login = asker::login_of(core, ticket);
     let account = core.router.prepared.account(login.as_deref());
     core.router.prepared.learn(account, learned);
@@ -210,7 +205,7 @@ pub(super) fn prepared(core: &mut Core, ticket: Ticket, plan: &Arc<Plan>) {
         result_metadata_id: &id,
         keyspace,
         table,
-        bind: &columns(&plan.markers),
+        bind: &bind,
         partition_key: &[],
         result: &columns(&plan.columns),
     };

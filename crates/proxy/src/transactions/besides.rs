@@ -136,16 +136,19 @@ fn guard<'a>(key: &str, value: &'a [u8]) -> Result<Guard<'a>, Fault> {
     let text = std::str::from_utf8(value).ok();
     // A name may have such a sign in it; a fence has none.
     let split = text.and_then(|text| text.rsplit_once('='));
-    let read = split.and_then(|(name, fence)| Some((name, fence.parse().ok()?)));
-    match read {
-        Some((name, fence)) if !name.is_empty() && name.len() <= NAME_BYTES_MAX => {
-            Ok(Guard { is_fast: key == FAST_LOCK, name, fence, is_over: false })
-        }
-        _ => Err(Fault::invalid(format!(
+    let read = split.and_then(|(name, fence)| checked(name, fence.parse().ok()?, key == FAST_LOCK));
+    read.ok_or_else(|| {
+        Fault::invalid(format!(
             "Shunt: the payload {key} is name=fence, as text: the name of a lock that the client holds, of 1 to {NAME_BYTES_MAX} bytes, and \
              the number that it was granted with"
-        ))),
-    }
+        ))
+    })
+}
+
+/// A guard of a lock with this name, if one can have it.
+pub(super) fn checked(name: &str, fence: i64, is_fast: bool) -> Option<Guard<'_>> {
+    let may_be = !name.is_empty() && name.len() <= NAME_BYTES_MAX;
+    may_be.then_some(Guard { is_fast, name, fence, is_over: false })
 }
 
 #[cfg(test)]

@@ -56,8 +56,8 @@ pub(crate) fn out(core: &mut Core, io: &mut Io) {
                 log::delete_bucket(core, io, shard, generation, bucket);
             }
             Wanted::Planned(Waiter::Job(number), plan) => run::planned(core, io, number, plan),
-            Wanted::Planned(Waiter::Prepare(ticket), Ok(plan)) => answer::prepared(core, ticket, &plan),
-            Wanted::Planned(Waiter::Prepare(ticket), Err(failed)) => core.fleet.transactions.fail(ticket, &failed),
+            Wanted::Planned(Waiter::Prepare(ticket, text), Ok(plan)) => answer::prepared(core, ticket, &text, &plan),
+            Wanted::Planned(Waiter::Prepare(ticket, _), Err(failed)) => core.fleet.transactions.fail(ticket, &failed),
             Wanted::Allowed { ticket, login, known, message } => {
                 take::send(core, io, ticket, &login, &known.domain, &message);
             }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use md5::{Digest, Md5};
 use shunt_language::Refusal;
+use shunt_language::transaction::guard::{self, Guards};
 use shunt_wire::cql::message::primitive::Reader;
 use shunt_wire::cql::message::{Values, put};
 use shunt_wire::error::DecodeError;
@@ -17,7 +18,10 @@ pub(crate) type Head = (u8, u8);
 /// A text, and what it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
+    /// Without what names a lock in it.
     pub(crate) text: Arc<str>,
+    /// And that.
+    pub(crate) guards: Option<Box<Guards>>,
     /// Of names without one; empty: none.
     pub(crate) keyspace: Arc<str>,
     /// The keyspace of its tables.
@@ -29,15 +33,19 @@ pub(crate) struct Known {
 impl Known {
     /// Reads a text. `keyspace`: that of the session, if it has one.
     pub(super) fn read(text: &str, keyspace: Option<&str>) -> Result<Known, Refusal> {
+        let guarded = guard::guarded(text)?;
+        let text = guarded.as_ref().map_or(text, |(rest, _)| rest);
         let Outline { text, keyspace, domain, tables, .. } = Outline::read(text, keyspace.unwrap_or_default())?;
         let tables = tables.into_iter().map(|(name, writes)| (name.into_boxed_str(), writes)).collect();
-        Ok(Known { text, keyspace, domain: domain.into(), tables })
+        let guards = guarded.map(|(_, guards)| Box::new(guards));
+        Ok(Known { text, guards, keyspace, domain: domain.into(), tables })
     }
 
     /// About what it takes in memory.
     pub(crate) fn bytes(&self) -> usize {
         let tables = self.tables.iter().map(|(name, _)| name.len() + size_of::<(Box<str>, bool)>()).sum::<usize>();
-        size_of::<Self>() + self.text.len() + self.keyspace.len() + self.domain.len() + tables
+        let guards = self.guards.as_ref().map_or(0, |guards| size_of::<Guards>() + guards.bytes());
+        size_of::<Self>() + self.text.len() + self.keyspace.len() + self.domain.len() + tables + guards
     }
 }
 

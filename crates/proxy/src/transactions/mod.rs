@@ -12,7 +12,7 @@
 //! | [`take`], [`alone`] | a client's transaction is read, as text or prepared, and sent to the core of its shard |
 //! | [`known`] | what its own core knows of it, and what the other is sent |
 //! | [`allowed`], [`question`], [`verdicts`] | whether the client's role may read and write its tables |
-//! | [`besides`], [`look`], [`guarded`], [`fence`], [`own_rows`] | what a client asks besides: that a lock is held, or that it is carried out once |
+//! | [`besides`], [`in_text`], [`look`], [`guarded`], [`fence`], [`own_rows`] | what a client asks besides: that a lock is held, or that it is carried out once |
 //! | [`run`], [`job`] | it is locked, and answered in the end |
 //! | [`shares`] | how much of that each client may have |
 //! | [`lone`], [`deciding`], [`row`] | single statements on tables with the mode `conditional`, and the rows that are known of these |
@@ -46,6 +46,7 @@ mod failed;
 pub(crate) mod fence;
 mod guarded;
 pub(crate) mod heard;
+mod in_text;
 mod job;
 pub(crate) mod known;
 mod levels;

@@ -55,7 +55,7 @@ pub(super) fn want(core: &mut Core, io: &mut Io, (text, keyspace): (&str, &str),
         planning.waiting.extend(waiter);
         return;
     }
-    let is_prepare = matches!(waiter, Some(Waiter::Prepare(_)));
+    let is_prepare = matches!(waiter, Some(Waiter::Prepare(..)));
     if !has_room(plans, who, is_prepare) {
         let fault = Fault::overloaded(
             "Shunt: as many transactions are being prepared as may; ask again, or prepare your statements",

@@ -11,12 +11,12 @@ use super::schema::{Table, Types};
 use crate::limits::SECOND_NS;
 
 /// Who waits for a plan.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Waiter {
     /// A transaction, by its number.
     Job(u64),
-    /// A client that prepares it.
-    Prepare(Ticket),
+    /// A client that prepares it, with the text as it has sent it.
+    Prepare(Ticket, Arc<str>),
 }
 
 /// How long a plan is used beyond its time, for as long as it is made anew.

@@ -12,7 +12,7 @@ use super::besides::Besides;
 use super::known::{Asked, Known};
 use super::plans::Waiter;
 use super::timer::set_due;
-use super::{allowed, alone, asker, levels, look, modes, planning, run};
+use super::{allowed, alone, asker, in_text, levels, look, modes, planning, run};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::hop::forward::forward_transaction;
@@ -65,10 +65,11 @@ fn read(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -
                 return Err(Fault::invalid(why));
             }
             // What is wrong with it is said before a node is asked anything.
-            Known::read(prepare.text, keyspace)?;
+            let known = Known::read(prepare.text, keyspace)?;
             let Some(ticket) = note(core, io, (slot, header)) else { return Ok(()) };
             let who = asker::share_of(core, ticket, keyspace.unwrap_or_default());
-            planning::want(core, io, (prepare.text, keyspace.unwrap_or_default()), &who, Waiter::Prepare(ticket));
+            let waiter = Waiter::Prepare(ticket, prepare.text.into());
+            planning::want(core, io, (&known.text, &known.keyspace), &who, waiter);
             Ok(())
         }
         opcode::QUERY if besides.is_empty() && is_change(version, body)? => {
@@ -79,7 +80,13 @@ fn read(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -
             Ok(())
         }
         _ => alone::read(core, session.as_deref(), header, body, |core, known, values| {
-            let asked = asked_of(known, version, (&role, besides), values);
+            let Some(guards) = &known.guards else {
+                let asked = asked_of(known, version, (&role, besides), values);
+                return begin(core, io, (slot, header), known, &asked, false);
+            };
+            let besides = in_text::besides(guards, values, besides)?;
+            let rest = in_text::without(guards, values, version);
+            let asked = asked_of(known, version, (&role, besides), rest.values());
             begin(core, io, (slot, header), known, &asked, false)
         }),
     }

@@ -3,6 +3,7 @@
 mod accepted;
 mod alone;
 mod conditions;
+mod guards;
 mod keys;
 mod limits;
 mod modes;
