@@ -308,7 +308,7 @@ def test_a_fleet_that_the_ring_has_no_nodes_for_leaves_nothing_behind():
             direct.query("DROP KEYSPACE shunt")
         tables = {*(f"shunt_meta.{name}" for name in ("fleet", "member", "lock", "transactional", "txn_shard", "txn_low", "txn_log", "txn_fence",
                                                       "txn_outcome")),
-                  *(f"shunt.{name}" for name in ("locks", "fast_locks", "rwlocks", "fast_rwlocks", "lock_queue"))}
+                  *(f"shunt.{name}" for name in ("locks", "fast_locks", "rwlocks", "fast_rwlocks", "lock_queue", "guards"))}
         for dropped, says, new in (([], "is made", tables), ([], "was there before", set()),
                                    (["shunt.lock_queue", "shunt.locks"], "was there before", {"shunt.lock_queue", "shunt.locks"})):
             with cql.Session(f"{NETWORK}.11", 9148) as direct:

@@ -282,7 +282,7 @@ def test_changes_of_the_tables_are_refused_with_what_to_do_and_others_are_not(fl
     inside.set_keyspace("shunt")
     made = f"made_{session.version}"
     for text, says in (("DROP TABLE locks", "DROP TABLE shunt.locks is refused"), ("ALTER TABLE lock_queue ADD a int", "shunt fleet init"),
-                       ("CREATE INDEX ON fast_locks (owner)", "shunt locks"), ("TRUNCATE rwlocks", "DELETE")):
+                       ("CREATE INDEX ON fast_locks (owner)", "shunt locks"), ("DROP TABLE guards", "DELETE removes a rule"), ("TRUNCATE rwlocks", "DELETE")):
         for ask in (inside.execute, inside.prepare):
             with pytest.raises(InvalidRequest) as caught:
                 ask(text)
@@ -296,7 +296,7 @@ def test_changes_of_the_tables_are_refused_with_what_to_do_and_others_are_not(fl
     contact, port = nodes[0].split(",")[0].rsplit(":", 1)
     with cql.Session(contact, int(port)) as direct:
         tables = direct.query("SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'shunt'")
-    assert len(tables) == 5
+    assert len(tables) == 6
 
 
 def test_use_and_the_tables_metadata(fleet, session):

@@ -4,11 +4,13 @@ import os
 import time
 
 import pytest
-from cassandra import Unauthorized
+from cassandra import InvalidRequest, Unauthorized
 from cassandra.cluster import NoHostAvailable
 
 from harness.cluster import SUPERUSER
 from locks.fleet import with_logins
+
+from .test_modes import SEEN_SECONDS
 
 NETWORK = "127.0.63"
 FIRST = 84
@@ -87,3 +89,31 @@ def test_each_right_is_needed_and_heeded(admin, session):
     admin.execute(f"GRANT ALTER ON guarded.a TO {session.role}")
     ask(session, MODE)
     refused(session, MODE.replace("guarded.a", "guarded.b"), "ALTER")
+
+
+def test_who_may_modify_the_table_of_rules_may_change_a_rule(admin, session):
+    """And nobody else, whatever rights the role has on the table that the rule is of; to follow a rule no right on it is needed."""
+    name = f"guarded.{session.role}"
+    admin.execute(f"CREATE TABLE {name} (k int PRIMARY KEY, v int)")
+    admin.execute(f"ALTER TABLE {name} WITH transactional_mode = 'unsafe'")
+    admin.execute(f"GRANT ALL PERMISSIONS ON {name} TO {session.role}")
+    admin.execute(f"GRANT SELECT ON shunt.locks TO {session.role}")
+    insert = f"INSERT INTO shunt.guards (table_name, lock, mode) VALUES ('{name}', 'l', 'require')"
+    delete = f"DELETE FROM shunt.guards WHERE table_name = '{name}'"
+    for text in (insert, delete, "TRUNCATE shunt.guards"):
+        refused(session, text, "MODIFY")
+    write = f"INSERT INTO {name} (k, v) VALUES (1, 2)"
+    ask(session, write)
+    admin.execute(insert)
+    time.sleep(SEEN_SECONDS)
+    with pytest.raises(InvalidRequest, match="the rule of shunt.guards for"):
+        ask(session, write)
+    refused(session, delete, "MODIFY")
+    fence = ask(session, "INSERT INTO shunt.locks (name, owner) VALUES ('l', 'me') IF NOT EXISTS USING TTL 60").one()["fence"]
+    ask(session, f"UPDATE {name} SET v = 3 WHERE k = 1 IF \"shunt:lock\" = 'l' AND \"shunt:fence\" = {fence}")
+    ask(session, "DELETE FROM shunt.locks WHERE name = 'l' IF owner = 'me'")
+    admin.execute(f"GRANT MODIFY ON shunt.guards TO {session.role}")
+    ask(session, delete)
+    time.sleep(SEEN_SECONDS)
+    ask(session, write)
+    assert admin.execute(f"SELECT * FROM {name}").one() == {"k": 1, "v": 2}

@@ -1,4 +1,4 @@
-//! The tables of a fleet: `shunt_meta`, in which its proxies agree, and `shunt`, whose tables clients see and which stay empty.
+//! The tables of a fleet: `shunt_meta`, in which its proxies agree, and `shunt`, whose tables clients see and which stay empty, but for that of rules.
 //!
 //! Made once, by `shunt fleet init`. Every table has a fixed id, so that two that make it at once make the same table.
 
@@ -78,7 +78,7 @@ pub fn table_of(statement: &str) -> Option<(&str, &str, Vec<&str>)> {
 
 /// The statements that make all tables, of both keyspaces.
 pub fn tables() -> impl Iterator<Item = &'static str> {
-    META_TABLES.into_iter().chain(TRANSACTION_TABLES).chain(FACADE_TABLES)
+    META_TABLES.into_iter().chain(TRANSACTION_TABLES).chain(FACADE_TABLES).chain(RULE_TABLES)
 }
 
 /// The statement that makes a keyspace, [`META_KEYSPACE`] or [`FACADE_KEYSPACE`].
@@ -157,6 +157,12 @@ pub const FACADE_TABLES: [&str; 5] = [
      WITH id = 1b79ab18-eb0a-5d2d-928b-9ac300885ea8",
 ];
 
+/// The statement that makes the one table of [`FACADE_KEYSPACE`] which has rows: clients write to it which locks those have to name who write
+/// to a table, and proxies read it.
+pub const RULE_TABLES: [&str; 1] =
+    ["CREATE TABLE IF NOT EXISTS shunt.guards (table_name text PRIMARY KEY, lock text, fast boolean, mode text) \
+     WITH id = d165d94c-c9d4-59a7-ae79-7264a1efd371"];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,7 +170,8 @@ mod tests {
     #[test]
     fn every_table_is_known_by_keyspace_name_and_columns() {
         let of_meta = [&META_TABLES[..], &TRANSACTION_TABLES[..]].concat();
-        for (keyspace, statements) in [(META_KEYSPACE, &of_meta[..]), (FACADE_KEYSPACE, &FACADE_TABLES[..])] {
+        let of_facade = [&FACADE_TABLES[..], &RULE_TABLES[..]].concat();
+        for (keyspace, statements) in [(META_KEYSPACE, &of_meta[..]), (FACADE_KEYSPACE, &of_facade[..])] {
             for statement in statements {
                 let (found, table, columns) = table_of(statement).expect("a table");
                 assert!(found == keyspace && statement.contains(&format!(" {keyspace}.{table} (")));

@@ -22,7 +22,9 @@ use crate::membership::run;
 use crate::own::heard;
 use crate::reply;
 use crate::second::{agreement, expired, lost};
-use crate::transactions::{self, carry as transactions_carry, modes as transactions_modes};
+use crate::transactions::{
+    self, carry as transactions_carry, modes as transactions_modes, ruled as transactions_ruled,
+};
 use crate::window::WindowControl;
 
 /// The timer that comes round.
@@ -174,6 +176,7 @@ fn tick(core: &mut Core, io: &mut Io) {
     sweep::tick(core, io);
     transactions_carry::tick(core, io);
     transactions_modes::tick(core, io);
+    transactions_ruled::tick(core, io);
     hop::tick(core, io);
     core.window.tick(io, &core.context.metrics);
     core.context.metrics.idle_buffer_bytes.set(io.idle_buffer_bytes() as u64);

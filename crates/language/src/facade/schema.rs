@@ -10,7 +10,11 @@ use crate::lexer::{self, Kind, Token};
 pub(super) fn refusal(statement: &SchemaStatement, keyspace: Option<&str>) -> Option<InvalidRequest> {
     use SchemaStatement as S;
     let on = |what: &str, name: &QualifiedName, advice: &str| {
-        let table = is_facade(name, keyspace)?.name();
+        let is_of_rules = name.keyspace.as_deref().or(keyspace) == Some(KEYSPACE) && name.name == RULES;
+        let (table, advice) = match is_of_rules {
+            true => (RULES, OF_RULES),
+            false => (is_facade(name, keyspace)?.name(), advice),
+        };
         Some(InvalidRequest::new(format!("{what} {KEYSPACE}.{table} is refused: {advice}")))
     };
     let of_keyspace = |what: &str, name: &str, advice: &str| {
@@ -38,6 +42,9 @@ pub(super) fn refusal(statement: &SchemaStatement, keyspace: Option<&str>) -> Op
     }
 }
 
+/// The table of rules, which has rows and is a node's to read and write.
+const RULES: &str = "guards";
+const OF_RULES: &str = "the proxies of a fleet read rules from this table, and need it as `shunt fleet init` has made it; DELETE removes a rule";
 const MAKE: &str = "`shunt fleet init` makes what locks need, at a node";
 const KEEP: &str =
     "the proxies of a fleet answer statements on this table, and need it as `shunt fleet init` has made it";
@@ -59,7 +66,9 @@ pub fn may_change(text: &str, keyspace: Option<&str>) -> bool {
         }
     };
     let is_dot = |token: Token| text.get(token.start..token.end) == Some(".");
-    let is_table = |token: Token| Table::ALL.iter().any(|table| is_name(token, table.name()));
+    let mut tables = Table::ALL.map(Table::name).to_vec();
+    tables.push(RULES);
+    let is_table = |token: Token| tables.iter().any(|table| is_name(token, table));
     let (mut before, mut number, mut of_keyspace, mut found) = ([None::<Token>; 2], 0, false, false);
     let cut = lexer::each(text, |token| {
         number += 1;

@@ -12,6 +12,7 @@ use super::connection::Connection;
 use super::error::ControlError;
 use super::tables::{self, Row};
 use crate::transactions::routed::{self, TableModes};
+use crate::transactions::rules;
 
 /// Keyspaces and tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,35 +47,48 @@ pub(super) async fn read(
     Ok(Schema { keyspaces: keyspaces.iter().filter_map(keyspace).collect(), tables: group(&columns, &tables), modes })
 }
 
-/// Before clients are served: what they write to such tables must not go past transactions. Where no quorum answers one replica has to do, for
-/// all other tables are to be served.
+/// Before clients are served: what they write to such tables must not go past transactions, or past a rule.
 async fn read_modes(connection: &mut Connection, limit: Duration) -> Result<TableModes, ControlError> {
-    let mut read = tables::read_at(connection, routed::QUESTION, Consistency::QUORUM, limit).await;
-    let is_told = matches!(&read, Err(ControlError::Node { code: error_code::INVALID | error_code::UNAUTHORIZED, .. }));
-    if read.is_err() && !is_told {
-        read = tables::read_at(connection, routed::QUESTION, Consistency::ONE, limit).await;
-    }
-    let rows = match read {
-        // A fleet of a version without transactions, or none yet; or this proxy's role may not read it, and carries out no transaction.
-        Err(ControlError::Node { code: error_code::INVALID, .. }) => Vec::new(),
-        Err(ControlError::Node { code: error_code::UNAUTHORIZED, message }) => {
-            warn!(
-                why = message,
-                "this proxy's role may not read shunt_meta.transactional: statements on tables with a mode go past transactions here"
-            );
-            Vec::new()
-        }
-        outcome => outcome?,
-    };
     let mut modes = TableModes::default();
-    for row in &rows {
+    for row in &read_own(connection, routed::QUESTION, "shunt_meta.transactional", limit).await? {
         if let (Some(keyspace), Some(table), Some(mode)) =
             (row.text("keyspace_name"), row.text("table_name"), row.text("mode"))
         {
             modes.add(keyspace, table, mode);
         }
     }
+    for row in &read_own(connection, rules::QUESTION, "shunt.guards", limit).await? {
+        let Some(table_name) = row.text("table_name") else { continue };
+        let is_fast = row.bytes("fast") == Some(&[1]);
+        modes.rules.add(&rules::Row { table_name, lock: row.text("lock"), is_fast, mode: row.text("mode") });
+    }
     Ok(modes)
+}
+
+/// Reads a table of the fleet's. Where no quorum answers one replica has to do, for all other tables are to be served.
+async fn read_own(
+    connection: &mut Connection,
+    question: &str,
+    table: &str,
+    limit: Duration,
+) -> Result<Vec<Row>, ControlError> {
+    let mut read = tables::read_at(connection, question, Consistency::QUORUM, limit).await;
+    let is_told = matches!(&read, Err(ControlError::Node { code: error_code::INVALID | error_code::UNAUTHORIZED, .. }));
+    if read.is_err() && !is_told {
+        read = tables::read_at(connection, question, Consistency::ONE, limit).await;
+    }
+    match read {
+        // A fleet of a version without this table, or none yet; or this proxy's role may not read it, and carries out no transaction.
+        Err(ControlError::Node { code: error_code::INVALID, .. }) => Ok(Vec::new()),
+        Err(ControlError::Node { code: error_code::UNAUTHORIZED, message }) => {
+            warn!(
+                why = message,
+                "this proxy's role may not read {table}: statements on tables with a mode, or a rule, go past transactions here"
+            );
+            Ok(Vec::new())
+        }
+        outcome => outcome,
+    }
 }
 
 fn keyspace(row: &Row) -> Option<Keyspace> {

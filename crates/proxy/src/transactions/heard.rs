@@ -3,7 +3,7 @@
 use shunt_reactor::Io;
 
 use super::part::Part;
-use super::{allowed, carry, log, lone, modes, names, openings, planning, reads, writes};
+use super::{allowed, carry, log, lone, modes, names, openings, planning, reads, ruled, writes};
 use crate::core::Core;
 use crate::own::Heard;
 
@@ -24,6 +24,7 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, part: Part, heard: &Heard<'_>, 
         }
         Part::Change(number) | Part::MayChange { number, .. } => modes::heard_change(core, io, number, heard),
         Part::Modes => modes::heard(core, io, heard),
+        Part::Rules => ruled::heard(core, io, heard),
         Part::Permission { pool, number } => allowed::heard(core, io, (pool, number), heard),
         Part::Nothing => {}
     }

@@ -23,6 +23,7 @@
 //! | [`schema`], [`replicas`], [`plan`] | tables, whether enough nodes can have their rows, and plans, without I/O |
 //! | [`modes`], [`changes`], [`switching`] | which tables take part in transactions, and how that changes |
 //! | [`routed`] | and of which all statements are transactions |
+//! | [`rules`], [`ruled`] | of which writes have to name a lock, and which |
 //! | [`outbox`], [`carry`] | what [`shunt_transactions`] wants done, until it is; and doing it |
 //! | [`part`], [`heard`] | which part one of the proxy's own statements is, and its answer |
 //! | [`log`] | statements on the tables of the log |
@@ -69,6 +70,8 @@ mod reads;
 mod replicas;
 pub(crate) mod routed;
 mod row;
+pub(crate) mod ruled;
+pub(crate) mod rules;
 pub(crate) mod run;
 mod schema;
 mod shares;
@@ -101,6 +104,7 @@ use self::outbox::{Outbox, Wanted};
 use self::part::{OneWrite, OpeningPart, Who};
 use self::plans::Plans;
 use self::row::Rows;
+use self::rules::Looks;
 use self::shares::Shares;
 use self::unmade::{Trials, Unmade};
 use self::verdicts::Allowed;
@@ -135,6 +139,8 @@ pub(crate) struct TransactionKeeper {
     parked: BTreeMap<Who, VecDeque<OneWrite>>,
     allowed: Allowed,
     modes: Modes,
+    /// At rules.
+    looks: Looks,
     /// Shards of this core whose logs are not opened yet: by whom they will be.
     claims: [Option<Claim>; SHARDS],
     /// In one order, so that a simulation is the same each time.
@@ -172,6 +178,7 @@ impl Default for TransactionKeeper {
             parked: BTreeMap::new(),
             allowed: Allowed::default(),
             modes: Modes::default(),
+            looks: Looks::default(),
             claims: [None; SHARDS],
             openings: BTreeMap::new(),
             unsent: Vec::new(),

@@ -90,6 +90,7 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
         // Nodes may have decided in between.
         core.fleet.transactions.rows = Rows::default();
     }
+    routed.rules = std::mem::take(&mut core.router.modes.rules);
     core.router.modes = routed;
     let modes = &core.fleet.transactions.modes;
     for shard in modes.shards.clone() {

@@ -31,6 +31,8 @@ pub(crate) enum Part {
     Low { shard: u8, generation: Generation, low: Position },
     /// Which tables take part in transactions.
     Modes,
+    /// Which tables have rules.
+    Rules,
     /// A step of a change of a table's mode.
     Change(u64),
     /// It shows if the login of a pool may change a table, of which it is to change the mode.
@@ -97,7 +99,7 @@ impl Part {
     pub(crate) fn share(self) -> Share {
         match self {
             Part::Permission { .. } | Part::MayChange { .. } => Share::Rights,
-            Part::Schema { .. } | Part::Text { .. } | Part::Change(_) | Part::Modes => Share::Plans,
+            Part::Schema { .. } | Part::Text { .. } | Part::Change(_) | Part::Modes | Part::Rules => Share::Plans,
             Part::Read { .. } | Part::Columns { .. } => Share::Reads,
             Part::Name(_) => Share::Names,
             Part::Record { .. } | Part::Opening { .. } | Part::Low { .. } | Part::Nothing => Share::Records,

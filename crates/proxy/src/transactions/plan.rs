@@ -327,6 +327,7 @@ pub(super) fn partition(keyspace: &str, table: &str, parts: &[Vec<u8>]) -> Parti
 
 mod carry_out;
 mod drafting;
+mod follow;
 pub(super) mod lone;
 mod outline;
 mod repeatable;

@@ -1,5 +1,5 @@
 //! Which tables' statements are decided by the proxies whatever their text says: those of which the mode is `mixed_reads`, `full` or
-//! `conditional`, or on its way to or from that.
+//! `conditional`, or on its way to or from that; and writes to those that have a rule.
 //!
 //! A core knows them from when it first knows the ring, and reads them again every two seconds. What it knows is kept while they cannot be read.
 
@@ -10,6 +10,7 @@ use shunt_language::ast::{self, QualifiedName};
 use shunt_language::transaction::mode::TransactionalMode;
 use shunt_wire::cql::statement::{Identifier, Kind, Statement};
 
+use super::rules::Rules;
 use super::switching::Told;
 
 /// What is asked.
@@ -19,6 +20,8 @@ pub(crate) const QUESTION: &str = "SELECT keyspace_name, table_name, mode FROM s
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableModes {
     routed: HashMap<Box<str>, HashMap<Box<str>, Routing>>,
+    /// Which locks writes to a table have to name: all are transactions.
+    pub(crate) rules: Rules,
 }
 
 /// What becomes of statements on a table.
@@ -90,10 +93,13 @@ impl TableModes {
     /// True if no statement is a transaction but by its text.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.routed.is_empty()
+        self.routed.is_empty() && self.rules.is_empty()
     }
 
     fn takes(&self, keyspace: &str, table: &str, access: Access) -> bool {
+        if access != Access::Read && may_have_modes(keyspace) && !self.rules.of(keyspace, table).is_empty() {
+            return true;
+        }
         let Some(routing) = self.routing(keyspace, table) else { return false };
         match access {
             Access::Read => routing == Routing::Mode(TransactionalMode::Full),
@@ -107,7 +113,7 @@ impl TableModes {
     #[cold]
     pub(crate) fn may_be_in(&self, text: &str) -> bool {
         let text = text.to_ascii_lowercase();
-        let names = self.routed.values().flat_map(HashMap::keys);
+        let names = self.routed.values().flat_map(HashMap::keys).map(|name| &**name).chain(self.rules.tables());
         names.map(|name| name.to_ascii_lowercase()).any(|name| text.contains(&name))
     }
 
@@ -214,5 +220,35 @@ mod tests {
         assert!(!modes.is_empty() && TableModes::default().is_empty());
         assert!(modes.keeps_conditional(&modes) && modes.keeps_conditional(&TableModes::default()));
         assert!(!TableModes::default().keeps_conditional(&modes));
+    }
+
+    #[test]
+    fn writes_to_tables_with_a_rule_are_taken_whatever_the_mode() {
+        let mut modes = TableModes::default();
+        assert!(modes.is_empty());
+        for table_name in ["ks.Ruled", "shunt_meta.lock", "none"] {
+            let row =
+                crate::transactions::rules::Row { table_name, lock: Some("l"), is_fast: false, mode: Some("require") };
+            assert_eq!(modes.rules.add(&row), table_name != "none");
+        }
+        assert!(!modes.is_empty());
+        let takes = |text: &str| {
+            let parsed = classify(text);
+            modes.take_any(tables_of(&parsed, text, Some("ks")).as_deref(), Access::of(parsed.kind))
+        };
+        for (text, taken) in [
+            ("INSERT INTO ruled (k) VALUES (1)", true),
+            ("UPDATE ks.RULED SET a = 1 WHERE k = 1 IF EXISTS", true),
+            ("TRUNCATE ks.ruled", true),
+            ("BEGIN BATCH INSERT INTO bare (k) VALUES (1) INSERT INTO ruled (k) VALUES (1) APPLY BATCH", true),
+            ("SELECT * FROM ruled WHERE k = 1", false),
+            ("INSERT INTO bare (k) VALUES (1)", false),
+            ("INSERT INTO other.ruled (k) VALUES (1)", false),
+            ("UPDATE shunt_meta.lock SET a = 1 WHERE k = 1", false),
+        ] {
+            assert_eq!(takes(text), taken, "{text}");
+        }
+        assert!(modes.may_be_in("BEGIN BATCH insert into KS.RULED") && !modes.may_be_in("INSERT INTO ks.bare"));
+        assert!(modes.take_any(None, Access::Write) && !modes.take_any(None, Access::Read));
     }
 }

@@ -18,7 +18,7 @@ use super::part::OneWrite;
 use super::plan::Plan;
 use super::plans::Waiter;
 use super::timer::set_due;
-use super::{answer, levels, modes, planning};
+use super::{answer, levels, modes, planning, ruled};
 use crate::core::Core;
 use crate::fault::Fault;
 
@@ -82,7 +82,9 @@ pub(super) fn planned(core: &mut Core, io: &mut Io, number: u64, plan: Result<Ar
 
 /// True of what is a transaction because of its table alone.
 fn is_by_mode(core: &Core, number: u64) -> bool {
-    let asked = core.fleet.transactions.jobs.get(&number).and_then(|job| Asked::read(&job.message).ok());
+    let message = core.fleet.transactions.jobs.get(&number).map(|job| &*job.message).unwrap_or_default();
+    // What a rule makes one will be refused for as long as its table has no mode.
+    let asked = Asked::read(message).ok().filter(|_| !ruled::is_ruled(core, message));
     asked.is_some_and(|asked| asked.besides.is_empty() && classify(asked.text).kind != Kind::Transaction)
 }
 
@@ -101,6 +103,7 @@ fn begin(core: &mut Core, io: &mut Io, number: u64, plan: &Arc<Plan>) -> Result<
     }
     job.values = plan.bind(&asked.values)?;
     job.plan = Some(Arc::clone(plan));
+    plan.with(&job.values).follow(&core.router.modes.rules, asked.besides.guard)?;
     let domain = &plan.draft.outline.domain;
     job.shard = levels::shard_of_domain(domain);
     job.own = OwnRows::of(&asked, core.context.config.fleet.as_deref().unwrap_or_default(), domain);

@@ -192,8 +192,8 @@ impl Tables {
             let columns = ["name", "slot", "owner", "role", "fence", "ttl_ms", "writetime(fence)"];
             let found = self.rows.iter().filter(|(at, _)| *at == bucket).map(|(_, row)| row.clone());
             rows(&columns, found.collect::<Vec<_>>())
-        } else if text.contains(" FROM shunt_meta.transactional") {
-            // No keyspace has transactions.
+        } else if text.contains(" FROM shunt_meta.transactional") || text.contains(" FROM shunt.guards") {
+            // No keyspace has transactions, and no table a rule.
             rows(&["keyspace_name"], Vec::new())
         } else if text.starts_with("INSERT INTO shunt_meta.lock") {
             if values[3].is_empty() {
@@ -224,7 +224,7 @@ pub fn hook(tables: &Shared) -> Hook {
     let tables = Arc::clone(tables);
     Box::new(move |request: &Request<'_>| {
         let has = |text: &[u8]| request.body.windows(text.len()).any(|part| part.eq_ignore_ascii_case(text));
-        let is_ours = has(b"shunt_meta");
+        let is_ours = has(b"shunt_meta") || has(b"FROM shunt.guards");
         // Whether a role may use locks: it may.
         // And whether somebody has put rows into their tables: nobody has.
         let looks = has(b"WHERE name IN ()") || has(b"SELECT name FROM shunt.") && has(b" LIMIT 1") && !has(b"WHERE");

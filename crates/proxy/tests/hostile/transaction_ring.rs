@@ -211,6 +211,9 @@ impl Bank {
         if text.contains("FROM shunt_meta.transactional") {
             return Some(answer(request, &self.modes(text)));
         }
+        if text.contains("FROM shunt.guards") {
+            return Some(answer(request, &rows(&["table_name"], Vec::new())));
+        }
         if text.contains("FROM system_schema.") {
             return self.schema(request, text);
         }

@@ -1,0 +1,76 @@
+//! The rules of tables, as a core knows them: read every two seconds, as modes are, and kept while they cannot be read.
+
+use shunt_reactor::Io;
+use shunt_wire::cql::message::ResultMessage;
+
+use super::known::{Asked, Known};
+use super::levels;
+use super::part::Part;
+use super::rules::{self, ROWS_MAX, Row, Rules};
+use crate::client::who::printable_to;
+use crate::core::Core;
+use crate::limits::{NAME_SHOWN_BYTES_MAX, SECOND_NS};
+use crate::own::{self, Heard, Whose};
+
+/// Between two looks, and the same after one that has failed.
+const EVERY_NS: u64 = 2 * SECOND_NS;
+const AGAIN_NS: u64 = SECOND_NS / 2;
+
+/// Looks, if it is time.
+pub(crate) fn tick(core: &mut Core, io: &mut Io) {
+    let now_ns = io.now_ns();
+    let looks = &core.fleet.transactions.looks;
+    if core.fleet.locks.level().is_none() || looks.is_asked || now_ns < looks.next_ns {
+        return;
+    }
+    let (pool, quorum) = (own::ask::pool(core, io), levels::quorum(core));
+    let whose = Whose::Transaction(Part::Rules);
+    // A replica that has missed a rule would let writes through.
+    let is_sent = pool.is_some_and(|pool| own::ask::ask_in(core, io, pool, whose, rules::QUESTION, quorum));
+    let looks = &mut core.fleet.transactions.looks;
+    (looks.is_asked, looks.next_ns) = (is_sent, now_ns + EVERY_NS);
+}
+
+/// A node has answered, or nobody has.
+pub(super) fn heard(core: &mut Core, io: &Io, heard: &Heard<'_>) {
+    let looks = &mut core.fleet.transactions.looks;
+    looks.is_asked = false;
+    // What is known stays so. A fleet that was made by a version before has no such table.
+    let Heard::Result(ResultMessage::Rows(rows)) = heard else {
+        looks.next_ns = looks.next_ns.min(io.now_ns() + AGAIN_NS);
+        return;
+    };
+    let (mut rules, mut unread) = (Rules::default(), Vec::new());
+    for row in rows.rows().map_while(Result::ok) {
+        let text = |place: usize| std::str::from_utf8(row.get(place)?).ok();
+        let Some(table_name) = text(0) else { continue };
+        let row = Row { table_name, lock: text(1), is_fast: row.get(2) == Some(&[1]), mode: text(3) };
+        if !rules.add(&row) {
+            unread.push(Box::from(table_name));
+        }
+    }
+    core.router.modes.rules = rules;
+    let looks = &mut core.fleet.transactions.looks;
+    for table_name in unread.iter().filter(|name| core.context.index == 0 && !looks.unread.contains(name)) {
+        let table_name = printable_to(table_name, NAME_SHOWN_BYTES_MAX);
+        tracing::warn!(%table_name, "a row of shunt.guards is a rule of no table: its table_name is no keyspace.table");
+    }
+    looks.unread = unread;
+    let is_full = rows.row_count >= ROWS_MAX;
+    if is_full && !looks.is_full && core.context.index == 0 {
+        tracing::warn!(
+            most = ROWS_MAX,
+            "shunt.guards has as many rules as are read, or more: those beyond hold for no table"
+        );
+    }
+    looks.is_full = is_full;
+}
+
+/// True of a request that writes to a table with a rule.
+pub(super) fn is_ruled(core: &Core, message: &[u8]) -> bool {
+    let known = Asked::read(message).ok().and_then(|asked| Known::read(asked.text, Some(asked.keyspace)).ok());
+    known.is_some_and(|known| {
+        let mut written = known.tables.iter().filter(|(_, writes)| *writes);
+        written.any(|(table, _)| !core.router.modes.rules.of(&known.domain, table).is_empty())
+    })
+}
