@@ -1,28 +1,52 @@
 """What docs/transactions.md shows is so."""
 
 import re
+import time
 import uuid
 from pathlib import Path
 
+import pytest
+from cassandra import InvalidRequest
 from cassandra.cluster import EXEC_PROFILE_DEFAULT
 from cassandra.query import named_tuple_factory
+
+from .test_modes import SEEN_SECONDS
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "transactions.md"
 
 
-def run_python(session):
-    """The examples in Python, in order: a guarded write, and one that is asked twice."""
+def run_python(session, in_text, rule):
+    """The examples in Python, in order: a guarded write, and one that is asked twice; between them those that name the lock in their text, and the rule."""
     session.execute("BEGIN TRANSACTION INSERT INTO bank.accounts (id, balance) VALUES (5, 1); COMMIT TRANSACTION")
     guarded, once = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     session.get_execution_profile(EXEC_PROFILE_DEFAULT).row_factory = named_tuple_factory
-    for example, balance in ((guarded, 7), (once, -3)):
-        exec(example, {"session": session, "uuid": uuid})
-        assert session.execute("SELECT balance FROM bank.accounts WHERE id = 5").one().balance == balance
+    names = {"session": session, "uuid": uuid}
+
+    def leaves(balance):
+        return session.execute("SELECT balance FROM bank.accounts WHERE id = 5").one().balance == balance
+
+    exec(guarded, names)
+    assert leaves(7)
+    update, batch = in_text.replace("1795495675940276", str(names["lock"].fence)).split(";\n", 1)
+    session.execute(update)
+    assert leaves(8)
+    session.execute(batch)
+    assert leaves(9)
+    session.execute(rule)
+    time.sleep(SEEN_SECONDS)
+    with pytest.raises(InvalidRequest, match="the rule of shunt.guards for bank.accounts wants .* 'order 5'"):
+        exec(once, {"session": session, "uuid": uuid})
+    session.execute(update)
+    session.execute("UPDATE bank.accounts SET balance = 7 WHERE id = 5", custom_payload=names["held"])
+    session.execute("DELETE FROM shunt.guards WHERE table_name = 'bank.accounts'")
+    time.sleep(SEEN_SECONDS)
+    exec(once, names)
+    assert leaves(-3)
     session.execute("DELETE FROM shunt.locks WHERE name = 'order 5' IF owner = 'worker 7'")
 
 
 def test_its_examples_run(fleet, nodes):
-    tables, transfer = re.findall(r"```sql\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    tables, transfer, *_, in_text, rule = re.findall(r"```sql\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     tables = tables.replace("'datacenter1': 3", f"'datacenter1': {nodes[1]}")
     session = fleet.connect()
     # Of a test that was broken off.
@@ -39,6 +63,6 @@ def test_its_examples_run(fleet, nodes):
     assert applied == [b"\x01", b"\x00"]
     found = {row["id"]: row["balance"] for row in session.execute("SELECT id, balance FROM bank.accounts")}
     assert found == {1: 5, 2: 10}
-    run_python(session)
+    run_python(session, in_text, rule)
     session.execute("DROP KEYSPACE bank")
     session.cluster.shutdown()
