@@ -22,14 +22,14 @@ def name():
     return f"{KEYSPACE}.t{uuid.uuid4().hex[:10]}"
 
 
-def change_mode(session, mode, tables):
+def change_mode(session, mode, tables, keyspace=KEYSPACE):
     for table in tables:
         session.execute(f"ALTER TABLE {table} WITH transactional_mode = '{mode}'")
     wanted = {table.split(".")[1]: mode for table in tables}
     deadline = time.monotonic() + HELD_SECONDS + 45
     while True:
         found = {row["table_name"]: row["mode"] for row in session.execute(
-            "SELECT table_name, mode FROM shunt_meta.transactional WHERE keyspace_name = %s", (KEYSPACE,))}
+            "SELECT table_name, mode FROM shunt_meta.transactional WHERE keyspace_name = %s", (keyspace,))}
         if all(found.get(table, "off") == mode for table, mode in wanted.items()):
             break
         assert time.monotonic() < deadline, found
