@@ -1,6 +1,10 @@
 """A fleet of three proxies before the ring that SHUNT_RING names, or before an embedded node, and tables that take part in transactions."""
 
+import time
+
 import pytest
+from cassandra.cluster import NoHostAvailable
+from cassandra.protocol import IsBootstrappingErrorMessage
 
 from locks import fleet as fleets
 from locks.fleet import VERSIONS, Fleet
@@ -40,6 +44,19 @@ def prepare(session, replicas):
         session.execute(text.format(KEYSPACE))
     for table in ("accounts", "moves", "named", "timed"):
         session.execute(f"ALTER TABLE {KEYSPACE}.{table} WITH transactional_mode = 'unsafe'")
+
+
+def once_served(session, text, within_seconds=30):
+    """A statement of a fleet that has just settled: who owns what may be known to one proxy a moment later than to another, which says to ask
+    again."""
+    deadline = time.monotonic() + within_seconds
+    while True:
+        try:
+            return session.execute(text, timeout=60)
+        except NoHostAvailable as error:
+            if time.monotonic() > deadline or not all(isinstance(one, IsBootstrappingErrorMessage) for one in error.errors.values()):
+                raise
+            time.sleep(0.2)
 
 
 @pytest.fixture(scope="module", params=VERSIONS)

@@ -11,7 +11,7 @@ from cassandra.protocol import IsBootstrappingErrorMessage, OverloadedErrorMessa
 
 from locks.fleet import LEASE_MS, Threads
 
-from .conftest import prepare
+from .conftest import once_served, prepare
 
 ACCOUNTS, BALANCE, CLIENTS = 16, 100, 6
 
@@ -116,7 +116,7 @@ def transfers(fleet, nodes):
     first = random.randrange(1_000_000_000)
     accounts = range(first, first + ACCOUNTS)
     opened = "\n".join(f"INSERT INTO transactions.accounts (id, balance) VALUES ({number}, {BALANCE});" for number in accounts)
-    session.execute(f"BEGIN TRANSACTION\n{opened}\nCOMMIT TRANSACTION", timeout=60)
+    once_served(session, f"BEGIN TRANSACTION\n{opened}\nCOMMIT TRANSACTION")
     session.cluster.shutdown()
     with Transfers(fleet, accounts) as transfers:
         transfers.wait_for(100)
