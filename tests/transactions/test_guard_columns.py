@@ -10,23 +10,14 @@ from cassandra.query import BatchStatement, BatchType, SimpleStatement
 
 from .conftest import KEYSPACE
 from .test_guards import acquire, balance, lost_updates, number, release  # noqa: F401 (a fixture)
-from .test_modes import SEEN_SECONDS, was_transaction
+from .test_modes import one_of_each, was_transaction
 
 GUARD = 'IF "shunt:lock" = {} AND "shunt:fence" = {}'
 
 
 @pytest.fixture(scope="module")
 def tables(session):
-    """One of each mode that takes guards."""
-    names = {mode: f"guarded_{mode}_{uuid.uuid4().hex[:8]}" for mode in ("unsafe", "mixed_reads", "full")}
-    for mode, name in names.items():
-        session.execute(f"CREATE TABLE {name} (k int, c text, v int, n map<text, int>, PRIMARY KEY (k, c))")
-        session.execute(f"ALTER TABLE {name} WITH transactional_mode = '{mode}'")
-    time.sleep(SEEN_SECONDS)
-    yield names
-    for name in names.values():
-        session.execute(f"ALTER TABLE {name} WITH transactional_mode = 'off'")
-        session.execute(f"DROP TABLE {name}")
+    yield from one_of_each(session, ("unsafe", "mixed_reads", "full"), "k int, c text, v int, n map<text, int>, PRIMARY KEY (k, c)")
 
 
 @pytest.fixture(params=["unsafe", "mixed_reads", "full"])

@@ -13,18 +13,22 @@ from .conftest import KEYSPACE
 SEEN_SECONDS = 5  # until every core of every proxy has read a change of a mode
 
 
-@pytest.fixture(scope="module")
-def tables(session):
-    """One of each mode."""
-    names = {mode: f"{mode}_{uuid.uuid4().hex[:8]}" for mode in ("mixed_reads", "full")}
+def one_of_each(session, modes, columns):
+    """The names of tables, by their modes, for as long as they are needed."""
+    names = {mode: f"{mode}_{uuid.uuid4().hex[:8]}" for mode in modes}
     for mode, name in names.items():
-        session.execute(f"CREATE TABLE {name} (k int PRIMARY KEY, v int, s set<int>, n map<int, int>)")
+        session.execute(f"CREATE TABLE {name} ({columns})")
         session.execute(f"ALTER TABLE {name} WITH transactional_mode = '{mode}'")
     time.sleep(SEEN_SECONDS)
     yield names
     for name in names.values():
         session.execute(f"ALTER TABLE {name} WITH transactional_mode = 'off'")
         session.execute(f"DROP TABLE {name}")
+
+
+@pytest.fixture(scope="module")
+def tables(session):
+    yield from one_of_each(session, ("mixed_reads", "full"), "k int PRIMARY KEY, v int, s set<int>, n map<int, int>")
 
 
 @pytest.fixture(params=["mixed_reads", "full"])
