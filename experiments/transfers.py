@@ -32,6 +32,7 @@ from .locks import Servers, report, say, started
 
 HERE = Path(__file__).resolve().parent
 NETWORK = "127.0.73"  # of everything that is started here
+NETWORK_AWAY = "127.0.74"  # where nodes are to be found that are some distance away
 RING_FIRST = 73
 KEYSPACE = "bank"  # in Transfers.java too
 ACCOUNTS = 1000
@@ -61,7 +62,8 @@ class Transfers:
     mode: str | None = "unsafe"  # the table's; none: nodes decide
 
 
-TRANSFERS = {"transaction": Transfers("two-rows", "accounts", ACCOUNTS), "one row": Transfers("one-row", "own", OWN_ACCOUNTS),
+TRANSFERS = {"transaction": Transfers("two-rows", "accounts", ACCOUNTS, "full"), "one row": Transfers("one-row", "own", OWN_ACCOUNTS),
+             "guarded": Transfers("guarded", "guarded", ACCOUNTS),
              "lwt": Transfers("lwt", "own_lwt", OWN_ACCOUNTS, None),
              "decided": Transfers("lwt", "own_decided", OWN_ACCOUNTS, "conditional")}
 
@@ -71,6 +73,8 @@ class Bank(Servers):
 
     node = ""
     java = None
+    # With which the lock is held that guarded writes name.
+    fence = 0
 
 
 @dataclass
@@ -88,13 +92,14 @@ class Point:
         return self.accounts < self.shape[0] * self.shape[1]
 
 
-BETWEEN_TWO = ["write", "transaction", *JAVA]
+BETWEEN_TWO = ["write", "guarded", "transaction", *JAVA]
 ON_ONE_ROW = ["one row", "lwt", "decided"]
 POINTS = [
     *(Point(f"{clients} client{'s' if clients > 1 else ''}", (clients, 1), BETWEEN_TWO) for clients in (1, 4, 16, 64)),
     Point("1 client, one account", (1, 1), ON_ONE_ROW, 1),
     Point("16 clients, an account each", (OWN_ACCOUNTS, 1), ON_ONE_ROW, OWN_ACCOUNTS),
     Point("16 clients, one account", (16, 1), ON_ONE_ROW, 1),
+    Point("64 clients, one account", (64, 1), ON_ONE_ROW, 1),
     Point("ordinary INSERTs, 64x1", (64, 1), list(ORDINARY)),
     Point("ordinary INSERTs, 8x128", (8, 128), list(ORDINARY)),
 ]
@@ -118,6 +123,13 @@ def open_accounts(node: str, proxy: Proxy, replicas: int) -> None:
             if transfers.mode:
                 schema.query(f"ALTER TABLE {table} WITH transactional_mode = '{transfers.mode}'")
         wait_for_modes(schema)
+
+
+def take_lock(proxy: Proxy) -> int:
+    """The fence of a lock that is held for as long as this runs."""
+    with session_of(proxy.listen) as session:
+        (row,) = session.query("INSERT INTO shunt.locks (name, owner) VALUES ('transfers', 'experiment') IF NOT EXISTS USING TTL 86400")
+    return row["fence"]
 
 
 def wait_for_modes(schema: cql.Session) -> None:
@@ -163,6 +175,8 @@ def expected_after(arm: str, before: int, result: dict) -> range:
     """What the accounts may have when so much was moved."""
     if TRANSFERS[arm].kind == "two-rows":
         return range(before, before + 1)
+    if TRANSFERS[arm].kind == "guarded":  # it writes no balance but 0
+        return range(0, before + 1)
     taken = result["applied_so_far"]
     return range(before - taken - result["in_doubt_so_far"], before - taken + 1)
 
@@ -183,6 +197,8 @@ def load(servers: Bank, arm: str, point: Point, options, seconds: float) -> dict
     transfers = TRANSFERS[arm]
     before = total(servers.node, arm)
     # Lightweight transactions of many on one partition time out now and then: then nobody knows if they were applied.
+    if arm == "guarded":
+        arguments += ["--fence", servers.fence]
     result = generator.load(first, *point.shape, *arguments, "--transfers", transfers.kind, "--keyspace", KEYSPACE,
                             "--table", transfers.table, "--keys", min(point.accounts, transfers.accounts), errors_count=arm != "lwt")
     check(arm, lambda: total(servers.node, arm), expected_after(arm, before, result))
@@ -281,10 +297,11 @@ def proxy_of(contacts: str, host: int, options) -> Proxy:
                  log=jars.TARGET / "ring" / f"transfers-proxy-{host}.log")
 
 
-def fleet_of(contacts: str, replicas: int, host: int) -> Fleet:
-    """A fleet of one proxy on one core."""
+def fleet_of(contacts: str, replicas: int, host: int, commit: str = "lease") -> Fleet:
+    """A fleet of one proxy on one core. `commit`: how it makes sure of its transactions."""
     fleet = Fleet(contacts, "transfers", replicas, 9042, lease_ms=6000, memory_ttl_ms=30_000, proxies=0)
-    fleet.proxies = [proxy_of(contacts, host, ["--fleet", "transfers", "--fleet-replicas-min", str(replicas)])]
+    options = ["--fleet", "transfers", "--fleet-replicas-min", str(replicas), "--transaction-commit", commit]
+    fleet.proxies = [proxy_of(contacts, host, options)]
     return fleet
 
 
@@ -308,21 +325,39 @@ def ordinary(stack, servers: Bank) -> tuple:
 def start(stack, options) -> Bank:
     servers = Bank()
     node, before = ordinary(stack, servers)
-    contacts, nodes, replicas = [node.contact], [node.process.pid], 1
+    contacts, nodes, replicas, near = [node.contact], [node.process.pid], 1, node.contact
     if not options.embedded:
         ring = Cluster("transfers", first=RING_FIRST, network=NETWORK, optimise=options.optimise, heap_mb=1024)
         stack.callback(ring.stop, wipe=True)
+        contacts = [one.contact for one in ring.nodes]
+        near = contacts[0]
+        if options.distance_us:
+            contacts = away(stack, ring, options.distance_us)
         ring.start(wipe=True)
-        contacts, nodes, replicas = [one.contact for one in ring.nodes], [one.pid() for one in ring.nodes], 3
-        before = stack.enter_context(started(fleet_of(ring.contacts, 3, 13))).proxies[0]
-    servers.node = contacts[0]
+        nodes, replicas = [one.pid() for one in ring.nodes], 3
+        before = stack.enter_context(started(fleet_of(",".join(contacts), 3, 13, options.commit))).proxies[0]
+    servers.node = near
     for arm in ("write", "java", *TRANSFERS):
         servers.add(arm, [before.listen], [before.process.pid, *nodes])
     servers.add("scalardb", contacts, nodes)
     open_accounts(servers.node, before, replicas)
+    servers.fence = take_lock(before)
     generator.load(before.listen, 1, 1, "--create", "--keyspace", KEYSPACE, "--duration", 0.1, "--warm-up", 0)
     servers.java = java(stack, before, contacts, replicas, options)
     return servers
+
+
+def away(stack, ring: Cluster, microseconds: int) -> list:
+    """The addresses by which nodes that are not started yet will be known: whatever goes there and comes back is so long on its way."""
+    pairs = []
+    for place, node in enumerate(ring.nodes):
+        address = f"{NETWORK_AWAY}.{RING_FIRST + place}"
+        node.settings.more_yaml += f"broadcast_rpc_address: {address}\n"
+        pairs.append((f"{address}:{node.settings.cql_port}", node.contact))
+    network = subprocess.Popen([sys.executable, "-m", "experiments.distance", str(microseconds), *map("=".join, pairs)], cwd=HERE.parent)
+    stack.callback(network.wait)
+    stack.callback(network.kill)
+    return [at for at, _ in pairs]
 
 
 def java(stack, proxy: Proxy, contacts: list, replicas: int, options) -> "Java | None":
@@ -370,6 +405,8 @@ def main() -> int:
     parser = parser_of_arms(__doc__, seconds=2, training_seconds=15)
     parser.add_argument("--ordinary-rounds", type=int, default=25, help="of ordinary queries, whose difference is small")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
+    parser.add_argument("--commit", choices=("lease", "lwt"), default="lease", help="what the proxy makes sure of a transaction by")
+    parser.add_argument("--distance-us", type=int, default=0, help="how long whatever goes to a node or comes back is on its way, microseconds")
     labels = [point.label for point in POINTS]
     parser.add_argument("--points", nargs="+", choices=labels, default=labels)
     options = parser.parse_args()

@@ -24,7 +24,7 @@ def test_figures_are_those_of_what_was_applied():
 def test_where_clients_contend_no_latency_is_told():
     found = transfers.figures(REPORT, "lwt", True)
     assert found["rate_per_s"] == 500.0 and "p50_us" not in found and "p99_us" not in found
-    assert [point.label for point in transfers.POINTS if point.contended and "lwt" in point.arms] == ["16 clients, one account"]
+    assert [point.label for point in transfers.POINTS if point.contended and "lwt" in point.arms] == ["16 clients, one account", "64 clients, one account"]
 
 
 def test_each_answer_to_a_write_counts():

@@ -11,12 +11,16 @@ from cassandra.protocol import IsBootstrappingErrorMessage, OverloadedErrorMessa
 OK, FAILED, INDETERMINATE = "ok", "failed", "indeterminate"
 
 
+class NotDone(Exception):
+    """What was asked was refused for a reason that is an outcome, and no fault of the statement: nothing was done, and nothing will be."""
+
+
 def outcome_of(error: Exception, conditional: bool) -> str:
     """What an error says of a write. All that does not promise "not executed" leaves it open.
 
     A conditional statement may be Unavailable for its last phase, when it has been decided already.
     """
-    promised = isinstance(error, (OverloadedErrorMessage, IsBootstrappingErrorMessage)) or isinstance(error, Unavailable) and not conditional
+    promised = isinstance(error, (NotDone, OverloadedErrorMessage, IsBootstrappingErrorMessage)) or isinstance(error, Unavailable) and not conditional
     return FAILED if promised else INDETERMINATE
 
 

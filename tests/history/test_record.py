@@ -7,7 +7,7 @@ from cassandra.connection import ConnectionShutdown
 from cassandra.protocol import IsBootstrappingErrorMessage, OverloadedErrorMessage
 
 from history import verdict
-from history.record import FAILED, INDETERMINATE, OK, History, outcome_of
+from history.record import FAILED, INDETERMINATE, OK, History, NotDone, outcome_of
 
 UNAVAILABLE = cassandra.Unavailable("too few", consistency=4, required_replicas=2, alive_replicas=1)
 OPEN = [cassandra.WriteTimeout("late", write_type=0), cassandra.WriteFailure("half", write_type=0),
@@ -21,7 +21,7 @@ def test_what_leaves_the_outcome_open(error, conditional):
 
 
 def test_what_promises_that_nothing_was_done():
-    for promised in (OverloadedErrorMessage(0x1001, "full", None), IsBootstrappingErrorMessage(0x1002, "not yet", None)):
+    for promised in (OverloadedErrorMessage(0x1001, "full", None), IsBootstrappingErrorMessage(0x1002, "not yet", None), NotDone("its fence is over")):
         assert [outcome_of(promised, conditional) for conditional in (False, True)] == [FAILED, FAILED]
     assert outcome_of(UNAVAILABLE, conditional=False) == FAILED
     assert outcome_of(UNAVAILABLE, conditional=True) == INDETERMINATE

@@ -96,6 +96,16 @@ class Fleet:
                 raise RuntimeError(f"the fleet has not settled:\n{self.status()}\n{logs}")
             time.sleep(0.1)
 
+    @contextmanager
+    def without(self, victim: proxy.Proxy):
+        """One stands still; when the others have its shards, what is in the block goes on, and then so does it."""
+        victim.pause()
+        try:
+            self.wait_until_settled(len(self.proxies) - 1)
+            yield
+        finally:
+            victim.resume()
+
     def connect(self, to: int | None = None, version: int = 4, timeout_seconds: float = 40, login: tuple | None = None,
                 heartbeat_seconds: float = 2, **more):
         """A session that goes round all proxies, or keeps to one of them."""

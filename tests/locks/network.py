@@ -6,8 +6,8 @@ import subprocess
 import time
 from pathlib import Path
 
-NODE, CLIENTS = "10.74.0.1", "10.74.0.2"  # addresses of this host, on an interface that is removed with the router
-INTERFACE = "shunt-cuts"
+PREFIX, INTERFACE = "10.74", "shunt-cuts"  # of an interface of this host, which is removed with the router
+NODE = f"{PREFIX}.0.1"
 
 
 class Namespace:
@@ -39,29 +39,32 @@ def ip(command: list, arguments: str) -> None:
 
 
 class Network:
-    """`hosts` has (address, command that runs something there) of each proxy."""
+    """`hosts` has (address, command that runs something there) of each proxy. This host has the addresses of nodes, as many as are named by
+    their last number, and one that clients connect from. Two networks at a time need a prefix and an interface each."""
 
-    def __init__(self, proxies: int):
-        self.lost = set()
+    def __init__(self, proxies: int, prefix: str = PREFIX, interface: str = INTERFACE, nodes=(1,)):
+        self.lost, self.interface = set(), interface
+        self.nodes, clients = [f"{prefix}.0.{number}" for number in nodes], f"{prefix}.0.253"
         self.router = Namespace()
         self.namespaces = [Namespace() for _ in range(proxies)]
-        self.hosts = [(f"10.74.{number}.1", namespace.within) for number, namespace in enumerate(self.namespaces, 1)]
+        self.hosts = [(f"{prefix}.{number}.1", namespace.within) for number, namespace in enumerate(self.namespaces, 1)]
         try:
             forward = "echo 1 > /proc/sys/net/ipv4/ip_forward; for f in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 > $f; done"
             subprocess.run([*self.router.within, "sh", "-c", forward], check=True)
-            self._link(["ip"], os.getpid(), 0, INTERFACE, (NODE, CLIENTS))
-            ip(["ip"], f"route add 10.74.0.0/16 via 10.74.0.254 src {CLIENTS}")
+            self._link(["ip"], os.getpid(), f"{prefix}.0", interface, (*self.nodes, clients))
+            ip(["ip"], f"route add {prefix}.0.0/16 via {prefix}.0.254 src {clients}")
             for number, namespace in enumerate(self.namespaces, 1):
-                self._link([*namespace.within, "ip"], namespace.holder.pid, number, "eth0", (self.hosts[number - 1][0],))
-                namespace.ip(f"route add default via 10.74.{number}.254")
+                self._link([*namespace.within, "ip"], namespace.holder.pid, f"{prefix}.{number}", "eth0", (self.hosts[number - 1][0],))
+                namespace.ip(f"route add default via {prefix}.{number}.254")
         except BaseException:
             self.close()
             raise
 
-    def _link(self, command: list, process: int, number: int, name: str, addresses: tuple) -> None:
+    def _link(self, command: list, process: int, subnet: str, name: str, addresses: tuple) -> None:
         """A wire from the router to where that process is."""
+        number = subnet.rsplit(".", 1)[1]
         self.router.ip(f"link add name to{number} type veth peer name {name} netns {process}")
-        self.router.ip(f"address add 10.74.{number}.254/24 dev to{number}")
+        self.router.ip(f"address add {subnet}.254/24 dev to{number}")
         self.router.ip(f"link set to{number} up")
         for address in addresses:
             ip(command, f"address add {address}/24 dev {name}")
@@ -82,5 +85,5 @@ class Network:
             namespace.close()
         # The interfaces go with the namespace of their other ends, a moment after its last process.
         deadline = time.monotonic() + 10
-        while Path(f"/sys/class/net/{INTERFACE}").exists() and time.monotonic() < deadline:
+        while Path(f"/sys/class/net/{self.interface}").exists() and time.monotonic() < deadline:
             time.sleep(0.01)

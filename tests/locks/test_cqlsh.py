@@ -1,28 +1,18 @@
 """cqlsh from PyPI, unmodified, on a fleet: what a person sees who takes locks by hand."""
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-CQLSH = Path(sys.executable).with_name("cqlsh")
+from harness.cqlsh import run as run_cqlsh
 
 
 @pytest.fixture(params=[3, 4, 5])
 def cqlsh(fleet, request, tmp_path):
     """Runs statements in one session with one proxy; gives what was printed."""
     def run(script: str, to: int = 0, fails: bool = False) -> str:
-        file = tmp_path / "script.cql"
-        file.write_text(script)
         proxy = fleet.proxies[to]
-        result = subprocess.run(
-            [CQLSH, proxy.host, str(proxy.port), "--no-color", "--request-timeout", "60", "--connect-timeout", "20",
-             "--protocol-version", str(request.param), "-f", str(file)],
-            capture_output=True, text=True, timeout=240, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"})
-        assert (result.returncode != 0) == fails, result.stdout + result.stderr
-        return result.stdout + result.stderr
+        return run_cqlsh(script, proxy.host, proxy.port, tmp_path, ["--protocol-version", str(request.param)], fails)
 
     run.name = request.node.name
     return run

@@ -3,8 +3,10 @@
 import time
 
 import pytest
-from cassandra.cluster import NoHostAvailable
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
+from cassandra.policies import RoundRobinPolicy
 from cassandra.protocol import IsBootstrappingErrorMessage
+from cassandra.query import dict_factory
 
 from locks import fleet as fleets
 from locks.fleet import VERSIONS, Fleet
@@ -67,3 +69,13 @@ def session(fleet, nodes, request):
     session.execute(f"USE {KEYSPACE}")
     yield session
     session.cluster.shutdown()
+
+
+@pytest.fixture
+def past_the_proxies(nodes):
+    """A session of a node: what it writes no proxy knows."""
+    host, port = nodes[0].split(",")[0].rsplit(":", 1)
+    profile = ExecutionProfile(load_balancing_policy=RoundRobinPolicy(), row_factory=dict_factory)
+    cluster = Cluster([host], port=int(port), protocol_version=4, execution_profiles={EXEC_PROFILE_DEFAULT: profile})
+    yield cluster.connect()
+    cluster.shutdown()

@@ -6,10 +6,8 @@ import uuid
 
 import pytest
 from cassandra import InvalidRequest
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
-from cassandra.policies import RoundRobinPolicy
 from cassandra.protocol import IsBootstrappingErrorMessage, OverloadedErrorMessage, SyntaxException
-from cassandra.query import BatchStatement, SimpleStatement, dict_factory
+from cassandra.query import BatchStatement, SimpleStatement
 
 from .chains import Chains
 from .conftest import KEYSPACE, prepare
@@ -149,16 +147,6 @@ def test_a_value_with_a_time_to_live_is_there_until_then(session, leases):
         time.sleep(0.1)
 
 
-@pytest.fixture
-def past_the_proxies(nodes, fleet):
-    """A session of a node: what it writes no proxy knows."""
-    host, port = nodes[0].split(",")[0].rsplit(":", 1)
-    profile = ExecutionProfile(load_balancing_policy=RoundRobinPolicy(), row_factory=dict_factory)
-    cluster = Cluster([host], port=int(port), protocol_version=4, execution_profiles={EXEC_PROFILE_DEFAULT: profile})
-    yield cluster.connect()
-    cluster.shutdown()
-
-
 def test_a_row_that_is_made_anew_is_what_it_was(session, leases, past_the_proxies):
     """A proxy does so when it touches a row for the first time: values, what is left of their times to live, and whether the row outlives them."""
     for table in leases:
@@ -227,6 +215,8 @@ def test_a_column_that_was_added_is_not_lost(session, tables):
     ("UPDATE {} SET fence = fence + 1 WHERE name = 'r'", "computed from the row"),
     ("UPDATE {} SET owner = 'a' WHERE name IN ('r', 's')", "one row|one value"),
     ("UPDATE {} SET until = to_timestamp(now()) WHERE name = 'r' IF EXISTS", "now"),
+    ("UPDATE {} SET owner = 'a' WHERE name = 'r' IF until < to_timestamp(now())", "now"),
+    ("DELETE FROM {} WHERE name = 'r' IF until IN (to_timestamp(now()))", "now"),
     ("INSERT INTO {} (name) VALUES ('r') IF NOT EXISTS USING TTL -1", "TTL"),
     ("INSERT INTO {} (name, nothing) VALUES ('r', 1) IF NOT EXISTS", "nothing"),
     ("UPDATE {} SET owner = 'a' WHERE name = 'r' IF name = 'r'", "PRIMARY KEY"),

@@ -27,8 +27,11 @@ TABLES = {
     "leases": ("name text PRIMARY KEY, owner text", ("name",)),
     "locks": ("name text PRIMARY KEY, client text", ("name",)),
     "seats": ("room text, line int, owner text, price bigint, PRIMARY KEY (room, line)", ("room", "line")),
+    # Of types that not all versions have.
+    "typed": ("name text PRIMARY KEY, t tinyint, s smallint, d date, e time, u duration, v frozen<map<date, duration>>, owner text", ("name",)),
 }
-COLUMNS = {"lock": ("lockUntil", "lockedAt", "lockedBy"), "leases": ("owner",), "locks": ("client",), "seats": ("owner", "price")}
+COLUMNS = {"lock": ("lockUntil", "lockedAt", "lockedBy"), "leases": ("owner",), "locks": ("client",), "seats": ("owner", "price"),
+           "typed": ("owner",)}
 LONG, INT, TEXT = "long", "int", "text"
 KINDS = {"lockUntil": LONG, "lockedAt": LONG, "price": LONG, "line": INT}
 

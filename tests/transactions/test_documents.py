@@ -46,7 +46,7 @@ def run_python(session, in_text, rule):
 
 
 def test_its_examples_run(fleet, nodes):
-    tables, transfer, *_, in_text, rule = re.findall(r"```sql\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    tables, transfer, as_a_batch, *_, in_text, rule = re.findall(r"```sql\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     tables = tables.replace("'datacenter1': 3", f"'datacenter1': {nodes[1]}")
     session = fleet.connect()
     # Of a test that was broken off.
@@ -63,6 +63,8 @@ def test_its_examples_run(fleet, nodes):
     assert applied == [b"\x01", b"\x00"]
     found = {row["id"]: row["balance"] for row in session.execute("SELECT id, balance FROM bank.accounts")}
     assert found == {1: 5, 2: 10}
+    session.execute(as_a_batch)
+    assert session.execute("SELECT balance FROM bank.accounts WHERE id = 1").one() == {"balance": 10}
     run_python(session, in_text, rule)
     session.execute("DROP KEYSPACE bank")
     session.cluster.shutdown()

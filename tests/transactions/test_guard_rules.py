@@ -5,6 +5,7 @@
 - be changed by a role without MODIFY on shunt.guards (tests/transactions/test_permissions.py).
 """
 
+import struct
 import threading
 import time
 import uuid
@@ -16,6 +17,7 @@ from cassandra.protocol import SyntaxException
 from cassandra.query import BatchStatement, SimpleStatement
 
 from .conftest import KEYSPACE
+from .test_conditional_bytes import ERROR, QUERY, Side
 from .test_guard_columns import GUARD
 from .test_guards import acquire, release, with_fence
 from .test_modes import SEEN_SECONDS
@@ -259,6 +261,30 @@ def test_nobody_gets_past_those_who_hold_the_lock(fleet, session, tables):
     tables.rule(f"{KEYSPACE}.{table}", f"{table}:{{id}}")
     time.sleep(SEEN_SECONDS)
     assert not run() and refusals
+
+
+class InKeyspace:
+    """A QUERY that names a keyspace by the flag of version 5, in whatever version: Cassandra goes by it in each."""
+
+    custom_payload, tracing, opcode = None, False, QUERY
+
+    def __init__(self, text, keyspace):
+        self.text, self.keyspace = text.encode(), keyspace.encode()
+
+    def send_body(self, f, version):
+        f.write(struct.pack(">i", len(self.text)) + self.text + struct.pack(">H", ConsistencyLevel.QUORUM))
+        f.write(struct.pack(">i" if version >= 5 else ">B", 0x80) + struct.pack(">H", len(self.keyspace)) + self.keyspace)
+
+
+def test_a_keyspace_that_a_message_names_is_that_of_the_rule(fleet, session, tables):
+    side = Side(f"{fleet.proxies[0].host}:{fleet.proxies[0].port}", "system", session.version)
+    table = tables.of_mode[0]
+    try:
+        flags, opcode, body = side.send(InKeyspace(f"INSERT INTO {table} (id, c, v) VALUES (1, 9, 1)", KEYSPACE))
+        assert opcode == ERROR and b"the rule of shunt.guards" in body, (opcode, body)
+    finally:
+        side.endpoint.close()
+    assert session.execute(f"SELECT * FROM {table} WHERE id = 1 AND c = 9").one() is None
 
 
 def test_a_proxy_that_starts_knows_the_rules_before_it_serves(fleet, session, tables):

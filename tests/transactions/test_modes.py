@@ -143,3 +143,21 @@ def test_a_full_read_sees_no_part_of_a_transaction(session, table):
         seen.add(alone)
     writer.join()
     assert len(seen) > 3
+
+
+def test_a_table_made_anew_is_written_to_at_once_by_the_text_that_the_former_knew(session):
+    """What a node has said of a name just before counts for the decision too, unless it is of another table than the plan's."""
+    name = f"anew_{uuid.uuid4().hex[:8]}"
+    create = f"CREATE TABLE {name} (k int PRIMARY KEY, v int)"
+    session.execute(create)
+    session.execute(f"ALTER TABLE {name} WITH transactional_mode = 'unsafe'")
+    time.sleep(SEEN_SECONDS)
+    text = (f"BEGIN TRANSACTION LET was = (SELECT v FROM {name} WHERE k = 1); SELECT was.v; "
+            f"IF was IS NULL THEN INSERT INTO {name} (k, v) VALUES (1, 1); END IF COMMIT TRANSACTION")
+    for _ in range(8):
+        session.execute(text)
+        assert session.execute(f"SELECT v FROM {name} WHERE k = 1").one()["v"] == 1
+        session.execute(f"DROP TABLE {name}")
+        session.execute(create)
+    session.execute(f"ALTER TABLE {name} WITH transactional_mode = 'off'")
+    session.execute(f"DROP TABLE {name}")

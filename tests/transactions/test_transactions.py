@@ -142,7 +142,12 @@ def test_increments_of_many_at_once_are_all_there(session, ids):
     ("INSERT INTO accounts (id, nothing) VALUES (1, 2);", "nothing"),
     ("UPDATE accounts SET balance = 'x' WHERE id = 1;", "balance"),
     ("INSERT INTO nowhere (id) VALUES (1);", "nowhere"),
-    ("INSERT INTO accounts (id, owner) VALUES (1, to_json(now()));", "now(), uuid()"),
+    ("UPDATE accounts SET notes[to_json(now())] = 1 WHERE id = 1;", "now(), uuid()"),
+    ("DELETE notes[to_json(now())] FROM accounts WHERE id = 1;", "now(), uuid()"),
+    ("UPDATE accounts SET tags = tags + {to_json(now())} WHERE id = 1;", "now(), uuid()"),
+    ("LET a = (SELECT owner FROM accounts WHERE id = 1); IF a.owner < to_json(now()) THEN DELETE FROM accounts WHERE id = 1; END IF", "now(), uuid()"),
+    ("LET a = (SELECT notes FROM accounts WHERE id = 1); SELECT a.notes[to_json(uuid())];", "now(), uuid()"),
+    ("DELETE FROM timed WHERE k = to_timestamp(now());", "the value of k must be known"),
     ("UPDATE moves SET amount = 1 WHERE account = 1 AND number = null;", "null"),
     ("INSERT INTO named (k, v) VALUES ('', 1);", "Key may not be empty"),
     ("INSERT INTO timed (k, v) VALUES ('2024-01-31 12:00:00', 1);", "says no time zone"),
@@ -186,6 +191,23 @@ def test_values_that_a_node_would_refuse_are_refused_before_anything_is_written(
     assert account(session, a) is None
     run(session, f"INSERT INTO accounts (id, balance) VALUES ({a}, 1);")
     assert account(session, a)["balance"] == 1
+
+
+def test_what_functions_give_is_the_same_however_often_it_is_written(session, ids):
+    a, b = ids(2)
+    once = {"shunt-idempotency": uuid.uuid4().bytes} if session.version > 3 else None
+    text = (f"BEGIN TRANSACTION INSERT INTO timed (k, v) VALUES (to_timestamp(now()), {a}); "
+            f"INSERT INTO accounts (id, owner) VALUES ({a}, to_json(uuid())); INSERT INTO accounts (id, owner) VALUES ({b}, to_json(uuid())); "
+            "COMMIT TRANSACTION")
+    session.execute(text, custom_payload=once)
+    owners = [account(session, number)["owner"] for number in (a, b)]
+    assert len({uuid.UUID(owner.strip('"')) for owner in owners}) == 2
+    rows = [row["k"] for row in session.execute("SELECT k, v FROM timed") if row["v"] == a]
+    assert len(rows) == 1 and abs(rows[0].timestamp() - time.time()) < 86_400
+    if once:
+        session.execute(text, custom_payload=once)
+        assert [account(session, number)["owner"] for number in (a, b)] == owners
+        assert [row["k"] for row in session.execute("SELECT k, v FROM timed") if row["v"] == a] == rows
 
 
 def test_what_is_answered_is_looked_at_before_anything_is_written(session, ids):

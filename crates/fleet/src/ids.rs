@@ -9,7 +9,7 @@ pub const SHARDS: usize = 64;
 pub type Shard = u8;
 
 /// One start of one proxy: a UUID that is never used again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Incarnation(pub [u8; 16]);
 
 impl fmt::Display for Incarnation {

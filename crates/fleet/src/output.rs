@@ -28,6 +28,8 @@ impl Sink for Vec<Output> {
 /// A post that comes late is as safe as one that comes at once. Of two posts the later counts, also where it shortens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeasePost {
+    /// Whose it is: the membership of this process.
+    pub incarnation: Incarnation,
     /// The view's epoch.
     pub epoch: i64,
     /// Boot-time clock; 0 ends the lease.

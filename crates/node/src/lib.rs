@@ -26,6 +26,5 @@ pub mod shared;
 mod statement;
 mod stopped;
 mod system;
-mod timeuuid;
 mod trace;
 mod upkeep;

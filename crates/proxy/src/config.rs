@@ -17,7 +17,7 @@ pub use address::{ADMIN_PORT, Admin, Advertise, CQL_PORT, LOCKS_HTTP_PORT, Liste
 pub use kinds::{Bytes, Kind, List, Micros, Millis, Readable, Written};
 pub use option::{Allowed, Change, ConfigOption, DefaultText, Reloaded};
 pub use validate::Problem;
-pub use values::{Aggregate, Credentials, LogFormat, Secret, Window};
+pub use values::{Aggregate, Commit, Credentials, LogFormat, Multiget, Secret, Window};
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -197,6 +197,27 @@ options! {
         manual: "",
     }
 
+    section "IN queries";
+
+    /// Whether prepared SELECTs with IN on the partition key are asked in parts: off or split
+    multiget: Multiget {
+        kind: Multiget,
+        value: "HOW",
+        default: "off",
+        allowed: Form("`off`, `split`", "split"),
+        change: AfterRestart,
+        manual: "Guardrails of the nodes on the number of keys then see the parts. [What is split](multiget.md)",
+    }
+    /// Keys of an IN that is split; one with more goes whole
+    multiget_keys_max: usize {
+        kind: usize,
+        value: "N",
+        default: "128",
+        allowed: Numbers(2, 10_000),
+        change: OnReload,
+        manual: "",
+    }
+
     section "Times";
 
     /// Deadline of a query
@@ -357,6 +378,15 @@ options! {
         allowed: Numbers(0, 31_536_000_000),
         change: OnReload,
         manual: "A released lock leaves a row, so that its holder does not come back. It is deleted when every replica is up; see [Rows in Cassandra](fleet.md#rows-in-cassandra)",
+    }
+    /// lease or lwt: by what a proxy knows that transactions are still its own
+    transaction_commit: Commit {
+        kind: Commit,
+        value: "HOW",
+        default: "lease",
+        allowed: Form("`lease`, `lwt`", "lwt"),
+        change: AfterRestart,
+        manual: "`lease`: by its clock, whose rate must be right. `lwt`: by asking Cassandra each time, [whatever clocks say](transactions.md#without-clocks)",
     }
     /// Address of locks over HTTP, or `off`
     locks_http: Option<SocketAddr> {

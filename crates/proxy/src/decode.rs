@@ -24,6 +24,7 @@ use crate::link::links::Links;
 use crate::link::{Kept, Pending, Purpose, open, refusal};
 use crate::locks::statement;
 use crate::metrics::{Closing, Outcome, Routing};
+use crate::multiget::take as multiget;
 use crate::plan::{After, Plan};
 use crate::reply;
 use crate::retained::Retained;
@@ -391,12 +392,34 @@ fn finish(core: &mut Core, io: &mut Io, request: &Request<'_>, forwarded: Forwar
             match plan.after {
                 After::Use => login::use_keyspace(core, io, slot, header, &plan, body),
                 After::Lock => statement::take(core, io, slot, header, &plan, body),
-                After::Transaction => transactions::take(core, io, slot, header, &plan, body),
+                After::Transaction => {
+                    if !transactions::take(core, io, slot, header, &plan, body) {
+                        return take_as_any(core, io, request, plan);
+                    }
+                }
+                After::Multiget => {
+                    let mut plan = plan;
+                    if !multiget::take(core, io, slot, header, &mut plan, body) {
+                        return take_as_any(core, io, request, plan);
+                    }
+                }
                 After::Unprepared => learn::ask_to_prepare(core, io, slot, header, &plan, body),
                 _ => return take_page(core, io, request, plan),
             }
             Taken::Done
         }
+    }
+}
+
+/// A statement that the proxy might have carried out, and leaves to a node.
+fn take_as_any(core: &mut Core, io: &mut Io, request: &Request<'_>, plan: Plan) -> Taken {
+    let plan = Plan { after: After::Deliver, ..plan };
+    let Core { clients, router, links, retained, context, .. } = &mut *core;
+    let Some(client) = clients.get_mut(request.slot) else { return Taken::Done };
+    let Some(pool) = client.pool else { return Taken::Done };
+    match send(client, Path { router, links, retained, context }, io, request, (pool, plan)) {
+        Forwarded::Unsent(choice, plan) => hold(core, io, request, choice, &plan),
+        _ => Taken::Done,
     }
 }
 

@@ -356,7 +356,7 @@ fn take_for_client(core: &mut Core, io: &mut Io, at: LinkRef, pending: &Pending,
                 keep::fault(core, io, at.key, "a statement changed the keyspace of a shared link");
             }
         }
-        After::Deliver | After::Use | After::Unprepared | After::Lock | After::Transaction => {
+        After::Deliver | After::Use | After::Unprepared | After::Lock | After::Transaction | After::Multiget => {
             reply::pass_on(core, io, pending, answer, Outcome::Ok)
         }
     }

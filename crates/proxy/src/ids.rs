@@ -12,6 +12,9 @@ pub(crate) struct ClientRef {
 impl ClientRef {
     /// Stands for the proxy itself, which asks nodes things of its own.
     pub(crate) const PROXY: ClientRef = ClientRef { slot: u32::MAX, id: u32::MAX };
+
+    /// Stands for a part of a client's request, which the proxy puts together with the others.
+    pub(crate) const PART: ClientRef = ClientRef { slot: u32::MAX, id: u32::MAX - 1 };
 }
 
 /// A place in the core's table of links. The link there may be another one later.

@@ -30,6 +30,7 @@ mod link;
 mod hop;
 mod locks;
 pub mod membership;
+mod multiget;
 mod own;
 mod second;
 mod transactions;

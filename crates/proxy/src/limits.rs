@@ -154,6 +154,33 @@ pub const ANNOUNCE_STEP: usize = 1_024;
 /// See [`ANNOUNCE_CLIENTS`].
 pub const ANNOUNCE_PAUSE_NS: u64 = 100_000;
 
+/// Requests of one core that are asked in parts at a time; more go whole.
+pub const MULTIGETS_MAX: usize = 4_096;
+
+/// Their parts in flight. They are told apart by a number that travels as a stream id does.
+pub const MULTIGET_PARTS_MAX: usize = 16_384;
+
+/// Bytes of all parts of one request: each of them has places for all keys, so that there may be very many more than in the request.
+pub const MULTIGET_PARTS_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes of one of them, its answers included, while parts are missing: beyond it is sent whole after all.
+pub const MULTIGET_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Warnings of the parts of one request in all; with more it is sent whole after all.
+pub const MULTIGET_WARNINGS_MAX: usize = 4_096;
+
+/// Bytes of all of them on one core.
+pub const MULTIGETS_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// A statement that had to be sent whole after all goes whole for this long; twice as long with each further time in a row.
+pub const MULTIGET_PAUSE_NS: u64 = SECOND_NS;
+
+/// How often that time is doubled at most.
+pub const MULTIGET_PAUSE_DOUBLINGS: u32 = 6;
+
+/// Statements of one core of which that is remembered.
+pub const MULTIGET_PAUSES_MAX: usize = 1_024;
+
 /// One second in the loop's unit.
 pub const SECOND_NS: u64 = 1_000_000_000;
 
@@ -173,4 +200,7 @@ const _: () = {
     assert!(CENSUS_PAUSE_NS < TICK_NS);
     assert!(ANNOUNCE_PAUSE_NS < TICK_NS);
     assert!(ANNOUNCE_CLIENTS <= ANNOUNCE_STEP);
+    assert!(MULTIGETS_MAX <= MULTIGET_PARTS_MAX);
+    assert!(MULTIGET_PARTS_MAX < STREAMS_PER_CONNECTION_MAX);
+    assert!(MULTIGET_BYTES_MAX < MULTIGETS_BYTES_MAX);
 };

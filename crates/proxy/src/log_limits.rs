@@ -25,11 +25,13 @@ pub(crate) enum Logged {
     Permission,
     /// What former transactions left could not be read.
     Transactions,
+    /// A node has answered otherwise than the proxies would have.
+    Observed,
 }
 
 /// Kinds that are no [`Closing`].
-const OTHERS: [Logged; 5] =
-    [Logged::LongAnswer, Logged::NoAccess, Logged::LockRow, Logged::Permission, Logged::Transactions];
+const OTHERS: [Logged; 6] =
+    [Logged::LongAnswer, Logged::NoAccess, Logged::LockRow, Logged::Permission, Logged::Transactions, Logged::Observed];
 const KINDS: usize = Closing::COUNT + OTHERS.len();
 
 impl Logged {
@@ -45,6 +47,7 @@ impl Logged {
             Logged::LockRow => Closing::COUNT + 2,
             Logged::Permission => Closing::COUNT + 3,
             Logged::Transactions => Closing::COUNT + 4,
+            Logged::Observed => Closing::COUNT + 5,
         }
     }
 
@@ -57,6 +60,7 @@ impl Logged {
             Logged::LockRow => "lock_row",
             Logged::Permission => "permission",
             Logged::Transactions => "transactions",
+            Logged::Observed => "observed",
         }
     }
 }

@@ -38,6 +38,8 @@ pub(crate) enum After {
     Lock,
     /// A transaction: carried out by the proxies.
     Transaction,
+    /// A read of several partitions: asked in parts, if that is the same.
+    Multiget,
     /// It names a statement that nobody prepared here: not sent, the client is asked to prepare it.
     Unprepared,
 }
@@ -46,7 +48,10 @@ impl After {
     /// True if the request is not simply sent to the node that it is for.
     #[inline]
     pub(crate) fn is_for_the_proxy(self) -> bool {
-        matches!(self, After::Use | After::Unprepared | After::Local | After::Lock | After::Transaction)
+        matches!(
+            self,
+            After::Use | After::Unprepared | After::Local | After::Lock | After::Transaction | After::Multiget
+        )
     }
 }
 

@@ -19,6 +19,7 @@ use shunt_wire::cql::statement::{Identifier, Kind, Statement};
 use shunt_wire::cql::types::partition_key;
 
 use crate::limits;
+use crate::multiget::form::Form;
 use crate::plan::{After, Work, after_of, work_of};
 use crate::transactions::known::Known;
 use crate::transactions::routed::{Access, Named, tables_of};
@@ -76,6 +77,8 @@ pub struct PreparedStatement {
     pub(crate) tables: Option<Box<[Named]>>,
     /// What it does with them.
     pub(crate) access: Access,
+    /// How it is asked in parts, or why it is not; none: it is no read of several partitions, or the option is off.
+    pub(crate) multiget: Option<Arc<Form>>,
     /// What it is as a transaction: by its text, or once it was carried out as one.
     pub(crate) transaction: OnceLock<Arc<Known>>,
     /// Its bind markers and columns, as its clients know them.
@@ -103,6 +106,7 @@ impl PreparedStatement {
             locks: None,
             tables: tables_of(parsed, text, keyspace).map(Into::into),
             access: Access::of(parsed.kind),
+            multiget: None,
             transaction: OnceLock::new(),
             shape: Shape::default(),
             mark: Mark::default(),
@@ -117,6 +121,11 @@ impl PreparedStatement {
     /// A transaction.
     pub(crate) fn of_transaction(self, known: Known) -> Self {
         Self { transaction: OnceLock::from(Arc::new(known)), after: After::Transaction, ..self }
+    }
+
+    /// A read of several partitions.
+    pub(crate) fn of_partitions(self, form: Form) -> Self {
+        Self { multiget: Some(Arc::new(form)), after: After::Multiget, ..self }
     }
 
     pub(crate) fn with_shape(self, shape: Shape) -> Self {
@@ -141,7 +150,11 @@ impl PreparedStatement {
             // The same before it is one and after: its text once more.
             _ => text + size_of::<Known>(),
         };
-        size_of::<Self>() + self.id.len() + text + columns + key + locks + transaction + tables
+        let multiget = self.multiget.as_ref().map_or(0, |form| match &**form {
+            Ok(split) => split.bytes(),
+            Err(_) => size_of::<Form>(),
+        });
+        size_of::<Self>() + multiget + self.id.len() + text + columns + key + locks + transaction + tables
     }
 
     /// Puts together what PREPARE asked (`text`, classified as `parsed`) and what the node answered.

@@ -48,9 +48,10 @@ pub(crate) fn deliver(
     context.metrics.in_flight.sub(1);
     context.metrics.latency_ns.record(io.now_ns().saturating_sub(to.received_ns));
     let Some(client) = clients.find_mut(to.client) else {
-        if to.client == ClientRef::PROXY {
+        if to.client == ClientRef::PROXY || to.client == ClientRef::PART {
             let Answer { flags, opcode, body, .. } = *answer;
-            clients.inbox.put(&Kept { stream: to.stream, flags, opcode, body });
+            let is_part = to.client == ClientRef::PART;
+            clients.inbox.put(&Kept { stream: to.stream, is_part, flags, opcode, body });
         }
         return;
     };

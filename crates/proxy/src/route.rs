@@ -136,7 +136,7 @@ pub(crate) fn plan_execute(router: &mut Router, header: &Header, body: &[u8]) ->
         plan.alone = plan.conditional || execute.doubtful;
     }
     if !router.modes.is_empty()
-        && !plan.after.is_for_the_proxy()
+        && (!plan.after.is_for_the_proxy() || plan.after == After::Multiget)
         && router.modes.take_any(learned.statement.tables.as_deref(), learned.statement.access)
     {
         plan.after = After::Transaction;
@@ -304,6 +304,15 @@ pub(crate) fn choose(router: &mut Router, links: &Links, pool: PoolId, plan: &Pl
     let choice = least_loaded(links, pool, nodes[start..].iter().chain(&nodes[..start]), avoid);
     router.cursor = router.cursor.wrapping_add(1);
     choice
+}
+
+/// The link to one of these nodes; `Nothing`: there is none to any of them that answers probes.
+pub(crate) fn choose_among(router: &Router, links: &Links, pool: PoolId, nodes: &[NodeId]) -> Choice {
+    let Some(pool) = router.pools.get(pool) else { return Choice::Nothing };
+    match least_loaded(links, pool, nodes.iter(), None) {
+        Choice::Link(link) if !is_responsive(links, link, None) => Choice::Nothing,
+        found => found,
+    }
 }
 
 /// True if a link's node answers probes, and is not to be avoided.

@@ -7,6 +7,7 @@ use shunt_transactions::OpeningStep;
 use crate::core::Core;
 use crate::limits::SECOND_NS;
 use crate::locks::swept::Pace;
+pub use crate::multiget::Mistake;
 
 /// Steps that are left out.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,6 +20,8 @@ pub struct Weakened {
     pub transactions: Option<shunt_transactions::Without>,
     /// Of the openings of their logs.
     pub opening: Option<OpeningStep>,
+    /// A mistake in the merging of parts.
+    pub multiget: Option<Mistake>,
 }
 
 /// Leaves these out, from the core's start on.
@@ -26,6 +29,7 @@ pub fn leave_out(core: &mut Core, weakened: Weakened) {
     core.fleet.membership.left_out = weakened.step;
     core.fleet.locks.leave_out(weakened.locks);
     core.fleet.transactions.leave_out(weakened.transactions, weakened.opening);
+    core.second.multigets.mistake = weakened.multiget;
 }
 
 /// Deletes rows of locks that say nothing any more as fast as it can.

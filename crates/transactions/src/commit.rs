@@ -31,7 +31,7 @@ impl Transactions {
                 return self.end(id, sink);
             }
             Decision::Nothing => 0,
-            Decision::Write(writes) | Decision::Alone(writes) => writes,
+            Decision::Write(writes) | Decision::WriteAndTell(writes) | Decision::Alone(writes) => writes,
         };
         let is_alone = matches!(decision, Decision::Alone(_));
         // What it has read counts for the time up to now only if nobody else could have written it since: with a lease.
@@ -69,8 +69,8 @@ impl Transactions {
         (transaction.timestamp_us, transaction.place, transaction.has_record) = (timestamp_us, place, true);
         transaction.writes.clear();
         transaction.writes.resize(usize::from(writes), Apply::Sent);
-        transaction.state = State::Recording;
-        transaction.is_sent = true;
+        (transaction.state, transaction.is_sent) = (State::Recording, true);
+        transaction.tells_early = matches!(decision, Decision::WriteAndTell(_));
         #[cfg(any(test, feature = "weakened"))]
         if self.without == Some(Without::Record) {
             return self.commit(id, sink);
@@ -206,10 +206,24 @@ impl Transactions {
         for write in 0..transaction.writes.len() {
             sink.apply(id, write as u16, timestamp_us);
         }
+        self.tell_early(id, sink);
         #[cfg(any(test, feature = "weakened"))]
         if self.without == Some(Without::LocksUntilApplied) {
             self.answer(id, Outcome::Committed { timestamp_us }, sink);
             self.end(id, sink);
+        }
+    }
+
+    /// Tells whoever asked, if that may be before the writes are there. Its partitions stay locked until they are.
+    fn tell_early(&mut self, id: TransactionId, sink: &mut impl Sink) {
+        let has_room = self.told_early < self.limits.told_early;
+        let transaction = &mut self.all[id.index as usize];
+        if transaction.tells_early && has_room && transaction.ticket.is_some() {
+            transaction.is_told_early = true;
+            let timestamp_us = transaction.timestamp_us;
+            self.told_early += 1;
+            self.counters.told_early += 1;
+            self.answer(id, Outcome::Committed { timestamp_us }, sink);
         }
     }
 

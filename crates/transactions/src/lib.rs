@@ -69,7 +69,7 @@ mod tests;
 pub use commit::Refused;
 pub use log::{BUCKET_RECORDS, Generation, Place, Position};
 pub use opening::{Claim, Conditional, Failed, Found, Opened, Opening, OpeningSink, Page, Row};
-pub use transactions::Transactions;
+pub use transactions::{Transactions, no_lease};
 pub use types::{
     Asked, Counters, Decision, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket, TransactionId,
 };

@@ -56,6 +56,7 @@ pub struct Place {
 
 /// Which places are taken, and which of them are done with.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Log {
     /// The first that is not done with.
     low: u64,

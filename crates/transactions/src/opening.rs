@@ -119,6 +119,7 @@ pub struct Opened {
 }
 
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 enum State {
     /// The row is being read.
     ReadingRow,
@@ -136,6 +137,7 @@ enum State {
 
 /// The opening of one shard. It goes on until it is open, or dropped when its shard is lost; a lapse of the lease it waits out.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub struct Opening {
     shard: u8,
     claim: Claim,

@@ -9,7 +9,7 @@ use crate::types::{NotExecuted, Outcome, Sink, TransactionId};
 
 impl Transactions {
     /// A lease, in the place of the one before. What was undecided for want of one is committed: this member lives, so its shards have
-    /// been nobody else's in between. The lease of another membership of this process comes only after [`Transactions::lose`] for all
+    /// been nobody else's in between. (With [`Transactions::confirm`] it is recorded again, and decided by what is told of that.) The lease of another membership of this process comes only after [`Transactions::lose`] for all
     /// shards of the former.
     pub fn set_lease(&mut self, now: Now, lease: Lease, sink: &mut impl Sink) {
         self.lease = lease;
@@ -17,8 +17,21 @@ impl Transactions {
             return;
         }
         for id in self.ids_where(|state, _| state == State::Undecided) {
-            self.commit(id, sink);
+            match self.confirms {
+                false => self.commit(id, sink),
+                true => self.record_again(id, sink),
+            }
         }
+    }
+
+    /// Writes a record once more that is there: whoever hears so finds out if it counts.
+    fn record_again(&mut self, id: TransactionId, sink: &mut impl Sink) {
+        let transaction = &mut self.all[id.index as usize];
+        transaction.state = State::Recording;
+        (transaction.is_sent, transaction.may_be_there) = (true, true);
+        let (shard, place, timestamp_us) = (transaction.shard, transaction.place, transaction.timestamp_us);
+        self.counters.repeated += 1;
+        sink.append(id, shard, place, timestamp_us);
     }
 
     /// True if there is a valid lease.

@@ -6,6 +6,7 @@ use crate::types::{Mode, Partition, TransactionId};
 
 /// One partition that somebody has locked.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 struct Queue {
     /// Those who share it; one, if it is exclusive.
     holders: u32,
@@ -28,6 +29,7 @@ impl Queue {
 
 /// All locked partitions of a core.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Partitions(HashMap<Partition, Queue>);
 
 impl Partitions {

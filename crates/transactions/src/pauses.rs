@@ -8,6 +8,7 @@ const LONGEST_MS: u64 = 5_000;
 /// Pauses of one opening. Many shards change hands at once, and what fails for one fails for all: were their pauses equally long, all
 /// would try again at once each time.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Pauses(u64);
 
 impl Pauses {

@@ -63,6 +63,7 @@ pub(crate) struct WasRead {
 
 /// The recovery of the generations of a shard up to the last.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Recovery {
     shard: u8,
     last: Generation,

@@ -46,6 +46,7 @@ pub(crate) enum Apply {
 }
 
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Transaction {
     pub(crate) state: State,
     pub(crate) generation: u32,
@@ -74,6 +75,10 @@ pub(crate) struct Transaction {
     pub(crate) attempts: u32,
     /// One of its writes was refused for good.
     pub(crate) is_refused: bool,
+    /// Whoever asked may be told before the writes are there.
+    pub(crate) tells_early: bool,
+    /// That was done.
+    pub(crate) is_told_early: bool,
 }
 
 impl Transaction {
@@ -96,12 +101,15 @@ impl Transaction {
             writes: Vec::new(),
             attempts: 0,
             is_refused: false,
+            tells_early: false,
+            is_told_early: false,
         }
     }
 }
 
 /// What this core has of a shard.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Shard {
     pub(crate) is_owned: bool,
     /// The opening that lets it serve.
@@ -120,6 +128,7 @@ pub(crate) struct Shard {
 
 /// The transactions of one core.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub struct Transactions {
     pub(crate) all: Vec<Transaction>,
     pub(crate) free: Vec<u32>,
@@ -127,6 +136,8 @@ pub struct Transactions {
     pub(crate) shards: [Shard; SHARDS],
     /// Records that are not done with, of lost shards too.
     pub(crate) records: usize,
+    /// Transactions that were told early and are not done with.
+    pub(crate) told_early: usize,
     /// Transactions that were taken on since the start.
     pub(crate) arrivals: u64,
     pub(crate) lease: Lease,
@@ -134,6 +145,8 @@ pub struct Transactions {
     /// When which is to be looked at, the earliest first. Entries of what has changed since are passed over.
     pub(crate) due: BinaryHeap<Reverse<(u64, u32, u32)>>,
     pub(crate) counters: Counters,
+    /// A lease says nothing of what was heard before it.
+    pub(crate) confirms: bool,
     #[cfg(any(test, feature = "weakened"))]
     pub(crate) without: Option<Without>,
 }
@@ -148,14 +161,22 @@ impl Transactions {
             partitions: Partitions::default(),
             shards: std::array::from_fn(|_| Shard::default()),
             records: 0,
+            told_early: 0,
             arrivals: 0,
             lease: Lease::default(),
             limits,
             due: BinaryHeap::new(),
             counters: Counters::default(),
+            confirms: false,
             #[cfg(any(test, feature = "weakened"))]
             without: None,
         }
+    }
+
+    /// Whether the caller finds out by itself, for each answer, if the shard was this member's when it came, and says so by the time that it
+    /// tells with it: [`no_lease`] where it was not. A lease, which hangs on the clock, then settles nothing that was undecided.
+    pub fn confirm(&mut self, confirms: bool) {
+        self.confirms = confirms;
     }
 
     /// Counts since the start.
@@ -229,7 +250,10 @@ impl Transactions {
         let partitions = std::mem::take(&mut transaction.partitions);
         let shard = usize::from(transaction.shard);
         transaction.writes.clear();
-        self.records -= usize::from(std::mem::take(&mut transaction.has_record));
+        let (has_record, is_told_early) = (transaction.has_record, transaction.is_told_early);
+        (transaction.has_record, transaction.is_told_early) = (false, false);
+        self.records -= usize::from(has_record);
+        self.told_early -= usize::from(is_told_early);
         self.shards[shard].open -= 1;
         self.free.push(id.index);
         sink.forget(id);
@@ -252,4 +276,10 @@ impl Transactions {
             self.go_on(who, sink);
         }
     }
+}
+
+/// A time at which no lease is valid: what is told with it was heard by a member that may be dead.
+#[must_use]
+pub fn no_lease(now: Now) -> Now {
+    Now { boot_ns: u64::MAX, ..now }
 }

@@ -44,8 +44,11 @@ pub struct Asked<'a> {
 pub enum Decision {
     /// It writes nothing: its conditions do not hold, or it only reads.
     Nothing,
-    /// It makes so many writes; at least one.
+    /// It makes so many writes; at least one. Whoever asked is told when they are there.
     Write(u16),
+    /// The same, and whoever asked is told as soon as it is committed: for tables that are read by transactions alone, which wait for the
+    /// writes. Of those that have been told so much [`Limits::told_early`] are under way at most; the others are told when all is there.
+    WriteAndTell(u16),
     /// It makes one write, which nodes carry out as a whole or not at all, and needs no record: if nobody knows what has become of it,
     /// nobody makes it again. It takes so many timestamps.
     Alone(u16),
@@ -106,6 +109,9 @@ pub struct Limits {
     pub records: usize,
     /// The same of one shard. Less than [`crate::BUCKET_RECORDS`].
     pub records_of_shard: usize,
+    /// Transactions of which clients were told that they are committed while their writes were being made. Less than one role may have
+    /// under way: else clients that do not wait would be refused, where now they are told later.
+    pub told_early: usize,
 }
 
 impl Default for Limits {
@@ -117,6 +123,7 @@ impl Default for Limits {
             partitions: 102,
             records: 4_096,
             records_of_shard: 1_024,
+            told_early: 256,
         }
     }
 }
@@ -151,6 +158,8 @@ pub trait Sink {
 pub struct Counters {
     /// Transactions that were committed.
     pub committed: u64,
+    /// Of which clients were told so before the writes were there, of [`Counters::committed`].
+    pub told_early: u64,
     /// That read and wrote nothing.
     pub read: u64,
     /// That were committed by one write and no record, of [`Counters::committed`].

@@ -33,7 +33,7 @@ impl Generator {
     pub(super) fn send_prepare(&mut self, io: &mut Io, rest: &mut SessionRest) {
         let statement = self.prepares[rest.preparing];
         let text = match (&self.options.locks, self.options.transfers) {
-            (_, Some(kind)) => kind.text(&self.shape.table),
+            (_, Some(kind)) => kind.text(&self.shape.table, self.options.fence),
             (Some(locks), None) => locks.text(statement, &self.shape.table),
             (None, None) => self.shape.text(statement),
         };

@@ -46,6 +46,8 @@ pub struct LoadOptions {
     pub locks: Option<LockOptions>,
     /// Move amounts between accounts instead.
     pub transfers: Option<TransferKind>,
+    /// With which the lock is held that they need.
+    pub fence: i64,
     /// Send each query to a replica of its key.
     pub token_aware: bool,
     /// Compression of the connections.
@@ -94,6 +96,7 @@ impl Default for LoadOptions {
             conditional: false,
             locks: None,
             transfers: None,
+            fence: 0,
             token_aware: false,
             compression: None,
             warm_up_ns: 1_000_000_000,
@@ -191,6 +194,7 @@ impl LoadOptions {
             conditional: args.conditional,
             locks: None,
             transfers: TransferKind::from_args(args)?,
+            fence: args.fence.unwrap_or_default(),
             token_aware: args.token_aware,
             compression,
             warm_up_ns: nanoseconds(args.warm_up)?,
@@ -318,6 +322,8 @@ mod tests {
             ("--transfers two-rows --keys 1", "--keys must be 2 or more"),
             ("--transfers one-row --protocol 3", "from --protocol 4 on"),
             ("--transfers lwt --keys 3000000000", "2147483647 accounts"),
+            ("--transfers guarded", "go together"),
+            ("--transfers lwt --fence 5", "go together"),
         ] {
             let problem = options(arguments).expect_err(arguments);
             assert!(problem.contains(said), "{arguments}: {problem}");

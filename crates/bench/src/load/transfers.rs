@@ -18,6 +18,8 @@ pub enum TransferKind {
     OneRow,
     /// Away from one account, by Cassandra's lightweight transactions.
     Lwt,
+    /// Nothing: an account is written, under a lock that is held with the fence of `--fence`.
+    Guarded,
 }
 
 /// The values of a statement.
@@ -50,14 +52,17 @@ impl TransferKind {
         if kind == Self::TwoRows && args.keys < 2 {
             return Err("--transfers two-rows is between two accounts: --keys must be 2 or more".into());
         }
+        if (kind == Self::Guarded) != args.fence.is_some() {
+            return Err("--transfers guarded and --fence go together".into());
+        }
         if kind != Self::Lwt && args.protocol < 4 {
             return Err("--transfers: what a transaction has done is told from --protocol 4 on".into());
         }
         Ok(Some(kind))
     }
 
-    /// The text of the statement.
-    pub(super) fn text(self, table: &str) -> String {
+    /// The text of the statement. `fence`: with which the lock `transfers` is held.
+    pub(super) fn text(self, table: &str, fence: i64) -> String {
         match self {
             Self::TwoRows => format!(
                 "BEGIN TRANSACTION \
@@ -78,6 +83,9 @@ impl TransferKind {
                  COMMIT TRANSACTION"
             ),
             Self::Lwt => format!("UPDATE {table} SET balance = ? WHERE id = ? IF balance = ?"),
+            Self::Guarded => format!(
+                "UPDATE {table} SET balance = ? WHERE id = ? IF \"shunt:lock\" = 'transfers' AND \"shunt:fence\" = {fence}"
+            ),
         }
     }
 
@@ -89,6 +97,7 @@ impl TransferKind {
             Self::TwoRows => Values::of([payer, payee, AMOUNT, AMOUNT, payer, AMOUNT, payee]),
             Self::OneRow => Values::of([payer, AMOUNT, AMOUNT, payer]),
             Self::Lwt => Values::of([left(balance), payer, balance]),
+            Self::Guarded => Values::of([balance, payer]),
         }
     }
 }
@@ -115,11 +124,12 @@ mod tests {
 
     #[test]
     fn each_marker_has_its_value() {
-        for kind in [TransferKind::TwoRows, TransferKind::OneRow, TransferKind::Lwt] {
-            let text = kind.text("bank.accounts");
+        for kind in [TransferKind::TwoRows, TransferKind::OneRow, TransferKind::Lwt, TransferKind::Guarded] {
+            let text = kind.text("bank.accounts", 7);
             assert_eq!(text.matches('?').count(), kind.values(together(3, 5), 9).as_slice().len(), "{text}");
         }
         assert_eq!(TransferKind::TwoRows.values(together(3, 5), 9).as_slice(), [3, 5, 1, 1, 3, 1, 5]);
         assert_eq!(TransferKind::Lwt.values(together(3, 5), 9).as_slice(), [8, 3, 9]);
+        assert!(TransferKind::Guarded.text("bank.accounts", 7).ends_with("\"shunt:fence\" = 7"));
     }
 }

@@ -406,6 +406,7 @@ impl Member {
 
     fn post_lease(&self, sink: &mut dyn Sink) {
         sink.put(Output::Lease(LeasePost {
+            incarnation: self.me,
             epoch: self.fleet.as_ref().map_or(-1, |row| row.epoch),
             valid_until_ns: self.own.valid_until_ns,
             ts_limit_us: self.own.ts_limit_us,

@@ -1,6 +1,6 @@
 //! What the cores of one proxy do with what its member posts: they grant, as long as their own clock lets them.
 
-use shunt_fleet::{Gain, LeasePost, SHARDS, Shard};
+use shunt_fleet::{Gain, Incarnation, LeasePost, SHARDS, Shard};
 
 /// Tokens of one shard are so far apart at least, microseconds.
 const STEP_US: i64 = 64;
@@ -23,7 +23,7 @@ pub(crate) struct Cores {
 
 impl Cores {
     pub(crate) fn new() -> Self {
-        let lease = LeasePost { epoch: -1, valid_until_ns: 0, ts_limit_us: 0 };
+        let lease = LeasePost { incarnation: Incarnation::default(), epoch: -1, valid_until_ns: 0, ts_limit_us: 0 };
         Self { lease, shards: [None; SHARDS] }
     }
 

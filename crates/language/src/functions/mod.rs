@@ -12,6 +12,7 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 mod time;
+mod timeuuid;
 mod vectors;
 
 use crate::ast::{NativeType, Operator};
@@ -22,6 +23,7 @@ use crate::values::json;
 pub use aggregate::{Aggregate, AggregateKind, AggregateState};
 pub use arithmetic::is_number;
 pub use resolve::{Argument, is_native, resolve};
+pub use timeuuid::timeuuid;
 
 /// The surroundings that functions need besides their arguments.
 pub trait Environment {

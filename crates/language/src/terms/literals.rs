@@ -4,7 +4,7 @@ use super::{Prepared, Scope, assignment, evaluate, prepare};
 use crate::ast::{Literal, LiteralKind, NativeType, Term};
 use crate::error::InvalidRequest;
 use crate::types::{CqlType, UserType};
-use crate::values::{from_string, split, validate};
+use crate::values::{compare, from_string, split, validate};
 
 /// A constant as a value of a type.
 pub(super) fn constant(
@@ -113,11 +113,28 @@ pub(super) fn composite(
         _ => return wrong("tuple type"),
     };
     let known = parts.iter().all(|part| matches!(part, Prepared::Constant(_)));
+    scope.is_ambiguous |= known && is_ambiguous(cql_type, &parts);
     let composite = Prepared::Composite { cql_type: cql_type.clone(), parts };
     if known {
         return Ok(Prepared::Constant(composite.evaluate(&evaluate::Nothing)?.into_bytes()));
     }
     Ok(composite)
+}
+
+/// True if what becomes of these elements, or keys and values in turn, depends on their order, of which Cassandra keeps none.
+fn is_ambiguous(cql_type: &CqlType, parts: &[Prepared]) -> bool {
+    let bytes = |part: &Prepared| match part {
+        Prepared::Constant(Some(bytes)) => bytes.clone(),
+        _ => Vec::new(),
+    };
+    let (compared, of_each) = match cql_type {
+        CqlType::Set { element, .. } => (element, 1),
+        CqlType::Map { key, .. } => (key, 2),
+        _ => return false,
+    };
+    let mut all: Vec<Vec<Vec<u8>>> = parts.chunks(of_each).map(|one| one.iter().map(bytes).collect()).collect();
+    all.sort_by(|left, right| compare(compared, &left[0], &right[0]));
+    all.windows(2).any(|pair| compare(compared, &pair[0][0], &pair[1][0]).is_eq() && pair[0] != pair[1])
 }
 
 /// One part of a collection, which must not be a marker there.

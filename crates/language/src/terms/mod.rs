@@ -27,13 +27,15 @@ pub struct Scope<'a> {
     pub now_ms: i64,
     /// The purpose of each bind marker, by its index: the name and type that its metadata has.
     pub markers: Vec<Option<(String, CqlType)>>,
+    /// A literal was found that names an element of a set, or a key of a map, twice and not alike: Cassandra takes either, as it happens.
+    pub is_ambiguous: bool,
 }
 
 impl<'a> Scope<'a> {
     /// The scope of a statement with so many markers.
     #[must_use]
     pub fn new(types: &'a dyn TypeLookup, key_types: Option<&'a [CqlType]>, now_ms: i64, markers: usize) -> Scope<'a> {
-        Scope { types, key_types, now_ms, markers: vec![None; markers] }
+        Scope { types, key_types, now_ms, markers: vec![None; markers], is_ambiguous: false }
     }
 }
 

@@ -249,3 +249,23 @@ fn literals_have_the_types_that_cassandra_prefers() {
         assert_eq!(super::preferred_type(&literal).name(), name, "{text}");
     }
 }
+
+/// Cassandra 5 makes 1, 2 or 3 of `{'a': 1, 'a': 2, 'a': 3}`, another each time that it is prepared.
+#[test]
+fn literals_that_name_one_thing_twice_are_ambiguous() {
+    for (text, name, is_ambiguous) in [
+        ("{'a': 1, 'a': 2}", "map<text, int>", true),
+        ("{'a': 1, 'b': 2, 'a': 1}", "map<text, int>", false),
+        ("{1.0: 1, 1.00: 1}", "map<decimal, int>", true),
+        ("{1.0, 2, 1.00}", "set<decimal>", true),
+        ("{1, 2, 1}", "set<decimal>", false),
+        ("[1.0, 1.00]", "list<decimal>", false),
+        ("[{1: 1}, {1: 1, 1: 2}]", "list<frozen<map<int, int>>>", true),
+        ("{}", "set<int>", false),
+    ] {
+        let (term, markers) = term(text);
+        let mut scope = Scope::new(&Types, None, 0, markers);
+        prepare(&term, "c", &CqlType::parse(name, &Types).expect(name), &mut scope).expect(text);
+        assert_eq!(scope.is_ambiguous, is_ambiguous, "{text}");
+    }
+}

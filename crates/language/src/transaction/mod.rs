@@ -44,7 +44,7 @@ pub use crate::ast::{
 pub use condition::{PreparedCondition, PreparedReference};
 pub use keys::{OneRow, TableKeys, Tables};
 pub use self_assignment::PreparedSelfAssignment;
-pub use standalone::{Computed, ComputedMarker};
+pub use standalone::{Computed, ComputedMarker, is_pure};
 
 use crate::ast::{Mutation, Statement};
 use crate::error::{InvalidRequest, Refusal};

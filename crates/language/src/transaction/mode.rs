@@ -20,22 +20,32 @@ pub enum TransactionalMode {
     /// Single statements, above all those with conditions, are decided by the proxies, which keep the rows in memory; there are no
     /// transactions on it.
     Conditional,
+    /// Nodes decide single statements, which go to them one after the other, and the proxies compare what they would have answered with
+    /// [`TransactionalMode::Conditional`].
+    Observe,
 }
 
 impl TransactionalMode {
     /// All of them.
-    pub const ALL: [TransactionalMode; 5] = [
+    pub const ALL: [TransactionalMode; 6] = [
         TransactionalMode::Off,
         TransactionalMode::Unsafe,
         TransactionalMode::MixedReads,
         TransactionalMode::Full,
         TransactionalMode::Conditional,
+        TransactionalMode::Observe,
     ];
 
     /// The mode of this name, as the fleet's table has it.
     #[must_use]
     pub fn named(name: &str) -> Option<TransactionalMode> {
         TransactionalMode::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+
+    /// True if single statements are decided one by one, with no transactions on the table.
+    #[must_use]
+    pub fn is_by_statement(self) -> bool {
+        matches!(self, TransactionalMode::Conditional | TransactionalMode::Observe)
     }
 
     /// Its name in the option.
@@ -47,6 +57,7 @@ impl TransactionalMode {
             TransactionalMode::MixedReads => "mixed_reads",
             TransactionalMode::Full => "full",
             TransactionalMode::Conditional => "conditional",
+            TransactionalMode::Observe => "observe",
         }
     }
 }
@@ -95,7 +106,7 @@ pub fn parse(text: &str) -> Result<Option<ModeChange>, InvalidRequest> {
     let mode = mode.ok_or_else(|| {
         let table = &alter.name;
         InvalidRequest::new(format!(
-            "ALTER TABLE {table} WITH {OPTION}: it is 'off', 'unsafe', 'mixed_reads', 'full' or 'conditional'"
+            "ALTER TABLE {table} WITH {OPTION}: it is 'off', 'unsafe', 'mixed_reads', 'full', 'conditional' or 'observe'"
         ))
     })?;
     Ok(Some(ModeChange { table: alter.name, if_exists: alter.if_exists, mode }))

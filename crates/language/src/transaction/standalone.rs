@@ -140,7 +140,9 @@ impl CallValue {
     }
 }
 
-fn is_pure(term: &Term) -> bool {
+/// True if the functions in a term give the same each time. Those that users have defined count as such.
+#[must_use]
+pub fn is_pure(term: &Term) -> bool {
     let gives_the_same = !matches!(term, Term::Call { name, .. } if gives_another(name));
     gives_the_same && term.parts().into_iter().all(is_pure)
 }

@@ -1,6 +1,6 @@
 //! Bind values of one execution, with the time and the random numbers that functions in it use.
 
-use shunt_language::functions::Environment;
+use shunt_language::functions::{Environment, timeuuid};
 use shunt_language::terms::{Bindings, Value};
 use shunt_language::values::literal;
 use shunt_topology::token;
@@ -9,7 +9,6 @@ use shunt_wire::cql::message::{Value as WireValue, Values};
 use super::aside::Aside;
 use crate::shared::Shared;
 use crate::statement::{Marker, Statement};
-use crate::timeuuid::timeuuid;
 
 /// Implements what terms need to be evaluated.
 pub(crate) struct Bound<'a> {

@@ -32,6 +32,7 @@ mod write;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use shunt_language::functions::timeuuid;
 use shunt_wire::cql::envelope::{flag, opcode};
 use shunt_wire::cql::message::metadata::metadata_flag;
 use shunt_wire::cql::message::{
@@ -43,7 +44,6 @@ use crate::error::CqlError;
 use crate::schema::change::{Change, Object};
 use crate::shared::Shared;
 use crate::statement::{Plan, Statement};
-use crate::timeuuid::timeuuid;
 use crate::trace::{Origin, Trace};
 use aside::Aside;
 use bindings::Bound;

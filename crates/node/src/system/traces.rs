@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use shunt_language::functions::timeuuid;
 use shunt_language::values::split;
 use shunt_storage::Target;
 use shunt_storage::row::{Expiry, Fragment, PartitionKey, Row, TableId};
@@ -23,7 +24,6 @@ use crate::execute::fragment::{WriteTime, whole_row};
 use crate::execute::keys::Partition;
 use crate::schema::{Schema, Table};
 use crate::stopped;
-use crate::timeuuid::timeuuid;
 use crate::trace::{Event, Trace};
 
 pub(super) const KEYSPACE: &str = "system_traces";

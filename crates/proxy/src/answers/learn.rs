@@ -7,12 +7,14 @@ use shunt_wire::cql::message::{result_kind, split_request_prefix, split_response
 use shunt_wire::cql::statement;
 
 use crate::aggregate;
+use crate::config::Multiget;
 use crate::core::Core;
 use crate::ids::LinkKey;
 use crate::link::{Pending, Purpose};
 use crate::locks::recognise as locks;
 use crate::metrics::Outcome;
-use crate::plan::Plan;
+use crate::multiget::form;
+use crate::plan::{After, Plan};
 use crate::prepared::{ID_BYTES, PreparedStatement, Shape};
 use crate::reply::{self, Answer};
 use crate::second::unprepared;
@@ -103,8 +105,14 @@ fn remember_statement(
     let learned = match ResultMessage::decode(version, rest) {
         Ok(ResultMessage::Prepared(prepared)) => {
             let explicit = asked.keyspace.is_some();
-            PreparedStatement::learn(asked.text, &parsed, keyspace, explicit, &prepared, routing)
-                .with_shape(Shape::of(version, &prepared))
+            let learned = PreparedStatement::learn(asked.text, &parsed, keyspace, explicit, &prepared, routing)
+                .with_shape(Shape::of(version, &prepared));
+            // What has another way already keeps it.
+            let splits = core.context.config.multiget == Multiget::Split && learned.after == After::Deliver;
+            match splits.then(|| form::read(asked.text, &prepared)).flatten() {
+                Some(form) => learned.of_partitions(form),
+                None => learned,
+            }
         }
         // Metadata of a later kind than we know. It can be executed all the same, but only if it is remembered.
         _ => PreparedStatement::opaque(result_kind::prepared_id(rest)?, asked.text, &parsed, keyspace),

@@ -33,8 +33,8 @@ pub(crate) struct Clients {
 impl Clients {
     /// A place for a client that has just connected, from `peer` to `local`; returns its slot.
     pub(crate) fn insert(&mut self, conn: ConnId, local: SocketAddr, peer: SocketAddr, deadline_ns: u64) -> u32 {
-        // 0 names nobody and the last number the proxy itself.
-        self.ids = if self.ids >= u32::MAX - 1 { 1 } else { self.ids + 1 };
+        // 0 names nobody and the last two numbers the proxy itself.
+        self.ids = if self.ids >= u32::MAX - 2 { 1 } else { self.ids + 1 };
         self.slots.insert(Client::new(conn, self.ids, local, peer, deadline_ns)) as u32
     }
 
@@ -79,7 +79,11 @@ impl Clients {
 
     /// The version of the protocol that answers to a client, or to the proxy itself, are written in; `None`: nobody waits for one.
     pub(crate) fn version_of(&self, client: ClientRef) -> Option<u8> {
-        if client == ClientRef::PROXY { Some(own::VERSION) } else { self.find(client).map(|client| client.version) }
+        match client {
+            // What the proxy says of a part is the same in all versions.
+            ClientRef::PROXY | ClientRef::PART => Some(own::VERSION),
+            _ => self.find(client).map(|client| client.version),
+        }
     }
 
     /// A client to write to, and the list of those with a segment to complete.

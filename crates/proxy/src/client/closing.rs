@@ -111,7 +111,12 @@ pub(crate) fn tell_suppressed(context: &Context, io: &Io) {
         let reason = logged.text();
         match logged {
             Logged::Closed(_) => tracing::warn!(reason, suppressed, "more clients were closed for the same reason"),
-            Logged::LongAnswer | Logged::NoAccess | Logged::LockRow | Logged::Permission | Logged::Transactions => {
+            Logged::LongAnswer
+            | Logged::NoAccess
+            | Logged::LockRow
+            | Logged::Permission
+            | Logged::Transactions
+            | Logged::Observed => {
                 tracing::warn!(reason, suppressed, "the same happened more often")
             }
         }

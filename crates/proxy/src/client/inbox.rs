@@ -1,4 +1,4 @@
-//! Answers to the proxy's own statements, until the event that brought them is over.
+//! Answers to the proxy's own statements, and to parts of clients' requests, until the event that brought them is over.
 
 use crate::limits;
 
@@ -7,6 +7,8 @@ use crate::limits;
 pub(crate) struct Kept<'a> {
     /// The place of the statement among those in flight.
     pub(crate) stream: i16,
+    /// It is a part of a client's request, and the place is among these.
+    pub(crate) is_part: bool,
     pub(crate) flags: u8,
     pub(crate) opcode: u8,
     pub(crate) body: &'a [u8],
@@ -23,6 +25,7 @@ pub(crate) struct Inbox {
 #[derive(Clone, Copy)]
 struct Head {
     stream: i16,
+    is_part: bool,
     flags: u8,
     opcode: u8,
     end: usize,
@@ -37,9 +40,9 @@ impl Inbox {
 
     /// Keeps an answer.
     pub(crate) fn put(&mut self, answer: &Kept<'_>) {
-        let Kept { stream, flags, opcode, body } = *answer;
+        let Kept { stream, is_part, flags, opcode, body } = *answer;
         self.bodies.extend_from_slice(body);
-        self.heads.push(Head { stream, flags, opcode, end: self.bodies.len() });
+        self.heads.push(Head { stream, is_part, flags, opcode, end: self.bodies.len() });
     }
 
     /// All answers.
@@ -47,6 +50,7 @@ impl Inbox {
         let starts = std::iter::once(0).chain(self.heads.iter().map(|head| head.end));
         self.heads.iter().zip(starts).map(|(head, start)| Kept {
             stream: head.stream,
+            is_part: head.is_part,
             flags: head.flags,
             opcode: head.opcode,
             body: &self.bodies[start..head.end],

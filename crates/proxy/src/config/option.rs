@@ -4,7 +4,7 @@
 use shunt_reactor::IoChoice;
 
 use super::kinds::{Readable, Written};
-use super::values::{Aggregate, LogFormat, Secret, Window};
+use super::values::{Aggregate, Commit, LogFormat, Multiget, Secret, Window};
 use super::{Config, OPTIONS};
 
 /// An option of the proxy.
@@ -142,7 +142,9 @@ impl MaybeNumber for Window {
 impl MaybeNumber for String {}
 impl MaybeNumber for IoChoice {}
 impl MaybeNumber for Aggregate {}
+impl MaybeNumber for Multiget {}
 impl MaybeNumber for LogFormat {}
+impl MaybeNumber for Commit {}
 impl MaybeNumber for Secret {}
 impl<T> MaybeNumber for Option<T> {}
 impl<T> MaybeNumber for Vec<T> {}

@@ -113,7 +113,7 @@ impl Config {
                 let key = option.key;
                 found.add(
                     key,
-                    format!("there are no locks without a fleet; give its name by fleet, or leave {key} out"),
+                    format!("there are no locks and transactions without a fleet; give its name by fleet, or leave {key} out"),
                 );
             }
         }
@@ -224,6 +224,7 @@ mod tests {
             fleet_state: Some("/run/shunt/fleet".into()),
             lock_wait_max_ms: 30_000,
             lock_rows_kept_ms: 0,
+            transaction_commit: crate::config::Commit::Lwt,
             locks_http: Some("127.0.0.1:9190".parse().expect("address")),
             ..valid()
         };
@@ -232,7 +233,7 @@ mod tests {
         let found: Vec<&str> = problems.iter().map(|problem| problem.key).collect();
         let fleet = OPTIONS.iter().filter(|option| option.section == FLEET_SECTION).map(|option| option.key);
         assert_eq!(found, fleet.filter(|key| *key != "fleet").collect::<Vec<_>>());
-        assert_eq!(found.len(), 5);
+        assert_eq!(found.len(), 6);
         for Problem { key, message } in &problems {
             assert!(message.contains("by fleet") && message.ends_with(&format!("leave {key} out")), "{message}");
         }

@@ -54,6 +54,48 @@ impl Kind for Aggregate {
     }
 }
 
+/// How reads of several partitions are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Multiget {
+    /// As they come.
+    Off,
+    /// In parts, to the nodes that have the keys.
+    Split,
+}
+
+impl Kind for Multiget {
+    const EXPECTED: &'static str = "\"off\" or \"split\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self::Off),
+            "split" => Ok(Self::Split),
+            _ => Err(String::new()),
+        }
+    }
+}
+
+/// By what a proxy knows that it still had a shard when a transaction was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commit {
+    /// By its lease, and so by the rate of its clock.
+    Lease,
+    /// By a SERIAL read of its row among the members of the fleet.
+    Lwt,
+}
+
+impl Kind for Commit {
+    const EXPECTED: &'static str = "\"lease\" or \"lwt\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "lease" => Ok(Self::Lease),
+            "lwt" => Ok(Self::Lwt),
+            _ => Err(String::new()),
+        }
+    }
+}
+
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {

@@ -33,6 +33,8 @@ use crate::metrics::ControlMetrics;
 /// First and longest wait between two rounds over all known addresses.
 const RECONNECT_FIRST: Duration = Duration::from_millis(250);
 const RECONNECT_MAX: Duration = Duration::from_secs(10);
+/// How often it is looked if all cores are gone while a request of theirs waits.
+const GONE_EVERY: Duration = Duration::from_millis(50);
 
 /// The parts that the control plane is made from.
 pub struct ControlOptions {
@@ -107,13 +109,23 @@ impl ControlPlane {
     /// # Errors
     /// What the first reading of the ring shows does not go with the configuration, see [`Unfit`].
     pub async fn run(mut self) -> Result<(), Unfit> {
+        let (hand, taken) = mpsc::channel(1);
+        let requests = std::mem::replace(&mut self.requests, taken);
+        // A node that says nothing any more must not keep it: that would be for as long as one step may take.
+        tokio::select! {
+            ended = self.live() => ended,
+            () = hand_on(requests, hand) => Ok(()),
+        }
+    }
+
+    async fn live(&mut self) -> Result<(), Unfit> {
         let mut backoff = Backoff::new(RECONNECT_FIRST, RECONNECT_MAX);
         while let Some(session) = self.connect().await {
             let since = Instant::now();
             let address = session.connection.address;
             info!(%address, version = session.connection.version, "control connection to the ring");
             self.metrics.connected.set(1);
-            let outcome = follow::follow(&mut self, session).await;
+            let outcome = follow::follow(self, session).await;
             self.metrics.connected.set(0);
             let error = match outcome {
                 Ok(()) => break,
@@ -368,6 +380,21 @@ async fn resolve(contact_point: &str, default_port: u16) -> Result<Vec<SocketAdd
     let (host, port) = split_host_port(contact_point)?;
     let found = tokio::net::lookup_host((host, port.unwrap_or(default_port))).await;
     found.map(Iterator::collect).map_err(|error| format!("the name cannot be looked up: {error}"))
+}
+
+/// Hands on what cores ask, until all of them are gone; whoever takes it may be busy with a node.
+async fn hand_on(mut requests: mpsc::Receiver<ControlRequest>, hand: mpsc::Sender<ControlRequest>) {
+    while let Some(request) = requests.recv().await {
+        let permit = loop {
+            tokio::select! {
+                permit = hand.reserve() => break permit,
+                () = sleep(GONE_EVERY), if !requests.is_closed() => {}
+                () = std::future::ready(()), if requests.is_closed() => return,
+            }
+        };
+        let Ok(permit) = permit else { return };
+        permit.send(request);
+    }
 }
 
 /// Does `work`, and meanwhile answers requests that need a control connection with what can be said without one.

@@ -56,6 +56,9 @@ pub(crate) fn changed(core: &mut Core, io: &mut Io, cluster: Arc<ClusterState>) 
     if first {
         core.router.modes = cluster.modes.clone();
     }
+    if core.router.cluster.as_ref().is_some_and(|old| old.schema_version != cluster.schema_version) {
+        core.fleet.transactions.schema_changed();
+    }
     core.router.cluster = Some(cluster);
     for link in gone {
         keep::retire(core, io, link);

@@ -57,7 +57,7 @@ pub(crate) fn take(core: &mut Core, io: &mut Io, word: Word) {
             let (table, outbox) = core.fleet.locks.table();
             table.set_lease(now, lease, outbox);
             let token_us = table.last_token_us();
-            transactions::lease(core, io, lease);
+            transactions::lease(core, io, lease, post.incarnation);
             let token_us = token_us.max(core.fleet.transactions.highest_timestamp_us());
             tell(core, io, 0, Word::GrantedUpTo(token_us));
         }

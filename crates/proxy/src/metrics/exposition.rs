@@ -36,6 +36,7 @@ impl Sources {
         self.locks(encoder)?;
         self.transactions(encoder)?;
         self.queries(encoder)?;
+        self.multigets(encoder)?;
         self.nodes(encoder)?;
         self.control(encoder)
     }
@@ -141,7 +142,11 @@ impl Sources {
         let help = "Rows that are known of tables with the mode conditional.";
         encoder.gauge("shunt_transactions_rows", help, None, &rows)?;
         let events = self.family(|core| &core.transactions.events);
-        encoder.counter("shunt_transaction_events", "What became of transactions.", None, &events)
+        encoder.counter("shunt_transaction_events", "What became of transactions.", None, &events)?;
+        let observed = self.family(|core| &core.transactions.observed);
+        let help =
+            "Statements on tables with the mode observe, by whether the proxies would have answered what nodes have.";
+        encoder.counter("shunt_transaction_observations", help, None, &observed)
     }
 
     fn locks(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
@@ -213,6 +218,25 @@ impl Sources {
         let help = "Time from a request's arrival to its reply, as clients see it.";
         encoder.durations("shunt_query_duration", help, &[(Vec::new(), latency)])?;
         encoder.sizes("shunt_queries_per_write", "Queries in one write to a node.", &[(Vec::new(), per_write)])
+    }
+
+    fn multigets(&self, encoder: &mut Encoder<'_>) -> fmt::Result {
+        let split = self.total(|core| core.multigets.split.get()) as f64;
+        let help = "IN queries that were asked in parts.";
+        encoder.counter("shunt_multigets_split", help, None, &[plain(split)])?;
+        let parts = self.total(|core| core.multigets.parts.get()) as f64;
+        let help = "Parts of IN queries sent to nodes; they are among the requests too.";
+        encoder.counter("shunt_multiget_parts", help, None, &[plain(parts)])?;
+        let whole = self.family(|core| &core.multigets.whole);
+        encoder.counter("shunt_multigets_whole", "IN queries that went whole, by reason.", None, &whole)?;
+        let lost = self.family(|core| &core.multigets.lost);
+        let help = "IN queries that were asked in parts and then sent whole after all, by reason.";
+        encoder.counter("shunt_multigets_lost", help, None, &lost)?;
+        let open = self.per_core(|core| core.multigets.open.get() as f64);
+        encoder.gauge("shunt_multigets_open", "IN queries of which parts are missing.", None, &open)?;
+        let bytes = self.per_core(|core| core.multigets.bytes.get() as f64);
+        let help = "Requests and answers kept for IN queries of which parts are missing.";
+        encoder.gauge("shunt_multigets_kept", help, Some(&Unit::Bytes), &bytes)
     }
 
     fn nodes(&self, encoder: &mut Encoder<'_>) -> fmt::Result {

@@ -6,19 +6,22 @@
 mod control;
 mod exposition;
 mod locks;
+mod multiget;
 mod node;
 mod transactions;
 
 pub use control::ControlMetrics;
 pub use exposition::Sources;
 pub use locks::{LockEvent, LockMetrics, Partitions, PermissionAnswer};
+pub use multiget::MultigetMetrics;
 pub use node::{NodeMetrics, NodeRegistry};
-pub use transactions::{TransactionEvent, TransactionMetrics};
+pub use transactions::{Observation, TransactionEvent, TransactionMetrics};
 
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
 
+pub use crate::multiget::reasons::{Lost, Whole};
 pub use shunt_admin::{Counter, Family, Gauge, Gauges, Histogram, Label, RequestKind as QueryKind, Snapshot};
 
 use shunt_admin::labels;
@@ -233,6 +236,8 @@ pub struct CoreMetrics {
     pub locks: LockMetrics,
     /// Its transactions.
     pub transactions: TransactionMetrics,
+    /// Reads of several partitions.
+    pub multigets: MultigetMetrics,
     /// Per-node metrics of this core.
     pub nodes: NodeRegistry,
 }

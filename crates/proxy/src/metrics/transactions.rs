@@ -9,6 +9,8 @@ labels! {
         Committed = "committed",
         /// It was committed by one write, without a record: a single statement of a table with the mode `conditional`.
         Alone = "alone",
+        /// It was committed, and its client was told so before the writes were there: of tables with the mode `full`.
+        ToldEarly = "told_early",
         /// It has read, and wrote nothing.
         Read = "read",
         /// Nothing of it was carried out.
@@ -19,6 +21,18 @@ labels! {
         WrittenAgain = "written_again",
         /// One of its writes was given up: nodes have refused it each time.
         GivenUp = "given_up",
+    }
+}
+
+labels! {
+    /// What came of a statement on a table with the mode `observe`.
+    pub enum Observation = "result" {
+        /// A node has answered what the proxies would have.
+        Same = "same",
+        /// A node has answered something else.
+        Different = "different",
+        /// It is not known what the proxies would have answered.
+        NotCompared = "not_compared",
     }
 }
 
@@ -37,4 +51,6 @@ pub struct TransactionMetrics {
     pub opening: Gauge,
     /// What became of them.
     pub events: Family<TransactionEvent, { TransactionEvent::COUNT }>,
+    /// Conditional statements on tables with the mode `observe`, and what the proxies would refuse there. Counted as they come.
+    pub observed: Family<Observation, { Observation::COUNT }>,
 }

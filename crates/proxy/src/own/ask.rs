@@ -14,6 +14,7 @@ use crate::metrics::QueryKind;
 use crate::own::{Levels, VERSION, Whose};
 use crate::plan::{After, Plan, Work};
 use crate::route::{self, Choice};
+use crate::transactions::part::Part;
 
 /// Asks a statement. Its outcome comes later, once; `false`: it was not sent, and no outcome comes. `page`: rows of a page, and
 /// where the one before it ended.
@@ -115,7 +116,7 @@ fn plan(core: &mut Core, pool: PoolId, version: u8, op: u8, body: &[u8]) -> Opti
     };
     // What is asked here is what transactions and locks are made of.
     planned.ok().map(|plan| match plan.after {
-        After::Transaction => Plan { after: After::Deliver, ..plan },
+        After::Transaction | After::Multiget => Plan { after: After::Deliver, ..plan },
         _ => plan,
     })
 }
@@ -140,7 +141,8 @@ pub(crate) fn ask_in(
 }
 
 fn put(core: &mut Core, io: &mut Io, (whose, pool): (Whose, PoolId), plan: Plan, op: u8, body: &[u8]) -> bool {
-    let is_fleets = matches!(whose, Whose::Fleet(_));
+    // One at a time, and all that was heard in between waits for it.
+    let is_fleets = matches!(whose, Whose::Fleet(_) | Whose::Transaction(Part::Confirm(_)));
     if !core.fleet.own.in_flight.has_room(&whose) {
         return false;
     }

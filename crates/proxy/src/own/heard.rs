@@ -11,6 +11,7 @@ use crate::ids::PoolId;
 use crate::limits;
 use crate::locks::{foreign, permission, rows, sweep};
 use crate::membership::run;
+use crate::multiget::gather;
 use crate::own::{Heard, VERSION, Whose};
 use crate::transactions;
 use crate::transactions::part::Part;
@@ -20,7 +21,11 @@ use crate::transactions::part::Part;
 pub(crate) fn settle(core: &mut Core, io: &mut Io) {
     let mut inbox = std::mem::take(&mut core.clients.inbox);
     for answer in inbox.iter() {
-        take(core, io, &answer);
+        if answer.is_part {
+            gather::heard(core, io, &answer);
+        } else {
+            take(core, io, &answer);
+        }
     }
     inbox.clear();
     if core.clients.inbox.is_empty() {

@@ -40,9 +40,11 @@ pub(crate) const IN_FLIGHT_OF_FLEET: usize = 64;
 /// Those of transactions, of which one may ask a hundred at a time.
 const IN_FLIGHT_OF_TRANSACTIONS: usize = Share::Rights.most()
     + Share::Plans.most()
+    + Share::Looks.most()
     + Share::Reads.most()
     + Share::Names.most()
     + Share::Records.most()
+    + Share::Confirms.most()
     + Share::Writes.most()
     + Share::Found.most();
 
@@ -117,8 +119,9 @@ struct Text {
     is_asked: bool,
 }
 
-/// Texts of transactions that are kept prepared. Beyond that all are forgotten, and prepared again when they are needed.
+/// Texts of transactions that are kept prepared, and bytes of them. Beyond that all are forgotten, and prepared again when they are needed.
 const TEXTS_MAX: usize = 4_096;
+const TEXTS_BYTES_MAX: usize = 32 << 20;
 
 /// The owner of what is known of the proxy's own statements.
 #[derive(Default)]
@@ -128,8 +131,9 @@ pub(crate) struct Own {
     texts: Slab<Text>,
     /// The places of those that are the proxy's own.
     own_texts: Vec<(&'static str, usize)>,
-    /// The places of those that are of transactions.
+    /// The places of those that are of transactions, and how long these are.
     others: HashMap<Arc<str>, usize>,
+    others_bytes: usize,
     /// How many there have been.
     numbers: u64,
     in_flight: InFlight,
@@ -153,11 +157,13 @@ impl Own {
         if let Some(place) = self.others.get(text) {
             return *place;
         }
-        if self.others.len() >= TEXTS_MAX {
+        if self.others.len() >= TEXTS_MAX || self.others_bytes + text.len() > TEXTS_BYTES_MAX {
             for (_, place) in self.others.drain() {
                 self.texts.try_remove(place);
             }
+            self.others_bytes = 0;
         }
+        self.others_bytes += text.len();
         let place = self.add(Arc::clone(text));
         self.others.insert(Arc::clone(text), place);
         place
@@ -291,6 +297,18 @@ mod tests {
     }
 
     #[test]
+    fn texts_that_are_kept_have_so_many_bytes_at_most() {
+        let mut own = Own::default();
+        let long = "x".repeat(1 << 20);
+        for number in 0..100 {
+            own.place_of(&format!("{number}{long}").into());
+            let bytes: usize = own.texts.iter().map(|(_, text)| text.text.len()).sum();
+            assert_eq!((bytes, own.others.len()), (own.others_bytes, own.texts.len()));
+            assert!(bytes <= TEXTS_BYTES_MAX, "{bytes}");
+        }
+    }
+
+    #[test]
     fn rows_of_locks_leave_room_for_others_and_free_rows_for_grants() {
         let mut in_flight = InFlight::default();
         let mut fill = |whose| {
@@ -303,15 +321,22 @@ mod tests {
         assert_eq!(fill(Whose::Write(WriteId::UNWATCHED)), IN_FLIGHT_OF_FREE_ROWS);
         assert_eq!(fill(Whose::Write(WriteId(7))), IN_FLIGHT_OF_ROWS - IN_FLIGHT_OF_FREE_ROWS);
         let read = |who| Part::Read { job: 1, read: 1, who: Who(who) };
+        let planning = |who| Part::Text { planning: 1, place: 1, who: Who(who) };
         for (part, count) in [
             (Part::MayChange { pool: PoolId::NONE, number: 1 }, Share::Rights.most()),
-            (Part::Modes, Share::Plans.most()),
+            // Whoever has many texts planned keeps nobody from reading modes and rules.
+            (planning(1), Share::Plans.most_of_one()),
+            (planning(2), Share::Plans.most_of_one()),
+            (planning(3), 0),
+            (Part::Modes, Share::Looks.most()),
             // One client leaves another its room.
             (read(1), Share::Reads.most_of_one()),
             (read(2), Share::Reads.most_of_one()),
             (read(3), 0),
             (Part::Name(1), Share::Names.most()),
             (Part::Nothing, Share::Records.most()),
+            // What is acknowledged must not be told as in doubt because others write much.
+            (Part::Confirm(shunt_fleet::Incarnation::default()), Share::Confirms.most()),
         ] {
             assert_eq!(fill(Whose::Transaction(part)), count, "{part:?}");
         }

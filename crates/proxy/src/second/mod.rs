@@ -29,6 +29,7 @@ use shunt_topology::NodeId;
 
 use crate::ids::{LinkRef, PoolId, Ticket};
 use crate::link::Pending;
+use crate::multiget::Multigets;
 use crate::prepared::PreparedStatement;
 
 /// The owner of requests that wait for something before they can go on.
@@ -44,6 +45,8 @@ pub(crate) struct Second {
     pub(crate) lost: Vec<LostRequests>,
     /// Repairs that waited for a link, and whether it opened; dealt with in the same way.
     pub(crate) linked: Vec<(Ticket, bool)>,
+    /// Requests that were split, which may have to be sent whole.
+    pub(crate) multigets: Multigets,
 }
 
 impl Second {
@@ -52,10 +55,11 @@ impl Second {
         Ticket(self.tickets)
     }
 
-    /// True if a lost request, or one that waits for a repair, was asked in this pool.
+    /// True if a lost request, one that was split, or one that waits for a repair, was asked in this pool.
     pub(crate) fn refers_to(&self, pool: PoolId) -> bool {
         let lost = self.lost.iter().flat_map(|lost| &lost.requests);
         lost.chain(self.repairs.values().map(|repair| &repair.pending)).any(|pending| pending.pool == pool)
+            || self.multigets.refers_to(pool)
     }
 }
 

@@ -7,7 +7,8 @@ use shunt_language::transaction::{self, Returned, STATEMENTS_MAX, TEXT_BYTES_MAX
 use shunt_wire::cql::envelope::{Header, opcode};
 use shunt_wire::cql::message::{Batch, BatchKind, BatchStatement, Execute, Query, QueryParams, ValueList, Values};
 
-use super::known::Known;
+use super::known::{AsSent, Known};
+use super::observe;
 use crate::core::Core;
 use crate::fault::Fault;
 use crate::prepared::PreparedStatement;
@@ -18,7 +19,7 @@ pub(super) fn read(
     session: Option<&str>,
     header: &Header,
     body: &[u8],
-    take: impl FnOnce(&mut Core, &Arc<Known>, Values<'_>) -> Result<(), Fault>,
+    take: impl FnOnce(&mut Core, &Arc<Known>, Values<'_>, AsSent) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     match header.opcode {
         opcode::EXECUTE => {
@@ -28,23 +29,23 @@ pub(super) fn read(
             let known = match statement.transaction.get() {
                 Some(known) => Arc::clone(known),
                 None => {
-                    let known = Arc::new(Known::read(text_of(&statement)?, statement.keyspace.as_deref())?);
+                    let known = Arc::new(observe::known(core, text_of(&statement)?, statement.keyspace.as_deref())?);
                     Arc::clone(statement.transaction.get_or_init(|| known))
                 }
             };
-            take(core, &known, execute.params.values)
+            take(core, &known, execute.params.values, AsSent::of(&execute.params))
         }
         opcode::BATCH => {
             let batch = Batch::decode(header.version, body)?;
             let keyspace = batch.params.keyspace.or(session);
             let (text, values) = join(core, keyspace, header.version, &batch)?;
-            take(core, &Arc::new(Known::read(&text, keyspace)?), values.values())
+            take(core, &Arc::new(Known::read(&text, keyspace)?), values.values(), AsSent::of(&batch.params))
         }
         _ => {
             let query = Query::decode(header.version, body)?;
             check_page(&query.params)?;
-            let known = Known::read(query.text, query.params.keyspace.or(session))?;
-            take(core, &Arc::new(known), query.params.values)
+            let known = observe::known(core, query.text, query.params.keyspace.or(session))?;
+            take(core, &Arc::new(known), query.params.values, AsSent::of(&query.params))
         }
     }
 }

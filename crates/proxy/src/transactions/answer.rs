@@ -32,10 +32,16 @@ fn columns(shown: &[Shown]) -> Vec<Column<'_>> {
 
 /// Writes the answer to an outcome.
 pub(super) fn encode(out: &mut Vec<u8>, version: u8, job: &Job, outcome: Outcome) -> Result<Head, Failed> {
+    let observed = job.deciding.as_ref().and_then(|deciding| deciding.observed.as_ref());
+    if let Some((head, body)) = observed.and_then(|observed| observed.told.as_ref()) {
+        // What a node has said is so, whatever is known here.
+        out.extend_from_slice(body);
+        return Ok(*head);
+    }
     match outcome {
         Outcome::NotExecuted(why) => return Err(not_executed(why).into()),
         // Its conditions did not hold, but what was read may be another's to change.
-        Outcome::InDoubt if job.deciding.as_ref().is_some_and(|deciding| deciding.is_refused) => {
+        Outcome::InDoubt if !job.is_observed && job.deciding.as_ref().is_some_and(|deciding| deciding.is_refused) => {
             return Err(not_executed(NotExecuted::Late).into());
         }
         Outcome::InDoubt => {

@@ -1,6 +1,6 @@
 //! What the transactions of a core want done is done when the event that it came of is over.
 
-use shunt_locks::{Ticket, Written};
+use shunt_locks::{Now, Ticket, Written};
 use shunt_reactor::Io;
 use shunt_transactions::{Generation, Position, TransactionId};
 use shunt_wire::cql::envelope::opcode;
@@ -13,8 +13,9 @@ use super::outbox::Wanted;
 use super::part::{OneWrite, Part};
 use super::plans::Waiter;
 use super::timer::set_due;
+use super::unconfirmed::Unconfirmed;
 use super::unmade::Unmade;
-use super::{answer, levels, log, lone, openings, reads, run, take, writes};
+use super::{answer, confirm, levels, log, lone, openings, reads, run, take, writes};
 use crate::core::Core;
 use crate::locks::word::Word;
 use crate::locks::{ask, requests, words};
@@ -38,6 +39,8 @@ pub(crate) fn out(core: &mut Core, io: &mut Io) {
             }
             Wanted::Write { id, write } => writes::make(core, io, OneWrite::Own { id, write }),
             Wanted::Alone { id, timestamp_us } => lone::write(core, io, id, timestamp_us),
+            Wanted::Pass(number) => run::pass_on(core, io, number),
+            Wanted::Confirmed(heard, is_alive) => confirmed(core, io, heard, is_alive),
             Wanted::Made(OneWrite::Own { id, write }, made) => run::applied(core, io, id, write, made),
             Wanted::Made(OneWrite::Found { claim, place, write }, made) => {
                 openings::applied(core, io, claim, (place, write), made);
@@ -86,7 +89,9 @@ fn tell(core: &mut Core, io: &mut Io, ticket: Ticket, head: Head, body: &[u8]) {
 fn tell_drained(core: &mut Core, io: &mut Io) {
     let keeper = &mut core.fleet.transactions;
     let (table, draining) = (keeper.table.as_ref(), std::mem::take(&mut keeper.draining));
-    let is_idle = |one: &Draining| table.is_none_or(|table| table.is_idle(one.shard));
+    // What is passed on is not told whoever has the shard next.
+    let passes = |shard| keeper.jobs.values().any(|job| job.passes.is_some_and(|(of, _)| of == shard));
+    let is_idle = |one: &Draining| table.is_none_or(|table| table.is_idle(one.shard)) && !passes(one.shard);
     let (idle, busy) = draining.into_iter().partition::<Vec<_>, _>(is_idle);
     keeper.draining = busy;
     for Draining { shard, number, last_token_us, memory_empty } in idle {
@@ -115,10 +120,33 @@ fn hurry(core: &mut Core, io: &mut Io) {
     set_due(core, io);
 }
 
+/// It is known if this proxy was alive when it heard this.
+fn confirmed(core: &mut Core, io: &mut Io, heard: Unconfirmed, is_alive: bool) {
+    let now = confirm::time_of(io, is_alive);
+    match heard {
+        Unconfirmed::Decided(id, decision) => {
+            let (table, outbox) = core.fleet.transactions.table();
+            table.decided(now, id, decision, outbox);
+            set_due(core, io);
+        }
+        Unconfirmed::Recorded(id) => record_is(core, io, now, id, Written::Acknowledged),
+        Unconfirmed::Alone(id) => lone::settled(core, io, now, id, Ok(Written::Acknowledged)),
+        Unconfirmed::Row(claim, row) => openings::row_is(core, io, claim, row, is_alive),
+        Unconfirmed::Again(claim, place) => openings::is_again(core, io, claim, place, is_alive),
+    }
+}
+
 /// What has become of writing a record.
 pub(super) fn recorded(core: &mut Core, io: &mut Io, id: TransactionId, written: Written) {
+    if confirm::needs(core, written) {
+        return confirm::want(core, io, Unconfirmed::Recorded(id));
+    }
     // Read anew, after the answer came: without a lease it is not committed.
     let now = levels::now(io);
+    record_is(core, io, now, id, written);
+}
+
+fn record_is(core: &mut Core, io: &mut Io, now: Now, id: TransactionId, written: Written) {
     let (table, outbox) = core.fleet.transactions.table();
     table.appended(now, id, written, outbox);
     set_due(core, io);
@@ -155,7 +183,7 @@ pub(crate) fn tick(core: &mut Core, io: &mut Io) {
 
 /// Counts, for whoever looks at the metrics.
 fn count(core: &mut Core, io: &Io) {
-    use TransactionEvent::{Alone, Committed, GivenUp, InDoubt, NotExecuted, Read, WrittenAgain};
+    use TransactionEvent::{Alone, Committed, GivenUp, InDoubt, NotExecuted, Read, ToldEarly, WrittenAgain};
     let keeper = &core.fleet.transactions;
     let Some(table) = &keeper.table else { return };
     let (metrics, counters) = (&core.context.metrics.transactions, table.counters());
@@ -167,6 +195,7 @@ fn count(core: &mut Core, io: &Io) {
     for (event, count) in [
         (Committed, counters.committed),
         (Alone, counters.alone),
+        (ToldEarly, counters.told_early),
         (Read, counters.read),
         (NotExecuted, counters.not_executed),
         (InDoubt, counters.in_doubt),

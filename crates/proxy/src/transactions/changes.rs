@@ -1,6 +1,7 @@
 //! What a core knows of modes, and changes of them that are under way.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use shunt_fleet::Shard;
 use shunt_language::transaction::mode::TransactionalMode;
@@ -40,6 +41,18 @@ pub(super) enum Step {
     Row,
 }
 
+/// A statement on a table with the mode `observe` that a node has answered otherwise than the proxies would have.
+#[derive(Debug)]
+pub(super) struct Difference {
+    pub(super) keyspace: Box<str>,
+    pub(super) table: Box<str>,
+    pub(super) statement: Arc<str>,
+    pub(super) applied_by_node: Option<bool>,
+    pub(super) applied_by_proxy: Option<bool>,
+    /// When its answer came.
+    pub(super) seen_ns: u64,
+}
+
 /// What a core knows of the modes.
 #[derive(Default)]
 pub(super) struct Modes {
@@ -52,6 +65,10 @@ pub(super) struct Modes {
     /// When what is known was asked for, and what is asked now.
     pub(super) known_ns: Option<u64>,
     pub(super) asked_ns: u64,
+    /// From when on all proxies know which tables are observed.
+    pub(super) compares_from_ns: u64,
+    /// What counts if the tables' modes are still the same.
+    pub(super) differences: Vec<Difference>,
     /// Tables between two modes.
     pub(super) held: Held,
 }

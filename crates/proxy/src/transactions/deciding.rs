@@ -1,7 +1,9 @@
-//! What a single statement needs while it is decided, on a table with the mode `conditional`.
+//! What a single statement needs while it is decided, on a table with the mode `conditional` or `observe`.
 
 use shunt_transactions::Partition;
 
+use super::doubt::Doubt;
+use super::known::Head;
 use super::row::{Change, Known, Life, Of, ReadRow, Row};
 
 /// A single statement under way.
@@ -30,6 +32,22 @@ pub(super) struct Deciding {
     pub(super) is_sent_again: bool,
     /// Its answer; none where there is none yet.
     pub(super) answer: Option<Vec<u8>>,
+    /// A node decides it.
+    pub(super) observed: Option<Observed>,
+}
+
+/// What is known of a statement on a table with the mode `observe`.
+#[derive(Debug, Default)]
+pub(super) struct Observed {
+    /// What the proxies would answer; none where they would refuse it, or have not read its row.
+    pub(super) expected: Option<Vec<u8>>,
+    /// From then on its row may be another, by the boot-time clock.
+    pub(super) until_ns: u64,
+    /// What is in doubt about its row, and the latest timestamp of what was read of it, microseconds.
+    pub(super) doubt: Doubt,
+    pub(super) latest_us: i64,
+    /// What a node has answered.
+    pub(super) told: Option<(Head, Vec<u8>)>,
 }
 
 impl Deciding {

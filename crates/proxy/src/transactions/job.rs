@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shunt_fleet::schema::META_KEYSPACE;
 use shunt_language::terms::Value;
 use shunt_locks::Ticket;
-use shunt_transactions::TransactionId;
+use shunt_transactions::{Partition, TransactionId};
 
 use super::deciding::Deciding;
 use super::failed::Failed;
@@ -22,16 +22,19 @@ pub(super) struct Job {
     pub(super) ticket: Ticket,
     /// Whose share it counts to.
     pub(super) who: Arc<str>,
-    /// In which version of the protocol.
+    /// In which version of the protocol, and in which types are told.
     pub(super) version: u8,
+    pub(super) types: u8,
     pub(super) plan: Option<Arc<Plan>>,
-    /// What was asked, until it is planned.
+    /// What was asked, until it is planned; of what a node will decide, for as long as there is the job.
     pub(super) message: Box<[u8]>,
     pub(super) values: Vec<Value>,
     pub(super) shard: u8,
     pub(super) deadline_ms: u64,
     pub(super) id: Option<TransactionId>,
     pub(super) rows: Vec<RowRead>,
+    /// When it began to read.
+    pub(super) read_ns: u64,
     /// Reads that are not answered, and tables of which is asked if they are those of the plan.
     pub(super) reads: usize,
     /// The answer that a node gave to the SELECT that is returned.
@@ -51,7 +54,11 @@ pub(super) struct Job {
     /// The timestamp of the first of them, microseconds, once there is a record.
     pub(super) timestamp_us: i64,
     pub(super) bytes: usize,
-    /// What a single statement on a table with the mode `conditional` needs besides.
+    /// A single statement that nodes decide.
+    pub(super) is_observed: bool,
+    /// It was sent to a node as it is, and is decided by nobody here: its shard, and what stands for its table.
+    pub(super) passes: Option<(u8, Partition)>,
+    /// What a single statement needs besides, once it has its row.
     pub(super) deciding: Option<Box<Deciding>>,
 }
 

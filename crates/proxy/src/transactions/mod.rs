@@ -16,6 +16,7 @@
 //! | [`run`], [`job`] | it is locked, and answered in the end |
 //! | [`shares`] | how much of that each client may have |
 //! | [`lone`], [`deciding`], [`row`] | single statements on tables with the mode `conditional`, and the rows that are known of these |
+//! | [`observe`], [`doubt`] | the same with the mode `observe`, where nodes decide, and their answers are compared |
 //! | [`reads`] | it is read and decided, and what it writes is put into a record |
 //! | [`names`], [`named`] | which table a name stands for, before anything is decided or written by it |
 //! | [`writes`], [`unmade`] | what is committed is made, and what cannot be made is told |
@@ -29,6 +30,7 @@
 //! | [`log`] | statements on the tables of the log |
 //! | [`openings`], [`open`] | what former owners of a shard left undone is done before it is served |
 //! | [`words`], [`draining`] | the lease, and shards that come and go |
+//! | [`confirm`], [`unconfirmed`] | what needs no lease, for Cassandra is asked |
 //! | [`answer`], [`failed`], [`asker`] | outcomes, as the results and errors that clients get |
 //! | [`levels`], [`timer`] | levels, clocks and what answers say; when the core looks again |
 //!
@@ -41,10 +43,13 @@ mod asker;
 pub(crate) mod besides;
 pub(crate) mod carry;
 mod changes;
+mod confirm;
 mod deciding;
+mod doubt;
 pub(crate) mod draining;
 mod failed;
 pub(crate) mod fence;
+mod fences;
 mod guarded;
 pub(crate) mod heard;
 mod in_text;
@@ -57,6 +62,7 @@ mod look;
 pub(crate) mod modes;
 mod named;
 mod names;
+mod observe;
 mod open;
 mod openings;
 mod outbox;
@@ -78,6 +84,7 @@ mod shares;
 mod switching;
 pub(crate) mod take;
 mod timer;
+mod unconfirmed;
 pub(crate) mod unmade;
 mod verdicts;
 pub(crate) mod words;
@@ -95,17 +102,19 @@ use shunt_wire::cql::message::encode;
 use self::changes::Modes;
 use self::draining::Draining;
 use self::failed::Failed;
+use self::fences::Fences;
 use self::guarded::Guarded;
 use self::job::Job;
 use self::known::{Head, Known};
 use self::named::Names;
 use self::open::Open;
 use self::outbox::{Outbox, Wanted};
-use self::part::{OneWrite, OpeningPart, Who};
+use self::part::{OpeningPart, Parked, Who};
 use self::plans::Plans;
 use self::row::Rows;
 use self::rules::Looks;
 use self::shares::Shares;
+use self::unconfirmed::{Confirming, Unconfirmed};
 use self::unmade::{Trials, Unmade};
 use self::verdicts::Allowed;
 use crate::hop::Login;
@@ -133,14 +142,16 @@ pub(crate) struct TransactionKeeper {
     names: Names,
     /// Rows of tables with the mode `conditional`.
     rows: Rows,
+    fences: Fences,
     /// Writes that were tried and are not made yet.
     trials: Trials,
-    /// Writes for which there was no room among the proxy's own statements, by whose they are.
-    parked: BTreeMap<Who, VecDeque<OneWrite>>,
+    /// What is to be sent and for which there was no room among the proxy's own statements, by whose they are.
+    parked: BTreeMap<Who, VecDeque<Parked>>,
     allowed: Allowed,
     modes: Modes,
     /// At rules.
     looks: Looks,
+    confirming: Confirming,
     /// Shards of this core whose logs are not opened yet: by whom they will be.
     claims: [Option<Claim>; SHARDS],
     /// In one order, so that a simulation is the same each time.
@@ -174,11 +185,13 @@ impl Default for TransactionKeeper {
             plans: Plans::default(),
             names: Names::default(),
             rows: Rows::default(),
+            fences: Fences::default(),
             trials: Trials::default(),
             parked: BTreeMap::new(),
             allowed: Allowed::default(),
             modes: Modes::default(),
             looks: Looks::default(),
+            confirming: Confirming::default(),
             claims: [None; SHARDS],
             openings: BTreeMap::new(),
             unsent: Vec::new(),
@@ -226,6 +239,17 @@ impl TransactionKeeper {
         return self.table().0.leaves_out(shunt_transactions::Without::RowForgotten);
         #[cfg(not(feature = "weakened"))]
         false
+    }
+
+    /// The schema is another: a column may have been dropped with its values and added again, or values have a life of their own now.
+    pub(crate) fn schema_changed(&mut self) {
+        self.rows.read_all_anew();
+        self.names.forget_answers();
+    }
+
+    /// It is known of these if this proxy was alive when it heard them.
+    fn confirmed(&mut self, asked: Vec<Unconfirmed>, is_alive: bool) {
+        self.outbox.wanted.extend(asked.into_iter().map(|heard| Wanted::Confirmed(heard, is_alive)));
     }
 
     /// Answers whoever asked, on this core or another.

@@ -15,10 +15,10 @@ use super::failed::Failed;
 use super::outbox::Wanted;
 use super::part::Part;
 use super::plan::Plan;
+use super::plan::lone::whole;
 use super::routed::{self, Routing, TableModes};
-use super::row::Rows;
 use super::switching::{self, KNOWN_NS, Name, Next, Told};
-use super::{VERSION, levels, log, schema};
+use super::{VERSION, levels, log, observe, schema};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::ids::PoolId;
@@ -35,6 +35,8 @@ const CHANGES_MAX: usize = 64;
 
 /// How long it is tried to ask a node for a table of which the mode is to be changed.
 const UNASKED_NS: u64 = 2 * SECOND_NS;
+/// After a table has come to be observed other proxies may send what is written to it past its owner for so long.
+const SETTLES_NS: u64 = KNOWN_NS + 2 * EVERY_NS;
 /// Between two looks.
 const EVERY_NS: u64 = 2 * SECOND_NS;
 /// The same after one that has failed.
@@ -86,12 +88,21 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, heard: &Heard<'_>) {
     let due = modes.held.see(held.into_iter(), now_ns);
     let is_gap = modes.known_ns.is_none_or(|known_ns| modes.asked_ns.saturating_sub(known_ns) > KNOWN_NS);
     modes.known_ns = Some(modes.asked_ns);
-    if is_gap || !routed.keeps_conditional(&core.router.modes) {
-        // Nodes may have decided in between.
-        core.fleet.transactions.rows = Rows::default();
+    // Nodes may have decided in between, or will, and what is under way was begun before that.
+    let otherwise = routed.decided_otherwise(&core.router.modes);
+    if is_gap {
+        core.fleet.transactions.rows.forget_all();
+    } else if !otherwise.is_empty() {
+        let names: Vec<_> = otherwise.iter().map(|(keyspace, table)| whole(keyspace, table)).collect();
+        core.fleet.transactions.rows.forget_named(&names);
+    }
+    if !routed.observes_no_more_than(&core.router.modes) {
+        core.fleet.transactions.modes.compares_from_ns = now_ns + SETTLES_NS;
     }
     routed.rules = std::mem::take(&mut core.router.modes.rules);
     core.router.modes = routed;
+    let asked_ns = core.fleet.transactions.modes.asked_ns;
+    observe::tell(core, io, asked_ns);
     let modes = &core.fleet.transactions.modes;
     for shard in modes.shards.clone() {
         core.fleet.transactions.outbox.wanted.push(Wanted::Open(shard));
@@ -143,24 +154,42 @@ fn ask_change(
     own::ask::ask(core, io, Whose::Transaction(part), text, list.values(), &levels, None)
 }
 
-/// Why no statement is carried out by a plan that was made before now: its tables have other modes, or nobody knows.
-pub(super) fn refusal(core: &Core, io: &Io, plan: &Plan) -> Option<Fault> {
+/// Why no statement is carried out by a plan that was made before now: its tables have other modes, or nobody knows. `is_sent_on`: whoever has
+/// taken it knows its table's mode as `observe`.
+pub(super) fn refusal(core: &Core, io: &Io, plan: &Plan, is_sent_on: bool) -> Option<Fault> {
     let modes = &core.fleet.transactions.modes;
     let is_known = modes.known_ns.is_some_and(|known_ns| io.now_ns().saturating_sub(known_ns) <= KNOWN_NS);
-    let is_conditional = plan.draft.lone.is_some();
+    let is_alone = plan.draft.lone.is_some();
     let mut tables = plan.tables().into_iter();
-    let other = tables.find(|table| {
-        let routing = core.router.modes.routing(&table.keyspace, &table.name);
-        let is_decided_alone = routing == Some(Routing::Mode(TransactionalMode::Conditional));
-        routing == Some(Routing::Held) || is_decided_alone != is_conditional
+    let other = tables.find(|table| match core.router.modes.routing(&table.keyspace, &table.name) {
+        Some(Routing::Held) => true,
+        Some(Routing::Mode(mode)) => mode.is_by_statement() != is_alone,
+        // The mode was set, or taken away, just now: by either nodes decide.
+        None => is_alone && !is_sent_on,
     });
     if let Some(table) = other {
         return Some(held(&table.keyspace, &table.name));
     }
-    (is_conditional && !is_known).then(|| {
+    (is_alone && !observes(core, plan) && !is_known).then(|| {
         let why = "Shunt: the tables' modes could not be read lately, and decisions hang on them; nothing was written, ask again";
         Fault::overloaded(why)
     })
+}
+
+/// True of a single statement that nodes decide.
+pub(super) fn observes(core: &Core, plan: &Plan) -> bool {
+    let decided = Some(Routing::Mode(TransactionalMode::Conditional));
+    let modes = &core.router.modes;
+    let mut tables = plan.tables().into_iter();
+    plan.draft.lone.is_some() && !tables.any(|table| modes.routing(&table.keyspace, &table.name) == decided)
+}
+
+/// True of a transaction that writes to tables alone which clients of the proxies read by transactions: nobody who is promised anything sees
+/// that its writes are not there yet.
+pub(super) fn is_read_by_transactions(modes: &TableModes, plan: &Plan) -> bool {
+    let full = Some(Routing::Mode(TransactionalMode::Full));
+    let mut written = (0..plan.draft.writes.len()).map(|write| plan.table_of_write(write));
+    written.all(|table| table.is_some_and(|table| modes.routing(&table.keyspace, &table.name) == full))
 }
 
 /// A table's mode is being changed.
@@ -266,7 +295,7 @@ fn looked_up(core: &mut Core, io: &mut Io, number: u64, change: Change, heard: &
     };
     let comment = row.get(0).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default().to_owned();
     let change = Change { comment, ..change };
-    if change.mode != TransactionalMode::Conditional {
+    if !change.mode.is_by_statement() {
         return may_change(core, io, number, change);
     }
     if schema::has_default_life(row.get(1)) {
@@ -283,9 +312,9 @@ fn looked_up(core: &mut Core, io: &mut Io, number: u64, change: Change, heard: &
 }
 
 fn unfit(change: &Change, why: &str) -> Failed {
-    let (keyspace, table) = (&change.keyspace, &change.table);
+    let (keyspace, table, mode) = (&change.keyspace, &change.table, change.mode.name());
     Fault::invalid(format!(
-        "Shunt: table {keyspace}.{table} cannot have transactional_mode = 'conditional': {why}; nothing was changed"
+        "Shunt: table {keyspace}.{table} cannot have transactional_mode = '{mode}': {why}; nothing was changed"
     ))
     .into()
 }

@@ -66,11 +66,25 @@ impl Names {
         }
         self.known.entry(key.clone()).or_default()
     }
+
+    /// Nobody who asks from now on is told what nodes have said so far.
+    pub(super) fn forget_answers(&mut self) {
+        self.known.values_mut().for_each(|name| name.last = None);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_said_before_a_change_of_the_schema_is_told_to_nobody() {
+        let mut names = Names::default();
+        let key = (Box::from("ks"), Box::from("t"));
+        names.of(&key).last = Some(Named { found: Found::Table([1; 16]), asked_ns: 1 });
+        names.forget_answers();
+        assert_eq!(names.of(&key).last, None);
+    }
 
     #[test]
     fn names_that_nobody_waits_for_make_room_for_others() {

@@ -5,8 +5,8 @@
 //! into the latter. So whoever is about to do either asks for the table's id, each time.
 //!
 //! What is told was asked for when the waiter wanted to know, or later; where several want to know at once they are told together.
-//! A write takes what was asked for up to [`FRESH_NS`] earlier: about as long as the write itself is on its way. What comes later than
-//! [`LATE_NS`] says nothing: this process stood still, perhaps.
+//! A decision and a write take what was asked for up to [`FRESH_NS`] earlier: about as long as the write itself is on its way. What comes
+//! later than [`LATE_NS`] says nothing: this process stood still, perhaps. A change of the schema makes all that was said void.
 //!
 //! This must never: tell what was asked for earlier than the waiter allows; leave a waiter without a word, or give it two.
 
@@ -21,7 +21,7 @@ use crate::core::Core;
 use crate::limits::SECOND_NS;
 use crate::own::{self, Heard, Whose};
 
-/// How old what a write is told may be.
+/// How old what a decision or a write is told may be.
 pub(super) const FRESH_NS: u64 = 20_000_000;
 /// When it says nothing any more.
 const LATE_NS: u64 = 5 * SECOND_NS;
@@ -37,6 +37,16 @@ pub(super) fn want(core: &mut Core, io: &mut Io, (keyspace, table): (&str, &str)
     }
     name.waiting.push((since_ns, waits));
     if name.asked.is_none() {
+        ask(core, io, key);
+    }
+}
+
+/// A write by this name comes soon, and whoever decides about it waits for nothing: it is asked for meanwhile.
+pub(super) fn ask_ahead(core: &mut Core, io: &mut Io, (keyspace, table): (&str, &str)) {
+    let key = (Box::from(keyspace), Box::from(table));
+    let (now_ns, name) = (io.now_ns(), core.fleet.transactions.names.of(&key));
+    let is_fresh = name.last.is_some_and(|last| now_ns.saturating_sub(last.asked_ns) < FRESH_NS / 2);
+    if !is_fresh && name.asked.is_none() {
         ask(core, io, key);
     }
 }

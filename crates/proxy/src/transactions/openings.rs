@@ -8,13 +8,14 @@ use shunt_reactor::Io;
 #[cfg(feature = "weakened")]
 use shunt_transactions::OpeningStep;
 use shunt_transactions::record::Record;
-use shunt_transactions::{Claim, Conditional, Failed, Found, Opening, Page, Place, Refused};
+use shunt_transactions::{Claim, Conditional, Failed, Found, Opening, Page, Place, Refused, Row};
 
 use super::open::Open;
 use super::outbox::{Openings, ToOpen};
 use super::part::{OneWrite, OpeningPart};
 use super::timer::set_due;
-use super::{levels, log, writes};
+use super::unconfirmed::Unconfirmed;
+use super::{confirm, levels, log, writes};
 use crate::core::Core;
 use crate::log_limits::Logged;
 use crate::own::Heard;
@@ -125,7 +126,10 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, claim: Claim, part: OpeningPar
             if row.is_err() {
                 say(core, io, "the row of a shard's log", heard);
             }
-            step(core, io, claim, |opening, now, holds, sink| opening.row_read(now, row, holds, sink));
+            match confirm::is_wanted(core) {
+                true => confirm::want(core, io, Unconfirmed::Row(claim, row)),
+                false => row_is(core, io, claim, row, true),
+            }
         }
         OpeningPart::Claim => {
             let outcome = log::conditional(heard);
@@ -142,9 +146,24 @@ pub(super) fn heard(core: &mut Core, io: &mut Io, claim: Claim, part: OpeningPar
         OpeningPart::Page(from) => page(core, io, claim, from, heard),
         OpeningPart::Record(place) => {
             let written = levels::written(heard);
+            if confirm::needs(core, written) {
+                return confirm::want(core, io, Unconfirmed::Again(claim, place));
+            }
             step(core, io, claim, |opening, now, holds, sink| opening.appended(now, place, written, holds, sink));
         }
     }
+}
+
+/// The row of a shard is this, or could not be read. `is_alive`: so was this proxy when it heard it, if that is not for its lease to say.
+pub(super) fn row_is(core: &mut Core, io: &mut Io, claim: Claim, row: Result<Option<Row>, Failed>, is_alive: bool) {
+    step(core, io, claim, |opening, now, holds, sink| opening.row_read(now, row, holds && is_alive, sink));
+}
+
+/// A record that was found is there again.
+pub(super) fn is_again(core: &mut Core, io: &mut Io, claim: Claim, place: Place, is_alive: bool) {
+    step(core, io, claim, |opening, now, holds, sink| {
+        opening.appended(now, place, Written::Acknowledged, holds && is_alive, sink);
+    });
 }
 
 /// A write of a record that was found was made, or was not.

@@ -13,6 +13,7 @@ use super::named::{Named, WaitsForName};
 use super::part::OneWrite;
 use super::plan::Plan;
 use super::plans::Waiter;
+use super::unconfirmed::Unconfirmed;
 use crate::hop::Login;
 
 /// One thing to do.
@@ -35,6 +36,8 @@ pub(super) enum Wanted {
         id: TransactionId,
         timestamp_us: i64,
     },
+    /// A statement that is decided by nobody here goes to a node, by its job.
+    Pass(u64),
     Forget(TransactionId),
     Low {
         shard: u8,
@@ -46,6 +49,8 @@ pub(super) enum Wanted {
         generation: Generation,
         bucket: u64,
     },
+    /// It is known if this proxy was alive when it heard this.
+    Confirmed(Unconfirmed, bool),
     /// A write that was to be made was, or was not, as far as is known.
     Made(OneWrite, Result<Written, Refused>),
     /// It is known which table a name stands for.

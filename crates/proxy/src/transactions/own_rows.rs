@@ -1,8 +1,8 @@
 //! Rows of the fleet's own tables that a transaction reads and writes besides those of its statements: the highest fence of a lock that a
 //! keyspace's transactions have seen, and the outcome of what came with a key.
 //!
-//! They are locked, read and written as the others are, and the same record has them. So whatever fails, there is an outcome if and only if what
-//! it tells of was written, and a fence that was seen stays seen. What must never be: a transaction is carried out behind one
+//! They are locked, read and written as the others are, and the same record has them; a fence that is known ([`super::fences`]) is not read.
+//! So whatever fails, there is an outcome if and only if what it tells of was written, and a fence that was seen stays seen. What must never be: a transaction is carried out behind one
 //! that came with a later fence of the same lock; two are carried out under one key.
 //!
 //! Rows live for a day. Whether a lock is held with a fence is asked of its owner just before ([`super::fence`]), so a row is needed for no longer
@@ -13,9 +13,10 @@ use std::sync::{Arc, LazyLock};
 use md5::{Digest, Md5};
 use shunt_fleet::schema::META_KEYSPACE;
 use shunt_language::terms::Value;
-use shunt_transactions::{Mode, Partition};
+use shunt_transactions::{Claim, Mode, Partition};
 use shunt_wire::cql::message::{Rows, Value as Wire, ValueList};
 
+use super::fences::Fences;
 use super::known::Asked;
 use super::{VERSION, plan};
 use crate::fault::{Fault, FaultKind};
@@ -101,6 +102,12 @@ pub(super) struct OwnRows {
     request: [u8; 16],
     /// What was read: the fence, and the outcome.
     fence: Option<i64>,
+    /// The fence's row is not locked alone: another transaction may have it too, and it must not be written.
+    is_shared: bool,
+    /// The fence is known, and is not read.
+    is_known: bool,
+    /// The ownership of the shard under which it has its rows to itself.
+    claim: Option<Claim>,
     outcome: Option<([u8; 16], Known)>,
     pub(super) writes: Vec<Write>,
 }
@@ -146,9 +153,65 @@ impl OwnRows {
         fence.into_iter().chain((!self.key.is_empty()).then_some(Kind::Outcome))
     }
 
-    /// How many rows are read, and may be written.
+    /// Those that are read.
+    fn reads(&self) -> impl Iterator<Item = Kind> + use<> {
+        let is_known = self.is_known;
+        self.kinds().filter(move |kind| !is_known || *kind != Kind::Fence)
+    }
+
+    /// How many rows are read.
     pub(super) fn count(&self) -> usize {
-        self.kinds().count()
+        self.reads().count()
+    }
+
+    /// The fence that the row of its lock is known to have.
+    fn known_fence(&self, claim: Option<Claim>, fences: &mut Fences) -> Option<i64> {
+        self.fence_row().zip(claim).and_then(|(row, claim)| fences.get(row, claim))
+    }
+
+    /// True if a lock must be held.
+    pub(super) fn has_guard(&self) -> bool {
+        self.guard.is_some()
+    }
+
+    /// The row of its fence, if it has a guard.
+    fn fence_row(&self) -> Option<Partition> {
+        self.guard.is_some().then(|| self.partition(Kind::Fence))
+    }
+
+    /// Before its partitions are locked: the row of its fence is locked together with others', if it is known to have that fence already.
+    pub(super) fn share(&mut self, claim: Option<Claim>, fences: &mut Fences) {
+        let known = self.known_fence(claim, fences);
+        self.is_shared = self.guard.as_ref().is_some_and(|held| known == Some(held.fence));
+    }
+
+    /// It has its partitions, and what is known of the fence of its lock under this ownership counts for as long as it has them.
+    pub(super) fn begin(&mut self, claim: Option<Claim>, fences: &mut Fences) {
+        let known = self.known_fence(claim, fences);
+        (self.fence, self.is_known, self.claim) = (known, known.is_some(), claim);
+    }
+
+    /// All is read, and it is known what it writes.
+    pub(super) fn decided(&self, fences: &mut Fences) {
+        let Some((row, claim)) = self.fence_row().zip(self.claim) else { return };
+        match self.fence {
+            _ if self.writes_fence() => fences.forget(row),
+            Some(fence) => fences.put(row, claim, fence),
+            None => {}
+        }
+    }
+
+    /// It is committed, and has its partitions still.
+    pub(super) fn committed(&self, fences: &mut Fences) {
+        if let (Some(row), Some(claim), Some(held)) = (self.fence_row(), self.claim, &self.guard)
+            && self.writes_fence()
+        {
+            fences.put(row, claim, held.fence);
+        }
+    }
+
+    fn writes_fence(&self) -> bool {
+        self.writes.iter().any(|write| write.table == Kind::Fence.table())
     }
 
     fn key_of(&self, kind: Kind) -> Vec<Vec<u8>> {
@@ -161,13 +224,17 @@ impl OwnRows {
 
     /// What is locked for them.
     pub(super) fn partitions(&self) -> impl Iterator<Item = (Partition, Mode)> {
-        let locked = |kind: Kind| plan::partition(META_KEYSPACE, kind.table(), &self.key_of(kind));
-        self.kinds().map(move |kind| (locked(kind), Mode::Exclusive))
+        let mode = |kind: Kind| if kind == Kind::Fence && self.is_shared { Mode::Shared } else { Mode::Exclusive };
+        self.kinds().map(move |kind| (self.partition(kind), mode(kind)))
+    }
+
+    fn partition(&self, kind: Kind) -> Partition {
+        plan::partition(META_KEYSPACE, kind.table(), &self.key_of(kind))
     }
 
     /// The statement that reads one of them.
     pub(super) fn read(&self, place: usize) -> Option<(Arc<str>, ValueList)> {
-        let kind = self.kinds().nth(place)?;
+        let kind = self.reads().nth(place)?;
         let mut list = ValueList::positional(VERSION);
         for part in self.key_of(kind) {
             list.push(Wire::Bytes(&part));
@@ -180,7 +247,7 @@ impl OwnRows {
     pub(super) fn learn(&mut self, place: usize, rows: &Rows<'_>) -> Option<()> {
         let Some(row) = rows.rows().next() else { return Some(()) };
         let row = row.ok()?;
-        match self.kinds().nth(place)? {
+        match self.reads().nth(place)? {
             Kind::Fence => self.fence = Some(i64::from_be_bytes(row.get(0)?.try_into().ok()?)),
             Kind::Outcome => {
                 let known = Known { applied: row.get(1)? == [1], body: row.get(2).unwrap_or_default().into() };
@@ -195,6 +262,14 @@ impl OwnRows {
     /// # Errors
     /// It was another request. Or the lock has been used with a later fence.
     pub(super) fn check(&self) -> Result<Option<&Known>, Fault> {
+        if let Some(held) = self.guard.as_ref().filter(|_| self.is_shared)
+            && self.fence.is_none_or(|seen| seen < held.fence)
+        {
+            // Forgotten while this one waited. Whoever writes the row has it alone.
+            let why =
+                "Shunt: it is not known any more which fence of this lock was the last; nothing was written, ask again";
+            return Err(Fault::overloaded(why));
+        }
         if let Some((request, known)) = &self.outcome {
             // What has been carried out is told also to whoever has lost the lock since.
             return match *request == self.request {
@@ -257,95 +332,4 @@ pub(super) fn dead(name: &str, fence: i64) -> Fault {
 }
 
 #[cfg(test)]
-mod tests {
-    use shunt_fleet::schema::TRANSACTION_TABLES;
-    use shunt_wire::cql::message::Values;
-
-    use super::super::besides::{Besides, Guard};
-    use super::*;
-
-    fn asked(fence: i64, key: &'static [u8]) -> Asked<'static> {
-        let guard = Some(Guard { is_fast: false, name: "l", fence, is_over: false });
-        let besides = Besides { guard, key };
-        Asked { text: "t", keyspace: "ks", version: 4, role: "r", besides, values: Values::default() }
-    }
-
-    fn rows(fence: i64, key: &'static [u8]) -> OwnRows {
-        OwnRows::of(&asked(fence, key), "main", "ks")
-    }
-
-    #[test]
-    fn a_fence_that_was_seen_refuses_those_before_it() {
-        for (seen, is_refused, is_written) in
-            [(None, false, true), (Some(6), false, true), (Some(7), false, false), (Some(8), true, false)]
-        {
-            let mut rows = rows(7, b"");
-            rows.fence = seen;
-            assert_eq!(rows.check().is_err(), is_refused, "{seen:?}");
-            if !is_refused {
-                rows.decide(true, None);
-                assert_eq!(!rows.writes.is_empty(), is_written, "{seen:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn an_outcome_is_told_again_to_the_same_request_only() {
-        let mut one = rows(7, b"k");
-        let known = Known { applied: true, body: (*b"body").into() };
-        one.outcome = Some((one.request, known.clone()));
-        // Whatever has become of the lock.
-        one.fence = Some(9);
-        assert_eq!(one.check(), Ok(Some(&known)));
-        one.request[0] ^= 1;
-        assert!(one.check().is_err_and(|fault| fault.why.contains("shunt-idempotency")));
-        let mut over = rows(7, b"k");
-        over.guard.as_mut().expect("a guard").is_over = true;
-        assert!(over.check().is_err_and(|fault| fault.why.contains("fence 7")));
-        over.outcome = Some((over.request, known.clone()));
-        assert_eq!(over.check(), Ok(Some(&known)));
-        for (seen, is_raised) in [(None, true), (Some(6), true), (Some(7), false), (Some(8), false)] {
-            let mut again = rows(7, b"k");
-            again.fence = seen;
-            again.raise();
-            assert_eq!(again.writes.len(), usize::from(is_raised), "{seen:?}");
-        }
-        let mut first = rows(7, b"k");
-        assert_eq!(first.check(), Ok(None));
-        first.decide(false, Some(b"answer".to_vec()));
-        assert_eq!(first.writes.len(), 2);
-        assert!(first.writes[1].values.contains(&Value::Bytes(vec![0])));
-    }
-
-    #[test]
-    fn rows_have_partitions_of_their_own() {
-        let all = |rows: &OwnRows| rows.partitions().map(|(partition, _)| partition).collect::<Vec<_>>();
-        let one = all(&rows(7, b"k"));
-        assert_eq!((one.len(), &one), (2, &all(&rows(8, b"k"))));
-        assert_ne!(one[1], all(&rows(7, b"l"))[1]);
-        let mut other = rows(7, b"k");
-        other.role = "s".into();
-        assert_ne!(one[1], all(&other)[1]);
-        other.domain = "other".into();
-        assert_ne!(one[0], all(&other)[0]);
-        let none = OwnRows::of(&Asked { besides: Besides::default(), ..asked(1, b"") }, "main", "ks");
-        assert_eq!((none.count(), all(&none).len()), (0, 0));
-    }
-
-    #[test]
-    fn each_statement_has_a_value_for_each_of_its_markers() {
-        let mut rows = rows(7, b"k");
-        rows.decide(true, Some(Vec::new()));
-        for place in 0..2 {
-            let (text, list) = rows.read(place).expect("a read");
-            assert_eq!(list.values().len(), text.matches('?').count());
-        }
-        for Write { table, text, values } in &rows.writes {
-            assert_eq!(values.len(), text.matches('?').count(), "{text}");
-            assert!(
-                text.contains(table) && TRANSACTION_TABLES.iter().any(|made| made.contains(&format!(".{table} (")))
-            );
-        }
-        assert!(rows.read(2).is_none());
-    }
-}
+mod tests;

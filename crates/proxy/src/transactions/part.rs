@@ -2,6 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use shunt_fleet::Incarnation;
 use shunt_transactions::{Claim, Generation, Place, Position, TransactionId};
 
 use crate::ids::PoolId;
@@ -9,16 +10,18 @@ use crate::ids::PoolId;
 /// A part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// A question of a planning about a keyspace or table.
-    Schema { planning: u64, question: Question },
+    /// A question of a planning about a keyspace or table, for this client.
+    Schema { planning: u64, question: Question, who: Who },
     /// A text of a planning, by its place, was to be prepared.
-    Text { planning: u64, place: u16 },
+    Text { planning: u64, place: u16, who: Who },
     /// A row is read, for this client.
     Read { job: u64, read: u16, who: Who },
     /// A node is asked for the columns of the table that a single statement is on.
     Columns { job: u64, who: Who },
     /// A single statement is written.
     Alone { id: TransactionId, who: Who },
+    /// A single statement of a table with the mode `observe` goes to a node, and is decided by nobody here.
+    Passed { job: u64, who: Who },
     /// A record is written, for this client.
     Record { id: TransactionId, who: Who },
     /// One of the writes is made, for this client.
@@ -29,6 +32,8 @@ pub(crate) enum Part {
     Opening { claim: Claim, part: OpeningPart },
     /// A low mark is written.
     Low { shard: u8, generation: Generation, low: Position },
+    /// It shows if a membership of this proxy's is alive.
+    Confirm(Incarnation),
     /// Which tables take part in transactions.
     Modes,
     /// Which tables have rules.
@@ -61,6 +66,27 @@ impl OneWrite {
     }
 }
 
+/// What waits for room among the proxy's own statements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parked {
+    Write(OneWrite),
+    /// A single statement, with this timestamp.
+    Alone(TransactionId, i64),
+    /// One that is decided by nobody here, by its job.
+    Passed(u64),
+}
+
+impl Parked {
+    /// Which part it is once it is sent for this client.
+    pub(crate) fn part(self, who: Who) -> Part {
+        match self {
+            Parked::Write(write) => Part::Write { write, who },
+            Parked::Alone(id, _) => Part::Alone { id, who },
+            Parked::Passed(job) => Part::Passed { job, who },
+        }
+    }
+}
+
 /// A client as its share of what is in flight is known by: a hash of what [`super::shares`] knows it by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Who(pub(crate) u64);
@@ -83,12 +109,16 @@ pub(crate) enum Share {
     Rights,
     /// What plans need, and changes of modes.
     Plans,
+    /// Modes and rules: what everybody decides by must not wait for what one client wants planned.
+    Looks,
     /// Rows that are read before anything is written.
     Reads,
     /// Which table a name stands for.
     Names,
     /// Records, and the log: others wait for it.
     Records,
+    /// By which what was heard counts: all the rest waits for it.
+    Confirms,
     /// What is written.
     Writes,
     /// What former owners have left to be written.
@@ -99,11 +129,13 @@ impl Part {
     pub(crate) fn share(self) -> Share {
         match self {
             Part::Permission { .. } | Part::MayChange { .. } => Share::Rights,
-            Part::Schema { .. } | Part::Text { .. } | Part::Change(_) | Part::Modes | Part::Rules => Share::Plans,
+            Part::Schema { .. } | Part::Text { .. } | Part::Change(_) => Share::Plans,
+            Part::Modes | Part::Rules => Share::Looks,
             Part::Read { .. } | Part::Columns { .. } => Share::Reads,
             Part::Name(_) => Share::Names,
             Part::Record { .. } | Part::Opening { .. } | Part::Low { .. } | Part::Nothing => Share::Records,
-            Part::Write { write: OneWrite::Own { .. }, .. } | Part::Alone { .. } => Share::Writes,
+            Part::Confirm(_) => Share::Confirms,
+            Part::Write { write: OneWrite::Own { .. }, .. } | Part::Alone { .. } | Part::Passed { .. } => Share::Writes,
             Part::Write { write: OneWrite::Found { .. }, .. } => Share::Found,
         }
     }
@@ -111,9 +143,9 @@ impl Part {
     /// The client whose it is, of kinds of which one client alone could take all there may be.
     pub(crate) fn who(self) -> Option<Who> {
         match self {
-            Part::Read { who, .. } | Part::Columns { who, .. } | Part::Alone { who, .. } | Part::Record { who, .. } => {
-                Some(who)
-            }
+            Part::Schema { who, .. } | Part::Text { who, .. } => Some(who),
+            Part::Read { who, .. } | Part::Columns { who, .. } | Part::Record { who, .. } => Some(who),
+            Part::Alone { who, .. } | Part::Passed { who, .. } => Some(who),
             Part::Write { write: OneWrite::Own { .. }, who } => Some(who),
             _ => None,
         }
@@ -121,13 +153,17 @@ impl Part {
 }
 
 impl Share {
-    pub(crate) const COUNT: usize = 7;
+    pub(crate) const COUNT: usize = 9;
 
     /// Statements of this kind in flight at once, on one core.
     pub(crate) const fn most(self) -> usize {
         match self {
             Share::Rights => 256,
-            Share::Plans => 384,
+            // A half is as much as a transaction over a hundred tables asks at once.
+            Share::Plans => 640,
+            Share::Looks => 8,
+            // One is under way, or one for each of two memberships.
+            Share::Confirms => 2,
             Share::Reads => 768,
             Share::Names => 128,
             Share::Records => 256,

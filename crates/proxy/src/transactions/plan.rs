@@ -38,6 +38,8 @@ enum Source {
     Reference(usize),
     /// It is computed from the row that is written; an index in [`Draft::computed`].
     Computed(usize),
+    /// Functions give it, once for each transaction; an index in [`Draft::called`].
+    Called(usize),
     /// A column of the key of a statement.
     Key { statement: usize, part: usize },
 }
@@ -84,10 +86,11 @@ pub(super) struct Draft {
     pub(super) reads: Vec<Standalone>,
     pub(super) writes: Vec<Standalone>,
     keys: Vec<Key>,
-    /// Of each statement, the values of its markers.
+    /// Of each statement, the values of its markers; behind them those that functions give.
     sources: Vec<Vec<Source>>,
     references: Vec<Referred>,
     computed: Vec<Computed>,
+    called: Vec<Called>,
     conditions: Vec<(PreparedCondition, usize, Option<Place>)>,
     returned: Vec<usize>,
     /// Names and types of the client's markers, as far as no node is asked for them.
@@ -143,7 +146,7 @@ fn at(transaction: &Transaction, statement: usize, text: &str, error: InvalidReq
 }
 
 impl Draft {
-    /// `now_ms`: milliseconds since 1970, for the literal `'now'`. `is_conditional`: the mode of a table of it is `conditional`.
+    /// `now_ms`: milliseconds since 1970, for the literal `'now'`. `is_conditional`: the mode of a table of it is `conditional` or `observe`.
     pub(super) fn new(
         outline: Outline,
         tables: &[Arc<Table>],
@@ -155,8 +158,8 @@ impl Draft {
         } else if outline.transaction.lone_mutation().is_none() {
             let (keyspace, table) = (&outline.domain, outline.tables.first().map_or("", |(name, _)| name));
             return Err(InvalidRequest::new(format!(
-                "Shunt: the mode of table {keyspace}.{table} is 'conditional': what writes to such a table is one INSERT, UPDATE, DELETE or \
-                 TRUNCATE, no batch and no transaction, and takes no guards and keys"
+                "Shunt: the mode of table {keyspace}.{table} is 'conditional' or 'observe': what writes to such a table is one INSERT, UPDATE, \
+                 DELETE or TRUNCATE, no batch and no transaction, and takes no guards and keys"
             )));
         }
         let several = Several { keyspace: &outline.keyspace, tables };
@@ -172,6 +175,7 @@ impl Draft {
             sources: Vec::new(),
             references: Vec::new(),
             computed: Vec::new(),
+            called: Vec::new(),
             known: vec![None; outline.transaction.markers.len()],
             is_conditional,
             lone: None,
@@ -181,7 +185,8 @@ impl Draft {
         }
         let conditions = drafting.conditions()?;
         let returned = drafting.returned()?;
-        let Drafting { reads, writes, keys, sources, references, computed, known: known_markers, lone, .. } = drafting;
+        let Drafting { reads, writes, keys, sources, references, computed, called, known: known_markers, lone, .. } =
+            drafting;
         Ok(Draft {
             outline,
             one_row,
@@ -191,6 +196,7 @@ impl Draft {
             sources,
             references,
             computed,
+            called,
             conditions,
             returned,
             known_markers,
@@ -288,6 +294,15 @@ impl Plan {
         tables
     }
 
+    /// About what it takes in memory: above all what its tables do, which are its own.
+    pub(super) fn bytes(&self) -> usize {
+        let texts = self.draft.texts().map(|text| text.len()).sum::<usize>();
+        let anew = self.draft.lone.as_ref().map_or(0, Lone::bytes);
+        let tables = self.tables().into_iter().map(Table::bytes).sum::<usize>();
+        // A statement as it was read takes several times its text.
+        size_of::<Plan>() + 8 * self.draft.outline.text.len() + texts + anew + tables
+    }
+
     /// The table of a write.
     pub(super) fn table_of_write(&self, write: usize) -> Option<&Table> {
         let first = self.draft.keys.len().checked_sub(self.draft.writes.len())?;
@@ -325,6 +340,7 @@ pub(super) fn partition(keyspace: &str, table: &str, parts: &[Vec<u8>]) -> Parti
     Partition(half(0) << 64 | half(1))
 }
 
+mod calls;
 mod carry_out;
 mod drafting;
 mod follow;
@@ -334,8 +350,10 @@ mod repeatable;
 #[cfg(test)]
 mod tests;
 
+use calls::Called;
 use drafting::Drafting;
 use lone::Lone;
 
+pub(super) use calls::Moment;
 pub(super) use carry_out::{Decided, RowRead, push};
-pub(super) use outline::Outline;
+pub(super) use outline::{Outline, Single, qualified};

@@ -12,9 +12,9 @@ use shunt_wire::cql::message::{Consistency, ErrorMessage, ResultMessage, Rows, e
 
 use super::failed::Failed;
 use super::outbox::Wanted;
-use super::part::{Part, Question};
+use super::part::{Part, Question, Who};
 use super::plan::{Draft, Outline, Plan, ShownText};
-use super::plans::{Entry, Planning, Plans, Waiter, is_used};
+use super::plans::{Entry, Planning, Plans, Waiter};
 use super::schema::{self, Table, Types};
 use super::switching::Told;
 use super::{levels, modes, question, replicas};
@@ -27,8 +27,8 @@ use crate::own::{self, Heard, Whose};
 const KEPT_NS: u64 = 5 * limits::SECOND_NS;
 /// Texts of plans that are kept are no longer; those of others are planned each time.
 const KEPT_BYTES_MAX: usize = 16 << 10;
-/// Plans that are kept; beyond that those that are too old go, or all.
-const PLANS_MAX: usize = 1_024;
+/// Bytes of what is known of the tables of one.
+const TABLES_BYTES_MAX: usize = 16 << 20;
 /// Texts that are planned at once.
 const PLANNINGS_MAX: usize = 64;
 /// Of these, those that a client prepares: it needs no right for that.
@@ -69,13 +69,7 @@ pub(super) fn want(core: &mut Core, io: &mut Io, (text, keyspace): (&str, &str),
             return waiter.into_iter().for_each(|waiter| give(core, waiter, Err(&failed)));
         }
     };
-    if plans.by_text.len() >= PLANS_MAX {
-        let now_ns = io.now_ns();
-        plans.by_text.retain(|_, entry| matches!(entry, Entry::Planning(_)) || is_used(entry, now_ns));
-        if plans.by_text.len() >= PLANS_MAX {
-            plans.by_text.retain(|_, entry| matches!(entry, Entry::Planning(_)));
-        }
-    }
+    plans.make_room(0, now_ns);
     plans.number += 1;
     let number = plans.number;
     match plans.by_text.get_mut(&key) {
@@ -128,8 +122,13 @@ fn planning(core: &mut Core, number: u64) -> Option<&mut Planning> {
     core.fleet.transactions.plans.planning.get_mut(&number)
 }
 
+fn whose_share(core: &mut Core, number: u64) -> Who {
+    planning(core, number).map_or(Who::FORMER, |planning| Who::of(&planning.who))
+}
+
 fn ask(core: &mut Core, io: &mut Io, number: u64, question: Question, text: &str, consistency: Consistency) {
-    let whose = Whose::Transaction(Part::Schema { planning: number, question });
+    let who = whose_share(core, number);
+    let whose = Whose::Transaction(Part::Schema { planning: number, question, who });
     let pool = own::ask::pool(core, io);
     let is_sent = pool.is_some_and(|pool| own::ask::ask_in(core, io, pool, whose, text, consistency));
     count(core, number, is_sent);
@@ -247,7 +246,15 @@ fn learn(planning: &mut Planning, question: Question, rows: &Rows<'_>) -> Result
                 Some(table.with_columns(rows).map_err(|why| Failed::from(Fault::invalid(format!("Shunt: {why}"))))?);
         }
     }
-    Ok(())
+    // Each planning reads its own.
+    match planning.tables.iter().flatten().map(Table::bytes).sum::<usize>() {
+        0..=TABLES_BYTES_MAX => Ok(()),
+        _ => Err(Fault::invalid(format!(
+            "Shunt: tables of {} have too many columns, or user-defined types, to be in a transaction together",
+            outline.domain
+        ))
+        .into()),
+    }
 }
 
 /// A node has prepared a text.
@@ -312,7 +319,8 @@ fn go_on(core: &mut Core, io: &mut Io, number: u64) {
             draft(planning, now_ms);
             let texts: Vec<Arc<str>> = planning.draft.iter().flat_map(Draft::texts).map(Arc::clone).collect();
             for (place, text) in (0u16..).zip(&texts) {
-                let whose = Whose::Transaction(Part::Text { planning: number, place });
+                let who = whose_share(core, number);
+                let whose = Whose::Transaction(Part::Text { planning: number, place, who });
                 let is_sent = own::ask::prepare_text(core, io, whose, text);
                 count(core, number, is_sent);
             }
@@ -377,7 +385,7 @@ fn draft(planning: &mut Planning, now_ms: i64) {
         return fail(planning, Fault::invalid(why).into());
     }
     let modes = outline.tables.iter().filter_map(|(name, _)| TransactionalMode::named(planning.modes.get(name)?));
-    let is_conditional = modes.into_iter().any(|mode| mode == TransactionalMode::Conditional);
+    let is_conditional = modes.into_iter().any(TransactionalMode::is_by_statement);
     let tables: Vec<Arc<Table>> = planning.tables.drain(..).flatten().map(Arc::new).collect();
     match Draft::new(outline, &tables, now_ms, is_conditional) {
         Ok(draft) => {
@@ -390,14 +398,12 @@ fn draft(planning: &mut Planning, now_ms: i64) {
 
 /// It is over: all who wait are told.
 fn end(core: &mut Core, io: &mut Io, number: u64, plan: Option<Arc<Plan>>) {
-    let until_ns = io.now_ns() + KEPT_NS;
+    let now_ns = io.now_ns();
     let plans = &mut core.fleet.transactions.plans;
     let Some(planning) = plans.planning.remove(&number) else { return };
     match &plan {
         Some(plan) if planning.key.1.len() <= KEPT_BYTES_MAX => {
-            let is_wanted = matches!(plans.by_text.get(&planning.key), Some(Entry::Ready { .. }));
-            let entry = Entry::Ready { plan: Arc::clone(plan), until_ns, renewal: None, is_wanted };
-            plans.by_text.insert(planning.key, entry);
+            plans.keep(planning.key, plan, now_ns + KEPT_NS, now_ns);
         }
         _ => drop(plans.by_text.remove(&planning.key)),
     }

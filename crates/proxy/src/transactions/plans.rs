@@ -19,6 +19,12 @@ pub(super) enum Waiter {
     Prepare(Ticket, Arc<str>),
 }
 
+/// Plans that are kept; beyond that those that are too old go, or all.
+const PLANS_MAX: usize = 1_024;
+/// Bytes of them. One with tables that take more than a part of it is made each time.
+const BYTES_MAX: usize = 64 << 20;
+const BYTES_OF_ONE_MAX: usize = BYTES_MAX / 8;
+
 /// How long a plan is used beyond its time, for as long as it is made anew.
 const STALE_NS: u64 = 30 * SECOND_NS;
 
@@ -27,7 +33,7 @@ pub(super) enum Entry {
     /// It is being planned under this number.
     Planning(u64),
     /// It is used until then, and a little longer while it is made anew under this number.
-    Ready { plan: Arc<Plan>, until_ns: u64, renewal: Option<u64>, is_wanted: bool },
+    Ready { plan: Arc<Plan>, bytes: usize, until_ns: u64, renewal: Option<u64>, is_wanted: bool },
 }
 
 /// A text that is being planned.
@@ -66,6 +72,31 @@ pub(super) struct Plans {
 }
 
 impl Plans {
+    /// Lets go of plans where there is no room for one more of so many bytes: of those that are too old, or were not wanted again; then of all.
+    pub(super) fn make_room(&mut self, bytes: usize, now_ns: u64) {
+        let kept = |entry: &Entry| if let Entry::Ready { bytes, .. } = entry { *bytes } else { 0 };
+        let is_full = |plans: &Plans| {
+            plans.by_text.len() >= PLANS_MAX || plans.by_text.values().map(kept).sum::<usize>() + bytes > BYTES_MAX
+        };
+        if is_full(self) {
+            self.by_text.retain(|_, entry| matches!(entry, Entry::Planning(_)) || is_used(entry, now_ns));
+        }
+        if is_full(self) {
+            self.by_text.retain(|_, entry| matches!(entry, Entry::Planning(_)));
+        }
+    }
+
+    /// Keeps a plan in the place of what there is of its text, unless it takes too much.
+    pub(super) fn keep(&mut self, key: (Arc<str>, Arc<str>), plan: &Arc<Plan>, until_ns: u64, now_ns: u64) {
+        let (bytes, is_wanted) = (plan.bytes(), matches!(self.by_text.get(&key), Some(Entry::Ready { .. })));
+        self.by_text.remove(&key);
+        if bytes <= BYTES_OF_ONE_MAX {
+            self.make_room(bytes, now_ns);
+            let entry = Entry::Ready { plan: Arc::clone(plan), bytes, until_ns, renewal: None, is_wanted };
+            self.by_text.insert(key, entry);
+        }
+    }
+
     /// A plan is not true any more.
     pub(super) fn forget(&mut self, key: &(Arc<str>, Arc<str>)) {
         if let Some(Entry::Ready { .. }) = self.by_text.get(key) {
@@ -77,7 +108,7 @@ impl Plans {
     /// used: tables are looked up by their ids, columns by what is read.
     pub(super) fn usable(&mut self, key: &(Arc<str>, Arc<str>), now_ns: u64) -> Option<(&Arc<Plan>, bool)> {
         match self.by_text.get_mut(key)? {
-            Entry::Ready { plan, until_ns, renewal, is_wanted } if now_ns < *until_ns + STALE_NS => {
+            Entry::Ready { plan, until_ns, renewal, is_wanted, .. } if now_ns < *until_ns + STALE_NS => {
                 *is_wanted = true;
                 Some((plan, now_ns >= *until_ns && renewal.is_none()))
             }

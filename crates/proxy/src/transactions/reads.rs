@@ -1,7 +1,8 @@
 //! A transaction that has its partitions reads, and is decided by what it has read; then there is a record of what it writes.
 //!
-//! What is read is read at QUORUM. Beside that, a node is asked if the tables are still those that the plan was made with: what was planned
-//! with a table that was dropped is planned anew, before anything is written.
+//! What is read is read at QUORUM. Beside that, it is made sure that the tables are those that the plan was made with: what was planned
+//! with a table that was dropped is planned anew, before anything is written. What a node has said of a table's name shortly before
+//! ([`names::FRESH_NS`]) is enough for that, as it is for the writes: unless it is another table, and then a node is asked once more.
 
 use std::sync::Arc;
 
@@ -18,7 +19,8 @@ use super::named::{Found, Named, WaitsForName};
 use super::part::{Part, Who};
 use super::plan::{Decided, Plan, RowRead};
 use super::timer::set_due;
-use super::{answer, levels, lone, names, own_rows};
+use super::unconfirmed::Unconfirmed;
+use super::{answer, confirm, levels, lone, modes, names, own_rows};
 use crate::core::Core;
 use crate::fault::{Fault, FaultKind};
 use crate::own::{self, Heard, Levels, Whose};
@@ -30,9 +32,11 @@ const JOB_BYTES_MAX: usize = 16 << 20;
 
 /// It has its partitions: what it reads is read.
 pub(super) fn read(core: &mut Core, io: &mut Io, id: TransactionId, number: u64) {
-    let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else {
+    let keeper = &mut core.fleet.transactions;
+    let Some(job) = keeper.jobs.get_mut(&number) else {
         return decide(core, io, id, Decision::GiveUp);
     };
+    job.own.begin(keeper.table.as_ref().and_then(|table| table.claim(job.shard)), &mut keeper.fences);
     let Some(plan) = job.plan.clone() else { return };
     if plan.draft.lone.is_some() {
         return read_alone(core, io, number, &plan);
@@ -42,15 +46,19 @@ pub(super) fn read(core: &mut Core, io: &mut Io, id: TransactionId, number: u64)
     job.rows.clear();
     job.rows.resize(of_plan, None);
     job.reads = count + tables.len();
+    job.read_ns = io.now_ns();
     for read in 0..count {
         if let Err(failed) = ask_read(core, io, number, read as u16) {
             return give_up(core, io, number, &failed);
         }
     }
-    let since_ns = io.now_ns();
+    // Of what reads nothing, nothing else is asked: as with a single statement whose row is known.
+    let age_ns = if count == 0 { lone::NAMED_NS } else { names::FRESH_NS };
+    let since_ns = io.now_ns().saturating_sub(age_ns);
     for (place, table) in (0u16..).zip(tables) {
-        let waits = WaitsForName::Job { number, table: place };
-        names::want(core, io, (&table.keyspace, &table.name), since_ns, waits);
+        let (waits, name) = (WaitsForName::Job { number, table: place }, (&*table.keyspace, &*table.name));
+        names::want(core, io, name, since_ns, waits);
+        names::ask_ahead(core, io, name);
     }
 }
 
@@ -106,10 +114,16 @@ pub(super) fn heard_columns(core: &mut Core, io: &mut Io, number: u64, heard: &H
 /// It is known which table has the name of one that the plan was made with.
 pub(super) fn named(core: &mut Core, io: &mut Io, (number, table): (u64, u16), named: Named) {
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number).filter(|job| job.reads > 0) else { return };
-    let Some(plan) = &job.plan else { return };
-    let planned = plan.tables().get(usize::from(table)).map(|table| table.id);
+    let (Some(plan), read_ns) = (job.plan.clone(), job.read_ns) else { return };
+    let tables = plan.tables();
+    let Some(of) = tables.get(usize::from(table)) else { return };
     let failed = match names::known(io, named) {
-        Found::Table(id) if Some(id) == planned => return count(core, io, number),
+        Found::Table(id) if id == of.id => return count(core, io, number),
+        // That was before this one began: the plan may be of the table that is there since.
+        Found::Table(_) | Found::Nothing if named.asked_ns < read_ns => {
+            let waits = WaitsForName::Job { number, table };
+            return names::want(core, io, (&of.keyspace, &of.name), read_ns, waits);
+        }
         Found::Table(_) | Found::Nothing => changed(core, number),
         Found::Unknown => {
             let why = "Shunt: no node has said which tables there are; nothing was written, ask again";
@@ -168,6 +182,12 @@ fn give_up(core: &mut Core, io: &mut Io, number: u64, failed: &Failed) {
     let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
     let (ticket, id) = (job.ticket, job.id);
     job.reads = 0;
+    if job.deciding.as_ref().is_some_and(|deciding| deciding.observed.is_some())
+        && let Some(id) = id
+    {
+        // A node decides it, and needs nothing of what was read.
+        return decide(core, io, id, Decision::Alone(lone::TIMESTAMPS));
+    }
     // Its shard may be lost in this same turn, and it be told of that too.
     if !std::mem::replace(&mut job.is_answered, true) {
         core.fleet.transactions.fail(ticket, failed);
@@ -178,6 +198,9 @@ fn give_up(core: &mut Core, io: &mut Io, number: u64, failed: &Failed) {
 }
 
 fn decide(core: &mut Core, io: &mut Io, id: TransactionId, decision: Decision) {
+    if decision == Decision::Nothing && confirm::is_wanted(core) {
+        return confirm::want(core, io, Unconfirmed::Decided(id, decision));
+    }
     let now = levels::now(io);
     let (table, outbox) = core.fleet.transactions.table();
     table.decided(now, id, decision, outbox);
@@ -276,7 +299,8 @@ fn of_node(error: &ErrorMessage<'_>) -> Failed {
 }
 
 fn all_read(core: &mut Core, io: &mut Io, number: u64) {
-    let Some(job) = core.fleet.transactions.jobs.get_mut(&number) else { return };
+    let keeper = &mut core.fleet.transactions;
+    let Some(job) = keeper.jobs.get_mut(&number) else { return };
     let Some(id) = job.id else { return };
     if job.deciding.is_some() {
         return match lone::decide(core, io, number) {
@@ -284,7 +308,11 @@ fn all_read(core: &mut Core, io: &mut Io, number: u64) {
             Err(failed) => give_up(core, io, number, &failed),
         };
     }
-    match decision(job) {
+    let plan = job.plan.as_deref().filter(|_| !job.own.has_guard());
+    let tells_early = plan.is_some_and(|plan| modes::is_read_by_transactions(&core.router.modes, plan));
+    let decided = decision(job, tells_early);
+    job.own.decided(&mut keeper.fences);
+    match decided {
         Ok(To::Decide(decision, bytes)) => match grow(core, number, bytes) {
             Ok(()) => decide(core, io, id, decision),
             Err(failed) => give_up(core, io, number, &failed),
@@ -308,13 +336,14 @@ enum To {
     TellAgain(Head, Vec<u8>),
 }
 
-fn decision(job: &mut Job) -> Result<To, Failed> {
+/// `tells_early`: nobody reads what it writes but transactions.
+fn decision(job: &mut Job, tells_early: bool) -> Result<To, Failed> {
     let Some(plan) = job.plan.clone() else { return Ok(To::Decide(Decision::GiveUp, 0)) };
     if let Some(outcome) = job.own.check()?.cloned() {
         job.own.raise();
         if !job.own.writes.is_empty() {
             job.told = Some(outcome);
-            return to_write(job);
+            return to_write(job, tells_early);
         }
         let (head, body) = answer::again(job.version, &outcome);
         return Ok(To::TellAgain(head, body));
@@ -338,10 +367,10 @@ fn decision(job: &mut Job) -> Result<To, Failed> {
         return Err(Fault::invalid(why).into());
     }
     job.own.decide(!job.writes.is_empty(), kept);
-    to_write(job)
+    to_write(job, tells_early)
 }
 
-fn to_write(job: &mut Job) -> Result<To, Failed> {
+fn to_write(job: &mut Job, tells_early: bool) -> Result<To, Failed> {
     let count = job.writes_count();
     if count == 0 {
         return Ok(To::Decide(Decision::Nothing, 0));
@@ -350,7 +379,9 @@ fn to_write(job: &mut Job) -> Result<To, Failed> {
     let record = encode(job, 0).map_err(|error| {
         Failed::from(Fault::invalid(format!("Shunt: the writes of this transaction make no record: {error}")))
     })?;
-    Ok(To::Decide(Decision::Write(count as u16), record.len()))
+    let count = count as u16;
+    let decision = if tells_early { Decision::WriteAndTell(count) } else { Decision::Write(count) };
+    Ok(To::Decide(decision, record.len()))
 }
 
 fn encode(job: &Job, timestamp_us: i64) -> Result<Vec<u8>, record::BadRecord> {

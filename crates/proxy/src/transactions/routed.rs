@@ -20,6 +20,8 @@ pub(crate) const QUESTION: &str = "SELECT keyspace_name, table_name, mode FROM s
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableModes {
     routed: HashMap<Box<str>, HashMap<Box<str>, Routing>>,
+    /// One of them has the mode `observe`.
+    has_observed: bool,
     /// Which locks writes to a table have to name: all are transactions.
     pub(crate) rules: Rules,
 }
@@ -32,6 +34,8 @@ pub(crate) enum Routing {
     /// Writes are refused, until all proxies know the next mode.
     Held,
 }
+
+const OBSERVED: Routing = Routing::Mode(TransactionalMode::Observe);
 
 /// What a statement does with its tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +55,23 @@ impl Access {
     }
 }
 
+/// Keyspaces of nodes, Cassandra 6 included. Users may have others whose names begin as these do.
+const OF_NODES: [&str; 10] = [
+    "system",
+    "system_schema",
+    "system_auth",
+    "system_distributed",
+    "system_traces",
+    "system_views",
+    "system_virtual_schema",
+    "system_cluster_metadata",
+    "system_accord",
+    "system_accord_debug",
+];
+
 /// True of a keyspace whose tables may take part in transactions.
 pub(crate) fn may_have_modes(keyspace: &str) -> bool {
-    ![FACADE_KEYSPACE, META_KEYSPACE].contains(&keyspace) && !keyspace.starts_with("system")
+    ![FACADE_KEYSPACE, META_KEYSPACE].contains(&keyspace) && !OF_NODES.contains(&keyspace)
 }
 
 /// A table as a prepared statement names it: its keyspace, if one is known, and its name.
@@ -73,6 +91,7 @@ impl TableModes {
             // What a later version means by a mode of its own must not go past it: it is refused here, where it becomes a transaction.
             Told::Unknown => Routing::Mode(TransactionalMode::Full),
         };
+        self.has_observed |= routing == OBSERVED;
         self.routed.entry(keyspace.into()).or_default().insert(table.into(), routing);
     }
 
@@ -81,19 +100,57 @@ impl TableModes {
         self.routed.get(keyspace)?.get(table).copied()
     }
 
-    /// True if every table of the other that is decided by rows in memory is so here too.
-    pub(super) fn keeps_conditional(&self, before: &TableModes) -> bool {
-        let conditional = Routing::Mode(TransactionalMode::Conditional);
-        before.routed.iter().all(|(keyspace, tables)| {
-            let is_kept = |table: &str| self.routing(keyspace, table) == Some(conditional);
-            tables.iter().all(|(table, routing)| *routing != conditional || is_kept(table))
-        })
+    /// The tables that are decided by rows in memory either here or there, by keyspace and name.
+    pub(super) fn decided_otherwise<'m>(&'m self, other: &'m TableModes) -> Vec<(&'m str, &'m str)> {
+        let here = self.decided().filter(|table| !other.decides(*table));
+        here.chain(other.decided().filter(|table| !self.decides(*table))).collect()
+    }
+
+    fn decided(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all =
+            self.routed.iter().flat_map(|(keyspace, tables)| tables.keys().map(move |table| (&**keyspace, &**table)));
+        all.filter(|table| self.decides(*table))
+    }
+
+    fn decides(&self, (keyspace, table): (&str, &str)) -> bool {
+        self.routing(keyspace, table) == Some(Routing::Mode(TransactionalMode::Conditional))
+    }
+
+    /// True if every table of these that is observed was so before.
+    pub(super) fn observes_no_more_than(&self, before: &TableModes) -> bool {
+        let mut tables =
+            self.routed.iter().flat_map(|(keyspace, tables)| tables.iter().map(move |one| (keyspace, one)));
+        !self.has_observed
+            || tables.all(|(keyspace, (table, routing))| *routing != OBSERVED || before.is_observed(keyspace, table))
     }
 
     /// True if no statement is a transaction but by its text.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.routed.is_empty() && self.rules.is_empty()
+    }
+
+    /// True if nodes decide what is asked of one of them, and the proxies would have.
+    pub(super) fn has_observed(&self) -> bool {
+        self.has_observed
+    }
+
+    /// True of such a table.
+    pub(super) fn is_observed(&self, keyspace: &str, table: &str) -> bool {
+        self.routing(keyspace, table) == Some(OBSERVED)
+    }
+
+    /// True of tables whose statements may go to nodes, whatever the proxies think of them. None: nobody knows which.
+    pub(super) fn leaves_to_nodes(&self, tables: Option<&[Named]>) -> bool {
+        let is_left = |routing: &Routing| *routing == OBSERVED;
+        let Some(tables) = tables else {
+            return self.rules.is_empty() && self.routed.values().flat_map(HashMap::values).all(is_left);
+        };
+        tables.iter().all(|(keyspace, table)| {
+            let Some(keyspace) = keyspace.as_deref() else { return false };
+            let has_rules = may_have_modes(keyspace) && !self.rules.of(keyspace, table).is_empty();
+            !has_rules && self.routing(keyspace, table).as_ref().is_none_or(is_left)
+        })
     }
 
     fn takes(&self, keyspace: &str, table: &str, access: Access) -> bool {
@@ -104,7 +161,10 @@ impl TableModes {
         match access {
             Access::Read => routing == Routing::Mode(TransactionalMode::Full),
             Access::Write => true,
-            Access::Truncate => [Routing::Held, Routing::Mode(TransactionalMode::Conditional)].contains(&routing),
+            Access::Truncate => match routing {
+                Routing::Held => true,
+                Routing::Mode(mode) => mode.is_by_statement(),
+            },
         }
     }
 
@@ -113,7 +173,8 @@ impl TableModes {
     #[cold]
     pub(crate) fn may_be_in(&self, text: &str) -> bool {
         let text = text.to_ascii_lowercase();
-        let names = self.routed.values().flat_map(HashMap::keys).map(|name| &**name).chain(self.rules.tables());
+        let routed = self.routed.values().flatten().filter(|(_, routing)| **routing != OBSERVED);
+        let names = routed.map(|(name, _)| &**name).chain(self.rules.tables());
         names.map(|name| name.to_ascii_lowercase()).any(|name| text.contains(&name))
     }
 
@@ -172,6 +233,7 @@ mod tests {
             ("bare", "unsafe"),
             ("later", "later's"),
             ("leases", "conditional"),
+            ("watched", "observe"),
             ("opened", "opening:1"),
             ("closed", "closing:unsafe:2"),
         ] {
@@ -211,6 +273,10 @@ mod tests {
             ("UPDATE ks.opened SET owner = ? WHERE name = ?", None, true),
             ("SELECT * FROM ks.opened", None, false),
             ("DELETE FROM ks.closed WHERE name = ?", None, true),
+            ("UPDATE ks.watched SET owner = ? WHERE name = ? IF owner = ?", None, true),
+            ("INSERT INTO watched (name) VALUES (?)", Some("ks"), true),
+            ("TRUNCATE ks.watched", None, true),
+            ("SELECT * FROM ks.watched", None, false),
         ] {
             assert_eq!(takes(text, session), taken, "{text}");
         }
@@ -218,15 +284,51 @@ mod tests {
         assert!(shunt_language::parse(&deep).is_err() && takes(&deep, None));
         assert!(modes.may_be_in("BEGIN BATCH insert into KS.MIXED") && !modes.may_be_in("INSERT INTO ks.bare"));
         assert!(!modes.is_empty() && TableModes::default().is_empty());
-        assert!(modes.keeps_conditional(&modes) && modes.keeps_conditional(&TableModes::default()));
-        assert!(!TableModes::default().keeps_conditional(&modes));
+        assert_eq!(modes.decided_otherwise(&modes.clone()), []);
+        assert_eq!(TableModes::default().decided_otherwise(&modes), [("ks", "leases")]);
+        assert_eq!(modes.decided_otherwise(&TableModes::default()), [("ks", "leases")]);
+    }
+
+    #[test]
+    fn tables_that_are_observed_are_left_to_nodes() {
+        let mut modes = TableModes::default();
+        let named = |table: &str| -> Named { (Some("ks".into()), table.into()) };
+        modes.add("ks", "bare", "unsafe");
+        assert!(!modes.has_observed());
+        modes.add("ks", "watched", "observe");
+        let before = TableModes::default();
+        assert!(!modes.observes_no_more_than(&before) && before.observes_no_more_than(&modes));
+        assert!(modes.observes_no_more_than(&modes));
+        assert!(modes.has_observed() && modes.is_observed("ks", "watched") && !modes.is_observed("other", "watched"));
+        assert!(modes.leaves_to_nodes(None) && modes.leaves_to_nodes(Some(&[named("watched"), named("bare")])));
+        assert!(!modes.leaves_to_nodes(Some(&[(None, "watched".into())])), "nobody knows which it is");
+        assert!(!modes.may_be_in("BEGIN BATCH INSERT INTO ks.watched"));
+        for (table, mode) in
+            [("leases", "conditional"), ("later", "later's"), ("opened", "opening:1"), ("full", "full")]
+        {
+            let mut modes = modes.clone();
+            modes.add("ks", table, mode);
+            assert!(
+                !modes.leaves_to_nodes(None) && !modes.leaves_to_nodes(Some(&[named("watched"), named(table)])),
+                "{mode}"
+            );
+            assert!(modes.leaves_to_nodes(Some(&[named("watched")])));
+        }
+        let row = crate::transactions::rules::Row {
+            table_name: "ks.watched",
+            lock: Some("l"),
+            is_fast: false,
+            mode: Some("require"),
+        };
+        assert!(modes.rules.add(&row) && !modes.leaves_to_nodes(Some(&[named("watched")])));
+        assert!(!modes.leaves_to_nodes(None));
     }
 
     #[test]
     fn writes_to_tables_with_a_rule_are_taken_whatever_the_mode() {
         let mut modes = TableModes::default();
         assert!(modes.is_empty());
-        for table_name in ["ks.Ruled", "shunt_meta.lock", "none"] {
+        for table_name in ["ks.Ruled", "shunt_meta.lock", "systematic.ruled", "system_auth.roles", "none"] {
             let row =
                 crate::transactions::rules::Row { table_name, lock: Some("l"), is_fast: false, mode: Some("require") };
             assert_eq!(modes.rules.add(&row), table_name != "none");
@@ -245,6 +347,8 @@ mod tests {
             ("INSERT INTO bare (k) VALUES (1)", false),
             ("INSERT INTO other.ruled (k) VALUES (1)", false),
             ("UPDATE shunt_meta.lock SET a = 1 WHERE k = 1", false),
+            ("UPDATE systematic.ruled SET a = 1 WHERE k = 1", true),
+            ("INSERT INTO system_auth.roles (role) VALUES ('a')", false),
         ] {
             assert_eq!(takes(text), taken, "{text}");
         }

@@ -3,14 +3,15 @@
 //! A row is known here once this core has written over all that former owners may have sent and nobody has heard of: from then on what is
 //! acknowledged to this core is what there is. So it needs not be read again, until a value may have expired.
 //!
-//! This must never: keep a row beyond its shard's ownership, its table or the table's columns; keep it while a write to it is under way,
-//! or after one of which nobody knows; say that a value is there when it may have expired.
+//! This must never: keep a row beyond its shard's ownership, its table or the table's columns, or the table's mode; keep it while a write to it
+//! is under way, or after one of which nobody knows; say that a value is there when it may have expired.
 
 use std::collections::HashMap;
 
 use shunt_language::terms::Value;
 use shunt_transactions::{Claim, Partition};
 
+use super::doubt::{Doubt, Doubts};
 use super::named::TableId;
 use crate::limits::SECOND_NS;
 
@@ -19,8 +20,11 @@ const ROWS_MAX: usize = 65_536;
 const BYTES_MAX: usize = 32 << 20;
 /// About what a row takes besides its values.
 const ROW_BYTES: usize = 160;
-/// How much earlier than it says a value may be gone: nodes count in whole seconds, each by its own clock.
+/// Bytes of one that is kept: a longer one is read each time. It has room in a half.
+const BYTES_OF_ONE_MAX: usize = BYTES_MAX / 2 - ROW_BYTES;
+/// How much earlier than it says a value may be gone: nodes count in whole seconds, each by its own clock, which may go faster by a hundredth.
 const EARLIER_NS: u64 = 2 * SECOND_NS;
+const FASTER: u64 = 100;
 
 /// A value of a column; none for null.
 pub(super) type Cell = Option<Box<[u8]>>;
@@ -69,6 +73,14 @@ impl ReadRow {
         Some(row)
     }
 
+    /// Time has passed since it was asked for: what is written with the rest of its life must not live longer each time.
+    pub(super) fn pass(&mut self, passed_ns: u64) {
+        let passed = u32::try_from(passed_ns / SECOND_NS).unwrap_or(u32::MAX);
+        for seconds in self.lives.iter_mut().flatten() {
+            *seconds = seconds.saturating_sub(passed).max(1);
+        }
+    }
+
     /// What is known by it. `asked_ns`: when it was asked for, by the boot-time clock.
     pub(super) fn known(&self, asked_ns: u64) -> Row {
         let seconds = self.lives.iter().flatten().min().copied();
@@ -86,7 +98,8 @@ pub(super) struct Life {
 impl Life {
     fn until_ns(self) -> u64 {
         let Some(seconds) = self.seconds else { return u64::MAX };
-        (self.from_ns + u64::from(seconds) * SECOND_NS).saturating_sub(EARLIER_NS)
+        let life_ns = u64::from(seconds) * SECOND_NS;
+        (self.from_ns + life_ns).saturating_sub(EARLIER_NS.max(life_ns / FASTER))
     }
 }
 
@@ -135,6 +148,11 @@ impl Row {
         (!was_there).then_some(Row { cells: None, is_inserted: false, until_ns })
     }
 
+    /// From when on it may be another, by the boot-time clock.
+    pub(super) fn until_ns(&self) -> u64 {
+        self.until_ns
+    }
+
     fn bytes(&self) -> usize {
         let cells = self.cells.iter().flatten();
         cells.map(|cell| size_of::<Cell>() + cell.as_ref().map_or(0, |value| value.len())).sum()
@@ -147,8 +165,14 @@ pub(super) struct Of {
     /// The shard's ownership.
     pub(super) claim: Claim,
     pub(super) table: TableId,
+    /// What is locked for the whole table, which stands for its name.
+    pub(super) name: Partition,
     /// A hash of the table's columns.
     pub(super) columns: u64,
+    /// Of a table with the mode `observe`: how often [`Rows::doubt_observed`] was called of it before; 0 of others.
+    pub(super) observed: u64,
+    /// [`Rows::epoch`] when it was begun to be known.
+    pub(super) epoch: u64,
 }
 
 #[derive(Debug)]
@@ -156,6 +180,7 @@ struct Entry {
     of: Of,
     /// None: it has to be read, but nobody else has anything on its way to it.
     row: Option<Row>,
+    doubt: Doubt,
 }
 
 impl Entry {
@@ -170,6 +195,9 @@ pub(super) struct Rows {
     young: HashMap<Partition, Entry>,
     old: HashMap<Partition, Entry>,
     young_bytes: usize,
+    doubts: Doubts,
+    /// How often all were forgotten: what was begun before says nothing after.
+    epoch: u64,
 }
 
 /// What is known of a row that a statement is about.
@@ -202,7 +230,54 @@ impl Rows {
     /// A row is this from now on; none: it has to be read.
     pub(super) fn put(&mut self, key: Partition, of: Of, row: Option<Row>) {
         self.forget(key);
-        self.add(key, Entry { of, row });
+        if of.epoch == self.epoch {
+            let row = row.filter(|row| row.bytes() <= BYTES_OF_ONE_MAX);
+            self.add(key, Entry { of, row, doubt: Doubt::default() });
+        }
+    }
+
+    /// It has to be read, and this is in doubt about it.
+    pub(super) fn put_doubt(&mut self, key: Partition, of: Of, doubt: Doubt) {
+        self.forget(key);
+        self.add(key, Entry { of, row: None, doubt });
+    }
+
+    /// What is in doubt about a row, whatever it is one of.
+    pub(super) fn doubt(&self, key: Partition) -> Doubt {
+        self.young.get(&key).or_else(|| self.old.get(&key)).map_or(Doubt::default(), |entry| entry.doubt)
+    }
+
+    /// Counts up each time that all rows are forgotten.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Nothing is known of any row, nor will be by what is under way.
+    pub(super) fn forget_all(&mut self) {
+        *self = Rows { epoch: self.epoch + 1, ..Rows::default() };
+    }
+
+    /// The same of the rows of tables with these names; and what is under way says nothing of any.
+    pub(super) fn forget_named(&mut self, names: &[Partition]) {
+        self.begin_anew(|of| !names.contains(&of.name), |_| {});
+    }
+
+    /// All rows have to be read, though nobody has anything on its way to them.
+    pub(super) fn read_all_anew(&mut self) {
+        self.begin_anew(|_| true, |row| *row = None);
+    }
+
+    fn begin_anew(&mut self, is_kept: impl Fn(&Of) -> bool, change: impl Fn(&mut Option<Row>)) {
+        self.epoch += 1;
+        let epoch = self.epoch;
+        for half in [&mut self.young, &mut self.old] {
+            half.retain(|_, entry| is_kept(&entry.of));
+            for entry in half.values_mut() {
+                entry.of.epoch = epoch;
+                change(&mut entry.row);
+            }
+        }
+        self.young_bytes = self.young.values().map(Entry::bytes).sum();
     }
 
     /// Nothing is known of it any more.
@@ -218,6 +293,16 @@ impl Rows {
         self.old.retain(|_, entry| entry.of.table != table);
         self.young.retain(|_, entry| entry.of.table != table);
         self.young_bytes = self.young.values().map(Entry::bytes).sum();
+    }
+
+    /// Nothing is known any more of rows of a table with the mode `observe`: a statement was sent of which nobody knows what it changes.
+    pub(super) fn doubt_observed(&mut self, table: Partition) {
+        self.doubts.add(table);
+    }
+
+    /// What rows of such a table are one of.
+    pub(super) fn observed(&self, table: Partition) -> u64 {
+        1 + self.doubts.count(table)
     }
 
     fn add(&mut self, key: Partition, entry: Entry) {
@@ -239,7 +324,7 @@ impl Rows {
 mod tests {
     use super::*;
 
-    const OF: Of = Of { claim: Claim(1), table: [1; 16], columns: 7 };
+    const OF: Of = Of { claim: Claim(1), table: [1; 16], name: Partition(9), columns: 7, epoch: 0, observed: 0 };
     const FOREVER: Life = Life { from_ns: 0, seconds: None };
 
     fn key(number: usize) -> Partition {
@@ -290,6 +375,11 @@ mod tests {
         rows.put(key(1), OF, Some(row.clone()));
         assert_eq!(rows.get(key(1), OF, 8 * SECOND_NS - 1), Known::Row(row.clone()));
         assert_eq!(rows.get(key(1), OF, 8 * SECOND_NS), Known::Settled);
+        // By a clock that goes faster by a hundredth.
+        let long = absent().changed(&insert, 1, seconds(1_000)).expect("known");
+        rows.put(key(3), OF, Some(long.clone()));
+        assert_eq!(rows.get(key(3), OF, 990 * SECOND_NS - 1), Known::Row(long));
+        assert_eq!(rows.get(key(3), OF, 990 * SECOND_NS), Known::Settled);
         // A value without a limit beside one with it.
         let longer = row.changed(&Change::Update(vec![(0, value("b"))]), 1, FOREVER).expect("known");
         rows.put(key(1), OF, Some(longer));
@@ -300,18 +390,77 @@ mod tests {
     }
 
     #[test]
+    fn a_value_that_is_made_anew_lives_no_longer_than_it_was_to() {
+        let mut read = ReadRow { lives: vec![Some(10), None, Some(3)], ..ReadRow::of(0, &None).expect("a row") };
+        read.pass(SECOND_NS - 1);
+        assert_eq!(read.lives, [Some(10), None, Some(3)]);
+        read.pass(4 * SECOND_NS + 1);
+        assert_eq!(read.lives, [Some(6), None, Some(1)], "for as short as can be");
+    }
+
+    #[test]
     fn a_row_is_of_one_ownership_one_table_and_its_columns() {
         let mut rows = Rows::default();
         rows.put(key(1), OF, Some(absent()));
-        for other in [Of { claim: Claim(2), ..OF }, Of { table: [2; 16], ..OF }, Of { columns: 8, ..OF }] {
+        let observed = Of { observed: rows.observed(OF.name), ..OF };
+        for other in [Of { claim: Claim(2), ..OF }, Of { table: [2; 16], ..OF }, Of { columns: 8, ..OF }, observed] {
             assert_eq!(rows.get(key(1), other, 0), Known::Nothing);
         }
+        rows.put(key(3), observed, Some(absent()));
+        assert_eq!(rows.get(key(3), observed, 0), Known::Row(absent()));
+        rows.doubt_observed(Partition(8));
+        assert_eq!(rows.get(key(3), observed, 0), Known::Row(absent()), "it was another table's");
+        let doubt = Doubt { compares_from_ns: 1, keeps_from_ns: 2 };
+        rows.put_doubt(key(4), observed, doubt);
+        rows.doubt_observed(OF.name);
+        let observed = Of { observed: rows.observed(OF.name), ..OF };
+        assert_eq!((rows.get(key(3), observed, 0), rows.get(key(4), observed, 0)), (Known::Nothing, Known::Nothing));
+        assert_eq!((rows.doubt(key(3)), rows.doubt(key(4))), (Doubt::default(), doubt));
+        [3, 4].into_iter().for_each(|number| rows.forget(key(number)));
         assert_eq!(rows.get(key(1), OF, 0), Known::Row(absent()));
         rows.put(key(2), Of { table: [2; 16], ..OF }, None);
         rows.forget_table([1; 16]);
         assert_eq!((rows.get(key(1), OF, 0), rows.len()), (Known::Nothing, 1));
         rows.forget(key(2));
         assert_eq!((rows.len(), rows.young_bytes), (0, 0));
+    }
+
+    /// The table's mode may have been another in between.
+    #[test]
+    fn what_is_under_way_when_all_is_forgotten_is_not_known_after() {
+        let mut rows = Rows::default();
+        rows.put(key(1), OF, Some(absent()));
+        rows.forget_all();
+        assert_eq!((rows.get(key(1), OF, 0), rows.len(), rows.epoch()), (Known::Nothing, 0, 1));
+        rows.put(key(1), OF, Some(absent()));
+        assert_eq!((rows.get(key(1), OF, 0), rows.len()), (Known::Nothing, 0));
+        let now = Of { epoch: 1, ..OF };
+        assert_eq!(rows.get(key(1), now, 0), Known::Nothing);
+        rows.put(key(1), now, Some(absent()));
+        assert_eq!(rows.get(key(1), now, 0), Known::Row(absent()));
+        rows.put(key(1), OF, Some(absent()));
+        assert_eq!(rows.get(key(1), now, 0), Known::Nothing, "it was written to");
+    }
+
+    #[test]
+    fn rows_of_other_tables_stay_and_are_read_when_the_schema_has_changed() {
+        let mut rows = Rows::default();
+        let other = Of { table: [2; 16], name: Partition(8), ..OF };
+        rows.put(key(1), OF, Some(absent()));
+        rows.put(key(2), other, Some(absent()));
+        rows.forget_named(&[OF.name]);
+        let now = |of: Of, epoch| Of { epoch, ..of };
+        assert_eq!(rows.get(key(1), now(OF, 1), 0), Known::Nothing);
+        assert_eq!(rows.get(key(2), now(other, 1), 0), Known::Row(absent()));
+        rows.put(key(3), other, Some(absent()));
+        assert_eq!(rows.get(key(3), now(other, 1), 0), Known::Nothing, "it was under way");
+        let value = Row::read(Some(vec![Some(vec![0; 100].into())]), FOREVER);
+        rows.put(key(4), now(other, 1), Some(value));
+        rows.read_all_anew();
+        for number in [2, 4] {
+            assert_eq!(rows.get(key(number), now(other, 2), 0), Known::Settled);
+        }
+        assert_eq!((rows.len(), rows.young_bytes), (2, 2 * ROW_BYTES));
     }
 
     #[test]
@@ -326,6 +475,12 @@ mod tests {
             assert!(rows.len() <= ROWS_MAX);
         }
         assert_eq!(rows.get(key(1), OF, 0), Known::Nothing);
+        // A row grows by one column at a time, to more than there may be of all.
+        let huge = Row::read(Some(vec![Some(vec![0; BYTES_MAX / 4].into()); 3]), FOREVER);
+        for number in 0..2 {
+            rows.put(key(number), OF, Some(huge.clone()));
+            assert!(rows.get(key(number), OF, 0) == Known::Settled, "it is read each time");
+        }
         let large = Row::read(Some(vec![Some(vec![0; BYTES_MAX / 4].into())]), FOREVER);
         for number in 0..8 {
             rows.put(key(number), OF, Some(large.clone()));

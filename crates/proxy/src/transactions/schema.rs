@@ -1,5 +1,6 @@
 //! A table as transactions need to know it: read from `system_schema` when a transaction names it for the first time.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -45,19 +46,53 @@ pub(super) fn has_default_life(value: Option<&[u8]>) -> bool {
 pub(super) fn unfit_by_text(rows: &Rows<'_>) -> Option<String> {
     let columns = values(rows, &["column_name", "kind", "position", "type"]);
     let texts = columns.iter().filter_map(|row| Some((text(row[0])?, text(row[1])?, text(row[3])?)));
-    let (mut regular, mut unfit) = (0, None);
+    let (mut key, mut regular, mut unfit) = (Vec::new(), Vec::new(), None);
     for (name, kind, type_text) in texts {
-        regular += usize::from(kind == "regular");
-        let many_cells = ["list<", "set<", "map<"].iter().any(|start| type_text.starts_with(start));
+        match kind {
+            "regular" => regular.push(name),
+            "static" => {}
+            _ => key.push(name),
+        }
+        let many_cells = CqlType::parse(type_text, &AnyType).is_ok_and(|cql_type| cql_type.is_multi_cell());
         unfit = unfit.or(match () {
             () if kind == "static" => Some("it has static columns".to_owned()),
             () if type_text == "counter" => Some("it has counters".to_owned()),
-            () if many_cells => Some(format!("its column {name} is a collection that is not frozen")),
+            () if many_cells => Some(format!("its column {name} is a collection or type that is not frozen")),
             () => None,
         });
     }
-    let bare = "it has no column beside its key, so that nothing says for how long a row lives";
-    unfit.or_else(|| (regular == 0).then(|| bare.to_owned()))
+    unfit.or_else(|| unfit_by_names(&key, &regular))
+}
+
+/// The same, of the names of a table's columns: those of its key, and those beside it.
+fn unfit_by_names(key: &[&str], regular: &[&str]) -> Option<String> {
+    let columns = regular.len();
+    let bytes = |names: &[&str]| names.iter().map(|name| 2 * name.len() + AROUND_BYTES).sum::<usize>();
+    let values = columns * (key.len() + 3);
+    match columns {
+        0 => Some("it has no column beside its key, so that nothing says for how long a row lives".to_owned()),
+        _ if columns > COLUMNS_MAX => {
+            Some(format!("it has {columns} columns beside its key: {COLUMNS_MAX} are the most"))
+        }
+        _ if values > VALUES_MAX || columns * bytes(key) + bytes(regular) > ANEW_BYTES_MAX => Some(format!(
+            "the statements that write a row of it anew are too long: {columns} columns, each with a key of {} columns",
+            key.len()
+        )),
+        _ => None,
+    }
+}
+
+/// All user-defined types there may be, none of which is known: for whether a column is frozen.
+struct AnyType;
+
+impl TypeLookup for AnyType {
+    fn keyspace(&self) -> Option<&str> {
+        Some("")
+    }
+
+    fn user_type(&self, keyspace: &str, name: &str) -> Option<Arc<UserType>> {
+        Some(Arc::new(UserType { keyspace: keyspace.to_owned(), name: name.to_owned(), fields: Vec::new() }))
+    }
 }
 
 /// Which table of a keyspace has this name.
@@ -75,16 +110,25 @@ pub(super) fn found_id(rows: &Rows<'_>) -> Found {
     }
 }
 
-/// Columns beside the key of a table with the mode `conditional`: each is a statement of the batch that makes a row anew.
+/// Columns beside the key of a table with the mode `conditional`: each is a statement of the batch that makes a row anew, with the whole key.
 const COLUMNS_MAX: usize = 64;
+/// Bytes of its names, and values in it: every text that is planned on the table has it twice.
+const ANEW_BYTES_MAX: usize = 64 << 10;
+const VALUES_MAX: usize = 4_096;
+/// Bytes around a name, about.
+const AROUND_BYTES: usize = 16;
+/// About what a column takes in memory besides its name.
+const COLUMN_BYTES: usize = 192;
 
 /// A name as a literal.
 pub(super) fn literal(name: &str) -> String {
     format!("'{}'", name.replace('\'', "''"))
 }
 
-/// User-defined types may be in each other; so deep.
+/// User-defined types may be in each other; so deep, and with so many fields in all, each counted as often as its type is in others: sixteen
+/// types of four fields each have four thousand million.
 const TYPE_DEPTH_MAX: u32 = 16;
+const TYPE_FIELDS_MAX: usize = 16_384;
 
 /// The user-defined types of a keyspace, as texts: each is read where it is needed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -94,10 +138,11 @@ pub(super) struct Types {
     types: HashMap<String, Vec<(String, String)>>,
 }
 
-/// The same, seen from the fields of a type that is so deep in others.
+/// The same, seen from the fields of a type that is so deep in others; so many more there may be.
 struct Within<'a> {
     types: &'a Types,
     depth: u32,
+    left: &'a Cell<usize>,
 }
 
 /// A column.
@@ -170,7 +215,7 @@ impl TypeLookup for Types {
     }
 
     fn user_type(&self, keyspace: &str, name: &str) -> Option<Arc<UserType>> {
-        Within { types: self, depth: 0 }.user_type(keyspace, name)
+        Within { types: self, depth: 0, left: &Cell::new(TYPE_FIELDS_MAX) }.user_type(keyspace, name)
     }
 }
 
@@ -182,7 +227,8 @@ impl TypeLookup for Within<'_> {
     fn user_type(&self, keyspace: &str, name: &str) -> Option<Arc<UserType>> {
         let is_here = keyspace == self.types.keyspace && self.depth < TYPE_DEPTH_MAX;
         let fields = self.types.types.get(name).filter(|_| is_here)?;
-        let within = Within { types: self.types, depth: self.depth + 1 };
+        self.left.set(self.left.get().checked_sub(fields.len())?);
+        let within = Within { depth: self.depth + 1, ..*self };
         let read = fields.iter().map(|(field, text)| Some((field.clone(), CqlType::parse(text, &within).ok()?)));
         let fields: Vec<_> = read.collect::<Option<_>>()?;
         Some(Arc::new(UserType { keyspace: keyspace.to_owned(), name: name.to_owned(), fields }))
@@ -241,6 +287,7 @@ impl Table {
     /// # Errors
     /// The column of which the type cannot be read.
     pub(super) fn with_columns(mut self, rows: &Rows<'_>) -> Result<Table, String> {
+        let left = Cell::new(TYPE_FIELDS_MAX);
         for row in values(rows, &["column_name", "kind", "position", "type"]) {
             let (Some(name), Some(kind), Some(type_text)) = (text(row[0]), text(row[1]), text(row[3])) else {
                 continue;
@@ -251,7 +298,8 @@ impl Table {
                 "static" => Kind::Static,
                 _ => Kind::Regular,
             };
-            let cql_type = CqlType::parse(type_text, &self.types).map_err(|error| {
+            let types = Within { types: &self.types, depth: 0, left: &left };
+            let cql_type = CqlType::parse(type_text, &types).map_err(|error| {
                 format!("the type {type_text} of its column {name} cannot be read: {}", error.message)
             })?;
             let position = row[2].and_then(|bytes| bytes.try_into().ok()).map_or(-1, i32::from_be_bytes);
@@ -263,6 +311,15 @@ impl Table {
         self.partition_key = self.in_order(Kind::PartitionKey);
         self.clustering = self.in_order(Kind::Clustering);
         Ok(self)
+    }
+
+    /// About what it takes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        let columns = self.columns.keys().map(|name| 2 * name.len() + COLUMN_BYTES).sum::<usize>();
+        let of_type = |fields: &Vec<(String, String)>| -> usize {
+            fields.iter().map(|(name, of)| name.len() + of.len() + COLUMN_BYTES).sum()
+        };
+        columns + self.types.types.values().map(|fields| of_type(fields) + COLUMN_BYTES).sum::<usize>()
     }
 
     /// True if these are its columns still: of an answer to [`COLUMNS`].
@@ -296,21 +353,20 @@ impl Table {
 
     /// Why its statements cannot be decided by the proxies with rows in memory, if so.
     pub(super) fn unfit_alone(&self) -> Option<String> {
-        let of_kind = |kind: Kind| self.columns.values().filter(move |column| column.kind == kind);
-        let regular = of_kind(Kind::Regular).count();
+        let of_kind = |kind: Kind| self.columns.iter().filter(move |(_, column)| column.kind == kind);
         let mut many_cells = self.columns.iter().filter(|(_, column)| column.cql_type.is_multi_cell());
-        let most = COLUMNS_MAX;
         match () {
             () if of_kind(Kind::Static).next().is_some() => Some("it has static columns".to_owned()),
             () if self.keys().has_counters => Some("it has counters".to_owned()),
             () if self.default_life != 0 => Some("it has a default_time_to_live".to_owned()),
-            () if regular == 0 => {
-                Some("it has no column beside its key, so that nothing says for how long a row lives".to_owned())
-            }
-            () if regular > most => Some(format!("it has {regular} columns beside its key: {most} are the most")),
             () => many_cells
                 .next()
-                .map(|(name, _)| format!("its column {name} is a collection or type that is not frozen")),
+                .map(|(name, _)| format!("its column {name} is a collection or type that is not frozen"))
+                .or_else(|| {
+                    let names = |kind: Kind| of_kind(kind).map(|(name, _)| name.as_str());
+                    let key: Vec<&str> = names(Kind::PartitionKey).chain(names(Kind::Clustering)).collect();
+                    unfit_by_names(&key, &names(Kind::Regular).collect::<Vec<_>>())
+                }),
         }
     }
 

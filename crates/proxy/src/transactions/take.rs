@@ -9,7 +9,8 @@ use shunt_wire::cql::message::{Prepare, Query, Values, split_request_prefix};
 use shunt_wire::cql::statement::{Kind, classify};
 
 use super::besides::Besides;
-use super::known::{Asked, Known};
+use super::known::{AsSent, Asked, Known};
+use super::observe::{self, Left};
 use super::plans::Waiter;
 use super::timer::set_due;
 use super::{allowed, alone, asker, in_text, levels, look, modes, planning, run};
@@ -21,17 +22,28 @@ use crate::limits::{self, SECOND_NS};
 use crate::locks::form::{Form, FormKind};
 use crate::locks::requests::At;
 use crate::locks::{ask, core_of};
-use crate::metrics::Outcome;
+use crate::metrics::{Observation, Outcome};
 use crate::plan::Plan;
 use crate::reply;
 
-/// Takes a request that is a transaction, or prepares one. It is answered here in any case.
-pub(crate) fn take(core: &mut Core, io: &mut Io, slot: u32, header: &Header, plan: &Plan, body: &[u8]) {
+/// Takes a request that is a transaction, or prepares one, and answers it. `false`: it is for a node, as on any table, and nothing was done.
+pub(crate) fn take(core: &mut Core, io: &mut Io, slot: u32, header: &Header, plan: &Plan, body: &[u8]) -> bool {
+    let left = observe::left(core, slot, header, body);
+    let read = match left {
+        Some(Left::Batch) => None,
+        Some(Left::Single) => read(core, io, slot, header, body).ok().map(Ok),
+        None => Some(read(core, io, slot, header, body)),
+    };
+    let Some(read) = read else {
+        observe::count(core, Observation::NotCompared);
+        return false;
+    };
     core.context.metrics.queries.of(plan.kind).add(1);
-    if let Err(fault) = read(core, io, slot, header, body) {
+    if let Err(fault) = read {
         core.context.metrics.outcomes.of(Outcome::Intercepted).add(1);
         reply::error(core, io, slot, header.stream, &fault);
     }
+    true
 }
 
 fn read(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -> Result<(), Fault> {
@@ -42,7 +54,9 @@ fn read(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -
     if let Some(asked) = forwarded.filter(|_| header.opcode == opcode::QUERY) {
         // Its role is that of the login that it came with, whatever it says.
         let asked = Asked { version: header.version, role: &role, ..Asked::read(asked)? };
-        let known = Known::read(asked.text, Some(asked.keyspace))?;
+        let single = |_: &AsSent| Known::read_single(asked.text, Some(asked.keyspace));
+        let known = Known::read(asked.text, Some(asked.keyspace));
+        let known = known.or_else(|refusal| asked.as_sent.as_ref().and_then(single).ok_or(refusal))?;
         return begin(core, io, (slot, header), &Arc::new(known), &asked, true);
     }
     let session = session_of(core, slot);
@@ -79,9 +93,11 @@ fn read(core: &mut Core, io: &mut Io, slot: u32, header: &Header, body: &[u8]) -
             modes::change(core, io, ticket, pool, query.text, query.params.keyspace.or(session.as_deref()));
             Ok(())
         }
-        _ => alone::read(core, session.as_deref(), header, body, |core, known, values| {
+        _ => alone::read(core, session.as_deref(), header, body, |core, known, values, as_sent| {
             let Some(guards) = &known.guards else {
-                let asked = asked_of(known, version, (&role, besides), values);
+                let as_sent = observe::is_of(core, known).then_some(as_sent);
+                as_sent.map_or(Ok(()), |as_sent| observe::check(known, as_sent))?;
+                let asked = Asked { as_sent, ..asked_of(known, version, (&role, besides), values) };
                 return begin(core, io, (slot, header), known, &asked, false);
             };
             let besides = in_text::besides(guards, values, besides)?;
@@ -112,7 +128,16 @@ fn asked_of<'a>(
     (role, besides): (&'a str, Besides<'a>),
     values: Values<'a>,
 ) -> Asked<'a> {
-    Asked { text: &known.text, keyspace: &known.keyspace, version, role, besides, values }
+    Asked {
+        text: &known.text,
+        keyspace: &known.keyspace,
+        version,
+        types: version,
+        role,
+        besides,
+        values,
+        as_sent: None,
+    }
 }
 
 fn begin(

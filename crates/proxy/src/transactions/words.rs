@@ -1,6 +1,6 @@
 //! What the fleet says to the transactions of a core: the lease, and shards that come and go.
 
-use shunt_fleet::{Gain, SHARDS, Shard};
+use shunt_fleet::{Gain, Incarnation, SHARDS, Shard};
 use shunt_locks::Lease;
 use shunt_reactor::Io;
 use shunt_transactions::Claim;
@@ -10,12 +10,16 @@ use super::levels;
 use super::outbox::Wanted;
 use super::part::OneWrite;
 use super::timer::set_due;
+use crate::config::Commit;
 use crate::core::Core;
 
-/// The lease is another one.
-pub(crate) fn lease(core: &mut Core, io: &mut Io, lease: Lease) {
+/// The lease is another one, of this membership.
+pub(crate) fn lease(core: &mut Core, io: &mut Io, lease: Lease, incarnation: Incarnation) {
     let now = levels::now(io);
+    let commit = core.context.config.transaction_commit;
     let keeper = &mut core.fleet.transactions;
+    keeper.confirming.member = Some(incarnation);
+    keeper.table().0.confirm(commit == Commit::Lwt);
     let is_new = now.boot_ns < lease.valid_until_ns && !keeper.table().0.has_lease(now);
     let (table, outbox) = keeper.table();
     table.set_lease(now, lease, outbox);
@@ -27,7 +31,9 @@ pub(crate) fn lease(core: &mut Core, io: &mut Io, lease: Lease) {
 
 /// This proxy is no member any more.
 pub(crate) fn end(core: &mut Core, io: &mut Io) {
-    lease(core, io, Lease::default());
+    let keeper = &mut core.fleet.transactions;
+    let incarnation = keeper.confirming.member.unwrap_or_default();
+    lease(core, io, Lease::default(), incarnation);
     for shard in 0..SHARDS as Shard {
         lose(core, io, shard);
     }

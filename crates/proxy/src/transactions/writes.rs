@@ -17,7 +17,7 @@ use shunt_wire::cql::message::{Value, ValueList, error_code};
 
 use super::named::{FLEETS_OWN, Found, Named, TableId, WaitsForName};
 use super::outbox::Wanted;
-use super::part::{OneWrite, Part, Who};
+use super::part::{OneWrite, Parked, Part, Share, Who};
 use super::plan::push;
 use super::unmade::Attempt;
 use super::{VERSION, levels, names};
@@ -114,7 +114,7 @@ pub(super) fn named(core: &mut Core, io: &mut Io, write: OneWrite, named: Named)
 fn send_or_park(core: &mut Core, io: &mut Io, write: OneWrite, sent: &Sent) {
     let part = Part::Write { write, who: sent.who };
     if !core.fleet.own.has_room(&Whose::Transaction(part)) {
-        park(core, write, sent.who);
+        park(core, Parked::Write(write), sent.who);
     } else if !send(core, io, part, sent) {
         failed(core, io, write, (Written::NotSent, false, "no node could be asked to make it"));
     }
@@ -132,22 +132,33 @@ fn send(core: &mut Core, io: &mut Io, part: Part, sent: &Sent) -> bool {
 
 /// There are as many in flight as may be, of all or of this client: it goes on when one of them has come back. To have it tried again after a
 /// pause, as what fails is, would make take-overs slow that have much to do.
-fn park(core: &mut Core, write: OneWrite, who: Who) {
-    core.fleet.transactions.parked.entry(who).or_default().push_back(write);
+pub(super) fn park(core: &mut Core, parked: Parked, who: Who) {
+    core.fleet.transactions.parked.entry(who).or_default().push_back(parked);
 }
 
 /// One has come back: another may go.
 fn go_on(core: &mut Core, io: &mut Io) {
     let Core { fleet, .. } = core;
-    let has_room =
-        |who: &Who, write: OneWrite| fleet.own.has_room(&Whose::Transaction(Part::Write { write, who: *who }));
+    let has_room = |who: &Who, one: Parked| fleet.own.has_room(&Whose::Transaction(one.part(*who)));
     let parked = &mut fleet.transactions.parked;
-    let next = parked.iter_mut().find(|(who, queue)| queue.front().is_some_and(|write| has_room(who, *write)));
-    let Some((who, Some(write))) = next.map(|(who, queue)| (*who, queue.pop_front())) else { return };
+    let next = parked.iter_mut().find(|(who, queue)| queue.front().is_some_and(|one| has_room(who, *one)));
+    let Some((who, Some(one))) = next.map(|(who, queue)| (*who, queue.pop_front())) else { return };
     if parked.get(&who).is_some_and(VecDeque::is_empty) {
         parked.remove(&who);
     }
-    make(core, io, write);
+    let outbox = &mut core.fleet.transactions.outbox;
+    match one {
+        Parked::Write(write) => make(core, io, write),
+        Parked::Alone(id, timestamp_us) => outbox.wanted.push(Wanted::Alone { id, timestamp_us }),
+        Parked::Passed(number) => outbox.wanted.push(Wanted::Pass(number)),
+    }
+}
+
+/// A statement has come back: if it was a write, another may go.
+pub(super) fn come_back(core: &mut Core, io: &mut Io, part: Part) {
+    if !core.fleet.transactions.parked.is_empty() && matches!(part.share(), Share::Writes | Share::Found) {
+        go_on(core, io);
+    }
 }
 
 /// Others may have had all the room, of whom nobody comes back here.
@@ -159,9 +170,6 @@ pub(super) fn tick(core: &mut Core, io: &mut Io) {
 
 /// A node has answered, or nobody has.
 pub(super) fn heard(core: &mut Core, io: &mut Io, write: OneWrite, heard: &Heard<'_>) {
-    if !core.fleet.transactions.parked.is_empty() {
-        go_on(core, io);
-    }
     let (is_refused, why) = match heard {
         Heard::Result(_) => return made(core, write, Ok(Written::Acknowledged)),
         Heard::Error(error) => (is_refusal(error.code), error.message),

@@ -15,6 +15,7 @@ mod lock_rows;
 mod lock_withdrawals;
 mod locks;
 mod logins;
+mod multigets;
 mod lost_requests;
 mod node_answers;
 mod node_pace;

@@ -62,6 +62,10 @@ pub struct Bank {
     pub stale: (usize, [u8; 16]),
     /// How many keep from saying anything to them.
     pub looks_unanswered: bool,
+    /// Nobody answers who asks for a table that there is not.
+    pub missing_unanswered: bool,
+    /// How often all modes were read.
+    pub modes_read: usize,
     /// What is answered to the question if a role may read a table, or write to it.
     pub rights: Rights,
     /// Replicas of each keyspace.
@@ -233,8 +237,9 @@ impl Bank {
         text.contains(" bank").then(|| self.on_table(request, text, params))
     }
 
-    fn modes(&self, text: &str) -> Vec<u8> {
+    fn modes(&mut self, text: &str) -> Vec<u8> {
         let Some(keyspace) = quoted_after(text, "keyspace_name = '") else {
+            self.modes_read += 1;
             let all = self.tables.keys().map(|(keyspace, table)| vec![some(keyspace), some(table), some("unsafe")]);
             return rows(&["keyspace_name", "table_name", "mode"], all);
         };
@@ -269,6 +274,9 @@ impl Bank {
             let id = if self.looks <= self.stale.0 { Some(self.stale.1) } else { id };
             answer(request, &rows(&["id"], id.map(|id| vec![some(id)])))
         } else if text.starts_with("SELECT id, read_repair") {
+            if id.is_none() && self.missing_unanswered {
+                return Some(Action::Silence);
+            }
             answer(request, &rows(&["id", "read_repair"], id.map(|id| vec![some(id), some("BLOCKING")])))
         } else if text.starts_with("SELECT column_name, kind") {
             let row = |name: &str, kind: &str, position: i32| vec![some(name), some(kind), int(position), some("int")];

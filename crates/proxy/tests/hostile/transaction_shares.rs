@@ -123,3 +123,25 @@ fn one_role_leaves_another_room_to_have_its_transactions_planned() {
         ring.answers(eve);
     }
 }
+
+/// Each asks for a hundred tables at once. Whoever may not have its own text planned for that could not know either what the modes are.
+#[test]
+fn one_role_that_has_wide_transactions_planned_leaves_another_room_and_all_their_modes() {
+    let mut ring =
+        TransactionTestbed::new(Bank::with(&[("bank", "t"), ("bank", "u")]), with_roles(&["own", "eve", "ann"]));
+    let [eve, ann] = ["eve", "ann"].map(|role| ring.client(Some((role, "secret"))));
+    assert_eq!(ring.ask(ann, &put("bank.u", 1, 1)).opcode(), opcode::RESULT);
+    ring.bank.lock().unwrap().missing_unanswered = true;
+    let wide = |number: i16| {
+        let writes = (0..100).map(|table| format!("INSERT INTO bank.x{table} (id) VALUES ({number}); "));
+        let text = format!("BEGIN TRANSACTION {}COMMIT TRANSACTION", writes.collect::<String>());
+        bytes::prepare(4, number, &text)
+    };
+    ring.send(eve, &(0..40).flat_map(wide).collect::<Vec<u8>>());
+    ring.run_for(SECOND);
+    let before = ring.bank.lock().unwrap().modes_read;
+    let answer = ring.ask(ann, &put("bank.u", 2, 2));
+    assert_eq!(answer.opcode(), opcode::RESULT, "{answer:?}");
+    ring.run_for(5 * SECOND);
+    assert!(ring.bank.lock().unwrap().modes_read > before + 1, "they are read every two seconds");
+}

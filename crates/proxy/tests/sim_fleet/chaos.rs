@@ -1,6 +1,7 @@
 //! What goes wrong in a run, drawn from its seed: proxies and nodes that are killed or stand still, cuts in one direction or both,
 //! statements that end either way, wall clocks that jump.
 
+use shunt_proxy::config::Commit;
 use shunt_proxy::weakened::Weakened;
 use shunt_reactor::sim::{Clock, HostId, MICROSECOND, MILLISECOND, Options, Random, SECOND};
 
@@ -105,6 +106,7 @@ pub fn settings(seed: u64, drift_ppm: u64) -> Settings {
         rough_clients: random.chance(0.7),
         clocks,
         exclusion: drift_ppm < 10_000,
+        commit: Commit::Lease,
         weakened: Weakened::default(),
     }
 }

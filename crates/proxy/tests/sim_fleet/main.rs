@@ -18,6 +18,7 @@ mod witness;
 
 use shunt_fleet::Step;
 use shunt_locks::Without;
+use shunt_proxy::config::Commit;
 use shunt_proxy::weakened::Weakened;
 use shunt_reactor::sim::{Clock, MILLISECOND, Options, SECOND, for_seeds};
 
@@ -40,6 +41,7 @@ fn settings(seed: u64) -> Settings {
         rough_clients: false,
         clocks: vec![Clock::default(); 2],
         exclusion: true,
+        commit: Commit::Lease,
         weakened: Weakened::default(),
     }
 }

@@ -254,6 +254,15 @@ impl Node {
                 execute_ns = ring.random.below(8 * SECOND);
             }
         }
+        if let Asked::OfFleet { kind: Kind::ReadMember, values, .. } = &asked
+            && ring.fails_member_reads
+        {
+            let reads = ring.member_reads.entry(values[1].clone()).or_default();
+            *reads += 1;
+            if !reads.is_multiple_of(3) {
+                answered = Answered::InDoubt;
+            }
+        }
         let is_carried_out = answered == Answered::Rightly || ring.random.chance(0.7);
         drop(ring);
         if answered == Answered::Unavailable || !is_carried_out {

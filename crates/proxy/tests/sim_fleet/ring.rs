@@ -163,6 +163,9 @@ pub struct Ring {
     pub slow: f64,
     /// How many records of transactions are, of all that are written.
     pub slow_records: f64,
+    /// Of three reads of a member's row two fail; and how many there were of each.
+    pub fails_member_reads: bool,
+    pub member_reads: BTreeMap<Vec<u8>, u64>,
     /// A read of rows of locks asks one replica.
     pub reads_one: bool,
     fleet: Fleet,
@@ -196,6 +199,8 @@ impl Ring {
             random: Random::new(seed ^ 0x7269_6e67),
             trouble: 0.0,
             slow: 0.0,
+            fails_member_reads: false,
+            member_reads: BTreeMap::new(),
             slow_records: 0.0,
             reads_one: false,
             fleet,

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-use shunt_proxy::config::Config;
+use shunt_proxy::config::{Commit, Config};
 use shunt_proxy::control::post::Mailbox;
 use shunt_proxy::control::state::{ClusterState, ControlRequest, CoreMail};
 use shunt_proxy::core::{Core, CoreOptions};
@@ -54,6 +54,8 @@ pub struct Settings {
     pub clocks: Vec<Clock>,
     /// Who holds what is looked at.
     pub exclusion: bool,
+    /// By what proxies know that transactions are theirs.
+    pub commit: Commit,
     /// Steps that are left out.
     pub weakened: Weakened,
 }
@@ -174,6 +176,7 @@ impl Scene {
             heartbeat_interval_ms: 1_000,
             handshake_timeout_ms: 5_000,
             lock_rows_kept_ms: 1,
+            transaction_commit: self.settings.commit,
             ..Config::default()
         });
         let store = Arc::new(PreparedStore::new());

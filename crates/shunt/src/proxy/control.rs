@@ -33,6 +33,8 @@ pub(super) fn start(parts: ControlThread) -> Result<(), Failure> {
     let teller = parts.teller.clone();
     let work = move || {
         runtime.block_on(live(parts));
+        // A name that is still being looked up keeps nobody.
+        runtime.shutdown_background();
         Ok(())
     };
     threads::spawn("control", work, move |failure| teller.tell(Notice::ControlEnded { failure }))

@@ -1,10 +1,10 @@
-//! Transactions that are one write, without a record.
+//! Transactions that are one write, without a record; and records that are confirmed.
 
 use shunt_locks::{Lease, Now, Written};
 
 use crate::opening::Opened;
 use crate::types::{Asked, Decision, Limits, Mode, NotExecuted, Outcome, Partition, Sink, Ticket, TransactionId};
-use crate::{Claim, Generation, Place, Position, Refused, Transactions};
+use crate::{Claim, Generation, Place, Position, Refused, Transactions, no_lease};
 
 const NOW: Now = Now { boot_ns: 0, wall_us: 50 };
 const LATER: Now = Now { boot_ns: 2_000, wall_us: 51 };
@@ -15,6 +15,10 @@ struct Said {
     locked: Vec<TransactionId>,
     replies: Vec<Outcome>,
     alone: Vec<(TransactionId, i64)>,
+    /// Records, and where they go.
+    appended: Vec<(TransactionId, Place)>,
+    /// Writes of what is committed by a record.
+    applied: usize,
     forgotten: usize,
 }
 
@@ -25,11 +29,11 @@ impl Sink for Said {
     fn reply(&mut self, _: Ticket, outcome: Outcome) {
         self.replies.push(outcome);
     }
-    fn append(&mut self, id: TransactionId, _: u8, _: Place, _: i64) {
-        panic!("{id:?} needs no record");
+    fn append(&mut self, id: TransactionId, _: u8, place: Place, _: i64) {
+        self.appended.push((id, place));
     }
-    fn apply(&mut self, id: TransactionId, _: u16, _: i64) {
-        panic!("{id:?} has no record");
+    fn apply(&mut self, _: TransactionId, _: u16, _: i64) {
+        self.applied += 1;
     }
     fn write_alone(&mut self, id: TransactionId, timestamp_us: i64) {
         self.alone.push((id, timestamp_us));
@@ -43,6 +47,13 @@ impl Sink for Said {
 
 /// One that is being written, and one that waits for the same.
 fn two() -> (Transactions, Said, [TransactionId; 2]) {
+    let (mut transactions, mut said, ids) = two_undecided();
+    transactions.decided(NOW, ids[0], Decision::Alone(3), &mut said);
+    assert_eq!((&said.alone[..], &said.appended[..]), (&[(ids[0], 61)][..], &[][..]));
+    (transactions, said, ids)
+}
+
+fn two_undecided() -> (Transactions, Said, [TransactionId; 2]) {
     let mut said = Said::default();
     let mut transactions = Transactions::new(Limits::default());
     transactions.set_lease(NOW, Lease { valid_until_ns: 1_000, ts_limit_us: 1_000 }, &mut said);
@@ -53,8 +64,6 @@ fn two() -> (Transactions, Said, [TransactionId; 2]) {
     let asked = Asked { ticket: Ticket(0), shard: 1, partitions: &[(KEY, Mode::Exclusive)], deadline_ms: 1 };
     let ids = [(); 2].map(|()| transactions.begin(NOW, &asked, &mut said).expect("room"));
     assert_eq!(said.locked, [ids[0]]);
-    transactions.decided(NOW, ids[0], Decision::Alone(3), &mut said);
-    assert_eq!(said.alone, [(ids[0], 61)]);
     (transactions, said, ids)
 }
 
@@ -101,4 +110,22 @@ fn it_keeps_its_partition_until_it_is_heard_of_and_loses_it_with_its_shard() {
     transactions.lose(1, &mut said);
     assert!(!transactions.written_alone(NOW, first, Ok(Written::Acknowledged), &mut said));
     assert_eq!((said.replies.len(), said.forgotten, transactions.open()), (2, 2, 0));
+}
+
+#[test]
+fn a_record_that_is_not_confirmed_is_recorded_again_and_no_lease_commits_it() {
+    for confirms in [true, false] {
+        let (mut transactions, mut said, [first, _]) = two_undecided();
+        transactions.confirm(confirms);
+        transactions.decided(NOW, first, Decision::Write(2), &mut said);
+        transactions.appended(no_lease(NOW), first, Written::Acknowledged, &mut said);
+        assert_eq!((said.appended.len(), said.applied, &said.replies[..]), (1, 0, &[Outcome::InDoubt][..]));
+        transactions.set_lease(NOW, Lease { valid_until_ns: 3_000, ts_limit_us: 3_000 }, &mut said);
+        if confirms {
+            assert_eq!((said.appended.len(), said.applied), (2, 0));
+            assert_eq!(said.appended[0], said.appended[1], "the same record at the same place");
+            transactions.appended(NOW, first, Written::Acknowledged, &mut said);
+        }
+        assert_eq!(said.applied, 2, "{confirms}");
+    }
 }

@@ -1,6 +1,8 @@
 //! Transactions and recovery in a world of their own, from a seed.
 
 mod alone;
+mod early;
+mod guards;
 mod histories;
 mod openings;
 mod shards;

@@ -9,9 +9,9 @@ use crate::{BUCKET_RECORDS, Claim, Generation, Place, Position, Transactions};
 const NOW: Now = Now { boot_ns: 0, wall_us: 0 };
 
 #[derive(Default)]
-struct Said {
-    locked: Vec<TransactionId>,
-    replies: Vec<Outcome>,
+pub(super) struct Said {
+    pub(super) locked: Vec<TransactionId>,
+    pub(super) replies: Vec<Outcome>,
     appends: Vec<(u8, Place)>,
     lows: Vec<(u8, Generation, Position)>,
     deletes: Vec<(u8, Generation, u64)>,
@@ -39,7 +39,7 @@ impl Sink for Said {
 }
 
 /// With shards 1 and 2, open in generation 5.
-fn serving(limits: Limits, said: &mut Said) -> Transactions {
+pub(super) fn serving(limits: Limits, said: &mut Said) -> Transactions {
     let mut transactions = Transactions::new(limits);
     transactions.set_lease(NOW, Lease { valid_until_ns: u64::MAX, ts_limit_us: i64::MAX }, said);
     for shard in [1, 2] {

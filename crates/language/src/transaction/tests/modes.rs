@@ -59,7 +59,7 @@ fn others_are_left_alone_or_refused() {
     }
     for value in ["'on'", "'test_unsafe'", "1", "true", "{'a': 'full'}"] {
         let message = refused(&format!("ALTER TABLE t WITH transactional_mode = {value}"));
-        let all = "'off', 'unsafe', 'mixed_reads', 'full' or 'conditional'";
+        let all = "'off', 'unsafe', 'mixed_reads', 'full', 'conditional' or 'observe'";
         assert_eq!(message, format!("ALTER TABLE t WITH transactional_mode: it is {all}"));
     }
 }

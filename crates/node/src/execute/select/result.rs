@@ -22,7 +22,11 @@ pub(super) fn put_head(out: &mut Vec<u8>, columns: &[ResultColumn], page: &Page)
     put::int(out, result_kind::ROWS);
     let changed = page.new_metadata_id.filter(|_| page.version >= 5);
     let with_columns = !page.skip_metadata || changed.is_some();
-    let mut flags = if with_columns { metadata_flag::GLOBAL_TABLE } else { metadata_flag::NO_METADATA };
+    // As Cassandra does: all columns are of one table, also where they are left out.
+    let mut flags = metadata_flag::GLOBAL_TABLE;
+    if !with_columns {
+        flags |= metadata_flag::NO_METADATA;
+    }
     if changed.is_some() {
         flags |= metadata_flag::METADATA_CHANGED;
     }

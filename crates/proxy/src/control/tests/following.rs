@@ -263,3 +263,24 @@ async fn the_plane_ends_with_the_cores() {
     drop(requests);
     timeout(GUARD, plane).await.expect("still running").expect("panicked").expect("no complaint");
 }
+
+/// Also with requests that nobody has taken yet.
+#[tokio::test]
+async fn the_plane_ends_with_the_cores_while_a_node_says_nothing() {
+    for waiting in [0, 3] {
+        let ring = FakeRing::start(1).await;
+        let mut bench = Bench::start(&[ring.address(1)], |config| config.query_timeout_ms = 3_600_000);
+        bench.cluster_where(|_| true).await;
+        eventually(|| bench.metrics.refreshes.get() > 0).await;
+        ring.edit(|state| (state.delay, state.queries) = (Duration::from_secs(3600), 0));
+        bench.requests.send(ControlRequest::Refresh).await.expect("the plane has ended");
+        eventually(|| ring.state.lock().expect("lock").queries > 0).await;
+        for ticket in 0..waiting {
+            let request = ControlRequest::AwaitSchemaAgreement { node: NodeId(0), core: 0, ticket };
+            bench.requests.send(request).await.expect("the plane has ended");
+        }
+        let Bench { requests, plane, .. } = bench;
+        drop(requests);
+        timeout(GUARD, plane).await.expect("still running").expect("panicked").expect("no complaint");
+    }
+}

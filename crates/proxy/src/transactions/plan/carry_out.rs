@@ -15,6 +15,10 @@ use super::{Place, Plan, Source};
 /// Bytes of a key, as Cassandra has them at most.
 const KEY_BYTES_MAX: usize = 65_535;
 
+/// That driver prepares what begins with `BEGIN` only if it is a batch for it, and sends no values with a text.
+const GOCQL: &str =
+    "; gocql sends the values of a transaction if its text ends with APPLY BATCH behind COMMIT TRANSACTION";
+
 /// Bytes of the values that a transaction answers: they have to fit between proxies too.
 const RETURNED_BYTES_MAX: usize = 3 << 20;
 
@@ -51,7 +55,7 @@ pub(super) struct InnerBindings<'b> {
     pub(super) rows: &'b [RowRead],
 }
 
-/// Nothing that is taken here needs any of it: what gives another value each time is refused before.
+/// Nothing that is evaluated here needs any of it: what gives another value each time is computed before ([`Plan::call`]), or refused.
 macro_rules! without_environment {
     ($($type:ty),*) => {$(
         impl Environment for $type {
@@ -93,9 +97,11 @@ impl Plan {
     pub(in super::super) fn bind(&self, values: &Values<'_>) -> Result<Vec<Value>, InvalidRequest> {
         let wanted = self.markers.len();
         if !values.is_named() && values.len() != wanted {
+            let is_gocql = values.is_empty() && !self.draft.outline.transaction.is_alone;
             return Err(InvalidRequest::new(format!(
-                "there were {wanted} markers(?) in CQL but {} bound variables",
-                values.len()
+                "there were {wanted} markers(?) in CQL but {} bound variables{}",
+                values.len(),
+                if is_gocql { GOCQL } else { "" }
             )));
         }
         let owned = |value: Wire<'_>| match value {
@@ -177,6 +183,9 @@ impl Bound<'_> {
         Ok(match source {
             Source::Client(client) => Clients(self.values).value(*client),
             Source::Key { statement, part } => self.key_part(*statement, *part)?,
+            Source::Called(called) => {
+                self.values.get(self.plan.markers.len() + called).cloned().unwrap_or(Value::Unset)
+            }
             Source::Reference(reference) => self.referred(*reference, rows)?.map_or(Value::Null, Value::Bytes),
             Source::Computed(computed) => {
                 let computed = &self.plan.draft.computed[*computed];

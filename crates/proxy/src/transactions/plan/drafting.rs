@@ -6,16 +6,18 @@ use shunt_language::ast::{
     Comparison, Mutation, Operation, QualifiedName, Relation, SelectClause, SelectedItem, Selector, Statement, Term,
     quoted_name,
 };
-use shunt_language::terms::{self, Scope};
+use shunt_language::terms::{self, Prepared, Scope};
 use shunt_language::transaction::{
-    ComputedMarker, Inner, MarkerSource, PreparedCondition, Reference, Returned, SelfAssignment, Transaction,
+    ComputedMarker, Inner, MarkerSource, PreparedCondition, Reference, Returned, SelfAssignment, Test, Transaction,
+    ValuePart,
 };
 use shunt_language::types::TypeLookup;
 use shunt_language::{CqlType, InvalidRequest};
 
+use super::calls::{Called, place_in_key};
 use super::lone::Lone;
 use super::outline::{qualified, table_of};
-use super::repeatable::{check_repeatable, check_term, selects_native, unrepeatable};
+use super::repeatable::{check_pure, check_repeatable, check_term, check_unambiguous, selects_native, unrepeatable};
 use super::{Computed, Key, Place, Referred, Source, Standalone};
 use crate::transactions::schema::{Several, Table};
 
@@ -30,6 +32,7 @@ pub(super) struct Drafting<'a> {
     pub(super) sources: Vec<Vec<Source>>,
     pub(super) references: Vec<Referred>,
     pub(super) computed: Vec<Computed>,
+    pub(super) called: Vec<Called>,
     pub(super) known: Vec<Option<(String, CqlType)>>,
     pub(super) is_conditional: bool,
     pub(super) lone: Option<Lone>,
@@ -51,11 +54,13 @@ impl<'a> Drafting<'a> {
             self.lone = Some(self.lone(inner, name, &table)?);
             return Ok(());
         }
-        let sources = inner.markers.iter().map(|marker| self.source(&marker.source)).collect::<Result<Vec<_>, _>>()?;
+        let mut sources =
+            inner.markers.iter().map(|marker| self.source(&marker.source)).collect::<Result<Vec<_>, _>>()?;
         self.key(inner, &table)?;
         match &inner.statement {
             Statement::Mutation(mutation) => {
                 check_repeatable(mutation, inner, &table)?;
+                self.calls((index, inner), mutation, &table, &mut sources)?;
                 self.check_references(mutation, &sources, &table)?;
                 self.write(index, inner, &sources, (name, &table))?;
             }
@@ -71,7 +76,7 @@ impl<'a> Drafting<'a> {
                 if sources.iter().any(|source| matches!(source, Source::Reference(_))) {
                     return Err(InvalidRequest::new("what is read cannot refer to another row that is read"));
                 }
-                let text = qualified(&inner.standalone(self.text), name, &table)?;
+                let text = qualified(&inner.standalone(self.text), name, &table.keyspace)?;
                 self.reads.push(Standalone { text, values: sources.clone() });
             }
         }
@@ -125,11 +130,20 @@ impl<'a> Drafting<'a> {
                 table.column(column).ok_or_else(|| InvalidRequest::new(format!("Undefined column name {column}")))?;
             check_term(column, term, Some(cql_type))?;
             let part = terms::prepare(term, column, cql_type, &mut scope)?;
-            if !part.is_pure() {
-                let why = format!("the value of {column} must be known before the transaction is executed: bind it");
-                return Err(InvalidRequest::new(why));
+            check_unambiguous(column, &scope)?;
+            if part.is_pure() {
+                parts.push(part);
+                continue;
             }
-            parts.push(part);
+            let place = match &inner.statement {
+                Statement::Mutation(mutation) => place_in_key(mutation, column, inner),
+                _ => None,
+            };
+            let index = place.and_then(|place| u16::try_from(place).ok()).ok_or_else(|| {
+                let why = format!("the value of {column} must be known before the transaction is executed: bind it");
+                InvalidRequest::new(why)
+            })?;
+            parts.push(Prepared::Marker { index, cql_type: cql_type.clone() });
         }
         self.keys.push(Key { table: Arc::clone(table), parts });
         Ok(())
@@ -163,7 +177,10 @@ impl<'a> Drafting<'a> {
                     columns.push(quoted_name(&assignment.column));
                     Source::Computed(self.computed.len() - 1)
                 }
-                ComputedMarker::Call(_) => return Err(unrepeatable()),
+                ComputedMarker::Call(place) => {
+                    let before = inner.calls.iter().take(place).filter(|call| !call.is_pure()).count();
+                    sources.get(inner.markers.len() + before).cloned().ok_or_else(unrepeatable)?
+                }
             });
         }
         // What is computed needs the row as it is.
@@ -176,7 +193,7 @@ impl<'a> Drafting<'a> {
             let values = (0..given).map(|part| Source::Key { statement, part }).collect();
             self.reads.push(Standalone { text: text.into(), values });
         }
-        self.writes.push(Standalone { text: qualified(&standalone.text, name, table)?, values });
+        self.writes.push(Standalone { text: qualified(&standalone.text, name, &table.keyspace)?, values });
         Ok(())
     }
 
@@ -199,6 +216,7 @@ impl<'a> Drafting<'a> {
     /// Prepares a reference; its place in [`Draft::references`].
     fn reference(&mut self, reference: &Reference) -> Result<usize, InvalidRequest> {
         let (read, place, cql_type) = self.column(reference)?;
+        check_pure(element_of(reference))?;
         let Some((place, cql_type)) = place.zip(cql_type) else {
             return Err(InvalidRequest::new(format!("{} is a row, and no value", reference.row)));
         };
@@ -252,6 +270,8 @@ impl<'a> Drafting<'a> {
             let table = self.transaction.table(&condition.reference).and_then(|name| tables.find(name));
             let none = ();
             let types: &dyn TypeLookup = table.map_or(&none, |table| &table.types);
+            let compared = if let Test::Compare(_, term) = &condition.test { Some(term) } else { None };
+            check_pure(element_of(&condition.reference).into_iter().chain(compared))?;
             let mut scope = Scope::new(types, None, self.now_ms, self.known.len());
             let one = condition.prepare(cql_type.as_ref(), &mut scope)?;
             self.learn(&scope);
@@ -266,6 +286,11 @@ impl<'a> Drafting<'a> {
             _ => Ok(Vec::new()),
         }
     }
+}
+
+/// The term in the brackets of a reference.
+fn element_of(reference: &Reference) -> Option<&Term> {
+    if let Some(ValuePart::Element(term)) = &reference.part { Some(term) } else { None }
 }
 
 /// The value that a statement gives a column of its key.

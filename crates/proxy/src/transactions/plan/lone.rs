@@ -11,6 +11,7 @@ use shunt_language::ast::{Conditions, Deletion, Mutation, Operation, QualifiedNa
 use shunt_language::conditions::PreparedColumnCondition;
 use shunt_language::terms::{self, Prepared, Scope, Value};
 use shunt_language::transaction::{ComputedMarker, Inner};
+use shunt_language::values::ordered;
 use shunt_language::{CqlType, InvalidRequest};
 use shunt_transactions::{Mode, Partition};
 use shunt_wire::cql::message::encode_result::native;
@@ -19,13 +20,15 @@ use shunt_wire::cql::message::{Value as Wire, ValueList};
 use super::carry_out::{Bound, InnerBindings, push};
 use super::drafting::Drafting;
 use super::outline::qualified;
-use super::repeatable::{check_repeatable, unrepeatable};
+use super::repeatable::{check_pure, check_repeatable, unrepeatable};
 use super::{Key, Shown, Source, Standalone, partition};
 use crate::transactions::row::{Cells, Change, ReadRow};
 use crate::transactions::schema::Table;
 
 /// Timestamps that such a statement takes: to make its row anew, and its own.
 pub(in super::super) const TIMESTAMPS: u16 = 2;
+/// Bytes of a row that is made anew, with its key for each column: nodes take messages of 16 MiB, and the statement may have 3 of these.
+const ANEW_BYTES_MAX: usize = 12 << 20;
 /// Most seconds that a value may live, as Cassandra has them.
 const LIFE_MAX: i32 = 20 * 365 * 24 * 60 * 60;
 
@@ -86,6 +89,11 @@ impl Lone {
         matches!(self.effect, Effect::Truncate)
     }
 
+    /// About what it takes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        [&self.anew, &self.settle].into_iter().map(|anew| anew.absent.len() + anew.present.len()).sum()
+    }
+
     /// It is answered whether it was applied.
     pub(in super::super) fn is_conditional(&self) -> bool {
         !matches!(self.condition, Condition::None)
@@ -130,6 +138,9 @@ impl Drafting<'_> {
         }
         let sources = inner.markers.iter().map(|marker| self.source(&marker.source)).collect::<Result<Vec<_>, _>>()?;
         self.key(inner, table)?;
+        if inner.calls.iter().any(|call| !call.is_pure()) {
+            return Err(unrepeatable());
+        }
         check_repeatable(mutation, inner, table)?;
         let mut scope = Scope::new(&table.types, None, self.now_ms, inner.markers.len());
         lone.effect = effect(mutation, &lone.columns, &mut scope)?;
@@ -145,7 +156,7 @@ impl Drafting<'_> {
             ComputedMarker::SelfAssignment(_) | ComputedMarker::Call(_) => Err(unrepeatable()),
         });
         let values = values.collect::<Result<Vec<_>, _>>()?;
-        let text = qualified(&standalone.text, name, table)?;
+        let text = qualified(&standalone.text, name, &table.keyspace)?;
         let names = table.partition_key.iter().chain(&table.clustering).map(|column| quoted_name(column));
         let names: Vec<String> = names.collect();
         let key = names.iter().map(|column| format!("{column} = ?")).collect::<Vec<_>>().join(" AND ");
@@ -235,6 +246,7 @@ fn condition(
                 if table.partition_key.contains(name) || table.clustering.contains(name) {
                     return Err(InvalidRequest::new(format!("PRIMARY KEY column '{name}' cannot have IF conditions")));
                 }
+                check_pure(condition.element.iter().chain(&condition.values))?;
                 let place = place_of(columns, name)?;
                 Ok((place, condition.prepare(&columns[place].1, scope)?))
             });
@@ -243,11 +255,9 @@ fn condition(
     }
 }
 
-/// A column of an answer.
-fn shown(name: &str, cql_type: &CqlType) -> Shown {
-    let mut type_option = Vec::new();
-    cql_type.write_option(crate::own::VERSION, &mut type_option);
-    Shown { name: name.into(), type_option: type_option.into() }
+/// A column of an answer, for a client of this version of the protocol.
+fn shown(name: &str, cql_type: &CqlType, version: u8) -> Shown {
+    Shown { name: name.into(), type_option: cql_type.option(version).into() }
 }
 
 /// The first column of an answer.
@@ -260,19 +270,39 @@ pub(in super::super) fn when_applied() -> (Vec<Shown>, Vec<Option<Vec<u8>>>) {
     (vec![applied()], vec![Some(vec![1])])
 }
 
+/// What is locked for a whole table.
+pub(in super::super) fn whole(keyspace: &str, table: &str) -> Partition {
+    partition(keyspace, table, &[])
+}
+
 impl Bound<'_> {
     fn bindings(&self) -> InnerBindings<'_> {
         InnerBindings { bound: *self, statement: 0, rows: &[] }
     }
 
-    /// What is locked for a single statement: its row, and its table against TRUNCATE. The row's comes first, if there is one.
+    /// What is locked for a single statement: its row, its partition against transactions of the table's former mode that are committed and not
+    /// made yet, and its table against TRUNCATE. The row's comes first, if there is one.
     pub(super) fn lone_partitions(&self, lone: &Lone) -> Result<Vec<(Partition, Mode)>, InvalidRequest> {
-        let (table, key) = (&self.plan.draft.keys[0].table, self.row_key()?);
-        let whole = partition(&table.keyspace, &table.name, &[]);
+        let (table, mut key) = (&self.plan.draft.keys[0].table, self.row_key()?);
+        let whole = whole(&table.keyspace, &table.name);
         if lone.is_truncate() {
             return Ok(vec![(whole, Mode::Exclusive)]);
         }
-        Ok(vec![(partition(&table.keyspace, &table.name, &key), Mode::Exclusive), (whole, Mode::Shared)])
+        let of_partition = partition(&table.keyspace, &table.name, &key[..table.partition_key.len().min(key.len())]);
+        // Nodes know partitions by their bytes, and rows in them by the order of values: 1.0 is 1.00 there.
+        for (name, part) in table.clustering.iter().zip(key.iter_mut().skip(table.partition_key.len())) {
+            if let Some(cql_type) = table.column(name) {
+                let mut in_order = Vec::new();
+                ordered::encode(cql_type, false, part, &mut in_order).map_err(|error| self.at(0, error))?;
+                *part = in_order;
+            }
+        }
+        let row = partition(&table.keyspace, &table.name, &key);
+        let mut locked = vec![(row, Mode::Exclusive), (whole, Mode::Shared)];
+        if row != of_partition {
+            locked.push((of_partition, Mode::Shared));
+        }
+        Ok(locked)
     }
 
     /// The values of its row's whole key.
@@ -283,8 +313,13 @@ impl Bound<'_> {
         values.collect()
     }
 
-    /// Whether it is carried out on a row as it is, or what it answers.
-    pub(in super::super) fn verdict(&self, lone: &Lone, cells: Option<&Cells>) -> Result<Verdict, InvalidRequest> {
+    /// Whether it is carried out on a row as it is, or what it answers to a client of this version of the protocol.
+    pub(in super::super) fn verdict(
+        &self,
+        lone: &Lone,
+        cells: Option<&Cells>,
+        version: u8,
+    ) -> Result<Verdict, InvalidRequest> {
         let bindings = self.bindings();
         let holds = match &lone.condition {
             Condition::None => true,
@@ -307,12 +342,14 @@ impl Bound<'_> {
         let Some(cells) = cells else { return Ok(Verdict::Refuse(columns, values)) };
         let mut show = |place: usize| {
             let (name, cql_type) = &lone.columns[place];
-            columns.push(shown(name, cql_type));
+            columns.push(shown(name, cql_type, version));
             values.push(cells.get(place).cloned().flatten().map(Vec::from));
         };
         if let Condition::Columns(all) = &lone.condition {
-            for (at, (place, _)) in all.iter().enumerate() {
-                if !all[..at].iter().any(|(before, _)| before == place) {
+            // There may be as many conditions as a text has room for.
+            let mut is_shown = vec![false; lone.columns.len()];
+            for (place, _) in all {
+                if !std::mem::replace(&mut is_shown[*place], true) {
                     show(*place);
                 }
             }
@@ -323,7 +360,7 @@ impl Bound<'_> {
         let names = table.partition_key.iter().chain(&table.clustering);
         for (place, (name, value)) in names.zip(self.row_key()?).enumerate() {
             let cql_type = table.column(name).cloned().unwrap_or_else(|| CqlType::Custom("".into()));
-            columns.insert(1 + place, shown(name, &cql_type));
+            columns.insert(1 + place, shown(name, &cql_type, version));
             values.insert(1 + place, Some(value));
         }
         Ok(Verdict::Refuse(columns, values))
@@ -364,6 +401,19 @@ impl Bound<'_> {
         let write = &self.plan.draft.writes[0];
         let values = write.values.iter().map(|source| self.value(source, &[])).collect::<Result<Vec<_>, _>>()?;
         self.check_values(0, &values)
+    }
+
+    /// Checks that the row can be made anew in one message that nodes take, with the statement behind it.
+    pub(in super::super) fn check_anew(&self, row: &ReadRow) -> Result<(), InvalidRequest> {
+        let key: usize = self.row_key()?.iter().map(Vec::len).sum();
+        let cells = row.cells.iter().flatten();
+        let bytes: usize = cells.map(|cell| cell.as_ref().map_or(0, |value| value.len()) + key).sum();
+        if bytes <= ANEW_BYTES_MAX {
+            return Ok(());
+        }
+        Err(InvalidRequest::new(format!(
+            "Shunt: the row has {bytes} bytes, its key counted for each column: {ANEW_BYTES_MAX} are the most for a statement with conditions on a              table with the mode 'conditional'; DELETE it, or write less by statements without conditions"
+        )))
     }
 
     /// The statement as nodes are sent it, with the values of its markers. `anew`: the row as it was read, where it has to be made anew before

@@ -7,7 +7,7 @@ use shunt_language::transaction::{self, Inner, Transaction};
 use shunt_language::{InvalidRequest, Refusal};
 use shunt_wire::cql::statement::{self, Kind};
 
-use crate::transactions::schema::Table;
+use super::repeatable::calls_only_native;
 
 /// A text that was read, and the tables in it.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(in super::super) struct Outline {
 const REFERENCES_MAX: usize = 1_000;
 const MARKERS_MAX: usize = 4_096;
 
-pub(super) fn table_of(inner: &Inner) -> Option<&QualifiedName> {
+pub(in super::super) fn table_of(inner: &Inner) -> Option<&QualifiedName> {
     match &inner.statement {
         Statement::Select(select) => Some(&select.table),
         Statement::Mutation(mutation) => Some(mutation.table()),
@@ -75,19 +75,91 @@ impl Outline {
         let domain = domain.unwrap_or_default().to_owned();
         Ok(Outline { text: text.into(), keyspace: keyspace.into(), transaction, domain, tables })
     }
+
+    /// True of a single statement that calls functions which users have defined.
+    pub(in super::super) fn calls_others(&self) -> bool {
+        let inner = self.transaction.lone_mutation().map(|inner| &inner.statement);
+        matches!(inner, Some(Statement::Mutation(mutation)) if !calls_only_native(mutation))
+    }
+}
+
+/// A single statement that writes, as nodes read it: it may be one that is no transaction.
+#[derive(Debug)]
+pub(in super::super) struct Single {
+    pub(in super::super) table: QualifiedName,
+    /// It calls functions that users have defined.
+    pub(in super::super) calls_others: bool,
+}
+
+impl Single {
+    pub(in super::super) fn read(text: &str) -> Option<Single> {
+        match shunt_language::parse(text).ok()?.statement {
+            Statement::Mutation(mutation) => {
+                Some(Single { table: mutation.table().clone(), calls_others: !calls_only_native(&mutation) })
+            }
+            Statement::Truncate(table) => Some(Single { table, calls_others: false }),
+            _ => None,
+        }
+    }
 }
 
 /// The text with its table's keyspace in it: whoever executes it, in whichever session, means the same table.
-pub(super) fn qualified(text: &str, name: &QualifiedName, table: &Table) -> Result<Arc<str>, InvalidRequest> {
+pub(in super::super) fn qualified(
+    text: &str,
+    name: &QualifiedName,
+    keyspace: &str,
+) -> Result<Arc<str>, InvalidRequest> {
     if name.keyspace.is_some() {
         return Ok(text.into());
     }
     let parsed = statement::classify(text);
-    let place = parsed.table.filter(|found| parsed.keyspace.is_none() && found.matches(&table.name));
+    let place = parsed.table.filter(|found| parsed.keyspace.is_none() && found.matches(&name.name));
     let place = place.and_then(|found| found.place_in(text));
     let Some((before, after)) = place.and_then(|place| text.split_at_checked(place)) else {
-        let (keyspace, name) = (quoted_name(&table.keyspace), quoted_name(&table.name));
+        let (keyspace, name) = (quoted_name(keyspace), quoted_name(&name.name));
         return Err(InvalidRequest::new(format!("name the table with its keyspace here: {keyspace}.{name}")));
     };
-    Ok(format!("{before}{}.{after}", quoted_name(&table.keyspace)).into())
+    Ok(format!("{before}{}.{after}", quoted_name(keyspace)).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_of_users_are_found_wherever_they_are_called() {
+        for (text, calls_others) in [
+            ("INSERT INTO t (k, v) VALUES (1, ks.f('a')) IF NOT EXISTS", true),
+            ("INSERT INTO t (k, v) VALUES (1, (text) f(now()))", true),
+            ("INSERT INTO t (k, v) VALUES (f(1), 'a')", true),
+            ("INSERT INTO t (k, v) VALUES (1, {'a': [g('b')]}) USING TTL 5", true),
+            ("INSERT INTO t (k, v) VALUES (1, 'f(1)') USING TIMESTAMP 5", false),
+            ("INSERT INTO t (k, v) VALUES (now(), system.now()) USING TTL ?", false),
+            ("INSERT INTO t JSON '{\"k\": 1}'", false),
+            ("UPDATE t SET v = f(?) WHERE k = 1", true),
+            ("UPDATE t SET m['a'] = 'b', v = 'c' WHERE k = f(1)", true),
+            ("UPDATE t SET m[f('a')] = 'b' WHERE k = 1", true),
+            ("UPDATE t SET v = 'a' WHERE k IN (1, f(2))", true),
+            ("UPDATE t SET v = 'a' WHERE k = 1 IF v = f('b')", true),
+            ("UPDATE t SET v = 'a' WHERE k = 1 IF v IN ('b', f('c'))", true),
+            ("UPDATE t SET v = 'a' WHERE (a, b) = (1, f(2))", true),
+            ("UPDATE t SET v = 'a' WHERE k = 1 AND c = minTimeuuid('2024-01-01 00:00:00+0000') IF EXISTS", false),
+            ("DELETE m[f('a')] FROM t WHERE k = 1", true),
+            ("DELETE v FROM t WHERE k = 1 AND c = f(2)", true),
+            ("DELETE v FROM t WHERE k = ? IF v = ?", false),
+            ("TRUNCATE t", false),
+        ] {
+            let single = Single::read(text).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!((single.table.name.as_str(), single.calls_others), ("t", calls_others), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_single_statement_is_not_read_as_one() {
+        for text in
+            ["SELECT v FROM t WHERE k = 1", "BEGIN BATCH DELETE FROM t WHERE k = 1 APPLY BATCH", "INSERT INTO t"]
+        {
+            assert!(Single::read(text).is_none(), "{text}");
+        }
+    }
 }

@@ -1,8 +1,11 @@
 //! What is refused because it would not be the same if it were executed again, or by another node.
 
-use shunt_language::ast::{Deletion, LiteralKind, Mutation, NativeType, Operation, QualifiedName, Selector, Term};
+use shunt_language::ast::{
+    Conditions, Deletion, LiteralKind, Mutation, NativeType, Operation, QualifiedName, Relation, Selector, Term,
+};
 use shunt_language::functions;
-use shunt_language::transaction::Inner;
+use shunt_language::terms::{self, Scope};
+use shunt_language::transaction::{Inner, is_pure};
 use shunt_language::{CqlType, InvalidRequest};
 
 use crate::transactions::schema::Table;
@@ -54,6 +57,7 @@ fn has_marker(term: &Term) -> bool {
 }
 
 fn check_element(column: &str, key: &Term) -> Result<(), InvalidRequest> {
+    check_pure([key])?;
     let mut bare = key;
     while let Term::Hint(_, inner) | Term::Cast(inner, _) = bare {
         bare = inner;
@@ -86,6 +90,48 @@ fn is_native(function: &QualifiedName) -> bool {
     matches!(function.keyspace.as_deref(), None | Some("system")) && functions::is_native(&function.name)
 }
 
+/// True if a statement calls nothing but functions that nodes have of themselves: to call others takes a right that nobody asks for here.
+pub(in super::super) fn calls_only_native(mutation: &Mutation) -> bool {
+    let attributes = mutation.attributes();
+    let attributes = attributes.timestamp.iter().chain(&attributes.time_to_live);
+    let (relations, conditions) = match mutation {
+        Mutation::Insert(_) | Mutation::InsertJson(_) => (&[][..], &Conditions::None),
+        Mutation::Update(update) => (&update.relations[..], &update.conditions),
+        Mutation::Delete(delete) => (&delete.relations[..], &delete.conditions),
+    };
+    let written: Vec<&Term> = match mutation {
+        Mutation::Insert(insert) => insert.values.iter().collect(),
+        Mutation::InsertJson(insert) => vec![&insert.json],
+        Mutation::Update(update) => update.assignments.iter().flat_map(|one| terms_of(&one.operation)).collect(),
+        Mutation::Delete(delete) => {
+            let elements = delete.deletions.iter().filter_map(|one| match one {
+                Deletion::Element(_, key) => Some(key),
+                Deletion::Column(_) | Deletion::Field(..) => None,
+            });
+            elements.collect()
+        }
+    };
+    let compared = match conditions {
+        Conditions::All(all) => &all[..],
+        Conditions::None | Conditions::Exists => &[],
+    };
+    let compared = compared.iter().flat_map(|one| one.element.iter().chain(&one.values));
+    let named = relations.iter().flat_map(terms_of_relation);
+    attributes.chain(written).chain(compared).chain(named).all(calls_native)
+}
+
+fn terms_of_relation(relation: &Relation) -> Vec<&Term> {
+    match relation {
+        Relation::Column { value, .. }
+        | Relation::Token { value, .. }
+        | Relation::Tuple { value, .. }
+        | Relation::Custom { value, .. } => vec![value],
+        Relation::Element { key, value, .. } => vec![key, value],
+        Relation::In { values, .. } | Relation::TupleIn { values, .. } => values.iter().collect(),
+        Relation::InMarker { .. } | Relation::TupleInMarker { .. } | Relation::IsNotNull(_) => Vec::new(),
+    }
+}
+
 /// The strings in a term.
 fn texts_in(term: &Term) -> Vec<&str> {
     match term {
@@ -116,17 +162,37 @@ fn has_timestamp(cql_type: &CqlType) -> bool {
     }
 }
 
+/// Refuses a literal of which a node makes one thing or another.
+pub(super) fn check_unambiguous(column: &str, scope: &Scope<'_>) -> Result<(), InvalidRequest> {
+    match scope.is_ambiguous {
+        true => Err(InvalidRequest::new(format!(
+            "the value of {column} has an element of a set, or a key of a map, twice, and nodes take one of them as it happens: name each once"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// The same of a term that is given a column; what else is wrong with it a node says.
+fn check_term_once(column: &str, term: &Term, inner: &Inner, table: &Table) -> Result<(), InvalidRequest> {
+    let Some(cql_type) = table.column(column) else { return Ok(()) };
+    let mut scope = Scope::new(&table.types, None, 0, inner.markers.len());
+    drop(terms::prepare(term, column, cql_type, &mut scope));
+    check_unambiguous(column, &scope)
+}
+
 pub(super) fn unrepeatable() -> InvalidRequest {
     InvalidRequest::new(
-        "now(), uuid() and the like are not taken in a transaction: its writes may be made again, and would differ; bind the value",
+        "now(), uuid() and the like are taken as values of INSERT and SET in transactions, and nowhere else: bind the value",
     )
+}
+
+/// Refuses a term that is another each time, where nobody computes it once.
+pub(super) fn check_pure<'t>(terms: impl IntoIterator<Item = &'t Term>) -> Result<(), InvalidRequest> {
+    if terms.into_iter().all(is_pure) { Ok(()) } else { Err(unrepeatable()) }
 }
 
 /// Refuses what would give another result if it were made again.
 pub(super) fn check_repeatable(mutation: &Mutation, inner: &Inner, table: &Table) -> Result<(), InvalidRequest> {
-    if inner.calls.iter().any(|call| !call.is_pure()) {
-        return Err(unrepeatable());
-    }
     let terms: Vec<(&str, &Term)> = match mutation {
         Mutation::Insert(insert) => insert.columns.iter().map(String::as_str).zip(&insert.values).collect(),
         Mutation::Update(update) => update
@@ -139,6 +205,7 @@ pub(super) fn check_repeatable(mutation: &Mutation, inner: &Inner, table: &Table
     for (column, term) in terms {
         check_term(column, term, table.column(column))?;
         check_computable(column, term)?;
+        check_term_once(column, term, inner, table)?;
     }
     match mutation {
         Mutation::Update(update) => {

@@ -8,6 +8,8 @@ use super::*;
 use crate::transactions::schema::{self, Types};
 use shunt_transactions::Mode;
 
+mod calls;
+mod hostile;
 mod lone;
 
 fn with_rows<R>(columns: &[(&str, &[u8])], rows: &[Vec<Option<Vec<u8>>>], f: impl FnOnce(&Rows<'_>) -> R) -> R {
@@ -80,6 +82,16 @@ fn tables() -> Vec<Arc<Table>> {
                 ("c", "clustering", 0, "int"),
                 ("amount", "regular", -1, "int"),
                 ("noted", "static", -1, "timeuuid"),
+                ("times", "regular", -1, "map<timeuuid, int>"),
+            ],
+        ),
+        table(
+            "events",
+            &[
+                ("id", "partition_key", 0, "uuid"),
+                ("at", "clustering", 0, "timestamp"),
+                ("who", "regular", -1, "text"),
+                ("seen", "regular", -1, "timeuuid"),
             ],
         ),
     ]
@@ -262,7 +274,21 @@ fn what_would_not_be_the_same_again_is_refused_by_name() {
         ("UPDATE accounts SET log = log + ['a'] WHERE id = 1;", "column log is a list"),
         ("UPDATE accounts SET log = ['b'] + log WHERE id = 1;", "column log is a list"),
         ("DELETE log[0] FROM accounts WHERE id = 1;", "column log is a list"),
-        ("INSERT INTO moves (a, \"B\", noted) VALUES ('x', 1, now());", "now(), uuid() and the like are not taken"),
+        ("UPDATE moves SET times[now()] = 1 WHERE a = 'x' AND \"B\" = 1 AND c = 1;", "now(), uuid() and the like"),
+        ("DELETE times[now()] FROM moves WHERE a = 'x' AND \"B\" = 1 AND c = 1;", "now(), uuid() and the like"),
+        (
+            "UPDATE moves SET times = times + {now(): 1} WHERE a = 'x' AND \"B\" = 1 AND c = 1;",
+            "now(), uuid() and the like",
+        ),
+        (
+            "LET m = (SELECT * FROM moves WHERE a = 'x' AND \"B\" = 1 AND c = 1); IF m.noted < now() THEN \
+             DELETE FROM accounts WHERE id = 1; END IF",
+            "now(), uuid() and the like",
+        ),
+        (
+            "LET m = (SELECT * FROM moves WHERE a = 'x' AND \"B\" = 1 AND c = 1); SELECT m.times[now()];",
+            "now(), uuid() and the like",
+        ),
         ("INSERT INTO accounts (id, balance) VALUES (1, 2); INSERT INTO other.t (id) VALUES (1);", "of one keyspace"),
         ("DELETE FROM nowhere WHERE id = 1;", "DELETE at [1:19]: table nowhere does not exist"),
         ("UPDATE accounts SET balance = 1 WHERE id IN (1, 2);", "partition key"),

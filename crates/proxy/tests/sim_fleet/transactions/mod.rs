@@ -10,6 +10,7 @@
 
 mod checker;
 mod checker_tests;
+mod clocks;
 mod graph;
 pub mod history;
 pub mod inside;
@@ -22,6 +23,7 @@ pub mod transactor;
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use shunt_proxy::metrics::TransactionEvent;
 use shunt_proxy::weakened::Weakened;
 use shunt_reactor::sim::{SECOND, for_seeds};
 use shunt_transactions::{OpeningStep, Without};
@@ -31,7 +33,12 @@ use super::scene::{Scene, Settings};
 use history::History;
 
 fn settings(seed: u64) -> Settings {
-    let drawn = chaos::settings(seed, 9_000);
+    settings_of(seed, 9_000)
+}
+
+/// With clocks that are so much off.
+fn settings_of(seed: u64, drift_ppm: u64) -> Settings {
+    let drawn = chaos::settings(seed, drift_ppm);
     Settings { clients: 1, locks: 1, transactors: drawn.clients, looks_inside: true, ..drawn }
 }
 
@@ -77,6 +84,10 @@ fn run(settings: Settings, mut chaos: Chaos, chaos_ns: u64) -> Scene {
 
 /// A run of a seed: every other one has faults of all kinds, the others hunt.
 fn run_seed(seed: u64) -> Scene {
+    run(settings(seed), chaos_of(seed), 8 * SECOND)
+}
+
+fn chaos_of(seed: u64) -> Chaos {
     let mut chaos = match seed % 8 {
         1 => Chaos::of_openings(seed),
         3 => Chaos::of_late_records(seed),
@@ -87,7 +98,7 @@ fn run_seed(seed: u64) -> Scene {
     if matches!(seed % 8, 4 | 6) {
         chaos.hunts = Some(Prey::Records);
     }
-    run(settings(seed), chaos, 8 * SECOND)
+    chaos
 }
 
 #[track_caller]
@@ -122,7 +133,7 @@ fn a_seed_replays_the_same_transactions() {
 #[test]
 fn runs_have_transactions_of_all_kinds_and_recoveries() {
     let (mut all, mut seen_in_doubt, mut edges) = (history::Counts::default(), 0, 0);
-    let (mut claims, mut refused, mut recovered, mut late, mut executed) = (0, 0, 0, 0, 0);
+    let (mut claims, mut refused, mut recovered, mut late, mut executed, mut told_early) = (0, 0, 0, 0, 0, 0);
     for seed in 0..24 {
         let scene = run_seed(seed);
         let (ring, history) = (scene.ring.lock().unwrap(), scene.history.borrow());
@@ -138,13 +149,20 @@ fn runs_have_transactions_of_all_kinds_and_recoveries() {
         refused += ring.tables.claims_refused;
         recovered += ring.tables.inside.recovered;
         late += ring.tables.inside.late;
+        let cores = scene.proxies.iter().flat_map(|proxy| &proxy.metrics);
+        told_early += cores.map(|core| core.transactions.events.of(TransactionEvent::ToldEarly).get()).sum::<u64>();
         executed += scene.transactors.iter().map(|client| scene.world.host(*client).executed).sum::<u64>();
     }
     let of_logs = format!("{claims} claims, {refused} refused, {recovered} recovered, {late} late records");
-    let counts = format!("{all:?}, {seen_in_doubt} seen in doubt, {edges} edges, {executed} prepared, {of_logs}");
+    let counts = format!(
+        "{all:?}, {seen_in_doubt} seen in doubt, {edges} edges, {executed} prepared, {told_early} told early, {of_logs}"
+    );
     println!("{counts}");
     assert!(all.applied > 1_000 && all.read > 500 && all.not_done > 50 && all.in_doubt > 50, "{counts}");
-    assert!(seen_in_doubt > 10 && claims > 60 && recovered > 1 && late > 0 && executed > 300, "{counts}");
+    assert!(
+        seen_in_doubt > 10 && claims > 60 && recovered > 1 && late > 0 && executed > 300 && told_early > 300,
+        "{counts}"
+    );
 }
 
 /// What is seen in the first of these seeds in which transactions without a step do what they must not; and all that was asked for.

@@ -5,7 +5,7 @@ use shunt_wire::cql::message::encode_result::{Column, RowsWriter, native};
 use super::tables::{TABLES, Table};
 
 /// Tables of each keyspace, and their modes.
-pub const MODES: [(&str, &str); 3] = [("accounts", "unsafe"), ("shifts", "unsafe"), ("leases", "conditional")];
+pub const MODES: [(&str, &str); 3] = [("accounts", "full"), ("shifts", "unsafe"), ("leases", "conditional")];
 
 /// Rows that answer such a question; none if it is another. A write of JSON is answered by the error that nodes have for a row without
 /// a key.

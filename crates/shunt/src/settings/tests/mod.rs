@@ -71,7 +71,7 @@ fn load(arguments: &[String]) -> Result<Config, SettingsError> {
 }
 
 fn needs_fleet(key: &str) -> bool {
-    key == "locks_http" || key.starts_with("lock_") || key.starts_with("fleet_")
+    ["locks_http", "transaction_commit"].contains(&key) || key.starts_with("lock_") || key.starts_with("fleet_")
 }
 
 /// Other options that this one needs to make a valid configuration.
@@ -171,7 +171,9 @@ fn what_is_for_a_fleet_alone_is_refused_without_one() {
     let flags = ["--fleet-replicas-min=1", "--fleet-state=/run/shunt/fleet"].map(str::to_owned);
     let from_file = format!("--config={}", file.path());
     let error = load(&[std::slice::from_ref(&from_file), &flags[..]].concat()).expect_err("no fleet").to_string();
-    let remedy = |key: &str| format!("there are no locks without a fleet; give its name by fleet, or leave {key} out");
+    let remedy = |key: &str| {
+        format!("there are no locks and transactions without a fleet; give its name by fleet, or leave {key} out")
+    };
     let expected = [
         format!("error: --fleet-replicas-min: {}", remedy("fleet_replicas_min")),
         format!("error: --fleet-state: {}", remedy("fleet_state")),

@@ -88,7 +88,11 @@ impl World {
                 writes.push((key, Value { timestamp_us: 0, operation, balance: value.balance + change }));
             }
         }
-        let decision = if writes.is_empty() { Decision::Nothing } else { Decision::Write(2) };
+        let decision = match (writes.is_empty(), self.random.one_in(2)) {
+            (true, _) => Decision::Nothing,
+            (false, true) => Decision::Write(2),
+            (false, false) => Decision::WriteAndTell(2),
+        };
         self.operations[operation].writes = writes.clone();
         self.hosts[host].bodies.insert(id, (operation, writes));
         self.hosts[host].engine.decided(now, id, decision, said);

@@ -9,7 +9,12 @@ impl World {
     }
 
     pub(super) fn host(&mut self, member: usize, wall_offset_us: i64) -> Host {
-        let mut engine = Transactions::new(Limits { transactions: 64, transactions_of_shard: 48, ..Limits::default() });
+        let mut engine = Transactions::new(Limits {
+            transactions: 64,
+            transactions_of_shard: 48,
+            told_early: 4,
+            ..Limits::default()
+        });
         engine.without = self.weak.member;
         self.processes += 1;
         Host {

@@ -22,7 +22,7 @@ pub mod query_flag {
     pub const TIMESTAMP: u32 = 0x0020;
     /// The values have names.
     pub const NAMES: u32 = 0x0040;
-    /// A keyspace follows; v5.
+    /// A keyspace follows. It is version 5's, and Cassandra reads it in all.
     pub const KEYSPACE: u32 = 0x0080;
     /// The query's idea of now follows; v5.
     pub const NOW_IN_SECONDS: u32 = 0x0100;
@@ -112,7 +112,8 @@ impl<'a> QueryParams<'a> {
         if has(query_flag::TIMESTAMP) {
             params.timestamp = Some(reader.long("timestamp")?);
         }
-        if version >= 5 && has(query_flag::KEYSPACE) {
+        // Only version 5 has it, but nodes read it in each, and go by it: whoever took it for nothing would take one table for another.
+        if has(query_flag::KEYSPACE) {
             params.keyspace = Some(reader.string("keyspace")?);
         }
         if version >= 5 && has(query_flag::NOW_IN_SECONDS) {
@@ -151,7 +152,7 @@ impl<'a> QueryParams<'a> {
         if has(query_flag::TIMESTAMP) {
             doubtful |= reader.long("timestamp")? == i64::MIN;
         }
-        if version >= 5 && has(query_flag::KEYSPACE) {
+        if has(query_flag::KEYSPACE) {
             reader.string("keyspace")?;
         }
         if version >= 5 && has(query_flag::NOW_IN_SECONDS) {
@@ -160,9 +161,8 @@ impl<'a> QueryParams<'a> {
         Ok((consistency, values, doubtful))
     }
 
-    /// Appends the parameters as `version` writes them. Keyspace and now are left out before v5.
+    /// Appends the parameters as `version` writes them. What time it is now is left out before v5; a keyspace is not, for nodes go by it.
     pub fn put(&self, out: &mut Vec<u8>, version: u8) {
-        let keyspace = self.keyspace.filter(|_| version >= 5);
         let now_in_seconds = self.now_in_seconds.filter(|_| version >= 5);
         let mut flags = self.flags & query_flag::SKIP_METADATA;
         let mut set = |flag: u32, present: bool| flags |= if present { flag } else { 0 };
@@ -172,7 +172,7 @@ impl<'a> QueryParams<'a> {
         set(query_flag::PAGING_STATE, self.paging_state.is_some());
         set(query_flag::SERIAL_CONSISTENCY, self.serial_consistency.is_some());
         set(query_flag::TIMESTAMP, self.timestamp.is_some());
-        set(query_flag::KEYSPACE, keyspace.is_some());
+        set(query_flag::KEYSPACE, self.keyspace.is_some());
         set(query_flag::NOW_IN_SECONDS, now_in_seconds.is_some());
 
         put::consistency(out, self.consistency);
@@ -196,7 +196,7 @@ impl<'a> QueryParams<'a> {
         if let Some(timestamp) = self.timestamp {
             put::long(out, timestamp);
         }
-        if let Some(keyspace) = keyspace {
+        if let Some(keyspace) = self.keyspace {
             put::string(out, keyspace);
         }
         if let Some(now_in_seconds) = now_in_seconds {

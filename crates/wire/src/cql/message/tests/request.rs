@@ -49,7 +49,6 @@ fn every_parameter_survives_the_round_trip() {
         assert!(found.params.skips_metadata());
         let expected = QueryParams {
             flags: found.params.flags,
-            keyspace: sent.keyspace.filter(|_| version == 5),
             now_in_seconds: sent.now_in_seconds.filter(|_| version == 5),
             ..sent
         };
@@ -82,10 +81,18 @@ fn what_a_node_may_be_unable_to_read_is_told() {
     }
 }
 
+/// Cassandra 5 carries `INSERT INTO t` out in the keyspace that a message of version 3 or 4 names so.
 #[test]
-fn flags_of_v5_mean_nothing_in_v4() {
-    let bytes = [0, 0, 0, 0, 0, 1, query_flag::KEYSPACE as u8];
-    assert_eq!(Query::decode(4, &bytes).unwrap().params.keyspace, None);
+fn a_keyspace_is_read_in_all_versions_as_nodes_do() {
+    for version in [3, 4] {
+        let flags = (query_flag::KEYSPACE | query_flag::PAGE_SIZE) as u8;
+        let bytes = [&[0, 0, 0, 1, b'Q', 0, 1, flags, 0, 0, 0, 7, 0, 2][..], b"ks"].concat();
+        refuses_every_start(&bytes, |bytes| Query::decode(version, bytes));
+        let params = Query::decode(version, &bytes).unwrap().params;
+        assert_eq!((params.keyspace, params.page_size), (Some("ks"), Some(7)));
+        let execute = [&[0, 1, b'i', 0, 1, query_flag::KEYSPACE as u8, 0, 2][..], b"ks"].concat();
+        refuses_every_start(&execute, |bytes| ExecuteRouting::decode(version, bytes));
+    }
 }
 
 #[test]

@@ -22,7 +22,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 
 /** The only proxy that the driver was told of is killed. Its process is in SHUNT_FLEET_VICTIM. */
-@EnabledIfEnvironmentVariable(named = "SHUNT_FLEET_VICTIM", matches = ".+", disabledReason = "tests/locks/drivers.py starts a fleet")
+@EnabledIfEnvironmentVariable(named = "SHUNT_FLEET_VICTIM", matches = ".+", disabledReason = "tests/drivers/fleet.py starts a fleet")
 class LocksOfAKilledProxyTest {
   /** So many that each proxy owns some. */
   private static final int COUNT = 24;

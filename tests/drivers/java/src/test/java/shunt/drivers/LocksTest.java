@@ -36,7 +36,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** Locks through a fleet of proxies, in each protocol version that the driver has. */
 @ParameterizedClass(name = "{0}")
 @ValueSource(strings = {"V3", "V4", "V5"})
-@EnabledIfEnvironmentVariable(named = "SHUNT_FLEET", matches = ".+", disabledReason = "tests/locks/drivers.py starts a fleet")
+@EnabledIfEnvironmentVariable(named = "SHUNT_FLEET", matches = ".+", disabledReason = "tests/drivers/fleet.py starts a fleet")
 class LocksTest {
   private static final Map<String, CqlSession> SESSIONS = new java.util.HashMap<>();
 

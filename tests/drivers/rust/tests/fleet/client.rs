@@ -23,7 +23,7 @@ pub const PAUSE: Duration = Duration::from_millis(50);
 
 /// The addresses of the proxies.
 pub fn proxies() -> Vec<String> {
-    let text = env::var("SHUNT_FLEET").expect("these tests need a fleet: tests/locks/drivers.py starts one");
+    let text = env::var("SHUNT_FLEET").expect("these tests need a fleet: tests/drivers/fleet.py starts one");
     text.split(',').map(str::to_owned).collect()
 }
 

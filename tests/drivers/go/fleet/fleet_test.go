@@ -1,7 +1,7 @@
-// Package locks takes locks through a fleet of proxies with gocql, unmodified. SHUNT_FLEET has the proxies' addresses; the first is
+// Package fleet takes locks and carries out transactions through a fleet of proxies with gocql, unmodified. SHUNT_FLEET has the proxies' addresses; the first is
 // the only contact point that the driver is given. SHUNT_FLEET_VICTIM is the first one's process, and only the test that kills it
 // is run then.
-package locks
+package fleet
 
 import (
 	"errors"
@@ -29,7 +29,7 @@ var proxies = strings.Split(os.Getenv("SHUNT_FLEET"), ",")
 
 func TestMain(m *testing.M) {
 	if os.Getenv("SHUNT_FLEET") == "" {
-		fmt.Println("skipped: these tests need a fleet of proxies in SHUNT_FLEET; tests/locks/drivers.py starts one")
+		fmt.Println("skipped: these tests need a fleet of proxies in SHUNT_FLEET; tests/drivers/fleet.py starts one")
 		os.Exit(0)
 	}
 	os.Exit(m.Run())

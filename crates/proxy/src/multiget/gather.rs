@@ -1,0 +1,182 @@
+//! Answers to parts, until there are all or one settles it.
+
+use shunt_reactor::Io;
+use shunt_wire::cql::compression;
+use shunt_wire::cql::envelope::{flag, opcode};
+use shunt_wire::cql::message::{error_code, split_response_prefix};
+
+use crate::aggregate;
+use crate::client::inbox::Kept;
+use crate::core::Core;
+use crate::limits;
+use crate::link::{Pending, Purpose, Recipient};
+use crate::metrics::Outcome;
+use crate::multiget::reasons::Lost;
+use crate::multiget::{Gather, Mistake, Rows, merge};
+use crate::plan::Plan;
+use crate::reply::{self, Answer};
+use crate::route::{self, Choice};
+use crate::second::failure;
+
+/// A part was answered: by a node, or by the proxy in its place.
+#[cold]
+pub(crate) fn heard(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
+    take(core, io, answer);
+    core.second.multigets.show(&core.context.metrics.multigets);
+}
+
+fn take(core: &mut Core, io: &mut Io, answer: &Kept<'_>) {
+    let Some(part) = core.second.multigets.parts.try_remove(answer.stream as usize) else { return };
+    let Some(gather) = core.second.multigets.gathers.get(part.gather) else { return };
+    if gather.number != part.number {
+        return;
+    }
+    let mut plain = Vec::new();
+    let Some(body) = plain_body(core, gather, answer, &mut plain) else {
+        lose(core, io, part.gather, Lost::Unreadable);
+        return;
+    };
+    let flags = answer.flags & !flag::COMPRESSION;
+    let mistake = core.second.multigets.mistake;
+    if answer.opcode == opcode::ERROR && mistake == Some(Mistake::ErrorIgnored) {
+        is_there(core, io, part.gather);
+        return;
+    }
+    if answer.opcode == opcode::ERROR {
+        // A node that answers in pages stops where one is full, and may never come to the keys of this part.
+        match says_cannot_serve(flags, body) && gather.wanted.page_rows.is_none() {
+            true => refuse(core, io, part.gather, flags, body),
+            false => lose(core, io, part.gather, Lost::Refused),
+        }
+        return;
+    }
+    let found = match answer.opcode {
+        opcode::RESULT => merge::complete(gather.wanted.version, flags, body).map(drop),
+        _ => Err(Lost::Unreadable),
+    };
+    if let Err(why) = found {
+        lose(core, io, part.gather, why);
+        return;
+    }
+    let multigets = &mut core.second.multigets;
+    let Some(gather) = multigets.gathers.get_mut(part.gather) else { return };
+    if gather.bytes + body.len() > limits::MULTIGET_BYTES_MAX
+        || multigets.bytes + body.len() > limits::MULTIGETS_BYTES_MAX
+    {
+        lose(core, io, part.gather, Lost::Bytes);
+        return;
+    }
+    multigets.bytes += body.len();
+    gather.bytes += body.len();
+    let place = match mistake {
+        Some(Mistake::OrderOfAnswers) => gather.answers.len() - gather.missing,
+        _ => part.place,
+    };
+    gather.answers[place] = Some(Rows { flags, body: body.to_vec() });
+    is_there(core, io, part.gather);
+}
+
+/// One part fewer is waited for.
+fn is_there(core: &mut Core, io: &mut Io, key: usize) {
+    let Some(gather) = core.second.multigets.gathers.get_mut(key) else { return };
+    gather.missing -= 1;
+    if gather.missing == 0 {
+        finish(core, io, key);
+    }
+}
+
+fn plain_body<'a>(core: &Core, gather: &Gather, answer: &Kept<'a>, plain: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+    if answer.flags & flag::COMPRESSION == 0 {
+        return Some(answer.body);
+    }
+    let algorithm = core.router.pools.get(gather.pool)?.key.compression?;
+    compression::decompress(algorithm, answer.body, core.context.config.frame_bytes_max, plain).ok()?;
+    Some(plain)
+}
+
+/// True of an error that says that nodes cannot serve now, and nothing of the statement.
+fn says_cannot_serve(flags: u8, body: &[u8]) -> bool {
+    let code = split_response_prefix(flags, body).ok().and_then(|(_, body)| error_code::peek(body));
+    code.is_some_and(|code| {
+        matches!(
+            code,
+            error_code::UNAVAILABLE
+                | error_code::OVERLOADED
+                | error_code::IS_BOOTSTRAPPING
+                | error_code::READ_TIMEOUT
+                | error_code::READ_FAILURE
+        )
+    })
+}
+
+fn recipient(gather: &Gather) -> Recipient {
+    Recipient { client: gather.client, stream: gather.stream, received_ns: gather.received_ns }
+}
+
+/// All parts are there.
+fn finish(core: &mut Core, io: &mut Io, key: usize) {
+    let Some(gather) = core.second.multigets.gathers.get(key) else { return };
+    let answers: Vec<&Rows> = gather.answers.iter().flatten().collect();
+    let mut wanted = gather.wanted;
+    match core.second.multigets.mistake {
+        Some(Mistake::PagesIgnored) => wanted.page_rows = None,
+        Some(Mistake::LimitIgnored) => wanted.limit = None,
+        _ => {}
+    }
+    match merge::merge(&wanted, &answers, core.context.config.frame_bytes_max as usize) {
+        Ok(merged) => {
+            let (to, stream, id) = (recipient(gather), gather.stream, gather.id);
+            core.second.multigets.remove(key);
+            core.second.multigets.won(&id);
+            let answer = Answer { stream, flags: merged.flags, opcode: opcode::RESULT, body: &merged.body };
+            reply::deliver(&mut core.clients, &core.context, io, to, &answer, Outcome::Ok);
+        }
+        Err(why) => lose(core, io, key, why),
+    }
+}
+
+/// A node's words are the answer.
+fn refuse(core: &mut Core, io: &mut Io, key: usize, flags: u8, body: &[u8]) {
+    let Some(gather) = core.second.multigets.remove(key) else { return };
+    let answer = Answer { stream: gather.stream, flags, opcode: opcode::ERROR, body };
+    reply::deliver(&mut core.clients, &core.context, io, recipient(&gather), &answer, Outcome::Error);
+}
+
+/// The bet is lost: what there is of parts is dropped, and the original goes whole.
+pub(crate) fn lose(core: &mut Core, io: &mut Io, key: usize, why: Lost) {
+    let Some(gather) = core.second.multigets.remove(key) else { return };
+    core.context.metrics.multigets.lost.of(why).add(1);
+    if why != Lost::Unsent {
+        core.second.multigets.pause(gather.id, io.now_ns());
+    }
+    send_whole(core, io, &gather);
+}
+
+fn send_whole(core: &mut Core, io: &mut Io, gather: &Gather) {
+    if core.clients.version_of(gather.client).is_none() {
+        core.context.metrics.in_flight.sub(1);
+        return;
+    }
+    let pending = Pending {
+        client: gather.client,
+        pool: gather.pool,
+        stream: gather.stream,
+        plan: gather.plan,
+        received_ns: gather.received_ns,
+        ..Pending::own(io.now_ns(), Purpose::Client, opcode::EXECUTE)
+    };
+    let mut choose = |plan: &Plan| route::choose(&mut core.router, &core.links, gather.pool, plan, None);
+    let choice = match choose(&gather.plan) {
+        // It cannot wait as a client's next query can; any node that has room will do.
+        Choice::Full(_) => choose(&Plan { placement: None, ..gather.plan }),
+        choice => choice,
+    };
+    match choice {
+        Choice::Link(link)
+            if aggregate::send(&mut core.links, &mut core.retained, io, link, pending, &gather.request) => {}
+        Choice::Link(_) | Choice::Full(_) => {
+            failure::fail(core, io, &pending, Outcome::Overloaded, "the nodes are overloaded");
+        }
+        Choice::Nothing => failure::fail(core, io, &pending, Outcome::LinkLost, "no node can be reached"),
+    }
+}

@@ -1,0 +1,161 @@
+//! `SELECT .. WHERE pk IN ?`, asked in parts: each of the nodes that have the keys, with these keys alone.
+//!
+//! ```text
+//! EXECUTE -> take -> split: keys in order, runs that share a replica -> parts on links
+//! RESULT  <- merge: rows of the parts, one after the other <- gather <- answers of the parts
+//! ```
+//!
+//! It is a bet that always ends in Cassandra's own answer ([ADR 24](../../../../docs/adr/0024-in-queries-are-split-as-a-bet.md)). What is not
+//! provably equal goes whole, from the start or after all ([`reasons`]): the original is kept until the parts are answered.
+//!
+//! A part travels as a request of the proxy's own, in the pool of its client. So all that is done for a client's query is done for it: a second
+//! attempt, preparing again, the deadline. Each part is answered exactly once, if only with an error of the proxy's; so each gather ends.
+
+pub(crate) mod form;
+pub(crate) mod gather;
+pub(crate) mod merge;
+pub(crate) mod reasons;
+pub(crate) mod split;
+pub(crate) mod take;
+
+use std::collections::HashMap;
+
+use slab::Slab;
+
+use crate::ids::{ClientRef, PoolId};
+use crate::limits;
+use crate::metrics::MultigetMetrics;
+use crate::plan::Plan;
+use crate::prepared::ID_BYTES;
+
+/// A part in flight: of which gather, and which of its parts.
+#[derive(Clone, Copy)]
+struct Part {
+    gather: usize,
+    /// Never that of another gather.
+    number: u64,
+    place: usize,
+}
+
+/// The answer to a part: rows.
+pub(crate) struct Rows {
+    pub(crate) flags: u8,
+    pub(crate) body: Vec<u8>,
+}
+
+/// The wishes of the client that shape the answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) version: u8,
+    pub(crate) skips_metadata: bool,
+    /// Rows of a page, if it is to come in pages.
+    pub(crate) page_rows: Option<usize>,
+    /// `LIMIT`
+    pub(crate) limit: Option<usize>,
+}
+
+/// A request that was split.
+struct Gather {
+    number: u64,
+    client: ClientRef,
+    stream: i16,
+    pool: PoolId,
+    /// The plan of the whole.
+    plan: Plan,
+    received_ns: u64,
+    id: [u8; ID_BYTES],
+    /// The request as it came.
+    request: Vec<u8>,
+    wanted: Wanted,
+    answers: Vec<Option<Rows>>,
+    missing: usize,
+    /// Bytes of the request and of the answers so far.
+    bytes: usize,
+}
+
+/// A statement that goes whole for a while.
+#[derive(Clone, Copy, Default)]
+struct Pause {
+    /// Bets lost in a row.
+    losses: u32,
+    until_ns: u64,
+}
+
+/// The owner of requests that were split.
+#[derive(Default)]
+pub(crate) struct Multigets {
+    gathers: Slab<Gather>,
+    parts: Slab<Part>,
+    pauses: HashMap<[u8; ID_BYTES], Pause>,
+    numbers: u64,
+    /// Bytes of all gathers.
+    bytes: usize,
+    /// A test may have it make a mistake.
+    pub(crate) mistake: Option<Mistake>,
+}
+
+/// Mistakes that a test plants, to see that its checks notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "weakened"), allow(dead_code, unreachable_pub, reason = "only tests plant them"))]
+pub enum Mistake {
+    /// Parts come in the order in which they were answered.
+    OrderOfAnswers,
+    /// Rows that fill a page are taken for all there are.
+    PagesIgnored,
+    /// An error of a part is taken for no rows.
+    ErrorIgnored,
+    /// More rows than `LIMIT` are left in.
+    LimitIgnored,
+}
+
+impl Multigets {
+    /// True if a gather may have to send its request once more in this pool.
+    pub(crate) fn refers_to(&self, pool: PoolId) -> bool {
+        self.gathers.iter().any(|(_, gather)| gather.pool == pool)
+    }
+
+    /// True if one more gather, of so many parts and bytes, is within the bounds.
+    fn has_room(&self, parts: usize, bytes: usize) -> bool {
+        self.gathers.len() < limits::MULTIGETS_MAX
+            && self.parts.len() + parts <= limits::MULTIGET_PARTS_MAX
+            && self.bytes + bytes <= limits::MULTIGETS_BYTES_MAX
+    }
+
+    fn is_paused(&self, id: &[u8; ID_BYTES], now_ns: u64) -> bool {
+        !self.pauses.is_empty() && self.pauses.get(id).is_some_and(|pause| now_ns < pause.until_ns)
+    }
+
+    /// A bet on a statement was lost.
+    fn pause(&mut self, id: [u8; ID_BYTES], now_ns: u64) {
+        if self.pauses.len() >= limits::MULTIGET_PAUSES_MAX {
+            self.pauses.clear();
+        }
+        let pause = self.pauses.entry(id).or_default();
+        pause.until_ns = now_ns + (limits::MULTIGET_PAUSE_NS << pause.losses.min(limits::MULTIGET_PAUSE_DOUBLINGS));
+        pause.losses += 1;
+    }
+
+    /// A bet on a statement was won.
+    fn won(&mut self, id: &[u8; ID_BYTES]) {
+        if !self.pauses.is_empty() {
+            self.pauses.remove(id);
+        }
+    }
+
+    /// Shows how much is under way.
+    fn show(&self, metrics: &MultigetMetrics) {
+        metrics.open.set(self.gathers.len() as u64);
+        metrics.parts_open.set(self.parts.len() as u64);
+        metrics.bytes.set(self.bytes as u64);
+    }
+
+    /// Takes a gather out; its parts' answers are ignored from here on.
+    fn remove(&mut self, key: usize) -> Option<Gather> {
+        let gather = self.gathers.try_remove(key)?;
+        self.bytes -= gather.bytes;
+        Some(gather)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! Clocks that go wrong by a third and more: a proxy may think that it has its lease for a second after it was declared dead. Those that go by their
+//! leases then lose what they have said is done; with `transaction_commit = "lwt"` all holds that holds with good clocks.
+
+use shunt_proxy::config::Commit;
+use shunt_reactor::sim::{SECOND, for_seeds};
+
+use super::{Chaos, Scene, Settings, chaos_of, check, history, run, settings_of};
+
+/// Rates of 0.6 to 1.4.
+const WRONG_PPM: u64 = 400_000;
+
+fn run_with(seed: u64, commit: Commit, leases_only: bool) -> Scene {
+    run(Settings { commit, leases_only, ..settings_of(seed, WRONG_PPM) }, chaos_of(seed), 8 * SECOND)
+}
+
+#[test]
+fn transactions_need_no_clock_where_each_is_confirmed() {
+    for_seeds(24, |seed| check(&run_with(seed, Commit::Lwt, false)));
+}
+
+#[test]
+fn nor_do_statements_that_are_decided_alone() {
+    // Among them the one in which those that go by leases lose something.
+    for_seeds(50, |seed| check(&run_late(seed, Commit::Lwt)));
+}
+
+#[test]
+fn much_is_done_and_much_is_in_doubt_with_such_clocks() {
+    let mut counts = history::Counts::default();
+    for seed in 0..8 {
+        let scene = run_with(seed, Commit::Lwt, seed % 4 == 3);
+        let history::Counts { applied, read, in_doubt, .. } = scene.history.borrow().counts();
+        counts.applied += applied;
+        counts.read += read;
+        counts.in_doubt += in_doubt;
+    }
+    println!("{counts:?}");
+    assert!(counts.applied > 200 && counts.read > 200 && counts.in_doubt > 10, "{counts:?}");
+}
+
+/// The members' rows are one partition, and whoever reads one while another is written may be told by a node to come again.
+#[test]
+fn a_read_that_fails_leaves_nothing_in_doubt() {
+    let settings = Settings { transactors: 4, cores: 1, commit: Commit::Lwt, looks_inside: true, ..crate::settings(1) };
+    let mut scene = Scene::new(settings);
+    scene.ring.lock().unwrap().fails_member_reads = true;
+    scene.run_for(8 * SECOND);
+    super::come_to_rest(&mut scene);
+    check(&scene);
+    let counts = scene.history.borrow().counts();
+    assert!(counts.applied > 50 && counts.in_doubt == 0, "{counts:?}");
+}
+
+/// What a former owner has sent is late, and what it says is done may not be there when the next one reads.
+fn run_late(seed: u64, commit: Commit) -> Scene {
+    let settings = Settings { commit, leases_only: true, ..settings_of(seed, WRONG_PPM) };
+    run(settings, Chaos::of_late_records(seed), 8 * SECOND)
+}
+
+#[test]
+fn by_leases_what_was_done_is_lost_with_such_clocks() {
+    let found = (0..300).find_map(|seed| {
+        let violation = run_late(seed, Commit::Lease).witness.borrow_mut().violation.take();
+        violation.map(|what| (seed, what))
+    });
+    let (seed, what) = found.expect("clocks that are off by a third are noticed");
+    println!("seed {seed:#x}: {what}");
+}

@@ -1,0 +1,324 @@
+"""A thousand accounts, clients that move money between them through several proxies, and auditors that count it in transactions.
+
+Each account counts its transfers, and each transfer leaves a row of its own, which says what it has read. So the rows of an account make a
+chain, without a gap and without two at one place; the chain tells what everybody must have read, and each transfer, of which its client knows what
+it was told, is in the chains of both accounts or of none. A transaction reads a hundred rows at most: accounts are in groups, between which
+no money goes, and an auditor reads a group at once. The tables have the mode `full`, so that clients are told when a transfer is committed: what they
+are told has to hold although its writes may be on their way yet.
+"""
+
+import random
+import threading
+import time
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from cassandra import OperationTimedOut, WriteTimeout, WriteType
+from cassandra.cluster import NoHostAvailable
+from cassandra.connection import ConnectionException
+from cassandra.policies import ConstantReconnectionPolicy, FallthroughRetryPolicy
+from cassandra.protocol import IsBootstrappingErrorMessage, OverloadedErrorMessage
+
+from locks.fleet import Threads
+
+from .conftest import once_served
+
+ACCOUNTS, GROUP, BALANCE = 1_000, 50, 100
+CLIENTS, AUDITORS = 6, 2
+TABLES = (
+    "CREATE TABLE bank.accounts (id int PRIMARY KEY, balance int, moves int)",
+    "CREATE TABLE bank.transfers (id uuid PRIMARY KEY, payer int, payee int, amount int, payer_moves int, payee_moves int, payer_balance int, "
+    "payee_balance int, made_at timestamp)",
+)
+MOVE = """BEGIN TRANSACTION
+  LET payer = (SELECT balance, moves FROM bank.accounts WHERE id = ?);
+  LET payee = (SELECT balance, moves FROM bank.accounts WHERE id = ?);
+  SELECT payer.balance, payer.moves, payee.balance, payee.moves;
+  IF payer.balance >= ? THEN
+    UPDATE bank.accounts SET balance -= ?, moves += 1 WHERE id = ?;
+    UPDATE bank.accounts SET balance += ?, moves += 1 WHERE id = ?;
+    INSERT INTO bank.transfers (id, payer, payee, amount, payer_moves, payee_moves, payer_balance, payee_balance, made_at)
+      VALUES (?, ?, ?, ?, payer.moves, payee.moves, payer.balance, payee.balance, toTimestamp(now()));
+  END IF
+COMMIT TRANSACTION"""
+LETS = "\n".join(f"LET a{number} = (SELECT balance, moves FROM bank.accounts WHERE id = ?);" for number in range(GROUP))
+AUDIT = f"""BEGIN TRANSACTION
+{LETS}
+SELECT {", ".join(f"a{number}.balance, a{number}.moves" for number in range(GROUP))};
+COMMIT TRANSACTION"""
+MODES_SECONDS = 5  # until every core of every proxy has read a change of a mode
+TOLD_EARLY = 'shunt_transaction_events_total{event="told_early"}'
+COMMITTED = 'shunt_transaction_events_total{event="committed"}'
+# What a request was answered with, if not by rows. The first promises that it has written nothing; of the last the driver has sent nothing.
+REFUSED, IN_DOUBT, NOT_SENT = "refused", "in doubt", "not sent"
+
+
+@dataclass
+class Transfer:
+    """What its client knows of it."""
+
+    payer: int
+    payee: int
+    amount: int
+    begun: float
+    ended: float = float("inf")  # when it was answered by rows
+    may_be_there: bool = False  # a request of it was, or is, on its way
+    applied: bool | None = None
+    read: tuple | None = None  # balance and moves of the payer, and of the payee
+    key: bytes | None = None
+    id: uuid.UUID = field(default_factory=uuid.uuid4)
+
+    @property
+    def values(self) -> tuple:
+        of_row = (self.id, self.payer, self.payee, self.amount)
+        return (self.payer, self.payee, self.amount, self.amount, self.payer, self.amount, self.payee, *of_row)
+
+
+class Bank:
+    """The accounts, and all that was ever asked of them."""
+
+    def __init__(self, fleet, replicas: int):
+        self.fleet = fleet
+        session = fleet.connect()
+        session.execute(f"CREATE KEYSPACE bank WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': {replicas}}}")
+        for text in TABLES:
+            session.execute(text)
+        set_mode(session, "full")
+        for first in range(0, ACCOUNTS, GROUP):
+            rows = "\n".join(f"INSERT INTO bank.accounts (id, balance, moves) VALUES ({number}, {BALANCE}, 0);"
+                             for number in range(first, first + GROUP))
+            once_served(session, f"BEGIN TRANSACTION\n{rows}\nCOMMIT TRANSACTION")
+        session.cluster.shutdown()
+        self.guard = threading.Lock()
+        self.transfers, self.audits = [], []
+        self.answered = Counter()  # transfers, by the proxy that has answered
+        self.troubles = Counter()  # requests without rows, by the proxy that was asked and what was said
+        self.resolved = 0  # transfers in doubt that were asked for again, and answered
+        self.faults = []
+
+    @property
+    def count(self) -> int:
+        return sum(self.answered.values())
+
+    def troubles_of(self, proxy: int, *kinds: str) -> int:
+        return sum(count for (at, kind), count in list(self.troubles.items()) if at == proxy and (not kinds or kind in kinds))
+
+    def wait_for(self, more: int, proxy: int | None = None, within_seconds: float = 60) -> None:
+        """Until so many transfers more were answered, by one of the proxies if that is named."""
+        now = (lambda: self.count) if proxy is None else (lambda: self.answered[proxy])
+        wanted = now() + more
+        self.wait_until(f"{wanted} transfers were answered", lambda: now() >= wanted, within_seconds)
+
+    def wait_until(self, what: str, is_so, within_seconds: float = 60) -> None:
+        deadline = time.monotonic() + within_seconds
+        while not is_so():
+            assert not self.faults, self.faults[:3]
+            assert time.monotonic() < deadline, f"never: {what}; {self.answered} {self.troubles}\n{self.fleet.status()}"
+            time.sleep(0.02)
+
+    def owner(self) -> int:
+        """Which proxy carries the transactions out: while clients go on, that whose count rises."""
+        counts = list(map(self.committed, range(len(self.fleet.proxies))))
+        found = []
+
+        def has_risen() -> bool:
+            found[:] = [number for number, count in enumerate(counts) if self.committed(number) > count]
+            return bool(found)
+
+        self.wait_until("a proxy commits transactions", has_risen)
+        return found[0]
+
+    def committed(self, proxy: int) -> int:
+        text = self.fleet.proxies[proxy].get("/metrics")[1]
+        return metric(text, COMMITTED)
+
+    def check(self, session) -> None:
+        """When clients have ended, and all that was committed is made."""
+        time.sleep(0.6)  # proxies tell of themselves four times a second
+        self.wait_until("nothing is under way", lambda: not any(map(is_at_work, self.fleet.proxies)))
+        assert sum(metric(proxy.get("/metrics")[1], TOLD_EARLY) for proxy in self.fleet.proxies) > 0
+        set_mode(session, "unsafe")  # a SELECT of a whole table is no transaction
+        books = [{row["id"]: row for row in session.execute(f"SELECT * FROM bank.{table}")} for table in ("accounts", "transfers")]
+        check(*books, self.transfers, self.audits)
+
+
+def set_mode(session, mode: str) -> None:
+    for table in ("accounts", "transfers"):
+        session.execute(f"ALTER TABLE bank.{table} WITH transactional_mode = '{mode}'")
+    time.sleep(MODES_SECONDS)
+
+
+def is_at_work(proxy) -> bool:
+    text = proxy.get("/metrics")[1]
+    return any(metric(text, f"shunt_transactions_{what}") for what in ("open", "records"))  # the first is of `opening` too
+
+
+def check(accounts: dict, rows: dict, transfers: list, audits: list) -> None:
+    """All money is there, and each account's transfers explain all that anybody was told."""
+    assert accounts.keys() == set(range(ACCOUNTS))
+    assert sum(row["balance"] for row in accounts.values()) == ACCOUNTS * BALANCE
+    known = {one.id: one for one in transfers}
+    assert rows.keys() <= known.keys()
+    chains = chains_of(rows.values())
+    for number, row in accounts.items():
+        assert row["moves"] == len(chains[number].steps), f"account {number}: {row}"
+        assert row["balance"] == chains[number].balances[-1], f"account {number}: {row}"
+        chains[number].know(known)
+    for one in transfers:
+        check_told(one, rows.get(one.id), chains)
+    for begun, ended, seen in audits:
+        for number, (balance, moves) in seen.items():
+            chains[number].explains(moves, balance, begun, ended)
+
+
+def metric(text: str, name: str) -> int:
+    """The sum of all lines of a metric; 0 if there is none."""
+    return sum(int(float(line.rsplit(" ", 1)[1])) for line in text.splitlines() if line.startswith(name))
+
+
+class Chain:
+    """The transfers of one account in their order, and its balance before the first and after each."""
+
+    def __init__(self, account: int, steps: list):
+        self.account, self.steps, self.balances = account, sorted(steps, key=lambda step: step[:2]), [BALANCE]
+        for place, (moves, balance, change, transfer) in enumerate(self.steps):
+            assert (moves, balance) == (place, self.balances[-1]), f"account {account}: {transfer} is not what comes behind {self.steps[:place][-1:]}"
+            self.balances.append(balance + change)
+        assert min(self.balances) >= 0, f"account {account} was overdrawn"
+
+    def know(self, known: dict) -> None:
+        """When the last of those before a place was begun, and the first of those from there on was answered."""
+        transfers = [known[transfer] for *_, transfer in self.steps]
+        self.begun = [0, *accumulate((one.begun for one in transfers), max)]
+        self.ended = [*reversed([*accumulate((one.ended for one in reversed(transfers)), min)]), float("inf")]
+
+    def explains(self, moves: int, balance: int, begun: float, ended: float) -> None:
+        """Somebody has read this between these times: nothing that was asked for later, and all that was answered before."""
+        seen = f"account {self.account} was seen with {balance} after {moves} of {len(self.steps)}"
+        assert moves <= len(self.steps) and self.balances[moves] == balance, seen
+        assert self.begun[moves] <= ended, f"{seen}, before the last of these was asked for"
+        assert self.ended[moves] >= begun, f"{seen}, when the next was answered already"
+
+
+def chains_of(rows) -> dict:
+    steps = {number: [] for number in range(ACCOUNTS)}
+    for row in rows:
+        steps[row["payer"]].append((row["payer_moves"], row["payer_balance"], -row["amount"], row["id"]))
+        steps[row["payee"]].append((row["payee_moves"], row["payee_balance"], row["amount"], row["id"]))
+    return {number: Chain(number, of_account) for number, of_account in steps.items()}
+
+
+def check_told(one: Transfer, row: dict | None, chains: dict) -> None:
+    if one.applied is None:
+        assert row is None or one.may_be_there, f"{one} was refused, and is there"
+    else:
+        assert (row is not None) == one.applied, f"{one}: its row is {row}"
+        balance, moves, payee_balance, payee_moves = one.read
+        assert one.applied == (balance >= one.amount), one
+        chains[one.payer].explains(moves, balance, one.begun, one.ended)
+        chains[one.payee].explains(payee_moves, payee_balance, one.begun, one.ended)
+    if row is not None:
+        assert (row["payer"], row["payee"], row["amount"]) == (one.payer, one.payee, one.amount)
+        told = (row["payer_balance"], row["payer_moves"], row["payee_balance"], row["payee_moves"])
+        assert one.read in (None, told), f"{one}: its row is {row}"
+
+
+class Clients(Threads):
+    """They go on whatever happens. Who has no answer asks again with the same key, some through another proxy; who has one asks
+    again now and then; and some have no key, and never ask again."""
+
+    def __init__(self, bank: Bank):
+        self.bank = bank
+        self.sessions = [bank.fleet.connect(to=number, timeout_seconds=6, heartbeat_seconds=1, reconnection_policy=ConstantReconnectionPolicy(0.5))
+                         for number in range(len(bank.fleet.proxies))]
+        self.moves = [prepared(session, MOVE) for session in self.sessions]
+        self.audits = [prepared(session, AUDIT) for session in self.sessions]
+        works = [self.transfer] * CLIENTS + [self.audit] * AUDITORS
+        self.threads = [threading.Thread(target=self.go_on, args=(one, random.Random(number)), daemon=True) for number, one in enumerate(works)]
+
+    def __exit__(self, *_):
+        super().__exit__()
+        for session in self.sessions:
+            session.cluster.shutdown()
+
+    def go_on(self, work, draw) -> None:
+        while self.going:
+            try:
+                work(draw)
+            except Exception as error:  # noqa: BLE001 (all that a fault may cause is handled below)
+                self.bank.faults.append(repr(error))
+                time.sleep(0.05)
+
+    def transfer(self, draw) -> None:
+        first = draw.randrange(0, ACCOUNTS, GROUP)
+        payer, payee = draw.sample(range(first, first + GROUP), 2)
+        one = Transfer(payer, payee, draw.randint(1, 2 * BALANCE if draw.random() < 0.1 else 20), time.monotonic())
+        one.key = one.id.bytes if draw.random() < 0.8 else None
+        with self.bank.guard:
+            self.bank.transfers.append(one)
+        while not self.ask(draw, one) and self.going and one.key and draw.random() < 0.95:
+            time.sleep(0.05)
+        if one.applied is not None and one.key and draw.random() < 0.1:
+            self.ask(draw, one)
+
+    def ask(self, draw, one: Transfer) -> bool:
+        """One request. True if it was answered by rows."""
+        at = draw.randrange(len(self.sessions))
+        # Nobody knows until it is answered.
+        before, one.may_be_there = one.may_be_there, True
+        payload = {"shunt-idempotency": one.key} if one.key else None
+        said, future = self.said(at, self.moves[at], one.values, payload)
+        if isinstance(said, str):
+            one.may_be_there = before or said == IN_DOUBT
+            return False
+        told = bool(future.custom_payload["shunt-applied"] == b"\x01"), tuple(said.values())
+        is_first = one.applied is None
+        if is_first:
+            one.ended, one.applied, one.read = time.monotonic(), *told
+        else:
+            assert told == (one.applied, one.read), f"{one} was told {told} when it was asked for again"
+        with self.bank.guard:
+            self.bank.answered[at] += 1
+            self.bank.resolved += before and is_first
+        return True
+
+    def audit(self, draw) -> None:
+        at, first = draw.randrange(len(self.sessions)), draw.randrange(0, ACCOUNTS, GROUP)
+        numbers, begun = range(first, first + GROUP), time.monotonic()
+        said, _ = self.said(at, self.audits[at], numbers)
+        if isinstance(said, str):
+            return
+        values = list(said.values())
+        balances = values[::2]
+        assert sum(balances) == GROUP * BALANCE and min(balances) >= 0, f"group {first}: {balances}"
+        with self.bank.guard:
+            self.bank.audits.append((begun, time.monotonic(), dict(zip(numbers, zip(balances, values[1::2], strict=True), strict=True))))
+        time.sleep(0.02)
+
+    def said(self, at: int, statement, values, payload=None) -> tuple:
+        """The row, or what was said instead; and the future. Whatever else is said is raised: a driver would not know what it means."""
+        future = self.sessions[at].execute_async(statement, values, custom_payload=payload)
+        try:
+            return future.result().one(), future
+        except NoHostAvailable:
+            said = NOT_SENT
+        except (IsBootstrappingErrorMessage, OverloadedErrorMessage):
+            said = REFUSED
+        except WriteTimeout as error:
+            assert error.write_type == WriteType.CAS, error
+            said = IN_DOUBT
+        except (OperationTimedOut, ConnectionException):
+            said = IN_DOUBT
+        with self.bank.guard:
+            self.bank.troubles[at, said] += 1
+        time.sleep(0.05)
+        return said, future
+
+
+def prepared(session, text: str):
+    statement = session.prepare(text)
+    # One request is one request.
+    statement.retry_policy = FallthroughRetryPolicy()
+    return statement

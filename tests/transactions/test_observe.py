@@ -1,0 +1,370 @@
+"""Tables with the mode `observe`: nodes decide what is asked, and it is counted whether the proxies would have answered the same."""
+
+import os
+import re
+import signal
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+from cassandra import ConsistencyLevel, InvalidRequest
+from cassandra.policies import FallthroughRetryPolicy
+from cassandra.protocol import IsBootstrappingErrorMessage
+from cassandra.query import BatchStatement, SimpleStatement
+
+from differential.endpoint import Endpoint, Names
+from differential.step import Step
+
+from .chains import Chains
+from .conftest import KEYSPACE, prepare
+from .test_conditional import LEASES, ROWS, change_mode, check_at_rest, name, wait_until_served
+from .test_conditional_answers import TABLE, Maker, ask
+
+STATEMENTS = int(os.environ.get("SHUNT_OBSERVED_STATEMENTS", "1000"))
+SEED = int(os.environ.get("SHUNT_OBSERVED_SEED", "1"))
+RESULTS = ("same", "different", "not_compared")
+
+
+def observed(fleet):
+    """What all proxies have counted."""
+    counts = dict.fromkeys(RESULTS, 0)
+    for one in fleet.proxies:
+        for result, count in re.findall(r'^shunt_transaction_observations_total{[^}]*result="(\w+)"[^}]*} (\d+)', one.get("/metrics")[1], re.MULTILINE):
+            counts[result] += int(count)
+    return counts
+
+
+def settle():
+    """What differs counts when the mode was read once more."""
+    time.sleep(3)
+
+
+class Counted:
+    """What was counted since."""
+
+    def __init__(self, fleet):
+        self.fleet, self.before = fleet, observed(fleet)
+
+    def __call__(self, result):
+        return observed(self.fleet)[result] - self.before[result]
+
+
+@pytest.fixture(scope="module")
+def watched(fleet, nodes):
+    """(leases, rows, made-up statements' table): observed; the last of nodes beside it."""
+    session = fleet.connect()
+    prepare(session, nodes[1])
+    names = [name() for _ in range(4)]
+    for table, text in zip(names, [LEASES, ROWS, TABLE, TABLE]):
+        session.execute(text.format(table))
+    change_mode(session, "observe", names[:3])
+    wait_until_served(session, names[0])
+    wait_until_counted(fleet, session, names[0])
+    # A driver that waits for schema agreement may have changed one mode long after another.
+    wait_until_counted(fleet, session, names[2], "DELETE FROM {} WHERE name = 'nobody' AND part = 0 IF EXISTS")
+    yield names
+    session.cluster.shutdown()
+
+
+def wait_until_counted(fleet, session, table, statement="DELETE FROM {} WHERE name = 'nobody' IF EXISTS"):
+    """Until each proxy has read the mode: before that it sends what is asked to a node like any other."""
+    deadline, streak = time.monotonic() + 30, 0
+    while streak < 12:
+        counted = Counted(fleet)
+        session.execute(statement.format(table))
+        streak = streak + 1 if counted("same") == 1 else 0
+        assert time.monotonic() < deadline, observed(fleet)
+
+
+def test_no_answer_differs(fleet, watched, nodes):
+    """Made-up statements: answers are those that the proxies would have given, and those that an embedded node gives on another table. On a ring
+    such a table may come to be another one: which of a plain and a conditional write is the later one hangs on the clocks of nodes."""
+    has_pair = nodes[1] == 1
+    maker, counted = Maker(SEED), Counted(fleet)
+    endpoints = [Endpoint(f"{one.host}:{one.port}", KEYSPACE, version, connections=1)
+                 for one, version in zip(fleet.proxies, (4, 5))]
+    names = [[Names(KEYSPACE, table.split(".")[1]) for table in watched[2:]] for _ in endpoints]
+    conditional = wrong = 0
+    try:
+        for number in range(STATEMENTS):
+            step, at = maker.step(), number % 2
+            seen = ask(endpoints[at], names[at][0], step)
+            plain = ask(endpoints[at], names[at][1], step) if has_pair else seen
+            shown = f"statement {number} of seed {SEED}: {step.shown()}\nthrough the proxies: {seen}\nof nodes: {plain}"
+            assert (seen.kind, seen.columns, seen.rows, seen.code) == (plain.kind, plain.columns, plain.rows, plain.code), shown
+            conditional += seen.kind == "rows"
+            wrong += seen.kind == "error"
+            if has_pair and number % 50 == 49:
+                rows = [ask(endpoints[0], of, Step("select", "SELECT * FROM @ks@.@n@", reads=True)) for of in names[0]]
+                assert sorted(map(str, rows[0].rows)) == sorted(map(str, rows[1].rows)), shown
+    finally:
+        for endpoint in endpoints:
+            endpoint.close()
+    settle()
+    counts = {result: counted(result) for result in RESULTS}
+    print(f"{conditional} conditional, {wrong} wrong of {STATEMENTS}: {counts}")
+    assert counts["different"] == 0 and conditional > STATEMENTS / 3
+    # A row of which only the key is left may go at any time, so that nothing is said of it.
+    assert counts["same"] + counts["not_compared"] >= conditional and counts["not_compared"] < conditional / 4 + wrong
+
+
+def test_what_is_written_past_the_proxies_is_told(fleet, session, watched, past_the_proxies):
+    table, row, counted = watched[0], f"past-{uuid.uuid4().hex[:6]}", Counted(fleet)
+    replace = session.prepare(f"UPDATE {table} SET owner = ? WHERE name = ? IF owner = ?")
+    assert session.execute(f"INSERT INTO {table} (name, owner) VALUES ('{row}', 'a') IF NOT EXISTS").one()["[applied]"]
+    assert session.execute(replace, ("b", row, "a")).one()["[applied]"]
+    assert (counted("same"), counted("different")) == (2, 0)
+    assert past_the_proxies.execute(f"UPDATE {table} SET owner = 'x' WHERE name = '{row}' IF owner = 'b'").one()["[applied]"]
+    # The node's answer is what counts, and from it on the row is known as it is.
+    assert session.execute(replace, ("c", row, "b")).one() == {"[applied]": False, "owner": "x"}
+    assert session.execute(replace, ("c", row, "x")).one() == {"[applied]": True}
+    settle()
+    assert (counted("same"), counted("different")) == (3, 1)
+    logs = [one.log.read_text(errors="replace") for one in fleet.proxies]
+    assert any("otherwise than the proxies would have" in log and table in log for log in logs), logs
+
+
+@pytest.mark.parametrize("statement", [
+    "INSERT INTO {} (name, owner) VALUES ('r', 'a') USING TIMESTAMP 5",
+    "UPDATE {} SET owner = 'a' WHERE name IN ('r', 's')",
+    "INSERT INTO {} JSON '{{\"name\": \"r\", \"owner\": \"a\"}}'",
+    "UPDATE {} SET until = to_timestamp(now()), owner = 'a' WHERE name = 'r' IF owner = null",
+    "BEGIN BATCH INSERT INTO {} (name, owner) VALUES ('r', 'a') IF NOT EXISTS APPLY BATCH",
+    "BEGIN BATCH INSERT INTO {} (name, owner) VALUES ('r', 'a') APPLY BATCH",
+])
+@pytest.mark.parametrize("prepared", [False, True], ids=["text", "prepared"])
+def test_what_conditional_would_refuse_is_carried_out(fleet, session, watched, statement, prepared):
+    table, counted = watched[0], Counted(fleet)
+    session.execute(f"TRUNCATE {table}")
+    statement = statement.format(table)
+    session.execute(session.prepare(statement) if prepared else statement)
+    assert session.execute(f"SELECT owner FROM {table} WHERE name = 'r'").one() == {"owner": "a"}
+    assert (counted("not_compared"), counted("different")) == (1, 0)
+    # Whatever it has changed, nothing is said by what was known before.
+    assert session.execute(f"UPDATE {table} SET owner = 'b' WHERE name = 'r' IF owner = 'a'").one() == {"[applied]": True}
+    assert counted("different") == 0
+
+
+@pytest.mark.parametrize("statement", [
+    "INSERT INTO {table} (name, owner) VALUES ('{row}', 'z') USING TIMESTAMP {now}",
+    "UPDATE {table} USING TIMESTAMP {now} SET owner = 'z' WHERE name = '{row}'",
+    "UPDATE {table} SET owner = 'z' WHERE name IN ('{row}', 'another')",
+    "INSERT INTO {table} JSON '{{\"name\": \"{row}\", \"owner\": \"z\"}}'",
+    "UPDATE {table} SET until = to_timestamp(now()), owner = 'z' WHERE name = '{row}'",
+    "TRUNCATE {table}",
+])
+@pytest.mark.parametrize("prepared", [False, True], ids=["text", "prepared"])
+def test_what_conditional_would_refuse_makes_no_difference(fleet, session, watched, statement, prepared):
+    """A row that the owner knows is changed by it."""
+    table, row, counted = watched[0], f"known-{uuid.uuid4().hex[:6]}", Counted(fleet)
+    assert session.execute(f"INSERT INTO {table} (name, owner) VALUES ('{row}', 'a') IF NOT EXISTS").one()["[applied]"]
+    statement = statement.format(table=table, row=row, now=int(time.time() * 1_000_000) + 1_000)
+    session.execute(session.prepare(statement) if prepared else statement)
+    owner = None if statement.startswith("TRUNCATE") else "z"
+    assert session.execute(f"UPDATE {table} SET owner = 'b' WHERE name = '{row}' IF owner = %s", (owner,)).one() == {"[applied]": True}
+    settle()
+    assert (counted("different"), counted("same")) == (0, 2)
+
+
+def test_batches_of_the_protocol_are_carried_out(fleet, session, watched):
+    table, counted = watched[0], Counted(fleet)
+    session.execute(f"TRUNCATE {table}")
+    batch = BatchStatement()
+    batch.add(SimpleStatement(f"INSERT INTO {table} (name, owner) VALUES ('b', 'a')"))
+    batch.add(session.prepare(f"UPDATE {table} SET fence = ? WHERE name = 'b'"), (7,))
+    session.execute(batch)
+    assert session.execute(f"SELECT owner, fence FROM {table} WHERE name = 'b'").one() == {"owner": "a", "fence": 7}
+    assert counted("not_compared") == 1
+
+
+@pytest.mark.parametrize("statement, shown", [
+    ("BEGIN TRANSACTION UPDATE {} SET owner = 'a' WHERE name = 'r'; COMMIT TRANSACTION", "no batch and no transaction"),
+    ("INSERT INTO {} (name, nothing) VALUES ('r', 1) IF NOT EXISTS", "nothing"),
+    ("UPDATE {} SET owner = 'a' WHERE name = 'r' IF name = 'r'", "PRIMARY KEY"),
+])
+def test_errors_are_those_of_nodes(session, watched, statement, shown):
+    with pytest.raises(InvalidRequest, match=shown):
+        session.execute(statement.format(watched[0]))
+
+
+def test_what_a_client_says_of_its_statement_counts(session, watched):
+    """Timestamps and consistency levels go to the node as they came."""
+    table = watched[0]
+    session.execute(f"TRUNCATE {table}")
+    insert = session.prepare(f"INSERT INTO {table} (name, owner) VALUES (?, 'a')")
+    before = int(time.time() * 1_000_000)
+    bound = insert.bind(("r",))
+    bound.consistency_level = ConsistencyLevel.ONE
+    session.execute(bound)
+    written = session.execute(f"SELECT WRITETIME(owner) AS at FROM {table} WHERE name = 'r'").one()["at"]
+    assert before <= written <= int(time.time() * 1_000_000), "the driver's own clock"
+    three = SimpleStatement(f"UPDATE {table} SET owner = 'b' WHERE name = 'r' IF owner = 'a'", consistency_level=ConsistencyLevel.THREE)
+    try:
+        assert session.execute(three).one()["[applied]"]
+    except Exception as error:  # noqa: BLE001 (a ring of one node has its own words for it)
+        assert "THREE" in repr(error) or "alive" in repr(error), error
+
+
+@pytest.mark.parametrize("statement", [
+    "INSERT INTO {} (name, owner) VALUES (?, 'a') IF NOT EXISTS",
+    "INSERT INTO {} (name, owner) VALUES (?, 'a')",
+    "INSERT INTO {} (name, owner) VALUES (?, 'a') USING TIMESTAMP 5",
+])
+def test_no_statement_is_refused_while_nodes_are_slow(fleet, session, nodes, watched, statement):
+    """There are more of them than the owner sends at once: the others wait, as they do at a node."""
+    if nodes[1] != 1:
+        pytest.skip("for an embedded node, which is stopped for a while")
+    insert = session.prepare(statement.format(watched[0]))
+    insert.retry_policy = FallthroughRetryPolicy()
+    session.execute(insert, ("warm",))
+    node = embedded(nodes[0])
+    os.kill(node, signal.SIGSTOP)
+    try:
+        asked = [session.execute_async(insert, (f"slow-{uuid.uuid4().hex}",)) for _ in range(600)]
+        # Longer than a proxy asks again by itself what it could not serve, and less than a lease.
+        time.sleep(1.2)
+    finally:
+        os.kill(node, signal.SIGCONT)
+    for one in asked:
+        try:
+            one.result()
+        except IsBootstrappingErrorMessage as error:
+            # Its lease was about to end when the node stood still.
+            assert "not reached a quorum" in str(error)
+    fleet.wait_until_settled(len(fleet.proxies))
+
+
+def embedded(contact):
+    """The process of an embedded node."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[1:4] == [b"node", b"--listen", contact.encode()]:
+            found.append(int(process.name))
+    [pid] = found
+    return pid
+
+
+def test_what_is_hidden_by_a_later_timestamp_makes_no_difference(fleet, watched):
+    """Nodes say that a statement is applied which a value in the future hides, and so do the proxies. What the row is then they do not keep."""
+    table, session = watched[0], fleet.connect()
+    session.timestamp_generator = lambda: int((time.time() + 6) * 1_000_000)
+    seen = []
+    # Nothing is said for want of an answer in time, on a machine with much to do: then once more.
+    while len(seen) < 3 and seen[-1:] != [8]:
+        counted = Counted(fleet)
+        value, deletion = (f"future-{uuid.uuid4().hex[:6]}" for _ in range(2))
+        session.execute(f"INSERT INTO {table} (name, owner) VALUES ('{value}', 'a')")
+        session.execute(f"DELETE FROM {table} WHERE name = '{deletion}'")
+        for _ in range(4):
+            session.execute(f"UPDATE {table} SET owner = 'b' WHERE name = '{value}' IF owner = 'a'")
+            session.execute(f"INSERT INTO {table} (name, owner) VALUES ('{deletion}', 'a') IF NOT EXISTS")
+        settle()
+        seen.append(counted("same"))
+        print({result: counted(result) for result in RESULTS})
+        assert counted("different") == 0
+    session.cluster.shutdown()
+    assert seen[-1] == 8, seen
+
+
+def test_values_that_expire_make_no_difference(fleet, session, watched):
+    """A value that expires between the look at it and the node's decision."""
+    table, counted = watched[0], Counted(fleet)
+    insert = session.prepare(f"INSERT INTO {table} (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL 2")
+    rows, until, applied = [f"life-{number}" for number in range(20)], time.monotonic() + 10, 0
+    while time.monotonic() < until:
+        for row in rows:
+            applied += session.execute(insert, (row, "a")).one()["[applied]"]
+    settle()
+    assert applied >= 3 * len(rows) and counted("different") == 0
+
+
+@pytest.mark.parametrize("fault", ["kill", "pause"])
+def test_nothing_is_lost_and_nothing_differs_while_proxies_fail(fleet, session, watched, fault):
+    if session.version != 4:
+        pytest.skip("clients of other versions see the same owner")
+    fleet.wait_until_settled(len(fleet.proxies))
+    rows = [f"chain-{uuid.uuid4().hex[:6]}-{number}" for number in range(4)]
+    counted, killed = Counted(fleet), {}
+    chains = Chains(fleet, watched[0], rows, 8).begin()
+    with chains:
+        chains.wait_for(200)
+        for one in fleet.proxies[:2]:
+            if fault == "kill":
+                killed = observed(fleet)
+                one.kill()
+                assert killed["different"] == counted.before["different"]
+            else:
+                one.pause()
+                time.sleep(5)
+                one.resume()
+            time.sleep(4.5)
+            if fault == "kill":
+                one.start()
+                counted = Counted(fleet)
+            fleet.wait_until_settled(3)
+            chains.wait_for(50)
+    check_at_rest(fleet, chains)
+    settle()
+    assert counted("different") == 0 and counted("same") > 0
+
+
+def test_from_observing_to_deciding_and_back(fleet, session):
+    if session.version != 4:
+        pytest.skip("once is enough")
+    table, different = name(), Counted(fleet)
+    session.execute(LEASES.format(table))
+    chains = Chains(fleet, table, ["a", "b"], 4).begin()
+    with chains:
+        for mode in ("observe", "conditional", "observe", "off"):
+            chains.wait_for(50)
+            change_mode(session, mode, [table])
+            chains.wait_for(50)
+            if mode == "observe":
+                counted, deadline = Counted(fleet), time.monotonic() + 40
+                while counted("same") < 50:
+                    assert time.monotonic() < deadline, "nothing is compared"
+                    time.sleep(0.5)
+    check_at_rest(fleet, chains)
+    settle()
+    assert different("different") == 0
+
+
+def test_nothing_is_compared_while_a_proxy_may_not_know_of_the_mode(fleet, session, watched):
+    """Each proxy has set the mode of some tables, so that it knows of these at once; the owner, and the third, learn of them seconds later."""
+    if session.version != 4:
+        pytest.skip("once is enough")
+    sessions = [fleet.connect(to=number) for number in range(3)]
+    tables = [name() for _ in range(6)]
+    for table in tables:
+        sessions[0].execute(LEASES.format(table))
+        sessions[0].execute(f"INSERT INTO {table} (name, owner) VALUES ('r', '0')")
+    replaces = [[one.prepare(f"UPDATE {table} SET owner = ? WHERE name = 'r' IF owner = ?") for one in sessions] for table in tables]
+    counted = Counted(fleet)
+    changed = [sessions[number % 3].execute_async(f"ALTER TABLE {table} WITH transactional_mode = 'observe'") for number, table in enumerate(tables)]
+    [one.result() for one in changed]
+    until, turn = time.monotonic() + 4, 0
+    while time.monotonic() < until:
+        turn += 1
+        for replace in replaces:
+            at = turn % 3
+            assert sessions[at].execute(replace[at], (str(turn), str(turn - 1))).one() == {"[applied]": True}
+    settle()
+    assert counted("different") == 0 and counted("not_compared") > 0
+    [one.cluster.shutdown() for one in sessions]
+
+
+@pytest.mark.parametrize("made, shown", [
+    ("(k int PRIMARY KEY, n counter)", "counters"),
+    ("(k int PRIMARY KEY, v int) WITH default_time_to_live = 5", "default_time_to_live"),
+])
+def test_tables_that_could_not_be_decided_are_not_observed(session, made, shown):
+    table = name()
+    session.execute(f"CREATE TABLE {table} {made}")
+    with pytest.raises(InvalidRequest, match=f"'observe'.*{shown}"):
+        session.execute(f"ALTER TABLE {table} WITH transactional_mode = 'observe'")
+    session.execute(f"DROP TABLE {table}")
